@@ -1,0 +1,51 @@
+"""What ought to be: a rank for every job, sparse actions, and a reason for each."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+from numpy.typing import NDArray
+
+from policies.snapshot import JobKey
+from predictors.arrays import Floats
+
+ActionKind: TypeAlias = Literal["hold", "release", "place", "resize", "migrate", "preempt", "stop"]
+Memory: TypeAlias = Mapping[str, NDArray[Any]]
+"""What a policy must remember between cycles; it comes back at its next decide()."""
+
+NOTHING_REMEMBERED: Memory = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A rule and the figures it went by; `slurmplug.explain` makes the sentence."""
+
+    rule: str
+    facts: Mapping[str, float | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Action:
+    """What is to happen to one job."""
+
+    kind: ActionKind
+    job: JobKey
+    reason: Reason
+    gpus: int | None = None
+    nodes: tuple[str, ...] = ()
+    begin: float | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A policy's decision.
+
+    `rank` (n,): higher goes first, NaN leaves the job to Slurm. `terms`: the parts of the rank, each (n,), which
+    `slurmplug prio` shows as columns.
+    """
+
+    rank: Floats
+    terms: Mapping[str, Floats] = field(default_factory=dict)
+    actions: tuple[Action, ...] = ()
+    memory: Memory = NOTHING_REMEMBERED

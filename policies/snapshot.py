@@ -1,0 +1,154 @@
+"""What is: the cluster at one moment, in columns.
+
+Every column of `Jobs` has one entry a job, so that a policy decides 100,000 jobs without a Python loop. Times are
+seconds since the epoch, durations are seconds, and NaN stands for what was not given or is not known.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from predictors.arrays import Bools, Floats, Ints, Texts
+
+RESOURCES = ("gpus", "cpus", "memory")
+"""The columns of `Jobs.demand`, `Nodes.capacity`, `Nodes.used` and `Nodes.load`; memory in MiB."""
+
+
+class JobKey(NamedTuple):
+    """What names a job for ever: Slurm's job ids wrap and a requeue changes the submit time."""
+
+    cluster: str
+    job_id: int
+    first_submit: int
+
+
+@dataclass(frozen=True)
+class Curves:
+    """A curve for each row: row i's points are `[starts[i]:starts[i + 1]]` of `iterations` and `values`."""
+
+    iterations: Floats
+    values: Floats
+    starts: Ints
+
+    def row(self, i: int) -> tuple[Floats, Floats]:
+        """The iterations and the values of row i, in order of iteration."""
+        points = slice(self.starts[i], self.starts[i + 1])
+        return self.iterations[points], self.values[points]
+
+    def lengths(self) -> Ints:
+        """The number of points of each row."""
+        return np.diff(self.starts)
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """The jobs that wait or run. A pending array is one row of so many `elements`."""
+
+    keys: tuple[JobKey, ...]
+    elements: Ints
+    restarts: Ints
+    state: Texts
+    """pending, running, suspended or completing"""
+    reason: Texts
+    """why Slurm says that it waits: Priority, Resources, Dependency, ..."""
+    managed: Bools
+    """slurmplug may rank it and act on it"""
+    held: Bools
+    interactive: Bools
+    user: Texts
+    account: Texts
+    qos: Texts
+    partition: Texts
+    name: Texts
+    kind: Texts
+    """`--type`: jobs of one kind train alike"""
+    ml_job: Ints
+    """the first row of the jobs that train the same model"""
+    role: Texts
+    """worker, ps, or empty"""
+
+    submitted: Floats
+    started: Floats
+    time_limit: Floats
+    waited: Floats
+    """seconds eligible and pending, in this run and those before it"""
+    attained: Floats
+    """GPU seconds, likewise"""
+    priority: Floats
+    """Slurm's own, with the label in it"""
+    label: Floats
+    """the SiteFactor in place, NaN where not known"""
+
+    gpus: Ints
+    """asked for, or held while it runs"""
+    gpus_min: Ints
+    gpus_max: Ints
+    demand: Floats
+    """(n, resources)"""
+    placement: Ints
+    """row of `Snapshot.fits`"""
+
+    urgency: Floats
+    deadline: Floats
+    target: Floats
+    """of the curve in `accuracies`: the value to reach, higher being better"""
+    max_iterations: Floats
+    params: Floats
+    utility: Floats
+    """(n, 3): OASiS' th1, th2, th3"""
+    stop: Texts
+    """iterations, optstop or target"""
+    downgrade: Texts
+    """how far the system may go under overload: empty, optstop or target"""
+    signal: Texts
+    """as declared with --checkpoint: USR1; empty for none"""
+    signal_to: Texts
+    """batch, steps or full"""
+    grace: Floats
+    """seconds from a request to its next step"""
+
+    iteration: Floats
+    """the last reported, 0 before the first report"""
+    iteration_time: Floats
+    """median seconds an iteration in this run"""
+    checkpoint: Floats
+    """the iteration of the last checkpoint"""
+    reported: Floats
+    """when the last report was made"""
+    losses: Curves
+    accuracies: Curves
+    """the quantity that the target names (accuracy where it names none), negated where lower is better"""
+    parents: Ints
+    """(edges, 2): row, row that it depends on"""
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The nodes, in columns of the resources."""
+
+    names: tuple[str, ...]
+    up: Bools
+    capacity: Floats
+    used: Floats
+    load: Floats
+    """measured use of what is shared, in the unit of the capacity"""
+    load_age: Floats
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All that a decision may look at. A policy takes its time from `now` and its randomness from `seed`."""
+
+    cycle: int
+    now: float
+    seed: int
+    jobs: Jobs
+    nodes: Nodes
+    fits: Bools
+    """(placement classes, nodes): partition, features, reservation and typed gres allow it there"""
+    runs_on: Ints
+    """(allocations, 3): job row, node row, GPUs"""

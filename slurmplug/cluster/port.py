@@ -1,0 +1,159 @@
+"""The door to a cluster: a `Reading` comes in, `Command`s go out, and time passes.
+
+Rows are in neutral columns: whatever dialect a Slurm release or a client speaks ends in the client.
+"""
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias
+
+from policies.snapshot import JobKey
+from predictors.arrays import Bools, Floats, Ints, Texts
+from slurmplug.progress import Fault
+
+Verb: TypeAlias = Literal["update", "requeue", "signal", "cancel", "ask", "withdraw"]
+
+
+@dataclass(frozen=True)
+class JobRows:
+    """The jobs that Slurm knows, ended ones too; one entry a job, a pending array being one of so many elements."""
+
+    job_id: Ints
+    array_id: Ints
+    """0 outside an array"""
+    array_task: Ints
+    """-1 outside an array, and for elements that still wait together"""
+    elements: Ints
+    het_id: Ints
+    """0 outside a heterogeneous job"""
+    uid: Ints
+    user: Texts
+    account: Texts
+    qos: Texts
+    partition: Texts
+    """as asked for, several joined by commas"""
+    state: Texts
+    """Slurm's long name: PENDING, RUNNING, COMPLETED, ..."""
+    reason: Texts
+    name: Texts
+    comment: Texts
+    dependency: Texts
+    features: Texts
+    reservation: Texts
+    node_list: Texts
+    batch: Bools
+    restarts: Ints
+    submit: Floats
+    eligible: Floats
+    start: Floats
+    end: Floats
+    """when it ended or will be ended; NaN where neither is set"""
+    time_limit: Floats
+    """seconds, NaN for unlimited"""
+    priority: Floats
+    nodes: Ints
+    cpus: Ints
+    memory: Floats
+    """MiB in all"""
+    gpus: Ints
+    """in all: held while it runs, else asked for per node, job, socket or task"""
+    gpu_type: Texts
+    exit_code: Ints
+
+    def __len__(self) -> int:
+        return len(self.job_id)
+
+
+@dataclass(frozen=True)
+class NodeRows:
+    """The nodes; `gpus` and `gpus_used` count each type (empty name for an untyped GPU)."""
+
+    name: tuple[str, ...]
+    state: tuple[frozenset[str], ...]
+    """Slurm's state and flags in small letters: idle, mixed, drain, reserved, ..."""
+    partitions: tuple[frozenset[str], ...]
+    features: tuple[frozenset[str], ...]
+    gpus: tuple[Mapping[str, int], ...]
+    gpus_used: tuple[Mapping[str, int], ...]
+    cpus: Ints
+    cpus_used: Ints
+    cpu_load: Floats
+    memory: Floats
+    memory_used: Floats
+    memory_free: Floats
+    """as the operating system says; NaN where it does not"""
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """Nodes set aside; seconds since the epoch."""
+
+    name: str
+    nodes: frozenset[str]
+    users: frozenset[str]
+    accounts: frozenset[str]
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Site:
+    """What the site's configuration says that decisions depend on."""
+
+    cluster: str
+    version: str
+    priority_type: str
+    priority_weights: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One look at the cluster. `scripts` and `reports` hold only what is new, by job id."""
+
+    now: float
+    site: Site
+    jobs: JobRows
+    nodes: NodeRows
+    reservations: tuple[Reservation, ...] = ()
+    scripts: Mapping[int, bytes] = field(default_factory=dict)
+    reports: Mapping[int, bytes] = field(default_factory=dict)
+    faults: tuple[Fault, ...] = ()
+
+
+@dataclass(frozen=True)
+class Command:
+    """One effect on one job. `fields`: what to update, or how to signal or ask."""
+
+    id: str
+    verb: Verb
+    job: JobKey
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a command; `unknown` is judged by the next snapshot."""
+
+    command: str
+    status: Literal["done", "refused", "unknown"]
+    message: str = ""
+
+
+class ClusterPort(Protocol):
+    """A cluster, live or simulated; nobody behind this door asks which."""
+
+    def read(self, known: Container[int]) -> Reading:
+        """Look at the cluster; `known` are the job ids whose scripts are not wanted.
+
+        Raises:
+            ReadFailed: the cluster could not be read. Never an empty queue instead.
+        """
+        ...
+
+    def apply(self, commands: Sequence[Command]) -> Sequence[Outcome]:
+        """Carry the commands out in order; one outcome each."""
+        ...
+
+    def wait(self, until: float) -> bool:
+        """Let time pass until then, or sooner when woken; False: stop looping."""
+        ...

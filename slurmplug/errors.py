@@ -1,0 +1,25 @@
+"""What can go wrong, each with what to do about it in its message."""
+
+
+class SlurmplugError(Exception):
+    """The base of every error that slurmplug raises on purpose."""
+
+
+class ReadFailed(SlurmplugError):
+    """Slurm or the spool could not be read: nothing is known, which is not an empty queue."""
+
+
+class ConfigError(SlurmplugError):
+    """The configuration is not valid."""
+
+
+class LedgerError(SlurmplugError):
+    """The ledger cannot be read or written."""
+
+
+class AlreadyRunning(SlurmplugError):
+    """Another daemon serves this cluster."""
+
+
+class SandboxError(SlurmplugError):
+    """The throwaway cluster could not be started or reached."""
