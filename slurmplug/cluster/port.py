@@ -3,7 +3,7 @@
 Rows are in neutral columns: whatever dialect a Slurm release or a client speaks ends in the client.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
@@ -97,6 +97,17 @@ class Reservation:
 
 
 @dataclass(frozen=True)
+class Ending:
+    """How a job ended that Slurm's controller no longer lists, from the accounting."""
+
+    job_id: int
+    state: str
+    start: float
+    end: float
+    exit_code: int
+
+
+@dataclass(frozen=True)
 class Site:
     """What the site's configuration says that decisions depend on."""
 
@@ -115,6 +126,7 @@ class Reading:
     jobs: JobRows
     nodes: NodeRows
     reservations: tuple[Reservation, ...] = ()
+    endings: tuple[Ending, ...] = ()
     scripts: Mapping[int, bytes] = field(default_factory=dict)
     reports: Mapping[int, bytes] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
@@ -142,8 +154,11 @@ class Outcome:
 class ClusterPort(Protocol):
     """A cluster, live or simulated; nobody behind this door asks which."""
 
-    def read(self, known: Container[int]) -> Reading:
-        """Look at the cluster; `known` are the job ids whose scripts are not wanted.
+    def read(self, known: Container[int], alive: Collection[int]) -> Reading:
+        """Look at the cluster.
+
+        `known` are the job ids whose scripts are not wanted; `alive` those that had not ended when last seen: one of
+        them that the controller no longer lists comes back as an `Ending`.
 
         Raises:
             ReadFailed: the cluster could not be read. Never an empty queue instead.
