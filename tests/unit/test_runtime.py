@@ -1,0 +1,123 @@
+"""Run times are forecast from what is known at submit, by the best source that knows something."""
+
+import numpy as np
+import pytest
+
+from predictors.runtime import RuntimePredictor
+from predictors.svr import FEWEST
+
+
+def _history(n: int = 120, seed: int = 3) -> tuple[list[dict[str, object]], list[float]]:
+    """Jobs whose run time is known: base of the type / GPUs, with 5% noise."""
+    rng = np.random.default_rng(seed)
+    base = {"resnet": 8000.0, "bert": 40_000.0}
+    jobs, runtimes = [], []
+    for _ in range(n):
+        kind = str(rng.choice(list(base)))
+        gpus = int(2 ** rng.integers(0, 4))
+        jobs.append({"type": kind, "gpus": gpus, "user": str(rng.choice(["ann", "bob"])), "time_limit": 86_400})
+        runtimes.append(base[kind] / gpus * float(np.exp(0.05 * rng.standard_normal())))
+    return jobs, runtimes
+
+
+@pytest.fixture(scope="module")
+def fitted() -> RuntimePredictor:
+    return RuntimePredictor().fit(*_history())
+
+
+def test_the_model_of_a_type_learns_how_run_time_depends_on_gpus(fitted: RuntimePredictor) -> None:
+    forecast = fitted.predict_many(
+        [{"type": "resnet", "gpus": 2}, {"type": "resnet", "gpus": 8}, {"type": "bert", "gpus": 4}]
+    )
+
+    assert list(forecast.source) == ["svr"] * 3
+    np.testing.assert_allclose(forecast.median, [4000.0, 1000.0, 10_000.0], rtol=0.2)
+
+
+def test_its_spread_covers_the_errors_it_makes(fitted: RuntimePredictor) -> None:
+    jobs, runtimes = _history(400, seed=9)
+    forecast = fitted.predict_many(jobs)
+
+    inside = (forecast.sf(runtimes) > 0.05) & (forecast.sf(runtimes) < 0.95)
+
+    assert 0.8 <= inside.mean() <= 0.98
+
+
+def test_no_forecast_passes_the_time_limit(fitted: RuntimePredictor) -> None:
+    forecast = fitted.predict_many([{"type": "bert", "gpus": 1, "time_limit": 3600}, {"user": "ann", "time_limit": 60}])
+
+    assert list(forecast.quantile(1.0)) == [3600.0, 60.0]
+
+
+def test_a_type_without_a_model_falls_back_to_its_users_own_history(fitted: RuntimePredictor) -> None:
+    for _ in range(10):
+        fitted.update({"user": "cleo", "type": "rare"}, 500.0)
+
+    forecast = fitted.predict({"user": "cleo", "type": "rare"})
+
+    assert forecast.source[0] == "user history"
+    assert forecast.median[0] == pytest.approx(500.0)
+    assert forecast.quantile(0.95)[0] > 700.0
+
+
+def test_an_unknown_user_gets_the_time_limit_and_without_one_nothing_is_known() -> None:
+    forecast = RuntimePredictor().predict_many([{"user": "new", "time_limit": 7200}, {"user": "new"}, {}])
+
+    assert list(forecast.source) == ["time limit", "", ""]
+    assert forecast.quantile(1.0)[0] == 7200.0
+    assert 0.0 < forecast.median[0] < 7200.0
+    assert np.isnan(forecast.median[1:]).all()
+
+
+def test_a_type_of_few_jobs_gets_no_model() -> None:
+    jobs, runtimes = _history(FEWEST - 1)
+
+    assert set(RuntimePredictor().fit([{**job, "type": "same"} for job in jobs], runtimes).models_) == set()
+
+
+def test_a_model_comes_back_from_plain_values_with_the_same_forecasts(fitted: RuntimePredictor) -> None:
+    jobs, _ = _history(20, seed=5)
+
+    back = RuntimePredictor.from_state(fitted.state())
+
+    np.testing.assert_allclose(back.predict_many(jobs).table, fitted.predict_many(jobs).table)
+
+
+def test_a_model_of_another_version_is_refused(fitted: RuntimePredictor) -> None:
+    with pytest.raises(ValueError, match="fit it again"):
+        RuntimePredictor.from_state({**fitted.state(), "version": "runtime-0"})
+
+
+def test_the_same_seed_gives_the_same_model() -> None:
+    jobs, runtimes = _history(60)
+    one, two = (RuntimePredictor(seed=4).fit(jobs, runtimes).predict_many(jobs) for _ in range(2))
+
+    np.testing.assert_array_equal(one.table, two.table)
+
+
+@pytest.mark.parametrize("runtimes", [[float("nan")], [-1.0], [float("inf")], [1.0, 2.0]])
+def test_run_times_that_are_none_are_refused(runtimes: list[float]) -> None:
+    with pytest.raises(ValueError, match="run time"):
+        RuntimePredictor().fit([{"user": "ann"}], runtimes)
+
+
+def test_a_number_that_is_none_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="gpus"):
+        RuntimePredictor().predict({"gpus": "many"})
+
+
+def test_hostile_and_missing_values_only_cost_knowledge(fitted: RuntimePredictor) -> None:
+    jobs = [
+        {"type": "resnet", "gpus": float("inf"), "mem": -5, "partition": "x" * 10_000, "time_limit": float("nan")},
+        {"type": "resnet", "user": None, "nodes": None, "time_limit": 0},
+    ]
+
+    forecast = fitted.predict_many(jobs)
+
+    assert forecast.known.all()
+    assert np.isfinite(forecast.median).all()
+
+
+def test_no_jobs_are_a_forecast_of_no_rows(fitted: RuntimePredictor) -> None:
+    assert len(fitted.predict_many([])) == 0
+    assert len(RuntimePredictor().fit([], []).predict_many([])) == 0
