@@ -1,0 +1,150 @@
+"""From a spec to running daemons: the table of what to start and the order that makes it quick."""
+
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+from slurmplug.sandbox import processes, render
+from slurmplug.sandbox.accounts import MARIADB, MUNGE, SLURM, SYSTEM_PATH, own, run_as
+from slurmplug.sandbox.daemons import Daemons
+from slurmplug.sandbox.errors import StartFailed
+from slurmplug.sandbox.layout import Layout
+from slurmplug.sandbox.ports import free_ports
+from slurmplug.sandbox.processes import Daemon
+from slurmplug.sandbox.render import Ports
+from slurmplug.sandbox.spec import ClusterSpec
+
+
+def boot(spec: ClusterSpec, layout: Layout) -> Daemons:
+    """Bring a cluster up in an empty folder; returns once every daemon answers.
+
+    The caller ends what has started (noted in the state file) when this raises.
+    """
+    cluster = f"sandbox_{secrets.token_hex(3)}"
+    layout.make(spec)
+    with free_ports(3 + len(spec.nodes)) as free:
+        ports = Ports(free[0], free[1], free[2], tuple(free[3:]))
+        _configure(spec, layout, cluster, ports)
+        daemons = Daemons(layout, cluster, _table(spec, layout, ports))
+        daemons.spawn("munged")
+        _install_database(layout)
+        daemons.spawn("mariadbd")
+        daemons.await_ready("munged", "mariadbd")
+        daemons.spawn("slurmdbd")
+        daemons.await_ready("slurmdbd")
+        _register(layout, cluster)
+        daemons.spawn("slurmctld")
+        daemons.await_ready("slurmctld")
+        for name in spec.node_names:
+            daemons.spawn(name)
+        daemons.await_ready(*spec.node_names)
+    return daemons
+
+
+def _configure(spec: ClusterSpec, layout: Layout, cluster: str, ports: Ports) -> None:
+    password = secrets.token_hex(16)
+    etc = layout.slurm_conf.parent
+    layout.slurm_conf.write_text(render.slurm_conf(spec, layout, cluster, ports))
+    (etc / "gres.conf").write_text(render.gres_conf(spec, layout))
+    if cgroup := render.cgroup_conf(_slurm_version()):
+        (etc / "cgroup.conf").write_text(cgroup)
+    if spec.job_submit:
+        shutil.copyfile(spec.job_submit, etc / "job_submit.lua")
+    _write_secret(etc / "slurmdbd.conf", render.slurmdbd_conf(layout, cluster, ports, password), SLURM)
+    _write_secret(etc / "database.sql", render.database_sql(cluster, password), MARIADB)
+
+
+def _write_secret(path: Path, text: str, account: str) -> None:
+    path.touch(0o600)
+    path.write_text(text)
+    own(path, account, 0o600)
+
+
+def _slurm_version() -> tuple[int, int]:
+    """`slurmctld -V` says "slurm-wlm 22.05.8"."""
+    answer = subprocess.run(
+        ["slurmctld", "-V"], env={"PATH": SYSTEM_PATH}, capture_output=True, text=True, check=True, timeout=10
+    ).stdout
+    year, month = answer.split()[1].split(".")[:2]
+    return int(year), int(month)
+
+
+def _table(spec: ClusterSpec, layout: Layout, ports: Ports) -> dict[str, Daemon]:
+    env = _env(layout)
+    munge = layout.munge_key.parent
+    return {
+        "munged": Daemon(
+            MUNGE,
+            (
+                "munged",
+                "--foreground",
+                f"--key-file={layout.munge_key}",
+                f"--socket={layout.munge_socket}",
+                f"--pid-file={munge}/pid",
+                f"--seed-file={munge}/seed",
+                "--num-threads=4",
+            ),
+            env,
+            str(layout.munge_socket),
+        ),
+        "mariadbd": Daemon(
+            MARIADB,
+            (
+                "mariadbd",
+                *render.mariadb_options(layout),
+                "--bind-address=127.0.0.1",
+                f"--port={ports.mariadbd}",
+                f"--socket={layout.database}/socket",
+                f"--pid-file={layout.database}/pid",
+                f"--init-file={layout.slurm_conf.parent}/database.sql",
+            ),
+            env,
+            ports.mariadbd,
+        ),
+        "slurmdbd": Daemon(SLURM, ("slurmdbd", "-D"), env, ports.slurmdbd),
+        "slurmctld": Daemon(SLURM, ("slurmctld", "-D"), env, ports.slurmctld),
+        **{
+            name: Daemon("root", ("slurmd", "-D", "-N", name), env, port)
+            for name, port in zip(spec.node_names, ports.nodes, strict=True)
+        },
+    }
+
+
+def _install_database(layout: Layout) -> None:
+    argv = (
+        "mariadb-install-db",
+        *render.mariadb_options(layout),
+        "--skip-test-db",
+        "--auth-root-authentication-method=socket",
+    )
+    log = layout.logs / "mariadb-install-db.out"
+    install = processes.spawn(MARIADB, argv, _env(layout), log)
+    try:
+        status = install.wait(60)
+    except subprocess.TimeoutExpired as error:
+        raise StartFailed(f"mariadb-install-db did not end within 60 s; see {log}") from error
+    finally:
+        if install.poll() is None:
+            os.killpg(install.pid, signal.SIGKILL)
+            install.wait()
+    if status != 0:
+        raise StartFailed(f"mariadb-install-db ended with status {status}; see {log}")
+
+
+def _register(layout: Layout, cluster: str) -> None:
+    answer = run_as(
+        "root",
+        ["sacctmgr", "-i"],
+        env=_env(layout),
+        cwd=layout.folder,
+        stdin=render.accounting(cluster),
+    )
+    if answer.returncode != 0 or "error" in answer.stderr:
+        raise StartFailed(f"sacctmgr could not register the cluster; logs in {layout.logs}\n{answer.stderr}")
+
+
+def _env(layout: Layout) -> dict[str, str]:
+    return {"PATH": SYSTEM_PATH, "LC_ALL": "C", "SLURM_CONF": str(layout.slurm_conf)}

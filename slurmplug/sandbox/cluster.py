@@ -1,0 +1,250 @@
+"""A throwaway real Slurm cluster on this machine, with all of its state in one folder."""
+
+import re
+import shutil
+import signal
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from subprocess import CompletedProcess
+from types import TracebackType
+from typing import Self, TypeVar
+
+from slurmplug.sandbox import accounts
+from slurmplug.sandbox.boot import boot
+from slurmplug.sandbox.daemons import Daemons
+from slurmplug.sandbox.errors import CommandFailed, SandboxError, WaitTimeout
+from slurmplug.sandbox.layout import Layout
+from slurmplug.sandbox.spec import ClusterSpec
+
+T = TypeVar("T")
+
+_POLL = 0.05
+_FIELD = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w/:]*)=(.*?)(?=\s+[A-Za-z][\w/:]*=|\s*$)", re.MULTILINE)
+
+
+class Sandbox:
+    """munged, MariaDB, slurmdbd, slurmctld and some `slurmd -N`, on loopback, with ports and a name of their own.
+
+    Nothing of another Slurm, MariaDB or munge on the machine is touched. Use it as a context manager, or `up` here and
+    `Sandbox.attach(folder).down()` from any other process. When the body of the `with` raises, the logs stay.
+
+    operator     the account of slurmplug's daemon: an Operator in slurmdbd and nothing more.
+    researchers  accounts that submit jobs; the first and third belong to the Slurm account `vision`, the second to `language`.
+    """
+
+    operator = accounts.OPERATOR
+    researchers = accounts.RESEARCHERS
+
+    def __init__(self, spec: ClusterSpec | None = None, folder: Path | None = None) -> None:
+        """`folder` None: a fresh one below $TMPDIR. Where others cannot enter it, it becomes a link to one below /tmp."""
+        self.spec = spec or ClusterSpec()
+        self.wished = folder.absolute() if folder else None
+        self._layout: Layout | None = None
+        self._daemons: Daemons | None = None
+
+    @classmethod
+    def attach(cls, folder: Path) -> "Sandbox":
+        """The sandbox that was brought up in `folder`, perhaps by another process. Raises SandboxError if none is there.
+
+        Its `spec` is not known here and stays the default one.
+        """
+        found = cls(folder=folder)
+        found._layout = Layout(folder.resolve())
+        found._daemons = Daemons.load(found._layout)
+        return found
+
+    def up(self) -> None:
+        """Start everything; returns when every node is idle. Whatever had started is ended again if that fails."""
+        accounts.require_installed()
+        self._layout = Layout(accounts.claim_folder(self.wished))
+        try:
+            self._daemons = boot(self.spec, self._layout)
+            self.wait(self._all_idle, what="every node to become idle")
+        except BaseException as error:
+            self.down(keep_logs=True)
+            error.add_note(f"The sandbox's logs are in {self.logs}")
+            raise
+
+    def down(self, *, keep_logs: bool = False) -> None:
+        """End every daemon and every process of every job, then remove the folder, or all of it but its logs."""
+        if self.layout.state.exists():
+            Daemons.load(self.layout).end_all()
+        if self._daemons:
+            self._daemons.end_all()
+        if not keep_logs:
+            shutil.rmtree(self.folder)
+            if self.wished and self.wished.is_symlink():
+                self.wished.unlink()
+            return
+        for path in self.folder.iterdir():
+            if path == self.logs:
+                continue
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+    def __enter__(self) -> Self:
+        self.up()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.down(keep_logs=error is not None)
+        if error is not None:
+            error.add_note(f"The sandbox's logs are in {self.logs}")
+
+    @property
+    def layout(self) -> Layout:
+        if self._layout is None:
+            raise SandboxError("the sandbox is not up")
+        return self._layout
+
+    @property
+    def daemons(self) -> Daemons:
+        if self._daemons is None:
+            raise SandboxError("the sandbox is not up")
+        return self._daemons
+
+    @property
+    def folder(self) -> Path:
+        return self.layout.folder
+
+    @property
+    def logs(self) -> Path:
+        return self.layout.logs
+
+    @property
+    def spool(self) -> Path:
+        """The progress spool: `reports`, where every job may add files, and `requests`, where only the operator may."""
+        return self.layout.spool
+
+    @property
+    def name(self) -> str:
+        """ClusterName."""
+        return self.daemons.cluster
+
+    def home(self, user: str) -> Path:
+        """The folder in which a user's commands run and jobs write their output."""
+        return self.layout.home(user)
+
+    def env(self, user: str) -> dict[str, str]:
+        """The whole environment for a user's client commands: nothing of the caller's, such as SQUEUE_FORMAT, is in it."""
+        return {
+            "PATH": accounts.SYSTEM_PATH,
+            "LC_ALL": "C",
+            "USER": user,
+            "LOGNAME": user,
+            "HOME": str(self.home(user)),
+            "SHELL": "/bin/sh",
+            "SLURM_CONF": str(self.layout.slurm_conf),
+            "SLURMPLUG_SPOOL": str(self.spool),
+        }
+
+    def run(
+        self,
+        user: str,
+        argv: Sequence[str],
+        *,
+        input: str | None = None,  # noqa: A002 (as subprocess.run calls it)
+        env: Mapping[str, str] | None = None,
+        check: bool = True,
+        timeout: float = 60,
+    ) -> CompletedProcess[str]:
+        """Run a command as a user, in their home; `env` adds to it. Raises CommandFailed on an exit status other than 0."""
+        answer = accounts.run_as(
+            user,
+            list(argv),
+            env={**self.env(user), **(env or {})},
+            cwd=self.home(user),
+            stdin=input,
+            timeout=timeout,
+        )
+        if check and answer.returncode != 0:
+            raise CommandFailed(f"{user}: {' '.join(argv)}: status {answer.returncode}: {answer.stderr.strip()}")
+        return answer
+
+    def sbatch(self, user: str, script: str, *args: str) -> int:
+        """Submit a script (with its #! line) and return the job's id. Raises CommandFailed with sbatch's message."""
+        return int(self.run(user, ["sbatch", "--parsable", *args], input=script).stdout.split(";")[0])
+
+    def job(self, job_id: int | str) -> dict[str, str]:
+        """The fields of `scontrol show job` as root sees them; of several elements of an array, the first one's.
+
+        Made for tests: a job whose name or comment contains `Field=` can forge fields.
+        """
+        shown = self.run("root", ["scontrol", "show", "job", str(job_id)]).stdout
+        return dict(_FIELD.findall(shown.split("\n\n")[0]))
+
+    def wait(self, predicate: Callable[[], T], timeout: float = 30, what: str = "") -> T:
+        """Poll until the predicate gives something true, and return it. Raises WaitTimeout."""
+        limit = time.monotonic() + timeout
+        while not (found := predicate()):
+            if time.monotonic() > limit:
+                raise WaitTimeout(f"waited {timeout:g} s for {what or predicate}; logs in {self.logs}")
+            time.sleep(_POLL)
+        return found
+
+    def wait_job(self, job_id: int | str, states: str | Collection[str], timeout: float = 30) -> dict[str, str]:
+        """Wait until a job is in one of the states (e.g. "RUNNING") and return its fields. Raises WaitTimeout."""
+        wanted = {states} if isinstance(states, str) else set(states)
+        last: dict[str, str] = {}
+
+        def arrived() -> bool:
+            last.update(self.job(job_id))
+            return last["JobState"] in wanted
+
+        try:
+            self.wait(arrived, timeout)
+        except WaitTimeout as error:
+            state, reason = last["JobState"], last.get("Reason")
+            raise WaitTimeout(
+                f"job {job_id} is {state} ({reason}), not {' or '.join(wanted)}, after {timeout:g} s; logs in {self.logs}"
+            ) from error
+        return last
+
+    def start(self, daemon: str) -> None:
+        """Start a daemon (munged, mariadbd, slurmdbd, slurmctld, n1, ...) and wait until it answers."""
+        self.daemons.spawn(daemon)
+        self.daemons.await_ready(daemon)
+
+    def stop(self, daemon: str) -> None:
+        """End a daemon by SIGTERM, as a service manager would."""
+        self.daemons.end(daemon, signal.SIGTERM)
+
+    def kill(self, daemon: str) -> None:
+        """End a daemon by SIGKILL."""
+        self.daemons.end(daemon, signal.SIGKILL)
+
+    def restart(self, daemon: str) -> None:
+        self.stop(daemon)
+        self.start(daemon)
+
+    def clear(self, timeout: float = 30) -> None:
+        """Make the queue clean: daemons run, no jobs, no reservations, an empty spool, and every node idle."""
+        for name in self.daemons.names:
+            if not self.daemons.alive(name):
+                self.start(name)
+        self.wait(self._no_jobs, timeout, "the queue to become empty")
+        for reservation in self._lines("scontrol", "show", "reservation", "-o"):
+            if reservation.startswith("ReservationName="):
+                self.run("root", ["scontrol", "delete", reservation.split()[0]])
+        if not self._all_idle():
+            self.run("root", ["scontrol", "update", "NodeName=ALL", "State=RESUME"], check=False)
+            self.wait(self._all_idle, timeout, "every node to become idle")
+        for folder in ("reports", "requests"):
+            for path in (self.spool / folder).iterdir():
+                path.unlink()
+
+    def _no_jobs(self) -> bool:
+        jobs = self._lines("squeue", "-h", "-a", "-o", "%A %t")
+        if cancel := {job_id for job_id, state in map(str.split, jobs) if state != "CG"}:
+            self.run("root", ["scancel", "--quiet", *cancel], check=False)
+        return not jobs
+
+    def _all_idle(self) -> bool:
+        states = self._lines("sinfo", "-h", "-a", "-N", "-o", "%T")
+        return bool(states) and set(states) == {"idle"}
+
+    def _lines(self, *argv: str) -> list[str]:
+        return self.run("root", argv).stdout.splitlines()

@@ -1,0 +1,80 @@
+"""Where everything of one sandbox lies: one folder, and who owns what in it."""
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from slurmplug.sandbox.accounts import MARIADB, MUNGE, OPERATOR, RESEARCHERS, SLURM, own
+from slurmplug.sandbox.spec import ClusterSpec
+
+_NULL_DEVICE = os.makedev(1, 3)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Paths below the state folder."""
+
+    folder: Path
+
+    @property
+    def state(self) -> Path:
+        return self.folder / "sandbox.json"
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "log"
+
+    @property
+    def slurm_conf(self) -> Path:
+        return self.folder / "etc" / "slurm.conf"
+
+    @property
+    def database(self) -> Path:
+        return self.folder / "db"
+
+    @property
+    def munge_socket(self) -> Path:
+        return self.folder / "munge" / "socket"
+
+    @property
+    def munge_key(self) -> Path:
+        return self.folder / "munge" / "key"
+
+    @property
+    def devices(self) -> Path:
+        return self.folder / "dev"
+
+    @property
+    def spool(self) -> Path:
+        return self.folder / "spool"
+
+    def home(self, account: str) -> Path:
+        return self.folder / "home" / account
+
+    def make(self, spec: ClusterSpec) -> None:
+        """Make the folders, a munge key and the fake GPUs (each a null device of its own)."""
+        for name, account, mode in (
+            ("etc", "root", 0o755),
+            ("log", "root", 0o1777),
+            ("munge", MUNGE, 0o755),
+            ("db", MARIADB, 0o700),
+            ("run", SLURM, 0o755),
+            ("state", SLURM, 0o700),
+            ("nodes", "root", 0o755),
+            ("dev", "root", 0o755),
+            ("home", "root", 0o755),
+            ("spool", OPERATOR, 0o755),
+            ("spool/requests", OPERATOR, 0o755),
+            # Anyone may add a report and nobody may list or remove another's; new files get the daemon's group.
+            ("spool/reports", OPERATOR, 0o3773),
+            *((f"home/{account}", account, 0o750) for account in (*RESEARCHERS, OPERATOR, SLURM, "root")),
+        ):
+            path = self.folder / name
+            path.mkdir()
+            own(path, account, mode)
+        self.munge_key.touch(0o600)
+        self.munge_key.write_bytes(os.urandom(128))
+        own(self.munge_key, MUNGE, 0o600)
+        for index in range(max(node.gpus for node in spec.nodes)):
+            os.mknod(self.devices / f"nvidia{index}", stat.S_IFCHR | 0o666, _NULL_DEVICE)

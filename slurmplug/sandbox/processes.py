@@ -1,0 +1,135 @@
+"""Processes that outlive who started them: noted by id and start time, so that no other process is ever signalled."""
+
+import os
+import pwd
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process id is reused in time; together with the start (clock ticks since boot, proc(5)) it is unique."""
+
+    pid: int
+    started: int
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """How to start a daemon, and the TCP port or the path of the socket where it answers once it is ready."""
+
+    account: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    listens: str | int
+
+
+def spawn(account: str, argv: Sequence[str], env: Mapping[str, str], output: Path) -> subprocess.Popen[bytes]:
+    """Start a program in a session of its own, so that a Ctrl-C in the terminal does not reach it."""
+    entry = pwd.getpwnam(account)
+    with output.open("ab") as log:
+        return subprocess.Popen(
+            argv,
+            user=entry.pw_uid,
+            group=entry.pw_gid,
+            extra_groups=[],
+            env=dict(env),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def identify(pid: int) -> Process | None:
+    """The process that has this id now; None if there is none, or only a zombie."""
+    fields = _stat(pid)
+    return None if not fields or fields[0] in b"ZX" else Process(pid, int(fields[19]))
+
+
+def send(process: Process, signum: int) -> None:
+    """Signal a process if it still is the one that was noted."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return
+    try:
+        if identify(process.pid) == process:
+            signal.pidfd_send_signal(handle, signum)
+    except ProcessLookupError:
+        return
+    finally:
+        os.close(handle)
+
+
+def ended(process: Process, timeout: float) -> bool:
+    """Wait until a process, of whichever parent, has ended; False when it still runs after `timeout` seconds."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return True
+    try:
+        if identify(process.pid) != process:
+            return True
+        watch = select.poll()
+        watch.register(handle, select.POLLIN)
+        return bool(watch.poll(timeout * 1000))
+    finally:
+        os.close(handle)
+
+
+def kill(processes: Iterable[Process], timeout: float = 10.0) -> list[Process]:
+    """End processes by SIGKILL, all at once; those that still run after `timeout` seconds are returned."""
+    doomed = list(processes)
+    for process in doomed:
+        send(process, signal.SIGKILL)
+    limit = time.monotonic() + timeout
+    return [process for process in doomed if not ended(process, max(0.0, limit - time.monotonic()))]
+
+
+def of_cluster(slurm_conf: Path) -> list[Process]:
+    """What runs in a cluster's name: Slurm's own programs and job processes that have its slurm.conf in their environment,
+    and everything that descends from them. A job can change its environment, but not that slurmstepd is its ancestor."""
+    mark = b"SLURM_CONF=" + os.fsencode(slurm_conf)
+    children: dict[int, list[int]] = {}
+    roots: list[int] = []
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+        if not (fields := _stat(pid)):
+            continue
+        children.setdefault(int(fields[1]), []).append(pid)
+        environment = _read(pid, "environ").split(b"\0")
+        if mark in environment and (_is_slurm(pid) or any(entry.startswith(b"SLURM_JOB_ID=") for entry in environment)):
+            roots.append(pid)
+    found: dict[int, Process] = {}
+    while roots:
+        pid = roots.pop()
+        if pid not in found and (process := identify(pid)):
+            found[pid] = process
+            roots.extend(children.get(pid, ()))
+    return list(found.values())
+
+
+def _is_slurm(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/exe").readlink().name.startswith("slurm")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return False
+
+
+def _stat(pid: int) -> list[bytes]:
+    """The fields of /proc/PID/stat from the state on. The command before it, in parentheses, may contain anything."""
+    stat = _read(pid, "stat")
+    return stat[stat.rfind(b")") + 2 :].split()
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return b""

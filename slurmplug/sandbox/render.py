@@ -1,0 +1,187 @@
+"""The configuration files of a sandbox: slurm.conf(5), gres.conf(5), cgroup.conf(5), slurmdbd.conf(5) and SQL."""
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from slurmplug.sandbox.accounts import OPERATOR, RESEARCHERS, SLURM
+from slurmplug.sandbox.layout import Layout
+from slurmplug.sandbox.spec import ClusterSpec, Node
+
+# Short cycles, so that tests need not wait; bf_continue, so that updates do not make backfill begin again.
+_SCHEDULER = ("sched_interval=2", "sched_min_interval=100000", "bf_interval=1", "bf_continue", "batch_sched_delay=0")
+
+_FIXED = {
+    "SlurmdUser": "root",
+    "AuthType": "auth/munge",
+    "ProctrackType": "proctrack/linuxproc",
+    "TaskPlugin": "task/none",
+    "MpiDefault": "none",
+    "MailProg": "/bin/true",
+    "SlurmdParameters": "config_overrides",
+    "PropagateResourceLimits": "NONE",
+    "ReturnToService": "2",
+    "SlurmdTimeout": "30",
+    "KillWait": "2",
+    "MinJobAge": "300",
+    "JobRequeue": "1",
+    "SchedulerType": "sched/backfill",
+    "SelectType": "select/cons_tres",
+    "SelectTypeParameters": "CR_Core_Memory",
+    "DefMemPerCPU": "100",
+    "GresTypes": "gpu",
+    "AccountingStorageType": "accounting_storage/slurmdbd",
+    "AccountingStorageHost": "127.0.0.1",
+    "AccountingStorageEnforce": "associations,limits,qos",
+    "AccountingStorageTRES": "gres/gpu",
+    "PrivateData": "jobs,usage",
+    "PriorityDecayHalfLife": "7-0",
+    "PriorityCalcPeriod": "1",
+    "PriorityMaxAge": "7-0",
+}
+
+
+@dataclass(frozen=True)
+class Ports:
+    mariadbd: int
+    slurmdbd: int
+    slurmctld: int
+    nodes: tuple[int, ...]
+
+
+def slurm_conf(spec: ClusterSpec, layout: Layout, cluster: str, ports: Ports) -> str:
+    host = socket.gethostname().split(".")[0]
+    settings = {
+        "ClusterName": cluster,
+        "SlurmctldHost": f"{host}(127.0.0.1)",
+        "SlurmctldPort": str(ports.slurmctld),
+        "SlurmUser": SLURM,
+        **_FIXED,
+        "AuthInfo": f"socket={layout.munge_socket}",
+        "StateSaveLocation": f"{layout.folder}/state",
+        "SlurmdSpoolDir": f"{layout.folder}/nodes/%n",
+        "SlurmctldPidFile": f"{layout.folder}/run/slurmctld.pid",
+        "SlurmdPidFile": f"{layout.folder}/run/%n.pid",
+        "SlurmctldLogFile": f"{layout.logs}/slurmctld.log",
+        "SlurmdLogFile": f"{layout.logs}/%n.log",
+        "AccountingStoragePort": str(ports.slurmdbd),
+        "AccountingStoragePass": str(layout.munge_socket),
+        "SchedulerParameters": ",".join(_by_name((*_SCHEDULER, *spec.scheduler)).values()),
+        "PriorityType": f"priority/{spec.priority}",
+        **{f"PriorityWeight{name}": str(weight) for name, weight in spec.weights.items()},
+        **({"JobSubmitPlugins": "lua"} if spec.job_submit else {}),
+        **spec.settings,
+    }
+    nodes = [
+        f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} "
+        f"CPUs={node.cpus} RealMemory={node.memory}{_gres(node)}{_features(node)}"
+        for name, node, port in zip(spec.node_names, spec.nodes, ports.nodes, strict=True)
+    ]
+    partitions = [
+        _line(
+            {
+                "PartitionName": partition.name,
+                "Nodes": ",".join(partition.nodes or spec.node_names),
+                "Default": "NO" if number else "YES",
+                "State": "UP",
+                **partition.options,
+            }
+        )
+        for number, partition in enumerate(spec.partitions)
+    ]
+    return "\n".join([*(f"{name}={value}" for name, value in settings.items()), *nodes, *partitions, ""])
+
+
+def gres_conf(spec: ClusterSpec, layout: Layout) -> str:
+    """GPUs need device files: nodes whose gres has only a Count become INVAL."""
+    return "".join(
+        f"NodeName={name} Name=gpu{f' Type={node.gpu_type}' if node.gpu_type else ''} "
+        f"File={layout.devices}/nvidia[0-{node.gpus - 1}]\n".replace("[0-0]", "0")
+        for name, node in zip(spec.node_names, spec.nodes, strict=True)
+        if node.gpus
+    )
+
+
+def cgroup_conf(version: tuple[int, int]) -> str:
+    """Keep Slurm away from the machine's control groups; before 23.11 it leaves them alone by itself."""
+    return "CgroupPlugin=disabled\n" if version >= (23, 11) else ""
+
+
+def slurmdbd_conf(layout: Layout, cluster: str, ports: Ports, password: str) -> str:
+    settings = {
+        "AuthType": "auth/munge",
+        "AuthInfo": f"socket={layout.munge_socket}",
+        "DbdHost": "localhost",
+        "DbdAddr": "127.0.0.1",
+        "DbdPort": str(ports.slurmdbd),
+        "SlurmUser": SLURM,
+        "PidFile": f"{layout.folder}/run/slurmdbd.pid",
+        "LogFile": f"{layout.logs}/slurmdbd.log",
+        "PrivateData": "jobs,usage",
+        "StorageType": "accounting_storage/mysql",
+        "StorageHost": "127.0.0.1",
+        "StoragePort": str(ports.mariadbd),
+        "StorageUser": SLURM,
+        "StoragePass": password,
+        "StorageLoc": cluster,
+    }
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+def database_sql(cluster: str, password: str) -> str:
+    """One statement a line, as mariadbd's init-file wants it."""
+    return (
+        f"CREATE DATABASE IF NOT EXISTS {cluster};\n"
+        f"CREATE USER IF NOT EXISTS '{SLURM}'@'127.0.0.1' IDENTIFIED BY '{password}';\n"
+        f"GRANT ALL ON {cluster}.* TO '{SLURM}'@'127.0.0.1';\n"
+    )
+
+
+def mariadb_options(layout: Layout) -> list[str]:
+    """A small database without durability: nothing here outlives the sandbox."""
+    return [
+        "--no-defaults",
+        f"--datadir={layout.database}",
+        "--skip-name-resolve",
+        "--performance-schema=0",
+        "--innodb-log-file-size=8M",
+        "--innodb-buffer-pool-size=32M",
+        "--innodb-flush-log-at-trx-commit=0",
+        "--innodb-flush-method=nosync",
+        "--innodb-doublewrite=0",
+    ]
+
+
+def accounting(cluster: str) -> str:
+    """Commands for sacctmgr(1): two accounts of researchers; the daemon's account an operator and nothing more."""
+    vision, language = RESEARCHERS[::2], RESEARCHERS[1::2]
+    return "\n".join(
+        (
+            f"add cluster {cluster}",
+            "add account vision description=vision organization=lab",
+            "add account language description=language organization=lab",
+            "add account operators description=operators organization=lab",
+            f"add user {','.join(vision)} account=vision defaultaccount=vision",
+            f"add user {','.join(language)} account=language defaultaccount=language",
+            f"add user {OPERATOR} account=operators defaultaccount=operators adminlevel=operator",
+            "",
+        )
+    )
+
+
+def _by_name(parameters: tuple[str, ...]) -> Mapping[str, str]:
+    return {parameter.split("=", 1)[0]: parameter for parameter in parameters}
+
+
+def _line(settings: Mapping[str, str]) -> str:
+    return " ".join(f"{name}={value}" for name, value in settings.items())
+
+
+def _gres(node: Node) -> str:
+    if not node.gpus:
+        return ""
+    return f" Gres=gpu:{node.gpu_type}:{node.gpus}" if node.gpu_type else f" Gres=gpu:{node.gpus}"
+
+
+def _features(node: Node) -> str:
+    return f" Feature={','.join(node.features)}" if node.features else ""

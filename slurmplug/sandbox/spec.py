@@ -1,0 +1,60 @@
+"""What a sandbox is asked to be: its nodes, partitions and scheduler, as values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Node:
+    """One `slurmd -N`. Memory is in MB; a node has GPUs of at most one type (empty: untyped `gpu:4`)."""
+
+    gpus: int = 4
+    gpu_type: str = ""
+    cpus: int = 8
+    memory: int = 4000
+    features: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.gpus < 0 or self.cpus < 1 or self.memory < 1:
+            raise ValueError(f"a node needs CPUs and memory, and no negative number of GPUs: {self}")
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition over `nodes` (names; none given: all), with further options of slurm.conf(5), e.g. MaxTime."""
+
+    name: str
+    nodes: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ClusterSpec:
+    """A whole cluster. Nodes are called n1, n2, ...; the first partition is the default one.
+
+    scheduler   further SchedulerParameters, such as `bf_continue` or `bf_interval=5`; one of the same name is replaced.
+    settings    further lines of slurm.conf(5) by name; they replace what the sandbox would write.
+    job_submit  a Lua script to load as job_submit.lua.
+    """
+
+    nodes: tuple[Node, ...] = (Node(),) * 4
+    partitions: tuple[Partition, ...] = (Partition("gpu"),)
+    priority: Literal["multifactor", "basic"] = "multifactor"
+    weights: Mapping[str, int] = field(default_factory=lambda: {"Age": 1000, "FairShare": 1000, "JobSize": 100})
+    scheduler: tuple[str, ...] = ()
+    job_submit: Path | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.nodes or not self.partitions:
+            raise ValueError("a cluster needs at least one node and one partition")
+        for partition in self.partitions:
+            unknown = set(partition.nodes) - set(self.node_names)
+            if unknown:
+                raise ValueError(f"partition {partition.name} names nodes that do not exist: {sorted(unknown)}")
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        return tuple(f"n{number}" for number in range(1, len(self.nodes) + 1))
