@@ -1,0 +1,147 @@
+"""Learning curves are continued with honest uncertainty."""
+
+import numpy as np
+import pytest
+
+from predictors.learning_curve import LearningCurvePredictor
+
+
+def _rising(n: int, top: float = 0.9, speed: float = 0.7, noise: float = 0.003, seed: int = 0) -> np.ndarray:
+    x = np.arange(1.0, n + 1.0)
+    return top - 0.6 * x**-speed + noise * np.random.default_rng(seed).standard_normal(n)
+
+
+def test_a_power_law_is_continued_to_where_it_goes() -> None:
+    curve = _rising(100)
+
+    forecast = LearningCurvePredictor().predict(curve[:30], at=100)
+
+    assert forecast.median[0] == pytest.approx(curve[-1], abs=0.02)
+    assert forecast.source[0] == "learning curve"
+
+
+def test_the_truth_lies_in_the_90_percent_interval_most_of_the_time() -> None:
+    curves = [
+        _rising(60, top, speed, 0.005, i)
+        for i, (top, speed) in enumerate((t, s) for t in np.linspace(0.65, 0.95, 8) for s in np.linspace(0.4, 1.5, 5))
+    ]
+
+    forecast = LearningCurvePredictor().predict_many([c[:20] for c in curves], np.full(len(curves), 60))
+    low, high = forecast.quantile([0.05, 0.95]).T
+    finals = np.array([curve[-1] for curve in curves])
+
+    assert np.mean((low <= finals) & (finals <= high)) >= 0.8
+
+
+def test_the_probability_of_reaching_a_target_falls_with_the_target() -> None:
+    forecast = LearningCurvePredictor().predict(_rising(30), at=100)
+
+    assert forecast.sf(0.7)[0] > 0.9
+    assert forecast.sf(0.98)[0] < 0.3
+
+
+def test_more_of_a_curve_makes_its_forecast_narrower() -> None:
+    curve = _rising(100)
+    predictor = LearningCurvePredictor()
+
+    widths = [np.ptp(predictor.predict(curve[:n], at=100).quantile([0.05, 0.95])) for n in (5, 20, 80)]
+
+    assert widths[0] > widths[1] > widths[2]
+
+
+def test_a_batch_gives_what_single_curves_give_in_order() -> None:
+    predictor = LearningCurvePredictor()
+    curves = [_rising(n, seed=n) for n in (30, 10, 30, 7)]
+    ats = np.array([100, 50, 60, 100])
+
+    batch = predictor.predict_many(curves, ats)
+
+    for i, (curve, at) in enumerate(zip(curves, ats, strict=True)):
+        np.testing.assert_allclose(batch.table[i], predictor.predict(curve, at).table[0])
+
+
+def test_a_share_stays_within_0_and_1_and_a_percentage_within_100() -> None:
+    share = LearningCurvePredictor().predict(1.0 - 0.5 * np.arange(1.0, 11.0) ** -2, at=1000)
+    percent = LearningCurvePredictor().predict(100.0 - 50.0 * np.arange(1.0, 11.0) ** -2, at=1000)
+
+    assert 0.0 <= share.quantile(0.0)[0] <= share.quantile(1.0)[0] <= 1.0
+    assert 50.0 < percent.median[0] <= percent.quantile(1.0)[0] <= 100.0
+
+
+def test_a_percentage_is_forecast_as_the_share_it_is() -> None:
+    curve = _rising(30)
+
+    share, percent = (LearningCurvePredictor().predict(scale * curve, at=80) for scale in (1.0, 100.0))
+
+    np.testing.assert_allclose(percent.median, 100.0 * share.median)
+
+
+def test_a_quantity_without_bounds_is_forecast_in_its_own_scale() -> None:
+    """A loss of which the target asks less comes negated."""
+    curve = -(1000.0 + 5000.0 * np.arange(1.0, 41.0) ** -0.8)
+
+    forecast = LearningCurvePredictor().predict(curve, at=100)
+
+    assert -1400.0 < forecast.median[0] < -950.0
+
+
+def test_an_iteration_already_seen_is_certain() -> None:
+    forecast = LearningCurvePredictor().predict([0.1, 0.2, 0.3], at=2)
+
+    assert forecast.quantile([0.0, 1.0]).tolist() == [[0.2, 0.2]]
+    assert forecast.source[0] == "observed"
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [
+        [0.5],
+        [0.5] * 20,
+        [0.1, np.nan, 0.3, np.inf, 0.4],
+        [1.2, 1.4, 1.5],
+        [0.0, 0.0],
+        [1e308, -1e308, 0.5],
+        np.zeros(3),
+        np.random.default_rng(0).standard_normal(50),
+    ],
+)
+def test_odd_curves_get_a_finite_forecast_with_some_width(curve: np.ndarray) -> None:
+    forecast = LearningCurvePredictor().predict(curve, at=100)
+
+    assert np.isfinite(forecast.quantile([0.01, 0.5, 0.99])).all()
+    assert np.ptp(forecast.quantile([0.01, 0.99])) > 0
+
+
+def test_one_point_may_go_nearly_anywhere() -> None:
+    forecast = LearningCurvePredictor().predict([0.3], at=50)
+
+    assert np.ptp(forecast.quantile([0.05, 0.95])) > 0.4
+
+
+def test_a_curve_of_a_million_points_ends_in_good_time() -> None:
+    curve = 0.9 - 0.5 * np.arange(1.0, 1e6 + 1.0) ** -0.3
+
+    forecast = LearningCurvePredictor().predict(curve, at=2e6)
+
+    assert forecast.median[0] == pytest.approx(curve[-1], abs=0.01)
+
+
+@pytest.mark.parametrize("curve", [[], [np.nan, np.nan], [[0.1, 0.2]]])
+def test_what_is_no_curve_is_refused(curve: list[float]) -> None:
+    with pytest.raises(ValueError, match="a curve"):
+        LearningCurvePredictor().predict(curve, at=10)
+
+
+@pytest.mark.parametrize("at", [0, -3, np.nan, np.inf])
+def test_what_is_no_iteration_is_refused(at: float) -> None:
+    with pytest.raises(ValueError, match="iteration"):
+        LearningCurvePredictor().predict([0.1, 0.2], at=at)
+
+
+def test_a_model_comes_back_from_plain_values_and_another_version_is_refused() -> None:
+    predictor = LearningCurvePredictor().fit([_rising(40, seed=i) for i in range(5)])
+    back = LearningCurvePredictor.from_state(predictor.state())
+
+    np.testing.assert_array_equal(back.predict(_rising(10), 40).table, predictor.predict(_rising(10), 40).table)
+    with pytest.raises(ValueError, match="fit it again"):
+        LearningCurvePredictor.from_state({"version": "learning-curve-0"})
