@@ -1,0 +1,80 @@
+"""A real Slurm for the live tests: one cluster for the whole session, handed to each test with a clean queue.
+
+Nothing is skipped: where Slurm is not installed, the tests fail with the message that says what to install.
+"""
+
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from slurmplug.sandbox import ClusterSpec, Sandbox
+
+_HERE = Path(__file__).parent
+_running = pytest.StashKey[list[Sandbox]]()
+_failed = pytest.StashKey[bool]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_running] = []
+    config.stash[_failed] = False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if _HERE in item.path.parents:
+            item.add_marker(pytest.mark.live)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        item.config.stash[_failed] = True
+        folders = "\n".join(str(sandbox.logs) for sandbox in item.config.stash[_running])
+        report.sections.append(("Logs of the sandboxes", folders or "none was running"))
+    return report
+
+
+def _run(config: pytest.Config, spec: ClusterSpec | None) -> Iterator[Sandbox]:
+    sandbox = Sandbox(spec)
+    sandbox.up()
+    config.stash[_running].append(sandbox)
+    try:
+        yield sandbox
+    finally:
+        config.stash[_running].remove(sandbox)
+        sandbox.down(keep_logs=config.stash[_failed])
+
+
+@pytest.fixture(scope="session")
+def session_cluster(pytestconfig: pytest.Config) -> Iterator[Sandbox]:
+    """Ask for `cluster` instead, unless the state that other tests left does not matter."""
+    yield from _run(pytestconfig, None)
+
+
+@pytest.fixture
+def cluster(session_cluster: Sandbox) -> Sandbox:
+    """Four nodes of four GPUs, all daemons running, an empty queue and an empty spool."""
+    session_cluster.clear()
+    return session_cluster
+
+
+@pytest.fixture(scope="module")
+def special_cluster(pytestconfig: pytest.Config) -> Iterator[Callable[[ClusterSpec], Sandbox]]:
+    """A function that gives the module's cluster of a spec, with a clean queue; started at its first use."""
+    started: list[tuple[Iterator[Sandbox], Sandbox]] = []
+
+    def of(spec: ClusterSpec) -> Sandbox:
+        for _, sandbox in started:
+            if sandbox.spec == spec:
+                sandbox.clear()
+                return sandbox
+        life = _run(pytestconfig, spec)
+        sandbox = next(life)
+        started.append((life, sandbox))
+        return sandbox
+
+    yield of
+    for life, _ in started:
+        next(life, None)
