@@ -1,0 +1,62 @@
+"""Which jobs depend on which, inside an ML job, without cycles."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from predictors.arrays import Bools, Ints
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """The children that count in MLFS' equations 3 and 5: jobs of the same ML job that depend on a job.
+
+    levels: pairs of rows (parents, children), a level's children being parents in earlier levels only. cyclic (n,):
+    the job waits for itself. orphaned (n,): it waits for a job that is not there. Neither kind has children here.
+    """
+
+    levels: tuple[tuple[Ints, Ints], ...]
+    cyclic: Bools
+    orphaned: Bools
+
+    @classmethod
+    def of(cls, ml_job: Ints, parents: Ints) -> "Dependencies":
+        """From each job's ML job (n,) and `parents` (edges, 2): row, row that it depends on, -1 for one not there."""
+        n = len(ml_job)
+        edges = np.unique(parents, axis=0)
+        orphaned = np.zeros(n, dtype=np.bool_)
+        orphaned[edges[edges[:, 1] < 0, 0]] = True
+        child, parent = edges[edges[:, 1] >= 0].T
+        cyclic = _in_cycles(n, parent, child)
+        counts = ~cyclic[parent] & ~orphaned[parent] & (ml_job[parent] == ml_job[child])
+        return cls(_levels(n, parent[counts], child[counts]), cyclic, orphaned)
+
+
+def _in_cycles(n: int, parent: Ints, child: Ints) -> Bools:
+    cyclic = np.zeros(n, dtype=np.bool_)
+    if len(parent):
+        graph = coo_array((np.ones(len(parent)), (parent, child)), shape=(n, n)).tocsr()
+        component = connected_components(graph, directed=True, connection="strong")[1]
+        cyclic = np.bincount(component, minlength=n)[component] > 1
+        cyclic[parent[parent == child]] = True
+    return cyclic
+
+
+def _levels(n: int, parent: Ints, child: Ints) -> tuple[tuple[Ints, Ints], ...]:
+    """Kahn's order, a level at a time, from the jobs on which nothing depends."""
+    levels = []
+    order = np.argsort(child, kind="stable")
+    starts = np.searchsorted(child[order], np.arange(n + 1))
+    unfinished = np.bincount(parent, minlength=n)
+    finished = np.unique(child[unfinished[child] == 0])
+    while len(finished):
+        counts = starts[finished + 1] - starts[finished]
+        offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        edges = order[np.repeat(starts[finished], counts) + offsets]
+        levels.append((parent[edges], child[edges]))
+        np.subtract.at(unfinished, parent[edges], 1)
+        touched = np.unique(parent[edges])
+        finished = touched[unfinished[touched] == 0]
+    return tuple(levels)

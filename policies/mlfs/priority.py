@@ -1,0 +1,248 @@
+"""MLF-H's priority: what a job's next iteration is worth, and how near its end, its deadline and its patience are.
+
+Wang, Liu, Shen: Job Scheduling for Large-Scale Machine Learning Clusters (MLFS), CoNEXT 2020, section 3.3.1, equations
+2 to 6. The paper gives no units; `literal` takes the equations as printed, in hours, and `scaled` measures every term
+against the rate of finishing, so that waiting cannot turn the order into first come, first served. What is written
+below about iterations, loss ratio, children and deadlines holds for both.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+
+from policies.mlfs.dependencies import Dependencies
+from policies.snapshot import Curves, Jobs
+from predictors.arrays import Bools, Floats
+from predictors.forecast import Forecasts
+
+Form = Literal["scaled", "literal"]
+HOUR = 3600.0
+DAY = 24 * HOUR
+PATIENCE = 10.0
+"""scaled: waiting so many times its own run time halves what waiting can add"""
+STAGES = 9.0
+"""the iterations that equation 2 counts from the beginning of a job to its end, where its horizon is known"""
+
+
+@dataclass(frozen=True)
+class PrioritySettings:
+    """The weights of equations 2 to 6, and what stands in where the paper is silent.
+
+    form: see the module. alpha: share of the learning part. gamma: discount of the children, in [0, 1). gamma_d,
+    gamma_r, gamma_w: weights of deadline, remaining time and waiting (the last in the literal form only).
+    hysteresis: factor of a job that runs (scaled form). interval: seconds between decisions, and the least time that
+    counts. urgency: of a job that names none, 0 to 10. max_deadline: seconds from submission, for a job with none.
+    unknown_total: seconds, where neither a forecast nor a time limit tells. smoothing: losses over which the latest
+    reduction is averaged.
+    """
+
+    form: Form = "scaled"
+    alpha: float = 0.3
+    gamma: float = 0.8
+    gamma_d: float = 0.3
+    gamma_r: float = 0.3
+    gamma_w: float = 0.35
+    hysteresis: float = 1.3
+    interval: float = 60.0
+    urgency: float = 5.0
+    max_deadline: float = 7 * DAY
+    unknown_total: float = DAY
+    smoothing: int = 3
+
+    def __post_init__(self) -> None:
+        if self.form not in get_args(Form):
+            raise ValueError(f"form is {' or '.join(get_args(Form))}, not {self.form!r}")
+        if not 0 <= self.alpha <= 1:
+            raise ValueError(f"alpha is between 0 and 1, not {self.alpha}")
+        if not 0 <= self.gamma < 1:
+            raise ValueError(f"gamma is at least 0 and less than 1, not {self.gamma}")
+        if not 0 <= self.urgency <= 10:
+            raise ValueError(f"urgency is between 0 and 10, not {self.urgency}")
+        for name in ("gamma_d", "gamma_r", "gamma_w"):
+            if not 0 <= getattr(self, name) < np.inf:
+                raise ValueError(f"{name} is a number not less than 0, not {getattr(self, name)}")
+        for name in ("interval", "max_deadline", "unknown_total"):
+            if not 0 < getattr(self, name) < np.inf:
+                raise ValueError(f"{name} is a number of seconds greater than 0, not {getattr(self, name)}")
+        for name in ("hysteresis", "smoothing"):
+            if not 1 <= getattr(self, name) < np.inf:
+                raise ValueError(f"{name} is at least 1, not {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The priority of n jobs, NaN for one that is not managed. `terms`: its parts, each (n,), whose sum is `rank`."""
+
+    rank: Floats
+    terms: Mapping[str, Floats]
+    dependencies: Dependencies
+
+
+class Times(NamedTuple):
+    """Seconds, each (n,): to the deadline (negative past it), of run time left and in all, and in the queue so far."""
+
+    left: Floats
+    remaining: Floats
+    total: Floats
+    waited: Floats
+
+
+def rank(jobs: Jobs, now: float, forecasts: Forecasts, settings: PrioritySettings) -> Ranking:
+    """P of equation 6 for every managed job, in 1/hours where the terms have a unit.
+
+    The terms: learning (eq. 2), remaining, deadline, waiting (eq. 4), children (eqs. 3 and 5), running (hysteresis) and
+    server (what lifts a parameter server above the workers of its ML job).
+    """
+    dependencies = Dependencies.of(jobs.ml_job, jobs.parents)
+    remaining, total = run_times(jobs, now, forecasts, settings)
+    deadline = task_deadlines(jobs, now, remaining, dependencies, settings)
+    times = Times(deadline - now, remaining, total, np.fmax(jobs.waited, 0.0))
+    form = _scaled if settings.form == "scaled" else _literal
+    own_learning, own_terms = form(learning_claim(jobs, remaining, settings), times, settings)
+    own_computing = np.sum(list(own_terms.values()), axis=0)
+    alpha, beta = settings.alpha, 1 - settings.alpha
+    terms = {"learning": alpha * own_learning} | {name: beta * term for name, term in own_terms.items()}
+    terms["children"] = alpha * _children(own_learning, dependencies, settings.gamma) + beta * _children(
+        own_computing, dependencies, settings.gamma
+    )
+    priority = np.sum(list(terms.values()), axis=0)
+    terms["running"] = np.where((jobs.state == "running") & (settings.form == "scaled"), settings.hysteresis - 1, 0)
+    terms["running"] = terms["running"] * priority
+    priority = priority + terms["running"]
+    lifted = _servers_first(jobs, priority)
+    terms["server"] = lifted - priority
+    return Ranking(
+        np.where(jobs.managed, lifted, np.nan),
+        {name: np.where(jobs.managed, term, np.nan) for name, term in terms.items()},
+        dependencies,
+    )
+
+
+def run_times(jobs: Jobs, now: float, forecasts: Forecasts, settings: PrioritySettings) -> tuple[Floats, Floats]:
+    """(n,) predicted remaining and total run time in seconds, neither less than one interval.
+
+    What remains is the first of these that is known and positive: the forecast; the forecast of the total, less what
+    has elapsed; the time limit, less what has elapsed; `unknown_total`.
+    """
+    elapsed = np.fmax(np.where(jobs.state == "pending", 0.0, now - jobs.started), 0.0)
+    predicted = forecasts.total.median
+    remaining = np.full(len(jobs), settings.unknown_total)
+    for better in (jobs.time_limit - elapsed, predicted - elapsed, forecasts.remaining.median):
+        remaining = np.where(better > 0, better, remaining)
+    total = np.where(predicted > 0, predicted, elapsed + remaining)
+    return np.maximum(remaining, settings.interval), np.maximum(total, settings.interval)
+
+
+def task_deadlines(
+    jobs: Jobs, now: float, remaining: Floats, dependencies: Dependencies, settings: PrioritySettings
+) -> Floats:
+    """(n,) seconds since the epoch by which each job must end for those below it to make theirs (section 3.3.1).
+
+    A job with no deadline has its ML job's (the latest that one of its jobs names), else the site's maximum.
+    """
+    latest = np.full(len(jobs), -np.inf)
+    named = ~np.isnan(jobs.deadline)
+    np.maximum.at(latest, jobs.ml_job[named], jobs.deadline[named])
+    inherited = latest[jobs.ml_job]
+    submitted = np.where(np.isnan(jobs.submitted), now, jobs.submitted)
+    deadline = np.where(
+        named, jobs.deadline, np.where(np.isfinite(inherited), inherited, submitted + settings.max_deadline)
+    )
+    for parents, children in dependencies.levels:
+        np.minimum.at(deadline, parents, deadline[children] - remaining[children])
+    return deadline
+
+
+def learning_claim(jobs: Jobs, remaining: Floats, settings: PrioritySettings) -> Floats:
+    """(n,) P0ml of equation 2: urgency, stage, the latest share of the loss reduction, the share of the model.
+
+    The stage I is 1 + 9 * done / max, or 1 + done where no maximum is known. Iterations are claims of the job, so it
+    is never less than the GPU time attained makes it: what does not report loses its claim as it runs.
+    """
+    urgency = np.clip(np.where(np.isnan(jobs.urgency), settings.urgency, jobs.urgency), 0.0, 10.0)
+    done = np.fmax(jobs.iteration, 0.0)
+    horizon = jobs.max_iterations > 0
+    reported = np.where(horizon, STAGES * np.minimum(done / np.where(horizon, jobs.max_iterations, 1.0), 1.0), done)
+    used = np.fmax(jobs.attained, 0.0)
+    expected = used + jobs.gpus * remaining
+    attained = np.divide(used, expected, out=np.zeros(len(jobs)), where=expected > 0)
+    stage = 1.0 + np.maximum(reported, STAGES * attained)
+    return urgency * loss_ratio(jobs.losses, reported, settings.smoothing) * model_share(jobs) / stage
+
+
+def loss_ratio(losses: Curves, passed: Floats, smoothing: int) -> Floats:
+    """(n,) in [0, 1]: the loss reduction of the latest iteration over all reductions so far.
+
+    An iteration is what the stage counts: `passed` (n,) of them lie behind each job, so that one which reports every
+    step is not taken to gain less than one which reports every epoch. Its reduction is averaged over at least
+    `smoothing` reports. 1 until two losses exist, 0 when no loss was ever gained.
+    """
+    count = losses.lengths() - 1
+    rows = np.flatnonzero(count >= 1)
+    ratio = np.ones(len(count))
+    if not len(rows):
+        return ratio
+    gains = np.zeros(len(losses.values) + 1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        gains[1:-1] = losses.values[:-1] - losses.values[1:]
+    gains = np.where(np.isfinite(gains) & (gains > 0), gains, 0.0)
+    starts, ends, reports = losses.starts[rows] + 1, losses.starts[rows + 1], count[rows]
+    length = np.clip(reports / np.where(passed[rows] > 0, passed[rows], 1.0), 1.0, reports)
+    window = np.minimum(np.maximum(np.ceil(length).astype(np.int64), smoothing), reports)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        recent = np.add.reduceat(gains, np.stack([ends - window, ends], axis=1).ravel())[::2]
+        whole = np.add.reduceat(gains, np.stack([starts, ends], axis=1).ravel())[::2]
+        ratio[rows] = np.minimum(np.nan_to_num(recent / whole / window * length, nan=0.0), 1.0)
+    return ratio
+
+
+def model_share(jobs: Jobs) -> Floats:
+    """(n,) S_k / S_J: a job's share of its ML job's parameters; one that names none has the mean of those that do."""
+    named = jobs.params > 0
+    given = np.where(named, jobs.params, 0.0)
+    sums, counts = (np.bincount(jobs.ml_job, weights=column, minlength=len(jobs)) for column in (given, named))
+    mean = np.divide(sums, counts, out=np.ones(len(jobs)), where=counts > 0)
+    size = np.where(named, given, mean[jobs.ml_job])
+    return np.asarray(size / np.bincount(jobs.ml_job, weights=size, minlength=len(jobs))[jobs.ml_job])
+
+
+def _literal(claim: Floats, times: Times, settings: PrioritySettings) -> tuple[Floats, dict[str, Floats]]:
+    """Equations 2 and 4 as printed, in hours."""
+    left = np.maximum(times.left, settings.interval)
+    return claim, {
+        "remaining": settings.gamma_r * HOUR / times.remaining,
+        "deadline": np.where(times.left > 0, settings.gamma_d * HOUR / left, 0.0),
+        "waiting": settings.gamma_w * times.waited / HOUR,
+    }
+
+
+def _scaled(claim: Floats, times: Times, settings: PrioritySettings) -> tuple[Floats, dict[str, Floats]]:
+    """Every term in units of the rate of finishing, which none of them exceeds."""
+    rate = settings.gamma_r * HOUR / times.remaining
+    slack = times.left - times.remaining
+    urgent = np.minimum(settings.gamma_d * HOUR / np.maximum(slack, settings.interval), rate)
+    return claim / 10.0 * rate, {
+        "remaining": rate,
+        "deadline": np.where(slack >= 0, urgent, 0.0),
+        "waiting": rate * times.waited / (times.waited + PATIENCE * times.total),
+    }
+
+
+def _children(own: Floats, dependencies: Dependencies, gamma: float) -> Floats:
+    """(n,) what equations 3 and 5 add to the own terms, with the sum at most 1 / (1 - gamma) times the own one."""
+    room = own * (gamma / (1.0 - gamma))
+    added = np.zeros_like(own)
+    for parents, children in dependencies.levels:
+        np.add.at(added, parents, gamma * (own[children] + np.minimum(added[children], room[children])))
+    return np.minimum(added, room)
+
+
+def _servers_first(jobs: Jobs, priority: Floats) -> Floats:
+    """The priorities, with each parameter server's above all workers of its ML job (section 3.3.1)."""
+    server: Bools = jobs.role == "ps"
+    best = np.full(len(jobs), -np.inf)
+    np.maximum.at(best, jobs.ml_job[~server], priority[~server])
+    above = np.nextafter(best[jobs.ml_job], np.inf)
+    return np.where(server, np.maximum(priority, above), priority)
