@@ -21,7 +21,7 @@ def sandbox() -> None:
 @click.option("--gpu-type", default="", help="Type of the GPUs, e.g. a100.  [default: none]")
 @click.option("--cpus", type=click.IntRange(1), default=8, show_default=True, help="CPUs of a node.")
 @click.option("--memory", type=click.IntRange(1), default=4000, show_default=True, help="Memory of a node in MB.")
-def up(folder: Path, nodes: int, gpus: int, gpu_type: str, cpus: int, memory: int) -> None:
+def up(*, folder: Path, nodes: int, gpus: int, gpu_type: str, cpus: int, memory: int) -> None:
     """Start a cluster with all of its state in FOLDER (default: .sandbox)."""
     node = Node(gpus=gpus, gpu_type=gpu_type, cpus=cpus, memory=memory)
     cluster = Sandbox(ClusterSpec(nodes=(node,) * nodes), folder)
@@ -42,7 +42,7 @@ def up(folder: Path, nodes: int, gpus: int, gpu_type: str, cpus: int, memory: in
 @sandbox.command()
 @_FOLDER
 @click.option("--keep-logs", is_flag=True, help="Leave the daemons' logs in FOLDER.")
-def down(folder: Path, keep_logs: bool) -> None:
+def down(*, folder: Path, keep_logs: bool) -> None:
     """Stop the cluster in FOLDER (default: .sandbox) and everything that runs in it."""
     try:
         Sandbox.attach(folder).down(keep_logs=keep_logs)

@@ -1,10 +1,9 @@
 """The system accounts a sandbox uses, and what they can reach. None is created.
 
-`munge`, `mysql` and `slurm` come with Debian's packages. The others exist on every Debian (base-passwd) and own nothing that
-a job could harm: `backup` is the account of slurmplug's daemon; `games`, `news` and `irc` are researchers.
+`munge`, `mysql` and `slurm` come with Debian's packages. The others exist on every Debian (base-passwd) and own nothing
+that a job could harm: `backup` is the account of slurmplug's daemon; `games`, `news` and `irc` are researchers.
 """
 
-import grp
 import os
 import pwd
 import shutil
@@ -13,7 +12,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from slurmplug.sandbox.errors import NotInstalled, SandboxError
+from slurmplug.errors import SandboxError
+from slurmplug.sandbox.errors import NotInstalled
 
 MUNGE, MARIADB, SLURM = "munge", "mysql", "slurm"
 OPERATOR = "backup"
@@ -117,7 +117,3 @@ def own(path: Path, account: str, mode: int) -> None:
     entry = pwd.getpwnam(account)
     os.chown(path, entry.pw_uid, entry.pw_gid)
     path.chmod(mode)
-
-
-def group_of(account: str) -> str:
-    return grp.getgrgid(pwd.getpwnam(account).pw_gid).gr_name

@@ -10,11 +10,13 @@ from subprocess import CompletedProcess
 from types import TracebackType
 from typing import Self, TypeVar
 
-from slurmplug.sandbox import accounts
-from slurmplug.sandbox.boot import boot
+from slurmplug.errors import SandboxError
+from slurmplug.sandbox import accounts, boot
 from slurmplug.sandbox.daemons import Daemons
-from slurmplug.sandbox.errors import CommandFailed, SandboxError, WaitTimeout
+from slurmplug.sandbox.errors import CommandFailed, WaitTimeout
 from slurmplug.sandbox.layout import Layout
+from slurmplug.sandbox.ports import free_ports
+from slurmplug.sandbox.render import Ports
 from slurmplug.sandbox.spec import ClusterSpec
 
 T = TypeVar("T")
@@ -30,14 +32,14 @@ class Sandbox:
     `Sandbox.attach(folder).down()` from any other process. When the body of the `with` raises, the logs stay.
 
     operator     the account of slurmplug's daemon: an Operator in slurmdbd and nothing more.
-    researchers  accounts that submit jobs; the first and third belong to the Slurm account `vision`, the second to `language`.
+    researchers  accounts that submit jobs: the first and third of the Slurm account `vision`, the second of `language`.
     """
 
     operator = accounts.OPERATOR
     researchers = accounts.RESEARCHERS
 
     def __init__(self, spec: ClusterSpec | None = None, folder: Path | None = None) -> None:
-        """`folder` None: a fresh one below $TMPDIR. Where others cannot enter it, it becomes a link to one below /tmp."""
+        """`folder` None: a fresh one below $TMPDIR. One that others cannot enter becomes a link to one below /tmp."""
         self.spec = spec or ClusterSpec()
         self.wished = folder.absolute() if folder else None
         self._layout: Layout | None = None
@@ -45,7 +47,7 @@ class Sandbox:
 
     @classmethod
     def attach(cls, folder: Path) -> "Sandbox":
-        """The sandbox that was brought up in `folder`, perhaps by another process. Raises SandboxError if none is there.
+        """The sandbox that another process brought up in `folder`. Raises SandboxError if none is there.
 
         Its `spec` is not known here and stays the default one.
         """
@@ -59,7 +61,10 @@ class Sandbox:
         accounts.require_installed()
         self._layout = Layout(accounts.claim_folder(self.wished))
         try:
-            self._daemons = boot(self.spec, self._layout)
+            with free_ports(3 + len(self.spec.nodes)) as (mariadbd, slurmdbd, slurmctld, *nodes):
+                ports = Ports(mariadbd, slurmdbd, slurmctld, tuple(nodes))
+                self._daemons = boot.prepare(self.spec, self._layout, ports)
+                boot.start(self.spec, self._layout, self._daemons)
             self.wait(self._all_idle, what="every node to become idle")
         except BaseException as error:
             self.down(keep_logs=True)
@@ -67,23 +72,18 @@ class Sandbox:
             raise
 
     def down(self, *, keep_logs: bool = False) -> None:
-        """End every daemon and every process of every job, then remove the folder, or all of it but its logs."""
-        if self.layout.state.exists():
-            Daemons.load(self.layout).end_all()
+        """End every daemon and every process of every job, then remove the folder.
+
+        `keep_logs` leaves the logs, the configuration, the spool and what jobs wrote; another `down` removes these.
+        """
         if self._daemons:
             self._daemons.end_all()
-        if not keep_logs:
-            shutil.rmtree(self.folder)
-            if self.wished and self.wished.is_symlink():
-                self.wished.unlink()
+        if keep_logs:
+            self.layout.remove_bulk()
             return
-        for path in self.folder.iterdir():
-            if path == self.logs:
-                continue
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
+        shutil.rmtree(self.folder)
+        if self.wished and self.wished.is_symlink():
+            self.wished.unlink()
 
     def __enter__(self) -> Self:
         self.up()
@@ -129,7 +129,7 @@ class Sandbox:
         return self.layout.home(user)
 
     def env(self, user: str) -> dict[str, str]:
-        """The whole environment for a user's client commands: nothing of the caller's, such as SQUEUE_FORMAT, is in it."""
+        """The whole environment of a user's commands; nothing of the caller's, such as SQUEUE_FORMAT, is in it."""
         return {
             "PATH": accounts.SYSTEM_PATH,
             "LC_ALL": "C",
@@ -146,12 +146,12 @@ class Sandbox:
         user: str,
         argv: Sequence[str],
         *,
-        input: str | None = None,  # noqa: A002 (as subprocess.run calls it)
+        input: str | None = None,
         env: Mapping[str, str] | None = None,
         check: bool = True,
         timeout: float = 60,
     ) -> CompletedProcess[str]:
-        """Run a command as a user, in their home; `env` adds to it. Raises CommandFailed on an exit status other than 0."""
+        """Run a command as a user, in their home, with `env` added. Raises CommandFailed unless it exits 0."""
         answer = accounts.run_as(
             user,
             list(argv),
@@ -197,9 +197,9 @@ class Sandbox:
         try:
             self.wait(arrived, timeout)
         except WaitTimeout as error:
-            state, reason = last["JobState"], last.get("Reason")
+            state = f"{last['JobState']} ({last.get('Reason')})"
             raise WaitTimeout(
-                f"job {job_id} is {state} ({reason}), not {' or '.join(wanted)}, after {timeout:g} s; logs in {self.logs}"
+                f"job {job_id} is {state}, not {' or '.join(wanted)}, after {timeout:g} s; logs in {self.logs}"
             ) from error
         return last
 

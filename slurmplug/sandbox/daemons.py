@@ -4,18 +4,20 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
+from slurmplug.errors import SandboxError
 from slurmplug.sandbox import processes
-from slurmplug.sandbox.errors import SandboxError, StartFailed
+from slurmplug.sandbox.errors import StartFailed
 from slurmplug.sandbox.layout import Layout
 from slurmplug.sandbox.processes import Daemon, Process
 
-_LISTEN = b"0A"  # state of a socket in /proc/net/tcp, see proc(5)
+_LISTEN, _ACCEPTS = "0A", "00010000"  # the state of a TCP socket and the flags of a Unix one that listen
 _POLL = 0.02
 
 
@@ -58,13 +60,12 @@ class Daemons:
         daemon = self._daemon(name)
         if self.alive(name):
             raise SandboxError(f"{name} runs already")
-        child = processes.spawn(daemon.account, daemon.argv, daemon.env, self._log(name))
-        self._children[name] = child
-        process = processes.identify(child.pid)
-        if process is None:
-            raise self._failure(name, "ended at once")
-        self._noted[name] = process
-        self._save()
+        with _uninterrupted():
+            child = processes.spawn(daemon.account, daemon.argv, daemon.env, self._log(name))
+            self._children[name] = child
+            if process := processes.identify(child.pid):
+                self._noted[name] = process
+                self._save()
 
     def await_ready(self, *names: str, timeout: float = 30.0) -> None:
         """Wait until daemons answer at their socket. Raises StartFailed when one ends or is late."""
@@ -92,11 +93,12 @@ class Daemons:
 
     def end_all(self) -> None:
         """End every daemon, then every process of every job, by SIGKILL. Raises SandboxError if one survives."""
-        left = processes.kill(self._noted.values())
-        # What was just being started may not have been seen: look again until there is nothing.
-        while not left and (others := processes.of_cluster(self._layout.slurm_conf)):
-            left = processes.kill(others)
-        self._reap()
+        with _uninterrupted():
+            left = processes.kill(self._noted.values())
+            # What was just being started may not have been seen: look again until there is nothing.
+            while not left and (others := processes.of_cluster(self._layout.slurm_conf)):
+                left = processes.kill(others)
+            self._reap()
         if left:
             raise SandboxError(f"processes {[process.pid for process in left]} do not end; see them with ps -p")
 
@@ -114,10 +116,8 @@ class Daemons:
         return StartFailed("\n  ".join([f"{name} {what}; its logs are in {self._layout.logs} and end with:", *lines]))
 
     def _reap(self) -> None:
-        for name, child in list(self._children.items()):
-            with suppress(subprocess.TimeoutExpired):
-                child.wait(0.1 if not self.alive(name) else 0)
-                del self._children[name]
+        for name in [name for name in self._children if not self.alive(name)]:
+            self._children.pop(name).wait()
 
     def _save(self) -> None:
         state = {
@@ -131,13 +131,31 @@ class Daemons:
         os.replace(fresh, self._layout.state)
 
 
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Put a Ctrl-C off until the end of the block, so that no daemon is started without being noted."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda signum, _: pressed.append(signum))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
+
+
 def _listens(where: str | int) -> bool:
+    """Look into the kernel's tables of sockets, see proc(5): a connection that says nothing would confuse the daemon."""
     if isinstance(where, str):
-        return Path(where).is_socket()
-    wanted = b":%04X" % where
+        sockets = map(str.split, Path("/proc/net/unix").read_text().splitlines()[1:])
+        return any(fields[-1] == where and fields[3] == _ACCEPTS for fields in sockets)
+    wanted = f":{where:04X}"
     return any(
         fields[1].endswith(wanted) and fields[3] == _LISTEN
-        for table in ("/proc/net/tcp", "/proc/net/tcp6")
-        if Path(table).exists()
-        for fields in map(bytes.split, Path(table).read_bytes().splitlines()[1:])
+        for table in map(Path, ("/proc/net/tcp", "/proc/net/tcp6"))
+        if table.exists()
+        for fields in map(str.split, table.read_text().splitlines()[1:])
     )

@@ -1,8 +1,6 @@
 """What can go wrong with a sandbox; every message says what to do next."""
 
-
-class SandboxError(Exception):
-    """A sandbox could not be made, reached or used."""
+from slurmplug.errors import SandboxError
 
 
 class NotInstalled(SandboxError):

@@ -1,6 +1,7 @@
 """Where everything of one sandbox lies: one folder, and who owns what in it."""
 
 import os
+import shutil
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,3 +79,9 @@ class Layout:
         own(self.munge_key, MUNGE, 0o600)
         for index in range(max(node.gpus for node in spec.nodes)):
             os.mknod(self.devices / f"nvidia{index}", stat.S_IFCHR | 0o666, _NULL_DEVICE)
+
+    def remove_bulk(self) -> None:
+        """Remove what tells nothing about a failure."""
+        for name in ("db", "dev", "munge", "nodes", "run", "state"):
+            if (path := self.folder / name).exists():
+                shutil.rmtree(path)

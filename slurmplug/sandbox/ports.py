@@ -5,7 +5,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from slurmplug.sandbox.errors import SandboxError
+from slurmplug.errors import SandboxError
 
 # Below Linux's range for outgoing connections, so that no client takes the port of a daemon that is being restarted.
 _CANDIDATES = range(15000, 32000)

@@ -94,8 +94,9 @@ def kill(processes: Iterable[Process], timeout: float = 10.0) -> list[Process]:
 
 
 def of_cluster(slurm_conf: Path) -> list[Process]:
-    """What runs in a cluster's name: Slurm's own programs and job processes that have its slurm.conf in their environment,
-    and everything that descends from them. A job can change its environment, but not that slurmstepd is its ancestor."""
+    """What runs in a cluster's name: Slurm's programs and jobs with its slurm.conf in their environment, and all that
+    descends from them: a job can change its environment, but not that slurmstepd is its ancestor.
+    """
     mark = b"SLURM_CONF=" + os.fsencode(slurm_conf)
     children: dict[int, list[int]] = {}
     roots: list[int] = []

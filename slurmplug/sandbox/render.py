@@ -153,20 +153,19 @@ def mariadb_options(layout: Layout) -> list[str]:
 
 
 def accounting(cluster: str) -> str:
-    """Commands for sacctmgr(1): two accounts of researchers; the daemon's account an operator and nothing more."""
-    vision, language = RESEARCHERS[::2], RESEARCHERS[1::2]
-    return "\n".join(
-        (
-            f"add cluster {cluster}",
-            "add account vision description=vision organization=lab",
-            "add account language description=language organization=lab",
-            "add account operators description=operators organization=lab",
-            f"add user {','.join(vision)} account=vision defaultaccount=vision",
-            f"add user {','.join(language)} account=language defaultaccount=language",
-            f"add user {OPERATOR} account=operators defaultaccount=operators adminlevel=operator",
-            "",
-        )
-    )
+    """A file for `sacctmgr load`: accounts of researchers, and the daemon's account as an operator and nothing more."""
+    members = {"vision": RESEARCHERS[::2], "language": RESEARCHERS[1::2], "operators": (OPERATOR,)}
+    lines = [
+        f"Cluster - '{cluster}'",
+        "Parent - 'root'",
+        "User - 'root':DefaultAccount='root':AdminLevel='Administrator'",
+    ]
+    lines += [f"Account - '{account}':Description='{account}':Organization='lab'" for account in members]
+    for account, users in members.items():
+        lines.append(f"Parent - '{account}'")
+        level = ":AdminLevel='Operator'" if account == "operators" else ""
+        lines += [f"User - '{user}':DefaultAccount='{account}'{level}" for user in users]
+    return "\n".join([*lines, ""])
 
 
 def _by_name(parameters: tuple[str, ...]) -> Mapping[str, str]:
