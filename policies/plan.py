@@ -42,10 +42,11 @@ class Plan:
     """A policy's decision.
 
     `rank` (n,): higher goes first, NaN leaves the job to Slurm. `terms`: the parts of the rank, each (n,), which
-    `slurmplug prio` shows as columns.
+    `slurmplug prio` shows as columns. `notes`: what is wrong with a job, for `slurmplug why`.
     """
 
     rank: Floats
     terms: Mapping[str, Floats] = field(default_factory=dict)
     actions: tuple[Action, ...] = ()
-    memory: Memory = NOTHING_REMEMBERED
+    memory: Memory = field(default_factory=lambda: NOTHING_REMEMBERED)
+    notes: Mapping[JobKey, Reason] = field(default_factory=dict)

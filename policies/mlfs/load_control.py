@@ -1,0 +1,191 @@
+"""MLF-C: under overload, stop training that has learnt all that was asked of it, or never will.
+
+MLFS (Wang, Liu, Shen, CoNEXT 2020) section 3.5, with the early stopping of Domhan, Springenberg, Hutter: Speeding Up
+Automatic Hyperparameter Optimization of Deep Neural Networks by Extrapolation of Learning Curves, IJCAI 2015.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.plan import Action, Memory, Reason
+from policies.snapshot import Curves, Jobs, Snapshot
+from predictors.arrays import Floats, Ints, Texts
+from predictors.forecast import Forecast
+
+OPTIONS = ("iterations", "optstop", "target")
+"""The ways of stopping, each going further than the one before; their indices are the levels below."""
+ITERATIONS, OPTSTOP, TARGET = range(len(OPTIONS))
+LATEST = 10
+"""The noise of a curve is that of so many of its last points."""
+NORMAL_MAD = 0.6745
+"""median |z| of a standard normal z"""
+
+
+@dataclass(frozen=True)
+class LoadControlSettings:
+    """When a cluster is overloaded, and how sure a stop must be.
+
+    overload_degree: h_s, the mean dominant share of the nodes above which the cluster is overloaded, in [0, 1].
+    overload_enter, overload_exit: cycles that overload must last, or be gone, before it counts. confidence: of a
+    prediction that stops a job, in (0.5, 1). min_observed: points of a curve before a stop. epsilon: the share of the
+    achieved value that is not worth training on for. minimum_accuracy: the target of a job that names none; NaN: none.
+    """
+
+    overload_degree: float = 0.9
+    overload_enter: int = 3
+    overload_exit: int = 3
+    confidence: float = 0.95
+    min_observed: int = 5
+    epsilon: float = 0.005
+    minimum_accuracy: float = np.nan
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.overload_degree <= 1:
+            raise ValueError(f"overload_degree is between 0 and 1, not {self.overload_degree}")
+        for name in ("overload_enter", "overload_exit"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is at least 1 cycle, not {getattr(self, name)}")
+        if not 0.5 < self.confidence < 1:
+            raise ValueError(f"confidence is between 0.5 and 1, not {self.confidence}")
+        if self.min_observed < 3:
+            raise ValueError(f"min_observed is at least 3, from which noise can be told, not {self.min_observed}")
+        if not 0 <= self.epsilon < 1:
+            raise ValueError(f"epsilon is at least 0 and less than 1, not {self.epsilon}")
+
+
+@dataclass(frozen=True)
+class Load:
+    """The load of the cluster: whether it counts as overload, O_c in [0, 1], and the jobs that wait for resources."""
+
+    overloaded: bool
+    degree: float
+    waiting: int
+    memory: Memory
+
+
+def judge_load(snapshot: Snapshot, memory: Memory, settings: LoadControlSettings) -> Load:
+    """Whether the cluster is overloaded: a job waits for resources, or O_c > h_s, for long enough.
+
+    O_s is a node's dominant share, since a GPU node with idle CPUs is full. `memory` is that of the last cycle's Load.
+    """
+    jobs, nodes = snapshot.jobs, snapshot.nodes
+    queued = (jobs.state == "pending") & ~jobs.held & np.isin(jobs.reason, ("Resources", "Priority"))
+    shares = np.divide(nodes.used, nodes.capacity, out=np.zeros_like(nodes.used), where=nodes.capacity > 0)
+    degree = float(shares[nodes.up].max(axis=1).mean()) if nodes.up.any() else 0.0
+    waiting = int(jobs.elements[queued].sum())
+
+    before = bool(memory["overloaded"][0]) if "overloaded" in memory else False
+    disagreeing = int(memory["disagreeing"][0]) if "disagreeing" in memory else 0
+    disagreeing = disagreeing + 1 if (waiting > 0 or degree > settings.overload_degree) != before else 0
+    turned = disagreeing >= (settings.overload_exit if before else settings.overload_enter)
+    overloaded = before != turned
+    return Load(
+        overloaded,
+        degree,
+        waiting,
+        {"overloaded": np.array([overloaded]), "disagreeing": np.array([0 if turned else disagreeing])},
+    )
+
+
+def stops(snapshot: Snapshot, final: Forecast, load: Load, settings: LoadControlSettings) -> tuple[Action, ...]:
+    """The stops of running managed jobs, by OptStop and each job's choice. `final`: the target quantity at the end.
+
+    Under `target`: stop at the required value. Under `optstop`: stop where, with confidence, the end is better than
+    what was achieved by no more than epsilon. Under both: stop where, with confidence, the end misses the required
+    value. No job is stopped on a prediction while its last point is its best by more than the noise.
+    """
+    jobs = snapshot.jobs
+    asked, allowed = _levels(jobs.stop), np.maximum(_levels(jobs.stop), _levels(jobs.downgrade))
+    farthest = allowed if load.overloaded else asked
+    ending = jobs.iteration >= jobs.max_iterations
+    observed = jobs.accuracies.lengths() >= settings.min_observed
+    rows = np.flatnonzero((jobs.state == "running") & jobs.managed & (farthest > ITERATIONS) & observed & ~ending)
+    if not len(rows):
+        return ()
+
+    expected = final[rows]
+    curve = _Curve.of(jobs.accuracies, rows)
+    required = np.where(np.isnan(jobs.target[rows]), settings.minimum_accuracy, jobs.target[rows])
+    reached = curve.best >= required
+    p_reach = np.where(reached, 1.0, expected.sf(required))
+    helps = reached | (p_reach >= 0.5)
+    level = np.where((farthest[rows] == TARGET) & (asked[rows] < TARGET) & ~helps, OPTSTOP, farthest[rows])
+
+    doubt = 1 - settings.confidence
+    tolerance = settings.epsilon * np.abs(curve.best)
+    p_better = expected.sf(curve.best + tolerance)
+    misses = (p_reach < doubt) & (curve.gain <= curve.noise)
+    best_it_gets = (level == OPTSTOP) & (p_better < doubt) & (curve.gain <= np.maximum(curve.noise, tolerance))
+    causes = np.select([(level == TARGET) & reached, misses, best_it_gets], ["reached", "misses", "maximum"], "")
+
+    predicted = expected.median
+    return tuple(
+        _stop(
+            jobs,
+            int(rows[i]),
+            str(causes[i]),
+            {
+                "asked": str(jobs.stop[rows[i]]),
+                "in_force": OPTIONS[level[i]],
+                "overload": "yes" if load.overloaded else "no",
+                "overload_degree": load.degree,
+                "waiting": float(load.waiting),
+                "achieved": float(curve.best[i]),
+                "target": float(required[i]),
+                "target_of": "site" if np.isnan(jobs.target[rows[i]]) else "job",
+                "probability": float(p_reach[i]),
+                "probability_better": float(p_better[i]),
+                "tolerance": float(tolerance[i]),
+                "predicted": float(predicted[i]),
+                "confidence": settings.confidence,
+            },
+        )
+        for i in np.flatnonzero(causes != "")
+    )
+
+
+def _stop(jobs: Jobs, row: int, cause: str, facts: dict[str, float | str]) -> Action:
+    """A stop with all its facts that are known: NaN means nothing in a sentence."""
+    facts |= {
+        "cause": cause,
+        "iteration": float(jobs.iteration[row]),
+        "max_iterations": float(jobs.max_iterations[row]),
+    }
+    known = {name: fact for name, fact in facts.items() if isinstance(fact, str) or np.isfinite(fact)}
+    if "target" not in known:
+        del known["target_of"]
+    return Action("stop", jobs.keys[row], Reason("target" if cause == "reached" else "optstop", known))
+
+
+def _levels(options: Texts) -> Ints:
+    return np.where(options == "target", TARGET, np.where(options == "optstop", OPTSTOP, ITERATIONS))
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """Of curves of at least three points, each (r,): the best value, what the last point gained on it, the noise."""
+
+    best: Floats
+    gain: Floats
+    noise: Floats
+
+    @classmethod
+    def of(cls, curves: Curves, rows: Ints) -> "_Curve":
+        starts, ends = curves.starts[rows], curves.starts[rows + 1]
+        values = np.append(curves.values, np.nan)
+        last = values[ends - 1]
+        before = np.fmax.reduceat(values, np.stack([starts, ends - 1], axis=1).ravel())[::2]
+        at = ends[:, None] + np.arange(-LATEST, 0)
+        points = np.where(at >= starts[:, None], values[np.maximum(at, 0)], np.nan)
+        # Second differences see no trend; of independent noise they have six times its variance.
+        bends = _row_medians(np.abs(np.diff(points, n=2, axis=1)))
+        return cls(np.fmax(before, last), last - before, bends / (NORMAL_MAD * np.sqrt(6)))
+
+
+def _row_medians(table: Floats) -> Floats:
+    """(n,) the median of what is not NaN in each row of (n, k), NaN where all is."""
+    in_order = np.sort(table, axis=1)
+    count = np.isfinite(table).sum(axis=1)
+    each = np.arange(len(table))
+    return np.asarray((in_order[each, np.maximum(count - 1, 0) // 2] + in_order[each, count // 2]) / 2)

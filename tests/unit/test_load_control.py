@@ -1,0 +1,269 @@
+"""MLF-C: overload, the option in force, and OptStop."""
+
+import numpy as np
+import pytest
+
+from policies.mlfs.load_control import LoadControlSettings, judge_load, stops
+from policies.mlfs.mlfs import MLFH, MLFS, MLFSSettings
+from policies.plan import NOTHING_REMEMBERED
+from predictors.forecast import Forecast
+from tests.builders import forecasts, jobs, nodes, snapshot
+
+AT_ONCE = LoadControlSettings(overload_enter=1, overload_exit=1)
+PLATEAU = [0.50, 0.70, 0.80, 0.81, 0.80, 0.81, 0.80, 0.81, 0.80, 0.81, 0.80]
+RISING = [0.10, 0.20, 0.30, 0.40, 0.50, 0.60]
+QUEUED = {"state": ["running", "pending"], "reason": ["None", "Resources"]}
+
+
+def load(*, overloaded, settings=AT_ONCE):
+    waiting = jobs(reason="Resources" if overloaded else "None")
+    return judge_load(snapshot(waiting), NOTHING_REMEMBERED, settings)
+
+
+def stopped(curve, mean, sd, *, overloaded=False, settings=AT_ONCE, **columns):
+    """The stop of one running job, or None: its curve, and the forecast of its end."""
+    of_jobs = jobs(
+        **{"state": "running", "accuracies": [curve], "iteration": len(curve), "max_iterations": 100} | columns
+    )
+    final = Forecast.normal([mean], [sd], "test")
+    actions = stops(snapshot(of_jobs), final, load(overloaded=overloaded), settings)
+    assert len(actions) <= 1
+    return actions[0] if actions else None
+
+
+class TestOverload:
+    @pytest.mark.parametrize("reason", ["Resources", "Priority"])
+    @pytest.mark.parametrize("managed", [True, False])
+    def test_a_job_that_waits_for_its_turn_is_overload(self, reason, managed):
+        assert judge_load(snapshot(jobs(reason=reason, managed=managed)), {}, AT_ONCE).overloaded
+
+    @pytest.mark.parametrize(
+        "columns",
+        [
+            {"reason": "Dependency"},
+            {"reason": "QOSMaxJobsPerUserLimit"},
+            {"reason": "Resources", "held": True},
+            {"reason": "Resources", "state": "running"},
+        ],
+    )
+    def test_a_job_that_waits_for_something_else_is_not(self, columns):
+        assert not judge_load(snapshot(jobs(**columns)), {}, AT_ONCE).overloaded
+
+    def test_degree_is_the_mean_of_the_dominant_shares_of_the_nodes_that_are_up(self):
+        on_nodes = nodes(3, used=[[4, 1, 0], [1, 16, 0], [4, 32, 131_072]], up=[True, True, False])
+        assert judge_load(snapshot(on_nodes=on_nodes), {}, AT_ONCE).degree == 0.75
+
+    def test_full_gpus_are_overload_whatever_the_cpus_do(self):
+        assert judge_load(snapshot(on_nodes=nodes(used=[4, 1, 0])), {}, AT_ONCE).overloaded
+        assert not judge_load(snapshot(on_nodes=nodes(used=[3, 1, 0])), {}, AT_ONCE).overloaded
+
+    def test_a_cluster_without_nodes_or_of_nodes_without_gpus_has_a_degree(self):
+        assert judge_load(snapshot(on_nodes=nodes(0)), {}, AT_ONCE).degree == 0
+        assert judge_load(snapshot(on_nodes=nodes(capacity=[0, 32, 1], used=[0, 8, 0])), {}, AT_ONCE).degree == 0.25
+
+    def test_elements_of_an_array_are_counted(self):
+        assert judge_load(snapshot(jobs(reason="Priority", elements=7)), {}, AT_ONCE).waiting == 7
+
+    def test_it_must_last_to_count_and_be_gone_for_a_while_to_end(self):
+        settings = LoadControlSettings(overload_enter=3, overload_exit=2)
+        memory, verdicts = NOTHING_REMEMBERED, []
+        for busy in [1, 1, 0, 1, 1, 1, 0, 1, 0, 0, 0]:
+            result = judge_load(snapshot(jobs(reason="Resources" if busy else "None")), memory, settings)
+            memory = result.memory
+            verdicts.append(int(result.overloaded))
+        assert verdicts == [0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0]
+
+
+class TestTarget:
+    def test_a_job_that_asked_for_it_stops_at_its_target_with_no_overload(self):
+        action = stopped(RISING, 0.9, 0.01, stop="target", target=0.6)
+        assert action.reason.rule == "target"
+        assert action.reason.facts["cause"] == "reached"
+
+    def test_a_job_goes_on_below_its_target(self):
+        assert stopped(RISING, 0.9, 0.01, stop="target", target=0.61) is None
+
+    def test_a_target_that_was_reached_stays_reached(self):
+        assert stopped([*RISING, 0.4], 0.9, 0.01, stop="target", target=0.6).reason.rule == "target"
+
+    def test_a_lower_is_better_target_is_met_in_its_negated_curve(self):
+        assert stopped([-3, -2, -1, -0.5, -0.09], -0.05, 0.01, stop="target", target=-0.1).reason.rule == "target"
+
+    def test_a_job_with_no_target_has_the_sites_minimum(self):
+        settings = LoadControlSettings(minimum_accuracy=0.55)
+        action = stopped(RISING, 0.9, 0.01, stop="target", settings=settings)
+        assert action.reason.facts["target"] == 0.55
+        assert action.reason.facts["target_of"] == "site"
+
+    def test_without_either_it_goes_on(self):
+        assert stopped(PLATEAU, 0.80, 0.001, stop="target") is None
+
+
+class TestOptStop:
+    def test_a_job_that_will_miss_its_target_stops(self):
+        action = stopped(PLATEAU, 0.80, 0.01, stop="optstop", target=0.9)
+        assert action.reason.rule == "optstop"
+        assert action.reason.facts["cause"] == "misses"
+        assert action.reason.facts["probability"] < 0.05
+
+    def test_so_does_one_that_asked_to_stop_at_its_target(self):
+        assert stopped(PLATEAU, 0.80, 0.01, stop="target", target=0.9).reason.facts["cause"] == "misses"
+
+    def test_a_job_that_may_yet_make_its_target_goes_on(self):
+        assert stopped(PLATEAU, 0.80, 0.08, stop="optstop", target=0.9) is None
+
+    def test_a_job_that_passed_its_target_does_not_miss_it(self):
+        assert stopped([0.95, *PLATEAU], 0.99, 0.01, stop="optstop", target=0.9) is None
+
+    def test_a_job_at_its_predicted_maximum_stops(self):
+        action = stopped(PLATEAU, 0.805, 0.001, stop="optstop")
+        assert action.reason.facts["cause"] == "maximum"
+        assert "target" not in action.reason.facts
+        assert "target_of" not in action.reason.facts
+
+    def test_a_job_that_may_get_better_by_more_than_epsilon_goes_on(self):
+        assert stopped(PLATEAU, 0.805, 0.01, stop="optstop") is None
+
+    def test_nothing_is_stopped_on_an_unknown_end(self):
+        of_jobs = jobs(state="running", accuracies=[PLATEAU], stop="optstop", target=0.99)
+        assert stops(snapshot(of_jobs), Forecast.unknown(1), load(overloaded=True), AT_ONCE) == ()
+
+    def test_nothing_is_stopped_while_its_last_point_is_its_best_by_more_than_the_noise(self):
+        assert stopped(RISING, 0.6, 0.0001, stop="optstop", target=0.9) is None
+        assert stopped([*PLATEAU, 0.90], 0.80, 0.001, stop="optstop") is None
+
+    def test_a_best_within_the_noise_does_not_protect(self):
+        assert stopped([*PLATEAU, 0.811], 0.80, 0.001, stop="optstop", target=0.9) is not None
+
+    def test_gains_smaller_than_epsilon_do_not_keep_a_job_from_its_maximum(self):
+        smooth = 0.8 - np.exp(-np.arange(1.0, 12.0))
+        assert stopped(smooth, 0.8, 0.0001, stop="optstop").reason.facts["cause"] == "maximum"
+
+
+class TestNobodyElseIsStopped:
+    def stopped(self, **changed):
+        due = {"curve": PLATEAU, "mean": 0.8, "sd": 0.001, "stop": "target", "target": 0.75}
+        return stopped(**due | changed)
+
+    def test_the_job_of_these_tests_is_due(self):
+        assert self.stopped() is not None
+
+    @pytest.mark.parametrize(
+        "columns",
+        [
+            {"state": "pending"},
+            {"state": "suspended"},
+            {"managed": False},
+            {"stop": "iterations"},
+            {"iteration": 100},
+            {"curve": PLATEAU[:4]},
+            {"curve": []},
+        ],
+    )
+    def test_unless_all_holds(self, columns):
+        assert self.stopped(**columns) is None
+
+    def test_jobs_are_told_apart(self):
+        of_jobs = jobs(
+            4,
+            state="running",
+            accuracies=[RISING, [], PLATEAU, RISING],
+            stop=["iterations", "target", "target", "target"],
+            target=0.6,
+        )
+        actions = stops(snapshot(of_jobs), Forecast.unknown(4), load(overloaded=False), AT_ONCE)
+        assert [action.job.job_id for action in actions] == [3, 4]
+        assert [action.reason.facts["achieved"] for action in actions] == [0.81, 0.60]
+
+
+class TestOptionInForce:
+    @pytest.mark.parametrize(
+        ("stop", "downgrade", "overloaded", "mean", "expected"),
+        [
+            ("iterations", "", True, 0.9, None),
+            ("iterations", "target", False, 0.9, None),
+            ("iterations", "target", True, 0.9, "target"),
+            ("iterations", "optstop", True, 0.9, None),
+            ("optstop", "target", False, 0.9, None),
+            ("optstop", "target", True, 0.9, "target"),
+            ("target", "optstop", True, 0.9, "target"),
+            ("target", "", False, 0.9, "target"),
+        ],
+    )
+    def test_is_the_users_choice_or_under_overload_the_furthest_allowed(
+        self, stop, downgrade, overloaded, mean, expected
+    ):
+        action = stopped(RISING, mean, 0.01, overloaded=overloaded, stop=stop, downgrade=downgrade, target=0.55)
+        assert (action and action.reason.rule) == expected
+        if action:
+            assert action.reason.facts["asked"] == stop
+            assert action.reason.facts["in_force"] == "target"
+            assert action.reason.facts["overload"] == ("yes" if overloaded else "no")
+
+    def test_a_downgrade_to_a_target_that_is_not_expected_goes_to_optstop(self):
+        action = stopped(PLATEAU, 0.8, 0.002, overloaded=True, stop="iterations", downgrade="target")
+        assert action.reason.facts["in_force"] == "optstop"
+        assert action.reason.facts["cause"] == "maximum"
+
+
+def test_facts_of_a_stop_carry_its_numbers():
+    action = stopped(PLATEAU, 0.80, 0.01, overloaded=True, stop="iterations", downgrade="optstop", target=0.9)
+    facts = dict(action.reason.facts)
+    assert facts.pop("probability") == pytest.approx(0, abs=1e-3)
+    assert facts.pop("probability_better") == pytest.approx(0.08, abs=0.02)
+    assert facts == {
+        "cause": "misses",
+        "asked": "iterations",
+        "in_force": "optstop",
+        "overload": "yes",
+        "overload_degree": 0.0,
+        "waiting": 1.0,
+        "achieved": 0.81,
+        "target": 0.9,
+        "target_of": "job",
+        "tolerance": pytest.approx(0.00405),
+        "predicted": pytest.approx(0.80),
+        "confidence": 0.95,
+        "iteration": 11.0,
+        "max_iterations": 100.0,
+    }
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"overload_degree": 1.5},
+        {"overload_enter": 0},
+        {"overload_exit": 0},
+        {"confidence": 1.0},
+        {"min_observed": 2},
+        {"epsilon": -0.1},
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_by_name(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        LoadControlSettings(**wrong)
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        MLFSSettings(**wrong)
+
+
+class TestPolicies:
+    OF_JOBS = jobs(2, **QUEUED, stop="target", target=0.5, accuracies=[RISING, []], parents=[(1, -1)])
+
+    def test_mlfs_ranks_like_mlf_h_and_stops(self):
+        heuristic = MLFH().decide(snapshot(self.OF_JOBS), forecasts(2), {})
+        full = MLFS().decide(snapshot(self.OF_JOBS), forecasts(2), {})
+        assert np.array_equal(heuristic.rank, full.rank)
+        assert heuristic.actions == ()
+        assert [action.kind for action in full.actions] == ["stop"]
+
+    def test_overload_is_remembered_from_cycle_to_cycle(self):
+        policy = MLFS(MLFSSettings(overload_enter=2))
+        first = policy.decide(snapshot(self.OF_JOBS), forecasts(2), {})
+        second = policy.decide(snapshot(self.OF_JOBS), forecasts(2), first.memory)
+        facts = [plan.actions[0].reason.facts["overload"] for plan in (first, second)]
+        assert facts == ["no", "yes"]
+
+    def test_a_missing_parent_is_noted(self):
+        plan = MLFS().decide(snapshot(self.OF_JOBS), forecasts(2), {})
+        assert {key.job_id: reason.rule for key, reason in plan.notes.items()} == {2: "parent-missing"}
