@@ -134,12 +134,17 @@ class Reading:
 
 @dataclass(frozen=True)
 class Command:
-    """One effect on one job. `fields`: what to update, or how to signal or ask."""
+    """One effect on one job, for an operation or for none.
+
+    `fields` by verb: update, what to set (SiteFactor, ...); signal, `signal` and `to` (batch, steps or full); ask and
+    withdraw, `what` (stop or checkpoint) and `restart`, the run that is meant; requeue and cancel, nothing.
+    """
 
     id: str
     verb: Verb
     job: JobKey
     fields: Mapping[str, str] = field(default_factory=dict)
+    operation: str = ""
 
 
 @dataclass(frozen=True)
@@ -167,6 +172,10 @@ class ClusterPort(Protocol):
 
     def apply(self, commands: Sequence[Command]) -> Sequence[Outcome]:
         """Carry the commands out in order; one outcome each."""
+        ...
+
+    def now(self) -> float:
+        """The cluster's time, seconds since the epoch."""
         ...
 
     def wait(self, until: float) -> bool:

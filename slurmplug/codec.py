@@ -1,0 +1,103 @@
+"""Values to bytes and back, without pickle: what the ledger keeps of a cycle's inputs and of a model.
+
+The bytes are NumPy's npz format (numpy.lib.format): the arrays of the value, and a JSON skeleton that says where each
+belongs. Arrays of text are kept as their distinct texts and an index into them.
+"""
+
+import io
+import json
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+_ARRAY, _TEXTS = "@array", "@texts"
+
+
+def dumps(value: Any) -> bytes:
+    """The bytes of a tree of dataclasses, mappings with text keys, sequences, arrays, texts and numbers.
+
+    Raises:
+        TypeError: something else is in it.
+    """
+    arrays: list[NDArray[Any]] = []
+    skeleton = json.dumps(_skeleton(value, arrays)).encode()
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        allow_pickle=False,
+        skeleton=np.frombuffer(skeleton, dtype=np.uint8),
+        **{str(i): array for i, array in enumerate(arrays)},
+    )
+    return buffer.getvalue()
+
+
+def loads(data: bytes) -> Any:
+    """The tree again, its dataclasses as mappings and its sequences as lists.
+
+    Raises:
+        ValueError: these are not bytes that `dumps` made.
+    """
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            return _flesh(json.loads(archive["skeleton"].tobytes()), archive)
+    except (OSError, KeyError, EOFError, json.JSONDecodeError) as error:
+        raise ValueError(f"not a value of this codec: {error}") from error
+
+
+def rebuild(kind: Any, tree: Any) -> Any:
+    """Turn what `loads` gave back into the dataclass `kind`, going by its fields' types."""
+    if isinstance(kind, type) and is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return kind(**{field.name: rebuild(hints[field.name], tree[field.name]) for field in fields(kind)})
+    if isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return kind(*tree)
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is tuple:
+        return tuple(rebuild(inner[0], item) for item in tree)
+    if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
+        return {key: rebuild(inner[1], item) for key, item in tree.items()}
+    if origin in (Union, types.UnionType) and tree is not None:
+        return rebuild(next(option for option in inner if option is not type(None)), tree)
+    if origin is Literal or tree is None:
+        return tree
+    return tree
+
+
+def _skeleton(value: Any, arrays: list[NDArray[Any]]) -> Any:
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind == "U":
+            distinct, index = np.unique(value, return_inverse=True)
+            arrays.extend((distinct, index.reshape(value.shape).astype(np.int32)))
+            return {_TEXTS: len(arrays) - 2}
+        if value.dtype.kind not in "bifu":
+            raise TypeError(f"an array of {value.dtype} cannot be kept; use numbers, truth values or texts")
+        arrays.append(value)
+        return {_ARRAY: len(arrays) - 1}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _skeleton(getattr(value, field.name), arrays) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _skeleton(item, arrays) for key, item in value.items()}
+    if isinstance(value, str | bool | int | float | None):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Sequence | frozenset | set) and not isinstance(value, bytes):
+        return [_skeleton(item, arrays) for item in value]
+    raise TypeError(f"a {type(value).__name__} cannot be kept")
+
+
+def _flesh(skeleton: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+    if isinstance(skeleton, dict):
+        if _ARRAY in skeleton:
+            return arrays[str(skeleton[_ARRAY])]
+        if _TEXTS in skeleton:
+            at = skeleton[_TEXTS]
+            return arrays[str(at)][arrays[str(at + 1)]]
+        return {key: _flesh(item, arrays) for key, item in skeleton.items()}
+    if isinstance(skeleton, list):
+        return [_flesh(item, arrays) for item in skeleton]
+    return skeleton

@@ -1,0 +1,198 @@
+"""The site's settings: one TOML file, every key known, every mistake named.
+
+The fields below are the documentation: `docs/configuration.md` is made from them.
+"""
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from slurmplug.errors import ConfigError
+
+DEFAULT_PATH = Path("/etc/slurmplug/slurmplug.toml")
+CONFIG_VARIABLE = "SLURMPLUG_CONFIG"
+"""The environment variable that names another file."""
+
+Mode: TypeAlias = Literal["observe", "advise", "act"]
+Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    """A part of the file. Unknown keys are mistakes, not extras."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Modes(Section):
+    """What the daemon may do: `observe` records, `advise` also gives notice, `act` does it."""
+
+    default: Mode = Field("observe", description="for every kind of action that has no line of its own")
+    rank: Mode | None = Field(None, description="for the priorities of pending jobs")
+    stop: Mode | None = Field(None, description="for stopping jobs at their target")
+
+    def of(self, kind: str) -> Mode:
+        """The mode for a kind of action."""
+        own: Mode | None = getattr(self, kind, None)
+        return own or self.default
+
+
+class Slurm(Section):
+    """How Slurm is reached."""
+
+    conf: Path | None = Field(None, description="slurm.conf; the one that Slurm finds by itself where not set")
+    bin: Path | None = Field(None, description="the folder of squeue and scontrol; searched in PATH where not set")
+    timeout: Seconds = Field(30.0, description="seconds that one command of Slurm may take")
+
+
+class Spool(Section):
+    """Where the jobs report and are asked."""
+
+    path: Path = Field(Path("/var/spool/slurmplug"), description="on a file system that every node shares")
+
+
+class LedgerFile(Section):
+    """The daemon's memory."""
+
+    path: Path = Field(Path("/var/lib/slurmplug/ledger.db"), description="on a local disk")
+    keep_days: Annotated[float, Field(gt=0)] = Field(400.0, description="days that ended jobs and their story are kept")
+    keep_inputs_days: Annotated[float, Field(gt=0)] = Field(
+        14.0, description="days that the full inputs of a cycle that commanded something are kept"
+    )
+
+
+class Priority(Section):
+    """How ranks become Slurm's SiteFactor."""
+
+    spacing: Annotated[int, Field(gt=0)] | None = Field(
+        None, description="distance between neighbours; by the site's PriorityWeight* where not set"
+    )
+    top: Annotated[int, Field(gt=0, le=2_147_483_645)] | None = Field(
+        None, description="the highest SiteFactor; by the site's PriorityWeight* where not set"
+    )
+
+
+class Guardrails(Section):
+    """What bounds every plan, whichever policy made it."""
+
+    exclude_users: frozenset[str] = Field(frozenset(), description="whose jobs are left alone")
+    exclude_accounts: frozenset[str] = Field(frozenset(), description="likewise")
+    exclude_qos: frozenset[str] = Field(frozenset(), description="likewise")
+    exclude_partitions: frozenset[str] = Field(frozenset(), description="likewise")
+    exclude_names: frozenset[str] = Field(frozenset(), description="job names, with * and ? as in file names")
+    writes_per_cycle: Annotated[int, Field(ge=0)] = Field(500, description="priorities rewritten in one cycle")
+    stops_per_cycle: Annotated[int, Field(ge=0)] = Field(20, description="jobs asked to stop in one cycle")
+    stops_per_hour: Annotated[int, Field(ge=0)] = Field(200, description="jobs asked to stop in one hour")
+    snapshot_age: Seconds = Field(120.0, description="seconds after which a snapshot is too old to act on")
+    breaker_failures: Annotated[int, Field(gt=0)] = Field(
+        5, description="cycles in a row with a failed command that open the breaker"
+    )
+    breaker_rest: Seconds = Field(600.0, description="seconds that an open breaker only observes")
+
+
+class Stop(Section):
+    """How a job is stopped."""
+
+    grace: Seconds = Field(300.0, description="seconds from asking to the next step, where --checkpoint names none")
+    cancel: bool = Field(True, description="cancel a job that did not stop within its grace period")
+
+
+class Config(Section):
+    """The whole file."""
+
+    cluster: str = Field("", description="the cluster's name; slurm.conf's ClusterName where empty")
+    policy: str = Field("mlfs", description="which policy decides; `slurmplug status` lists those installed")
+    interval: Seconds = Field(60.0, description="seconds from one cycle to the next")
+    mode: Modes = Modes()
+    slurm: Slurm = Slurm()
+    spool: Spool = Spool()
+    ledger: LedgerFile = LedgerFile()
+    priority: Priority = Priority()
+    guardrails: Guardrails = Guardrails()
+    stop: Stop = Stop()
+    policies: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="settings of the policies, a table each: [policies.mlfs]"
+    )
+
+
+def load(path: Path) -> Config:
+    """Read the file.
+
+    Raises:
+        ConfigError: it cannot be read or is not valid; the message names each mistake and the nearest valid word.
+    """
+    try:
+        return parse(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+
+
+def parse(text: str, name: str = "the configuration") -> Config:
+    """Like `load`, of a text."""
+    try:
+        return Config.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{name} is not valid TOML: {error}") from error
+    except ValidationError as error:
+        raise ConfigError("\n".join([f"{name} is not valid:", *map(_mistake, error.errors())])) from error
+
+
+def _mistake(error: Any) -> str:
+    where = ".".join(map(str, error["loc"]))
+    if error["type"] != "extra_forbidden":
+        return f"  {where}: {error['msg']}"
+    section: Any = Config
+    for step in error["loc"][:-1]:
+        section = section.model_fields[step].annotation
+    word = str(error["loc"][-1])
+    near = difflib.get_close_matches(word, section.model_fields, n=1)
+    return f"  {where}: unknown key" + (
+        f", did you mean {near[0]}?" if near else f"; known: {', '.join(section.model_fields)}"
+    )
+
+
+def documented(section: type[Section] = Config, prefix: str = "") -> list[tuple[str, str, str, str]]:
+    """Every key as (name, type, default, description), in order; sections as dotted prefixes."""
+    rows = []
+    for name, field in section.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, Section):
+            rows += documented(inner, f"{prefix}{name}.")
+        else:
+            default = field.get_default(call_default_factory=True)
+            rows.append((prefix + name, _type_name(inner), _toml(default), field.description or ""))
+    return rows
+
+
+def _type_name(annotation: Any) -> str:
+    words = [word for word in get_args(annotation) if isinstance(word, str)]
+    if words:
+        return " | ".join(words)
+    inner = [a for a in get_args(annotation) if a is not type(None)]
+    if inner and type(None) in get_args(annotation):
+        return _type_name(inner[0])
+    if getattr(annotation, "__origin__", None) is frozenset:
+        return "list of texts"
+    if getattr(annotation, "__origin__", None) is dict:
+        return "tables"
+    if getattr(annotation, "__metadata__", None):
+        return _type_name(annotation.__origin__)
+    return {str: "text", bool: "true | false", int: "integer", float: "number", Path: "path"}.get(
+        annotation, str(annotation)
+    )
+
+
+def _toml(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, frozenset):
+        return "[]"
+    if isinstance(value, dict):
+        return ""
+    if isinstance(value, str | Path):
+        return f'"{value}"'
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,141 @@
+"""One scheduling cycle: read, forecast, decide, guard, record, apply.
+
+The same for the daemon, the simulator and replay. Everything before `Ledger.begin` only looks and thinks; everything
+after it has an effect.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from policies.plan import Memory, Plan
+from policies.policy import Policy
+from policies.snapshot import JobKey, Snapshot
+from predictors.forecast import Forecasts
+from slurmplug import guardrails, labels, operations
+from slurmplug.cluster.port import ClusterPort, Command, Outcome, Site
+from slurmplug.config import Config
+from slurmplug.errors import ReadFailed
+from slurmplug.forecaster import Forecaster
+from slurmplug.intake import Intake
+from slurmplug.ledger import CycleRecord, Ledger
+from slurmplug.operations import StopSettings
+from slurmplug.record import Changes
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Scheduler:
+    """The parts that one cycle goes through. `settings` and `policy` may be replaced between two cycles."""
+
+    port: ClusterPort
+    intake: Intake
+    forecaster: Forecaster
+    policy: Policy
+    ledger: Ledger
+    config: Config
+    _unwritten: Changes | None = None
+
+    def run(self) -> CycleRecord | None:
+        """One cycle; None where the cluster could not be read.
+
+        Raises:
+            LedgerError: nothing was applied, or what was applied is `unknown` until the next cycle looks.
+        """
+        clock = _Clock()
+        number = self.ledger.next_cycle()
+        try:
+            with clock.part("read"):
+                reading = self.port.read(self.intake.known, self.intake.alive)
+        except ReadFailed as error:
+            log.warning("cycle %d: %s; nothing is done", number, error)
+            self.ledger.failed(self.policy.name, str(error), self.port.now())
+            return None
+        with clock.part("absorb"):
+            snapshot, changes = self.intake.absorb(reading, number)
+            changes = self._unwritten = changes.after(self._unwritten)
+        with clock.part("decide"):
+            memory = self.ledger.recall(self.policy.name)
+            forecasts = self.forecaster.forecast(snapshot, self.policy.needs)
+            plan, error = self._decide(snapshot, forecasts, memory)
+        past = self.ledger.past(snapshot.now + clock.elapsed())
+        verdict = guardrails.check(snapshot, plan, past, self.config.mode, self.config.guardrails)
+        stop = StopSettings(self.config.stop.grace, self.config.stop.cancel)
+        moved, commands = operations.advance(snapshot, verdict, self.ledger.open_operations(), stop)
+        writes, postponed = self._writes(snapshot, verdict, reading.site)
+        record = CycleRecord(
+            started=snapshot.now,
+            policy=self.policy.name,
+            modes=self.config.mode.model_dump(),
+            snapshot=snapshot,
+            forecasts=forecasts,
+            memory=memory,
+            plan=plan,
+            verdict=verdict,
+            operations=moved,
+            commands=(*commands, *writes),
+            changes=changes,
+            postponed=postponed,
+            seconds=clock.seconds,
+            error=error,
+        )
+        self.ledger.begin(record)
+        self._unwritten = None
+        with clock.part("apply"):
+            outcomes = self.port.apply(record.commands) if record.commands else ()
+        now_in_place = _labels_in_place(record.commands, outcomes)
+        self.intake.set_labels(now_in_place)
+        self.ledger.finish(number, outcomes, now_in_place, snapshot.now + clock.elapsed())
+        return record
+
+    def _decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> tuple[Plan, str]:
+        """The policy's plan; one that fails leaves the queue to Slurm for this cycle, and the error is recorded."""
+        try:
+            return self.policy.decide(snapshot, forecasts, memory), ""
+        except Exception as error:
+            log.exception("policy %s failed; Slurm decides alone in this cycle", self.policy.name)
+            nothing = Plan(rank=np.full(len(snapshot.jobs), np.nan), memory=memory)
+            return nothing, f"policy {self.policy.name} failed: {type(error).__name__}: {error}"
+
+    def _writes(self, snapshot: Snapshot, verdict: guardrails.Verdict, site: Site) -> tuple[Sequence[Command], int]:
+        if verdict.frozen:
+            return (), 0
+        spacing, top = labels.spacing_and_top(site, self.config.priority.spacing, self.config.priority.top)
+        writes = labels.commands(snapshot, verdict.rank, spacing, top)
+        return guardrails.within_budget(writes, self.config.guardrails)
+
+
+def _labels_in_place(commands: Sequence[Command], outcomes: Sequence[Outcome]) -> dict[JobKey, float]:
+    """The label that each written job now has; one that a refused write left as it was is not named."""
+    written = {command.id: command for command in commands if "SiteFactor" in command.fields}
+    return {
+        written[outcome.command].job: (
+            float(written[outcome.command].fields["SiteFactor"]) if outcome.status == "done" else np.nan
+        )
+        for outcome in outcomes
+        if outcome.command in written and outcome.status != "refused"
+    }
+
+
+class _Clock:
+    """What the parts of a cycle take, in seconds."""
+
+    def __init__(self) -> None:
+        self._start = perf_counter()
+        self.seconds: dict[str, float] = {}
+
+    def elapsed(self) -> float:
+        return perf_counter() - self._start
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        start = perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = perf_counter() - start

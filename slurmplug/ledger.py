@@ -1,0 +1,310 @@
+"""The daemon's memory: one SQLite file in WAL mode, one writer, any number of readers.
+
+A cycle is written in one transaction before any of its effects, and what came of them in a second one. A database
+that is locked, full or corrupt raises `LedgerError`, and the cycle ends there: Slurm is left alone.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sqlite_utils import Database
+
+from policies.plan import NOTHING_REMEMBERED, Memory, Plan
+from policies.snapshot import JobKey, Snapshot
+from predictors.forecast import Forecasts
+from slurmplug import codec, ledger_rows
+from slurmplug.cluster.port import Command, Outcome
+from slurmplug.errors import LedgerError
+from slurmplug.guardrails import HOUR, Past, Verdict
+from slurmplug.ledger_schema import MIGRATIONS
+from slurmplug.operations import Operation
+from slurmplug.record import Changes, JobRecord
+
+BUSY_SECONDS = 10.0
+DAY = 86_400.0
+
+
+@dataclass(frozen=True)
+class CycleRecord:
+    """All of one cycle, as it is written before its effects. `seconds`: what each part of it took."""
+
+    started: float
+    policy: str
+    modes: Mapping[str, str]
+    snapshot: Snapshot
+    forecasts: Forecasts
+    memory: Memory
+    plan: Plan
+    verdict: Verdict
+    operations: Sequence[Operation]
+    commands: Sequence[Command]
+    changes: Changes
+    postponed: int
+    seconds: Mapping[str, float]
+    error: str = ""
+
+
+class Ledger:
+    """The file, and what is asked of it."""
+
+    def __init__(self, path: Path | None, *, readonly: bool = False) -> None:
+        """Open it, or make it; None keeps it in memory.
+
+        Raises:
+            LedgerError: it cannot be opened, is not a ledger, is corrupt, or is of a newer release.
+        """
+        self.name = f"the ledger {path}" if path else "the ledger in memory"
+        self._ids: dict[JobKey, int] = {}
+        with self._errors():
+            self.db = _connected(path, readonly)
+            self._migrate(readonly)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self.db.close()
+
+    # --- a cycle ----------------------------------------------------------------------------------------------------
+
+    def next_cycle(self) -> int:
+        """The number of the cycle to come."""
+        with self._errors():
+            return int(self.db.execute("SELECT coalesce(max(id), 0) + 1 FROM cycles").fetchone()[0])
+
+    def begin(self, record: CycleRecord) -> None:
+        """Write a cycle, whole or not at all, before any of its effects."""
+        cycle, now = record.snapshot.cycle, record.snapshot.now
+        with self._transaction():
+            self._write_changes(record.changes)
+            self.db.table("cycles").insert(ledger_rows.of_cycle(record))
+            self.db.execute("DELETE FROM standing")
+            self.db.table("standing").insert_all(
+                {"job": self._id(key), **row} for key, row in ledger_rows.of_standing(record)
+            )
+            self.db.conn.executemany(
+                _DECIDE,
+                [(self._id(key), *row, cycle, cycle, now, now) for key, row in ledger_rows.of_decisions(record)],
+            )
+            self.db.table("operations").upsert_all(
+                ({"job": self._id(o.job), **ledger_rows.of_operation(o)} for o in record.operations), pk="id"
+            )
+            self.db.table("steps").insert_all(
+                ({"operation": o.id, "step": o.step, "at": now, "cycle": cycle} for o in record.operations), ignore=True
+            )
+            self.db.table("commands").insert_all(
+                {"job": self._id(c.job), "cycle": cycle, **ledger_rows.of_command(c)} for c in record.commands
+            )
+            self.db.table("memory").upsert({"policy": record.policy, "state": codec.dumps(record.plan.memory)}, pk="policy")
+
+    def failed(self, policy: str, error: str, now: float) -> None:
+        """Note a cycle that could not read."""
+        with self._transaction():
+            row = {"id": self.next_cycle(), "started": now, "finished": now, "policy": policy, "error": error}
+            self.db.table("cycles").insert(row)
+
+    def finish(self, cycle: int, outcomes: Sequence[Outcome], labels: Mapping[JobKey, float], now: float) -> None:
+        """Write what came of a cycle's commands, and the labels now in place (NaN: not known)."""
+        with self._transaction():
+            run = self.db.conn.executemany
+            run(
+                "UPDATE commands SET status = ?, message = ? WHERE id = ?",
+                [(o.status, o.message, o.command) for o in outcomes],
+            )
+            run(_TELL, [(outcome.status, outcome.command) for outcome in outcomes])
+            run(
+                "UPDATE jobs SET label = ? WHERE id = ?",
+                [(ledger_rows.null(v), self._id(k)) for k, v in labels.items()],
+            )
+            self.db.execute("UPDATE cycles SET finished = ? WHERE id = ?", [now, cycle])
+
+    # --- what a daemon starts from ----------------------------------------------------------------------------------
+
+    def live_records(self) -> list[JobRecord]:
+        """The jobs that had not ended when last seen, with their directives and the progress of their run."""
+        with self._errors():
+            return [
+                ledger_rows.to_record(
+                    row,
+                    self.db.query(
+                        "SELECT * FROM progress WHERE job = ? ORDER BY restarts, iteration",
+                        [row["id"]],
+                    ),
+                )
+                for row in self.db.query("SELECT * FROM jobs WHERE ended = 0")
+            ]
+
+    def open_operations(self) -> list[Operation]:
+        """The operations under way; a command that was never answered counts as unknown."""
+        with self._errors():
+            return [ledger_rows.to_operation(row) for row in self.db.query(_OPEN_OPERATIONS)]
+
+    def recall(self, policy: str) -> Memory:
+        """What the policy asked to be remembered."""
+        rows = self.query("SELECT state FROM memory WHERE policy = ?", policy)
+        return codec.loads(rows[0]["state"]) if rows else NOTHING_REMEMBERED
+
+    def past(self, now: float) -> Past:
+        """What the guardrails must know of the cycles before."""
+        stops = self.query("SELECT count(*) AS n FROM operations WHERE kind = 'stop' AND opened > ?", now - HOUR)[0][
+            "n"
+        ]
+        commanding = self.query(_COMMANDING_CYCLES)
+        failures = next((i for i, cycle in enumerate(commanding) if not cycle["failed"]), len(commanding))
+        return Past(
+            now=now,
+            paused=self.control("paused") is not None,
+            stops_last_hour=stops,
+            failures_in_a_row=failures,
+            last_failure=commanding[0]["started"] if failures else -np.inf,
+            given_back=frozenset(
+                row["job_id"] for row in self.query("SELECT job_id FROM jobs WHERE given_back = 1 AND ended = 0")
+            ),
+        )
+
+    # --- models, switches, upkeep -----------------------------------------------------------------------------------
+
+    def query(self, sql: str, *parameters: object) -> list[dict[str, Any]]:
+        """The rows of a SELECT."""
+        with self._errors():
+            return list(self.db.query(sql, parameters))
+
+    def save_model(self, name: str, version: str, state: Mapping[str, Any], trained_at: float) -> None:
+        """Keep a predictor's state, without pickle, with the version of what made it."""
+        row = {"name": name, "version": version, "trained_at": trained_at, "state": codec.dumps(state)}
+        with self._transaction():
+            self.db.table("models").upsert(row, pk="name")
+
+    def model(self, name: str) -> tuple[str, float, Any] | None:
+        """A predictor's version, when it was trained, and its state."""
+        rows = self.query("SELECT version, trained_at, state FROM models WHERE name = ?", name)
+        return (rows[0]["version"], rows[0]["trained_at"], codec.loads(rows[0]["state"])) if rows else None
+
+    def control(self, name: str) -> str | None:
+        """A switch that an operator set."""
+        rows = self.query("SELECT value FROM controls WHERE name = ?", name)
+        return str(rows[0]["value"]) if rows else None
+
+    def set_control(self, name: str, value: str | None) -> None:
+        """Set a switch; None clears it."""
+        with self._transaction():
+            self.db.execute("DELETE FROM controls WHERE name = ?", [name])
+            if value is not None:
+                self.db.table("controls").insert({"name": name, "value": value})
+
+    def give_back(self, job_ids: Iterable[int]) -> None:
+        """Take jobs out of slurmplug's hands for good."""
+        with self._transaction():
+            self.db.conn.executemany(
+                "UPDATE jobs SET given_back = 1 WHERE job_id = ? AND ended = 0", [(j,) for j in job_ids]
+            )
+
+    def forget(self, now: float, keep_days: float, keep_inputs_days: float) -> None:
+        """Drop what is older than the retention."""
+        old = now - keep_days * DAY
+        with self._transaction():
+            self.db.execute(
+                "UPDATE cycles SET inputs = NULL WHERE inputs IS NOT NULL AND started < ?",
+                [now - keep_inputs_days * DAY],
+            )
+            self.db.execute("DELETE FROM jobs WHERE ended = 1 AND last_seen < ?", [old])
+            self.db.execute("DELETE FROM cycles WHERE started < ?", [old])
+            self.db.execute("DELETE FROM faults WHERE last < ?", [old])
+
+    def backup(self, path: Path) -> None:
+        """Copy the ledger while it is in use (SQLite's online backup)."""
+        with self._errors():
+            target = sqlite3.connect(path)
+            try:
+                self.db.conn.backup(target)
+            finally:
+                target.close()
+
+    # --- within -----------------------------------------------------------------------------------------------------
+
+    def _migrate(self, readonly: bool) -> None:
+        version = self.db.execute("PRAGMA user_version").fetchone()[0]
+        if version > len(MIGRATIONS):
+            raise LedgerError(f"{self.name} was written by a newer slurmplug: upgrade this one")
+        if readonly and version < len(MIGRATIONS):
+            raise LedgerError(
+                f"{self.name} is of an older release, or empty: start the daemon, which brings it up to date"
+            )
+        for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
+            with self.db.atomic():
+                for statement in script.split(";\n"):
+                    self.db.execute(statement)
+                self.db.execute(f"PRAGMA user_version = {number}")
+
+    def _write_changes(self, changes: Changes) -> None:
+        self.db.table("jobs").upsert_all(
+            (ledger_rows.of_record(record, changes.now) for record in changes.records),
+            pk=("cluster", "job_id", "first_submit"),
+        )
+        self.db.table("progress").insert_all(
+            ({"job": self._id(key), **row} for key, row in ledger_rows.of_points(changes.points)),
+            pk=("job", "restarts", "iteration"),
+            replace=True,
+        )
+        self.db.conn.executemany(
+            _COUNT_FAULT, [(f.job, f.rule, f.detail, f.count, changes.now, changes.now) for f in changes.faults]
+        )
+
+    def _id(self, key: JobKey) -> int:
+        if key not in self._ids:
+            found = self.db.execute(
+                "SELECT id FROM jobs WHERE cluster = ? AND job_id = ? AND first_submit = ?", list(key)
+            )
+            self._ids[key] = found.fetchone()[0]
+        return self._ids[key]
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._errors(), self.db.atomic():
+            yield
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise LedgerError(f"{self.name} cannot be used: {error}") from error
+
+
+def _connected(path: Path | None, readonly: bool) -> Database:
+    if path is None:
+        db = Database(memory=True)
+    else:
+        mode = "ro" if readonly else "rwc"
+        uri = f"{path.absolute().as_uri()}?mode={mode}"
+        db = Database(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS))
+    if not readonly:
+        db.enable_wal()
+        db.execute("PRAGMA foreign_keys = ON")
+    return db
+
+
+_DECIDE = """
+INSERT INTO decisions (job, kind, verdict, rule, veto, facts, veto_facts, first_cycle, last_cycle, first, last)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET facts = excluded.facts, veto_facts = excluded.veto_facts,
+    last_cycle = excluded.last_cycle, last = excluded.last
+"""
+_TELL = """
+UPDATE operations SET told = ?1 WHERE step != 'ended' AND id = (SELECT operation FROM commands WHERE id = ?2)
+"""
+_COUNT_FAULT = """
+INSERT INTO faults (job_id, rule, detail, count, first, last) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET count = count + excluded.count, last = excluded.last
+"""
+_OPEN_OPERATIONS = """
+SELECT operations.*, jobs.cluster, jobs.job_id, jobs.first_submit
+FROM operations JOIN jobs ON jobs.id = operations.job WHERE step != 'ended' ORDER BY opened
+"""
+_COMMANDING_CYCLES = """
+SELECT cycles.started, sum(commands.status = 'done') = 0 AS failed
+FROM cycles JOIN commands ON commands.cycle = cycles.id GROUP BY cycles.id ORDER BY cycles.id DESC LIMIT 100
+"""

@@ -1,0 +1,198 @@
+"""Between the values of a cycle and the rows of the ledger."""
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from policies.plan import Reason
+from policies.snapshot import JobKey
+from slurmplug import codec
+from slurmplug.cluster.port import Command
+from slurmplug.codec import rebuild
+from slurmplug.directives import Directives
+from slurmplug.operations import Operation
+from slurmplug.progress import Points
+from slurmplug.record import JobFacts, JobRecord, Point, below
+
+if TYPE_CHECKING:
+    from slurmplug.ledger import CycleRecord
+
+Row = dict[str, Any]
+
+
+def null(value: float) -> float | None:
+    """NaN is NULL in the ledger."""
+    return None if math.isnan(value) else float(value)
+
+
+def number(value: float | None) -> float:
+    """NULL is NaN in memory."""
+    return float("nan") if value is None else float(value)
+
+
+def of_cycle(record: "CycleRecord") -> Row:
+    """Full inputs only where something was commanded: they are what an audit decides again."""
+    jobs = record.snapshot.jobs
+    return {
+        "id": record.snapshot.cycle,
+        "started": record.started,
+        "policy": record.policy,
+        "modes": json.dumps(dict(record.modes)),
+        "jobs": len(jobs),
+        "pending": int((jobs.state == "pending").sum()),
+        "running": int((jobs.state == "running").sum()),
+        "managed": int(jobs.managed.sum()),
+        "frozen": record.verdict.frozen.rule if record.verdict.frozen else "",
+        "postponed": record.postponed,
+        "seconds": json.dumps(dict(record.seconds)),
+        "error": record.error,
+        "inputs": codec.dumps([record.snapshot, record.forecasts, record.memory]) if record.commands else None,
+    }
+
+
+def of_standing(record: "CycleRecord") -> Iterator[tuple[JobKey, Row]]:
+    """Where each job of the snapshot stands."""
+    jobs, plan, verdict, forecasts = record.snapshot.jobs, record.plan, record.verdict, record.forecasts
+    n = len(jobs)
+    terms = {name: column.tolist() for name, column in plan.terms.items()}
+    allowed = ~np.isnan(verdict.rank)
+    spared = np.full(n, "", dtype="U16")
+    for rule, mask in reversed(list(verdict.spared.items())):
+        spared[mask] = rule
+    columns = {
+        "total": forecasts.total.median,
+        "remaining": forecasts.remaining.median,
+        "remaining_low": forecasts.remaining.quantile(0.05),
+        "remaining_high": forecasts.remaining.quantile(0.95),
+        "final": forecasts.final.median,
+        "final_low": forecasts.final.quantile(0.05),
+        "final_high": forecasts.final.quantile(0.95),
+        "reach": forecasts.final.sf(jobs.target),
+    }
+    sources = forecasts.remaining.source.tolist()
+    values = zip(*(column.tolist() for column in columns.values()), strict=True)
+    forecast = [dict(zip(columns, row, strict=True)) for row in values]
+    for row in range(n):
+        yield (
+            jobs.keys[row],
+            {
+                "cycle": record.snapshot.cycle,
+                "rank": null(plan.rank[row]),
+                "allowed": int(allowed[row]),
+                "spared": str(spared[row]),
+                "priority": null(jobs.priority[row]),
+                "terms": json.dumps(_numbers({name: column[row] for name, column in terms.items()})),
+                "forecast": json.dumps({"source": sources[row], **_numbers(forecast[row])}),
+            },
+        )
+
+
+def of_decisions(record: "CycleRecord") -> Iterator[tuple[JobKey, tuple[str, str, str, str, str, str]]]:
+    """kind, verdict, rule, veto, facts, veto_facts of each action of the plan."""
+    nothing = Reason("")
+    pairs = [(action, "allowed", nothing) for action in record.verdict.actions]
+    pairs += [(a, "notice" if why.facts.get("mode") == "advise" else "vetoed", why) for a, why in record.verdict.vetoes]
+    for action, verdict, veto in pairs:
+        facts = json.dumps(dict(action.reason.facts)), json.dumps(dict(veto.facts))
+        yield action.job, (action.kind, verdict, action.reason.rule, veto.rule, *facts)
+
+
+def of_operation(operation: Operation) -> Row:
+    """Without its job, which the ledger numbers."""
+    row = asdict(operation)
+    del row["job"], row["reason"]
+    facts = json.dumps(dict(operation.reason.facts))
+    until = row.pop("limit")
+    return {**row, "rule": operation.reason.rule, "facts": facts, "until": until}
+
+
+def to_operation(row: Row) -> Operation:
+    return Operation(
+        id=row["id"],
+        kind=row["kind"],
+        job=JobKey(row["cluster"], row["job_id"], row["first_submit"]),
+        reason=Reason(row["rule"], json.loads(row["facts"])),
+        opened=row["opened"],
+        step=row["step"],
+        since=row["since"],
+        limit=row["until"],
+        restarts=row["restarts"],
+        told=row["told"],
+        tries=row["tries"],
+        result=row["result"],
+    )
+
+
+def of_command(command: Command) -> Row:
+    return {
+        "id": command.id,
+        "operation": command.operation or None,
+        "verb": command.verb,
+        "fields": json.dumps(dict(command.fields)),
+    }
+
+
+def of_record(record: JobRecord, now: float) -> Row:
+    return {
+        **record.facts._asdict(),
+        "cluster": record.key.cluster,
+        "first_submit": record.key.first_submit,
+        "directives": json.dumps(None if record.directives is None else asdict(record.directives)),
+        "checkpoint": null(record.points.checkpoint),
+        "checkpoint_time": null(record.points.checkpoint_time),
+        "label": null(record.label),
+        "waited_before": record.waited_before,
+        "attained_before": record.attained_before,
+        "ended": int(not record.facts.live),
+        "last_seen": now,
+    }
+
+
+def of_points(points: Iterable[Point]) -> Iterator[tuple[JobKey, Row]]:
+    for point in points:
+        quantities = json.dumps(_numbers(point.quantities))
+        row = {"restarts": point.restarts, "iteration": point.iteration, "time": point.time, "quantities": quantities}
+        yield point.key, row
+
+
+def to_record(row: Row, points: Iterable[Row]) -> JobRecord:
+    facts = JobFacts(**{name: row[name] for name in JobFacts._fields})._replace(batch=bool(row["batch"]))
+    told, last = Points(), 0
+    for run, rows in groupby(points, key=lambda point: int(point["restarts"])):
+        told, last = _joined(told, list(rows)), run
+    told = replace(told, checkpoint=number(row["checkpoint"]), checkpoint_time=number(row["checkpoint_time"]))
+    return JobRecord(
+        key=JobKey(row["cluster"], row["job_id"], row["first_submit"]),
+        facts=facts,
+        directives=rebuild(Directives | None, json.loads(row["directives"])),
+        points=told,
+        points_of=last,
+        label=number(row["label"]),
+        waited_before=row["waited_before"],
+        attained_before=row["attained_before"],
+    )
+
+
+def _numbers(row: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in row.items() if not math.isnan(value)}
+
+
+def _joined(before: Points, rows: Sequence[Row]) -> Points:
+    """The points of a run, after what it left of those before."""
+    kept = below(before, rows[0]["iteration"])
+    quantities = [json.loads(row["quantities"]) for row in rows]
+    return Points(
+        np.append(kept.iterations, [row["iteration"] for row in rows]),
+        np.append(kept.times, [row["time"] for row in rows]),
+        {
+            name: np.append(
+                kept.quantities.get(name, np.full(len(kept), np.nan)), [each.get(name, np.nan) for each in quantities]
+            )
+            for name in kept.quantities.keys() | set().union(*quantities)
+        },
+    )

@@ -1,0 +1,83 @@
+"""The ledger's tables. Each entry of `MIGRATIONS` brings the file from one PRAGMA user_version to the next."""
+
+MIGRATIONS = (
+    """
+CREATE TABLE jobs (
+    id INTEGER PRIMARY KEY,
+    cluster TEXT NOT NULL, job_id INTEGER NOT NULL, first_submit INTEGER NOT NULL,
+    array_id INTEGER, array_task INTEGER, elements INTEGER, het_id INTEGER,
+    uid INTEGER, user TEXT, account TEXT, qos TEXT, partition TEXT, state TEXT, reason TEXT, name TEXT, comment TEXT,
+    dependency TEXT, features TEXT, reservation TEXT, node_list TEXT, batch INTEGER, restarts INTEGER,
+    submit REAL, eligible REAL, start REAL, end REAL, time_limit REAL,
+    nodes INTEGER, cpus INTEGER, memory REAL, gpus INTEGER, gpu_type TEXT, exit_code INTEGER,
+    directives TEXT, checkpoint REAL, checkpoint_time REAL,
+    label REAL, waited_before REAL, attained_before REAL,
+    ended INTEGER NOT NULL, last_seen REAL NOT NULL, given_back INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (cluster, job_id, first_submit)
+);
+CREATE INDEX jobs_job_id ON jobs (job_id);
+CREATE INDEX jobs_live ON jobs (ended, user);
+CREATE TABLE progress (
+    job INTEGER NOT NULL REFERENCES jobs ON DELETE CASCADE,
+    restarts INTEGER NOT NULL, iteration REAL NOT NULL, time REAL NOT NULL, quantities TEXT NOT NULL,
+    PRIMARY KEY (job, restarts, iteration)
+) WITHOUT ROWID;
+CREATE TABLE faults (
+    job_id INTEGER NOT NULL, rule TEXT NOT NULL, detail TEXT NOT NULL,
+    count INTEGER NOT NULL, first REAL NOT NULL, last REAL NOT NULL,
+    PRIMARY KEY (job_id, rule, detail)
+) WITHOUT ROWID;
+CREATE TABLE cycles (
+    id INTEGER PRIMARY KEY,
+    started REAL NOT NULL, finished REAL,
+    policy TEXT, modes TEXT, jobs INTEGER, pending INTEGER, running INTEGER, managed INTEGER,
+    frozen TEXT, postponed INTEGER, seconds TEXT, error TEXT NOT NULL DEFAULT '', inputs BLOB
+);
+CREATE TABLE standing (
+    job INTEGER PRIMARY KEY REFERENCES jobs ON DELETE CASCADE,
+    cycle INTEGER NOT NULL,
+    rank REAL, allowed INTEGER NOT NULL, spared TEXT NOT NULL, priority REAL,
+    terms TEXT NOT NULL, forecast TEXT NOT NULL
+);
+CREATE TABLE decisions (
+    job INTEGER NOT NULL REFERENCES jobs ON DELETE CASCADE,
+    kind TEXT NOT NULL, verdict TEXT NOT NULL, rule TEXT NOT NULL, veto TEXT NOT NULL,
+    facts TEXT NOT NULL, veto_facts TEXT NOT NULL,
+    first_cycle INTEGER NOT NULL, last_cycle INTEGER NOT NULL, first REAL NOT NULL, last REAL NOT NULL,
+    PRIMARY KEY (job, kind, verdict, rule, veto)
+) WITHOUT ROWID;
+CREATE TABLE operations (
+    id TEXT PRIMARY KEY,
+    job INTEGER NOT NULL REFERENCES jobs ON DELETE CASCADE,
+    kind TEXT NOT NULL, rule TEXT NOT NULL, facts TEXT NOT NULL, opened REAL NOT NULL,
+    step TEXT NOT NULL, since REAL NOT NULL, until REAL NOT NULL, restarts INTEGER NOT NULL,
+    told TEXT NOT NULL, tries INTEGER NOT NULL, result TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX operations_job ON operations (job);
+CREATE INDEX operations_open ON operations (step);
+CREATE TABLE steps (
+    operation TEXT NOT NULL REFERENCES operations ON DELETE CASCADE,
+    step TEXT NOT NULL, at REAL NOT NULL, cycle INTEGER NOT NULL,
+    PRIMARY KEY (operation, step)
+) WITHOUT ROWID;
+CREATE TABLE commands (
+    id TEXT PRIMARY KEY,
+    cycle INTEGER NOT NULL REFERENCES cycles ON DELETE CASCADE,
+    operation TEXT,
+    job INTEGER NOT NULL REFERENCES jobs ON DELETE CASCADE,
+    verb TEXT NOT NULL, fields TEXT NOT NULL, status TEXT NOT NULL DEFAULT 'unknown', message TEXT NOT NULL DEFAULT ''
+) WITHOUT ROWID;
+CREATE INDEX commands_cycle ON commands (cycle);
+CREATE INDEX commands_job ON commands (job);
+CREATE TABLE memory (policy TEXT PRIMARY KEY, state BLOB NOT NULL);
+CREATE TABLE models (name TEXT PRIMARY KEY, version TEXT NOT NULL, trained_at REAL NOT NULL, state BLOB NOT NULL);
+CREATE TABLE controls (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE VIEW stops AS
+    SELECT job, rule AS stop FROM operations
+    WHERE kind = 'stop' AND step = 'ended' AND result IN ('stopped', 'cancelled');
+CREATE VIEW history AS
+    SELECT jobs.*, end - start AS runtime FROM jobs
+    WHERE ended = 1 AND state = 'COMPLETED' AND start IS NOT NULL AND end > start
+    AND id NOT IN (SELECT job FROM stops);
+""",
+)

@@ -1,0 +1,154 @@
+"""What outlives a cycle: an allowed action, carried out step by step.
+
+Pure. Each cycle `advance` looks at what the snapshot shows of an open operation and says the next command. A command
+whose outcome is not `done` is said again, so a crash between two lines is only another snapshot.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from policies.plan import Action, ActionKind, Reason
+from policies.snapshot import JobKey, Snapshot
+from slurmplug.cluster.port import Command
+from slurmplug.guardrails import Verdict
+
+Step: TypeAlias = Literal["ask", "signal", "cancel", "ended"]
+Told: TypeAlias = Literal["", "done", "refused", "unknown"]
+
+TRIES = 5
+"""How often a step's command is said before the operation is given up."""
+CANCEL_LIMIT = 120.0
+"""Seconds that Slurm may take to end a job that was cancelled."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One action under way. `told` is what came of the step's command, `tries` how often it was said."""
+
+    id: str
+    kind: ActionKind
+    job: JobKey
+    reason: Reason
+    opened: float
+    step: Step
+    since: float
+    limit: float
+    restarts: int
+    told: Told = ""
+    tries: int = 0
+    result: str = ""
+
+
+@dataclass(frozen=True)
+class StopSettings:
+    """`grace`: seconds from a request to the next step where the job declared none. `cancel`: whether to at the end."""
+
+    grace: float
+    cancel: bool
+
+
+def advance(
+    snapshot: Snapshot, verdict: Verdict, opened: Sequence[Operation], settings: StopSettings
+) -> tuple[tuple[Operation, ...], tuple[Command, ...]]:
+    """Take every open operation one step on, and open those newly allowed.
+
+    Returns the operations that are new or changed, and the commands to say now; a frozen verdict gives none.
+    """
+    if verdict.frozen:
+        return (), ()
+    rows = {key: row for row, key in enumerate(snapshot.jobs.keys)}
+    moved = [_stop(operation, snapshot, rows.get(operation.job), verdict, settings) for operation in opened]
+    busy = {operation.job for operation in opened}
+    moved += [
+        _said(_opened(action, snapshot, rows[action.job], settings), snapshot)
+        for action in verdict.actions
+        if action.kind == "stop" and action.job not in busy
+    ]
+    changed = [pair for pair in moved if pair is not None]
+    return tuple(operation for operation, _ in changed), tuple(command for _, command in changed if command is not None)
+
+
+def _opened(action: Action, snapshot: Snapshot, row: int, settings: StopSettings) -> Operation:
+    now = snapshot.now
+    return Operation(
+        id=f"{snapshot.cycle}-{action.kind}-{action.job.job_id}",
+        kind=action.kind,
+        job=action.job,
+        reason=action.reason,
+        opened=now,
+        step="ask",
+        since=now,
+        limit=now + _grace(snapshot, row, settings),
+        restarts=int(snapshot.jobs.restarts[row]),
+    )
+
+
+def _stop(
+    operation: Operation, snapshot: Snapshot, row: int | None, verdict: Verdict, settings: StopSettings
+) -> tuple[Operation, Command | None] | None:
+    jobs, now = snapshot.jobs, snapshot.now
+    if row is None:
+        return _ended(operation, snapshot, "cancelled" if operation.step == "cancel" else "stopped")
+    if jobs.restarts[row] != operation.restarts or jobs.state[row] == "pending":
+        return _ended(operation, snapshot, "requeued meanwhile")
+    if operation.step != "cancel" and ("stop" not in verdict.acting or not jobs.managed[row]):
+        return _ended(operation, snapshot, "withdrawn")
+    if jobs.state[row] == "completing":
+        return None
+    if operation.told != "done":
+        if operation.tries >= TRIES:
+            return _ended(operation, snapshot, "gave up: Slurm or the spool refused")
+        return _said(replace(operation, limit=now + (operation.limit - operation.since), since=now), snapshot)
+    if now < operation.limit:
+        return None
+    return _next(operation, snapshot, row, settings)
+
+
+def _next(
+    operation: Operation, snapshot: Snapshot, row: int, settings: StopSettings
+) -> tuple[Operation, Command | None]:
+    now = snapshot.now
+    fresh = replace(operation, since=now, told="", tries=0)
+    if operation.step == "ask" and snapshot.jobs.signal[row]:
+        return _said(replace(fresh, step="signal", limit=now + _grace(snapshot, row, settings)), snapshot)
+    if operation.step == "cancel":
+        return _ended(operation, snapshot, "gave up: the job outlived its cancellation")
+    if not settings.cancel:
+        return _ended(operation, snapshot, "gave up: the job did not stop, and cancelling is off")
+    return _said(replace(fresh, step="cancel", limit=now + CANCEL_LIMIT), snapshot)
+
+
+def _said(operation: Operation, snapshot: Snapshot) -> tuple[Operation, Command]:
+    """The operation with its step's command said once more."""
+    said = replace(operation, tries=operation.tries + 1, told="")
+    return said, _command(said, snapshot)
+
+
+def _command(operation: Operation, snapshot: Snapshot) -> Command:
+    row = snapshot.jobs.keys.index(operation.job)
+    name = f"{operation.id}-{operation.step}-{snapshot.cycle}"
+    if operation.step == "ask":
+        return Command(name, "ask", operation.job, _request(operation), operation.id)
+    if operation.step == "signal":
+        jobs = snapshot.jobs
+        fields = {"signal": str(jobs.signal[row]), "to": str(jobs.signal_to[row])}
+        return Command(name, "signal", operation.job, fields, operation.id)
+    return Command(name, "cancel", operation.job, operation=operation.id)
+
+
+def _ended(operation: Operation, snapshot: Snapshot, result: str) -> tuple[Operation, Command]:
+    """Closed, with its request taken back: an ended job's file is litter, a requeued one must not stop by it."""
+    closed = replace(operation, step="ended", since=snapshot.now, limit=snapshot.now, told="", result=result)
+    name = f"{operation.id}-withdraw-{snapshot.cycle}"
+    return closed, Command(name, "withdraw", operation.job, _request(operation), operation.id)
+
+
+def _request(operation: Operation) -> dict[str, str]:
+    return {"what": "stop", "restart": str(operation.restarts)}
+
+
+def _grace(snapshot: Snapshot, row: int, settings: StopSettings) -> float:
+    declared = float(snapshot.jobs.grace[row])
+    return settings.grace if math.isnan(declared) else declared
