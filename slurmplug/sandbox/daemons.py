@@ -96,7 +96,7 @@ class Daemons:
         with _uninterrupted():
             left = processes.kill(self._noted.values())
             # What was just being started may not have been seen: look again until there is nothing.
-            while not left and (others := processes.of_cluster(self._layout.slurm_conf)):
+            while not left and (others := processes.of_cluster(self._layout.slurm_conf, self._layout.logs)):
                 left = processes.kill(others)
             self._reap()
         if left:
@@ -148,7 +148,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _listens(where: str | int) -> bool:
-    """Look into the kernel's tables of sockets, see proc(5): a connection that says nothing would confuse the daemon."""
+    """Look into the kernel's tables of sockets, see proc(5): to connect and say nothing would confuse the daemon."""
     if isinstance(where, str):
         sockets = map(str.split, Path("/proc/net/unix").read_text().splitlines()[1:])
         return any(fields[-1] == where and fields[3] == _ACCEPTS for fields in sockets)

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+_GONE = (FileNotFoundError, ProcessLookupError, PermissionError)  # what reading below /proc/PID may end with
+
 
 @dataclass(frozen=True)
 class Process:
@@ -93,9 +95,9 @@ def kill(processes: Iterable[Process], timeout: float = 10.0) -> list[Process]:
     return [process for process in doomed if not ended(process, max(0.0, limit - time.monotonic()))]
 
 
-def of_cluster(slurm_conf: Path) -> list[Process]:
-    """What runs in a cluster's name: Slurm's programs and jobs with its slurm.conf in their environment, and all that
-    descends from them: a job can change its environment, but not that slurmstepd is its ancestor.
+def of_cluster(slurm_conf: Path, logs: Path) -> list[Process]:
+    """What runs in a cluster's name: Slurm's programs with its slurm.conf in their environment or its logs open, jobs with
+    its slurm.conf, and all that descends from these: a job can change its environment, but not its ancestors.
     """
     mark = b"SLURM_CONF=" + os.fsencode(slurm_conf)
     children: dict[int, list[int]] = {}
@@ -105,7 +107,8 @@ def of_cluster(slurm_conf: Path) -> list[Process]:
             continue
         children.setdefault(int(fields[1]), []).append(pid)
         environment = _read(pid, "environ").split(b"\0")
-        if mark in environment and (_is_slurm(pid) or any(entry.startswith(b"SLURM_JOB_ID=") for entry in environment)):
+        in_job = any(entry.startswith(b"SLURM_JOB_ID=") for entry in environment)
+        if (mark in environment and (in_job or _is_slurm(pid))) or (_is_slurm(pid) and _writes_to(pid, logs)):
             roots.append(pid)
     found: dict[int, Process] = {}
     while roots:
@@ -117,10 +120,22 @@ def of_cluster(slurm_conf: Path) -> list[Process]:
 
 
 def _is_slurm(pid: int) -> bool:
+    return _target(Path(f"/proc/{pid}/exe")).name.startswith("slurm")
+
+
+def _writes_to(pid: int, logs: Path) -> bool:
+    """From 24.11 a slurmstepd overwrites its environment, but it keeps the log of its node open."""
     try:
-        return Path(f"/proc/{pid}/exe").readlink().name.startswith("slurm")
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return any(_target(handle).parent == logs for handle in Path(f"/proc/{pid}/fd").iterdir())
+    except _GONE:
         return False
+
+
+def _target(link: Path) -> Path:
+    try:
+        return link.readlink()
+    except _GONE:
+        return Path()
 
 
 def _stat(pid: int) -> list[bytes]:
@@ -132,5 +147,5 @@ def _stat(pid: int) -> list[bytes]:
 def _read(pid: int, name: str) -> bytes:
     try:
         return Path(f"/proc/{pid}/{name}").read_bytes()
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
+    except _GONE:
         return b""
