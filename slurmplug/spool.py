@@ -16,7 +16,7 @@ from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from slurmplug.progress import LINE_BYTES, Fault, Run
 
@@ -46,7 +46,6 @@ class NewReports:
 
 @dataclass
 class _File:
-    run: Run
     identity: tuple[int, int]
     turn: int = 0
     offset: int = 0
@@ -76,97 +75,102 @@ class ReportReader:
         bytes do not suffice, every file has its turn.
         """
         self._turn += 1
-        faults: Counter[tuple[int, str, str]] = Counter()
         lines: dict[Run, bytes] = {}
+        look = _Look(self._limits)
         try:
             with _opened_folder(self._folder) as folder:
                 found = {name: run for name, run in _names(folder, _REPORT) if run in wanted}
                 self._files = {name: file for name, file in self._files.items() if name in found}
-                self._remaining = self._limits.cycle
-                accepted: Counter[Run] = Counter()
                 for name in sorted(found, key=lambda name: self._files[name].turn if name in self._files else 0):
-                    if self._remaining <= 0:
-                        break
                     run = found[name]
-                    data = self._read_file(folder, name, run, wanted[run], accepted, faults)
-                    if data:
-                        lines[run] = lines.get(run, b"") + data
+                    if look.remaining > 0 and (new := self._read_file(look, folder, name, _Owned(run, wanted[run]))):
+                        lines[run] = lines.get(run, b"") + new
         except OSError as error:
-            faults[0, "spool", f"reports: {error.strerror}"] += 1
-        return NewReports(lines, tuple(Fault(*what, count) for what, count in faults.items()))
+            look.faults[0, "spool", f"reports: {_why(error)}"] += 1
+        return NewReports(lines, look.told())
 
-    def _read_file(
-        self,
-        folder: int,
-        name: str,
-        run: Run,
-        uid: int,
-        accepted: Counter[Run],
-        faults: Counter[tuple[int, str, str]],
-    ) -> bytes:
+    def _read_file(self, look: "_Look", folder: int, name: str, owned: "_Owned") -> bytes:
         try:
             at = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
             return b""
+        job = owned.run.job_id
         identity = (at.st_dev, at.st_ino)
         file = self._files.get(name)
-        if file and file.identity != identity:
-            faults[run.job_id, "rotated", ""] += 1
-        if not file or file.identity != identity:
-            file = self._files[name] = _File(run, identity)
+        if file is None or file.identity != identity:
+            look.faults[job, "rotated", ""] += file is not None
+            file = self._files[name] = _File(identity)
         file.turn = self._turn
         try:
-            self._check(at, uid)
-            accepted[run] += 1
-            if accepted[run] > self._limits.files_a_run:
-                raise _Refused("files", f"more than {self._limits.files_a_run}")
+            look.check(at, owned)
             if at.st_size < file.offset:
-                faults[run.job_id, "truncated", ""] += 1
+                look.faults[job, "truncated", ""] += 1
                 file.offset, file.torn, file.skipping = 0, b"", False
-            data = self._new_bytes(folder, name, file) if at.st_size > file.offset else b""
+            data = look.new_bytes(folder, name, file) if at.st_size > file.offset else b""
         except _Refused as refused:
             rule, detail = refused.args
-            if rule not in file.told:
-                file.told.add(rule)
-                faults[run.job_id, rule, detail] += 1
+            look.faults[job, rule, detail] += rule not in file.told
+            file.told.add(rule)
             return b""
-        whole, dropped = _whole_lines(file, data)
-        if dropped:
-            faults[run.job_id, "long line", ""] += dropped
+        whole, given_up = _whole_lines(file, data)
+        look.faults[job, "long line", ""] += given_up
         return whole
 
-    def _check(self, at: os.stat_result, uid: int) -> None:
+
+class _Owned(NamedTuple):
+    run: Run
+    uid: int
+
+
+class _Look:
+    """One look at the spool: what may still be read, whose files were taken, and what was not believed."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.faults: Counter[tuple[int, str, str]] = Counter()
+        self.remaining = limits.cycle
+        self._limits = limits
+        self._accepted: Counter[Run] = Counter()
+
+    def told(self) -> tuple[Fault, ...]:
+        return tuple(Fault(*what, count) for what, count in self.faults.items() if count)
+
+    def check(self, at: os.stat_result, owned: _Owned) -> None:
         """Raises _Refused for what is no report of this user."""
         if stat.S_ISLNK(at.st_mode):
             raise _Refused("link", "")
         if not stat.S_ISREG(at.st_mode):
             raise _Refused("not a file", "")
-        if at.st_uid != uid:
+        if at.st_uid != owned.uid:
             raise _Refused("owner", f"uid {at.st_uid}")
         if at.st_size > self._limits.file:
             raise _Refused("size", f"more than {self._limits.file} bytes")
+        self._accepted[owned.run] += 1
+        if self._accepted[owned.run] > self._limits.files_a_run:
+            raise _Refused("files", f"more than {self._limits.files_a_run}")
 
-    def _new_bytes(self, folder: int, name: str, file: _File) -> bytes:
-        """Raises _Refused where the file cannot be opened, or is no longer the one that was checked."""
+    def new_bytes(self, folder: int, name: str, file: _File) -> bytes:
+        """Raises _Refused where the file cannot be read."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         try:
             descriptor = os.open(name, flags, dir_fd=folder)
+            try:
+                at = os.fstat(descriptor)
+                if (at.st_dev, at.st_ino) != file.identity:
+                    return b""  # replaced since it was checked: the next cycle sees by what
+                data = os.pread(descriptor, self._limits.file_cycle, file.offset)
+            finally:
+                os.close(descriptor)
         except FileNotFoundError:
             return b""
         except OSError as error:
-            raise _Refused("unreadable", error.strerror) from error
-        try:
-            at = os.fstat(descriptor)
-            if (at.st_dev, at.st_ino) != file.identity:
-                return b""  # replaced since it was checked: the next cycle sees which it is
-            data = os.pread(descriptor, self._limits.file_cycle, file.offset)
-        except OSError as error:
-            raise _Refused("unreadable", error.strerror) from error
-        finally:
-            os.close(descriptor)
+            raise _Refused("unreadable", _why(error)) from error
         file.offset += len(data)
-        self._remaining -= len(data)
+        self.remaining -= len(data)
         return data
+
+
+def _why(error: OSError) -> str:
+    return error.strerror or type(error).__name__
 
 
 def _whole_lines(file: _File, data: bytes) -> tuple[bytes, int]:
@@ -215,7 +219,7 @@ def sweep(spool: Path, keep: Container[Run], before: float) -> tuple[Fault, ...]
                     if run not in keep:
                         _remove(folder, entry, run, until, faults)
         except OSError as error:
-            faults[0, "spool", f"{name}: {error.strerror}"] += 1
+            faults[0, "spool", f"{name}: {_why(error)}"] += 1
     return tuple(Fault(*what, count) for what, count in faults.items())
 
 
@@ -226,7 +230,7 @@ def _remove(folder: int, name: str, run: Run, until: float, faults: Counter[tupl
     except FileNotFoundError:
         return  # somebody else removed it
     except OSError as error:
-        faults[run.job_id, "not removed", error.strerror] += 1
+        faults[run.job_id, "not removed", _why(error)] += 1
 
 
 @contextmanager
