@@ -189,7 +189,7 @@ def loss_ratio(losses: Curves, passed: Floats, smoothing: int) -> Floats:
         gains[1:-1] = losses.values[:-1] - losses.values[1:]
     gains = np.where(np.isfinite(gains) & (gains > 0), gains, 0.0)
     starts, ends, reports = losses.starts[rows] + 1, losses.starts[rows + 1], count[rows]
-    length = np.clip(reports / np.where(passed[rows] > 0, passed[rows], 1.0), 1.0, reports)
+    length = np.maximum(reports / np.maximum(passed[rows], 1.0), 1.0)
     window = np.minimum(np.maximum(np.ceil(length).astype(np.int64), smoothing), reports)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         recent = np.add.reduceat(gains, np.stack([ends - window, ends], axis=1).ravel())[::2]

@@ -1,0 +1,207 @@
+"""What must hold of MLF-H's priority and MLF-C's stops for every queue."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from policies.mlfs.load_control import LoadControlSettings
+from policies.mlfs.mlfs import MLFS, MLFSSettings
+from policies.mlfs.priority import HOUR, PrioritySettings, rank
+from predictors.forecast import Forecast
+from tests.builders import NOW, forecasts, jobs, snapshot
+
+HOURS = st.floats(0.01, 1000).map(lambda hours: hours * HOUR)
+ANY = st.one_of(st.just(np.nan), st.floats(-1e12, 1e12))
+FORMS = st.sampled_from([PrioritySettings(form="scaled"), PrioritySettings(form="literal")])
+
+
+@st.composite
+def queues(draw, most=8):
+    """Jobs of up to three ML jobs, with dependencies that follow the order of the rows, and forecasts of them."""
+    n = draw(st.integers(1, most))
+
+    def column(values):
+        return draw(st.lists(values, min_size=n, max_size=n))
+
+    first = [row % 3 if row % 3 <= row else row for row in range(n)]
+    pairs = [(child, parent) for child in range(n) for parent in range(child)]
+    parents = draw(st.lists(st.sampled_from(pairs), max_size=12)) if pairs else []
+    state = column(st.sampled_from(["pending", "running"]))
+    of_jobs = jobs(
+        n,
+        ml_job=first,
+        parents=parents,
+        state=state,
+        started=np.where(np.array(state) == "running", NOW - 100.0, np.nan),
+        urgency=column(st.floats(0, 10)),
+        waited=column(HOURS),
+        iteration=column(st.integers(0, 100)),
+        max_iterations=column(st.sampled_from([np.nan, 100.0])),
+        params=column(st.sampled_from([np.nan, 1.0, 5.0])),
+        deadline=column(st.one_of(st.just(np.nan), HOURS.map(lambda ahead: NOW + ahead))),
+        losses=column(st.lists(st.floats(0, 10), max_size=6)),
+    )
+    times = np.array(column(HOURS))
+    return of_jobs, forecasts(n, remaining=times, total=times + 100.0)
+
+
+def priorities(of_jobs, predicted, config):
+    return rank(of_jobs, NOW, predicted, config).rank
+
+
+def with_value(column, row, value):
+    changed = column.copy()
+    changed[row] = value
+    return changed
+
+
+def not_lower(after, before):
+    """Up to rounding of the sums."""
+    return bool(np.all(after >= before - 1e-9 * np.abs(before)))
+
+
+@given(queues(), FORMS, st.data())
+def test_higher_urgency_never_lowers_its_own_or_any_other_priority(queue, config, data):
+    of_jobs, predicted = queue
+    row = data.draw(st.integers(0, len(of_jobs) - 1))
+    urgency = data.draw(st.floats(of_jobs.urgency[row], 10))
+    more = replace(of_jobs, urgency=with_value(of_jobs.urgency, row, urgency))
+    assert not_lower(priorities(more, predicted, config), priorities(of_jobs, predicted, config))
+
+
+@given(queues(), FORMS, st.data())
+def test_a_longer_wait_never_lowers_its_own_or_any_other_priority(queue, config, data):
+    of_jobs, predicted = queue
+    row = data.draw(st.integers(0, len(of_jobs) - 1))
+    waited = of_jobs.waited[row] + data.draw(HOURS)
+    longer = replace(of_jobs, waited=with_value(of_jobs.waited, row, waited))
+    assert not_lower(priorities(longer, predicted, config), priorities(of_jobs, predicted, config))
+
+
+@given(st.floats(0.1, 100), st.floats(0.1, 100), st.floats(0.01, 1), FORMS)
+def test_a_closer_deadline_that_can_be_made_never_lowers_priority(run_time, slack, closer, config):
+    later, sooner = (
+        priorities(jobs(deadline=NOW + (run_time + ahead) * HOUR), forecasts(1, remaining=run_time * HOUR), config)
+        for ahead in (slack, slack * closer)
+    )
+    assert not_lower(sooner, later)
+
+
+@given(queues(), FORMS, st.data())
+def test_a_larger_share_of_the_model_never_lowers_the_priority_of_a_job_without_children(queue, config, data):
+    of_jobs, predicted = queue
+    alone = replace(of_jobs, parents=np.zeros((0, 2), np.int64), params=np.ones(len(of_jobs)))
+    row = data.draw(st.integers(0, len(alone) - 1))
+    larger = replace(alone, params=with_value(alone.params, row, data.draw(st.floats(1, 1e9))))
+    assert not_lower(priorities(larger, predicted, config)[row], priorities(alone, predicted, config)[row])
+
+
+@given(queues(), FORMS, st.data())
+def test_raising_a_childs_own_term_never_lowers_its_parent(queue, config, data):
+    of_jobs, predicted = queue
+    assume(len(of_jobs.parents))
+    child, parent = data.draw(st.sampled_from([tuple(edge) for edge in of_jobs.parents]))
+    raised = replace(
+        of_jobs,
+        urgency=with_value(of_jobs.urgency, child, 10.0),
+        waited=with_value(of_jobs.waited, child, of_jobs.waited[child] * 2),
+    )
+    after, before = priorities(raised, predicted, config), priorities(of_jobs, predicted, config)
+    assert not_lower(after[parent], before[parent])
+
+
+@given(queues(), FORMS)
+def test_children_add_at_most_four_times_the_own_value(queue, config):
+    of_jobs, predicted = queue
+    terms = rank(of_jobs, NOW, predicted, config).terms
+    own = terms["learning"] + terms["remaining"] + terms["deadline"] + terms["waiting"]
+    assert np.all(terms["children"] <= 4 * own * (1 + 1e-9))
+
+
+@given(queues(), FORMS)
+def test_the_terms_sum_up_to_the_rank(queue, config):
+    of_jobs, predicted = queue
+    result = rank(of_jobs, NOW, predicted, config)
+    assert np.sum(list(result.terms.values()), axis=0) == pytest.approx(result.rank)
+
+
+@given(queues(), FORMS, st.randoms(use_true_random=False))
+def test_priorities_do_not_depend_on_the_order_of_the_rows(queue, config, random):
+    of_jobs, predicted = queue
+    n = len(of_jobs)
+    order = random.sample(range(n), n)
+    place = np.argsort(order)
+    columns = ("state", "started", "urgency", "waited", "iteration", "max_iterations", "params", "deadline")
+    group = [min(place[row] for row in range(n) if of_jobs.ml_job[row] == of_jobs.ml_job[old]) for old in order]
+    moved = jobs(
+        n,
+        ml_job=group,
+        parents=place[of_jobs.parents],
+        losses=[of_jobs.losses.row(row)[1] for row in order],
+        **{name: getattr(of_jobs, name)[order] for name in columns},
+    )
+    elsewhere = replace(predicted, total=predicted.total[order], remaining=predicted.remaining[order])
+    assert priorities(moved, elsewhere, config) == pytest.approx(priorities(of_jobs, predicted, config)[order])
+
+
+@given(st.data(), FORMS)
+def test_a_managed_job_always_has_a_finite_rank(data, config):
+    n = data.draw(st.integers(1, 5))
+
+    def column(values=ANY):
+        return data.draw(st.lists(values, min_size=n, max_size=n))
+
+    rows = st.integers(0, n - 1)
+    of_jobs = jobs(
+        n,
+        state=column(st.sampled_from(["pending", "running", "suspended", "completing"])),
+        ml_job=np.sort(column(rows)),
+        role=column(st.sampled_from(["", "worker", "ps"])),
+        parents=data.draw(st.lists(st.tuples(rows, st.integers(-1, n - 1)), max_size=8)),
+        losses=column(st.lists(st.floats(), max_size=5)),
+        **{
+            name: column()
+            for name in (
+                "submitted started time_limit waited attained urgency deadline max_iterations params iteration"
+            ).split()
+        },
+    )
+    predicted = forecasts(n, total=column(), remaining=column())
+    with np.errstate(all="raise", under="ignore"):
+        assert np.all(np.isfinite(priorities(of_jobs, predicted, config)))
+
+
+CURVES = st.lists(st.floats(0, 1), max_size=12)
+
+
+@given(CURVES, st.floats(0, 1), st.floats(1e-6, 0.3), st.one_of(st.just(np.nan), st.floats(0, 1)), st.data())
+def test_only_running_managed_jobs_that_allow_it_are_stopped_and_never_early(curve, mean, sd, target, data):
+    config = MLFSSettings(overload_enter=1)
+    choice = {
+        "state": data.draw(st.sampled_from(["pending", "running", "suspended"])),
+        "managed": data.draw(st.booleans()),
+        "stop": data.draw(st.sampled_from(["iterations", "optstop", "target"])),
+        "downgrade": data.draw(st.sampled_from(["", "optstop", "target"])),
+        "reason": data.draw(st.sampled_from(["None", "Resources"])),
+    }
+    of_jobs = jobs(accuracies=[curve], target=target, **choice)
+    predicted = replace(forecasts(1), final=Forecast.normal([mean], [sd], "test"))
+    plan = MLFS(config).decide(snapshot(of_jobs), predicted, {})
+    for action in plan.actions:
+        assert choice["state"] == "running"
+        assert choice["managed"]
+        assert len(curve) >= LoadControlSettings().min_observed
+        assert choice["stop"] != "iterations" or choice["downgrade"]
+        if action.reason.rule == "target":
+            assert max(curve) >= target
+
+
+@given(queues())
+def test_the_same_arguments_give_the_same_plan(queue):
+    of_jobs, predicted = queue
+    first, second = (MLFS().decide(snapshot(of_jobs), predicted, {}) for _ in range(2))
+    assert np.array_equal(first.rank, second.rank)
+    assert first.actions == second.actions
