@@ -88,6 +88,7 @@ def of_standing(record: "CycleRecord") -> Iterator[tuple[JobKey, Row]]:
                 "priority": null(jobs.priority[row]),
                 "terms": json.dumps(_numbers({name: column[row] for name, column in terms.items()})),
                 "forecast": json.dumps({"source": sources[row], **_numbers(forecast[row])}),
+                "note": json.dumps(asdict(plan.notes[jobs.keys[row]])) if jobs.keys[row] in plan.notes else None,
             },
         )
 

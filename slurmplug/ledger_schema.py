@@ -37,7 +37,7 @@ CREATE TABLE standing (
     job INTEGER PRIMARY KEY REFERENCES jobs ON DELETE CASCADE,
     cycle INTEGER NOT NULL,
     rank REAL, allowed INTEGER NOT NULL, spared TEXT NOT NULL, priority REAL,
-    terms TEXT NOT NULL, forecast TEXT NOT NULL
+    terms TEXT NOT NULL, forecast TEXT NOT NULL, note TEXT
 );
 CREATE TABLE decisions (
     job INTEGER NOT NULL REFERENCES jobs ON DELETE CASCADE,

@@ -1,0 +1,168 @@
+"""The daemon: one cycle after another, until it is told to stop.
+
+SIGTERM and SIGINT end it after the cycle at hand, SIGHUP has it read its configuration again. Stopping it changes
+nothing for running jobs.
+"""
+
+import fcntl
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+
+from predictors.learning_curve import LearningCurvePredictor
+from predictors.runtime import RuntimePredictor
+from slurmplug import config as configuration
+from slurmplug import registry, training
+from slurmplug.cluster.slurm import SlurmCluster
+from slurmplug.cycle import Scheduler
+from slurmplug.errors import AlreadyRunning, ConfigError, LedgerError
+from slurmplug.forecaster import Forecaster
+from slurmplug.intake import Intake
+from slurmplug.ledger import DAY, Ledger
+
+RETRAIN_GROWTH = 1.2
+"""Predictors are trained anew when the history has grown by this factor."""
+FEWEST_RUNS = 5
+
+log = logging.getLogger(__name__)
+
+
+class Daemon:
+    """The scheduler's loop, and what must be done between two cycles."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the configuration and open the ledger.
+
+        Raises:
+            ConfigError, LedgerError, AlreadyRunning
+        """
+        self._path = path
+        self._stopping = self._reloading = False
+        with ExitStack() as stack:
+            config = configuration.load(path)
+            stack.enter_context(_only_one(config.ledger.path))
+            self._ledger = Ledger(config.ledger.path)
+            stack.callback(self._ledger.close)
+            self._port = SlurmCluster(config)
+            self._scheduler = Scheduler(
+                port=self._port,
+                intake=Intake(self._ledger.live_records()),
+                forecaster=Forecaster(),
+                policy=registry.policy(config.policy, config.policies.get(config.policy, {})),
+                ledger=self._ledger,
+                config=config,
+            )
+            self._trainer = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="training"))
+            self._training: Future[tuple[RuntimePredictor, LearningCurvePredictor]] | None = None
+            self._trained_on = 0
+            self._swept = 0.0
+            self._stack = stack.pop_all()
+
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._signalled)
+        if (models := training.remembered(self._ledger)) is not None:
+            self._scheduler.forecaster.use(*models)
+            self._trained_on = training.runs_finished(self._ledger)
+        with self._stack:
+            log.info("policy %s, a cycle every %g s", self._scheduler.policy.name, self._scheduler.config.interval)
+            while not self._stopping:
+                began = self._port.now()
+                self._cycle()
+                self._port.wait(began + self._scheduler.config.interval)
+            log.info("stopped; running jobs go on")
+
+    def _cycle(self) -> None:
+        if self._reloading:
+            self._reload()
+        try:
+            self._scheduler.run()
+            self._learn()
+            self._tidy()
+        except LedgerError as error:
+            log.error("%s; nothing more is done in this cycle", error)
+
+    def _learn(self) -> None:
+        """Train in the background when the history has grown, and use what was trained."""
+        if self._training is not None and self._training.done():
+            self._scheduler.forecaster.use(*self._training.result())
+            self._training = None
+        finished = training.runs_finished(self._ledger)
+        if self._training is None and finished >= max(FEWEST_RUNS, self._trained_on * RETRAIN_GROWTH):
+            self._trained_on = finished
+            self._training = self._trainer.submit(_train, self._scheduler.config.ledger.path, self._port.now())
+
+    def _tidy(self) -> None:
+        now, keep = self._port.now(), self._scheduler.config.ledger
+        if now - self._swept > DAY:
+            self._ledger.forget(now, keep.keep_days, keep.keep_inputs_days)
+            self._swept = now
+
+    def _reload(self) -> None:
+        """Take over the configuration as it is now; one that is not valid leaves the one in use."""
+        self._reloading = False
+        try:
+            config = configuration.load(self._path)
+            policy = registry.policy(config.policy, config.policies.get(config.policy, {}))
+        except ConfigError as error:
+            log.error("%s\nthe configuration in use stays", error)
+            return
+        fixed = self._scheduler.config
+        if (config.slurm, config.spool, config.ledger, config.cluster) != (
+            fixed.slurm,
+            fixed.spool,
+            fixed.ledger,
+            fixed.cluster,
+        ):
+            log.error("cluster, slurm, spool and ledger change with a restart only; the configuration in use stays")
+            return
+        self._scheduler.config, self._scheduler.policy = config, policy
+        log.info("configuration read again: policy %s", policy.name)
+
+    def _signalled(self, number: int, _: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            self._reloading = True
+        else:
+            self._stopping = True
+        self._port.wake()
+
+
+def _train(path: Path, now: float) -> tuple[RuntimePredictor, LearningCurvePredictor]:
+    """In a thread of its own, so with a connection of its own."""
+    ledger = Ledger(path)
+    try:
+        return training.trained(ledger, now)
+    finally:
+        ledger.close()
+
+
+@contextmanager
+def _only_one(ledger: Path) -> Iterator[None]:
+    """Hold the lock beside the ledger.
+
+    Raises:
+        AlreadyRunning: another daemon holds it.
+        LedgerError: it cannot be made.
+    """
+    path = ledger.with_suffix(".lock")
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise LedgerError(
+            f"{path} cannot be made: {error.strerror}; does its folder exist and is it this user's?"
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise AlreadyRunning(f"another daemon uses {ledger}: stop it first") from error
+    try:
+        yield
+    finally:
+        os.close(descriptor)

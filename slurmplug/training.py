@@ -1,0 +1,86 @@
+"""From finished runs in the ledger to predictors, kept there for the next start."""
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from predictors.arrays import Floats
+from predictors.learning_curve import LearningCurvePredictor
+from predictors.runtime import RuntimePredictor
+from slurmplug.forecaster import even
+from slurmplug.ledger import Ledger
+
+LATEST_RUNS = 20_000
+LATEST_CURVES = 2_000
+FEWEST_POINTS = 5
+"""A shorter curve teaches nothing about curves."""
+
+log = logging.getLogger(__name__)
+
+
+def trained(ledger: Ledger, now: float) -> tuple[RuntimePredictor, LearningCurvePredictor]:
+    """Predictors fitted on the ledger's history, and saved in it."""
+    runtime, curves = RuntimePredictor(), LearningCurvePredictor()
+    runs = ledger.query(f"SELECT * FROM history ORDER BY end DESC LIMIT {LATEST_RUNS}")[::-1]
+    if runs:
+        runtime.fit([_as_submitted(run) for run in runs], [run["runtime"] for run in runs])
+    finished = _finished_curves(ledger)
+    if finished:
+        curves.fit(finished)
+    ledger.save_model("runtime", runtime.version, runtime.state(), now)
+    ledger.save_model("learning curve", curves.version, curves.state(), now)
+    log.info("trained on %d finished runs and %d learning curves", len(runs), len(finished))
+    return runtime, curves
+
+
+def remembered(ledger: Ledger) -> tuple[RuntimePredictor, LearningCurvePredictor] | None:
+    """The predictors as last saved; None where there are none, or they are of another version: train anew."""
+    runtime, curves = ledger.model("runtime"), ledger.model("learning curve")
+    if runtime is None or curves is None:
+        return None
+    try:
+        return RuntimePredictor.from_state(runtime[2]), LearningCurvePredictor.from_state(curves[2])
+    except ValueError as error:
+        log.info("%s", error)
+        return None
+
+
+def runs_finished(ledger: Ledger) -> int:
+    """How many runs there are to learn from."""
+    return int(ledger.query("SELECT count(*) AS n FROM history")[0]["n"])
+
+
+def _finished_curves(ledger: Ledger) -> list[Floats]:
+    """The target's quantity against points one step apart, of runs that went to their end."""
+    curves = []
+    for run in ledger.query(f"SELECT id, directives FROM history ORDER BY end DESC LIMIT {LATEST_CURVES}"):
+        asked = json.loads(run["directives"] or "null") or {}
+        target = asked.get("target") or {"quantity": "accuracy", "relation": ">="}
+        told = [
+            (point["iteration"], json.loads(point["quantities"]).get(target["quantity"]))
+            for point in ledger.query(
+                "SELECT iteration, quantities FROM progress WHERE job = ? GROUP BY iteration HAVING max(restarts)",
+                run["id"],
+            )
+        ]
+        points = np.array([(at, value) for at, value in told if value is not None], dtype=float).reshape(-1, 2)
+        if len(points) >= FEWEST_POINTS:
+            sign = -1.0 if target["relation"] == "<=" else 1.0
+            curves.append(even(points[:, 0], sign * points[:, 1], points[-1, 0])[0])
+    return curves
+
+
+def _as_submitted(run: Mapping[str, Any]) -> Mapping[str, Any]:
+    asked = json.loads(run["directives"] or "null") or {}
+    told = {
+        "mem": run["memory"],
+        "type": asked.get("type"),
+        **{
+            name: run[name]
+            for name in ("user", "account", "partition", "qos", "name", "gpus", "cpus", "time_limit", "submit")
+        },
+    }
+    return {name: value for name, value in told.items() if value is not None}
