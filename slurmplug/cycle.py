@@ -62,7 +62,7 @@ class Scheduler:
         with clock.part("decide"):
             memory = self.ledger.recall(self.policy.name)
             forecasts = self.forecaster.forecast(snapshot, self.policy.needs)
-            plan, error = self._decide(snapshot, forecasts, memory)
+            plan, failure = self._decide(snapshot, forecasts, memory)
         past = self.ledger.past(snapshot.now + clock.elapsed())
         verdict = guardrails.check(snapshot, plan, past, self.config.mode, self.config.guardrails)
         stop = StopSettings(self.config.stop.grace, self.config.stop.cancel)
@@ -82,7 +82,7 @@ class Scheduler:
             changes=changes,
             postponed=postponed,
             seconds=clock.seconds,
-            error=error,
+            error=failure,
         )
         self.ledger.begin(record)
         self._unwritten = None

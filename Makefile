@@ -1,0 +1,29 @@
+# Everything runs in a virtual environment that the first target to need it makes; Slurm comes from Debian's packages.
+SHELL := /bin/bash
+VENV := $(shell .ci/environment path)
+PY := $(VENV)/bin/python
+
+.PHONY: help install demo test lint bench clean
+
+help: ## this list
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+install: ## the virtual environment, and Slurm from Debian's packages where it is missing
+	@.ci/environment make
+
+demo: install ## a throwaway Slurm cluster, 24 training jobs, the daemon, and what it did: under 4 minutes
+	@.ci/as-root $(VENV)/bin/slurmplug sandbox demo .demo
+
+test: install ## every test: unit, property, live on a real Slurm
+	@.ci/as-root $(PY) -m pytest
+
+lint: install ## ruff, mypy --strict, import-linter
+	$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+bench: install ## how long things take, with pytest-benchmark
+	@.ci/as-root $(PY) -m pytest tests/bench --benchmark-only --benchmark-columns=median,iqr,rounds -q
+
+clean: ## the virtual environment and what the demo left
+	rm -rf .venv .demo .sandbox build *.egg-info
