@@ -131,9 +131,10 @@ class Reporter:
 
     def _serve(self) -> None:
         self._look()
-        while not self._closing.is_set():
+        ending = False
+        while not ending:
             self._wake.wait(IDLE_SECONDS)
-            self._closing.wait(GATHER_SECONDS)
+            ending = self._closing.wait(GATHER_SECONDS)
             self._wake.clear()
             self._flush()
             self._look()
