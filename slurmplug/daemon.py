@@ -53,7 +53,7 @@ class Daemon:
                 port=self._port,
                 intake=Intake(self._ledger.live_records()),
                 forecaster=Forecaster(),
-                policy=registry.policy(config.policy, config.policies.get(config.policy, {})),
+                policy=registry.policy(config),
                 ledger=self._ledger,
                 config=config,
             )
@@ -109,7 +109,7 @@ class Daemon:
         self._reloading = False
         try:
             config = configuration.load(self._path)
-            policy = registry.policy(config.policy, config.policies.get(config.policy, {}))
+            policy = registry.policy(config)
         except ConfigError as error:
             log.error("%s\nthe configuration in use stays", error)
             return

@@ -1,12 +1,11 @@
 """Which policies are installed: the entry points of the group `slurmplug.policies`."""
 
 import difflib
-from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from importlib.metadata import entry_points
-from typing import Any
 
 from policies.policy import Policy
+from slurmplug.config import Config
 from slurmplug.errors import ConfigError
 
 GROUP = "slurmplug.policies"
@@ -17,29 +16,35 @@ def names() -> list[str]:
     return sorted({point.name for point in entry_points(group=GROUP)})
 
 
-def policy(name: str, settings: Mapping[str, Any]) -> Policy:
-    """The policy of that name, made with these settings: the fields of its `Settings` dataclass.
+def policy(config: Config) -> Policy:
+    """The policy that the configuration names, made with its settings there.
+
+    A policy that knows of an `interval` is told the daemon's, unless its own table says another.
 
     Raises:
-        ConfigError: there is none, it cannot be loaded, or it refuses the settings.
+        ConfigError: there is none of that name, it cannot be loaded, or it refuses the settings.
     """
+    name, settings = config.policy, config.policies.get(config.policy, {})
     found = {point.name: point for point in entry_points(group=GROUP)}
     if name not in found:
-        near = difflib.get_close_matches(name, found, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"installed: {', '.join(sorted(found))}"
-        raise ConfigError(f"there is no policy {name!r}; {hint}")
+        raise ConfigError(f"there is no policy {name!r}; {_hint(name, sorted(found))}")
     try:
         kind = found[name].load()
+        default = kind().settings
     except Exception as error:
         raise ConfigError(f"policy {name} cannot be loaded from {found[name].value}: {error}") from error
-    known = [field.name for field in fields(kind.Settings)]
+    known = [field.name for field in fields(default)]
     for key in settings:
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
-            raise ConfigError(f"policies.{name}.{key}: unknown key; {hint}")
+            raise ConfigError(f"policies.{name}.{key}: unknown key; {_hint(key, known)}")
+    told = {"interval": config.interval} if "interval" in known else {}
     try:
-        made: Policy = kind(kind.Settings(**settings))
+        made: Policy = kind(replace(default, **told | settings))
     except (TypeError, ValueError) as error:
         raise ConfigError(f"policies.{name}: {error}") from error
     return made
+
+
+def _hint(word: str, words: list[str]) -> str:
+    near = difflib.get_close_matches(word, words, n=1)
+    return f"did you mean {near[0]}?" if near else f"known: {', '.join(words)}"
