@@ -37,6 +37,8 @@ _SOCKET_PATH_LIMIT = 60  # sun_path holds 108 bytes; slurmstepd's sockets add a 
 def require_installed() -> None:
     """Raise NotInstalled, naming the packages, unless every program and account is there; SandboxError unless root."""
     missing = {package for name, package in _PROGRAMS.items() if shutil.which(name, path=SYSTEM_PATH) is None}
+    if not any(Path("/usr/lib").glob("*/slurm*/accounting_storage_mysql.so")):
+        missing.add("slurm-wlm-mysql-plugin")
     if missing:
         raise NotInstalled(f"{', '.join(sorted(missing))} not installed; run: apt-get install {_PACKAGES}")
     known = {entry.pw_name for entry in pwd.getpwall()}

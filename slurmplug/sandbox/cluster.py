@@ -221,7 +221,10 @@ class Sandbox:
         self.start(daemon)
 
     def clear(self, timeout: float = 30) -> None:
-        """Make the queue clean: daemons run, no jobs, no reservations, an empty spool, and every node idle."""
+        """Make the queue clean: daemons run, no jobs, no reservations, an empty spool, and every node idle.
+
+        Accounting, and with it fairshare, remembers what ran before.
+        """
         for name in self.daemons.names:
             if not self.daemons.alive(name):
                 self.start(name)

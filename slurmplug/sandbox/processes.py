@@ -96,8 +96,8 @@ def kill(processes: Iterable[Process], timeout: float = 10.0) -> list[Process]:
 
 
 def of_cluster(slurm_conf: Path, logs: Path) -> list[Process]:
-    """What runs in a cluster's name: Slurm's programs with its slurm.conf in their environment or its logs open, jobs with
-    its slurm.conf, and all that descends from these: a job can change its environment, but not its ancestors.
+    """What runs in a cluster's name: Slurm's programs with its slurm.conf in their environment or its logs open, jobs
+    with its slurm.conf, and all that descends from these: a job can change its environment, but not its ancestors.
     """
     mark = b"SLURM_CONF=" + os.fsencode(slurm_conf)
     children: dict[int, list[int]] = {}
