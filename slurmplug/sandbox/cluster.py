@@ -213,7 +213,7 @@ class Sandbox:
         self.daemons.end(daemon, signal.SIGTERM)
 
     def kill(self, daemon: str) -> None:
-        """End a daemon by SIGKILL."""
+        """End a daemon by SIGKILL. slurmctld forgets what it had not saved, which may be the last five seconds."""
         self.daemons.end(daemon, signal.SIGKILL)
 
     def restart(self, daemon: str) -> None:
