@@ -85,6 +85,7 @@ class Ledger:
             self.db.table("standing").insert_all(
                 {"job": self._id(key), **row} for key, row in ledger_rows.of_standing(record)
             )
+            self.db.execute(_FIRST_PREDICTIONS)
             self.db.conn.executemany(
                 _DECIDE,
                 [(self._id(key), *row, cycle, cycle, now, now) for key, row in ledger_rows.of_decisions(record)],
@@ -295,6 +296,10 @@ ON CONFLICT DO UPDATE SET facts = excluded.facts, veto_facts = excluded.veto_fac
 """
 _TELL = """
 UPDATE operations SET told = ?1 WHERE step != 'ended' AND id = (SELECT operation FROM commands WHERE id = ?2)
+"""
+_FIRST_PREDICTIONS = """
+UPDATE jobs SET predicted = json_extract(standing.forecast, '$.total')
+FROM standing WHERE standing.job = jobs.id AND jobs.predicted IS NULL
 """
 _COUNT_FAULT = """
 INSERT INTO faults (job_id, rule, detail, count, first, last) VALUES (?, ?, ?, ?, ?, ?)

@@ -11,7 +11,7 @@ CREATE TABLE jobs (
     submit REAL, eligible REAL, start REAL, end REAL, time_limit REAL,
     nodes INTEGER, cpus INTEGER, memory REAL, gpus INTEGER, gpu_type TEXT, exit_code INTEGER,
     directives TEXT, checkpoint REAL, checkpoint_time REAL,
-    label REAL, waited_before REAL, attained_before REAL,
+    label REAL, waited_before REAL, attained_before REAL, predicted REAL,
     ended INTEGER NOT NULL, last_seen REAL NOT NULL, given_back INTEGER NOT NULL DEFAULT 0,
     UNIQUE (cluster, job_id, first_submit)
 );
