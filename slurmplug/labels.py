@@ -16,29 +16,30 @@ from slurmplug.errors import ConfigError
 
 LIMIT = 2_147_483_645
 """Slurm ignores a SiteFactor beyond it."""
-WEIGHTLESS_TOP = 2**30
-"""of a site whose weights are all 0: the label is all of the priority"""
+WEIGHTLESS = (2**12, 2**30)
+"""Spacing and top of a site whose weights are all 0: the label is all of the priority."""
 RANKED = 1000
-"""Jobs that must have a label of their own: twice what backfill tests in a cycle by default (bf_max_job_test)."""
-ROOM = 64
-"""The spacing where there is room for it: six jobs can come between two neighbours, each next to the last."""
+"""Jobs that have a label of their own: twice what backfill tests in a cycle by default (bf_max_job_test)."""
 
 
 def spacing_and_top(site: Site, spacing: int | None = None, top: int | None = None) -> tuple[int, int]:
     """The distance between neighbours, and the highest label; by the site's PriorityWeight* where not given.
 
     The highest label is half of what the weights sum up to, so that fairshare and age still count and an old job that
-    is not managed (whose SiteFactor is 0) is not starved; but at least 1000, which gives so many jobs a label of their
-    own. A site whose weights sum up to less than 2000 is outweighed by its labels, unless it sets `top`.
+    is not managed (whose SiteFactor is 0) is not starved; and a thousandth of it lies between neighbours. It is at
+    least 1000, so that a thousand jobs have a label of their own: a site whose weights sum up to less than 2000 is
+    outweighed by its labels, unless it sets `top`.
 
     Raises:
         ConfigError: spacing is not between 1 and top, or top is beyond what Slurm takes.
     """
     weights = sum(site.priority_weights.values())
+    if weights == 0 and spacing is None and top is None:
+        return WEIGHTLESS
     if top is None:
-        top = min(max(weights // 2, RANKED), LIMIT) if weights > 0 else WEIGHTLESS_TOP
+        top = min(max(weights // 2, RANKED), LIMIT) if weights else WEIGHTLESS[1]
     if spacing is None:
-        spacing = min(max(top // RANKED, 1), ROOM)
+        spacing = max(top // RANKED, 1)
     if not 1 <= spacing <= top <= LIMIT:
         raise ConfigError(f"priority.spacing {spacing} and priority.top {top}: set 1 <= spacing <= top <= {LIMIT}")
     return spacing, top
@@ -85,7 +86,8 @@ def _rising(in_place: Floats, least: int, spacing: int, top: int) -> Ints:
     fits = (known == np.floor(known)) & (known - position >= least) & (known + (n - 1 - position) <= top)
     kept = np.flatnonzero(fits)
     room = known[kept].astype(np.int64) - kept
-    kept = kept[_longest_non_decreasing(room)]
+    # Read from the top, so that of two sets as large the one is kept that lies lower: most of the room is above.
+    kept = kept[::-1][_longest_non_decreasing(-room[::-1])][::-1]
     anchors = known[kept].astype(np.int64)
     if not len(kept):
         return np.asarray(spacing * (position + 1), dtype=np.int64)
