@@ -1,0 +1,73 @@
+"""A decision of MLFS and the labels of a queue, at the sizes of the paper's experiment, a large and a huge site."""
+
+import numpy as np
+import pytest
+
+from policies.mlfs.mlfs import MLFH, MLFS, MLFSSettings
+from predictors.forecast import Forecast, Forecasts
+from slurmplug.labels import order, relabel
+from tests.builders import NOW, forecasts, jobs, nodes, snapshot
+
+SIZES = [1_860, 10_000, 100_000]
+POINTS = 50
+
+
+@pytest.fixture(params=SIZES, ids=lambda n: f"{n} jobs", scope="module")
+def queue(request):
+    """A tenth runs, with curves of 50 points and a forecast of their end; one in twenty has children."""
+    n = request.param
+    random = np.random.default_rng(0)
+    running = np.arange(n) % 10 == 0
+    ml_job = np.arange(n) - np.arange(n) % 20 % 4 * (np.arange(n) % 20 < 4)
+    heads = np.flatnonzero(np.arange(n) % 20 == 0)[:-1]
+    parents = np.concatenate([np.stack([heads + child, heads], axis=1) for child in (1, 2, 3)])
+    curve = 0.9 - 0.6 / np.arange(1.0, POINTS + 1) + random.normal(0, 0.01, POINTS)
+    of_jobs = jobs(
+        n,
+        state=np.where(running, "running", "pending"),
+        reason=np.where(running, "None", "Priority"),
+        started=np.where(running, NOW - 1_000, np.nan),
+        submitted=NOW - random.exponential(20_000, n),
+        waited=random.exponential(10_000, n),
+        attained=np.where(running, 1_000.0, 0.0),
+        urgency=random.integers(0, 11, n),
+        deadline=np.where(random.random(n) < 0.5, NOW + random.exponential(50_000, n), np.nan),
+        iteration=np.where(running, POINTS, 0),
+        max_iterations=np.where(random.random(n) < 0.8, 200.0, np.nan),
+        target=0.95,
+        stop=random.choice(["iterations", "optstop", "target"], n),
+        downgrade=random.choice(["", "optstop", "target"], n),
+        ml_job=ml_job,
+        parents=parents,
+        losses=[1 - curve if runs else [] for runs in running],
+        accuracies=[curve if runs else [] for runs in running],
+    )
+    total = Forecast.lognormal(random.lognormal(9, 1, n), 0.5, "bench")
+    some = np.flatnonzero(running)
+    final = Forecast.assemble(n, [(some, Forecast.normal(random.normal(0.9, 0.02, len(some)), 0.01, "bench"))])
+    nothing = forecasts(n, final=final)
+    predicted = Forecasts(total, total, final, nothing.accuracy, nothing.loss, nothing.speed)
+    return snapshot(of_jobs, nodes(100, used=[4, 8, 0])), predicted
+
+
+@pytest.mark.parametrize("policy", [MLFH(), MLFS(MLFSSettings(overload_enter=1))], ids=["mlf-h", "mlfs"])
+def test_bench_decide(benchmark, queue, policy):
+    plan = benchmark(policy.decide, *queue, {})
+    assert np.all(np.isfinite(plan.rank))
+    assert (len(plan.actions) > 0) == (policy.name == "mlfs")
+
+
+@pytest.mark.parametrize("moved", [0.0, 0.01, 1.0], ids=lambda moved: f"{moved:.0%} moved")
+@pytest.mark.parametrize("n", SIZES, ids=lambda n: f"{n} jobs")
+def test_bench_labels(benchmark, n, moved):
+    random = np.random.default_rng(0)
+    rank = np.arange(n, dtype=float)
+    labels = 1_000.0 * (1 + rank)
+    some = random.random(n) < moved
+    rank[some] = random.uniform(0, n, some.sum())
+    submitted, job_id = np.zeros(n), np.arange(n)
+
+    def decide():
+        return relabel(order(rank, submitted, job_id), labels, 1_000, 2**30)
+
+    assert np.all(np.diff(benchmark(decide)) < 0)
