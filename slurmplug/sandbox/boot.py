@@ -102,7 +102,8 @@ def _table(spec: ClusterSpec, layout: Layout, ports: Ports) -> dict[str, Daemon]
             ports.mariadbd,
         ),
         "slurmdbd": Daemon(SLURM, ("slurmdbd", "-D"), env, ports.slurmdbd),
-        "slurmctld": Daemon(SLURM, ("slurmctld", "-D"), env, ports.slurmctld),
+        # -i: 26.05 does not start again when it was killed before it had written every file of its state.
+        "slurmctld": Daemon(SLURM, ("slurmctld", "-D", "-i"), env, ports.slurmctld),
         **{
             name: Daemon("root", ("slurmd", "-D", "-N", name), env, port)
             for name, port in zip(spec.node_names, ports.nodes, strict=True)

@@ -60,6 +60,7 @@ class Daemons:
         daemon = self._daemon(name)
         if self.alive(name):
             raise SandboxError(f"{name} runs already")
+        self._reap()
         with _uninterrupted():
             child = processes.spawn(daemon.account, daemon.argv, daemon.env, self._log(name))
             self._children[name] = child
