@@ -7,9 +7,15 @@ from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from policies.snapshot import JobKey
 from predictors.arrays import Bools, Floats, Ints, Texts
 from slurmplug.progress import Fault
+
+Strings: TypeAlias = NDArray[np.object_]
+"""Texts whose length a user chooses: Python's own, since one long comment would widen every entry of `Texts`."""
 
 Verb: TypeAlias = Literal["update", "requeue", "signal", "cancel", "ask", "withdraw"]
 
@@ -30,24 +36,25 @@ class JobRows:
     user: Texts
     account: Texts
     qos: Texts
-    partition: Texts
+    partition: Strings
     """as asked for, several joined by commas"""
     state: Texts
     """Slurm's long name: PENDING, RUNNING, COMPLETED, ..."""
     reason: Texts
-    name: Texts
-    comment: Texts
-    dependency: Texts
-    features: Texts
-    reservation: Texts
-    node_list: Texts
+    name: Strings
+    comment: Strings
+    dependency: Strings
+    features: Strings
+    reservation: Strings
+    node_list: Strings
     batch: Bools
     restarts: Ints
     submit: Floats
     eligible: Floats
     start: Floats
+    """NaN while it waits, whatever backfill expects"""
     end: Floats
-    """when it ended or will be ended; NaN where neither is set"""
+    """when it ended or will be ended; NaN while it waits or runs without a limit"""
     time_limit: Floats
     """seconds, NaN for unlimited"""
     priority: Floats
@@ -58,7 +65,9 @@ class JobRows:
     gpus: Ints
     """in all: held while it runs, else asked for per node, job, socket or task"""
     gpu_type: Texts
+    """as asked for; empty for any, and where one job asks for several types"""
     exit_code: Ints
+    """as a shell tells it: 128 and the number of the signal that ended it"""
 
     def __len__(self) -> int:
         return len(self.job_id)

@@ -1,0 +1,239 @@
+"""Slurm by its command-line clients: every command line, timeout and bound stands here.
+
+Nothing that a user writes becomes part of a command line or of what scontrol reads: job ids are numbers, and the
+values of an update have to match a small grammar.
+"""
+
+import os
+import re
+import secrets
+import string
+import subprocess
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
+
+from slurmplug.cluster import parse
+from slurmplug.cluster.parse import Marks, Queue
+from slurmplug.cluster.port import Command, Ending, NodeRows, Outcome, Reservation, Site
+from slurmplug.errors import ReadFailed
+
+SCRIPT_BYTES = 65_536
+"""of a job script: directives stand before its first command"""
+ENDINGS_A_CALL = 500
+"""job ids in one call of sacct"""
+SECONDS_A_WRITE = 0.1
+"""What a write may add to the time that scontrol is given; slurmctld serves one in about 1 ms when it is not busy."""
+SIGNAL_TIMEOUT = 15.0
+"""seconds; scancel tries again for long where a job is between two states"""
+SIGNALS_AT_ONCE = 8
+
+_CLEARED = ("SLURM_", "SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_", "SCONTROL_")
+"""Variables that change what the clients do or print."""
+_NUMBER = re.compile(r"-?[0-9]{1,10}")
+_GRES = re.compile(r"[A-Za-z0-9_.:/=,-]{0,200}")
+_NAMES = re.compile(r"[A-Za-z0-9_.,\[\]-]{0,4000}")
+_UPDATES = {
+    "SiteFactor": _NUMBER,
+    "Priority": re.compile(r"[0-9]{1,10}"),
+    "Gres": _GRES,
+    "TresPerNode": _GRES,
+    "StartTime": re.compile(r"now|uts[0-9]{1,12}"),
+    "ReservationName": re.compile(r"[A-Za-z0-9_.-]{0,64}"),
+    "ExcNodeList": _NAMES,
+}
+"""What may be updated, and how a value must look."""
+_MESSAGE = 500
+_SIGNAL = re.compile(r"[A-Z0-9]{1,12}")
+_WAYS = {"batch": ["--batch"], "steps": [], "full": ["--full"]}
+_LOST = re.compile(
+    r"unable to contact|connect|timed out|time.?out|unexpected message|zero bytes|standby|socket|transport|"
+    r"protocol|can not be altered now|resource temporarily",
+    re.IGNORECASE,
+)
+"""An answer that leaves open what became of a command; slurmctld that is down reads `Unexpected message received`."""
+_NO_SCRIPT = re.compile(r"invalid job id|script.*missing|no batch script", re.IGNORECASE)
+
+
+class CliClient:
+    """squeue, sinfo, scontrol, scancel and sacct."""
+
+    def __init__(self, conf: Path | None, folder: Path | None, timeout: float) -> None:
+        """`folder` is where the clients are, None for PATH; `timeout` is what each may take, in seconds."""
+        self._folder = folder
+        self._timeout = timeout
+        self._env = {name: value for name, value in os.environ.items() if not name.startswith(_CLEARED)}
+        self._env |= {"LC_ALL": "C", "TZ": "UTC", "SLURM_TIME_FORMAT": "%s", "TERM": "dumb", "INPUTRC": "/dev/null"}
+        if conf or "SLURM_CONF" in os.environ:
+            self._env["SLURM_CONF"] = str(conf or os.environ["SLURM_CONF"])
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def queue(self) -> Queue:
+        """Every job that slurmctld knows, ended ones too. Raises ReadFailed."""
+        marks = Marks(_fresh_mark(), _fresh_mark())
+        columns = marks.format(parse.JOB_FIELDS)
+        options = ("--local", "--noheader", "--noconvert", "--all", "--array", "--states=all")
+        text = self._ask("squeue", *options, "-O", columns)
+        return parse.queue(text, marks)
+
+    def nodes(self) -> NodeRows:
+        """Every node in a partition. Raises ReadFailed."""
+        marks = Marks(_fresh_mark(), _fresh_mark())
+        columns = marks.format(parse.NODE_FIELDS)
+        text = self._ask("sinfo", "--local", "--noheader", "--noconvert", "--all", "--Node", "-O", columns)
+        if not text:
+            raise ReadFailed("sinfo lists no nodes; is the daemon's account an Operator in slurmdbd?")
+        return parse.nodes(text, marks)
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """Raises ReadFailed."""
+        return parse.reservations(self._ask("scontrol", "--oneliner", "show", "reservations"))
+
+    def site(self) -> Site:
+        """Raises ReadFailed."""
+        return parse.site(self._ask("scontrol", "show", "config"))
+
+    def script(self, job_id: int) -> bytes:
+        """The head of a job's script, empty where slurmctld has none. Raises ReadFailed."""
+        with TemporaryFile() as script:
+            told = self._answered(["scontrol", "write", "batch_script", str(job_id), "-"], script)
+            script.seek(0)
+            head = script.read(SCRIPT_BYTES)
+        if not told.stderr:
+            return head
+        if _NO_SCRIPT.search(_text(told.stderr).partition(":")[2]):  # it exits 0 whatever happens
+            return b""
+        raise ReadFailed(f"scontrol write batch_script {job_id}: {_brief(told.stderr)}")
+
+    def endings(self, job_ids: Collection[int]) -> tuple[Ending, ...]:
+        """How these jobs ended, of those that the accounting knows as ended. Raises ReadFailed."""
+        ids = ",".join(str(job_id) for job_id in sorted(job_ids)[:ENDINGS_A_CALL])
+        columns = ",".join(parse.ENDING_FIELDS)
+        return parse.endings(
+            self._ask("sacct", "--allusers", "--allocations", "--noheader", "--parsable2", "-o", columns, "-j", ids)
+        )
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    def write(self, commands: Sequence[Command], addresses: Sequence[str]) -> list[Outcome]:
+        """Updates and requeues, through one scontrol. `addresses`: of each command's job.
+
+        After each command goes a word that scontrol does not know. Its complaint of that word, on standard error, tells
+        that the command was done with, and ends the command's own complaints.
+        """
+        mark = _fresh_mark()
+        lines = [_line(command, address) for command, address in zip(commands, addresses, strict=True)]
+        said = [line for line in lines if line]
+        stdin = "".join(f"{line}\n{mark}{at}\n" for at, line in enumerate(said))
+        try:
+            told = self._run(["scontrol"], self._timeout + SECONDS_A_WRITE * len(said), stdin=stdin.encode("ascii"))
+            complaints = _complaints(_text(told.stderr), mark)
+        except subprocess.TimeoutExpired as error:
+            complaints = _complaints(_text(error.stderr or b""), mark)
+        except OSError as error:
+            return [Outcome(command.id, "refused", f"scontrol cannot be run: {error.strerror}") for command in commands]
+        return [
+            _judged(command, next(complaints, None)) if line else Outcome(command.id, "refused", "not a valid update")
+            for command, line in zip(commands, lines, strict=True)
+        ]
+
+    def signal(self, commands: Sequence[Command], addresses: Sequence[str]) -> list[Outcome]:
+        """Signals and cancellations: a scancel each, some at once, so that none waits for another's job."""
+        with ThreadPoolExecutor(SIGNALS_AT_ONCE, thread_name_prefix="scancel") as pool:
+            return list(pool.map(self._signal, commands, addresses))
+
+    def _signal(self, command: Command, address: str) -> Outcome:
+        options = _signal_options(command)
+        if options is None:
+            return Outcome(command.id, "refused", "not a valid signal")
+        try:
+            told = self._run(["scancel", *options, address], min(SIGNAL_TIMEOUT, self._timeout))
+        except subprocess.TimeoutExpired:
+            return _judged(command, None)
+        except OSError as error:
+            return Outcome(command.id, "refused", f"scancel cannot be run: {error.strerror}")
+        return _judged(command, _text(told.stderr))
+
+    # --- processes -------------------------------------------------------------------------------------------------
+
+    def _ask(self, *argv: str) -> str:
+        told = self._answered(argv, subprocess.PIPE)
+        complaint = _brief(told.stderr)
+        if told.returncode != 0 or "format specification" in complaint:  # an unknown column alone exits 0
+            raise ReadFailed(f"{argv[0]} exits {told.returncode}: {complaint}")
+        return _text(told.stdout)
+
+    def _answered(self, argv: Sequence[str], stdout: int | IO[bytes]) -> "subprocess.CompletedProcess[bytes]":
+        try:
+            return self._run(argv, self._timeout, stdout=stdout)
+        except subprocess.TimeoutExpired as error:
+            raise ReadFailed(f"{argv[0]} did not answer within {self._timeout:g} s") from error
+        except OSError as error:
+            raise ReadFailed(f"{argv[0]} cannot be run: {error.strerror}; set slurm.bin to its folder") from error
+
+    def _run(
+        self, argv: Sequence[str], timeout: float, *, stdin: bytes = b"", stdout: int | IO[bytes] = subprocess.DEVNULL
+    ) -> "subprocess.CompletedProcess[bytes]":
+        """In a session of its own: what ends the daemon at a terminal lets a client finish."""
+        program = str(self._folder / argv[0]) if self._folder else argv[0]
+        return subprocess.run(
+            [program, *argv[1:]],
+            input=stdin,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            env=self._env,
+            timeout=timeout,
+            start_new_session=True,
+            check=False,
+        )
+
+
+def _fresh_mark() -> str:
+    """53 random bits behind a letter; --Format takes a suffix that begins with a digit for a width."""
+    return "m" + "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(9))
+
+
+def _line(command: Command, address: str) -> str:
+    """What scontrol is told, empty where a field is not valid."""
+    if command.verb == "requeue":
+        return f"requeue {address}"
+    fields = command.fields.items()
+    if not fields or not all(name in _UPDATES and _UPDATES[name].fullmatch(value) for name, value in fields):
+        return ""
+    return " ".join([f"update JobId={address}", *(f"{name}={value}" for name, value in fields)])
+
+
+def _signal_options(command: Command) -> list[str] | None:
+    """The options of scancel, None where a field is not valid."""
+    if command.verb == "cancel":
+        return []
+    signal, way = command.fields.get("signal", ""), command.fields.get("to", "")
+    if not _SIGNAL.fullmatch(signal) or way not in _WAYS:
+        return None
+    return [f"--signal={signal}", *_WAYS[way]]
+
+
+def _complaints(stderr: str, mark: str) -> Iterator[str]:
+    """What scontrol said of each command that it was done with, in order."""
+    *chunks, _ = re.split(rf"invalid keyword: {mark}[0-9]+\n", stderr)
+    return iter(chunks)
+
+
+def _judged(command: Command, complaint: str | None) -> Outcome:
+    if complaint is None:
+        return Outcome(command.id, "unknown", "Slurm did not answer in time")
+    complaint = complaint.strip()
+    if not complaint or complaint.endswith(": No error"):  # it did so for some elements of an array
+        return Outcome(command.id, "done", complaint)
+    return Outcome(command.id, "unknown" if _LOST.search(complaint) else "refused", complaint[:_MESSAGE])
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _brief(stderr: bytes) -> str:
+    return _text(stderr).strip()[-_MESSAGE:]

@@ -1,0 +1,361 @@
+"""The texts of squeue, sinfo and scontrol, Slurm 22.05 and later, as rows. Pure.
+
+What a user writes (names, comments, paths) may hold newlines and anything else, so fields and records end in marks
+that are drawn anew for each look. An answer that does not fit is a `ReadFailed`, never a shorter queue.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictors.arrays import Ints
+from slurmplug.cluster import tres
+from slurmplug.cluster.port import Ending, JobRows, NodeRows, Reservation, Site
+from slurmplug.eligibility import expand
+from slurmplug.errors import ReadFailed
+
+T = TypeVar("T")
+
+JOB_FIELDS = (
+    "JobID", "ArrayJobID", "ArrayTaskID", "HetJobID", "UserID", "UserName", "Account", "QOS", "Partition", "State",
+    "Reason", "Name", "Comment", "Dependency", "Feature", "Reservation", "NodeList", "BatchFlag", "RestartCnt",
+    "SubmitTime", "EligibleTime", "StartTime", "EndTime", "TimeLimit", "PriorityLong", "NumNodes", "NumCPUs",
+    "NumTasks", "Sockets", "tres-alloc", "tres-per-node", "tres-per-job", "tres-per-socket", "tres-per-task",
+    "exit_code",
+)  # fmt: skip
+"""squeue(1), --Format: all of them are in 22.05 and in 26.05. `tres-alloc` is what is asked for while a job waits."""
+NODE_FIELDS = (
+    "NodeList", "PartitionName", "StateComplete", "Features", "Gres", "GresUsed", "CPUsState", "CPUsLoad", "Memory",
+    "AllocMem", "FreeMem",
+)  # fmt: skip
+"""sinfo(1), --Format"""
+ENDING_FIELDS = ("JobIDRaw", "State", "Start", "End", "ExitCode")
+"""sacct(1), --format: nothing that a user writes, so its separator need not be secret."""
+
+TEXT = 1_024
+COMMENT = 4_096
+"""Characters that are kept of a text that a user writes; comments may carry directives."""
+_WORD = 128
+_NONE = frozenset(("", "(null)", "N/A"))
+_NEVER = frozenset(("", "N/A", "NONE", "None", "Unknown"))
+_NO_LIMIT = frozenset(("UNLIMITED", "Partition_Limit", "INVALID", "NOT_SET", "N/A"))
+_LIMIT = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)")
+_STATE_SUFFIX = "*~#!%$@^-"
+_SETTING = re.compile(r"^(\w+)\s*= (.*?)\s*$", re.MULTILINE)
+_TOKEN = re.compile(r"(\w+)=(\S*)")
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What ends a field and what ends a record, different for each look; each begins with a letter."""
+
+    field: str
+    record: str
+
+    def format(self, fields: Sequence[str]) -> str:
+        """The argument of --Format. With a suffix and no width, nothing is cut."""
+        return ",".join([*(f"{name}:{self.field}" for name in fields[:-1]), f"{fields[-1]}:{self.record}"])
+
+
+@dataclass(frozen=True)
+class Queue:
+    """The jobs, and how to address those whose id alone would reach a whole array.
+
+    `JobId=A` means every element of the array A, also one that was split off with a label of its own. So elements that
+    wait together are addressed as `A_[3-9]` with exactly their tasks, and the element that has the array's id as `A_2`.
+    """
+
+    rows: JobRows
+    addresses: Mapping[int, str]
+
+
+def queue(text: str, marks: Marks) -> Queue:
+    """The jobs that `squeue --array --Format` lists. Raises ReadFailed."""
+    told = _table(text, JOB_FIELDS, marks, "squeue")
+    job_id, array_id = _ints(told, "JobID"), _ints(told, "ArrayJobID")
+    array_task = _column(told, "ArrayTaskID", lambda word: -1 if word in _NONE else int(word), np.int64)
+    array_id[array_task < 0] = 0
+    _, first, counts = np.unique(job_id, return_index=True, return_counts=True)
+    if np.any((counts > 1) & (array_id[first] == 0)):
+        raise ReadFailed("squeue lists a job twice")
+    addresses = _addresses(job_id, array_id, array_task)
+    array_task[first[counts > 1]] = -1
+    elements = np.ones(len(job_id), dtype=np.int64)
+    elements[first] = counts
+    kept = np.sort(first)
+    if len(kept) < len(job_id):
+        told = {name: [column[row] for row in kept.tolist()] for name, column in told.items()}
+    waits = np.array(told["State"], dtype=object) == "PENDING"
+    gpus, gpu_type = _gpus(told)
+    rows = JobRows(
+        job_id=job_id[kept],
+        array_id=array_id[kept],
+        array_task=array_task[kept],
+        elements=elements[kept],
+        het_id=_column(told, "HetJobID", lambda word: 0 if word in _NONE else int(word), np.int64),
+        uid=_ints(told, "UserID"),
+        user=_texts(told, "UserName"),
+        account=_texts(told, "Account"),
+        qos=_texts(told, "QOS"),
+        partition=_strings(told, "Partition", TEXT),
+        state=_texts(told, "State"),
+        reason=_texts(told, "Reason"),
+        name=_strings(told, "Name", TEXT),
+        comment=_strings(told, "Comment", COMMENT),
+        dependency=_strings(told, "Dependency", COMMENT),
+        features=_strings(told, "Feature", TEXT),
+        reservation=_strings(told, "Reservation", TEXT),
+        node_list=_strings(told, "NodeList", None),
+        batch=_ints(told, "BatchFlag") != 0,
+        restarts=_ints(told, "RestartCnt"),
+        submit=_column(told, "SubmitTime", _moment, np.float64),
+        eligible=_column(told, "EligibleTime", _moment, np.float64),
+        start=np.where(waits, np.nan, _column(told, "StartTime", _moment, np.float64)),
+        end=np.where(waits, np.nan, _column(told, "EndTime", _moment, np.float64)),
+        time_limit=_column(told, "TimeLimit", _duration, np.float64),
+        priority=_column(told, "PriorityLong", float, np.float64),
+        nodes=_ints(told, "NumNodes"),
+        cpus=_ints(told, "NumCPUs"),
+        memory=_column(told, "tres-alloc", tres.memory, np.float64),
+        gpus=gpus,
+        gpu_type=gpu_type,
+        exit_code=_column(told, "exit_code", _exit_code, np.int64),
+    )
+    return Queue(rows, addresses)
+
+
+def nodes(text: str, marks: Marks) -> NodeRows:
+    """The nodes that `sinfo --Node --Format` lists, once for each of their partitions. Raises ReadFailed."""
+    told = _table(text, NODE_FIELDS, marks, "sinfo")
+    partitions: dict[str, set[str]] = defaultdict(set)
+    for name, partition in zip(told["NodeList"], told["PartitionName"], strict=True):
+        partitions[name].add(partition)
+    rows = {name: row for row, name in reversed(list(enumerate(told["NodeList"])))}
+    told = {name: [column[row] for row in sorted(rows.values())] for name, column in told.items()}
+    states = _values(told, "CPUsState", _cpus_state)
+    return NodeRows(
+        name=tuple(told["NodeList"]),
+        state=tuple(_values(told, "StateComplete", _node_state)),
+        partitions=tuple(frozenset(partitions[name]) for name in told["NodeList"]),
+        features=tuple(_values(told, "Features", _names)),
+        gpus=tuple(_values(told, "Gres", tres.gpus)),
+        gpus_used=tuple(_values(told, "GresUsed", tres.gpus)),
+        cpus=np.array([total for _, total in states], dtype=np.int64),
+        cpus_used=np.array([used for used, _ in states], dtype=np.int64),
+        cpu_load=_column(told, "CPUsLoad", _measured, np.float64),
+        memory=_column(told, "Memory", float, np.float64),
+        memory_used=_column(told, "AllocMem", float, np.float64),
+        memory_free=_column(told, "FreeMem", _measured, np.float64),
+    )
+
+
+def reservations(text: str) -> tuple[Reservation, ...]:
+    """What `scontrol --oneliner show reservations` lists, with times in seconds since the epoch. Raises ReadFailed."""
+    if text.startswith("No reservations in the system"):
+        return ()
+    lines = [line for line in text.splitlines() if line.startswith("ReservationName=")]
+    if not lines:
+        raise ReadFailed(f"scontrol show reservations answers {text[:80]!r}")
+    return tuple(map(_reservation, lines))
+
+
+def site(text: str) -> Site:
+    """What `scontrol show config` says. Raises ReadFailed."""
+    settings = dict(reversed(_SETTING.findall(text)))
+    try:
+        return Site(
+            cluster=settings["ClusterName"],
+            version=settings["SLURM_VERSION"],
+            priority_type=settings["PriorityType"],
+            priority_weights=dict(_weights(settings)),
+        )
+    except (KeyError, ValueError) as error:
+        raise ReadFailed(f"scontrol show config tells no {error}") from error
+
+
+def endings(text: str) -> tuple[Ending, ...]:
+    """The jobs that ended, of those that `sacct --parsable2` lists. Raises ReadFailed."""
+    found = []
+    for line in text.splitlines():
+        words = line.split("|")
+        if len(words) != len(ENDING_FIELDS):
+            raise ReadFailed(f"sacct answers {line[:80]!r}, which is not {len(ENDING_FIELDS)} fields")
+        job, state, start, end, status = words
+        if not job.isdecimal():
+            continue  # elements of an array that still wait together
+        try:
+            ending = Ending(int(job), state.partition(" ")[0], _moment(start), _moment(end), _exit_code(status))
+        except ValueError as error:
+            raise ReadFailed(f"sacct answers {line[:80]!r}: {error}") from error
+        if not np.isnan(ending.end):
+            found.append(ending)
+    return tuple(found)
+
+
+# --- tables --------------------------------------------------------------------------------------------------------
+
+
+def _table(text: str, fields: Sequence[str], marks: Marks, client: str) -> dict[str, list[str]]:
+    records = text.split(f"{marks.record}\n")
+    if records.pop():
+        raise ReadFailed(f"{client}'s answer ends in the middle of a record")
+    inner = len(fields) - 1
+    if any(record.count(marks.field) != inner for record in records):
+        raise ReadFailed(
+            f"{client} answers a record that has not {len(fields)} fields; is this Slurm older than 22.05?"
+        )
+    flat = marks.field.join(records).split(marks.field) if records else []
+    return {name: flat[at :: len(fields)] for at, name in enumerate(fields)}
+
+
+def _values(told: Mapping[str, list[str]], name: str, convert: Callable[[str], T]) -> list[T]:
+    """The column, each different text converted once. Raises ReadFailed."""
+    column = told[name]
+    known = {}
+    for text in set(column):
+        try:
+            known[text] = convert(text)
+        except ValueError as error:
+            raise ReadFailed(f"{name} is told as {text[:80]!r}: {error}") from error
+    return [known[text] for text in column]
+
+
+def _column(told: Mapping[str, list[str]], name: str, convert: Callable[[str], Any], dtype: Any) -> NDArray[Any]:
+    return np.array(_values(told, name, convert), dtype=dtype)
+
+
+def _ints(told: Mapping[str, list[str]], name: str) -> Ints:
+    return _column(told, name, int, np.int64)
+
+
+def _texts(told: Mapping[str, list[str]], name: str) -> NDArray[np.str_]:
+    return _column(told, name, lambda text: "" if text in _NONE else text[:_WORD], np.str_)
+
+
+def _strings(told: Mapping[str, list[str]], name: str, most: int | None) -> NDArray[np.object_]:
+    column = np.empty(len(told[name]), dtype=object)
+    column[:] = _values(told, name, lambda text: "" if text in _NONE else text[:most])
+    return column
+
+
+# --- jobs ----------------------------------------------------------------------------------------------------------
+
+
+def _addresses(job_id: Ints, array_id: Ints, array_task: Ints) -> dict[int, str]:
+    ambiguous = np.flatnonzero((array_id > 0) & (job_id == array_id))
+    tasks: dict[int, list[int]] = defaultdict(list)
+    for array, task in zip(job_id[ambiguous].tolist(), array_task[ambiguous].tolist(), strict=True):
+        tasks[array].append(task)
+    return {array: f"{array}_[{_ranges(each)}]" for array, each in tasks.items()}
+
+
+def _ranges(tasks: list[int]) -> str:
+    """`0-2,7` of 0, 1, 2, 7."""
+    numbers = np.unique(tasks)
+    breaks = np.flatnonzero(np.diff(numbers) > 1) + 1
+    runs = zip(numbers[np.append(0, breaks)], numbers[np.append(breaks - 1, -1)], strict=True)
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
+
+
+def _gpus(told: Mapping[str, list[str]]) -> tuple[Ints, NDArray[np.str_]]:
+    names = [name for name in JOB_FIELDS if name.startswith("tres-")] + ["NumNodes", "NumTasks", "Sockets"]
+    asked = list(zip(*(told[name] for name in names), strict=True))
+    known = {}
+    for one in set(asked):
+        try:
+            known[one] = _gpus_of(dict(zip(names, one, strict=True)))
+        except ValueError as error:
+            raise ReadFailed(f"a job's GPUs are told as {one!r}: {error}") from error
+    return (
+        np.array([known[one][0] for one in asked], dtype=np.int64),
+        np.array([known[one][1] for one in asked], dtype=np.str_),
+    )
+
+
+def _gpus_of(job: Mapping[str, str]) -> tuple[int, str]:
+    """How many GPUs in all, and of which type. Where --gpus and --gpus-per-node tell of the same, the larger counts."""
+    nodes, tasks = int(job["NumNodes"]), int(job["NumTasks"])
+    sockets = int(job["Sockets"]) if job["Sockets"].isdecimal() else 1
+    times = {"tres-per-node": nodes, "tres-per-job": 1, "tres-per-socket": nodes * sockets, "tres-per-task": tasks}
+    told = {name: tres.gpus(job[name]) for name in times}
+    tracked = tres.total_gpus(job["tres-alloc"])
+    asked = max(sum(found.values()) * times[name] for name, found in told.items())
+    kind = next((kind for found in told.values() if (kind := tres.only_type(found))), "")
+    return (asked if tracked is None else tracked), kind[:_WORD]
+
+
+def _moment(text: str) -> float:
+    return np.nan if text in _NEVER else float(int(text))
+
+
+def _duration(text: str) -> float:
+    """Seconds of `1-02:03:04`, `02:03:04` or `03:04`; NaN for no limit. Raises ValueError."""
+    if text in _NO_LIMIT:
+        return np.nan
+    if (match := _LIMIT.fullmatch(text)) is None:
+        raise ValueError("not a duration")
+    days, hours, minutes, seconds = (int(group or 0) for group in match.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
+def _exit_code(text: str) -> int:
+    """A wait status (squeue of 22.05) or `STATUS:SIGNAL` as a shell tells it: 128 and the signal."""
+    status, colon, signal = text.partition(":")
+    code, by = (int(status), int(signal)) if colon else (int(status) >> 8, int(status) & 0x7F)
+    return 128 + by if by else code
+
+
+# --- nodes, reservations, configuration ----------------------------------------------------------------------------
+
+
+def _node_state(text: str) -> frozenset[str]:
+    return frozenset(word.rstrip(_STATE_SUFFIX) for word in text.lower().split("+"))
+
+
+def _cpus_state(text: str) -> tuple[int, int]:
+    """Those allocated and all, of allocated/idle/other/all."""
+    allocated, _, _, total = map(int, text.split("/"))
+    return allocated, total
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(() if text in _NONE else text.split(","))
+
+
+def _measured(text: str) -> float:
+    return np.nan if text in _NONE else float(text)
+
+
+def _reservation(line: str) -> Reservation:
+    told = dict(reversed(_TOKEN.findall(line)))
+    try:
+        return Reservation(
+            name=told["ReservationName"],
+            nodes=frozenset(() if told["Nodes"] in _NONE else expand(told["Nodes"])),
+            users=_names(told["Users"]),
+            accounts=_names(told["Accounts"]),
+            start=_moment(told["StartTime"]),
+            end=_moment(told["EndTime"]),
+        )
+    except (KeyError, ValueError) as error:
+        raise ReadFailed(f"scontrol show reservations answers {line[:200]!r}: {error}") from error
+
+
+def _weights(settings: Mapping[str, str]) -> list[tuple[str, int]]:
+    """PriorityWeight* by their names, and those of TRES as `TRES/cpu`."""
+    weights = []
+    for setting, value in settings.items():
+        name = setting.removeprefix("PriorityWeight")
+        if name == setting or value in _NONE:
+            continue
+        if name == "TRES":
+            pairs = (item.partition("=") for item in value.split(","))
+            weights += [(f"TRES/{tracked.lower()}", int(float(weight))) for tracked, _, weight in pairs]
+        else:
+            weights.append((name, int(value)))
+    return weights

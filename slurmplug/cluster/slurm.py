@@ -1,0 +1,150 @@
+"""The live cluster: Slurm through a client, and the jobs' reports and requests through the spool."""
+
+import logging
+import os
+import select
+import time
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby, islice
+
+import numpy as np
+
+from slurmplug.cluster.cli_client import CliClient
+from slurmplug.cluster.port import Command, Ending, JobRows, Outcome, Reading, Site
+from slurmplug.config import Config
+from slurmplug.errors import ReadFailed
+from slurmplug.progress import Run
+from slurmplug.spool import NewReports, ReportReader, Requests, What
+
+SITE_AGE = 3_600.0
+"""seconds that the site's configuration is believed"""
+SCRIPTS_A_CYCLE = 500
+"""scripts read in one cycle, at about 4 ms; the others wait for the next"""
+
+_WHATS: Mapping[str, What] = {"stop": "stop", "checkpoint": "checkpoint"}
+
+log = logging.getLogger(__name__)
+
+
+class SlurmCluster:
+    """A `ClusterPort` over the command-line clients."""
+
+    def __init__(self, config: Config) -> None:
+        self._client = CliClient(config.slurm.conf, config.slurm.bin, config.slurm.timeout)
+        self._name = config.cluster
+        self._reports = ReportReader(config.spool.path)
+        self._requests = Requests(config.spool.path)
+        self._addresses: Mapping[int, str] = {}
+        self._site: tuple[float, Site] | None = None
+        self._woken = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+
+    def read(self, known: Container[int], alive: Collection[int]) -> Reading:
+        """As `ClusterPort` says."""
+        now = self.now()
+        queue = self._client.queue()
+        self._addresses = queue.addresses
+        jobs = queue.rows
+        reports = self._new_reports(jobs)
+        return Reading(
+            now=now,
+            site=self._current_site(),
+            jobs=jobs,
+            nodes=self._client.nodes(),
+            reservations=self._client.reservations(),
+            endings=self._endings(set(alive) - set(jobs.job_id.tolist())),
+            scripts=self._new_scripts(jobs, known),
+            reports={run.job_id: lines for run, lines in reports.lines.items()},
+            faults=reports.faults,
+        )
+
+    def apply(self, commands: Sequence[Command]) -> Sequence[Outcome]:
+        """As `ClusterPort` says."""
+        outcomes: list[Outcome] = []
+        for carry_out, some in groupby(commands, self._channel):
+            outcomes += carry_out(list(some))
+        return outcomes
+
+    def now(self) -> float:
+        return time.time()
+
+    def wait(self, until: float) -> bool:
+        """Sleep until then, or until woken; always True."""
+        if select.select([self._woken], [], [], max(0.0, until - self.now()))[0]:
+            os.eventfd_read(self._woken)
+        return True
+
+    def wake(self) -> None:
+        """End the wait at hand or the next one; safe in a signal handler."""
+        os.eventfd_write(self._woken, 1)
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def _current_site(self) -> Site:
+        clock = time.monotonic()
+        if self._site is None or clock - self._site[0] > SITE_AGE:
+            self._site = clock, self._named(self._client.site())
+        return self._site[1]
+
+    def _named(self, site: Site) -> Site:
+        return replace(site, cluster=self._name) if self._name else site
+
+    def _new_scripts(self, jobs: JobRows, known: Container[int]) -> dict[int, bytes]:
+        """Of batch jobs that are not known, nor their array or heterogeneous job; all elements share one script."""
+        wholes = np.where(jobs.array_id > 0, jobs.array_id, np.where(jobs.het_id > 0, jobs.het_id, jobs.job_id))
+        wanted: dict[int, list[int]] = {}
+        for job_id, whole in zip(jobs.job_id[jobs.batch].tolist(), wholes[jobs.batch].tolist(), strict=True):
+            if job_id not in known and whole not in known:
+                wanted.setdefault(whole, []).append(job_id)
+        scripts: dict[int, bytes] = {}
+        for members in islice(wanted.values(), SCRIPTS_A_CYCLE):
+            scripts |= dict.fromkeys(members, self._client.script(members[0]))
+        return scripts
+
+    def _new_reports(self, jobs: JobRows) -> NewReports:
+        """Of all that run or ran: the last lines of a job are read when it has ended."""
+        rows = np.flatnonzero(~np.isnan(jobs.start))
+        columns = (jobs.job_id[rows], jobs.restarts[rows], jobs.uid[rows])
+        return self._reports.read(
+            {Run(job_id, restart): uid for job_id, restart, uid in zip(*(c.tolist() for c in columns), strict=True)}
+        )
+
+    def _endings(self, vanished: set[int]) -> tuple[Ending, ...]:
+        """A site without accounting, or with one that is down, tells of none: their jobs are asked for again."""
+        if not vanished:
+            return ()
+        try:
+            return self._client.endings(vanished)
+        except ReadFailed as error:
+            log.warning("how %d jobs ended is not known: %s", len(vanished), error)
+            return ()
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    def _channel(self, command: Command) -> Callable[[list[Command]], list[Outcome]]:
+        if command.verb in ("ask", "withdraw"):
+            return self._request
+        return self._signal if command.verb in ("signal", "cancel") else self._write
+
+    def _write(self, commands: list[Command]) -> list[Outcome]:
+        return self._client.write(commands, self._addressed(commands))
+
+    def _signal(self, commands: list[Command]) -> list[Outcome]:
+        return self._client.signal(commands, self._addressed(commands))
+
+    def _addressed(self, commands: list[Command]) -> list[str]:
+        return [self._addresses.get(command.job.job_id, str(int(command.job.job_id))) for command in commands]
+
+    def _request(self, commands: list[Command]) -> list[Outcome]:
+        return [self._requested(command) for command in commands]
+
+    def _requested(self, command: Command) -> Outcome:
+        what, restart = _WHATS.get(command.fields.get("what", "")), command.fields.get("restart", "")
+        if what is None or not restart.isdecimal():
+            return Outcome(command.id, "refused", "not a valid request")
+        run = Run(int(command.job.job_id), int(restart))
+        try:
+            (self._requests.ask if command.verb == "ask" else self._requests.withdraw)(run, what)
+        except OSError as error:
+            return Outcome(command.id, "refused", f"the spool's requests folder: {error.strerror}")
+        return Outcome(command.id, "done")
