@@ -7,14 +7,21 @@ belongs. Arrays of text are kept as their distinct texts and an index into them.
 import io
 import json
 import types
+import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
 _ARRAY, _TEXTS = "@array", "@texts"
+_DAMAGE = (
+    OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, MemoryError,
+    zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+"""What NumPy and zipfile raise over bytes that were cut or changed."""
 
 
 def dumps(value: Any) -> bytes:
@@ -44,7 +51,7 @@ def loads(data: bytes) -> Any:
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             return _flesh(json.loads(archive["skeleton"].tobytes()), archive)
-    except (OSError, KeyError, EOFError, json.JSONDecodeError) as error:
+    except _DAMAGE as error:
         raise ValueError(f"not a value of this codec: {error}") from error
 
 
@@ -57,13 +64,12 @@ def rebuild(kind: Any, tree: Any) -> Any:
         return kind(*tree)
     origin, inner = get_origin(kind), get_args(kind)
     if origin is tuple:
-        return tuple(rebuild(inner[0], item) for item in tree)
+        kinds = inner[:1] * len(tree) if inner[-1] is ... else inner
+        return tuple(rebuild(one, item) for one, item in zip(kinds, tree, strict=True))
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
         return {key: rebuild(inner[1], item) for key, item in tree.items()}
     if origin in (Union, types.UnionType) and tree is not None:
         return rebuild(next(option for option in inner if option is not type(None)), tree)
-    if origin is Literal or tree is None:
-        return tree
     return tree
 
 
@@ -80,6 +86,8 @@ def _skeleton(value: Any, arrays: list[NDArray[Any]]) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: _skeleton(getattr(value, field.name), arrays) for field in fields(value)}
     if isinstance(value, Mapping):
+        if not value.keys().isdisjoint((_ARRAY, _TEXTS)):
+            raise TypeError(f"a mapping with the key {_ARRAY} or {_TEXTS} cannot be kept")
         return {str(key): _skeleton(item, arrays) for key, item in value.items()}
     if isinstance(value, str | bool | int | float | None):
         return value
