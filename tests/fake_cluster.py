@@ -1,0 +1,282 @@
+"""A cluster in memory behind the port: jobs that a test starts, ends and lets report, and commands taken at their word.
+
+It does at once what it is told, refuses what it does not know, and notes everything with its time.
+"""
+
+import json
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_type_hints
+
+import numpy as np
+
+from predictors.arrays import Bools, Floats, Ints
+from slurmplug.cluster.port import (
+    Command,
+    Ending,
+    JobRows,
+    NodeRows,
+    Outcome,
+    Reading,
+    Reservation,
+    Site,
+    Strings,
+)
+from slurmplug.errors import ReadFailed
+from slurmplug.progress import Fault
+from slurmplug.record import LIVE_STATES
+from tests.builders import CLUSTER, NOW
+
+SITE = Site(CLUSTER, "22.05.8", "priority/multifactor", {"Age": 1000, "FairShare": 1000})
+NAN = float("nan")
+SCRIPT = b"#!/bin/sh\n#PLUG --target=accuracy>=0.9 --stop=target --max-iterations=90\ntrain\n"
+
+_JOB: dict[str, Any] = {
+    "array_id": 0, "array_task": -1, "elements": 1, "het_id": 0, "uid": 1001, "user": "ada", "account": "lab",
+    "qos": "normal", "partition": "gpu", "state": "PENDING", "reason": "Priority", "name": "train", "comment": "",
+    "dependency": "", "features": "", "reservation": "", "node_list": "", "batch": True, "restarts": 0, "submit": NOW,
+    "eligible": NOW, "start": NAN, "end": NAN, "time_limit": 3600.0, "priority": 1000.0, "nodes": 1, "cpus": 2,
+    "memory": 1024.0, "gpus": 1, "gpu_type": "", "exit_code": 0,
+}  # fmt: skip
+
+
+def job_row(job_id: int, **given: Any) -> dict[str, Any]:
+    """A pending batch job of one GPU, as a row of `JobRows`, unless said otherwise."""
+    unknown = given.keys() - _JOB.keys()
+    if unknown:
+        raise TypeError(f"no such columns of JobRows: {', '.join(sorted(unknown))}")
+    return {"job_id": job_id, **_JOB, **given}
+
+
+def job_rows(rows: Iterable[Mapping[str, Any]]) -> JobRows:
+    """The columns of these rows."""
+    kinds: dict[Any, Any] = {Ints: np.int64, Floats: np.float64, Bools: np.bool_, Strings: np.object_}
+    hints, listed = get_type_hints(JobRows), list(rows)
+    return JobRows(
+        **{
+            column.name: np.array([row[column.name] for row in listed], dtype=kinds.get(hints[column.name], np.str_))
+            for column in fields(JobRows)
+        }
+    )
+
+
+def node_rows(n: int = 2, **given: Any) -> NodeRows:
+    """n idle nodes of four GPUs in the partition gpu; a column is given as one value for all or as a list."""
+    columns: dict[str, Any] = {
+        "state": frozenset({"idle"}), "partitions": frozenset({"gpu"}), "features": frozenset(), "gpus": {"": 4},
+        "gpus_used": {"": 0}, "cpus": 32, "cpus_used": 0, "cpu_load": 0.0, "memory": 131_072.0, "memory_used": 0.0,
+        "memory_free": 131_072.0,
+    }  # fmt: skip
+    listed = {name: value if isinstance(value, list) else [value] * n for name, value in (columns | given).items()}
+    names = tuple(listed.pop("name", [f"n{i + 1}" for i in range(n)]))
+    own = {"state", "partitions", "features", "gpus", "gpus_used"}
+    return NodeRows(
+        name=names,
+        **{name: tuple(values) if name in own else np.array(values) for name, values in listed.items()},
+    )
+
+
+def reading(
+    *rows: Mapping[str, Any],
+    now: float = NOW,
+    nodes: NodeRows | None = None,
+    reservations: Sequence[Reservation] = (),
+    endings: Sequence[Ending] = (),
+    scripts: Mapping[int, bytes] | None = None,
+    reports: Mapping[int, bytes] | None = None,
+    faults: Sequence[Fault] = (),
+) -> Reading:
+    """What a look at a cluster of these jobs brings."""
+    return Reading(
+        now=now,
+        site=SITE,
+        jobs=job_rows(rows),
+        nodes=node_rows() if nodes is None else nodes,
+        reservations=tuple(reservations),
+        endings=tuple(endings),
+        scripts=scripts or {},
+        reports=reports or {},
+        faults=tuple(faults),
+    )
+
+
+def report(**told: Any) -> bytes:
+    """One line of a report file."""
+    return json.dumps(told).encode() + b"\n"
+
+
+class Crash(BaseException):
+    """The daemon's process ends here."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that took effect."""
+
+    at: float
+    verb: str
+    job_id: int
+    restarts: int
+    fields: Mapping[str, str]
+
+
+class FakeCluster:
+    """`done` tells what took effect; `lose`, `refuse` and `crash_after` decide what becomes of the next commands.
+
+    `refuse`: the verbs that are refused. `lose`: whether outcomes get lost although the command took effect.
+    `crash_after`: after how many commands the daemon's process ends; None: never.
+    """
+
+    def __init__(self, nodes: NodeRows | None = None) -> None:
+        self.time = NOW
+        self.nodes = node_rows() if nodes is None else nodes
+        self.jobs: dict[int, dict[str, Any]] = {}
+        self.scripts: dict[int, bytes] = {}
+        self.reports: dict[int, bytes] = {}
+        self.faults: list[Fault] = []
+        self.accounting: dict[int, Ending] = {}
+        self.reservations: list[Reservation] = []
+        self.requests: set[tuple[int, int, str]] = set()
+        self.done: list[Done] = []
+        self.refuse: frozenset[str] = frozenset()
+        self.lose = False
+        self.crash_after: int | None = None
+        self.reachable = True
+        self._next = 1
+        self._verbs: dict[str, Callable[[Command], str]] = {
+            "update": self._update,
+            "signal": self._signal,
+            "cancel": self._cancel,
+            "ask": self._ask,
+            "withdraw": self._withdraw,
+        }
+
+    # --- what a test does -------------------------------------------------------------------------------------------
+
+    def submit(self, script: bytes = SCRIPT, **given: Any) -> int:
+        """A new job; its id."""
+        job_id, self._next = self._next, self._next + 1
+        self.jobs[job_id] = job_row(job_id, **{"submit": self.time, "eligible": self.time, **given})
+        self.scripts[job_id] = script
+        return job_id
+
+    def start(self, job_id: int, node: str = "n1") -> None:
+        self.jobs[job_id] |= {"state": "RUNNING", "reason": "None", "start": self.time, "node_list": node}
+
+    def end(self, job_id: int, state: str = "COMPLETED", exit_code: int = 0) -> None:
+        """It ended; the controller still lists it."""
+        self.jobs[job_id] |= {"state": state, "end": self.time, "exit_code": exit_code}
+
+    def purge(self, job_id: int) -> None:
+        """The controller forgets it; the accounting knows how it ended."""
+        job = self.jobs.pop(job_id)
+        self.accounting[job_id] = Ending(job_id, job["state"], job["start"], job["end"], job["exit_code"])
+
+    def requeue(self, job_id: int) -> None:
+        job = self.jobs[job_id]
+        job |= {"state": "PENDING", "restarts": job["restarts"] + 1, "submit": self.time, "eligible": self.time + 120.0}
+        job |= {"start": NAN, "end": NAN, "node_list": "", "reason": "BeginTime"}
+
+    def say(self, job_id: int, **told: Any) -> None:
+        """The job reports."""
+        self.reports[job_id] = self.reports.get(job_id, b"") + report(time=self.time, **told)
+
+    def asked(self, job_id: int, what: str = "stop") -> bool:
+        """Whether the job's run is asked."""
+        return (job_id, self.jobs[job_id]["restarts"], what) in self.requests
+
+    def verbs(self, job_id: int | None = None) -> list[str]:
+        """The verbs that took effect, in order."""
+        return [done.verb for done in self.done if job_id in (None, done.job_id)]
+
+    # --- the port ---------------------------------------------------------------------------------------------------
+
+    def read(self, known: Container[int], alive: Collection[int]) -> Reading:
+        if not self.reachable:
+            raise ReadFailed("squeue did not answer")
+        reports, self.reports = self.reports, {}
+        faults, self.faults = self.faults, []
+        return reading(
+            *self.jobs.values(),
+            now=self.time,
+            nodes=self.nodes,
+            reservations=self.reservations,
+            endings=[self.accounting[i] for i in sorted(alive) if i not in self.jobs and i in self.accounting],
+            scripts={i: self.scripts[i] for i, job in self.jobs.items() if i not in known and job["batch"]},
+            reports=reports,
+            faults=faults,
+        )
+
+    def apply(self, commands: Sequence[Command]) -> list[Outcome]:
+        outcomes = []
+        for number, command in enumerate(commands):
+            if number == self.crash_after:
+                self.crash_after = None
+                raise Crash
+            outcomes.append(self._outcome(command))
+        return outcomes
+
+    def now(self) -> float:
+        return self.time
+
+    def wait(self, until: float) -> bool:
+        self.time = max(self.time, until)
+        return True
+
+    # --- within -----------------------------------------------------------------------------------------------------
+
+    def _outcome(self, command: Command) -> Outcome:
+        if command.verb not in self._verbs:
+            raise NotImplementedError(f"a command that this cluster does not know: {command}")
+        status: Literal["done", "refused", "unknown"]
+        if command.verb in self.refuse:
+            return Outcome(command.id, "refused", "Access/permission denied")
+        message = self._verbs[command.verb](command)
+        if message:
+            return Outcome(command.id, "refused", message)
+        job = self.jobs.get(command.job.job_id)
+        restarts = job["restarts"] if job else -1
+        self.done.append(Done(self.time, command.verb, command.job.job_id, restarts, command.fields))
+        status = "unknown" if self.lose else "done"
+        return Outcome(command.id, status)
+
+    def _live(self, command: Command) -> dict[str, Any] | None:
+        job = self.jobs.get(command.job.job_id)
+        return job if job and job["state"] in LIVE_STATES else None
+
+    def _update(self, command: Command) -> str:
+        if set(command.fields) != {"SiteFactor"}:
+            raise NotImplementedError(f"an update that this cluster does not know: {command.fields}")
+        job = self._live(command)
+        if job is None or job["state"] != "PENDING":
+            return "Job is no longer pending execution"
+        job["label"] = int(command.fields["SiteFactor"])
+        return ""
+
+    def _signal(self, command: Command) -> str:
+        if set(command.fields) != {"signal", "to"} or command.fields["to"] not in {"batch", "steps", "full"}:
+            raise NotImplementedError(f"a signal that this cluster does not know: {command.fields}")
+        job = self._live(command)
+        return "" if job and job["state"] in {"RUNNING", "SUSPENDED"} else "Invalid job id specified"
+
+    def _cancel(self, command: Command) -> str:
+        if command.fields:
+            raise NotImplementedError(f"a cancellation that this cluster does not know: {command.fields}")
+        if self._live(command) is None:
+            return "Invalid job id specified"
+        self.end(command.job.job_id, "CANCELLED")
+        return ""
+
+    def _ask(self, command: Command) -> str:
+        self.requests.add(self._request(command))
+        return ""
+
+    def _withdraw(self, command: Command) -> str:
+        self.requests.discard(self._request(command))
+        return ""
+
+    @staticmethod
+    def _request(command: Command) -> tuple[int, int, str]:
+        if set(command.fields) != {"what", "restart"} or command.fields["what"] not in {"stop", "checkpoint"}:
+            raise NotImplementedError(f"a request that this cluster does not know: {command.fields}")
+        return command.job.job_id, int(command.fields["restart"]), command.fields["what"]
