@@ -27,9 +27,10 @@ class LoadControlSettings:
     """When a cluster is overloaded, and how sure a stop must be.
 
     overload_degree: h_s, the mean dominant share of the nodes above which the cluster is overloaded, in [0, 1].
-    overload_enter, overload_exit: cycles that overload must last, or be gone, before it counts. confidence: of a
-    prediction that stops a job, in (0.5, 1). min_observed: points of a curve before a stop. epsilon: the share of the
-    achieved value that is not worth training on for. minimum_accuracy: the target of a job that names none; NaN: none.
+    overload_enter, overload_exit: cycles that overload must last, or be gone, before it counts. confidence: that a
+    job misses its target before it is stopped, in (0.5, 1). min_observed: points of a curve before a stop. epsilon:
+    the share of the achieved value that is not worth training on for. minimum_accuracy: the target of a job that names
+    none; NaN: none.
     """
 
     overload_degree: float = 0.9
@@ -91,9 +92,10 @@ def judge_load(snapshot: Snapshot, memory: Memory, settings: LoadControlSettings
 def stops(snapshot: Snapshot, final: Forecast, load: Load, settings: LoadControlSettings) -> tuple[Action, ...]:
     """The stops of running managed jobs, by OptStop and each job's choice. `final`: the target quantity at the end.
 
-    Under `target`: stop at the required value. Under `optstop`: stop where, with confidence, the end is better than
-    what was achieved by no more than epsilon. Under both: stop where, with confidence, the end misses the required
-    value. No job is stopped on a prediction while its last point is its best by more than the noise.
+    Under `target`: stop at the required value. Under `optstop`: stop where what was achieved is within epsilon of the
+    predicted maximum, which is the mean of the better of the two, the end and what was achieved: a small chance of a
+    large gain counts, as before a drop of the learning rate. Under both: stop where, with confidence, the end misses
+    the required value. No job is stopped on a prediction while its last point is its best by more than the noise.
     """
     jobs = snapshot.jobs
     asked, allowed = _levels(jobs.stop), np.maximum(_levels(jobs.stop), _levels(jobs.downgrade))
@@ -112,12 +114,12 @@ def stops(snapshot: Snapshot, final: Forecast, load: Load, settings: LoadControl
     helps = reached | (p_reach >= 0.5)
     level = np.where((farthest[rows] == TARGET) & (asked[rows] < TARGET) & ~helps, OPTSTOP, farthest[rows])
 
-    doubt = 1 - settings.confidence
     tolerance = settings.epsilon * np.abs(curve.best)
-    p_better = expected.sf(curve.best + tolerance)
-    misses = (p_reach < doubt) & (curve.gain <= curve.noise)
-    best_it_gets = (level == OPTSTOP) & (p_better < doubt) & (curve.gain <= np.maximum(curve.noise, tolerance))
-    causes = np.select([(level == TARGET) & reached, misses, best_it_gets], ["reached", "misses", "maximum"], "")
+    maximum = expected.clip(lower=curve.best).mean
+    misses = (p_reach < 1 - settings.confidence) & (curve.gain <= curve.noise)
+    complete = (level == OPTSTOP) & (curve.best >= maximum - tolerance)
+    complete &= curve.gain <= np.maximum(curve.noise, tolerance)
+    causes = np.select([(level == TARGET) & reached, misses, complete], ["reached", "misses", "maximum"], "")
 
     predicted = expected.median
     return tuple(
@@ -135,9 +137,9 @@ def stops(snapshot: Snapshot, final: Forecast, load: Load, settings: LoadControl
                 "target": float(required[i]),
                 "target_of": "site" if np.isnan(jobs.target[rows[i]]) else "job",
                 "probability": float(p_reach[i]),
-                "probability_better": float(p_better[i]),
-                "tolerance": float(tolerance[i]),
                 "predicted": float(predicted[i]),
+                "predicted_maximum": float(maximum[i]),
+                "tolerance": float(tolerance[i]),
                 "confidence": settings.confidence,
             },
         )

@@ -121,8 +121,15 @@ class TestOptStop:
         assert "target" not in action.reason.facts
         assert "target_of" not in action.reason.facts
 
-    def test_a_job_that_may_get_better_by_more_than_epsilon_goes_on(self):
-        assert stopped(PLATEAU, 0.805, 0.01, stop="optstop") is None
+    def test_a_job_that_is_expected_to_get_better_by_more_than_epsilon_goes_on(self):
+        assert stopped(PLATEAU, 0.82, 0.001, stop="optstop") is None
+
+    def test_a_small_chance_of_a_large_gain_keeps_a_job_going(self):
+        """One time in ten the learning rate drops and 0.1 is gained; the median end is below what was achieved."""
+        end = Forecast.quantiles([0.05, 0.88, 0.92, 0.95], [[0.79, 0.80, 0.91, 0.91]], "test")
+        running = jobs(state="running", accuracies=[PLATEAU], stop="optstop")
+        assert end.median < max(PLATEAU)
+        assert stops(snapshot(running), end, load(overloaded=False), AT_ONCE) == ()
 
     def test_nothing_is_stopped_on_an_unknown_end(self):
         of_jobs = jobs(state="running", accuracies=[PLATEAU], stop="optstop", target=0.99)
@@ -210,7 +217,7 @@ def test_facts_of_a_stop_carry_its_numbers():
     action = stopped(PLATEAU, 0.80, 0.01, overloaded=True, stop="iterations", downgrade="optstop", target=0.9)
     facts = dict(action.reason.facts)
     assert facts.pop("probability") == pytest.approx(0, abs=1e-3)
-    assert facts.pop("probability_better") == pytest.approx(0.08, abs=0.02)
+    assert facts.pop("predicted_maximum") == pytest.approx(0.81, abs=0.002)
     assert facts == {
         "cause": "misses",
         "asked": "iterations",
