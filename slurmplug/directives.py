@@ -37,9 +37,11 @@ class Problem:
     nearest: str = ""
 
     def __str__(self) -> str:
+        if self.rule == "more":
+            return self.message
+        where = f"line {self.line}" if self.line else "comment"
         meant = f"; did you mean {self.nearest}?" if self.nearest else ""
-        text = f"{self.text}: " if self.text else ""
-        return f"{f'line {self.line}' if self.line else 'comment'}: {text}{self.message}{meant}"
+        return f"{where}: {self.text}: {self.message}{meant}" if self.text else f"{where}: {self.message}{meant}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ TABLE: tuple[Directive, ...] = (
         kind="deadline",
         expected="a span (2h, 90m, 1d12h, 1-12:00:00), a time of day (18:00, tomorrow 18:00) "
         "or a date and time (2026-12-01T18:00)",
-        unit="time",
+        unit="date and time",
         default="the site's longest",
         help="When the result is needed. A span counts from submission; a time without a zone is the cluster's own.",
         example="tomorrow 18:00",
@@ -226,10 +226,10 @@ MESSAGES: Mapping[str, str] = MappingProxyType(
 
 def markdown() -> str:
     """The table of directives for `docs/directives.md`."""
-    rows = ["| directive | value | if not given | what it says |", "|---|---|---|---|"]
-    for row in TABLE:
-        unit = f" ({row.unit})" if row.unit else ""
-        rows.append(f"| `--{row.name}={row.example}` | {row.expected}{unit} | {row.default} | {row.help} |")
+    rows = ["| directive | value | unit | if not given | what it says |", "|---|---|---|---|---|"]
+    rows += [
+        f"| `--{row.name}={row.example}` | {row.expected} | {row.unit} | {row.default} | {row.help} |" for row in TABLE
+    ]
     return "\n".join(rows) + "\n"
 
 
