@@ -125,7 +125,10 @@ def _ml_jobs(records: Sequence[JobRecord]) -> Ints:
 
 
 def _parents(records: Sequence[JobRecord]) -> Ints:
-    """(edges, 2): row, row that it depends on, from dependencies such as `afterok:12(unfulfilled),afterany:13_*`."""
+    """(edges, 2): row, row that it depends on, from dependencies such as `afterok:12(unfulfilled),afterany:13_*`.
+
+    -1 stands for a job that will never let it go on.
+    """
     rows = {record.facts.job_id: row for row, record in enumerate(records)}
     edges = []
     for row, record in enumerate(records):
@@ -138,6 +141,8 @@ def _parents(records: Sequence[JobRecord]) -> Ints:
                     word.partition("(")[0].partition("_")[0].partition("+")[0] for word in ids.split(":")[:_PARENTS]
                 )
                 edges += [(row, rows[int(head)]) for head in heads if head.isdecimal() and int(head) in rows]
+        if record.facts.reason == "DependencyNeverSatisfied":
+            edges.append((row, -1))
     return np.array(edges, dtype=np.int64).reshape(-1, 2)
 
 
