@@ -23,3 +23,7 @@ class AlreadyRunning(SlurmplugError):
 
 class SandboxError(SlurmplugError):
     """The throwaway cluster could not be started or reached."""
+
+
+class UsageError(SlurmplugError):
+    """What was asked for at the command line makes no sense."""

@@ -247,7 +247,6 @@ class Ledger:
         )
         self.db.table("progress").insert_all(
             ({"job": self._id(key), **row} for key, row in ledger_rows.of_points(changes.points)),
-            pk=("job", "restarts", "iteration"),
             replace=True,
         )
         self.db.conn.executemany(

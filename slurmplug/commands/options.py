@@ -1,0 +1,94 @@
+"""What the reports' commands share: where the ledger is, and how lines leave."""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from slurmplug import config as configuration
+from slurmplug.config import CONFIG_VARIABLE, DEFAULT_PATH, Config
+from slurmplug.errors import ConfigError, LedgerError
+from slurmplug.ledger import Ledger
+
+LEDGER_VARIABLE = "SLURMPLUG_LEDGER"
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+config_option = click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    envvar=CONFIG_VARIABLE,
+    default=DEFAULT_PATH,
+    show_default=True,
+    help=f"The configuration file; also {CONFIG_VARIABLE}.",
+)
+noheader_option = click.option("-n", "--noheader", is_flag=True, help="No heading.")
+json_option = click.option(
+    "--json", "wants_json", is_flag=True, help="JSON: numbers as numbers, times in seconds since the epoch."
+)
+users_option = click.option("-u", "--user", "users", default="", metavar="NAMES", help="Only these users' jobs.")
+jobs_option = click.option(
+    "-j", "--jobs", "job_ids", default="", metavar="IDS", help="Only these jobs: 12, or 12_3 of an array, or several."
+)
+
+
+def ledger_options(command: Command) -> Command:
+    """--config and --ledger, as `config_path` and `ledger_path`."""
+    ledger = click.option(
+        "--ledger",
+        "ledger_path",
+        type=click.Path(path_type=Path),
+        envvar=LEDGER_VARIABLE,
+        help=f"The ledger, where it is not the configuration's; also {LEDGER_VARIABLE}.",
+    )
+    return config_option(ledger(command))
+
+
+def configured(path: Path) -> Config:
+    """The configuration, with a hint where there is none."""
+    if not path.exists():
+        raise ConfigError(f"there is no configuration {path}: name one with --config or {CONFIG_VARIABLE}")
+    return configuration.load(path)
+
+
+@contextmanager
+def opened(config_path: Path, ledger_path: Path | None, *, readonly: bool = True) -> Iterator[Ledger]:
+    """The ledger, for as long as it is needed.
+
+    Raises:
+        ConfigError, LedgerError
+    """
+    path = ledger_path or configured(config_path).ledger.path
+    try:
+        path.stat()
+    except OSError as error:
+        raise LedgerError(
+            f"the ledger {path} cannot be opened: {error.strerror}; has the daemon run? --ledger or {LEDGER_VARIABLE} "
+            "names another"
+        ) from error
+    ledger = Ledger(path, readonly=readonly)
+    try:
+        yield ledger
+    finally:
+        ledger.close()
+
+
+def words(listed: str) -> tuple[str, ...]:
+    """The items of a comma-separated list."""
+    return tuple(filter(None, (word.strip() for word in listed.split(","))))
+
+
+def emit(lines: Iterable[str]) -> None:
+    """Print; what the terminal's encoding cannot say is escaped."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    for line in lines:
+        click.echo(line.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def own_uid() -> str:
+    """In digits."""
+    return str(os.getuid())

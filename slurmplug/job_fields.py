@@ -1,0 +1,137 @@
+"""The columns that `slurmplug acct` can show of a job: sacct's names where it has them, and what slurmplug adds."""
+
+from collections.abc import Callable
+from typing import Any
+
+from slurmplug.reports import Job
+from slurmplug.table import Field, Value
+
+DEFAULT = "jobid,jobname,user,partition,gpus,state,exitcode,elapsed,iterations,maxiterations,value,stop"
+_GPU_HOUR = 3_600.0
+
+
+def _fact(name: str) -> Callable[[Job], Value]:
+    def value(job: Job) -> Value:
+        fact: Value = getattr(job.record.facts, name)
+        return None if fact == "" else fact
+
+    return value
+
+
+def _asked(value: Callable[[Any], Value]) -> Callable[[Job], Value]:
+    return lambda job: value(job.record.directives) if job.record.directives else None
+
+
+def _stood(name: str) -> Callable[[Job], Value]:
+    return lambda job: getattr(job.standing, name) if job.standing else None
+
+
+def exit_code(job: Job) -> str:
+    """STATUS:SIGNAL as sacct shows it, of what a shell would tell."""
+    code = job.record.facts.exit_code
+    return f"0:{code - 128}" if code > 128 else f"{code}:0"
+
+
+def _target(directives: Any) -> str | None:
+    target = directives.target
+    return f"{target.quantity}{target.relation}{target.value:g}" if target else None
+
+
+def _gpu_range(directives: Any) -> str | None:
+    return f"{directives.gpus.least}..{directives.gpus.most}" if directives.gpus else None
+
+
+def _attained(job: Job) -> float:
+    return (job.record.attained_before + job.record.facts.gpus * job.elapsed) / _GPU_HOUR
+
+
+def _whole(value: float | None) -> int | float | None:
+    return int(value) if value is not None and value.is_integer() else value
+
+
+def _known(value: float) -> int | float | None:
+    return None if value != value else _whole(value)
+
+
+def _priority(job: Job) -> Value:
+    return _whole(job.standing.priority) if job.standing else None
+
+
+def _time_limit(job: Job) -> float | None:
+    return job.record.facts.time_limit
+
+
+FIELDS: tuple[Field[Job], ...] = tuple(
+    sorted(
+        (
+            # Slurm's
+            Field("Account", "text", 10, "the account it is charged to", _fact("account")),
+            Field("AllocCPUS", "integer", 10, "CPUs held, or asked for", _fact("cpus")),
+            Field("AllocNodes", "integer", 10, "nodes held, or asked for", _fact("nodes")),
+            Field("Cluster", "text", 10, "the cluster's name", lambda job: job.record.key.cluster),
+            Field("Comment", "text", 14, "its --comment", _fact("comment")),
+            Field("Constraints", "text", 12, "the features it asks for", _fact("features")),
+            Field("Elapsed", "span", 10, "how long it has run, this time", lambda job: job.elapsed),
+            Field("ElapsedRaw", "integer", 10, "likewise, in seconds", lambda job: int(job.elapsed)),
+            Field("Eligible", "time", 19, "when it could first run", _fact("eligible"), "Unknown"),
+            Field("End", "time", 19, "when it ended", lambda job: job.ended, "Unknown"),
+            Field("ExitCode", "text", 8, "its exit status, and the signal that ended it", exit_code),
+            Field("JobID", "text", 12, "its id; ARRAY_ELEMENT of an array", lambda job: job.id, left=True),
+            Field("JobIDRaw", "integer", 12, "its id, a number", lambda job: job.record.key.job_id, left=True),
+            Field("JobName", "text", 10, "its name", _fact("name")),
+            Field("NCPUS", "integer", 10, "CPUs held, or asked for", _fact("cpus")),
+            Field("NNodes", "integer", 8, "nodes held, or asked for", _fact("nodes")),
+            Field("NodeList", "text", 15, "where it runs or ran", _fact("node_list")),
+            Field("Partition", "text", 10, "its partitions", _fact("partition")),
+            Field("Priority", "integer", 10, "Slurm's own, the label in it, while it waits", _priority),
+            Field("QOS", "text", 10, "its quality of service", _fact("qos")),
+            Field("Reason", "text", 12, "why Slurm says that it waits", _fact("reason")),
+            Field("ReqMem", "number", 10, "memory asked for in all, MiB", _fact("memory")),
+            Field("Reservation", "text", 20, "the reservation it asks for", _fact("reservation")),
+            Field("Restarts", "integer", 8, "how often it was requeued", lambda job: job.record.facts.restarts),
+            Field("Start", "time", 19, "when it started", lambda job: job.started, "Unknown"),
+            Field("State", "text", 10, "Slurm's state", lambda job: job.record.facts.state),
+            Field("Submit", "time", 19, "when it was submitted, or requeued", _fact("submit"), "Unknown"),
+            Field("Timelimit", "span", 10, "its time limit", _time_limit, "UNLIMITED"),
+            Field("UID", "integer", 6, "its user's number", lambda job: job.record.facts.uid),
+            Field("User", "text", 9, "its user", _fact("user")),
+            # what it asked for
+            Field("AllowDowngrade", "text", 14, "--allow-downgrade", _asked(lambda d: d.allow_downgrade)),
+            Field("Deadline", "time", 19, "--deadline", _asked(lambda d: d.deadline)),
+            Field("GPURange", "text", 8, "--gpus", _asked(_gpu_range)),
+            Field("MaxIterations", "integer", 13, "--max-iterations", _asked(lambda d: d.max_iterations)),
+            Field("MLJob", "text", 15, "--ml-job", _asked(lambda d: d.ml_job)),
+            Field("StopAt", "text", 10, "--stop", _asked(lambda d: d.stop)),
+            Field("Target", "text", 15, "--target", _asked(_target)),
+            Field("Type", "text", 12, "--type", _asked(lambda d: d.type)),
+            Field("Urgency", "number", 7, "--urgency", _asked(lambda d: d.urgency)),
+            Field("Problems", "integer", 8, "directives that do not count", _asked(lambda d: len(d.problems))),
+            # what it reported
+            Field("Accuracy", "number", 9, "the last accuracy", lambda job: job.quantities.get("accuracy")),
+            Field("Checkpoint", "integer", 10, "its last checkpoint", lambda j: _known(j.record.points.checkpoint)),
+            Field("Iterations", "integer", 10, "the last iteration", lambda job: _whole(job.iteration)),
+            Field("Loss", "number", 9, "the last loss", lambda job: job.quantities.get("loss")),
+            Field("Quantity", "text", 10, "what its target is about", lambda job: job.record.quantity),
+            Field("Value", "number", 9, "the last of that quantity", lambda job: job.value),
+            # what was predicted and decided
+            Field("Attained", "number", 9, "GPU hours used, in all runs", _attained),
+            Field("Final", "number", 9, "Value after the last iteration, predicted", lambda job: job.final.value),
+            Field("FinalLow", "number", 9, "Final's 5 % quantile", lambda job: job.final.low),
+            Field("FinalHigh", "number", 9, "Final's 95 % quantile", lambda job: job.final.high),
+            Field("GPUs", "integer", 5, "GPUs held, or asked for", lambda job: job.record.facts.gpus),
+            Field("GPUType", "text", 10, "their type", _fact("gpu_type")),
+            Field("Label", "integer", 10, "the SiteFactor that slurmplug set", lambda job: _known(job.record.label)),
+            Field("Managed", "text", 7, "whether slurmplug may act on it", lambda job: job.record.managed),
+            Field("Predicted", "span", 10, "its run time, as first predicted", lambda job: job.predicted),
+            Field("Rank", "number", 10, "the policy's; higher goes first", _stood("rank")),
+            Field("Reach", "share", 7, "probability that it reaches its target", lambda job: job.reach),
+            Field("Remaining", "span", 10, "run time left, predicted", lambda job: job.remaining.value),
+            Field("RemainingLow", "span", 12, "Remaining's 5 % quantile", lambda job: job.remaining.low),
+            Field("RemainingHigh", "span", 13, "Remaining's 95 % quantile", lambda job: job.remaining.high),
+            Field("Saved", "integer", 8, "iterations that a stop spared", lambda job: _whole(job.saved)),
+            Field("Stop", "text", 8, "the rule by which it was stopped: target, optstop", lambda job: job.stop),
+            Field("Waited", "span", 10, "how long it was eligible and waited", lambda job: job.waited),
+        ),
+        key=lambda field: field.name.lower(),
+    )
+)

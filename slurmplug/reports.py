@@ -1,0 +1,312 @@
+"""What the reports read from the ledger: one value a job, however much is known of it."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from policies.plan import Reason
+from slurmplug import ledger_rows
+from slurmplug.errors import UsageError
+from slurmplug.ledger import Ledger
+from slurmplug.record import JobRecord
+
+LOOKED_AT = 256
+"""The last reports of a job in which a quantity is looked for."""
+
+ENDED_STATES = {
+    "BF": "BOOT_FAIL", "CA": "CANCELLED", "CD": "COMPLETED", "DL": "DEADLINE", "F": "FAILED", "NF": "NODE_FAIL",
+    "OOM": "OUT_OF_MEMORY", "PR": "PREEMPTED", "RV": "REVOKED", "TO": "TIMEOUT",
+}  # fmt: skip
+LIVE_STATES = {"PD": "PENDING", "R": "RUNNING", "RQ": "REQUEUED", "RS": "RESIZING", "S": "SUSPENDED"}
+STATES = ENDED_STATES | LIVE_STATES
+"""sacct(1), JOB STATE CODES."""
+WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+
+
+class Forecast(NamedTuple):
+    """A prediction, and between what it lies with 90 %; None where nothing was predicted."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a job stood in the last cycle. `spared`: the rule by which Slurm alone decides; `note`: what is wrong."""
+
+    cycle: int
+    rank: float | None
+    allowed: bool
+    spared: str
+    priority: float | None
+    terms: Mapping[str, float]
+    forecast: Mapping[str, Any]
+    note: Reason | None
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job. `row`: its number in the ledger; `record`: without the points; `quantities`: what was told last."""
+
+    row: int
+    record: JobRecord
+    seen: float
+    given_back: bool
+    predicted: float | None
+    stop: str
+    iteration: float | None
+    quantities: Mapping[str, float]
+    standing: Standing | None
+
+    @property
+    def id(self) -> str:
+        """12, or 10_3 of an array; the elements that still wait together are 10_[4]."""
+        facts = self.record.facts
+        if not facts.array_id:
+            return str(facts.job_id)
+        if facts.array_task < 0:
+            return f"{facts.array_id}_[{facts.elements}]"
+        return f"{facts.array_id}_{facts.array_task}"
+
+    @property
+    def live(self) -> bool:
+        return self.record.facts.live
+
+    @property
+    def waits(self) -> bool:
+        return self.record.facts.state in WAITING
+
+    @property
+    def started(self) -> float | None:
+        """When this run started; of a job that waits squeue tells when it might, which is not it."""
+        return None if self.waits else self.record.facts.start
+
+    @property
+    def ended(self) -> float | None:
+        return None if self.live else self.record.facts.end
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of this run."""
+        until = self.seen if self.live else self.ended
+        return max(0.0, until - self.started) if self.started is not None and until is not None else 0.0
+
+    @property
+    def waited(self) -> float:
+        """Seconds eligible and pending, in this run and those before it."""
+        facts = self.record.facts
+        until = self.started if self.started is not None else self.seen if self.live else self.ended
+        last = max(0.0, until - facts.eligible) if facts.eligible is not None and until is not None else 0.0
+        return self.record.waited_before + last
+
+    @property
+    def value(self) -> float | None:
+        """Of the quantity that its target names: what was told last."""
+        return self.quantities.get(self.record.quantity)
+
+    @property
+    def remaining(self) -> Forecast:
+        """Seconds."""
+        return self._forecast("remaining")
+
+    @property
+    def final(self) -> Forecast:
+        """The quantity of its target after its last iteration."""
+        value, low, high = self._forecast("final")
+        if self.record.sign > 0 or value is None or low is None or high is None:
+            return Forecast(value, low, high)
+        return Forecast(-value, -high, -low)
+
+    @property
+    def reach(self) -> float | None:
+        """The probability that it reaches its target."""
+        return self.standing.forecast.get("reach") if self.standing else None
+
+    @property
+    def saved(self) -> float | None:
+        """Iterations that a stop spared."""
+        most = self.record.directives.max_iterations if self.record.directives else None
+        return max(0.0, most - self.iteration) if self.stop and most and self.iteration is not None else None
+
+    def _forecast(self, name: str) -> Forecast:
+        told = self.standing.forecast if self.standing else {}
+        return Forecast(told.get(name), told.get(f"{name}_low"), told.get(f"{name}_high"))
+
+
+class JobId(NamedTuple):
+    """As users write them: 12 is job 12, or all of array 12; 12_3 one element of it."""
+
+    number: int
+    task: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "JobId":
+        """Raises UsageError."""
+        number, separator, task = text.strip().partition("_")
+        digits = number.isascii() and number.isdecimal() and len(number) < 11
+        if not digits or (separator and not (task.isascii() and task.isdecimal() and len(task) < 11)):
+            raise UsageError(f"Bad job specified: {text!r}; write 12, or 12_3 for an element of an array")
+        return cls(int(number), int(task) if separator else None)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which jobs: empty fields do not choose. `states`: Slurm's long names. `start`, `end`: the window of acct."""
+
+    jobs: tuple[JobId, ...] = ()
+    users: tuple[str, ...] = ()
+    """names, or uids in digits"""
+    accounts: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+    start: float | None = None
+    end: float = math.inf
+    live: bool = False
+    """only jobs of the last cycle"""
+    uneligible: bool = True
+    """also jobs that were never eligible"""
+
+
+@dataclass
+class _Where:
+    clauses: list[str] = field(default_factory=list)
+    values: list[object] = field(default_factory=list)
+
+    def add(self, clause: str, *values: object) -> None:
+        self.clauses.append(f"({clause})")
+        self.values += values
+
+
+def jobs(ledger: Ledger, which: Selection) -> list[Job]:
+    """The jobs, by id; of several that had the same id in turn the latest, as sacct without --duplicates."""
+    where = _where(which)
+    rows = ledger.query(_JOBS.format(where=" AND ".join(where.clauses) or "1"), *where.values)
+    return [_job(ledger, row) for row in rows]
+
+
+def last_cycle(ledger: Ledger) -> dict[str, Any] | None:
+    """The row of the last cycle that read the cluster."""
+    rows = ledger.query("SELECT * FROM cycles WHERE error = '' OR jobs IS NOT NULL ORDER BY id DESC LIMIT 1")
+    return rows[0] if rows else None
+
+
+def ranked(queue: Iterable[Job]) -> list[Job]:
+    """The pending jobs that slurmplug ranks, the first to go first."""
+    waiting = [job for job in queue if job.waits and _rank(job) is not None]
+    return sorted(waiting, key=lambda job: (-(_rank(job) or 0.0), job.record.key.first_submit, job.record.key.job_id))
+
+
+def _rank(job: Job) -> float | None:
+    return job.standing.rank if job.standing and not job.standing.spared else None
+
+
+def _where(which: Selection) -> _Where:
+    where = _Where()
+    if which.jobs:
+        chosen = " OR ".join(
+            "jobs.job_id = ? OR jobs.array_id = ? OR (jobs.het_id != 0 AND jobs.het_id = ?)"
+            if task is None
+            else "jobs.array_id = ? AND jobs.array_task = ?"
+            for _, task in which.jobs
+        )
+        values = [(each.number,) * 3 if each.task is None else each for each in which.jobs]
+        where.add(chosen, *(value for row in values for value in row))
+    if which.users:
+        listed = ", ".join("?" * len(which.users))
+        where.add(f"jobs.user IN ({listed}) OR CAST(jobs.uid AS TEXT) IN ({listed})", *which.users, *which.users)
+    if which.accounts:
+        where.add(f"jobs.account IN ({', '.join('?' * len(which.accounts))})", *which.accounts)
+    if which.live:
+        where.add("standing.cycle IS NOT NULL AND jobs.ended = 0")
+    if not which.uneligible:
+        where.add("coalesce(jobs.eligible, jobs.start) IS NOT NULL")
+    if which.start is not None:
+        _add_window(where, which, which.start)
+    return where
+
+
+def _add_window(where: _Where, which: Selection, start: float) -> None:
+    """Slurm's meaning of a window (sacct(1), --state): with states, the jobs that were in one of them inside it."""
+    if not which.states:
+        where.add(
+            "coalesce(jobs.eligible, jobs.submit) <= ? AND (jobs.ended = 0 OR coalesce(jobs.end, jobs.last_seen) >= ?)",
+            which.end,
+            start,
+        )
+        return
+    forms: list[str] = []
+    values: list[object] = []
+    for state in which.states:
+        if state == "PENDING":
+            forms.append(
+                f"jobs.eligible <= ? AND (CASE WHEN jobs.state IN {_WAITING} THEN 9e18 ELSE "
+                "coalesce(jobs.start, jobs.end, 9e18) END >= ?)"
+            )
+            values += [which.end, start]
+        elif state == "RUNNING":
+            forms.append(f"jobs.state NOT IN {_WAITING} AND jobs.start <= ? AND (jobs.ended = 0 OR jobs.end >= ?)")
+            values += [which.end, start]
+        elif state in LIVE_STATES.values():
+            forms.append("jobs.state = ? AND ? <= ?")
+            values += [state, start, which.end]
+        else:
+            forms.append("jobs.state = ? AND jobs.ended = 1 AND jobs.end BETWEEN ? AND ?")
+            values += [state, start, which.end]
+    where.add(" OR ".join(f"({form})" for form in forms), *values)
+
+
+def _job(ledger: Ledger, row: Mapping[str, Any]) -> Job:
+    iteration, quantities = _latest(ledger, row["id"])
+    return Job(
+        row=row["id"],
+        record=ledger_rows.to_record(dict(row), ()),
+        seen=row["seen"],
+        given_back=bool(row["given_back"]),
+        predicted=row["predicted"],
+        stop=row["stop"] or "",
+        iteration=iteration,
+        quantities=quantities,
+        standing=_standing(row) if row["cycle"] is not None else None,
+    )
+
+
+def _latest(ledger: Ledger, job: int) -> tuple[float | None, Mapping[str, float]]:
+    """The last iteration, and each quantity as it was told last."""
+    rows = ledger.query(_LATEST, job, LOOKED_AT)
+    told: dict[str, float] = {}
+    for row in reversed(rows):
+        told |= json.loads(row["quantities"])
+    return (rows[0]["iteration"] if rows else None), told
+
+
+def _standing(row: Mapping[str, Any]) -> Standing:
+    note = json.loads(row["note"]) if row["note"] else None
+    return Standing(
+        cycle=row["cycle"],
+        rank=row["rank"],
+        allowed=bool(row["allowed"]),
+        spared=row["spared"],
+        priority=row["priority"],
+        terms=json.loads(row["terms"]),
+        forecast=json.loads(row["forecast"]),
+        note=Reason(note["rule"], note["facts"]) if note else None,
+    )
+
+
+_WAITING = "(" + ", ".join(f"'{state}'" for state in sorted(WAITING)) + ")"
+_JOBS = """
+SELECT jobs.*, standing.cycle, standing.rank, standing.allowed, standing.spared, standing.priority, standing.terms,
+    standing.forecast, standing.note, coalesce(max(jobs.last_seen, cycles.started), jobs.last_seen) AS seen,
+    (SELECT stop FROM stops WHERE stops.job = jobs.id LIMIT 1) AS stop
+FROM jobs LEFT JOIN standing ON standing.job = jobs.id LEFT JOIN cycles ON cycles.id = standing.cycle
+WHERE {where} AND NOT EXISTS (
+    SELECT 1 FROM jobs AS later
+    WHERE later.cluster = jobs.cluster AND later.job_id = jobs.job_id AND later.first_submit > jobs.first_submit
+)
+ORDER BY jobs.job_id
+"""
+_LATEST = """
+SELECT iteration, quantities FROM progress WHERE job = ? ORDER BY restarts DESC, iteration DESC LIMIT ?
+"""
