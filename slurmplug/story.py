@@ -1,0 +1,315 @@
+"""The story of one job, for `slurmplug why`: what it asked, what is predicted, where it stands, what was done to it."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from policies.plan import Reason
+from slurmplug import explain, reports, times
+from slurmplug.directives import Directives
+from slurmplug.explain import About
+from slurmplug.ledger import Ledger
+from slurmplug.reports import Job
+from slurmplug.table import printable
+
+AHEAD = 3
+"""How many of the jobs before it are named."""
+_STEPS = {
+    "ask": "it was asked to stop, by a file that its report() looks for",
+    "signal": "it was sent the signal that it declared",
+    "cancel": "it was cancelled, as it did not stop by itself",
+}
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Some sentences under a heading."""
+
+    about: str
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Deeds:
+    """What the ledger has of one job, as rows."""
+
+    operations: Sequence[Mapping[str, Any]]
+    steps: Sequence[Mapping[str, Any]]
+    commands: Sequence[Mapping[str, Any]]
+    decisions: Sequence[Mapping[str, Any]]
+    faults: Sequence[Mapping[str, Any]]
+
+    @classmethod
+    def of(cls, ledger: Ledger, job: Job) -> "Deeds":
+        facts = job.record.facts
+        return cls(
+            operations=ledger.query("SELECT * FROM operations WHERE job = ? ORDER BY opened", job.row),
+            steps=ledger.query(_STEPS_OF, job.row),
+            commands=ledger.query(_COMMANDS_OF, job.row),
+            decisions=ledger.query("SELECT * FROM decisions WHERE job = ? ORDER BY first", job.row),
+            faults=ledger.query(
+                "SELECT * FROM faults WHERE job_id = ? AND last >= ? ORDER BY first", facts.job_id, job.record.key[2]
+            ),
+        )
+
+
+def tell(job: Job, queue: Sequence[Job], cycle: Mapping[str, Any] | None, deeds: Deeds) -> list[Paragraph]:
+    """The whole story. `queue`: the jobs of the last cycle, `cycle` its row."""
+    about = About(job.record.quantity, job.record.sign)
+    told = [
+        Paragraph("Job", tuple(_introduction(job))),
+        Paragraph("It asked", tuple(_asked(job.record.directives))),
+        Paragraph("It reported", tuple(_reported(job))),
+        Paragraph("Predicted", tuple(_predicted(job))),
+        Paragraph("It stands", tuple(_standing(job, reports.ranked(queue), cycle))),
+        Paragraph("Done to it", tuple(_done(deeds, about))),
+        Paragraph("Not believed of its reports", tuple(_doubted(deeds.faults))),
+    ]
+    return [paragraph for paragraph in told if paragraph.sentences]
+
+
+def as_mapping(paragraphs: Iterable[Paragraph], deeds: Deeds) -> dict[str, Any]:
+    """For JSON: the sentences, and the rows that they were made from."""
+
+    def plain(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        return [
+            {name: json.loads(value) if name in _STORED_AS_JSON else value for name, value in row.items()}
+            for row in rows
+        ]
+
+    return {
+        "story": [{"about": each.about, "sentences": list(each.sentences)} for each in paragraphs],
+        "operations": plain(deeds.operations),
+        "steps": plain(deeds.steps),
+        "commands": plain(deeds.commands),
+        "decisions": plain(deeds.decisions),
+        "faults": plain(deeds.faults),
+    }
+
+
+def _introduction(job: Job) -> Iterator[str]:
+    facts, key = job.record.facts, job.record.key
+    where = f" on {printable(facts.node_list)}" if facts.node_list else ""
+    yield (
+        f"Job {job.id}, {printable(facts.name)!r} of {printable(facts.user)} (account {printable(facts.account)}, "
+        f"partition {printable(facts.partition)}), asks for {_count(facts.gpus, 'GPU')}: {facts.state}{where}."
+    )
+    limit = times.span(facts.time_limit, "no limit")
+    run = f", ran {times.span(job.elapsed)} of {limit}" if job.started is not None else f", time limit {limit}"
+    again = f", was requeued {_count(facts.restarts, 'time')}" if facts.restarts else ""
+    yield f"It was submitted {times.shown(key.first_submit)}, waited {times.span(job.waited)}{run}{again}."
+    if job.ended is not None:
+        yield f"It ended {times.shown(job.ended)}."
+    if job.waits and facts.reason not in {"", "None"}:
+        yield f"Slurm says that it waits for: {printable(facts.reason)}."
+
+
+def _asked(given: Directives | None) -> Iterator[str]:
+    if given is None:
+        yield "Its script has not been read yet."
+        return
+    said = [
+        f"--{name.replace('_', '-')}={_directive(name, getattr(given, name))}"
+        for name in given.__dataclass_fields__
+        if name != "problems" and getattr(given, name) is not None
+    ]
+    yield f"{', '.join(said)}." if said else "Nothing that counts."
+    for problem in given.problems:
+        yield f"Not counted: {problem}."
+
+
+def _directive(name: str, value: Any) -> str:
+    if name == "deadline":
+        return times.shown(value)
+    if name == "target":
+        return f"{value.quantity}{value.relation}{value.value:g}"
+    if name == "gpus":
+        return f"{value.least}..{value.most}" if value.most > value.least else str(value.least)
+    if name == "checkpoint":
+        how = f"{value.signal}:{value.way}" if value.signal else "file"
+        return how if value.grace is None else f"{how}@{value.grace:g}"
+    if name == "utility":
+        return f"{value.worth:g},{value.steepness:g},{value.target:g}"
+    return f"{value:g}" if isinstance(value, float) else printable(str(value))
+
+
+def _reported(job: Job) -> Iterator[str]:
+    if job.iteration is None:
+        if job.started is not None:
+            yield "Nothing yet: does its training loop call slurmplug.report.report()?"
+        return
+    given = job.record.directives
+    most = f" of {given.max_iterations}" if given and given.max_iterations else ""
+    told = ", ".join(f"{name} {value:.4g}" for name, value in job.quantities.items())
+    yield f"Iteration {job.iteration:g}{most}{': ' if told else ''}{told}."
+    checkpoint = job.record.points.checkpoint
+    if checkpoint == checkpoint:
+        yield f"Its last checkpoint holds iteration {checkpoint:g}."
+    if job.saved:
+        yield f"{job.saved:g} iterations were spared."
+
+
+def _predicted(job: Job) -> Iterator[str]:
+    if job.predicted is not None:
+        took = f" It took {times.span(job.elapsed)}." if job.ended is not None and job.started is not None else ""
+        yield f"When first seen, a run time of {times.span(job.predicted)}.{took}"
+    left, final = job.remaining, job.final
+    if job.standing and left.value is not None:
+        between = f" (90 %: {times.span(left.low)} to {times.span(left.high)})"
+        yield f"{times.span(left.value)} are left{between}, by {explain.source(job.standing.forecast['source'])}."
+    if final.value is not None:
+        between = "" if final.low == final.high else f" (90 %: {final.low:.4g} to {final.high:.4g})"
+        yield f"{printable(job.record.quantity)} {final.value:.4g}{between} after the last iteration."
+    if job.reach is not None:
+        yield f"It reaches its target with a probability of {job.reach:.1%}."
+
+
+def _standing(job: Job, order: Sequence[Job], cycle: Mapping[str, Any] | None) -> Iterator[str]:
+    stood = job.standing
+    if not job.live:
+        yield "It has ended, so it stands nowhere."
+        return
+    if stood is None:
+        yield "It was not there in the last cycle."
+        return
+    if stood.note is not None:
+        yield f"{explain.sentence(stood.note)}."
+    if stood.spared:
+        yield f"Slurm alone decides about it. {explain.sentence(Reason(stood.spared))}."
+        return
+    if stood.rank is not None:
+        place = next((n for n, other in enumerate(order) if other.row == job.row), None)
+        where = f"It is number {place + 1} of {len(order)} pending jobs, by" if place is not None else "It has"
+        parts = [f"{name} {value:.4g}" for name, value in stood.terms.items() if value]
+        yield f"{where} a rank of {stood.rank:.5g}{' = ' if parts else ''}{' + '.join(parts)}."
+        for ahead in reversed(order[max(0, (place or 0) - AHEAD) : place or 0]):
+            yield _ahead(job, ahead)
+        if place is not None:
+            yield from _in_slurm(job, order[place + 1 :])
+    if cycle is not None:
+        yield from _hindered(job, cycle)
+
+
+def _ahead(job: Job, other: Job) -> str:
+    mine, theirs = _terms(job), _terms(other)
+    lead = {name: theirs.get(name, 0.0) - mine.get(name, 0.0) for name in {**mine, **theirs}}
+    rank = other.standing.rank if other.standing else None
+    most = max(lead, key=lambda name: lead[name], default="")
+    by = (
+        f", ahead most by {explain.term(most)} ({theirs.get(most, 0.0):.4g} against {mine.get(most, 0.0):.4g})"
+        if most and lead[most] > 0
+        else ""
+    )
+    return f"Before it: job {other.id} of {printable(other.record.facts.user)}, rank {rank or 0.0:.5g}{by}."
+
+
+def _terms(job: Job) -> Mapping[str, float]:
+    return job.standing.terms if job.standing else {}
+
+
+def _in_slurm(job: Job, behind: Sequence[Job]) -> Iterator[str]:
+    """Slurm's order is by its own priority, of which the label is one part."""
+    own = job.standing.priority if job.standing else None
+    label = job.record.label
+    factor = "not known" if label != label else f"{label:.0f}"
+    yield f"Its SiteFactor is {factor}" + (f", its priority in Slurm {own:.0f}." if own is not None else ".")
+    above = [other for other in behind if other.standing and (other.standing.priority or 0.0) > (own or 0.0)]
+    if above:
+        yield (
+            f"Slurm puts {_count(len(above), 'job')} of lower rank before it all the same, as it also counts "
+            "fairshare, age, size, partition and QOS."
+        )
+
+
+def _hindered(job: Job, cycle: Mapping[str, Any]) -> Iterator[str]:
+    if cycle["error"]:
+        yield f"In the last cycle the {printable(cycle['error'])}."
+    if cycle["frozen"]:
+        yield f"Nothing was commanded in the last cycle. {explain.sentence(Reason(cycle['frozen']))}."
+    modes = json.loads(cycle["modes"] or "{}")
+    mode = modes.get("rank") or modes.get("default")
+    if job.waits and mode and mode != "act":
+        yield f"Slurm is not told of the rank: the mode for ranks is {mode}."
+    elif job.waits and job.standing and not job.standing.allowed:
+        yield "Slurm is not told of the rank, as an operator paused slurmplug."
+
+
+def _done(deeds: Deeds, about: About) -> Iterator[str]:
+    for decision in deeds.decisions:
+        if decision["verdict"] == "done":
+            yield f"{_when(decision)}: {explain.sentence(_reason(decision), about)}; its SiteFactor is 0 again."
+        elif decision["verdict"] != "allowed":
+            veto = explain.sentence(Reason(decision["veto"], json.loads(decision["veto_facts"])))
+            notice = "Notice only" if decision["verdict"] == "notice" else "Not done"
+            reason = explain.sentence(_reason(decision), about)
+            yield f"{_when(decision)}: {_rule(decision)}. {reason}. {notice}: {_lower(veto)}."
+    for operation in deeds.operations:
+        yield from _operation(operation, deeds, about)
+    labels = [c for c in deeds.commands if not c["operation"]]
+    if labels:
+        last = labels[-1]
+        told = ", ".join(f"{name} {value}" for name, value in json.loads(last["fields"]).items())
+        yield (
+            f"Its priority was written {_count(len(labels), 'time')}, last {times.shown(last['at'])}: "
+            f"{printable(told)}: {_outcome(last)}."
+        )
+
+
+def _operation(operation: Mapping[str, Any], deeds: Deeds, about: About) -> Iterator[str]:
+    reason = _reason(operation)
+    yield f"{times.shown(operation['opened'])}: {_rule(operation)}. {explain.sentence(reason, about)}."
+    if background := explain.background(reason):
+        yield f"{background}."
+    said = [command for command in deeds.commands if command["operation"] == operation["id"]]
+    for step in deeds.steps:
+        if step["operation"] != operation["id"]:
+            continue
+        if step["step"] == "ended":
+            yield f"{times.shown(step['at'])}: that was over: {printable(operation['result'])}."
+            continue
+        outcomes = [_outcome(c) for c in said if c["id"].startswith(f"{operation['id']}-{step['step']}-")]
+        what = _STEPS.get(step["step"], printable(step["step"]))
+        yield f"{times.shown(step['at'])}: {what}: {', '.join(outcomes) or 'not said yet'}."
+
+
+def _doubted(faults: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for fault in faults:
+        reason = Reason(fault["rule"], {"detail": fault["detail"]} if fault["detail"] else {})
+        yield f"{explain.sentence(reason)} ({_count(fault['count'], 'time')}, last {times.shown(fault['last'])})."
+
+
+def _rule(row: Mapping[str, Any]) -> str:
+    return f"{printable(row['kind'])}, by the rule {printable(row['rule'])}"
+
+
+def _reason(row: Mapping[str, Any]) -> Reason:
+    return Reason(row["rule"], json.loads(row["facts"]))
+
+
+def _when(decision: Mapping[str, Any]) -> str:
+    first, last = times.shown(decision["first"]), times.shown(decision["last"])
+    return first if first == last else f"{first} to {last}"
+
+
+def _outcome(command: Mapping[str, Any]) -> str:
+    message = f" ({printable(command['message'])})" if command["message"] else ""
+    return f"{command['status']}{message}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+_STORED_AS_JSON = frozenset({"facts", "veto_facts", "fields"})
+_STEPS_OF = """
+SELECT steps.* FROM steps JOIN operations ON operations.id = steps.operation WHERE operations.job = ? ORDER BY steps.at
+"""
+_COMMANDS_OF = """
+SELECT commands.*, cycles.started AS at FROM commands JOIN cycles ON cycles.id = commands.cycle
+WHERE commands.job = ? ORDER BY commands.cycle
+"""
