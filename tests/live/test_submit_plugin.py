@@ -1,0 +1,95 @@
+"""The submit-time check inside a real slurmctld."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from slurmplug.sandbox import ClusterSpec, CommandFailed, Node, Sandbox
+
+CHECK = Path(__file__).parents[2] / "site_config" / "slurmplug.lua"
+GOOD = "#!/bin/sh\n#PLUG --deadline=2h --urgency=7\ntrue\n"
+WRONG = "#!/bin/sh\n#PLUG --urgencey=7\ntrue\n"
+
+
+def site_script(folder: Path, check: Path) -> Path:
+    """A site's job_submit.lua as the check's own head says to write it."""
+    comment = CHECK.read_text().split("job_submit.lua:\n--\n")[1].split("--\n-- pcall")[0]
+    code = "\n".join(line.removeprefix("--") for line in comment.splitlines())
+    assert "/etc/slurmplug/slurmplug.lua" in code
+    script = folder / "job_submit.lua"
+    script.write_text(
+        code.replace("/etc/slurmplug/slurmplug.lua", str(check))
+        + "\nfunction slurm_job_modify(job_desc, job_rec, part_list, modify_uid) return slurm.SUCCESS end\n"
+    )
+    return script
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where slurmctld, which is not root, can read."""
+    path = tmp_path_factory.mktemp("site")
+    for each in (path, *path.parents[:2]):
+        each.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def checked(folder: Path, special_cluster: Callable[[ClusterSpec], Sandbox]) -> Sandbox:
+    check = folder / "slurmplug.lua"
+    check.write_text(CHECK.read_text())
+    started = special_cluster(ClusterSpec(nodes=(Node(),), job_submit=site_script(folder, check)))
+    load_again(started)
+    return started
+
+
+def load_again(sandbox: Sandbox) -> None:
+    """Let slurmctld see a change: it looks at when its script was written, in whole seconds."""
+    later = time.time() + 60
+    os.utime(sandbox.layout.slurm_conf.with_name("job_submit.lua"), (later, later))
+
+
+def test_sbatch_refuses_a_wrong_directive_and_says_why(checked: Sandbox) -> None:
+    with pytest.raises(CommandFailed) as refused:
+        checked.sbatch("games", WRONG)
+    assert "line 2: --urgencey=7: no such directive; did you mean --urgency?" in str(refused.value)
+
+
+def test_a_wrong_comment_is_refused_for_every_way_to_submit(checked: Sandbox) -> None:
+    for argv in (["sbatch", "--comment=plug: gpus=8..2", "--wrap=true"], ["srun", "--comment=plug: gpus=8..2", "true"]):
+        answer = checked.run("games", argv, check=False)
+        assert answer.returncode != 0
+        assert "comment: gpus=8..2: expected a number of GPUs" in answer.stderr
+
+
+def test_a_percent_sign_in_a_script_is_no_format_of_the_message(checked: Sandbox) -> None:
+    with pytest.raises(CommandFailed) as refused:
+        checked.sbatch("games", "#!/bin/sh\n#PLUG --type=%s%n%d\ntrue\n")
+    assert "--type=%s%n%d: expected a name" in str(refused.value)
+
+
+def test_a_good_job_and_a_job_without_directives_pass_and_run(checked: Sandbox) -> None:
+    for script in (GOOD, "#!/bin/sh\ntrue\n"):
+        checked.wait_job(checked.sbatch("games", script), "COMPLETED")
+
+
+def test_directives_after_the_first_command_are_the_scripts_own(checked: Sandbox) -> None:
+    job = checked.sbatch("games", "#!/bin/sh\ncat <<EOF >/dev/null\n#PLUG --nonsense=1\nEOF\n")
+    checked.wait_job(job, "COMPLETED")
+
+
+@pytest.mark.parametrize(
+    "content", [None, "this is no Lua", "error('at load')", "return {check = function() error('x') end}"]
+)
+def test_a_check_that_is_missing_or_broken_lets_every_job_pass(
+    content: str | None, checked: Sandbox, folder: Path
+) -> None:
+    check = folder / "slurmplug.lua"
+    if content is None:
+        check.unlink()
+    else:
+        check.write_text(content)
+    load_again(checked)
+    checked.wait_job(checked.sbatch("games", WRONG), "COMPLETED")
