@@ -58,6 +58,7 @@ def run_as(
         user=entry.pw_uid,
         group=entry.pw_gid,
         extra_groups=[],
+        umask=0o022,
         env=dict(env),
         cwd=cwd,
         input=stdin,

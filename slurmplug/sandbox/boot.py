@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -44,12 +43,16 @@ def start(spec: ClusterSpec, layout: Layout, daemons: Daemons) -> None:
 def _configure(spec: ClusterSpec, layout: Layout, cluster: str, ports: Ports) -> None:
     password = secrets.token_hex(16)
     etc = layout.slurm_conf.parent
-    layout.slurm_conf.write_text(render.slurm_conf(spec, layout, cluster, ports))
-    (etc / "gres.conf").write_text(render.gres_conf(spec, layout))
-    if cgroup := render.cgroup_conf(_slurm_version()):
-        (etc / "cgroup.conf").write_text(cgroup)
-    if spec.job_submit:
-        shutil.copyfile(spec.job_submit, etc / "job_submit.lua")
+    texts = {
+        "slurm.conf": render.slurm_conf(spec, layout, cluster, ports),
+        "gres.conf": render.gres_conf(spec, layout),
+        "cgroup.conf": render.cgroup_conf(_slurm_version()),
+        "job_submit.lua": spec.job_submit.read_text() if spec.job_submit else "",
+    }
+    for name, text in texts.items():
+        if text:
+            (etc / name).write_text(text)
+            (etc / name).chmod(0o644)
     _write_secret(etc / "slurmdbd.conf", render.slurmdbd_conf(layout, cluster, ports, password), SLURM)
     _write_secret(etc / "database.sql", render.database_sql(cluster, password), MARIADB)
 
@@ -103,7 +106,8 @@ def _table(spec: ClusterSpec, layout: Layout, ports: Ports) -> dict[str, Daemon]
         ),
         "slurmdbd": Daemon(SLURM, ("slurmdbd", "-D"), env, ports.slurmdbd),
         # -i: 26.05 does not start again when it was killed before it had written every file of its state.
-        "slurmctld": Daemon(SLURM, ("slurmctld", "-D", "-i"), env, ports.slurmctld),
+        # It also listens before it has read its configuration, so ask it.
+        "slurmctld": Daemon(SLURM, ("slurmctld", "-D", "-i"), env, ports.slurmctld, ("scontrol", "ping")),
         **{
             name: Daemon("root", ("slurmd", "-D", "-N", name), env, port)
             for name, port in zip(spec.node_names, ports.nodes, strict=True)

@@ -28,8 +28,11 @@ _FIELD = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w/:]*)=(.*?)(?=\s+[A-Za-z][\w/:]*=
 class Sandbox:
     """munged, MariaDB, slurmdbd, slurmctld and some `slurmd -N`, on loopback, with ports and a name of their own.
 
-    Nothing of another Slurm, MariaDB or munge on the machine is touched. Use it as a context manager, or `up` here and
-    `Sandbox.attach(folder).down()` from any other process. When the body of the `with` raises, the logs stay.
+    Nothing of another Slurm, MariaDB or munge on the machine is touched. Slurm's daemons listen on every interface, for
+    they bind to what the host's name resolves to or not at all, but believe only who has the sandbox's own munge key.
+
+    Use it as a context manager, or `up` here and `Sandbox.attach(folder).down()` from any other process. When the body
+    of the `with` raises, the logs stay.
 
     operator     the account of slurmplug's daemon: an Operator in slurmdbd and nothing more.
     researchers  accounts that submit jobs: the first and third of the Slurm account `vision`, the second of `language`.

@@ -69,10 +69,10 @@ class Daemons:
                 self._save()
 
     def await_ready(self, *names: str, timeout: float = 30.0) -> None:
-        """Wait until daemons answer at their socket. Raises StartFailed when one ends or is late."""
+        """Wait until daemons answer. Raises StartFailed when one ends or is late."""
         limit = time.monotonic() + timeout
         for name in names:
-            while not _listens(self._daemon(name).listens):
+            while not _is_ready(self._daemon(name)):
                 if not self.alive(name):
                     raise self._failure(name, "ended while it started")
                 if time.monotonic() > limit:
@@ -146,6 +146,21 @@ def _uninterrupted() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
     if pressed:
         raise KeyboardInterrupt
+
+
+def _is_ready(daemon: Daemon) -> bool:
+    if not _listens(daemon.listens):
+        return False
+    try:
+        return (
+            not daemon.probe
+            or subprocess.run(
+                daemon.probe, env=dict(daemon.env), capture_output=True, timeout=10, check=False
+            ).returncode
+            == 0
+        )
+    except subprocess.TimeoutExpired:
+        return False
 
 
 def _listens(where: str | int) -> bool:

@@ -6,6 +6,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from slurmplug.errors import SandboxError
 from slurmplug.sandbox.accounts import MARIADB, MUNGE, OPERATOR, RESEARCHERS, SLURM, own
 from slurmplug.sandbox.spec import ClusterSpec
 
@@ -57,7 +58,7 @@ class Layout:
         """Make the folders, a munge key and the fake GPUs (each a null device of its own)."""
         for name, account, mode in (
             ("etc", "root", 0o755),
-            ("log", "root", 0o1777),
+            ("log", SLURM, 0o755),
             ("munge", MUNGE, 0o755),
             ("db", MARIADB, 0o700),
             ("run", SLURM, 0o755),
@@ -77,8 +78,13 @@ class Layout:
         self.munge_key.touch(0o600)
         self.munge_key.write_bytes(os.urandom(128))
         own(self.munge_key, MUNGE, 0o600)
-        for index in range(max(node.gpus for node in spec.nodes)):
-            os.mknod(self.devices / f"nvidia{index}", stat.S_IFCHR | 0o666, _NULL_DEVICE)
+        try:
+            for index in range(max(node.gpus for node in spec.nodes)):
+                os.mknod(self.devices / f"nvidia{index}", stat.S_IFCHR | 0o666, _NULL_DEVICE)
+        except PermissionError as error:
+            raise SandboxError(
+                "no device nodes for the fake GPUs can be made here; give the container MKNOD"
+            ) from error
 
     def remove_bulk(self) -> None:
         """Remove what tells nothing about a failure."""

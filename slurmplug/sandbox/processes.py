@@ -23,12 +23,15 @@ class Process:
 
 @dataclass(frozen=True)
 class Daemon:
-    """How to start a daemon, and the TCP port or the path of the socket where it answers once it is ready."""
+    """How to start a daemon, and how to tell that it is ready: it listens at a TCP port or at the path of a socket, and
+    then the `probe`, if there is one, succeeds.
+    """
 
     account: str
     argv: tuple[str, ...]
     env: Mapping[str, str]
     listens: str | int
+    probe: tuple[str, ...] = ()
 
 
 def spawn(account: str, argv: Sequence[str], env: Mapping[str, str], output: Path) -> subprocess.Popen[bytes]:
@@ -40,6 +43,7 @@ def spawn(account: str, argv: Sequence[str], env: Mapping[str, str], output: Pat
             user=entry.pw_uid,
             group=entry.pw_gid,
             extra_groups=[],
+            umask=0o022,
             env=dict(env),
             cwd="/",
             stdin=subprocess.DEVNULL,

@@ -96,7 +96,7 @@ def gres_conf(spec: ClusterSpec, layout: Layout) -> str:
     """GPUs need device files: nodes whose gres has only a Count become INVAL."""
     return "".join(
         f"NodeName={name} Name=gpu{f' Type={node.gpu_type}' if node.gpu_type else ''} "
-        f"File={layout.devices}/nvidia[0-{node.gpus - 1}]\n".replace("[0-0]", "0")
+        f"File={layout.devices}/nvidia[0-{node.gpus - 1}]\n"
         for name, node in zip(spec.node_names, spec.nodes, strict=True)
         if node.gpus
     )
@@ -149,6 +149,7 @@ def mariadb_options(layout: Layout) -> list[str]:
         "--innodb-flush-log-at-trx-commit=0",
         "--innodb-flush-method=nosync",
         "--innodb-doublewrite=0",
+        "--loose-innodb-snapshot-isolation=0",  # slurmdbd ends when it meets it; older MariaDBs do not know it
     ]
 
 

@@ -193,10 +193,10 @@ def test_gpu_types_partitions_features_and_submit_plugins_are_as_asked(
 
 def test_two_clusters_run_side_by_side(cluster: Sandbox) -> None:
     mine = cluster.sbatch(cluster.researchers[0], SLEEP)
-    with Sandbox(ClusterSpec(nodes=(Node(),))) as other:
+    with Sandbox(ClusterSpec(nodes=(Node(gpus=1),))) as other:
         assert other.name != cluster.name
         assert other.run("root", ["squeue", "-h"]).stdout == ""
-        theirs = other.sbatch(other.researchers[0], "#!/bin/sh\necho $SLURM_CLUSTER_NAME\n")
+        theirs = other.sbatch(other.researchers[0], "#!/bin/sh\necho $SLURM_CLUSTER_NAME\n", "--gres=gpu:1")
         other.wait_job(theirs, "COMPLETED")
         output = other.home(other.researchers[0]) / f"slurm-{theirs}.out"
         assert output.read_text().split() == [other.name]
