@@ -10,7 +10,8 @@ from policies.snapshot import Curves, Jobs
 from predictors.arrays import Floats, Ints
 from slurmplug.directives import Directives
 from slurmplug.eligibility import PlacementClass, expand
-from slurmplug.record import JobRecord
+from slurmplug.progress import Points
+from slurmplug.record import JobRecord, curve
 
 _STATES = {
     "RUNNING": "running", "CONFIGURING": "running", "RESIZING": "running", "SIGNALING": "running",
@@ -30,6 +31,7 @@ def jobs_of(records: Sequence[JobRecord], priority: Floats, now: float) -> tuple
     """The columns of these jobs, and the placement classes that `Jobs.placement` numbers."""
     facts = [record.facts for record in records]
     given = [record.directives or _NOTHING for record in records]
+    told = [record.told for record in records]
 
     def fact(name: str, dtype: Any = np.float64) -> NDArray[Any]:
         return np.array([getattr(each, name) for each in facts], dtype=dtype)
@@ -41,6 +43,7 @@ def jobs_of(records: Sequence[JobRecord], priority: Floats, now: float) -> tuple
     eligible, started, gpus = fact("eligible"), fact("start"), fact("gpus", np.int64)
     runs = state != "pending"
     until = np.where(runs, started, now)
+    ran = np.where(runs, np.nan_to_num(np.maximum(now - started, 0.0)), 0.0)
     classes: dict[PlacementClass, int] = {}
     placement = [
         classes.setdefault(PlacementClass(f.partition, f.features, f.reservation, f.gpu_type), len(classes))
@@ -67,7 +70,7 @@ def jobs_of(records: Sequence[JobRecord], priority: Floats, now: float) -> tuple
         started=np.where(runs, started, np.nan),
         time_limit=fact("time_limit"),
         waited=_before(records, "waited_before") + np.nan_to_num(np.maximum(until - eligible, 0.0)),
-        attained=_before(records, "attained_before") + np.where(runs, gpus * np.nan_to_num(now - started), 0.0),
+        attained=_before(records, "attained_before") + gpus * ran,
         priority=priority,
         label=np.array([record.label for record in records], dtype=float),
         gpus=gpus,
@@ -88,12 +91,12 @@ def jobs_of(records: Sequence[JobRecord], priority: Floats, now: float) -> tuple
         signal=asked(lambda d: d.checkpoint.signal or "" if d.checkpoint else "", np.str_),
         signal_to=asked(lambda d: d.checkpoint.way if d.checkpoint else "", np.str_),
         grace=asked(lambda d: d.checkpoint.grace if d.checkpoint else None),
-        iteration=np.array([_last(r.points.iterations, 0.0) for r in records], dtype=float),
-        iteration_time=np.array([_iteration_time(r) for r in records], dtype=float),
-        checkpoint=np.array([r.points.checkpoint for r in records], dtype=float),
-        reported=np.array([_last(r.points.times, NAN) for r in records], dtype=float),
-        losses=_curves([r.curve("loss") for r in records]),
-        accuracies=_curves([_signed(r) for r in records]),
+        iteration=np.array([_last(points.iterations, 0.0) for points in told], dtype=float),
+        iteration_time=np.array([_iteration_time(p, f.start or 0.0) for p, f in zip(told, facts, strict=True)]),
+        checkpoint=np.array([points.checkpoint for points in told], dtype=float),
+        reported=np.array([_last(points.times, NAN) for points in told], dtype=float),
+        losses=_curves([curve(points, "loss") for points in told]),
+        accuracies=_curves([_signed(record, points) for record, points in zip(records, told, strict=True)]),
         parents=_parents(records),
     )
     return jobs, list(classes)
@@ -146,18 +149,19 @@ def _parents(records: Sequence[JobRecord]) -> Ints:
     return np.array(edges, dtype=np.int64).reshape(-1, 2)
 
 
-def _iteration_time(record: JobRecord) -> float:
-    """Median seconds an iteration over the recent reports of this run, NaN before the second."""
-    since = record.facts.start or 0.0
-    inside = record.points.times >= since
-    iterations, times = record.points.iterations[inside][-_RECENT:], record.points.times[inside][-_RECENT:]
+def _iteration_time(points: Points, since: float) -> float:
+    """Median seconds an iteration over the recent reports of the run that began then, NaN before the second."""
+    if len(points) < 2:
+        return NAN
+    inside = points.times >= since
+    iterations, times = points.iterations[inside][-_RECENT:], points.times[inside][-_RECENT:]
     if len(iterations) < 2:
         return NAN
     return max(0.0, float(np.median(np.diff(times) / np.diff(iterations))))
 
 
-def _signed(record: JobRecord) -> tuple[Floats, Floats]:
-    iterations, values = record.curve(record.quantity)
+def _signed(record: JobRecord, points: Points) -> tuple[Floats, Floats]:
+    iterations, values = curve(points, record.quantity)
     return iterations, record.sign * values
 
 

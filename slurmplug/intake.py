@@ -5,7 +5,7 @@ does not have yet; a daemon that restarts begins with what the ledger kept.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 
 import numpy as np
@@ -16,10 +16,10 @@ from slurmplug import columns, directives, progress
 from slurmplug.cluster.port import Ending, JobRows, Reading
 from slurmplug.eligibility import fits, nodes_of
 from slurmplug.progress import Fault, Points
-from slurmplug.record import Changes, JobFacts, JobRecord, Point, below
+from slurmplug.record import Changes, JobFacts, JobRecord, Point, joined, of_next_run
 
 POINTS_A_READING = 60
-"""How many points of one job a reading adds to the ledger; a job that reports every step is thinned to these."""
+"""How many points of one job's quantity are kept of a reading; a job that reports every step is thinned to these."""
 PATIENCE = 3_600.0
 """Seconds that an ending is waited for, of a job that Slurm lists no more."""
 
@@ -52,7 +52,7 @@ class Intake:
         fold = _Fold(reading)
         listed = self._match(reading, fold)
         self._end(reading, fold)
-        for record in fold.unread:
+        for record in sorted(fold.unread, key=_is_part):
             self._direct(record, reading, fold)
         for job_id, chunk in reading.reports.items():
             if job_id in self._records:
@@ -81,15 +81,18 @@ class Intake:
     def _match(self, reading: Reading, fold: "_Fold") -> list[JobRecord]:
         """The record of each row of the reading, in their order; new ones are made."""
         listed = []
-        for facts in map(JobFacts._make, zip(*_fact_columns(reading.jobs), strict=True)):
-            record = self._records.get(facts.job_id)
+        for told in map(JobFacts._make, zip(*_fact_columns(reading.jobs), strict=True)):
+            record = self._records.get(told.job_id)
+            facts = told if record is None else _of_its_run(record.facts, told)
             if record is None or _another(record.facts, facts):
+                if record is not None:
+                    self._leave(record, fold)
                 key = JobKey(reading.site.cluster, facts.job_id, int(facts.submit))
-                record = self._records[facts.job_id] = JobRecord(key, facts)
+                record = self._records[facts.job_id] = JobRecord(key, facts, label=self._label_of_new(facts))
                 fold.touch(record)
             elif record.facts != facts:
                 if facts.restarts > record.facts.restarts:
-                    _close_run(record, facts)
+                    _close_run(record, facts, reading.now)
                 record.facts = facts
                 fold.touch(record)
             if record.directives is None:
@@ -97,6 +100,11 @@ class Intake:
             listed.append(record)
             self._last_listed[facts.job_id] = reading.now
         return listed
+
+    def _label_of_new(self, facts: JobFacts) -> float:
+        """An element that leaves its array keeps the array's SiteFactor."""
+        array = self._records.get(facts.array_id)
+        return array.label if array is not None and array.facts.uid == facts.uid else 0.0
 
     def _end(self, reading: Reading, fold: "_Fold") -> None:
         endings = {ending.job_id: ending for ending in reading.endings}
@@ -106,18 +114,24 @@ class Intake:
             last = self._last_listed.setdefault(job_id, reading.now)
             if record.facts.live and job_id in endings:
                 record.facts = _ended(record.facts, endings[job_id])
-            elif record.facts.live and reading.now - last > PATIENCE:
-                record.facts = record.facts._replace(state="UNKNOWN", end=last)
-            if not record.facts.live:
-                fold.touch(record)
-                del self._records[job_id], self._last_listed[job_id]
+            if not record.facts.live or reading.now - last > PATIENCE:
+                self._leave(record, fold)
+                del self._records[job_id]
+
+    def _leave(self, record: JobRecord, fold: "_Fold") -> None:
+        """Slurm lists it no more, and is not waited for."""
+        last = self._last_listed.pop(record.facts.job_id, fold.reading.now)
+        if record.facts.live:
+            record.facts = record.facts._replace(state="UNKNOWN", end=last)
+        record.listed = False
+        fold.touch(record)
 
     # --- what it asks for -------------------------------------------------------------------------------------------
 
     def _direct(self, record: JobRecord, reading: Reading, fold: "_Fold") -> None:
         facts = record.facts
         whole = self._records.get(facts.array_id or facts.het_id)
-        if whole is not None and whole is not record and whole.directives is not None:
+        if whole is not None and _is_part(record) and whole.directives is not None and whole.facts.uid == facts.uid:
             record.directives = whole.directives
         elif not facts.batch or facts.job_id in reading.scripts:
             record.directives = directives.parse(
@@ -136,13 +150,13 @@ class _Fold:
     """What one reading brings, gathered on the way."""
 
     reading: Reading
-    touched: dict[int, JobRecord] = field(default_factory=dict)
+    touched: dict[JobKey, JobRecord] = field(default_factory=dict)
     unread: list[JobRecord] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
 
     def touch(self, record: JobRecord) -> None:
-        self.touched[record.key.job_id] = record
+        self.touched[record.key] = record
 
     def changes(self) -> Changes:
         return Changes(
@@ -170,13 +184,28 @@ def _another(old: JobFacts, new: JobFacts) -> bool:
     return new.restarts == old.restarts and new.live and not old.live and new.submit != old.submit
 
 
-def _close_run(record: JobRecord, new: JobFacts) -> None:
-    """Add up what the run before a requeue waited and attained."""
+def _of_its_run(old: JobFacts, new: JobFacts) -> JobFacts:
+    """A requeued job counts its restart at once, and only then completes the run before: until that is over it is
+    that run, whose start squeue then tells no more."""
+    if new.state == "COMPLETING" and new.restarts > old.restarts and old.start is not None:
+        return new._replace(restarts=old.restarts, start=old.start)
+    return new
+
+
+def _close_run(record: JobRecord, new: JobFacts, now: float) -> None:
+    """Add up what the run before a requeue waited and attained; the requeue was when it was submitted anew."""
     old = record.facts
-    began = old.start if old.start is not None and old.state != "PENDING" else new.submit
+    over = new.submit if new.submit > old.submit else now
+    began = old.start if old.start is not None and old.state != "PENDING" else over
     if old.eligible is not None:
         record.waited_before += max(0.0, began - old.eligible)
-    record.attained_before += max(0.0, new.submit - began) * old.gpus
+    record.attained_before += max(0.0, over - began) * old.gpus
+
+
+def _is_part(record: JobRecord) -> bool:
+    """Whether it is an element of an array or a component of a heterogeneous job, other than the one that names it."""
+    whole = record.facts.array_id or record.facts.het_id
+    return whole not in (0, record.facts.job_id)
 
 
 def _ended(facts: JobFacts, ending: Ending) -> JobFacts:
@@ -186,30 +215,54 @@ def _ended(facts: JobFacts, ending: Ending) -> JobFacts:
 
 
 def _take_reports(record: JobRecord, chunk: bytes, fold: _Fold) -> None:
-    now, run = fold.reading.now, record.facts.restarts
+    """Fold what the job's run told into its points, thinned: what is known is what the ledger keeps."""
+    run = record.facts.restarts
     if run != record.points_of:
-        first, _ = progress.fold(Points(), chunk, now=now)
-        record.points = below(record.points, first.iterations[0] if len(first) else np.inf)
+        record.earlier, record.points = joined(record.earlier, record.points), of_next_run(record.points)
         record.points_of = run
     before = record.points
-    record.points, doubts = progress.fold(before, chunk, now=now)
+    after, doubts = progress.fold(before, chunk, now=fold.reading.now)
     fold.faults += [Fault(record.facts.job_id, rule, "", count) for rule, count in doubts.items()]
-    if record.points.checkpoint_time != before.checkpoint_time:
+    if after.checkpoint_time != before.checkpoint_time or after.checkpoint != before.checkpoint:
         fold.touch(record)
-    for row in _thinned(_changed(before, record.points)):
-        told = {name: float(column[row]) for name, column in record.points.quantities.items()}
-        fold.points.append(
-            Point(record.key, run, float(record.points.iterations[row]), float(record.points.times[row]), told)
-        )
+    new = _changed(before, after)
+    added = _thinned(after, new)
+    for row in added.tolist():
+        told = {name: float(column[row]) for name, column in after.quantities.items()}
+        fold.points.append(Point(record.key, run, float(after.iterations[row]), float(after.times[row]), told))
+    if "thinned" in doubts or len(added) < len(new):
+        after = _rows(after, np.setdiff1d(np.arange(len(after)), np.setdiff1d(new, added)))
+        gone = np.setdiff1d(before.iterations, after.iterations).tolist()
+        fold.points += [Point(record.key, run, iteration, np.nan, None) for iteration in gone]
+    record.points = after
 
 
 def _changed(before: Points, after: Points) -> Ints:
     """The rows of `after` that are new, or told anew."""
     at = np.searchsorted(before.iterations, after.iterations)
+    nothing = np.full(len(before), np.nan)
     same = np.append(before.iterations, np.nan)[at] == after.iterations
-    return np.flatnonzero(~(same & (np.append(before.times, np.nan)[at] == after.times)))
+    same &= np.append(before.times, np.nan)[at] == after.times
+    for name, values in after.quantities.items():
+        old = np.append(before.quantities.get(name, nothing), np.nan)[at]
+        same &= (old == values) | (np.isnan(old) & np.isnan(values))
+    return np.flatnonzero(~same)
 
 
-def _thinned(rows: Ints) -> list[int]:
-    evenly = np.linspace(0, len(rows) - 1, min(len(rows), POINTS_A_READING)).round().astype(np.int64)
-    return [int(row) for row in rows[evenly]]
+def _thinned(points: Points, rows: Ints) -> Ints:
+    """Of these rows those that are kept, evenly of each quantity: one that is told seldom is not lost among others."""
+    if len(rows) <= POINTS_A_READING:
+        return rows
+    told = [rows[~np.isnan(values[rows])] for values in points.quantities.values()] or [rows]
+    return np.unique(np.concatenate([_evenly(each) for each in told]))
+
+
+def _evenly(rows: Ints) -> Ints:
+    return rows[np.linspace(0, len(rows) - 1, min(len(rows), POINTS_A_READING)).round().astype(np.int64)]
+
+
+def _rows(points: Points, rows: Ints) -> Points:
+    """Only these points, and the quantities that any of them tells."""
+    columns = {name: column[rows] for name, column in points.quantities.items()}
+    told = {name: column for name, column in columns.items() if not np.isnan(column).all()}
+    return replace(points, iterations=points.iterations[rows], times=points.times[rows], quantities=told)

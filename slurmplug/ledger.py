@@ -99,7 +99,8 @@ class Ledger:
             self.db.table("commands").insert_all(
                 {"job": self._id(c.job), "cycle": cycle, **ledger_rows.of_command(c)} for c in record.commands
             )
-            self.db.table("memory").upsert({"policy": record.policy, "state": codec.dumps(record.plan.memory)}, pk="policy")
+            memory = {"policy": record.policy, "state": codec.dumps(record.plan.memory)}
+            self.db.table("memory").upsert(memory, pk="policy")
 
     def failed(self, policy: str, error: str, now: float) -> None:
         """Note a cycle that could not read."""
@@ -125,17 +126,15 @@ class Ledger:
     # --- what a daemon starts from ----------------------------------------------------------------------------------
 
     def live_records(self) -> list[JobRecord]:
-        """The jobs that had not ended when last seen, with their directives and the progress of their run."""
+        """The jobs that live or that Slurm still listed when last seen, with their directives and progress."""
         with self._errors():
+            in_doubt = {row["job"] for row in self.db.query(_LABELS_IN_DOUBT)}
             return [
                 ledger_rows.to_record(
-                    row,
-                    self.db.query(
-                        "SELECT * FROM progress WHERE job = ? ORDER BY restarts, iteration",
-                        [row["id"]],
-                    ),
+                    row | ({"label": None} if row["id"] in in_doubt else {}),
+                    self.db.query("SELECT * FROM progress WHERE job = ? ORDER BY restarts, iteration", [row["id"]]),
                 )
-                for row in self.db.query("SELECT * FROM jobs WHERE ended = 0")
+                for row in self.db.query("SELECT * FROM jobs WHERE ended = 0 OR listed = 1 ORDER BY id")
             ]
 
     def open_operations(self) -> list[Operation]:
@@ -146,7 +145,7 @@ class Ledger:
     def recall(self, policy: str) -> Memory:
         """What the policy asked to be remembered."""
         rows = self.query("SELECT state FROM memory WHERE policy = ?", policy)
-        return codec.loads(rows[0]["state"]) if rows else NOTHING_REMEMBERED
+        return self._stored(rows[0]["state"]) if rows else NOTHING_REMEMBERED
 
     def past(self, now: float) -> Past:
         """What the guardrails must know of the cycles before."""
@@ -182,7 +181,7 @@ class Ledger:
     def model(self, name: str) -> tuple[str, float, Any] | None:
         """A predictor's version, when it was trained, and its state."""
         rows = self.query("SELECT version, trained_at, state FROM models WHERE name = ?", name)
-        return (rows[0]["version"], rows[0]["trained_at"], codec.loads(rows[0]["state"])) if rows else None
+        return (rows[0]["version"], rows[0]["trained_at"], self._stored(rows[0]["state"])) if rows else None
 
     def control(self, name: str) -> str | None:
         """A switch that an operator set."""
@@ -212,8 +211,10 @@ class Ledger:
                 [now - keep_inputs_days * DAY],
             )
             self.db.execute("DELETE FROM jobs WHERE ended = 1 AND last_seen < ?", [old])
-            self.db.execute("DELETE FROM cycles WHERE started < ?", [old])
+            # The last one stays: cycles are numbered on from it.
+            self.db.execute("DELETE FROM cycles WHERE started < ? AND id < (SELECT max(id) FROM cycles)", [old])
             self.db.execute("DELETE FROM faults WHERE last < ?", [old])
+        self._ids.clear()
 
     def backup(self, path: Path) -> None:
         """Copy the ledger while it is in use (SQLite's online backup)."""
@@ -250,6 +251,10 @@ class Ledger:
             replace=True,
         )
         self.db.conn.executemany(
+            "DELETE FROM progress WHERE job = ? AND restarts = ? AND iteration = ?",
+            [(self._id(p.key), p.restarts, p.iteration) for p in changes.points if p.quantities is None],
+        )
+        self.db.conn.executemany(
             _COUNT_FAULT, [(f.job, f.rule, f.detail, f.count, changes.now, changes.now) for f in changes.faults]
         )
 
@@ -261,17 +266,33 @@ class Ledger:
             self._ids[key] = found.fetchone()[0]
         return self._ids[key]
 
+    def _stored(self, data: bytes) -> Any:
+        try:
+            return codec.loads(data)
+        except ValueError as error:
+            raise LedgerError(f"{self.name} is damaged, {error}: restore a backup, or move it away") from error
+
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with self._errors(), self.db.atomic():
-            yield
+        """All or nothing. It waits for the lock at its begin, where waiting helps: not between reading and writing."""
+        with self._errors():
+            self.db.conn.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self.db.conn.execute("COMMIT")
+            except BaseException:
+                self.db.rollback()
+                self._ids.clear()
+                raise
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
-            raise LedgerError(f"{self.name} cannot be used: {error}") from error
+            name = getattr(error, "sqlite_errorname", "")
+            advice = next((advice for start, advice in _ADVICE.items() if name.startswith(start)), "")
+            raise LedgerError(f"{self.name} cannot be used: {error}{advice}") from error
 
 
 def _connected(path: Path | None, readonly: bool) -> Database:
@@ -287,6 +308,23 @@ def _connected(path: Path | None, readonly: bool) -> Database:
     return db
 
 
+_ADVICE = {
+    "SQLITE_FULL": "; make room on its disk",
+    "SQLITE_IOERR": "; is its disk full or failing?",
+    "SQLITE_BUSY": "; another process has held it for long: a backup, or a second daemon?",
+    "SQLITE_CORRUPT": "; restore a backup, or move it away",
+    "SQLITE_NOTADB": "; restore a backup, or move it away",
+    "SQLITE_CANTOPEN": "; does its folder exist, and is it this user's?",
+    "SQLITE_READONLY": "; is it this user's?",
+}
+"""What to do, by the beginning of SQLite's name of the error."""
+_LABELS_IN_DOUBT = """
+SELECT job FROM (
+    SELECT job, status, max(cycle) FROM commands JOIN jobs ON jobs.id = commands.job
+    WHERE ended = 0 AND status != 'refused' AND fields LIKE '%SiteFactor%' GROUP BY job
+) WHERE status = 'unknown'
+"""
+"""Jobs that a label was written to without an answer: their rows still have the one before it."""
 _DECIDE = """
 INSERT INTO decisions (job, kind, verdict, rule, veto, facts, veto_facts, first_cycle, last_cycle, first, last)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)

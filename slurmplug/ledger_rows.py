@@ -17,7 +17,7 @@ from slurmplug.codec import rebuild
 from slurmplug.directives import Directives
 from slurmplug.operations import Operation
 from slurmplug.progress import Points
-from slurmplug.record import JobFacts, JobRecord, Point, below
+from slurmplug.record import JobFacts, JobRecord, Point, joined
 
 if TYPE_CHECKING:
     from slurmplug.ledger import CycleRecord
@@ -150,32 +150,36 @@ def of_record(record: JobRecord, now: float) -> Row:
         "waited_before": record.waited_before,
         "attained_before": record.attained_before,
         "ended": int(not record.facts.live),
+        "listed": int(record.listed),
         "last_seen": now,
     }
 
 
 def of_points(points: Iterable[Point]) -> Iterator[tuple[JobKey, Row]]:
+    """Of the points that are kept."""
     for point in points:
-        quantities = json.dumps(_numbers(point.quantities))
-        row = {"restarts": point.restarts, "iteration": point.iteration, "time": point.time, "quantities": quantities}
-        yield point.key, row
+        if point.quantities is not None:
+            quantities = json.dumps(_numbers(point.quantities))
+            place = {"restarts": point.restarts, "iteration": point.iteration}
+            yield point.key, {**place, "time": point.time, "quantities": quantities}
 
 
 def to_record(row: Row, points: Iterable[Row]) -> JobRecord:
     facts = JobFacts(**{name: row[name] for name in JobFacts._fields})._replace(batch=bool(row["batch"]))
-    told, last = Points(), 0
+    earlier, last, told = Points(), 0, Points()
     for run, rows in groupby(points, key=lambda point: int(point["restarts"])):
-        told, last = _joined(told, list(rows)), run
-    told = replace(told, checkpoint=number(row["checkpoint"]), checkpoint_time=number(row["checkpoint_time"]))
+        earlier, last, told = joined(earlier, told), run, _points(list(rows))
     return JobRecord(
         key=JobKey(row["cluster"], row["job_id"], row["first_submit"]),
         facts=facts,
         directives=rebuild(Directives | None, json.loads(row["directives"])),
-        points=told,
+        points=replace(told, checkpoint=number(row["checkpoint"]), checkpoint_time=number(row["checkpoint_time"])),
         points_of=last,
+        earlier=earlier,
         label=number(row["label"]),
         waited_before=row["waited_before"],
         attained_before=row["attained_before"],
+        listed=bool(row["listed"]),
     )
 
 
@@ -183,17 +187,14 @@ def _numbers(row: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in row.items() if not math.isnan(value)}
 
 
-def _joined(before: Points, rows: Sequence[Row]) -> Points:
-    """The points of a run, after what it left of those before."""
-    kept = below(before, rows[0]["iteration"])
+def _points(rows: Sequence[Row]) -> Points:
+    """The points of one run."""
     quantities = [json.loads(row["quantities"]) for row in rows]
     return Points(
-        np.append(kept.iterations, [row["iteration"] for row in rows]),
-        np.append(kept.times, [row["time"] for row in rows]),
-        {
-            name: np.append(
-                kept.quantities.get(name, np.full(len(kept), np.nan)), [each.get(name, np.nan) for each in quantities]
-            )
-            for name in kept.quantities.keys() | set().union(*quantities)
+        iterations=np.array([row["iteration"] for row in rows], dtype=float),
+        times=np.array([row["time"] for row in rows], dtype=float),
+        quantities={
+            name: np.array([each.get(name, np.nan) for each in quantities], dtype=float)
+            for name in set().union(*quantities)
         },
     )

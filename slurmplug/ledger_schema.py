@@ -12,11 +12,12 @@ CREATE TABLE jobs (
     nodes INTEGER, cpus INTEGER, memory REAL, gpus INTEGER, gpu_type TEXT, exit_code INTEGER,
     directives TEXT, checkpoint REAL, checkpoint_time REAL,
     label REAL, waited_before REAL, attained_before REAL, predicted REAL,
-    ended INTEGER NOT NULL, last_seen REAL NOT NULL, given_back INTEGER NOT NULL DEFAULT 0,
+    ended INTEGER NOT NULL, listed INTEGER NOT NULL, last_seen REAL NOT NULL, given_back INTEGER NOT NULL DEFAULT 0,
     UNIQUE (cluster, job_id, first_submit)
 );
 CREATE INDEX jobs_job_id ON jobs (job_id);
 CREATE INDEX jobs_live ON jobs (ended, user);
+CREATE INDEX jobs_listed ON jobs (listed);
 CREATE TABLE progress (
     job INTEGER NOT NULL REFERENCES jobs ON DELETE CASCADE,
     restarts INTEGER NOT NULL, iteration REAL NOT NULL, time REAL NOT NULL, quantities TEXT NOT NULL,

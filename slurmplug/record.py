@@ -63,19 +63,25 @@ class JobFacts(NamedTuple):
 
 @dataclass
 class JobRecord:
-    """One job. `label`: the SiteFactor in place, NaN where not known. The two `before`s sum over runs that ended."""
+    """One job. `label`: the SiteFactor in place, NaN where not known. The two `before`s sum over runs that ended.
+
+    `listed`: whether Slurm's controller still lists it, as it does an ended job for a while.
+    """
 
     key: JobKey
     facts: JobFacts
     directives: Directives | None = None
     """None until they were looked for"""
     points: Points = field(default_factory=Points)
-    """what it reported, of the runs before as far as this one has not repeated it"""
+    """what the run that reported last told, and the last checkpoint of all runs"""
     points_of: int = 0
-    """the restart that reported last"""
+    """the restart of that run"""
+    earlier: Points = field(default_factory=Points)
+    """what the runs before it told"""
     label: float = 0.0
     waited_before: float = 0.0
     attained_before: float = 0.0
+    listed: bool = True
 
     @property
     def managed(self) -> bool:
@@ -94,33 +100,71 @@ class JobRecord:
         lower = self.directives and self.directives.target and self.directives.target.relation == "<="
         return -1.0 if lower else 1.0
 
-    def curve(self, quantity: str) -> tuple[Floats, Floats]:
-        """The iterations at which the quantity was told, and its values."""
-        values = self.points.quantities.get(quantity, np.full(len(self.points), np.nan))
-        told = ~np.isnan(values)
-        return self.points.iterations[told], values[told]
+    @property
+    def told(self) -> Points:
+        """What all its runs told: the last one, and those before as far as it has not repeated them."""
+        return joined(self.earlier, self.points)
+
+
+def curve(points: Points, quantity: str) -> tuple[Floats, Floats]:
+    """The iterations at which the quantity was told, and its values."""
+    values = points.quantities.get(quantity)
+    if values is None:
+        return _NO_CURVE
+    told = ~np.isnan(values)
+    return points.iterations[told], values[told]
+
+
+_NO_CURVE = (np.empty(0), np.empty(0))
 
 
 class Point(NamedTuple):
-    """One report of a job, as it is added to the ledger."""
+    """One report of a job, as the ledger keeps it; quantities of None: it is kept no more."""
 
     key: JobKey
     restarts: int
     iteration: float
     time: float
-    quantities: Mapping[str, float]
+    quantities: Mapping[str, float] | None
+
+    @property
+    def place(self) -> tuple[JobKey, int, float]:
+        return self.key, self.restarts, self.iteration
 
 
-def below(points: Points, iteration: float) -> Points:
-    """The points before an iteration: what a run that went on from a checkpoint leaves of the run before."""
-    kept = points.iterations < iteration
-    quantities = {name: column[kept] for name, column in points.quantities.items()}
-    return replace(points, iterations=points.iterations[kept], times=points.times[kept], quantities=quantities)
+def joined(before: Points, after: Points) -> Points:
+    """The points of a run and of those before it, as far as it has not repeated them: it began at a checkpoint."""
+    if not len(before) or not len(after):
+        return after if len(after) else _with_checkpoint(before, after)
+    kept = before.iterations < after.iterations[0]
+    nothing = np.full(len(before), np.nan), np.full(len(after), np.nan)
+    return Points(
+        iterations=np.append(before.iterations[kept], after.iterations),
+        times=np.append(before.times[kept], after.times),
+        quantities={
+            name: np.append(before.quantities.get(name, nothing[0])[kept], after.quantities.get(name, nothing[1]))
+            for name in before.quantities.keys() | after.quantities.keys()
+        },
+        checkpoint=after.checkpoint,
+        checkpoint_time=after.checkpoint_time,
+    )
+
+
+def of_next_run(points: Points) -> Points:
+    """What the points of a run leave to the run after it, before that has told any: the checkpoint."""
+    return _with_checkpoint(Points(), points)
+
+
+def _with_checkpoint(points: Points, other: Points) -> Points:
+    return replace(points, checkpoint=other.checkpoint, checkpoint_time=other.checkpoint_time)
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What a reading brought that the ledger does not have: jobs new or changed, points, and faults of the spool."""
+    """What a reading brought that the ledger does not have: jobs new or changed, points, and faults of the spool.
+
+    Of each place there is one point.
+    """
 
     now: float
     records: tuple[JobRecord, ...] = ()
@@ -135,6 +179,6 @@ class Changes:
         return Changes(
             now=self.now,
             records=tuple(records.values()),
-            points=earlier.points + self.points,
+            points=tuple({point.place: point for point in (*earlier.points, *self.points)}.values()),
             faults=earlier.faults + self.faults,
         )
