@@ -36,6 +36,10 @@ class Layout:
         return self.folder / "db"
 
     @property
+    def database_scratch(self) -> Path:
+        return self.folder / "db-tmp"
+
+    @property
     def munge_socket(self) -> Path:
         return self.folder / "munge" / "socket"
 
@@ -61,6 +65,7 @@ class Layout:
             ("log", SLURM, 0o755),
             ("munge", MUNGE, 0o755),
             ("db", MARIADB, 0o700),
+            ("db-tmp", MARIADB, 0o700),
             ("run", SLURM, 0o755),
             ("state", SLURM, 0o700),
             ("nodes", "root", 0o755),
@@ -88,6 +93,6 @@ class Layout:
 
     def remove_bulk(self) -> None:
         """Remove what tells nothing about a failure."""
-        for name in ("db", "dev", "munge", "nodes", "run", "state"):
+        for name in ("db", "db-tmp", "dev", "munge", "nodes", "run", "state"):
             if (path := self.folder / name).exists():
                 shutil.rmtree(path)

@@ -142,6 +142,8 @@ def mariadb_options(layout: Layout) -> list[str]:
     return [
         "--no-defaults",
         f"--datadir={layout.database}",
+        # A starting mariadbd removes temporary tables there, in /tmp also those of every other MariaDB.
+        f"--tmpdir={layout.database_scratch}",
         "--skip-name-resolve",
         "--performance-schema=0",
         "--innodb-log-file-size=8M",
