@@ -9,7 +9,7 @@ import re
 import secrets
 import string
 import subprocess
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -49,11 +49,12 @@ _MESSAGE = 500
 _SIGNAL = re.compile(r"[A-Z0-9]{1,12}")
 _WAYS = {"batch": ["--batch"], "steps": [], "full": ["--full"]}
 _LOST = re.compile(
-    r"unable to contact|connect|timed out|time.?out|unexpected message|zero bytes|standby|socket|transport|"
-    r"protocol|can not be altered now|resource temporarily",
+    r"unable to contact|connection|not connected|timed out|unexpected message|zero bytes|standby|unavailable",
     re.IGNORECASE,
 )
-"""An answer that leaves open what became of a command; slurmctld that is down reads `Unexpected message received`."""
+"""An answer that leaves open what became of a command. `Unexpected message` is what scontrol says where none came."""
+_OF_ELEMENTS = re.compile(r"[0-9]+_\[?([0-9,:-]+)\]?(?:: (.*))?")
+"""The address of elements of an array, and what Slurm says of some of them."""
 _NO_SCRIPT = re.compile(r"invalid job id|script.*missing|no batch script", re.IGNORECASE)
 
 
@@ -73,7 +74,7 @@ class CliClient:
 
     def queue(self) -> Queue:
         """Every job that slurmctld knows, ended ones too. Raises ReadFailed."""
-        marks = Marks(_fresh_mark(), _fresh_mark())
+        marks = Marks(_fresh_mark("f"), _fresh_mark("r"))
         columns = marks.format(parse.JOB_FIELDS)
         options = ("--local", "--noheader", "--noconvert", "--all", "--array", "--states=all")
         text = self._ask("squeue", *options, "-O", columns)
@@ -81,7 +82,7 @@ class CliClient:
 
     def nodes(self) -> NodeRows:
         """Every node in a partition. Raises ReadFailed."""
-        marks = Marks(_fresh_mark(), _fresh_mark())
+        marks = Marks(_fresh_mark("f"), _fresh_mark("r"))
         columns = marks.format(parse.NODE_FIELDS)
         text = self._ask("sinfo", "--local", "--noheader", "--noconvert", "--all", "--Node", "-O", columns)
         if not text:
@@ -124,20 +125,22 @@ class CliClient:
         After each command goes a word that scontrol does not know. Its complaint of that word, on standard error, tells
         that the command was done with, and ends the command's own complaints.
         """
-        mark = _fresh_mark()
+        mark = _fresh_mark("done")
         lines = [_line(command, address) for command, address in zip(commands, addresses, strict=True)]
         said = [line for line in lines if line]
         stdin = "".join(f"{line}\n{mark}{at}\n" for at, line in enumerate(said))
         try:
             told = self._run(["scontrol"], self._timeout + SECONDS_A_WRITE * len(said), stdin=stdin.encode("ascii"))
-            complaints = _complaints(_text(told.stderr), mark)
+            stderr = told.stderr
         except subprocess.TimeoutExpired as error:
-            complaints = _complaints(_text(error.stderr or b""), mark)
+            stderr = error.stderr or b""
         except OSError as error:
             return [Outcome(command.id, "refused", f"scontrol cannot be run: {error.strerror}") for command in commands]
+        *complaints, rest = re.split(rf"invalid keyword: {mark}[0-9]+\n", _text(stderr))
+        answers = iter(complaints)
         return [
-            _judged(command, next(complaints, None)) if line else Outcome(command.id, "refused", "not a valid update")
-            for command, line in zip(commands, lines, strict=True)
+            _judged(command, address, next(answers, None), rest) if line else _not_valid(command)
+            for command, address, line in zip(commands, addresses, lines, strict=True)
         ]
 
     def signal(self, commands: Sequence[Command], addresses: Sequence[str]) -> list[Outcome]:
@@ -148,14 +151,14 @@ class CliClient:
     def _signal(self, command: Command, address: str) -> Outcome:
         options = _signal_options(command)
         if options is None:
-            return Outcome(command.id, "refused", "not a valid signal")
+            return _not_valid(command)
         try:
             told = self._run(["scancel", *options, address], min(SIGNAL_TIMEOUT, self._timeout))
         except subprocess.TimeoutExpired:
-            return _judged(command, None)
+            return _judged(command, address, None, "")
         except OSError as error:
             return Outcome(command.id, "refused", f"scancel cannot be run: {error.strerror}")
-        return _judged(command, _text(told.stderr))
+        return _judged(command, address, _text(told.stderr), "")
 
     # --- processes -------------------------------------------------------------------------------------------------
 
@@ -191,9 +194,9 @@ class CliClient:
         )
 
 
-def _fresh_mark() -> str:
-    """53 random bits behind a letter; --Format takes a suffix that begins with a digit for a width."""
-    return "m" + "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(9))
+def _fresh_mark(head: str) -> str:
+    """36 random bits behind a letter, without which --Format would take a digit for a width."""
+    return head + "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(6))
 
 
 def _line(command: Command, address: str) -> str:
@@ -216,19 +219,34 @@ def _signal_options(command: Command) -> list[str] | None:
     return [f"--signal={signal}", *_WAYS[way]]
 
 
-def _complaints(stderr: str, mark: str) -> Iterator[str]:
-    """What scontrol said of each command that it was done with, in order."""
-    *chunks, _ = re.split(rf"invalid keyword: {mark}[0-9]+\n", stderr)
-    return iter(chunks)
+def _not_valid(command: Command) -> Outcome:
+    return Outcome(command.id, "refused", f"not a valid {command.verb}: {dict(command.fields)}"[:_MESSAGE])
 
 
-def _judged(command: Command, complaint: str | None) -> Outcome:
+def _judged(command: Command, address: str, complaint: str | None, rest: str) -> Outcome:
+    """`complaint`: what Slurm said of the command, None where it was not done with; `rest` is what it said then."""
     if complaint is None:
-        return Outcome(command.id, "unknown", "Slurm did not answer in time")
-    complaint = complaint.strip()
-    if not complaint or complaint.endswith(": No error"):  # it did so for some elements of an array
-        return Outcome(command.id, "done", complaint)
-    return Outcome(command.id, "unknown" if _LOST.search(complaint) else "refused", complaint[:_MESSAGE])
+        return Outcome(command.id, "unknown", rest.strip()[:_MESSAGE] or "Slurm did not answer in time")
+    message = complaint.strip()
+    if not message or _concerns_only_some(message, address):
+        return Outcome(command.id, "done", message[:_MESSAGE])
+    return Outcome(command.id, "unknown" if _LOST.search(message) else "refused", message[:_MESSAGE])
+
+
+def _concerns_only_some(message: str, address: str) -> bool:
+    """Whether it is about fewer elements of an array than were addressed: they ended since the queue was read."""
+    said = [_OF_ELEMENTS.fullmatch(line) for line in message.splitlines()]
+    wanted = _OF_ELEMENTS.fullmatch(address)
+    failed = [_size(match[1]) for match in said if match and match[2] != "No error"]
+    return all(said) and wanted is not None and sum(failed) < _size(wanted[1])
+
+
+def _size(tasks: str) -> int:
+    """How many tasks `0-2,7,10-20:5` are."""
+    return sum(
+        len(range(int(low), int(high or low) + 1, int(step or 1)))
+        for low, high, step in re.findall(r"([0-9]+)(?:-([0-9]+))?(?::([0-9]+))?", tasks)
+    )
 
 
 def _text(data: bytes) -> str:

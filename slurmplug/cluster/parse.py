@@ -230,7 +230,10 @@ def _column(told: Mapping[str, list[str]], name: str, convert: Callable[[str], A
 
 
 def _ints(told: Mapping[str, list[str]], name: str) -> Ints:
-    return _column(told, name, int, np.int64)
+    try:
+        return np.fromiter(map(int, told[name]), np.int64, len(told[name]))
+    except ValueError as error:
+        raise ReadFailed(f"{name} is not told as a number: {error}") from error
 
 
 def _texts(told: Mapping[str, list[str]], name: str) -> NDArray[np.str_]:
