@@ -4,6 +4,7 @@ Nothing is skipped: where Slurm is not installed, the tests fail with the messag
 """
 
 from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
-def _run(config: pytest.Config, spec: ClusterSpec | None) -> Iterator[Sandbox]:
+@contextmanager
+def _running_sandbox(config: pytest.Config, spec: ClusterSpec | None = None) -> Iterator[Sandbox]:
+    """Up and down, with the logs left when a live test failed meanwhile."""
     sandbox = Sandbox(spec)
     sandbox.up()
     config.stash[_running].append(sandbox)
@@ -50,7 +53,8 @@ def _run(config: pytest.Config, spec: ClusterSpec | None) -> Iterator[Sandbox]:
 @pytest.fixture(scope="session")
 def session_cluster(pytestconfig: pytest.Config) -> Iterator[Sandbox]:
     """Ask for `cluster` instead, unless the state that other tests left does not matter."""
-    yield from _run(pytestconfig, None)
+    with _running_sandbox(pytestconfig) as sandbox:
+        yield sandbox
 
 
 @pytest.fixture
@@ -63,18 +67,16 @@ def cluster(session_cluster: Sandbox) -> Sandbox:
 @pytest.fixture(scope="module")
 def special_cluster(pytestconfig: pytest.Config) -> Iterator[Callable[[ClusterSpec], Sandbox]]:
     """A function that gives the module's cluster of a spec, with a clean queue; started at its first use."""
-    started: list[tuple[Iterator[Sandbox], Sandbox]] = []
+    started: list[Sandbox] = []
+    with ExitStack() as stack:
 
-    def of(spec: ClusterSpec) -> Sandbox:
-        for _, sandbox in started:
-            if sandbox.spec == spec:
-                sandbox.clear()
-                return sandbox
-        life = _run(pytestconfig, spec)
-        sandbox = next(life)
-        started.append((life, sandbox))
-        return sandbox
+        def of(spec: ClusterSpec) -> Sandbox:
+            for sandbox in started:
+                if sandbox.spec == spec:
+                    sandbox.clear()
+                    return sandbox
+            sandbox = stack.enter_context(_running_sandbox(pytestconfig, spec))
+            started.append(sandbox)
+            return sandbox
 
-    yield of
-    for life, _ in started:
-        next(life, None)
+        yield of
