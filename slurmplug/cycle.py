@@ -57,6 +57,7 @@ class Scheduler:
             self.ledger.failed(self.policy.name, str(error), self.port.now())
             return None
         with clock.part("absorb"):
+            self.intake.set_labels(self.ledger.labels_set_elsewhere())
             snapshot, changes = self.intake.absorb(reading, number)
             changes = self._unwritten = changes.after(self._unwritten)
         with clock.part("decide"):

@@ -74,7 +74,9 @@ class Intake:
     def set_labels(self, labels: Mapping[JobKey, float]) -> None:
         """Note the SiteFactors now in place."""
         for key, label in labels.items():
-            self._records[key.job_id].label = label
+            record = self._records.get(key.job_id)
+            if record is not None and record.key == key:
+                record.label = label
 
     # --- which job is it --------------------------------------------------------------------------------------------
 
@@ -103,7 +105,7 @@ class Intake:
 
     def _label_of_new(self, facts: JobFacts) -> float:
         """An element that leaves its array keeps the array's SiteFactor."""
-        array = self._records.get(facts.array_id)
+        array = self._records.get(facts.array_id) if facts.array_id != facts.job_id else None
         return array.label if array is not None and array.facts.uid == facts.uid else 0.0
 
     def _end(self, reading: Reading, fold: "_Fold") -> None:
@@ -195,7 +197,7 @@ def _of_its_run(old: JobFacts, new: JobFacts) -> JobFacts:
 def _close_run(record: JobRecord, new: JobFacts, now: float) -> None:
     """Add up what the run before a requeue waited and attained; the requeue was when it was submitted anew."""
     old = record.facts
-    over = new.submit if new.submit > old.submit else now
+    over = old.end if old.end is not None and not old.live else new.submit if new.submit > old.submit else now
     began = old.start if old.start is not None and old.state != "PENDING" else over
     if old.eligible is not None:
         record.waited_before += max(0.0, began - old.eligible)

@@ -60,6 +60,7 @@ class Ledger:
         """
         self.name = f"the ledger {path}" if path else "the ledger in memory"
         self._ids: dict[JobKey, int] = {}
+        self._seen = -1
         with self._errors():
             self.db = _connected(path, readonly)
             self._migrate(readonly)
@@ -137,6 +138,25 @@ class Ledger:
                 for row in self.db.query("SELECT * FROM jobs WHERE ended = 0 OR listed = 1 ORDER BY id")
             ]
 
+    def labels_set_elsewhere(self) -> dict[JobKey, float]:
+        """The labels of the live jobs, where another process wrote to the ledger since the last call; else none."""
+        with self._errors():
+            version = int(self.db.execute("PRAGMA data_version").fetchone()[0])
+        if version == self._seen:
+            return {}
+        self._seen = version
+        return self.labels()
+
+    def labels(self) -> dict[JobKey, float]:
+        """The SiteFactor in place of each live job, NaN where not known."""
+        in_doubt = {row["job"] for row in self.query(_LABELS_IN_DOUBT)}
+        return {
+            JobKey(row["cluster"], row["job_id"], row["first_submit"]): (
+                np.nan if row["id"] in in_doubt else ledger_rows.number(row["label"])
+            )
+            for row in self.query("SELECT id, cluster, job_id, first_submit, label FROM jobs WHERE ended = 0")
+        }
+
     def open_operations(self) -> list[Operation]:
         """The operations under way; a command that was never answered counts as unknown."""
         with self._errors():
@@ -201,6 +221,15 @@ class Ledger:
             self.db.conn.executemany(
                 "UPDATE jobs SET given_back = 1 WHERE job_id = ? AND ended = 0", [(j,) for j in job_ids]
             )
+
+    def reset(self, labels: Mapping[JobKey, float], withdrawn: Iterable[str], now: float) -> None:
+        """Note that an operator gave labels back (NaN: not known), and took back the requests of operations."""
+        with self._transaction():
+            run = self.db.conn.executemany
+            rows = [(ledger_rows.null(label), self._id(key)) for key, label in labels.items()]
+            run("UPDATE jobs SET label = ? WHERE id = ?", rows)
+            run(_RESET, [(job, now, now) for label, job in rows if label == 0])
+            run(_WITHDRAW, [(now, now, operation) for operation in withdrawn])
 
     def forget(self, now: float, keep_days: float, keep_inputs_days: float) -> None:
         """Drop what is older than the retention."""
@@ -330,6 +359,15 @@ INSERT INTO decisions (job, kind, verdict, rule, veto, facts, veto_facts, first_
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET facts = excluded.facts, veto_facts = excluded.veto_facts,
     last_cycle = excluded.last_cycle, last = excluded.last
+"""
+_RESET = """
+INSERT INTO decisions (job, kind, verdict, rule, veto, facts, veto_facts, first_cycle, last_cycle, first, last)
+VALUES (?, 'reset', 'done', 'operator', '', '{}', '{}', 0, 0, ?, ?)
+ON CONFLICT DO UPDATE SET last = excluded.last
+"""
+_WITHDRAW = """
+UPDATE operations SET step = 'ended', result = 'withdrawn by an operator', since = ?, until = ?, told = ''
+WHERE id = ? AND step != 'ended'
 """
 _TELL = """
 UPDATE operations SET told = ?1 WHERE step != 'ended' AND id = (SELECT operation FROM commands WHERE id = ?2)
