@@ -1,0 +1,46 @@
+"""Train on as many GPUs as there are, save when asked to, and go on from what was saved."""
+
+import os
+from pathlib import Path
+
+import joblib
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+from sklearn.neural_network import MLPClassifier
+
+from slurmplug import checkpoint_requested, report
+
+EPOCHS = 200
+SAVE_EVERY = 20
+SAVED = Path(f"checkpoint-{os.environ['SLURM_JOB_ID']}.joblib")
+
+
+def save(model: MLPClassifier, epoch: int) -> None:
+    """Save all or nothing: whoever is killed meanwhile leaves the checkpoint before."""
+    part = SAVED.with_suffix(".part")
+    joblib.dump((model, epoch), part)
+    part.replace(SAVED)
+    report(checkpoint=epoch)
+
+
+gpus = len([gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu])
+batch = 32 * max(1, gpus)  # what one GPU is given stays the same
+
+x, y = load_digits(return_X_y=True)
+x_train, x_valid, y_train, y_valid = train_test_split(x / 16, y, random_state=0)
+if SAVED.exists():
+    model, first = joblib.load(SAVED)
+    model.set_params(batch_size=batch)
+    first += 1
+else:
+    model, first = MLPClassifier(hidden_layer_sizes=(64,), batch_size=batch, random_state=0), 0
+print(f"training from epoch {first} on {gpus} GPUs", flush=True)
+
+for epoch in range(first, EPOCHS):
+    model.partial_fit(x_train, y_train, classes=np.unique(y))
+    stop = report(iteration=epoch, loss=model.loss_, accuracy=model.score(x_valid, y_valid))
+    if stop or checkpoint_requested() or epoch % SAVE_EVERY == SAVE_EVERY - 1 or epoch == EPOCHS - 1:
+        save(model, epoch)
+    if stop:
+        break
