@@ -1,0 +1,68 @@
+"""`slurmplug reset`: give back to Slurm what slurmplug set."""
+
+import time
+from pathlib import Path
+
+import click
+
+from slurmplug.cluster.port import ClusterPort
+from slurmplug.cluster.slurm import SlurmCluster
+from slurmplug.commands.options import config_option, configured, emit, opened
+from slurmplug.config import Config
+from slurmplug.errors import UsageError
+from slurmplug.ledger import Ledger
+from slurmplug.reset import Returned, daemon_runs, give_back, seen_since
+from slurmplug.table import printable
+
+LOOK_SECONDS = 0.2
+
+
+@click.command()
+@config_option
+@click.option("--job", type=click.IntRange(1), metavar="JOBID", help="Of this job alone, which is left alone for good.")
+@click.option("--reason", default="reset", show_default=True, help="Why; shown by `status` while it is paused.")
+def reset(*, config_path: Path, job: int | None, reason: str) -> None:
+    """Give back to Slurm every priority that slurmplug set, and take back every open request to stop.
+
+    Pauses the daemon first, so that it does not set them anew; `slurmplug resume` lets it go on. Works without a
+    daemon, too. It ends with 1 where something could not be given back.
+    """
+    config = configured(config_path)
+    with opened(config_path, None, readonly=False) as ledger:
+        if not carry_out(config, ledger, SlurmCluster(config), job, reason):
+            raise SystemExit(1)
+
+
+def carry_out(config: Config, ledger: Ledger, port: ClusterPort, job: int | None, reason: str) -> bool:
+    """Give back, tell of it, and say whether nothing was left."""
+    asked = port.now()
+    if job is None:
+        if ledger.control("paused") is None:
+            ledger.set_control("paused", reason)
+        emit(["paused; `slurmplug resume` lets the daemon set priorities again"])
+    else:
+        if not ledger.query("SELECT 1 FROM jobs WHERE job_id = ? AND ended = 0", job):
+            raise UsageError(f"slurmplug knows no job {job} that has not ended")
+        ledger.give_back([job])
+        emit([f"job {job} is left alone from now on"])
+    returned = give_back(ledger, port, job)
+    _tell(returned)
+    if daemon_runs(config.ledger.path):
+        emit(["waiting for the daemon's next cycle, as this one may just have written"])
+        deadline = time.monotonic() + 2 * config.interval + config.slurm.timeout
+        while not seen_since(ledger, asked) and time.monotonic() < deadline:
+            time.sleep(LOOK_SECONDS)
+        if not seen_since(ledger, asked):
+            emit(["the daemon began no cycle: look at its log, and reset again when it runs or is stopped"])
+            return False
+        returned = give_back(ledger, port, job)
+        if returned.priorities or returned.requests:
+            _tell(returned)
+    return not returned.kept
+
+
+def _tell(returned: Returned) -> None:
+    emit([f"priorities given back: {len(returned.priorities)}; requests to stop taken back: {len(returned.requests)}"])
+    if returned.gone:
+        emit([f"ended meanwhile, so nothing to give back: {len(returned.gone)}"])
+    emit(f"not given back: job {job_id}, {printable(why)}" for job_id, why in sorted(returned.kept.items()))
