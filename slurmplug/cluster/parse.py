@@ -41,6 +41,8 @@ TEXT = 1_024
 COMMENT = 4_096
 """Characters that are kept of a text that a user writes; comments may carry directives."""
 _WORD = 128
+_NO_VAL = 0xFFFF_FFFE
+"""What slurm.h writes for a number that is not set."""
 _NONE = frozenset(("", "(null)", "N/A"))
 _NEVER = frozenset(("", "N/A", "NONE", "None", "Unknown"))
 _NO_LIMIT = frozenset(("UNLIMITED", "Partition_Limit", "INVALID", "NOT_SET", "N/A"))
@@ -283,6 +285,7 @@ def _gpus(told: Mapping[str, list[str]]) -> tuple[Ints, NDArray[np.str_]]:
 def _gpus_of(job: Mapping[str, str]) -> tuple[int, str]:
     """How many GPUs in all, and of which type. Where --gpus and --gpus-per-node tell of the same, the larger counts."""
     nodes, tasks = int(job["NumNodes"]), int(job["NumTasks"])
+    tasks = 1 if tasks >= _NO_VAL else tasks
     sockets = int(job["Sockets"]) if job["Sockets"].isdecimal() else 1
     times = {"tres-per-node": nodes, "tres-per-job": 1, "tres-per-socket": nodes * sockets, "tres-per-task": tasks}
     told = {name: tres.gpus(job[name]) for name in times}
