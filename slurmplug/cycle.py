@@ -19,10 +19,11 @@ from predictors.forecast import Forecasts
 from slurmplug import guardrails, labels, operations
 from slurmplug.cluster.port import ClusterPort, Command, Outcome, Site
 from slurmplug.config import Config
+from slurmplug.cycle_record import CycleRecord
 from slurmplug.errors import ReadFailed
 from slurmplug.forecaster import Forecaster
 from slurmplug.intake import Intake
-from slurmplug.ledger import CycleRecord, Ledger
+from slurmplug.ledger import Ledger
 from slurmplug.operations import StopSettings
 from slurmplug.record import Changes
 

@@ -7,46 +7,25 @@ that is locked, full or corrupt raises `LedgerError`, and the cycle ends there: 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sqlite_utils import Database
 
-from policies.plan import NOTHING_REMEMBERED, Memory, Plan
-from policies.snapshot import JobKey, Snapshot
-from predictors.forecast import Forecasts
+from policies.plan import NOTHING_REMEMBERED, Memory
+from policies.snapshot import JobKey
 from slurmplug import codec, ledger_rows
-from slurmplug.cluster.port import Command, Outcome
+from slurmplug.cluster.port import Outcome
+from slurmplug.cycle_record import CycleRecord
 from slurmplug.errors import LedgerError
-from slurmplug.guardrails import HOUR, Past, Verdict
+from slurmplug.guardrails import HOUR, Past
 from slurmplug.ledger_schema import MIGRATIONS
 from slurmplug.operations import Operation
 from slurmplug.record import Changes, JobRecord
 
 BUSY_SECONDS = 10.0
 DAY = 86_400.0
-
-
-@dataclass(frozen=True)
-class CycleRecord:
-    """All of one cycle, as it is written before its effects. `seconds`: what each part of it took."""
-
-    started: float
-    policy: str
-    modes: Mapping[str, str]
-    snapshot: Snapshot
-    forecasts: Forecasts
-    memory: Memory
-    plan: Plan
-    verdict: Verdict
-    operations: Sequence[Operation]
-    commands: Sequence[Command]
-    changes: Changes
-    postponed: int
-    seconds: Mapping[str, float]
-    error: str = ""
 
 
 class Ledger:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,13 +14,11 @@ from policies.snapshot import JobKey
 from slurmplug import codec
 from slurmplug.cluster.port import Command
 from slurmplug.codec import rebuild
+from slurmplug.cycle_record import CycleRecord
 from slurmplug.directives import Directives
 from slurmplug.operations import Operation
 from slurmplug.progress import Points
 from slurmplug.record import JobFacts, JobRecord, Point, joined
-
-if TYPE_CHECKING:
-    from slurmplug.ledger import CycleRecord
 
 Row = dict[str, Any]
 
@@ -35,7 +33,7 @@ def number(value: float | None) -> float:
     return float("nan") if value is None else float(value)
 
 
-def of_cycle(record: "CycleRecord") -> Row:
+def of_cycle(record: CycleRecord) -> Row:
     """Full inputs only where something was commanded: they are what an audit decides again."""
     jobs = record.snapshot.jobs
     return {
@@ -55,7 +53,7 @@ def of_cycle(record: "CycleRecord") -> Row:
     }
 
 
-def of_standing(record: "CycleRecord") -> Iterator[tuple[JobKey, Row]]:
+def of_standing(record: CycleRecord) -> Iterator[tuple[JobKey, Row]]:
     """Where each job of the snapshot stands."""
     jobs, plan, verdict, forecasts = record.snapshot.jobs, record.plan, record.verdict, record.forecasts
     n = len(jobs)
@@ -93,7 +91,7 @@ def of_standing(record: "CycleRecord") -> Iterator[tuple[JobKey, Row]]:
         )
 
 
-def of_decisions(record: "CycleRecord") -> Iterator[tuple[JobKey, tuple[str, str, str, str, str, str]]]:
+def of_decisions(record: CycleRecord) -> Iterator[tuple[JobKey, tuple[str, str, str, str, str, str]]]:
     """kind, verdict, rule, veto, facts, veto_facts of each action of the plan."""
     nothing = Reason("")
     pairs = [(action, "allowed", nothing) for action in record.verdict.actions]

@@ -14,7 +14,8 @@ from slurmplug.config import Config
 from slurmplug.cycle import Scheduler
 from slurmplug.forecaster import Forecaster
 from slurmplug.intake import Intake
-from slurmplug.ledger import CycleRecord, Ledger
+from slurmplug.cycle_record import CycleRecord
+from slurmplug.ledger import Ledger
 from tests.fake_cluster import FakeCluster
 
 ACTING: Mapping[str, Any] = {"mode": {"default": "act"}}

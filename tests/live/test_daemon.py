@@ -72,7 +72,10 @@ def test_what_is_not_ours_is_never_touched(full: Sandbox, daemon: DaemonProcess)
     assert not any(factor for job, factor in factors.items() if job not in ours)
     assert touched
     assert touched <= ours
-    spared = {row["job_id"]: row["spared"] for row in daemon.query("SELECT job_id, spared FROM standing JOIN jobs ON jobs.id = job")}
+    spared = {
+        row["job_id"]: row["spared"]
+        for row in daemon.query("SELECT job_id, spared FROM standing JOIN jobs ON jobs.id = job")
+    }
     assert spared[held_by_user] == spared[held_by_admin] == "held"
     assert spared[unmanaged] == spared[off] == "unmanaged"
     assert spared[excluded_user] == spared[excluded_name] == "excluded"
@@ -124,11 +127,15 @@ def test_a_downgrade_that_was_allowed_stops_jobs_only_under_overload(cluster: Sa
 
 
 def test_a_job_that_does_not_look_is_signalled_as_it_declared(cluster: Sandbox, daemon: DaemonProcess) -> None:
-    script = """#!/bin/bash
+    script = (
+        """#!/bin/bash
 #SBATCH --gres=gpu:4
 #PLUG --target=accuracy>=0.8 --stop=target --checkpoint=USR1:batch@2s
 trap 'exit 0' USR1
-""" + training(obey=False).split("\n", 2)[2].replace("exec ", "").rstrip() + " &\nwait\n"
+"""
+        + training(obey=False).split("\n", 2)[2].replace("exec ", "").rstrip()
+        + " &\nwait\n"
+    )
     job = cluster.sbatch(cluster.researchers[0], script)
     daemon.start()
     cluster.wait_job(job, "COMPLETED", 40)
@@ -199,7 +206,8 @@ def test_sighup_reads_the_configuration_again_and_a_wrong_one_changes_nothing(
     daemon.configure('[mode]\ndefault = "act"')
     daemon.process.send_signal(signal.SIGHUP)
     cluster.wait(
-        lambda: '"act"' in daemon.query("SELECT modes FROM cycles ORDER BY id DESC LIMIT 1")[0]["modes"], what="act mode"
+        lambda: '"act"' in daemon.query("SELECT modes FROM cycles ORDER BY id DESC LIMIT 1")[0]["modes"],
+        what="act mode",
     )
 
 
@@ -253,7 +261,9 @@ def test_a_requeued_job_keeps_its_key_and_its_history(cluster: Sandbox, daemon: 
     daemon.start()
     cluster.wait(lambda: daemon.query("SELECT * FROM progress WHERE iteration > 5"), what="progress")
     cluster.run(cluster.operator, ["scontrol", "requeue", str(job)])
-    cluster.wait(lambda: daemon.query("SELECT * FROM jobs WHERE restarts = 1 AND state = 'PENDING'"), what="the requeue")
+    cluster.wait(
+        lambda: daemon.query("SELECT * FROM jobs WHERE restarts = 1 AND state = 'PENDING'"), what="the requeue"
+    )
     kept = daemon.query("SELECT * FROM jobs WHERE job_id = ?", job)
     assert len(kept) == 1
     assert kept[0]["attained_before"] > 0
