@@ -84,15 +84,28 @@ def chosen(wanted: str, fields: Sequence[Field[Row]]) -> list[Field[Row]]:
     return found
 
 
-def lines(fields: Sequence[Field[Row]], rows: Iterable[Row], *, header: bool = True) -> list[str]:
-    """Columns of fixed width; what is cut ends in +, as sacct's."""
+def lines(fields: Sequence[Field[Row]], rows: Iterable[Row], *, header: bool = True, rule: bool = True) -> list[str]:
+    """Columns of fixed width; what is cut ends in +, as sacct's. `rule`: dashes under the heading, as sacct's too."""
     out = []
     if header:
-        out = [
-            " ".join(_fitted(field.name, field) for field in fields),
-            " ".join("-" * field.width for field in fields),
-        ]
-    return out + [" ".join(_fitted(field.text(row), field) for field in fields) for row in rows]
+        out = [" ".join(_fitted(each.name, each) for each in fields)]
+    if header and rule:
+        out.append(" ".join("-" * each.width for each in fields))
+    return out + [" ".join(_fitted(each.text(row), each) for each in fields) for row in rows]
+
+
+def uncut(field: Field[Row]) -> Field[Row]:
+    """The field without a bound on its width."""
+    return replace(field, width=_UNBOUNDED)
+
+
+def as_wide_as_needed(fields: Sequence[Field[Row]], rows: Sequence[Row]) -> list[Field[Row]]:
+    """The fields with the widths of what stands in them, up to their own."""
+
+    def needed(field: Field[Row]) -> int:
+        return min(field.width, max((cells(field.text(row)) for row in rows), default=0))
+
+    return [replace(field, width=max(needed(field), len(field.name))) for field in fields]
 
 
 def separated(
@@ -150,4 +163,5 @@ def _escaped(character: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
+_UNBOUNDED = 1_000_000
 _ITEM = re.compile(r"([A-Za-z_]+)(?:%(-)?([1-9]\d{0,3}))?")

@@ -1,6 +1,7 @@
 """What the reports' commands share: where the ledger is, and how lines leave."""
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -87,6 +88,11 @@ def emit(lines: Iterable[str]) -> None:
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     for line in lines:
         click.echo(line.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def terminal_width() -> int | None:
+    """In columns; None where the output is no terminal."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def own_uid() -> str:

@@ -1,0 +1,110 @@
+"""`slurmplug status`: is the daemon alive, what may it do, and what did it do last?"""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from policies.plan import Reason
+from slurmplug import explain, registry, reports, times
+from slurmplug.commands.options import configured, emit, json_option, ledger_options, opened
+from slurmplug.config import Config
+from slurmplug.ledger import DAY, Ledger
+from slurmplug.reset import daemon_runs
+from slurmplug.table import as_json, printable
+
+MISSED = 3
+"""So many intervals without a cycle, and the daemon counts as dead."""
+
+
+@click.command()
+@ledger_options
+@json_option
+def status(*, config_path: Path, ledger_path: Path | None, wants_json: bool) -> None:
+    """Tell whether the daemon is alive, what it may do, and what its last cycle did. It ends with 1 where it is not."""
+    config = configured(config_path) if ledger_path is None or config_path.exists() else Config()
+    path = ledger_path or config.ledger.path
+    with opened(config_path, ledger_path) as ledger:
+        told = look(ledger, path, config, time.time())
+    emit([as_json(told)] if wants_json else _lines(told))
+    if not told["alive"]:
+        raise SystemExit(1)
+
+
+def look(ledger: Ledger, path: Path, config: Config, now: float) -> dict[str, Any]:
+    """All that is told, as JSON has it."""
+    newest = ledger.query("SELECT started, error FROM cycles ORDER BY id DESC LIMIT 1")
+    cycle = reports.last_cycle(ledger) or {}
+    age = now - newest[0]["started"] if newest else None
+    paused = ledger.control("paused")
+    return {
+        "alive": age is not None and age < MISSED * config.interval and daemon_runs(path),
+        "age": age,
+        "interval": config.interval,
+        "paused": paused,
+        "modes": json.loads(cycle.get("modes") or "{}"),
+        "policy": cycle.get("policy") or config.policy,
+        "policies": registry.names(),
+        "cycle": {
+            "id": cycle.get("id"),
+            "started": cycle.get("started"),
+            **{name: cycle.get(name) for name in ("jobs", "pending", "running", "managed", "postponed")},
+            "seconds": json.loads(cycle.get("seconds") or "{}"),
+        },
+        "frozen": cycle.get("frozen") or "",
+        "error": newest[0]["error"] if newest else "",
+        "operations": ledger.query(_OPERATIONS),
+        "stops_last_hour": ledger.past(now).stops_last_hour,
+        "failures_in_a_row": ledger.past(now).failures_in_a_row,
+        "faults": ledger.query(_FAULTS, now - DAY),
+        "ledger": {
+            "path": str(path),
+            "bytes": path.stat().st_size,
+            **ledger.query("SELECT (SELECT count(*) FROM jobs) AS jobs, (SELECT count(*) FROM cycles) AS cycles")[0],
+        },
+    }
+
+
+def _lines(told: Mapping[str, Any]) -> Iterator[str]:
+    yield from _of_daemon(told)
+    yield f"policy      {printable(told['policy'])} (installed: {printable(', '.join(told['policies']))})"
+    cycle = told["cycle"]
+    if cycle["id"] is not None:
+        seconds = ", ".join(f"{printable(name)} {value:.3g} s" for name, value in cycle["seconds"].items())
+        yield (
+            f"last cycle  {cycle['id']}: {cycle['jobs']} jobs, {cycle['pending']} pending, {cycle['running']} running, "
+            f"{cycle['managed']} managed"
+        )
+        yield f"            {seconds or 'no times'}; {cycle['postponed']} priorities wait for the next"
+    if told["error"]:
+        yield f"error       {printable(told['error'])}"
+    frozen = explain.sentence(Reason(told["frozen"])) if told["frozen"] else "no"
+    yield f"frozen      {frozen}; failed cycles in a row: {told['failures_in_a_row']}"
+    open_ones = ", ".join(f"{each['jobs']} to {each['kind']} ({each['step']})" for each in told["operations"])
+    yield f"operations  {printable(open_ones) or 'none open'}; stops in the last hour: {told['stops_last_hour']}"
+    faults = ", ".join(f"{printable(each['rule'])} {each['count']}" for each in told["faults"])
+    yield f"faults      {faults or 'none'} (of reports, in the last day)"
+    ledger = told["ledger"]
+    yield (
+        f"ledger      {printable(ledger['path'])}: {ledger['bytes'] / 2**20:.1f} MiB, {ledger['jobs']} jobs, "
+        f"{ledger['cycles']} cycles"
+    )
+
+
+def _of_daemon(told: Mapping[str, Any]) -> Iterator[str]:
+    age = told["age"]
+    last = "no cycle yet" if age is None else f"last cycle {times.span(age)} ago"
+    yield f"daemon      {'alive' if told['alive'] else 'not running'}: {last}, one every {told['interval']:g} s"
+    modes = told["modes"]
+    own = [f"{name} {mode}" for name, mode in modes.items() if name != "default" and mode]
+    mode = modes.get("default") or "not known"
+    yield f"mode        {mode}{': ' if own else ''}{', '.join(own)}"
+    if told["paused"] is not None:
+        yield f"            paused, so it observes only: {printable(told['paused']) or 'no reason given'}"
+
+
+_OPERATIONS = "SELECT kind, step, count(*) AS jobs FROM operations WHERE step != 'ended' GROUP BY kind, step"
+_FAULTS = "SELECT rule, sum(count) AS count, max(last) AS last FROM faults WHERE last > ? GROUP BY rule ORDER BY rule"
