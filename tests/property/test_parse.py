@@ -1,0 +1,85 @@
+"""Nothing that a user writes changes what is read of another job, or how many jobs there are."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurmplug.cluster import parse
+from slurmplug.cluster.parse import JOB_FIELDS, Marks
+from slurmplug.errors import ReadFailed
+
+MARKS = Marks("fK3a9Qz", "rT7b0Wm")
+WRITTEN = ("Name", "Comment", "Dependency", "Feature")
+NUMBERS = (
+    "JobID",
+    "ArrayJobID",
+    "UserID",
+    "BatchFlag",
+    "RestartCnt",
+    "PriorityLong",
+    "NumNodes",
+    "NumCPUs",
+    "NumTasks",
+)
+
+pieces = st.sampled_from(
+    ["\n", "\r", "\t", "\x1f", "\x1e", "\x1d", "\x01", "|", ",", ":", " ", "%s", "(null)", "N/A", "=", "\x7f", "é",
+     "99|99|PENDING", "fK3a9Q", "rT7b0W", "z\n", "m\n", "END", "JobId=1", "\ufffd", "\u2028", "\x85"]
+)  # fmt: skip
+texts = (
+    st.lists(pieces, max_size=12).map("".join).filter(lambda text: MARKS.field not in text and MARKS.record not in text)
+)
+bytes_ = st.binary(max_size=40).map(lambda data: data.replace(b"\0", b"").decode("utf-8", "replace"))
+written = st.one_of(texts, bytes_).filter(lambda text: MARKS.field not in text and MARKS.record not in text)
+
+
+def record(job_id: int, **fields: str) -> str:
+    told = {
+        **dict.fromkeys(JOB_FIELDS, "N/A"),
+        **dict.fromkeys(NUMBERS, "1"),
+        "exit_code": "0",
+        "State": "PENDING",
+        "JobID": str(job_id),
+        **fields,
+    }
+    return MARKS.field.join(told[name] for name in JOB_FIELDS) + MARKS.record + "\n"
+
+
+@given(st.lists(st.tuples(written, written), max_size=5))
+def test_every_job_is_read_as_it_is_whatever_is_written_in_names_and_comments(jobs):
+    text = "".join(record(at + 1, Name=name, Comment=comment) for at, (name, comment) in enumerate(jobs))
+    rows = parse.queue(text, MARKS).rows
+    assert rows.job_id.tolist() == list(range(1, len(jobs) + 1))
+    nothing = {"(null)", "N/A"}
+    assert rows.name.tolist() == ["" if name in nothing else name for name, _ in jobs]
+    assert rows.comment.tolist() == ["" if comment in nothing else comment for _, comment in jobs]
+
+
+@given(st.binary(max_size=200), st.binary(max_size=20))
+def test_bytes_that_are_not_utf_8_cannot_swallow_a_mark(name, comment):
+    name, comment = name.replace(b"\0", b""), comment.replace(b"\0", b"")
+    data = record(1, Name="<name>", Comment="<comment>").encode() + record(2).encode()
+    data = data.replace(b"<name>", name).replace(b"<comment>", comment)
+    rows = parse.queue(data.decode("utf-8", "replace"), MARKS).rows
+    assert rows.job_id.tolist() == [1, 2]
+
+
+@given(st.integers(1, 5), st.data())
+def test_a_queue_that_was_cut_off_is_no_queue(jobs, data):
+    text = "".join(record(at + 1) for at in range(jobs))
+    ends = {end + len(MARKS.record) + 1 for end in range(len(text)) if text.startswith(MARKS.record, end)}
+    cut = data.draw(st.integers(1, len(text) - 1).filter(lambda at: at not in ends))
+    try:
+        parse.queue(text[:cut], MARKS)
+    except ReadFailed:
+        return
+    raise AssertionError("half a record was read")
+
+
+@given(st.sets(st.integers(0, 400), min_size=1, max_size=60))
+def test_elements_that_wait_together_count_and_are_addressed_each_once(tasks):
+    text = "".join(record(9, ArrayJobID="9", ArrayTaskID=str(task)) for task in sorted(tasks))
+    found = parse.queue(text, MARKS)
+    assert found.rows.elements.tolist() == [len(tasks)]
+    ranges = found.addresses[9].removeprefix("9_[").removesuffix("]").split(",")
+    ends = [[int(end) for end in each.split("-")] for each in ranges]
+    assert {task for each in ends for task in range(each[0], each[-1] + 1)} == tasks

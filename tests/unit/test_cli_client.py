@@ -1,0 +1,288 @@
+"""The client against programs that stand in for Slurm's: they hang, die, complain, and note what they were told."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from policies.snapshot import JobKey
+from slurmplug.cluster import cli_client
+from slurmplug.cluster.cli_client import CliClient
+from slurmplug.cluster.port import Command, Outcome
+from slurmplug.errors import ReadFailed
+
+Program = Callable[[str, str], None]
+
+COMPLAIN_OF_MARKS = 'case "$line" in done*) echo "invalid keyword: $line" >&2 ;; '
+"""scontrol's loop: what it says of a word that it does not know."""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    def write(name: str, body: str) -> None:
+        path = tmp_path / name
+        path.write_text(f"#!/bin/sh\nhere={tmp_path}\n{body}\n")
+        path.chmod(0o755)
+
+    return write
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> CliClient:
+    return CliClient(Path("/nowhere/slurm.conf"), tmp_path, 20.0)
+
+
+@pytest.fixture
+def impatient(tmp_path: Path) -> CliClient:
+    return CliClient(Path("/nowhere/slurm.conf"), tmp_path, 1.0)
+
+
+def scontrol(program: Program, answers: str) -> None:
+    """An scontrol that notes its input and answers by `answers`, branches of a shell's `case`."""
+    program("scontrol", f'while read -r line; do echo "$line" >>$here/told; {COMPLAIN_OF_MARKS} {answers} esac; done')
+
+
+def told(tmp_path: Path) -> list[str]:
+    lines = (tmp_path / "told").read_text().splitlines()
+    return [line for line in lines if not line.startswith("done")]
+
+
+def update(job_id: int, **fields: str) -> Command:
+    return Command(f"u{job_id}", "update", JobKey("c", job_id, 0), fields or {"SiteFactor": "5"})
+
+
+def write(client: CliClient, *commands: Command) -> list[Outcome]:
+    return client.write(commands, [str(command.job.job_id) for command in commands])
+
+
+def signal(job_id: int, **fields: str) -> Command:
+    return Command(f"s{job_id}", "signal", JobKey("c", job_id, 0), fields)
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+def test_a_client_that_hangs_fails_the_reading(impatient, program):
+    program("squeue", "exec sleep 60")
+    with pytest.raises(ReadFailed, match=r"squeue did not answer within 1 s"):
+        impatient.queue()
+
+
+def test_a_client_that_is_missing_fails_the_reading_and_says_what_to_set(client):
+    with pytest.raises(ReadFailed, match=r"squeue cannot be run: .*slurm\.bin"):
+        client.queue()
+
+
+def test_a_client_that_fails_without_output_is_no_empty_queue(client, program):
+    program("squeue", "echo 'Unable to contact slurm controller' >&2; exit 1")
+    with pytest.raises(ReadFailed, match="Unable to contact"):
+        client.queue()
+
+
+def test_a_client_that_does_not_know_a_column_fails_the_reading_though_it_exits_0(client, program):
+    program("squeue", "echo 'squeue: error: Invalid job format specification: Sockets' >&2")
+    with pytest.raises(ReadFailed, match="Sockets"):
+        client.queue()
+
+
+def test_no_nodes_at_all_fail_the_reading(client, program):
+    program("sinfo", ":")
+    with pytest.raises(ReadFailed, match="Operator"):
+        client.nodes()
+
+
+def test_other_words_on_standard_error_are_no_failure(client, program):
+    program("squeue", "echo 'squeue: a plugin says hello' >&2")
+    assert len(client.queue().rows) == 0
+
+
+def test_marks_are_drawn_anew_for_every_look(client, program, tmp_path):
+    program("squeue", 'echo "$*" >>$here/columns')
+    client.queue()
+    client.queue()
+    first, second = (line.rpartition(":")[2] for line in (tmp_path / "columns").read_text().splitlines())
+    assert first != second
+    assert first[0].isalpha()
+
+
+def test_the_environment_changes_nothing_that_the_clients_print(monkeypatch, program, tmp_path):
+    for name in ("SQUEUE_FORMAT", "SQUEUE_STATES", "SLURM_TIME_FORMAT", "SLURM_CLUSTERS", "SINFO_SORT", "SACCT_FORMAT"):
+        monkeypatch.setenv(name, "mine")
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    program("squeue", "env >$here/env")
+    CliClient(tmp_path / "slurm.conf", tmp_path, 20.0).queue()
+    env = dict(line.split("=", 1) for line in (tmp_path / "env").read_text().splitlines())
+    assert "mine" not in env.values()
+    assert (env["LC_ALL"], env["TZ"], env["SLURM_TIME_FORMAT"]) == ("C", "UTC", "%s")
+    assert env["SLURM_CONF"] == str(tmp_path / "slurm.conf")
+
+
+def test_the_slurm_conf_of_the_environment_holds_where_none_is_set(monkeypatch, program, tmp_path):
+    monkeypatch.setenv("SLURM_CONF", "/from/the/environment")
+    program("squeue", "echo $SLURM_CONF >$here/conf")
+    CliClient(None, tmp_path, 20.0).queue()
+    assert (tmp_path / "conf").read_text() == "/from/the/environment\n"
+
+
+def test_only_the_head_of_a_script_is_kept(client, program):
+    program("scontrol", "head -c 1000000 /dev/zero")
+    assert client.script(7) == bytes(cli_client.SCRIPT_BYTES)
+
+
+def test_a_job_without_a_script_has_an_empty_one(client, program):
+    program("scontrol", "echo 'job script retrieval failed: Invalid job id specified' >&2")
+    assert client.script(7) == b""
+
+
+def test_a_script_that_may_not_be_read_fails_the_reading(client, program):
+    program("scontrol", "echo 'job script retrieval failed: Access/permission denied' >&2")
+    with pytest.raises(ReadFailed, match="denied"):
+        client.script(7)
+
+
+# --- writing --------------------------------------------------------------------------------------------------------
+
+
+def test_every_result_is_matched_to_its_command(client, program):
+    scontrol(program, "*=2*) echo 'Job has already finished for job 2' >&2 ;;")
+    assert write(client, update(1), update(2), update(3)) == [
+        Outcome("u1", "done"),
+        Outcome("u2", "refused", "Job has already finished for job 2"),
+        Outcome("u3", "done"),
+    ]
+
+
+def test_several_complaints_belong_to_one_command(client, program):
+    scontrol(program, "*=1*) echo one >&2; echo two >&2 ;;")
+    assert [outcome.message for outcome in write(client, update(1), update(2))] == ["one\ntwo", ""]
+
+
+def test_where_scontrol_hangs_what_came_before_is_known_and_the_rest_is_not(impatient, program):
+    scontrol(program, "*=2*) exec sleep 60 ;;")
+    assert [outcome.status for outcome in write(impatient, update(1), update(2), update(3))] == [
+        "done",
+        "unknown",
+        "unknown",
+    ]
+
+
+def test_where_scontrol_dies_the_rest_is_unknown_with_its_last_words(client, program):
+    scontrol(program, "*=2*) echo 'scontrol: fatal: no configuration' >&2; exit 1 ;;")
+    first, second, third = write(client, update(1), update(2), update(3))
+    assert first.status == "done"
+    assert (second.status, second.message) == ("unknown", "scontrol: fatal: no configuration")
+    assert third.status == "unknown"
+
+
+def test_where_scontrol_cannot_be_run_nothing_was_done(client):
+    (outcome,) = write(client, update(1))
+    assert outcome.status == "refused"
+    assert "scontrol cannot be run" in outcome.message
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Unable to contact slurm controller (connect failure)",
+        "Unexpected message received for job 1",
+        "Socket timed out on send/recv operation",
+        "Slurm backup controller in standby mode",
+        "Zero Bytes were transmitted or received",
+    ],
+)
+def test_without_an_answer_of_slurmctld_the_outcome_is_unknown(client, program, message):
+    scontrol(program, f"*=1*) echo '{message}' >&2 ;;")
+    assert write(client, update(1)) == [Outcome("u1", "unknown", message)]
+
+
+@pytest.mark.parametrize(
+    ("complaint", "status"),
+    [
+        ("7_2: Job has already finished\n7_3-9: No error", "done"),
+        ("7_2-4: Job has already finished", "done"),
+        ("7_2-9: Job has already finished", "refused"),
+        ("7_2-4: Job has already finished\n7_5-9: Access/permission denied", "refused"),
+        ("Invalid job id specified for job 7", "refused"),
+    ],
+)
+def test_elements_that_ended_meanwhile_do_not_refuse_the_others(client, program, complaint, status):
+    scontrol(program, f"*=7*) echo '{complaint}' >&2 ;;")
+    assert [outcome.status for outcome in client.write([update(7)], ["7_[2-9]"])] == [status]
+
+
+def test_updates_and_requeues_are_told_in_order_and_as_they_are(client, program, tmp_path):
+    scontrol(program, "")
+    requeue = Command("r", "requeue", JobKey("c", 9, 0))
+    fields = {"Gres": "gpu:a100:4", "StartTime": "now", "ReservationName": "slurmplug-8"}
+    client.write([update(7), update(8, **fields), requeue], ["7_[2-9]", "8", "9"])
+    assert told(tmp_path) == [
+        "update JobId=7_[2-9] SiteFactor=5",
+        "update JobId=8 Gres=gpu:a100:4 StartTime=now ReservationName=slurmplug-8",
+        "requeue 9",
+    ]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"SiteFactor": "5\nshutdown"},
+        {"SiteFactor": "5 Priority=9"},
+        {"SiteFactor": "5\n"},
+        {"SiteFactor": ""},
+        {"SiteFactor": "five"},
+        {"SiteFactor": "٥"},
+        {"Priority": "-1"},
+        {"Gres": "gpu:4;exit"},
+        {"Gres": "gpu:4\trequeue"},
+        {"StartTime": "now+1hour"},
+        {"ReservationName": "a b"},
+        {"ExcNodeList": "n1\x00"},
+        {"Comment": "x"},
+        {"AdminComment": "x"},
+        {"SiteFactor=1 Priority": "5"},
+        {"Gres": "x" * 10_000},
+    ],
+)
+def test_a_value_that_is_not_valid_is_refused_and_never_told(client, program, tmp_path, fields):
+    scontrol(program, "")
+    outcomes = write(client, update(1), update(2, **fields), update(3))
+    assert [outcome.status for outcome in outcomes] == ["done", "refused", "done"]
+    assert told(tmp_path) == ["update JobId=1 SiteFactor=5", "update JobId=3 SiteFactor=5"]
+
+
+# --- signals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "argv"),
+    [
+        (signal(7, signal="USR1", to="batch"), "--signal=USR1 --batch 7"),
+        (signal(7, signal="USR1", to="steps"), "--signal=USR1 7"),
+        (signal(7, signal="12", to="full"), "--signal=12 --full 7"),
+        (Command("c", "cancel", JobKey("c", 7, 0)), "7"),
+    ],
+)
+def test_a_signal_goes_where_it_was_declared_to_go(client, program, tmp_path, command, argv):
+    program("scancel", 'echo "$*" >$here/told')
+    assert client.signal([command], ["7"]) == [Outcome(command.id, "done")]
+    assert told(tmp_path) == [argv]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"signal": "USR1"}, {"signal": "USR1", "to": "all"}, {"signal": "USR1 --user=root", "to": "batch"}],
+)
+def test_a_signal_that_is_not_valid_is_refused(client, program, tmp_path, fields):
+    program("scancel", 'echo "$*" >$here/told')
+    assert [outcome.status for outcome in client.signal([signal(7, **fields)], ["7"])] == ["refused"]
+    assert not (tmp_path / "told").exists()
+
+
+def test_a_signal_that_hangs_is_unknown_and_keeps_no_other_waiting(impatient, program):
+    program(
+        "scancel", 'case "$*" in *" 7") exec sleep 60 ;; *" 8") echo "scancel: error: no such job" >&2; exit 1 ;; esac'
+    )
+    commands = [signal(job_id, signal="USR1", to="batch") for job_id in (7, 8, 9)]
+    outcomes = impatient.signal(commands, ["7", "8", "9"])
+    assert [outcome.status for outcome in outcomes] == ["unknown", "refused", "done"]
