@@ -34,7 +34,7 @@ if SAVED.exists():
     model.set_params(batch_size=batch)
     first += 1
 else:
-    model, first = MLPClassifier(hidden_layer_sizes=(64,), batch_size=batch, random_state=0), 0
+    model, first = MLPClassifier(hidden_layer_sizes=(256, 256), batch_size=batch, random_state=0), 0
 print(f"training from epoch {first} on {gpus} GPUs", flush=True)
 
 for epoch in range(first, EPOCHS):

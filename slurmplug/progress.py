@@ -22,6 +22,8 @@ MOST_POINTS = 4_096
 """More points of a run are thinned: every second goes, the last stays."""
 MOST_QUANTITIES = 32
 MOST_ITERATION = 1e12
+SKEW_SECONDS = 60.0
+"""How far a node's clock may be ahead; a reading's time is also older than what is read last."""
 
 
 class Run(NamedTuple):
@@ -66,7 +68,7 @@ def fold(points: Points, data: bytes, *, now: float) -> tuple[Points, Mapping[st
     """The points with the lines of `data` added, and how much was dropped or doubtful, by rule.
 
     The last report of an iteration wins, quantity by quantity, so that loss and accuracy may come in separate reports
-    and an evaluation may come late. A claimed time after `now` becomes `now`, as does a missing one.
+    and an evaluation may come late. A claimed time well after `now` becomes `now`, as does a missing one.
     """
     doubts: Counter[str] = Counter()
     new: dict[float, _Point] = {}
@@ -159,7 +161,7 @@ def _fields(line: bytes) -> dict[str, object]:
 
 def _report(fields: dict[str, object], now: float, doubts: Counter[str]) -> _Report:
     time = fields.pop("time", now)
-    if not isinstance(time, float) or not 0 < time <= now:  # NaN, too
+    if not isinstance(time, float) or not 0 < time <= now + SKEW_SECONDS:  # NaN, too
         doubts["impossible time"] += 1
         time = now
     checkpoint = _iteration(fields.pop("checkpoint")) if "checkpoint" in fields else None

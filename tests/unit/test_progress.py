@@ -122,6 +122,11 @@ def test_an_impossible_time_becomes_the_time_of_reading(time: str) -> None:
     assert doubts == {"impossible time": 1}
 
 
+def test_a_clock_that_is_a_little_ahead_is_believed() -> None:
+    points, doubts = fold(Points(), lines({"time": NOW + 2, "iteration": 1}), now=NOW)
+    assert (points.times.tolist(), doubts) == ([NOW + 2], {})
+
+
 def test_a_report_without_a_time_is_of_now() -> None:
     points, doubts = fold(Points(), b'{"iteration": 1, "loss": 2}\n', now=NOW)
     assert (points.times.tolist(), doubts) == ([NOW], {})

@@ -1,0 +1,143 @@
+"""Jobs of real users report into a real spool, and are asked there: read and asked by the daemon's account."""
+
+import importlib.util
+import os
+import pwd
+import shutil
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from slurmplug.progress import Fault, Points, Run, fold
+from slurmplug.sandbox import Sandbox
+from slurmplug.spool import NewReports, ReportReader, Requests
+
+TEMPLATES = Path(__file__).parents[2] / "sbatch_templates"
+USER, OTHER = "games", "news"
+NEEDS = {"elastic": "sklearn", "pytorch_ddp": "torch", "scikit_learn": "sklearn"}
+RUNNABLE = [name for name, library in NEEDS.items() if importlib.util.find_spec(library)]
+
+
+@contextmanager
+def account(name: str) -> Iterator[None]:
+    """Act as an account that is not root, with its own group only."""
+    entry = pwd.getpwnam(name)
+    groups = os.getgroups()
+    os.setgroups([])
+    os.setegid(entry.pw_gid)
+    os.seteuid(entry.pw_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        os.setgroups(groups)
+
+
+def read(cluster: Sandbox, run: Run) -> NewReports:
+    with account(cluster.operator):
+        return ReportReader(cluster.spool).read({run: pwd.getpwnam(USER).pw_uid})
+
+
+def points(cluster: Sandbox, run: Run) -> Points:
+    found, doubts = fold(Points(), read(cluster, run).lines.get(run, b""), now=time.time())
+    assert doubts == {}
+    return found
+
+
+def ask(cluster: Sandbox, run: Run, what: str) -> None:
+    with account(cluster.operator):
+        Requests(cluster.spool).ask(run, "stop" if what == "stop" else "checkpoint")
+
+
+def submit(cluster: Sandbox, name: str) -> int:
+    """Submit a ready script from its own folder, with this Python first in PATH."""
+    for path in TEMPLATES.glob(f"{name}.*"):
+        shutil.copy(path, cluster.home(USER))
+    path = f"{sysconfig.get_path('scripts')}:{cluster.env(USER)['PATH']}"
+    done = cluster.run(USER, ["sbatch", "--parsable", f"{name}.sbatch"], env={"PATH": path, "OMP_NUM_THREADS": "1"})
+    return int(done.stdout)
+
+
+def script(code: str, before: str = "") -> str:
+    return f"#!/bin/sh\n{before}\n{sys.executable} - <<'EOF'\n{code}\nEOF\n"
+
+
+@pytest.mark.parametrize("name", RUNNABLE)
+def test_a_ready_script_runs_as_it_is_and_the_daemon_reads_its_progress(name: str, cluster: Sandbox) -> None:
+    run = Run(submit(cluster, name), 0)
+    cluster.wait(lambda: len(points(cluster, run)) >= 3, 60, "three iterations")
+    ask(cluster, run, "stop")
+    cluster.wait_job(run.job_id, "COMPLETED", 60)
+    reported = points(cluster, run)
+    assert reported.iterations.tolist() == list(range(len(reported)))
+    assert {"loss", "accuracy"} <= set(reported.quantities)
+    assert reported.quantities["loss"][-1] < reported.quantities["loss"][0]
+
+
+def test_the_elastic_script_saves_when_asked_and_goes_on_after_a_requeue(cluster: Sandbox) -> None:
+    first = Run(submit(cluster, "elastic"), 0)
+    second = Run(first.job_id, 1)
+    cluster.wait(lambda: len(points(cluster, first)) >= 3, 60, "three iterations")
+    ask(cluster, first, "checkpoint")
+    cluster.wait(lambda: points(cluster, first).checkpoint >= 0, 30, "a checkpoint")
+    assert cluster.job(first.job_id)["JobState"] == "RUNNING"
+    cluster.run(cluster.operator, ["scontrol", "requeue", str(first.job_id)])
+    cluster.wait_job(first.job_id, "PENDING", 60)
+    saved = points(cluster, first).checkpoint
+    time.sleep(2)  # Slurm refuses to start it on the same node sooner
+    cluster.run(cluster.operator, ["scontrol", "update", f"JobId={first.job_id}", "StartTime=now"])
+    cluster.wait(lambda: len(points(cluster, second)) >= 1, 60, "the second run's first iteration")
+    ask(cluster, second, "stop")
+    cluster.wait_job(first.job_id, "COMPLETED", 60)
+    assert points(cluster, second).iterations[0] == saved + 1
+
+
+def test_a_user_who_takes_another_jobs_file_name_blocks_nothing(cluster: Sandbox) -> None:
+    code = "from slurmplug import report\nreport(iteration=1, loss=0.5)"
+    run = Run(cluster.sbatch(USER, script(code, before="umask 077"), "--hold"), 0)
+    name = cluster.spool / "reports" / f"{run.job_id}.0.jsonl"
+    with account(OTHER):
+        name.write_text('{"iteration": 1, "loss": 0}\n')
+        name.chmod(0o666)
+    cluster.run(USER, ["scontrol", "release", str(run.job_id)])
+    cluster.wait_job(run.job_id, "COMPLETED")
+    new = read(cluster, run)
+    assert new.faults == (Fault(run.job_id, "owner", f"uid {pwd.getpwnam(OTHER).pw_uid}", 1),)
+    assert b'"loss":0.5' in new.lines[run]
+
+
+def test_users_can_neither_list_nor_read_nor_remove_reports_nor_make_requests(cluster: Sandbox) -> None:
+    code = "from slurmplug import report\nreport(iteration=1, loss=0.5)"
+    run = Run(cluster.sbatch(USER, script(code)), 0)
+    cluster.wait_job(run.job_id, "COMPLETED")
+    name = cluster.spool / "reports" / f"{run.job_id}.0.jsonl"
+    with account(OTHER):
+        for attempt in (
+            lambda: os.listdir(cluster.spool / "reports"),
+            name.read_bytes,
+            name.unlink,
+            lambda: Requests(cluster.spool).ask(run, "stop"),
+        ):
+            with pytest.raises(PermissionError):
+                attempt()
+
+
+def test_elements_of_an_array_and_steps_report_as_their_own_job(cluster: Sandbox) -> None:
+    code = "import os\nfrom slurmplug import report\nreport(iteration=1, loss=os.environ['SLURM_ARRAY_TASK_ID'])"
+    first = cluster.sbatch(
+        USER, script(code).replace(sys.executable, f"srun -n2 {sys.executable}"), "--array=3,4", "-n2"
+    )
+
+    def ended() -> list[str]:
+        listed = cluster.run("root", ["squeue", "-h", "-r", "-o", "%i", "-j", str(first)], check=False)
+        return [] if listed.stdout.strip() else ["ended"]
+
+    cluster.wait(ended, 60, "the array to end")
+    told = [points(cluster, Run(job, 0)) for job in (first, first + 1)]
+    assert sorted(each.quantities["loss"].tolist() for each in told) == [[3], [4]]
