@@ -1,55 +1,90 @@
 """A curve that rises, predicted at a later iteration: the weighted probabilistic learning curve (algorithms 1.6).
 
-The model is Domhan, Springenberg and Hutter's (IJCAI 2015): a weighted sum of curve families with Gaussian noise. Its
-sampler is replaced by a bank of fixed shapes (`predictors.curve_shapes`) in each of which asymptote, gain and noise are
-integrated out in closed form (normal-inverse-gamma), weighted by marginal likelihood: a mixture of Student's t.
+The model is Domhan, Springenberg and Hutter's (IJCAI 2015), its sampler replaced by closed forms over a bank of shapes
+(`predictors.curve_bank`). A quantile forest corrects it (`predictors.forest`), given where the curve stands, how it
+moves and what the bank expects; it learns from history, and before there is one from draws of a prior over curves
+(`predictors.curve_prior`). The forest predicts what share of the distance to the top is still gained.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
+from numpy.typing import ArrayLike
 
-from predictors.arrays import Floats, Ints
-from predictors.curve_shapes import Design, design
-from predictors.forecast import LEVELS, Forecast
+from predictors.arrays import Bools, Floats, Ints
+from predictors.curve_features import HISTORY_LENGTH, HORIZON, curve_features
+from predictors.curve_meta import Meta, MetaColumns
+from predictors.curve_prior import LENGTHS, prior_curves
+from predictors.forecast import Forecast
+from predictors.forest import QuantileForest
 
-Meta: TypeAlias = Mapping[str, Any] | None
 State: TypeAlias = dict[str, Any]
 
-_WORTH = 8.0
-"""independent points that a curve is worth at most: the misfit of neighbouring points is alike"""
-_NOISE = 0.01
-_NOISE_SHAPE = 1.0
-_LEVEL_VARIANCE = _GAIN_VARIANCE = 100.0
-"""of asymptote and gain a priori, in units of the noise's variance"""
-_KEPT = 24
-"""shapes of a mixture whose quantiles are tabulated"""
-_GRID = np.concatenate([[0.001, 0.01], np.linspace(0.04, 0.96, 13), [0.99, 0.999]])
+FEWEST = 20
+"""curves that a history needs before it counts for more than the prior"""
+_CUTS = (0.0, 0.04, 0.08, 0.12, 0.16, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7, 0.8)
+_CHECKED = (0.2, 0.6)
+"""between these shares of a curve its intervals are calibrated"""
+_FOLDS = 3
+_COVERED = 0.92
+"""of the curves left out, for a 90% interval of curves to come, which will not all be like those before"""
+_TOP = 1.05
+"""what the forest's target is relative to: a little above 1, so that a perfect curve can still move"""
+_NARROWEST = 2e-4
+_GRID = np.array([0.005, 0.02, 0.05, 0.1, 0.15, 0.25, 0.35, 0.45, 0.5, 0.55, 0.65, 0.75, 0.85, 0.9, 0.95, 0.98, 0.995])
+_STEP = 0.05
 
 
 class LearningCurvePredictor:
     """Forecasts the value of a rising curve at a later iteration; P(it reaches y) is `forecast.sf(y)`.
 
-    Works cold, before any `fit`.
+    Works cold, before any `fit`. seed: of the forest.
     """
 
-    version: ClassVar[str] = "learning-curve-1"
+    version: ClassVar[str] = "learning-curve-2"
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+        self.forest_: QuantileForest | None = None
+        self.meta_ = MetaColumns()
+        self.spread_ = 1.0
 
     def fit(self, curves: Sequence[ArrayLike], meta: Sequence[Meta] | None = None) -> LearningCurvePredictor:
-        """Learn from finished curves, each 1-D and higher is better. Raises ValueError for a curve that is none."""
-        for curve in curves:
-            _cleaned(curve)
+        """Learn from finished curves, each 1-D, higher is better; meta: what is known of each at its start.
+
+        Fewer than `FEWEST` curves leave the predictor cold. Raises ValueError for a curve that is none.
+        """
+        clean = [_cleaned(curve) for curve in curves]
+        metas = _as_many(meta, len(clean))
+        scaled = [_Scale.of(curve[None]).down(curve[None])[0] for curve in clean]
+        self.forest_, self.meta_, self.spread_ = None, MetaColumns(), 1.0
+        if len(clean) >= FEWEST:
+            self.meta_ = MetaColumns.of(metas)
+            x, y, owner = _lessons(scaled, _CUTS)
+            told = self.meta_.matrix(metas)[owner]
+            hidden = np.random.default_rng(self.seed).random(len(owner)) < 0.3
+            x = np.concatenate([x, np.where(hidden[:, None], self.meta_.matrix([None]), told)], axis=1)
+            self.forest_ = _grown(x, y, owner, 120, self.seed)
+            self.spread_ = _calibrated(x, y, owner, self.seed)
         return self
 
     def update(self, curve: ArrayLike, meta: Meta = None) -> None:
-        """One more finished curve."""
-        _cleaned(curve)
+        """One more finished curve: how well it was predicted widens or narrows later intervals.
+
+        Adaptive conformal inference (Gibbs, Candès 2021) on the 90% interval from a quarter and a half of the curve.
+        The forest itself learns from it at the next `fit`.
+        """
+        clean = _cleaned(curve)
+        for part in (len(clean) // 4, len(clean) // 2):
+            if part:
+                low, high = self.predict(clean[:part], len(clean), meta).quantile([0.05, 0.95])[0]
+                missed = not low <= clean[-1] <= high
+                self.spread_ = float(np.clip(self.spread_ * np.exp(_STEP * (missed - 0.1)), 0.5, 4.0))
 
     def predict(self, curve: ArrayLike, at: float, meta: Meta = None) -> Forecast:
         """The value of `curve` at iteration `at`, counted from 1.
@@ -63,6 +98,7 @@ class LearningCurvePredictor:
     ) -> Forecast:
         """The value of each of n curves at its iteration of `ats` (n,). Iterations already seen are certain."""
         clean = [_cleaned(curve) for curve in curves]
+        given = _as_many(metas, len(clean))
         horizons = np.asarray(ats, dtype=np.float64)
         if horizons.shape != (len(clean),) or not np.all(np.isfinite(horizons) & (horizons >= 1)):
             raise ValueError("`at` is one finite iteration, counted from 1, a curve")
@@ -73,20 +109,74 @@ class LearningCurvePredictor:
                 parts.append(([i], Forecast.certain(curve[int(at) - 1], "observed")))
             else:
                 groups[len(curve), float(at)].append(i)
-        for (length, at), rows in groups.items():
-            parts.append((rows, _from_bank(np.stack([clean[i] for i in rows]), design(length, at))))
+        if groups:
+            rows = [i for group in groups.values() for i in group]
+            parts.append((rows, self._ahead([np.stack([clean[i] for i in g]) for g in groups.values()], groups, given)))
         return Forecast.assemble(len(clean), parts)
 
     def state(self) -> State:
         """Arrays and plain values, from which `from_state` makes the same predictor."""
-        return {"version": self.version}
+        forest = {} if self.forest_ is None else {f"forest/{k}": v for k, v in self.forest_.state().items()}
+        meta = {f"meta/{name}": values for name, values in self.meta_.state().items()}
+        return {"version": self.version, "seed": self.seed, "spread": self.spread_, **forest, **meta}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> LearningCurvePredictor:
         """Raises ValueError for the state of another version: fit again instead."""
         if state.get("version") != cls.version:
             raise ValueError(f"a model of version {state.get('version')!r} is not one of {cls.version!r}: fit it again")
-        return cls()
+        made = cls(int(state["seed"]))
+        made.spread_ = float(state["spread"])
+        made.meta_ = MetaColumns.from_state(_under("meta/", state))
+        if "forest/roots" in state:
+            made.forest_ = QuantileForest.from_state(_under("forest/", state))
+        return made
+
+    def _ahead(
+        self, stacks: Sequence[Floats], groups: Mapping[tuple[int, float], list[int]], metas: Sequence[Meta]
+    ) -> Forecast:
+        """Of the stacks of curves (m, n), one a key (n, at) of `groups`, one below the other."""
+        scales = [_Scale.of(stack) for stack in stacks]
+        scaled = [scale.down(stack) for scale, stack in zip(scales, stacks, strict=True)]
+        x = np.concatenate([curve_features(y, at) for y, (_, at) in zip(scaled, groups, strict=True)])
+        forest = self.forest_
+        if forest is None:
+            forest = _prior_forest()
+        else:
+            x = np.concatenate([x, self.meta_.matrix([metas[i] for group in groups.values() for i in group])], axis=1)
+        last = np.concatenate([y[:, -1] for y in scaled])[:, None]
+        values = last + _quantiles(forest.sample(x), self.spread_) * (_TOP - last)
+        scale = _Scale(*(np.concatenate(parts) for parts in zip(*(vars(s).values() for s in scales), strict=True)))
+        source = "learning curve" if self.forest_ is not None else "learning curve, cold"
+        return Forecast.quantiles(_GRID, scale.up(values), source).clip(scale.lower, scale.upper)
+
+
+class _Scale:
+    """What makes curves comparable: shares stay, percentages become shares, all else fills the lower 4/5 of [0, 1].
+
+    low, unit, lower, upper: (m,) value = low + unit * scaled, within the bounds.
+    """
+
+    def __init__(self, low: Floats, unit: Floats, lower: Floats, upper: Floats) -> None:
+        self.low, self.unit, self.lower, self.upper = low, unit, lower, upper
+
+    @classmethod
+    def of(cls, curves: Floats) -> _Scale:
+        """Of curves (m, n)."""
+        low, high = curves.min(axis=1), curves.max(axis=1)
+        share: Bools = (low >= 0.0) & (high <= 1.0)
+        percent: Bools = (low >= 0.0) & (high > 1.5) & (high <= 100.0)
+        free = 1.25 * np.maximum(high - low, 1e-3 * np.maximum(np.abs(low), np.abs(high)))
+        unit = np.where(share, 1.0, np.where(percent, 100.0, np.where(free > 0, free, 1.0)))
+        bounded = share | percent
+        lower, upper = np.where(bounded, 0.0, -np.inf), np.where(bounded, unit, np.inf)
+        return cls(np.where(bounded, 0.0, low), unit, lower, upper)
+
+    def down(self, values: Floats) -> Floats:
+        return np.asarray((values - self.low[:, None]) / self.unit[:, None])
+
+    def up(self, values: Floats) -> Floats:
+        return np.asarray(self.low[:, None] + values * self.unit[:, None])
 
 
 def _cleaned(curve: ArrayLike) -> Floats:
@@ -103,64 +193,72 @@ def _cleaned(curve: ArrayLike) -> Floats:
     return np.interp(places, places[finite], values[finite])
 
 
-def _scales(curves: Floats) -> tuple[Floats, Floats, Floats]:
-    """(m,) unit, lower and upper bound of each curve: a share, a percentage, or anything else by its own range."""
-    low, high = curves.min(axis=1), curves.max(axis=1)
-    share = (low >= 0.0) & (high <= 1.0)
-    percent = (low >= 0.0) & (high > 1.5) & (high <= 100.0)
-    free = np.maximum(high - low, 1e-3 * np.maximum(np.abs(low), np.abs(high)))
-    unit = np.where(share, 1.0, np.where(percent, 100.0, np.where(free > 0, free, 1.0)))
-    bounded = share | percent
-    return unit, np.where(bounded, 0.0, -np.inf), np.where(bounded, unit, np.inf)
+def _as_many(metas: Sequence[Meta] | None, n: int) -> Sequence[Meta]:
+    if metas is not None and len(metas) != n:
+        raise ValueError(f"{n} curves need as many metas, not {len(metas)}")
+    return [None] * n if metas is None else metas
 
 
-def _from_bank(curves: Floats, bank: Design) -> Forecast:
-    """Curves (m, n) of one length and horizon: the mixture over the bank."""
-    unit, lower, upper = _scales(curves)
-    y = bank.points(curves) / unit[:, None]
-    log_weight, mean, scale, freedom = _posterior(y, bank)
-    weight = np.exp(log_weight - log_weight.max(axis=1, keepdims=True))
-    weight /= weight.sum(axis=1, keepdims=True)
-    values = _mixture_quantiles(weight, mean, scale, freedom) * unit[:, None]
-    return Forecast.quantiles(LEVELS[1:-1], values, "learning curve").clip(lower, upper)
+def _under(prefix: str, state: Mapping[str, Any]) -> State:
+    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
 
-def _posterior(y: Floats, bank: Design) -> tuple[Floats, Floats, Floats, float]:
-    """For points y (m, p): log marginal likelihood, location and scale at the horizon, each (m, K), and dof.
+def _lessons(curves: Sequence[Floats], shares: Sequence[float]) -> tuple[Floats, Floats, Ints]:
+    """Features, targets and the curve that each is of: every curve cut at shares of its length, to be continued to
+    its end, and of half its cuts to three fifths of it."""
+    lengths = np.array([len(curve) for curve in curves])
+    x, y, owner = [], [], []
+    for length in np.unique(lengths).tolist():
+        rows = np.flatnonzero(lengths == length)
+        stack = np.stack([curves[i] for i in rows.tolist()])
+        for end, cuts in ((length, shares), (round(0.6 * length), shares[::2])):
+            for n in sorted({max(1, round(cut * length)) for cut in cuts}):
+                if n < end:
+                    last = stack[:, n - 1]
+                    x.append(curve_features(stack[:, :n], float(end)))
+                    y.append((stack[:, end - 1] - last) / (_TOP - last))
+                    owner.append(rows)
+    return np.concatenate(x), np.concatenate(y), np.concatenate(owner)
 
-    Weighted Bayesian regression of y on (1, progress), conjugate prior centred on the weighted mean and no gain.
+
+def _grown(x: Floats, y: Floats, owner: Ints, trees: int, seed: int) -> QuantileForest:
+    return QuantileForest.fit(x, y, owner, trees=trees, smallest_leaf=4, features=0.5, seed=seed)
+
+
+def _calibrated(x: Floats, y: Floats, owner: Ints, seed: int) -> float:
+    """By how much intervals about the median must be spread so that 90% of them cover, on curves left out in turn.
+
+    Split conformal prediction (Vovk; Romano, Patterson, Candès 2019) with the interval's own width as the scale.
     """
-    p = y.shape[1]
-    w = np.arange(1.0, p + 1.0) / p
-    w *= min(1.0, _WORTH / w.sum())
-    total = w.sum()
-    level = y @ w / total
-    moved = y - level[:, None]
-    sum_x, sum_xx = bank.progress @ w, bank.progress**2 @ w
-    sum_xy, sum_yy = (moved * w) @ bank.progress.T, moved**2 @ w
-    a, b, d = total + 1.0 / _LEVEL_VARIANCE, sum_x, sum_xx + 1.0 / _GAIN_VARIANCE
-    determinant = a * d - b * b
-    offset, gain = -b * sum_xy / determinant, a * sum_xy / determinant
-    shape = _NOISE_SHAPE + total / 2.0
-    rate = _NOISE_SHAPE * _NOISE**2 + np.maximum(sum_yy[:, None] - gain * sum_xy, 0.0) / 2.0
-    evidence = np.where(bank.usable, -0.5 * np.log(determinant) - shape * np.log(rate), -np.inf)
-    leverage = (d - 2.0 * b * bank.ahead + a * bank.ahead**2) / determinant
-    mean = level[:, None] + offset + gain * bank.ahead
-    if not bank.usable.any():  # one point: it may go anywhere
-        evidence = np.zeros_like(evidence)
-        leverage = leverage + 1.0 / _NOISE**2
-    return evidence, mean, np.sqrt(rate / shape * (1.0 + leverage)), 2.0 * shape
+    fold = np.random.default_rng(seed).integers(_FOLDS, size=owner.max() + 1)[owner]
+    share = np.exp(x[:, HISTORY_LENGTH] - x[:, HORIZON])
+    checked = (share >= _CHECKED[0]) & (share <= _CHECKED[1])
+    needed = []
+    for k in range(_FOLDS):
+        rows = np.flatnonzero((fold == k) & checked)
+        if len(rows) and np.any(fold != k):
+            forest = _grown(x[fold != k], y[fold != k], owner[fold != k], 40, seed)
+            values = _quantiles(forest.sample(x[rows]), 1.0)
+            low, middle, high = (values[:, np.searchsorted(_GRID, level)] for level in (0.05, 0.5, 0.95))
+            off = y[rows] - middle
+            needed.append(
+                np.where(off > 0, off / np.maximum(high - middle, 1e-9), off / np.minimum(low - middle, -1e-9))
+            )
+    return float(np.clip(np.quantile(np.concatenate(needed), _COVERED), 0.5, 4.0)) if needed else 1.0
 
 
-def _mixture_quantiles(weight: Floats, mean: Floats, scale: Floats, freedom: float) -> Floats:
-    """(m, inner levels) quantiles of mixtures of t distributions, from the quantiles of the heaviest components."""
-    kept: Ints = np.argsort(-weight, axis=1)[:, :_KEPT]
-    w, mu, s = (np.take_along_axis(a, kept, axis=1) for a in (weight, mean, scale))
-    edges = np.concatenate([[0.0], (_GRID[1:] + _GRID[:-1]) / 2.0, [1.0]])
-    values = (mu[:, :, None] + s[:, :, None] * stdtrit(freedom, _GRID)).reshape(len(w), -1)
-    masses = (w[:, :, None] * np.diff(edges)).reshape(len(w), -1)
-    order: NDArray[np.int64] = np.argsort(values, axis=1)
-    values, masses = np.take_along_axis(values, order, axis=1), np.take_along_axis(masses, order, axis=1)
-    reached = np.cumsum(masses, axis=1)
-    middle = (reached - masses / 2.0) / reached[:, -1:]
-    return np.stack([np.interp(LEVELS[1:-1], at, value) for at, value in zip(middle, values, strict=True)])
+@lru_cache(maxsize=1)
+def _prior_forest() -> QuantileForest:
+    random = np.random.default_rng(20)
+    curves = [curve for length in LENGTHS for curve in prior_curves(length, 120, random)]
+    return QuantileForest.fit(*_lessons(curves, _CUTS[::2]), trees=60, smallest_leaf=8, features=0.5, seed=20)
+
+
+def _quantiles(draws: Floats, spread: float) -> Floats:
+    """(m, levels of the grid) of sorted draws (m, s), spread about the median."""
+    position = np.clip(_GRID * draws.shape[1] - 0.5, 0.0, draws.shape[1] - 1.0)
+    below = np.floor(position).astype(np.int64)
+    above = np.minimum(below + 1, draws.shape[1] - 1)
+    values = draws[:, below] + (position - below) * (draws[:, above] - draws[:, below])
+    middle = values[:, [len(_GRID) // 2]]
+    return np.asarray(middle + spread * (values - middle) + _NARROWEST * (_GRID - 0.5))

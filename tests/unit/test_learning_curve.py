@@ -16,8 +16,8 @@ def test_a_power_law_is_continued_to_where_it_goes() -> None:
 
     forecast = LearningCurvePredictor().predict(curve[:30], at=100)
 
-    assert forecast.median[0] == pytest.approx(curve[-1], abs=0.02)
-    assert forecast.source[0] == "learning curve"
+    assert forecast.median[0] == pytest.approx(curve[-1], abs=0.05)
+    assert forecast.source[0] == "learning curve, cold"
 
 
 def test_the_truth_lies_in_the_90_percent_interval_most_of_the_time() -> None:
@@ -37,7 +37,7 @@ def test_the_probability_of_reaching_a_target_falls_with_the_target() -> None:
     forecast = LearningCurvePredictor().predict(_rising(30), at=100)
 
     assert forecast.sf(0.7)[0] > 0.9
-    assert forecast.sf(0.98)[0] < 0.3
+    assert forecast.sf(0.98)[0] < 0.1
 
 
 def test_more_of_a_curve_makes_its_forecast_narrower() -> None:
@@ -82,7 +82,7 @@ def test_a_quantity_without_bounds_is_forecast_in_its_own_scale() -> None:
 
     forecast = LearningCurvePredictor().predict(curve, at=100)
 
-    assert -1400.0 < forecast.median[0] < -950.0
+    assert -1300.0 < forecast.median[0] < -600.0
 
 
 def test_an_iteration_already_seen_is_certain() -> None:
@@ -97,6 +97,7 @@ def test_an_iteration_already_seen_is_certain() -> None:
     [
         [0.5],
         [0.5] * 20,
+        np.linspace(0.9, 0.2, 20),
         [0.1, np.nan, 0.3, np.inf, 0.4],
         [1.2, 1.4, 1.5],
         [0.0, 0.0],
@@ -138,10 +139,75 @@ def test_what_is_no_iteration_is_refused(at: float) -> None:
         LearningCurvePredictor().predict([0.1, 0.2], at=at)
 
 
-def test_a_model_comes_back_from_plain_values_and_another_version_is_refused() -> None:
-    predictor = LearningCurvePredictor().fit([_rising(40, seed=i) for i in range(5)])
-    back = LearningCurvePredictor.from_state(predictor.state())
+def _history(n: int = 60) -> list[np.ndarray]:
+    """Runs of one kind: they rise late and then fast, which no curve of the prior does so regularly."""
+    random = np.random.default_rng(7)
+    x = np.arange(1.0, 41.0)
+    middles, tops = random.uniform(14.0, 18.0, (n, 1)), random.uniform(0.65, 0.8, (n, 1))
+    return list(0.1 + tops / (1.0 + np.exp((middles - x) / 2.0)) + 0.004 * random.standard_normal((n, 40)))
 
-    np.testing.assert_array_equal(back.predict(_rising(10), 40).table, predictor.predict(_rising(10), 40).table)
+
+@pytest.fixture(scope="module")
+def fitted() -> LearningCurvePredictor:
+    return LearningCurvePredictor().fit(_history())
+
+
+def test_history_teaches_how_such_runs_go_on(fitted: LearningCurvePredictor) -> None:
+    """After twelve iterations these runs still stand near the ground."""
+    curves = _history(75)[60:]
+    finals = np.array([curve[-1] for curve in curves])
+    begun, ats = [curve[:12] for curve in curves], np.full(15, 40)
+
+    warm, cold = (p.predict_many(begun, ats) for p in (fitted, LearningCurvePredictor()))
+
+    assert np.abs(warm.median - finals).mean() < 0.05 < np.abs(cold.median - finals).mean()
+    assert set(warm.source) == {"learning curve"}
+
+
+def test_a_hyper_parameter_that_decides_the_end_is_used() -> None:
+    """The same beginning ends high or low by the learning rate alone."""
+    random = np.random.default_rng(3)
+    rates = random.choice([0.1, 0.001], 80)
+    x = np.arange(1.0, 31.0)
+    curves = [np.where(x < 10, 0.3, 0.9 if rate > 0.01 else 0.4) + 0.002 * random.standard_normal(30) for rate in rates]
+    predictor = LearningCurvePredictor().fit(curves, [{"hp": {"lr": rate}} for rate in rates])
+
+    forecast = predictor.predict_many([curves[0][:8]] * 2, [30, 30], [{"hp": {"lr": 0.1}}, {"hp": {"lr": 0.001}}])
+
+    np.testing.assert_allclose(forecast.median, [0.9, 0.4], atol=0.05)
+
+
+def test_few_finished_curves_leave_the_predictor_cold() -> None:
+    assert LearningCurvePredictor().fit(_history(5)).predict([0.1, 0.2], 40).source[0] == "learning curve, cold"
+
+
+def test_curves_that_were_predicted_badly_widen_later_intervals() -> None:
+    predictor, begun = LearningCurvePredictor(), _rising(20)
+    before = np.ptp(predictor.predict(begun, 60).quantile([0.05, 0.95]))
+
+    for _ in range(10):
+        predictor.update(np.concatenate([np.full(30, 0.2), np.full(30, 0.9)]))
+
+    assert np.ptp(predictor.predict(begun, 60).quantile([0.05, 0.95])) > before
+
+
+def test_a_fitted_model_comes_back_from_plain_values(fitted: LearningCurvePredictor) -> None:
+    back = LearningCurvePredictor.from_state(fitted.state())
+
+    np.testing.assert_array_equal(back.predict(_rising(10), 40).table, fitted.predict(_rising(10), 40).table)
+
+
+def test_a_model_of_another_version_is_refused(fitted: LearningCurvePredictor) -> None:
     with pytest.raises(ValueError, match="fit it again"):
-        LearningCurvePredictor.from_state({"version": "learning-curve-0"})
+        LearningCurvePredictor.from_state({**fitted.state(), "version": "learning-curve-0"})
+
+
+def test_the_same_history_and_seed_give_the_same_forecasts(fitted: LearningCurvePredictor) -> None:
+    again = LearningCurvePredictor().fit(_history())
+
+    np.testing.assert_array_equal(again.predict(_rising(10), 40).table, fitted.predict(_rising(10), 40).table)
+
+
+def test_as_many_metas_as_curves_are_asked_for() -> None:
+    with pytest.raises(ValueError, match="metas"):
+        LearningCurvePredictor().predict_many([[0.1], [0.2]], [5, 5], [None])
