@@ -54,7 +54,7 @@ def _moment(text: str, now: datetime) -> float:
     if match := _NOW.fullmatch(text):
         sign, count, unit = match.groups()
         seconds = int(count or 0) * UNITS[(unit or "second").lower()]
-        return now.timestamp() + (-seconds if sign == "-" else seconds)
+        return (now + timedelta(seconds=-seconds if sign == "-" else seconds)).timestamp()
     if match := _EPOCH.fullmatch(text):
         return float(match[1] or match[2])
     day: datetime | None = None

@@ -1,20 +1,22 @@
 """Ledgers for tests, filled as the daemon fills them: real cycles over the fake cluster."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from click.testing import CliRunner, Result
 
 from policies.plan import Plan
 from policies.policy import Policy
+from policies.snapshot import Snapshot
 from slurmplug import registry
 from slurmplug.commands import main
 from slurmplug.config import Config
 from slurmplug.cycle import Scheduler
+from slurmplug.cycle_record import CycleRecord
 from slurmplug.forecaster import Forecaster
 from slurmplug.intake import Intake
-from slurmplug.cycle_record import CycleRecord
 from slurmplug.ledger import Ledger
 from tests.fake_cluster import FakeCluster
 
@@ -52,16 +54,30 @@ class Site:
             self.cluster.time += 1.0
             self.cluster.say(job_id, iteration=iteration, **{quantity: value}, **told)
 
-    def run(self, *arguments: str) -> Result:
-        """What the command line answers."""
-        return run("--ledger", str(self.path), *arguments)
+    def ask(self, command: str, *arguments: str, code: int = 0) -> str:
+        """What `slurmplug COMMAND` answers about this ledger; it has to end with that code."""
+        result = run(command, "--ledger", str(self.path), *arguments)
+        assert result.exit_code == code, result.output
+        return result.output
+
+    def table(self, *arguments: str) -> list[dict[str, str]]:
+        """The rows of `slurmplug acct --parsable2` as mappings by field."""
+        header, *rows = [line.split("|") for line in self.ask("acct", "-P", *arguments).splitlines()]
+        return [dict(zip(header, row, strict=True)) for row in rows]
+
+    def json(self, command: str, *arguments: str) -> Any:
+        return json.loads(self.ask(command, "--json", *arguments))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ledger.close()
 
 
 def run(*arguments: str) -> Result:
-    """`slurmplug COMMAND --ledger PATH ...`, where the arguments begin with options and their values, then COMMAND."""
-    command = next(i for i in range(0, len(arguments), 2) if not arguments[i].startswith("--"))
-    ordered = [arguments[command], *arguments[:command], *arguments[command + 1 :]]
-    return CliRunner().invoke(main, ordered, catch_exceptions=False)
+    """`slurmplug` with these arguments; only our own errors are caught."""
+    return CliRunner().invoke(main, arguments, catch_exceptions=False)
 
 
 class Planned:
@@ -70,9 +86,8 @@ class Planned:
     name = "planned"
     needs = frozenset()
 
-    def __init__(self, plan: Any) -> None:
+    def __init__(self, plan: Callable[[Snapshot], Plan]) -> None:
         self.plan = plan
 
-    def decide(self, snapshot: Any, forecasts: Any, memory: Any) -> Plan:
-        plan: Plan = self.plan(snapshot)
-        return plan
+    def decide(self, snapshot: Snapshot, forecasts: Any, memory: Any) -> Plan:
+        return self.plan(snapshot)

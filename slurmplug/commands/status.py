@@ -39,9 +39,10 @@ def look(ledger: Ledger, path: Path, config: Config, now: float) -> dict[str, An
     newest = ledger.query("SELECT started, error FROM cycles ORDER BY id DESC LIMIT 1")
     cycle = reports.last_cycle(ledger) or {}
     age = now - newest[0]["started"] if newest else None
-    paused = ledger.control("paused")
+    running, paused = daemon_runs(path), ledger.control("paused")
     return {
-        "alive": age is not None and age < MISSED * config.interval and daemon_runs(path),
+        "alive": running and age is not None and age < MISSED * config.interval,
+        "running": running,
         "age": age,
         "interval": config.interval,
         "paused": paused,
@@ -62,7 +63,7 @@ def look(ledger: Ledger, path: Path, config: Config, now: float) -> dict[str, An
         "faults": ledger.query(_FAULTS, now - DAY),
         "ledger": {
             "path": str(path),
-            "bytes": path.stat().st_size,
+            "bytes": sum(part.stat().st_size for part in (path, path.with_name(f"{path.name}-wal")) if part.exists()),
             **ledger.query("SELECT (SELECT count(*) FROM jobs) AS jobs, (SELECT count(*) FROM cycles) AS cycles")[0],
         },
     }
@@ -97,7 +98,8 @@ def _lines(told: Mapping[str, Any]) -> Iterator[str]:
 def _of_daemon(told: Mapping[str, Any]) -> Iterator[str]:
     age = told["age"]
     last = "no cycle yet" if age is None else f"last cycle {times.span(age)} ago"
-    yield f"daemon      {'alive' if told['alive'] else 'not running'}: {last}, one every {told['interval']:g} s"
+    state = "alive" if told["alive"] else "late" if told["running"] else "not running"
+    yield f"daemon      {state}: {last}, one every {told['interval']:g} s"
     modes = told["modes"]
     own = [f"{name} {mode}" for name, mode in modes.items() if name != "default" and mode]
     mode = modes.get("default") or "not known"

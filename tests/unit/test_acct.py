@@ -1,0 +1,341 @@
+"""acct: sacct's options, windows and formats over what the ledger knows."""
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from slurmplug import job_fields, times
+from slurmplug.commands import options
+from slurmplug.errors import UsageError
+from tests.builders import NOW
+from tests.ledgers import Site, run
+
+ALL = ("-a", "-S", "2023-11-01")
+PLAIN = b"#!/bin/sh\ntrain\n"
+HOSTILE = "a|b\x1b[2J\n99|root\\\u202e\ufffe\U000e0001"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with Site(tmp_path) as site:
+        yield site
+
+
+@pytest.fixture
+def trained(site: Site) -> Site:
+    """1 was stopped at its target, 2 failed, 3 runs, 4 waits."""
+    first, second, third, _ = (site.cluster.submit(user=user) for user in ("ada", "bob", "ada", "cyd"))
+    for job in (first, second, third):
+        site.cluster.start(job)
+    site.cycle()
+    site.train(first, {i: 0.80 + i / 50 for i in range(1, 7)}, loss=0.5)
+    site.train(third, {1: 0.3})
+    site.cycle()
+    site.cluster.end(first)
+    site.cluster.end(second, "FAILED", 1)
+    site.cycle()
+    return site
+
+
+def jobs(rows: list[dict[str, str]]) -> list[str]:
+    return [row["JobID"] for row in rows]
+
+
+class TestWhichJobs:
+    def test_everything_since_a_time(self, trained):
+        assert jobs(trained.table(*ALL)) == ["1", "2", "3", "4"]
+
+    def test_ended_jobs_of_before_midnight_are_not_shown_by_default(self, trained):
+        assert jobs(trained.table("-a")) == ["3", "4"]
+
+    def test_named_jobs_are_shown_whenever_they_ended(self, trained):
+        assert jobs(trained.table("-j", "2,1")) == ["1", "2"]
+
+    def test_a_job_that_is_not_known_is_no_mistake(self, trained):
+        assert jobs(trained.table("-j", "77")) == []
+
+    @pytest.mark.parametrize(("users", "found"), [("ada", ["1", "3"]), ("bob,cyd", ["2", "4"]), ("0", [])])
+    def test_the_jobs_of_some_users(self, trained, users, found):
+        assert jobs(trained.table("-S", "2023-11-01", "-u", users)) == found
+
+    def test_users_may_be_given_by_number(self, trained):
+        assert jobs(trained.table("-S", "2023-11-01", "-u", "1001")) == ["1", "2", "3", "4"]
+
+    def test_the_jobs_of_some_accounts(self, trained):
+        assert jobs(trained.table(*ALL, "-A", "lab")) == ["1", "2", "3", "4"]
+        assert jobs(trained.table(*ALL, "-A", "other")) == []
+
+    def test_who_is_not_root_sees_only_their_own_jobs_unless_they_ask_for_others(self, trained, monkeypatch):
+        monkeypatch.setattr(options.os, "getuid", lambda: 4711)
+        assert jobs(trained.table("-S", "2023-11-01")) == []
+        assert jobs(trained.table(*ALL)) == ["1", "2", "3", "4"]
+        assert jobs(trained.table("-j", "2")) == ["2"]
+
+    @pytest.mark.parametrize(
+        ("states", "found"),
+        [
+            ("CD", ["1"]), ("completed", ["1"]), ("F,CD", ["1", "2"]), ("R", ["1", "2", "3"]),
+            ("RUNNING", ["1", "2", "3"]), ("PD", ["1", "2", "3", "4"]), ("TO,CA,OOM", []),
+        ],
+    )  # fmt: skip
+    def test_the_jobs_that_were_in_a_state_inside_the_window(self, trained, states, found):
+        assert jobs(trained.table(*ALL, "-E", "now", "-s", states)) == found
+
+    def test_states_without_a_window_are_those_of_now(self, trained):
+        assert jobs(trained.table("-a", "-s", "CD,F,R,PD")) == ["3", "4"]
+
+    def test_states_with_a_start_only_are_those_of_that_moment(self, trained):
+        assert jobs(trained.table("-a", "-s", "R", "-S", times.shown(NOW + 30))) == ["1", "2", "3"]
+        assert jobs(trained.table("-a", "-s", "R", "-S", times.shown(NOW + 3_000))) == ["3"]
+
+    def test_a_window_ends_where_it_is_told_to(self, trained):
+        assert jobs(trained.table("-a", "-S", "2023-11-01", "-E", "2023-11-02")) == []
+
+    def test_a_job_that_was_never_eligible_is_shown_by_its_id_only(self, site):
+        site.cluster.submit(eligible=float("nan"), reason="Dependency")
+        site.cycle()
+        assert jobs(site.table(*ALL)) == []
+        assert jobs(site.table("-j", "1")) == ["1"]
+
+    def test_elements_of_an_array_are_named_by_array_and_element(self, site):
+        array = site.cluster.submit(array_id=1, elements=7)
+        site.cluster.submit(array_id=array, array_task=3)
+        site.cycle()
+        assert jobs(site.table("-j", "1")) == ["1_[7]", "1_3"]
+        assert jobs(site.table("-j", "1_3")) == ["1_3"]
+
+    def test_of_jobs_with_the_same_id_the_latest_is_shown(self, site):
+        job = site.cluster.submit(name="old")
+        site.cycle()
+        site.cluster.jobs[job] |= {"uid": 1002, "name": "new", "submit": site.cluster.time}
+        site.cycle()
+        assert [row["JobName"] for row in site.table("-j", "1")] == ["new"]
+
+
+class TestFields:
+    def test_a_stopped_job_tells_by_which_rule_and_what_was_spared(self, trained):
+        wanted = "JobID,State,ExitCode,Stop,Iterations,MaxIterations,Saved,Value,Loss,Target,Elapsed"
+        row = trained.table("-j", "1", "-o", wanted)[0]
+        assert row == {
+            "JobID": "1", "State": "COMPLETED", "ExitCode": "0:0", "Stop": "target", "Iterations": "6",
+            "MaxIterations": "90", "Saved": "84", "Value": "0.92", "Loss": "0.5", "Target": "accuracy>=0.9",
+            "Elapsed": "00:02:07",
+        }  # fmt: skip
+
+    def test_a_job_that_ended_by_itself_was_not_stopped(self, trained):
+        row = trained.table("-j", "2", "-o", "stop,saved,exitcode")[0]
+        assert row == {"Stop": "", "Saved": "", "ExitCode": "1:0"}
+
+    def test_a_signal_stands_after_the_colon(self, site):
+        job = site.cluster.submit()
+        site.cycle()
+        site.cluster.end(job, "FAILED", 128 + 9)
+        site.cycle()
+        assert site.table("-j", "1", "-o", "exitcode") == [{"ExitCode": "0:9"}]
+
+    def test_what_is_still_to_come_is_not_told_as_if_it_had_been(self, site):
+        job = site.cluster.submit(end=NOW + 9_000)
+        site.cycle()
+        site.cluster.start(job)
+        site.cluster.jobs[job]["end"] = NOW + 3_600
+        site.cycle()
+        row = site.table("-j", "1", "-o", "start,end,elapsed,timelimit")[0]
+        assert row == {
+            "Start": times.shown(NOW + 60), "End": "Unknown", "Elapsed": "00:01:00", "Timelimit": "01:00:00",
+        }  # fmt: skip
+
+    def test_a_loss_to_be_reached_from_above_is_predicted_with_its_own_sign(self, site):
+        job = site.cluster.submit(b"#!/bin/sh\n#PLUG --target=loss<=5.1 --max-iterations=50 --stop=optstop\ntrain\n")
+        site.cluster.start(job)
+        site.train(job, {i: 5.0 + 2.0 / i for i in range(1, 11)}, "loss")
+        site.cycle()
+        told = site.json("acct", "-j", "1")["jobs"][0]
+        assert told["finallow"] < told["final"] < told["finalhigh"]
+        assert 4.0 < told["final"] < 5.3
+        assert told["value"] == told["loss"] == 5.2
+        assert 0 <= told["reach"] <= 1
+
+    def test_the_first_prediction_is_kept_when_later_ones_differ(self, trained):
+        assert trained.table("-j", "1", "-o", "predicted") == [{"Predicted": "00:30:00"}]
+
+    def test_a_quantity_told_seldom_is_found_among_many_reports(self, site):
+        job = site.cluster.submit()
+        site.cluster.start(job)
+        site.train(job, {1: 0.5})
+        site.train(job, {i: 1.0 / i for i in range(2, 40)}, "loss")
+        site.cycle()
+        assert site.table("-j", "1", "-o", "accuracy,iterations") == [{"Accuracy": "0.5", "Iterations": "39"}]
+
+    def test_fields_are_found_in_any_case_and_by_their_beginning(self, trained):
+        assert list(trained.table("-j", "1", "-o", "JOBID,jobn,Max,nnodes")[0]) == [
+            "JobID", "JobName", "MaxIterations", "NNodes",
+        ]  # fmt: skip
+
+    def test_all_fields_can_be_asked_for(self, trained):
+        assert list(trained.table("-j", "1", "-o", "ALL")[0]) == [field.name for field in job_fields.FIELDS]
+
+    def test_every_field_can_be_named_exactly(self, trained):
+        for field in job_fields.FIELDS:
+            assert list(trained.table("-j", "1", "-o", field.name.lower())[0]) == [field.name]
+
+    def test_helpformat_lists_every_field_without_a_ledger(self):
+        shown = run("acct", "--helpformat", "--ledger", "/nowhere").output
+        assert [line.split()[0] for line in shown.splitlines()] == [field.name for field in job_fields.FIELDS]
+
+
+class TestFormats:
+    def test_columns_have_their_width_and_what_is_cut_ends_in_a_plus(self, site):
+        site.cluster.submit(name="a-rather-long-name")
+        site.cycle()
+        shown = site.ask("acct", *ALL, "-o", "jobid%5,jobname%8,jobname%-20,user")
+        assert shown == (
+            "JobID  JobName JobName                   User\n"
+            "----- -------- -------------------- ---------\n"
+            "    1 a-rathe+ a-rather-long-name         ada\n"
+        )
+
+    def test_no_heading(self, trained):
+        assert trained.ask("acct", "-n", "-j", "1", "-o", "jobid%-3") == "1  \n"
+
+    def test_parsable_ends_each_row_with_the_delimiter_and_parsable2_does_not(self, trained):
+        assert trained.ask("acct", "-p", "-j", "1", "-o", "jobid,state") == "JobID|State|\n1|COMPLETED|\n"
+        assert trained.ask("acct", "-P", "-j", "1", "-o", "jobid,state") == "JobID|State\n1|COMPLETED\n"
+
+    def test_another_delimiter(self, trained):
+        assert trained.ask("acct", "-nP", "--delimiter", "::", "-j", "1", "-o", "jobid,state") == "1::COMPLETED\n"
+
+    @pytest.mark.parametrize("delimiter", ["", "x", "7", "\\", " ", "\n"])
+    def test_a_delimiter_that_escapes_are_made_of_is_refused(self, trained, delimiter):
+        assert "--delimiter" in trained.ask("acct", "-P", "--delimiter", delimiter, "-j", "1", code=1)
+
+    def test_json_has_numbers_seconds_and_nulls(self, trained):
+        stopped, failed, runs, waits = trained.json("acct", *ALL)["jobs"]
+        assert [job["stop"] for job in (stopped, failed, runs, waits)] == ["target", "", "", ""]
+        assert (stopped["jobid"], stopped["jobidraw"], stopped["state"]) == ("1", 1, "COMPLETED")
+        assert (stopped["start"], stopped["iterations"], stopped["managed"]) == (NOW, 6, True)
+        assert (waits["start"], waits["iterations"], waits["loss"]) == (None, None, None)
+        assert runs["remaining"] > 0
+
+
+class TestHostileTexts:
+    @pytest.fixture
+    def hostile(self, site: Site) -> Site:
+        site.cluster.submit(name=HOSTILE, comment=HOSTILE * 100, partition="gpu")
+        site.cycle()
+        return site
+
+    def test_nothing_reaches_a_terminal_raw(self, hostile):
+        for arguments in (
+            ("acct", *ALL),
+            ("acct", "-p", *ALL, "-o", "all"),
+            ("acct", "--json", *ALL),
+            ("queue",),
+            ("why", "1"),
+        ):
+            shown = hostile.ask(*arguments)
+            assert all(character.isprintable() or character == "\n" for character in shown)
+
+    def test_no_value_breaks_a_row(self, hostile):
+        header, *rows = hostile.ask("acct", "-P", *ALL, "-o", "all").splitlines()
+        assert [len(row.split("|")) for row in rows] == [len(header.split("|"))]
+
+    def test_an_escaped_value_unescapes_to_what_it_was(self, hostile):
+        shown = hostile.table(*ALL, "-o", "jobname")[0]["JobName"]
+        assert shown == "a\\x7cb\\x1b[2J\\x0a99\\x7croot\\x5c\\u202e\\ufffe\\U000e0001"
+        assert shown.encode().decode("unicode_escape") == HOSTILE
+
+    def test_json_keeps_it_whole(self, hostile):
+        told = json.loads(hostile.ask("acct", "--json", *ALL))["jobs"][0]
+        assert (told["jobname"], told["comment"]) == (HOSTILE, HOSTILE * 100)
+
+    def test_wide_and_combining_characters_keep_the_columns(self, site):
+        site.cluster.submit(name="学習" * 9)
+        site.cluster.submit(name="e\u0301" * 3)
+        site.cycle()
+        first, second = site.ask("acct", "-n", *ALL, "-o", "jobname%-8,user%4").splitlines()
+        assert first == "学習学+   ada"
+        assert second == "e\u0301" * 3 + "       ada"
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("-S", "tomorow"), ("-E", "25:00"), ("-S", "now", "-E", "now-1hour"), ("-j", "x"), ("-j", "1_x"),
+            ("-j", "1.0"), ("-j", "9" * 40), ("-s", "ZZ"), ("-o", "nothing"), ("-o", "jobid%0"),
+            ("-o", ","), ("--bad",), ("extra",),
+        ],
+    )  # fmt: skip
+    def test_a_mistake_ends_with_1_as_sacct(self, trained, arguments):
+        trained.ask("acct", *arguments, code=1)
+
+    def test_a_missing_ledger_is_named(self, tmp_path):
+        result = run("acct", "--ledger", str(tmp_path / "none.db"))
+        assert result.exit_code == 1
+        assert "none.db cannot be opened: No such file or directory; has the daemon run?" in result.output
+
+    def test_a_missing_configuration_is_named(self, tmp_path):
+        result = run("acct", "--config", str(tmp_path / "none.toml"))
+        assert result.exit_code == 1
+        assert "there is no configuration" in result.output
+
+    def test_a_file_that_is_no_ledger_is_refused(self, tmp_path):
+        (tmp_path / "ledger.db").write_bytes(b"not a database, but a text that is long enough" * 10)
+        assert run("acct", "--ledger", str(tmp_path / "ledger.db")).exit_code == 1
+
+    def test_the_ledger_may_be_named_by_the_environment_and_by_the_configuration(self, trained, tmp_path, monkeypatch):
+        file = tmp_path / "slurmplug.toml"
+        file.write_text(f'[ledger]\npath = "{trained.path}"\n')
+        monkeypatch.setenv("SLURMPLUG_CONFIG", str(file))
+        by_config = run("acct", "-nj1", "-o", "jobid%1").output
+        monkeypatch.setenv("SLURMPLUG_LEDGER", str(trained.path))
+        monkeypatch.setenv("SLURMPLUG_CONFIG", "/nowhere")
+        assert by_config == run("acct", "-nj1", "-o", "jobid%1").output == "1\n"
+
+    def test_a_report_never_writes_to_the_ledger(self, trained):
+        before = trained.path.read_bytes()
+        trained.ask("acct", *ALL)
+        assert trained.path.read_bytes() == before
+
+
+class TestTimes:
+    @pytest.mark.parametrize(
+        ("text", "meant"),
+        [
+            ("now", "2023-11-14T22:13:20"), ("now-1hour", "2023-11-14T21:13:20"),
+            ("now - 2days", "2023-11-12T22:13:20"),
+            ("now+90", "2023-11-14T22:14:50"), ("today", "2023-11-14T00:00:00"), ("midnight", "2023-11-14T00:00:00"),
+            ("noon", "2023-11-14T12:00:00"), ("fika", "2023-11-14T15:00:00"), ("teatime", "2023-11-14T16:00:00"),
+            ("tomorrow", "2023-11-15T00:00:00"), ("today-18:00", "2023-11-14T18:00:00"),
+            ("8:05", "2023-11-14T08:05:00"),
+            ("18:00:09", "2023-11-14T18:00:09"), ("6:00PM", "2023-11-14T18:00:00"), ("12:00am", "2023-11-14T00:00:00"),
+            ("0130", "2023-01-30T00:00:00"), ("1231", "2022-12-31T00:00:00"), ("013024", "2024-01-30T00:00:00"),
+            ("01/30", "2023-01-30T00:00:00"), ("1/3", "2023-01-03T00:00:00"), ("01/30/24-18:00", "2024-01-30T18:00:00"),
+            ("01.30.24", "2024-01-30T00:00:00"), ("2023-11-01", "2023-11-01T00:00:00"),
+            ("2023-11-01T08:00", "2023-11-01T08:00:00"), ("2023-11-01 08:00:30", "2023-11-01T08:00:30"),
+        ],
+    )  # fmt: skip
+    def test_a_time_as_sacct_takes_it(self, text, meant):
+        now = datetime(2023, 11, 14, 22, 13, 20).timestamp()
+        assert times.shown(times.moment(text, now)) == meant
+
+    def test_seconds_since_the_epoch(self):
+        assert times.moment("1700000000", NOW) == times.moment("uts1700000000", NOW) == 1_700_000_000
+
+    @pytest.mark.parametrize(
+        "text",
+        ["", " ", "soon", "25:00", "12:0", "1361", "2023-13-01", "2023-02-30", "now-", "now-2fortnights", "2023-11-01T",
+         "13:00PM", "18:00junk", "1-2-3", "9999999999999", "now-999999999weeks"],
+    )  # fmt: skip
+    def test_no_time_is_refused_with_what_to_write(self, text):
+        with pytest.raises(UsageError, match=r"Invalid time specification.*write"):
+            times.moment(text, NOW)
+
+    @pytest.mark.parametrize(
+        ("seconds", "text"), [(0, "00:00:00"), (59.9, "00:00:59"), (3_661, "01:01:01"), (90_061, "1-01:01:01")]
+    )
+    def test_spans_are_shown_as_slurm_does(self, seconds, text):
+        assert times.span(seconds) == text
