@@ -48,3 +48,15 @@ def down(*, folder: Path, keep_logs: bool) -> None:
         Sandbox.attach(folder).down(keep_logs=keep_logs)
     except SandboxError as error:
         raise click.ClickException(str(error)) from error
+
+
+@sandbox.command()
+@click.argument("folder", type=click.Path(path_type=Path), default=Path(".demo"))
+def demo(*, folder: Path) -> None:
+    """Watch slurmplug serve a cluster and its training jobs; results come to FOLDER (default: .demo)."""
+    from slurmplug.sandbox.demo import run  # noqa: PLC0415 the ledger and its numpy take a second to load
+
+    try:
+        run(folder)
+    except SandboxError as error:
+        raise click.ClickException("\n".join([str(error), *getattr(error, "__notes__", ())])) from error
