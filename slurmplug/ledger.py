@@ -225,11 +225,12 @@ class Ledger:
         self._ids.clear()
 
     def backup(self, path: Path) -> None:
-        """Copy the ledger while it is in use (SQLite's online backup)."""
+        """Copy the ledger while it is in use (SQLite's online backup): one file, whose readers need write nothing."""
         with self._errors():
             target = sqlite3.connect(path)
             try:
                 self.db.conn.backup(target)
+                target.execute("PRAGMA journal_mode = DELETE")  # WAL's readers write beside it
             finally:
                 target.close()
 
