@@ -152,7 +152,8 @@ class LearningCurvePredictor:
 
 
 class _Scale:
-    """What makes curves comparable: shares stay, percentages become shares, all else fills the lower 4/5 of [0, 1].
+    """What makes curves comparable: shares stay, percentages become shares, what is negative throughout (a loss, of
+    which the target asks less) becomes the share of the first loss that is gone, all else fills four fifths of [0, 1].
 
     low, unit, lower, upper: (m,) value = low + unit * scaled, within the bounds.
     """
@@ -166,11 +167,12 @@ class _Scale:
         low, high = curves.min(axis=1), curves.max(axis=1)
         share: Bools = (low >= 0.0) & (high <= 1.0)
         percent: Bools = (low >= 0.0) & (high > 1.5) & (high <= 100.0)
+        negated: Bools = high < 0.0
         free = 1.25 * np.maximum(high - low, 1e-3 * np.maximum(np.abs(low), np.abs(high)))
-        unit = np.where(share, 1.0, np.where(percent, 100.0, np.where(free > 0, free, 1.0)))
-        bounded = share | percent
-        lower, upper = np.where(bounded, 0.0, -np.inf), np.where(bounded, unit, np.inf)
-        return cls(np.where(bounded, 0.0, low), unit, lower, upper)
+        unit = np.select([share, percent, negated, free > 0], [1.0, 100.0, -low, free], 1.0)
+        lower = np.where(share | percent, 0.0, -np.inf)
+        upper = np.select([share | percent, negated], [unit, 0.0], np.inf)
+        return cls(np.where(share | percent, 0.0, low), unit, lower, upper)
 
     def down(self, values: Floats) -> Floats:
         return np.asarray((values - self.low[:, None]) / self.unit[:, None])

@@ -82,7 +82,15 @@ def test_a_quantity_without_bounds_is_forecast_in_its_own_scale() -> None:
 
     forecast = LearningCurvePredictor().predict(curve, at=100)
 
-    assert -1300.0 < forecast.median[0] < -600.0
+    assert -1300.0 < forecast.median[0] < -700.0
+    assert forecast.quantile(1.0)[0] == 0.0
+
+
+def test_a_quantity_that_is_neither_share_nor_loss_is_not_bounded() -> None:
+    forecast = LearningCurvePredictor().predict(5000.0 - 9000.0 * np.arange(1.0, 41.0) ** -0.8, at=100)
+
+    assert 4400.0 < forecast.median[0] < 5600.0
+    assert forecast.quantile(1.0)[0] == np.inf
 
 
 def test_an_iteration_already_seen_is_certain() -> None:
