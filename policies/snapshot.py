@@ -109,7 +109,7 @@ class Jobs:
     """seconds from a request to its next step"""
 
     iteration: Floats
-    """the last reported, 0 before the first report"""
+    """how many it has reported as done, 0 before the first report"""
     iteration_time: Floats
     """median seconds an iteration in this run"""
     checkpoint: Floats

@@ -1,6 +1,7 @@
 """From the records of jobs to the columns of a snapshot."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def jobs_of(records: Sequence[JobRecord], priority: Floats, now: float) -> tuple
     """The columns of these jobs, and the placement classes that `Jobs.placement` numbers."""
     facts = [record.facts for record in records]
     given = [record.directives or _NOTHING for record in records]
-    told = [record.told for record in records]
+    told = [_counted(record.told) for record in records]
 
     def fact(name: str, dtype: Any = np.float64) -> NDArray[Any]:
         return np.array([getattr(each, name) for each in facts], dtype=dtype)
@@ -147,6 +148,11 @@ def _parents(records: Sequence[JobRecord]) -> Ints:
         if record.facts.reason == "DependencyNeverSatisfied":
             edges.append((row, -1))
     return np.array(edges, dtype=np.int64).reshape(-1, 2)
+
+
+def _counted(points: Points) -> Points:
+    """The points with iterations as a number done: programs count from 0 as often as from 1."""
+    return replace(points, iterations=points.iterations + 1) if len(points) and points.iterations[0] == 0 else points
 
 
 def _iteration_time(points: Points, since: float) -> float:
