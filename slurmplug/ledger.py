@@ -73,8 +73,9 @@ class Ledger:
             self.db.table("operations").upsert_all(
                 ({"job": self._id(o.job), **ledger_rows.of_operation(o)} for o in record.operations), pk="id"
             )
-            self.db.table("steps").insert_all(
-                ({"operation": o.id, "step": o.step, "at": now, "cycle": cycle} for o in record.operations), ignore=True
+            self.db.conn.executemany(
+                "INSERT OR IGNORE INTO steps (operation, step, at, cycle) VALUES (?, ?, ?, ?)",
+                [(o.id, o.step, now, cycle) for o in record.operations],
             )
             self.db.table("commands").insert_all(
                 {"job": self._id(c.job), "cycle": cycle, **ledger_rows.of_command(c)} for c in record.commands

@@ -1,0 +1,114 @@
+"""Sentences out of reasons."""
+
+import json
+
+import pytest
+
+from policies.plan import Reason
+from slurmplug import explain, guardrails, progress
+from slurmplug.explain import SENTENCES, About, background, sentence
+from tests.builders import forecasts, jobs, nodes, snapshot
+
+STOP = {
+    "asked": "target", "in_force": "target", "overload": "no", "overload_degree": 0.5, "waiting": 3.0,
+    "achieved": 0.921, "target": 0.92, "target_of": "job", "probability": 1.0, "predicted": 0.95,
+    "predicted_maximum": 0.951, "tolerance": 0.0046, "confidence": 0.95, "cause": "reached", "iteration": 41.0,
+    "max_iterations": 90.0,
+}  # fmt: skip
+
+
+def test_a_stop_at_the_target_names_value_target_and_iteration():
+    assert sentence(Reason("target", STOP)) == (
+        "Its accuracy of 0.921 meets the target of 0.92 that the job set, after iteration 41 of 90"
+    )
+
+
+def test_a_maximum_names_what_is_still_expected():
+    told = sentence(Reason("optstop", {**STOP, "cause": "maximum"}))
+    assert told == (
+        "Its accuracy gets no better: it has reached 0.921, 0.951 is the most that is expected, within the tolerance "
+        "of 0.0046, after iteration 41 of 90"
+    )
+
+
+def test_a_miss_names_the_probability():
+    told = sentence(Reason("optstop", {**STOP, "cause": "misses", "probability": 0.0123}))
+    assert "will miss the target of 0.92" in told
+    assert "the probability to reach the target is 1.2%" in told
+
+
+def test_a_quantity_that_is_better_when_lower_is_told_with_its_own_sign():
+    facts = {**STOP, "achieved": -0.08, "target": -0.1, "predicted": -0.05}
+    assert sentence(Reason("target", facts), About("loss", -1.0)).startswith("Its loss of 0.08 meets the target of 0.1")
+
+
+def test_facts_that_are_not_known_leave_no_hole():
+    few = {name: STOP[name] for name in ("cause", "achieved", "target", "iteration")}
+    assert sentence(Reason("target", few)) == "Its accuracy of 0.921 meets the target of 0.92, after iteration 41"
+
+
+def test_a_rule_that_is_not_known_is_told_with_its_facts():
+    assert sentence(Reason("full moon", {"phase": 1.0, "where": "here"})) == 'Rule "full moon": phase 1, where here'
+    assert sentence(Reason("full moon")) == 'Rule "full moon"'
+
+
+def test_a_known_rule_whose_facts_are_of_another_kind_is_told_with_them():
+    assert sentence(Reason("stops per cycle", {"limit": "many"})) == 'Rule "stops per cycle": limit many'
+    assert sentence(Reason("target", {"cause": "reached"})) == 'Rule "target": cause reached'
+
+
+def test_nothing_of_a_reason_reaches_a_terminal_raw():
+    evil = "\x1b[2J\n\u202e"
+    for reason in (Reason(evil, {evil: evil}), Reason("size", {"detail": evil}), Reason("mode", {"mode": evil})):
+        assert sentence(reason, About(evil)).isprintable()
+
+
+def test_braces_in_a_fact_are_only_braces():
+    assert sentence(Reason("size", {"detail": "{achieved} {0.__class__}"})).endswith("({achieved} {0.__class__})")
+
+
+@pytest.mark.parametrize(
+    ("overload", "in_force", "told"),
+    [("yes", "target", True), ("yes", "iterations", False), ("no", "target", False)],
+)
+def test_overload_is_told_of_only_where_it_took_the_job_further_than_it_asked(overload, in_force, told):
+    facts = {**STOP, "asked": "iterations", "in_force": in_force, "overload": overload}
+    assert bool(background(Reason("target", facts))) == told
+    if told:
+        assert "3 jobs waited for resources, and the nodes were 50% in use" in background(Reason("target", facts))
+
+
+class TestEveryRuleHasItsSentence:
+    def test_those_of_the_guardrails_that_protect(self):
+        assert {each.rule for each in guardrails.PROTECTIONS} <= SENTENCES.keys()
+
+    def test_those_of_reports(self):
+        doubted = {
+            b"x" * 20_000, b"nonsense", b'{"loss": 1}', b'{"iteration": -1}', b'{"iteration": "x"}',
+            b'{"iteration": 2, "time": -1}', b'{"iteration": 2, "a b": 1}', b'{"iteration": 2, "loss": NaN}',
+            b'{"iteration": 2, "loss": 1}\n{"iteration": 2, "loss": 2}\n{"iteration": 1, "loss": 2}',
+            json.dumps({"iteration": 3, **{f"q{i}": i for i in range(40)}}).encode(),
+            b"\n".join(b'{"iteration": %d}' % i for i in range(progress.MOST_POINTS + 1)),
+        }  # fmt: skip
+        rules = {rule for data in doubted for rule in progress.fold(progress.Points(), data, now=9.0)[1]}
+        assert len(rules) == 12
+        assert rules <= SENTENCES.keys()
+
+    def test_those_of_the_policy(self):
+        from policies.mlfs.mlfs import MLFS
+
+        queue = snapshot(jobs(2, parents=[(0, 0), (1, -1)]), nodes())
+        notes = MLFS().decide(queue, forecasts(2), {}).notes
+        assert {reason.rule for reason in notes.values()} == {"dependency-cycle", "parent-missing"} <= SENTENCES.keys()
+
+
+def test_every_term_of_the_policy_has_its_words():
+    from policies.mlfs.mlfs import MLFS
+
+    assert MLFS().decide(snapshot(jobs(1), nodes()), forecasts(1), {}).terms.keys() == explain.TERMS.keys()
+
+
+def test_every_sentence_is_one_of_a_rule_and_reads_as_one():
+    for segments in SENTENCES.values():
+        assert segments[0][0].isupper() or segments[0].startswith("{")
+        assert not segments[-1].endswith(".")

@@ -1,0 +1,256 @@
+"""why: the story of one job, from real cycles."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from policies.plan import Action, Plan, Reason
+from slurmplug import times
+from slurmplug.progress import Fault
+from tests.builders import NOW
+from tests.ledgers import Planned, Site
+
+RAISED = {i: 0.80 + i / 50 for i in range(1, 7)}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with Site(tmp_path) as site:
+        yield site
+
+
+def stopping(site: Site) -> int:
+    """A job that runs and is asked to stop."""
+    job = site.cluster.submit()
+    site.cluster.start(job)
+    site.train(job, RAISED, loss=0.5)
+    site.cycle()
+    return job
+
+
+class TestWhatItAsked:
+    def test_directives_are_told_as_they_would_be_written(self, site):
+        site.cluster.submit(
+            b"#!/bin/sh\n#PLUG --deadline=2h --target=loss<=0.25 --max-iterations=90 --gpus=2..8\n"
+            b"#PLUG --checkpoint=USR1:batch@60 --urgency=7 --utility=50,0.5,12 --type=resnet\n"
+            b"#PLUG --allow-downgrade=target\ntrain\n"
+        )
+        site.cycle()
+        told = site.ask("why", "1")
+        for directive in (
+            f"--deadline={times.shown(NOW + 7_200)}", "--target=loss<=0.25", "--max-iterations=90", "--gpus=2..8",
+            "--checkpoint=USR1:batch@60", "--urgency=7", "--utility=50,0.5,12", "--type=resnet",
+            "--allow-downgrade=target",
+        ):  # fmt: skip
+            assert directive in told
+
+    def test_a_mistake_is_told_with_its_line_and_the_word_that_was_meant(self, site):
+        site.cluster.submit(b"#!/bin/sh\n#PLUG --urgency=7\n#PLUG --tagret=accuracy>=0.9\ntrain\n")
+        site.cycle()
+        told = site.ask("why", "1")
+        assert "Not counted: line 3: --tagret=accuracy>=0.9: no such directive; did you mean --target?" in told
+
+    def test_an_unmanaged_job_is_said_to_be_left_to_slurm(self, site):
+        site.cluster.submit(b"#!/bin/sh\ntrain\n")
+        site.cycle()
+        told = site.ask("why", "1")
+        assert "Slurm alone decides about it. It carries no directive" in told
+
+    @pytest.mark.parametrize(
+        ("given", "because"),
+        [
+            ({"reason": "JobHeldUser", "priority": 0.0}, "holds it"),
+            ({"batch": False, "comment": "plug: urgency=3"}, "salloc"),
+        ],
+    )
+    def test_a_job_that_is_not_to_be_touched_is_told_why(self, site, given, because):
+        site.cluster.submit(**given)
+        site.cycle()
+        assert because in site.ask("why", "1")
+
+
+class TestWhereItStands:
+    @pytest.fixture
+    def crowd(self, site: Site) -> Site:
+        for urgency in range(6):
+            site.cluster.submit(b"#!/bin/sh\n#PLUG --urgency=%d\ntrain\n" % urgency, user=f"u{urgency}")
+        site.cycle()
+        return site
+
+    def test_its_position_its_rank_and_the_next_three_before_it(self, crowd):
+        told = crowd.ask("why", "2").splitlines()
+        standing = told[told.index("It stands:") + 1 :]
+        assert standing[0].startswith("  It is number 5 of 6 pending jobs, by a rank of ")
+        assert " = learning " in standing[0]
+        assert [line.split()[3] for line in standing if line.startswith("  Before it: job")] == ["3", "4", "5"]
+        assert "job 3 of u2, rank" in standing[1]
+        assert "ahead most by what its next iteration learns (" in standing[1]
+
+    def test_the_first_has_nobody_before_it(self, crowd):
+        told = crowd.ask("why", "6")
+        assert "It is number 1 of 6 pending jobs" in told
+        assert "Before it" not in told
+
+    def test_an_order_of_slurms_own_that_differs_is_told(self, crowd):
+        crowd.cluster.jobs[1]["priority"] = 9_000.0
+        crowd.cycle()
+        assert "Slurm puts 1 job of lower rank before it all the same" in crowd.ask("why", "6")
+        assert "all the same" not in crowd.ask("why", "1")
+
+    def test_an_observing_daemon_is_said_to_tell_slurm_nothing(self, tmp_path):
+        with Site(tmp_path, mode={"default": "act", "rank": "observe"}) as site:
+            site.cluster.submit()
+            site.cycle()
+            assert "Slurm is not told of the rank: the mode for ranks is observe." in site.ask("why", "1")
+
+    def test_a_paused_daemon_is_named(self, site):
+        site.ledger.set_control("paused", "maintenance")
+        site.cluster.submit()
+        site.cycle()
+        assert "Slurm is not told of the rank, as an operator paused slurmplug." in site.ask("why", "1")
+
+    def test_the_policys_note_is_told(self, site):
+        site.cluster.submit(dependency="afterok:2")
+        site.cluster.submit(dependency="afterok:1")
+        site.cycle()
+        assert "Its dependencies go in a circle" in site.ask("why", "1")
+
+    def test_a_failed_policy_is_told(self, tmp_path):
+        def fail(_):
+            raise RuntimeError("no \x1b[2J idea")
+
+        with Site(tmp_path, Planned(fail)) as site:
+            site.cluster.submit()
+            site.cycle()
+            assert "policy planned failed: RuntimeError: no \\x1b[2J idea" in site.ask("why", "1")
+
+
+class TestWhatWasDone:
+    def test_a_stop_is_told_from_its_reason_to_its_end(self, site):
+        job = stopping(site)
+        site.cluster.end(job)
+        site.cycle()
+        opened, ended = times.shown(NOW + 66), times.shown(NOW + 126)
+        assert site.ask("why", "1").split("Done to it:\n")[1].splitlines() == [
+            f"  {opened}: stop, by the rule target. Its accuracy of 0.92 meets the target of 0.9 that the job set, "
+            "after iteration 6 of 90.",
+            f"  {opened}: it was asked to stop, by a file that its report() looks for: done.",
+            f"  {ended}: that was over: stopped.",
+        ]
+
+    def test_every_step_and_what_slurm_answered(self, tmp_path):
+        with Site(tmp_path, stop={"grace": 90.0}) as site:
+            stopping(site)
+            site.cluster.refuse = frozenset({"cancel"})
+            site.cycle(3)
+            told = site.ask("why", "1")
+            assert "it was cancelled, as it did not stop by itself: refused (Access/permission denied)" in told
+
+    def test_a_stop_that_was_vetoed_names_the_guardrail(self, tmp_path):
+        with Site(tmp_path, mode={"default": "act", "stop": "observe"}) as site:
+            stopping(site)
+            site.cycle(2)
+            first, last = times.shown(NOW + 66), times.shown(NOW + 186)
+            told = site.ask("why", "1")
+            assert f"{first} to {last}: stop, by the rule target. Its accuracy" in told
+            assert "Not done: the site lets slurmplug only observe." in told
+
+    def test_a_stop_by_overload_tells_of_the_overload(self, site):
+        job = site.cluster.submit(
+            b"#!/bin/sh\n#PLUG --target=accuracy>=0.9 --allow-downgrade=target --max-iterations=90\ntrain\n"
+        )
+        site.cluster.submit(reason="Resources")
+        site.cluster.start(job)
+        site.train(job, RAISED)
+        site.cycle(4)
+        told = site.ask("why", "1")
+        assert (
+            "The job asked to stop by iterations, and allows target, which held because the cluster was overloaded"
+            in told
+        )
+
+    def test_priorities_that_were_written_are_counted(self, site):
+        site.cluster.submit()
+        site.cluster.submit()
+        site.cycle()
+        label = site.cluster.jobs[1]["label"]
+        assert f"Its priority was written 1 time, last {times.shown(NOW + 60)}: SiteFactor {label}: done." in site.ask(
+            "why", "1"
+        )
+
+    def test_what_was_not_believed_is_told_with_how_often(self, site):
+        job = site.cluster.submit()
+        site.cluster.start(job)
+        site.cluster.faults.append(Fault(job, "owner", "uid 4711", 3))
+        site.cluster.reports[job] = b"nonsense\n" * 2
+        site.cycle()
+        told = site.ask("why", "1")
+        assert "A file with the name of its report belongs to another user (uid 4711) (3 times, last" in told
+        assert "A line of its reports is no JSON object (2 times, last" in told
+
+    def test_a_rule_of_another_policy_is_told_with_its_facts(self, tmp_path):
+        def plan(snapshot):
+            stop = Action("stop", snapshot.jobs.keys[0], Reason("full \x1b moon", {"phase": 1.0}))
+            return Plan(np.full(len(snapshot.jobs), np.nan), actions=(stop,))
+
+        with Site(tmp_path, Planned(plan)) as site:
+            site.cluster.start(site.cluster.submit())
+            site.cycle()
+            told = site.ask("why", "1")
+            assert 'Rule "full \\\\x1b moon": phase 1.' in told or "phase 1" in told
+            assert "\x1b" not in told
+
+
+class TestWhichJob:
+    def test_a_job_that_is_not_known_is_said_to_be_so(self, site):
+        assert "slurmplug knows no job 7" in site.ask("why", "7", code=1)
+
+    @pytest.mark.parametrize("job", ["x", "1.2", "-3", "1_", ""])
+    def test_what_is_no_job_is_refused(self, site, job):
+        assert site.ask("why", "--", job, code=1)
+
+    def test_an_ended_job_is_told_with_what_was_predicted_and_what_it_took(self, site):
+        job = stopping(site)
+        site.cluster.end(job)
+        site.cycle()
+        told = site.ask("why", "1")
+        assert "It has ended, so it stands nowhere." in told
+        assert "When first seen, a run time of" in told
+        assert "It took 00:01:06." in told
+        assert "84 iterations were spared." in told
+
+    def test_an_array_is_told_element_by_element(self, site):
+        array = site.cluster.submit(array_id=1, array_task=0)
+        for element in range(1, 8):
+            site.cluster.submit(array_id=array, array_task=element)
+        site.cycle()
+        told = site.ask("why", "1")
+        assert [line.split(",")[0] for line in told.splitlines() if line.startswith("  Job ")] == [
+            f"  Job 1_{element}" for element in range(5)
+        ]
+        assert "3 more elements: name one of 1_5, 1_6, 1_7." in told
+        assert "Job 1_6," in site.ask("why", "1_6")
+
+    def test_json_has_the_sentences_and_the_rows_behind_them(self, site):
+        job = stopping(site)
+        site.cluster.end(job)
+        site.cycle()
+        told = site.json("why", "1")["jobs"][0]
+        assert told["job"]["stop"] == "target"
+        assert told["story"][0]["about"] == "Job"
+        assert told["operations"][0]["facts"]["achieved"] == pytest.approx(0.92)
+        assert [step["step"] for step in told["steps"]] == ["ask", "ended"]
+        assert told["commands"][0]["fields"] == {"what": "stop", "restart": "0"}
+        assert told["decisions"][0]["verdict"] == "allowed"
+
+    def test_nothing_that_a_user_wrote_reaches_the_terminal_raw(self, site):
+        evil = "\x1b[2J\n\u202e"
+        site.cluster.submit(
+            b"#!/bin/sh\n#PLUG --\x1b[2J=\xff\n#PLUG --urgency=1\nx\n", name=evil, comment=f"plug: {evil}=1",
+            partition=evil, account=evil, reason=evil,
+        )  # fmt: skip
+        site.cycle()
+        told = site.ask("why", "1")
+        assert all(character.isprintable() or character == "\n" for character in told)
