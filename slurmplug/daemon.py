@@ -28,6 +28,8 @@ from slurmplug.ledger import DAY, Ledger
 RETRAIN_GROWTH = 1.2
 """Predictors are trained anew when the history has grown by this factor."""
 FEWEST_RUNS = 5
+KEEP_REPORTS = 7 * DAY
+"""Seconds after its last line that the report file of an ended run is kept."""
 
 log = logging.getLogger(__name__)
 
@@ -85,13 +87,16 @@ class Daemon:
             self._scheduler.run()
             self._learn()
             self._tidy()
-        except LedgerError as error:
+        except (LedgerError, ConfigError) as error:
             log.error("%s; nothing more is done in this cycle", error)
 
     def _learn(self) -> None:
         """Train in the background when the history has grown, and use what was trained."""
         if self._training is not None and self._training.done():
-            self._scheduler.forecaster.use(*self._training.result())
+            try:
+                self._scheduler.forecaster.use(*self._training.result())
+            except Exception:
+                log.exception("training failed; the predictors in use stay")
             self._training = None
         finished = training.runs_finished(self._ledger)
         if self._training is None and finished >= max(FEWEST_RUNS, self._trained_on * RETRAIN_GROWTH):
@@ -102,10 +107,12 @@ class Daemon:
         now, keep = self._port.now(), self._scheduler.config.ledger
         if now - self._swept > DAY:
             self._ledger.forget(now, keep.keep_days, keep.keep_inputs_days)
+            for fault in self._port.sweep(self._scheduler.intake.runs, now - KEEP_REPORTS):
+                log.warning("%s: %s", fault.rule, fault.detail)
             self._swept = now
 
     def _reload(self) -> None:
-        """Take over the configuration as it is now; one that is not valid leaves the one in use."""
+        """Take over the configuration as it is now; one that is not valid changes nothing."""
         self._reloading = False
         try:
             config = configuration.load(self._path)

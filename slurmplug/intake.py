@@ -15,7 +15,7 @@ from predictors.arrays import Ints
 from slurmplug import columns, directives, progress
 from slurmplug.cluster.port import Ending, JobRows, Reading
 from slurmplug.eligibility import fits, nodes_of
-from slurmplug.progress import Fault, Points
+from slurmplug.progress import Fault, Points, Run
 from slurmplug.record import Changes, JobFacts, JobRecord, Point, joined, of_next_run
 
 POINTS_A_READING = 60
@@ -46,6 +46,11 @@ class Intake:
     def alive(self) -> Collection[int]:
         """The job ids that had not ended when last seen."""
         return {job_id for job_id, record in self._records.items() if record.facts.live}
+
+    @property
+    def runs(self) -> Collection[Run]:
+        """The runs under way."""
+        return {Run(job_id, each.facts.restarts) for job_id, each in self._records.items() if each.facts.live}
 
     def absorb(self, reading: Reading, cycle: int) -> tuple[Snapshot, Changes]:
         """Fold a reading into what is known."""

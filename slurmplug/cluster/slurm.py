@@ -14,8 +14,8 @@ from slurmplug.cluster.cli_client import CliClient
 from slurmplug.cluster.port import Command, Ending, JobRows, Outcome, Reading, Site
 from slurmplug.config import Config
 from slurmplug.errors import ReadFailed
-from slurmplug.progress import Run
-from slurmplug.spool import NewReports, ReportReader, Requests, What
+from slurmplug.progress import Fault, Run
+from slurmplug.spool import NewReports, ReportReader, Requests, What, sweep
 
 SITE_AGE = 3_600.0
 """seconds that the site's configuration is believed"""
@@ -33,8 +33,9 @@ class SlurmCluster:
     def __init__(self, config: Config) -> None:
         self._client = CliClient(config.slurm.conf, config.slurm.bin, config.slurm.timeout)
         self._name = config.cluster
-        self._reports = ReportReader(config.spool.path)
-        self._requests = Requests(config.spool.path)
+        self._spool = config.spool.path
+        self._reports = ReportReader(self._spool)
+        self._requests = Requests(self._spool)
         self._addresses: Mapping[int, str] = {}
         self._site: tuple[float, Site] | None = None
         self._woken = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -64,6 +65,10 @@ class SlurmCluster:
         for carry_out, some in groupby(commands, self._channel):
             outcomes += carry_out(list(some))
         return outcomes
+
+    def sweep(self, keep: Container[Run], before: float) -> tuple[Fault, ...]:
+        """Remove from the spool what runs that are not in `keep` left there, reports if older than that time."""
+        return sweep(self._spool, keep, before)
 
     def now(self) -> float:
         return time.time()
