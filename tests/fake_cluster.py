@@ -70,10 +70,10 @@ def node_rows(n: int = 2, **given: Any) -> NodeRows:
     listed = {name: value if isinstance(value, list) else [value] * n for name, value in (columns | given).items()}
     names = tuple(listed.pop("name", [f"n{i + 1}" for i in range(n)]))
     own = {"state", "partitions", "features", "gpus", "gpus_used"}
-    return NodeRows(
-        name=names,
-        **{name: tuple(values) if name in own else np.array(values) for name, values in listed.items()},
-    )
+    arrays: dict[str, Any] = {
+        name: tuple(values) if name in own else np.array(values) for name, values in listed.items()
+    }
+    return NodeRows(name=names, **arrays)
 
 
 def reading(

@@ -1,0 +1,511 @@
+"""The ledger: a cycle is there whole or not at all, and what goes wrong with the file is said and harms nothing."""
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from policies.plan import Action, Plan, Reason
+from policies.snapshot import JobKey, Snapshot
+from predictors.forecast import Forecast
+from slurmplug import ledger as ledger_module
+from slurmplug.cluster.port import Command, Outcome
+from slurmplug.codec import loads, rebuild
+from slurmplug.config import Guardrails, parse
+from slurmplug.cycle_record import CycleRecord
+from slurmplug.errors import LedgerError
+from slurmplug.guardrails import Past, check
+from slurmplug.intake import Intake
+from slurmplug.ledger import DAY, Ledger
+from slurmplug.ledger_schema import MIGRATIONS
+from slurmplug.operations import Operation
+from slurmplug.progress import Fault
+from slurmplug.record import Changes
+from tests.builders import CLUSTER, NOW, forecasts, jobs, nodes, snapshot
+from tests.fake_cluster import SCRIPT, job_row, reading, report
+
+ACT = parse('[mode]\ndefault = "act"').mode
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+@pytest.fixture
+def ledger(path: Path) -> Iterator[Ledger]:
+    with closing(Ledger(path)) as opened:
+        yield opened
+
+
+def key(job_id: int) -> JobKey:
+    return JobKey(CLUSTER, job_id, int(NOW))
+
+
+def changes(*job_ids: int, now: float = NOW, **row: Any) -> Changes:
+    """What a first look at these jobs brings."""
+    look = reading(*(job_row(job_id, **row) for job_id in job_ids), now=now, scripts=dict.fromkeys(job_ids, SCRIPT))
+    return Intake().absorb(look, 1)[1]
+
+
+def stop(job_id: int, cycle: int = 1, step: Any = "ask", **given: Any) -> Operation:
+    facts: dict[str, float | str] = {"achieved": 0.9, "cause": "reached"}
+    made = Operation(
+        f"{cycle}-stop-{job_id}", "stop", key(job_id), Reason("target", facts), NOW, step, NOW, NOW + 60.0, 0
+    )
+    return replace(made, **given)
+
+
+def cycle(
+    number: int,
+    job_ids: Sequence[int] = (1, 2),
+    *,
+    commands: Sequence[Command] = (),
+    operations: Sequence[Operation] = (),
+    actions: Sequence[Action] = (),
+    now: float = NOW,
+    **given: Any,
+) -> CycleRecord:
+    """A cycle over these jobs, in mode act."""
+    n = len(job_ids)
+    seen = snapshot(jobs(n, keys=tuple(map(key, job_ids)), target=0.9), nodes(2), cycle=number, now=now)
+    plan = Plan(np.arange(n, dtype=float), {"P": np.arange(n) / 2}, tuple(actions), {"overloaded": np.array([True])})
+    made = CycleRecord(
+        started=now,
+        policy="mlfs",
+        modes={"default": "act"},
+        snapshot=seen,
+        forecasts=forecasts(n, remaining=60.0, final=Forecast.normal(np.full(n, 0.8), 0.1, "curve")),
+        memory={"overloaded": np.array([False])},
+        plan=plan,
+        verdict=check(seen, plan, Past(now), ACT, Guardrails()),
+        operations=operations,
+        commands=commands,
+        changes=changes(*job_ids, now=now),
+        postponed=3,
+        seconds={"read": 0.1},
+    )
+    return replace(made, **given)
+
+
+def label(number: int, job_id: int, value: int = 5) -> Command:
+    return Command(f"{number}-label-{job_id}", "update", key(job_id), {"SiteFactor": str(value)})
+
+
+def ask(operation: Operation, number: int = 1) -> Command:
+    fields = {"what": "stop", "restart": "0"}
+    return Command(f"{operation.id}-ask-{number}", "ask", operation.job, fields, operation.id)
+
+
+def count(ledger: Ledger, table: str) -> int:
+    return int(ledger.query(f"SELECT count(*) AS n FROM {table}")[0]["n"])
+
+
+TABLES = "jobs progress faults cycles standing decisions operations steps commands memory models controls".split()
+
+
+def content(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
+    return {table: ledger.query(f"SELECT * FROM {table}") for table in TABLES}
+
+
+# --- a cycle ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_cycle_is_written_with_all_that_led_to_it(ledger: Ledger) -> None:
+    action = Action("stop", key(1), Reason("target", {"achieved": 0.9}))
+    operation = stop(1)
+    ledger.begin(cycle(1, actions=[action], operations=[operation], commands=[ask(operation), label(1, 2)]))
+    [row] = ledger.query("SELECT * FROM cycles")
+    assert {name: row[name] for name in ("id", "policy", "jobs", "pending", "managed", "postponed", "finished")} == {
+        "id": 1, "policy": "mlfs", "jobs": 2, "pending": 2, "managed": 2, "postponed": 3, "finished": None,
+    }  # fmt: skip
+    assert count(ledger, "standing") == 2
+    assert ledger.query("SELECT verdict, rule FROM decisions") == [{"verdict": "allowed", "rule": "target"}]
+    assert [row["status"] for row in ledger.query("SELECT * FROM commands")] == ["unknown", "unknown"]
+    assert ledger.open_operations() == [operation]
+    assert ledger.next_cycle() == 2
+
+
+def test_the_inputs_of_a_cycle_that_commanded_something_come_back_whole(ledger: Ledger) -> None:
+    record = cycle(1, commands=[label(1, 2)])
+    ledger.begin(record)
+    ledger.begin(cycle(2, changes=Changes(NOW)))
+    commanded, quiet = ledger.query("SELECT inputs FROM cycles ORDER BY id")
+    assert quiet["inputs"] is None
+    seen, _, memory = loads(commanded["inputs"])
+    again = rebuild(Snapshot, seen)
+    assert (again.jobs.keys, again.cycle, again.now) == (record.snapshot.jobs.keys, 1, NOW)
+    assert memory["overloaded"].tolist() == [False]
+    assert ledger.recall("mlfs")["overloaded"].tolist() == [True]
+    assert ledger.recall("another") == {}
+
+
+def test_what_came_of_the_commands_is_written_to_them_their_operation_and_their_jobs(ledger: Ledger) -> None:
+    operation = stop(1)
+    ledger.begin(cycle(1, operations=[operation], commands=[ask(operation), label(1, 1), label(1, 2)]))
+    outcomes = [
+        Outcome(ask(operation).id, "refused", "no space"),
+        Outcome("1-label-1", "done"),
+        Outcome("1-label-2", "unknown", "timed out"),
+    ]
+    ledger.finish(1, outcomes, {key(1): 5.0, key(2): np.nan}, NOW + 2.0)
+    told = {row["id"]: (row["status"], row["message"]) for row in ledger.query("SELECT * FROM commands")}
+    assert told == {outcome.command: (outcome.status, outcome.message) for outcome in outcomes}
+    assert [each.told for each in ledger.open_operations()] == ["refused"]
+    assert ledger.query("SELECT label FROM jobs ORDER BY job_id") == [{"label": 5.0}, {"label": None}]
+    assert ledger.query("SELECT finished FROM cycles") == [{"finished": NOW + 2.0}]
+
+
+def test_a_cycle_that_could_not_read_is_noted(ledger: Ledger) -> None:
+    ledger.failed("mlfs", "squeue did not answer", NOW)
+    assert ledger.query("SELECT id, error FROM cycles") == [{"id": 1, "error": "squeue did not answer"}]
+    assert ledger.next_cycle() == 2
+
+
+def test_a_decision_that_stays_the_same_is_one_row(ledger: Ledger) -> None:
+    for number, achieved in enumerate((0.90, 0.91, 0.92), 1):
+        action = Action("stop", key(1), Reason("target", {"achieved": achieved}))
+        ledger.begin(cycle(number, actions=[action], now=NOW + 60 * number))
+    [row] = ledger.query("SELECT * FROM decisions")
+    assert (row["first_cycle"], row["last_cycle"], row["facts"]) == (1, 3, '{"achieved": 0.92}')
+
+
+def test_faults_are_counted(ledger: Ledger) -> None:
+    for number in (1, 2):
+        look = replace(changes(1, now=NOW + number), faults=(Fault(1, "owner", "uid 5", 2), Fault(0, "spool", "", 1)))
+        ledger.begin(cycle(number, [1], changes=look))
+    rows = ledger.query("SELECT job_id, count, first, last FROM faults ORDER BY job_id DESC")
+    assert rows[0] == {"job_id": 1, "count": 4, "first": NOW + 1, "last": NOW + 2}
+
+
+def test_a_crash_between_begin_and_finish_leaves_commands_unknown_and_labels_in_doubt(path: Path) -> None:
+    with closing(Ledger(path)) as ledger:
+        operation = stop(1)
+        ledger.begin(cycle(1, commands=[label(1, 1), label(1, 2)]))
+        ledger.finish(1, [Outcome("1-label-1", "done"), Outcome("1-label-2", "done")], {key(1): 5.0, key(2): 5.0}, NOW)
+        ledger.begin(cycle(2, operations=[operation], commands=[ask(operation), label(2, 1, 9)], changes=Changes(NOW)))
+    with closing(Ledger(path)) as ledger:
+        assert [each.told for each in ledger.open_operations()] == [""]
+        labels = {record.key.job_id: record.label for record in ledger.live_records()}
+        assert np.isnan(labels[1])
+        assert labels[2] == 5.0
+        ledger.begin(cycle(3, commands=[label(3, 1, 7)], changes=Changes(NOW)))
+        ledger.finish(3, [Outcome("3-label-1", "done")], {key(1): 7.0}, NOW)
+        assert {record.label for record in ledger.live_records()} == {7.0, 5.0}
+
+
+def test_a_refused_write_leaves_no_doubt_about_the_label(ledger: Ledger) -> None:
+    ledger.begin(cycle(1, [1], commands=[label(1, 1)]))
+    ledger.finish(1, [Outcome("1-label-1", "refused", "held")], {}, NOW)
+    assert [record.label for record in ledger.live_records()] == [0.0]
+
+
+def test_a_cycle_that_fails_half_way_leaves_nothing(ledger: Ledger) -> None:
+    ledger.begin(cycle(1))
+    before = content(ledger)
+    twice = [label(2, 3), label(2, 3)]
+    with pytest.raises(LedgerError, match=r"ledger\.db cannot be used: UNIQUE constraint failed"):
+        ledger.begin(cycle(2, [3], commands=twice))
+    assert content(ledger) == before
+    ledger.begin(cycle(2, [4, 3], commands=twice[:1]))  # job 3 has another row number now
+    assert ledger.query("SELECT jobs.job_id FROM commands JOIN jobs ON jobs.id = commands.job") == [{"job_id": 3}]
+
+
+@pytest.mark.parametrize("name", ["a\0b", "'; DROP TABLE jobs; --", "☃" * 1000])
+def test_a_hostile_name_is_kept_as_it_is(ledger: Ledger, name: str) -> None:
+    ledger.begin(cycle(1, [1], changes=changes(1, name=name, comment=name)))
+    assert [record.facts.name for record in ledger.live_records()] == [name]
+
+
+# --- what guardrails and predictors ask -------------------------------------------------------------------------------
+
+
+def test_the_past_counts_stops_failures_and_what_was_given_back(ledger: Ledger) -> None:
+    assert ledger.past(NOW) == Past(NOW)
+    early = stop(1, 1, opened=NOW - 7200.0)
+    ledger.begin(cycle(1, operations=[early], commands=[ask(early)], now=NOW - 7200.0))
+    ledger.finish(1, [Outcome(ask(early).id, "done")], {}, NOW)
+    late = stop(2, 2)
+    ledger.begin(cycle(2, operations=[late], commands=[ask(late, 2)]))
+    ledger.finish(2, [Outcome(ask(late, 2).id, "refused")], {}, NOW)
+    ledger.begin(cycle(3, commands=[label(3, 1)], now=NOW + 60.0))
+    ledger.set_control("paused", "maintenance")
+    ledger.give_back([2])
+    past = ledger.past(NOW + 120.0)
+    assert (past.stops_last_hour, past.failures_in_a_row, past.last_failure) == (1, 2, NOW + 60.0)
+    assert (past.paused, past.given_back) == (True, frozenset({2}))
+    ledger.finish(3, [Outcome("3-label-1", "done")], {}, NOW)
+    ledger.set_control("paused", None)
+    assert (ledger.past(NOW).failures_in_a_row, ledger.past(NOW).paused) == (0, False)
+    assert ledger.past(NOW + 3601.0).stops_last_hour == 0
+
+
+def test_what_was_given_back_stays_so_when_the_job_changes(ledger: Ledger) -> None:
+    ledger.begin(cycle(1))
+    ledger.give_back([1, 99])
+    ledger.begin(cycle(2, changes=changes(1, 2, reason="Resources")))
+    assert ledger.past(NOW).given_back == frozenset({1})
+
+
+def test_the_history_is_of_runs_that_completed_by_themselves(ledger: Ledger) -> None:
+    look = [
+        job_row(1, state="COMPLETED", start=NOW, end=NOW + 60.0),
+        job_row(2, state="COMPLETED", start=NOW, end=NOW + 60.0),
+        job_row(3, state="FAILED", start=NOW, end=NOW + 60.0),
+        job_row(4, state="RUNNING", start=NOW, end=NOW + 60.0),
+        job_row(5, state="COMPLETED", end=NOW + 60.0),
+    ]
+    stopped = stop(2, step="ended", result="stopped")
+    everything = Intake().absorb(reading(*look), 1)[1]
+    ledger.begin(cycle(1, operations=[stopped], changes=everything))
+    assert ledger.query("SELECT job_id, runtime FROM history") == [{"job_id": 1, "runtime": 60.0}]
+
+
+def test_a_model_is_kept_without_pickle_with_the_version_of_what_made_it(ledger: Ledger) -> None:
+    state = {"version": "svr-1", "types": ["a", "b"], "weights": np.arange(3.0), "none": None}
+    ledger.save_model("runtime", "svr-0", {}, NOW)
+    ledger.save_model("runtime", "svr-1", state, NOW + 1.0)
+    kept = ledger.model("runtime")
+    assert kept is not None
+    version, trained_at, again = kept
+    assert (version, trained_at, again["types"], again["weights"].tolist()) == (
+        "svr-1",
+        NOW + 1.0,
+        ["a", "b"],
+        [0, 1, 2],
+    )
+    assert ledger.model("curves") is None
+
+
+# --- upkeep -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_older_than_the_retention_is_forgotten_with_its_story(ledger: Ledger) -> None:
+    operation = stop(1)
+    action = Action("stop", key(1), Reason("target"))
+    over = changes(1, state="COMPLETED", start=NOW, end=NOW + 60.0)
+    told = Intake().absorb(reading(job_row(2, state="RUNNING", start=NOW), reports={2: report(iteration=1)}), 1)[1]
+    both = replace(over, records=over.records + told.records, points=told.points, faults=(Fault(1, "link", "", 1),))
+    ledger.begin(
+        cycle(1, actions=[action], operations=[operation], commands=[ask(operation), label(1, 2)], changes=both)
+    )
+    ledger.begin(cycle(2, [2], commands=[label(2, 2)], changes=Changes(NOW), now=NOW + 20 * DAY))
+    ledger.forget(NOW + 21 * DAY, keep_days=400, keep_inputs_days=14)
+    assert [row["inputs"] is None for row in ledger.query("SELECT inputs FROM cycles ORDER BY id")] == [True, False]
+    assert count(ledger, "jobs") == 2
+    ledger.forget(NOW + 400 * DAY + 1, keep_days=400, keep_inputs_days=14)
+    assert [row["job_id"] for row in ledger.query("SELECT job_id FROM jobs")] == [2]
+    counts = {table: count(ledger, table) for table in TABLES}
+    assert {name: n for name, n in counts.items() if n} == {
+        "jobs": 1, "progress": 1, "cycles": 1, "standing": 1, "commands": 1, "memory": 1,
+    }  # fmt: skip
+    ledger.begin(cycle(3, [1, 2], now=NOW + 401 * DAY))
+    assert ledger.db.execute("PRAGMA foreign_key_check").fetchall() == []
+
+
+def test_cycles_are_numbered_on_although_all_were_forgotten(ledger: Ledger) -> None:
+    for number in (1, 2, 3):
+        ledger.begin(cycle(number))
+    ledger.forget(NOW + 1000 * DAY, keep_days=1, keep_inputs_days=1)
+    assert ledger.next_cycle() == 4
+
+
+def test_a_backup_of_a_ledger_in_use_is_a_ledger(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.begin(cycle(1))
+    ledger.backup(tmp_path / "backup.db")
+    with closing(Ledger(tmp_path / "backup.db", readonly=True)) as copy:
+        assert content(copy) == content(ledger)
+    with pytest.raises(LedgerError, match="does its folder exist"):
+        ledger.backup(tmp_path / "missing" / "backup.db")
+
+
+def test_a_ledger_that_is_opened_again_is_as_it_was(path: Path) -> None:
+    with closing(Ledger(path)) as ledger:
+        ledger.begin(cycle(1))
+        before = content(ledger)
+    for _ in range(2):
+        with closing(Ledger(path)) as ledger:
+            assert content(ledger) == before
+            assert ledger.db.execute("PRAGMA user_version").fetchone()[0] == len(MIGRATIONS)
+            assert ledger.db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+
+
+def test_an_older_ledger_is_brought_up_to_date_and_keeps_what_it_has(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(Ledger(path)) as ledger:
+        ledger.begin(cycle(1))
+        before = content(ledger)
+    later = "\nALTER TABLE jobs ADD COLUMN colour TEXT;\nCREATE TABLE colours (name TEXT);\n"
+    monkeypatch.setattr(ledger_module, "MIGRATIONS", (*MIGRATIONS, later))
+    with pytest.raises(LedgerError, match="of an older release, or empty: start the daemon"):
+        Ledger(path, readonly=True)
+    with closing(Ledger(path)) as ledger:
+        assert ledger.db.execute("PRAGMA user_version").fetchone()[0] == len(MIGRATIONS) + 1
+        assert count(ledger, "colours") == 0
+        assert [{**row, "colour": None} for row in before["jobs"]] == ledger.query("SELECT * FROM jobs")
+
+
+def test_a_migration_that_fails_leaves_the_ledger_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(Ledger(path)) as ledger:
+        ledger.begin(cycle(1))
+    broken = "\nCREATE TABLE colours (name TEXT);\nALTER TABLE missing ADD COLUMN x;\n"
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger_module, "MIGRATIONS", (*MIGRATIONS, broken))
+        with pytest.raises(LedgerError, match="no such table: missing"):
+            Ledger(path)
+    with closing(Ledger(path)) as ledger:
+        assert ledger.db.execute("PRAGMA user_version").fetchone()[0] == len(MIGRATIONS)
+        assert ledger.query("SELECT name FROM sqlite_master WHERE name = 'colours'") == []
+
+
+# --- what goes wrong with the file ------------------------------------------------------------------------------------
+
+
+def test_a_ledger_of_a_newer_release_is_left_alone(path: Path) -> None:
+    Ledger(path).close()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    before = path.read_bytes()
+    for readonly in (False, True):
+        with pytest.raises(LedgerError, match="newer slurmplug: upgrade this one"):
+            Ledger(path, readonly=readonly)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", ["text", "first page", "a page"])
+def test_a_corrupt_file_is_said_to_be_and_not_touched(path: Path, damage: str) -> None:
+    with closing(Ledger(path)) as ledger:
+        ledger.begin(cycle(1, range(1, 200)))
+    data = bytearray(path.read_bytes())
+    if damage == "text":
+        data = bytearray(b"years of work\n" * 1000)
+    else:
+        start = 0 if damage == "first page" else 4096
+        data[start:] = b"\xff" * (len(data) - start)
+    path.write_bytes(data)
+    with pytest.raises(LedgerError, match=r"ledger\.db cannot be used: .*; restore a backup, or move it away"):
+        Ledger(path).live_records()
+    assert path.read_bytes() == data
+
+
+def test_a_damaged_value_in_the_ledger_is_said_to_be(ledger: Ledger) -> None:
+    ledger.begin(cycle(1))
+    ledger.save_model("runtime", "svr-1", {}, NOW)
+    for table in ("memory", "models"):
+        ledger.db.execute(f"UPDATE {table} SET state = substr(state, 1, 40)")
+    for asked in (lambda: ledger.recall("mlfs"), lambda: ledger.model("runtime")):
+        with pytest.raises(LedgerError, match=r"is damaged, not a value of this codec.*restore a backup"):
+            asked()
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    for readonly in (False, True):
+        with pytest.raises(LedgerError, match=r"missing/ledger\.db cannot be used: .*does its folder exist"):
+            Ledger(tmp_path / "missing" / "ledger.db", readonly=readonly)
+
+
+def test_a_locked_ledger_is_waited_for_and_then_an_error(
+    ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.begin(cycle(1))
+    before = content(ledger)
+    ledger.db.execute("PRAGMA busy_timeout = 50")
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        for write in (
+            lambda: ledger.begin(cycle(2, [3])),
+            lambda: ledger.finish(1, [], {}, NOW),
+            lambda: ledger.failed("mlfs", "", NOW),
+            lambda: ledger.set_control("paused", "x"),
+        ):
+            with pytest.raises(LedgerError, match="database is locked; another process has held it"):
+                write()
+        assert content(ledger) == before
+        assert len(ledger.live_records()) == 2
+        other.execute("ROLLBACK")
+    ledger.begin(cycle(2, [3]))
+    assert count(ledger, "cycles") == 2
+
+
+def test_a_write_waits_for_another_ones_end_although_it_reads_first(ledger: Ledger, path: Path) -> None:
+    ledger.begin(cycle(1))
+    with closing(Ledger(path)) as other:
+        with other._transaction():
+            other.db.execute("INSERT INTO controls VALUES ('paused', 'x')")
+        ledger.failed("mlfs", "x", NOW)
+    assert ledger.next_cycle() == 3
+
+
+def test_a_full_disk_leaves_no_half_cycle_and_the_next_one_writes(ledger: Ledger) -> None:
+    ledger.begin(cycle(1))
+    before = content(ledger)
+    pages = ledger.db.execute("PRAGMA page_count").fetchone()[0]
+    ledger.db.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(LedgerError, match="database or disk is full; make room on its disk"):
+        ledger.begin(cycle(2, range(10, 400), commands=[label(2, 10)]))
+    assert content(ledger) == before
+    ledger.db.execute("PRAGMA max_page_count = 100000")
+    ledger.begin(cycle(2, range(10, 400), commands=[label(2, 10)]))
+    assert count(ledger, "jobs") == 392
+    assert ledger.db.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+
+
+READER = """
+import sys
+from pathlib import Path
+from slurmplug.ledger import Ledger
+from slurmplug.errors import LedgerError
+ledger = Ledger(Path(sys.argv[1]), readonly=True)
+print(len(ledger.live_records()), flush=True)
+sys.stdin.readline()
+print(len(ledger.live_records()), flush=True)
+try:
+    ledger.set_control("paused", "x")
+except LedgerError as error:
+    print(error, flush=True)
+"""
+
+
+def test_another_process_reads_while_the_daemon_writes(ledger: Ledger, path: Path) -> None:
+    ledger.begin(cycle(1))
+    with subprocess.Popen(
+        [sys.executable, "-c", READER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as reader:
+        assert reader.stdin
+        assert reader.stdout
+        assert reader.stdout.readline() == "2\n"
+        with ledger._transaction():
+            ledger._write_changes(changes(3))
+            reader.stdin.write("\n")
+            reader.stdin.flush()
+            assert reader.stdout.readline() == "2\n"
+        assert "cannot be used: attempt to write a readonly database" in reader.stdout.readline()
+    assert reader.returncode == 0
+    assert count(ledger, "jobs") == 3
+
+
+def test_a_killed_daemon_leaves_whole_cycles_only(path: Path) -> None:
+    with closing(Ledger(path)) as ledger:
+        ledger.begin(cycle(1))
+    killed = f"""
+import os, signal
+from pathlib import Path
+from tests.unit.test_ledger import Ledger, changes
+ledger = Ledger(Path({str(path)!r}))
+with ledger._transaction():
+    ledger._write_changes(changes(*range(10, 300)))
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", killed], check=False, cwd=Path(__file__).parents[2])
+    assert done.returncode == -9
+    with closing(Ledger(path)) as ledger:
+        assert [record.key.job_id for record in ledger.live_records()] == [1, 2]
+        assert ledger.db.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
