@@ -17,7 +17,7 @@ from typing import IO
 
 from slurmplug.cluster import parse
 from slurmplug.cluster.parse import Marks, Queue
-from slurmplug.cluster.port import Command, Ending, NodeRows, Outcome, Reservation, Site
+from slurmplug.cluster.port import Command, Ending, NodeRows, Outcome, Reservation, Site, Status
 from slurmplug.errors import ReadFailed
 
 SCRIPT_BYTES = 65_536
@@ -53,8 +53,8 @@ _LOST = re.compile(
     re.IGNORECASE,
 )
 """An answer that leaves open what became of a command. `Unexpected message` is what scontrol says where none came."""
-_OF_ELEMENTS = re.compile(r"[0-9]+_\[?([0-9,:-]+)\]?(?:: (.*))?")
-"""The address of elements of an array, and what Slurm says of some of them."""
+_OF_ELEMENTS = re.compile(r"[0-9]+_\[?([0-9,:-]+)(\.\.\.)?\]?(?:: (.*))?")
+"""The address of elements of an array, and what Slurm says of some: their tasks, whether these are cut, the message."""
 _NO_SCRIPT = re.compile(r"invalid job id|script.*missing|no batch script", re.IGNORECASE)
 
 
@@ -228,17 +228,26 @@ def _judged(command: Command, address: str, complaint: str | None, rest: str) ->
     if complaint is None:
         return Outcome(command.id, "unknown", rest.strip()[:_MESSAGE] or "Slurm did not answer in time")
     message = complaint.strip()
-    if not message or _concerns_only_some(message, address):
-        return Outcome(command.id, "done", message[:_MESSAGE])
-    return Outcome(command.id, "unknown" if _LOST.search(message) else "refused", message[:_MESSAGE])
+    if not message:
+        return Outcome(command.id, "done")
+    lines = [_OF_ELEMENTS.fullmatch(line) for line in message.splitlines()]
+    if all(lines) and (elements := _OF_ELEMENTS.fullmatch(address)):
+        status = _judged_elements([line for line in lines if line], _size(elements[1]))
+    else:
+        status = "unknown" if _LOST.search(message) else "refused"
+    return Outcome(command.id, status, message[:_MESSAGE])
 
 
-def _concerns_only_some(message: str, address: str) -> bool:
-    """Whether it is about fewer elements of an array than were addressed: they ended since the queue was read."""
-    said = [_OF_ELEMENTS.fullmatch(line) for line in message.splitlines()]
-    wanted = _OF_ELEMENTS.fullmatch(address)
-    failed = [_size(match[1]) for match in said if match and match[2] != "No error"]
-    return all(said) and wanted is not None and sum(failed) < _size(wanted[1])
+def _judged_elements(said: Sequence[re.Match[str]], addressed: int) -> Status:
+    """Elements that ended since the queue was read do not refuse it for the others.
+
+    Of those for which it went well, 22.05 says `No error` and 24.11 nothing. A cut list of tasks leaves it open.
+    """
+    if any(line[3] == "No error" for line in said):
+        return "done"
+    if any(line[2] for line in said):
+        return "unknown"
+    return "done" if sum(_size(line[1]) for line in said) < addressed else "refused"
 
 
 def _size(tasks: str) -> int:

@@ -41,6 +41,7 @@ TEXT = 1_024
 COMMENT = 4_096
 """Characters that are kept of a text that a user writes; comments may carry directives."""
 _WORD = 128
+_FEWEST_IN_STEPS = 5
 _NO_VAL = 0xFFFF_FFFE
 """What slurm.h writes for a number that is not set."""
 _NONE = frozenset(("", "(null)", "N/A"))
@@ -85,10 +86,8 @@ def queue(text: str, marks: Marks) -> Queue:
     _, first, counts = np.unique(job_id, return_index=True, return_counts=True)
     if np.any((counts > 1) & (array_id[first] == 0)):
         raise ReadFailed("squeue lists a job twice")
-    addresses = _addresses(job_id, array_id, array_task)
+    tasks = _waiting_tasks(job_id, array_id, array_task)
     array_task[first[counts > 1]] = -1
-    elements = np.ones(len(job_id), dtype=np.int64)
-    elements[first] = counts
     kept = np.sort(first)
     if len(kept) < len(job_id):
         told = {name: [column[row] for row in kept.tolist()] for name, column in told.items()}
@@ -98,7 +97,7 @@ def queue(text: str, marks: Marks) -> Queue:
         job_id=job_id[kept],
         array_id=array_id[kept],
         array_task=array_task[kept],
-        elements=elements[kept],
+        elements=np.array([len(tasks.get(each, (0,))) for each in job_id[kept].tolist()], dtype=np.int64),
         het_id=_column(told, "HetJobID", lambda word: 0 if word in _NONE else int(word), np.int64),
         uid=_ints(told, "UserID"),
         user=_texts(told, "UserName"),
@@ -128,7 +127,7 @@ def queue(text: str, marks: Marks) -> Queue:
         gpu_type=gpu_type,
         exit_code=_column(told, "exit_code", _exit_code, np.int64),
     )
-    return Queue(rows, addresses)
+    return Queue(rows, {array: f"{array}_[{_ranges(each)}]" for array, each in tasks.items()})
 
 
 def nodes(text: str, marks: Marks) -> NodeRows:
@@ -251,17 +250,28 @@ def _strings(told: Mapping[str, list[str]], name: str, most: int | None) -> NDAr
 # --- jobs ----------------------------------------------------------------------------------------------------------
 
 
-def _addresses(job_id: Ints, array_id: Ints, array_task: Ints) -> dict[int, str]:
-    ambiguous = np.flatnonzero((array_id > 0) & (job_id == array_id))
+def _waiting_tasks(job_id: Ints, array_id: Ints, array_task: Ints) -> dict[int, list[int]]:
+    """The tasks of each job that has its array's id: those that wait together, or the one that got the id."""
+    rows = np.flatnonzero((array_id > 0) & (job_id == array_id))
     tasks: dict[int, list[int]] = defaultdict(list)
-    for array, task in zip(job_id[ambiguous].tolist(), array_task[ambiguous].tolist(), strict=True):
+    for array, task in zip(job_id[rows].tolist(), array_task[rows].tolist(), strict=True):
         tasks[array].append(task)
-    return {array: f"{array}_[{_ranges(each)}]" for array, each in tasks.items()}
+    return {array: _with_dropped_one(sorted(each)) for array, each in tasks.items()}
+
+
+def _with_dropped_one(tasks: list[int]) -> list[int]:
+    """More than five tasks that are evenly apart are told to squeue as `FIRST-LAST:STEP`, of which it drops the last.
+
+    So it does in 22.05 and 24.11 (bitfmt2int in src/common/bitstring.c). An update that names all but one of the tasks
+    that wait together would make a job of each.
+    """
+    step = tasks[-1] - tasks[-2] if len(tasks) > _FEWEST_IN_STEPS else 1
+    return [*tasks, tasks[-1] + step] if step > 1 and np.all(np.diff(tasks) == step) else tasks
 
 
 def _ranges(tasks: list[int]) -> str:
     """`0-2,7` of 0, 1, 2, 7."""
-    numbers = np.unique(tasks)
+    numbers = np.array(tasks)
     breaks = np.flatnonzero(np.diff(numbers) > 1) + 1
     runs = zip(numbers[np.append(0, breaks)], numbers[np.append(breaks - 1, -1)], strict=True)
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)

@@ -18,6 +18,7 @@ Strings: TypeAlias = NDArray[np.object_]
 """Texts whose length a user chooses: Python's own, since one long comment would widen every entry of `Texts`."""
 
 Verb: TypeAlias = Literal["update", "requeue", "signal", "cancel", "ask", "withdraw"]
+Status: TypeAlias = Literal["done", "refused", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ class Outcome:
     """What came of a command; `unknown` is judged by the next snapshot."""
 
     command: str
-    status: Literal["done", "refused", "unknown"]
+    status: Status
     message: str = ""
 
 

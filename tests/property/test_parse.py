@@ -75,11 +75,27 @@ def test_a_queue_that_was_cut_off_is_no_queue(jobs, data):
     raise AssertionError("half a record was read")
 
 
-@given(st.sets(st.integers(0, 400), min_size=1, max_size=60))
+def evenly_apart(tasks: set[int]) -> bool:
+    steps = {after - before for before, after in zip(sorted(tasks), sorted(tasks)[1:], strict=False)}
+    return len(steps) == 1 and steps != {1}
+
+
+def elements_of(tasks: set[int]) -> tuple[int, set[int]]:
+    """How many elements are read, and which tasks are addressed, of an array whose tasks are listed."""
+    found = parse.queue("".join(record(9, ArrayJobID="9", ArrayTaskID=str(task)) for task in sorted(tasks)), MARKS)
+    ranges = [
+        [int(end) for end in each.split("-")] for each in found.addresses[9].removeprefix("9_[").rstrip("]").split(",")
+    ]
+    (elements,) = found.rows.elements.tolist()
+    return elements, {task for each in ranges for task in range(each[0], each[-1] + 1)}
+
+
+@given(st.sets(st.integers(0, 400), min_size=1, max_size=60).filter(lambda tasks: not evenly_apart(tasks)))
 def test_elements_that_wait_together_count_and_are_addressed_each_once(tasks):
-    text = "".join(record(9, ArrayJobID="9", ArrayTaskID=str(task)) for task in sorted(tasks))
-    found = parse.queue(text, MARKS)
-    assert found.rows.elements.tolist() == [len(tasks)]
-    ranges = found.addresses[9].removeprefix("9_[").removesuffix("]").split(",")
-    ends = [[int(end) for end in each.split("-")] for each in ranges]
-    assert {task for each in ends for task in range(each[0], each[-1] + 1)} == tasks
+    assert elements_of(tasks) == (len(tasks), tasks)
+
+
+@given(st.integers(0, 50), st.integers(2, 9), st.integers(6, 60))
+def test_the_last_of_evenly_spaced_tasks_which_squeue_drops_is_added(first, step, listed):
+    tasks = set(range(first, first + step * listed, step))
+    assert elements_of(tasks) == (listed + 1, tasks | {max(tasks) + step})

@@ -203,6 +203,8 @@ def test_without_an_answer_of_slurmctld_the_outcome_is_unknown(client, program, 
         ("7_2-4: Job has already finished", "done"),
         ("7_2-9: Job has already finished", "refused"),
         ("7_2-4: Job has already finished\n7_5-9: Access/permission denied", "refused"),
+        ("7_2,4,6,8,10...: Job has already finished", "unknown"),
+        ("7_2,4,6,8,10...: Job has already finished\n7_3,5,7,9,1...: No error", "done"),
         ("Invalid job id specified for job 7", "refused"),
     ],
 )
