@@ -199,7 +199,8 @@ def ranked(queue: Iterable[Job]) -> list[Job]:
 
 
 def _rank(job: Job) -> float | None:
-    return job.standing.rank if job.standing and not job.standing.spared else None
+    free = job.standing is not None and not job.standing.spared and not job.given_back
+    return job.standing.rank if job.standing and free else None
 
 
 def _where(which: Selection) -> _Where:

@@ -56,6 +56,8 @@ def _unlived(row: Mapping[str, Any]) -> str:
 
 
 def _left_alone(job: Job) -> str:
+    if job.given_back:
+        return "Slurm's (given back)"
     if job.standing and job.standing.note is not None:
         return printable(job.standing.note.rule)
     return f"Slurm's ({printable(job.standing.spared)})" if job.standing and job.standing.spared else ""
@@ -111,7 +113,7 @@ ESSENTIAL: tuple[Field[Entry], ...] = (
     Field("GPUS", "integer", 5, "", lambda e: e.job.record.facts.gpus),
     Field("ITERATION", "text", 13, "reached, of how many", _progress),
     Field("VALUE", "text", 24, "of its target's quantity, else its loss", _value, left=True),
-    Field("RANK", "number", 9, "", _rank),
+    Field("RANK", "number", 12, "", _rank),
     Field("LEFT", "span", 11, "run time left, predicted", lambda e: e.job.remaining.value),
 )
 EXTRA: tuple[Field[Entry], ...] = (
@@ -141,7 +143,7 @@ _PRIO_LONG: tuple[Field[Entry], ...] = (
 def prio_fields(entries: Sequence[Entry], *, long: bool) -> list[Field[Entry]]:
     """The rank and each of its terms, in the order of the policy."""
     names = dict.fromkeys(name for entry in entries if entry.job.standing for name in entry.job.standing.terms)
-    rank: Field[Entry] = Field("RANK", "number", 10, "", _rank)
+    rank: Field[Entry] = Field("RANK", "number", 12, "", _rank)
     return [*_PRIO_FIRST, *(_PRIO_LONG if long else ()), rank, *map(_term, names)]
 
 
@@ -149,7 +151,7 @@ def _term(name: str) -> Field[Entry]:
     def value(entry: Entry) -> Value:
         return entry.job.standing.terms.get(name) if entry.job.standing else None
 
-    return Field(printable(name).upper(), "number", 10, "", value)
+    return Field(printable(name).upper(), "number", 12, "", value)
 
 
 _STEPS = {"ask": "asked", "signal": "signalled", "cancel": "cancelled"}

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from policies.plan import Reason
@@ -63,7 +64,7 @@ def tell(job: Job, queue: Sequence[Job], cycle: Mapping[str, Any] | None, deeds:
         Paragraph("It reported", tuple(_reported(job))),
         Paragraph("Predicted", tuple(_predicted(job))),
         Paragraph("It stands", tuple(_standing(job, reports.ranked(queue), cycle))),
-        Paragraph("Done to it", tuple(_done(deeds, about))),
+        Paragraph("Done to it", tuple(sentence for _, sentence in sorted(_done(deeds, about), key=itemgetter(0)))),
         Paragraph("Not believed of its reports", tuple(_doubted(deeds.faults))),
     ]
     return [paragraph for paragraph in told if paragraph.sentences]
@@ -95,10 +96,10 @@ def _introduction(job: Job) -> Iterator[str]:
         f"Job {job.id}, {printable(facts.name)!r} of {printable(facts.user)} (account {printable(facts.account)}, "
         f"partition {printable(facts.partition)}), asks for {_count(facts.gpus, 'GPU')}: {facts.state}{where}."
     )
-    limit = times.span(facts.time_limit, "no limit")
-    run = f", ran {times.span(job.elapsed)} of {limit}" if job.started is not None else f", time limit {limit}"
+    limit = f"may run for {times.span(facts.time_limit)}" if facts.time_limit is not None else "has no time limit"
+    ran = f", ran for {times.span(job.elapsed)}" if job.started is not None else ""
     again = f", was requeued {_count(facts.restarts, 'time')}" if facts.restarts else ""
-    yield f"It was submitted {times.shown(key.first_submit)}, waited {times.span(job.waited)}{run}{again}."
+    yield f"It was submitted {times.shown(key.first_submit)}, waited {times.span(job.waited)}{ran}, {limit}{again}."
     if job.ended is not None:
         yield f"It ended {times.shown(job.ended)}."
     if job.waits and facts.reason not in {"", "None"}:
@@ -173,6 +174,9 @@ def _standing(job: Job, order: Sequence[Job], cycle: Mapping[str, Any] | None) -
     if stood is None:
         yield "It was not there in the last cycle."
         return
+    if job.given_back:
+        yield f"Slurm alone decides about it. {explain.sentence(Reason('given back'))}."
+        return
     if stood.note is not None:
         yield f"{explain.sentence(stood.note)}."
     if stood.spared:
@@ -199,6 +203,8 @@ def _ahead(job: Job, other: Job) -> str:
     by = (
         f", ahead most by {explain.term(most)} ({theirs.get(most, 0.0):.4g} against {mine.get(most, 0.0):.4g})"
         if most and lead[most] > 0
+        else ", which was submitted first"
+        if rank == (job.standing.rank if job.standing else None)
         else ""
     )
     return f"Before it: job {other.id} of {printable(other.record.facts.user)}, rank {rank or 0.0:.5g}{by}."
@@ -235,15 +241,19 @@ def _hindered(job: Job, cycle: Mapping[str, Any]) -> Iterator[str]:
         yield "Slurm is not told of the rank, as an operator paused slurmplug."
 
 
-def _done(deeds: Deeds, about: About) -> Iterator[str]:
+def _done(deeds: Deeds, about: About) -> Iterator[tuple[float, str]]:
+    """What was done and decided, each with its time."""
     for decision in deeds.decisions:
         if decision["verdict"] == "done":
-            yield f"{_when(decision)}: {explain.sentence(_reason(decision), about)}; its SiteFactor is 0 again."
+            yield (
+                decision["first"],
+                f"{_when(decision)}: {explain.sentence(_reason(decision))}; its SiteFactor was set to 0.",
+            )
         elif decision["verdict"] != "allowed":
             veto = explain.sentence(Reason(decision["veto"], json.loads(decision["veto_facts"])))
             notice = "Notice only" if decision["verdict"] == "notice" else "Not done"
             reason = explain.sentence(_reason(decision), about)
-            yield f"{_when(decision)}: {_rule(decision)}. {reason}. {notice}: {_lower(veto)}."
+            yield decision["first"], f"{_when(decision)}: {_rule(decision)}. {reason}. {notice}: {_lower(veto)}."
     for operation in deeds.operations:
         yield from _operation(operation, deeds, about)
     labels = [c for c in deeds.commands if not c["operation"]]
@@ -251,26 +261,25 @@ def _done(deeds: Deeds, about: About) -> Iterator[str]:
         last = labels[-1]
         told = ", ".join(f"{name} {value}" for name, value in json.loads(last["fields"]).items())
         yield (
-            f"Its priority was written {_count(len(labels), 'time')}, last {times.shown(last['at'])}: "
-            f"{printable(told)}: {_outcome(last)}."
+            last["at"],
+            f"{times.shown(last['at'])}: its priority was written, {_count(len(labels), 'time')} in all: "
+            f"{printable(told)}: {_outcome(last)}.",
         )
 
 
-def _operation(operation: Mapping[str, Any], deeds: Deeds, about: About) -> Iterator[str]:
-    reason = _reason(operation)
-    yield f"{times.shown(operation['opened'])}: {_rule(operation)}. {explain.sentence(reason, about)}."
+def _operation(operation: Mapping[str, Any], deeds: Deeds, about: About) -> Iterator[tuple[float, str]]:
+    reason, opened = _reason(operation), operation["opened"]
+    yield opened, f"{times.shown(opened)}: {_rule(operation)}. {explain.sentence(reason, about)}."
     if background := explain.background(reason):
-        yield f"{background}."
+        yield opened, f"{background}."
     said = [command for command in deeds.commands if command["operation"] == operation["id"]]
-    for step in deeds.steps:
-        if step["operation"] != operation["id"]:
-            continue
-        if step["step"] == "ended":
-            yield f"{times.shown(step['at'])}: that was over: {printable(operation['result'])}."
-            continue
+    for step in (each for each in deeds.steps if each["operation"] == operation["id"] and each["step"] != "ended"):
         outcomes = [_outcome(c) for c in said if c["id"].startswith(f"{operation['id']}-{step['step']}-")]
         what = _STEPS.get(step["step"], printable(step["step"]))
-        yield f"{times.shown(step['at'])}: {what}: {', '.join(outcomes) or 'not said yet'}."
+        yield step["at"], f"{times.shown(step['at'])}: {what}: {', '.join(outcomes) or 'not said yet'}."
+    if operation["step"] == "ended":
+        over = operation["since"]
+        yield over, f"{times.shown(over)}: that was over: {printable(operation['result'])}."
 
 
 def _doubted(faults: Iterable[Mapping[str, Any]]) -> Iterator[str]:

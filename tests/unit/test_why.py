@@ -111,6 +111,18 @@ class TestWhereItStands:
         site.cycle()
         assert "Slurm is not told of the rank, as an operator paused slurmplug." in site.ask("why", "1")
 
+    def test_of_equal_ranks_the_one_submitted_first_goes_first(self, tmp_path):
+        with Site(tmp_path, Planned(lambda snapshot: Plan(np.ones(len(snapshot.jobs))))) as site:
+            site.cluster.submit()
+            site.cluster.submit()
+            site.cycle()
+            assert "Before it: job 1 of ada, rank 1, which was submitted first." in site.ask("why", "2")
+
+    def test_a_job_that_was_given_back_is_left_to_slurm(self, crowd):
+        crowd.ledger.give_back([6])
+        assert "An operator took it out of slurmplug's hands" in crowd.ask("why", "6")
+        assert "It is number 1 of 5 pending jobs" in crowd.ask("why", "5")
+
     def test_the_policys_note_is_told(self, site):
         site.cluster.submit(dependency="afterok:2")
         site.cluster.submit(dependency="afterok:1")
@@ -176,9 +188,8 @@ class TestWhatWasDone:
         site.cluster.submit()
         site.cycle()
         label = site.cluster.jobs[1]["label"]
-        assert f"Its priority was written 1 time, last {times.shown(NOW + 60)}: SiteFactor {label}: done." in site.ask(
-            "why", "1"
-        )
+        written = f"{times.shown(NOW + 60)}: its priority was written, 1 time in all: SiteFactor {label}: done."
+        assert written in site.ask("why", "1")
 
     def test_what_was_not_believed_is_told_with_how_often(self, site):
         job = site.cluster.submit()
@@ -199,8 +210,7 @@ class TestWhatWasDone:
             site.cluster.start(site.cluster.submit())
             site.cycle()
             told = site.ask("why", "1")
-            assert 'Rule "full \\\\x1b moon": phase 1.' in told or "phase 1" in told
-            assert "\x1b" not in told
+            assert 'Rule "full \\u001b moon": phase 1.' in told
 
 
 class TestWhichJob:

@@ -1,0 +1,64 @@
+"""prio: each term of the rank."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from policies.plan import Plan
+from tests.ledgers import Planned, Site
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with Site(tmp_path) as site:
+        for urgency in (1, 9, 5):
+            site.cluster.submit(b"#!/bin/sh\n#PLUG --urgency=%d\ntrain\n" % urgency)
+        site.cluster.start(site.cluster.submit())
+        site.cluster.submit(b"#!/bin/sh\ntrain\n")
+        site.cycle()
+        yield site
+
+
+def test_pending_jobs_in_order_with_terms_that_add_up_to_the_rank(site):
+    told = site.json("prio")["jobs"]
+    assert [(job["jobid"], job["position"]) for job in told] == [("2", 1), ("3", 2), ("1", 3)]
+    for job in told:
+        assert sum(job["terms"].values()) == pytest.approx(job["rank"])
+    assert told[0]["terms"]["learning"] > told[1]["terms"]["learning"]
+
+
+def test_a_column_for_each_term_of_the_policy(site):
+    heading, first, *_ = [line.split() for line in site.ask("prio").splitlines()]
+    terms = site.json("prio")["jobs"][0]["terms"]
+    assert heading == ["POS", "JOBID", "USER", "RANK", *(name.upper() for name in terms)]
+    assert len(first) == len(heading)
+
+
+def test_long_lines_have_slurms_side_too(site):
+    heading, first, *_ = [line.split() for line in site.ask("prio", "-l").splitlines()]
+    told = dict(zip(heading, first, strict=True))
+    label = str(site.cluster.jobs[2]["label"])
+    assert (told["SITEFACTOR"], told["PRIORITY"], told["QOS"]) == (label, "1000", "normal")
+
+
+def test_a_running_job_is_shown_when_it_is_named(site):
+    assert [job["jobid"] for job in site.json("prio", "-j", "4")["jobs"]] == ["4"]
+
+
+def test_what_has_no_rank_is_not_shown(site):
+    assert site.json("prio", "-j", "5")["jobs"] == []
+    assert site.ask("prio", "-n", "-j", "5") == ""
+
+
+def test_the_terms_of_any_policy_become_columns(tmp_path):
+    def plan(snapshot):
+        return Plan(np.ones(len(snapshot.jobs)), {"moon\x1bphase": np.full(len(snapshot.jobs), 1e-7)})
+
+    with Site(tmp_path, Planned(plan)) as site:
+        site.cluster.submit()
+        site.cycle()
+        heading, row = site.ask("prio").splitlines()
+        assert heading.split()[-1] == "MOON\\X1BPHASE"
+        assert row.split()[-1] == "1e-07"

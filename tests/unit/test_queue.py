@@ -1,0 +1,122 @@
+"""queue: the live queue in order, with what is done and would be."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from slurmplug.commands import queue as queue_command
+from tests.builders import NOW
+from tests.ledgers import Site
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with Site(tmp_path) as site:
+        yield site
+
+
+@pytest.fixture
+def busy(site: Site) -> Site:
+    """1 runs, 2 is not managed, 3 and 4 wait, 4 before 3."""
+    site.cluster.start(site.cluster.submit())
+    site.cluster.submit(b"#!/bin/sh\ntrain\n", user="eve")
+    for urgency in (1, 9):
+        site.cluster.submit(b"#!/bin/sh\n#PLUG --urgency=%d --deadline=2h\ntrain\n" % urgency, user="bob")
+    site.train(1, {1: 0.1, 30: 0.5}, loss=0.7)
+    site.cycle()
+    return site
+
+
+def rows(shown: str) -> list[list[str]]:
+    return [line.split() for line in shown.splitlines()]
+
+
+def test_running_jobs_come_first_then_the_ranked_in_order_then_the_others(busy):
+    assert [(job["jobid"], job["position"]) for job in busy.json("queue")["jobs"]] == [
+        ("1", None), ("4", 1), ("3", 2), ("2", None),
+    ]  # fmt: skip
+
+
+def test_lines_tell_progress_and_quantity(busy):
+    heading, first, *_ = busy.ask("queue").splitlines()
+    assert heading.split()[:6] == ["POS", "JOBID", "USER", "NAME", "STATE", "GPUS"]
+    assert "30/90" in first
+    assert "accuracy 0.5" in first
+    assert "###......." in first
+
+
+def test_positions_stay_those_of_the_whole_queue_when_few_are_shown(busy):
+    assert [(job["jobid"], job["position"]) for job in busy.json("queue", "-j", "3")["jobs"]] == [("3", 2)]
+    assert [job["jobid"] for job in busy.json("queue", "-u", "bob")["jobs"]] == ["4", "3"]
+
+
+def test_no_heading(busy):
+    assert len(busy.ask("queue", "-n").splitlines()) == 4
+
+
+def test_ended_jobs_are_gone(busy):
+    busy.cluster.end(1)
+    busy.cycle()
+    assert [job["jobid"] for job in busy.json("queue")["jobs"]] == ["4", "3", "2"]
+
+
+class TestDoing:
+    def doing(self, site: Site) -> dict[str, str]:
+        return {job["jobid"]: job["doing"] for job in site.json("queue")["jobs"]}
+
+    def test_a_job_left_alone_says_why(self, busy):
+        assert self.doing(busy) == {"1": "", "2": "Slurm's (unmanaged)", "3": "", "4": ""}
+
+    def test_a_job_that_was_given_back_says_so(self, busy):
+        busy.ledger.give_back([3])
+        assert self.doing(busy)["3"] == "Slurm's (given back)"
+
+    def test_an_open_stop_says_its_step(self, busy):
+        busy.train(1, dict.fromkeys(range(31, 38), 0.95))
+        busy.cycle()
+        assert self.doing(busy)["1"] == "stop (target): asked"
+
+    def test_a_stop_that_would_be_says_what_forbids_it(self, tmp_path):
+        with Site(tmp_path, mode={"default": "observe"}) as site:
+            site.cluster.start(site.cluster.submit())
+            site.train(1, dict.fromkeys(range(1, 8), 0.95))
+            site.cycle()
+            assert self.doing(site) == {"1": "would stop (target), but mode observe"}
+            site.train(1, {8: 0.1})
+            site.ledger.set_control("paused", "")
+            site.cycle()
+            assert self.doing(site) == {"1": "would stop (target), but paused"}
+
+    def test_what_was_decided_once_and_is_no_more_is_not_told(self, tmp_path):
+        with Site(tmp_path, mode={"default": "act", "stop": "observe"}) as site:
+            site.cluster.start(site.cluster.submit())
+            site.train(1, dict.fromkeys(range(1, 8), 0.95))
+            site.cycle()
+            site.cluster.requeue(1)
+            site.cycle()
+            assert self.doing(site) == {"1": ""}
+
+
+class TestTerminals:
+    @pytest.mark.parametrize("width", [40, 100, 130, 200])
+    def test_no_line_is_wider_than_the_terminal(self, busy, width, monkeypatch):
+        monkeypatch.setattr(queue_command, "terminal_width", lambda: width, raising=False)
+        assert max(map(len, busy.ask("queue").splitlines())) <= width
+
+    def test_a_wide_one_gets_the_bar_and_a_narrow_one_does_not(self, busy, monkeypatch):
+        monkeypatch.setattr(queue_command, "terminal_width", lambda: 250, raising=False)
+        assert "AT MOST" in busy.ask("queue")
+        monkeypatch.setattr(queue_command, "terminal_width", lambda: 120, raising=False)
+        assert "PROGRESS" not in busy.ask("queue")
+
+    def test_where_there_is_none_nothing_is_cut(self, site):
+        site.cluster.submit(name="n" * 300)
+        site.cycle()
+        assert "n" * 300 in site.ask("queue")
+
+
+def test_deadlines_are_in_json_as_seconds(busy):
+    assert {job["jobid"]: job["deadline"] for job in busy.json("queue")["jobs"]} == {
+        "1": None, "2": None, "3": NOW + 7_200, "4": NOW + 7_200,
+    }  # fmt: skip
