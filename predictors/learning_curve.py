@@ -20,6 +20,7 @@ from predictors.arrays import Bools, Floats, Ints
 from predictors.curve_features import HISTORY_LENGTH, HORIZON, curve_features
 from predictors.curve_meta import Meta, MetaColumns
 from predictors.curve_prior import LENGTHS, prior_curves
+from predictors.curves import cleaned
 from predictors.forecast import Forecast
 from predictors.forest import QuantileForest
 
@@ -59,7 +60,7 @@ class LearningCurvePredictor:
 
         Fewer than `FEWEST` curves leave the predictor cold. Raises ValueError for a curve that is none.
         """
-        clean = [_cleaned(curve) for curve in curves]
+        clean = [cleaned(curve) for curve in curves]
         metas = _as_many(meta, len(clean))
         scaled = [_Scale.of(curve[None]).down(curve[None])[0] for curve in clean]
         self.forest_, self.meta_, self.spread_ = None, MetaColumns(), 1.0
@@ -79,7 +80,7 @@ class LearningCurvePredictor:
         Adaptive conformal inference (Gibbs, Candès 2021) on the 90% interval from a quarter and a half of the curve.
         The forest itself learns from it at the next `fit`.
         """
-        clean = _cleaned(curve)
+        clean = cleaned(curve)
         for part in (len(clean) // 4, len(clean) // 2):
             if part:
                 low, high = self.predict(clean[:part], len(clean), meta).quantile([0.05, 0.95])[0]
@@ -97,7 +98,7 @@ class LearningCurvePredictor:
         self, curves: Sequence[ArrayLike], ats: ArrayLike, metas: Sequence[Meta] | None = None
     ) -> Forecast:
         """The value of each of n curves at its iteration of `ats` (n,). Iterations already seen are certain."""
-        clean = [_cleaned(curve) for curve in curves]
+        clean = [cleaned(curve) for curve in curves]
         given = _as_many(metas, len(clean))
         horizons = np.asarray(ats, dtype=np.float64)
         if horizons.shape != (len(clean),) or not np.all(np.isfinite(horizons) & (horizons >= 1)):
@@ -179,20 +180,6 @@ class _Scale:
 
     def up(self, values: Floats) -> Floats:
         return np.asarray(self.low[:, None] + values * self.unit[:, None])
-
-
-def _cleaned(curve: ArrayLike) -> Floats:
-    """The curve with points that are no number filled in from their neighbours."""
-    values = np.asarray(curve, dtype=np.float64)
-    if values.ndim != 1:
-        raise ValueError(f"a curve has one dimension, not {values.ndim}")
-    finite = np.isfinite(values) & (np.abs(values) < 1e100)
-    if not finite.any():
-        raise ValueError("a curve needs at least one finite value")
-    if finite.all():
-        return values
-    places = np.arange(len(values))
-    return np.interp(places, places[finite], values[finite])
 
 
 def _as_many(metas: Sequence[Meta] | None, n: int) -> Sequence[Meta]:

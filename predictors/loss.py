@@ -1,0 +1,162 @@
+"""A loss some iterations ahead (algorithms 2).
+
+"sublinear" and "linear" are SLAQ's two families (Zhang, Stafman, Or, Freedman, SoCC 2017, section 4.1), by least
+squares with weights that decay with age. "auto" continues the curve by its latest changes: a quantile forest that
+learnt from draws of a prior over loss curves (`predictors.loss_prior`) how changes of such size and order go on.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import ClassVar, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from predictors.arrays import Floats
+from predictors.curves import cleaned
+from predictors.forecast import Forecast
+from predictors.forest import QuantileForest
+from predictors.loss_features import loss_features
+from predictors.loss_prior import prior_losses
+
+Family: TypeAlias = Literal["auto", "sublinear", "linear"]
+
+DECAY = 0.9
+"""weight of a point, of that of the next one"""
+LATEST = 60
+"""points that a fit looks at: older ones weigh less than a five-hundredth"""
+_FLOORS = np.concatenate([[0.0], np.geomspace(0.002, 8.0, 40)])
+"""what the sublinear family's d may lie below the lowest loss, in units of the curve's fall"""
+_BASES = 1.0 - np.geomspace(1e-4, 0.9, 200)
+_GRID = np.array([0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
+_AHEADS = (1, 3, 10, 30)
+_LENGTH = 150
+_SEEN = (2, 4, 7, 10, 13, 17, 22, 28, 36, 50, 70, 110)
+
+
+class LossPredictor:
+    """Forecasts a loss some iterations after the last one reported.
+
+    family: "auto", or one of SLAQ's, "sublinear" f(k) = 1/(a k^2 + b k + c) + d and "linear" f(k) = mu^(k - b) + c.
+    """
+
+    version: ClassVar[str] = "loss-1"
+
+    def __init__(self, family: Family = "auto") -> None:
+        if family not in ("auto", "sublinear", "linear"):
+            raise ValueError(f"a loss family is auto, sublinear or linear, not {family!r}")
+        self.family = family
+
+    def predict(self, losses: ArrayLike, ahead: int) -> Forecast:
+        """The loss `ahead` iterations after the last of `losses` (k,).
+
+        Raises ValueError for losses without a finite value, and unless `ahead` is at least 1.
+        """
+        return self.predict_many([losses], [ahead])
+
+    def predict_many(self, curves: Sequence[ArrayLike], ahead: ArrayLike) -> Forecast:
+        """Of each of n curves the loss so many iterations after its last, one number for all or one a curve."""
+        clean = [cleaned(curve) for curve in curves]
+        steps = np.broadcast_to(np.asarray(ahead, dtype=np.float64), (len(clean),))
+        if not np.all(np.isfinite(steps) & (steps >= 1)):
+            raise ValueError("a loss is predicted at least one iteration ahead")
+        groups: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for i, (curve, step) in enumerate(zip(clean, steps, strict=True)):
+            groups[len(curve), round(float(step))].append(i)
+        parts: list[tuple[ArrayLike, Forecast]] = []
+        for (_, step), rows in groups.items():
+            stack = np.stack([clean[i] for i in rows])
+            parts.append((rows, _continued(stack, step) if self.family == "auto" else self._fitted(stack, step)))
+        return Forecast.assemble(len(clean), parts)
+
+    def _fitted(self, curves: Floats, ahead: int) -> Forecast:
+        fit = _sublinear if self.family == "sublinear" else _linear
+        results = [fit(curve, ahead) for curve in curves]
+        mean, spread = np.array(results).T
+        return Forecast.normal(mean, spread, self.family)
+
+
+def _continued(curves: Floats, ahead: int) -> Forecast:
+    """Of curves (m, k) of one length."""
+    x, unit = loss_features(curves, ahead)
+    draws = _forest().sample(x)
+    position = _GRID * draws.shape[1] - 0.5
+    below = np.floor(position).astype(np.int64)
+    values = draws[:, below] + (position - below) * (draws[:, below + 1] - draws[:, below])
+    return Forecast.quantiles(_GRID, curves[:, -1:] + (unit * ahead)[:, None] * values, "loss changes")
+
+
+@lru_cache(maxsize=1)
+def _forest() -> QuantileForest:
+    """Of the mean change an iteration, in units of the latest ones."""
+    random = np.random.default_rng(7)
+    curves = prior_losses(_LENGTH, 2000, random)
+    x, y, owner = [], [], []
+    for i, k in enumerate(_SEEN):
+        for j, ahead in enumerate(_AHEADS):
+            rows = np.arange((i + j) % 4, len(curves), 4)
+            features, unit = loss_features(curves[rows, :k], ahead)
+            x.append(features)
+            y.append((curves[rows, k - 1 + ahead] - curves[rows, k - 1]) / (unit * ahead))
+            owner.append(rows)
+    target = np.clip(np.concatenate(y), -5.0, 5.0)
+    return QuantileForest.fit(
+        np.concatenate(x), target, np.concatenate(owner), trees=80, smallest_leaf=4, features=0.7, seed=7
+    )
+
+
+def _recent(losses: Floats) -> tuple[Floats, Floats, Floats]:
+    """The latest losses, their iterations counted from the first of all, and their weights."""
+    y = losses[-LATEST:]
+    k = np.arange(len(losses) - len(y) + 1.0, len(losses) + 1.0)
+    return y, k, DECAY ** np.arange(len(y) - 1.0, -1.0, -1.0)
+
+
+def _sublinear(losses: Floats, ahead: int) -> tuple[float, float]:
+    """SLAQ's first family: for each d of a grid, 1/(y - d) is a quadratic in k; the d that fits the losses best.
+
+    A quadratic that has a pole or turns back before the iteration asked for is no loss curve and is passed over.
+    """
+    y, k, weight = _recent(losses)
+    fall = max(float(y.max() - y.min()), 1e-9 * float(np.abs(y).max()), 1e-300)
+    x = np.append(k, len(losses) + ahead) / (len(losses) + ahead)
+    powers = np.stack([x**2, x, np.ones_like(x)], axis=1)
+    d = (y.min() - fall * (_FLOORS + 1e-3))[:, None]
+    above = (y - d) / fall
+    root = np.sqrt(weight) * above**2
+    quadratic = np.linalg.pinv(root[:, :, None] * powers[:-1]) @ (root / above)[:, :, None]
+    denominator = (powers @ quadratic)[:, :, 0]
+    falls = (denominator[:, :-1] > 0).all(axis=1) & (denominator[:, -1] >= denominator[:, -2])
+    if not falls.any():
+        return float(y[-1]), _spread(np.inf, fall, len(losses), ahead)
+    fitted = fall / np.where(falls[:, None], denominator, 1.0) + d
+    errors = np.where(falls, (fitted[:, :-1] - y) ** 2 @ weight / weight.sum(), np.inf)
+    best = int(np.argmin(errors))
+    return float(fitted[best, -1]), _spread(float(errors[best]), fall, len(losses), ahead)
+
+
+def _linear(losses: Floats, ahead: int) -> tuple[float, float]:
+    """SLAQ's second family: for each mu of a grid, the losses are linear in mu^k; the mu that fits them best."""
+    y, k, weight = _recent(losses)
+    fall = max(float(y.max() - y.min()), 1e-9 * float(np.abs(y).max()), 1e-300)
+    power = _BASES[:, None] ** (k - k[-1])
+    total = weight.sum()
+    x_mean, y_mean = power @ weight / total, float(y @ weight / total)
+    square = (power - x_mean[:, None]) ** 2 @ weight
+    product = (power - x_mean[:, None]) @ (weight * (y - y_mean))
+    gain = np.maximum(np.divide(product, square, out=np.zeros_like(product), where=square > 1e-300), 0.0)
+    level = y_mean - gain * x_mean
+    errors = (gain[:, None] * power + level[:, None] - y) ** 2 @ weight / total
+    best = int(np.argmin(errors))
+    return float(gain[best] * _BASES[best] ** ahead + level[best]), _spread(
+        float(errors[best]), fall, len(losses), ahead
+    )
+
+
+def _spread(error: float, fall: float, points: int, ahead: int) -> float:
+    """Standard deviation: the fit's own error, growing ahead, and much more where few points were fitted."""
+    known = np.sqrt(error) if np.isfinite(error) else fall
+    return float(np.hypot(known * np.sqrt(1.0 + ahead / points), fall / points)) + 1e-12
