@@ -102,7 +102,8 @@ def test_a_frozen_cycle_is_explained(tmp_path):
         site.cluster.refuse = frozenset({"update"})
         site.cycle(2)
         told = site.ask("status", code=1)
-        assert "frozen      Commands failed in too many cycles in a row; failed cycles in a row: 1" in told
+        assert "frozen      Commands failed in too many cycles in a row, so nothing is commanded for a while" in told
+        assert "Nothing was commanded in the last cycle. Commands failed" in site.ask("why", "1")
 
 
 def test_a_policys_failure_is_told_fit_for_a_terminal(tmp_path):
