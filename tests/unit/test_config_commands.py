@@ -99,11 +99,7 @@ class TestShowConfig:
 
     @given(
         st.recursive(
-            st.text()
-            | st.booleans()
-            | st.integers(-(2**63), 2**63 - 1)
-            | st.floats(allow_nan=False)
-            | st.dates(date(1, 1, 1)),
+            st.text() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.dates(),
             lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
             max_leaves=6,
         )
