@@ -98,7 +98,7 @@ class Scheduler:
     def _decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> tuple[Plan, str]:
         """The policy's plan; one that fails leaves the queue to Slurm for this cycle, and the error is recorded."""
         try:
-            return self.policy.decide(snapshot, forecasts, memory), ""
+            return guardrails.sound(snapshot, self.policy.decide(snapshot, forecasts, memory)), ""
         except Exception as error:
             log.exception("policy %s failed; Slurm decides alone in this cycle", self.policy.name)
             nothing = Plan(rank=np.full(len(snapshot.jobs), np.nan), memory=memory)

@@ -62,6 +62,8 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "given back": ("An operator took it out of slurmplug's hands with `slurmplug reset --job`",),
     "mode": ("The site lets slurmplug only {mode}",),
     "paused": ("An operator paused slurmplug",),
+    "not running": ("It does not run, so that there is nothing to stop",),
+    "gave up": ("It was asked to stop within the last hour, and that was given up",),
     "stops per cycle": ("No more than {limit:.0f} jobs are asked to stop in one cycle",),
     "stops per hour": ("No more than {limit:.0f} jobs are asked to stop in one hour",),
     "stale snapshot": (

@@ -4,7 +4,6 @@ Pure. A guardrail is a small class with the name by which `slurmplug why` tells 
 how much is done; what they veto is kept with its rule.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -13,7 +12,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from policies.plan import Action, Plan, Reason
-from policies.snapshot import Jobs, Snapshot
+from policies.snapshot import JobKey, Jobs, Snapshot
 from predictors.arrays import Bools, Floats
 from slurmplug.cluster.port import Command
 from slurmplug.config import Guardrails, Mode, Modes
@@ -28,6 +27,10 @@ class Past:
     now: float
     paused: bool = False
     stops_last_hour: int = 0
+    stopping: frozenset[JobKey] = frozenset()
+    """whose stop is under way"""
+    gave_up: frozenset[JobKey] = frozenset()
+    """whose stop was given up within the last hour"""
     failures_in_a_row: int = 0
     last_failure: float = -np.inf
     given_back: frozenset[int] = frozenset()
@@ -62,7 +65,8 @@ def check(snapshot: Snapshot, plan: Plan, past: Past, modes: Modes, limits: Guar
     for action in plan.actions:
         row = rows[action.job]
         reason = next((Reason(rule) for rule, mask in spared.items() if mask[row]), None)
-        reason = reason or _mode(mode[action.kind], past) or _budget(action, allowed, past, limits)
+        reason = reason or _mode(mode[action.kind], past) or _vain(action, str(snapshot.jobs.state[row]), past)
+        reason = reason or _budget(action, allowed, past, limits)
         if reason is None:
             allowed.append(action)
         else:
@@ -75,6 +79,27 @@ def check(snapshot: Snapshot, plan: Plan, past: Past, modes: Modes, limits: Guar
         spared=spared,
         frozen=_frozen(snapshot, past, limits),
     )
+
+
+def sound(snapshot: Snapshot, plan: Plan) -> Plan:
+    """The plan, where it is one for this snapshot and can be kept.
+
+    Raises:
+        ValueError: a rank or a term is not one number a job, an action is for a job that is not there, or a fact or the
+            memory cannot be kept.
+    """
+    jobs = set(snapshot.jobs.keys)
+    for name, column in {"rank": plan.rank, **plan.terms}.items():
+        if np.shape(column) != (len(jobs),) or np.asarray(column).dtype.kind not in "bif":
+            raise ValueError(f"{name} is one number a job, not {np.asarray(column).dtype} {np.shape(column)}")
+    for job, reason in [*((action.job, action.reason) for action in plan.actions), *plan.notes.items()]:
+        if job not in jobs:
+            raise ValueError(f"job {job} is not in the snapshot")
+        if not all(isinstance(fact, float | int | str) for fact in reason.facts.values()):
+            raise ValueError(f"the facts of {reason.rule} are numbers and texts of Python's own types")
+    if not all(isinstance(array, np.ndarray) and array.dtype.kind in "bifuU" for array in plan.memory.values()):
+        raise ValueError("memory is arrays of numbers, truth values or texts")
+    return plan
 
 
 def within_budget(writes: Sequence[Command], limits: Guardrails) -> tuple[Sequence[Command], int]:
@@ -98,10 +123,19 @@ def _mode(mode: Mode, past: Past) -> Reason | None:
     return Reason("paused") if past.paused else Reason("mode", {"mode": mode})
 
 
-def _budget(action: Action, allowed: Sequence[Action], past: Past, limits: Guardrails) -> Reason | None:
+def _vain(action: Action, state: str, past: Past) -> Reason | None:
     if action.kind != "stop":
         return None
-    done = Counter(other.kind for other in allowed)["stop"]
+    if state not in ("running", "suspended"):
+        return Reason("not running")
+    return Reason("gave up") if action.job in past.gave_up else None
+
+
+def _budget(action: Action, allowed: Sequence[Action], past: Past, limits: Guardrails) -> Reason | None:
+    """A policy says a stop again as long as it wants it: one under way was counted when it began."""
+    if action.kind != "stop" or action.job in past.stopping:
+        return None
+    done = sum(other.kind == "stop" and other.job not in past.stopping for other in allowed)
     if done >= limits.stops_per_cycle:
         return Reason("stops per cycle", {"limit": limits.stops_per_cycle})
     if done + past.stops_last_hour >= limits.stops_per_hour:

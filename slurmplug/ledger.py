@@ -158,12 +158,18 @@ class Ledger:
             now=now,
             paused=self.control("paused") is not None,
             stops_last_hour=stops,
+            stopping=self._stops_of("step != 'ended'"),
+            gave_up=self._stops_of("result LIKE 'gave up%' AND since > ?", now - HOUR),
             failures_in_a_row=failures,
             last_failure=commanding[0]["started"] if failures else -np.inf,
             given_back=frozenset(
                 row["job_id"] for row in self.query("SELECT job_id FROM jobs WHERE given_back = 1 AND ended = 0")
             ),
         )
+
+    def _stops_of(self, where: str, *parameters: object) -> frozenset[JobKey]:
+        rows = self.query(f"{_STOPS} AND {where}", *parameters)
+        return frozenset(JobKey(row["cluster"], row["job_id"], row["first_submit"]) for row in rows)
 
     # --- models, switches, upkeep -----------------------------------------------------------------------------------
 
@@ -364,6 +370,9 @@ ON CONFLICT DO UPDATE SET count = count + excluded.count, last = excluded.last
 _OPEN_OPERATIONS = """
 SELECT operations.*, jobs.cluster, jobs.job_id, jobs.first_submit
 FROM operations JOIN jobs ON jobs.id = operations.job WHERE step != 'ended' ORDER BY opened
+"""
+_STOPS = """
+SELECT cluster, job_id, first_submit FROM operations JOIN jobs ON jobs.id = operations.job WHERE kind = 'stop'
 """
 _COMMANDING_CYCLES = """
 SELECT cycles.started, sum(commands.status = 'done') = 0 AS failed

@@ -61,11 +61,8 @@ def advance(
     rows = {key: row for row, key in enumerate(snapshot.jobs.keys)}
     moved = [_stop(operation, snapshot, rows.get(operation.job), verdict, settings) for operation in opened]
     busy = {operation.job for operation in opened}
-    moved += [
-        _said(_opened(action, snapshot, rows[action.job], settings), snapshot)
-        for action in verdict.actions
-        if action.kind == "stop" and action.job not in busy
-    ]
+    wanted = {action.job: action for action in verdict.actions if action.kind == "stop" and action.job not in busy}
+    moved += [_said(_opened(action, snapshot, rows[action.job], settings), snapshot) for action in wanted.values()]
     changed = [pair for pair in moved if pair is not None]
     return tuple(operation for operation, _ in changed), tuple(command for _, command in changed if command is not None)
 
@@ -90,13 +87,18 @@ def _stop(
 ) -> tuple[Operation, Command | None] | None:
     jobs, now = snapshot.jobs, snapshot.now
     if row is None:
-        return _ended(operation, snapshot, "cancelled" if operation.step == "cancel" else "stopped")
+        return _ended(operation, snapshot, _how_it_ended(operation))
     if jobs.restarts[row] != operation.restarts or jobs.state[row] == "pending":
         return _ended(operation, snapshot, "requeued meanwhile")
-    if operation.step != "cancel" and ("stop" not in verdict.acting or not jobs.managed[row]):
-        return _ended(operation, snapshot, "withdrawn")
+    if "stop" not in verdict.acting or any(mask[row] for mask in verdict.spared.values()):
+        if operation.step != "cancel" or operation.told == "refused":
+            return _ended(operation, snapshot, "withdrawn")
+        if operation.told != "done":
+            return None  # it may be cancelled already; it is not cancelled again
     if jobs.state[row] == "completing":
         return None
+    if jobs.state[row] == "suspended" and operation.step != "cancel":  # it cannot save: its grace begins anew
+        return replace(operation, since=now, limit=now + (operation.limit - operation.since)), None
     if operation.told != "done":
         if operation.tries >= TRIES:
             return _ended(operation, snapshot, "gave up: Slurm or the spool refused")
@@ -127,12 +129,12 @@ def _said(operation: Operation, snapshot: Snapshot) -> tuple[Operation, Command]
 
 
 def _command(operation: Operation, snapshot: Snapshot) -> Command:
-    row = snapshot.jobs.keys.index(operation.job)
     name = f"{operation.id}-{operation.step}-{snapshot.cycle}"
     if operation.step == "ask":
         return Command(name, "ask", operation.job, _request(operation), operation.id)
     if operation.step == "signal":
         jobs = snapshot.jobs
+        row = jobs.keys.index(operation.job)
         fields = {"signal": str(jobs.signal[row]), "to": str(jobs.signal_to[row])}
         return Command(name, "signal", operation.job, fields, operation.id)
     return Command(name, "cancel", operation.job, operation=operation.id)
@@ -143,6 +145,12 @@ def _ended(operation: Operation, snapshot: Snapshot, result: str) -> tuple[Opera
     closed = replace(operation, step="ended", since=snapshot.now, limit=snapshot.now, told="", result=result)
     name = f"{operation.id}-withdraw-{snapshot.cycle}"
     return closed, Command(name, "withdraw", operation.job, _request(operation), operation.id)
+
+
+def _how_it_ended(operation: Operation) -> str:
+    if operation.step == "ask" and operation.told == "refused":
+        return "ended by itself"
+    return "cancelled" if operation.step == "cancel" and operation.told != "refused" else "stopped"
 
 
 def _request(operation: Operation) -> dict[str, str]:

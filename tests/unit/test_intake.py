@@ -330,14 +330,14 @@ def test_a_run_that_went_on_from_a_checkpoint_replaces_what_it_repeats(looks: Lo
 
 def test_a_job_that_reports_every_step_is_thinned_and_keeps_what_it_tells_seldom(looks: Looks) -> None:
     said = (
-        reports(range(778), loss=1.0)
+        reports(range(1, 778), loss=1.0)
         + report(iteration=778, loss=1.0, accuracy=0.5)
         + reports(range(779, 3_000), loss=1.0)
     )
     snapshot, changes = looks.look(job_row(1, **RUNNING), reports={1: said})
     iterations, _ = snapshot.jobs.losses.row(0)
     assert POINTS_A_READING <= len(iterations) <= POINTS_A_READING + 1
-    assert (iterations[0], iterations[-1]) == (0.0, 2999.0)
+    assert (iterations[0], iterations[-1]) == (1.0, 2999.0)
     assert snapshot.jobs.accuracies.row(0)[0].tolist() == [778.0]
     assert sorted(point.iteration for point in changes.points) == iterations.tolist()
 
@@ -352,7 +352,7 @@ def test_a_point_that_is_told_more_of_is_told_again(looks: Looks) -> None:
 
 def test_points_that_a_long_run_drops_are_named(looks: Looks) -> None:
     kept: set[float] = set()
-    for start in range(0, MOST_POINTS + 2 * POINTS_A_READING, POINTS_A_READING):
+    for start in range(1, MOST_POINTS + 2 * POINTS_A_READING, POINTS_A_READING):
         said = reports(range(start, start + POINTS_A_READING), loss=1.0)
         snapshot, changes = looks.look(job_row(1, **RUNNING), reports={1: said})
         kept |= {point.iteration for point in changes.points if point.quantities is not None}

@@ -75,7 +75,9 @@ def cycle(
 ) -> CycleRecord:
     """A cycle over these jobs, in mode act."""
     n = len(job_ids)
-    seen = snapshot(jobs(n, keys=tuple(map(key, job_ids)), target=0.9), nodes(2), cycle=number, now=now)
+    seen = snapshot(
+        jobs(n, keys=tuple(map(key, job_ids)), target=0.9, state="running"), nodes(2), cycle=number, now=now
+    )
     plan = Plan(np.arange(n, dtype=float), {"P": np.arange(n) / 2}, tuple(actions), {"overloaded": np.array([True])})
     made = CycleRecord(
         started=now,
@@ -123,8 +125,8 @@ def test_a_cycle_is_written_with_all_that_led_to_it(ledger: Ledger) -> None:
     operation = stop(1)
     ledger.begin(cycle(1, actions=[action], operations=[operation], commands=[ask(operation), label(1, 2)]))
     [row] = ledger.query("SELECT * FROM cycles")
-    assert {name: row[name] for name in ("id", "policy", "jobs", "pending", "managed", "postponed", "finished")} == {
-        "id": 1, "policy": "mlfs", "jobs": 2, "pending": 2, "managed": 2, "postponed": 3, "finished": None,
+    assert {name: row[name] for name in ("id", "policy", "jobs", "running", "managed", "postponed", "finished")} == {
+        "id": 1, "policy": "mlfs", "jobs": 2, "running": 2, "managed": 2, "postponed": 3, "finished": None,
     }  # fmt: skip
     assert count(ledger, "standing") == 2
     assert ledger.query("SELECT verdict, rule FROM decisions") == [{"verdict": "allowed", "rule": "target"}]
