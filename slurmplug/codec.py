@@ -4,6 +4,7 @@ The bytes are NumPy's npz format (numpy.lib.format): the arrays of the value, an
 belongs. Arrays of text are kept as their distinct texts and an index into them.
 """
 
+import functools
 import io
 import json
 import types
@@ -58,7 +59,7 @@ def loads(data: bytes) -> Any:
 def rebuild(kind: Any, tree: Any) -> Any:
     """Turn what `loads` gave back into the dataclass `kind`, going by its fields' types."""
     if isinstance(kind, type) and is_dataclass(kind):
-        hints = get_type_hints(kind)
+        hints = _hints(kind)
         return kind(**{field.name: rebuild(hints[field.name], tree[field.name]) for field in fields(kind)})
     if isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return kind(*tree)
@@ -71,6 +72,9 @@ def rebuild(kind: Any, tree: Any) -> Any:
     if origin in (Union, types.UnionType) and tree is not None:
         return rebuild(next(option for option in inner if option is not type(None)), tree)
     return tree
+
+
+_hints = functools.cache(get_type_hints)
 
 
 def _skeleton(value: Any, arrays: list[NDArray[Any]]) -> Any:
