@@ -23,8 +23,9 @@ from slurmplug.table import printable
 
 EVENTS_SHOWN = 6
 ENDED_SHOWN = 8
-NUMBERS = frozenset({"Job", "GPUs", "Iteration", "Rank"})
-LEAP = 3
+_WIDTHS = {"Job": 6, "User": 6, "Name": 13, "GPUs": 4, "State": 9, "Iteration": 9, "Quantity": 24, "Rank": 6}
+_NUMBERS = frozenset({"Job", "GPUs", "Iteration", "Rank"})
+LEAP = 5
 """how many waiting jobs are overtaken at once where it is worth a line"""
 
 
@@ -149,7 +150,7 @@ class Board(Lines):
 
     def show(self, scene: Scene) -> None:
         super().show(scene)
-        self._live.update(Group(self._head(scene), *self._latest, _queue(scene)), refresh=True)
+        self._live.update(Group(self._head(scene), *self._latest, _queue(scene, self._console.width)), refresh=True)
 
     def _put(self, line: Text) -> None:
         line.truncate(self._console.width, overflow="ellipsis")
@@ -171,18 +172,19 @@ def view(console: Console, gpus: int) -> Lines:
     return Board(console, gpus) if console.is_terminal and not console.is_dumb_terminal else Lines(console, gpus)
 
 
-def _queue(scene: Scene) -> Table:
+def _queue(scene: Scene, width: int) -> Table:
     """Who runs, who waits in the order of rank, who ended last."""
+    room = max(0, width - sum(_WIDTHS.values()) - 2 * len(_WIDTHS))
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("Job", "User", "Name", "GPUs", "State", "Iteration", "Quantity", "Rank"):
-        table.add_column(heading, justify="right" if heading in NUMBERS else "left", no_wrap=True)
-    table.add_column("Why", no_wrap=True, overflow="ellipsis", ratio=1)
+    for heading, wide in _WIDTHS.items():
+        table.add_column(heading, justify="right" if heading in _NUMBERS else "left", no_wrap=True, width=wide)
+    table.add_column("Why", no_wrap=True)
     ranked = [scene.jobs[row] for row in scene.order]
     others = [job for job in scene.live if job.waits and job.row not in set(scene.order)]
     for job in [*scene.running, *ranked, *others, *scene.ended[:ENDED_SHOWN]]:
         facts, style = job.record.facts, "dim" if not job.live else "" if job.waits else "bold"
         cells = [job.id, facts.user, facts.name, str(facts.gpus), facts.state, _iterations(job), _quantity(job)]
-        cells += [_rank(job), scene.why_stopped(job) or _whereabouts(job)]
+        cells += [_rank(job), (scene.why_stopped(job) or _whereabouts(job))[:room]]
         table.add_row(*(Text(printable(cell)) for cell in cells), style=style)
     return table
 
