@@ -1,0 +1,205 @@
+"""What may be: each rule, its reason, and that nothing gets by it."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from policies.plan import Action, Plan, Reason
+from policies.snapshot import JobKey, Snapshot
+from slurmplug.cluster.port import Command
+from slurmplug.config import Guardrails, Modes
+from slurmplug.guardrails import PROTECTIONS, Past, Verdict, check, sound, within_budget
+from tests.builders import CLUSTER, NOW, jobs, nodes, snapshot
+
+ACT = Modes(default="act")
+
+
+def running(n: int = 1, **columns: Any) -> Snapshot:
+    return snapshot(jobs(n, **{"state": "running", **columns}), nodes(1))
+
+
+def stops(seen: Snapshot, *rows: int) -> tuple[Action, ...]:
+    return tuple(Action("stop", seen.jobs.keys[row], Reason("target")) for row in rows or range(len(seen.jobs)))
+
+
+def checked(seen: Snapshot, *rows: int, modes: Modes = ACT, past: Past | None = None, **limits: Any) -> Verdict:
+    """The verdict over a stop of these rows, or of all, and a rank for every job."""
+    plan = Plan(np.arange(len(seen.jobs), dtype=float), actions=stops(seen, *rows))
+    return check(seen, plan, past or Past(seen.now), modes, Guardrails(**limits))
+
+
+def vetoes(verdict: Verdict) -> list[str]:
+    return [reason.rule for _, reason in verdict.vetoes]
+
+
+def test_in_act_mode_a_plan_passes_as_it_is() -> None:
+    verdict = checked(running(2))
+    assert (len(verdict.actions), vetoes(verdict), verdict.frozen) == (2, [], None)
+    assert verdict.rank.tolist() == [0.0, 1.0]
+    assert verdict.acting == {"rank", "stop"}
+
+
+@pytest.mark.parametrize("mode", ["observe", "advise"])
+def test_a_mode_that_does_not_act_lets_nothing_through_and_says_which_it_is(mode: Any) -> None:
+    verdict = checked(running(2), modes=Modes(default=mode))
+    assert (verdict.actions, verdict.acting) == ((), frozenset())
+    assert [(reason.rule, reason.facts["mode"]) for _, reason in verdict.vetoes] == [("mode", mode)] * 2
+    assert np.isnan(verdict.rank).all()
+
+
+def test_each_kind_of_action_has_its_own_mode() -> None:
+    verdict = checked(running(1), modes=Modes(default="observe", stop="act"))
+    assert (len(verdict.actions), verdict.acting) == (1, {"stop"})
+    assert np.isnan(verdict.rank).all()
+    verdict = checked(running(1), modes=Modes(default="act", stop="observe"))
+    assert (vetoes(verdict), verdict.rank.tolist()) == (["mode"], [0.0])
+
+
+def test_kinds_that_no_line_names_go_by_the_default() -> None:
+    seen = running(1)
+    plan = Plan(np.zeros(1), actions=(Action("preempt", seen.jobs.keys[0], Reason("x")),))
+    assert vetoes(check(seen, plan, Past(NOW), Modes(stop="act", rank="act"), Guardrails())) == ["mode"]
+
+
+def test_a_pause_observes_whatever_the_mode() -> None:
+    verdict = checked(running(1), past=Past(NOW, paused=True))
+    assert (vetoes(verdict), verdict.acting) == (["paused"], frozenset())
+    assert np.isnan(verdict.rank).all()
+
+
+@pytest.mark.parametrize(
+    ("rule", "columns", "limits"),
+    [
+        ("held", {"held": True}, {}),
+        ("interactive", {"interactive": True}, {}),
+        ("unmanaged", {"managed": False}, {}),
+        ("excluded", {"user": "root"}, {"exclude_users": {"root"}}),
+        ("excluded", {"account": "ops"}, {"exclude_accounts": {"ops"}}),
+        ("excluded", {"qos": "urgent"}, {"exclude_qos": {"urgent"}}),
+        ("excluded", {"partition": "debug"}, {"exclude_partitions": {"debug"}}),
+        ("excluded", {"partition": "gpu,debug,cpu"}, {"exclude_partitions": {"debug"}}),
+        ("excluded", {"name": "benchmark-7"}, {"exclude_names": {"bench*"}}),
+    ],
+)
+def test_a_protected_job_is_neither_stopped_nor_ranked(rule: str, columns: Any, limits: Any) -> None:
+    one = {
+        name: [value, {"held": False, "interactive": False, "managed": True}.get(name, "other")]
+        for name, value in columns.items()
+    }
+    verdict = checked(running(2, **one), **limits)
+    assert vetoes(verdict) == [rule]
+    assert [action.job.job_id for action in verdict.actions] == [2]
+    assert np.isnan(verdict.rank).tolist() == [True, False]
+    assert verdict.spared[rule].tolist() == [True, False]
+
+
+def test_what_an_operator_took_back_is_left_alone() -> None:
+    verdict = checked(running(2), past=Past(NOW, given_back=frozenset({1})))
+    assert vetoes(verdict) == ["given back"]
+    assert np.isnan(verdict.rank).tolist() == [True, False]
+
+
+def test_a_pattern_does_not_match_what_only_begins_alike_or_in_other_letters() -> None:
+    seen = running(3, name=["bench", "benchmark", "BENCH"])
+    assert [action.job.job_id for action in checked(seen, exclude_names={"bench"}).actions] == [2, 3]
+
+
+def test_every_protection_has_a_rule_of_its_own_and_answers_for_no_jobs() -> None:
+    assert len({protection.rule for protection in PROTECTIONS}) == len(PROTECTIONS)
+    assert checked(running(0)).rank.tolist() == []
+
+
+def test_a_job_that_does_not_run_is_not_stopped() -> None:
+    seen = running(4, state=["pending", "completing", "suspended", "running"])
+    verdict = checked(seen)
+    assert vetoes(verdict) == ["not running"] * 2
+    assert [action.job.job_id for action in verdict.actions] == [3, 4]
+
+
+def test_a_stop_that_was_given_up_is_left_alone_for_a_while() -> None:
+    seen = running(2)
+    assert vetoes(checked(seen, past=Past(NOW, gave_up=frozenset(seen.jobs.keys[:1])))) == ["gave up"]
+
+
+def test_no_more_stops_than_a_cycle_may_have() -> None:
+    verdict = checked(running(5), stops_per_cycle=2)
+    assert [action.job.job_id for action in verdict.actions] == [1, 2]
+    assert vetoes(verdict) == ["stops per cycle"] * 3
+    assert vetoes(checked(running(1), stops_per_cycle=0)) == ["stops per cycle"]
+
+
+def test_no_more_stops_than_an_hour_may_have() -> None:
+    past = Past(NOW, stops_last_hour=8)
+    verdict = checked(running(5), past=past, stops_per_hour=10)
+    assert (len(verdict.actions), vetoes(verdict)) == (2, ["stops per hour"] * 3)
+    assert vetoes(checked(running(1), past=replace(past, stops_last_hour=99), stops_per_hour=10)) == ["stops per hour"]
+
+
+def test_stops_under_way_that_are_said_again_take_nothing_from_the_new_ones() -> None:
+    seen = running(4)
+    past = Past(NOW, stops_last_hour=2, stopping=frozenset(seen.jobs.keys[:2]))
+    verdict = checked(seen, past=past, stops_per_cycle=1, stops_per_hour=3)
+    assert [action.job.job_id for action in verdict.actions] == [1, 2, 3]
+
+
+def test_vetoed_stops_take_nothing_from_the_budget() -> None:
+    seen = running(3, managed=[False, False, True])
+    assert [action.job.job_id for action in checked(seen, stops_per_cycle=1).actions] == [3]
+
+
+@pytest.mark.parametrize(("age", "frozen"), [(0.0, False), (120.0, False), (120.1, True), (-0.1, True), (np.nan, True)])
+def test_a_stale_snapshot_freezes_everything(age: float, frozen: bool) -> None:
+    verdict = checked(running(1), past=Past(NOW + age), snapshot_age=120.0)
+    assert (verdict.frozen is not None) == frozen
+    assert verdict.frozen is None or verdict.frozen.rule == "stale snapshot"
+
+
+def test_the_breaker_opens_rests_and_lets_one_cycle_try() -> None:
+    def frozen(failures: int, seconds_ago: float) -> str:
+        past = Past(NOW, failures_in_a_row=failures, last_failure=NOW - seconds_ago)
+        reason = checked(running(1), past=past, breaker_failures=3, breaker_rest=600.0).frozen
+        return reason.rule if reason else ""
+
+    assert [frozen(2, 1.0), frozen(3, 1.0), frozen(3, 599.0), frozen(3, 600.0), frozen(4, 1.0)] == [
+        "", "breaker", "breaker", "", "breaker",
+    ]  # fmt: skip
+
+
+def test_the_writes_of_one_cycle_are_bounded_and_the_rest_is_counted() -> None:
+    writes = [Command(str(i), "update", JobKey(CLUSTER, i, 0)) for i in range(5)]
+    assert within_budget(writes, Guardrails(writes_per_cycle=3)) == (writes[:3], 2)
+    assert within_budget(writes, Guardrails(writes_per_cycle=0)) == ([], 5)
+    assert within_budget(writes[:2], Guardrails(writes_per_cycle=3)) == (writes[:2], 0)
+
+
+@pytest.mark.parametrize(
+    ("plan", "why"),
+    [
+        (Plan(np.zeros(3)), r"rank is one number a job, not float64 \(3,\)"),
+        (Plan(np.zeros((2, 1))), "rank"),
+        (Plan(np.array(["a", "b"])), "rank"),
+        (Plan(np.zeros(2), {"P": np.zeros(1)}), "P is one number a job"),
+        (Plan(np.zeros(2), actions=(Action("stop", JobKey(CLUSTER, 9, 0), Reason("x")),)), "not in the snapshot"),
+        (Plan(np.zeros(2), notes={JobKey(CLUSTER, 9, 0): Reason("x")}), "not in the snapshot"),
+        (Plan(np.zeros(2), notes={JobKey(CLUSTER, 1, int(NOW)): Reason("x", {"n": np.int64(3)})}), "facts of x"),
+        (Plan(np.zeros(2), memory={"x": [1, 2]}), "memory"),
+        (Plan(np.zeros(2), memory={"x": np.array([None])}), "memory"),
+    ],
+)  # fmt: skip
+def test_a_plan_that_is_none_for_this_snapshot_is_refused(plan: Plan, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        sound(running(2), plan)
+
+
+def test_a_sound_plan_is_handed_on() -> None:
+    seen = running(2)
+    plan = Plan(
+        np.array([1, np.nan]),
+        {"P": np.ones(2)},
+        stops(seen),
+        {"x": np.array(["a"])},
+        {seen.jobs.keys[1]: Reason("y", {"z": 1.0})},
+    )
+    assert sound(seen, plan) is plan
