@@ -339,3 +339,8 @@ class TestTimes:
     )
     def test_spans_are_shown_as_slurm_does(self, seconds, text):
         assert times.span(seconds) == text
+
+
+def test_the_documented_table_of_fields_is_made_from_them():
+    page = (Path(__file__).parents[2] / job_fields.generated().path).read_text()
+    assert job_fields.generated().renewed(page) == page, "run python -m slurmplug.job_fields"
