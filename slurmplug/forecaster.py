@@ -125,6 +125,7 @@ def _as_submitted(jobs: Jobs, row: int) -> Mapping[str, Any]:
         "qos": str(jobs.qos[row]),
         "type": str(jobs.kind[row]),
         "name": str(jobs.name[row]),
+        "exe": str(jobs.name[row]),
         "gpus": int(jobs.gpus[row]),
         "cpus": cpus,
         "mem": memory,
