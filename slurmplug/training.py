@@ -78,6 +78,7 @@ def _as_submitted(run: Mapping[str, Any]) -> Mapping[str, Any]:
     told = {
         "mem": run["memory"],
         "type": asked.get("type"),
+        "exe": run["name"],
         **{
             name: run[name]
             for name in ("user", "account", "partition", "qos", "name", "gpus", "cpus", "time_limit", "submit")
