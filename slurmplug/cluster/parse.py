@@ -67,10 +67,11 @@ class Marks:
 
 @dataclass(frozen=True)
 class Queue:
-    """The jobs, and how to address those whose id alone would reach a whole array.
+    """The jobs, and how to address those of an array, whose id alone will not do.
 
-    `JobId=A` means every element of the array A, also one that was split off with a label of its own. So elements that
-    wait together are addressed as `A_[3-9]` with exactly their tasks, and the element that has the array's id as `A_2`.
+    `JobId=A` means every element of the array A, also one that was split off with a label of its own; and scancel
+    does not find an element by its own id once the one that has the array's id has ended (22.05). So an element is
+    addressed as `A_2`, and those that wait together as `A_[3-9]` with exactly their tasks.
     """
 
     rows: JobRows
@@ -83,10 +84,10 @@ def queue(text: str, marks: Marks) -> Queue:
     job_id, array_id = _ints(told, "JobID"), _ints(told, "ArrayJobID")
     array_task = _column(told, "ArrayTaskID", lambda word: -1 if word in _NONE else int(word), np.int64)
     array_id[array_task < 0] = 0
-    _, first, counts = np.unique(job_id, return_index=True, return_counts=True)
+    _, first, row_of, counts = np.unique(job_id, return_index=True, return_inverse=True, return_counts=True)
     if np.any((counts > 1) & (array_id[first] == 0)):
         raise ReadFailed("squeue lists a job twice")
-    tasks = _waiting_tasks(job_id, array_id, array_task)
+    tasks = _waiting_tasks(job_id, array_task, np.flatnonzero(counts[row_of] > 1))
     array_task[first[counts > 1]] = -1
     kept = np.sort(first)
     if len(kept) < len(job_id):
@@ -127,7 +128,13 @@ def queue(text: str, marks: Marks) -> Queue:
         gpu_type=gpu_type,
         exit_code=_column(told, "exit_code", _exit_code, np.int64),
     )
-    return Queue(rows, {array: f"{array}_[{_ranges(each)}]" for array, each in tasks.items()})
+    elements = zip(rows.job_id.tolist(), rows.array_id.tolist(), rows.array_task.tolist(), strict=True)
+    addresses = {
+        job: f"{array}_{task}" if task >= 0 else f"{array}_[{_ranges(tasks[array])}]"
+        for job, array, task in elements
+        if array
+    }
+    return Queue(rows, addresses)
 
 
 def nodes(text: str, marks: Marks) -> NodeRows:
@@ -250,9 +257,8 @@ def _strings(told: Mapping[str, list[str]], name: str, most: int | None) -> NDAr
 # --- jobs ----------------------------------------------------------------------------------------------------------
 
 
-def _waiting_tasks(job_id: Ints, array_id: Ints, array_task: Ints) -> dict[int, list[int]]:
-    """The tasks of each job that has its array's id: those that wait together, or the one that got the id."""
-    rows = np.flatnonzero((array_id > 0) & (job_id == array_id))
+def _waiting_tasks(job_id: Ints, array_task: Ints, rows: Ints) -> dict[int, list[int]]:
+    """The tasks of the arrays in these rows, which are of elements that wait together."""
     tasks: dict[int, list[int]] = defaultdict(list)
     for array, task in zip(job_id[rows].tolist(), array_task[rows].tolist(), strict=True):
         tasks[array].append(task)

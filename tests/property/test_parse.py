@@ -83,9 +83,7 @@ def evenly_apart(tasks: set[int]) -> bool:
 def elements_of(tasks: set[int]) -> tuple[int, set[int]]:
     """How many elements are read, and which tasks are addressed, of an array whose tasks are listed."""
     found = parse.queue("".join(record(9, ArrayJobID="9", ArrayTaskID=str(task)) for task in sorted(tasks)), MARKS)
-    ranges = [
-        [int(end) for end in each.split("-")] for each in found.addresses[9].removeprefix("9_[").rstrip("]").split(",")
-    ]
+    ranges = [[int(end) for end in each.split("-")] for each in found.addresses[9][2:].strip("[]").split(",")]
     (elements,) = found.rows.elements.tolist()
     return elements, {task for each in ranges for task in range(each[0], each[-1] + 1)}
 

@@ -259,10 +259,10 @@ def test_a_value_that_is_not_valid_is_refused_and_never_told(client, program, tm
 @pytest.mark.parametrize(
     ("command", "argv"),
     [
-        (signal(7, signal="USR1", to="batch"), "--signal=USR1 --batch 7"),
-        (signal(7, signal="USR1", to="steps"), "--signal=USR1 7"),
-        (signal(7, signal="12", to="full"), "--signal=12 --full 7"),
-        (Command("c", "cancel", JobKey("c", 7, 0)), "7"),
+        (signal(7, signal="USR1", to="batch"), "--verbose --signal=USR1 --batch 7"),
+        (signal(7, signal="USR1", to="steps"), "--verbose --signal=USR1 7"),
+        (signal(7, signal="12", to="full"), "--verbose --signal=12 --full 7"),
+        (Command("c", "cancel", JobKey("c", 7, 0)), "--verbose 7"),
     ],
 )
 def test_a_signal_goes_where_it_was_declared_to_go(client, program, tmp_path, command, argv):

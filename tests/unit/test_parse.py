@@ -107,9 +107,16 @@ def test_an_element_that_was_split_off_has_its_own_row(jobs):
     assert (apart["elements"], apart["array_task"], apart["array_id"]) == (1, 3, together["job_id"])
 
 
-def test_elements_that_wait_together_are_addressed_by_exactly_their_tasks(queue, jobs):
-    array, split = jobs("array")[0]["job_id"], jobs("split")[0]["job_id"]
-    assert queue.addresses == {array: f"{array}_[2-9]", split: f"{split}_[1-2,4-5,8]"}
+def test_elements_are_addressed_by_exactly_their_tasks(queue, jobs):
+    array, *running = (each["job_id"] for each in jobs("array"))
+    split, apart = (each["job_id"] for each in jobs("split"))
+    assert queue.addresses == {
+        array: f"{array}_[2-9]",
+        running[0]: f"{array}_0",
+        running[1]: f"{array}_1",
+        split: f"{split}_[1-2,4-5,8]",
+        apart: f"{split}_3",
+    }
 
 
 def test_the_parts_of_a_heterogeneous_job_know_it(jobs):
@@ -274,7 +281,7 @@ def test_every_unit_of_memory_is_understood(tres, mebibytes):
 
 def test_the_last_element_of_an_array_is_addressed_as_an_element():
     found = parse.queue(squeue({"ArrayTaskID": "9", "State": "RUNNING"}), MARKS)
-    assert found.addresses == {7: "7_[9]"}
+    assert found.addresses == {7: "7_9"}
     assert (found.rows.array_task.tolist(), found.rows.elements.tolist()) == ([9], [1])
 
 
