@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from predictors.arrays import Ints
+from predictors.arrays import Floats, Ints
 from slurmplug.cluster import tres
 from slurmplug.cluster.port import Ending, JobRows, NodeRows, Reservation, Site
 from slurmplug.eligibility import expand
@@ -92,7 +92,8 @@ def queue(text: str, marks: Marks) -> Queue:
     kept = np.sort(first)
     if len(kept) < len(job_id):
         told = {name: [column[row] for row in kept.tolist()] for name, column in told.items()}
-    waits = np.array(told["State"], dtype=object) == "PENDING"
+    state = _texts(told, "State")
+    waits = state == "PENDING"
     gpus, gpu_type = _gpus(told)
     rows = JobRows(
         job_id=job_id[kept],
@@ -105,7 +106,7 @@ def queue(text: str, marks: Marks) -> Queue:
         account=_texts(told, "Account"),
         qos=_texts(told, "QOS"),
         partition=_strings(told, "Partition", TEXT),
-        state=_texts(told, "State"),
+        state=state,
         reason=_texts(told, "Reason"),
         name=_strings(told, "Name", TEXT),
         comment=_strings(told, "Comment", COMMENT),
@@ -115,10 +116,10 @@ def queue(text: str, marks: Marks) -> Queue:
         node_list=_strings(told, "NodeList", None),
         batch=_ints(told, "BatchFlag") != 0,
         restarts=_ints(told, "RestartCnt"),
-        submit=_column(told, "SubmitTime", _moment, np.float64),
-        eligible=_column(told, "EligibleTime", _moment, np.float64),
-        start=np.where(waits, np.nan, _column(told, "StartTime", _moment, np.float64)),
-        end=np.where(waits, np.nan, _column(told, "EndTime", _moment, np.float64)),
+        submit=_moments(told, "SubmitTime"),
+        eligible=_moments(told, "EligibleTime"),
+        start=np.where(waits, np.nan, _moments(told, "StartTime")),
+        end=np.where(waits, np.nan, _moments(told, "EndTime")),
         time_limit=_column(told, "TimeLimit", _duration, np.float64),
         priority=_column(told, "PriorityLong", float, np.float64),
         nodes=_ints(told, "NumNodes"),
@@ -230,7 +231,7 @@ def _values(told: Mapping[str, list[str]], name: str, convert: Callable[[str], T
             known[text] = convert(text)
         except ValueError as error:
             raise ReadFailed(f"{name} is told as {text[:80]!r}: {error}") from error
-    return [known[text] for text in column]
+    return list(map(known.__getitem__, column)) if len(known) > 1 else [*known.values()] * len(column)
 
 
 def _column(told: Mapping[str, list[str]], name: str, convert: Callable[[str], Any], dtype: Any) -> NDArray[Any]:
@@ -241,7 +242,14 @@ def _ints(told: Mapping[str, list[str]], name: str) -> Ints:
     try:
         return np.fromiter(map(int, told[name]), np.int64, len(told[name]))
     except ValueError as error:
-        raise ReadFailed(f"{name} is not told as a number: {error}") from error
+        raise ReadFailed(f"{name} is told otherwise than as whole numbers: {error}") from error
+
+
+def _moments(told: Mapping[str, list[str]], name: str) -> Floats:
+    try:
+        return np.fromiter(map(_moment, told[name]), np.float64, len(told[name]))
+    except ValueError as error:
+        raise ReadFailed(f"{name} is told otherwise than in seconds since the epoch: {error}") from error
 
 
 def _texts(told: Mapping[str, list[str]], name: str) -> NDArray[np.str_]:
@@ -284,31 +292,22 @@ def _ranges(tasks: list[int]) -> str:
 
 
 def _gpus(told: Mapping[str, list[str]]) -> tuple[Ints, NDArray[np.str_]]:
-    names = [name for name in JOB_FIELDS if name.startswith("tres-")] + ["NumNodes", "NumTasks", "Sockets"]
-    asked = list(zip(*(told[name] for name in names), strict=True))
-    known = {}
-    for one in set(asked):
-        try:
-            known[one] = _gpus_of(dict(zip(names, one, strict=True)))
-        except ValueError as error:
-            raise ReadFailed(f"a job's GPUs are told as {one!r}: {error}") from error
-    return (
-        np.array([known[one][0] for one in asked], dtype=np.int64),
-        np.array([known[one][1] for one in asked], dtype=np.str_),
-    )
-
-
-def _gpus_of(job: Mapping[str, str]) -> tuple[int, str]:
     """How many GPUs in all, and of which type. Where --gpus and --gpus-per-node tell of the same, the larger counts."""
-    nodes, tasks = int(job["NumNodes"]), int(job["NumTasks"])
-    tasks = 1 if tasks >= _NO_VAL else tasks
-    sockets = int(job["Sockets"]) if job["Sockets"].isdecimal() else 1
-    times = {"tres-per-node": nodes, "tres-per-job": 1, "tres-per-socket": nodes * sockets, "tres-per-task": tasks}
-    told = {name: tres.gpus(job[name]) for name in times}
-    tracked = tres.total_gpus(job["tres-alloc"])
-    asked = max(sum(found.values()) * times[name] for name, found in told.items())
-    kind = next((kind for found in told.values() if (kind := tres.only_type(found))), "")
-    return (asked if tracked is None else tracked), kind[:_WORD]
+    nodes, tasks = _ints(told, "NumNodes"), _ints(told, "NumTasks")
+    sockets = _column(told, "Sockets", lambda text: int(text) if text.isdecimal() else 1, np.int64)
+    times = {
+        "tres-per-node": nodes,
+        "tres-per-job": np.ones_like(nodes),
+        "tres-per-socket": nodes * sockets,
+        "tres-per-task": np.where(tasks < _NO_VAL, tasks, 1),
+    }
+    asked, kind = np.zeros_like(nodes), np.zeros(len(nodes), dtype=np.str_)
+    for name, many in times.items():
+        found = _values(told, name, tres.gpus)
+        asked = np.maximum(asked, np.array([sum(each.values()) for each in found], dtype=np.int64) * many)
+        kind = np.where(kind == "", np.array([tres.only_type(each)[:_WORD] for each in found], dtype=np.str_), kind)
+    tracked = _column(told, "tres-alloc", lambda text: -1 if (n := tres.total_gpus(text)) is None else n, np.int64)
+    return np.where(tracked < 0, asked, tracked), kind
 
 
 def _moment(text: str) -> float:
