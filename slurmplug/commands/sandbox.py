@@ -58,5 +58,6 @@ def demo(*, folder: Path) -> None:
 
     try:
         run(folder)
-    except SandboxError as error:
-        raise click.ClickException("\n".join([str(error), *getattr(error, "__notes__", ())])) from error
+    except (SandboxError, KeyboardInterrupt) as error:
+        message = str(error) or "interrupted; all that it started has ended"
+        raise click.ClickException("\n".join([message, *getattr(error, "__notes__", ())])) from error

@@ -27,7 +27,7 @@ from slurmplug.sandbox import ClusterSpec, Sandbox, processes, reachable
 from slurmplug.sandbox.demo_jobs import JOBS, DemoJob
 from slurmplug.sandbox.errors import WaitTimeout
 from slurmplug.sandbox.processes import Process
-from slurmplug.sandbox.view import Lines, Scene, named, view
+from slurmplug.sandbox.view import Lines, Scene, counted, named, view
 
 SPEC = ClusterSpec(weights={"Age": 100, "FairShare": 100, "JobSize": 0})
 """four nodes of four GPUs, where fairshare counts for less than a rank"""
@@ -118,7 +118,7 @@ class _Queue:
             script = job.script(sys.executable, self._data, self._iteration)
             user = self._cluster.researchers[job.user]
             self._ids[job.name] = self._cluster.sbatch(user, script, *job.options(), *after)
-            yield f"submitted  {self._ids[job.name]} {job.name}: {job.gpus} GPUs {job.asks or '(no directive)'}"
+            yield f"submitted  {self._ids[job.name]} {job.name}: {counted(job.gpus)} {job.asks or '(no directive)'}"
 
 
 def _watch(queue: _Queue, daemon: "_Daemon", ledger: Ledger, shown: Lines) -> None:

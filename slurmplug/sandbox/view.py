@@ -87,7 +87,7 @@ def events(before: Scene, after: Scene) -> Iterator[str]:
             yield f"ended      {named(job)}: {job.record.facts.state} after {times.span(job.elapsed)}{saved}"
         elif job.live and not job.waits and (old is None or old.waits):
             facts = job.record.facts
-            yield f"started    {named(job)}: {facts.gpus} GPUs on {printable(facts.node_list)}"
+            yield f"started    {named(job)}: {counted(facts.gpus)} on {printable(facts.node_list)}"
     yield from _leaps(before, after)
 
 
@@ -103,6 +103,11 @@ def _leaps(before: Scene, after: Scene) -> Iterator[str]:
 def named(job: Job) -> str:
     """The job's id and name."""
     return f"{job.id} {printable(job.record.facts.name)}"
+
+
+def counted(gpus: int) -> str:
+    """1 GPU, 2 GPUs."""
+    return f"{gpus} GPU{'' if gpus == 1 else 's'}"
 
 
 class Lines:
