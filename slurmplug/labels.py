@@ -18,16 +18,19 @@ LIMIT = 2_147_483_645
 """Slurm ignores a SiteFactor beyond it."""
 WEIGHTLESS = (2**12, 2**30)
 """Spacing and top of a site whose weights are all 0: the label is all of the priority."""
-RANKED = 1000
-"""Jobs that have a label of their own: twice what backfill tests in a cycle by default (bf_max_job_test)."""
+RANKED = 100
+"""Jobs that have a label of their own: what Slurm's main scheduler looks at in one go by default (default_queue_depth).
+
+More of them would lie so close that a hundredth of fairshare undid their order.
+"""
 
 
 def spacing_and_top(site: Site, spacing: int | None = None, top: int | None = None) -> tuple[int, int]:
     """The distance between neighbours, and the highest label; by the site's PriorityWeight* where not given.
 
     The highest label is half of what the weights sum up to, so that fairshare and age still count and an old job that
-    is not managed (whose SiteFactor is 0) is not starved; and a thousandth of it lies between neighbours. It is at
-    least 1000, so that a thousand jobs have a label of their own: a site whose weights sum up to less than 2000 is
+    is not managed (whose SiteFactor is 0) is not starved; and a hundredth of it lies between neighbours. It is at
+    least 100, so that a hundred jobs have a label of their own: a site whose weights sum up to less than 200 is
     outweighed by its labels, unless it sets `top`.
 
     Raises:

@@ -79,13 +79,13 @@ def site(**weights):
 
 class TestSpacingAndTop:
     def test_top_is_half_of_the_weights(self):
-        assert spacing_and_top(site(age=1_000, fairshare=100_000, qos=99_000)) == (100, 100_000)
+        assert spacing_and_top(site(age=1_000, fairshare=100_000, qos=99_000)) == (1_000, 100_000)
 
-    def test_spacing_leaves_labels_for_a_thousand_jobs(self):
-        assert spacing_and_top(site(age=1_000, fairshare=10_000, jobsize=2_000)) == (6, 6_500)
+    def test_spacing_leaves_labels_for_a_hundred_jobs(self):
+        assert spacing_and_top(site(age=1_000, fairshare=10_000, jobsize=2_000)) == (65, 6_500)
 
-    def test_small_weights_still_tell_a_thousand_jobs_apart(self):
-        assert spacing_and_top(site(age=100)) == (1, 1_000)
+    def test_small_weights_still_tell_a_hundred_jobs_apart(self):
+        assert spacing_and_top(site(age=100)) == (1, 100)
 
     def test_a_site_without_weights_is_ordered_by_labels_alone(self):
         spacing, top = spacing_and_top(site(age=0, fairshare=0))
