@@ -18,7 +18,8 @@ CATCH = (
     "while :; do sleep 0.1; done\n"
 )
 CATCH_IN_STEP = (
-    '#!/bin/sh\nsrun sh -c \'trap "touch caught-$SLURM_JOB_ID; exit 0" USR1; touch ready-$SLURM_JOB_ID; '
+    "#!/bin/sh\ntrap '' USR1\n"
+    'srun sh -c \'trap "touch caught-$SLURM_JOB_ID; exit 0" USR1; touch ready-$SLURM_JOB_ID; '
     "while :; do sleep 0.1; done'\n"
 )
 
