@@ -153,12 +153,13 @@ class CliClient:
         if options is None:
             return _not_valid(command)
         try:
+            # without --verbose it says nothing of a job that it does not find, and exits 0
             told = self._run(["scancel", "--verbose", *options, address], min(SIGNAL_TIMEOUT, self._timeout))
         except subprocess.TimeoutExpired:
             return _judged(command, address, None, "")
         except OSError as error:
             return Outcome(command.id, "refused", f"scancel cannot be run: {error.strerror}")
-        errors = [line for line in _text(told.stderr).splitlines() if "error:" in line]  # told only when verbose
+        errors = [line for line in _text(told.stderr).splitlines() if re.search(r"error:|fatal:", line)]
         return _judged(command, address, "\n".join(errors), "")
 
     # --- processes -------------------------------------------------------------------------------------------------

@@ -288,3 +288,9 @@ def test_a_signal_that_hangs_is_unknown_and_keeps_no_other_waiting(impatient, pr
     commands = [signal(job_id, signal="USR1", to="batch") for job_id in (7, 8, 9)]
     outcomes = impatient.signal(commands, ["7", "8", "9"])
     assert [outcome.status for outcome in outcomes] == ["unknown", "refused", "done"]
+
+
+def test_a_scancel_that_dies_has_done_nothing(client, program):
+    program("scancel", "echo 'scancel: Terminating job 7' >&2; echo 'scancel: fatal: no configuration' >&2; exit 1")
+    (outcome,) = client.signal([Command("c", "cancel", JobKey("c", 7, 0))], ["7"])
+    assert (outcome.status, outcome.message) == ("refused", "scancel: fatal: no configuration")
