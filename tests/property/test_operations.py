@@ -116,7 +116,7 @@ class Stops(RuleBasedStateMachine):
     @rule(
         events=st.lists(EVENTS, max_size=3),
         wanted=st.sets(st.integers(1, len(JOBS))),
-        seconds=st.sampled_from([1.0, 60.0, 101.0, 201.0, 700.0]),
+        seconds=st.sampled_from([1.0, 60.0, 99.0, 101.0, 199.0, 700.0]),
         trouble=TROUBLE,
     )
     def cycle(self, events: list[tuple[str, int]], wanted: set[int], seconds: float, trouble: str) -> None:
