@@ -103,7 +103,7 @@ class CliClient:
             told = self._answered(["scontrol", "write", "batch_script", str(job_id), "-"], script)
             script.seek(0)
             head = script.read(SCRIPT_BYTES)
-        if not told.stderr:
+        if head or not told.stderr:
             return head
         if _NO_SCRIPT.search(_text(told.stderr).partition(":")[2]):  # it exits 0 whatever happens
             return b""

@@ -241,7 +241,7 @@ def _column(told: Mapping[str, list[str]], name: str, convert: Callable[[str], A
 def _ints(told: Mapping[str, list[str]], name: str) -> Ints:
     try:
         return np.fromiter(map(int, told[name]), np.int64, len(told[name]))
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ReadFailed(f"{name} is told otherwise than as whole numbers: {error}") from error
 
 

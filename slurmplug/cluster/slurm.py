@@ -95,15 +95,15 @@ class SlurmCluster:
         return replace(site, cluster=self._name) if self._name else site
 
     def _new_scripts(self, jobs: JobRows, known: Container[int]) -> dict[int, bytes]:
-        """Of batch jobs that are not known, nor their array or heterogeneous job; all elements share one script."""
+        """Of batch jobs that are not known, nor their array or heterogeneous job, which has one script for all."""
         wholes = np.where(jobs.array_id > 0, jobs.array_id, np.where(jobs.het_id > 0, jobs.het_id, jobs.job_id))
         wanted: dict[int, list[int]] = {}
         for job_id, whole in zip(jobs.job_id[jobs.batch].tolist(), wholes[jobs.batch].tolist(), strict=True):
             if job_id not in known and whole not in known:
                 wanted.setdefault(whole, []).append(job_id)
         scripts: dict[int, bytes] = {}
-        for members in islice(wanted.values(), SCRIPTS_A_CYCLE):
-            scripts |= dict.fromkeys(members, self._client.script(members[0]))
+        for whole, members in islice(wanted.items(), SCRIPTS_A_CYCLE):
+            scripts |= dict.fromkeys(members, self._client.script(whole if whole in members else members[0]))
         return scripts
 
     def _new_reports(self, jobs: JobRows) -> NewReports:

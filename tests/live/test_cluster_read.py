@@ -167,6 +167,16 @@ def test_only_scripts_that_are_not_known_are_read_and_an_array_has_one(
     assert len([call for call in calls(tmp_path, "scontrol") if "batch_script" in call]) == 2
 
 
+def test_a_heterogeneous_job_has_the_script_of_its_leader(port: SlurmCluster, cluster: Sandbox) -> None:
+    script = "#!/bin/sh\n#PLUG --urgency=7\n#SBATCH --hold -n1\n#SBATCH hetjob\n#SBATCH --hold -n2\nsleep 600\n"
+    leader = cluster.sbatch(cluster.researchers[0], script)
+    cluster.run("root", ["scontrol", "release", str(leader + 1)])  # so that it is listed first
+    parts = [job for job, row in read(port).items() if row["het_id"] == leader]
+    assert len(parts) == 2
+    scripts = port.read(set(), ()).scripts
+    assert [scripts[part] for part in parts] == [script.encode()] * 2
+
+
 def test_an_interactive_job_is_no_batch_job_and_has_no_script(port: SlurmCluster, cluster: Sandbox) -> None:
     user = cluster.researchers[0]
     told = cluster.run(user, ["salloc", "--no-shell", "-n1", "--gres=gpu:1"]).stderr

@@ -130,6 +130,11 @@ def test_only_the_head_of_a_script_is_kept(client, program):
     assert client.script(7) == bytes(cli_client.SCRIPT_BYTES)
 
 
+def test_a_script_is_taken_whatever_a_plugin_says_on_standard_error(client, program):
+    program("scontrol", "echo 'scontrol: error: a plugin is missing' >&2; echo '#!/bin/sh'")
+    assert client.script(7) == b"#!/bin/sh\n"
+
+
 def test_a_job_without_a_script_has_an_empty_one(client, program):
     program("scontrol", "echo 'job script retrieval failed: Invalid job id specified' >&2")
     assert client.script(7) == b""

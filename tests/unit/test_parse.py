@@ -324,6 +324,7 @@ def test_the_weights_of_trackable_resources_are_told_one_by_one(recorded):
         *(squeue({name: ""}) for name in ("JobID", "UserID", "BatchFlag", "NumNodes", "PriorityLong", "TimeLimit")),
         squeue({"tres-per-node": "gres:gpu:a:b:2"}),
         squeue({"tres-alloc": "mem=much"}),
+        squeue({"NumCPUs": "9" * 30}),
     ],
 )  # fmt: skip
 def test_a_queue_that_does_not_fit_fails_the_reading(text):
