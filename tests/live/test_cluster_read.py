@@ -168,11 +168,11 @@ def test_only_scripts_that_are_not_known_are_read_and_an_array_has_one(
 
 
 def test_a_heterogeneous_job_has_the_script_of_its_leader(port: SlurmCluster, cluster: Sandbox) -> None:
-    script = "#!/bin/sh\n#PLUG --urgency=7\n#SBATCH --hold -n1\n#SBATCH hetjob\n#SBATCH --hold -n2\nsleep 600\n"
-    leader = cluster.sbatch(cluster.researchers[0], script)
-    cluster.run("root", ["scontrol", "release", str(leader + 1)])  # so that it is listed first
+    script = "#!/bin/sh\n#PLUG --urgency=7\n#SBATCH -n1\n#SBATCH hetjob\n#SBATCH -n2\nsleep 600\n"
+    leader = cluster.sbatch(cluster.researchers[0], script, "--begin=now+1hour")
+    cluster.run("root", ["scontrol", "update", f"JobId={leader + 1}", "Priority=100000"])
     parts = [job for job, row in read(port).items() if row["het_id"] == leader]
-    assert len(parts) == 2
+    assert parts == [leader + 1, leader]  # the leader, which alone has the script, is not listed first
     scripts = port.read(set(), ()).scripts
     assert [scripts[part] for part in parts] == [script.encode()] * 2
 
