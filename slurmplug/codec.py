@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _ARRAY, _TEXTS = "@array", "@texts"
+_PLAIN = (str, int, float)
 _DAMAGE = (
     OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, MemoryError,
     zipfile.BadZipFile, zlib.error,
@@ -98,7 +99,7 @@ def _skeleton(value: Any, arrays: list[NDArray[Any]]) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Sequence | frozenset | set) and not isinstance(value, bytes):
-        return [_skeleton(item, arrays) for item in value]
+        return [item if item.__class__ in _PLAIN else _skeleton(item, arrays) for item in value]
     raise TypeError(f"a {type(value).__name__} cannot be kept")
 
 

@@ -12,7 +12,7 @@ from predictors.arrays import Floats, Ints
 from slurmplug.directives import Directives
 from slurmplug.eligibility import PlacementClass, expand
 from slurmplug.progress import Points
-from slurmplug.record import JobRecord, curve
+from slurmplug.record import JobFacts, JobRecord, curve
 
 _STATES = {
     "RUNNING": "running", "CONFIGURING": "running", "RESIZING": "running", "SIGNALING": "running",
@@ -34,8 +34,10 @@ def jobs_of(records: Sequence[JobRecord], priority: Floats, now: float) -> tuple
     given = [record.directives or _NOTHING for record in records]
     told = [_counted(record.told) for record in records]
 
+    by_name = dict(zip(JobFacts._fields, zip(*facts, strict=True), strict=False))
+
     def fact(name: str, dtype: Any = np.float64) -> NDArray[Any]:
-        return np.array([getattr(each, name) for each in facts], dtype=dtype)
+        return np.array(by_name.get(name, ()), dtype=dtype)
 
     def asked(value: Callable[[Directives], Any], dtype: Any = np.float64) -> NDArray[Any]:
         return np.array([value(each) for each in given], dtype=dtype)

@@ -7,6 +7,7 @@ that is locked, full or corrupt raises `LedgerError`, and the cycle ends there: 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -60,34 +61,30 @@ class Ledger:
         cycle, now = record.snapshot.cycle, record.snapshot.now
         with self._transaction():
             self._write_changes(record.changes)
-            self.db.table("cycles").insert(ledger_rows.of_cycle(record))
+            self._put("cycles", [ledger_rows.of_cycle(record)])
             self.db.execute("DELETE FROM standing")
-            self.db.table("standing").insert_all(
-                {"job": self._id(key), **row} for key, row in ledger_rows.of_standing(record)
-            )
+            self._put("standing", ({"job": self._id(key), **row} for key, row in ledger_rows.of_standing(record)))
             self.db.execute(_FIRST_PREDICTIONS)
             self.db.conn.executemany(
                 _DECIDE,
                 [(self._id(key), *row, cycle, cycle, now, now) for key, row in ledger_rows.of_decisions(record)],
             )
-            self.db.table("operations").upsert_all(
-                ({"job": self._id(o.job), **ledger_rows.of_operation(o)} for o in record.operations), pk="id"
-            )
+            operations = ({"job": self._id(o.job), **ledger_rows.of_operation(o)} for o in record.operations)
+            self._put("operations", operations, key=["id"])
+            steps = [(o.id, o.step, now, cycle) for o in record.operations]
             self.db.conn.executemany(
-                "INSERT OR IGNORE INTO steps (operation, step, at, cycle) VALUES (?, ?, ?, ?)",
-                [(o.id, o.step, now, cycle) for o in record.operations],
+                "INSERT OR IGNORE INTO steps (operation, step, at, cycle) VALUES (?, ?, ?, ?)", steps
             )
-            self.db.table("commands").insert_all(
-                {"job": self._id(c.job), "cycle": cycle, **ledger_rows.of_command(c)} for c in record.commands
-            )
+            commands = ({"job": self._id(c.job), "cycle": cycle, **ledger_rows.of_command(c)} for c in record.commands)
+            self._put("commands", commands)
             memory = {"policy": record.policy, "state": codec.dumps(record.plan.memory)}
-            self.db.table("memory").upsert(memory, pk="policy")
+            self._put("memory", [memory], key=["policy"])
 
     def failed(self, policy: str, error: str, now: float) -> None:
         """Note a cycle that could not read."""
         with self._transaction():
             row = {"id": self.next_cycle(), "started": now, "finished": now, "policy": policy, "error": error}
-            self.db.table("cycles").insert(row)
+            self._put("cycles", [row])
 
     def finish(self, cycle: int, outcomes: Sequence[Outcome], labels: Mapping[JobKey, float], now: float) -> None:
         """Write what came of a cycle's commands, and the labels now in place (NaN: not known)."""
@@ -182,7 +179,7 @@ class Ledger:
         """Keep a predictor's state, without pickle, with the version of what made it."""
         row = {"name": name, "version": version, "trained_at": trained_at, "state": codec.dumps(state)}
         with self._transaction():
-            self.db.table("models").upsert(row, pk="name")
+            self._put("models", [row], key=["name"])
 
     def model(self, name: str) -> tuple[str, float, Any] | None:
         """A predictor's version, when it was trained, and its state."""
@@ -199,7 +196,7 @@ class Ledger:
         with self._transaction():
             self.db.execute("DELETE FROM controls WHERE name = ?", [name])
             if value is not None:
-                self.db.table("controls").insert({"name": name, "value": value})
+                self._put("controls", [{"name": name, "value": value}])
 
     def give_back(self, job_ids: Iterable[int]) -> None:
         """Take jobs out of slurmplug's hands for good."""
@@ -258,14 +255,10 @@ class Ledger:
                 self.db.execute(f"PRAGMA user_version = {number}")
 
     def _write_changes(self, changes: Changes) -> None:
-        self.db.table("jobs").upsert_all(
-            (ledger_rows.of_record(record, changes.now) for record in changes.records),
-            pk=("cluster", "job_id", "first_submit"),
-        )
-        self.db.table("progress").insert_all(
-            ({"job": self._id(key), **row} for key, row in ledger_rows.of_points(changes.points)),
-            replace=True,
-        )
+        records = (ledger_rows.of_record(record, changes.now) for record in changes.records)
+        self._put("jobs", records, key=["cluster", "job_id", "first_submit"])
+        points = ({"job": self._id(key), **row} for key, row in ledger_rows.of_points(changes.points))
+        self._put("progress", points, key=["job", "restarts", "iteration"])
         self.db.conn.executemany(
             "DELETE FROM progress WHERE job = ? AND restarts = ? AND iteration = ?",
             [(self._id(p.key), p.restarts, p.iteration) for p in changes.points if p.quantities is None],
@@ -273,6 +266,22 @@ class Ledger:
         self.db.conn.executemany(
             _COUNT_FAULT, [(f.job, f.rule, f.detail, f.count, changes.now, changes.now) for f in changes.faults]
         )
+
+    def _put(self, table: str, rows: Iterable[ledger_rows.Row], key: Sequence[str] = ()) -> None:
+        """Insert rows of one shape; one with the same key is replaced, where a key is given.
+
+        Not by sqlite-utils, which on a full disk takes SQLite for one without upsert, and then drops rows silently.
+        """
+        remaining = iter(rows)
+        first = next(remaining, None)
+        if first is None:
+            return
+        names = [f'"{name}"' for name in first]
+        sql = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+        if key:
+            given = ", ".join(f"{name} = excluded.{name}" for name in names)
+            sql += f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {given}"
+        self.db.conn.executemany(sql, (tuple(row.values()) for row in chain([first], remaining)))
 
     def _id(self, key: JobKey) -> int:
         if key not in self._ids:

@@ -134,8 +134,10 @@ class Point(NamedTuple):
 
 def joined(before: Points, after: Points) -> Points:
     """The points of a run and of those before it, as far as it has not repeated them: it began at a checkpoint."""
-    if not len(before) or not len(after):
-        return after if len(after) else _with_checkpoint(before, after)
+    if not len(before):
+        return after
+    if not len(after):
+        return _with_checkpoint(before, after)
     kept = before.iterations < after.iterations[0]
     nothing = np.full(len(before), np.nan), np.full(len(after), np.nan)
     return Points(
