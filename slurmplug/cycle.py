@@ -50,6 +50,7 @@ class Scheduler:
         """
         clock = _Clock()
         number = self.ledger.next_cycle()
+        self.intake.set_labels(self.ledger.labels_set_elsewhere())  # what is read below is not read again
         try:
             with clock.part("read"):
                 reading = self.port.read(self.intake.known, self.intake.alive)
@@ -58,7 +59,6 @@ class Scheduler:
             self.ledger.failed(self.policy.name, str(error), self.port.now())
             return None
         with clock.part("absorb"):
-            self.intake.set_labels(self.ledger.labels_set_elsewhere())
             snapshot, changes = self.intake.absorb(reading, number)
             changes = self._unwritten = changes.after(self._unwritten)
         with clock.part("decide"):
