@@ -39,7 +39,7 @@ def row(rows: JobRows, at: int) -> Mapping[str, Any]:
     return {name: getattr(rows, name)[at] for name in JobRows.__dataclass_fields__}
 
 
-@pytest.fixture(params=["slurm-22.05", "slurm-24.11"])
+@pytest.fixture(params=["slurm-22.05", "slurm-24.11", "slurm-26.05"])
 def recorded(request: pytest.FixtureRequest) -> Callable[[str], str]:
     return lambda name: (DATA / request.param / f"{name}.txt").read_bytes().decode("utf-8", "replace")
 
