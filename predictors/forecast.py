@@ -105,7 +105,7 @@ class Forecast:
             or np.any(np.diff(at) <= 0)
         ):
             raise ValueError("levels are increasing, inside (0, 1), and as many as the values of a row")
-        inner = given if np.array_equal(at, _INSIDE) else _interpolated(at, given)
+        inner = given if np.array_equal(at, _INSIDE) else np.maximum.accumulate(_interpolated(at, given), axis=1)
         bounds = np.where(np.isnan(inner[:, :1]), np.nan, 1.0)
         table = np.concatenate([lower * bounds, np.clip(inner, lower, upper), upper * bounds], axis=1)
         return cls(table, _texts(source, len(inner)))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from predictors.arrays import Bools, Floats, Texts
 from predictors.forecast import LEVELS, Forecast
+from predictors.runtime_stack import StackedRuntimes
 from predictors.submitted import Job, Submitted, positive_runtimes
 from predictors.svr import FEWEST, LATEST, SupportVectorModel
 
@@ -25,19 +26,21 @@ _PRIOR_WEIGHT = 2.0
 
 
 class RuntimePredictor:
-    """Forecasts run times in seconds, never beyond the time limit.
+    """Forecasts run times in seconds, not beyond the time limit (and what jobs here overrun it by).
 
-    model: "svr", support vector regression by job type (`predictors.svr`). seed: of the folds.
-    `Forecast.source` says what answered: "svr", "user history", "time limit", or "" where nothing is known.
+    model: "stack", a quantile forest over requests and like jobs (`predictors.runtime_stack`), or "svr", ML-SJF's
+    support vector regression by job type (`predictors.svr`). seed: of the trees or the folds.
+    `Forecast.source` says what answered: the model's name, "user history", "time limit", or "" where nothing is known.
     """
 
-    version: ClassVar[str] = "runtime-1"
+    version: ClassVar[str] = "runtime-2"
 
-    def __init__(self, model: Literal["svr"] = "svr", seed: int = 0) -> None:
-        if model != "svr":
-            raise ValueError(f"a run time model is svr, not {model!r}")
+    def __init__(self, model: Literal["stack", "svr"] = "stack", seed: int = 0) -> None:
+        if model not in ("stack", "svr"):
+            raise ValueError(f"a run time model is stack or svr, not {model!r}")
         self.model = model
         self.seed = seed
+        self.stack_ = StackedRuntimes(seed)
         self.models_: dict[str, SupportVectorModel] = {}
         self.recent_: dict[str, deque[float]] = {}
 
@@ -48,20 +51,30 @@ class RuntimePredictor:
         """
         submitted = Submitted.of(jobs)
         seconds = positive_runtimes(runtimes, len(jobs))
-        self.models_, self.recent_ = {}, {}
+        self.stack_, self.models_, self.recent_ = StackedRuntimes(self.seed), {}, {}
         for user, value in zip(submitted.texts["user"], seconds, strict=True):
             self._remember(str(user), float(value))
-        kind = submitted.kind
-        for name in np.unique(kind):
-            latest = np.flatnonzero(kind == name)[-LATEST:]
-            if len(latest) >= FEWEST:
-                self.models_[str(name)] = SupportVectorModel.fit(submitted[latest], seconds[latest], self.seed)
+        if self.model == "stack" and len(jobs):
+            self.stack_.fit(submitted, seconds)
+        if self.model == "svr":
+            kind = submitted.kind
+            for name in np.unique(kind):
+                latest = np.flatnonzero(kind == name)[-LATEST:]
+                if len(latest) >= FEWEST:
+                    self.models_[str(name)] = SupportVectorModel.fit(submitted[latest], seconds[latest], self.seed)
         return self
 
     def update(self, job: Job, runtime: float) -> None:
-        """One more finished job: counts in its user's history at once, in the model when it is fitted again."""
+        """One more finished job, in its user's history at once.
+
+        "svr" learns from it when it is fitted again; "stack" corrects its bound by it, and learns anew by itself,
+        which takes seconds, whenever its history has grown by a tenth: not a call for the scheduling cycle.
+        """
         seconds = positive_runtimes([runtime], 1)
-        self._remember(str(Submitted.of([job]).texts["user"][0]), float(seconds[0]))
+        submitted = Submitted.of([job])
+        self._remember(str(submitted.texts["user"][0]), float(seconds[0]))
+        if self.model == "stack":
+            self.stack_.update(submitted, float(seconds[0]))
 
     def predict(self, job: Job) -> Forecast:
         """The forecast of one job's run time in seconds."""
@@ -72,6 +85,8 @@ class RuntimePredictor:
         submitted = Submitted.of(jobs)
         open_rows = np.ones(len(jobs), dtype=np.bool_)
         parts: list[tuple[NDArray[np.int64], Forecast]] = []
+        if self.stack_.forest is not None:
+            return self.stack_.predict(submitted)
         kind = submitted.kind
         for name, model in self.models_.items():
             rows = np.flatnonzero(kind == name)
@@ -95,7 +110,7 @@ class RuntimePredictor:
             "version": self.version, "model": self.model, "seed": self.seed, "types": names, "users": users,
             "recent": np.array([value for user in users for value in self.recent_[user]]),
             "recent_counts": np.array([len(self.recent_[user]) for user in users], dtype=np.int64),
-            **flat,
+            **flat, **{f"stack/{name}": value for name, value in self.stack_.state().items()},
         }  # fmt: skip
 
     @classmethod
@@ -108,8 +123,10 @@ class RuntimePredictor:
             start = f"model/{i}/"
             part = {key.removeprefix(start): value for key, value in state.items() if key.startswith(start)}
             made.models_[str(name)] = SupportVectorModel.from_state(part)
+        stacked = {name.removeprefix("stack/"): value for name, value in state.items() if name.startswith("stack/")}
+        made.stack_ = StackedRuntimes.from_state(stacked, made.seed)
         ends = np.cumsum(np.asarray(state["recent_counts"], dtype=np.int64))
-        for user, values in zip(state["users"], np.split(np.asarray(state["recent"]), ends[:-1]), strict=True):
+        for user, values in zip(state["users"], np.split(np.asarray(state["recent"]), ends)[:-1], strict=True):
             made.recent_[str(user)] = deque(values.tolist(), maxlen=REMEMBERED)
         return made
 

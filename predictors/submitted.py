@@ -12,9 +12,9 @@ from predictors.arrays import Floats, Ints, Texts
 
 Job: TypeAlias = Mapping[str, Any]
 """Any of user, group, account, partition, qos, type, exe, name, workdir (texts), gpus, cpus, nodes, mem, time_limit,
-submit (numbers; seconds); what is missing or None is not known."""
+submit (numbers; seconds); what is missing or None is not known. Of a finished job also end, as submit."""
 
-NUMBERS = ("gpus", "cpus", "nodes", "mem", "time_limit", "submit")
+NUMBERS = ("gpus", "cpus", "nodes", "mem", "time_limit", "submit", "end")
 TEXTS = ("user", "group", "account", "partition", "qos", "type", "exe", "name", "workdir")
 
 
