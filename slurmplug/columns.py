@@ -165,7 +165,8 @@ def _iteration_time(points: Points, since: float) -> float:
     iterations, times = points.iterations[inside][-_RECENT:], points.times[inside][-_RECENT:]
     if len(iterations) < 2:
         return NAN
-    return max(0.0, float(np.median(np.diff(times) / np.diff(iterations))))
+    with np.errstate(all="ignore"):  # what a job claims may be as close together as floats can
+        return max(0.0, float(np.median(np.diff(times) / np.diff(iterations))))
 
 
 def _signed(record: JobRecord, points: Points) -> tuple[Floats, Floats]:

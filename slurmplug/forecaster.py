@@ -20,6 +20,9 @@ PACE_SPREAD = 0.10
 FIRST_PACES_SPREAD = 0.5
 """What a first pair of reports adds to it, shrinking with the square root of their number."""
 
+BEYOND_BELIEF = 1e15
+"""Seconds and values from here on are no measurements; what is computed from them may overflow."""
+
 
 class _Asked:
     """Forecasts that were asked for in the cycle before, so that each is asked for once."""
@@ -62,12 +65,14 @@ class Forecaster:
         return Forecasts(total, remaining, final, unknown, unknown, unknown, models)
 
     def _times(self, jobs: Jobs, now: float) -> tuple[Forecast, Forecast]:
-        elapsed = np.nan_to_num(now - jobs.started)
+        elapsed = np.nan_to_num(np.maximum(now - jobs.started, 0.0))
+        given = (np.nan_to_num(column, nan=-1.0).tolist() for column in (jobs.time_limit, jobs.max_iterations))
         submitted = self._totals.each(
-            jobs.keys, lambda rows: self._runtime.predict_many([_as_submitted(jobs, row) for row in rows.tolist()])
+            list(zip(jobs.keys, jobs.kind.tolist(), jobs.gpus.tolist(), *given, strict=True)),
+            lambda rows: self._runtime.predict_many([_as_submitted(jobs, row) for row in rows.tolist()]),
         )
         left = (jobs.max_iterations - jobs.iteration) * jobs.iteration_time
-        paced = np.flatnonzero((jobs.iteration > 0) & (jobs.iteration_time > 0) & (left > 0))
+        paced = np.flatnonzero((jobs.iteration > 0) & (jobs.iteration_time > 0) & (left > 0) & (left < BEYOND_BELIEF))
         spread = PACE_SPREAD + FIRST_PACES_SPREAD / np.sqrt(np.maximum(jobs.iteration[paced], 1.0))
         by_pace = Forecast.lognormal(left[paced], spread, "progress")
         told = np.flatnonzero(submitted.known)
@@ -77,39 +82,38 @@ class Forecaster:
 
     def _accuracies(self, jobs: Jobs) -> Forecast:
         """The target's quantity at the last iteration, of jobs that told it and how long they go on."""
-        lengths = jobs.accuracies.lengths()
-        rows = np.flatnonzero((lengths > 0) & (jobs.max_iterations > 0)).tolist()
-        keys = [(jobs.keys[row], int(lengths[row])) for row in rows]
+        curves, most = jobs.accuracies, jobs.max_iterations
+        lasts = curves.starts[1:] - 1
+        begun = (curves.lengths() > 0) & (most > 0)
+        begun[begun] = curves.iterations[lasts[begun]] > 0
+        rows = np.flatnonzero(begun)
+        told = (column.tolist() for column in (curves.lengths()[rows], curves.values[lasts[rows]], most[rows]))
         asked = self._finals.each(
-            keys,
-            lambda new: self._finals_of(
-                [even(*jobs.accuracies.row(rows[i]), float(jobs.max_iterations[rows[i]])) for i in new.tolist()]
-            ),
+            list(zip((jobs.keys[row] for row in rows), *told, strict=True)),
+            lambda new: self._finals_of([even(*curves.row(row), float(most[row])) for row in rows[new].tolist()]),
         )
-        return Forecast.assemble(len(jobs), [(np.array(rows, dtype=np.int64), asked)])
+        return Forecast.assemble(len(jobs), [(rows, asked)])
 
     def _finals_of(self, curves: Sequence[tuple[Floats, int]]) -> Forecast:
+        believed = np.array([np.abs(curve).max() < BEYOND_BELIEF for curve, _ in curves], dtype=bool)
         over = np.array([at <= len(curve) for curve, at in curves], dtype=bool)
-        last = Forecast.certain(
-            [curve[-1] for (curve, _), done in zip(curves, over, strict=True) if done], "last report"
-        )
-        going = [pair for pair, done in zip(curves, over, strict=True) if not done]
-        ahead = (
-            self._curves.predict_many([curve for curve, _ in going], [at for _, at in going])
-            if going
-            else Forecast.unknown(0)
-        )
-        return Forecast.assemble(len(curves), [(np.flatnonzero(over), last), (np.flatnonzero(~over), ahead)])
+        done, going = np.flatnonzero(believed & over), np.flatnonzero(believed & ~over)
+        parts = [(done, Forecast.certain([curves[row][0][-1] for row in done.tolist()], "last report"))]
+        if len(going):
+            ahead, ats = zip(*(curves[row] for row in going.tolist()), strict=True)
+            parts.append((going, self._curves.predict_many(ahead, ats)))
+        return Forecast.assemble(len(curves), parts)
 
 
 def even(iterations: Floats, values: Floats, at: float) -> tuple[Floats, int]:
-    """A curve of points one step apart, the first at the first step, and the point that iteration `at` then is.
+    """A curve of as many points one step apart, the last the last, and the point that iteration `at` then is.
 
-    A job may report every tenth iteration, or now and then: predictors count points.
+    A job may report every tenth iteration, or now and then: predictors count points. The last iteration is not 0.
     """
-    step = float(np.median(np.diff(iterations, prepend=0.0)))
-    points = max(1, round(float(iterations[-1]) / step))
-    return np.interp(np.arange(1, points + 1) * step, iterations, values), round(at / step)
+    after = iterations > 0
+    points = int(after.sum())
+    step = float(iterations[-1]) / points
+    return np.interp(np.arange(1, points + 1) * step, iterations[after], values[after]), round(at / step)
 
 
 def _later(forecast: Forecast, seconds: Floats) -> Forecast:
