@@ -113,7 +113,9 @@ def even(iterations: Floats, values: Floats, at: float) -> tuple[Floats, int]:
     after = iterations > 0
     points = int(after.sum())
     step = float(iterations[-1]) / points
-    return np.interp(np.arange(1, points + 1) * step, iterations[after], values[after]), round(at / step)
+    return np.interp(np.arange(1, points + 1) * step, iterations[after], values[after]), round(
+        min(at / step, BEYOND_BELIEF)
+    )
 
 
 def _later(forecast: Forecast, seconds: Floats) -> Forecast:

@@ -10,7 +10,7 @@ import numpy as np
 from predictors.arrays import Floats
 from predictors.learning_curve import LearningCurvePredictor
 from predictors.runtime import RuntimePredictor
-from slurmplug.forecaster import even
+from slurmplug.forecaster import BEYOND_BELIEF, even
 from slurmplug.ledger import Ledger
 
 LATEST_RUNS = 20_000
@@ -62,12 +62,12 @@ def _finished_curves(ledger: Ledger) -> list[Floats]:
         told = [
             (point["iteration"], json.loads(point["quantities"]).get(target["quantity"]))
             for point in ledger.query(
-                "SELECT iteration, quantities FROM progress WHERE job = ? GROUP BY iteration HAVING max(restarts)",
+                "SELECT iteration, quantities, max(restarts) FROM progress WHERE job = ? GROUP BY iteration",
                 run["id"],
             )
         ]
         points = np.array([(at, value) for at, value in told if value is not None], dtype=float).reshape(-1, 2)
-        if len(points) >= FEWEST_POINTS:
+        if len(points) >= FEWEST_POINTS and np.abs(points).max() < BEYOND_BELIEF:
             sign = -1.0 if target["relation"] == "<=" else 1.0
             curves.append(even(points[:, 0], sign * points[:, 1], points[-1, 0])[0])
     return curves

@@ -167,7 +167,8 @@ def test_curves_belong_to_their_jobs(desk: Desk) -> None:
         ([5], 90, 1, 18),
         ([1, 2, 4, 8], 16, 4, 8),
         ([1, 2, 3, 1e12], 90, 4, 0),
-        ([1e-300], 90, 1, round(90 / 1e-300)),
+        ([1e-300], 90, 1, 10**15),
+        ([5e-324], 90, 1, 10**15),
     ],
 )
 def test_a_curve_is_made_even_with_as_many_points(iterations: list[float], at: float, points: int, then: int) -> None:

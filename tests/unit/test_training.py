@@ -1,0 +1,74 @@
+"""What the predictors are trained on: the runs that completed by themselves, and their curves."""
+
+import numpy as np
+import pytest
+
+from slurmplug.ledger import Ledger
+from slurmplug.training import remembered, runs_finished, trained
+from tests.ledgers import Site
+
+
+def finished(site: Site, curve: list[float], script: bytes = b"#PLUG --max-iterations=9\n") -> int:
+    """A job that reported this curve and completed."""
+    job_id = site.cluster.submit(script)
+    site.cluster.start(job_id)
+    for iteration, value in enumerate(curve, 1):
+        site.cluster.time += 10.0
+        site.cluster.say(job_id, iteration=iteration, accuracy=value, loss=1.0 - value)
+    site.cycle()
+    site.cluster.end(job_id)
+    site.cycle()
+    return job_id
+
+
+class Notes:
+    """What the curve predictor is fitted on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.curves: list[list[float]] = []
+        monkeypatch.setattr("slurmplug.training.LearningCurvePredictor.fit", self.fit)
+
+    def fit(self, curves: list[np.ndarray], meta: object = None) -> None:
+        self.curves = [curve.round(9).tolist() for curve in curves]
+
+
+def test_curves_are_learnt_from_runs_that_were_never_requeued(tmp_path, monkeypatch):
+    notes = Notes(monkeypatch)
+    with Site(tmp_path) as site:
+        finished(site, [0.1, 0.3, 0.5, 0.6, 0.65])
+        finished(site, [0.9, 0.8, 0.7, 0.6, 0.5], b"#PLUG --target=loss<=0.1\n")
+        trained(site.ledger, site.cluster.time)
+        assert sorted(notes.curves) == [[-0.1, -0.2, -0.3, -0.4, -0.5], [0.1, 0.3, 0.5, 0.6, 0.65]]
+        assert runs_finished(site.ledger) == 2
+
+
+def test_what_a_run_told_again_after_a_requeue_counts(tmp_path, monkeypatch):
+    notes = Notes(monkeypatch)
+    with Site(tmp_path) as site:
+        job_id = site.cluster.submit(b"#PLUG --max-iterations=9\n")
+        for values in ([0.1, 0.2, 0.3, 0.4], [0.1, 0.2, 0.5, 0.6, 0.7]):
+            site.cluster.start(job_id)
+            for iteration, value in enumerate(values, 1):
+                site.cluster.say(job_id, iteration=iteration, accuracy=value)
+            site.cycle()
+            site.cluster.requeue(job_id)
+            site.cycle()
+        site.cluster.start(job_id)
+        site.cluster.time += 10.0
+        site.cluster.end(job_id)
+        site.cycle()
+        trained(site.ledger, site.cluster.time)
+        assert notes.curves == [[0.1, 0.2, 0.5, 0.6, 0.7]]
+
+
+@pytest.mark.parametrize("claims", [[1e300] * 6, [0.5]], ids=["impossible", "too few"])
+def test_a_claim_that_teaches_nothing_fails_no_training(tmp_path, claims):
+    with Site(tmp_path) as site:
+        finished(site, claims)
+        finished(site, [0.1, 0.3, 0.5, 0.6, 0.65])
+        trained(site.ledger, site.cluster.time)
+        assert remembered(site.ledger) is not None
+
+
+def test_a_ledger_without_models_remembers_none():
+    assert remembered(Ledger(None)) is None
