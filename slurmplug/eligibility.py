@@ -16,7 +16,7 @@ NOT_UP = frozenset(
 )
 """Node states and flags in which no job starts (sinfo(1), NODE STATE CODES)."""
 MOST_NODES = 100_000
-_TOKEN = re.compile(r"[&|()\[\]]|\*\d+|[^&|()\[\]*\s]+")
+_TOKEN = re.compile(r"[&|(\[]|[)\]](?:\*\d+)?|[^&|()\[\]*\s]+(?:\*\d+)?")
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
@@ -48,42 +48,80 @@ def fits(classes: Sequence[PlacementClass], nodes: NodeRows, reservations: Seque
     """(placement classes, nodes): whether a job of that class may run there, however full it is."""
     open_now = {r.name: r for r in reservations if r.start <= now < r.end}
     set_aside = frozenset().union(*(r.nodes for r in open_now.values()))
+    kinds: dict[_NodeKind, int] = {}
+    kind_of = np.array(
+        [
+            kinds.setdefault(_NodeKind(*told), len(kinds))
+            for told in zip(nodes.partitions, nodes.features, map(frozenset, nodes.gpus), strict=True)
+        ],
+        dtype=np.int64,
+    )
+    free = np.array([name not in set_aside for name in nodes.name], dtype=bool)
     table = np.zeros((len(classes), len(nodes.name)), dtype=bool)
     for row, wanted in enumerate(classes):
-        partitions = frozenset(wanted.partition.split(","))
-        inside = open_now[wanted.reservation].nodes if wanted.reservation in open_now else None
-        for column, name in enumerate(nodes.name):
-            table[row, column] = (
-                bool(partitions & nodes.partitions[column])
-                and satisfies(wanted.features, nodes.features[column])
-                and (name in inside if inside is not None else not wanted.reservation and name not in set_aside)
-                and (not wanted.gpu_type or wanted.gpu_type in nodes.gpus[column])
-            )
+        asked = [open_now[name].nodes for name in wanted.reservation.split(",") if name in open_now]
+        inside = np.array([any(name in each for each in asked) for name in nodes.name], dtype=bool) if asked else False
+        suits = np.array([_suits(wanted, kind) for kind in kinds], dtype=bool)
+        table[row] = suits[kind_of] & (inside if wanted.reservation else free)
     return table
 
 
-def satisfies(constraint: str, features: frozenset[str]) -> bool:
-    """Whether a node with these features meets a job's --constraint (sbatch(1)).
+class _NodeKind(NamedTuple):
+    """What of a node decides which jobs suit it."""
 
-    & and | are taken from left to right, parentheses and brackets group, and counts (`*2`) are left out: they say how
-    many nodes must, not which can.
+    partitions: frozenset[str]
+    features: frozenset[str]
+    gpu_types: frozenset[str]
+
+
+def _suits(wanted: PlacementClass, kind: _NodeKind) -> bool:
+    return (
+        not kind.partitions.isdisjoint(wanted.partition.split(","))
+        and satisfies(wanted.features, kind.features)
+        and (not wanted.gpu_type or wanted.gpu_type in kind.gpu_types)
+    )
+
+
+def satisfies(constraint: str, features: frozenset[str]) -> bool:
+    """Whether a node with these features can be one of a job's with this --constraint (sbatch(1)).
+
+    & and | are taken from left to right, and parentheses group. In brackets each part is met by nodes of its own, so
+    that one part is enough for a node. A count outside of them, `gpu*2`, binds only so many nodes of the job, and the
+    others are free.
     """
-    stack: list[tuple[bool | None, str]] = []
-    value: bool | None = None
-    operator = "&"
+    outer: list[_Term] = []
+    term = _Term(None, "&", bracketed=False)
     for token in _TOKEN.findall(constraint):
-        if token in "([":
-            stack.append((value, operator))
-            value, operator = None, "&"
-        elif token in ")]":
-            if stack:
-                outer, pending = stack.pop()
-                value, operator = _joined(outer, pending, value is not False), "&"
-        elif token in "&|":
-            operator = token
-        elif not token.startswith("*"):
-            value, operator = _joined(value, operator, token in features), "&"
-    return value is not False
+        word, counted, _ = token.partition("*")
+        if word in ("(", "["):
+            outer.append(term)
+            term = _Term(None, "&", bracketed=word == "[")
+        elif word in (")", "]"):
+            if outer:
+                inner, term = term.value is not False, outer.pop()
+                term = term.joined(inner or (bool(counted) and not term.bracketed))
+        elif word in ("&", "|"):
+            term = term._replace(operator=word)
+        else:
+            term = term.joined(word in features or (bool(counted) and not term.bracketed))
+    return term.value is not False
+
+
+class _Term(NamedTuple):
+    """What is known of a constraint up to a place in it, and by what the next part is joined to it."""
+
+    value: bool | None
+    operator: str
+    bracketed: bool
+
+    def joined(self, right: bool) -> "_Term":
+        if self.value is None:
+            value = right
+        elif self.operator == "|" or self.bracketed:
+            value = self.value or right
+        else:
+            value = self.value and right
+        return _Term(value, "&", self.bracketed)
 
 
 def expand(hostlist: str) -> list[str]:
@@ -92,9 +130,10 @@ def expand(hostlist: str) -> list[str]:
     for item in re.findall(r"[^,\[\]]+(?:\[[^\[\]]*\][^,\[\]]*)*", hostlist):
         prefixes = [""]
         for literal, ranges in re.findall(r"([^\[\]]+)|\[([^\[\]]*)\]", item):
-            prefixes = [head + tail for head in prefixes for tail in ([literal] if literal else _numbers(ranges))]
-            if len(prefixes) > MOST_NODES:
+            tails = [literal] if literal else _numbers(ranges)
+            if len(prefixes) * len(tails) > MOST_NODES:
                 raise ValueError(f"a host list of more than {MOST_NODES} nodes")
+            prefixes = [head + tail for head in prefixes for tail in tails]
         names += prefixes
     return names
 
@@ -106,12 +145,6 @@ def _numbers(ranges: str) -> list[str]:
             raise ValueError(f"a host list of more than {MOST_NODES} nodes")
         found += [str(number).zfill(len(low)) for number in range(int(low), int(high or low) + 1)]
     return found
-
-
-def _joined(left: bool | None, operator: str, right: bool) -> bool:
-    if left is None:
-        return right
-    return left and right if operator == "&" else left or right
 
 
 def _columns(gpus: np.ndarray, cpus: np.ndarray, memory: np.ndarray) -> np.ndarray:
