@@ -179,8 +179,8 @@ class Forecast:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             share = np.where(values > low, (values - low) / (high - low), 0.0)
             inside = 1.0 - (LEVELS[piece] + share * (LEVELS[piece + 1] - LEVELS[piece]))
-            left = 1.0 - _INSIDE[0] * np.exp(-np.maximum(high - values, 0.0) / down)
-            right = _INSIDE[0] * np.exp(-np.maximum(values - low, 0.0) / up)
+            left = 1.0 - _INSIDE[0] * np.exp(-np.where(high > values, (high - values) / down, 0.0))
+            right = _INSIDE[0] * np.exp(-np.where(values > low, (values - low) / up, 0.0))
         result = np.where(np.isinf(low), left, np.where(np.isinf(high), right, inside))
         result = np.where(values <= self.table[:, 0], 1.0, np.where(values > self.table[:, -1], 0.0, result))
         return np.where(self.known & ~np.isnan(values), result, np.nan)

@@ -243,7 +243,7 @@ class Sandbox:
                 path.unlink()
 
     def _no_jobs(self) -> bool:
-        jobs = self._lines("squeue", "-h", "-a", "-o", "%A %t")
+        jobs = self._lines("squeue", "-h", "-a", "-r", "-o", "%i %t")
         if cancel := {job_id for job_id, state in map(str.split, jobs) if state != "CG"}:
             self.run("root", ["scancel", "--quiet", *cancel], check=False)
         return not jobs

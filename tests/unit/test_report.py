@@ -271,8 +271,9 @@ print("trained")
 
 def test_a_process_forked_after_a_report_neither_repeats_nor_loses_reports(spool: Path) -> None:
     script = """
-import os
+import os, warnings
 from slurmplug import report
+warnings.simplefilter("ignore", DeprecationWarning)  # from Python 3.12, of any fork beside a thread
 report(iteration=0, loss=1)
 child = os.fork()
 if child == 0:
