@@ -1,0 +1,1 @@
+"""How well the predictors do on data with a known end, the simple methods beside them: tables as lists of `Line`."""
