@@ -31,9 +31,9 @@ def policy(config: Config) -> Policy:
     try:
         kind = found[name].load()
         default = kind().settings
+        known = [field.name for field in fields(default)]
     except Exception as error:
         raise ConfigError(f"policy {name} cannot be loaded from {found[name].value}: {error}") from error
-    known = [field.name for field in fields(default)]
     for key in settings:
         if key not in known:
             raise ConfigError(f"policies.{name}.{key}: unknown key; {_hint(key, known)}")

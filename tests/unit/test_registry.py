@@ -1,0 +1,96 @@
+"""Policies by name: those that come with slurmplug, and what is said of those that do not load."""
+
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pytest
+
+from slurmplug import registry
+from slurmplug.config import Config
+from slurmplug.errors import ConfigError
+
+
+def made(name: str = "mlfs", **policies: Any) -> Any:
+    return registry.policy(Config.model_validate({"policy": name, "interval": 30.0, "policies": policies}))
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_every_installed_policy_is_made_by_its_own_name_with_its_defaults(name: str) -> None:
+    assert made(name).name == name
+
+
+def test_the_policies_of_mlfs_are_installed() -> None:
+    assert {"mlf-h", "mlfs"} <= set(registry.names())
+
+
+def test_a_policy_is_made_with_its_table_and_not_with_anothers() -> None:
+    assert made(mlfs={"epsilon": 0.25}, other={"x": 1}).settings.epsilon == 0.25
+
+
+@pytest.mark.parametrize(("name", "message"), [("mlsf", "did you mean mlfs?"), ("zzzz", "mlf-h, mlfs")])
+def test_a_name_that_none_has_is_answered_with_the_nearest(name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"there is no policy '{name}'") as caught:
+        made(name)
+    assert message in str(caught.value)
+
+
+def test_an_unknown_setting_is_answered_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"policies\.mlfs\.epsilom: unknown key; did you mean epsilon\?"):
+        made(mlfs={"epsilom": 0.25})
+
+
+@pytest.mark.parametrize("settings", [{"epsilon": 2.0}, {"epsilon": "much"}, {"overload_enter": 0}])
+def test_a_setting_that_the_policy_refuses_is_an_error_of_the_configuration(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"policies\.mlfs: "):
+        made(mlfs=settings)
+
+
+@dataclass(frozen=True)
+class Timed:
+    interval: float = 60.0
+
+
+class Clock:
+    name = "clock"
+
+    def __init__(self, settings: Timed | None = None) -> None:
+        self.settings = settings or Timed()
+
+
+class NoSettings:
+    name = "none"
+    settings = None
+
+
+def raises() -> None:
+    raise RuntimeError("its own trouble")
+
+
+HERE = "tests.unit.test_registry"
+BROKEN = {
+    "missing module": "no.such.module:Policy",
+    "missing name": f"{HERE}:Nothing",
+    "raises": f"{HERE}:raises",
+    "no settings": f"{HERE}:NoSettings",
+}
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = {"clock": f"{HERE}:Clock", **BROKEN}
+    found = [EntryPoint(name, value, registry.GROUP) for name, value in points.items()]
+    monkeypatch.setattr(registry, "entry_points", lambda group: found)
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_policy_that_knows_of_an_interval_is_told_the_daemons() -> None:
+    assert made("clock").settings.interval == 30.0
+    assert made("clock", clock={"interval": 5.0}).settings.interval == 5.0
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_policy_that_does_not_load_is_named_with_where_it_is(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"policy {name} cannot be loaded from {BROKEN[name]}"):
+        made(name)
