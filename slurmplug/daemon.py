@@ -72,6 +72,7 @@ class Daemon:
         if (models := training.remembered(self._ledger)) is not None:
             self._scheduler.forecaster.use(*models)
             self._trained_on = training.runs_finished(self._ledger)
+        self._scheduler.forecaster.get_ready()
         with self._stack:
             log.info("policy %s, a cycle every %g s", self._scheduler.policy.name, self._scheduler.config.interval)
             while not self._stopping:

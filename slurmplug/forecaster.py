@@ -52,6 +52,10 @@ class Forecaster:
         self._runtime, self._curves = runtime, curves
         self._totals, self._finals = _Asked(), _Asked()
 
+    def get_ready(self) -> None:
+        """Make now what the first forecast would have to wait for: a predictor without history draws curves first."""
+        self._curves.predict(np.linspace(0.1, 0.5, 5), 10)
+
     def forecast(self, snapshot: Snapshot, needs: Set[Need]) -> Forecasts:
         """The forecasts that a policy needs, rows as the snapshot's jobs; the rest is unknown."""
         jobs, n = snapshot.jobs, len(snapshot.jobs)
