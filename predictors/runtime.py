@@ -85,7 +85,7 @@ class RuntimePredictor:
         submitted = Submitted.of(jobs)
         open_rows = np.ones(len(jobs), dtype=np.bool_)
         parts: list[tuple[NDArray[np.int64], Forecast]] = []
-        if self.stack_.forest is not None:
+        if self.stack_.forest is not None and len(jobs):
             return self.stack_.predict(submitted)
         kind = submitted.kind
         for name, model in self.models_.items():

@@ -1,0 +1,136 @@
+"""Speed of a training job by GPUs and nodes, from the few placements that it was measured on.
+
+The step time is Pollux' (Qiao et al., OSDI 2021, section 3.2): gradient and synchronisation overlap in part,
+T = (T_grad^g + T_sync^g)^(1/g); T_sync is 0 on one GPU, a + b (GPUs - 2) within a node and another a + b (GPUs - 2)
+across nodes, here with c (GPUs a node - 1) where those of a node share its link. Few points cannot tell eight
+parameters: drawn from a prior once, they are weighted by how well they explain the points, the time scale of the job
+integrated out. Where hardly any draw explains them, the weights are tempered and the forecast is wider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtri
+
+from predictors.arrays import Floats, Ints
+from predictors.forecast import LEVELS, Forecast
+
+_DRAWS = 8000
+_KEPT = 300
+_FEWEST = 25.0
+"""effective number of draws that a forecast stands on"""
+_NOISE = 0.04
+"""standard deviation of the logarithm of a measured step time about the model"""
+_SCALE_SPREAD = 30.0
+"""of the logarithm of the time scale a priori: next to nothing is known of it"""
+
+
+class SpeedPredictor:
+    """Forecasts iterations a second on so many GPUs of so many nodes."""
+
+    version: ClassVar[str] = "speed-1"
+
+    def __init__(self) -> None:
+        self.gpus_, self.nodes_, self.step_time_ = np.zeros(0), np.zeros(0), np.zeros(0)
+
+    def fit(self, gpus: ArrayLike, nodes: ArrayLike, step_time: ArrayLike) -> SpeedPredictor:
+        """Learn from step times in seconds (k,), measured on `gpus` (k,) GPUs over `nodes` (k,) nodes.
+
+        Raises ValueError unless all are positive, finite and alike in length, and no node is without a GPU.
+        """
+        count, spread = _placements(gpus, nodes)
+        times = np.atleast_1d(np.asarray(step_time, dtype=np.float64))
+        if times.shape != count.shape or not np.all(np.isfinite(times) & (times > 0)):
+            raise ValueError("a step time is a positive number of seconds, one a placement")
+        self.gpus_, self.nodes_, self.step_time_ = count, spread, times
+        return self
+
+    def predict(self, gpus: ArrayLike, nodes: ArrayLike) -> Forecast:
+        """Iterations a second on `gpus` (n,) GPUs over `nodes` (n,) nodes; unknown before anything was measured."""
+        count, spread = _placements(gpus, nodes)
+        if not len(self.step_time_) or not len(count):
+            return Forecast.unknown(len(count))
+        draws, level, sd = self._posterior()
+        logs = -(level[:, None] + _log_step_times(count, spread, draws))
+        return Forecast.quantiles(LEVELS[1:-1], np.exp(_mixture(logs, sd)), "measured speed", lower=0.0)
+
+    def state(self) -> dict[str, Any]:
+        """Arrays and plain values, from which `from_state` makes the same predictor."""
+        return {"version": self.version, "gpus": self.gpus_, "nodes": self.nodes_, "step_time": self.step_time_}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> SpeedPredictor:
+        """Raises ValueError for the state of another version: fit again instead."""
+        if state.get("version") != cls.version:
+            raise ValueError(f"a model of version {state.get('version')!r} is not one of {cls.version!r}: fit it again")
+        made = cls()
+        return made.fit(state["gpus"], state["nodes"], state["step_time"]) if len(state["gpus"]) else made
+
+    def _posterior(self) -> tuple[Ints, Floats, float]:
+        """Equally likely draws (_KEPT,), the level of the logarithm of the time of each, and the spread about it."""
+        off = np.log(self.step_time_) - _log_step_times(self.gpus_, self.nodes_, np.arange(_DRAWS))
+        precision = len(self.step_time_) / _NOISE**2 + 1.0 / _SCALE_SPREAD**2
+        level = off.sum(axis=1) / _NOISE**2 / precision
+        misfit = ((off**2).sum(axis=1) / _NOISE**2 - precision * level**2) / 2.0
+        temper, weight = 1.0, _weights(misfit)
+        while 1.0 / (weight**2).sum() < _FEWEST:
+            temper *= 0.7
+            weight = _weights(temper * misfit)
+        draws = np.searchsorted(np.cumsum(weight), (np.arange(_KEPT) + 0.5) / _KEPT).clip(max=_DRAWS - 1)
+        return draws, level[draws], float(np.sqrt(1.0 / precision + _NOISE**2 / temper))
+
+
+def _weights(misfit: Floats) -> Floats:
+    weight = np.exp(misfit.min() - misfit)
+    return np.asarray(weight / weight.sum())
+
+
+def _placements(gpus: ArrayLike, nodes: ArrayLike) -> tuple[Floats, Floats]:
+    count = np.atleast_1d(np.asarray(gpus, dtype=np.float64))
+    spread = np.atleast_1d(np.asarray(nodes, dtype=np.float64))
+    if count.shape != spread.shape or count.ndim != 1:
+        raise ValueError("as many counts of nodes as of GPUs are needed")
+    if not np.all(np.isfinite(count) & (spread >= 1) & (count >= spread)):
+        raise ValueError("a placement has at least one GPU on each of its nodes")
+    return count, spread
+
+
+@lru_cache(maxsize=1)
+def _prior() -> Mapping[str, Floats]:
+    """Parameters (_DRAWS,), times in units of the gradient's; a GPU more adds a share of the first synchronisation."""
+    random = np.random.default_rng(11)
+
+    def between(low: float, high: float) -> Floats:
+        return np.exp(random.uniform(np.log(low), np.log(high), _DRAWS))
+
+    local = between(0.01, 2.0)
+    return {
+        "local": local,
+        "local_more": local * between(0.003, 2.0),
+        "across": (across := between(0.01, 8.0)),
+        "across_more": across * between(0.001, 0.1),
+        "shared": across * between(0.003, 8.0),
+        "overlap": between(1.0, 8.0),
+    }
+
+
+def _log_step_times(gpus: Floats, nodes: Floats, draws: Ints) -> Floats:
+    """(draws, n) logarithm of the step time in units of the gradient's, by these draws of the prior."""
+    prior = {name: values[draws, None] for name, values in _prior().items()}
+    more = np.maximum(gpus - 2.0, 0.0)
+    local = prior["local"] + prior["local_more"] * more
+    across = prior["across"] + prior["across_more"] * more + prior["shared"] * (gpus / nodes - 1.0)
+    sync = np.where(gpus <= 1, 0.0, np.where(nodes <= 1, local, across))
+    return np.asarray(np.log1p(sync ** prior["overlap"]) / prior["overlap"])
+
+
+def _mixture(centres: Floats, sd: float) -> Floats:
+    """(n, inner levels) quantiles of equal mixtures of normals at `centres` (m, n) with one `sd`."""
+    part = ndtri((np.arange(9) + 0.5) / 9.0)
+    values = np.sort((centres[:, None, :] + sd * part[:, None]).reshape(-1, centres.shape[1]), axis=0)
+    return np.quantile(values, LEVELS[1:-1], axis=0).T

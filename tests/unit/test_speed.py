@@ -1,0 +1,86 @@
+"""Speed on placements not measured, from those that were."""
+
+import numpy as np
+import pytest
+
+from predictors.speed import SpeedPredictor
+
+
+def _step_time(gpus: float, nodes: float) -> float:
+    """A job of half a second a gradient, whose synchronisation costs little in a node and much across."""
+    sync = 0.0 if gpus == 1 else 0.05 + 0.01 * (gpus - 2) if nodes == 1 else 0.4 + 0.01 * (gpus - 2)
+    return (0.5**2 + sync**2) ** 0.5
+
+
+PLACEMENTS = [(1, 1), (2, 1), (4, 1), (8, 1), (4, 2), (8, 2), (16, 4), (32, 8)]
+
+
+def _fitted(placements: list[tuple[int, int]]) -> SpeedPredictor:
+    gpus, nodes = np.array(placements).T
+    return SpeedPredictor().fit(gpus, nodes, [_step_time(*p) for p in placements])
+
+
+def test_three_points_tell_the_other_placements() -> None:
+    predictor = _fitted([(1, 1), (4, 1), (8, 2)])
+    gpus, nodes = np.array(PLACEMENTS).T
+    truth = np.array([_step_time(*p) for p in PLACEMENTS])
+
+    forecast = predictor.predict(gpus, nodes)
+
+    assert np.mean(np.abs(1.0 / forecast.median - truth) / truth) < 0.1
+    assert set(forecast.source) == {"measured speed"}
+
+
+def test_more_points_make_the_forecast_better_and_narrower() -> None:
+    few, more = _fitted([(2, 1)]).predict(32, 8), _fitted([(2, 1), (4, 2), (8, 2)]).predict(32, 8)
+    truth = 1.0 / _step_time(32, 8)
+
+    assert np.ptp(few.quantile([0.05, 0.95])) > np.ptp(more.quantile([0.05, 0.95]))
+    assert abs(more.median[0] - truth) < abs(few.median[0] - truth)
+
+
+def test_a_placement_that_was_measured_is_forecast_as_measured() -> None:
+    forecast = _fitted([(1, 1), (4, 1), (8, 2)]).predict(4, 1)
+
+    assert forecast.median[0] == pytest.approx(1.0 / _step_time(4, 1), rel=0.05)
+
+
+def test_points_that_no_model_explains_make_a_wide_forecast() -> None:
+    odd = SpeedPredictor().fit([1, 2, 4], [1, 1, 1], [9.0, 0.1, 30.0]).predict(8, 2)
+    even = _fitted([(1, 1), (2, 1), (4, 1)]).predict(8, 2)
+
+    spread = [np.ptp(np.log(forecast.quantile([0.05, 0.95]))) for forecast in (odd, even)]
+    assert spread[0] > spread[1]
+    assert np.isfinite(odd.median).all()
+
+
+def test_nothing_is_known_before_anything_was_measured() -> None:
+    assert not SpeedPredictor().predict([1, 2], [1, 1]).known.any()
+
+
+def test_a_forecast_of_no_placements_is_empty() -> None:
+    assert len(_fitted([(1, 1)]).predict([], [])) == 0
+
+
+def test_the_unit_of_time_does_not_matter() -> None:
+    slow, fast = (SpeedPredictor().fit([1, 4], [1, 1], [s, 1.3 * s]).predict(8, 2).median[0] for s in (100.0, 0.001))
+
+    assert fast / slow == pytest.approx(1e5, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "nodes", "times"),
+    [([1], [1], [0.0]), ([1], [1], [np.nan]), ([1, 2], [1, 1], [0.5]), ([1], [2], [0.5]), ([0], [0], [0.5])],
+)
+def test_what_is_no_measurement_is_refused(gpus: list[int], nodes: list[int], times: list[float]) -> None:
+    with pytest.raises(ValueError, match=r"step time|placement"):
+        SpeedPredictor().fit(gpus, nodes, times)
+
+
+def test_a_model_comes_back_from_plain_values_and_another_version_is_refused() -> None:
+    predictor = _fitted([(1, 1), (4, 1)])
+    back = SpeedPredictor.from_state(predictor.state())
+
+    np.testing.assert_array_equal(back.predict(16, 4).table, predictor.predict(16, 4).table)
+    with pytest.raises(ValueError, match="fit it again"):
+        SpeedPredictor.from_state({**predictor.state(), "version": "speed-0"})
