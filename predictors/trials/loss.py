@@ -14,12 +14,13 @@ from predictors.scoring import Clock, Line, mean_line, relative_error
 
 AHEAD = 10
 CONVEX = frozenset({"LogReg", "SVM", "SVMPoly", "LinReg", "KMeans", "LDA", "GBTReg"})
-_FIRST = 5
+_FIRST = 10
+"""points seen before a curve is predicted: as many as are looked ahead"""
 _MOST_CUTS = 25
 
 
 def trial(curves: Mapping[str, Sequence[Floats]], clock: Clock, ahead: int = AHEAD) -> list[Line]:
-    """Predict losses `ahead` iterations after up to 25 points of each curve, evenly spread from the fifth on.
+    """Predict losses `ahead` iterations after up to 25 points of each curve, evenly spread from the tenth on.
 
     curves: by kind. Errors are relative to the value that came, and to the curve's range. Kinds count alike in the
     means, and curves alike in a kind.
@@ -34,9 +35,9 @@ def trial(curves: Mapping[str, Sequence[Floats]], clock: Clock, ahead: int = AHE
         predictor = LossPredictor(family)
         predictor.predict(next(iter(usable.values()))[0][:_FIRST], ahead)  # what it prepares once is not timed
         for kind, some in usable.items():
-            methods[family].append(_line(kind, family, some, ahead, predictor, clock))
+            methods[family].append(_line(kind, family, some, ahead, predictor=predictor, clock=clock))
     for kind, some in usable.items():
-        methods["last value"].append(_line(kind, "last value", some, ahead, None, clock))
+        methods["last value"].append(_line(kind, "last value", some, ahead, predictor=None, clock=clock))
     lines = []
     for of_method in methods.values():
         if convex := [line for line in of_method if line.part in CONVEX]:
@@ -46,7 +47,7 @@ def trial(curves: Mapping[str, Sequence[Floats]], clock: Clock, ahead: int = AHE
 
 
 def _line(
-    kind: str, method: str, curves: Sequence[Floats], ahead: int, predictor: LossPredictor | None, clock: Clock
+    kind: str, method: str, curves: Sequence[Floats], ahead: int, *, predictor: LossPredictor | None, clock: Clock
 ) -> Line:
     by_value, by_range, seconds, count = [], [], 0.0, 0
     for curve in curves:

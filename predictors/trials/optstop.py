@@ -19,7 +19,7 @@ from predictors.scoring import Clock, Line
 from predictors.trials.curves import FEWEST_OBSERVED, Run
 
 ORDERS = 30
-RISK = 0.01
+RISK = 0.05
 """the probability with which the best run may be stopped"""
 _FOLDS = 3
 _ETA = 3
@@ -134,7 +134,7 @@ def optstop(watched: Sequence[Watched], order: Ints, threshold: float) -> Iterat
 
 
 def median_rule(watched: Sequence[Watched], order: Ints) -> Iterator[int]:
-    """Stop a run whose best is below the median of what the finished ones had at that epoch (Golovin et al. 2017, 3.2)."""
+    """Stop a run whose best is below the median of what the finished ones had then (Golovin et al. 2017, 3.2)."""
     finished: list[Floats] = []
     for i in order.tolist():
         values = watched[i].values
