@@ -6,7 +6,7 @@ read from a history: see `safe_threshold`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -22,6 +22,9 @@ ORDERS = 30
 RISK = 0.05
 """the probability with which the best run may be stopped"""
 _FOLDS = 3
+_SEARCH = 20
+"""runs of a group that make past searches"""
+_SEARCHES = 200
 _ETA = 3
 _STARTUP = 5
 
@@ -62,7 +65,7 @@ def trial(
     if len(watched_runs) < 2:
         raise ValueError(f"a search is of at least two curves of more than {FEWEST_OBSERVED} points")
     past = [run for run in history if len(run.values) > FEWEST_OBSERVED]
-    threshold = safe_threshold(past, risk, seed)
+    threshold = safe_threshold(past, risk, {run.group for run in watched_runs}, seed)
     predictor = LearningCurvePredictor(seed).fit([run.values for run in past], [run.meta for run in past])
     start = clock()
     watched = watch(watched_runs, predictor)
@@ -87,24 +90,34 @@ def trial(
     return lines
 
 
-def safe_threshold(history: Sequence[Run], risk: float, seed: int = 0) -> float:
-    """Below which P(last value >= best so far) the best run falls with a probability of at most `risk`; 0: stop none.
+def safe_threshold(history: Sequence[Run], risk: float, groups: Collection[str] = (), seed: int = 0) -> float:
+    """Below which P(last value >= best so far) the best run of a search falls with a probability of `risk`; 0: none.
 
-    A run that ends best has a last value y of at least the best so far, so its P is never below the least that
-    P(Y >= y) came to while it was watched. Of runs of the history, each watched by a predictor that did not learn from
-    it, the threshold is the floor(risk (n + 1))-th smallest such minimum: split conformal prediction (Vovk, Gammerman,
-    Shafer 2005, section 4.2) with it as the score, valid as far as the runs to come are like those.
+    The best run of a search ends at y, at least the best so far, so its P is never below the least that P(Y >= y) came
+    to while it was watched. That least is measured on past searches: random halves of the runs of each group of the
+    history, watched by a predictor that did not learn from them. The threshold is the `risk` quantile of it over these
+    searches (split conformal prediction, Vovk, Gammerman, Shafer 2005, section 4.2, with a search as the unit).
+    It is read from `groups` where the history has enough runs of them: curves of other kinds are other curves.
     """
-    order = np.random.default_rng(seed).permutation(len(history))
-    lowest: list[float] = []
-    for fold in np.array_split(order, _FOLDS):
+    random = np.random.default_rng(seed)
+    lowest = np.empty(len(history))
+    for fold in np.array_split(random.permutation(len(history)), _FOLDS):
         out = set(fold.tolist())
         rest = [run for i, run in enumerate(history) if i not in out]
         predictor = LearningCurvePredictor(seed).fit([run.values for run in rest], [run.meta for run in rest])
         tested = watch([history[i] for i in fold.tolist()], predictor)
-        lowest += [float(each.unlikely(float(each.values[-1])).min()) for each in tested]
-    place = int(risk * (len(lowest) + 1))
-    return sorted(lowest)[place - 1] if place else 0.0
+        lowest[fold] = [float(each.unlikely(float(each.values[-1])).min()) for each in tested]
+    ends = np.array([run.values[-1] for run in history])
+    group = np.array([run.group for run in history], dtype=np.str_)
+    names, counts = np.unique(group, return_counts=True)
+    searched = [name for name, count in zip(names.tolist(), counts, strict=True) if count >= _SEARCH]
+    bests = []
+    for name in [name for name in searched if name in groups] or searched:
+        rows = np.flatnonzero(group == name)
+        for _ in range(_SEARCHES):
+            half = random.choice(rows, len(rows) // 2, replace=False)
+            bests.append(lowest[half[ends[half].argmax()]])
+    return float(np.quantile(bests, risk, method="lower")) if bests else 0.0
 
 
 def watch(runs: Sequence[Run], predictor: LearningCurvePredictor) -> list[Watched]:
