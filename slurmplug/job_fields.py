@@ -62,6 +62,14 @@ def _priority(job: Job) -> Value:
     return _whole(job.standing.priority) if job.standing else None
 
 
+def _predicted(part: str) -> Callable[[Job], float | None]:
+    return lambda job: getattr(job.predicted, part)
+
+
+def _foreseen(part: str) -> Callable[[Job], float | None]:
+    return lambda job: getattr(job.foreseen, part)
+
+
 def _time_limit(job: Job) -> float | None:
     return job.record.facts.time_limit
 
@@ -127,7 +135,13 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("GPUType", "text", 10, "their type", _fact("gpu_type")),
             Field("Label", "integer", 10, "the SiteFactor that slurmplug set", lambda job: _known(job.record.label)),
             Field("Managed", "text", 7, "whether slurmplug may act on it", lambda job: job.record.managed),
-            Field("Predicted", "span", 10, "its run time, as first predicted", lambda job: job.predicted),
+            Field("Foreseen", "number", 9, "Value after the last iteration, predicted at half", _foreseen("value")),
+            Field("ForeseenAt", "integer", 10, "the iterations done by then", lambda job: _whole(job.foreseen_at)),
+            Field("ForeseenHigh", "number", 12, "Foreseen's 95 % quantile", _foreseen("high")),
+            Field("ForeseenLow", "number", 11, "Foreseen's 5 % quantile", _foreseen("low")),
+            Field("Predicted", "span", 10, "its run time, as first predicted", _predicted("value")),
+            Field("PredictedHigh", "span", 13, "Predicted's 95 % quantile", _predicted("high")),
+            Field("PredictedLow", "span", 12, "Predicted's 5 % quantile", _predicted("low")),
             Field("Rank", "number", 10, "the policy's; higher goes first", _stood("rank")),
             Field("Reach", "share", 7, "probability that it reaches its target", lambda job: job.reach),
             Field("Remaining", "span", 10, "run time left, predicted", lambda job: job.remaining.value),

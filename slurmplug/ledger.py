@@ -65,6 +65,7 @@ class Ledger:
             self.db.execute("DELETE FROM standing")
             self._put("standing", ({"job": self._id(key), **row} for key, row in ledger_rows.of_standing(record)))
             self.db.execute(_FIRST_PREDICTIONS)
+            self.db.execute(_PREDICTIONS_AT_HALF)
             self.db.conn.executemany(
                 _DECIDE,
                 [(self._id(key), *row, cycle, cycle, now, now) for key, row in ledger_rows.of_decisions(record)],
@@ -369,9 +370,18 @@ _TELL = """
 UPDATE operations SET told = ?1 WHERE step != 'ended' AND id = (SELECT operation FROM commands WHERE id = ?2)
 """
 _FIRST_PREDICTIONS = """
-UPDATE jobs SET predicted = json_extract(standing.forecast, '$.total')
+UPDATE jobs SET predicted = json_extract(forecast, '$.total'), predicted_by = json_extract(forecast, '$.total_source'),
+    predicted_low = json_extract(forecast, '$.total_low'), predicted_high = json_extract(forecast, '$.total_high')
 FROM standing WHERE standing.job = jobs.id AND jobs.predicted IS NULL
 """
+"""Of the run time, when the job was first seen."""
+_PREDICTIONS_AT_HALF = """
+UPDATE jobs SET foreseen = json_extract(forecast, '$.final'), foreseen_at = json_extract(forecast, '$.iteration'),
+    foreseen_low = json_extract(forecast, '$.final_low'), foreseen_high = json_extract(forecast, '$.final_high')
+FROM standing WHERE standing.job = jobs.id AND json_extract(forecast, '$.final') IS NOT NULL
+    AND json_extract(forecast, '$.done') < CASE WHEN jobs.foreseen IS NULL THEN 1.0 ELSE 0.5000001 END
+"""
+"""Of the final value: the last one made until half of the iterations were done, else the first one after that."""
 _COUNT_FAULT = """
 INSERT INTO faults (job_id, rule, detail, count, first, last) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET count = count + excluded.count, last = excluded.last

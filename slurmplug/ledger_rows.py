@@ -11,6 +11,8 @@ import numpy as np
 
 from policies.plan import Reason
 from policies.snapshot import JobKey
+from predictors.arrays import Floats
+from predictors.forecast import Forecast
 from slurmplug import codec
 from slurmplug.cluster.port import Command
 from slurmplug.codec import rebuild
@@ -63,16 +65,15 @@ def of_standing(record: CycleRecord) -> Iterator[tuple[JobKey, Row]]:
     for rule, mask in reversed(list(verdict.spared.items())):
         spared[mask] = rule
     columns = {
-        "total": forecasts.total.median,
-        "remaining": forecasts.remaining.median,
-        "remaining_low": forecasts.remaining.quantile(0.05),
-        "remaining_high": forecasts.remaining.quantile(0.95),
-        "final": forecasts.final.median,
-        "final_low": forecasts.final.quantile(0.05),
-        "final_high": forecasts.final.quantile(0.95),
+        **_with_interval("total", forecasts.total),
+        **_with_interval("remaining", forecasts.remaining),
+        **_with_interval("final", forecasts.final),
         "reach": forecasts.final.sf(jobs.target),
+        "iteration": jobs.iteration,
+        "done": jobs.iteration / jobs.max_iterations,
     }
     sources = forecasts.remaining.source.tolist()
+    total_sources = forecasts.total.source.tolist()
     values = zip(*(column.tolist() for column in columns.values()), strict=True)
     forecast = [dict(zip(columns, row, strict=True)) for row in values]
     for row in range(n):
@@ -85,10 +86,18 @@ def of_standing(record: CycleRecord) -> Iterator[tuple[JobKey, Row]]:
                 "spared": str(spared[row]),
                 "priority": null(jobs.priority[row]),
                 "terms": json.dumps(_numbers({name: column[row] for name, column in terms.items()})),
-                "forecast": json.dumps({"source": sources[row], **_numbers(forecast[row])}),
+                "forecast": json.dumps(
+                    {"source": sources[row], "total_source": total_sources[row], **_numbers(forecast[row])}
+                ),
                 "note": json.dumps(asdict(plan.notes[jobs.keys[row]])) if jobs.keys[row] in plan.notes else None,
             },
         )
+
+
+def _with_interval(name: str, forecast: Forecast) -> dict[str, Floats]:
+    """Its median, and between what it lies with 90 %."""
+    low, median, high = forecast.quantile([0.05, 0.5, 0.95]).T
+    return {name: median, f"{name}_low": low, f"{name}_high": high}
 
 
 def of_decisions(record: CycleRecord) -> Iterator[tuple[JobKey, tuple[str, str, str, str, str, str]]]:

@@ -11,7 +11,9 @@ CREATE TABLE jobs (
     submit REAL, eligible REAL, start REAL, end REAL, time_limit REAL,
     nodes INTEGER, cpus INTEGER, memory REAL, gpus INTEGER, gpu_type TEXT, exit_code INTEGER,
     directives TEXT, checkpoint REAL, checkpoint_time REAL,
-    label REAL, waited_before REAL, attained_before REAL, predicted REAL,
+    label REAL, waited_before REAL, attained_before REAL,
+    predicted REAL, predicted_low REAL, predicted_high REAL, predicted_by TEXT,
+    foreseen REAL, foreseen_low REAL, foreseen_high REAL, foreseen_at REAL,
     ended INTEGER NOT NULL, listed INTEGER NOT NULL, last_seen REAL NOT NULL, given_back INTEGER NOT NULL DEFAULT 0,
     UNIQUE (cluster, job_id, first_submit)
 );

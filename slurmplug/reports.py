@@ -32,6 +32,18 @@ class Forecast(NamedTuple):
     low: float | None
     high: float | None
 
+    def signed(self, sign: float) -> "Forecast":
+        """As the job tells the quantity, where predictors were told its negative (sign -1)."""
+        if sign > 0 or self.value is None or self.low is None or self.high is None:
+            return self
+        return Forecast(-self.value, -self.high, -self.low)
+
+    def holds(self, actual: float | None) -> bool | None:
+        """Whether what came lies in the interval; None where either is not known."""
+        if actual is None or self.low is None or self.high is None:
+            return None
+        return self.low <= actual <= self.high
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -55,7 +67,12 @@ class Job:
     record: JobRecord
     seen: float
     given_back: bool
-    predicted: float | None
+    predicted: Forecast
+    """its run time in seconds, when it was first seen"""
+    foreseen: Forecast
+    """its final value, as last predicted until half of its iterations were done, else as first predicted"""
+    foreseen_at: float | None
+    """the iterations done when that was predicted"""
     stop: str
     iteration: float | None
     quantities: Mapping[str, float]
@@ -115,10 +132,7 @@ class Job:
     @property
     def final(self) -> Forecast:
         """The quantity of its target after its last iteration."""
-        value, low, high = self._forecast("final")
-        if self.record.sign > 0 or value is None or low is None or high is None:
-            return Forecast(value, low, high)
-        return Forecast(-value, -high, -low)
+        return self._forecast("final").signed(self.record.sign)
 
     @property
     def reach(self) -> float | None:
@@ -260,12 +274,15 @@ def _add_window(where: _Where, which: Selection, start: float) -> None:
 
 def _job(ledger: Ledger, row: Mapping[str, Any]) -> Job:
     iteration, quantities = _latest(ledger, row["id"])
+    record = ledger_rows.to_record(dict(row), ())
     return Job(
         row=row["id"],
-        record=ledger_rows.to_record(dict(row), ()),
+        record=record,
         seen=row["seen"],
         given_back=bool(row["given_back"]),
-        predicted=row["predicted"],
+        predicted=Forecast(row["predicted"], row["predicted_low"], row["predicted_high"]),
+        foreseen=Forecast(row["foreseen"], row["foreseen_low"], row["foreseen_high"]).signed(record.sign),
+        foreseen_at=row["foreseen_at"],
         stop=row["stop"] or "",
         iteration=iteration,
         quantities=quantities,

@@ -86,6 +86,13 @@ def _value(entry: Entry) -> str | None:
     return None if value is None else f"{name} {value:.4g}"
 
 
+def _final(entry: Entry) -> str | None:
+    final = entry.job.final
+    if final.value is None or final.low is None or final.high is None:
+        return None
+    return f"{final.value:.4g} ({final.low:.4g} to {final.high:.4g})"
+
+
 def _deadline(entry: Entry) -> Value:
     given = entry.job.record.directives
     return given.deadline if given else None
@@ -119,6 +126,7 @@ ESSENTIAL: tuple[Field[Entry], ...] = (
 EXTRA: tuple[Field[Entry], ...] = (
     Field("AT LEAST", "span", 11, "its 5 % quantile", lambda e: e.job.remaining.low),
     Field("AT MOST", "span", 11, "its 95 % quantile", lambda e: e.job.remaining.high),
+    Field("FINAL", "text", 26, "value after the last iteration, predicted, with its 90 % interval", _final, left=True),
     Field("PROGRESS", "text", BAR, "", _bar, left=True),
 )
 LAST: tuple[Field[Entry], ...] = (

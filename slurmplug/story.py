@@ -1,7 +1,7 @@
 """The story of one job, for `slurmplug why`: what it asked, what is predicted, where it stands, what was done to it."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -11,7 +11,7 @@ from slurmplug import explain, reports, times
 from slurmplug.directives import Directives
 from slurmplug.explain import About
 from slurmplug.ledger import Ledger
-from slurmplug.reports import Job
+from slurmplug.reports import Forecast, Job
 from slurmplug.table import printable
 
 AHEAD = 3
@@ -152,18 +152,48 @@ def _reported(job: Job) -> Iterator[str]:
 
 
 def _predicted(job: Job) -> Iterator[str]:
-    if job.predicted is not None:
-        took = f" It took {times.span(job.elapsed)}." if job.ended is not None and job.started is not None else ""
-        yield f"When first seen, a run time of {times.span(job.predicted)}.{took}"
+    first, half = job.predicted, job.foreseen
+    if first.value is not None:
+        took = ""
+        if job.ended is not None and job.started is not None:
+            held = "" if job.stop else _held(first.holds(job.elapsed))
+            took = f" It took {times.span(job.elapsed)}{held}."
+        yield f"When first seen, a run time of {times.span(first.value)}{_between(first, times.span)}.{took}"
+    if half.value is not None and job.foreseen_at is not None and not job.live:
+        came = f" It came to {job.value:.4g}{_held(half.holds(job.value))}." if _whole_run(job) else ""
+        yield (
+            f"After {_count(int(job.foreseen_at), 'iteration')}, {printable(job.record.quantity)} {half.value:.4g}"
+            f"{_between(half, _four_digits)} at the end.{came}"
+        )
     left, final = job.remaining, job.final
     if job.standing and left.value is not None:
-        between = f" (90 %: {times.span(left.low)} to {times.span(left.high)})"
-        yield f"{times.span(left.value)} are left{between}, by {explain.source(job.standing.forecast['source'])}."
+        source = explain.source(job.standing.forecast["source"])
+        yield f"{times.span(left.value)} are left{_between(left, times.span)}, by {source}."
     if final.value is not None:
-        between = "" if final.low == final.high else f" (90 %: {final.low:.4g} to {final.high:.4g})"
+        between = _between(final, _four_digits)
         yield f"{printable(job.record.quantity)} {final.value:.4g}{between} after the last iteration."
     if job.reach is not None:
         yield f"It reaches its target with a probability of {job.reach:.1%}."
+
+
+def _between(forecast: Forecast, shown: Callable[[float], str]) -> str:
+    if forecast.low is None or forecast.high is None or forecast.low == forecast.high:
+        return ""
+    return f" (90 %: {shown(forecast.low)} to {shown(forecast.high)})"
+
+
+def _four_digits(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def _held(inside: bool | None) -> str:
+    return ", which is outside of that" if inside is False else ""
+
+
+def _whole_run(job: Job) -> bool:
+    """Whether it did all its iterations, counted from 0 or from 1, so that its last value is the final one."""
+    most = job.record.directives.max_iterations if job.record.directives else None
+    return job.value is not None and most is not None and job.iteration is not None and job.iteration >= most - 1
 
 
 def _standing(job: Job, order: Sequence[Job], cycle: Mapping[str, Any] | None) -> Iterator[str]:

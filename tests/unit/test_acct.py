@@ -1,7 +1,7 @@
 """acct: sacct's options, windows and formats over what the ledger knows."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -38,6 +38,19 @@ def trained(site: Site) -> Site:
     site.cluster.end(second, "FAILED", 1)
     site.cycle()
     return site
+
+
+def finished(site: Site, cycles_at: Iterable[int]) -> int:
+    """A job of 20 iterations with a cycle after each of some of them, which then ended by itself."""
+    job = site.cluster.submit(b"#!/bin/sh\n#PLUG --target=accuracy>=0.99 --max-iterations=20\ntrain\n")
+    site.cluster.start(job)
+    for iteration in range(1, 21):
+        site.train(job, {iteration: 0.9 - 0.5 / iteration})
+        if iteration in cycles_at:
+            site.cycle()
+    site.cluster.end(job)
+    site.cycle()
+    return job
 
 
 def jobs(rows: list[dict[str, str]]) -> list[str]:
@@ -160,6 +173,30 @@ class TestFields:
 
     def test_the_first_prediction_is_kept_when_later_ones_differ(self, trained):
         assert trained.table("-j", "1", "-o", "predicted") == [{"Predicted": "00:30:00"}]
+
+    def test_what_was_predicted_is_kept_with_its_intervals_for_a_job_that_ended(self, site):
+        job = finished(site, cycles_at=(4, 10, 15, 20))
+        row = site.json("acct", "-j", str(job))["jobs"][0]
+        assert row["predictedlow"] < row["predicted"] < row["predictedhigh"]
+        assert row["foreseenlow"] < row["foreseen"] < row["foreseenhigh"]
+        assert row["foreseenat"] == 10
+        assert row["remaining"] is None
+
+    def test_the_final_value_of_a_job_first_seen_late_is_that_predicted_then(self, site):
+        finished(site, cycles_at=(15, 18, 20))
+        assert site.table("-j", "1", "-o", "foreseenat") == [{"ForeseenAt": "15"}]
+
+    def test_a_value_already_reached_counts_for_no_prediction(self, site):
+        finished(site, cycles_at=(20,))
+        assert site.table("-j", "1", "-o", "foreseen,foreseenat") == [{"Foreseen": "", "ForeseenAt": ""}]
+
+    def test_a_loss_is_foreseen_with_its_own_sign(self, site):
+        job = site.cluster.submit(b"#!/bin/sh\n#PLUG --target=loss<=4 --max-iterations=50\ntrain\n")
+        site.cluster.start(job)
+        site.train(job, {i: 5.0 + 2.0 / i for i in range(1, 11)}, "loss")
+        site.cycle()
+        told = site.json("acct", "-j", "1")["jobs"][0]
+        assert 0 < told["foreseenlow"] < told["foreseen"] < told["foreseenhigh"]
 
     def test_a_quantity_told_seldom_is_found_among_many_reports(self, site):
         job = site.cluster.submit()

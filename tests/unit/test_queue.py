@@ -1,5 +1,6 @@
 """queue: the live queue in order, with what is done and would be."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,6 +97,14 @@ class TestDoing:
             site.cluster.requeue(1)
             site.cycle()
             assert self.doing(site) == {"1": ""}
+
+
+def test_the_final_value_is_shown_with_its_interval(site):
+    job = site.cluster.submit(b"#!/bin/sh\n#PLUG --target=accuracy>=0.99 --max-iterations=20\ntrain\n")
+    site.cluster.start(job)
+    site.train(job, {i: 0.9 - 0.5 / i for i in range(1, 11)})
+    site.cycle()
+    assert re.search(r" 0\.8\d* \(0\.8\d* to 0\.\d+\) ", site.ask("queue"))
 
 
 class TestTerminals:

@@ -1,5 +1,6 @@
 """why: the story of one job, from real cycles."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -220,6 +221,18 @@ class TestWhichJob:
     @pytest.mark.parametrize("job", ["x", "1.2", "-3", "1_", ""])
     def test_what_is_no_job_is_refused(self, site, job):
         assert site.ask("why", "--", job, code=1)
+
+    def test_a_job_that_did_all_its_iterations_is_told_with_what_was_foreseen_and_what_came(self, site):
+        job = site.cluster.submit(b"#!/bin/sh\n#PLUG --target=accuracy>=0.99 --max-iterations=20\ntrain\n")
+        site.cluster.start(job)
+        site.train(job, {i: 0.9 - 0.5 / i for i in range(1, 11)})
+        site.cycle()
+        site.train(job, dict.fromkeys(range(11, 21), 0.3))
+        site.cluster.end(job)
+        site.cycle()
+        told = site.ask("why", "1")
+        assert re.search(r"After 10 iterations, accuracy 0\.8\d* \(90 %: 0\.8\d* to 0\.\d*\) at the end\.", told)
+        assert "It came to 0.3, which is outside of that." in told
 
     def test_an_ended_job_is_told_with_what_was_predicted_and_what_it_took(self, site):
         job = stopping(site)
