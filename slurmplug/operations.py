@@ -11,10 +11,10 @@ from typing import Literal, TypeAlias
 
 from policies.plan import Action, ActionKind, Reason
 from policies.snapshot import JobKey, Snapshot
-from slurmplug.cluster.port import Command
+from slurmplug.cluster.port import Command, Verb
 from slurmplug.guardrails import Verdict
 
-Step: TypeAlias = Literal["ask", "signal", "cancel", "ended"]
+Step: TypeAlias = Literal["ask", "signal", "cancel", "withdraw", "ended"]
 Told: TypeAlias = Literal["", "done", "refused", "unknown"]
 
 TRIES = 5
@@ -86,13 +86,17 @@ def _stop(
     operation: Operation, snapshot: Snapshot, row: int | None, verdict: Verdict, settings: StopSettings
 ) -> tuple[Operation, Command | None] | None:
     jobs, now = snapshot.jobs, snapshot.now
+    gone = row is None or jobs.restarts[row] != operation.restarts
+    if operation.step == "withdraw":
+        over = gone or operation.told == "done"
+        return (replace(operation, step="ended", since=now), None) if over else _said(operation, snapshot)
     if row is None:
         return _ended(operation, snapshot, _how_it_ended(operation))
-    if jobs.restarts[row] != operation.restarts or jobs.state[row] == "pending":
+    if gone or jobs.state[row] == "pending":
         return _ended(operation, snapshot, "requeued meanwhile")
     if "stop" not in verdict.acting or any(mask[row] for mask in verdict.spared.values()):
         if operation.step != "cancel" or operation.told == "refused":
-            return _ended(operation, snapshot, "withdrawn")
+            return _let_go(operation, snapshot, "withdrawn")
         if operation.told != "done":
             return None  # it may be cancelled already; it is not cancelled again
     if jobs.state[row] == "completing":
@@ -101,7 +105,7 @@ def _stop(
         return replace(operation, since=now, limit=now + (operation.limit - operation.since)), None
     if operation.told != "done":
         if operation.tries >= TRIES:
-            return _ended(operation, snapshot, "gave up: Slurm or the spool refused")
+            return _let_go(operation, snapshot, "gave up: Slurm or the spool refused")
         return _said(replace(operation, limit=now + (operation.limit - operation.since), since=now), snapshot)
     if now < operation.limit:
         return None
@@ -116,9 +120,9 @@ def _next(
     if operation.step == "ask" and snapshot.jobs.signal[row]:
         return _said(replace(fresh, step="signal", limit=now + _grace(snapshot, row, settings)), snapshot)
     if operation.step == "cancel":
-        return _ended(operation, snapshot, "gave up: the job outlived its cancellation")
+        return _let_go(operation, snapshot, "gave up: the job outlived its cancellation")
     if not settings.cancel:
-        return _ended(operation, snapshot, "gave up: the job did not stop, and cancelling is off")
+        return _let_go(operation, snapshot, "gave up: the job did not stop, and cancelling is off")
     return _said(replace(fresh, step="cancel", limit=now + CANCEL_LIMIT), snapshot)
 
 
@@ -130,14 +134,21 @@ def _said(operation: Operation, snapshot: Snapshot) -> tuple[Operation, Command]
 
 def _command(operation: Operation, snapshot: Snapshot) -> Command:
     name = f"{operation.id}-{operation.step}-{snapshot.cycle}"
-    if operation.step == "ask":
-        return Command(name, "ask", operation.job, _request(operation), operation.id)
+    if operation.step == "cancel":
+        return Command(name, "cancel", operation.job, operation=operation.id)
     if operation.step == "signal":
         jobs = snapshot.jobs
         row = jobs.keys.index(operation.job)
         fields = {"signal": str(jobs.signal[row]), "to": str(jobs.signal_to[row])}
         return Command(name, "signal", operation.job, fields, operation.id)
-    return Command(name, "cancel", operation.job, operation=operation.id)
+    verb: Verb = "ask" if operation.step == "ask" else "withdraw"
+    return Command(name, verb, operation.job, _request(operation), operation.id)
+
+
+def _let_go(operation: Operation, snapshot: Snapshot, result: str) -> tuple[Operation, Command]:
+    """The run goes on: its request is taken back until that is done, or it would stop all the same."""
+    now = snapshot.now
+    return _said(replace(operation, step="withdraw", since=now, limit=now, tries=0, result=result), snapshot)
 
 
 def _ended(operation: Operation, snapshot: Snapshot, result: str) -> tuple[Operation, Command]:

@@ -106,6 +106,7 @@ def test_where_cancelling_is_off_a_job_that_does_not_stop_goes_on_and_the_reques
     story.settings = replace(SETTINGS, cancel=False)
     story.look(stop=True)
     assert story.look(GRACE) == "withdraw"
+    assert story.look() == ""
     assert story.result == "gave up: the job did not stop, and cancelling is off"
 
 
@@ -127,7 +128,8 @@ def test_a_command_that_never_succeeds_is_given_up(told: Told, step: str) -> Non
         assert story.look(GRACE, told=told) == "cancel"
     for _ in range(TRIES - 1):
         assert story.look(told=told) == step
-    assert story.look(told=told) == "withdraw"
+    assert story.look() == "withdraw"
+    assert story.look() == ""
     assert story.result == "gave up: Slurm or the spool refused"
 
 
@@ -137,6 +139,7 @@ def test_a_job_that_outlives_its_cancellation_is_given_up() -> None:
     story.look(GRACE)
     assert story.look(CANCEL_LIMIT - 1) == ""
     assert story.look(1.0) == "withdraw"
+    assert story.look() == ""
     assert story.result == "gave up: the job outlived its cancellation"
 
 
@@ -197,6 +200,31 @@ def test_a_job_that_may_no_longer_be_stopped_is_let_go(why: str, signal: str) ->
         assert story.look(GRACE) == "signal"
     LET_GO[why](story)
     assert story.look(GRACE) == "withdraw"
+    assert story.look() == ""
+    assert story.result == "withdrawn"
+
+
+@pytest.mark.parametrize("told", ["unknown", "refused", ""])
+def test_a_job_that_is_let_go_is_told_until_it_knows_and_not_asked_meanwhile(told: Told) -> None:
+    story = Story()
+    story.look(stop=True)
+    story.past = Past(NOW, paused=True)
+    for _ in range(2 * TRIES):
+        assert story.look(told=told) == "withdraw"
+    story.past = Past(NOW)
+    assert story.look(stop=True) == "withdraw"
+    assert story.look(stop=True) == ""
+    assert story.result == "withdrawn"
+    assert story.look(stop=True) == "ask"
+
+
+@pytest.mark.parametrize("seen", [{"gone": True}, {"restarts": 1}])
+def test_a_run_that_is_over_needs_no_longer_be_let_go(seen: dict[str, Any]) -> None:
+    story = Story()
+    story.look(stop=True)
+    story.past = Past(NOW, paused=True)
+    story.look(told="unknown")
+    assert story.look(**seen) == ""
     assert story.result == "withdrawn"
 
 
