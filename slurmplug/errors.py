@@ -27,3 +27,7 @@ class SandboxError(SlurmplugError):
 
 class UsageError(SlurmplugError):
     """What was asked for at the command line makes no sense."""
+
+
+class DataError(SlurmplugError):
+    """A file of data cannot be read, or something in it makes no sense."""

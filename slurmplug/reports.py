@@ -145,6 +145,14 @@ class Job:
         most = self.record.directives.max_iterations if self.record.directives else None
         return max(0.0, most - self.iteration) if self.stop and most and self.iteration is not None else None
 
+    @property
+    def did_all(self) -> bool:
+        """Whether it told its value after all its iterations, counted from 0 or from 1: that is the final one."""
+        most = self.record.directives.max_iterations if self.record.directives else None
+        return (
+            self.value is not None and bool(most) and self.iteration is not None and self.iteration >= (most or 0) - 1
+        )
+
     def _forecast(self, name: str) -> Forecast:
         told = self.standing.forecast if self.standing else {}
         return Forecast(told.get(name), told.get(f"{name}_low"), told.get(f"{name}_high"))

@@ -160,7 +160,7 @@ def _predicted(job: Job) -> Iterator[str]:
             took = f" It took {times.span(job.elapsed)}{held}."
         yield f"When first seen, a run time of {times.span(first.value)}{_between(first, times.span)}.{took}"
     if half.value is not None and job.foreseen_at is not None and not job.live:
-        came = f" It came to {job.value:.4g}{_held(half.holds(job.value))}." if _whole_run(job) else ""
+        came = f" It came to {job.value:.4g}{_held(half.holds(job.value))}." if job.did_all else ""
         yield (
             f"After {_count(int(job.foreseen_at), 'iteration')}, {printable(job.record.quantity)} {half.value:.4g}"
             f"{_between(half, _four_digits)} at the end.{came}"
@@ -188,12 +188,6 @@ def _four_digits(value: float) -> str:
 
 def _held(inside: bool | None) -> str:
     return ", which is outside of that" if inside is False else ""
-
-
-def _whole_run(job: Job) -> bool:
-    """Whether it did all its iterations, counted from 0 or from 1, so that its last value is the final one."""
-    most = job.record.directives.max_iterations if job.record.directives else None
-    return job.value is not None and most is not None and job.iteration is not None and job.iteration >= most - 1
 
 
 def _standing(job: Job, order: Sequence[Job], cycle: Mapping[str, Any] | None) -> Iterator[str]:

@@ -27,7 +27,7 @@ def trained(ledger: Ledger, now: float) -> tuple[RuntimePredictor, LearningCurve
     runs = ledger.query(f"SELECT * FROM history ORDER BY end DESC LIMIT {LATEST_RUNS}")[::-1]
     if runs:
         runtime.fit([_as_submitted(run) for run in runs], [run["runtime"] for run in runs])
-    finished = _finished_curves(ledger)
+    finished = finished_curves(ledger)
     if finished:
         curves.fit(finished)
     ledger.save_model("runtime", runtime.version, runtime.state(), now)
@@ -53,7 +53,7 @@ def runs_finished(ledger: Ledger) -> int:
     return int(ledger.query("SELECT count(*) AS n FROM history")[0]["n"])
 
 
-def _finished_curves(ledger: Ledger) -> list[Floats]:
+def finished_curves(ledger: Ledger) -> list[Floats]:
     """The target's quantity against points one step apart, of runs that went to their end."""
     curves = []
     for run in ledger.query(f"SELECT id, directives FROM history ORDER BY end DESC LIMIT {LATEST_CURVES}"):

@@ -19,6 +19,7 @@ from predictors.scoring import Clock, Line
 from predictors.trials.curves import FEWEST_OBSERVED, Run
 
 ORDERS = 30
+FEWEST_RUNS = 20
 RISK = 0.05
 """the probability with which the best run may be stopped"""
 _FOLDS = 3
@@ -43,6 +44,30 @@ class Watched:
 
 Rule: TypeAlias = Callable[[Sequence[Watched], Ints], Iterator[int]]
 """Given runs and their order, after how many epochs each is stopped, in that order."""
+
+
+def searches(
+    runs: Sequence[Run], history: Sequence[Run] | None = None, seed: int = 0
+) -> list[tuple[str, list[Run], list[Run]]]:
+    """The searches among the runs, by group: its name, the runs to replay, and the history to learn from.
+
+    Without a history, half of each group is replayed, and all other runs are the history; then the other half is.
+    Groups with fewer than `FEWEST_RUNS` runs to replay are no search. Raises ValueError where there is none.
+    """
+    found: list[tuple[str, list[Run], list[Run]]] = []
+    for name in sorted({run.group for run in runs}):
+        rows = [i for i, run in enumerate(runs) if run.group == name]
+        if history is not None:
+            found.append((name, [runs[i] for i in rows], list(history)))
+            continue
+        order = np.random.default_rng(seed).permutation(rows).tolist()
+        for half, rest in (("a", order[::2]), ("b", order[1::2])):
+            others = [run for i, run in enumerate(runs) if i not in set(rest)]
+            found.append((f"{name}, half {half}", [runs[i] for i in rest], others))
+    found = [each for each in found if len(each[1]) >= FEWEST_RUNS]
+    if not found:
+        raise ValueError(f"no group has {FEWEST_RUNS} runs to replay")
+    return found
 
 
 def trial(

@@ -7,7 +7,7 @@ import click
 from slurmplug.errors import SlurmplugError
 
 COMMANDS = (
-    "acct", "check-config", "daemon", "pause", "prio", "queue", "reset", "resume", "run", "sandbox", "show-config",
+    "acct", "check-config", "daemon", "evaluate", "pause", "prio", "queue", "reset", "resume", "run", "sandbox", "show-config",
     "status", "why",
 )  # fmt: skip
 

@@ -1,0 +1,243 @@
+"""The files that `slurmplug evaluate` reads: curves, job logs, measured speeds.
+
+What cannot be used is refused with the file, the line and the reason: a table made from half of the data would not be
+noticed.
+"""
+
+import csv
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count, groupby
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+import pandas as pd
+
+from predictors.arrays import Floats
+from predictors.submitted import Job
+from predictors.trials.curves import Run
+from predictors.trials.speed import Profile
+from slurmplug.errors import DataError
+
+LINE_BYTES = 64 * 1024 * 1024
+"""The longest line of JSON that is read."""
+_NOT_META = frozenset({"id", "path", "val_acc", "loss", "time"})
+_SWF = ("job", "submit", "wait", "run", "p", "cpu", "mem", "p_asked", "rtime", "mem_asked", "status", "user", "group",
+        "exe", "queue", "part", "previous", "think")  # fmt: skip
+"""Fields of the Standard Workload Format (Chapin et al. 1999)."""
+_TEXTS = {"user": "user", "group": "group", "exe": "exe", "queue": "qos", "part": "partition"}
+_STEP = {"model", "gpu_type", "local_bsz", "step_time_s"}
+_PLACES: tuple[set[str], ...] = ({"placement"}, {"num_nodes", "num_replicas"})
+
+
+@dataclass(frozen=True)
+class Log:
+    """Finished jobs, in order of submission, and their run times (n,) in seconds."""
+
+    jobs: Sequence[Job]
+    runtimes: Floats
+
+
+def accuracy_curves(paths: Sequence[Path]) -> list[Run]:
+    """The runs that have `val_acc`, of JSON lines; everything else of a line is what was known of the run.
+
+    Raises:
+        DataError
+    """
+    runs = []
+    for row, where in _json_lines(paths):
+        if "val_acc" in row:
+            meta = {name: value for name, value in row.items() if name not in _NOT_META}
+            runs.append(Run(_curve(row["val_acc"], "val_acc", where), str(row.get("group", "")), meta))
+    return _some(runs, paths, "a curve of val_acc")
+
+
+def loss_curves(paths: Sequence[Path]) -> dict[str, list[Floats]]:
+    """The curves of `loss`, by `algo`, else by `group`.
+
+    Raises:
+        DataError
+    """
+    curves: dict[str, list[Floats]] = {}
+    for row, where in _json_lines(paths):
+        if "loss" in row:
+            kind = str(row.get("algo") or row.get("group") or "")
+            curves.setdefault(kind, []).append(_curve(row["loss"], "loss", where))
+    _some(list(curves), paths, "a curve of loss")
+    return curves
+
+
+def job_log(path: Path) -> Log:
+    """The jobs of a log in the Standard Workload Format (.swf), or in CSV with its fields: submit and run, and any of
+    wait, p (processors), rtime (time asked for), user, group, exe, queue, part. -1 is not known.
+
+    Raises:
+        DataError
+    """
+    swf = path.name.removesuffix(".gz").endswith(".swf")
+    table, lines = _swf(path) if swf else _csv(path, {"submit", "run"})
+    numbers = {
+        name: _numbers(table, name, path, lines)
+        for name in ("submit", "run", "wait", "p", "rtime")
+        if name in table.columns
+    }
+    ran = numbers["run"] >= 0
+    if not ran.any():
+        raise DataError(f"{path}: no job in it has run")
+    submit, run = numbers["submit"], numbers["run"]
+    columns: dict[str, Sequence[Any]] = {
+        "submit": submit.tolist(),
+        "end": (submit + np.maximum(numbers.get("wait", np.zeros(len(run))), 0.0) + run).tolist(),
+    }
+    for name, called in (("p", "cpus"), ("rtime", "time_limit")):
+        if name in numbers:
+            columns[called] = [value if value > 0 else None for value in numbers[name].tolist()]
+    for name, called in _TEXTS.items():
+        if name in table.columns:
+            columns[called] = [None if value in {"-1", ""} else value for value in table[name].tolist()]
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    order = [i for i in np.argsort(submit, kind="stable").tolist() if ran[i]]
+    return Log([{name: value for name, value in rows[i].items() if value is not None} for i in order], run[order])
+
+
+def speeds(paths: Sequence[Path]) -> list[Profile]:
+    """Measured step times in CSV: model, gpu_type, local_bsz, step_time_s, and the place: num_nodes and num_replicas,
+    or placement, the GPUs of each node as digits. A job is one model with one batch a GPU on one type of GPU.
+
+    Raises:
+        DataError
+    """
+    rows = sorted(row for path in paths for row in _steps(path))
+    made = []
+    for (model, gpu_type, _), group in groupby(rows, key=lambda row: row[0]):
+        _, *columns = zip(*group, strict=True)
+        made.append(Profile(model, gpu_type, *(np.array(column) for column in columns)))
+    return made
+
+
+def _steps(path: Path) -> Iterator[tuple[tuple[str, str, str], float, float, float]]:
+    """Model, GPU type and batch; GPUs, nodes, seconds."""
+    table, lines = _csv(path, _STEP)
+    if not any(place <= set(table.columns) for place in _PLACES):
+        raise DataError(f"{path}:1: there is neither the column placement nor num_nodes and num_replicas")
+    times = _numbers(table, "step_time_s", path, lines)
+    gpus, nodes = _places(table, path, lines)
+    _check(path, lines, times > 0, lambda i: f"step_time_s is {times[i]:g}")
+    _check(path, lines, (nodes >= 1) & (gpus >= nodes), lambda _: "there is no GPU on some node")
+    keys = zip(table["model"], table["gpu_type"], table["local_bsz"], strict=True)
+    return zip(keys, gpus.tolist(), nodes.tolist(), times.tolist(), strict=True)
+
+
+def _places(table: pd.DataFrame, path: Path, lines: Sequence[int]) -> tuple[Floats, Floats]:
+    """GPUs and nodes."""
+    if "placement" not in table.columns:
+        return _numbers(table, "num_replicas", path, lines), _numbers(table, "num_nodes", path, lines)
+    places = table["placement"].str.strip().tolist()
+    digits = np.array([place.isascii() and place.isdecimal() and len(place) < 1000 for place in places], dtype=bool)
+    _check(path, lines, digits, lambda i: f"placement is {places[i][:40]!r}, not digits")
+    gpus = np.array([sum(map(int, place)) for place in places], dtype=np.float64)
+    return gpus, np.array([len(place) for place in places], dtype=np.float64)
+
+
+def _json_lines(paths: Sequence[Path]) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Each object, and where it stands."""
+    for path in paths:
+        with _reading(path), _opened(path) as file:
+            for number in count(1):
+                line = file.readline(LINE_BYTES)
+                if not line:
+                    break
+                where = f"{path}:{number}"
+                if len(line) == LINE_BYTES:
+                    raise DataError(f"{where}: the line is longer than {LINE_BYTES} bytes")
+                if line.strip():
+                    yield _object(line, where), where
+
+
+def _object(line: bytes, where: str) -> Mapping[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where}: not a line of JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise DataError(f"{where}: not a JSON object")
+    return row
+
+
+def _curve(value: Any, name: str, where: str) -> Floats:
+    numbers = isinstance(value, list) and all(isinstance(v, int | float) and not isinstance(v, bool) for v in value)
+    if not numbers or not value:
+        raise DataError(f"{where}: {name} is not a list of numbers")
+    if not all(abs(v) < 1e100 for v in value):
+        raise DataError(f"{where}: {name} holds a number that is not finite, or beyond 1e100")
+    return np.array(value, dtype=np.float64)
+
+
+def _csv(path: Path, wanted: set[str]) -> tuple[pd.DataFrame, Sequence[int]]:
+    """The table as text, and the line of each row."""
+    table, lines = _table(path, "", header=0, sep=",")
+    table.columns = table.columns.str.strip()
+    if missing := wanted - set(table.columns):
+        raise DataError(f"{path}:1: the column {min(missing)} is missing; it has {', '.join(table.columns)[:200]}")
+    return table, lines[1:]
+
+
+def _swf(path: Path) -> tuple[pd.DataFrame, Sequence[int]]:
+    return _table(path, ";", header=None, sep=r"\s+", names=_SWF)
+
+
+def _table(path: Path, comment: str, **how: Any) -> tuple[pd.DataFrame, Sequence[int]]:
+    """The lines that are neither blank nor comments, and their numbers; what a row lacks is an empty text."""
+    with _reading(path), _opened(path) as file, io.TextIOWrapper(file, encoding="utf-8") as content:
+        lines = [
+            (n, line)
+            for n, line in enumerate(content, start=1)
+            if line.strip() and not (comment and line.lstrip().startswith(comment))
+        ]
+        columns = lines[0][1].count(",") if lines else 0
+        if wide := next((n for n, line in lines if not comment and line.count(",") > columns), None):
+            raise DataError(f"{path}:{wide}: there are more fields than columns in the heading")
+        text = io.StringIO("".join(line for _, line in lines))
+        table = pd.read_csv(text, dtype=str, keep_default_na=False, quoting=csv.QUOTE_NONE, index_col=False, **how)
+    if not len(table):
+        raise DataError(f"{path}: there is no row in it")
+    return table.fillna(""), [n for n, _ in lines]
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return cast(IO[bytes], gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Raises DataError for what the file system, gzip, the encoding or pandas find wrong."""
+    try:
+        yield
+    except (OSError, EOFError, zlib.error, ValueError) as error:
+        raise DataError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
+
+
+def _numbers(table: pd.DataFrame, name: str, path: Path, lines: Sequence[int]) -> Floats:
+    """A column. Refused where it holds what is no finite number."""
+    values = pd.to_numeric(table[name], errors="coerce").to_numpy(dtype=np.float64)
+    texts = table[name].tolist()
+    _check(path, lines, np.isfinite(values), lambda i: f"{name} is {texts[i][:40]!r}, not a number")
+    return values
+
+
+def _check(path: Path, lines: Sequence[int], good: Any, reason: Callable[[int], str]) -> None:
+    bad = np.flatnonzero(~good)
+    if len(bad):
+        raise DataError(f"{path}:{lines[bad[0]]}: {reason(int(bad[0]))}")
+
+
+def _some(found: list[Any], paths: Sequence[Path], what: str) -> list[Any]:
+    if not found:
+        raise DataError(f"{', '.join(map(str, paths))}: there is not one line with {what}")
+    return found
