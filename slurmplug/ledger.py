@@ -394,6 +394,6 @@ _STOPS = """
 SELECT cluster, job_id, first_submit FROM operations JOIN jobs ON jobs.id = operations.job WHERE kind = 'stop'
 """
 _COMMANDING_CYCLES = """
-SELECT cycles.started, sum(commands.status = 'done') = 0 AS failed
-FROM cycles JOIN commands ON commands.cycle = cycles.id GROUP BY cycles.id ORDER BY cycles.id DESC LIMIT 100
+SELECT (SELECT started FROM cycles WHERE id = cycle) AS started, sum(status = 'done') = 0 AS failed
+FROM commands GROUP BY cycle ORDER BY cycle DESC LIMIT 100
 """
