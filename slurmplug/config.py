@@ -67,10 +67,10 @@ class Priority(Section):
     """How ranks become Slurm's SiteFactor."""
 
     spacing: Annotated[int, Field(gt=0)] | None = Field(
-        None, description="distance between neighbours; by the site's PriorityWeight* where not set"
+        None, description="distance between neighbours; where not set, what waits is spread over half of the range"
     )
     top: Annotated[int, Field(gt=0, le=2_147_483_645)] | None = Field(
-        None, description="the highest SiteFactor; by the site's PriorityWeight* where not set"
+        None, description="the highest SiteFactor; half of the sum of the site's PriorityWeight* where not set"
     )
 
 
@@ -87,7 +87,7 @@ class Guardrails(Section):
     stops_per_hour: Annotated[int, Field(ge=0)] = Field(200, description="jobs asked to stop in one hour")
     snapshot_age: Seconds = Field(120.0, description="seconds after which a snapshot is too old to act on")
     breaker_failures: Annotated[int, Field(gt=0)] = Field(
-        5, description="cycles in a row with a failed command that open the breaker"
+        5, description="cycles in a row of whose commands none succeeded, which open the breaker"
     )
     breaker_rest: Seconds = Field(600.0, description="seconds that an open breaker only observes")
 
