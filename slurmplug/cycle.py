@@ -107,8 +107,7 @@ class Scheduler:
     def _writes(self, snapshot: Snapshot, verdict: guardrails.Verdict, site: Site) -> tuple[Sequence[Command], int]:
         if verdict.frozen:
             return (), 0
-        spacing, top = labels.spacing_and_top(site, self.config.priority.spacing, self.config.priority.top)
-        writes = labels.commands(snapshot, verdict.rank, spacing, top)
+        writes = labels.commands(snapshot, verdict.rank, site, self.config.priority)
         return guardrails.within_budget(writes, self.config.guardrails)
 
 

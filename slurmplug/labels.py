@@ -12,37 +12,32 @@ import numpy as np
 from policies.snapshot import Snapshot
 from predictors.arrays import Floats, Ints
 from slurmplug.cluster.port import Command, Site
+from slurmplug.config import Priority
 from slurmplug.errors import ConfigError
 
 LIMIT = 2_147_483_645
 """Slurm ignores a SiteFactor beyond it."""
-WEIGHTLESS = (2**12, 2**30)
-"""Spacing and top of a site whose weights are all 0: the label is all of the priority."""
-RANKED = 100
-"""Jobs that have a label of their own: what Slurm's main scheduler looks at in one go by default (default_queue_depth).
-
-More of them would lie so close that a hundredth of fairshare undid their order.
-"""
+WEIGHTLESS_TOP = 2**30
+"""The highest label of a site whose weights are all 0: the label is all of the priority."""
+FEWEST = 16
+"""A queue that is shorter is spaced as if so many waited, so that one job more does not change every distance."""
 
 
-def spacing_and_top(site: Site, spacing: int | None = None, top: int | None = None) -> tuple[int, int]:
-    """The distance between neighbours, and the highest label; by the site's PriorityWeight* where not given.
+def spacing_and_top(site: Site, waiting: int, spacing: int | None, top: int | None) -> tuple[int, int]:
+    """The distance between neighbours, and the highest label; by the site's PriorityWeight* where not set.
 
     The highest label is half of what the weights sum up to, so that fairshare and age still count and an old job that
-    is not managed (whose SiteFactor is 0) is not starved; and a hundredth of it lies between neighbours. It is at
-    least 100, so that a hundred jobs have a label of their own: a site whose weights sum up to less than 200 is
-    outweighed by its labels, unless it sets `top`.
+    is not managed (whose SiteFactor is 0) is not starved. The jobs that wait spread over half of the range, so that
+    their order counts beside fairshare however few they are, and the other half is room for those to come.
 
     Raises:
         ConfigError: spacing is not between 1 and top, or top is beyond what Slurm takes.
     """
     weights = sum(site.priority_weights.values())
-    if weights == 0 and spacing is None and top is None:
-        return WEIGHTLESS
     if top is None:
-        top = min(max(weights // 2, RANKED), LIMIT) if weights else WEIGHTLESS[1]
+        top = min(max(weights // 2, 1), LIMIT) if weights else WEIGHTLESS_TOP
     if spacing is None:
-        spacing = max(top // RANKED, 1)
+        spacing = max(top // (2 * max(waiting, FEWEST)), 1)
     if not 1 <= spacing <= top <= LIMIT:
         raise ConfigError(f"priority.spacing {spacing} and priority.top {top}: set 1 <= spacing <= top <= {LIMIT}")
     return spacing, top
@@ -68,12 +63,12 @@ def relabel(best_first: Ints, labels: Floats, spacing: int, top: int) -> Ints:
     return new
 
 
-def commands(snapshot: Snapshot, rank: Floats, spacing: int, top: int) -> list[Command]:
-    """The writes that bring the pending jobs with a rank (n,) into its order, best first."""
+def commands(snapshot: Snapshot, rank: Floats, site: Site, settings: Priority) -> list[Command]:
+    """The writes that bring the pending jobs with a rank (n,) into its order, best first. Raises ConfigError."""
     jobs = snapshot.jobs
     ids = np.array([key.job_id for key in jobs.keys], dtype=np.int64)
     best_first = order(np.where(jobs.state == "pending", rank, np.nan), jobs.submitted, ids)
-    labels = relabel(best_first, jobs.label, spacing, top)
+    labels = relabel(best_first, jobs.label, *spacing_and_top(site, len(best_first), settings.spacing, settings.top))
     return [
         Command(f"{snapshot.cycle}-label-{ids[row]}", "update", jobs.keys[row], {"SiteFactor": str(label)})
         for row, label in zip(best_first.tolist(), labels.tolist(), strict=True)

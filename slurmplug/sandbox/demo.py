@@ -29,10 +29,8 @@ from slurmplug.sandbox.errors import WaitTimeout
 from slurmplug.sandbox.processes import Process
 from slurmplug.sandbox.view import Lines, Scene, counted, named, view
 
-SPEC = ClusterSpec(weights={"Age": 100, "FairShare": 100, "JobSize": 0})
-"""four nodes of four GPUs, where fairshare counts for less than a rank"""
-SPACING = 20
-"""SiteFactor from one rank to the next"""
+SPEC = ClusterSpec()
+"""four nodes of four GPUs"""
 INTERVAL = 2.0
 """seconds from one cycle to the next"""
 ITERATION = 1.0
@@ -195,7 +193,6 @@ def _configuration(cluster: Sandbox, ledger: Path) -> str:
     settings = {
         "interval": INTERVAL,
         "mode.default": "act",
-        "priority.spacing": SPACING,
         "slurm.conf": str(cluster.layout.slurm_conf),
         "spool.path": str(cluster.spool),
         "ledger.path": str(ledger),

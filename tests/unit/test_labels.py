@@ -79,26 +79,33 @@ def site(**weights):
 
 class TestSpacingAndTop:
     def test_top_is_half_of_the_weights(self):
-        assert spacing_and_top(site(age=1_000, fairshare=100_000, qos=99_000)) == (1_000, 100_000)
+        assert spacing_and_top(site(age=1_000, fairshare=100_000, qos=99_000), 50, None, None) == (1_000, 100_000)
 
-    def test_spacing_leaves_labels_for_a_hundred_jobs(self):
-        assert spacing_and_top(site(age=1_000, fairshare=10_000, jobsize=2_000)) == (65, 6_500)
+    def test_what_waits_is_spread_over_half_of_the_range(self):
+        for waiting in (16, 50, 1_000):
+            spacing, top = spacing_and_top(site(age=1_000, fairshare=99_000), waiting, None, None)
+            assert top / 2 - waiting < spacing * waiting <= top / 2
 
-    def test_small_weights_still_tell_a_hundred_jobs_apart(self):
-        assert spacing_and_top(site(age=100)) == (1, 100)
+    def test_a_short_queue_is_not_drawn_apart(self):
+        weights = site(age=1_000, fairshare=99_000)
+        assert spacing_and_top(weights, 1, None, None) == spacing_and_top(weights, 16, None, None)
+
+    def test_a_queue_longer_than_the_range_is_one_apart(self):
+        assert spacing_and_top(site(age=100), 1_000, None, None) == (1, 50)
 
     def test_a_site_without_weights_is_ordered_by_labels_alone(self):
-        spacing, top = spacing_and_top(site(age=0, fairshare=0))
-        assert top // spacing > 200_000
+        spacing, top = spacing_and_top(site(age=0, fairshare=0), 100_000, None, None)
+        assert spacing > 1_000
+        assert top // spacing >= 200_000
 
     def test_never_beyond_what_slurm_takes(self):
-        assert spacing_and_top(site(age=2**32, fairshare=2**32))[1] == LIMIT
+        assert spacing_and_top(site(age=2**32, fairshare=2**32), 10, None, None)[1] == LIMIT
 
     def test_what_is_set_holds(self):
-        assert spacing_and_top(site(age=10_000), 7, 700) == (7, 700)
-        assert spacing_and_top(site(age=10_000), spacing=7) == (7, 5_000)
+        assert spacing_and_top(site(age=10_000), 10, 7, 700) == (7, 700)
+        assert spacing_and_top(site(age=10_000), 10, 7, None) == (7, 5_000)
 
     @pytest.mark.parametrize(("spacing", "top"), [(0, 10), (11, 10), (1, LIMIT + 1)])
     def test_what_does_not_fit_is_refused(self, spacing, top):
         with pytest.raises(ConfigError, match=r"priority\.top"):
-            spacing_and_top(site(), spacing, top)
+            spacing_and_top(site(), 10, spacing, top)

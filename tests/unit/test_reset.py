@@ -24,7 +24,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
         site.cluster.start(site.cluster.submit())
         site.train(4, dict.fromkeys(range(1, 8), 0.95))
         site.cycle()
-        assert labels(site) == {1: 0, 2: 20, 3: 10, 4: 0}
+        assert labels(site) == {1: 0, 2: 62, 3: 31, 4: 0}
         assert site.cluster.asked(4)
         yield site
 
@@ -54,7 +54,7 @@ class TestGivingBack:
     def test_of_one_job_alone(self, site):
         returned = give_back(site.ledger, site.cluster, 2)
         assert (list(returned.priorities), list(returned.requests)) == ([2], [])
-        assert labels(site) == {1: 0, 2: 0, 3: 10, 4: 0}
+        assert labels(site) == {1: 0, 2: 0, 3: 31, 4: 0}
         assert site.cluster.asked(4)
 
     def test_a_label_that_is_not_known_is_given_back_too(self, site):
@@ -111,7 +111,7 @@ class TestTheDaemonAfterwards:
     def test_it_sets_them_anew_once_it_may(self, site):
         self.from_elsewhere(site)
         site.cycle()
-        assert labels(site) == {1: 0, 2: 20, 3: 10, 4: 0}
+        assert labels(site) == {1: 0, 2: 62, 3: 31, 4: 0}
 
     def test_a_paused_one_leaves_them_given_back(self, site):
         site.ledger.set_control("paused", "")
@@ -196,4 +196,4 @@ class TestTheCommand:
         result = run("reset", "--config", str(file))
         assert result.exit_code == 1
         assert "Error: " in result.output
-        assert labels(site)[2] == 20
+        assert labels(site)[2] == 62
