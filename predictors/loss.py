@@ -66,27 +66,29 @@ class LossPredictor:
         groups: dict[tuple[int, int], list[int]] = defaultdict(list)
         for i, (curve, step) in enumerate(zip(clean, steps, strict=True)):
             groups[len(curve), round(float(step))].append(i)
-        parts: list[tuple[ArrayLike, Forecast]] = []
-        for (_, step), rows in groups.items():
-            stack = np.stack([clean[i] for i in rows])
-            parts.append((rows, _continued(stack, step) if self.family == "auto" else self._fitted(stack, step)))
-        return Forecast.assemble(len(clean), parts)
+        if not groups:
+            return Forecast.unknown(0)
+        rows = [i for group in groups.values() for i in group]
+        stacks = [(np.stack([clean[i] for i in group]), step) for (_, step), group in groups.items()]
+        ahead_of = _continued(stacks) if self.family == "auto" else self._fitted(stacks)
+        return Forecast.assemble(len(clean), [(rows, ahead_of)])
 
-    def _fitted(self, curves: Floats, ahead: int) -> Forecast:
+    def _fitted(self, stacks: Sequence[tuple[Floats, int]]) -> Forecast:
         fit = _sublinear if self.family == "sublinear" else _linear
-        results = [fit(curve, ahead) for curve in curves]
-        mean, spread = np.array(results).T
+        mean, spread = np.array([fit(curve, ahead) for curves, ahead in stacks for curve in curves]).T
         return Forecast.normal(mean, spread, self.family)
 
 
-def _continued(curves: Floats, ahead: int) -> Forecast:
-    """Of curves (m, k) of one length."""
-    x, unit = loss_features(curves, ahead)
-    draws = _forest().sample(x)
+def _continued(stacks: Sequence[tuple[Floats, int]]) -> Forecast:
+    """Of curves (m, k), one below the other, each stack so many iterations ahead."""
+    features = [loss_features(curves, ahead) for curves, ahead in stacks]
+    draws = _forest().sample(np.concatenate([x for x, _ in features]))
     position = _GRID * draws.shape[1] - 0.5
     below = np.floor(position).astype(np.int64)
     values = draws[:, below] + (position - below) * (draws[:, below + 1] - draws[:, below])
-    return Forecast.quantiles(_GRID, curves[:, -1:] + (unit * ahead)[:, None] * values, "loss changes")
+    last = np.concatenate([curves[:, -1] for curves, _ in stacks])
+    reach = np.concatenate([unit * ahead for (_, unit), (_, ahead) in zip(features, stacks, strict=True)])
+    return Forecast.quantiles(_GRID, last[:, None] + reach[:, None] * values, "loss changes")
 
 
 @lru_cache(maxsize=1)
