@@ -22,9 +22,9 @@ from predictors.forecast import LEVELS, Forecast
 
 _DRAWS = 8000
 _KEPT = 300
-_FEWEST = 25.0
+_FEWEST = 60.0
 """effective number of draws that a forecast stands on"""
-_NOISE = 0.04
+_NOISE = 0.1
 """standard deviation of the logarithm of a measured step time about the model"""
 _SCALE_SPREAD = 30.0
 """of the logarithm of the time scale a priori: next to nothing is known of it"""
