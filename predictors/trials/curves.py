@@ -86,6 +86,7 @@ def _lines(
     order = np.concatenate([rows for _, rows in rounds])
     actual = np.array([runs[i].values[-1] for i in order.tolist()])
     forecasts: dict[str, list[Forecast]] = {"learning curve": [], "last value": [], "power law": []}
+    points: dict[str, list[Floats]] = {name: [] for name in forecasts}
     seconds = 0.0
     for history, rows in rounds:
         asked = [runs[i] for i in rows.tolist()]
@@ -97,13 +98,16 @@ def _lines(
         forecast.quantile([0.05, 0.5, 0.95])
         seconds += clock() - start
         forecasts["learning curve"].append(forecast)
+        points["learning curve"].append(forecast.median)
         for name, predicted in _simple(asked, share):
+            points[name].append(predicted)
             forecasts[name].append(_spread(predicted, name, _misses(history, share, name)))
     lines = []
     for name, parts in forecasts.items():
         whole = Forecast(np.concatenate([p.table for p in parts]), np.concatenate([p.source for p in parts]))
-        point = bool(np.all(whole.table[:, 0] == whole.table[:, -1]))
-        scores = point_scores(whole.median, actual) if point else distribution_scores(whole, actual)
+        certain = bool(np.all(whole.table[:, 0] == whole.table[:, -1]))
+        told = point_scores(np.concatenate(points[name]), actual)
+        scores = told if certain else {**distribution_scores(whole, actual), "mae": told["mae"]}
         timed = {"ms": 1e3 * seconds / len(order) if name == "learning curve" else float("nan")}
         lines.append(Line(part, name, len(order), {**scores, **timed}))
     return lines
@@ -123,7 +127,7 @@ def _misses(history: Sequence[Run], share: float, name: str) -> Floats:
 
 
 def _spread(predicted: Floats, name: str, misses: Floats) -> Forecast:
-    """The prediction, off as it was on the history; certain of itself where there was none."""
+    """The prediction, off as it was on the history; certain of itself where there was none. It is scored as it is."""
     if not len(misses):
         return Forecast.certain(predicted, name)
     levels = LEVELS[1:-1]
