@@ -32,6 +32,11 @@ class Intake:
         self._records = {record.key.job_id: record for record in records}
         self._zone = zone
         self._last_listed: dict[int, float] = {}
+        self._told_until = {
+            Run(job_id, record.points_of): float(record.points.times.max())
+            for job_id, record in self._records.items()
+            if len(record.points)
+        }
 
     @property
     def known(self) -> Collection[int]:
@@ -61,7 +66,8 @@ class Intake:
             self._direct(record, reading, fold)
         for job_id, chunk in reading.reports.items():
             if job_id in self._records:
-                _take_reports(self._records[job_id], chunk, fold)
+                record = self._records[job_id]
+                _take_reports(record, self._not_told_before(record, chunk), fold)
         rows = np.flatnonzero([record.facts.live for record in listed])
         records = [listed[row] for row in rows]
         jobs, classes = columns.jobs_of(records, reading.jobs.priority[rows], reading.now)
@@ -82,6 +88,16 @@ class Intake:
             record = self._records.get(key.job_id)
             if record is not None and record.key == key:
                 record.label = label
+
+    def _not_told_before(self, record: JobRecord, chunk: bytes) -> bytes:
+        """A daemon that restarts reads the files from their beginning: without what it had folded before."""
+        run = Run(record.facts.job_id, record.facts.restarts)
+        if run not in self._told_until:
+            return chunk
+        rest = progress.since(chunk, self._told_until[run])
+        if rest:
+            del self._told_until[run]
+        return rest
 
     # --- which job is it --------------------------------------------------------------------------------------------
 

@@ -98,6 +98,20 @@ def fold(points: Points, data: bytes, *, now: float) -> tuple[Points, Mapping[st
     )
 
 
+def since(data: bytes, time: float) -> bytes:
+    """The lines from the first on that was told at that time or later, or that tells no time."""
+    start = 0
+    for line in data.split(b"\n"):
+        try:
+            told = _fields(line).get("time", math.inf) if line.strip() else 0.0
+        except _Doubtful:
+            told = 0.0
+        if not isinstance(told, float) or not told < time:
+            return data[start:]
+        start += len(line) + 1
+    return b""
+
+
 class _Point(NamedTuple):
     time: float
     quantities: Mapping[str, float]

@@ -416,3 +416,27 @@ def test_a_daemon_that_restarts_goes_on_with_jobs_that_ended_but_are_still_liste
     assert ledger.live_records() == []
     [row] = ledger.query("SELECT first_submit, listed, ended FROM jobs")
     assert row == {"first_submit": int(NOW), "listed": 0, "ended": 1}
+
+
+def test_a_daemon_that_restarts_folds_nothing_twice_although_it_reads_from_the_beginning(looks: Looks) -> None:
+    ledger = Ledger(None)
+    row = job_row(1, **RUNNING)
+    old, older = reports(range(1_000, 3_000), loss=1.0), reports(range(1, 1_000), loss=1.0)
+    written(ledger, looks.look(row, reports={1: older + old}, after=5_000.0)[1])
+    looks.intake = Intake(ledger.live_records())
+    _, changes = looks.look(row, reports={1: older})
+    assert (changes.faults, changes.points) == ((), ())
+    _, changes = looks.look(row, reports={1: old + b"\xff\n" + reports(range(3_000, 3_100), loss=2.0)})
+    assert changes.faults == (Fault(1, "unreadable line", "", 1),)
+    assert min(point.iteration for point in changes.points) >= 2_999.0
+    late = reports(range(5, 7), loss=2.0)
+    assert looks.look(row, reports={1: late})[1].faults == (Fault(1, "earlier iteration", "", 2),)
+
+
+def test_reports_that_tell_no_time_are_read_after_a_restart(looks: Looks) -> None:
+    ledger = Ledger(None)
+    row = job_row(1, **RUNNING)
+    written(ledger, looks.look(row, reports={1: report(iteration=1, loss=1.0)})[1])
+    looks.intake = Intake(ledger.live_records())
+    snapshot, _ = looks.look(row, reports={1: report(iteration=1, loss=1.0) + report(iteration=2, loss=0.5)})
+    assert snapshot.jobs.iteration.tolist() == [2.0]
