@@ -3,7 +3,7 @@ SHELL := /bin/bash
 VENV := $(shell .ci/environment path)
 PY := $(VENV)/bin/python
 
-.PHONY: help install demo test lint bench clean
+.PHONY: help install demo test lint bench figures clean
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -24,6 +24,9 @@ lint: install ## ruff, mypy --strict, import-linter
 
 bench: install ## how long things take, with pytest-benchmark
 	@.ci/as-root $(PY) -m pytest tests/bench --benchmark-only --benchmark-columns=median,iqr,rounds -q
+
+figures: install ## the figures of docs/predictors.md, drawn anew: a minute or two
+	$(PY) docs/make_figures.py
 
 clean: ## the virtual environment and what the demo left
 	rm -rf .venv .demo .sandbox build *.egg-info

@@ -1,6 +1,4 @@
-"""Time of a forecast: one, and a batch as large as a busy cluster asks for."""
-
-from typing import Any
+"""A forecast of one curve, one loss, one job, one speed, and of 10,000 of them; and what learning takes."""
 
 import numpy as np
 import pytest
@@ -10,61 +8,69 @@ from predictors.loss import LossPredictor
 from predictors.runtime import RuntimePredictor
 from predictors.speed import SpeedPredictor
 
-BATCH = 10_000
+LEVELS = [0.05, 0.5, 0.95]
+SIZES = pytest.mark.parametrize("n", [1, 10_000], ids=lambda n: f"{n} at once")
 
 
-def _curves(n: int) -> list[np.ndarray]:
-    random = np.random.default_rng(1)
-    lengths = random.integers(5, 60, n)
-    return [0.9 - 0.7 * np.arange(1.0, k + 1.0) ** -random.uniform(0.2, 1.5) for k in lengths]
+def curves(n, seed=0):
+    """Of 40 epochs."""
+    random = np.random.default_rng(seed)
+    x = np.arange(1.0, 41)
+    tops, drops, powers = (random.uniform(*bounds, (n, 1)) for bounds in ((0.5, 0.95), (0.2, 0.5), (0.3, 2.0)))
+    return list(tops - drops * x**-powers + random.normal(0, 0.01, (n, 40)))
 
 
-def _jobs(n: int) -> list[dict[str, Any]]:
-    return [
-        {
-            "user": f"u{i % 97}",
-            "name": f"run-{i % 13}",
-            "gpus": 2 ** (i % 4),
-            "time_limit": 3600 * (1 + i % 24),
-            "submit": 60.0 * i,
-        }
-        for i in range(n)
-    ]
+def jobs(n, seed=0):
+    """Of 50 users, in order of submission, with what they took."""
+    random = np.random.default_rng(seed)
+    users = random.integers(50, size=n)
+    runtimes = np.exp(random.normal(4 + users / 10, 0.5))
+    asked = [
+        {"user": f"u{user}", "partition": "gpu", "gpus": int(2**size), "cpus": 8, "time_limit": 86_400.0,
+         "submit": 60.0 * i, "type": "train", "name": f"job{i}"}
+        for i, (user, size) in enumerate(zip(users, random.integers(4, size=n), strict=True))
+    ]  # fmt: skip
+    return asked, runtimes
 
 
-@pytest.fixture(scope="module")
-def curves() -> LearningCurvePredictor:
-    finished = [curve for curve in _curves(300) if len(curve) > 20]
-    return LearningCurvePredictor().fit(finished)
+@SIZES
+@pytest.mark.parametrize("history", [0, 400], ids=["cold", "after 400 runs"])
+def test_bench_learning_curves(benchmark, n, history):
+    predictor = LearningCurvePredictor().fit(curves(history, seed=1))
+    seen = [curve[:10] for curve in curves(n)]
+    predictor.predict(seen[0], 40)
+    quantiles = benchmark(lambda: predictor.predict_many(seen, np.full(n, 40)).quantile(LEVELS))
+    assert np.isfinite(quantiles).all()
 
 
-@pytest.fixture(scope="module")
-def runtimes() -> RuntimePredictor:
-    seconds = np.random.default_rng(2).lognormal(7.0, 1.0, 5000)
-    return RuntimePredictor().fit(_jobs(5000), seconds)
+def test_bench_learning_from_400_curves(benchmark):
+    benchmark.pedantic(LearningCurvePredictor().fit, (curves(400),), rounds=1)
 
 
-@pytest.mark.parametrize("n", [1, BATCH])
-def test_bench_learning_curves(benchmark: Any, curves: LearningCurvePredictor, n: int) -> None:
-    begun = _curves(n)
-    forecast = benchmark(lambda: curves.predict_many(begun, np.full(n, 100.0)))
-    assert len(forecast) == n
-
-
+@SIZES
 @pytest.mark.parametrize("family", ["auto", "sublinear", "linear"])
-def test_bench_losses(benchmark: Any, family: str) -> None:
-    losses = [1.0 - curve for curve in _curves(1000)]
+def test_bench_losses(benchmark, n, family):
     predictor = LossPredictor(family)
+    losses = [1.0 - curve[:20] for curve in curves(n)]
     predictor.predict(losses[0], 10)
-    assert len(benchmark(lambda: predictor.predict_many(losses, 10))) == len(losses)
+    rounds = {"rounds": 20, "iterations": 1} if n == 1 else {"rounds": 1}
+    quantiles = benchmark.pedantic(lambda: predictor.predict_many(losses, 10).quantile(LEVELS), **rounds)
+    assert np.isfinite(quantiles).all()
 
 
-@pytest.mark.parametrize("n", [1, BATCH])
-def test_bench_run_times(benchmark: Any, runtimes: RuntimePredictor, n: int) -> None:
-    jobs = _jobs(n)
-    assert len(benchmark(lambda: runtimes.predict_many(jobs))) == n
+@SIZES
+@pytest.mark.parametrize("model", ["stack", "svr"])
+def test_bench_run_times(benchmark, n, model):
+    predictor = RuntimePredictor(model).fit(*jobs(2_000, seed=1))
+    asked, _ = jobs(n)
+    quantiles = benchmark(lambda: predictor.predict_many(asked).quantile(LEVELS))
+    assert np.isfinite(quantiles).all()
 
 
-def test_bench_speed(benchmark: Any) -> None:
-    predictor = SpeedPredictor().fit([1, 4, 8], [1, 1, 2], [0.5, 0.52, 0.7])
-    assert len(benchmark(lambda: predictor.predict([1, 2, 4, 8, 16, 32], [1, 1, 1, 2, 4, 8]))) == 6
+def test_bench_speed_from_three_points(benchmark):
+    def speeds():
+        measured = SpeedPredictor().fit([1, 4, 8], [1, 1, 2], [1.0, 1.1, 1.4])
+        return measured.predict([2, 16, 32, 64], [1, 4, 8, 16]).quantile(LEVELS)
+
+    speeds()
+    assert np.isfinite(benchmark(speeds)).all()
