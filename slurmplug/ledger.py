@@ -242,7 +242,7 @@ class Ledger:
     # --- within -----------------------------------------------------------------------------------------------------
 
     def _migrate(self, readonly: bool) -> None:
-        version = self.db.execute("PRAGMA user_version").fetchone()[0]
+        version = self._version()
         if version > len(MIGRATIONS):
             raise LedgerError(f"{self.name} was written by a newer slurmplug: upgrade this one")
         if readonly and version < len(MIGRATIONS):
@@ -250,10 +250,14 @@ class Ledger:
                 f"{self.name} is of an older release, or empty: start the daemon, which brings it up to date"
             )
         for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
-            with self.db.atomic():
-                for statement in script.split(";\n"):
-                    self.db.execute(statement)
-                self.db.execute(f"PRAGMA user_version = {number}")
+            with self._transaction():
+                if self._version() < number:  # another process may have been quicker
+                    for statement in script.split(";\n"):
+                        self.db.conn.execute(statement)
+                    self.db.conn.execute(f"PRAGMA user_version = {number}")
+
+    def _version(self) -> int:
+        return int(self.db.execute("PRAGMA user_version").fetchone()[0])
 
     def _write_changes(self, changes: Changes) -> None:
         records = (ledger_rows.of_record(record, changes.now) for record in changes.records)
@@ -307,7 +311,7 @@ class Ledger:
                 yield
                 self.db.conn.execute("COMMIT")
             except BaseException:
-                self.db.rollback()
+                self.db.conn.rollback()
                 self._ids.clear()
                 raise
 

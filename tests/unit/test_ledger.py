@@ -339,6 +339,27 @@ def test_a_ledger_that_is_opened_again_is_as_it_was(path: Path) -> None:
             assert ledger.db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
 
 
+OPENER = """
+import sys
+from pathlib import Path
+from slurmplug.ledger import Ledger
+sys.stdin.readline()
+Ledger(Path(sys.argv[1])).close()
+"""
+
+
+def test_processes_that_open_a_new_ledger_at_once_make_one(path: Path) -> None:
+    command = [sys.executable, "-c", OPENER, str(path)]
+    openers = [subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    for opener in openers:
+        assert opener.stdin
+        opener.stdin.write("\n")
+        opener.stdin.flush()
+    assert [opener.communicate()[1] for opener in openers] == [""] * 4
+    with closing(Ledger(path)) as ledger:
+        assert count(ledger, "cycles") == 0
+
+
 def test_an_older_ledger_is_brought_up_to_date_and_keeps_what_it_has(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
