@@ -18,7 +18,6 @@ from typing import Any
 
 from rich.console import Console
 
-import slurmplug
 from slurmplug.commands.options import LEDGER_VARIABLE
 from slurmplug.errors import LedgerError, SandboxError
 from slurmplug.ledger import Ledger
@@ -139,9 +138,13 @@ def _watch(queue: _Queue, daemon: "_Daemon", ledger: Ledger, shown: Lines) -> No
 
 def _require_reachable(cluster: Sandbox) -> None:
     for account in (cluster.operator, *cluster.researchers):
-        for path in (Path(sys.executable), _PROGRAM, Path(slurmplug.__file__)):
+        for path in (Path(sys.executable), _PROGRAM):
             if not reachable(account, path):
                 raise SandboxError(f"{account} cannot read {path}; `make demo` installs slurmplug where every user can")
+        tried = cluster.run(account, [sys.executable, "-c", "import slurmplug"], check=False)
+        if tried.returncode != 0:
+            why = tried.stderr.strip().splitlines()[-1:]
+            raise SandboxError(f"{account} cannot import slurmplug: {why}; `make demo` installs it where every user can")
 
 
 # The daemon -----------------------------------------------------------------------------------------------------------

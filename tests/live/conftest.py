@@ -3,7 +3,6 @@
 Nothing is skipped: where Slurm is not installed, the tests fail with the message that says what to install.
 """
 
-import signal
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -20,7 +19,6 @@ _failed = pytest.StashKey[bool]()
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_running] = []
     config.stash[_failed] = False
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # children of a shell's background job ignore it
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
