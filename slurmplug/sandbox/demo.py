@@ -144,7 +144,7 @@ def _require_reachable(cluster: Sandbox) -> None:
         tried = cluster.run(account, [sys.executable, "-c", "import slurmplug"], check=False)
         if tried.returncode != 0:
             why = tried.stderr.strip().splitlines()[-1:]
-            raise SandboxError(f"{account} cannot import slurmplug: {why}; `make demo` installs it where every user can")
+            raise SandboxError(f"{account} cannot import slurmplug: {why}; `make demo` installs it where all can")
 
 
 # The daemon -----------------------------------------------------------------------------------------------------------
