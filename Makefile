@@ -11,7 +11,7 @@ help: ## this list
 install: ## the virtual environment, and Slurm from Debian's packages where it is missing
 	@.ci/environment make
 
-demo: install ## a throwaway Slurm cluster, 24 training jobs, the daemon, and what it did: under 4 minutes
+demo: install ## a throwaway Slurm cluster, 34 training jobs, the daemon, and what it did: under 4 minutes
 	@.ci/as-root $(VENV)/bin/slurmplug sandbox demo .demo
 
 test: install ## every test: unit, property, live on a real Slurm
