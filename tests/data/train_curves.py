@@ -2,8 +2,8 @@
 
     python tests/data/train_curves.py
 
-Takes a minute. Rates, sizes, regularisation, mislabelled shares and training sets are drawn at random, so that some runs
-learn at once, some slowly and some hardly.
+Takes a minute. Rates, sizes, regularisation, mislabelled shares and training sets are drawn at random, so that some
+runs learn at once, some slowly and some hardly.
 """
 
 import gzip
