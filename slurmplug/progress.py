@@ -232,8 +232,13 @@ def _merged(points: Points, new: Mapping[float, _Point]) -> Points:
 
 
 def _thinned(points: Points) -> Points:
+    """Every second point goes; what only it told passes to the next, or a quantity told seldom would be lost whole."""
     while len(points) > MOST_POINTS:
-        kept = slice((len(points) - 1) % 2, None, 2)
-        quantities = {name: column[kept] for name, column in points.quantities.items()}
+        kept = np.arange((len(points) - 1) % 2, len(points), 2)
+        before = np.maximum(kept - 1, 0)
+        quantities = {
+            name: np.where(np.isnan(column[kept]), column[before], column[kept])
+            for name, column in points.quantities.items()
+        }
         points = Points(points.iterations[kept], points.times[kept], quantities)
     return points

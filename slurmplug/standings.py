@@ -162,7 +162,7 @@ def _term(name: str) -> Field[Entry]:
     return Field(printable(name).upper(), "number", 12, "", value)
 
 
-_STEPS = {"ask": "asked", "signal": "signalled", "cancel": "cancelled"}
+_STEPS = {"ask": "asked", "signal": "signalled", "cancel": "cancelled", "withdraw": "taken back"}
 _DECIDED = """
 SELECT decisions.* FROM decisions
 WHERE verdict IN ('vetoed', 'notice') AND last_cycle = (SELECT max(cycle) FROM standing) ORDER BY last

@@ -20,6 +20,7 @@ _STEPS = {
     "ask": "it was asked to stop, by a file that its report() looks for",
     "signal": "it was sent the signal that it declared",
     "cancel": "it was cancelled, as it did not stop by itself",
+    "withdraw": "the request was taken back",
 }
 
 

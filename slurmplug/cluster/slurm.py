@@ -46,8 +46,7 @@ class SlurmCluster:
         queue = self._client.queue()
         self._addresses = queue.addresses
         jobs = queue.rows
-        reports = self._new_reports(jobs)
-        return Reading(
+        reading = Reading(
             now=now,
             site=self._current_site(),
             jobs=jobs,
@@ -55,8 +54,10 @@ class SlurmCluster:
             reservations=self._client.reservations(),
             endings=self._endings(set(alive) - set(jobs.job_id.tolist())),
             scripts=self._new_scripts(jobs, known),
-            reports={run.job_id: lines for run, lines in reports.lines.items()},
-            faults=reports.faults,
+        )
+        reports = self._new_reports(jobs)  # last: what is read is not read again, and all before may fail
+        return replace(
+            reading, reports={run.job_id: lines for run, lines in reports.lines.items()}, faults=reports.faults
         )
 
     def apply(self, commands: Sequence[Command]) -> Sequence[Outcome]:

@@ -146,3 +146,12 @@ def test_a_run_of_very_many_points_is_thinned_evenly_and_keeps_its_last() -> Non
     assert points.iterations[-1] == many - 1
     assert len(set(np.diff(points.iterations))) == 1
     assert doubts == {"thinned": many - len(points)}
+
+
+def test_a_quantity_told_seldom_survives_thinning() -> None:
+    told = ({"iteration": i, "loss": i} | ({"accuracy": i / 1e6} if i % 50 == 7 else {}) for i in range(5 * MOST_POINTS))
+    points, _ = fold(Points(), lines(*told), now=NOW)
+    accuracies = points.quantities["accuracy"]
+    at = ~np.isnan(accuracies)
+    assert at.sum() == len(range(7, 5 * MOST_POINTS, 50))
+    assert np.all(np.abs(points.iterations[at] - accuracies[at] * 1e6) < 8)
