@@ -27,6 +27,8 @@ from slurmplug.errors import DataError
 
 LINE_BYTES = 64 * 1024 * 1024
 """The longest line of JSON that is read."""
+MOST_EPOCHS = 10_000
+"""The longest accuracy curve; OptStop predicts from each epoch of it."""
 _NOT_META = frozenset({"id", "path", "val_acc", "loss", "time"})
 _SWF = ("job", "submit", "wait", "run", "p", "cpu", "mem", "p_asked", "rtime", "mem_asked", "status", "user", "group",
         "exe", "queue", "part", "previous", "think")  # fmt: skip
@@ -54,7 +56,10 @@ def accuracy_curves(paths: Sequence[Path]) -> list[Run]:
     for row, where in _json_lines(paths):
         if "val_acc" in row:
             meta = {name: value for name, value in row.items() if name not in _NOT_META}
-            runs.append(Run(_curve(row["val_acc"], "val_acc", where), str(row.get("group", "")), meta))
+            values = _curve(row["val_acc"], "val_acc", where)
+            if len(values) > MOST_EPOCHS:
+                raise DataError(f"{where}: val_acc has {len(values)} points; {MOST_EPOCHS} are the most that are taken")
+            runs.append(Run(values, str(row.get("group", "")), meta))
     return _some(runs, paths, "a curve of val_acc")
 
 

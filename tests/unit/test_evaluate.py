@@ -121,6 +121,7 @@ class TestWhatIsRefused:
             ('{"val_acc": [true]}', ":1: val_acc is not a list of numbers"),
             ('{"val_acc": []}', ":1: val_acc is not a list of numbers"),
             ('{"val_acc": 7}', ":1: val_acc is not a list of numbers"),
+            ('{"val_acc": [%s0.5]}' % ("0.5," * 10_000), ":1: val_acc has 10001 points"),
             ("[1]", ":1: not a JSON object"),
             ("{", ":1: not a line of JSON"),
             ("[" * 100_000, ":1: not a line of JSON"),
