@@ -1,16 +1,45 @@
-"""`slurmplug check-config`: is the configuration valid?"""
+"""`slurmplug check-config`: is the configuration valid, and is what it names there?"""
 
+import os
+import stat
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
 
 from slurmplug import registry
 from slurmplug.commands.options import config_option, configured, emit
+from slurmplug.config import Config
+from slurmplug.errors import ConfigError
 
 
 @click.command("check-config")
 @config_option
 def check_config(*, config_path: Path) -> None:
-    """Check the configuration, the policy's settings in it too: "ok", or each mistake."""
-    registry.policy(configured(config_path))
+    """Check the configuration, the policy's settings and the paths in it too: "ok", or each mistake."""
+    config = configured(config_path)
+    registry.policy(config)
+    missing = [f"  {key}: {path}: {why}" for key, path, kind in _named(config) if (why := _lacks(path, kind))]
+    if missing:
+        raise ConfigError("\n".join([f"{config_path} names what is not there:", *missing]))
     emit([f"{config_path}: ok"])
+
+
+def _named(config: Config) -> Iterator[tuple[str, Path, Callable[[int], bool]]]:
+    """What has to be there: the key, the path, and the test of its kind."""
+    if config.slurm.conf:
+        yield "slurm.conf", config.slurm.conf, stat.S_ISREG
+    if config.slurm.bin:
+        yield "slurm.bin", config.slurm.bin, stat.S_ISDIR
+    yield "ledger.path", config.ledger.path.parent, stat.S_ISDIR
+    for folder in ("reports", "requests"):
+        yield "spool.path", config.spool.path / folder, stat.S_ISDIR
+
+
+def _lacks(path: Path, is_kind: Callable[[int], bool]) -> str:
+    """What is wrong with it; empty where nothing is."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        return error.strerror or str(error)
+    return "" if is_kind(mode) else "Not a directory" if stat.S_ISDIR is is_kind else "Not a file"

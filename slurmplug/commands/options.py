@@ -1,5 +1,6 @@
 """What the reports' commands share: where the ledger is, and how lines leave."""
 
+import errno
 import os
 import shutil
 import sys
@@ -49,11 +50,20 @@ def ledger_options(command: Command) -> Command:
     return config_option(ledger(command))
 
 
+def there(path: Path) -> Path:
+    """The configuration's path, with a hint where there is no such file."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ConfigError(f"there is no configuration {path}: name one with --config or {CONFIG_VARIABLE}") from error
+    except OSError as error:
+        raise ConfigError(f"the configuration {path} cannot be read: {error.strerror}") from error
+    return path
+
+
 def configured(path: Path) -> Config:
     """The configuration, with a hint where there is none."""
-    if not path.exists():
-        raise ConfigError(f"there is no configuration {path}: name one with --config or {CONFIG_VARIABLE}")
-    return configuration.load(path)
+    return configuration.load(there(path))
 
 
 @contextmanager
@@ -64,18 +74,25 @@ def opened(config_path: Path, ledger_path: Path | None, *, readonly: bool = True
         ConfigError, LedgerError
     """
     path = ledger_path or configured(config_path).ledger.path
-    try:
-        path.stat()
-    except OSError as error:
-        raise LedgerError(
-            f"the ledger {path} cannot be opened: {error.strerror}; has the daemon run? --ledger or {LEDGER_VARIABLE} "
-            "names another"
-        ) from error
+    if problem := _unreadable(path):
+        raise LedgerError(f"the ledger {path} cannot be opened: {problem}")
     ledger = Ledger(path, readonly=readonly)
     try:
         yield ledger
     finally:
         ledger.close()
+
+
+def _unreadable(path: Path) -> str:
+    """Why it cannot be read, and what to do; empty where it can."""
+    try:
+        path.stat()
+    except PermissionError as error:
+        return f"{error.strerror}; {_WHO_READS}"
+    except OSError as error:
+        return f"{error.strerror}; has the daemon run? --ledger or {LEDGER_VARIABLE} names another"
+    may = os.access(path, os.R_OK, effective_ids=True)
+    return "" if may else f"{os.strerror(errno.EACCES)}; {_WHO_READS}"
 
 
 def words(listed: str) -> tuple[str, ...]:
@@ -98,3 +115,6 @@ def terminal_width() -> int | None:
 def own_uid() -> str:
     """In digits."""
     return str(os.getuid())
+
+
+_WHO_READS = "reports run where the ledger can be read: on the controller, as root or in the daemon's group"

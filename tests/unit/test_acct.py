@@ -1,6 +1,7 @@
 """acct: sacct's options, windows and formats over what the ledger knows."""
 
 import json
+import os
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.builders import NOW
 from tests.ledgers import Site, run
 
 ALL = ("-a", "-S", "2023-11-01")
+NOBODY = 65_534
 PLAIN = b"#!/bin/sh\ntrain\n"
 HOSTILE = "a|b\x1b[2J\n99|root\\\u202e\ufffe\U000e0001"
 
@@ -313,6 +315,19 @@ class TestMistakes:
         result = run("acct", "--ledger", str(tmp_path / "none.db"))
         assert result.exit_code == 1
         assert "none.db cannot be opened: No such file or directory; has the daemon run?" in result.output
+
+    def test_a_ledger_that_is_not_to_be_read_says_who_can(self, trained):
+        trained.ask("acct", *ALL)
+        trained.path.chmod(0)
+        trained.path.parent.chmod(0)
+        os.seteuid(NOBODY)
+        try:
+            result = run("acct", "--ledger", str(trained.path))
+        finally:
+            os.seteuid(os.getuid())
+            trained.path.parent.chmod(0o700)
+        assert result.exit_code == 1
+        assert "Permission denied; reports run where the ledger can be read: on the controller" in result.output
 
     def test_a_missing_configuration_is_named(self, tmp_path):
         result = run("acct", "--config", str(tmp_path / "none.toml"))

@@ -22,8 +22,6 @@ default = "advise"
 stop = "act"
 [guardrails]
 exclude_users = ["root", "ad\\u0000min\\u007f", "\\U0001F600\\""]
-[slurm]
-conf = "/etc/slurm/slurm.conf"
 [policies.mlfs]
 alpha = 0.5
 form = "literal"
@@ -31,8 +29,12 @@ form = "literal"
 
 
 def checked(tmp_path: Path, text: str) -> tuple[int, str]:
+    """Of a file whose ledger's folder and spool are there."""
+    for folder in ("ledger", "spool/reports", "spool/requests"):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+    places = f'[spool]\npath = "{tmp_path}/spool"\n[ledger]\npath = "{tmp_path}/ledger/ledger.db"\n'
     file = tmp_path / "slurmplug.toml"
-    file.write_text(text)
+    file.write_text(f"{text}\n{places}")
     result = run("check-config", "--config", str(file))
     return result.exit_code, result.output
 
@@ -42,8 +44,29 @@ class TestCheckConfig:
         code, output = checked(tmp_path, SETTINGS)
         assert (code, output) == (0, f"{tmp_path}/slurmplug.toml: ok\n")
 
-    def test_an_empty_file_is_ok(self, tmp_path):
+    def test_a_file_that_only_says_where_things_are_is_ok(self, tmp_path):
         assert checked(tmp_path, "")[0] == 0
+
+    def test_slurms_files_are_ok_where_they_are(self, tmp_path):
+        (tmp_path / "slurm.conf").touch()
+        assert checked(tmp_path, f'[slurm]\nconf = "{tmp_path}/slurm.conf"\nbin = "{tmp_path}"')[0] == 0
+
+    def test_each_path_that_is_not_there_is_named(self, tmp_path):
+        file = tmp_path / "slurmplug.toml"
+        (tmp_path / "spool/reports").mkdir(parents=True)
+        (tmp_path / "bin").touch()
+        file.write_text(
+            f'[slurm]\nconf = "{tmp_path}"\nbin = "{tmp_path}/bin"\n[spool]\npath = "{tmp_path}/spool"\n'
+            f'[ledger]\npath = "{tmp_path}/none/ledger.db"\n'
+        )
+        result = run("check-config", "--config", str(file))
+        assert result.exit_code == 1
+        assert result.output.splitlines()[1:] == [
+            f"  slurm.conf: {tmp_path}: Not a file",
+            f"  slurm.bin: {tmp_path}/bin: Not a directory",
+            f"  ledger.path: {tmp_path}/none: No such file or directory",
+            f"  spool.path: {tmp_path}/spool/requests: No such file or directory",
+        ]
 
     @pytest.mark.parametrize(
         ("text", "said"),
@@ -69,14 +92,19 @@ class TestCheckConfig:
         assert "intervall" in output
         assert "stop.grace" in output
 
-    def test_a_file_that_is_not_there_is_named(self, tmp_path):
-        result = run("check-config", "--config", str(tmp_path / "none.toml"))
+    @pytest.mark.parametrize("command", ["check-config", "daemon", "reset", "show-config"])
+    @pytest.mark.parametrize("name", ["none.toml", "file/none.toml"])
+    def test_a_file_that_is_not_there_is_named_with_how_to_name_another(self, tmp_path, command, name):
+        (tmp_path / "file").touch()
+        result = run(command, "--config", str(tmp_path / name))
         assert result.exit_code == 1
-        assert "there is no configuration" in result.output
+        assert (
+            f"there is no configuration {tmp_path / name}: name one with --config or SLURMPLUG_CONFIG" in result.output
+        )
 
     def test_the_environment_may_name_the_file(self, tmp_path, monkeypatch):
-        (tmp_path / "mine.toml").write_text("")
-        monkeypatch.setenv("SLURMPLUG_CONFIG", str(tmp_path / "mine.toml"))
+        checked(tmp_path, "")
+        monkeypatch.setenv("SLURMPLUG_CONFIG", str(tmp_path / "slurmplug.toml"))
         assert run("check-config").exit_code == 0
 
 
