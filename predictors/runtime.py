@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from predictors.submitted import Job, Submitted, positive_runtimes
 from predictors.svr import FEWEST, LATEST, SupportVectorModel
 
 State = dict[str, Any]
+RuntimeModel: TypeAlias = Literal["stack", "svr"]
 REMEMBERED = 20
 """latest run times kept a user"""
 _PRIOR_SIGMA = 1.5
@@ -35,7 +36,7 @@ class RuntimePredictor:
 
     version: ClassVar[str] = "runtime-2"
 
-    def __init__(self, model: Literal["stack", "svr"] = "stack", seed: int = 0) -> None:
+    def __init__(self, model: RuntimeModel = "stack", seed: int = 0) -> None:
         if model not in ("stack", "svr"):
             raise ValueError(f"a run time model is stack or svr, not {model!r}")
         self.model = model

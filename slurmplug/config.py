@@ -6,9 +6,9 @@ The fields below are the documentation: `docs/configuration.md` is made from the
 import difflib
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from slurmplug.errors import ConfigError
 
@@ -73,6 +73,12 @@ class Priority(Section):
         None, description="the highest SiteFactor; half of the sum of the site's PriorityWeight* where not set"
     )
 
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.spacing is not None and self.top is not None and self.spacing > self.top:
+            raise ValueError(f"spacing {self.spacing} is more than top {self.top}")
+        return self
+
 
 class Guardrails(Section):
     """What bounds every plan, whichever policy made it."""
@@ -90,6 +96,14 @@ class Guardrails(Section):
         5, description="cycles in a row of whose commands none succeeded, which open the breaker"
     )
     breaker_rest: Seconds = Field(600.0, description="seconds that an open breaker only observes")
+
+
+class Predictors(Section):
+    """How runs are forecast."""
+
+    runtime: Literal["stack", "svr"] = Field(
+        "stack", description="run times: by like jobs and the user's own, or by support vector regression a job type"
+    )
 
 
 class Stop(Section):
@@ -110,6 +124,7 @@ class Config(Section):
     spool: Spool = Spool()
     ledger: LedgerFile = LedgerFile()
     priority: Priority = Priority()
+    predictors: Predictors = Predictors()
     guardrails: Guardrails = Guardrails()
     stop: Stop = Stop()
     policies: dict[str, dict[str, Any]] = Field(

@@ -20,7 +20,7 @@ from slurmplug import guardrails, labels, operations
 from slurmplug.cluster.port import ClusterPort, Command, Outcome, Site
 from slurmplug.config import Config
 from slurmplug.cycle_record import CycleRecord
-from slurmplug.errors import ReadFailed
+from slurmplug.errors import ConfigError, ReadFailed
 from slurmplug.forecaster import Forecaster
 from slurmplug.intake import Intake
 from slurmplug.ledger import Ledger
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Scheduler:
-    """The parts that one cycle goes through. `settings` and `policy` may be replaced between two cycles."""
+    """The parts that one cycle goes through. `config` and `policy` may be replaced between two cycles."""
 
     port: ClusterPort
     intake: Intake
@@ -69,7 +69,7 @@ class Scheduler:
         verdict = guardrails.check(snapshot, plan, past, self.config.mode, self.config.guardrails)
         stop = StopSettings(self.config.stop.grace, self.config.stop.cancel)
         moved, commands = operations.advance(snapshot, verdict, self.ledger.open_operations(), stop)
-        writes, postponed = self._writes(snapshot, verdict, reading.site)
+        writes, postponed, misfit = self._writes(snapshot, verdict, reading.site)
         record = CycleRecord(
             started=snapshot.now,
             policy=self.policy.name,
@@ -84,7 +84,7 @@ class Scheduler:
             changes=changes,
             postponed=postponed,
             seconds=clock.seconds,
-            error=failure,
+            error=failure or misfit,
         )
         self.ledger.begin(record)
         self._unwritten = None
@@ -104,11 +104,18 @@ class Scheduler:
             nothing = Plan(rank=np.full(len(snapshot.jobs), np.nan), memory=memory)
             return nothing, f"policy {self.policy.name} failed: {type(error).__name__}: {error}"
 
-    def _writes(self, snapshot: Snapshot, verdict: guardrails.Verdict, site: Site) -> tuple[Sequence[Command], int]:
+    def _writes(
+        self, snapshot: Snapshot, verdict: guardrails.Verdict, site: Site
+    ) -> tuple[Sequence[Command], int, str]:
+        """The priorities to write, how many wait for the next cycle, and why none could be made."""
         if verdict.frozen:
-            return (), 0
-        writes = labels.commands(snapshot, verdict.rank, site, self.config.priority)
-        return guardrails.within_budget(writes, self.config.guardrails)
+            return (), 0, ""
+        try:
+            writes = labels.commands(snapshot, verdict.rank, site, self.config.priority)
+        except ConfigError as error:
+            log.error("%s; no priority is written", error)
+            return (), 0, str(error)
+        return *guardrails.within_budget(writes, self.config.guardrails), ""
 
 
 def _labels_in_place(commands: Sequence[Command], outcomes: Sequence[Outcome]) -> dict[JobKey, float]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from predictors.learning_curve import LearningCurvePredictor
-from predictors.runtime import RuntimePredictor
+from predictors.runtime import RuntimeModel, RuntimePredictor
 from slurmplug import config as configuration
 from slurmplug import registry, training
 from slurmplug.cluster.slurm import SlurmCluster
@@ -25,9 +25,10 @@ from slurmplug.forecaster import Forecaster
 from slurmplug.intake import Intake
 from slurmplug.ledger import DAY, Ledger
 
-RETRAIN_GROWTH = 1.2
-"""Predictors are trained anew when the history has grown by this factor."""
+RETRAIN_SHARE = 0.2
+"""Predictors are trained anew when so much of the history is new, or a day has passed;"""
 FEWEST_RUNS = 5
+"""and so many runs have finished since."""
 KEEP_REPORTS = 7 * DAY
 """Seconds after its last line that the report file of an ended run is kept."""
 
@@ -47,21 +48,23 @@ class Daemon:
         self._stopping = self._reloading = False
         with ExitStack() as stack:
             config = configuration.load(path)
-            stack.enter_context(_only_one(config.ledger.path))
+            stack.enter_context(_only_one(config.ledger.path.with_suffix(".lock")))
+            if config.spool.path.is_dir():
+                stack.enter_context(_only_one(config.spool.path / "daemon.lock"))
             self._ledger = Ledger(config.ledger.path)
             stack.callback(self._ledger.close)
             self._port = SlurmCluster(config)
             self._scheduler = Scheduler(
                 port=self._port,
                 intake=Intake(self._ledger.live_records()),
-                forecaster=Forecaster(),
+                forecaster=Forecaster(config.predictors.runtime),
                 policy=registry.policy(config),
                 ledger=self._ledger,
                 config=config,
             )
             self._trainer = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="training"))
             self._training: Future[tuple[RuntimePredictor, LearningCurvePredictor]] | None = None
-            self._trained_on = 0
+            self._trained_at = 0.0
             self._swept = 0.0
             self._stack = stack.pop_all()
 
@@ -69,9 +72,9 @@ class Daemon:
         """Serve until SIGTERM or SIGINT."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._signalled)
-        if (models := training.remembered(self._ledger)) is not None:
+        if (models := training.remembered(self._ledger, self._scheduler.config.predictors.runtime)) is not None:
             self._scheduler.forecaster.use(*models)
-            self._trained_on = training.runs_finished(self._ledger)
+            self._trained_at = training.last_trained(self._ledger)
         self._scheduler.forecaster.get_ready()
         with self._stack:
             log.info("policy %s, a cycle every %g s", self._scheduler.policy.name, self._scheduler.config.interval)
@@ -88,21 +91,23 @@ class Daemon:
             self._scheduler.run()
             self._learn()
             self._tidy()
-        except (LedgerError, ConfigError) as error:
+        except LedgerError as error:
             log.error("%s; nothing more is done in this cycle", error)
 
     def _learn(self) -> None:
-        """Train in the background when the history has grown, and use what was trained."""
+        """Train in the background when there is enough new to learn, and use what was trained."""
         if self._training is not None and self._training.done():
             try:
                 self._scheduler.forecaster.use(*self._training.result())
             except Exception:
                 log.exception("training failed; the predictors in use stay")
             self._training = None
-        finished = training.runs_finished(self._ledger)
-        if self._training is None and finished >= max(FEWEST_RUNS, self._trained_on * RETRAIN_GROWTH):
-            self._trained_on = finished
-            self._training = self._trainer.submit(_train, self._scheduler.config.ledger.path, self._port.now())
+        now, config = self._port.now(), self._scheduler.config
+        fresh, runs = training.runs_to_learn(self._ledger, self._trained_at)
+        due = fresh >= RETRAIN_SHARE * runs or now - self._trained_at > DAY
+        if self._training is None and fresh >= FEWEST_RUNS and due:
+            self._trained_at = now
+            self._training = self._trainer.submit(_train, config.ledger.path, config.predictors.runtime, now)
 
     def _tidy(self) -> None:
         now, keep = self._port.now(), self._scheduler.config.ledger
@@ -141,24 +146,23 @@ class Daemon:
         self._port.wake()
 
 
-def _train(path: Path, now: float) -> tuple[RuntimePredictor, LearningCurvePredictor]:
+def _train(path: Path, model: RuntimeModel, now: float) -> tuple[RuntimePredictor, LearningCurvePredictor]:
     """In a thread of its own, so with a connection of its own."""
     ledger = Ledger(path)
     try:
-        return training.trained(ledger, now)
+        return training.trained(ledger, model, now)
     finally:
         ledger.close()
 
 
 @contextmanager
-def _only_one(ledger: Path) -> Iterator[None]:
-    """Hold the lock beside the ledger.
+def _only_one(path: Path) -> Iterator[None]:
+    """Hold a lock: one daemon a ledger, and one a spool, which is one a cluster.
 
     Raises:
         AlreadyRunning: another daemon holds it.
         LedgerError: it cannot be made.
     """
-    path = ledger.with_suffix(".lock")
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -169,7 +173,7 @@ def _only_one(ledger: Path) -> Iterator[None]:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         os.close(descriptor)
-        raise AlreadyRunning(f"another daemon uses {ledger}: stop it first") from error
+        raise AlreadyRunning(f"another daemon holds {path}: stop it first") from error
     try:
         yield
     finally:

@@ -4,8 +4,7 @@ A job that reports its iterations is forecast from them, one that does not from 
 each number says which.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence, Set
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence, Set
 
 import numpy as np
 
@@ -13,7 +12,8 @@ from policies.snapshot import Jobs, Snapshot
 from predictors.arrays import Floats, Ints
 from predictors.forecast import Fan, Forecast, Forecasts, Need
 from predictors.learning_curve import LearningCurvePredictor
-from predictors.runtime import RuntimePredictor
+from predictors.runtime import RuntimeModel, RuntimePredictor
+from predictors.submitted import Job
 
 PACE_SPREAD = 0.10
 """Standard deviation of the logarithm of the remaining time, of a job whose pace is known."""
@@ -44,8 +44,8 @@ class _Asked:
 class Forecaster:
     """The predictors in use; `use` changes them between two cycles."""
 
-    def __init__(self) -> None:
-        self.use(RuntimePredictor(), LearningCurvePredictor())
+    def __init__(self, runtime: RuntimeModel = "stack") -> None:
+        self.use(RuntimePredictor(runtime), LearningCurvePredictor())
 
     def use(self, runtime: RuntimePredictor, curves: LearningCurvePredictor) -> None:
         """Forecast with these from now on."""
@@ -126,21 +126,29 @@ def _later(forecast: Forecast, seconds: Floats) -> Forecast:
     return Forecast(forecast.table + seconds[:, None], forecast.source)
 
 
-def _as_submitted(jobs: Jobs, row: int) -> Mapping[str, Any]:
-    cpus, memory = jobs.demand[row, 1:].tolist()
-    told = {
-        "user": str(jobs.user[row]),
-        "account": str(jobs.account[row]),
-        "partition": str(jobs.partition[row]),
-        "qos": str(jobs.qos[row]),
-        "type": str(jobs.kind[row]),
-        "name": str(jobs.name[row]),
-        "exe": str(jobs.name[row]),
-        "gpus": int(jobs.gpus[row]),
-        "cpus": cpus,
-        "mem": memory,
-        "time_limit": float(jobs.time_limit[row]),
-        "submit": float(jobs.submitted[row]),
-        "max_iterations": float(jobs.max_iterations[row]),
-    }
-    return {name: value for name, value in told.items() if value == value and value != ""}
+def known_at_submit(
+    *, user: str, account: str, partition: str, qos: str, kind: str, name: str, gpus: float, cpus: float, memory: float,
+    time_limit: float | None, submit: float,
+) -> Job:  # fmt: skip
+    """What a run time is forecast from, the same in training; a job that names no type is of its name's."""
+    return {
+        "user": user, "account": account, "partition": partition, "qos": qos, "type": kind, "exe": name, "name": name,
+        "gpus": gpus, "cpus": cpus, "mem": memory, "time_limit": time_limit, "submit": submit,
+    }  # fmt: skip
+
+
+def _as_submitted(jobs: Jobs, row: int) -> Job:
+    limit, (gpus, cpus, memory) = float(jobs.time_limit[row]), jobs.demand[row].tolist()
+    return known_at_submit(
+        user=str(jobs.user[row]),
+        account=str(jobs.account[row]),
+        partition=str(jobs.partition[row]),
+        qos=str(jobs.qos[row]),
+        kind=str(jobs.kind[row]),
+        name=str(jobs.name[row]),
+        gpus=gpus,
+        cpus=cpus,
+        memory=memory,
+        time_limit=None if np.isnan(limit) else limit,
+        submit=float(jobs.submitted[row]),
+    )

@@ -4,15 +4,12 @@ A cycle is written in one transaction before any of its effects, and what came o
 that is locked, full or corrupt raises `LedgerError`, and the cycle ends there: Slurm is left alone.
 """
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sqlite_utils import Database
 
 from policies.plan import NOTHING_REMEMBERED, Memory
 from policies.snapshot import JobKey
@@ -21,16 +18,15 @@ from slurmplug.cluster.port import Outcome
 from slurmplug.cycle_record import CycleRecord
 from slurmplug.errors import LedgerError
 from slurmplug.guardrails import HOUR, Past
-from slurmplug.ledger_schema import MIGRATIONS
+from slurmplug.ledger_file import LedgerFile
 from slurmplug.operations import Operation
 from slurmplug.record import Changes, JobRecord
 
-BUSY_SECONDS = 10.0
 DAY = 86_400.0
 
 
-class Ledger:
-    """The file, and what is asked of it."""
+class Ledger(LedgerFile):
+    """What the daemon keeps, and what is asked of it."""
 
     def __init__(self, path: Path | None, *, readonly: bool = False) -> None:
         """Open it, or make it; None keeps it in memory.
@@ -38,16 +34,9 @@ class Ledger:
         Raises:
             LedgerError: it cannot be opened, is not a ledger, is corrupt, or is of a newer release.
         """
-        self.name = f"the ledger {path}" if path else "the ledger in memory"
         self._ids: dict[JobKey, int] = {}
         self._seen = -1
-        with self._errors():
-            self.db = _connected(path, readonly)
-            self._migrate(readonly)
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self.db.close()
+        super().__init__(path, readonly=readonly)
 
     # --- a cycle ----------------------------------------------------------------------------------------------------
 
@@ -171,11 +160,6 @@ class Ledger:
 
     # --- models, switches, upkeep -----------------------------------------------------------------------------------
 
-    def query(self, sql: str, *parameters: object) -> list[dict[str, Any]]:
-        """The rows of a SELECT."""
-        with self._errors():
-            return list(self.db.query(sql, parameters))
-
     def save_model(self, name: str, version: str, state: Mapping[str, Any], trained_at: float) -> None:
         """Keep a predictor's state, without pickle, with the version of what made it."""
         row = {"name": name, "version": version, "trained_at": trained_at, "state": codec.dumps(state)}
@@ -229,35 +213,7 @@ class Ledger:
             self.db.execute("DELETE FROM faults WHERE last < ?", [old])
         self._ids.clear()
 
-    def backup(self, path: Path) -> None:
-        """Copy the ledger while it is in use (SQLite's online backup): one file, whose readers need write nothing."""
-        with self._errors():
-            target = sqlite3.connect(path)
-            try:
-                self.db.conn.backup(target)
-                target.execute("PRAGMA journal_mode = DELETE")  # WAL's readers write beside it
-            finally:
-                target.close()
-
     # --- within -----------------------------------------------------------------------------------------------------
-
-    def _migrate(self, readonly: bool) -> None:
-        version = self._version()
-        if version > len(MIGRATIONS):
-            raise LedgerError(f"{self.name} was written by a newer slurmplug: upgrade this one")
-        if readonly and version < len(MIGRATIONS):
-            raise LedgerError(
-                f"{self.name} is of an older release, or empty: start the daemon, which brings it up to date"
-            )
-        for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
-            with self._transaction():
-                if self._version() < number:  # another process may have been quicker
-                    for statement in script.split(";\n"):
-                        self.db.conn.execute(statement)
-                    self.db.conn.execute(f"PRAGMA user_version = {number}")
-
-    def _version(self) -> int:
-        return int(self.db.execute("PRAGMA user_version").fetchone()[0])
 
     def _write_changes(self, changes: Changes) -> None:
         records = (ledger_rows.of_record(record, changes.now) for record in changes.records)
@@ -272,22 +228,6 @@ class Ledger:
             _COUNT_FAULT, [(f.job, f.rule, f.detail, f.count, changes.now, changes.now) for f in changes.faults]
         )
 
-    def _put(self, table: str, rows: Iterable[ledger_rows.Row], key: Sequence[str] = ()) -> None:
-        """Insert rows of one shape; one with the same key is replaced, where a key is given.
-
-        Not by sqlite-utils, which on a full disk takes SQLite for one without upsert, and then drops rows silently.
-        """
-        remaining = iter(rows)
-        first = next(remaining, None)
-        if first is None:
-            return
-        names = [f'"{name}"' for name in first]
-        sql = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
-        if key:
-            given = ", ".join(f"{name} = excluded.{name}" for name in names)
-            sql += f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {given}"
-        self.db.conn.executemany(sql, (tuple(row.values()) for row in chain([first], remaining)))
-
     def _id(self, key: JobKey) -> int:
         if key not in self._ids:
             found = self.db.execute(
@@ -296,58 +236,22 @@ class Ledger:
             self._ids[key] = found.fetchone()[0]
         return self._ids[key]
 
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        try:
+            with super()._transaction():
+                yield
+        except BaseException:
+            self._ids.clear()  # some may be of rows that were rolled back
+            raise
+
     def _stored(self, data: bytes) -> Any:
         try:
             return codec.loads(data)
         except ValueError as error:
             raise LedgerError(f"{self.name} is damaged, {error}: restore a backup, or move it away") from error
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        """All or nothing. It waits for the lock at its begin, where waiting helps: not between reading and writing."""
-        with self._errors():
-            self.db.conn.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self.db.conn.execute("COMMIT")
-            except BaseException:
-                self.db.conn.rollback()
-                self._ids.clear()
-                raise
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            name = getattr(error, "sqlite_errorname", "")
-            advice = next((advice for start, advice in _ADVICE.items() if name.startswith(start)), "")
-            raise LedgerError(f"{self.name} cannot be used: {error}{advice}") from error
-
-
-def _connected(path: Path | None, readonly: bool) -> Database:
-    if path is None:
-        db = Database(memory=True)
-    else:
-        mode = "ro" if readonly else "rwc"
-        uri = f"{path.absolute().as_uri()}?mode={mode}"
-        db = Database(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS))
-    if not readonly:
-        db.enable_wal()
-        db.execute("PRAGMA foreign_keys = ON")
-    return db
-
-
-_ADVICE = {
-    "SQLITE_FULL": "; make room on its disk",
-    "SQLITE_IOERR": "; is its disk full or failing?",
-    "SQLITE_BUSY": "; another process has held it for long: a backup, or a second daemon?",
-    "SQLITE_CORRUPT": "; restore a backup, or move it away",
-    "SQLITE_NOTADB": "; restore a backup, or move it away",
-    "SQLITE_CANTOPEN": "; does its folder exist, and is it this user's?",
-    "SQLITE_READONLY": "; is it this user's?",
-}
-"""What to do, by the beginning of SQLite's name of the error."""
 _LABELS_IN_DOUBT = """
 SELECT job FROM (
     SELECT job, status, max(cycle) FROM commands JOIN jobs ON jobs.id = commands.job

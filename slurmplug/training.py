@@ -9,8 +9,9 @@ import numpy as np
 
 from predictors.arrays import Floats
 from predictors.learning_curve import LearningCurvePredictor
-from predictors.runtime import RuntimePredictor
-from slurmplug.forecaster import BEYOND_BELIEF, even
+from predictors.runtime import RuntimeModel, RuntimePredictor
+from predictors.submitted import Job
+from slurmplug.forecaster import BEYOND_BELIEF, even, known_at_submit
 from slurmplug.ledger import Ledger
 
 LATEST_RUNS = 20_000
@@ -21,12 +22,12 @@ FEWEST_POINTS = 5
 log = logging.getLogger(__name__)
 
 
-def trained(ledger: Ledger, now: float) -> tuple[RuntimePredictor, LearningCurvePredictor]:
+def trained(ledger: Ledger, model: RuntimeModel, now: float) -> tuple[RuntimePredictor, LearningCurvePredictor]:
     """Predictors fitted on the ledger's history, and saved in it."""
-    runtime, curves = RuntimePredictor(), LearningCurvePredictor()
+    runtime, curves = RuntimePredictor(model), LearningCurvePredictor()
     runs = ledger.query(f"SELECT * FROM history ORDER BY end DESC LIMIT {LATEST_RUNS}")[::-1]
     if runs:
-        runtime.fit([_as_submitted(run) for run in runs], [run["runtime"] for run in runs])
+        runtime.fit([_finished(run) for run in runs], [run["runtime"] for run in runs])
     finished = finished_curves(ledger)
     if finished:
         curves.fit(finished)
@@ -36,10 +37,10 @@ def trained(ledger: Ledger, now: float) -> tuple[RuntimePredictor, LearningCurve
     return runtime, curves
 
 
-def remembered(ledger: Ledger) -> tuple[RuntimePredictor, LearningCurvePredictor] | None:
-    """The predictors as last saved; None where there are none, or they are of another version: train anew."""
+def remembered(ledger: Ledger, model: RuntimeModel) -> tuple[RuntimePredictor, LearningCurvePredictor] | None:
+    """The predictors as last saved; None where there are none, or they are of another model or version: train anew."""
     runtime, curves = ledger.model("runtime"), ledger.model("learning curve")
-    if runtime is None or curves is None:
+    if runtime is None or curves is None or runtime[2].get("model") != model:
         return None
     try:
         return RuntimePredictor.from_state(runtime[2]), LearningCurvePredictor.from_state(curves[2])
@@ -48,9 +49,16 @@ def remembered(ledger: Ledger) -> tuple[RuntimePredictor, LearningCurvePredictor
         return None
 
 
-def runs_finished(ledger: Ledger) -> int:
-    """How many runs there are to learn from."""
-    return int(ledger.query("SELECT count(*) AS n FROM history")[0]["n"])
+def last_trained(ledger: Ledger) -> float:
+    """When the predictors were last saved, in seconds since the epoch; 0 where they never were."""
+    saved = ledger.model("runtime")
+    return 0.0 if saved is None else saved[1]
+
+
+def runs_to_learn(ledger: Ledger, since: float) -> tuple[int, int]:
+    """How many runs have finished since then, and in all."""
+    told = ledger.query("SELECT coalesce(sum(end > ?), 0) AS fresh, count(*) AS runs FROM history", since)[0]
+    return int(told["fresh"]), int(told["runs"])
 
 
 def finished_curves(ledger: Ledger) -> list[Floats]:
@@ -67,21 +75,17 @@ def finished_curves(ledger: Ledger) -> list[Floats]:
             )
         ]
         points = np.array([(at, value) for at, value in told if value is not None], dtype=float).reshape(-1, 2)
+        points[:, 0] += len(points) > 0 and points[0, 0] == 0  # as `columns` counts
         if len(points) >= FEWEST_POINTS and np.abs(points).max() < BEYOND_BELIEF:
             sign = -1.0 if target["relation"] == "<=" else 1.0
             curves.append(even(points[:, 0], sign * points[:, 1], points[-1, 0])[0])
     return curves
 
 
-def _as_submitted(run: Mapping[str, Any]) -> Mapping[str, Any]:
+def _finished(run: Mapping[str, Any]) -> Job:
     asked = json.loads(run["directives"] or "null") or {}
-    told = {
-        "mem": run["memory"],
-        "type": asked.get("type"),
-        "exe": run["name"],
-        **{
-            name: run[name]
-            for name in ("user", "account", "partition", "qos", "name", "gpus", "cpus", "time_limit", "submit")
-        },
-    }
-    return {name: value for name, value in told.items() if value is not None}
+    same = ("user", "account", "partition", "qos", "name", "gpus", "cpus", "memory", "time_limit")
+    known = known_at_submit(
+        **{name: run[name] for name in same}, kind=asked.get("type") or "", submit=float(run["first_submit"])
+    )
+    return {**known, "end": run["end"]}

@@ -229,6 +229,15 @@ def test_a_second_daemon_is_refused(daemon: DaemonProcess) -> None:
     assert "another daemon" in second.stderr
 
 
+def test_a_second_daemon_with_a_ledger_of_its_own_is_refused(cluster: Sandbox, daemon: DaemonProcess) -> None:
+    daemon.start()
+    with daemon_beside(cluster) as other:
+        other.configure()
+        second = other.command("daemon", "--config", str(other.config))
+    assert second.returncode == 1
+    assert "another daemon" in second.stderr
+
+
 def test_a_killed_daemon_goes_on_with_what_it_knew(cluster: Sandbox, daemon: DaemonProcess) -> None:
     job = cluster.sbatch(cluster.researchers[0], training("#PLUG --max-iterations=400 --target=accuracy>=0.99"))
     daemon.start()

@@ -15,7 +15,7 @@ import pytest
 from policies.plan import Action, Plan, Reason
 from policies.snapshot import JobKey, Snapshot
 from predictors.forecast import Forecast
-from slurmplug import ledger as ledger_module
+from slurmplug import ledger_file
 from slurmplug.cluster.port import Command, Outcome
 from slurmplug.codec import loads, rebuild
 from slurmplug.config import Guardrails, parse
@@ -367,7 +367,7 @@ def test_an_older_ledger_is_brought_up_to_date_and_keeps_what_it_has(
         ledger.begin(cycle(1))
         before = content(ledger)
     later = "\nALTER TABLE jobs ADD COLUMN colour TEXT;\nCREATE TABLE colours (name TEXT);\n"
-    monkeypatch.setattr(ledger_module, "MIGRATIONS", (*MIGRATIONS, later))
+    monkeypatch.setattr(ledger_file, "MIGRATIONS", (*MIGRATIONS, later))
     with pytest.raises(LedgerError, match="of an older release, or empty: start the daemon"):
         Ledger(path, readonly=True)
     with closing(Ledger(path)) as ledger:
@@ -381,7 +381,7 @@ def test_a_migration_that_fails_leaves_the_ledger_as_it_was(path: Path, monkeypa
         ledger.begin(cycle(1))
     broken = "\nCREATE TABLE colours (name TEXT);\nALTER TABLE missing ADD COLUMN x;\n"
     with monkeypatch.context() as patch:
-        patch.setattr(ledger_module, "MIGRATIONS", (*MIGRATIONS, broken))
+        patch.setattr(ledger_file, "MIGRATIONS", (*MIGRATIONS, broken))
         with pytest.raises(LedgerError, match="no such table: missing"):
             Ledger(path)
     with closing(Ledger(path)) as ledger:
@@ -532,3 +532,14 @@ with ledger._transaction():
     with closing(Ledger(path)) as ledger:
         assert [record.key.job_id for record in ledger.live_records()] == [1, 2]
         assert ledger.db.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+
+
+def test_a_ledger_that_was_moved_away_is_written_to_no_more(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.db")
+    (tmp_path / "ledger.db").rename(tmp_path / "elsewhere.db")
+    with pytest.raises(LedgerError, match="moved or removed"):
+        ledger.set_control("paused", "")
+    (tmp_path / "elsewhere.db").rename(tmp_path / "ledger.db")
+    ledger.set_control("paused", "")
+    assert ledger.control("paused") == ""
+    ledger.close()

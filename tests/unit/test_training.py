@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from slurmplug.ledger import Ledger
-from slurmplug.training import remembered, runs_finished, trained
+from slurmplug.training import last_trained, remembered, runs_to_learn, trained
 from tests.ledgers import Site
 
 
@@ -37,9 +37,10 @@ def test_curves_are_learnt_from_runs_that_were_never_requeued(tmp_path, monkeypa
     with Site(tmp_path) as site:
         finished(site, [0.1, 0.3, 0.5, 0.6, 0.65])
         finished(site, [0.9, 0.8, 0.7, 0.6, 0.5], b"#PLUG --target=loss<=0.1\n")
-        trained(site.ledger, site.cluster.time)
+        trained(site.ledger, "stack", site.cluster.time)
         assert sorted(notes.curves) == [[-0.1, -0.2, -0.3, -0.4, -0.5], [0.1, 0.3, 0.5, 0.6, 0.65]]
-        assert runs_finished(site.ledger) == 2
+        assert runs_to_learn(site.ledger, 0.0) == (2, 2)
+        assert runs_to_learn(site.ledger, last_trained(site.ledger)) == (0, 2)
 
 
 def test_what_a_run_told_again_after_a_requeue_counts(tmp_path, monkeypatch):
@@ -57,7 +58,7 @@ def test_what_a_run_told_again_after_a_requeue_counts(tmp_path, monkeypatch):
         site.cluster.time += 10.0
         site.cluster.end(job_id)
         site.cycle()
-        trained(site.ledger, site.cluster.time)
+        trained(site.ledger, "stack", site.cluster.time)
         assert notes.curves == [[0.1, 0.2, 0.5, 0.6, 0.7]]
 
 
@@ -66,9 +67,29 @@ def test_a_claim_that_teaches_nothing_fails_no_training(tmp_path, claims):
     with Site(tmp_path) as site:
         finished(site, claims)
         finished(site, [0.1, 0.3, 0.5, 0.6, 0.65])
-        trained(site.ledger, site.cluster.time)
-        assert remembered(site.ledger) is not None
+        trained(site.ledger, "stack", site.cluster.time)
+        assert remembered(site.ledger, "stack") is not None
 
 
 def test_a_ledger_without_models_remembers_none():
-    assert remembered(Ledger(None)) is None
+    assert remembered(Ledger(None), "stack") is None
+
+
+def test_another_model_is_trained_anew(tmp_path):
+    with Site(tmp_path) as site:
+        finished(site, [0.1, 0.3, 0.5, 0.6, 0.65])
+        trained(site.ledger, "svr", site.cluster.time)
+        assert remembered(site.ledger, "stack") is None
+        assert remembered(site.ledger, "svr") is not None
+
+
+def test_a_run_is_learnt_from_as_it_is_asked_about(tmp_path, monkeypatch):
+    learnt, asked = [], []
+    monkeypatch.setattr("slurmplug.training.RuntimePredictor.fit", lambda _, jobs, seconds: learnt.extend(jobs))
+    with Site(tmp_path) as site:
+        told = site.scheduler.forecaster._runtime.predict_many
+        site.scheduler.forecaster._runtime.predict_many = lambda jobs: (asked.extend(jobs), told(jobs))[1]
+        finished(site, [0.1, 0.3, 0.5, 0.6, 0.65], b"#PLUG --type=mlp\n")
+        trained(site.ledger, "stack", site.cluster.time)
+    assert {**asked[0], "end": learnt[0]["end"]} == learnt[0]
+    assert learnt[0]["type"] == "mlp"
