@@ -1,13 +1,13 @@
 """A loss some iterations ahead (algorithms 2).
 
 "sublinear" and "linear" are SLAQ's two families (Zhang, Stafman, Or, Freedman, SoCC 2017, section 4.1), by least
-squares with weights that decay with age. "auto" continues the curve by its latest changes: a quantile forest that
-learnt from draws of a prior over loss curves (`predictors.loss_prior`) how changes of such size and order go on.
+squares with weights that decay with age. "auto" continues the curve by its latest changes: a quantile forest learnt how
+changes of such size and order go on, from a prior over the shapes of loss curves (`predictors.loss_prior`) and from
+the losses of training algorithms on random problems (`predictors.loss_algorithms`).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import ClassVar, Literal, TypeAlias
@@ -19,7 +19,8 @@ from predictors.arrays import Floats
 from predictors.curves import cleaned
 from predictors.forecast import Forecast
 from predictors.forest import QuantileForest
-from predictors.loss_features import loss_features
+from predictors.loss_algorithms import simulated_losses
+from predictors.loss_features import Losses, loss_features
 from predictors.loss_prior import prior_losses
 
 Family: TypeAlias = Literal["auto", "sublinear", "linear"]
@@ -34,7 +35,12 @@ _BASES = 1.0 - np.geomspace(1e-4, 0.9, 200)
 _GRID = np.array([0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
 _AHEADS = (1, 3, 10, 30)
 _LENGTH = 150
-_SEEN = (2, 4, 7, 10, 13, 17, 22, 28, 36, 50, 70, 110)
+_SEEN = (2, 3, 4, 6, 8, 10, 12, 14, 17, 20, 24, 29, 36, 45, 60, 80, 100, 120)
+_CURVES = 1200
+"""of shapes, and as many of algorithms"""
+_SPARED = 6
+"""a curve is learnt from at every sixth pair of points seen and iterations ahead: neighbouring ones tell the same"""
+_TREES = 60
 
 
 class LossPredictor:
@@ -43,7 +49,7 @@ class LossPredictor:
     family: "auto", or one of SLAQ's, "sublinear" f(k) = 1/(a k^2 + b k + c) + d and "linear" f(k) = mu^(k - b) + c.
     """
 
-    version: ClassVar[str] = "loss-1"
+    version: ClassVar[str] = "loss-2"
 
     def __init__(self, family: Family = "auto") -> None:
         if family not in ("auto", "sublinear", "linear"):
@@ -63,50 +69,43 @@ class LossPredictor:
         steps = np.broadcast_to(np.asarray(ahead, dtype=np.float64), (len(clean),))
         if not np.all(np.isfinite(steps) & (steps >= 1)):
             raise ValueError("a loss is predicted at least one iteration ahead")
-        groups: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for i, (curve, step) in enumerate(zip(clean, steps, strict=True)):
-            groups[len(curve), round(float(step))].append(i)
-        if not groups:
+        if not clean:
             return Forecast.unknown(0)
-        rows = [i for group in groups.values() for i in group]
-        stacks = [(np.stack([clean[i] for i in group]), step) for (_, step), group in groups.items()]
-        ahead_of = _continued(stacks) if self.family == "auto" else self._fitted(stacks)
-        return Forecast.assemble(len(clean), [(rows, ahead_of)])
+        return _continued(clean, np.rint(steps)) if self.family == "auto" else self._fitted(clean, np.rint(steps))
 
-    def _fitted(self, stacks: Sequence[tuple[Floats, int]]) -> Forecast:
+    def _fitted(self, curves: Sequence[Floats], ahead: Floats) -> Forecast:
         fit = _sublinear if self.family == "sublinear" else _linear
-        mean, spread = np.array([fit(curve, ahead) for curves, ahead in stacks for curve in curves]).T
+        mean, spread = np.array([fit(curve, int(step)) for curve, step in zip(curves, ahead, strict=True)]).T
         return Forecast.normal(mean, spread, self.family)
 
 
-def _continued(stacks: Sequence[tuple[Floats, int]]) -> Forecast:
-    """Of curves (m, k), one below the other, each stack so many iterations ahead."""
-    features = [loss_features(curves, ahead) for curves, ahead in stacks]
-    draws = _forest().sample(np.concatenate([x for x, _ in features]))
+def _continued(curves: Sequence[Floats], ahead: Floats) -> Forecast:
+    losses = Losses.of(curves)
+    features, unit = loss_features(losses, ahead)
+    draws = _forest().sample(features)
     position = _GRID * draws.shape[1] - 0.5
     below = np.floor(position).astype(np.int64)
     values = draws[:, below] + (position - below) * (draws[:, below + 1] - draws[:, below])
-    last = np.concatenate([curves[:, -1] for curves, _ in stacks])
-    reach = np.concatenate([unit * ahead for (_, unit), (_, ahead) in zip(features, stacks, strict=True)])
-    return Forecast.quantiles(_GRID, last[:, None] + reach[:, None] * values, "loss changes")
+    reach = unit * ahead
+    return Forecast.quantiles(_GRID, losses.latest[:, -1:] + reach[:, None] * values, "loss changes")
 
 
 @lru_cache(maxsize=1)
 def _forest() -> QuantileForest:
     """Of the mean change an iteration, in units of the latest ones."""
     random = np.random.default_rng(7)
-    curves = prior_losses(_LENGTH, 2000, random)
+    curves = np.concatenate([prior_losses(_LENGTH, _CURVES, random), simulated_losses(_LENGTH, _CURVES, random)])
     x, y, owner = [], [], []
     for i, k in enumerate(_SEEN):
         for j, ahead in enumerate(_AHEADS):
-            rows = np.arange((i + j) % 4, len(curves), 4)
-            features, unit = loss_features(curves[rows, :k], ahead)
+            rows = np.arange((i + j) % _SPARED, len(curves), _SPARED)
+            features, unit = loss_features(Losses.of(list(curves[rows, :k])), np.full(len(rows), float(ahead)))
             x.append(features)
             y.append((curves[rows, k - 1 + ahead] - curves[rows, k - 1]) / (unit * ahead))
             owner.append(rows)
     target = np.clip(np.concatenate(y), -5.0, 5.0)
     return QuantileForest.fit(
-        np.concatenate(x), target, np.concatenate(owner), trees=80, smallest_leaf=4, features=0.7, seed=7
+        np.concatenate(x), target, np.concatenate(owner), trees=_TREES, smallest_leaf=4, features=0.7, seed=7
     )
 
 

@@ -1,9 +1,12 @@
 """Losses are continued: SLAQ's two families exactly where they hold, any curve by its latest changes."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from predictors.loss import LossPredictor
+from predictors.loss_algorithms import boosting, clustering, linear_models, networks
 
 K = np.arange(1.0, 61.0)
 SUBLINEAR = 1.0 / (0.002 * K**2 + 0.05 * K + 1.0) + 0.3
@@ -117,3 +120,17 @@ def test_no_losses_no_steps_and_no_such_family_are_refused() -> None:
         LossPredictor().predict([0.5], 0)
     with pytest.raises(ValueError, match="family"):
         LossPredictor("cubic")
+
+
+@pytest.mark.parametrize("algorithm", [boosting, clustering, linear_models, networks])
+def test_algorithms_lower_their_losses_the_same_way_each_time(algorithm: Callable[..., np.ndarray]) -> None:
+    losses, again = (algorithm(60, 12, np.random.default_rng(1)) for _ in range(2))
+
+    np.testing.assert_array_equal(losses, again)
+    assert losses.shape == (12, 60)
+    assert (losses >= 0).all()
+    assert (losses[:, -5:].mean(axis=1) < losses[:, 0]).all()
+
+
+def test_k_means_never_gets_worse() -> None:
+    assert (np.diff(clustering(60, 12, np.random.default_rng(1))) <= 0).all()
