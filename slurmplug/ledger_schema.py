@@ -76,8 +76,9 @@ CREATE TABLE memory (policy TEXT PRIMARY KEY, state BLOB NOT NULL);
 CREATE TABLE models (name TEXT PRIMARY KEY, version TEXT NOT NULL, trained_at REAL NOT NULL, state BLOB NOT NULL);
 CREATE TABLE controls (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE VIEW stops AS
-    SELECT job, rule AS stop FROM operations
-    WHERE kind = 'stop' AND step = 'ended' AND result IN ('stopped', 'cancelled');
+    SELECT job, rule AS stop FROM operations JOIN jobs ON jobs.id = operations.job
+    WHERE kind = 'stop' AND step = 'ended'
+    AND (result = 'cancelled' OR (result = 'stopped' AND jobs.state = 'COMPLETED'));
 CREATE VIEW history AS
     SELECT jobs.*, end - start AS runtime FROM jobs
     WHERE ended = 1 AND state = 'COMPLETED' AND start IS NOT NULL AND end > start

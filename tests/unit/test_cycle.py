@@ -139,6 +139,17 @@ def test_a_job_that_meets_its_target_is_asked_stops_and_is_told_as_stopped(ledge
     assert site.cluster.requests == set()
 
 
+def test_a_job_that_was_asked_and_failed_is_not_told_as_stopped(ledger: Ledger) -> None:
+    site = Site(ledger)
+    job_id = site.cluster.submit()
+    site.trains(job_id, *np.linspace(0.5, 0.95, 9))
+    site.cycle()
+    site.cluster.end(job_id, "FAILED", 1)
+    site.cycle()
+    assert ledger.open_operations() == []
+    assert ledger.query("SELECT stop FROM stops") == []
+
+
 def test_a_cluster_that_cannot_be_read_is_left_alone_and_nothing_is_forgotten(ledger: Ledger) -> None:
     site = Site(ledger, Ranks())
     for _ in range(2):
