@@ -1,18 +1,18 @@
 """The story of one job, for `slurmplug why`: what it asked, what is predicted, where it stands, what was done to it."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
 from policies.plan import Reason
-from slurmplug import explain, reports, times
-from slurmplug.directives import Directives
+from slurmplug import explain, prospects, reports, times
+from slurmplug.deeds import Deeds
+from slurmplug.directives import Directives, Problem
 from slurmplug.explain import About
-from slurmplug.ledger import Ledger
-from slurmplug.reports import Forecast, Job
-from slurmplug.table import printable
+from slurmplug.reports import Job
+from slurmplug.table import counted, printable
 
 AHEAD = 3
 """How many of the jobs before it are named."""
@@ -32,30 +32,6 @@ class Paragraph:
     sentences: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Deeds:
-    """What the ledger has of one job, as rows."""
-
-    operations: Sequence[Mapping[str, Any]]
-    steps: Sequence[Mapping[str, Any]]
-    commands: Sequence[Mapping[str, Any]]
-    decisions: Sequence[Mapping[str, Any]]
-    faults: Sequence[Mapping[str, Any]]
-
-    @classmethod
-    def of(cls, ledger: Ledger, job: Job) -> "Deeds":
-        facts = job.record.facts
-        return cls(
-            operations=ledger.query("SELECT * FROM operations WHERE job = ? ORDER BY opened", job.row),
-            steps=ledger.query(_STEPS_OF, job.row),
-            commands=ledger.query(_COMMANDS_OF, job.row),
-            decisions=ledger.query("SELECT * FROM decisions WHERE job = ? ORDER BY first", job.row),
-            faults=ledger.query(
-                "SELECT * FROM faults WHERE job_id = ? AND last >= ? ORDER BY first", facts.job_id, job.record.key[2]
-            ),
-        )
-
-
 def tell(job: Job, queue: Sequence[Job], cycle: Mapping[str, Any] | None, deeds: Deeds) -> list[Paragraph]:
     """The whole story. `queue`: the jobs of the last cycle, `cycle` its row."""
     about = About(job.record.quantity, job.record.sign)
@@ -63,7 +39,7 @@ def tell(job: Job, queue: Sequence[Job], cycle: Mapping[str, Any] | None, deeds:
         Paragraph("Job", tuple(_introduction(job))),
         Paragraph("It asked", tuple(_asked(job.record.directives))),
         Paragraph("It reported", tuple(_reported(job))),
-        Paragraph("Predicted", tuple(_predicted(job))),
+        Paragraph("Predicted", tuple(prospects.predicted(job))),
         Paragraph("It stands", tuple(_standing(job, reports.ranked(queue), cycle))),
         Paragraph("Done to it", tuple(sentence for _, sentence in sorted(_done(deeds, about), key=itemgetter(0)))),
         Paragraph("Not believed of its reports", tuple(_doubted(deeds.faults))),
@@ -73,20 +49,9 @@ def tell(job: Job, queue: Sequence[Job], cycle: Mapping[str, Any] | None, deeds:
 
 def as_mapping(paragraphs: Iterable[Paragraph], deeds: Deeds) -> dict[str, Any]:
     """For JSON: the sentences, and the rows that they were made from."""
-
-    def plain(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        return [
-            {name: json.loads(value) if name in _STORED_AS_JSON else value for name, value in row.items()}
-            for row in rows
-        ]
-
     return {
         "story": [{"about": each.about, "sentences": list(each.sentences)} for each in paragraphs],
-        "operations": plain(deeds.operations),
-        "steps": plain(deeds.steps),
-        "commands": plain(deeds.commands),
-        "decisions": plain(deeds.decisions),
-        "faults": plain(deeds.faults),
+        **deeds.as_mapping(),
     }
 
 
@@ -95,11 +60,11 @@ def _introduction(job: Job) -> Iterator[str]:
     where = f" on {printable(facts.node_list)}" if facts.node_list else ""
     yield (
         f"Job {job.id}, {printable(facts.name)!r} of {printable(facts.user)} (account {printable(facts.account)}, "
-        f"partition {printable(facts.partition)}), asks for {_count(facts.gpus, 'GPU')}: {facts.state}{where}."
+        f"partition {printable(facts.partition)}), asks for {counted(facts.gpus, 'GPU')}: {facts.state}{where}."
     )
     limit = f"may run for {times.span(facts.time_limit)}" if facts.time_limit is not None else "has no time limit"
     ran = f", ran for {times.span(job.elapsed)}" if job.started is not None else ""
-    again = f", was requeued {_count(facts.restarts, 'time')}" if facts.restarts else ""
+    again = f", was requeued {counted(facts.restarts, 'time')}" if facts.restarts else ""
     yield f"It was submitted {times.shown(key.first_submit)}, waited {times.span(job.waited)}{ran}, {limit}{again}."
     if job.ended is not None:
         yield f"It ended {times.shown(job.ended)}."
@@ -117,8 +82,13 @@ def _asked(given: Directives | None) -> Iterator[str]:
         if name != "problems" and getattr(given, name) is not None
     ]
     yield f"{', '.join(said)}." if said else "Nothing that counts."
-    for problem in given.problems:
+    for problem in sorted(given.problems, key=_of_the_comment_first):
         yield f"Not counted: {problem}."
+
+
+def _of_the_comment_first(problem: Problem) -> tuple[bool, bool]:
+    """The comment is what was written last; how many more there are comes at the end."""
+    return problem.rule == "more", problem.line != 0
 
 
 def _directive(name: str, value: Any) -> str:
@@ -150,45 +120,6 @@ def _reported(job: Job) -> Iterator[str]:
         yield f"Its last checkpoint holds iteration {checkpoint:g}."
     if job.saved:
         yield f"{job.saved:g} iterations were spared."
-
-
-def _predicted(job: Job) -> Iterator[str]:
-    first, half = job.predicted, job.foreseen
-    if first.value is not None:
-        took = ""
-        if job.ended is not None and job.started is not None:
-            held = "" if job.stop else _held(first.holds(job.elapsed))
-            took = f" It took {times.span(job.elapsed)}{held}."
-        yield f"When first seen, a run time of {times.span(first.value)}{_between(first, times.span)}.{took}"
-    if half.value is not None and job.foreseen_at is not None and not job.live:
-        came = f" It came to {job.value:.4g}{_held(half.holds(job.value))}." if job.did_all else ""
-        yield (
-            f"After {_count(int(job.foreseen_at), 'iteration')}, {printable(job.record.quantity)} {half.value:.4g}"
-            f"{_between(half, _four_digits)} at the end.{came}"
-        )
-    left, final = job.remaining, job.final
-    if job.standing and left.value is not None:
-        source = explain.source(job.standing.forecast["source"])
-        yield f"{times.span(left.value)} are left{_between(left, times.span)}, by {source}."
-    if final.value is not None:
-        between = _between(final, _four_digits)
-        yield f"{printable(job.record.quantity)} {final.value:.4g}{between} after the last iteration."
-    if job.reach is not None:
-        yield f"It reaches its target with a probability of {job.reach:.1%}."
-
-
-def _between(forecast: Forecast, shown: Callable[[float], str]) -> str:
-    if forecast.low is None or forecast.high is None or forecast.low == forecast.high:
-        return ""
-    return f" (90 %: {shown(forecast.low)} to {shown(forecast.high)})"
-
-
-def _four_digits(value: float) -> str:
-    return f"{value:.4g}"
-
-
-def _held(inside: bool | None) -> str:
-    return ", which is outside of that" if inside is False else ""
 
 
 def _standing(job: Job, order: Sequence[Job], cycle: Mapping[str, Any] | None) -> Iterator[str]:
@@ -248,7 +179,7 @@ def _in_slurm(job: Job, behind: Sequence[Job]) -> Iterator[str]:
     above = [other for other in behind if other.standing and (other.standing.priority or 0.0) > (own or 0.0)]
     if above:
         yield (
-            f"Slurm puts {_count(len(above), 'job')} of lower rank before it all the same, as it also counts "
+            f"Slurm puts {counted(len(above), 'job')} of lower rank before it all the same, as it also counts "
             "fairshare, age, size, partition and QOS."
         )
 
@@ -287,7 +218,7 @@ def _done(deeds: Deeds, about: About) -> Iterator[tuple[float, str]]:
         told = ", ".join(f"{name} {value}" for name, value in json.loads(last["fields"]).items())
         yield (
             last["at"],
-            f"{times.shown(last['at'])}: its priority was written, {_count(len(labels), 'time')} in all: "
+            f"{times.shown(last['at'])}: its priority was written, {counted(len(labels), 'time')} in all: "
             f"{printable(told)}: {_outcome(last)}.",
         )
 
@@ -310,7 +241,7 @@ def _operation(operation: Mapping[str, Any], deeds: Deeds, about: About) -> Iter
 def _doubted(faults: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     for fault in faults:
         reason = Reason(fault["rule"], {"detail": fault["detail"]} if fault["detail"] else {})
-        yield f"{explain.sentence(reason)} ({_count(fault['count'], 'time')}, last {times.shown(fault['last'])})."
+        yield f"{explain.sentence(reason)} ({counted(fault['count'], 'time')}, last {times.shown(fault['last'])})."
 
 
 def _rule(row: Mapping[str, Any]) -> str:
@@ -331,19 +262,5 @@ def _outcome(command: Mapping[str, Any]) -> str:
     return f"{command['status']}{message}"
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def _lower(text: str) -> str:
     return text[:1].lower() + text[1:]
-
-
-_STORED_AS_JSON = frozenset({"facts", "veto_facts", "fields"})
-_STEPS_OF = """
-SELECT steps.* FROM steps JOIN operations ON operations.id = steps.operation WHERE operations.job = ? ORDER BY steps.at
-"""
-_COMMANDS_OF = """
-SELECT commands.*, cycles.started AS at FROM commands JOIN cycles ON cycles.id = commands.cycle
-WHERE commands.job = ? ORDER BY commands.cycle
-"""

@@ -60,6 +60,11 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
 
 
+def counted(number: int, noun: str) -> str:
+    """1 job, 2 jobs."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def chosen(wanted: str, fields: Sequence[Field[Row]]) -> list[Field[Row]]:
     """The fields of a list such as `jobid%20,name%-30`, as sacct takes it: any case, the beginning is enough.
 

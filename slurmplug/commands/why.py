@@ -7,6 +7,7 @@ import click
 
 from slurmplug import job_fields, reports, story, table
 from slurmplug.commands.options import emit, json_option, ledger_options, opened
+from slurmplug.deeds import Deeds
 from slurmplug.errors import UsageError
 from slurmplug.story import Paragraph
 
@@ -29,7 +30,7 @@ def why(*, job: str, config_path: Path, ledger_path: Path | None, wants_json: bo
             )
         queue = reports.jobs(ledger, reports.Selection(live=True))
         cycle = reports.last_cycle(ledger)
-        deeds = [story.Deeds.of(ledger, each) for each in found]
+        deeds = [Deeds.of(ledger, each) for each in found]
     if wants_json:
         told = [
             {

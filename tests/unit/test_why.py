@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,6 +53,20 @@ class TestWhatItAsked:
         site.cycle()
         told = site.ask("why", "1")
         assert "Not counted: line 3: --tagret=accuracy>=0.9: no such directive; did you mean --target?" in told
+
+    def test_the_mistakes_of_the_comment_come_before_those_of_the_script(self, site):
+        script = b"#!/bin/sh\n" + b"#PLUG --urgencey=7\n" * 3 + b"#PLUG --type=x\ntrain\n"
+        site.cluster.submit(script, comment="plug: tagret=1")
+        site.cycle()
+        told = [line.split(":")[1].strip() for line in site.ask("why", "1").splitlines() if "Not counted" in line]
+        assert told == ["comment", "line 2", "line 3", "line 4"]
+
+    def test_that_there_are_more_mistakes_than_are_named_is_told_last(self, site):
+        site.cluster.submit(b"#!/bin/sh\n" + b"#PLUG --urgencey=7\n" * 99 + b"#PLUG --type=x\ntrain\n")
+        site.cycle()
+        told = [line for line in site.ask("why", "1").splitlines() if "Not counted" in line]
+        assert "line 2" in told[0]
+        assert "line" not in told[-1]
 
     def test_an_unmanaged_job_is_said_to_be_left_to_slurm(self, site):
         site.cluster.submit(b"#!/bin/sh\ntrain\n")
@@ -138,6 +153,72 @@ class TestWhereItStands:
             site.cluster.submit()
             site.cycle()
             assert "policy planned failed: RuntimeError: no \\x1b[2J idea" in site.ask("why", "1")
+
+
+class TestWhatIsPredicted:
+    def told(self, site: Site) -> list[str]:
+        lines = site.ask("why", "1").split("Predicted:\n")[1].splitlines()
+        return [line.strip() for line in lines[: lines.index("It stands:")]]
+
+    def submit(self, site: Site, deadline: bytes, **given: Any) -> int:
+        """A job that may run for an hour and reports, with a deadline."""
+        return site.cluster.submit(b"#!/bin/sh\n#PLUG --deadline=%s --max-iterations=90\ntrain\n" % deadline, **given)
+
+    def test_a_job_that_waits_without_any_prediction_is_told_why(self, site):
+        site.cluster.submit(time_limit=np.nan)
+        site.cycle()
+        assert self.told(site) == [
+            "Nothing of its run time: slurmplug has seen no finished run like it, and it has no time limit."
+        ]
+
+    def test_a_policy_that_asks_for_no_run_times_is_told(self, tmp_path):
+        with Site(tmp_path, Planned(lambda snapshot: Plan(np.ones(len(snapshot.jobs))))) as site:
+            self.submit(site, b"2h")
+            site.cycle()
+            assert self.told(site) == [
+                "Nothing of its run time: the policy asks for no run times.",
+                f"Whether its deadline, {times.shown(NOW + 7_200)}, can be met is not predicted.",
+            ]
+
+    @pytest.mark.parametrize(
+        ("deadline", "seconds", "chance"),
+        [
+            (b"10h", 36_000, "can be met."), (b"50m", 3_000, "can be met, but may be missed."),
+            (b"20m", 1_200, "will probably be missed."), (b"1m", 60, "cannot be met."),
+        ],
+    )  # fmt: skip
+    def test_a_job_that_waits_is_told_what_becomes_of_its_deadline_if_it_started_now(
+        self, site, deadline, seconds, chance
+    ):
+        self.submit(site, deadline)
+        site.cycle()
+        left = site.json("acct", "-j", "1")["jobs"][0]
+        end, low, high = (times.shown(NOW + 60 + left[key]) for key in ("remaining", "remaininglow", "remaininghigh"))
+        assert self.told(site)[-1] == (
+            f"If it started now, it would end {end} (90 %: {low} to {high}): "
+            f"its deadline, {times.shown(NOW + seconds)}, {chance}"
+        )
+
+    def test_a_job_that_runs_is_told_by_its_own_pace(self, site):
+        site.cluster.start(self.submit(site, b"2h"))
+        site.train(1, dict.fromkeys(range(1, 31), 0.1))
+        site.cycle()
+        end = times.shown(site.cluster.time + site.json("acct", "-j", "1")["jobs"][0]["remaining"])
+        assert self.told(site)[-1].startswith(f"It ends {end} (90 %: ")
+        assert self.told(site)[-1].endswith(f"its deadline, {times.shown(NOW + 7_200)}, can be met.")
+
+    def test_a_deadline_that_is_over_is_told(self, site):
+        self.submit(site, b"2m")
+        site.cycle(3)
+        assert self.told(site)[-1] == f"Its deadline, {times.shown(NOW + 120)}, passed 00:01:00 ago."
+
+    @pytest.mark.parametrize(("deadline", "told"), [(b"5m", "00:04:00 before"), (b"30s", "00:00:30 after")])
+    def test_an_ended_job_is_told_how_it_kept_its_deadline(self, site, deadline, told):
+        site.cluster.start(self.submit(site, deadline))
+        site.cycle()
+        site.cluster.end(1)
+        site.cycle()
+        assert f"It ended {told} its deadline, " in site.ask("why", "1")
 
 
 class TestWhatWasDone:

@@ -1,0 +1,79 @@
+"""What is predicted of one job in sentences, and whether it can meet its deadline, for `slurmplug why`."""
+
+from collections.abc import Callable, Iterator
+
+from slurmplug import explain, times
+from slurmplug.reports import Forecast, Job
+from slurmplug.table import counted, printable
+
+
+def predicted(job: Job) -> Iterator[str]:
+    """What was and is predicted of a job, and what came of it."""
+    first, half = job.predicted, job.foreseen
+    if first.value is not None:
+        took = ""
+        if job.ended is not None and job.started is not None:
+            held = "" if job.stop else _held(first.holds(job.elapsed))
+            took = f" It took {times.span(job.elapsed)}{held}."
+        yield f"When first seen, a run time of {times.span(first.value)}{_between(first, times.span)}.{took}"
+    if half.value is not None and job.foreseen_at is not None and not job.live:
+        came = f" It came to {job.value:.4g}{_held(half.holds(job.value))}." if job.did_all else ""
+        yield (
+            f"After {counted(int(job.foreseen_at), 'iteration')}, {printable(job.record.quantity)} {half.value:.4g}"
+            f"{_between(half, _four_digits)} at the end.{came}"
+        )
+    left, final = job.remaining, job.final
+    if job.standing and left.value is not None:
+        source = explain.source(job.standing.forecast["source"])
+        yield f"{times.span(left.value)} are left{_between(left, times.span)}, by {source}."
+    elif job.standing and job.waits:
+        yield f"Nothing of its run time: {_why_nothing(job)}."
+    if final.value is not None:
+        between = _between(final, _four_digits)
+        yield f"{printable(job.record.quantity)} {final.value:.4g}{between} after the last iteration."
+    if job.reach is not None:
+        yield f"It reaches its target with a probability of {job.reach:.1%}."
+    if job.record.directives and job.record.directives.deadline is not None:
+        yield _deadline(job, job.record.directives.deadline)
+
+
+def _why_nothing(job: Job) -> str:
+    """A time limit is always a prediction, where one is asked for."""
+    if job.record.facts.time_limit is None:
+        return "slurmplug has seen no finished run like it, and it has no time limit"
+    return "the policy asks for no run times"
+
+
+def _deadline(job: Job, deadline: float) -> str:
+    named, left = f"its deadline, {times.shown(deadline)},", job.remaining
+    if job.ended is not None:
+        side = "before" if job.ended <= deadline else "after"
+        return f"It ended {times.span(abs(deadline - job.ended))} {side} {named[:-1]}."
+    if job.seen > deadline:
+        return f"I{named[1:]} passed {times.span(job.seen - deadline)} ago."
+    if left.value is None:
+        return f"Whether {named} can be met is not predicted."
+    end = Forecast(*(None if seconds is None else job.seen + seconds for seconds in left))
+    ends = "If it started now, it would end" if job.waits else "It ends"
+    return f"{ends} {times.shown(job.seen + left.value)}{_between(end, times.shown)}: {named} {_chance(end, deadline)}."
+
+
+def _chance(end: Forecast, deadline: float) -> str:
+    median = end.value or 0.0
+    if median <= deadline:
+        return "can be met" if (end.high or median) <= deadline else "can be met, but may be missed"
+    return "cannot be met" if (end.low or median) > deadline else "will probably be missed"
+
+
+def _between(forecast: Forecast, shown: Callable[[float], str]) -> str:
+    if forecast.low is None or forecast.high is None or forecast.low == forecast.high:
+        return ""
+    return f" (90 %: {shown(forecast.low)} to {shown(forecast.high)})"
+
+
+def _four_digits(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def _held(inside: bool | None) -> str:
+    return ", which is outside of that" if inside is False else ""
