@@ -27,10 +27,6 @@ def _asked(value: Callable[[Any], Value]) -> Callable[[Job], Value]:
     return lambda job: value(job.record.directives) if job.record.directives else None
 
 
-def _stood(name: str) -> Callable[[Job], Value]:
-    return lambda job: getattr(job.standing, name) if job.standing else None
-
-
 def exit_code(job: Job) -> str:
     """STATUS:SIGNAL as sacct shows it, of what a shell would tell."""
     code = job.record.facts.exit_code
@@ -142,7 +138,7 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("Predicted", "span", 10, "its run time, as first predicted", _predicted("value")),
             Field("PredictedHigh", "span", 13, "Predicted's 95 % quantile", _predicted("high")),
             Field("PredictedLow", "span", 12, "Predicted's 5 % quantile", _predicted("low")),
-            Field("Rank", "number", 10, "the policy's; higher goes first", _stood("rank")),
+            Field("Rank", "number", 10, "the policy's; higher goes first", lambda job: job.rank),
             Field("Reach", "share", 7, "probability that it reaches its target", lambda job: job.reach),
             Field("Remaining", "span", 10, "run time left, predicted", lambda job: job.remaining.value),
             Field("RemainingLow", "span", 12, "Remaining's 5 % quantile", lambda job: job.remaining.low),

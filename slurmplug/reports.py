@@ -2,6 +2,7 @@
 
 import json
 import math
+import pwd
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -125,6 +126,11 @@ class Job:
         return self.quantities.get(self.record.quantity)
 
     @property
+    def rank(self) -> float | None:
+        """The policy's; None where Slurm alone decides."""
+        return None if self.standing is None or self.standing.spared or self.given_back else self.standing.rank
+
+    @property
     def remaining(self) -> Forecast:
         """Seconds."""
         return self._forecast("remaining")
@@ -202,10 +208,24 @@ class _Where:
 
 
 def jobs(ledger: Ledger, which: Selection) -> list[Job]:
-    """The jobs, by id; of several that had the same id in turn the latest, as sacct without --duplicates."""
+    """The jobs by id, the elements of an array together.
+
+    Of several that had the same id in turn the latest, as sacct without --duplicates.
+    """
     where = _where(which)
     rows = ledger.query(_JOBS.format(where=" AND ".join(where.clauses) or "1"), *where.values)
     return [_job(ledger, row) for row in rows]
+
+
+def known_user(ledger: Ledger, user: str) -> bool:
+    """Whether it is an account of this machine, or the ledger has jobs of it: a name, or a uid in digits."""
+    number = user.isascii() and user.isdecimal() and len(user) < 11
+    try:
+        pwd.getpwuid(int(user)) if number else pwd.getpwnam(user)
+    except (KeyError, OverflowError):
+        rows = ledger.query("SELECT DISTINCT user, uid FROM jobs")
+        return any(user in (row["user"], str(row["uid"])) for row in rows)
+    return True
 
 
 def last_cycle(ledger: Ledger) -> dict[str, Any] | None:
@@ -216,13 +236,8 @@ def last_cycle(ledger: Ledger) -> dict[str, Any] | None:
 
 def ranked(queue: Iterable[Job]) -> list[Job]:
     """The pending jobs that slurmplug ranks, the first to go first."""
-    waiting = [job for job in queue if job.waits and _rank(job) is not None]
-    return sorted(waiting, key=lambda job: (-(_rank(job) or 0.0), job.record.key.first_submit, job.record.key.job_id))
-
-
-def _rank(job: Job) -> float | None:
-    free = job.standing is not None and not job.standing.spared and not job.given_back
-    return job.standing.rank if job.standing and free else None
+    waiting = [job for job in queue if job.waits and job.rank is not None]
+    return sorted(waiting, key=lambda job: (-(job.rank or 0.0), job.record.key.first_submit, job.record.key.job_id))
 
 
 def _where(which: Selection) -> _Where:
@@ -331,7 +346,7 @@ WHERE {where} AND NOT EXISTS (
     SELECT 1 FROM jobs AS later
     WHERE later.cluster = jobs.cluster AND later.job_id = jobs.job_id AND later.first_submit > jobs.first_submit
 )
-ORDER BY jobs.job_id
+ORDER BY coalesce(nullif(jobs.array_id, 0), jobs.job_id), jobs.array_task, jobs.job_id
 """
 _LATEST = """
 SELECT iteration, quantities FROM progress WHERE job = ? ORDER BY restarts DESC, iteration DESC LIMIT ?

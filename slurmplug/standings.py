@@ -36,7 +36,7 @@ def queue(ledger: Ledger, which: Selection) -> list[Entry]:
 
 def _order(entry: Entry) -> tuple[bool, float, float, int]:
     job = entry.job
-    rank = job.standing.rank if job.standing and job.standing.rank is not None else float("-inf")
+    rank = job.rank if job.rank is not None else float("-inf")
     return job.waits, entry.position or float("inf"), -rank, job.record.key.job_id
 
 
@@ -99,7 +99,7 @@ def _deadline(entry: Entry) -> Value:
 
 
 def _rank(entry: Entry) -> Value:
-    return entry.job.standing.rank if entry.job.standing else None
+    return entry.job.rank
 
 
 def _priority(entry: Entry) -> Value:

@@ -18,6 +18,7 @@ from slurmplug.commands.options import (
     words,
 )
 from slurmplug.errors import UsageError
+from slurmplug.reports import JobId
 
 
 class _Mistake(click.UsageError):
@@ -55,8 +56,8 @@ def acct(
     *,
     config_path: Path,
     ledger_path: Path | None,
-    job_ids: str,
-    users: str,
+    jobs: tuple[JobId, ...],
+    users: tuple[str, ...],
     allusers: bool,
     accounts: str,
     states: str,
@@ -80,20 +81,22 @@ def acct(
         emit(f"{field.name:<15} {field.about}" for field in job_fields.FIELDS)
         return
     fields = table.chosen(wanted or job_fields.DEFAULT, job_fields.FIELDS)
-    chosen_jobs = tuple(map(reports.JobId.parse, words(job_ids)))
     chosen_states = tuple(map(_state, words(states)))
-    start, end = _window(bool(chosen_jobs), bool(chosen_states), starttime, endtime)
-    mine = not (allusers or users or chosen_jobs) and own_uid() != "0"
+    start, end = _window(bool(jobs), bool(chosen_states), starttime, endtime)
+    mine = not (allusers or users or jobs) and own_uid() != "0"
     which = reports.Selection(
-        jobs=chosen_jobs,
-        users=(own_uid(),) if mine else words(users),
+        jobs=jobs,
+        users=(own_uid(),) if mine else users,
         accounts=words(accounts),
         states=chosen_states,
         start=start,
         end=end,
-        uneligible=bool(chosen_jobs),
+        uneligible=bool(jobs),
     )
     with opened(config_path, ledger_path) as ledger:
+        for user in users:
+            if not reports.known_user(ledger, user):
+                raise UsageError(f"Invalid user id: {table.printable(user)}")
         found = reports.jobs(ledger, which)
     if wants_json:
         emit([table.as_json({"jobs": [table.as_mapping(job_fields.FIELDS, job) for job in found]})])

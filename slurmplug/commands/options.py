@@ -1,6 +1,7 @@
 """What the reports' commands share: where the ledger is, and how lines leave."""
 
 import errno
+import functools
 import os
 import shutil
 import sys
@@ -12,9 +13,11 @@ from typing import Any, TypeVar
 import click
 
 from slurmplug import config as configuration
+from slurmplug import standings
 from slurmplug.config import CONFIG_VARIABLE, DEFAULT_PATH, Config
 from slurmplug.errors import ConfigError, LedgerError
 from slurmplug.ledger import Ledger
+from slurmplug.reports import JobId, Selection
 
 LEDGER_VARIABLE = "SLURMPLUG_LEDGER"
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -32,9 +35,30 @@ noheader_option = click.option("-n", "--noheader", is_flag=True, help="No headin
 json_option = click.option(
     "--json", "wants_json", is_flag=True, help="JSON: numbers as numbers, times in seconds since the epoch."
 )
-users_option = click.option("-u", "--user", "users", default="", metavar="NAMES", help="Only these users' jobs.")
+
+
+def words(listed: str) -> tuple[str, ...]:
+    """The items of a comma-separated list."""
+    return tuple(filter(None, (word.strip() for word in listed.split(","))))
+
+
+users_option = click.option(
+    "-u",
+    "--user",
+    "users",
+    default="",
+    metavar="NAMES",
+    callback=lambda _context, _option, listed: words(listed),
+    help="Only these users' jobs.",
+)
 jobs_option = click.option(
-    "-j", "--jobs", "job_ids", default="", metavar="IDS", help="Only these jobs: 12, or 12_3 of an array, or several."
+    "-j",
+    "--jobs",
+    "jobs",
+    default="",
+    metavar="IDS",
+    callback=lambda _context, _option, listed: tuple(map(JobId.parse, words(listed))),
+    help="Only these jobs: 12, or 12_3 of an array, or several.",
 )
 
 
@@ -95,9 +119,18 @@ def _unreadable(path: Path) -> str:
     return "" if may else f"{os.strerror(errno.EACCES)}; {_WHO_READS}"
 
 
-def words(listed: str) -> tuple[str, ...]:
-    """The items of a comma-separated list."""
-    return tuple(filter(None, (word.strip() for word in listed.split(","))))
+def of_the_queue(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of a report of the live queue: it gets the `entries` selected, `noheader` and `wants_json`."""
+
+    @functools.wraps(command)
+    def with_entries(
+        *, config_path: Path, ledger_path: Path | None, jobs: tuple[JobId, ...], users: tuple[str, ...], **others: Any
+    ) -> None:
+        with opened(config_path, ledger_path) as ledger:
+            entries = standings.queue(ledger, Selection(jobs=jobs, users=users, live=True))
+        command(entries=entries, **others)
+
+    return ledger_options(jobs_option(users_option(noheader_option(json_option(with_entries)))))
 
 
 def emit(lines: Iterable[str]) -> None:

@@ -122,6 +122,14 @@ class TestWhichJobs:
         assert jobs(site.table("-j", "1")) == ["1_[7]", "1_3"]
         assert jobs(site.table("-j", "1_3")) == ["1_3"]
 
+    def test_the_elements_of_an_array_stand_together_whatever_their_ids(self, site):
+        array = site.cluster.submit(array_id=1, elements=7)
+        other = site.cluster.submit()
+        for task in (10, 9):
+            site.cluster.submit(array_id=array, array_task=task)
+        site.cycle()
+        assert jobs(site.table(*ALL)) == ["1_[7]", "1_9", "1_10", str(other)]
+
     def test_of_jobs_with_the_same_id_the_latest_is_shown(self, site):
         job = site.cluster.submit(name="old")
         site.cycle()
@@ -310,6 +318,15 @@ class TestMistakes:
     )  # fmt: skip
     def test_a_mistake_ends_with_1_as_sacct(self, trained, arguments):
         trained.ask("acct", *arguments, code=1)
+
+    @pytest.mark.parametrize("user", ["nosuchuser", "4294967290", "9" * 5_000, "ada\x1b", "\udcff", "1_0"])
+    def test_a_user_that_neither_the_machine_nor_the_ledger_knows_is_named(self, trained, user):
+        shown = trained.ask("acct", "-a", "-u", f"ada,{user}", code=1)
+        assert "Invalid user id: " + user.encode("unicode_escape").decode() in shown
+
+    @pytest.mark.parametrize("user", ["root", "0", "daemon"])
+    def test_a_user_of_the_machine_without_jobs_is_no_mistake(self, trained, user):
+        assert trained.table(*ALL, "-u", user) == []
 
     def test_a_missing_ledger_is_named(self, tmp_path):
         result = run("acct", "--ledger", str(tmp_path / "none.db"))

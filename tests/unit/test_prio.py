@@ -43,8 +43,8 @@ def test_long_lines_have_slurms_side_too(site):
     assert (told["SITEFACTOR"], told["PRIORITY"], told["QOS"]) == (label, "1000", "normal")
 
 
-def test_a_running_job_is_shown_when_it_is_named(site):
-    assert [job["jobid"] for job in site.json("prio", "-j", "4")["jobs"]] == ["4"]
+def test_only_pending_jobs_are_shown_of_those_that_are_named(site):
+    assert [job["jobid"] for job in site.json("prio", "-j", "4,3,2")["jobs"]] == ["2", "3"]
 
 
 def test_what_has_no_rank_is_not_shown(site):

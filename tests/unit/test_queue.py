@@ -39,6 +39,17 @@ def test_running_jobs_come_first_then_the_ranked_in_order_then_the_others(busy):
     ]  # fmt: skip
 
 
+def test_a_job_that_slurm_alone_decides_about_has_no_rank(busy):
+    busy.cluster.submit(reason="JobHeldUser", priority=0.0)
+    busy.cycle()
+    busy.ledger.give_back([3])
+    ranks = {job["jobid"]: job["rank"] for job in busy.json("queue")["jobs"]}
+    assert {job for job, rank in ranks.items() if rank is None} == {"2", "3", "5"}
+    heading, *lines = busy.ask("queue").splitlines()
+    ends = heading.index("RANK") + len("RANK")
+    assert [bool(line[ends - 4 : ends].strip()) for line in lines] == [True, True, False, False, False]
+
+
 def test_lines_tell_progress_and_quantity(busy):
     heading, first, *_ = busy.ask("queue").splitlines()
     assert heading.split()[:6] == ["POS", "JOBID", "USER", "NAME", "STATE", "GPUS"]
