@@ -120,7 +120,9 @@ TERMS: Mapping[str, str] = {
 }
 SOURCES: Mapping[str, str] = {
     "progress": "its own pace",
+    "stack": "runs like it, and what it asked for",
     "svr": "the finished runs of its type",
+    "last report": "its last report",
     "user history": "its user's last runs",
     "time limit": "its time limit, as nothing better is known",
 }

@@ -149,7 +149,8 @@ def test_a_run_of_very_many_points_is_thinned_evenly_and_keeps_its_last() -> Non
 
 
 def test_a_quantity_told_seldom_survives_thinning() -> None:
-    told = ({"iteration": i, "loss": i} | ({"accuracy": i / 1e6} if i % 50 == 7 else {}) for i in range(5 * MOST_POINTS))
+    seldom = [{"accuracy": i / 1e6} if i % 50 == 7 else {} for i in range(5 * MOST_POINTS)]
+    told = ({"iteration": i, "loss": i} | more for i, more in enumerate(seldom))
     points, _ = fold(Points(), lines(*told), now=NOW)
     accuracies = points.quantities["accuracy"]
     at = ~np.isnan(accuracies)
