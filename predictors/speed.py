@@ -2,9 +2,11 @@
 
 The step time is Pollux' (Qiao et al., OSDI 2021, section 3.2): gradient and synchronisation overlap in part,
 T = (T_grad^g + T_sync^g)^(1/g); T_sync is 0 on one GPU, a + b (GPUs - 2) within a node and another a + b (GPUs - 2)
-across nodes, here with c (GPUs a node - 1) where those of a node share its link. Few points cannot tell eight
-parameters: drawn from a prior once, they are weighted by how well they explain the points, the time scale of the job
-integrated out. Where hardly any draw explains them, the weights are tempered and the forecast is wider.
+across nodes, here with c (GPUs a node - 1) where those of a node share its link. T_grad grows with the GPUs a node too,
+1 + d (GPUs a node - 1)^e, where they share its processors and its memory. Few points cannot tell as many parameters:
+drawn from a prior once, they are weighted by how well they explain the points, the time scale of the job integrated
+out. What the model misses is alike at like placements: a Gaussian process over the logarithms of GPUs and nodes. Where
+hardly any draw explains the points, the weights are tempered and the forecast is wider.
 """
 
 from __future__ import annotations
@@ -24,8 +26,10 @@ _DRAWS = 8000
 _KEPT = 300
 _FEWEST = 60.0
 """effective number of draws that a forecast stands on"""
-_NOISE = 0.1
-"""standard deviation of the logarithm of a measured step time about the model"""
+_NOISE = 0.07
+"""standard deviation of the logarithm of a measured step time about what it would be in the mean"""
+_MISSED = 0.15
+"""and of that mean about the model, the same within a factor of two in GPUs and nodes"""
 _SCALE_SPREAD = 30.0
 """of the logarithm of the time scale a priori: next to nothing is known of it"""
 
@@ -33,7 +37,7 @@ _SCALE_SPREAD = 30.0
 class SpeedPredictor:
     """Forecasts iterations a second on so many GPUs of so many nodes."""
 
-    version: ClassVar[str] = "speed-1"
+    version: ClassVar[str] = "speed-2"
 
     def __init__(self) -> None:
         self.gpus_, self.nodes_, self.step_time_ = np.zeros(0), np.zeros(0), np.zeros(0)
@@ -55,9 +59,16 @@ class SpeedPredictor:
         count, spread = _placements(gpus, nodes)
         if not len(self.step_time_) or not len(count):
             return Forecast.unknown(len(count))
-        draws, level, sd = self._posterior()
-        logs = -(level[:, None] + _log_step_times(count, spread, draws))
-        return Forecast.quantiles(LEVELS[1:-1], np.exp(_mixture(logs, sd)), "measured speed", lower=0.0)
+        measured = (self.gpus_, self.nodes_)
+        covariance = _missed(measured, measured) + _NOISE**2 * np.eye(len(self.gpus_))
+        precision = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
+        draws, level, off, temper = self._posterior(precision)
+        shared = _missed((count, spread), measured)
+        gain = shared @ precision
+        centres = level[:, None] + _log_step_times(count, spread, draws) + off @ gain.T
+        unknown = _MISSED**2 - (gain * shared).sum(axis=1) + (1.0 - gain.sum(axis=1)) ** 2 / _total(precision)
+        sd = np.sqrt(np.maximum(unknown, 0.0) + _NOISE**2 / temper)
+        return Forecast.quantiles(LEVELS[1:-1], np.exp(_mixture(-centres, sd)), "measured speed", lower=0.0)
 
     def state(self) -> dict[str, Any]:
         """Arrays and plain values, from which `from_state` makes the same predictor."""
@@ -71,18 +82,30 @@ class SpeedPredictor:
         made = cls()
         return made.fit(state["gpus"], state["nodes"], state["step_time"]) if len(state["gpus"]) else made
 
-    def _posterior(self) -> tuple[Ints, Floats, float]:
-        """Equally likely draws (_KEPT,), the level of the logarithm of the time of each, and the spread about it."""
+    def _posterior(self, precision: Floats) -> tuple[Ints, Floats, Floats, float]:
+        """Equally likely draws (_KEPT,), of each the level of the logarithm of the time and the points' distances (k,)
+        from it; what the weights were tempered by."""
         off = np.log(self.step_time_) - _log_step_times(self.gpus_, self.nodes_, np.arange(_DRAWS))
-        precision = len(self.step_time_) / _NOISE**2 + 1.0 / _SCALE_SPREAD**2
-        level = off.sum(axis=1) / _NOISE**2 / precision
-        misfit = ((off**2).sum(axis=1) / _NOISE**2 - precision * level**2) / 2.0
+        weighed = off @ precision
+        level = weighed.sum(axis=1) / _total(precision)
+        misfit = ((weighed * off).sum(axis=1) - _total(precision) * level**2) / 2.0
         temper, weight = 1.0, _weights(misfit)
         while 1.0 / (weight**2).sum() < _FEWEST:
             temper *= 0.7
             weight = _weights(temper * misfit)
         draws = np.searchsorted(np.cumsum(weight), (np.arange(_KEPT) + 0.5) / _KEPT).clip(max=_DRAWS - 1)
-        return draws, level[draws], float(np.sqrt(1.0 / precision + _NOISE**2 / temper))
+        return draws, level[draws], off[draws] - level[draws, None], temper
+
+
+def _total(precision: Floats) -> float:
+    """Of the level, by the points and what is known of it before."""
+    return float(precision.sum() + 1.0 / _SCALE_SPREAD**2)
+
+
+def _missed(some: tuple[Floats, Floats], others: tuple[Floats, Floats]) -> Floats:
+    """(n, k) covariance of what the model misses at n and at k placements, both GPUs and nodes."""
+    distance = sum(np.log2(a[:, None] / b) ** 2 for a, b in zip(some, others, strict=True))
+    return np.asarray(_MISSED**2 * np.exp(-distance / 2.0))
 
 
 def _weights(misfit: Floats) -> Floats:
@@ -109,13 +132,16 @@ def _prior() -> Mapping[str, Floats]:
         return np.exp(random.uniform(np.log(low), np.log(high), _DRAWS))
 
     local = between(0.01, 2.0)
+    across = local * between(0.3, 10.0)
     return {
         "local": local,
         "local_more": local * between(0.003, 2.0),
-        "across": (across := between(0.01, 8.0)),
+        "across": across,
         "across_more": across * between(0.001, 0.1),
-        "shared": across * between(0.003, 8.0),
+        "shared": across * between(0.003, 1.0),
         "overlap": between(1.0, 8.0),
+        "crowding": between(0.01, 0.5) * (random.random(_DRAWS) < 0.5),
+        "bend": random.uniform(0.3, 1.0, _DRAWS),
     }
 
 
@@ -124,13 +150,15 @@ def _log_step_times(gpus: Floats, nodes: Floats, draws: Ints) -> Floats:
     prior = {name: values[draws, None] for name, values in _prior().items()}
     more = np.maximum(gpus - 2.0, 0.0)
     local = prior["local"] + prior["local_more"] * more
-    across = prior["across"] + prior["across_more"] * more + prior["shared"] * (gpus / nodes - 1.0)
+    beside = gpus / nodes - 1.0
+    across = prior["across"] + prior["across_more"] * more + prior["shared"] * beside
     sync = np.where(gpus <= 1, 0.0, np.where(nodes <= 1, local, across))
-    return np.asarray(np.log1p(sync ** prior["overlap"]) / prior["overlap"])
+    gradient = 1.0 + prior["crowding"] * beside ** prior["bend"]
+    return np.asarray(np.log(gradient ** prior["overlap"] + sync ** prior["overlap"]) / prior["overlap"])
 
 
-def _mixture(centres: Floats, sd: float) -> Floats:
-    """(n, inner levels) quantiles of equal mixtures of normals at `centres` (m, n) with one `sd`."""
+def _mixture(centres: Floats, sd: Floats) -> Floats:
+    """(n, inner levels) quantiles of equal mixtures of normals at `centres` (m, n), of spreads `sd` (n,)."""
     part = ndtri((np.arange(9) + 0.5) / 9.0)
     values = np.sort((centres[:, None, :] + sd * part[:, None]).reshape(-1, centres.shape[1]), axis=0)
     return np.quantile(values, LEVELS[1:-1], axis=0).T

@@ -45,6 +45,16 @@ def test_a_placement_that_was_measured_is_forecast_as_measured() -> None:
     assert forecast.median[0] == pytest.approx(1.0 / _step_time(4, 1), rel=0.05)
 
 
+def test_gpus_that_crowd_each_other_on_a_node_slow_down_any_number_of_nodes() -> None:
+    """All of a node's GPUs wait for its processors: 1 + 0.3 (GPUs a node - 1), as in measurements of cloud nodes."""
+    predictor = SpeedPredictor().fit([1, 4, 8], [1, 1, 1], [1.0, 1.9, 3.1])
+
+    crowded, spread = 1.0 / predictor.predict([8, 8], [2, 8]).median
+
+    assert 1.5 < crowded < 3.0
+    assert spread < crowded
+
+
 def test_points_that_no_model_explains_make_a_wide_forecast() -> None:
     odd = SpeedPredictor().fit([1, 2, 4], [1, 1, 1], [9.0, 0.1, 30.0]).predict(8, 2)
     even = _fitted([(1, 1), (2, 1), (4, 1)]).predict(8, 2)
