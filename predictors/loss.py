@@ -33,14 +33,17 @@ _FLOORS = np.concatenate([[0.0], np.geomspace(0.002, 8.0, 40)])
 """what the sublinear family's d may lie below the lowest loss, in units of the curve's fall"""
 _BASES = 1.0 - np.geomspace(1e-4, 0.9, 200)
 _GRID = np.array([0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
-_AHEADS = (1, 3, 10, 30)
+_AHEADS = (1, 10, 3, 10, 30, 10)
+"""ten, the horizon of SLAQ, as often as the others together"""
 _LENGTH = 150
 _SEEN = (2, 3, 4, 6, 8, 10, 12, 14, 17, 20, 24, 29, 36, 45, 60, 80, 100, 120)
 _CURVES = 1200
 """of shapes, and as many of algorithms"""
 _SPARED = 6
 """a curve is learnt from at every sixth pair of points seen and iterations ahead: neighbouring ones tell the same"""
-_TREES = 60
+_TREES = 40
+_BATCH = 1000
+"""curves looked at together: what is made of them takes some 20 kB each"""
 
 
 class LossPredictor:
@@ -80,14 +83,17 @@ class LossPredictor:
 
 
 def _continued(curves: Sequence[Floats], ahead: Floats) -> Forecast:
-    losses = Losses.of(curves)
-    features, unit = loss_features(losses, ahead)
+    seen = [
+        loss_features(Losses.of(curves[i : i + _BATCH]), ahead[i : i + _BATCH]) for i in range(0, len(curves), _BATCH)
+    ]
+    features, unit = (np.concatenate(parts) for parts in zip(*seen, strict=True))
     draws = _forest().sample(features)
     position = _GRID * draws.shape[1] - 0.5
     below = np.floor(position).astype(np.int64)
     values = draws[:, below] + (position - below) * (draws[:, below + 1] - draws[:, below])
     reach = unit * ahead
-    return Forecast.quantiles(_GRID, losses.latest[:, -1:] + reach[:, None] * values, "loss changes")
+    last = np.array([curve[-1] for curve in curves])
+    return Forecast.quantiles(_GRID, last[:, None] + reach[:, None] * values, "loss changes")
 
 
 @lru_cache(maxsize=1)

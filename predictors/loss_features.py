@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from predictors.arrays import Floats
+from predictors.loss_shapes import shape_features
 
 _WINDOW = 60
 _RECENT = 10
@@ -62,13 +63,14 @@ def loss_features(losses: Losses, ahead: Floats) -> tuple[Floats, Floats]:
     laws = [*geometric, *_slopes(changes[:, 5] / 5.0, ratios[2], k, ahead)]
     fits, about = _fits(losses, ahead, unit)
     laws += fits
+    shapes = shape_features(losses.latest[:, 1:] - last[:, None], k, ahead, unit * ahead)
     each = np.stack(laws, axis=1)
     features = np.column_stack(
         [
-            each, *about, np.median(each, axis=1), np.log(each.std(axis=1) + _TINY), *ratios,
+            each, *about, *shapes, np.median(each, axis=1), np.log(each.std(axis=1) + _TINY), *ratios,
             *((changes[:, b] - changes[:, a]) / (b - a) for a, b in pairwise(_EDGES)),
             np.diff(steps[:, -12:], axis=1).std(axis=1), steps[:, -8:].std(axis=1), np.log(k), np.log(ahead),
-            np.log(unit / (np.abs(last) + 1e-300)), np.log(unit / (np.abs(losses.first - last) + unit)),
+            np.log(unit) - np.log(np.abs(last) + 1e-300), np.log(unit / (np.abs(losses.first - last) + unit)),
             np.clip((losses.low - last) / unit, -50.0, 0.0), np.clip((losses.mean - last) / unit, -100.0, 100.0),
         ]
     )  # fmt: skip
