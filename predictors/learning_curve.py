@@ -2,8 +2,9 @@
 
 The model is Domhan, Springenberg and Hutter's (IJCAI 2015), its sampler replaced by closed forms over a bank of shapes
 (`predictors.curve_bank`). A quantile forest corrects it (`predictors.forest`), given where the curve stands, how it
-moves and what the bank expects; it learns from history, and before there is one from draws of a prior over curves
-(`predictors.curve_prior`). The forest predicts what share of the distance to the top is still gained.
+moves and what the bank expects; it learns from history and from draws of a prior over curves
+(`predictors.curve_prior`), which count for less the longer the history is. The forest predicts what share of the
+distance to the top is still gained.
 """
 
 from __future__ import annotations
@@ -27,13 +28,15 @@ from predictors.forest import QuantileForest
 State: TypeAlias = dict[str, Any]
 
 FEWEST = 20
-"""curves that a history needs before it counts for more than the prior"""
+"""curves that a history needs before it is learnt from"""
+_DRAWN_COLD, _DRAWN_BESIDE = 120, 12
+"""curves drawn from the prior of each of its lengths: without a history, and beside one"""
 _CUTS = (0.0, 0.04, 0.08, 0.12, 0.16, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7, 0.8)
 _CHECKED = (0.2, 0.6)
 """between these shares of a curve its intervals are calibrated"""
 _FOLDS = 3
-_COVERED = 0.92
-"""of the curves left out, for a 90% interval of curves to come, which will not all be like those before"""
+_COVERED = 0.9
+_LEAST_FAMILIAR = 0.1
 _TOP = 1.05
 """what the forest's target is relative to: a little above 1, so that a perfect curve can still move"""
 _NARROWEST = 2e-4
@@ -47,11 +50,12 @@ class LearningCurvePredictor:
     Works cold, before any `fit`. seed: of the forest.
     """
 
-    version: ClassVar[str] = "learning-curve-2"
+    version: ClassVar[str] = "learning-curve-3"
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
         self.forest_: QuantileForest | None = None
+        self.familiar_: QuantileForest | None = None
         self.meta_ = MetaColumns()
         self.spread_ = 1.0
 
@@ -63,15 +67,20 @@ class LearningCurvePredictor:
         clean = [cleaned(curve) for curve in curves]
         metas = _as_many(meta, len(clean))
         scaled = [_Scale.of(curve[None]).down(curve[None])[0] for curve in clean]
-        self.forest_, self.meta_, self.spread_ = None, MetaColumns(), 1.0
+        self.forest_, self.familiar_, self.meta_, self.spread_ = None, None, MetaColumns(), 1.0
         if len(clean) >= FEWEST:
             self.meta_ = MetaColumns.of(metas)
             x, y, owner = _lessons(scaled, _CUTS)
-            told = self.meta_.matrix(metas)[owner]
+            told, untold = self.meta_.matrix(metas)[owner], self.meta_.matrix([None])
             hidden = np.random.default_rng(self.seed).random(len(owner)) < 0.3
-            x = np.concatenate([x, np.where(hidden[:, None], self.meta_.matrix([None]), told)], axis=1)
+            x = np.concatenate([x, np.where(hidden[:, None], untold, told)], axis=1)
+            drawn_x, drawn_y, drawn_owner = _prior_lessons(_DRAWN_BESIDE)
+            drawn_x = np.concatenate([drawn_x, np.repeat(untold, len(drawn_x), axis=0)], axis=1)
+            x, y = np.concatenate([x, drawn_x]), np.concatenate([y, drawn_y])
+            owner = np.concatenate([owner, len(clean) + drawn_owner])
             self.forest_ = _grown(x, y, owner, 120, self.seed)
-            self.spread_ = _calibrated(x, y, owner, self.seed)
+            self.familiar_ = _telling_apart(x, owner, len(clean), self.seed)
+            self.spread_ = _calibrated(x, y, owner, len(clean), self.seed)
         return self
 
     def update(self, curve: ArrayLike, meta: Meta = None) -> None:
@@ -117,7 +126,8 @@ class LearningCurvePredictor:
 
     def state(self) -> State:
         """Arrays and plain values, from which `from_state` makes the same predictor."""
-        forest = {} if self.forest_ is None else {f"forest/{k}": v for k, v in self.forest_.state().items()}
+        named = {"forest/": self.forest_, "familiar/": self.familiar_}
+        forest = {prefix + k: v for prefix, f in named.items() if f is not None for k, v in f.state().items()}
         meta = {f"meta/{name}": values for name, values in self.meta_.state().items()}
         return {"version": self.version, "seed": self.seed, "spread": self.spread_, **forest, **meta}
 
@@ -131,6 +141,7 @@ class LearningCurvePredictor:
         made.meta_ = MetaColumns.from_state(_under("meta/", state))
         if "forest/roots" in state:
             made.forest_ = QuantileForest.from_state(_under("forest/", state))
+            made.familiar_ = QuantileForest.from_state(_under("familiar/", state))
         return made
 
     def _ahead(
@@ -140,13 +151,13 @@ class LearningCurvePredictor:
         scales = [_Scale.of(stack) for stack in stacks]
         scaled = [scale.down(stack) for scale, stack in zip(scales, stacks, strict=True)]
         x = np.concatenate([curve_features(y, at) for y, (_, at) in zip(scaled, groups, strict=True)])
-        forest = self.forest_
-        if forest is None:
-            forest = _prior_forest()
+        if self.forest_ is None or self.familiar_ is None:
+            forest, spread = _prior_forest(), np.full((len(x), 1), self.spread_)
         else:
             x = np.concatenate([x, self.meta_.matrix([metas[i] for group in groups.values() for i in group])], axis=1)
+            forest, spread = self.forest_, _widened(self.spread_, _familiarity(self.familiar_, x))
         last = np.concatenate([y[:, -1] for y in scaled])[:, None]
-        values = last + _quantiles(forest.sample(x), self.spread_) * (_TOP - last)
+        values = last + _quantiles(forest.sample(x), spread) * (_TOP - last)
         scale = _Scale(*(np.concatenate(parts) for parts in zip(*(vars(s).values() for s in scales), strict=True)))
         source = "learning curve" if self.forest_ is not None else "learning curve, cold"
         return Forecast.quantiles(_GRID, scale.up(values), source).clip(scale.lower, scale.upper)
@@ -214,12 +225,30 @@ def _grown(x: Floats, y: Floats, owner: Ints, trees: int, seed: int) -> Quantile
     return QuantileForest.fit(x, y, owner, trees=trees, smallest_leaf=4, features=0.5, seed=seed)
 
 
-def _calibrated(x: Floats, y: Floats, owner: Ints, seed: int) -> float:
+def _telling_apart(x: Floats, owner: Ints, finished: int, seed: int) -> QuantileForest:
+    """Tells lessons of the `finished` curves of the history, 1, from those of the prior, 0."""
+    known = (owner < finished).astype(np.float64)
+    return QuantileForest.fit(x, known, owner, trees=30, smallest_leaf=4, features=0.5, seed=seed)
+
+
+def _familiarity(forest: QuantileForest, x: Floats) -> Floats:
+    """(m,) the probability that a lesson is one of the history and not of the prior."""
+    return np.asarray(np.maximum(forest.sample(x).mean(axis=1), _LEAST_FAMILIAR))
+
+
+def _widened(spread: float, familiarity: Floats) -> Floats:
+    """(m, 1) what the history allows to be narrower is so only as far as a curve is like it."""
+    return np.asarray(1.0 + (spread - 1.0) * np.where(spread < 1.0, familiarity, 1.0))[:, None]
+
+
+def _calibrated(x: Floats, y: Floats, owner: Ints, finished: int, seed: int) -> float:
     """By how much intervals about the median must be spread so that 90% of them cover, on curves left out in turn.
 
-    Split conformal prediction (Vovk; Romano, Patterson, Candès 2019) with the interval's own width as the scale.
+    Split conformal prediction (Vovk; Romano, Patterson, Candès 2019) with the interval's own width as the scale and
+    the correction for few curves. owner: of the first `finished` numbers are the curves of the history.
     """
-    fold = np.random.default_rng(seed).integers(_FOLDS, size=owner.max() + 1)[owner]
+    random = np.random.default_rng(seed)
+    fold = np.append(random.permutation(finished) % _FOLDS, np.full(owner.max() + 1 - finished, _FOLDS))[owner]
     share = np.exp(x[:, HISTORY_LENGTH] - x[:, HORIZON])
     checked = (share >= _CHECKED[0]) & (share <= _CHECKED[1])
     needed = []
@@ -227,23 +256,29 @@ def _calibrated(x: Floats, y: Floats, owner: Ints, seed: int) -> float:
         rows = np.flatnonzero((fold == k) & checked)
         if len(rows) and np.any(fold != k):
             forest = _grown(x[fold != k], y[fold != k], owner[fold != k], 40, seed)
+            familiarity = _familiarity(_telling_apart(x[fold != k], owner[fold != k], finished, seed), x[rows])
             values = _quantiles(forest.sample(x[rows]), 1.0)
             low, middle, high = (values[:, np.searchsorted(_GRID, level)] for level in (0.05, 0.5, 0.95))
             off = y[rows] - middle
-            needed.append(
-                np.where(off > 0, off / np.maximum(high - middle, 1e-9), off / np.minimum(low - middle, -1e-9))
-            )
-    return float(np.clip(np.quantile(np.concatenate(needed), _COVERED), 0.5, 4.0)) if needed else 1.0
+            ratio = np.where(off > 0, off / np.maximum(high - middle, 1e-9), off / np.minimum(low - middle, -1e-9))
+            needed.append(np.where(ratio < 1.0, 1.0 + (ratio - 1.0) / familiarity, ratio))
+    covered = min(1.0, _COVERED * (1.0 + 1.0 / finished))
+    return float(np.clip(np.quantile(np.concatenate(needed), covered), 0.5, 4.0)) if needed else 1.0
 
 
 @lru_cache(maxsize=1)
 def _prior_forest() -> QuantileForest:
+    return QuantileForest.fit(*_prior_lessons(_DRAWN_COLD), trees=60, smallest_leaf=8, features=0.5, seed=20)
+
+
+@lru_cache(maxsize=2)
+def _prior_lessons(count: int) -> tuple[Floats, Floats, Ints]:
+    """Of `count` curves of each length."""
     random = np.random.default_rng(20)
-    curves = [curve for length in LENGTHS for curve in prior_curves(length, 120, random)]
-    return QuantileForest.fit(*_lessons(curves, _CUTS[::2]), trees=60, smallest_leaf=8, features=0.5, seed=20)
+    return _lessons([curve for length in LENGTHS for curve in prior_curves(length, count, random)], _CUTS[::2])
 
 
-def _quantiles(draws: Floats, spread: float) -> Floats:
+def _quantiles(draws: Floats, spread: float | Floats) -> Floats:
     """(m, levels of the grid) of sorted draws (m, s), spread about the median."""
     position = np.clip(_GRID * draws.shape[1] - 0.5, 0.0, draws.shape[1] - 1.0)
     below = np.floor(position).astype(np.int64)

@@ -5,6 +5,9 @@ import pytest
 
 from predictors.learning_curve import LearningCurvePredictor
 
+_TOPS, _SPEEDS = np.linspace(0.65, 0.95, 20), np.resize([0.4, 0.7, 1.0, 1.3], 20)
+_COLD = LearningCurvePredictor()
+
 
 def _rising(n: int, top: float = 0.9, speed: float = 0.7, noise: float = 0.003, seed: int = 0) -> np.ndarray:
     x = np.arange(1.0, n + 1.0)
@@ -170,6 +173,18 @@ def test_history_teaches_how_such_runs_go_on(fitted: LearningCurvePredictor) -> 
 
     assert np.abs(warm.median - finals).mean() < 0.05 < np.abs(cold.median - finals).mean()
     assert set(warm.source) == {"learning curve"}
+
+
+def test_a_short_history_of_another_kind_does_not_spoil_what_the_prior_knows() -> None:
+    curves = [_rising(60, top, speed, 0.005, i) for i, (top, speed) in enumerate(zip(_TOPS, _SPEEDS, strict=True))]
+    finals = np.array([curve[-1] for curve in curves])
+    begun, ats = [curve[:15] for curve in curves], np.full(len(curves), 60)
+
+    warm, cold = (p.predict_many(begun, ats) for p in (LearningCurvePredictor().fit(_history(20)), _COLD))
+    low, high = warm.quantile([0.05, 0.95]).T
+
+    assert np.abs(warm.median - finals).mean() < 1.25 * np.abs(cold.median - finals).mean()
+    assert np.mean((low <= finals) & (finals <= high)) >= 0.8
 
 
 def test_a_hyper_parameter_that_decides_the_end_is_used() -> None:
