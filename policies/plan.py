@@ -27,13 +27,18 @@ class Reason:
 
 @dataclass(frozen=True)
 class Action:
-    """What is to happen to one job."""
+    """What is to happen to one job.
+
+    `place` starts a pending job on `nodes`, `migrate` moves a running one there (anywhere else where none are named),
+    `resize` gives it `gpus`. `shares`: the GPUs on each of the nodes; empty for as even as may be.
+    """
 
     kind: ActionKind
     job: JobKey
     reason: Reason
     gpus: int | None = None
     nodes: tuple[str, ...] = ()
+    shares: tuple[int, ...] = ()
     begin: float | None = None
 
 

@@ -107,6 +107,12 @@ class Jobs:
     """batch, steps or full"""
     grace: Floats
     """seconds from a request to its next step"""
+    restartable: Bools
+    """it declared a checkpoint, by --checkpoint: once requeued it goes on from there"""
+    awaits: Bools
+    """held since its submission until a policy admits it"""
+    traffic: Floats
+    """bytes a second that it sends between nodes, as it reported"""
 
     iteration: Floats
     """how many it has reported as done, 0 before the first report"""
@@ -137,6 +143,8 @@ class Nodes:
     load: Floats
     """measured use of what is shared, in the unit of the capacity"""
     load_age: Floats
+    network: Floats
+    """share of the network's bandwidth in use, in [0, 1]; NaN where nothing tells it"""
 
 
 @dataclass(frozen=True)

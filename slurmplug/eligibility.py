@@ -41,6 +41,7 @@ def nodes_of(rows: NodeRows) -> Nodes:
         used=_columns(gpus_used, rows.cpus_used, rows.memory_used),
         load=_columns(np.full(len(gpus), np.nan), rows.cpu_load, in_memory),
         load_age=np.zeros(len(gpus)),
+        network=np.full(len(gpus), np.nan),
     )
 
 

@@ -53,6 +53,9 @@ _COLUMNS: dict[str, tuple[type, Any]] = {
     "signal": (np.str_, ""),
     "signal_to": (np.str_, ""),
     "grace": (np.float64, 60.0),
+    "restartable": (np.bool_, False),
+    "awaits": (np.bool_, False),
+    "traffic": (np.float64, np.nan),
     "iteration": (np.float64, 0.0),
     "iteration_time": (np.float64, np.nan),
     "checkpoint": (np.float64, np.nan),
@@ -105,6 +108,7 @@ def nodes(n: int = 1, **columns: Any) -> Nodes:
         used=_table(columns.get("used", 0.0), n, len(RESOURCES)),
         load=_table(columns.get("load", 0.0), n, len(RESOURCES)),
         load_age=_column(columns.get("load_age", 0.0), np.float64, n),
+        network=_column(columns.get("network", np.nan), np.float64, n),
     )
 
 

@@ -1,8 +1,17 @@
-"""What holds for every test."""
+"""What holds for every test.
+
+Property tests draw the same examples for the same code, so that a commit that passed passes again;
+`pytest tests/property --hypothesis-profile=search` draws others, and more.
+"""
 
 import signal
 
+import hypothesis
 import pytest
+
+hypothesis.settings.register_profile("patient", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("search", deadline=None, max_examples=1_000)
+hypothesis.settings.load_profile("patient")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -125,6 +125,8 @@ class Site:
     version: str
     priority_type: str
     priority_weights: Mapping[str, int]
+    places: bool = False
+    """whether jobs start where the policy places them, and only then; Slurm places them itself"""
 
 
 @dataclass(frozen=True)

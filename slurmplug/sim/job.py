@@ -1,0 +1,104 @@
+"""What is simulated: jobs and how they train, as a workload tells it before any of them runs."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from predictors.arrays import Floats, Ints
+
+NAN = float("nan")
+
+
+@dataclass(frozen=True, eq=False)
+class Speed:
+    """Iterations a second of one model, measured at k points of (GPUs, nodes).
+
+    Between two measured numbers of GPUs the logarithm of the rate is linear in that of the GPUs; outside it is flat.
+    """
+
+    gpus: Ints
+    nodes: Ints
+    rate: Floats
+
+    def at(self, gpus: int, nodes: int) -> float:
+        """Iterations a second on so many GPUs of so many nodes, from the points nearest in nodes."""
+        near = self.nodes[np.abs(self.nodes - nodes).argmin()]
+        chosen = np.flatnonzero(self.nodes == near)
+        order = chosen[np.argsort(self.gpus[chosen])]
+        return float(np.exp(np.interp(np.log(gpus), np.log(self.gpus[order]), np.log(self.rate[order]))))
+
+
+@dataclass(frozen=True)
+class Part:
+    """One Slurm job of an ML job of several: `share` of the model's parameters, `parents` the parts it waits for."""
+
+    gpus: int
+    cpus: int
+    memory: float
+    role: str = ""
+    share: float = 1.0
+    parents: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class SimJob:
+    """One ML job, or one that is none.
+
+    Times are seconds from the workload's start, durations seconds, memory MiB. `curve_at` (k,), increasing, are the
+    iterations at which `losses` and `accuracies` (k,) are known; between them they are linear. An ML job reports at
+    each iteration at most, and ends after `iterations`, the number its user asked for. A job that is not managed has
+    one iteration, which takes its run time, no curve and no directives.
+    """
+
+    name: str
+    submit: float
+    gpus: int
+    iterations: int
+    speed: Speed
+    user: str = "user"
+    account: str = "account"
+    qos: str = "normal"
+    partition: str = "gpu"
+    kind: str = ""
+    gpus_min: int = 0
+    """0: as `gpus`; else it is elastic from here"""
+    gpus_max: int = 0
+    cpus: int = 0
+    """in all; 0: none to speak of"""
+    memory: float = 0.0
+    time_limit: float = NAN
+    curve_at: Floats = field(default_factory=lambda: np.empty(0))
+    losses: Floats = field(default_factory=lambda: np.empty(0))
+    accuracies: Floats = field(default_factory=lambda: np.empty(0))
+    target: float = NAN
+    """the accuracy asked for"""
+    deadline: float = NAN
+    urgency: float = NAN
+    utility: tuple[float, float, float] | None = None
+    """OASiS' th1, th2 (per second), th3 (seconds)"""
+    params: float = NAN
+    stop: str = "iterations"
+    downgrade: str = ""
+    traffic: float = 0.0
+    """bytes that an iteration sends between nodes where the job is spread over several"""
+    checkpoint_every: float = 0.0
+    """seconds between checkpoints of its own; 0: it saves when it is asked to, and loses nothing"""
+    restart: float = 30.0
+    """seconds that a start from a checkpoint, or with other GPUs, takes before it trains"""
+    runtime_noise: float = 0.0
+    """standard deviation of the logarithm of what is forecast of its run time"""
+    loss_noise: float = 0.0
+    """the same of each loss reduction that is forecast"""
+    managed: bool = True
+    parts: tuple[Part, ...] = ()
+    """its Slurm jobs, where it is more than one"""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Jobs in order of submission, and the cluster that they were recorded on or made for."""
+
+    name: str
+    jobs: tuple[SimJob, ...]
+    nodes: int = 0
+    gpus_a_node: int = 0
