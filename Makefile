@@ -3,7 +3,7 @@ SHELL := /bin/bash
 VENV := $(shell .ci/environment path)
 PY := $(VENV)/bin/python
 
-.PHONY: help install demo test lint bench figures clean
+.PHONY: help install demo test test-failed lint bench figures clean
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -16,6 +16,9 @@ demo: install ## a throwaway Slurm cluster, 34 training jobs, the daemon, and wh
 
 test: install ## every test: unit, property, live on a real Slurm
 	@.ci/as-root $(PY) -m pytest
+
+test-failed: install ## what failed in the last test run, once more
+	@.ci/as-root $(PY) -m pytest --last-failed --last-failed-no-failures=none
 
 lint: install ## ruff, mypy --strict, import-linter
 	$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check .
