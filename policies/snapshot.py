@@ -141,8 +141,9 @@ class Nodes:
     capacity: Floats
     used: Floats
     load: Floats
-    """measured use of what is shared, in the unit of the capacity"""
+    """measured use of what is shared, in the unit of the capacity; NaN where nothing tells it"""
     load_age: Floats
+    """seconds since the oldest figure of the load was measured"""
     network: Floats
     """share of the network's bandwidth in use, in [0, 1]; NaN where nothing tells it"""
 

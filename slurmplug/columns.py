@@ -11,6 +11,7 @@ from policies.snapshot import Curves, Jobs
 from predictors.arrays import Floats, Ints
 from slurmplug.directives import Directives
 from slurmplug.eligibility import PlacementClass, expand
+from slurmplug.node_load import traffic
 from slurmplug.progress import Points
 from slurmplug.record import JobFacts, JobRecord, curve
 
@@ -96,7 +97,7 @@ def jobs_of(records: Sequence[JobRecord], priority: Floats, now: float) -> tuple
         grace=asked(lambda d: d.checkpoint.grace if d.checkpoint else None),
         restartable=asked(lambda d: d.checkpoint is not None, bool),
         awaits=np.zeros(len(records), dtype=bool),
-        traffic=np.full(len(records), np.nan),
+        traffic=traffic(records, now),
         iteration=np.array([_last(points.iterations, 0.0) for points in told], dtype=float),
         iteration_time=np.array([_iteration_time(p, f.start or 0.0) for p, f in zip(told, facts, strict=True)]),
         checkpoint=np.array([points.checkpoint for points in told], dtype=float),

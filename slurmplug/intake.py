@@ -15,6 +15,7 @@ from predictors.arrays import Ints
 from slurmplug import columns, directives, progress
 from slurmplug.cluster.port import Ending, JobRows, Reading
 from slurmplug.eligibility import fits, nodes_of
+from slurmplug.node_load import with_reports
 from slurmplug.progress import Fault, Points, Run
 from slurmplug.record import Changes, JobFacts, JobRecord, Point, joined, of_next_run
 
@@ -71,14 +72,15 @@ class Intake:
         rows = np.flatnonzero([record.facts.live for record in listed])
         records = [listed[row] for row in rows]
         jobs, classes = columns.jobs_of(records, reading.jobs.priority[rows], reading.now)
+        runs_on = columns.runs_on(records, reading.nodes.name)
         snapshot = Snapshot(
             cycle=cycle,
             now=reading.now,
             seed=cycle,
             jobs=jobs,
-            nodes=nodes_of(reading.nodes),
+            nodes=with_reports(nodes_of(reading.nodes), records, runs_on, reading.now),
             fits=fits(classes, reading.nodes, reading.reservations, reading.now),
-            runs_on=columns.runs_on(records, reading.nodes.name),
+            runs_on=runs_on,
         )
         return snapshot, fold.changes()
 

@@ -51,7 +51,8 @@ class Points:
     """What a run reported: (points,) iterations, strictly increasing, when each was last reported, and each quantity.
 
     Times are seconds since the epoch. A quantity is NaN where it was not told. `checkpoint` is the iteration that the
-    last reported checkpoint holds, `checkpoint_time` when that was said, both NaN before the first.
+    last reported checkpoint holds, `checkpoint_time` when that was said, both NaN before the first. `load` is what the
+    node bore at `load_time`, as `slurmplug.load` measures it.
     """
 
     iterations: Floats = field(default_factory=lambda: np.empty(0))
@@ -59,6 +60,8 @@ class Points:
     quantities: Mapping[str, Floats] = field(default_factory=dict)
     checkpoint: float = math.nan
     checkpoint_time: float = math.nan
+    load: Mapping[str, float] = field(default_factory=dict)
+    load_time: float = math.nan
 
     def __len__(self) -> int:
         return len(self.iterations)
@@ -73,11 +76,14 @@ def fold(points: Points, data: bytes, *, now: float) -> tuple[Points, Mapping[st
     doubts: Counter[str] = Counter()
     new: dict[float, _Point] = {}
     checkpoint, checkpoint_time = points.checkpoint, points.checkpoint_time
+    load, load_time = points.load, points.load_time
     names = set(points.quantities)
     highest = float(points.iterations[-1]) if len(points) else -math.inf
     for report in _reports(data, float(now), doubts):
         if report.checkpoint is not None:
             checkpoint, checkpoint_time = report.checkpoint, report.time
+        if report.load:
+            load, load_time = report.load, report.time
         at = report.iteration
         if at is None:
             continue
@@ -93,7 +99,7 @@ def fold(points: Points, data: bytes, *, now: float) -> tuple[Points, Mapping[st
     thin = _thinned(merged)
     doubts["thinned"] += len(merged) - len(thin)
     return (
-        replace(thin, checkpoint=checkpoint, checkpoint_time=checkpoint_time),
+        replace(thin, checkpoint=checkpoint, checkpoint_time=checkpoint_time, load=load, load_time=load_time),
         {rule: count for rule, count in doubts.items() if count},
     )
 
@@ -121,6 +127,7 @@ class _Report(NamedTuple):
     time: float
     iteration: float | None
     checkpoint: float | None
+    load: Mapping[str, float]
     quantities: Mapping[str, float]
 
 
@@ -179,6 +186,7 @@ def _report(fields: dict[str, object], now: float, doubts: Counter[str]) -> _Rep
         doubts["impossible time"] += 1
         time = now
     checkpoint = _iteration(fields.pop("checkpoint")) if "checkpoint" in fields else None
+    load = _load(fields.pop("load", {}), doubts)
     if "iteration" in fields:
         iteration = _iteration(fields.pop("iteration"))
     elif fields:
@@ -193,7 +201,23 @@ def _report(fields: dict[str, object], now: float, doubts: Counter[str]) -> _Rep
             doubts["not a number"] += 1
         else:
             quantities[name] = value
-    return _Report(time, iteration, checkpoint, quantities)
+    return _Report(time, iteration, checkpoint, load, quantities)
+
+
+_SHARES = ("gpu", "gpu_memory", "network")
+
+
+def _load(told: object, doubts: Counter[str]) -> Mapping[str, float]:
+    """Shares in [0, 1] and a rate that is not negative; what else is told of the load is no measurement."""
+    each = told if isinstance(told, dict) else {"": told}
+    believed = {
+        name: value
+        for name, value in each.items()
+        if isinstance(value, float)
+        and ((name in _SHARES and 0 <= value <= 1) or (name == "sent" and 0 <= value < math.inf))
+    }
+    doubts["impossible load"] += len(each) - len(believed)
+    return believed
 
 
 def _iteration(value: object) -> float:

@@ -149,6 +149,8 @@ def joined(before: Points, after: Points) -> Points:
         },
         checkpoint=after.checkpoint,
         checkpoint_time=after.checkpoint_time,
+        load=after.load,
+        load_time=after.load_time,
     )
 
 

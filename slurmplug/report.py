@@ -16,6 +16,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from slurmplug.load import LoadMeter
+
 DEFAULT_SPOOL = "/var/spool/slurmplug"
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
 """Who tells a process its rank, innermost launcher first: torchrun runs under srun, mpirun under a batch step."""
@@ -23,10 +25,12 @@ RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"
 GATHER_SECONDS = 0.5
 IDLE_SECONDS = 5.0
 CLOSE_SECONDS = 2.0
+LOAD_SECONDS = 30.0
+"""between two lines that tell what the job's GPUs and its node's network bear"""
 MOST_WAITING = 10_000
 MOST_QUANTITIES = 32
 NAME_LENGTH = 64
-RESERVED = ("time", "iteration", "checkpoint")
+RESERVED = ("time", "iteration", "checkpoint", "load")
 LINES_A_FLUSH = 1_024
 THINNING_BYTES = 4 * 1024 * 1024
 """With every such piece written the lines of a flush are halved, so that a file stays small however long a job runs."""
@@ -72,7 +76,7 @@ class Reporter:
         self.stop_requested = False
         self._run = run
         self._spool = spool
-        self._waiting: deque[dict[str, float | None]] = deque(maxlen=MOST_WAITING)
+        self._waiting: deque[dict[str, Any]] = deque(maxlen=MOST_WAITING)
         self._iteration = -1.0
         self._checkpoint_request: tuple[int, int] | None = None
         self._checkpoint_answered: tuple[int, int] | None = None
@@ -80,6 +84,8 @@ class Reporter:
         self._written = 0
         self._torn = False
         self._told = False
+        self._meter: LoadMeter | None = None
+        self._measured = 0.0
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="slurmplug-report", daemon=True)
@@ -136,6 +142,7 @@ class Reporter:
             self._wake.wait(IDLE_SECONDS)
             ending = self._closing.wait(GATHER_SECONDS)
             self._wake.clear()
+            self._measure()
             self._flush()
             self._look()
 
@@ -157,6 +164,14 @@ class Reporter:
             return None
         return (found.st_ino, found.st_mtime_ns) if closed else None
 
+    def _measure(self) -> None:
+        if self._meter is None:
+            self._meter = LoadMeter()  # here, since importing what it uses takes a while
+        if time.monotonic() - self._measured >= LOAD_SECONDS:
+            self._measured = time.monotonic()
+            if load := self._meter.measure():
+                self._waiting.append({"time": round(time.time(), 3), "load": load})
+
     def _flush(self) -> None:
         if not self._waiting:
             return
@@ -171,10 +186,10 @@ class Reporter:
 
     def _lines(self) -> bytes:
         waiting = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        points = [line for line in waiting if "checkpoint" not in line]
+        points = [line for line in waiting if "iteration" in line and "checkpoint" not in line]
         step = -(-len(points) // max(1, LINES_A_FLUSH >> self._written // THINNING_BYTES)) or 1
         wanted = {id(line) for line in points[::-1][::step]}  # among them the last
-        kept = [line for line in waiting if id(line) in wanted or "checkpoint" in line]
+        kept = [line for line in waiting if id(line) in wanted or "checkpoint" in line or "load" in line]
         text = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in kept)
         return text.encode()
 
