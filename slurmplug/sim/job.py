@@ -102,3 +102,5 @@ class Workload:
     jobs: tuple[SimJob, ...]
     nodes: int = 0
     gpus_a_node: int = 0
+    skipped: int = 0
+    """rows of its file that could not be used"""

@@ -1,0 +1,1 @@
+"""Workloads made after the settings of the papers, one module a paper."""
