@@ -1,0 +1,325 @@
+"""From "how many GPUs each job ought to have" to actions: what is free on each node, and who goes where.
+
+A policy says in which order the jobs go and how many GPUs each ought to have; `allocate` says what must happen to bring
+the cluster there. Whether these actions are carried out is not known here: where Slurm places jobs itself, only their
+rank tells, so that a policy ranks in the same order.
+
+What all policies have in common: a job that is not managed is started before all others, at what it asked for, in order
+of submission, and keeps its GPUs to its end, as if they were reserved. A managed job that declared no checkpoint keeps
+its GPUs too. A pending array starts one element a cycle: its row stands for as many jobs as wait.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from policies.plan import Action, Reason
+from policies.snapshot import Jobs, Snapshot
+from predictors.arrays import Bools, Floats, Ints
+
+WAITS_FOR_ROOM = ("None", "Priority", "Resources", "")
+"""The reasons of a pending job that could start if there were room; any other keeps it wherever it is placed."""
+
+Packing: TypeAlias = Literal["tight", "wide"]
+"""On as few nodes as will do, of which the fullest (tight), or those with the most free GPUs first (wide)."""
+_SLACK = 1e-9
+
+
+class Place(NamedTuple):
+    """Rows of nodes, and the GPUs on each."""
+
+    nodes: tuple[int, ...]
+    shares: tuple[int, ...]
+
+
+class Allocation(NamedTuple):
+    """The actions that bring the cluster there, and what is free then."""
+
+    actions: tuple[Action, ...]
+    space: "Space"
+
+
+def startable(jobs: Jobs) -> Bools:
+    """(n,) pending, and waiting for nothing but room."""
+    return np.asarray((jobs.state == "pending") & np.isin(jobs.reason, WAITS_FOR_ROOM) & ~jobs.held & ~jobs.awaits)
+
+
+def movable(jobs: Jobs) -> Bools:
+    """(n,) running, and free to be preempted, resized or moved: managed, with a checkpoint to go on from."""
+    return np.asarray((jobs.state == "running") & jobs.managed & jobs.restartable & ~jobs.held & ~jobs.interactive)
+
+
+def within(jobs: Jobs, rank: Floats) -> Floats:
+    """(n,) the rank of the managed jobs; NaN leaves the others to Slurm."""
+    return np.where(jobs.managed, np.asarray(rank, dtype=np.float64), np.nan)
+
+
+def ranked(jobs: Jobs, order: Ints) -> Floats:
+    """(n,) the rank that says this order of rows, the first highest; NaN for those not in it or not managed."""
+    rank = np.full(len(jobs), np.nan)
+    rank[order] = np.arange(len(order), 0, -1, dtype=np.float64)
+    return within(jobs, rank)
+
+
+def in_order(jobs: Jobs, *keys: Floats | Ints | Bools) -> Ints:
+    """Rows that run or may start, by these keys (n,), the first the foremost, the least first and NaN last.
+
+    Ties go by submission, then by row. Jobs that are not managed come before all others, by submission.
+    """
+    rows = np.flatnonzero(startable(jobs) | (jobs.state == "running"))
+    managed = jobs.managed[rows]
+    columns = [np.where(managed, key[rows], 0.0) for key in keys]
+    return rows[np.lexsort((jobs.submitted[rows], *reversed(columns), managed))]
+
+
+def waiting(jobs: Jobs, order: Ints) -> Ints:
+    """The rows of this order that wait, and may start."""
+    return np.asarray(order[jobs.state[order] == "pending"])
+
+
+def held_gpus(snapshot: Snapshot) -> Ints:
+    """(n,) the GPUs that each job holds on the nodes."""
+    on = snapshot.runs_on
+    return np.bincount(on[:, 0], weights=on[:, 2], minlength=len(snapshot.jobs)).astype(np.int64)
+
+
+class Space:
+    """What is free on each node, as a working copy: `take` and `give` change it.
+
+    `free` (nodes, resources): nothing on a node that is not up.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        jobs, nodes, on = snapshot.jobs, snapshot.nodes, snapshot.runs_on
+        count = jobs.demand[:, 0]
+        self._per_gpu = jobs.demand / np.where(count > 0, count, 1.0)[:, None]
+        weights = self._held(on[:, 0], on[:, 2])
+        there = len(nodes.names)
+        held = [np.bincount(on[:, 1], weights=weights[:, r], minlength=there) for r in range(weights.shape[1])]
+        used = np.fmax(nodes.used, np.stack(held, axis=1))
+        self.free: Floats = np.where(nodes.up[:, None], np.maximum(nodes.capacity - used, 0.0), 0.0)
+        order = np.argsort(on[:, 0], kind="stable")
+        self._on = on[order]
+        self._first = np.searchsorted(self._on[:, 0], np.arange(len(jobs) + 1))
+
+    @property
+    def gpus(self) -> int:
+        """Free GPUs in all."""
+        return int(self.free[:, 0].sum())
+
+    def place(self, row: int) -> Place:
+        """Where the job runs now, by the snapshot; no node where it does not."""
+        on = self._on[self._first[row] : self._first[row + 1]]
+        return Place(tuple(on[:, 1].tolist()), tuple(on[:, 2].tolist()))
+
+    def fits_there(self, row: int, place: Place) -> bool:
+        """Whether what the job would hold there is free."""
+        nodes = list(place.nodes)
+        if not nodes or not self._snapshot.nodes.up[nodes].all():
+            return False
+        return bool(np.all(self.free[nodes] + _SLACK >= self._held(np.full(len(nodes), row), np.array(place.shares))))
+
+    def take(self, row: int, place: Place) -> None:
+        """The job holds this."""
+        nodes = list(place.nodes)
+        self.free[nodes] -= self._held(np.full(len(nodes), row), np.array(place.shares))
+
+    def give(self, row: int, place: Place) -> None:
+        """The job holds this no longer."""
+        nodes = [node for node in place.nodes if self._snapshot.nodes.up[node]]
+        shares = [share for node, share in zip(*place, strict=True) if self._snapshot.nodes.up[node]]
+        self.free[nodes] += self._held(np.full(len(nodes), row), np.array(shares, dtype=np.int64))
+
+    def fit(self, row: int, gpus: int, packing: Packing = "tight", nodes: Bools | None = None) -> Place | None:
+        """Where the job finds so many GPUs, with CPUs and memory in proportion; None where there is no room.
+
+        The one node that suffices with the fewest GPUs free (tight) or the most (wide); else the fewest nodes, those
+        with the most free first. A job without GPUs is put on one node. `nodes` (nodes,): only these.
+        """
+        jobs, snapshot = self._snapshot.jobs, self._snapshot
+        allowed = snapshot.fits[jobs.placement[row]] & snapshot.nodes.up
+        if nodes is not None:
+            allowed = allowed & nodes
+        if gpus <= 0:
+            room = np.flatnonzero(allowed & np.all(self.free + _SLACK >= jobs.demand[row], axis=1))
+            return Place((int(room[self.free[room, 1].argmin()]),), (0,)) if len(room) else None
+        units = np.where(allowed, self.free[:, 0], 0.0)
+        for resource in range(1, self.free.shape[1]):
+            each = self._per_gpu[row, resource]
+            if each > 0:
+                units = np.minimum(units, self.free[:, resource] / each)
+        units = np.floor(units + _SLACK)
+        if units.sum() < gpus:
+            return None
+        enough = np.flatnonzero(units >= gpus)
+        if len(enough):
+            left = self.free[enough, 0]
+            return Place((int(enough[left.argmin() if packing == "tight" else left.argmax()]),), (gpus,))
+        most = np.argsort(-units, kind="stable")
+        whole = int(np.searchsorted(np.cumsum(units[most]), gpus))
+        shares = [int(share) for share in units[most[:whole]]]
+        rest = gpus - sum(shares)
+        last = most[whole:][units[most[whole:]] >= rest]
+        chosen = last[units[last].argmin()] if packing == "tight" else most[whole]
+        return Place((*(int(node) for node in most[:whole]), int(chosen)), (*shares, rest))
+
+    def _held(self, rows: Ints, shares: Ints) -> Floats:
+        """(k, resources) what jobs hold with these GPUs; all that it asks for where a job asks for none."""
+        parts = np.where(self._snapshot.jobs.demand[rows, 0] > 0, shares, 1.0)
+        return np.asarray(self._per_gpu[rows] * parts[:, None])
+
+
+def gangs(snapshot: Snapshot, order: Ints, *, preempt: bool) -> Ints:
+    """(n,) the GPUs that each job ought to have where those go first that come first, each at what it asked for.
+
+    By count alone: what fits into the GPUs that the jobs before it leave goes, what does not is skipped. What cannot be
+    preempted is counted before all others; without `preempt` nothing can. Nodes that the same jobs may use are a pool.
+    """
+    jobs, nodes = snapshot.jobs, snapshot.nodes
+    held = held_gpus(snapshot)
+    yields = movable(jobs) if preempt else np.zeros(len(jobs), dtype=bool)
+    wanted = np.where(yields, 0, held)
+    on = snapshot.runs_on
+    free = nodes.capacity[:, 0] - np.fmax(nodes.used[:, 0], np.bincount(on[:, 1], on[:, 2], len(nodes.names)))
+    back = on[yields[on[:, 0]]]
+    free = np.where(nodes.up, np.maximum(free, 0.0) + np.bincount(back[:, 1], back[:, 2], len(nodes.names)), 0.0)
+    left, pools = _pools(snapshot.fits[:, nodes.up], free[nodes.up])
+    candidates = order[(yields | startable(jobs))[order]]
+    asked, classes = jobs.gpus[candidates].tolist(), jobs.placement[candidates].tolist()
+    fewest = np.minimum.accumulate(jobs.gpus[candidates][::-1])[::-1].tolist()
+    chosen = []
+    total = sum(left)
+    for at, (gpus, kind) in enumerate(zip(asked, classes, strict=True)):
+        if fewest[at] > total:
+            break
+        mine = pools[kind]
+        if gpus <= sum(left[pool] for pool in mine):
+            chosen.append(at)
+            total -= gpus
+            for pool in mine:
+                part = min(gpus, left[pool])
+                left[pool] -= part
+                gpus -= part  # noqa: PLW2901 what is still to be found
+    rows = candidates[chosen]
+    wanted[rows] = jobs.gpus[rows]
+    return wanted
+
+
+def _pools(fits: Bools, free: Floats) -> tuple[list[int], list[list[int]]]:
+    """The free GPUs of each pool of nodes, and the pools that each placement class may use."""
+    if fits.all():
+        return [int(free.sum())], [[0]] * len(fits)
+    columns, pool_of = np.unique(fits, axis=1, return_inverse=True)
+    left = np.bincount(pool_of.ravel(), weights=free, minlength=columns.shape[1])
+    return left.astype(int).tolist(), [np.flatnonzero(row).tolist() for row in columns]
+
+
+def allocate(
+    snapshot: Snapshot,
+    order: Sequence[int] | Ints,
+    wanted: Ints,
+    *,
+    strict: bool = False,
+    packing: Packing = "tight",
+    spare: bool = True,
+) -> Allocation:
+    """The actions that give each job the GPUs that it ought to have.
+
+    `order`: rows, the first placed first. `wanted` (n,): GPUs, 0 for none; it counts for jobs that may start, and for
+    running ones that can be moved, also outside of `order`. A running job that keeps its number stays where it is; one
+    with another number is resized, in place of all its GPUs; one with none is preempted, but with `spare` only where
+    others took its place. A pending job of whom there is no room waits: those behind it go on, but not with `strict`.
+    A job held for admission is released where it is wanted.
+    """
+    return _Allocating(snapshot, wanted, packing).run(np.asarray(order, dtype=np.int64), strict, spare)
+
+
+def placing(snapshot: Snapshot, row: int, place: Place) -> Action:
+    """The action that brings the job there: place a pending one; resize or migrate one that runs."""
+    jobs, gpus = snapshot.jobs, sum(place.shares)
+    nodes = tuple(snapshot.nodes.names[node] for node in place.nodes)
+    if jobs.state[row] == "pending":
+        return Action("place", jobs.keys[row], Reason("its turn", {"gpus": gpus}), gpus, nodes, place.shares)
+    had = int(held_gpus(snapshot)[row])
+    if gpus == had:
+        return Action("migrate", jobs.keys[row], Reason("moved", {"gpus": gpus}), gpus, nodes, place.shares)
+    return Action("resize", jobs.keys[row], Reason("share", {"gpus": gpus, "had": had}), gpus, nodes, place.shares)
+
+
+class _Allocating:
+    """One allocation under way."""
+
+    def __init__(self, snapshot: Snapshot, wanted: Ints, packing: Packing) -> None:
+        self.snapshot, self.packing = snapshot, packing
+        self.wanted = wanted
+        self.space = Space(snapshot)
+        self.held = held_gpus(snapshot)
+        self.places: dict[int, Place] = {}
+        """of jobs that get another place than they have, no node for one that is preempted"""
+        self.misfits: set[tuple[float, ...]] = set()
+
+    def run(self, order: Ints, strict: bool, spare: bool) -> Allocation:
+        jobs = self.snapshot.jobs
+        changed = movable(jobs) & (self.held != self.wanted)
+        released = np.flatnonzero(changed).tolist()
+        for row in released:
+            self.space.give(row, self.space.place(row))
+        starts = startable(jobs) & ((self.wanted > 0) | (jobs.gpus == 0))
+        kept = self._placed(order[(starts | (changed & (self.wanted > 0)))[order]], strict)
+        for row in released:
+            idle = row not in self.places and row not in kept
+            if idle and not ((spare or self.wanted[row] > 0) and self._stays(row)):
+                self.places[row] = Place((), ())
+        return Allocation(self._actions(), self.space)
+
+    def _placed(self, rows: Ints, strict: bool) -> set[int]:
+        """Place these rows as far as there is room; the running ones that found none and keep what they have."""
+        kept: set[int] = set()
+        left = self.space.gpus
+        asked, runs = self.wanted[rows].tolist(), (self.snapshot.jobs.state[rows] == "running").tolist()
+        fewest = np.minimum.accumulate(self.wanted[rows][::-1])[::-1].tolist()
+        for at, row in enumerate(rows.tolist()):
+            if fewest[at] > left:
+                break
+            place = self._fit(row) if asked[at] <= left else None
+            if place is not None:
+                self.places[row] = place
+                self.space.take(row, place)
+                left -= asked[at]
+            elif runs[at] and self._stays(row):
+                kept.add(row)
+                left -= int(self.held[row])
+            elif strict and not runs[at]:
+                break
+        return kept
+
+    def _stays(self, row: int) -> bool:
+        """Whether the job can keep what it has; it has it then."""
+        place = self.space.place(row)
+        fits = self.space.fits_there(row, place)
+        if fits:
+            self.space.take(row, place)
+        return fits
+
+    def _fit(self, row: int) -> Place | None:
+        jobs, gpus = self.snapshot.jobs, int(self.wanted[row])
+        alike = (float(jobs.placement[row]), float(gpus), *jobs.demand[row].tolist())
+        if alike in self.misfits:
+            return None
+        place = self.space.fit(row, gpus, self.packing)
+        if place is None:
+            self.misfits.add(alike)
+        return place
+
+    def _actions(self) -> tuple[Action, ...]:
+        jobs = self.snapshot.jobs
+        preempted = [row for row, place in self.places.items() if not place.nodes]
+        placed = [(row, place) for row, place in self.places.items() if place.nodes]
+        awaits = jobs.awaits & jobs.managed & (jobs.state == "pending") & (self.wanted > 0)
+        return (
+            *(Action("preempt", jobs.keys[row], Reason("makes room")) for row in preempted),
+            *(placing(self.snapshot, row, place) for row, place in placed),
+            *(Action("release", jobs.keys[row], Reason("admitted")) for row in np.flatnonzero(awaits).tolist()),
+        )
