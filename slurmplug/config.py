@@ -16,6 +16,9 @@ DEFAULT_PATH = Path("/etc/slurmplug/slurmplug.toml")
 CONFIG_VARIABLE = "SLURMPLUG_CONFIG"
 """The environment variable that names another file."""
 
+_LISTEN = r"^(|[A-Za-z0-9.-]{1,253}:[0-9]{1,5}|\[[0-9A-Fa-f:.]{2,45}\]:[0-9]{1,5})$"
+_URL = r"^(|http://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}/?)$"
+
 Mode: TypeAlias = Literal["observe", "advise", "act"]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -45,6 +48,9 @@ class Slurm(Section):
     conf: Path | None = Field(None, description="slurm.conf; the one that Slurm finds by itself where not set")
     bin: Path | None = Field(None, description="the folder of squeue and scontrol; searched in PATH where not set")
     timeout: Seconds = Field(30.0, description="seconds that one command of Slurm may take")
+    client: Literal["cli", "pyslurm"] = Field(
+        "cli", description="its commands, or pyslurm for what that can do, where it is installed for this Slurm"
+    )
 
 
 class Spool(Section):
@@ -113,6 +119,27 @@ class Stop(Section):
     cancel: bool = Field(True, description="cancel a job that did not stop within its grace period")
 
 
+class Endpoint(Section):
+    """Reports for users on login nodes: the daemon serves them, and commands that cannot read the ledger ask it."""
+
+    listen: str = Field(
+        "", pattern=_LISTEN, description="HOST:PORT, [ADDRESS]:PORT of IPv6; nothing is served where empty"
+    )
+    url: str = Field("", pattern=_URL, description="where commands ask: http://CONTROLLER:PORT")
+    munge_socket: Path | None = Field(None, description="munged's socket; the one of its package where not set")
+    requests_per_minute: Annotated[int, Field(gt=0)] = Field(60, description="of one user; as many at once")
+
+
+class Takeover(Section):
+    """A second controller: the daemon runs on both, and one of them acts."""
+
+    folder: Path | None = Field(
+        None, description="on a file system that the controllers share: copies of the ledger; no takeover where not set"
+    )
+    every: Seconds = Field(300.0, description="seconds from one copy to the next")
+    patience: Seconds = Field(120.0, description="seconds without a sign of life after which a daemon counts as gone")
+
+
 class Config(Section):
     """The whole file."""
 
@@ -127,6 +154,8 @@ class Config(Section):
     predictors: Predictors = Predictors()
     guardrails: Guardrails = Guardrails()
     stop: Stop = Stop()
+    endpoint: Endpoint = Endpoint()
+    takeover: Takeover = Takeover()
     policies: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="settings of the policies, a table each: [policies.mlfs]"
     )
