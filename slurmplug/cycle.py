@@ -16,15 +16,13 @@ from policies.plan import Memory, Plan
 from policies.policy import Policy
 from policies.snapshot import JobKey, Snapshot
 from predictors.forecast import Forecasts
-from slurmplug import guardrails, labels, operations
+from slurmplug import guardrails, labels, operations, placements
 from slurmplug.cluster.port import ClusterPort, Command, Outcome, Site
 from slurmplug.config import Config
 from slurmplug.cycle_record import CycleRecord
 from slurmplug.errors import ConfigError, ReadFailed
-from slurmplug.forecaster import Forecaster
-from slurmplug.intake import Intake
-from slurmplug.ledger import Ledger
 from slurmplug.operations import StopSettings
+from slurmplug.parts import Forecaster, Intake, Ledger
 from slurmplug.record import Changes
 
 log = logging.getLogger(__name__)
@@ -61,14 +59,16 @@ class Scheduler:
         with clock.part("absorb"):
             snapshot, changes = self.intake.absorb(reading, number)
             changes = self._unwritten = changes.after(self._unwritten)
-        with clock.part("decide"):
+        with clock.part("forecast"):
             memory = self.ledger.recall(self.policy.name)
             forecasts = self.forecaster.forecast(snapshot, self.policy.needs)
+        with clock.part("decide"):
             plan, failure = self._decide(snapshot, forecasts, memory)
-        past = self.ledger.past(snapshot.now + clock.elapsed())
+        past = self.ledger.past(self.port.now())
         verdict = guardrails.check(snapshot, plan, past, self.config.mode, self.config.guardrails)
         stop = StopSettings(self.config.stop.grace, self.config.stop.cancel)
-        moved, commands = operations.advance(snapshot, verdict, self.ledger.open_operations(), stop)
+        placed, lasting = placements.split(snapshot, verdict, reading.site)
+        moved, commands = operations.advance(snapshot, lasting, self.ledger.open_operations(), stop)
         writes, postponed, misfit = self._writes(snapshot, verdict, reading.site)
         record = CycleRecord(
             started=snapshot.now,
@@ -80,7 +80,7 @@ class Scheduler:
             plan=plan,
             verdict=verdict,
             operations=moved,
-            commands=(*commands, *writes),
+            commands=(*commands, *placed, *writes),
             changes=changes,
             postponed=postponed,
             seconds=clock.seconds,
@@ -92,7 +92,7 @@ class Scheduler:
             outcomes = self.port.apply(record.commands) if record.commands else ()
         now_in_place = _labels_in_place(record.commands, outcomes)
         self.intake.set_labels(now_in_place)
-        self.ledger.finish(number, outcomes, now_in_place, snapshot.now + clock.elapsed())
+        self.ledger.finish(number, outcomes, now_in_place, self.port.now())
         return record
 
     def _decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> tuple[Plan, str]:
@@ -108,7 +108,7 @@ class Scheduler:
         self, snapshot: Snapshot, verdict: guardrails.Verdict, site: Site
     ) -> tuple[Sequence[Command], int, str]:
         """The priorities to write, how many wait for the next cycle, and why none could be made."""
-        if verdict.frozen:
+        if verdict.frozen or site.places:
             return (), 0, ""
         try:
             writes = labels.commands(snapshot, verdict.rank, site, self.config.priority)
@@ -134,11 +134,7 @@ class _Clock:
     """What the parts of a cycle take, in seconds."""
 
     def __init__(self) -> None:
-        self._start = perf_counter()
         self.seconds: dict[str, float] = {}
-
-    def elapsed(self) -> float:
-        return perf_counter() - self._start
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:

@@ -54,10 +54,12 @@ class Daemon:
             self._ledger = Ledger(config.ledger.path)
             stack.callback(self._ledger.close)
             self._port = SlurmCluster(config)
+            self._intake = Intake(self._ledger.live_records())
+            self._forecaster = Forecaster(config.predictors.runtime)
             self._scheduler = Scheduler(
                 port=self._port,
-                intake=Intake(self._ledger.live_records()),
-                forecaster=Forecaster(config.predictors.runtime),
+                intake=self._intake,
+                forecaster=self._forecaster,
                 policy=registry.policy(config),
                 ledger=self._ledger,
                 config=config,
@@ -73,9 +75,9 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._signalled)
         if (models := training.remembered(self._ledger, self._scheduler.config.predictors.runtime)) is not None:
-            self._scheduler.forecaster.use(*models)
+            self._forecaster.use(*models)
             self._trained_at = training.last_trained(self._ledger)
-        self._scheduler.forecaster.get_ready()
+        self._forecaster.get_ready()
         with self._stack:
             log.info("policy %s, a cycle every %g s", self._scheduler.policy.name, self._scheduler.config.interval)
             while not self._stopping:
@@ -98,7 +100,7 @@ class Daemon:
         """Train in the background when there is enough new to learn, and use what was trained."""
         if self._training is not None and self._training.done():
             try:
-                self._scheduler.forecaster.use(*self._training.result())
+                self._forecaster.use(*self._training.result())
             except Exception:
                 log.exception("training failed; the predictors in use stay")
             self._training = None
@@ -113,7 +115,7 @@ class Daemon:
         now, keep = self._port.now(), self._scheduler.config.ledger
         if now - self._swept > DAY:
             self._ledger.forget(now, keep.keep_days, keep.keep_inputs_days)
-            for fault in self._port.sweep(self._scheduler.intake.runs, now - KEEP_REPORTS):
+            for fault in self._port.sweep(self._intake.runs, now - KEEP_REPORTS):
                 log.warning("%s: %s", fault.rule, fault.detail)
             self._swept = now
 

@@ -17,7 +17,7 @@ from slurmplug.progress import Fault
 Strings: TypeAlias = NDArray[np.object_]
 """Texts whose length a user chooses: Python's own, since one long comment would widen every entry of `Texts`."""
 
-Verb: TypeAlias = Literal["update", "requeue", "signal", "cancel", "ask", "withdraw"]
+Verb: TypeAlias = Literal["update", "requeue", "signal", "cancel", "ask", "withdraw", "place"]
 Status: TypeAlias = Literal["done", "refused", "unknown"]
 
 
@@ -149,7 +149,8 @@ class Command:
     """One effect on one job, for an operation or for none.
 
     `fields` by verb: update, what to set (SiteFactor, ...); signal, `signal` and `to` (batch, steps or full); ask and
-    withdraw, `what` (stop or checkpoint) and `restart`, the run that is meant; requeue and cancel, nothing.
+    withdraw, `what` (stop or checkpoint) and `restart`, the run that is meant; requeue and cancel, nothing. place, only
+    where `Site.places`: `nodes`, such as n1:4,n2:2, where the job is to hold these GPUs from now on.
     """
 
     id: str
