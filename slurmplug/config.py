@@ -97,6 +97,10 @@ class Guardrails(Section):
     writes_per_cycle: Annotated[int, Field(ge=0)] = Field(500, description="priorities rewritten in one cycle")
     stops_per_cycle: Annotated[int, Field(ge=0)] = Field(20, description="jobs asked to stop in one cycle")
     stops_per_hour: Annotated[int, Field(ge=0)] = Field(200, description="jobs asked to stop in one hour")
+    urgency: Annotated[float, Field(ge=0, le=10)] = Field(10.0, description="the most that --urgency counts for")
+    urgency_of: dict[str, Annotated[float, Field(ge=0, le=10)]] = Field(
+        default_factory=dict, description="the same for some accounts"
+    )
     snapshot_age: Seconds = Field(120.0, description="seconds after which a snapshot is too old to act on")
     breaker_failures: Annotated[int, Field(gt=0)] = Field(
         5, description="cycles in a row of whose commands none succeeded, which open the breaker"
@@ -220,7 +224,7 @@ def _type_name(annotation: Any) -> str:
     if getattr(annotation, "__origin__", None) is frozenset:
         return "list of texts"
     if getattr(annotation, "__origin__", None) is dict:
-        return "tables"
+        return "tables" if get_args(annotation)[1] == dict[str, Any] else "table"
     if getattr(annotation, "__metadata__", None):
         return _type_name(annotation.__origin__)
     return {str: "text", bool: "true | false", int: "integer", float: "number", Path: "path"}.get(

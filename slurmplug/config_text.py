@@ -62,11 +62,11 @@ def generated() -> Generated:
 def _lines(section: Section, prefix: str, about: Mapping[str, str]) -> Iterator[str]:
     """The keys of a section, then its sections; `about` tells of some by their dotted names."""
     inner = []
-    for name in type(section).model_fields:
+    for name, field in type(section).model_fields.items():
         value, dotted = getattr(section, name), prefix + name
         if isinstance(value, Section):
             inner.append((dotted, value))
-        elif isinstance(value, dict):
+        elif field.annotation == dict[str, dict[str, Any]]:
             inner += [(f"{dotted}.{_key(table)}", settings) for table, settings in value.items()]
         else:
             if dotted in about:

@@ -7,7 +7,7 @@ after it has an effect.
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 import numpy as np
@@ -16,7 +16,7 @@ from policies.plan import Memory, Plan
 from policies.policy import Policy
 from policies.snapshot import JobKey, Snapshot
 from predictors.forecast import Forecasts
-from slurmplug import guardrails, labels, operations, placements
+from slurmplug import claims, guardrails, labels, operations, placements
 from slurmplug.cluster.port import ClusterPort, Command, Outcome, Site
 from slurmplug.config import Config
 from slurmplug.cycle_record import CycleRecord
@@ -60,10 +60,12 @@ class Scheduler:
             snapshot, changes = self.intake.absorb(reading, number)
             changes = self._unwritten = changes.after(self._unwritten)
         with clock.part("forecast"):
+            snapshot, doubts = claims.bounded(snapshot, self.config.guardrails)
             memory = self.ledger.recall(self.policy.name)
             forecasts = self.forecaster.forecast(snapshot, self.policy.needs)
         with clock.part("decide"):
             plan, failure = self._decide(snapshot, forecasts, memory)
+            plan = replace(plan, notes={**doubts, **plan.notes})
         past = self.ledger.past(self.port.now())
         verdict = guardrails.check(snapshot, plan, past, self.config.mode, self.config.guardrails)
         stop = StopSettings(self.config.stop.grace, self.config.stop.cancel)

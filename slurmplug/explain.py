@@ -54,6 +54,12 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     # MLF-H
     "dependency-cycle": ("Its dependencies go in a circle, so none of them counts for its rank",),
     "parent-missing": ("It depends on a job that is gone, so its dependencies do not count for its rank",),
+    # claims
+    "urgency-granted": ("It asked for an urgency of {urgency:g}, and its account is granted at most {granted:g}",),
+    "iterations-too-fast": (
+        "Its reports are not believed: {iteration:.0f} iterations are more than its GPUs can have done in that time",
+    ),
+    "loss-too-steep": ("Its reports are not believed: its loss fell again and again by a factor of 100 in a moment",),
     # guardrails
     "held": ("Its user or an operator holds it, and whoever holds a job decides when it goes on",),
     "interactive": ("Somebody sits before it (salloc or srun)",),
