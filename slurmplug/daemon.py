@@ -17,7 +17,7 @@ from types import FrameType
 from predictors.learning_curve import LearningCurvePredictor
 from predictors.runtime import RuntimeModel, RuntimePredictor
 from slurmplug import config as configuration
-from slurmplug import registry, training
+from slurmplug import doctor, doctor_facts, registry, training
 from slurmplug.cluster.slurm import SlurmCluster
 from slurmplug.cycle import Scheduler
 from slurmplug.errors import AlreadyRunning, ConfigError, LedgerError
@@ -29,6 +29,10 @@ RETRAIN_SHARE = 0.2
 """Predictors are trained anew when so much of the history is new, or a day has passed;"""
 FEWEST_RUNS = 5
 """and so many runs have finished since."""
+EXAMINE_AGAIN = 60.0
+"""Seconds until a site where something needed is missing is looked at again."""
+HINDERED = "hindered"
+"""The ledger's switch that says why the daemon only observes."""
 KEEP_REPORTS = 7 * DAY
 """Seconds after its last line that the report file of an ended run is kept."""
 
@@ -68,6 +72,9 @@ class Daemon:
             self._training: Future[tuple[RuntimePredictor, LearningCurvePredictor]] | None = None
             self._trained_at = 0.0
             self._swept = 0.0
+            self._wanted = config.mode
+            self._hinders: dict[str, str] = {}
+            self._examined = 0.0
             self._stack = stack.pop_all()
 
     def run(self) -> None:
@@ -79,6 +86,7 @@ class Daemon:
             self._trained_at = training.last_trained(self._ledger)
         self._forecaster.get_ready()
         with self._stack:
+            self._examine()
             log.info("policy %s, a cycle every %g s", self._scheduler.policy.name, self._scheduler.config.interval)
             while not self._stopping:
                 began = self._port.now()
@@ -89,12 +97,27 @@ class Daemon:
     def _cycle(self) -> None:
         if self._reloading:
             self._reload()
+        if self._hinders and self._port.now() - self._examined > EXAMINE_AGAIN:
+            self._examine()
         try:
             self._scheduler.run()
             self._learn()
             self._tidy()
         except LedgerError as error:
             log.error("%s; nothing more is done in this cycle", error)
+
+    def _examine(self) -> None:
+        """Observe only where something needed is missing, and say what, and what mends it."""
+        config = self._scheduler.config.model_copy(update={"mode": self._wanted})
+        hinders = doctor.hindered(doctor.examine(doctor_facts.look(config)))
+        for kind, why in hinders.items():
+            log.error("%s is observed only: %s", kind, why)
+        if self._hinders and not hinders:
+            log.info("nothing needed is missing any more")
+        self._ledger.set_control(HINDERED, "; ".join(hinders.values()) or None)
+        mode = doctor.allowed(self._wanted, hinders)
+        self._scheduler.config = config.model_copy(update={"mode": mode})
+        self._hinders, self._examined = hinders, self._port.now()
 
     def _learn(self) -> None:
         """Train in the background when there is enough new to learn, and use what was trained."""
@@ -137,7 +160,8 @@ class Daemon:
         ):
             log.error("cluster, slurm, spool and ledger change with a restart only; the configuration in use stays")
             return
-        self._scheduler.config, self._scheduler.policy = config, policy
+        self._scheduler.config, self._scheduler.policy, self._wanted = config, policy, config.mode
+        self._examine()
         log.info("configuration read again: policy %s", policy.name)
 
     def _signalled(self, number: int, _: FrameType | None) -> None:

@@ -46,6 +46,7 @@ def look(ledger: Ledger, path: Path, config: Config, now: float) -> dict[str, An
         "age": age,
         "interval": config.interval,
         "paused": paused,
+        "hindered": ledger.control("hindered"),
         "modes": json.loads(cycle.get("modes") or "{}"),
         "policy": cycle.get("policy") or config.policy,
         "policies": registry.names(),
@@ -106,6 +107,8 @@ def _of_daemon(told: Mapping[str, Any]) -> Iterator[str]:
     yield f"mode        {mode}{': ' if own else ''}{', '.join(own)}"
     if told["paused"] is not None:
         yield f"            paused, so it observes only: {printable(told['paused']) or 'no reason given'}"
+    if told["hindered"]:
+        yield f"            something needed is missing: {printable(told['hindered'])}"
 
 
 _OPERATIONS = "SELECT kind, step, count(*) AS jobs FROM operations WHERE step != 'ended' GROUP BY kind, step"
