@@ -127,7 +127,7 @@ def collect(rows: Iterable[Row], make: Callable[[Row], Made | None], *, skip_bad
     for row in rows:
         try:
             if row.fault:
-                raise row.bad("", row.fault)  # noqa: TRY301
+                raise row.bad("", row.fault)
             value = make(row)
         except BadRow:
             if not skip_bad:
@@ -139,22 +139,32 @@ def collect(rows: Iterable[Row], make: Callable[[Row], Made | None], *, skip_bad
     return made, skipped
 
 
-def comma_separated(path: Path, needed: Sequence[str], delimiter: str = ",") -> Iterator[Row]:
-    """The rows of a table with a heading, in which every column of `needed` stands.
+def comma_separated(
+    path: Path, needed: Sequence[str], delimiter: str = ",", known: Sequence[str] = ()
+) -> Iterator[Row]:
+    """The rows of a table with a heading, in which every column of `needed` stands, and none but those `known` if any.
 
     Raises:
         WorkloadError
     """
     with lines_of(path) as lines:
         numbered = _Numbered(line for line in lines)
-        quoting = csv.QUOTE_MINIMAL if delimiter == "," else csv.QUOTE_NONE
-        reader = csv.reader(numbered, delimiter=delimiter, strict=True, quoting=quoting)
+        reader = (
+            csv.reader(numbered, strict=True)
+            if delimiter == ","
+            else csv.reader(numbered, delimiter=delimiter, quoting=csv.QUOTE_NONE)
+        )
         try:
             heading = [name.strip() for name in next(reader, [])]
             missing = [name for name in needed if name not in heading]
             if missing:
                 raise WorkloadError(
                     f"{path}: its heading lacks {', '.join(missing)}; it has {shown(','.join(heading))}"
+                )
+            strange = [name for name in heading if known and name not in known]
+            if strange:
+                raise WorkloadError(
+                    f"{path}: no such column: {shown(', '.join(strange))}; there are {', '.join(known)}"
                 )
             if len(set(heading)) != len(heading):
                 raise WorkloadError(f"{path}: a column stands twice in its heading")

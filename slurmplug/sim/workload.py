@@ -213,7 +213,7 @@ def _source(name: str) -> tuple[Source, Path, Options]:
 
 
 def _module(name: str) -> Source:
-    source: Source = import_module(name)  # type: ignore[assignment]
+    source: Source = import_module(name)
     return source
 
 
