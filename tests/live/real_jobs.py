@@ -1,0 +1,124 @@
+"""A workload of the simulator as real jobs on a sandbox: the same curves, told iteration by iteration."""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from predictors.arrays import Floats
+from slurmplug.grammar import PREFIX
+from slurmplug.sandbox import Sandbox
+from slurmplug.sim.job import SimJob, Workload
+from slurmplug.sim.outcome import Finished
+
+PROGRAM = """
+import json, sys, time
+from slurmplug import report
+seconds, told = json.loads(sys.argv[1])
+began = time.time()
+for done, (loss, accuracy) in enumerate(told, 1):
+    time.sleep(max(0.0, began + done * seconds - time.time()))
+    if report(iteration=done, loss=loss, accuracy=accuracy):
+        break
+"""
+
+
+def script(job: SimJob) -> str:
+    """The batch script that trains as the job does in a simulation, on the GPUs that it asks for on one node."""
+    at = np.arange(1, job.iterations + 1)
+    curves = (np.interp(at, job.curve_at, values).round(6).tolist() for values in (job.losses, job.accuracies))
+    told = json.dumps([1.0 / job.speed.at(job.gpus, 1), list(zip(*curves, strict=True))])
+    return "\n".join(
+        [
+            "#!/bin/sh",
+            f"#SBATCH --job-name={job.name} --gres=gpu:{job.gpus} --time={max(1, round(job.time_limit / 60))}",
+            f"#SBATCH --cpus-per-task=1 --mem=1 --output=/dev/null {'--requeue' if job.managed else ''}",
+            *([f"{PREFIX} {directives(job)}"] if job.managed else []),
+            f"exec {sys.executable} - '{told}' <<'END'{PROGRAM}END\n",
+        ]
+    )
+
+
+def directives(job: SimJob) -> str:
+    """What stands on its `#PLUG` line; a deadline is told from submission on."""
+    options = {
+        "max-iterations": job.iterations,
+        "type": job.kind,
+        "stop": job.stop,
+        "allow-downgrade": job.downgrade,
+        "urgency": job.urgency,
+        "target": f"accuracy>={job.target}" if job.target == job.target else "",
+        "deadline": f"{round(job.deadline - job.submit)}s" if job.deadline == job.deadline else "",
+    }
+    return " ".join(f"--{name}={value}" for name, value in options.items() if value != "" and value == value)
+
+
+def run(cluster: Sandbox, workload: Workload, patience: float = 900.0) -> list[Finished]:
+    """Submit each job when its time has come, wait until all have ended, and tell what came of them.
+
+    Raises:
+        WaitTimeout: they take longer than `patience` seconds after the last submission.
+    """
+    began = time.time()
+    ids = []
+    for number, job in enumerate(workload.jobs):
+        time.sleep(max(0.0, began + job.submit - time.time()))
+        user = cluster.researchers[number % len(cluster.researchers)]
+        ids.append(cluster.sbatch(user, script(job)))
+    listed = ",".join(map(str, ids))
+    alive = ["squeue", "-h", "-t", "PD,R,S,CF,CG", "-j", listed, "-o", "%i"]
+    cluster.wait(
+        lambda: not cluster.run("root", alive, check=False).stdout.strip(),
+        timeout=patience,
+        what="all jobs to end",
+    )
+    cluster.wait(lambda: len(_accounted(cluster, listed)) == len(ids), 60, "the accounting to know all ends")
+    told = _accounted(cluster, listed)
+    return [
+        _finished(cluster, job, told[its_id], its_id, began) for job, its_id in zip(workload.jobs, ids, strict=True)
+    ]
+
+
+def _accounted(cluster: Sandbox, listed: str) -> dict[int, tuple[str, float, float, float]]:
+    """State, submission, start and end, by job id, of those that have ended."""
+    columns = ["sacct", "-nPX", "--allusers", "-o", "JobIDRaw,State,Submit,Start,End", "-j", listed]
+    lines = cluster.run("root", columns, env={"SLURM_TIME_FORMAT": "%s"}).stdout.splitlines()
+    rows = (line.split("|") for line in lines)
+    return {
+        int(job_id): (state.split()[0], *map(float, times)) for job_id, state, *times in rows if "Unknown" not in times
+    }
+
+
+def _finished(
+    cluster: Sandbox, job: SimJob, told: tuple[str, float, float, float], job_id: int, began: float
+) -> Finished:
+    state, submitted, started, ended = told
+    times, iterations = _progress(cluster, job_id)
+    return Finished(
+        job=job,
+        submitted=submitted - began,
+        started=started - began,
+        ended=ended - began,
+        state=state,
+        stopped=state == "COMPLETED" and len(iterations) > 0 and iterations[-1] < job.iterations,
+        times=np.concatenate([[started - began], times - began, [ended - began]]),
+        iterations=np.concatenate([[0.0], iterations, iterations[-1:] if len(iterations) else [0.0]]),
+        wait=started - submitted,
+        gpu_seconds=job.gpus * (ended - started),
+        bandwidth_bytes=0.0,
+        preemptions=0,
+        migrations=0,
+        resizes=0,
+    )
+
+
+def _progress(cluster: Sandbox, job_id: int) -> tuple[Floats, Floats]:
+    """When each iteration was reported, and which."""
+    lines: Sequence[str] = []
+    for path in (cluster.spool / "reports").glob(f"{job_id}.0*.jsonl"):
+        lines = path.read_text().splitlines()
+    told = [(line["time"], line["iteration"]) for line in map(json.loads, lines) if "iteration" in line]
+    times, iterations = np.array(told, dtype=float).reshape(-1, 2).T
+    return times, iterations
