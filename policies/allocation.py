@@ -9,7 +9,8 @@ of submission, and keeps its GPUs to its end, as if they were reserved. A manage
 its GPUs too. A pending array starts one element a cycle: its row stands for as many jobs as wait.
 """
 
-from collections.abc import Sequence
+import heapq
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -50,6 +51,11 @@ def movable(jobs: Jobs) -> Bools:
     return np.asarray((jobs.state == "running") & jobs.managed & jobs.restartable & ~jobs.held & ~jobs.interactive)
 
 
+def elastic(jobs: Jobs) -> Bools:
+    """(n,) trains on more GPUs or fewer: it waits, or can be moved."""
+    return np.asarray((jobs.gpus_max > jobs.gpus_min) & jobs.managed & (movable(jobs) | (jobs.state == "pending")))
+
+
 def within(jobs: Jobs, rank: Floats) -> Floats:
     """(n,) the rank of the managed jobs; NaN leaves the others to Slurm."""
     return np.where(jobs.managed, np.asarray(rank, dtype=np.float64), np.nan)
@@ -63,19 +69,14 @@ def ranked(jobs: Jobs, order: Ints) -> Floats:
 
 
 def in_order(jobs: Jobs, *keys: Floats | Ints | Bools) -> Ints:
-    """Rows that run or may start, by these keys (n,), the first the foremost, the least first and NaN last.
+    """The rows that run or wait, by these keys (n,), the first the foremost, the least first and NaN last.
 
     Ties go by submission, then by row. Jobs that are not managed come before all others, by submission.
     """
-    rows = np.flatnonzero(startable(jobs) | (jobs.state == "running"))
+    rows = np.flatnonzero((jobs.state == "pending") | (jobs.state == "running"))
     managed = jobs.managed[rows]
     columns = [np.where(managed, key[rows], 0.0) for key in keys]
     return rows[np.lexsort((jobs.submitted[rows], *reversed(columns), managed))]
-
-
-def waiting(jobs: Jobs, order: Ints) -> Ints:
-    """The rows of this order that wait, and may start."""
-    return np.asarray(order[jobs.state[order] == "pending"])
 
 
 def held_gpus(snapshot: Snapshot) -> Ints:
@@ -145,12 +146,7 @@ class Space:
         if gpus <= 0:
             room = np.flatnonzero(allowed & np.all(self.free + _SLACK >= jobs.demand[row], axis=1))
             return Place((int(room[self.free[room, 1].argmin()]),), (0,)) if len(room) else None
-        units = np.where(allowed, self.free[:, 0], 0.0)
-        for resource in range(1, self.free.shape[1]):
-            each = self._per_gpu[row, resource]
-            if each > 0:
-                units = np.minimum(units, self.free[:, resource] / each)
-        units = np.floor(units + _SLACK)
+        units = np.where(allowed, self.room(row), 0.0)
         if units.sum() < gpus:
             return None
         enough = np.flatnonzero(units >= gpus)
@@ -165,35 +161,45 @@ class Space:
         chosen = last[units[last].argmin()] if packing == "tight" else most[whole]
         return Place((*(int(node) for node in most[:whole]), int(chosen)), (*shares, rest))
 
+    def room(self, row: int) -> Floats:
+        """(nodes,) how many GPUs the job could have on each, with CPUs and memory in proportion."""
+        units = np.where(self._snapshot.fits[self._snapshot.jobs.placement[row]], self.free[:, 0], 0.0)
+        for resource in range(1, self.free.shape[1]):
+            each = self._per_gpu[row, resource]
+            if each > 0:
+                units = np.minimum(units, self.free[:, resource] / each)
+        return np.asarray(np.floor(units + _SLACK))
+
     def _held(self, rows: Ints, shares: Ints) -> Floats:
         """(k, resources) what jobs hold with these GPUs; all that it asks for where a job asks for none."""
         parts = np.where(self._snapshot.jobs.demand[rows, 0] > 0, shares, 1.0)
         return np.asarray(self._per_gpu[rows] * parts[:, None])
 
 
-def gangs(snapshot: Snapshot, order: Ints, *, preempt: bool) -> Ints:
+def gangs(snapshot: Snapshot, order: Ints, *, preempt: Bools | bool, asked: Ints | None = None) -> Ints:
     """(n,) the GPUs that each job ought to have where those go first that come first, each at what it asked for.
 
-    By count alone: what fits into the GPUs that the jobs before it leave goes, what does not is skipped. What cannot be
-    preempted is counted before all others; without `preempt` nothing can. Nodes that the same jobs may use are a pool.
+    By count alone: what fits into the GPUs that the jobs before it leave goes, what does not is skipped. A running job
+    keeps what it has, and is counted before all others, unless it is movable and `preempt`, for all or (n,) for each,
+    says that it gives way. Nodes that the same jobs may use are a pool. asked: (n,) where it is not `Jobs.gpus`.
     """
-    jobs, nodes = snapshot.jobs, snapshot.nodes
-    held = held_gpus(snapshot)
-    yields = movable(jobs) if preempt else np.zeros(len(jobs), dtype=bool)
-    wanted = np.where(yields, 0, held)
-    on = snapshot.runs_on
-    free = nodes.capacity[:, 0] - np.fmax(nodes.used[:, 0], np.bincount(on[:, 1], on[:, 2], len(nodes.names)))
+    jobs, nodes, on = snapshot.jobs, snapshot.nodes, snapshot.runs_on
+    asked = jobs.gpus if asked is None else asked
+    yields = movable(jobs) & preempt
+    wanted = np.where(yields, 0, held_gpus(snapshot))
     back = on[yields[on[:, 0]]]
-    free = np.where(nodes.up, np.maximum(free, 0.0) + np.bincount(back[:, 1], back[:, 2], len(nodes.names)), 0.0)
+    free = Space(snapshot).free[:, 0] + np.bincount(back[:, 1], back[:, 2], len(nodes.names))
     left, pools = _pools(snapshot.fits[:, nodes.up], free[nodes.up])
-    candidates = order[(yields | startable(jobs))[order]]
-    asked, classes = jobs.gpus[candidates].tolist(), jobs.placement[candidates].tolist()
-    fewest = np.minimum.accumulate(jobs.gpus[candidates][::-1])[::-1].tolist()
-    chosen = []
     total = sum(left)
-    for at, (gpus, kind) in enumerate(zip(asked, classes, strict=True)):
+    candidates = order[(yields | startable(jobs))[order]]
+    each, classes = asked[candidates].tolist(), jobs.placement[candidates].tolist()
+    fewest = np.minimum.accumulate(asked[candidates][::-1])[::-1].tolist()
+    chosen = []
+    for at, (gpus, kind) in enumerate(zip(each, classes, strict=True)):
         if fewest[at] > total:
             break
+        if gpus > total:
+            continue
         mine = pools[kind]
         if gpus <= sum(left[pool] for pool in mine):
             chosen.append(at)
@@ -203,7 +209,37 @@ def gangs(snapshot: Snapshot, order: Ints, *, preempt: bool) -> Ints:
                 left[pool] -= part
                 gpus -= part  # noqa: PLW2901 what is still to be found
     rows = candidates[chosen]
-    wanted[rows] = jobs.gpus[rows]
+    wanted[rows] = asked[rows]
+    return wanted
+
+
+def left_over(snapshot: Snapshot, wanted: Ints) -> int:
+    """The GPUs that nobody has where every job has those that it ought to have."""
+    nodes, on = snapshot.nodes, snapshot.runs_on
+    ours = np.bincount(on[:, 1], on[:, 2], len(nodes.names))
+    usable = nodes.capacity[:, 0] - np.maximum(nodes.used[:, 0] - ours, 0.0)
+    return max(0, int(usable[nodes.up].sum() - wanted.sum()))
+
+
+def grown(snapshot: Snapshot, wanted: Ints, gain: Callable[[int, int], float]) -> Ints:
+    """(n,) the GPUs of each job after what is left over went one by one to the elastic job that gains most by one more.
+
+    gain: of a row by one GPU more than so many; a job that gains nothing gets none. Among equals the first row.
+    """
+    jobs = snapshot.jobs
+    wanted, left = wanted.copy(), left_over(snapshot, wanted)
+    grows = np.flatnonzero(elastic(jobs) & (wanted > 0) & (wanted < jobs.gpus_max)).tolist()
+    heap = [(-worth, row) for row in grows if (worth := gain(row, int(wanted[row]))) > 0]
+    heapq.heapify(heap)
+    while left > 0 and heap:
+        row = heap[0][1]
+        wanted[row] += 1
+        left -= 1
+        worth = gain(row, int(wanted[row])) if wanted[row] < jobs.gpus_max[row] else 0.0
+        if worth > 0:
+            heapq.heapreplace(heap, (-worth, row))
+        else:
+            heapq.heappop(heap)
     return wanted
 
 
@@ -230,19 +266,18 @@ def allocate(
     `order`: rows, the first placed first. `wanted` (n,): GPUs, 0 for none; it counts for jobs that may start, and for
     running ones that can be moved, also outside of `order`. A running job that keeps its number stays where it is; one
     with another number is resized, in place of all its GPUs; one with none is preempted, but with `spare` only where
-    others took its place. A pending job of whom there is no room waits: those behind it go on, but not with `strict`.
-    A job held for admission is released where it is wanted.
+    others took its place. A pending job for which there is no room waits: those behind it go on, but not with `strict`.
+    An elastic job for which there is less room than wanted gets what there is.
     """
     return _Allocating(snapshot, wanted, packing).run(np.asarray(order, dtype=np.int64), strict, spare)
 
 
-def placing(snapshot: Snapshot, row: int, place: Place) -> Action:
-    """The action that brings the job there: place a pending one; resize or migrate one that runs."""
+def placing(snapshot: Snapshot, row: int, place: Place, had: int) -> Action:
+    """The action that brings the job there: place a pending one; resize or migrate one that runs, on `had` GPUs."""
     jobs, gpus = snapshot.jobs, sum(place.shares)
     nodes = tuple(snapshot.nodes.names[node] for node in place.nodes)
     if jobs.state[row] == "pending":
         return Action("place", jobs.keys[row], Reason("its turn", {"gpus": gpus}), gpus, nodes, place.shares)
-    had = int(held_gpus(snapshot)[row])
     if gpus == had:
         return Action("migrate", jobs.keys[row], Reason("moved", {"gpus": gpus}), gpus, nodes, place.shares)
     return Action("resize", jobs.keys[row], Reason("share", {"gpus": gpus, "had": had}), gpus, nodes, place.shares)
@@ -254,6 +289,7 @@ class _Allocating:
     def __init__(self, snapshot: Snapshot, wanted: Ints, packing: Packing) -> None:
         self.snapshot, self.packing = snapshot, packing
         self.wanted = wanted
+        self.least = np.where(elastic(snapshot.jobs), snapshot.jobs.gpus_min, wanted)
         self.space = Space(snapshot)
         self.held = held_gpus(snapshot)
         self.places: dict[int, Place] = {}
@@ -278,16 +314,16 @@ class _Allocating:
         """Place these rows as far as there is room; the running ones that found none and keep what they have."""
         kept: set[int] = set()
         left = self.space.gpus
-        asked, runs = self.wanted[rows].tolist(), (self.snapshot.jobs.state[rows] == "running").tolist()
-        fewest = np.minimum.accumulate(self.wanted[rows][::-1])[::-1].tolist()
+        runs = (self.snapshot.jobs.state[rows] == "running").tolist()
+        fewest = np.minimum.accumulate(np.minimum(self.wanted, self.least)[rows][::-1])[::-1].tolist()
         for at, row in enumerate(rows.tolist()):
             if fewest[at] > left:
                 break
-            place = self._fit(row) if asked[at] <= left else None
+            place = self._fit(row, left)
             if place is not None:
                 self.places[row] = place
                 self.space.take(row, place)
-                left -= asked[at]
+                left -= sum(place.shares)
             elif runs[at] and self._stays(row):
                 kept.add(row)
                 left -= int(self.held[row])
@@ -303,13 +339,20 @@ class _Allocating:
             self.space.take(row, place)
         return fits
 
-    def _fit(self, row: int) -> Place | None:
-        jobs, gpus = self.snapshot.jobs, int(self.wanted[row])
-        alike = (float(jobs.placement[row]), float(gpus), *jobs.demand[row].tolist())
+    def _fit(self, row: int, left: int) -> Place | None:
+        """A place for the job, of which `left` GPUs are free in all; an elastic one may get fewer than wanted."""
+        jobs, gpus, least = self.snapshot.jobs, int(self.wanted[row]), int(self.least[row])
+        if min(gpus, least) > left:
+            return None
+        alike = (float(jobs.placement[row]), float(gpus), float(least), *jobs.demand[row].tolist())
         if alike in self.misfits:
             return None
         place = self.space.fit(row, gpus, self.packing)
-        if place is None:
+        if place is None and least < gpus:
+            room = int(self.space.room(row).sum())
+            if least <= room < gpus and room != self.held[row]:
+                place = self.space.fit(row, room, self.packing)
+        if place is None and not self.held[row]:
             self.misfits.add(alike)
         return place
 
@@ -317,9 +360,7 @@ class _Allocating:
         jobs = self.snapshot.jobs
         preempted = [row for row, place in self.places.items() if not place.nodes]
         placed = [(row, place) for row, place in self.places.items() if place.nodes]
-        awaits = jobs.awaits & jobs.managed & (jobs.state == "pending") & (self.wanted > 0)
         return (
             *(Action("preempt", jobs.keys[row], Reason("makes room")) for row in preempted),
-            *(placing(self.snapshot, row, place) for row, place in placed),
-            *(Action("release", jobs.keys[row], Reason("admitted")) for row in np.flatnonzero(awaits).tolist()),
+            *(placing(self.snapshot, row, place, int(self.held[row])) for row, place in placed),
         )

@@ -1,0 +1,91 @@
+"""GPUs where they shorten the time left most."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from policies.allocation import Packing, elastic, gangs, grown, in_order
+from policies.baselines.common import remaining_seconds, shared
+from policies.plan import Memory, Plan
+from policies.snapshot import Snapshot
+from predictors.arrays import Floats
+from predictors.forecast import LEVELS, Fan, Forecasts, Need
+
+MEDIAN = int(np.abs(LEVELS - 0.5).argmin())
+
+
+@dataclass(frozen=True)
+class OptimusSettings:
+    """packing: as for Tiresias."""
+
+    packing: Packing = "wide"
+
+    def __post_init__(self) -> None:
+        if self.packing not in ("tight", "wide"):
+            raise ValueError(f"packing is tight or wide, not {self.packing!r}")
+
+
+class Optimus:
+    """Every job its least, then one GPU after another to the job that it shortens most (Peng et al., EuroSys 2018).
+
+    Section 4.1: the marginal gain of one more worker is what it takes off the time left, iterations left over speed; a
+    GPU goes to the greatest, as long as there is a positive one. Speed is forecast by GPUs (their section 3.2); the
+    iterations left are those to the maximum that the job names (they fit a loss curve, 3.1). As Pollux (Qiao et al.,
+    OSDI 2021, section 5.3) simulates it: the least is handed out to the smallest first, then by submission; jobs whose
+    number changes are placed anew, the smallest first (after 4.2). A job whose number of GPUs is fixed, or of whose
+    speed nothing is known, is given what it asked for. Left out: parameter servers and their balance (4.2, 5.3).
+    """
+
+    name: ClassVar[str] = "optimus"
+    needs: ClassVar[frozenset[Need]] = frozenset({"speed", "remaining"})
+
+    def __init__(self, settings: OptimusSettings | None = None) -> None:
+        self.settings = settings or OptimusSettings()
+
+    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
+        """Rank by what each needs at least, and give GPUs by marginal gain."""
+        jobs = snapshot.jobs
+        speeds = Speeds(forecasts.speed)
+        left = iterations_left(snapshot, forecasts, speeds)
+        told = elastic(jobs) & (left > 0)
+        least = np.where(told, jobs.gpus_min, jobs.gpus)
+        order = in_order(jobs, least)
+        wanted = gangs(snapshot, order, preempt=True, asked=least)
+
+        def gain(row: int, gpus: int) -> float:
+            return left[row] * (speeds.time(row, gpus) - speeds.time(row, gpus + 1)) if told[row] else 0.0
+
+        wanted = grown(snapshot, wanted, gain)
+        smallest_first = order[np.argsort(wanted[order], kind="stable")]
+        return shared(snapshot, order, wanted, packing=self.settings.packing, placed=smallest_first)
+
+
+class Speeds:
+    """The median forecast of speed, row by row and GPU by GPU, without making a distribution of each."""
+
+    def __init__(self, fan: Fan) -> None:
+        self._place = fan.index.tolist()
+        self._gpus = fan.x
+        self._speed = fan.table[:, :, MEDIAN]
+
+    def at(self, row: int, gpus: float) -> float:
+        """Iterations a second; NaN where nothing is known."""
+        place = self._place[row]
+        return float(np.interp(gpus, self._gpus[place], self._speed[place])) if place >= 0 else np.nan
+
+    def time(self, row: int, gpus: float) -> float:
+        """Seconds an iteration; infinite where it does not move."""
+        speed = self.at(row, gpus)
+        return 1.0 / speed if speed > 0 else np.inf
+
+
+def iterations_left(snapshot: Snapshot, forecasts: Forecasts, speeds: Speeds) -> Floats:
+    """(n,) iterations to the maximum that the job names, or else as many as the forecast time left holds; 0 where no
+    speed is known, or neither of these."""
+    jobs, known = snapshot.jobs, forecasts.speed.known
+    left = np.where(known, jobs.max_iterations - jobs.iteration, 0.0)
+    seconds = remaining_seconds(snapshot, forecasts.remaining)
+    for row in np.flatnonzero(known & np.isnan(left)).tolist():
+        left[row] = seconds[row] * speeds.at(row, float(jobs.gpus[row]))
+    return np.maximum(np.nan_to_num(left), 0.0)
