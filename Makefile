@@ -3,7 +3,7 @@ SHELL := /bin/bash
 VENV := $(shell .ci/environment path)
 PY := $(VENV)/bin/python
 
-.PHONY: help install demo test test-failed lint bench figures clean
+.PHONY: help install demo test test-failed lint bench bench-scale figures clean
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -27,6 +27,10 @@ lint: install ## ruff, mypy --strict, import-linter
 
 bench: install ## how long things take, with pytest-benchmark
 	@.ci/as-root $(PY) -m pytest tests/bench --benchmark-only --benchmark-columns=median,iqr,rounds -q
+
+bench-scale: install ## a cycle beside a real slurmctld with 10,000 pending jobs, with and without bf_continue: 15 minutes
+	@.ci/as-root $(PY) -m tests.bench.scale
+	@.ci/as-root $(PY) -m tests.bench.scale --continue
 
 figures: install ## the figures of docs/predictors.md, drawn anew: a minute or two
 	$(PY) docs/make_figures.py
