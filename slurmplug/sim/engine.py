@@ -1,0 +1,472 @@
+"""The simulated cluster itself: jobs arrive, hold GPUs, train, slow each other down, and end.
+
+Event driven. Between two events a training's progress is linear in time, so it is computed when asked for.
+
+- A training goes on while all of its rows (its Slurm jobs) hold their GPUs. Its speed is that of all their GPUs and of
+  the nodes that these are on, by the workload's profile. Parts that depend on each other do so in every iteration, so
+  none trains without the others; a part that runs while another waits holds its GPUs idle.
+- Contention: on a node whose CPUs, memory or network are in use by more than the share h (0.9), everything trains h / u
+  as fast, u being the greatest of the three shares: what is wanted beyond h is shared out evenly. A training on several
+  nodes is as fast as on the slowest. CPUs and memory are used as asked for, and the network by what a training on
+  several nodes sends when nothing slows it, evenly over its nodes.
+- Of a training in parts, that share of its traffic crosses nodes which the dependencies between parts on different
+  nodes are of all its dependencies; of any other training all of it, where it is on several nodes.
+- A start from a checkpoint, or with other GPUs, takes `restart` seconds in which the GPUs are held. Work since the last
+  checkpoint is lost with a requeue or a move: one each `checkpoint_every` seconds of training, and those asked for. A
+  training that names no interval saves when it has to, and loses nothing; one that is not managed loses everything.
+"""
+
+import heapq
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from math import floor
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from predictors.arrays import Floats
+from slurmplug.sim.nodes import SimNodes
+from slurmplug.sim.table import Table
+
+FUTURE, PENDING, RUNNING, DONE = range(4)
+BYTES_A_PARAMETER = 4.0
+"""of a checkpoint"""
+Where: TypeAlias = tuple[tuple[int, int], ...]
+"""Nodes, and the GPUs on each."""
+_Kind: TypeAlias = Literal["end", "limit", "eligible"]
+_ALMOST = 1e-9
+NAN = float("nan")
+
+
+@dataclass
+class _Story:
+    """What a training has been through, beside what is in columns."""
+
+    times: list[float] = field(default_factory=list)
+    iterations: list[float] = field(default_factory=list)
+    state: str = "PENDING"
+    stopped: bool = False
+    wait: float = 0.0
+    idle_since: float = 0.0
+    bandwidth: float = 0.0
+    preemptions: int = 0
+    migrations: int = 0
+    resizes: int = 0
+    last_nodes: frozenset[int] = frozenset()
+    saved: float = 0.0
+
+    def corner(self, time: float, iteration: float) -> None:
+        if not self.times or (self.times[-1], self.iterations[-1]) != (time, iteration):
+            self.times.append(time)
+            self.iterations.append(iteration)
+
+    def iteration_at(self, time: float) -> float:
+        """The progress at a time between two corners."""
+        after = bisect_right(self.times, time)
+        if after >= len(self.times):
+            return self.iterations[-1]
+        left, right = self.times[after - 1], self.times[after]
+        low, high = self.iterations[after - 1], self.iterations[after]
+        return low + (high - low) * (time - left) / (right - left) if right > left else high
+
+
+class Engine:
+    """The state of the cluster at `now`, in columns of rows, of trainings (by `Table.training`) and of nodes."""
+
+    def __init__(self, table: Table, nodes: SimNodes, threshold: float = 0.9) -> None:
+        """threshold: h, the share of a node's CPUs, memory or network above which it slows."""
+        self.table, self.nodes, self.now, self.threshold = table, nodes, 0.0, threshold
+        rows, trainings, there = len(table.training), len(table.jobs), len(nodes)
+        self.state = np.full(rows, FUTURE, dtype=np.int8)
+        self.gpus = table.asked.copy()
+        self.restarts = np.zeros(rows, dtype=np.int64)
+        self.started = np.full(rows, np.nan)
+        self.waits_since = np.full(rows, np.nan)
+        self.waited = np.zeros(rows)
+        self.attained = np.zeros(rows)
+        self.holds: dict[int, Where] = {}
+
+        self.rate = np.zeros(trainings)
+        self.anchor = np.zeros(trainings)
+        """when the present piece of progress began or will begin"""
+        self.iteration = np.zeros(trainings)
+        """the progress at the anchor"""
+        self.run_iteration = np.zeros(trainings)
+        """where the present run took up"""
+        self.run_since = np.full(trainings, np.nan)
+        """when the present run began to train"""
+        self.save_at = np.full(trainings, np.nan)
+        """the iteration after which the present run was asked to save"""
+        self.checkpoint_every = np.array([job.checkpoint_every for job in table.jobs], dtype=np.float64)
+        self.iterations = np.array([job.iterations for job in table.jobs], dtype=np.float64)
+        """as asked for"""
+        self.goal = self.iterations.copy()
+        """where it ends"""
+        self.first_started = np.full(trainings, np.nan)
+        self.ended = np.full(trainings, np.nan)
+        self.sent = np.zeros(trainings)
+        """bytes a second between nodes at full speed"""
+        self.stories = [_Story() for _ in range(trainings)]
+        self._missing = np.diff(table.first_row)
+        self._crossing = np.zeros(trainings)
+        self.nominal = np.zeros(trainings)
+        """its rate where nothing slows it"""
+        self._spread: dict[int, tuple[int, ...]] = {}
+        self._speeds: dict[tuple[int, int, int], float] = {}
+
+        self.capacity = np.stack(
+            [np.array(c, dtype=np.float64) for c in (nodes.gpus, nodes.cpus, nodes.memory)], axis=1
+        )
+        self.used = np.zeros((there, 3))
+        self.network = np.zeros(there)
+        """bytes a second"""
+        self.slowdown = np.ones(there)
+        self.overload_seconds = 0.0
+        self._overloaded_since: dict[int, float] = {}
+        self._on: list[dict[int, None]] = [{} for _ in range(there)]
+        self.partners: dict[int, list[int]] = {}
+        for row, parent in table.edges.tolist():
+            self.partners.setdefault(row, []).append(parent)
+
+        self.changes = 0
+        """counts whatever changes who holds what, or who waits"""
+        self.arrived = 0
+        """rows submitted"""
+        self.left = trainings
+        """trainings that have not ended"""
+        self._heap: list[tuple[float, int, _Kind, int, int]] = []
+        self._counter = 0
+        self._version = np.zeros(trainings, dtype=np.int64)
+
+    # --- time -------------------------------------------------------------------------------------------------------
+
+    def next_event(self) -> float:
+        """When something happens by itself next; infinite where nothing will."""
+        while self._heap and self._stale(self._heap[0]):
+            heapq.heappop(self._heap)
+        arrival = self.table.submit[self.table.training[self.arrived]] if self.arrived < len(self.state) else np.inf
+        return min(float(arrival), self._heap[0][0] if self._heap else np.inf)
+
+    def run_until(self, until: float) -> None:
+        """Let everything happen that happens by then."""
+        while (time := self.next_event()) <= until:
+            self.now = max(self.now, time)
+            if self._heap and self._heap[0][0] <= time:
+                _, _, kind, which, _ = heapq.heappop(self._heap)
+                if kind == "end":
+                    self.end(which, "COMPLETED")
+                elif kind == "limit":
+                    self.end(int(self.table.training[which]), "TIMEOUT")
+                else:
+                    self.changes += 1
+            else:
+                self._arrive()
+        self.now = max(self.now, until)
+
+    def progress(self) -> Floats:
+        """(trainings,) iterations done, with the fraction of the present one."""
+        done = self.iteration + self.rate * np.maximum(self.now - self.anchor, 0.0)
+        return np.minimum(done, self.goal)
+
+    def done(self, training: int) -> float:
+        """The same of one training."""
+        rate, since = self.rate[training], self.anchor[training]
+        if rate == 0 or self.now <= since:
+            return float(self.iteration[training])
+        return float(min(self.iteration[training] + rate * (self.now - since), self.goal[training]))
+
+    def speed(self, training: int, gpus: int, nodes: int) -> float:
+        """Iterations a second where nothing else runs."""
+        key = (training, gpus, nodes)
+        if key not in self._speeds:
+            self._speeds[key] = self.table.jobs[training].speed.at(gpus, nodes)
+        return self._speeds[key]
+
+    def placement(self, training: int) -> tuple[int, int]:
+        """The GPUs and the nodes that it trains on."""
+        rows = self.table.rows_of(training)
+        return int(self.gpus[rows.start : rows.stop].sum()), len(self._spread[training])
+
+    def _stale(self, event: tuple[float, int, _Kind, int, int]) -> bool:
+        _, _, kind, which, version = event
+        if kind == "end":
+            return bool(version != self._version[which])
+        if kind == "limit":
+            return bool(self.state[which] != RUNNING or version != self.restarts[which])
+        return bool(self.state[which] != PENDING)
+
+    def _push(self, time: float, kind: _Kind, which: int, version: int) -> None:
+        self._counter += 1
+        heapq.heappush(self._heap, (time, self._counter, kind, which, version))
+
+    def _arrive(self) -> None:
+        training = int(self.table.training[self.arrived])
+        rows = self.table.rows_of(training)
+        self.state[rows.start : rows.stop] = PENDING
+        self.waits_since[rows.start : rows.stop] = self.now
+        self.stories[training].idle_since = self.now
+        self.arrived = rows.stop
+        self.changes += 1
+
+    # --- what is told to the jobs -----------------------------------------------------------------------------------
+
+    def place(self, row: int, where: Where) -> str:
+        """Start a row there, or move it there; why not, where it cannot be, and then nothing has changed."""
+        state, training = self.state[row], int(self.table.training[row])
+        if state not in (PENDING, RUNNING):
+            return "it neither waits nor runs"
+        held = self.holds.get(row, ())
+        if held == where:
+            return ""
+        if held:
+            self._give(row)
+        if problem := self._problem(row, where):
+            if held:
+                self._take(row, held)
+            return problem
+        gpus = sum(share for _, share in where)
+        if state == RUNNING:
+            self._pause(training)
+            self.attained[row] += self.gpus[row] * (self.now - self.started[row])
+            self.restarts[row] += 1
+            story = self.stories[training]
+            story.resizes += int(gpus != self.gpus[row])
+            story.migrations += int(gpus == self.gpus[row])
+            self._missing[training] += 1
+        else:
+            self.waited[row] += max(0.0, self.now - self.waits_since[row])
+        self.state[row] = RUNNING
+        self.started[row] = self.now
+        self.gpus[row] = gpus
+        self._take(row, where)
+        self._retime([node for node, _ in where])
+        limit = self.table.columns["time_limit"][row]
+        if limit == limit:
+            self._push(self.now + limit, "limit", row, int(self.restarts[row]))
+        self._missing[training] -= 1
+        if not self._missing[training]:
+            self._go_on(training)
+        self.changes += 1
+        return ""
+
+    def requeue(self, row: int, delay: float = 0.0) -> str:
+        """Let a running row wait again, for `delay` seconds at least; why not, where it cannot."""
+        if self.state[row] != RUNNING:
+            return "it does not run"
+        training = int(self.table.training[row])
+        self._pause(training)
+        self._missing[training] += 1
+        story = self.stories[training]
+        story.preemptions += 1
+        self._release(row)
+        self.state[row] = PENDING
+        self.restarts[row] += 1
+        self.waits_since[row] = self.now + delay
+        self.gpus[row] = self.table.asked[row]
+        if delay:
+            self._push(self.now + delay, "eligible", row, 0)
+        self.changes += 1
+        return ""
+
+    def stop(self, training: int) -> None:
+        """Let it end after the iteration it is in, as a job does that is asked to."""
+        done = self.done(training)
+        goal = min(floor(done + _ALMOST) + 1.0, float(self.iterations[training]))
+        self._aim(training, goal)
+        self.stories[training].stopped = goal < self.iterations[training]
+
+    def go_on(self, training: int) -> None:
+        """Take a stop back."""
+        self.stories[training].stopped = False
+        self._aim(training, float(self.iterations[training]))
+
+    def save(self, training: int) -> None:
+        """Let it save a checkpoint after the iteration it is in."""
+        self.save_at[training] = floor(self.done(training) + _ALMOST) + 1.0
+
+    def saved(self, training: int) -> float:
+        """The iteration of the last checkpoint, were it to go on from there now."""
+        story, job, done = self.stories[training], self.table.jobs[training], self.done(training)
+        if not job.managed:
+            return 0.0
+        if not job.checkpoint_every:
+            return done
+        kept = story.saved
+        if self.save_at[training] <= done:
+            kept = max(kept, float(self.save_at[training]))
+        trained = self.now - float(self.run_since[training])
+        if self.rate[training] and trained >= job.checkpoint_every:
+            story.corner(self.now, done)
+            last = float(self.run_since[training]) + floor(trained / job.checkpoint_every) * job.checkpoint_every
+            kept = max(kept, story.iteration_at(last))
+        return min(kept, done)
+
+    def end(self, training: int, state: str) -> None:
+        """It is over: COMPLETED, TIMEOUT or CANCELLED."""
+        self._halt(training)
+        if state == "COMPLETED":
+            self.iteration[training] = self.goal[training]
+        story = self.stories[training]
+        story.corner(self.now, float(self.iteration[training]))
+        story.state, story.stopped = state, story.stopped and state == "COMPLETED"
+        for row in self.table.rows_of(training):
+            if self.state[row] == RUNNING:
+                self._release(row)
+            self.state[row] = DONE
+        self.ended[training] = self.now
+        self.left -= 1
+        self.changes += 1
+
+    # --- GPUs, CPUs, memory -----------------------------------------------------------------------------------------
+
+    def _problem(self, row: int, where: Where) -> str:
+        total = 0
+        for node, share in where:
+            demand = self._demand(row, share)
+            over = self.used[node] + demand > self.capacity[node] * (1 + _ALMOST) + _ALMOST
+            if share < 0 or over.any():
+                resource = ("GPUs", "CPUs", "memory")[int(over.argmax())]
+                return f"not enough {resource} free on {self.nodes.names[node]}"
+            total += share
+        if len({node for node, _ in where}) < len(where) or not where:
+            return "nodes are named once each"
+        least, most = (int(self.table.columns[name][row]) for name in ("gpus_min", "gpus_max"))
+        return "" if least <= total <= most else f"{total} GPUs are not between {least} and {most}"
+
+    def _demand(self, row: int, share: int) -> Floats:
+        return self.table.per_gpu[row] * (share if self.table.asked[row] else 1)
+
+    def _take(self, row: int, where: Where) -> None:
+        self.holds[row] = where
+        for node, share in where:
+            self.used[node] += self._demand(row, share)
+
+    def _give(self, row: int) -> None:
+        for node, share in self.holds.pop(row):
+            self.used[node] -= self._demand(row, share)
+
+    def _release(self, row: int) -> None:
+        nodes = [node for node, _ in self.holds[row]]
+        self._give(row)
+        self.attained[row] += self.gpus[row] * (self.now - self.started[row])
+        self.started[row] = np.nan
+        self._retime(nodes)
+
+    # --- training ---------------------------------------------------------------------------------------------------
+
+    def _go_on(self, training: int) -> None:
+        """All rows run: it trains from now on, or once it has restarted."""
+        job, story, table = self.table.jobs[training], self.stories[training], self.table
+        rows = table.rows_of(training)
+        nodes = tuple(sorted({node for row in rows for node, _ in self.holds[row]}))
+        again = self.first_started[training] == self.first_started[training]
+        story.wait += self.now - story.idle_since
+        done = float(self.iteration[training])
+        story.corner(self.now, done)
+        resume = self.now
+        if again:
+            resume += job.restart
+            story.corner(resume, done)
+            if story.last_nodes != set(nodes) and job.params == job.params:
+                story.bandwidth += BYTES_A_PARAMETER * job.params
+        else:
+            self.first_started[training] = self.now
+        story.last_nodes, story.saved = frozenset(nodes), done
+        self.anchor[training] = self.run_since[training] = resume
+        self.run_iteration[training], self.save_at[training] = done, np.nan
+        self.nominal[training] = self.speed(training, max(1, int(self.gpus[rows.start : rows.stop].sum())), len(nodes))
+        self._crossing[training] = self._crossing_share(rows, len(nodes))
+        self.sent[training] = job.traffic * self._crossing[training] * self.nominal[training]
+        self._spread[training] = nodes
+        for node in nodes:
+            self._on[node][training] = None
+            self.network[node] += self.sent[training] / len(nodes)
+        self._set_rate(training)
+        self._retime(nodes)
+
+    def _crossing_share(self, rows: range, nodes: int) -> float:
+        edges = [(row, parent) for row in rows for parent in self.partners.get(row, ())]
+        if not edges:
+            return float(nodes > 1)
+        there = {row: {node for node, _ in self.holds[row]} for row in rows}
+        return sum(len(there[row] | there[parent]) > 1 for row, parent in edges) / len(edges)
+
+    def _pause(self, training: int) -> None:
+        """A row of it loses its GPUs: what is not saved is lost."""
+        if training not in self._spread:
+            return
+        kept = self.saved(training)
+        self._halt(training)
+        story = self.stories[training]
+        self.iteration[training] = kept
+        story.corner(self.now, kept)
+        story.idle_since = self.now
+        if story.stopped:
+            self.go_on(training)
+
+    def _halt(self, training: int) -> None:
+        """It trains no more; its rows still hold what they hold."""
+        if training not in self._spread:
+            return
+        self._advance(training)
+        nodes = self._spread.pop(training)
+        for node in nodes:
+            del self._on[node][training]
+            self.network[node] -= self.sent[training] / len(nodes)
+        self.sent[training] = self.rate[training] = 0.0
+        self._version[training] += 1
+        self._retime(nodes)
+
+    def _advance(self, training: int) -> None:
+        """Bring the anchor to now."""
+        if self.now <= self.anchor[training]:
+            return
+        done, story = self.done(training), self.stories[training]
+        traffic = self.table.jobs[training].traffic * self._crossing[training]
+        story.bandwidth += traffic * (done - float(self.iteration[training]))
+        self.anchor[training], self.iteration[training] = self.now, done
+        story.corner(self.now, done)
+
+    def _aim(self, training: int, goal: float) -> None:
+        if self.goal[training] != goal:
+            self.goal[training] = goal
+            if training in self._spread:
+                self._expect(training)
+
+    def _set_rate(self, training: int) -> None:
+        rate = self.nominal[training] / max(self.slowdown[node] for node in self._spread[training])
+        if rate != self.rate[training]:
+            self._advance(training)
+            self.rate[training] = rate
+            self._expect(training)
+
+    def _expect(self, training: int) -> None:
+        self._version[training] += 1
+        left = max(0.0, self.goal[training] - self.iteration[training])
+        when = float(self.anchor[training] + left / self.rate[training])
+        self._push(max(when, self.now), "end", training, int(self._version[training]))
+
+    def _retime(self, nodes: "tuple[int, ...] | list[int]") -> None:
+        """Something changed on these nodes: if they slow by more or less than before, so does what trains there."""
+        for node in nodes:
+            share = max(
+                self.used[node, 1] / max(self.capacity[node, 1], 1.0),
+                self.used[node, 2] / max(self.capacity[node, 2], 1.0),
+                self.network[node] / self.nodes.network[node],
+            )
+            slowdown = max(1.0, round(share / self.threshold, 9))
+            if slowdown != self.slowdown[node]:
+                self.slowdown[node] = slowdown
+                self._note_overload(node, over=slowdown > 1)
+                for training in list(self._on[node]):
+                    self._set_rate(training)
+
+    def overload_until_now(self) -> float:
+        """Node seconds with a share above the threshold."""
+        return self.overload_seconds + sum(self.now - since for since in self._overloaded_since.values())
+
+    def _note_overload(self, node: int, *, over: bool) -> None:
+        if over:
+            self._overloaded_since.setdefault(node, self.now)
+        elif node in self._overloaded_since:
+            self.overload_seconds += self.now - self._overloaded_since.pop(node)

@@ -1,0 +1,178 @@
+"""From the simulated cluster to snapshots, in columns, without rows of text between them.
+
+It tells what `slurmplug.intake` would make of the same cluster's readings, for many thousand jobs.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from policies.snapshot import Curves, JobKey, Jobs, Nodes, Snapshot
+from predictors.arrays import Bools, Floats, Ints
+from slurmplug.cluster.port import Reading
+from slurmplug.record import Changes
+from slurmplug.sim.engine import PENDING, RUNNING, Engine
+
+SEEDS = 1_000_003
+"""distance between the seeds of two runs, each of whose cycles has one"""
+_ALMOST = 1e-9
+
+
+class SimIntake:
+    """Looks at the engine in place of the reading's rows."""
+
+    def __init__(self, engine: Engine, labels: Floats, priority: Floats, seed: int = 0) -> None:
+        """labels, priority: (rows,) of all jobs, as the launcher keeps them."""
+        self._engine, self._labels, self._priority, self._seed = engine, labels, priority, seed
+        self._live: Ints = np.zeros(0, dtype=np.int64)
+        self._columns: dict[str, Any] = {}
+        self._runs_on: tuple[int, Ints] = (-1, np.zeros((0, 3), dtype=np.int64))
+        self._place = np.full(len(engine.state), -1)
+        self._first = 0
+        rows = engine.table.first_row
+        self._first_row = rows[:-1][engine.table.training]
+
+    @property
+    def known(self) -> Collection[int]:
+        """Scripts are never read."""
+        return ()
+
+    @property
+    def alive(self) -> Collection[int]:
+        """Nothing is looked up in an accounting."""
+        return ()
+
+    def set_labels(self, labels: Mapping[JobKey, float]) -> None:
+        """The launcher keeps them."""
+
+    def absorb(self, reading: Reading, cycle: int) -> tuple[Snapshot, Changes]:
+        """The cluster as it is."""
+        engine = self._engine
+        self._look()
+        shared = np.stack([np.full(len(engine.nodes), np.nan), engine.used[:, 1], engine.used[:, 2]], axis=1)
+        nodes = Nodes(
+            names=engine.nodes.names,
+            up=np.ones(len(engine.nodes), dtype=bool),
+            capacity=engine.capacity,
+            used=np.maximum(engine.used, 0.0),
+            load=shared,
+            load_age=np.zeros(len(engine.nodes)),
+            network=np.clip(engine.network / np.array(engine.nodes.network), 0.0, 1.0),
+        )
+        snapshot = Snapshot(
+            cycle=cycle,
+            now=reading.now,
+            seed=self._seed * SEEDS + cycle,
+            jobs=self._jobs(),
+            nodes=nodes,
+            fits=np.ones((1, len(engine.nodes)), dtype=bool),
+            runs_on=self._allocations(),
+        )
+        return snapshot, Changes(reading.now)
+
+    def _look(self) -> None:
+        """Which rows live; their columns that never change are taken once."""
+        state = self._engine.state
+        window = state[self._first : self._engine.arrived]
+        live = np.flatnonzero((window == PENDING) | (window == RUNNING)) + self._first
+        self._first = int(live[0]) if len(live) else self._engine.arrived
+        if len(live) == len(self._live) and np.array_equal(live, self._live):
+            return
+        self._live = live
+        table = self._engine.table
+        self._place[live] = np.arange(len(live))
+        self._columns = {name: column[live] for name, column in table.columns.items()}
+        self._columns["keys"] = tuple(table.keys[live])
+        self._columns["ml_job"] = self._place[self._first_row[live]]
+        alive = np.zeros(len(state), dtype=bool)
+        if len(table.edges):
+            alive[live] = True
+            edges = table.edges[alive[table.edges[:, 0]]]
+            self._columns["parents"] = self._place[edges]
+        else:
+            self._columns["parents"] = table.edges
+
+    def _jobs(self) -> Jobs:
+        engine, live = self._engine, self._live
+        table, now = engine.table, engine.now
+        training = table.training[live]
+        running = engine.state[live] == RUNNING
+        started = engine.started[live]
+        waits = np.where(running, 0.0, np.maximum(now - engine.waits_since[live], 0.0))
+        held = np.where(running, engine.gpus[live] * (now - np.where(running, started, now)), 0.0)
+        gpus = engine.gpus[live]
+        progress, rate = engine.progress()[training], engine.rate[training]
+        managed = ~np.isnan(self._columns["max_iterations"])
+        iteration = np.where(managed, np.floor(progress + _ALMOST), 0.0)
+        paced = managed & running & (rate > 0) & (iteration - np.ceil(engine.run_iteration[training] - _ALMOST) >= 2)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            told = engine.anchor[training] + (iteration - engine.iteration[training]) / rate
+            pace = np.where(paced, 1.0 / rate, np.nan)
+        per_gpu = table.per_gpu[live]
+        losses, accuracies = self._curves(training, iteration)
+        return Jobs(
+            **self._columns,
+            restarts=engine.restarts[live],
+            state=np.where(running, "running", "pending"),
+            reason=np.where(running, "None", np.where(engine.waits_since[live] > now, "BeginTime", "Resources")),
+            started=started,
+            waited=engine.waited[live] + waits,
+            attained=engine.attained[live] + held,
+            priority=self._priority[live],
+            label=self._labels[live],
+            gpus=gpus,
+            demand=per_gpu * np.maximum(gpus, 1)[:, None],
+            iteration=iteration,
+            iteration_time=pace,
+            checkpoint=self._checkpoints(training, progress, managed),
+            reported=np.where((iteration > 0) & (rate > 0), np.minimum(told, now), np.nan),
+            traffic=np.where(rate > 0, engine.sent[training] * _slowed(engine, training, rate), np.nan),
+            losses=losses,
+            accuracies=accuracies,
+        )
+
+    def _checkpoints(self, training: Ints, progress: Floats, managed: Bools) -> Floats:
+        """(n,) NaN before the first: of a training that saves when it is asked to, what it took up from."""
+        engine = self._engine
+        taken_up = engine.run_iteration[training]
+        every = engine.checkpoint_every[training]
+        trained = np.maximum(engine.now - engine.run_since[training], 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where((every > 0) & (trained > 0), np.floor(trained / every) * every / trained, 0.0)
+        kept = np.floor(taken_up + share * np.maximum(progress - taken_up, 0.0) + _ALMOST)
+        kept = np.fmax(kept, np.where(engine.save_at[training] <= progress, engine.save_at[training], np.nan))
+        return np.where(managed & (kept > 0), kept, np.nan)
+
+    def _curves(self, training: Ints, iteration: Floats) -> tuple[Curves, Curves]:
+        reports = self._engine.table.reports
+        counts = np.floor(iteration / reports.step[training]).astype(np.int64)
+        counts = np.minimum(counts, np.diff(reports.starts)[training])
+        of_loss = _prefixes(reports.starts[training], np.where(reports.has_loss[training], counts, 0))
+        of_accuracy = _prefixes(reports.starts[training], np.where(reports.has_accuracy[training], counts, 0))
+        return (
+            Curves(reports.iterations[of_loss[0]], reports.losses[of_loss[0]], of_loss[1]),
+            Curves(reports.iterations[of_accuracy[0]], reports.accuracies[of_accuracy[0]], of_accuracy[1]),
+        )
+
+    def _allocations(self) -> Ints:
+        engine = self._engine
+        if self._runs_on[0] != engine.changes:
+            place = self._place
+            found = [(int(place[row]), n, g) for row, where in sorted(engine.holds.items()) for n, g in where]
+            self._runs_on = engine.changes, np.array(found, dtype=np.int64).reshape(-1, 3)
+        return self._runs_on[1]
+
+
+def _slowed(engine: Engine, training: Ints, rate: Floats) -> Floats:
+    """(n,) the share of its full speed at which each trains."""
+    nominal = engine.nominal[training]
+    return np.divide(rate, nominal, out=np.ones_like(rate), where=nominal > 0)
+
+
+def _prefixes(starts: Ints, counts: Ints) -> tuple[Ints, Ints]:
+    """The positions of the first `counts` points of each row's, and where each row begins among them."""
+    ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    if not ends[-1]:
+        return np.zeros(0, dtype=np.int64), ends
+    return np.repeat(starts - ends[:-1], counts) + np.arange(ends[-1]), ends

@@ -1,0 +1,100 @@
+"""The simulator's memory: what a cycle asks of the one on disk, counted as that one counts it."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from policies.plan import NOTHING_REMEMBERED, Memory
+from policies.snapshot import JobKey
+from slurmplug.cluster.port import Outcome, Status
+from slurmplug.cycle_record import CycleRecord
+from slurmplug.guardrails import HOUR, Past
+from slurmplug.operations import Operation
+
+CYCLES = 100
+"""How many cycles that commanded something are looked back at for failures in a row."""
+
+
+class MemoryLedger:
+    """What is remembered of the cycles, for as long as this object lives; see `slurmplug.ledger`."""
+
+    def __init__(self) -> None:
+        self._cycle = 0
+        self._memory: dict[str, Memory] = {}
+        self._operations: dict[str, Operation] = {}
+        """those that are open, and those that count for an hour"""
+        self._commanding: deque[tuple[int, float, dict[str, Status]]] = deque(maxlen=CYCLES)
+        """cycle, when it started, and what came of each command"""
+        self._operation_of: dict[str, str] = {}
+
+    def next_cycle(self) -> int:
+        """The number of the cycle to come."""
+        return self._cycle + 1
+
+    def labels_set_elsewhere(self) -> Mapping[JobKey, float]:
+        """Nobody else writes here."""
+        return {}
+
+    def failed(self, policy: str, error: str, now: float) -> None:  # noqa: ARG002 nothing looks back at it
+        """Note a cycle that could not read."""
+        self._cycle += 1
+
+    def recall(self, policy: str) -> Memory:
+        """What the policy asked to be remembered."""
+        return self._memory.get(policy, NOTHING_REMEMBERED)
+
+    def open_operations(self) -> Sequence[Operation]:
+        """The operations under way."""
+        return sorted((o for o in self._operations.values() if o.step != "ended"), key=lambda o: o.opened)
+
+    def past(self, now: float) -> Past:
+        """What the guardrails must know of the cycles before."""
+        self._forget(now)
+        stops = [each for each in self._operations.values() if each.kind == "stop"]
+        failures = 0
+        for _, _, statuses in reversed(self._commanding):
+            if "done" in statuses.values():
+                break
+            failures += 1
+        return Past(
+            now=now,
+            stops_last_hour=sum(each.opened > now - HOUR for each in stops),
+            stopping=frozenset(each.job for each in stops if each.step != "ended"),
+            gave_up=frozenset(
+                each.job for each in stops if each.result.startswith("gave up") and each.since > now - HOUR
+            ),
+            failures_in_a_row=failures,
+            last_failure=self._commanding[-1][1] if failures else -np.inf,
+        )
+
+    def begin(self, record: CycleRecord) -> None:
+        """Remember a cycle, before any of its effects."""
+        self._cycle = record.snapshot.cycle
+        self._memory[record.policy] = record.plan.memory
+        self._operations.update((operation.id, operation) for operation in record.operations)
+        self._operation_of = {command.id: command.operation for command in record.commands if command.operation}
+        if record.commands:
+            unknown: dict[str, Status] = {command.id: "unknown" for command in record.commands}
+            self._commanding.append((self._cycle, record.started, unknown))
+
+    def finish(self, cycle: int, outcomes: Sequence[Outcome], labels: Mapping[JobKey, float], now: float) -> None:  # noqa: ARG002
+        """Note what came of a cycle's commands."""
+        if not outcomes:
+            return
+        self._commanding[-1][2].update((outcome.command, outcome.status) for outcome in outcomes)
+        for outcome in outcomes:
+            operation = self._operations.get(self._operation_of.get(outcome.command, ""))
+            if operation is not None and operation.step != "ended":
+                self._operations[operation.id] = replace(operation, told=outcome.status)
+
+    def _forget(self, now: float) -> None:
+        """Ended operations that count no more."""
+        over = [
+            each.id
+            for each in self._operations.values()
+            if each.step == "ended" and max(each.opened, each.since) <= now - HOUR
+        ]
+        for name in over:
+            del self._operations[name]

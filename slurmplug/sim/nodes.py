@@ -1,0 +1,52 @@
+"""The nodes of a simulated cluster."""
+
+import re
+from dataclasses import dataclass
+
+from slurmplug.errors import UsageError
+
+CPUS_A_GPU = 8
+MEMORY_A_GPU = 32_768.0
+NETWORK = 1.25e9
+MOST_NODES = 100_000
+_GROUP = re.compile(r"(\d{1,6})x(\d{1,4})(?:x(\d{1,5}))?(?:x(\d{1,8}))?")
+
+
+@dataclass(frozen=True)
+class SimNodes:
+    """One entry a node. `memory` in MiB, `network` in bytes a second in each direction."""
+
+    names: tuple[str, ...]
+    gpus: tuple[int, ...]
+    cpus: tuple[int, ...]
+    memory: tuple[float, ...]
+    network: tuple[float, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def parse(text: str) -> SimNodes:
+    """Nodes told as NODESxGPUS, such as 16x4, or NODESxGPUSxCPUSxMEMORY (MiB a node), several groups joined by +.
+
+    Without more said a node has 8 CPUs and 32 GiB for each of its GPUs (of one GPU where it has none), and 10 Gbit/s.
+
+    Raises:
+        UsageError
+    """
+    kinds: list[tuple[int, int, float]] = []
+    for group in text.split("+"):
+        told = _GROUP.fullmatch(group.strip())
+        if told is None or not 1 <= int(told[1]) <= MOST_NODES:
+            raise UsageError(f"a cluster is NODESxGPUS, such as 16x4, or 8x4+2x8, or 16x4x32x131072, not {text!r}")
+        gpus = int(told[2])
+        cpus = int(told[3]) if told[3] else CPUS_A_GPU * max(gpus, 1)
+        memory = float(told[4]) if told[4] else MEMORY_A_GPU * max(gpus, 1)
+        kinds += [(gpus, cpus, memory)] * int(told[1])
+    return SimNodes(
+        names=tuple(f"n{node + 1}" for node in range(len(kinds))),
+        gpus=tuple(gpus for gpus, _, _ in kinds),
+        cpus=tuple(cpus for _, cpus, _ in kinds),
+        memory=tuple(memory for _, _, memory in kinds),
+        network=(NETWORK,) * len(kinds),
+    )

@@ -1,0 +1,160 @@
+"""One workload under one policy, from the first job to the last."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil, inf
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from policies.policy import Policy
+from slurmplug.config import Config
+from slurmplug.cycle import Scheduler
+from slurmplug.cycle_record import CycleRecord
+from slurmplug.errors import UsageError
+from slurmplug.sim.cluster import SimCluster
+from slurmplug.sim.engine import Engine
+from slurmplug.sim.forecasts import SimForecaster
+from slurmplug.sim.intake import SimIntake
+from slurmplug.sim.job import SimJob, Workload
+from slurmplug.sim.ledger import MemoryLedger
+from slurmplug.sim.nodes import parse
+from slurmplug.sim.outcome import Finished, RunResult
+from slurmplug.sim.table import table
+
+PATIENCE = 1_000
+"""Cycles in which nothing can happen any more and the policy does nothing either, after which a run is cut short."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """cluster: as `slurmplug.sim.nodes.parse` reads it. interval: seconds from one cycle to the next."""
+
+    cluster: str
+    interval: float = 60.0
+    seed: int = 0
+    stopping: bool = False
+    contention: float = 0.9
+    """h_r: the share of a node's CPUs, memory or network above which it slows"""
+
+
+class Simulation:
+    """A workload, a policy, and the same cycle as live between them."""
+
+    def __init__(self, workload: Workload, policy: Policy, settings: Settings) -> None:
+        """
+        Raises:
+            UsageError: the cluster makes no sense, or is smaller than a job
+        """
+        self.workload, self.policy, self.settings = workload, policy, settings
+        nodes = parse(settings.cluster)
+        for job in workload.jobs:
+            _check(job, sum(nodes.gpus))
+        jobs = table(workload.jobs, all_managed=True)
+        self.engine = Engine(jobs, nodes, settings.contention)
+        self.port = SimCluster(self.engine)
+        rows = len(jobs.training)
+        self.ledger = MemoryLedger()
+        self.scheduler = Scheduler(
+            port=self.port,
+            intake=SimIntake(self.engine, np.zeros(rows), np.ones(rows), settings.seed),
+            forecaster=SimForecaster(self.engine, settings.seed),
+            policy=policy,
+            ledger=self.ledger,
+            config=Config.model_validate({"mode": {"default": "act"}, "interval": settings.interval}),
+        )
+        self.decide_seconds: list[float] = []
+
+    def run(self, tell: Callable[[int, int], Any] = lambda ended, jobs: None) -> RunResult:
+        """Cycle until every job has ended. `tell` is called now and then with how many have, of how many."""
+        began, engine, jobs = perf_counter(), self.engine, len(self.workload.jobs)
+        idle = 0
+        alive = self._pass(self._tick(engine.next_event())) if jobs else False
+        while alive and idle < PATIENCE:
+            refused = self.port.refused
+            record = self.scheduler.run()
+            assert record is not None, "a simulated cluster can always be read"
+            self.decide_seconds.append(record.seconds["decide"])
+            soonest = engine.next_event()
+            idle = idle + 1 if soonest == inf and not record.commands else 0
+            until = engine.now + self.settings.interval
+            if soonest < inf and self._settled(record, refused):
+                until = max(until, self._tick(soonest))
+            alive = self._pass(until)
+            tell(jobs - engine.left, jobs)
+        return self._result(perf_counter() - began)
+
+    def _pass(self, until: float) -> bool:
+        return self.port.wait(until)
+
+    def _tick(self, time: float) -> float:
+        """The cycle at that time or next after it."""
+        return ceil(time / self.settings.interval) * self.settings.interval
+
+    def _settled(self, record: CycleRecord, refused: int) -> bool:
+        """Whether the policy would do nothing until something happens, so that its cycles until then can be left out.
+
+        So it is where nobody is there; where a policy goes by what happens and not by time (`by_events`), and all it
+        wanted was done; and where nobody waits, and none of those that run could be stopped, given other GPUs, or moved
+        away from a node that is overloaded.
+        """
+        jobs = record.snapshot.jobs
+        if not len(jobs):
+            return True
+        if self.ledger.open_operations() or self.port.refused > refused:
+            return False
+        if getattr(self.policy, "by_events", False):
+            return True
+        if record.commands or (jobs.state == "pending").any() or (self.engine.slowdown > 1).any():
+            return False
+        fixed = (jobs.gpus_min == jobs.gpus_max) & (jobs.gpus == jobs.gpus_min)
+        stoppable = (jobs.stop != "iterations") | (jobs.downgrade != "")
+        return bool(fixed.all() and not stoppable.any())
+
+    def _result(self, wall: float) -> RunResult:
+        engine, settings = self.engine, self.settings
+        return RunResult(
+            workload=self.workload.name,
+            cluster=settings.cluster,
+            policy=self.policy.name,
+            launcher="direct",
+            stopping=settings.stopping,
+            seed=settings.seed,
+            finished=tuple(finished(engine, training) for training in range(len(self.workload.jobs))),
+            decide_seconds=np.array(self.decide_seconds),
+            wall_seconds=wall,
+            overload_seconds=engine.overload_until_now(),
+        )
+
+
+def finished(engine: Engine, training: int) -> Finished:
+    """What came of a training."""
+    story, rows = engine.stories[training], engine.table.rows_of(training)
+    here = slice(rows.start, rows.stop)
+    holds = np.nan_to_num(engine.gpus[here] * (engine.now - engine.started[here]))
+    state = story.state
+    if state == "PENDING" and any(row in engine.holds for row in rows):
+        state = "RUNNING"
+    return Finished(
+        job=engine.table.jobs[training],
+        submitted=float(engine.table.submit[training]),
+        started=float(engine.first_started[training]),
+        ended=float(engine.ended[training]),
+        state=state,
+        stopped=story.stopped,
+        times=np.array(story.times),
+        iterations=np.array(story.iterations),
+        wait=story.wait,
+        gpu_seconds=float((engine.attained[here] + holds).sum()),
+        bandwidth_bytes=story.bandwidth,
+        preemptions=story.preemptions,
+        migrations=story.migrations,
+        resizes=story.resizes,
+    )
+
+
+def _check(job: SimJob, gpus: int) -> None:
+    wanted = max(job.gpus_min or job.gpus, sum(part.gpus for part in job.parts))
+    if wanted > gpus:
+        raise UsageError(f"job {job.name} asks for {wanted} GPUs, and the cluster has {gpus}")
