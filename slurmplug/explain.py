@@ -52,6 +52,13 @@ SENTENCES: Mapping[str, Sequence[str]] = {
         " ({waiting:.0f} jobs waited for resources, and the nodes were {overload_degree:.0%} in use)",
     ),
     # MLF-H
+    "its turn": ("It is its turn", ": its rank of {rank:.3g} is the highest of those that there is room for"),
+    "overloaded node": ("Its node {node} is overloaded",),
+    "gives way": (
+        "It gives way to job {by:.0f}",
+        ", whose rank of {by_rank:.3g} is above its own of {rank:.3g}",
+        "; {lost:.0f} s of its training are lost",
+    ),
     "dependency-cycle": ("Its dependencies go in a circle, so none of them counts for its rank",),
     "parent-missing": ("It depends on a job that is gone, so its dependencies do not count for its rank",),
     # claims

@@ -1,48 +1,68 @@
-"""MLFS without learning: MLF-H's order, and with it MLF-C's load control."""
+"""MLFS without learning: MLF-H's schedule, and with it MLF-C's load control."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from policies.baselines.common import admitted
 from policies.mlfs.load_control import LoadControlSettings, judge_load, stops
-from policies.mlfs.priority import PrioritySettings, Ranking, rank
-from policies.plan import Memory, Plan, Reason
+from policies.mlfs.priority import PrioritySettings, Ranking, rank, run_times
+from policies.mlfs.schedule import ScheduleSettings, schedule
+from policies.plan import Action, Memory, Plan, Reason
 from policies.snapshot import JobKey, Jobs, Snapshot
 from predictors.forecast import Forecasts, Need
 
 
 @dataclass(frozen=True)
-class MLFSSettings(PrioritySettings, LoadControlSettings):
-    """The settings of MLF-H and of MLF-C."""
+class MLFHSettings(PrioritySettings, ScheduleSettings):
+    """The settings of MLF-H. What its parts are worth is told by going without them.
+
+    urgencies = false: without the jobs' urgency; gamma_d = 0: without their deadlines; colocate = false: without regard
+    to communication; migrate = false; preempt = false.
+    """
 
     def __post_init__(self) -> None:
         PrioritySettings.__post_init__(self)
+        ScheduleSettings.__post_init__(self)
+
+
+@dataclass(frozen=True)
+class MLFSSettings(MLFHSettings, LoadControlSettings):
+    """The settings of MLF-H and of MLF-C; load_control: whether there is MLF-C."""
+
+    load_control: bool = True
+
+    def __post_init__(self) -> None:
+        MLFHSettings.__post_init__(self)
         LoadControlSettings.__post_init__(self)
 
 
 class MLFH:
-    """The priority of MLFS (Wang, Liu, Shen, CoNEXT 2020, section 3.3.1), for Slurm to place the jobs.
+    """MLF-H of MLFS (Wang, Liu, Shen, CoNEXT 2020, section 3.3): priority, placement, migration.
 
-    Of the paper it takes equations 2 to 6, task deadlines and the rank of parameter servers. It leaves out the choice
-    of servers (3.3.2) and the migration from overloaded ones (3.3.3): Slurm places, and nothing moves.
+    Of the paper it takes equations 2 to 6, task deadlines, the rank of parameter servers, the choice of servers and the
+    migration from overloaded ones. It leaves out replicas against stragglers and the choice of a GPU in a server.
+    Beyond the paper, running jobs give way to those of higher priority (`policies.mlfs.schedule`). Where Slurm places
+    the jobs, their rank does the work.
     """
 
     name: ClassVar[str] = "mlf-h"
     needs: ClassVar[frozenset[Need]] = frozenset({"total", "remaining"})
 
-    def __init__(self, settings: PrioritySettings | None = None) -> None:
-        self.settings = settings or PrioritySettings()
+    def __init__(self, settings: MLFHSettings | None = None) -> None:
+        self.settings = settings or MLFHSettings()
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
-        """Rank the managed jobs; no action."""
+        """Rank the managed jobs, and move, preempt and place."""
         ranking = rank(snapshot.jobs, snapshot.now, forecasts, self.settings)
-        return Plan(ranking.rank, ranking.terms, notes=_notes(snapshot.jobs, ranking))
+        actions = _moves(snapshot, forecasts, ranking, (), self.settings)
+        return Plan(ranking.rank, ranking.terms, actions, notes=_notes(snapshot.jobs, ranking))
 
 
 class MLFS:
-    """MLF-H's priority and MLF-C's load control (Wang, Liu, Shen, CoNEXT 2020, sections 3.3.1 and 3.5).
+    """MLFS (Wang, Liu, Shen, CoNEXT 2020): MLF-H, and MLF-C's load control (section 3.5).
 
     Beside what MLFH leaves out, it leaves out MLF-RL (3.4), the learned placement.
     """
@@ -54,11 +74,22 @@ class MLFS:
         self.settings = settings or MLFSSettings()
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
-        """Rank the managed jobs, and stop those that have learnt what they were to learn or never will."""
+        """MLF-H's decision, and the stops of jobs that have learnt what they were to learn or never will."""
         ranking = rank(snapshot.jobs, snapshot.now, forecasts, self.settings)
         load = judge_load(snapshot, memory, self.settings)
-        actions = stops(snapshot, forecasts.final, load, self.settings)
+        asked = stops(snapshot, forecasts.final, load, self.settings) if self.settings.load_control else ()
+        actions = (*asked, *_moves(snapshot, forecasts, ranking, asked, self.settings))
         return Plan(ranking.rank, ranking.terms, actions, load.memory, _notes(snapshot.jobs, ranking))
+
+
+def _moves(
+    snapshot: Snapshot, forecasts: Forecasts, ranking: Ranking, stopping: Sequence[Action], settings: MLFHSettings
+) -> tuple[Action, ...]:
+    jobs = snapshot.jobs
+    keys = {action.job for action in stopping}
+    spared = np.array([row for row, key in enumerate(jobs.keys) if key in keys] if keys else [], dtype=np.int64)
+    remaining, _ = run_times(jobs, snapshot.now, forecasts, settings)
+    return (*schedule(snapshot, ranking.rank, remaining, spared, settings), *admitted(jobs))
 
 
 def _notes(jobs: Jobs, ranking: Ranking) -> Mapping[JobKey, Reason]:

@@ -35,7 +35,7 @@ class PrioritySettings:
     hysteresis: factor of a job that runs (scaled form). interval: seconds between decisions, and the least time that
     counts. urgency: of a job that names none, 0 to 10. max_deadline: seconds from submission, for a job with none.
     unknown_total: seconds, where neither a forecast nor a time limit tells. smoothing: losses over which the latest
-    reduction is averaged.
+    reduction is averaged. urgencies: whether the jobs' own urgency counts, or the same for all.
     """
 
     form: Form = "scaled"
@@ -50,6 +50,7 @@ class PrioritySettings:
     max_deadline: float = 7 * DAY
     unknown_total: float = DAY
     smoothing: int = 3
+    urgencies: bool = True
 
     def __post_init__(self) -> None:
         if self.form not in get_args(Form):
@@ -161,7 +162,8 @@ def learning_claim(jobs: Jobs, remaining: Floats, settings: PrioritySettings) ->
     The stage I is 1 + 9 * done / max, or 1 + done where no maximum is known. Iterations are claims of the job, so it
     is never less than the GPU time attained makes it: what does not report loses its claim as it runs.
     """
-    urgency = np.clip(np.where(np.isnan(jobs.urgency), settings.urgency, jobs.urgency), 0.0, 10.0)
+    named = ~np.isnan(jobs.urgency) & settings.urgencies
+    urgency = np.clip(np.where(named, jobs.urgency, settings.urgency), 0.0, 10.0)
     done = np.fmax(jobs.iteration, 0.0)
     horizon = jobs.max_iterations > 0
     reported = np.where(horizon, STAGES * np.minimum(done / np.where(horizon, jobs.max_iterations, 1.0), 1.0), done)

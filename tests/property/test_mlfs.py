@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from policies.mlfs.load_control import LoadControlSettings
-from policies.mlfs.mlfs import MLFS, MLFSSettings
+from policies.mlfs.mlfs import MLFH, MLFS, MLFHSettings, MLFSSettings
 from policies.mlfs.priority import HOUR, PrioritySettings, rank
 from predictors.forecast import Forecast
-from tests.builders import NOW, forecasts, jobs, snapshot
+from tests.builders import NOW, forecasts, jobs, nodes, snapshot
 
 HOURS = st.floats(0.01, 1000).map(lambda hours: hours * HOUR)
 ANY = st.one_of(st.just(np.nan), st.floats(-1e12, 1e12))
@@ -190,7 +190,7 @@ def test_only_running_managed_jobs_that_allow_it_are_stopped_and_never_early(cur
     of_jobs = jobs(accuracies=[curve], target=target, **choice)
     predicted = replace(forecasts(1), final=Forecast.normal([mean], [sd], "test"))
     plan = MLFS(config).decide(snapshot(of_jobs), predicted, {})
-    for action in plan.actions:
+    for action in (action for action in plan.actions if action.kind == "stop"):
         assert choice["state"] == "running"
         assert choice["managed"]
         assert len(curve) >= LoadControlSettings().min_observed
@@ -205,3 +205,110 @@ def test_the_same_arguments_give_the_same_plan(queue):
     first, second = (MLFS().decide(snapshot(of_jobs), predicted, {}) for _ in range(2))
     assert np.array_equal(first.rank, second.rank)
     assert first.actions == second.actions
+
+
+@st.composite
+def clusters(draw):
+    """Up to four nodes with jobs that run where there is room for them, and jobs that wait."""
+    there, n = draw(st.integers(1, 4)), draw(st.integers(1, 12))
+
+    def column(values):
+        return np.array(draw(st.lists(values, min_size=n, max_size=n)))
+
+    gpus = column(st.sampled_from([0, 1, 2, 4, 6]))
+    demand = np.stack([gpus, np.maximum(gpus, 1) * column(st.sampled_from([1, 8])), np.zeros(n)], axis=1)
+    wanted = column(st.booleans())
+    used, runs_on = np.zeros((there, 3)), []
+    for row in np.flatnonzero(wanted & (gpus <= 4)):
+        for node in range(there):
+            if np.all(used[node] + demand[row] <= [4, 32, 131_072]):
+                used[node] += demand[row]
+                runs_on.append((row, node, gpus[row]))
+                break
+    runs = np.isin(np.arange(n), [row for row, *_ in runs_on])
+    of_jobs = jobs(
+        n,
+        gpus=gpus,
+        demand=demand,
+        ml_job=[min(row, row // 2 * 2) if draw(st.integers(0, 4)) == 0 else row for row in range(n)],
+        state=np.where(runs, "running", "pending"),
+        started=np.where(runs, NOW - column(st.sampled_from([10.0, 5_000.0])), np.nan),
+        managed=column(st.sampled_from([True, True, True, False])),
+        held=column(st.sampled_from([False, False, False, True])),
+        interactive=column(st.sampled_from([False, False, False, True])),
+        reason=column(st.sampled_from(["Resources", "Priority", "Dependency"])),
+        restartable=column(st.booleans()),
+        traffic=column(st.sampled_from([np.nan, 1.0, 50.0])),
+        checkpoint=column(st.sampled_from([np.nan, 0.0, 9.0])),
+        iteration=10,
+        iteration_time=10.0,
+    )
+    on_nodes = nodes(
+        there,
+        used=used,
+        up=draw(st.lists(st.sampled_from([True, True, False]), min_size=there, max_size=there)),
+        load=np.stack([np.zeros(there), draw(st.sampled_from([0.0, 20.0, 40.0])) + used[:, 1], np.zeros(there)], 1),
+        network=draw(st.lists(st.sampled_from([np.nan, 0.1, 0.95]), min_size=there, max_size=there)),
+    )
+    hours = column(HOURS)
+    return snapshot(of_jobs, on_nodes, runs_on=np.array(runs_on, np.int64).reshape(-1, 3)), forecasts(
+        n, remaining=hours, total=hours
+    )
+
+
+SWITCHES = st.builds(
+    MLFHSettings, preempt=st.booleans(), skip=st.booleans(), migrate=st.booleans(), colocate=st.booleans(),
+    ideal=st.sampled_from(["tight", "least"]), overload=st.sampled_from([0.5, 0.9]), churn=st.sampled_from([0.1, 1.0]),
+)  # fmt: skip
+
+
+@settings(max_examples=300)
+@given(clusters(), SWITCHES)
+def test_no_node_holds_more_than_it_has_after_a_decision_and_each_gang_is_whole(cluster, config):
+    look, predicted = cluster
+    plan = MLFH(config).decide(look, predicted, {})
+    rows, at = {key: row for row, key in enumerate(look.jobs.keys)}, {n: i for i, n in enumerate(look.nodes.names)}
+    used = look.nodes.used.copy()
+    per_gpu = look.jobs.demand / np.maximum(look.jobs.gpus, 1)[:, None]
+    for action in plan.actions:
+        if action.kind in ("preempt", "migrate"):
+            for _, node, gpus in look.runs_on[look.runs_on[:, 0] == rows[action.job]]:
+                used[node] -= per_gpu[rows[action.job]] * max(gpus, 1)
+    for action in plan.actions:
+        if action.kind in ("place", "migrate"):
+            row = rows[action.job]
+            assert sum(action.shares) == look.jobs.gpus[row]
+            for name, gpus in zip(action.nodes, action.shares, strict=True):
+                assert look.nodes.up[at[name]]
+                used[at[name]] += per_gpu[row] * (gpus if look.jobs.gpus[row] else 1)
+    over = np.any(used > look.nodes.capacity + 1e-6, axis=1)
+    assert not np.any(over)
+
+
+@settings(max_examples=300)
+@given(clusters(), SWITCHES)
+def test_only_jobs_that_may_be_are_moved_and_each_once(cluster, config):
+    look, predicted = cluster
+    plan, of_jobs = MLFH(config).decide(look, predicted, {}), look.jobs
+    assert len({action.job for action in plan.actions}) == len(plan.actions)
+    for action in plan.actions:
+        row = of_jobs.keys.index(action.job)
+        assert not of_jobs.held[row]
+        if action.kind == "place":
+            assert of_jobs.state[row] == "pending"
+            assert of_jobs.reason[row] != "Dependency"
+        else:
+            assert of_jobs.state[row] == "running"
+            assert of_jobs.managed[row]
+            assert of_jobs.restartable[row]
+            assert not of_jobs.interactive[row]
+            assert NOW - of_jobs.started[row] >= config.settle
+
+
+@settings(max_examples=200)
+@given(clusters(), SWITCHES)
+def test_who_gives_way_ranks_below_the_one_that_it_gives_way_to(cluster, config):
+    look, predicted = cluster
+    for action in MLFH(config).decide(look, predicted, {}).actions:
+        if action.reason.rule == "gives way":
+            assert action.reason.facts["rank"] < action.reason.facts["by_rank"]

@@ -257,12 +257,16 @@ def test_settings_that_make_no_sense_are_refused_by_name(wrong):
 class TestPolicies:
     OF_JOBS = jobs(2, **QUEUED, stop="target", target=0.5, accuracies=[RISING, []], parents=[(1, -1)])
 
-    def test_mlfs_ranks_like_mlf_h_and_stops(self):
+    def test_mlfs_ranks_and_places_like_mlf_h_and_stops(self):
         heuristic = MLFH().decide(snapshot(self.OF_JOBS), forecasts(2), {})
         full = MLFS().decide(snapshot(self.OF_JOBS), forecasts(2), {})
         assert np.array_equal(heuristic.rank, full.rank)
-        assert heuristic.actions == ()
-        assert [action.kind for action in full.actions] == ["stop"]
+        assert [action.kind for action in full.actions] == ["stop", *(action.kind for action in heuristic.actions)]
+
+    def test_mlfs_without_load_control_does_what_mlf_h_does(self):
+        heuristic = MLFH().decide(snapshot(self.OF_JOBS), forecasts(2), {})
+        full = MLFS(MLFSSettings(load_control=False)).decide(snapshot(self.OF_JOBS), forecasts(2), {})
+        assert full.actions == heuristic.actions
 
     def test_overload_is_remembered_from_cycle_to_cycle(self):
         policy = MLFS(MLFSSettings(overload_enter=2))

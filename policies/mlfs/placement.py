@@ -1,0 +1,189 @@
+"""MLF-H's choice of servers: the node most like an ideal one, among those that the job does not overload.
+
+Wang, Liu, Shen: Job Scheduling for Large-Scale Machine Learning Clusters (MLFS), CoNEXT 2020, section 3.3.2. What the
+paper leaves to a cluster without exclusive allocation is chosen here: Slurm gives GPUs, CPUs and memory to one job
+alone, so of these a node has room or has not, and a full node is not overloaded. Overloaded is one where what is shared
+is measured to be contended for. The paper's q, what a move costs the job, is the same for every node and left out.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+
+from policies.allocation import Place, Space
+from policies.snapshot import RESOURCES, Snapshot
+from predictors.arrays import Bools, Floats, Ints
+
+Ideal: TypeAlias = Literal["tight", "least"]
+GPUS, CPUS = RESOURCES.index("gpus"), RESOURCES.index("cpus")
+
+
+@dataclass(frozen=True)
+class PlacementSettings:
+    """How a node is chosen.
+
+    overload: h_r, the share in use of a shared resource above which a node is overloaded, in (0, 1]. ideal: the ideal
+    node has the `least` in use of everything, as in the paper; or of what is shared only, and the most of what is
+    allocated (`tight`), so that whole nodes stay free for gangs. colocate: jobs of an ML job are put together (u_BW).
+    """
+
+    overload: float = 0.9
+    ideal: Ideal = "tight"
+    colocate: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.overload <= 1:
+            raise ValueError(f"overload is greater than 0 and at most 1, not {self.overload}")
+        if self.ideal not in get_args(Ideal):
+            raise ValueError(f"ideal is {' or '.join(get_args(Ideal))}, not {self.ideal!r}")
+
+
+class Servers:
+    """The nodes as they fill up while jobs are placed and moved: a working copy of one decision.
+
+    `space`: what is free. `load`, `network` (nodes,): CPUs in use, and the share of the network, as measured and as
+    jobs are taken and given; 0 where nothing tells it.
+    """
+
+    def __init__(self, snapshot: Snapshot, settings: PlacementSettings) -> None:
+        nodes = snapshot.nodes
+        self.snapshot, self.settings = snapshot, settings
+        self.space = Space(snapshot)
+        self.load: Floats = np.nan_to_num(nodes.load[:, CPUS])
+        self.network: Floats = np.nan_to_num(nodes.network)
+        self._per_gpu = snapshot.jobs.demand / np.maximum(snapshot.jobs.demand[:, GPUS], 1.0)[:, None]
+        self._unit = 1.0 / np.where(nodes.capacity > 0, nodes.capacity, np.inf)
+        self._volume = volumes(snapshot)
+        self._family = np.bincount(snapshot.jobs.ml_job, minlength=len(snapshot.jobs))
+        self._mates: dict[int, Floats] = {}
+        self._sends = network_shares(snapshot)
+
+    def overloaded(self) -> Bools:
+        """(nodes,) u_m > h_r of what is shared: the network, and CPUs where more are in use than are allocated.
+
+        GPUs are where more are held than there are. Memory is not: what Slurm tells of it counts the page cache.
+        """
+        return np.asarray(self.contended().any(axis=1))
+
+    def contended(self) -> Bools:
+        """(nodes, 3) which resource makes a node overloaded: GPUs, CPUs, network."""
+        return self._contended(np.zeros(2), 0.0)
+
+    def find(self, row: int, nodes: Bools | None = None) -> Place | None:
+        """Where the job goes: the one node most like the ideal, else over as few nodes as will do; None without room.
+
+        `nodes` (nodes,): only these.
+        """
+        jobs, there = self.snapshot.jobs, self.snapshot.nodes
+        allowed = self.snapshot.fits[jobs.placement[row]] & there.up
+        if nodes is not None:
+            allowed = allowed & nodes
+        alone = allowed & np.all(self.space.free + 1e-9 >= jobs.demand[row], axis=1)
+        if alone.any():
+            sends = self._sends[row] if self._family[jobs.ml_job[row]] > 1 else 0.0
+            alone &= ~self._contended(jobs.demand[row, :2], sends).any(axis=1)
+            if alone.any():
+                return Place((self._most_like_the_ideal(row, np.flatnonzero(alone)),), (int(jobs.gpus[row]),))
+        spread = allowed & ~self._contended(np.zeros(2), self._sends[row]).any(axis=1)
+        return self.space.fit(row, int(jobs.gpus[row]), nodes=spread)
+
+    def take(self, row: int, place: Place) -> None:
+        """The job holds this, and bears on it."""
+        self.space.take(row, place)
+        self._bear(row, place, 1.0)
+
+    def give(self, row: int, place: Place) -> None:
+        """The job holds this no longer."""
+        self.space.give(row, place)
+        self._bear(row, place, -1.0)
+
+    def mates(self, row: int) -> Floats:
+        """(nodes,) the volume of communication of the job with each node: of the jobs of its ML job that are there."""
+        family = int(self.snapshot.jobs.ml_job[row])
+        if family not in self._mates:
+            on = self.snapshot.runs_on
+            on = on[self.snapshot.jobs.ml_job[on[:, 0]] == family]
+            share = on[:, 2] / np.maximum(self.snapshot.jobs.gpus[on[:, 0]], 1)
+            weights = self._volume[on[:, 0]] * share
+            self._mates[family] = np.bincount(on[:, 1], weights, minlength=len(self.load)).astype(float)
+        return self._mates[family]
+
+    def talk(self, row: int, node: int) -> float:
+        """The volume of communication of a job with the others of its ML job on a node where it runs."""
+        place = self.space.place(row)
+        own = place.shares[place.nodes.index(node)] / max(sum(place.shares), 1)
+        return float(self.mates(row)[node] - self._volume[row] * own)
+
+    def network_of(self, row: int, place: Place) -> float:
+        """The share of the network of each of these nodes that the job takes; a job all on one node talks to itself."""
+        runs_there = place == self.space.place(row)
+        talks = runs_there or len(place.nodes) > 1 or self._family[self.snapshot.jobs.ml_job[row]] > 1
+        return float(self._sends[row]) if talks else 0.0
+
+    def _bear(self, row: int, place: Place, sign: float) -> None:
+        nodes, shares = list(place.nodes), np.array(place.shares, dtype=float)
+        parts = shares if self.snapshot.jobs.demand[row, GPUS] > 0 else np.ones(len(nodes))
+        self.load[nodes] = np.maximum(self.load[nodes] + sign * parts * self._per_gpu[row, CPUS], 0.0)
+        self.network[nodes] = np.maximum(self.network[nodes] + sign * self.network_of(row, place), 0.0)
+        if self._family[self.snapshot.jobs.ml_job[row]] > 1:
+            total = max(float(shares.sum()), 1.0)
+            self.mates(row)[nodes] += sign * self._volume[row] * shares / total
+
+    def _contended(self, more: Floats, network: float) -> Bools:
+        """(nodes, 3) with so many GPUs and CPUs, and such a share of the network, more in use."""
+        nodes, limit = self.snapshot.nodes, self.settings.overload
+        load = self.load + more[CPUS]
+        held = nodes.capacity[:, CPUS] - self.space.free[:, CPUS] + more[CPUS]
+        crowded = (load > limit * nodes.capacity[:, CPUS]) & (load > held + 1e-6)
+        shared = nodes.used[:, GPUS] > nodes.capacity[:, GPUS]
+        return np.stack([shared, crowded, self.network + network > limit], axis=1)
+
+    def _most_like_the_ideal(self, row: int, candidates: Ints) -> int:
+        """The candidate with min ||U_s - V||; every dimension of U within [0, 1]."""
+        allocated = 1.0 - self.space.free[candidates] * self._unit[candidates]
+        shared = np.stack([self.load * self._unit[:, CPUS], self.network], axis=1)[candidates]
+        extreme = np.max if self.settings.ideal == "tight" else np.min
+        away = ((allocated - extreme(allocated, axis=0)) ** 2).sum(axis=1)
+        away += ((shared - shared.min(axis=0)) ** 2).sum(axis=1)
+        if self.settings.colocate and self._family[self.snapshot.jobs.ml_job[row]] > 1:
+            volume = self.mates(row)
+            away += (1.0 - volume[candidates] / max(float(volume.max()), 1e-300)) ** 2
+        return int(candidates[away.argmin()])
+
+
+def volumes(snapshot: Snapshot) -> Floats:
+    """(n,) how much each job communicates, where the jobs of one ML job are compared.
+
+    Their traffic if all of them told it, else the parameters they hold; one that names none has the mean of the others.
+    """
+    jobs, n = snapshot.jobs, len(snapshot.jobs)
+    silent = np.bincount(jobs.ml_job, ~(jobs.traffic > 0), minlength=n)[jobs.ml_job] > 0
+    volume = np.where(silent, jobs.params, jobs.traffic)
+    known = volume > 0
+    sums = np.bincount(jobs.ml_job, np.where(known, volume, 0.0), minlength=n)
+    counts = np.bincount(jobs.ml_job, known, minlength=n)
+    mean = np.divide(sums, counts, out=np.ones(n), where=counts > 0)
+    return np.where(known, volume, mean[jobs.ml_job])
+
+
+def network_shares(snapshot: Snapshot) -> Floats:
+    """(n,) the share of the network of each of its nodes that a job takes.
+
+    By its traffic, in the proportion in which the traffic told on all nodes makes their networks busy. Of jobs that
+    tell none, those over several nodes take what is left of these nodes' networks, by their GPUs.
+    """
+    jobs, on, nodes = snapshot.jobs, snapshot.runs_on, snapshot.nodes
+    n, there = len(jobs), len(nodes.names)
+    row, node, network = on[:, 0], on[:, 1], np.nan_to_num(nodes.network)
+    told = np.where(jobs.traffic > 0, jobs.traffic, 0.0)
+    sent = np.bincount(node, told[row], minlength=there)
+    both = (sent > 0) & (network > 0)
+    shares = told * (network[both].sum() / sent[both].sum() if both.any() else 0.0)
+    spans = np.bincount(row, minlength=n)
+    silent = (told[row] == 0) & (spans[row] > 1)
+    weights = np.where(silent, on[:, 2], 0.0)
+    left = np.maximum(network - np.bincount(node, shares[row], minlength=there), 0.0)
+    whole = np.bincount(node, weights, minlength=there)[node]
+    each = np.divide(left[node] * weights, whole, out=np.zeros(len(on)), where=whole > 0)
+    return shares + np.bincount(row, each, minlength=n) / np.maximum(spans, 1)

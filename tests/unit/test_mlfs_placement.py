@@ -1,0 +1,134 @@
+"""MLF-H's choice of nodes."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from policies.allocation import Place
+from policies.mlfs.placement import PlacementSettings, Servers, network_shares, volumes
+from policies.snapshot import Jobs, Snapshot
+from tests.builders import jobs, nodes, snapshot
+
+LEAST, TIGHT = PlacementSettings(ideal="least"), PlacementSettings()
+
+
+def at(of_jobs: Jobs, n: int = 2, on: Any = (), **columns: Any) -> Snapshot:
+    """n nodes of four GPUs, with what these allocations (job, node, GPUs) hold in use."""
+    runs_on = np.array(on, dtype=np.int64).reshape(-1, 3)
+    used = np.zeros((n, 3))
+    for row, node, gpus in runs_on.tolist():
+        used[node] += of_jobs.demand[row] * (gpus / of_jobs.demand[row, 0])
+    return snapshot(of_jobs, nodes(n, **{"used": used, **columns}), runs_on=runs_on)
+
+
+class TestTheIdealServer:
+    def test_has_the_least_in_use_as_the_paper_says(self) -> None:
+        seen = at(jobs(2, state=["running", "pending"]), on=[(0, 0, 1)])
+        assert Servers(seen, LEAST).find(1) == Place((1,), (1,))
+
+    def test_has_the_most_allocated_so_that_whole_nodes_stay_free(self) -> None:
+        seen = at(jobs(2, state=["running", "pending"]), on=[(0, 1, 1)])
+        assert Servers(seen, TIGHT).find(1) == Place((1,), (1,))
+
+    @pytest.mark.parametrize("settings", [LEAST, TIGHT])
+    @pytest.mark.parametrize(
+        "columns", [{"load": [[0, 20, 0], [0, 2, 0]]}, {"network": [0.6, 0.1]}, {"network": [0.6, np.nan]}]
+    )
+    def test_has_the_least_in_use_of_what_is_shared(self, settings: PlacementSettings, columns: Any) -> None:
+        assert Servers(at(jobs(), **columns), settings).find(0) == Place((1,), (1,))
+
+    def test_counts_every_resource_by_its_capacity(self) -> None:
+        # half of the CPUs of the first node are taken, a quarter of the memory of the second
+        used = [[0, 16, 0], [0, 0, 32_768]]
+        assert Servers(at(jobs(), used=used), LEAST).find(0) == Place((1,), (1,))
+
+    def test_hosts_the_jobs_of_its_ml_job_that_communicate_most(self) -> None:
+        # the second node has more in use, and the larger part of the model
+        of_jobs = jobs(4, ml_job=[0, 0, 2, 0], params=[1e6, 9e6, np.nan, 1e6], state=["running"] * 3 + ["pending"])
+        seen = at(of_jobs, on=[(0, 0, 1), (1, 1, 1), (2, 1, 1)])
+        assert Servers(seen, LEAST).find(3) == Place((1,), (1,))
+        apart = PlacementSettings(ideal="least", colocate=False)
+        assert Servers(seen, apart).find(3) == Place((0,), (1,))
+
+    def test_counts_a_mate_that_was_placed_just_before(self) -> None:
+        seen = at(jobs(2, ml_job=0))
+        servers = Servers(seen, LEAST)
+        servers.take(0, Place((1,), (1,)))
+        assert servers.find(1) == Place((1,), (1,))
+
+
+class TestWhoIsOverloaded:
+    def test_a_full_node_is_not(self) -> None:
+        of_jobs = jobs(state="running", gpus=4, demand=[4, 32, 131_072])
+        seen = at(of_jobs, 1, on=[(0, 0, 4)], load=[4, 32, 131_072])
+        assert Servers(seen, TIGHT).overloaded().tolist() == [False]
+
+    @pytest.mark.parametrize(
+        ("columns", "contended"),
+        [
+            ({"network": 0.91}, [False, False, True]),
+            ({"network": 0.89}, [False, False, False]),
+            ({"load": [0, 29, 0]}, [False, True, False]),
+            ({"load": [0, 28, 0]}, [False, False, False]),
+            ({"load": [0, 29, 0], "used": [0, 30, 0]}, [False, False, False]),
+            ({"used": [5, 0, 0]}, [True, False, False]),
+            ({"load": np.nan, "network": np.nan}, [False, False, False]),
+        ],
+    )
+    def test_each_resource_is_judged_by_itself(self, columns: Any, contended: list[bool]) -> None:
+        assert Servers(at(jobs(0), 1, **columns), TIGHT).contended().tolist() == [contended]
+
+    def test_h_r_is_a_setting(self) -> None:
+        seen = at(jobs(0), 1, network=0.8)
+        assert Servers(seen, PlacementSettings(overload=0.7)).overloaded().tolist() == [True]
+
+    def test_nothing_is_put_on_an_overloaded_node(self) -> None:
+        assert Servers(at(jobs(), network=[0.95, 0.9]), TIGHT).find(0) == Place((1,), (1,))
+
+    def test_nothing_is_put_where_its_traffic_would_overload(self) -> None:
+        # 10 bytes a second are a tenth of a network; a gang of 8 over two nodes sends as much on each
+        of_jobs = jobs(3, gpus=[1, 1, 8], traffic=[10, 80, 10], ml_job=[0, 0, 2], state=["running"] * 2 + ["pending"])
+        seen = at(of_jobs, 4, on=[(0, 0, 1), (1, 1, 1)], network=[0.1, 0.85, 0, 0], used=np.zeros((4, 3)))
+        place = Servers(seen, TIGHT).find(2)
+        assert place is not None
+        assert 1 not in place.nodes
+
+
+class TestGangs:
+    def test_go_on_one_node_where_one_suffices(self) -> None:
+        seen = at(jobs(2, gpus=[2, 4], state=["running", "pending"]), 3, on=[(0, 0, 2)])
+        assert Servers(seen, TIGHT).find(1) in [Place((1,), (4,)), Place((2,), (4,))]
+
+    def test_go_over_several_where_none_does(self) -> None:
+        place = Servers(at(jobs(gpus=6), 3), TIGHT).find(0)
+        assert place is not None
+        assert (len(place.nodes), sum(place.shares)) == (2, 6)
+
+    def test_find_none_without_room(self) -> None:
+        assert Servers(at(jobs(gpus=9)), TIGHT).find(0) is None
+        assert Servers(at(jobs(demand=[1, 33, 0])), TIGHT).find(0) is None
+        assert Servers(at(jobs(), up=False), TIGHT).find(0) is None
+
+
+def test_volumes_are_traffic_where_all_of_an_ml_job_told_it_else_parameters() -> None:
+    of_jobs = jobs(5, ml_job=[0, 0, 2, 2, 4], traffic=[5, 7, 9, np.nan, np.nan], params=[1, 1, 3, np.nan, np.nan])
+    assert volumes(snapshot(of_jobs)).tolist() == [5, 7, 3, 3, 1]
+
+
+class TestNetworkShares:
+    def test_go_by_the_traffic_told(self) -> None:
+        of_jobs = jobs(2, gpus=2, traffic=[30, 10], state="running")
+        seen = at(of_jobs, on=[(0, 0, 2), (1, 1, 2)], network=[0.6, 0.2])
+        assert network_shares(seen) == pytest.approx([0.6, 0.2])
+
+    def test_of_silent_jobs_over_several_nodes_are_what_is_left_by_their_gpus(self) -> None:
+        of_jobs = jobs(3, gpus=[4, 4, 1], state="running")
+        seen = at(of_jobs, on=[(0, 0, 3), (0, 1, 1), (1, 0, 1), (1, 1, 3), (2, 1, 1)], network=[0.4, 0.8], used=0.0)
+        assert network_shares(seen) == pytest.approx([(0.3 + 0.2) / 2, (0.1 + 0.6) / 2, 0.0])
+
+
+@pytest.mark.parametrize("wrong", [{"overload": 0.0}, {"overload": 1.1}, {"ideal": "worst"}])
+def test_settings_that_make_no_sense_are_refused_by_name(wrong: Any) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        PlacementSettings(**wrong)
