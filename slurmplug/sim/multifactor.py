@@ -1,0 +1,98 @@
+"""The priority that Slurm's priority/multifactor gives to pending jobs (its manual page "Multifactor Priority").
+
+Fairshare is the classic one, 2^(-U/S), of users with equal shares: no tree of accounts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from predictors.arrays import Floats, Ints, Texts
+
+DAY = 86_400.0
+
+
+@dataclass(frozen=True)
+class Weights:
+    """PriorityWeight*, PriorityMaxAge and PriorityDecayHalfLife; by default the example of the manual page.
+
+    `qos` and `partitions`: their priorities by name, 0 where there is none; each factor is the share of the highest.
+    """
+
+    age: float = 1_000.0
+    fairshare: float = 10_000.0
+    job_size: float = 1_000.0
+    qos: float = 0.0
+    partition: float = 1_000.0
+    max_age: float = 14 * DAY
+    half_life: float = 14 * DAY
+    qos_priority: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    partition_priority: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def total(self) -> float:
+        """The most that the factors together come to."""
+        return self.age + self.fairshare + self.job_size + self.qos + self.partition
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What users have used until `at`, in GPU seconds (of CPUs where a job has no GPU) that halve every half-life."""
+
+    at: float = 0.0
+    used: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+
+    def after(self, now: float, holding: Mapping[str, float], half_life: float) -> "Usage":
+        """The usage at `now`, if each user has held so many GPUs since `at`."""
+        passed = now - self.at
+        if passed <= 0:
+            return self
+        left = 0.5 ** (passed / half_life) if half_life > 0 else 1.0
+        # What is held at a constant rate decays as it is gathered: the integral of 2^(-t / half-life).
+        gathered = (1 - left) * half_life / np.log(2) if half_life > 0 else passed
+        users = {*self.used, *holding}
+        used = {user: self.used.get(user, 0.0) * left + holding.get(user, 0.0) * float(gathered) for user in users}
+        return replace(self, at=now, used=MappingProxyType(used))
+
+    def fairshare(self, users: Texts) -> Floats:
+        """2^(-U/S) of the users (n,), S one share of all users that have used anything or wait."""
+        names, rows = np.unique(users, return_inverse=True)
+        total = sum(self.used.values())
+        if total <= 0 or not len(names):
+            return np.ones(len(users))
+        share = 1 / len({*self.used, *names.tolist()})
+        factor = np.array([2.0 ** (-self.used.get(str(name), 0.0) / total / share) for name in names])
+        return factor[rows]
+
+
+def priority(
+    weights: Weights,
+    *,
+    waited: Floats,
+    fairshare: Floats,
+    size: Floats,
+    qos: Texts,
+    partition: Texts,
+    nice: Floats,
+    site_factor: Floats,
+) -> Ints:
+    """Priorities (n,), 1 at least. waited: seconds since eligible; size: the share of the cluster asked for."""
+    factors = (
+        weights.age * np.clip(waited / weights.max_age, 0, 1)
+        + weights.fairshare * fairshare
+        + weights.job_size * np.clip(size, 0, 1)
+        + weights.qos * _relative(weights.qos_priority, qos)
+        + weights.partition * _relative(weights.partition_priority, partition)
+    )
+    return np.maximum(np.floor(factors + site_factor - nice), 1).astype(np.int64)
+
+
+def _relative(priorities: Mapping[str, float], names: Texts) -> Floats:
+    highest = max(priorities.values(), default=0.0)
+    if highest <= 0 or not len(names):
+        return np.zeros(len(names))
+    distinct, rows = np.unique(names, return_inverse=True)
+    shares = np.array([priorities.get(str(name), 0.0) / highest for name in distinct])
+    return np.asarray(shares[rows], dtype=np.float64)
