@@ -260,6 +260,7 @@ def allocate(
     strict: bool = False,
     packing: Packing = "tight",
     spare: bool = True,
+    prefer: Callable[[int], Bools] | None = None,
 ) -> Allocation:
     """The actions that give each job the GPUs that it ought to have.
 
@@ -267,9 +268,10 @@ def allocate(
     running ones that can be moved, also outside of `order`. A running job that keeps its number stays where it is; one
     with another number is resized, in place of all its GPUs; one with none is preempted, but with `spare` only where
     others took its place. A pending job for which there is no room waits: those behind it go on, but not with `strict`.
-    An elastic job for which there is less room than wanted gets what there is.
+    An elastic job for which there is less room than wanted gets what there is. prefer: of a row, the nodes (nodes,)
+    that are tried first.
     """
-    return _Allocating(snapshot, wanted, packing).run(np.asarray(order, dtype=np.int64), strict, spare)
+    return _Allocating(snapshot, wanted, packing, prefer).run(np.asarray(order, dtype=np.int64), strict, spare)
 
 
 def placing(snapshot: Snapshot, row: int, place: Place, had: int) -> Action:
@@ -286,8 +288,10 @@ def placing(snapshot: Snapshot, row: int, place: Place, had: int) -> Action:
 class _Allocating:
     """One allocation under way."""
 
-    def __init__(self, snapshot: Snapshot, wanted: Ints, packing: Packing) -> None:
-        self.snapshot, self.packing = snapshot, packing
+    def __init__(
+        self, snapshot: Snapshot, wanted: Ints, packing: Packing, prefer: Callable[[int], Bools] | None
+    ) -> None:
+        self.snapshot, self.packing, self.prefer = snapshot, packing, prefer
         self.wanted = wanted
         self.least = np.where(elastic(snapshot.jobs), snapshot.jobs.gpus_min, wanted)
         self.space = Space(snapshot)
@@ -347,7 +351,8 @@ class _Allocating:
         alike = (float(jobs.placement[row]), float(gpus), float(least), *jobs.demand[row].tolist())
         if alike in self.misfits:
             return None
-        place = self.space.fit(row, gpus, self.packing)
+        place = self.space.fit(row, gpus, self.packing, self.prefer(row)) if self.prefer else None
+        place = place or self.space.fit(row, gpus, self.packing)
         if place is None and least < gpus:
             room = int(self.space.room(row).sum())
             if least <= room < gpus and room != self.held[row]:

@@ -55,6 +55,12 @@ def admitted(jobs: Jobs, which: Bools | None = None) -> tuple[Action, ...]:
     return tuple(Action("release", jobs.keys[row], Reason("admitted")) for row in np.flatnonzero(rows).tolist())
 
 
+def sizes(snapshot: Snapshot) -> Floats:
+    """(n, resources) what each job asks for, in shares of all that the nodes have."""
+    capacity = snapshot.nodes.capacity[snapshot.nodes.up].sum(axis=0)
+    return np.asarray(snapshot.jobs.demand / np.where(capacity > 0, capacity, np.inf))
+
+
 def total_seconds(jobs: Jobs, forecast: Forecast) -> Floats:
     """(n,) expected run time in all; the time limit where nothing is forecast, NaN where there is none either."""
     return np.where(forecast.known, forecast.mean, jobs.time_limit)

@@ -32,8 +32,8 @@ class Optimus:
     Section 4.1: the marginal gain of one more worker is what it takes off the time left, iterations left over speed; a
     GPU goes to the greatest, as long as there is a positive one. Speed is forecast by GPUs (their section 3.2); the
     iterations left are those to the maximum that the job names (they fit a loss curve, 3.1). As Pollux (Qiao et al.,
-    OSDI 2021, section 5.3) simulates it: the least is handed out to the smallest first, then by submission; jobs whose
-    number changes are placed anew, the smallest first (after 4.2). A job whose number of GPUs is fixed, or of whose
+    OSDI 2021, section 5.3) simulates it: the least is handed out by submission; jobs whose number changes are placed
+    anew, the smallest first (after 4.2). A job whose number of GPUs is fixed, or of whose
     speed nothing is known, is given what it asked for. Left out: parameter servers and their balance (4.2, 5.3).
     """
 
@@ -44,13 +44,13 @@ class Optimus:
         self.settings = settings or OptimusSettings()
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
-        """Rank by what each needs at least, and give GPUs by marginal gain."""
+        """Rank by submission, and give GPUs by marginal gain."""
         jobs = snapshot.jobs
         speeds = Speeds(forecasts.speed)
         left = iterations_left(snapshot, forecasts, speeds)
         told = elastic(jobs) & (left > 0)
         least = np.where(told, jobs.gpus_min, jobs.gpus)
-        order = in_order(jobs, least)
+        order = in_order(jobs)
         wanted = gangs(snapshot, order, preempt=True, asked=least)
 
         def gain(row: int, gpus: int) -> float:
@@ -88,4 +88,4 @@ def iterations_left(snapshot: Snapshot, forecasts: Forecasts, speeds: Speeds) ->
     seconds = remaining_seconds(snapshot, forecasts.remaining)
     for row in np.flatnonzero(known & np.isnan(left)).tolist():
         left[row] = seconds[row] * speeds.at(row, float(jobs.gpus[row]))
-    return np.maximum(np.nan_to_num(left), 0.0)
+    return np.asarray(np.maximum(np.nan_to_num(left), 0.0))

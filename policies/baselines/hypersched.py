@@ -1,0 +1,83 @@
+"""As much accuracy as may be by the deadline."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from policies.allocation import elastic, gangs, grown, in_order
+from policies.baselines.common import shared
+from policies.plan import Memory, Plan
+from policies.snapshot import Snapshot
+from predictors.arrays import Floats
+from predictors.forecast import Forecasts, Need
+
+
+@dataclass(frozen=True)
+class HyperSchedSettings:
+    """trial: accuracies that a job reports before it is judged. tolerance: accuracy that it must promise to gain; below
+    it is paused. hysteresis: factor on the gain of a job that runs."""
+
+    trial: int = 3
+    tolerance: float = 0.002
+    hysteresis: float = 1.5
+
+    def __post_init__(self) -> None:
+        if self.trial < 2:
+            raise ValueError(f"trial is at least 2 accuracies, not {self.trial}")
+        if not self.tolerance >= 0:
+            raise ValueError(f"tolerance is a number not less than 0, not {self.tolerance}")
+        if not self.hysteresis >= 1:
+            raise ValueError(f"hysteresis is at least 1, not {self.hysteresis}")
+
+
+class HyperSched:
+    """GPUs to the jobs whose accuracy will rise most by their deadline (Liaw et al., SoCC 2019).
+
+    New jobs go first until they have reported a few accuracies (exploration, section 4.2); then those with the greatest
+    gain by the deadline (exploitation, 4.3), and elastic jobs get GPUs in proportion to it; one that no longer improves
+    is paused, and one past its deadline waits, while others want its place. The paper schedules the trials of one
+    search under one deadline; here every job has its own, as MLFS (CoNEXT 2020, section 2) describes it. Left out: the
+    rungs of successive halving, since jobs of other models are not compared by their accuracy.
+
+    Where no accuracy is forecast, it is taken to approach its end as 1/iteration.
+    """
+
+    name: ClassVar[str] = "hypersched"
+    needs: ClassVar[frozenset[Need]] = frozenset({"accuracy"})
+
+    def __init__(self, settings: HyperSchedSettings | None = None) -> None:
+        self.settings = settings or HyperSchedSettings()
+
+    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
+        """Rank new jobs first, then by gain, then those that are paused and late."""
+        jobs = snapshot.jobs
+        judged = jobs.accuracies.lengths() >= self.settings.trial
+        gain = np.where(judged, gains(snapshot, forecasts, self.settings.trial), np.inf)
+        late = jobs.deadline <= snapshot.now
+        group = np.select([late, ~judged, gain >= self.settings.tolerance], [3, 0, 1], 2)
+        worth = np.where(group == 1, gain * np.where(jobs.state == "running", self.settings.hysteresis, 1.0), 0.0)
+        order = in_order(jobs, group, -worth, jobs.state != "running")
+        flexible = elastic(jobs)
+        wanted = gangs(snapshot, order, preempt=True, asked=np.where(flexible, jobs.gpus_min, jobs.gpus))
+        return shared(snapshot, order, grown(snapshot, wanted, lambda row, gpus: float(worth[row]) / gpus))
+
+
+def gains(snapshot: Snapshot, forecasts: Forecasts, last: int) -> Floats:
+    """(n,) by how much each accuracy will rise until the deadline, or the last iteration if that is sooner; NaN where
+    fewer than `last` are reported, over the last of which it is extrapolated."""
+    jobs, curves = snapshot.jobs, snapshot.jobs.accuracies
+    gain = np.full(len(jobs), np.nan)
+    rows = np.flatnonzero(curves.lengths() >= last)
+    ends, firsts = curves.starts[rows + 1] - 1, curves.starts[rows + 1] - last
+    at, value = curves.iterations[ends], curves.values[ends]
+    slope = np.maximum(value - curves.values[firsts], 0.0) / np.maximum(at - curves.iterations[firsts], 1e-9)
+    pace = np.where(jobs.iteration_time[rows] > 0, jobs.iteration_time[rows], np.inf)
+    reached = at + np.maximum(np.nan_to_num(jobs.deadline[rows] - snapshot.now, nan=np.inf), 0.0) / pace
+    reached = np.where(np.isnan(reached), np.inf, reached)
+    reached = np.fmin(reached, np.where(jobs.max_iterations[rows] > 0, jobs.max_iterations[rows], np.inf))
+    gain[rows] = slope * at * np.maximum(1.0 - at / np.maximum(reached, 1e-9), 0.0)
+    told = np.flatnonzero(forecasts.accuracy.known[rows] & np.isfinite(reached))
+    if len(told):
+        gain[rows[told]] = np.maximum(forecasts.accuracy.at(rows[told], reached[told]).median - value[told], 0.0)
+    return gain
