@@ -18,8 +18,11 @@ from predictors.learning_curve import LearningCurvePredictor
 from predictors.runtime import RuntimeModel, RuntimePredictor
 from slurmplug import config as configuration
 from slurmplug import doctor, doctor_facts, registry, training
+from slurmplug.cluster.site_client import SiteClient
 from slurmplug.cluster.slurm import SlurmCluster
 from slurmplug.cycle import Scheduler
+from slurmplug.endpoint.server import Endpoint, Server, Serving
+from slurmplug.endpoint.viewers import Viewers
 from slurmplug.errors import AlreadyRunning, ConfigError, LedgerError
 from slurmplug.forecaster import Forecaster
 from slurmplug.intake import Intake
@@ -33,6 +36,8 @@ EXAMINE_AGAIN = 60.0
 """Seconds until a site where something needed is missing is looked at again."""
 HINDERED = "hindered"
 """The ledger's switch that says why the daemon only observes."""
+FIXED = ("cluster", "slurm", "spool", "ledger", "endpoint", "takeover")
+"""What of the configuration a daemon keeps as it was when it started."""
 KEEP_REPORTS = 7 * DAY
 """Seconds after its last line that the report file of an ended run is kept."""
 
@@ -87,6 +92,7 @@ class Daemon:
         self._forecaster.get_ready()
         with self._stack:
             self._examine()
+            self._serve()
             log.info("policy %s, a cycle every %g s", self._scheduler.policy.name, self._scheduler.config.interval)
             while not self._stopping:
                 began = self._port.now()
@@ -118,6 +124,23 @@ class Daemon:
         mode = doctor.allowed(self._wanted, hinders)
         self._scheduler.config = config.model_copy(update={"mode": mode})
         self._hinders, self._examined = hinders, self._port.now()
+
+    def _serve(self) -> None:
+        """Answer reports over the network, where configured; without it the daemon does all else."""
+        config = self._scheduler.config
+        if not config.endpoint.listen:
+            return
+        viewers = Viewers(SiteClient(config.slurm.conf, config.slurm.bin, config.slurm.timeout))
+        try:
+            server = Server(
+                config.endpoint.listen, Endpoint(config.ledger.path, lambda: self._scheduler.config, viewers)
+            )
+        except OSError as error:
+            log.error("endpoint.listen %s: %s; reports work on the controller only", config.endpoint.listen, error)
+            return
+        serving = Serving(server)
+        self._stack.callback(serving.close)
+        log.info("reports are served on %s", config.endpoint.listen)
 
     def _learn(self) -> None:
         """Train in the background when there is enough new to learn, and use what was trained."""
@@ -152,13 +175,8 @@ class Daemon:
             log.error("%s\nthe configuration in use stays", error)
             return
         fixed = self._scheduler.config
-        if (config.slurm, config.spool, config.ledger, config.cluster) != (
-            fixed.slurm,
-            fixed.spool,
-            fixed.ledger,
-            fixed.cluster,
-        ):
-            log.error("cluster, slurm, spool and ledger change with a restart only; the configuration in use stays")
+        if any(getattr(config, name) != getattr(fixed, name) for name in FIXED):
+            log.error("%s change with a restart only; the configuration in use stays", ", ".join(FIXED))
             return
         self._scheduler.config, self._scheduler.policy, self._wanted = config, policy, config.mode
         self._examine()

@@ -31,3 +31,7 @@ class UsageError(SlurmplugError):
 
 class DataError(SlurmplugError):
     """A file of data cannot be read, or something in it makes no sense."""
+
+
+class EndpointError(SlurmplugError):
+    """The daemon's endpoint does not answer, or refuses."""

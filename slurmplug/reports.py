@@ -78,6 +78,8 @@ class Job:
     iteration: float | None
     quantities: Mapping[str, float]
     standing: Standing | None
+    columns: Mapping[str, Any] = field(compare=False, repr=False)
+    """what it was made from: the ledger's row, which `of_columns` makes the same job of elsewhere"""
 
     @property
     def id(self) -> str:
@@ -195,6 +197,10 @@ class Selection:
     """only jobs of the last cycle"""
     uneligible: bool = True
     """also jobs that were never eligible"""
+    owner: int | None = None
+    """only jobs of this uid, whatever else is chosen"""
+    most: int = 0
+    """more jobs than that are refused; 0: any number"""
 
 
 @dataclass
@@ -211,18 +217,46 @@ def jobs(ledger: Ledger, which: Selection) -> list[Job]:
     """The jobs by id, the elements of an array together.
 
     Of several that had the same id in turn the latest, as sacct without --duplicates.
+
+    Raises:
+        LedgerError
+        UsageError: they are more than `which.most`.
     """
     where = _where(which)
-    rows = ledger.query(_JOBS.format(where=" AND ".join(where.clauses) or "1"), *where.values)
-    return [_job(ledger, row) for row in rows]
+    limit = which.most + 1 if which.most else -1
+    rows = ledger.query(_JOBS.format(where=" AND ".join(where.clauses) or "1"), *where.values, limit)
+    if which.most and len(rows) > which.most:
+        raise UsageError(f"these are more than {which.most} jobs: choose a shorter time, users or states")
+    return [of_columns(row | _latest(ledger, row["id"])) for row in rows]
 
 
-def known_user(ledger: Ledger, user: str) -> bool:
-    """Whether it is an account of this machine, or the ledger has jobs of it: a name, or a uid in digits."""
+def of_columns(row: Mapping[str, Any]) -> Job:
+    """A job from its row in the ledger, joined with its standing and what it told last."""
+    record = ledger_rows.to_record(dict(row), ())
+    return Job(
+        row=row["id"],
+        record=record,
+        seen=row["seen"],
+        given_back=bool(row["given_back"]),
+        predicted=Forecast(row["predicted"], row["predicted_low"], row["predicted_high"]),
+        foreseen=Forecast(row["foreseen"], row["foreseen_low"], row["foreseen_high"]).signed(record.sign),
+        foreseen_at=row["foreseen_at"],
+        stop=row["stop"] or "",
+        iteration=row["iteration"],
+        quantities=row["told"],
+        standing=_standing(row) if row["cycle"] is not None else None,
+        columns=row,
+    )
+
+
+def known_user(ledger: Ledger, user: str, *, jobs_count: bool = True) -> bool:
+    """Whether it is an account of this machine, or the ledger has jobs of it and these count: a name, or a uid."""
     number = user.isascii() and user.isdecimal() and len(user) < 11
     try:
         pwd.getpwuid(int(user)) if number else pwd.getpwnam(user)
     except (KeyError, OverflowError):
+        if not jobs_count:
+            return False
         rows = ledger.query("SELECT DISTINCT user, uid FROM jobs")
         return any(user in (row["user"], str(row["uid"])) for row in rows)
     return True
@@ -256,6 +290,8 @@ def _where(which: Selection) -> _Where:
         where.add(f"jobs.user IN ({listed}) OR CAST(jobs.uid AS TEXT) IN ({listed})", *which.users, *which.users)
     if which.accounts:
         where.add(f"jobs.account IN ({', '.join('?' * len(which.accounts))})", *which.accounts)
+    if which.owner is not None:
+        where.add("jobs.uid = ?", which.owner)
     if which.live:
         where.add("standing.cycle IS NOT NULL AND jobs.ended = 0")
     if not which.uneligible:
@@ -295,31 +331,13 @@ def _add_window(where: _Where, which: Selection, start: float) -> None:
     where.add(" OR ".join(f"({form})" for form in forms), *values)
 
 
-def _job(ledger: Ledger, row: Mapping[str, Any]) -> Job:
-    iteration, quantities = _latest(ledger, row["id"])
-    record = ledger_rows.to_record(dict(row), ())
-    return Job(
-        row=row["id"],
-        record=record,
-        seen=row["seen"],
-        given_back=bool(row["given_back"]),
-        predicted=Forecast(row["predicted"], row["predicted_low"], row["predicted_high"]),
-        foreseen=Forecast(row["foreseen"], row["foreseen_low"], row["foreseen_high"]).signed(record.sign),
-        foreseen_at=row["foreseen_at"],
-        stop=row["stop"] or "",
-        iteration=iteration,
-        quantities=quantities,
-        standing=_standing(row) if row["cycle"] is not None else None,
-    )
-
-
-def _latest(ledger: Ledger, job: int) -> tuple[float | None, Mapping[str, float]]:
-    """The last iteration, and each quantity as it was told last."""
+def _latest(ledger: Ledger, job: int) -> dict[str, Any]:
+    """The last `iteration`, and each quantity as it was `told` last."""
     rows = ledger.query(_LATEST, job, LOOKED_AT)
     told: dict[str, float] = {}
     for row in reversed(rows):
         told |= json.loads(row["quantities"])
-    return (rows[0]["iteration"] if rows else None), told
+    return {"iteration": rows[0]["iteration"] if rows else None, "told": told}
 
 
 def _standing(row: Mapping[str, Any]) -> Standing:
@@ -346,7 +364,7 @@ WHERE {where} AND NOT EXISTS (
     SELECT 1 FROM jobs AS later
     WHERE later.cluster = jobs.cluster AND later.job_id = jobs.job_id AND later.first_submit > jobs.first_submit
 )
-ORDER BY coalesce(nullif(jobs.array_id, 0), jobs.job_id), jobs.array_task, jobs.job_id
+ORDER BY coalesce(nullif(jobs.array_id, 0), jobs.job_id), jobs.array_task, jobs.job_id LIMIT ?
 """
 _LATEST = """
 SELECT iteration, quantities FROM progress WHERE job = ? ORDER BY restarts DESC, iteration DESC LIMIT ?

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from slurmplug import reports
@@ -27,7 +27,7 @@ def queue(ledger: Ledger, which: Selection) -> list[Entry]:
     """The live jobs of this selection: those that run, those that are ranked in order, and the rest by id."""
     everything = reports.jobs(ledger, Selection(live=True))
     places = {job.row: place for place, job in enumerate(reports.ranked(everything), start=1)}
-    narrow = bool(which.jobs or which.users or which.accounts)
+    narrow = replace(which, most=0) != Selection(live=True)
     shown = reports.jobs(ledger, which) if narrow else everything
     doing = _doing(ledger)
     entries = [Entry(job, places.get(job.row), doing.get(job.row) or _left_alone(job)) for job in shown]

@@ -1,7 +1,7 @@
 """The story of one job, for `slurmplug why`: what it asked, what is predicted, where it stands, what was done to it."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -32,15 +32,22 @@ class Paragraph:
     sentences: tuple[str, ...]
 
 
-def tell(job: Job, queue: Sequence[Job], cycle: Mapping[str, Any] | None, deeds: Deeds) -> list[Paragraph]:
-    """The whole story. `queue`: the jobs of the last cycle, `cycle` its row."""
+def tell(
+    job: Job,
+    queue: Sequence[Job],
+    cycle: Mapping[str, Any] | None,
+    deeds: Deeds,
+    sees: Callable[[Job], bool] = lambda _: True,
+) -> list[Paragraph]:
+    """The whole story. `queue`: the jobs of the last cycle, `cycle` its row; only jobs that the reader `sees` are
+    named."""
     about = About(job.record.quantity, job.record.sign)
     told = [
         Paragraph("Job", tuple(_introduction(job))),
         Paragraph("It asked", tuple(_asked(job.record.directives))),
         Paragraph("It reported", tuple(_reported(job))),
         Paragraph("Predicted", tuple(prospects.predicted(job))),
-        Paragraph("It stands", tuple(_standing(job, reports.ranked(queue), cycle))),
+        Paragraph("It stands", tuple(_standing(job, reports.ranked(queue), cycle, sees))),
         Paragraph("Done to it", tuple(sentence for _, sentence in sorted(_done(deeds, about), key=itemgetter(0)))),
         Paragraph("Not believed of its reports", tuple(_doubted(deeds.faults))),
     ]
@@ -122,7 +129,9 @@ def _reported(job: Job) -> Iterator[str]:
         yield f"{job.saved:g} iterations were spared."
 
 
-def _standing(job: Job, order: Sequence[Job], cycle: Mapping[str, Any] | None) -> Iterator[str]:
+def _standing(
+    job: Job, order: Sequence[Job], cycle: Mapping[str, Any] | None, sees: Callable[[Job], bool]
+) -> Iterator[str]:
     stood = job.standing
     if not job.live:
         yield "It has ended, so it stands nowhere."
@@ -144,7 +153,7 @@ def _standing(job: Job, order: Sequence[Job], cycle: Mapping[str, Any] | None) -
         parts = [f"{name} {value:.4g}" for name, value in stood.terms.items() if value]
         yield f"{where} a rank of {stood.rank:.5g}{' = ' if parts else ''}{' + '.join(parts)}."
         for ahead in reversed(order[max(0, (place or 0) - AHEAD) : place or 0]):
-            yield _ahead(job, ahead)
+            yield _ahead(job, ahead) if sees(ahead) else "Before it: a job that Slurm does not show you."
         if place is not None:
             yield from _in_slurm(job, order[place + 1 :])
     if cycle is not None:

@@ -7,12 +7,12 @@ import click
 
 from slurmplug import job_fields, reports, table, times
 from slurmplug.commands.options import (
+    answering,
     emit,
     jobs_option,
     json_option,
     ledger_options,
     noheader_option,
-    opened,
     own_uid,
     users_option,
     words,
@@ -93,11 +93,11 @@ def acct(
         end=end,
         uneligible=bool(jobs),
     )
-    with opened(config_path, ledger_path) as ledger:
+    with answering(config_path, ledger_path) as answers:
         for user in users:
-            if not reports.known_user(ledger, user):
+            if not answers.knows_user(user):
                 raise UsageError(f"Invalid user id: {table.printable(user)}")
-        found = reports.jobs(ledger, which)
+        found = answers.jobs(which)
     if wants_json:
         emit([table.as_json({"jobs": [table.as_mapping(job_fields.FIELDS, job) for job in found]})])
     elif parsable or parsable2:

@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 import click
 
 from slurmplug import config as configuration
-from slurmplug import standings
+from slurmplug.answers import Answers, LedgerAnswers
 from slurmplug.config import CONFIG_VARIABLE, DEFAULT_PATH, Config
+from slurmplug.endpoint.client import EndpointAnswers
 from slurmplug.errors import ConfigError, LedgerError
 from slurmplug.ledger import Ledger
 from slurmplug.reports import JobId, Selection
@@ -107,6 +108,22 @@ def opened(config_path: Path, ledger_path: Path | None, *, readonly: bool = True
         ledger.close()
 
 
+@contextmanager
+def answering(config_path: Path, ledger_path: Path | None) -> Iterator[Answers]:
+    """Who answers a report: the ledger, or the daemon's endpoint where that is configured and the ledger is not there.
+
+    Raises:
+        ConfigError, LedgerError, EndpointError
+    """
+    config = configured(config_path) if ledger_path is None or config_path.exists() else Config()
+    path = ledger_path or config.ledger.path
+    if ledger_path is None and config.endpoint.url and _unreadable(path):
+        yield EndpointAnswers(config.endpoint)
+        return
+    with opened(config_path, ledger_path) as ledger:
+        yield LedgerAnswers(ledger, path, config)
+
+
 def _unreadable(path: Path) -> str:
     """Why it cannot be read, and what to do; empty where it can."""
     try:
@@ -126,8 +143,8 @@ def of_the_queue(command: Callable[..., None]) -> Callable[..., None]:
     def with_entries(
         *, config_path: Path, ledger_path: Path | None, jobs: tuple[JobId, ...], users: tuple[str, ...], **others: Any
     ) -> None:
-        with opened(config_path, ledger_path) as ledger:
-            entries = standings.queue(ledger, Selection(jobs=jobs, users=users, live=True))
+        with answering(config_path, ledger_path) as answers:
+            entries = answers.queue(Selection(jobs=jobs, users=users, live=True))
         command(entries=entries, **others)
 
     return ledger_options(jobs_option(users_option(noheader_option(json_option(with_entries)))))
@@ -150,4 +167,6 @@ def own_uid() -> str:
     return str(os.getuid())
 
 
-_WHO_READS = "reports run where the ledger can be read: on the controller, as root or in the daemon's group"
+_WHO_READS = (
+    "reports run on the controller, as root or in the daemon's group, or anywhere where endpoint.url is configured"
+)

@@ -1,6 +1,5 @@
 """`slurmplug status`: is the daemon alive, what may it do, and what did it do last?"""
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,15 +8,9 @@ from typing import Any
 import click
 
 from policies.plan import Reason
-from slurmplug import explain, registry, reports, times
-from slurmplug.commands.options import configured, emit, json_option, ledger_options, opened
-from slurmplug.config import Config
-from slurmplug.ledger import DAY, Ledger
-from slurmplug.reset import daemon_runs
+from slurmplug import explain, times
+from slurmplug.commands.options import answering, emit, json_option, ledger_options
 from slurmplug.table import as_json, printable
-
-MISSED = 3
-"""So many intervals without a cycle, and the daemon counts as dead."""
 
 
 @click.command()
@@ -25,49 +18,11 @@ MISSED = 3
 @json_option
 def status(*, config_path: Path, ledger_path: Path | None, wants_json: bool) -> None:
     """Tell whether the daemon is alive, what it may do, and what its last cycle did. It ends with 1 where it is not."""
-    config = configured(config_path) if ledger_path is None or config_path.exists() else Config()
-    path = ledger_path or config.ledger.path
-    with opened(config_path, ledger_path) as ledger:
-        told = look(ledger, path, config, time.time())
+    with answering(config_path, ledger_path) as answers:
+        told = answers.status(time.time())
     emit([as_json(told)] if wants_json else _lines(told))
     if not told["alive"]:
         raise SystemExit(1)
-
-
-def look(ledger: Ledger, path: Path, config: Config, now: float) -> dict[str, Any]:
-    """All that is told, as JSON has it."""
-    newest = ledger.query("SELECT started, error FROM cycles ORDER BY id DESC LIMIT 1")
-    cycle = reports.last_cycle(ledger) or {}
-    age = now - newest[0]["started"] if newest else None
-    running, paused = daemon_runs(path), ledger.control("paused")
-    return {
-        "alive": running and age is not None and age < MISSED * config.interval,
-        "running": running,
-        "age": age,
-        "interval": config.interval,
-        "paused": paused,
-        "hindered": ledger.control("hindered"),
-        "modes": json.loads(cycle.get("modes") or "{}"),
-        "policy": cycle.get("policy") or config.policy,
-        "policies": registry.names(),
-        "cycle": {
-            "id": cycle.get("id"),
-            "started": cycle.get("started"),
-            **{name: cycle.get(name) for name in ("jobs", "pending", "running", "managed", "postponed")},
-            "seconds": json.loads(cycle.get("seconds") or "{}"),
-        },
-        "frozen": cycle.get("frozen") or "",
-        "error": newest[0]["error"] if newest else "",
-        "operations": ledger.query(_OPERATIONS),
-        "stops_last_hour": ledger.past(now).stops_last_hour,
-        "failures_in_a_row": ledger.past(now).failures_in_a_row,
-        "faults": ledger.query(_FAULTS, now - DAY),
-        "ledger": {
-            "path": str(path),
-            "bytes": sum(part.stat().st_size for part in (path, path.with_name(f"{path.name}-wal")) if part.exists()),
-            **ledger.query("SELECT (SELECT count(*) FROM jobs) AS jobs, (SELECT count(*) FROM cycles) AS cycles")[0],
-        },
-    }
 
 
 def _lines(told: Mapping[str, Any]) -> Iterator[str]:
@@ -109,7 +64,3 @@ def _of_daemon(told: Mapping[str, Any]) -> Iterator[str]:
         yield f"            paused, so it observes only: {printable(told['paused']) or 'no reason given'}"
     if told["hindered"]:
         yield f"            something needed is missing: {printable(told['hindered'])}"
-
-
-_OPERATIONS = "SELECT kind, step, count(*) AS jobs FROM operations WHERE step != 'ended' GROUP BY kind, step"
-_FAULTS = "SELECT rule, sum(count) AS count, max(last) AS last FROM faults WHERE last > ? GROUP BY rule ORDER BY rule"

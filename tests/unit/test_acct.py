@@ -344,7 +344,7 @@ class TestMistakes:
             os.seteuid(os.getuid())
             trained.path.parent.chmod(0o700)
         assert result.exit_code == 1
-        assert "Permission denied; reports run where the ledger can be read: on the controller" in result.output
+        assert "Permission denied; reports run on the controller, as root or in the daemon's group" in result.output
 
     def test_a_missing_configuration_is_named(self, tmp_path):
         result = run("acct", "--config", str(tmp_path / "none.toml"))

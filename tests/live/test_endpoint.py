@@ -1,0 +1,71 @@
+"""The endpoint with the real munged and Slurm's own PrivateData."""
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from slurmplug.endpoint import munge
+from slurmplug.errors import EndpointError
+from slurmplug.sandbox import Sandbox
+from tests.live.daemon_process import SLURMPLUG, DaemonProcess, daemon_beside
+
+WAITING = "#!/bin/sh\n#SBATCH --gres=gpu:4\n#PLUG --urgency={}\nsleep 600\n"
+
+
+@pytest.fixture
+def daemon(cluster: Sandbox) -> Iterator[DaemonProcess]:
+    with daemon_beside(cluster) as one:
+        yield one
+
+
+def login(cluster: Sandbox, endpoint: str) -> Path:
+    """A login node's configuration: it names no ledger that is there."""
+    file = cluster.folder / "login.toml"
+    file.write_text(f'[ledger]\npath = "/nowhere/ledger.db"\n{endpoint}')
+    file.chmod(0o644)
+    return file
+
+
+def test_users_on_login_nodes_read_their_own_jobs_and_nobody_elses(cluster: Sandbox, daemon: DaemonProcess) -> None:
+    ada, bob = cluster.researchers[:2]
+    cluster.wait_job(
+        cluster.sbatch(cluster.researchers[2], "#!/bin/sh\n#SBATCH -N4 --gres=gpu:4\nsleep 600\n"), "RUNNING"
+    )
+    hers, his = cluster.sbatch(ada, WAITING.format(2)), cluster.sbatch(bob, WAITING.format(9), "--job-name=secret")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    section = f'[endpoint]\nurl = "http://127.0.0.1:{port}"\nmunge_socket = "{cluster.layout.munge_socket}"\n'
+    config = login(cluster, section)
+    daemon.start(f'{section}listen = "127.0.0.1:{port}"\n')
+    daemon.pass_cycles()
+
+    def ask(user: str, *arguments: str) -> CompletedProcess[str]:
+        return cluster.run(user, [SLURMPLUG, *arguments], env={"SLURMPLUG_CONFIG": str(config)}, check=False)
+
+    def seen(user: str, *arguments: str) -> set[int]:
+        return {job["jobidraw"] for job in json.loads(ask(user, *arguments, "--json").stdout)["jobs"]}
+
+    assert seen(ada, "queue") == seen(ada, "acct", "-a") == {hers}
+    assert seen(bob, "queue") == {his}
+    assert {hers, his} <= seen(cluster.operator, "queue")
+    assert "Before it: a job that Slurm does not show you." in ask(ada, "why", str(hers)).stdout
+    assert f"slurmplug knows no job {his}" in ask(ada, "why", str(his)).stderr
+    assert "secret" in ask(bob, "why", str(his)).stdout
+    assert "daemon      alive" in ask(ada, "status").stdout
+
+
+def test_munged_tells_who_sent_a_credential_and_takes_it_once(cluster: Sandbox) -> None:
+    at = cluster.layout.munge_socket
+    payload = b"of a request\n\nSTATUS: 0"
+    made = cluster.run(cluster.researchers[0], ["munge", f"--socket={at}"], input=payload.decode()).stdout.strip()
+    sender = munge.decode(made, at)
+    uid = int(cluster.run(cluster.researchers[0], ["id", "-u"]).stdout)
+    assert (sender.uid, sender.payload) == (uid, payload)
+    with pytest.raises(EndpointError, match="used before"):
+        munge.decode(made, at)
+    assert munge.decode(munge.encode(payload, at), at) == (0, payload)
