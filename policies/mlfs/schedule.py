@@ -118,7 +118,7 @@ class _Scheduling:
         """The pending jobs in order of priority, on what is free or on what others of lower priority give up."""
         jobs = self.snapshot.jobs
         order = in_order(jobs, -np.nan_to_num(self.rank))
-        order = order[startable(jobs)[order]]
+        order = order[(startable(jobs) & jobs.managed)[order]]
         giving = _Giving(self) if self.settings.preempt else None
         while len(order):
             members = self.families.of(int(order[0]))
@@ -127,7 +127,7 @@ class _Scheduling:
                 continue
             members = members[jobs.state[members] == "pending"]
             places = self.taken(members)
-            if places is None and giving is not None and jobs.managed[members].all():
+            if places is None and giving is not None:
                 places = giving.make_room(members)
             if places is not None:
                 reason = Reason("its turn", _known({"rank": float(self.rank[members].max())}))

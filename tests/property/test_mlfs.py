@@ -293,13 +293,13 @@ def test_only_jobs_that_may_be_are_moved_and_each_once(cluster, config):
     assert len({action.job for action in plan.actions}) == len(plan.actions)
     for action in plan.actions:
         row = of_jobs.keys.index(action.job)
+        assert of_jobs.managed[row]
         assert not of_jobs.held[row]
         if action.kind == "place":
             assert of_jobs.state[row] == "pending"
             assert of_jobs.reason[row] != "Dependency"
         else:
             assert of_jobs.state[row] == "running"
-            assert of_jobs.managed[row]
             assert of_jobs.restartable[row]
             assert not of_jobs.interactive[row]
             assert NOW - of_jobs.started[row] >= config.settle
