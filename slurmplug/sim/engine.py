@@ -5,10 +5,8 @@ Event driven. Between two events a training's progress is linear in time, so it 
 - A training goes on while all of its rows (its Slurm jobs) hold their GPUs. Its speed is that of all their GPUs and of
   the nodes that these are on, by the workload's profile. Parts that depend on each other do so in every iteration, so
   none trains without the others; a part that runs while another waits holds its GPUs idle.
-- Contention: on a node whose CPUs, memory or network are in use by more than the share h (0.9), everything trains h / u
-  as fast, u being the greatest of the three shares: what is wanted beyond h is shared out evenly. A training on several
-  nodes is as fast as on the slowest. CPUs and memory are used as asked for, and the network by what a training on
-  several nodes sends when nothing slows it, evenly over its nodes.
+- A node whose CPUs, memory or network are in use by too much slows what is on it (`slurmplug.sim.shared`); a training
+  on several nodes is as fast as on the slowest.
 - Of a training in parts, that share of its traffic crosses nodes which the dependencies between parts on different
   nodes are of all its dependencies; of any other training all of it, where it is on several nodes.
 - A start from a checkpoint, or with other GPUs, takes `restart` seconds in which the GPUs are held. Work since the last
@@ -16,16 +14,17 @@ Event driven. Between two events a training's progress is linear in time, so it 
   training that names no interval saves when it has to, and loses nothing; one that is not managed loses everything.
 """
 
-import heapq
-from bisect import bisect_right
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from math import floor
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from predictors.arrays import Floats
+from slurmplug.sim.agenda import Agenda, Event
 from slurmplug.sim.nodes import SimNodes
+from slurmplug.sim.shared import SharedNodes
+from slurmplug.sim.story import Story
 from slurmplug.sim.table import Table
 
 FUTURE, PENDING, RUNNING, DONE = range(4)
@@ -33,134 +32,72 @@ BYTES_A_PARAMETER = 4.0
 """of a checkpoint"""
 Where: TypeAlias = tuple[tuple[int, int], ...]
 """Nodes, and the GPUs on each."""
-_Kind: TypeAlias = Literal["end", "limit", "eligible"]
 _ALMOST = 1e-9
-NAN = float("nan")
-
-
-@dataclass
-class _Story:
-    """What a training has been through, beside what is in columns."""
-
-    times: list[float] = field(default_factory=list)
-    iterations: list[float] = field(default_factory=list)
-    state: str = "PENDING"
-    stopped: bool = False
-    wait: float = 0.0
-    idle_since: float = 0.0
-    bandwidth: float = 0.0
-    preemptions: int = 0
-    migrations: int = 0
-    resizes: int = 0
-    last_nodes: frozenset[int] = frozenset()
-    saved: float = 0.0
-
-    def corner(self, time: float, iteration: float) -> None:
-        if not self.times or (self.times[-1], self.iterations[-1]) != (time, iteration):
-            self.times.append(time)
-            self.iterations.append(iteration)
-
-    def iteration_at(self, time: float) -> float:
-        """The progress at a time between two corners."""
-        after = bisect_right(self.times, time)
-        if after >= len(self.times):
-            return self.iterations[-1]
-        left, right = self.times[after - 1], self.times[after]
-        low, high = self.iterations[after - 1], self.iterations[after]
-        return low + (high - low) * (time - left) / (right - left) if right > left else high
 
 
 class Engine:
     """The state of the cluster at `now`, in columns of rows, of trainings (by `Table.training`) and of nodes."""
 
-    def __init__(self, table: Table, nodes: SimNodes, threshold: float = 0.9) -> None:
-        """threshold: h, the share of a node's CPUs, memory or network above which it slows."""
-        self.table, self.nodes, self.now, self.threshold = table, nodes, 0.0, threshold
-        rows, trainings, there = len(table.training), len(table.jobs), len(nodes)
+    def __init__(self, table: Table, nodes: SimNodes, threshold: float = 0.9, *, limits: bool = True) -> None:
+        """threshold: see `slurmplug.sim.shared`. limits: whether a run ends at its time limit."""
+        self.table, self.nodes, self.now = table, SharedNodes(nodes, threshold), 0.0
+        self._limits = limits
+        rows, trainings = len(table.training), len(table.jobs)
         self.state = np.full(rows, FUTURE, dtype=np.int8)
         self.gpus = table.asked.copy()
         self.restarts = np.zeros(rows, dtype=np.int64)
-        self.started = np.full(rows, np.nan)
-        self.waits_since = np.full(rows, np.nan)
-        self.waited = np.zeros(rows)
-        self.attained = np.zeros(rows)
+        self.started, self.waits_since = np.full(rows, np.nan), np.full(rows, np.nan)
+        self.waited, self.attained = np.zeros(rows), np.zeros(rows)
         self.holds: dict[int, Where] = {}
 
-        self.rate = np.zeros(trainings)
-        self.anchor = np.zeros(trainings)
-        """when the present piece of progress began or will begin"""
-        self.iteration = np.zeros(trainings)
-        """the progress at the anchor"""
-        self.run_iteration = np.zeros(trainings)
-        """where the present run took up"""
-        self.run_since = np.full(trainings, np.nan)
-        """when the present run began to train"""
-        self.save_at = np.full(trainings, np.nan)
-        """the iteration after which the present run was asked to save"""
-        self.checkpoint_every = np.array([job.checkpoint_every for job in table.jobs], dtype=np.float64)
         self.iterations = np.array([job.iterations for job in table.jobs], dtype=np.float64)
         """as asked for"""
         self.goal = self.iterations.copy()
         """where it ends"""
-        self.first_started = np.full(trainings, np.nan)
-        self.ended = np.full(trainings, np.nan)
-        self.sent = np.zeros(trainings)
-        """bytes a second between nodes at full speed"""
-        self.stories = [_Story() for _ in range(trainings)]
+        self.iteration, self.anchor = np.zeros(trainings), np.zeros(trainings)
+        """the progress at the anchor, when the present piece of it began or will begin"""
+        self.rate, self.nominal = np.zeros(trainings), np.zeros(trainings)
+        """iterations a second now, and where nothing slows it"""
+        self.run_iteration, self.run_since = np.zeros(trainings), np.full(trainings, np.nan)
+        """where the present run took up, and when it began to train"""
+        self.save_at = np.full(trainings, np.nan)
+        """the iteration after which the present run was asked to save"""
+        self.sent, self._crossing = np.zeros(trainings), np.zeros(trainings)
+        """bytes a second between nodes at full speed; the share of its traffic that crosses nodes"""
+        self.first_started, self.ended = np.full(trainings, np.nan), np.full(trainings, np.nan)
+        self.stories = [Story() for _ in range(trainings)]
         self._missing = np.diff(table.first_row)
-        self._crossing = np.zeros(trainings)
-        self.nominal = np.zeros(trainings)
-        """its rate where nothing slows it"""
         self._spread: dict[int, tuple[int, ...]] = {}
+        self._on: list[dict[int, None]] = [{} for _ in range(len(nodes))]
         self._speeds: dict[tuple[int, int, int], float] = {}
 
-        self.capacity = np.stack(
-            [np.array(c, dtype=np.float64) for c in (nodes.gpus, nodes.cpus, nodes.memory)], axis=1
-        )
-        self.used = np.zeros((there, 3))
-        self.network = np.zeros(there)
-        """bytes a second"""
-        self.slowdown = np.ones(there)
-        self.overload_seconds = 0.0
-        self._overloaded_since: dict[int, float] = {}
-        self._on: list[dict[int, None]] = [{} for _ in range(there)]
-        self.partners: dict[int, list[int]] = {}
-        for row, parent in table.edges.tolist():
-            self.partners.setdefault(row, []).append(parent)
-
-        self.changes = 0
-        """counts whatever changes who holds what, or who waits"""
-        self.arrived = 0
-        """rows submitted"""
-        self.left = trainings
-        """trainings that have not ended"""
-        self._heap: list[tuple[float, int, _Kind, int, int]] = []
-        self._counter = 0
+        self.changes, self.arrived, self.left = 0, 0, trainings
+        """what changed who holds what or who waits; rows submitted; trainings that have not ended"""
+        self._agenda = Agenda(self._overtaken)
         self._version = np.zeros(trainings, dtype=np.int64)
 
     # --- time -------------------------------------------------------------------------------------------------------
 
     def next_event(self) -> float:
         """When something happens by itself next; infinite where nothing will."""
-        while self._heap and self._stale(self._heap[0]):
-            heapq.heappop(self._heap)
-        arrival = self.table.submit[self.table.training[self.arrived]] if self.arrived < len(self.state) else np.inf
-        return min(float(arrival), self._heap[0][0] if self._heap else np.inf)
+        first = self._agenda.first()
+        return min(self._arrival(), first.time if first else np.inf)
 
     def run_until(self, until: float) -> None:
         """Let everything happen that happens by then."""
         while (time := self.next_event()) <= until:
             self.now = max(self.now, time)
-            if self._heap and self._heap[0][0] <= time:
-                _, _, kind, which, _ = heapq.heappop(self._heap)
-                if kind == "end":
-                    self.end(which, "COMPLETED")
-                elif kind == "limit":
-                    self.end(int(self.table.training[which]), "TIMEOUT")
-                else:
-                    self.changes += 1
-            else:
+            event = self._agenda.first()
+            if event is None or event.time > time:
                 self._arrive()
+                continue
+            self._agenda.pop()
+            if event.kind == "end":
+                self.end(event.which, "COMPLETED")
+            elif event.kind == "limit":
+                self.end(int(self.table.training[event.which]), "TIMEOUT")
+            else:
+                self.changes += 1
         self.now = max(self.now, until)
 
     def progress(self) -> Floats:
@@ -187,17 +124,16 @@ class Engine:
         rows = self.table.rows_of(training)
         return int(self.gpus[rows.start : rows.stop].sum()), len(self._spread[training])
 
-    def _stale(self, event: tuple[float, int, _Kind, int, int]) -> bool:
-        _, _, kind, which, version = event
-        if kind == "end":
-            return bool(version != self._version[which])
-        if kind == "limit":
-            return bool(self.state[which] != RUNNING or version != self.restarts[which])
-        return bool(self.state[which] != PENDING)
+    def _overtaken(self, event: Event) -> bool:
+        if event.kind == "end":
+            return bool(event.version != self._version[event.which])
+        if event.kind == "limit":
+            return bool(self.state[event.which] != RUNNING or event.version != self.restarts[event.which])
+        return bool(self.state[event.which] != PENDING)
 
-    def _push(self, time: float, kind: _Kind, which: int, version: int) -> None:
-        self._counter += 1
-        heapq.heappush(self._heap, (time, self._counter, kind, which, version))
+    def _arrival(self) -> float:
+        waiting = self.arrived < len(self.state)
+        return float(self.table.submit[self.table.training[self.arrived]]) if waiting else np.inf
 
     def _arrive(self) -> None:
         training = int(self.table.training[self.arrived])
@@ -241,8 +177,8 @@ class Engine:
         self._take(row, where)
         self._retime([node for node, _ in where])
         limit = self.table.columns["time_limit"][row]
-        if limit == limit:
-            self._push(self.now + limit, "limit", row, int(self.restarts[row]))
+        if self._limits and limit == limit:
+            self._agenda.add(self.now + limit, "limit", row, int(self.restarts[row]))
         self._missing[training] -= 1
         if not self._missing[training]:
             self._go_on(training)
@@ -264,7 +200,7 @@ class Engine:
         self.waits_since[row] = self.now + delay
         self.gpus[row] = self.table.asked[row]
         if delay:
-            self._push(self.now + delay, "eligible", row, 0)
+            self._agenda.add(self.now + delay, "eligible", row, 0)
         self.changes += 1
         return ""
 
@@ -322,11 +258,8 @@ class Engine:
     def _problem(self, row: int, where: Where) -> str:
         total = 0
         for node, share in where:
-            demand = self._demand(row, share)
-            over = self.used[node] + demand > self.capacity[node] * (1 + _ALMOST) + _ALMOST
-            if share < 0 or over.any():
-                resource = ("GPUs", "CPUs", "memory")[int(over.argmax())]
-                return f"not enough {resource} free on {self.nodes.names[node]}"
+            if share < 0 or (lack := self.nodes.lacks(node, self._demand(row, share))):
+                return f"not enough {lack} free on {self.nodes.names[node]}" if share >= 0 else "no share is negative"
             total += share
         if len({node for node, _ in where}) < len(where) or not where:
             return "nodes are named once each"
@@ -334,16 +267,16 @@ class Engine:
         return "" if least <= total <= most else f"{total} GPUs are not between {least} and {most}"
 
     def _demand(self, row: int, share: int) -> Floats:
-        return self.table.per_gpu[row] * (share if self.table.asked[row] else 1)
+        return np.asarray(self.table.per_gpu[row] * (share if self.table.asked[row] else 1))
 
     def _take(self, row: int, where: Where) -> None:
         self.holds[row] = where
         for node, share in where:
-            self.used[node] += self._demand(row, share)
+            self.nodes.used[node] += self._demand(row, share)
 
     def _give(self, row: int) -> None:
         for node, share in self.holds.pop(row):
-            self.used[node] -= self._demand(row, share)
+            self.nodes.used[node] -= self._demand(row, share)
 
     def _release(self, row: int) -> None:
         nodes = [node for node, _ in self.holds[row]]
@@ -367,11 +300,11 @@ class Engine:
         if again:
             resume += job.restart
             story.corner(resume, done)
-            if story.last_nodes != set(nodes) and job.params == job.params:
+            if story.placed != set(nodes) and job.params == job.params:
                 story.bandwidth += BYTES_A_PARAMETER * job.params
         else:
             self.first_started[training] = self.now
-        story.last_nodes, story.saved = frozenset(nodes), done
+        story.placed, story.saved = frozenset(nodes), done
         self.anchor[training] = self.run_since[training] = resume
         self.run_iteration[training], self.save_at[training] = done, np.nan
         self.nominal[training] = self.speed(training, max(1, int(self.gpus[rows.start : rows.stop].sum())), len(nodes))
@@ -380,12 +313,12 @@ class Engine:
         self._spread[training] = nodes
         for node in nodes:
             self._on[node][training] = None
-            self.network[node] += self.sent[training] / len(nodes)
+            self.nodes.network[node] += self.sent[training] / len(nodes)
         self._set_rate(training)
         self._retime(nodes)
 
     def _crossing_share(self, rows: range, nodes: int) -> float:
-        edges = [(row, parent) for row in rows for parent in self.partners.get(row, ())]
+        edges = [(row, parent) for row in rows for parent in self.table.parents.get(row, ())]
         if not edges:
             return float(nodes > 1)
         there = {row: {node for node, _ in self.holds[row]} for row in rows}
@@ -412,7 +345,7 @@ class Engine:
         nodes = self._spread.pop(training)
         for node in nodes:
             del self._on[node][training]
-            self.network[node] -= self.sent[training] / len(nodes)
+            self.nodes.network[node] -= self.sent[training] / len(nodes)
         self.sent[training] = self.rate[training] = 0.0
         self._version[training] += 1
         self._retime(nodes)
@@ -434,7 +367,7 @@ class Engine:
                 self._expect(training)
 
     def _set_rate(self, training: int) -> None:
-        rate = self.nominal[training] / max(self.slowdown[node] for node in self._spread[training])
+        rate = self.nominal[training] / max(self.nodes.slowdown[node] for node in self._spread[training])
         if rate != self.rate[training]:
             self._advance(training)
             self.rate[training] = rate
@@ -444,29 +377,10 @@ class Engine:
         self._version[training] += 1
         left = max(0.0, self.goal[training] - self.iteration[training])
         when = float(self.anchor[training] + left / self.rate[training])
-        self._push(max(when, self.now), "end", training, int(self._version[training]))
+        self._agenda.add(max(when, self.now), "end", training, int(self._version[training]))
 
-    def _retime(self, nodes: "tuple[int, ...] | list[int]") -> None:
+    def _retime(self, nodes: Sequence[int]) -> None:
         """Something changed on these nodes: if they slow by more or less than before, so does what trains there."""
-        for node in nodes:
-            share = max(
-                self.used[node, 1] / max(self.capacity[node, 1], 1.0),
-                self.used[node, 2] / max(self.capacity[node, 2], 1.0),
-                self.network[node] / self.nodes.network[node],
-            )
-            slowdown = max(1.0, round(share / self.threshold, 9))
-            if slowdown != self.slowdown[node]:
-                self.slowdown[node] = slowdown
-                self._note_overload(node, over=slowdown > 1)
-                for training in list(self._on[node]):
-                    self._set_rate(training)
-
-    def overload_until_now(self) -> float:
-        """Node seconds with a share above the threshold."""
-        return self.overload_seconds + sum(self.now - since for since in self._overloaded_since.values())
-
-    def _note_overload(self, node: int, *, over: bool) -> None:
-        if over:
-            self._overloaded_since.setdefault(node, self.now)
-        elif node in self._overloaded_since:
-            self.overload_seconds += self.now - self._overloaded_since.pop(node)
+        for node in self.nodes.changed(nodes, self.now):
+            for training in list(self._on[node]):
+                self._set_rate(training)

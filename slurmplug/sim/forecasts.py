@@ -6,6 +6,7 @@ the daemon uses, and its speed by those placements on which jobs of its kind hav
 """
 
 from collections.abc import Callable, Hashable, Sequence, Set
+from typing import TypeAlias
 
 import numpy as np
 
@@ -26,6 +27,35 @@ STEPS = 6
 """places between now and the end at which an accuracy is forecast"""
 
 
+_NOTHING = Forecast.unknown(0)
+_Told: TypeAlias = tuple[Floats, Forecast]
+"""Places on an axis, and a forecast at each."""
+
+
+class _Kept:
+    """What was forecast of each training when its curve was about as long as it is now."""
+
+    def __init__(self, fresh: float) -> None:
+        """fresh: by what factor a curve is longer that is forecast anew."""
+        self._fresh = fresh
+        self._told: dict[int, tuple[int, _Told]] = {}
+
+    def each(
+        self, rows: Ints, training: Ints, lengths: Ints, ask: Callable[[list[int]], Sequence[_Told]]
+    ) -> list[_Told]:
+        """The forecasts of these rows; `ask` is given those that are new."""
+        owners, long = training[rows].tolist(), lengths[rows].tolist()
+        new = [i for i, (owner, length) in enumerate(zip(owners, long, strict=True)) if self._old(owner, length)]
+        if new:
+            for i, told in zip(new, ask(rows[new].tolist()), strict=True):
+                self._told[owners[i]] = long[i], told
+        return [self._told[owner][1] for owner in owners]
+
+    def _old(self, owner: int, length: int) -> bool:
+        kept = self._told.get(owner)
+        return kept is None or not kept[0] <= length < max(kept[0] + 1, kept[0] * self._fresh)
+
+
 class SimForecaster:
     """Forecasts for the engine's live rows, which are the snapshot's."""
 
@@ -33,7 +63,7 @@ class SimForecaster:
         self._engine, jobs = engine, engine.table.jobs
         noise = np.array([job.runtime_noise for job in jobs])
         drawn = np.random.default_rng([seed, 1]).standard_normal(len(jobs))
-        most = max(engine.nodes.gpus, default=1) or 1
+        most = max(int(engine.nodes.capacity[:, 0].max()), 1)
         rate = [engine.speed(j, max(1, job.gpus), max(1, -(-job.gpus // most))) for j, job in enumerate(jobs)]
         self._rate = np.array(rate)
         self._error = np.exp(noise * drawn)
@@ -42,10 +72,10 @@ class SimForecaster:
         self._unit_table = np.stack([self._units[sigma] for sigma in sorted(self._units)] or [_unit(0.0)])
         self._loss_error = np.random.default_rng([seed, 2]).standard_normal(len(jobs))
         self._curves, self._losses = LearningCurvePredictor(), LossPredictor("sublinear")
-        self._kept: dict[tuple[str, int], tuple[int, Forecast | tuple[Floats, Forecast]]] = {}
+        self._final, self._accuracy, self._loss = _Kept(FRESH), _Kept(FRESH), _Kept(1.0)
         self._seen: dict[Hashable, dict[tuple[int, int], float]] = {}
         self._seen_at = -1
-        self._speeds: dict[tuple[Hashable, int, int], tuple[int, Forecast]] = {}
+        self._speeds: dict[tuple[Hashable, int, int], _Told] = {}
 
     def forecast(self, snapshot: Snapshot, needs: Set[Need]) -> Forecasts:
         """The forecasts that a policy needs, rows as the snapshot's jobs; the rest is unknown."""
@@ -90,34 +120,28 @@ class SimForecaster:
         """The target's quantity at the last iteration, as the daemon forecasts it."""
         rows = _reporting(jobs.accuracies.lengths(), jobs)
 
-        def ask(new: Sequence[int]) -> Sequence[Forecast]:
-            curves, ats = zip(*(even(*jobs.accuracies.row(r), float(jobs.max_iterations[r])) for r in new), strict=True)
-            over = [at <= len(curve) for curve, at in zip(curves, ats, strict=True)]
-            ahead = [i for i, done in enumerate(over) if not done]
-            told = (
-                self._curves.predict_many([curves[i] for i in ahead], [ats[i] for i in ahead])
-                if ahead
-                else Forecast.unknown(0)
-            )
-            place = {i: at for at, i in enumerate(ahead)}
-            return [
-                told[place[i]] if i in place else Forecast.certain([curves[i][-1]], "last report")
-                for i in range(len(new))
-            ]
+        def ask(new: list[int]) -> list[_Told]:
+            told = [even(*jobs.accuracies.row(row), float(jobs.max_iterations[row])) for row in new]
+            going = [i for i, (curve, at) in enumerate(told) if at > len(curve)]
+            ahead = self._curves.predict_many(*zip(*(told[i] for i in going), strict=True)) if going else _NOTHING
+            last = [Forecast.certain([curve[-1]], "last report") for curve, _ in told]
+            for place, i in enumerate(going):
+                last[i] = ahead[place]
+            return [(np.empty(0), each) for each in last]
 
-        found = self._kept_or("final", rows, jobs.accuracies.lengths(), training, ask)
-        return Forecast.assemble(len(jobs), [([row], each) for row, each in zip(rows, found, strict=True)])
+        found = self._final.each(rows, training, jobs.accuracies.lengths(), ask)
+        return Forecast.assemble(len(jobs), [([row], each) for row, (_, each) in zip(rows, found, strict=True)])
 
     def _accuracies(self, jobs: Jobs, training: Ints) -> Fan:
         """By iteration: the last report, and forecasts at even steps from there to the end."""
         rows = _reporting(jobs.accuracies.lengths(), jobs)
 
-        def ask(new: Sequence[int]) -> Sequence[tuple[Floats, Forecast]]:
+        def ask(new: list[int]) -> list[_Told]:
             return [self._fan(*jobs.accuracies.row(row), float(jobs.max_iterations[row])) for row in new]
 
-        return _fan(len(jobs), rows, self._kept_or("accuracy", rows, jobs.accuracies.lengths(), training, ask))
+        return _fan(len(jobs), rows, self._accuracy.each(rows, training, jobs.accuracies.lengths(), ask))
 
-    def _fan(self, iterations: Floats, values: Floats, last: float) -> tuple[Floats, Forecast]:
+    def _fan(self, iterations: Floats, values: Floats, last: float) -> _Told:
         x = np.linspace(iterations[-1], max(last, iterations[-1] + 1.0), STEPS + 1)
         curve, _ = even(iterations, values, last)
         ats = [even(iterations, values, float(at))[1] for at in x[1:]]
@@ -130,12 +154,12 @@ class SimForecaster:
         """The loss by iteration: by SLAQ's predictor, or the truth with the workload's error where it names one."""
         rows = _reporting(jobs.losses.lengths(), jobs)
 
-        def ask(new: Sequence[int]) -> Sequence[tuple[Floats, Forecast]]:
+        def ask(new: list[int]) -> list[_Told]:
             return [self._loss_ahead(int(training[row]), *jobs.losses.row(row)) for row in new]
 
-        return _fan(len(jobs), rows, self._kept_or("loss", rows, jobs.losses.lengths(), training, ask, fresh=1.0))
+        return _fan(len(jobs), rows, self._loss.each(rows, training, jobs.losses.lengths(), ask))
 
-    def _loss_ahead(self, training: int, iterations: Floats, values: Floats) -> tuple[Floats, Forecast]:
+    def _loss_ahead(self, training: int, iterations: Floats, values: Floats) -> _Told:
         job = self._engine.table.jobs[training]
         last, now = float(iterations[-1]), float(values[-1])
         curve, _ = even(iterations, values, last)
@@ -146,27 +170,7 @@ class SimForecaster:
             told = now + (truth - now) * np.exp(job.loss_noise * self._loss_error[training])
             return x, Forecast.certain(told, "simulated")
         ahead = self._losses.predict_many([curve] * len(AHEAD), AHEAD)
-        return x, Forecast.assemble(len(x), [([0], Forecast.certain([now], "last report")), (range(1, len(x)), ahead)])
-
-    def _kept_or(
-        self,
-        what: str,
-        rows: Sequence[int],
-        lengths: Ints,
-        training: Ints,
-        ask: "Callable[[Sequence[int]], Sequence[Forecast | tuple[Floats, Forecast]]]",
-        fresh: float = FRESH,
-    ) -> list:
-        """What was forecast of each row's training when its curve was about as long, or what `ask` answers now."""
-        new = []
-        for row in rows:
-            kept = self._kept.get((what, int(training[row])))
-            if kept is None or not kept[0] <= lengths[row] < max(kept[0] + 1, kept[0] * fresh):
-                new.append(row)
-        if new:
-            for row, told in zip(new, ask(new), strict=True):
-                self._kept[what, int(training[row])] = int(lengths[row]), told
-        return [self._kept[what, int(training[row])][1] for row in rows]
+        return x, _after(now, ahead)
 
     # --- speed ------------------------------------------------------------------------------------------------------
 
@@ -174,8 +178,9 @@ class SimForecaster:
         """Iterations a second by GPUs on as few nodes as hold them, from the placements that its kind was seen on."""
         engine = self._engine
         self._look()
-        a_node = max(engine.nodes.gpus, default=1) or 1
-        rows, told = [], []
+        a_node = max(int(engine.nodes.capacity[:, 0].max()), 1)
+        rows: list[int] = []
+        told: list[_Told] = []
         for row, j in enumerate(training.tolist()):
             name = _kind(engine, j)
             seen = self._seen.get(name)
@@ -186,9 +191,9 @@ class SimForecaster:
                     gpus = np.unique(np.rint(np.geomspace(1, most, 12))).astype(np.float64)
                     placed, rates = np.array(list(seen)), np.array(list(seen.values()))
                     predictor = SpeedPredictor().fit(placed[:, 0], placed[:, 1], 1.0 / rates)
-                    self._speeds[key] = len(seen), (gpus, predictor.predict(gpus, np.ceil(gpus / a_node)))
+                    self._speeds[key] = gpus, predictor.predict(gpus, np.ceil(gpus / a_node))
                 rows.append(row)
-                told.append(self._speeds[key][1])
+                told.append(self._speeds[key])
         return _fan(len(jobs), rows, told)
 
     def _look(self) -> None:
@@ -209,14 +214,20 @@ def _kind(engine: Engine, training: int) -> Hashable:
     return engine.table.jobs[training].kind or training
 
 
-def _reporting(lengths: Ints, jobs: Jobs) -> list[int]:
+def _reporting(lengths: Ints, jobs: Jobs) -> Ints:
     """The rows that have told points of a curve, and how long they go on."""
-    return np.flatnonzero((lengths > 0) & (jobs.max_iterations > 0)).tolist()
+    return np.flatnonzero((lengths > 0) & (jobs.max_iterations > 0))
 
 
-def _fan(n: int, rows: Sequence[int], told: Sequence[tuple[Floats, Forecast]]) -> Fan:
+def _after(last: float, ahead: Forecast) -> Forecast:
+    """What was reported last, and the forecasts behind it."""
+    behind = np.arange(1, len(ahead) + 1)
+    return Forecast.assemble(len(ahead) + 1, [([0], Forecast.certain([last], "last report")), (behind, ahead)])
+
+
+def _fan(n: int, rows: Ints | Sequence[int], told: Sequence[_Told]) -> Fan:
     """One fan of all; rows known at fewer points have their last repeated just beyond it."""
-    if not rows:
+    if not told:
         return Fan.unknown(n)
     width = max(len(x) for x, _ in told)
     xs = np.stack([np.concatenate([x, x[-1] + np.arange(1, width - len(x) + 1)]) for x, _ in told])
@@ -229,4 +240,5 @@ def _fan(n: int, rows: Sequence[int], told: Sequence[tuple[Floats, Forecast]]) -
 
 def _unit(sigma: float) -> Floats:
     """The table of a lognormal of median 1."""
-    return (Forecast.lognormal([1.0], [sigma], "") if sigma > 0 else Forecast.certain([1.0], "")).table[0]
+    table: Floats = (Forecast.lognormal([1.0], [sigma], "") if sigma > 0 else Forecast.certain([1.0], "")).table[0]
+    return table

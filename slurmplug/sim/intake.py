@@ -50,15 +50,15 @@ class SimIntake:
         """The cluster as it is."""
         engine = self._engine
         self._look()
-        shared = np.stack([np.full(len(engine.nodes), np.nan), engine.used[:, 1], engine.used[:, 2]], axis=1)
+        there, used = engine.nodes, np.maximum(engine.nodes.used, 0.0)
         nodes = Nodes(
-            names=engine.nodes.names,
-            up=np.ones(len(engine.nodes), dtype=bool),
-            capacity=engine.capacity,
-            used=np.maximum(engine.used, 0.0),
-            load=shared,
-            load_age=np.zeros(len(engine.nodes)),
-            network=np.clip(engine.network / np.array(engine.nodes.network), 0.0, 1.0),
+            names=there.names,
+            up=np.ones(len(there), dtype=bool),
+            capacity=there.capacity,
+            used=used,
+            load=np.concatenate([np.full((len(there), 1), np.nan), used[:, 1:]], axis=1),
+            load_age=np.zeros(len(there)),
+            network=np.clip(there.network / there.bandwidth, 0.0, 1.0),
         )
         snapshot = Snapshot(
             cycle=cycle,
@@ -126,6 +126,8 @@ class SimIntake:
             iteration=iteration,
             iteration_time=pace,
             checkpoint=self._checkpoints(training, progress, managed),
+            checkpointed=np.full(len(live), np.nan),
+            resumed=np.where(iteration > engine.run_iteration[training], np.floor(engine.run_iteration[training]) + 1, np.nan),
             reported=np.where((iteration > 0) & (rate > 0), np.minimum(told, now), np.nan),
             traffic=np.where(rate > 0, engine.sent[training] * _slowed(engine, training, rate), np.nan),
             losses=losses,
@@ -136,7 +138,7 @@ class SimIntake:
         """(n,) NaN before the first: of a training that saves when it is asked to, what it took up from."""
         engine = self._engine
         taken_up = engine.run_iteration[training]
-        every = engine.checkpoint_every[training]
+        every = engine.table.checkpoint_every[training]
         trained = np.maximum(engine.now - engine.run_since[training], 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where((every > 0) & (trained > 0), np.floor(trained / every) * every / trained, 0.0)

@@ -52,7 +52,7 @@ class Simulation:
         for job in workload.jobs:
             _check(job, sum(nodes.gpus))
         jobs = table(workload.jobs, all_managed=True)
-        self.engine = Engine(jobs, nodes, settings.contention)
+        self.engine = Engine(jobs, nodes, settings.contention, limits=False)
         self.port = SimCluster(self.engine)
         rows = len(jobs.training)
         self.ledger = MemoryLedger()
@@ -66,7 +66,7 @@ class Simulation:
         )
         self.decide_seconds: list[float] = []
 
-    def run(self, tell: Callable[[int, int], Any] = lambda ended, jobs: None) -> RunResult:
+    def run(self, tell: Callable[[int, int], Any] | None = None) -> RunResult:
         """Cycle until every job has ended. `tell` is called now and then with how many have, of how many."""
         began, engine, jobs = perf_counter(), self.engine, len(self.workload.jobs)
         idle = 0
@@ -82,7 +82,8 @@ class Simulation:
             if soonest < inf and self._settled(record, refused):
                 until = max(until, self._tick(soonest))
             alive = self._pass(until)
-            tell(jobs - engine.left, jobs)
+            if tell:
+                tell(jobs - engine.left, jobs)
         return self._result(perf_counter() - began)
 
     def _pass(self, until: float) -> bool:
@@ -106,7 +107,7 @@ class Simulation:
             return False
         if getattr(self.policy, "by_events", False):
             return True
-        if record.commands or (jobs.state == "pending").any() or (self.engine.slowdown > 1).any():
+        if record.commands or (jobs.state == "pending").any() or (self.engine.nodes.slowdown > 1).any():
             return False
         fixed = (jobs.gpus_min == jobs.gpus_max) & (jobs.gpus == jobs.gpus_min)
         stoppable = (jobs.stop != "iterations") | (jobs.downgrade != "")
@@ -124,7 +125,7 @@ class Simulation:
             finished=tuple(finished(engine, training) for training in range(len(self.workload.jobs))),
             decide_seconds=np.array(self.decide_seconds),
             wall_seconds=wall,
-            overload_seconds=engine.overload_until_now(),
+            overload_seconds=engine.nodes.overloaded(engine.now),
         )
 
 

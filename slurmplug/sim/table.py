@@ -4,7 +4,7 @@ A training is a `SimJob`; a row is one Slurm job of it, and most trainings have 
 submission, and so are the rows.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ MOST_REPORTS = 200
 class Reports:
     """What each training tells as it goes on: at every `step` (trainings,) iterations, by the pooled points.
 
-    The points of training j are `[starts[j]:starts[j + 1]]`; `has_loss` and `has_accuracy` say which quantities it tells.
+    Training j has the points `[starts[j]:starts[j + 1]]`; `has_loss` and `has_accuracy` say which quantities it tells.
     """
 
     step: Floats
@@ -42,7 +42,7 @@ class Table:
 
     training: (rows,) which. first_row: (trainings + 1,) its rows are `[first_row[j]:first_row[j + 1]]`. asked: (rows,)
     GPUs. per_gpu: (rows, resources) demand a GPU, or in all where a row asks for none. edges: (edges, 2) a row and the
-    row that it depends on.
+    row that it depends on; parents: the same by row. checkpoint_every: (trainings,) seconds.
     """
 
     jobs: tuple[SimJob, ...]
@@ -54,6 +54,8 @@ class Table:
     asked: Ints
     per_gpu: Floats
     edges: Ints
+    parents: Mapping[int, Sequence[int]]
+    checkpoint_every: Floats
     reports: Reports
 
     def rows_of(self, training: int) -> range:
@@ -80,7 +82,8 @@ def table(jobs: Sequence[SimJob], *, all_managed: bool) -> Table:
         return np.array([value(job) for job in ordered], dtype=dtype)[training]
 
     elastic = (counts == 1)[training]
-    least, most = (column(lambda job, name=name: getattr(job, name), np.int64) for name in ("gpus_min", "gpus_max"))
+    least = column(lambda job: job.gpus_min, np.int64)
+    most = column(lambda job: job.gpus_max, np.int64)
     shares = np.array([part.share for part in flat], dtype=np.float64)
     managed = column(lambda job: job.managed, bool)
     keys = np.empty(len(flat), dtype=object)
@@ -117,6 +120,7 @@ def table(jobs: Sequence[SimJob], *, all_managed: bool) -> Table:
         "restartable": managed,
         "awaits": np.zeros(len(flat), dtype=bool),
     }
+    edges = _edges(parts, first_row)
     return Table(
         jobs=ordered,
         keys=keys,
@@ -126,7 +130,9 @@ def table(jobs: Sequence[SimJob], *, all_managed: bool) -> Table:
         submit=np.array([job.submit for job in ordered], dtype=np.float64),
         asked=asked,
         per_gpu=demand / np.maximum(asked, 1)[:, None],
-        edges=_edges(parts, first_row),
+        edges=edges,
+        parents=_by_child(edges),
+        checkpoint_every=np.array([job.checkpoint_every for job in ordered], dtype=np.float64),
         reports=_reports(ordered),
     )
 
@@ -139,6 +145,13 @@ def _edges(parts: Sequence[tuple[Part, ...]], first_row: Ints) -> Ints:
         for parent in part.parents
     ]
     return np.array(edges, dtype=np.int64).reshape(-1, 2)
+
+
+def _by_child(edges: Ints) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for row, parent in edges.tolist():
+        found.setdefault(row, []).append(parent)
+    return found
 
 
 def _reports(jobs: Sequence[SimJob]) -> Reports:
