@@ -6,39 +6,50 @@ rank tells, so that a policy ranks in the same order.
 
 What all policies have in common: a job that is not managed is started before all others, at what it asked for, in order
 of submission, and keeps its GPUs to its end, as if they were reserved. A managed job that declared no checkpoint keeps
-its GPUs too. A pending array starts one element a cycle: its row stands for as many jobs as wait.
+its GPUs too. The jobs of one ML job start and give way together, since a part of a model cannot train alone. A pending
+array starts one element a cycle: its row stands for as many jobs as wait.
 """
 
 import heapq
-from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from policies.plan import Action, Reason
 from policies.snapshot import Jobs, Snapshot
+from policies.space import Packing, Place, Space
 from predictors.arrays import Bools, Floats, Ints
+
+__all__ = [
+    "Allocation",
+    "Packing",
+    "Place",
+    "Space",
+    "allocate",
+    "elastic",
+    "gangs",
+    "grown",
+    "held_gpus",
+    "in_order",
+    "left_over",
+    "movable",
+    "placing",
+    "ranked",
+    "startable",
+    "teams",
+    "within",
+]
 
 WAITS_FOR_ROOM = ("None", "Priority", "Resources", "")
 """The reasons of a pending job that could start if there were room; any other keeps it wherever it is placed."""
-
-Packing: TypeAlias = Literal["tight", "wide"]
-"""On as few nodes as will do, of which the fullest (tight), or those with the most free GPUs first (wide)."""
-_SLACK = 1e-9
-
-
-class Place(NamedTuple):
-    """Rows of nodes, and the GPUs on each."""
-
-    nodes: tuple[int, ...]
-    shares: tuple[int, ...]
 
 
 class Allocation(NamedTuple):
     """The actions that bring the cluster there, and what is free then."""
 
     actions: tuple[Action, ...]
-    space: "Space"
+    space: Space
 
 
 def startable(jobs: Jobs) -> Bools:
@@ -85,97 +96,6 @@ def held_gpus(snapshot: Snapshot) -> Ints:
     return np.bincount(on[:, 0], weights=on[:, 2], minlength=len(snapshot.jobs)).astype(np.int64)
 
 
-class Space:
-    """What is free on each node, as a working copy: `take` and `give` change it.
-
-    `free` (nodes, resources): nothing on a node that is not up.
-    """
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-        jobs, nodes, on = snapshot.jobs, snapshot.nodes, snapshot.runs_on
-        count = jobs.demand[:, 0]
-        self._per_gpu = jobs.demand / np.where(count > 0, count, 1.0)[:, None]
-        weights = self._held(on[:, 0], on[:, 2])
-        there = len(nodes.names)
-        held = [np.bincount(on[:, 1], weights=weights[:, r], minlength=there) for r in range(weights.shape[1])]
-        used = np.fmax(nodes.used, np.stack(held, axis=1))
-        self.free: Floats = np.where(nodes.up[:, None], np.maximum(nodes.capacity - used, 0.0), 0.0)
-        order = np.argsort(on[:, 0], kind="stable")
-        self._on = on[order]
-        self._first = np.searchsorted(self._on[:, 0], np.arange(len(jobs) + 1))
-
-    @property
-    def gpus(self) -> int:
-        """Free GPUs in all."""
-        return int(self.free[:, 0].sum())
-
-    def place(self, row: int) -> Place:
-        """Where the job runs now, by the snapshot; no node where it does not."""
-        on = self._on[self._first[row] : self._first[row + 1]]
-        return Place(tuple(on[:, 1].tolist()), tuple(on[:, 2].tolist()))
-
-    def fits_there(self, row: int, place: Place) -> bool:
-        """Whether what the job would hold there is free."""
-        nodes = list(place.nodes)
-        if not nodes or not self._snapshot.nodes.up[nodes].all():
-            return False
-        return bool(np.all(self.free[nodes] + _SLACK >= self._held(np.full(len(nodes), row), np.array(place.shares))))
-
-    def take(self, row: int, place: Place) -> None:
-        """The job holds this."""
-        nodes = list(place.nodes)
-        self.free[nodes] -= self._held(np.full(len(nodes), row), np.array(place.shares))
-
-    def give(self, row: int, place: Place) -> None:
-        """The job holds this no longer."""
-        nodes = [node for node in place.nodes if self._snapshot.nodes.up[node]]
-        shares = [share for node, share in zip(*place, strict=True) if self._snapshot.nodes.up[node]]
-        self.free[nodes] += self._held(np.full(len(nodes), row), np.array(shares, dtype=np.int64))
-
-    def fit(self, row: int, gpus: int, packing: Packing = "tight", nodes: Bools | None = None) -> Place | None:
-        """Where the job finds so many GPUs, with CPUs and memory in proportion; None where there is no room.
-
-        The one node that suffices with the fewest GPUs free (tight) or the most (wide); else the fewest nodes, those
-        with the most free first. A job without GPUs is put on one node. `nodes` (nodes,): only these.
-        """
-        jobs, snapshot = self._snapshot.jobs, self._snapshot
-        allowed = snapshot.fits[jobs.placement[row]] & snapshot.nodes.up
-        if nodes is not None:
-            allowed = allowed & nodes
-        if gpus <= 0:
-            room = np.flatnonzero(allowed & np.all(self.free + _SLACK >= jobs.demand[row], axis=1))
-            return Place((int(room[self.free[room, 1].argmin()]),), (0,)) if len(room) else None
-        units = np.where(allowed, self.room(row), 0.0)
-        if units.sum() < gpus:
-            return None
-        enough = np.flatnonzero(units >= gpus)
-        if len(enough):
-            left = self.free[enough, 0]
-            return Place((int(enough[left.argmin() if packing == "tight" else left.argmax()]),), (gpus,))
-        most = np.argsort(-units, kind="stable")
-        whole = int(np.searchsorted(np.cumsum(units[most]), gpus))
-        shares = [int(share) for share in units[most[:whole]]]
-        rest = gpus - sum(shares)
-        last = most[whole:][units[most[whole:]] >= rest]
-        chosen = last[units[last].argmin()] if packing == "tight" else most[whole]
-        return Place((*(int(node) for node in most[:whole]), int(chosen)), (*shares, rest))
-
-    def room(self, row: int) -> Floats:
-        """(nodes,) how many GPUs the job could have on each, with CPUs and memory in proportion."""
-        units = np.where(self._snapshot.fits[self._snapshot.jobs.placement[row]], self.free[:, 0], 0.0)
-        for resource in range(1, self.free.shape[1]):
-            each = self._per_gpu[row, resource]
-            if each > 0:
-                units = np.minimum(units, self.free[:, resource] / each)
-        return np.asarray(np.floor(units + _SLACK))
-
-    def _held(self, rows: Ints, shares: Ints) -> Floats:
-        """(k, resources) what jobs hold with these GPUs; all that it asks for where a job asks for none."""
-        parts = np.where(self._snapshot.jobs.demand[rows, 0] > 0, shares, 1.0)
-        return np.asarray(self._per_gpu[rows] * parts[:, None])
-
-
 def gangs(snapshot: Snapshot, order: Ints, *, preempt: Bools | bool, asked: Ints | None = None) -> Ints:
     """(n,) the GPUs that each job ought to have where those go first that come first, each at what it asked for.
 
@@ -191,26 +111,55 @@ def gangs(snapshot: Snapshot, order: Ints, *, preempt: Bools | bool, asked: Ints
     free = Space(snapshot).free[:, 0] + np.bincount(back[:, 1], back[:, 2], len(nodes.names))
     left, pools = _pools(snapshot.fits[:, nodes.up], free[nodes.up])
     total = sum(left)
-    candidates = order[(yields | startable(jobs))[order]]
+    candidates, starts = teams(jobs, order[(yields | startable(jobs))[order]])
     each, classes = asked[candidates].tolist(), jobs.placement[candidates].tolist()
-    fewest = np.minimum.accumulate(asked[candidates][::-1])[::-1].tolist()
-    chosen = []
-    for at, (gpus, kind) in enumerate(zip(each, classes, strict=True)):
-        if fewest[at] > total:
+    chosen: list[int] = []
+    for gpus, fewest, first, end in _by_team(asked[candidates], starts):
+        if fewest > total:
             break
         if gpus > total:
             continue
-        mine = pools[kind]
-        if gpus <= sum(left[pool] for pool in mine):
-            chosen.append(at)
+        rest = left
+        for at in range(first, end):
+            rest = _drawn(rest, pools[classes[at]], each[at])
+        if rest:
+            left = rest
             total -= gpus
-            for pool in mine:
-                part = min(gpus, left[pool])
-                left[pool] -= part
-                gpus -= part  # noqa: PLW2901 what is still to be found
+            chosen += range(first, end)
     rows = candidates[chosen]
     wanted[rows] = asked[rows]
     return wanted
+
+
+def teams(jobs: Jobs, rows: Ints) -> tuple[Ints, Ints]:
+    """These rows, those of one ML job side by side in the place of their first; and where each of the t begins (t,)."""
+    if np.array_equal(jobs.ml_job[rows], rows):
+        return rows, np.arange(len(rows))
+    _, first, member = np.unique(jobs.ml_job[rows], return_index=True, return_inverse=True)
+    heads = first[member]
+    order = np.argsort(heads, kind="stable")
+    return rows[order], np.flatnonzero(np.diff(heads[order], prepend=-1))
+
+
+def _by_team(gpus: Ints, starts: Ints) -> Iterator[tuple[int, int, int, int]]:
+    """Of each team the GPUs, the fewest of any team from there on, and where it begins and ends."""
+    if not len(starts):
+        return iter(())
+    needs = np.add.reduceat(gpus, starts)
+    fewest = np.minimum.accumulate(needs[::-1])[::-1]
+    return zip(needs.tolist(), fewest.tolist(), starts.tolist(), [*starts[1:].tolist(), len(gpus)], strict=True)
+
+
+def _drawn(left: list[int], pools: list[int], gpus: int) -> list[int]:
+    """What is left of each pool with so many GPUs out of these; nothing where they have not as many."""
+    if not left or gpus > sum(left[pool] for pool in pools):
+        return []
+    rest = left.copy()
+    for pool in pools:
+        part = min(gpus, rest[pool])
+        rest[pool] -= part
+        gpus -= part
+    return rest
 
 
 def left_over(snapshot: Snapshot, wanted: Ints) -> int:
@@ -308,40 +257,60 @@ class _Allocating:
             self.space.give(row, self.space.place(row))
         starts = startable(jobs) & ((self.wanted > 0) | (jobs.gpus == 0))
         kept = self._placed(order[(starts | (changed & (self.wanted > 0)))[order]], strict)
-        for row in released:
-            idle = row not in self.places and row not in kept
-            if idle and not ((spare or self.wanted[row] > 0) and self._stays(row)):
-                self.places[row] = Place((), ())
+        idle = np.array([row for row in released if row not in self.places and row not in kept], dtype=np.int64)
+        rows, begins = teams(jobs, idle)
+        for team in np.split(rows, begins[1:]):
+            if not ((spare or self.wanted[team].any()) and self._stay(team.tolist())):
+                self.places |= {row: Place((), ()) for row in team.tolist()}
         return Allocation(self._actions(), self.space)
 
     def _placed(self, rows: Ints, strict: bool) -> set[int]:
         """Place these rows as far as there is room; the running ones that found none and keep what they have."""
         kept: set[int] = set()
         left = self.space.gpus
-        runs = (self.snapshot.jobs.state[rows] == "running").tolist()
-        fewest = np.minimum.accumulate(np.minimum(self.wanted, self.least)[rows][::-1])[::-1].tolist()
-        for at, row in enumerate(rows.tolist()):
-            if fewest[at] > left:
+        rows, starts = teams(self.snapshot.jobs, rows)
+        runs, each = (self.snapshot.jobs.state[rows] == "running").tolist(), rows.tolist()
+        for _, fewest, first, end in _by_team(np.minimum(self.wanted, self.least)[rows], starts):
+            if fewest > left:
                 break
-            place = self._fit(row, left)
-            if place is not None:
-                self.places[row] = place
-                self.space.take(row, place)
-                left -= sum(place.shares)
-            elif runs[at] and self._stays(row):
-                kept.add(row)
-                left -= int(self.held[row])
-            elif strict and not runs[at]:
+            team = each[first:end]
+            gpus = self._seat(team, left)
+            if gpus is not None:
+                left -= gpus
+            elif runs[first] and self._stay(team):
+                kept |= set(team)
+                left -= int(self.held[team].sum())
+            elif strict and not runs[first]:
                 break
         return kept
 
-    def _stays(self, row: int) -> bool:
-        """Whether the job can keep what it has; it has it then."""
-        place = self.space.place(row)
-        fits = self.space.fits_there(row, place)
-        if fits:
+    def _seat(self, team: list[int], left: int) -> int | None:
+        """The GPUs that this ML job takes, of `left` that are free; None where not all of it has room, and nothing is
+        taken."""
+        gpus = 0
+        for at, row in enumerate(team):
+            place = self._fit(row, left - gpus)
+            if place is None:
+                for before in team[:at]:
+                    self.space.give(before, self.places.pop(before))
+                return None
+            self.places[row] = place
             self.space.take(row, place)
-        return fits
+            gpus += sum(place.shares)
+        return gpus
+
+    def _stay(self, team: list[int]) -> bool:
+        """Whether the ML job can keep what it has; it has it then."""
+        taken: list[int] = []
+        for row in team:
+            place = self.space.place(row)
+            if not self.space.fits_there(row, place):
+                for before in taken:
+                    self.space.give(before, self.space.place(before))
+                return False
+            self.space.take(row, place)
+            taken.append(row)
+        return True
 
     def _fit(self, row: int, left: int) -> Place | None:
         """A place for the job, of which `left` GPUs are free in all; an elastic one may get fewer than wanted."""

@@ -53,6 +53,7 @@ class Dorm:
 
     name: ClassVar[str] = "dorm"
     needs: ClassVar[frozenset[Need]] = frozenset()
+    by_events: ClassVar[bool] = True
 
     def __init__(self, settings: DormSettings | None = None) -> None:
         self.settings = settings or DormSettings()

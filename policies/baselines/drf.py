@@ -37,6 +37,7 @@ class DRF:
 
     name: ClassVar[str] = "drf"
     needs: ClassVar[frozenset[Need]] = frozenset()
+    by_events: ClassVar[bool] = True
 
     def __init__(self, settings: DRFSettings | None = None) -> None:
         self.settings = settings or DRFSettings()

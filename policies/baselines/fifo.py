@@ -25,6 +25,7 @@ class FIFO:
 
     name: ClassVar[str] = "fifo"
     needs: ClassVar[frozenset[Need]] = frozenset()
+    by_events: ClassVar[bool] = True
 
     def __init__(self, settings: FIFOSettings | None = None) -> None:
         self.settings = settings or FIFOSettings()

@@ -33,8 +33,8 @@ class Optimus:
     GPU goes to the greatest, as long as there is a positive one. Speed is forecast by GPUs (their section 3.2); the
     iterations left are those to the maximum that the job names (they fit a loss curve, 3.1). As Pollux (Qiao et al.,
     OSDI 2021, section 5.3) simulates it: the least is handed out by submission; jobs whose number changes are placed
-    anew, the smallest first (after 4.2). A job whose number of GPUs is fixed, or of whose
-    speed nothing is known, is given what it asked for. Left out: parameter servers and their balance (4.2, 5.3).
+    anew, the smallest first (after 4.2). A job whose number of GPUs is fixed, or of whose speed nothing is known, is
+    given what it asked for. Left out: parameter servers and their balance (4.2, 5.3).
     """
 
     name: ClassVar[str] = "optimus"

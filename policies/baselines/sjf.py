@@ -26,6 +26,7 @@ class SJF:
 
     name: ClassVar[str] = "sjf"
     needs: ClassVar[frozenset[Need]] = frozenset({"total"})
+    by_events: ClassVar[bool] = True
 
     def __init__(self, settings: SJFSettings | None = None) -> None:
         self.settings = settings or SJFSettings()

@@ -24,6 +24,7 @@ class Slurm:
 
     name: ClassVar[str] = "slurm"
     needs: ClassVar[frozenset[Need]] = frozenset()
+    by_events: ClassVar[bool] = True
 
     def __init__(self, settings: SlurmSettings | None = None) -> None:
         self.settings = settings or SlurmSettings()

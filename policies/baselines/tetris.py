@@ -36,6 +36,7 @@ class Tetris:
 
     name: ClassVar[str] = "tetris"
     needs: ClassVar[frozenset[Need]] = frozenset({"remaining"})
+    by_events: ClassVar[bool] = True
 
     def __init__(self, settings: TetrisSettings | None = None) -> None:
         self.settings = settings or TetrisSettings()
@@ -58,6 +59,7 @@ class Graphene:
 
     name: ClassVar[str] = "graphene"
     needs: ClassVar[frozenset[Need]] = frozenset({"remaining"})
+    by_events: ClassVar[bool] = True
 
     def __init__(self, settings: TetrisSettings | None = None) -> None:
         self.settings = settings or TetrisSettings()

@@ -1,0 +1,110 @@
+"""What is free on each node, and where a job fits."""
+
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from policies.snapshot import Snapshot
+from predictors.arrays import Bools, Floats, Ints
+
+Packing: TypeAlias = Literal["tight", "wide"]
+"""On as few nodes as will do, of which the fullest (tight), or those with the most free GPUs first (wide)."""
+_SLACK = 1e-9
+
+
+class Place(NamedTuple):
+    """Rows of nodes, and the GPUs on each."""
+
+    nodes: tuple[int, ...]
+    shares: tuple[int, ...]
+
+
+class Space:
+    """What is free on each node, as a working copy: `take` and `give` change it.
+
+    `free` (nodes, resources): nothing on a node that is not up.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        jobs, nodes, on = snapshot.jobs, snapshot.nodes, snapshot.runs_on
+        count = jobs.demand[:, 0]
+        self._per_gpu = jobs.demand / np.where(count > 0, count, 1.0)[:, None]
+        weights = self._held(on[:, 0], on[:, 2])
+        there = len(nodes.names)
+        held = [np.bincount(on[:, 1], weights=weights[:, r], minlength=there) for r in range(weights.shape[1])]
+        used = np.fmax(nodes.used, np.stack(held, axis=1))
+        self.free: Floats = np.where(nodes.up[:, None], np.maximum(nodes.capacity - used, 0.0), 0.0)
+        order = np.argsort(on[:, 0], kind="stable")
+        self._on = on[order]
+        self._first = np.searchsorted(self._on[:, 0], np.arange(len(jobs) + 1))
+
+    @property
+    def gpus(self) -> int:
+        """Free GPUs in all."""
+        return int(self.free[:, 0].sum())
+
+    def place(self, row: int) -> Place:
+        """Where the job runs now, by the snapshot; no node where it does not."""
+        on = self._on[self._first[row] : self._first[row + 1]]
+        return Place(tuple(on[:, 1].tolist()), tuple(on[:, 2].tolist()))
+
+    def fits_there(self, row: int, place: Place) -> bool:
+        """Whether what the job would hold there is free."""
+        nodes = list(place.nodes)
+        if not nodes or not self._snapshot.nodes.up[nodes].all():
+            return False
+        return bool(np.all(self.free[nodes] + _SLACK >= self._held(np.full(len(nodes), row), np.array(place.shares))))
+
+    def take(self, row: int, place: Place) -> None:
+        """The job holds this."""
+        nodes = list(place.nodes)
+        self.free[nodes] -= self._held(np.full(len(nodes), row), np.array(place.shares))
+
+    def give(self, row: int, place: Place) -> None:
+        """The job holds this no longer."""
+        nodes = [node for node in place.nodes if self._snapshot.nodes.up[node]]
+        shares = [share for node, share in zip(*place, strict=True) if self._snapshot.nodes.up[node]]
+        self.free[nodes] += self._held(np.full(len(nodes), row), np.array(shares, dtype=np.int64))
+
+    def fit(self, row: int, gpus: int, packing: Packing = "tight", nodes: Bools | None = None) -> Place | None:
+        """Where the job finds so many GPUs, with CPUs and memory in proportion; None where there is no room.
+
+        The one node that suffices with the fewest GPUs free (tight) or the most (wide); else the fewest nodes, those
+        with the most free first. A job without GPUs is put on one node. `nodes` (nodes,): only these.
+        """
+        jobs, snapshot = self._snapshot.jobs, self._snapshot
+        allowed = snapshot.fits[jobs.placement[row]] & snapshot.nodes.up
+        if nodes is not None:
+            allowed = allowed & nodes
+        if gpus <= 0:
+            room = np.flatnonzero(allowed & np.all(self.free + _SLACK >= jobs.demand[row], axis=1))
+            return Place((int(room[self.free[room, 1].argmin()]),), (0,)) if len(room) else None
+        units = np.where(allowed, self.room(row), 0.0)
+        if units.sum() < gpus:
+            return None
+        enough = np.flatnonzero(units >= gpus)
+        if len(enough):
+            left = self.free[enough, 0]
+            return Place((int(enough[left.argmin() if packing == "tight" else left.argmax()]),), (gpus,))
+        most = np.argsort(-units, kind="stable")
+        whole = int(np.searchsorted(np.cumsum(units[most]), gpus))
+        shares = [int(share) for share in units[most[:whole]]]
+        rest = gpus - sum(shares)
+        last = most[whole:][units[most[whole:]] >= rest]
+        chosen = last[units[last].argmin()] if packing == "tight" else most[whole]
+        return Place((*(int(node) for node in most[:whole]), int(chosen)), (*shares, rest))
+
+    def room(self, row: int) -> Floats:
+        """(nodes,) how many GPUs the job could have on each, with CPUs and memory in proportion."""
+        units = np.where(self._snapshot.fits[self._snapshot.jobs.placement[row]], self.free[:, 0], 0.0)
+        for resource in range(1, self.free.shape[1]):
+            each = self._per_gpu[row, resource]
+            if each > 0:
+                units = np.minimum(units, self.free[:, resource] / each)
+        return np.asarray(np.floor(units + _SLACK))
+
+    def _held(self, rows: Ints, shares: Ints) -> Floats:
+        """(k, resources) what jobs hold with these GPUs; all that it asks for where a job asks for none."""
+        parts = np.where(self._snapshot.jobs.demand[rows, 0] > 0, shares, 1.0)
+        return np.asarray(self._per_gpu[rows] * parts[:, None])
