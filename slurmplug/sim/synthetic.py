@@ -79,8 +79,12 @@ def shape(name: str, gpus_a_node: int = 4) -> Speed:
 def lasting(name: str, gpus: int, iterations: int, seconds: float, gpus_a_node: int = 4) -> Speed:
     """The speed of a model of which `iterations` take `seconds` on `gpus` GPUs on as few nodes as hold them."""
     relative = shape(name, gpus_a_node)
-    own = relative.at(gpus, math.ceil(gpus / gpus_a_node))
-    return Speed(relative.gpus, relative.nodes, relative.rate * (iterations / seconds / own))
+    return Speed(relative.gpus, relative.nodes, relative.rate * (iterations / seconds / _own(name, gpus, gpus_a_node)))
+
+
+@lru_cache(maxsize=4096)
+def _own(name: str, gpus: int, gpus_a_node: int) -> float:
+    return shape(name, gpus_a_node).at(gpus, math.ceil(gpus / gpus_a_node))
 
 
 def learning(rng: np.random.Generator, points: int) -> tuple[Floats, Floats]:
