@@ -237,14 +237,14 @@ def _format(path: Path) -> str:
         raise WorkloadError(f"no workload {shown(str(path))}: name a file, {_named()}")
     with lines_of(path) as lines:
         first = next(_telling(lines), "")
+    if first.startswith("-dt "):
+        return "ubhpc"
     if "|" in first:
         return "sacct"
     names = {word.strip() for word in first.split(",")}
     for format_, needed in _HEADINGS:
         if needed <= names:
             return format_
-    if first.startswith("-dt "):
-        return "ubhpc"
     if first.startswith(";") or (first and all(as_number(word) is not None for word in first.split())):
         return "swf"
     raise WorkloadError(f"{path}: what format this is cannot be told; say {', '.join(f'{each}:' for each in FORMATS)}")

@@ -236,7 +236,7 @@ def folder(data: Path | None, beside: Path) -> Path:
     for each in candidates:
         if any((each / f"{CURVES}{packed}").is_file() for packed in ("", ".gz")):
             return each
+    where = f"in {data}" if data is not None else "in a folder profiles beside it or above"
     raise WorkloadError(
-        f"{beside}: no measured profiles ({PLACEMENTS}, {SCALABILITY}, {CURVES}) "
-        + (f"in {data}" if data is not None else "in a folder profiles beside it or above: name theirs with --data")
+        f"{beside}: no measured profiles ({PLACEMENTS}, {SCALABILITY}, {CURVES}) {where}: name their folder with --data"
     )

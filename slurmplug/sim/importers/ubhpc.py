@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from slurmplug.cluster import tres
 from slurmplug.sim.importers.recorded import NAN, Recorded, job, span
 from slurmplug.sim.job import SimJob, Workload
 from slurmplug.sim.rows import Row, collect, comma_separated, lines_of, shown
@@ -23,7 +24,6 @@ _OPTIONS: Mapping[str, str] = MappingProxyType(
     }
 )  # fmt: skip
 """the options of an event, by the column of the CSV"""
-_GPUS = re.compile(r"gpu(?::[\w.-]{1,64})?(?::(\d{1,4}))?", re.ASCII)
 _MEMORY = re.compile(r"(\d{1,12})([KMGT]?)", re.ASCII)
 _MIB: Mapping[str, float] = MappingProxyType({"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2})
 
@@ -103,8 +103,14 @@ def _job(row: Row) -> SimJob | None:
 
 
 def _gres(row: Row) -> int:
-    match = _GPUS.fullmatch(row.text("gres"))
-    return int(match[1] or 1) if match else 0
+    text = row.text("gres")
+    try:
+        gpus = tres.total_gpus(text) or 0
+    except ValueError as error:
+        raise row.bad("gres", f"{shown(text)}: {error}") from error
+    if not 0 <= gpus <= 1_000:
+        raise row.bad("gres", f"{gpus} GPUs a node make no sense")
+    return gpus
 
 
 def _memory(row: Row) -> float:
