@@ -10,9 +10,9 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from policies.allocation import Place, Space
 from policies.plan import Action
 from policies.snapshot import Snapshot
+from policies.space import Place, Space
 from slurmplug.cluster.port import Command, Site
 from slurmplug.guardrails import Verdict
 

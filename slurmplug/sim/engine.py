@@ -152,7 +152,7 @@ class Engine:
         if state not in (PENDING, RUNNING):
             return "it neither waits nor runs"
         held = self.holds.get(row, ())
-        if held == where:
+        if held and held == where:
             return ""
         if held:
             self._give(row)

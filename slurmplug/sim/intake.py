@@ -11,7 +11,7 @@ import numpy as np
 from policies.snapshot import Curves, JobKey, Jobs, Nodes, Snapshot
 from predictors.arrays import Bools, Floats, Ints
 from slurmplug.cluster.port import Reading
-from slurmplug.record import Changes
+from slurmplug.record import Changes, JobFacts, JobRecord
 from slurmplug.sim.engine import PENDING, RUNNING, Engine
 
 SEEDS = 1_000_003
@@ -46,9 +46,13 @@ class SimIntake:
     def set_labels(self, labels: Mapping[JobKey, float]) -> None:
         """The launcher keeps them."""
 
+    def set_admissions(self, admissions: Mapping[JobKey, str]) -> None:
+        """Nothing is held for admission."""
+
     def absorb(self, reading: Reading, cycle: int) -> tuple[Snapshot, Changes]:
         """The cluster as it is."""
         engine = self._engine
+        before = self._live
         self._look()
         there, used = engine.nodes, np.maximum(engine.nodes.used, 0.0)
         nodes = Nodes(
@@ -69,7 +73,29 @@ class SimIntake:
             fits=np.ones((1, len(engine.nodes)), dtype=bool),
             runs_on=self._allocations(),
         )
-        return snapshot, Changes(reading.now)
+        return snapshot, Changes(reading.now, self._changed(before))
+
+    def _changed(self, before: Ints) -> tuple[JobRecord, ...]:
+        """The jobs that came, and those that ended, in the few facts that the ledger asks of them."""
+        if before is self._live:
+            return ()
+        state = self._engine.state
+        came = self._live[self._live > (before[-1] if len(before) else -1)]
+        ended = before[(state[before] != PENDING) & (state[before] != RUNNING)]
+        return tuple(self._record(row) for row in (*came.tolist(), *ended.tolist()))
+
+    def _record(self, row: int) -> JobRecord:
+        engine = self._engine
+        training = int(engine.table.training[row])
+        job, story = engine.table.jobs[training], engine.stories[training]
+        facts = JobFacts(
+            job_id=row + 1, array_id=0, array_task=-1, elements=1, het_id=0, uid=0, user=job.user, account=job.account,
+            qos=job.qos, partition=job.partition, state=story.state, reason="None", name=job.name, comment="",
+            dependency="", features="", reservation="", node_list="", batch=True, restarts=int(engine.restarts[row]),
+            submit=job.submit, eligible=job.submit, start=None, end=None, time_limit=None, nodes=0, cpus=0, memory=0.0,
+            gpus=int(engine.gpus[row]), gpu_type="", exit_code=0,
+        )  # fmt: skip
+        return JobRecord(engine.table.keys[row], facts)
 
     def _look(self) -> None:
         """Which rows live; their columns that never change are taken once."""
@@ -127,7 +153,9 @@ class SimIntake:
             iteration_time=pace,
             checkpoint=self._checkpoints(training, progress, managed),
             checkpointed=np.full(len(live), np.nan),
-            resumed=np.where(iteration > engine.run_iteration[training], np.floor(engine.run_iteration[training]) + 1, np.nan),
+            resumed=np.where(
+                iteration > engine.run_iteration[training], np.floor(engine.run_iteration[training]) + 1, np.nan
+            ),
             reported=np.where((iteration > 0) & (rate > 0), np.minimum(told, now), np.nan),
             traffic=np.where(rate > 0, engine.sent[training] * _slowed(engine, training, rate), np.nan),
             losses=losses,

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 import numpy as np
 
@@ -10,8 +11,9 @@ from policies.plan import NOTHING_REMEMBERED, Memory
 from policies.snapshot import JobKey
 from slurmplug.cluster.port import Outcome, Status
 from slurmplug.cycle_record import CycleRecord
-from slurmplug.guardrails import HOUR, Past
+from slurmplug.guardrails import HOUR, MOVES, Past
 from slurmplug.operations import Operation
+from slurmplug.operations.history import moves_of
 
 CYCLES = 100
 """How many cycles that commanded something are looked back at for failures in a row."""
@@ -28,6 +30,10 @@ class MemoryLedger:
         self._commanding: deque[tuple[int, float, dict[str, Status]]] = deque(maxlen=CYCLES)
         """cycle, when it started, and what came of each command"""
         self._operation_of: dict[str, str] = {}
+        self._first_seen: dict[JobKey, float] = {}
+        """of the jobs that live"""
+        self._users: dict[JobKey, str] = {}
+        """of the jobs that live, or have operations that count"""
 
     def next_cycle(self) -> int:
         """The number of the cycle to come."""
@@ -49,8 +55,8 @@ class MemoryLedger:
         """The operations under way."""
         return sorted((o for o in self._operations.values() if o.step != "ended"), key=lambda o: o.opened)
 
-    def past(self, now: float) -> Past:
-        """What the guardrails must know of the cycles before."""
+    def past(self, now: float, first_seen: float = 0.0) -> Past:
+        """What the guardrails must know of the cycles before; `first_seen`: seconds that a job counts as just seen."""
         self._forget(now)
         stops = [each for each in self._operations.values() if each.kind == "stop"]
         failures = 0
@@ -58,6 +64,7 @@ class MemoryLedger:
             if "done" in statuses.values():
                 break
             failures += 1
+        moves = moves_of(((each, self._users[each.job]) for each in self._operations.values()), now)
         return Past(
             now=now,
             stops_last_hour=sum(each.opened > now - HOUR for each in stops),
@@ -65,6 +72,8 @@ class MemoryLedger:
             gave_up=frozenset(
                 each.job for each in stops if each.result.startswith("gave up") and each.since > now - HOUR
             ),
+            **vars(moves),
+            fresh=self._fresh(now - first_seen),
             failures_in_a_row=failures,
             last_failure=self._commanding[-1][1] if failures else -np.inf,
         )
@@ -72,6 +81,12 @@ class MemoryLedger:
     def begin(self, record: CycleRecord) -> None:
         """Remember a cycle, before any of its effects."""
         self._cycle = record.snapshot.cycle
+        for each in record.changes.records:
+            if each.facts.live:
+                self._first_seen.setdefault(each.key, record.changes.now)
+                self._users[each.key] = each.facts.user
+            else:
+                self._first_seen.pop(each.key, None)
         self._memory[record.policy] = record.plan.memory
         self._operations.update((operation.id, operation) for operation in record.operations)
         self._operation_of = {command.id: command.operation for command in record.commands if command.operation}
@@ -89,12 +104,22 @@ class MemoryLedger:
             if operation is not None and operation.step != "ended":
                 self._operations[operation.id] = replace(operation, told=outcome.status)
 
+    def _fresh(self, since: float) -> frozenset[JobKey]:
+        """The live jobs first seen after that: they were seen in order, the last ones last."""
+        lately = takewhile(lambda job: self._first_seen[job] > since, reversed(self._first_seen))
+        return frozenset(lately)
+
     def _forget(self, now: float) -> None:
-        """Ended operations that count no more."""
+        """Ended operations that count no more: those of jobs that live count for as long as these do."""
         over = [
-            each.id
+            each
             for each in self._operations.values()
-            if each.step == "ended" and max(each.opened, each.since) <= now - HOUR
+            if each.step == "ended"
+            and max(each.opened, each.since) <= now - HOUR
+            and not (each.kind in MOVES and each.job in self._first_seen)
         ]
-        for name in over:
-            del self._operations[name]
+        for each in over:
+            del self._operations[each.id]
+        if over:
+            needed = self._first_seen.keys() | {each.job for each in self._operations.values()}
+            self._users = {job: user for job, user in self._users.items() if job in needed}
