@@ -193,12 +193,13 @@ def grown(snapshot: Snapshot, wanted: Ints, gain: Callable[[int, int], float]) -
 
 
 def _pools(fits: Bools, free: Floats) -> tuple[list[int], list[list[int]]]:
-    """The free GPUs of each pool of nodes, and the pools that each placement class may use."""
+    """The free GPUs of each pool of nodes, and the pools that each placement class may use, the least shared first."""
     if fits.all():
         return [int(free.sum())], [[0]] * len(fits)
     columns, pool_of = np.unique(fits, axis=1, return_inverse=True)
     left = np.bincount(pool_of.ravel(), weights=free, minlength=columns.shape[1])
-    return left.astype(int).tolist(), [np.flatnonzero(row).tolist() for row in columns]
+    scarce = np.argsort(columns.sum(axis=0), kind="stable")
+    return left.astype(int).tolist(), [scarce[row[scarce]].tolist() for row in columns]
 
 
 def allocate(

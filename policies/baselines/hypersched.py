@@ -72,9 +72,9 @@ def gains(snapshot: Snapshot, forecasts: Forecasts, last: int) -> Floats:
     ends, firsts = curves.starts[rows + 1] - 1, curves.starts[rows + 1] - last
     at, value = curves.iterations[ends], curves.values[ends]
     slope = np.maximum(value - curves.values[firsts], 0.0) / np.maximum(at - curves.iterations[firsts], 1e-9)
-    pace = np.where(jobs.iteration_time[rows] > 0, jobs.iteration_time[rows], np.inf)
-    reached = at + np.maximum(np.nan_to_num(jobs.deadline[rows] - snapshot.now, nan=np.inf), 0.0) / pace
-    reached = np.where(np.isnan(reached), np.inf, reached)
+    seconds = np.maximum(np.nan_to_num(jobs.deadline[rows] - snapshot.now, nan=np.inf), 0.0)
+    paced = jobs.iteration_time[rows] > 0
+    reached = np.where(paced, at + seconds / np.where(paced, jobs.iteration_time[rows], 1.0), np.inf)
     reached = np.fmin(reached, np.where(jobs.max_iterations[rows] > 0, jobs.max_iterations[rows], np.inf))
     gain[rows] = slope * at * np.maximum(1.0 - at / np.maximum(reached, 1e-9), 0.0)
     told = np.flatnonzero(forecasts.accuracy.known[rows] & np.isfinite(reached))
