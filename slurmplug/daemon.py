@@ -1,32 +1,34 @@
 """The daemon: one cycle after another, until it is told to stop.
 
 SIGTERM and SIGINT end it after the cycle at hand, SIGHUP has it read its configuration again. Stopping it changes
-nothing for running jobs.
+nothing for running jobs. Where there are several controllers, it acts on one of them and stands by on the others.
 """
 
-import fcntl
 import logging
-import os
 import signal
-from collections.abc import Iterator
+import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing
 from pathlib import Path
 from types import FrameType
 
 from predictors.learning_curve import LearningCurvePredictor
 from predictors.runtime import RuntimeModel, RuntimePredictor
 from slurmplug import config as configuration
-from slurmplug import doctor, doctor_facts, registry, training
+from slurmplug import doctor, doctor_facts, registry, standby, training
 from slurmplug.cluster.site_client import SiteClient
-from slurmplug.cluster.slurm import SlurmCluster
+from slurmplug.config import Config
 from slurmplug.cycle import Scheduler
 from slurmplug.endpoint.server import Endpoint, Server, Serving
 from slurmplug.endpoint.viewers import Viewers
-from slurmplug.errors import AlreadyRunning, ConfigError, LedgerError
+from slurmplug.errors import ConfigError, LedgerError, NotConfirmed, SteppedDown
 from slurmplug.forecaster import Forecaster
 from slurmplug.intake import Intake
 from slurmplug.ledger import DAY, Ledger
+from slurmplug.lock import only_one
+from slurmplug.notify import Manager
+from slurmplug.standby import FencedCluster, Publisher, Standby
+from slurmplug.takeover import Life
 
 RETRAIN_SHARE = 0.2
 """Predictors are trained anew when so much of the history is new, or a day has passed;"""
@@ -44,25 +46,62 @@ KEEP_REPORTS = 7 * DAY
 log = logging.getLogger(__name__)
 
 
+def serve(path: Path) -> None:
+    """Serve a cluster until SIGTERM; with a takeover's folder, stand by until it is this one's turn, and after it.
+
+    Raises:
+        ConfigError, LedgerError, AlreadyRunning
+    """
+    manager, config = Manager(), configuration.load(path)
+    with only_one(config.ledger.path.with_suffix(".lock")):
+        if config.takeover.folder is None:
+            Daemon(path, manager).run()
+        else:
+            _in_turn(path, config, config.takeover.folder, manager)
+    manager.stopping()
+
+
+def _in_turn(path: Path, config: Config, folder: Path, manager: Manager) -> None:
+    while (life := _stand_by(config, folder, manager)) is not None:
+        with closing(life):
+            if Daemon(path, manager, life).run():
+                return
+
+
+def _stand_by(config: Config, folder: Path, manager: Manager) -> Life | None:
+    told: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: told.append(number))
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it is read when its turn comes
+    return Standby(config, folder, lambda: bool(told)).wait(manager)
+
+
 class Daemon:
     """The scheduler's loop, and what must be done between two cycles."""
 
-    def __init__(self, path: Path) -> None:
-        """Read the configuration and open the ledger.
+    def __init__(self, path: Path, manager: Manager, life: Life | None = None) -> None:
+        """Read the configuration and open the ledger. `life`: what shows the others that this one acts, where any are.
 
         Raises:
             ConfigError, LedgerError, AlreadyRunning
         """
-        self._path = path
-        self._stopping = self._reloading = False
+        self._path, self._manager, self._life = path, manager, life
+        self._stopping = self._reloading = self._down = False
         with ExitStack() as stack:
             config = configuration.load(path)
-            stack.enter_context(_only_one(config.ledger.path.with_suffix(".lock")))
             if config.spool.path.is_dir():
-                stack.enter_context(_only_one(config.spool.path / "daemon.lock"))
+                stack.enter_context(only_one(config.spool.path / "daemon.lock"))
+            folder = config.takeover.folder
+            if life and folder:
+                standby.adopt(config, folder)
             self._ledger = Ledger(config.ledger.path)
             stack.callback(self._ledger.close)
-            self._port = SlurmCluster(config)
+            self._publisher = Publisher(config, folder, life) if life and folder else None
+            if self._publisher:
+                stack.callback(self._publisher.close)
+            self._turn = Standby(config, folder, lambda: self._stopping) if folder else None
+            self._looked = 0.0
+            self._port = FencedCluster(config, life)
             self._intake = Intake(self._ledger.live_records())
             self._forecaster = Forecaster(config.predictors.runtime)
             self._scheduler = Scheduler(
@@ -82,23 +121,33 @@ class Daemon:
             self._examined = 0.0
             self._stack = stack.pop_all()
 
-    def run(self) -> None:
-        """Serve until SIGTERM or SIGINT."""
+    def run(self) -> bool:
+        """Serve until SIGTERM or SIGINT; False where another daemon acts from now on."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._signalled)
         if (models := training.remembered(self._ledger, self._scheduler.config.predictors.runtime)) is not None:
             self._forecaster.use(*models)
             self._trained_at = training.last_trained(self._ledger)
-        self._forecaster.get_ready()
+        self._forecaster.get_ready(self._scheduler.policy.needs)
         with self._stack:
             self._examine()
             self._serve()
             log.info("policy %s, a cycle every %g s", self._scheduler.policy.name, self._scheduler.config.interval)
-            while not self._stopping:
+            self._manager.ready(f"policy {self._scheduler.policy.name}")
+            while not self._stopping and not self._down:
                 began = self._port.now()
+                self._manager.alive()
                 self._cycle()
-                self._port.wait(began + self._scheduler.config.interval)
-            log.info("stopped; running jobs go on")
+                self._rest(began + self._scheduler.config.interval)
+            log.info("stands by from now on" if self._down else "stopped; running jobs go on")
+        return not self._down
+
+    def _rest(self, until: float) -> None:
+        """Wait, with a sign of life to the service manager where it wants them oftener than a cycle comes."""
+        beat = self._manager.beat
+        while not (self._stopping or self._reloading or self._down) and self._port.now() < until:
+            self._manager.alive()
+            self._port.wait(min(until, self._port.now() + beat) if beat else until)
 
     def _cycle(self) -> None:
         if self._reloading:
@@ -106,11 +155,28 @@ class Daemon:
         if self._hinders and self._port.now() - self._examined > EXAMINE_AGAIN:
             self._examine()
         try:
+            if not self._stays():
+                log.warning("another slurmctld is in charge; this daemon acts no more")
+                self._down = True
+                return
             self._scheduler.run()
             self._learn()
             self._tidy()
-        except LedgerError as error:
+            if self._publisher:
+                self._publisher.tick(time.monotonic())
+        except SteppedDown as error:
+            log.warning("%s; this daemon acts no more", error)
+            self._down = True
+        except (LedgerError, NotConfirmed) as error:
             log.error("%s; nothing more is done in this cycle", error)
+
+    def _stays(self) -> bool:
+        """Whether it is still this daemon's turn, looked at now and then."""
+        now = time.monotonic()
+        if self._turn is None or now - self._looked < standby.LOOK:
+            return True
+        self._looked = now
+        return self._turn.stays()
 
     def _examine(self) -> None:
         """Observe only where something needed is missing, and say what, and what mends it."""
@@ -168,6 +234,13 @@ class Daemon:
     def _reload(self) -> None:
         """Take over the configuration as it is now; one that is not valid changes nothing."""
         self._reloading = False
+        self._manager.reloading()
+        try:
+            self._take_over_configuration()
+        finally:
+            self._manager.ready(f"policy {self._scheduler.policy.name}")
+
+    def _take_over_configuration(self) -> None:
         try:
             config = configuration.load(self._path)
             policy = registry.policy(config)
@@ -190,35 +263,10 @@ class Daemon:
         self._port.wake()
 
 
-def _train(path: Path, model: RuntimeModel, now: float) -> tuple[RuntimePredictor, LearningCurvePredictor]:
+def _train(path: Path, model: RuntimeModel, now: float) -> training.Models:
     """In a thread of its own, so with a connection of its own."""
     ledger = Ledger(path)
     try:
         return training.trained(ledger, model, now)
     finally:
         ledger.close()
-
-
-@contextmanager
-def _only_one(path: Path) -> Iterator[None]:
-    """Hold a lock: one daemon a ledger, and one a spool, which is one a cluster.
-
-    Raises:
-        AlreadyRunning: another daemon holds it.
-        LedgerError: it cannot be made.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise LedgerError(
-            f"{path} cannot be made: {error.strerror}; does its folder exist and is it this user's?"
-        ) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(descriptor)
-        raise AlreadyRunning(f"another daemon holds {path}: stop it first") from error
-    try:
-        yield
-    finally:
-        os.close(descriptor)

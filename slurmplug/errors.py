@@ -35,3 +35,11 @@ class DataError(SlurmplugError):
 
 class EndpointError(SlurmplugError):
     """The daemon's endpoint does not answer, or refuses."""
+
+
+class SteppedDown(SlurmplugError):
+    """Another daemon acts now, so this one may not."""
+
+
+class NotConfirmed(SlurmplugError):
+    """Whether another daemon acts cannot be told at the moment, so nothing is done."""

@@ -18,6 +18,7 @@ from slurmplug.cluster.port import Outcome
 from slurmplug.cycle_record import CycleRecord
 from slurmplug.errors import LedgerError
 from slurmplug.guardrails import HOUR, Past
+from slurmplug.operations.history import moves_of
 from slurmplug.ledger_file import LedgerFile
 from slurmplug.operations import Operation
 from slurmplug.record import Changes, JobRecord
@@ -64,6 +65,10 @@ class Ledger(LedgerFile):
             steps = [(o.id, o.step, now, cycle) for o in record.operations]
             self.db.conn.executemany(
                 "INSERT OR IGNORE INTO steps (operation, step, at, cycle) VALUES (?, ?, ?, ?)", steps
+            )
+            self.db.conn.executemany(
+                "UPDATE jobs SET admission = ? WHERE id = ?",
+                [(admission, self._id(key)) for key, admission in record.admissions.items()],
             )
             commands = ({"job": self._id(c.job), "cycle": cycle, **ledger_rows.of_command(c)} for c in record.commands)
             self._put("commands", commands)
@@ -134,8 +139,8 @@ class Ledger(LedgerFile):
         rows = self.query("SELECT state FROM memory WHERE policy = ?", policy)
         return self._stored(rows[0]["state"]) if rows else NOTHING_REMEMBERED
 
-    def past(self, now: float) -> Past:
-        """What the guardrails must know of the cycles before."""
+    def past(self, now: float, first_seen: float = 0.0) -> Past:
+        """What the guardrails must know of the cycles before; `first_seen`: seconds that a job counts as just seen."""
         stops = self.query("SELECT count(*) AS n FROM operations WHERE kind = 'stop' AND opened > ?", now - HOUR)[0][
             "n"
         ]
@@ -147,12 +152,22 @@ class Ledger(LedgerFile):
             stops_last_hour=stops,
             stopping=self._stops_of("step != 'ended'"),
             gave_up=self._stops_of("result LIKE 'gave up%' AND since > ?", now - HOUR),
+            **self._moves(now, first_seen),
             failures_in_a_row=failures,
             last_failure=commanding[0]["started"] if failures else -np.inf,
             given_back=frozenset(
                 row["job_id"] for row in self.query("SELECT job_id FROM jobs WHERE given_back = 1 AND ended = 0")
             ),
         )
+
+    def _moves(self, now: float, first_seen: float) -> dict[str, Any]:
+        """Of `Past`, what is about requeues."""
+        operations = [(ledger_rows.to_operation(row), row["user"]) for row in self.query(_MOVES, now - HOUR)]
+        fresh = self.query("SELECT * FROM jobs WHERE ended = 0 AND first_seen > ?", now - first_seen)
+        return {
+            **vars(moves_of(operations, now)),
+            "fresh": frozenset(JobKey(row["cluster"], row["job_id"], row["first_submit"]) for row in fresh),
+        }
 
     def _stops_of(self, where: str, *parameters: object) -> frozenset[JobKey]:
         rows = self.query(f"{_STOPS} AND {where}", *parameters)
@@ -198,6 +213,12 @@ class Ledger(LedgerFile):
             run("UPDATE jobs SET label = ? WHERE id = ?", rows)
             run(_RESET, [(job, now, now) for label, job in rows if label == 0])
             run(_WITHDRAW, [(now, now, operation) for operation in withdrawn])
+
+    def distrust(self) -> None:
+        """After an older copy was put in place: no label of a live job, and no answer to an open step, is known."""
+        with self._transaction():
+            self.db.execute("UPDATE jobs SET label = NULL WHERE ended = 0")
+            self.db.execute("UPDATE operations SET told = 'unknown' WHERE step != 'ended'")
 
     def forget(self, now: float, keep_days: float, keep_inputs_days: float) -> None:
         """Drop what is older than the retention."""
@@ -297,6 +318,11 @@ ON CONFLICT DO UPDATE SET count = count + excluded.count, last = excluded.last
 _OPEN_OPERATIONS = """
 SELECT operations.*, jobs.cluster, jobs.job_id, jobs.first_submit
 FROM operations JOIN jobs ON jobs.id = operations.job WHERE step != 'ended' ORDER BY opened
+"""
+_MOVES = """
+SELECT operations.*, jobs.cluster, jobs.job_id, jobs.first_submit, jobs.user
+FROM operations JOIN jobs ON jobs.id = operations.job
+WHERE kind IN ('resize', 'migrate', 'preempt') AND (jobs.ended = 0 OR operations.since > ?)
 """
 _STOPS = """
 SELECT cluster, job_id, first_submit FROM operations JOIN jobs ON jobs.id = operations.job WHERE kind = 'stop'

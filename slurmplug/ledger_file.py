@@ -56,12 +56,31 @@ class LedgerFile:
             raise LedgerError(
                 f"{self.name} is of an older release, or empty: start the daemon, which brings it up to date"
             )
+        if 0 < version < len(MIGRATIONS):
+            self._keep(version)
         for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
             with self._transaction():
                 if self._version() < number:  # another process may have been quicker
                     for statement in script.split(";\n"):
                         self.db.conn.execute(statement)
                     self.db.conn.execute(f"PRAGMA user_version = {number}")
+
+    def _keep(self, version: int) -> None:
+        """A copy from before an upgrade, beside it: the release before cannot read what comes after."""
+        if self._path is None:
+            return
+        copy = self._path.with_name(f"{self._path.name}.version-{version}")
+        try:
+            os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            return  # another process was quicker, or an upgrade that failed is tried again
+        except OSError as error:
+            raise LedgerError(f"no copy can be kept before the upgrade: {copy}: {error.strerror}") from error
+        try:
+            self.backup(copy)
+        except BaseException:
+            copy.unlink()
+            raise
 
     def _version(self) -> int:
         return int(self.db.execute("PRAGMA user_version").fetchone()[0])

@@ -204,6 +204,11 @@ class Requests:
     def asked(self, run: Run, what: What) -> bool:
         return self._path(run, what).exists()
 
+    def open_ones(self, what: What) -> list[Run]:
+        """The runs that are asked."""
+        with _opened_folder(self._folder) as folder:
+            return [run for name, run in _names(folder, _REQUEST) if name.endswith(f".{what}")]
+
     def _path(self, run: Run, what: What) -> Path:
         return self._folder / f"{run.job_id}.{run.restart}.{what}"
 

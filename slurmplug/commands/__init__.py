@@ -7,8 +7,8 @@ import click
 from slurmplug.errors import SlurmplugError
 
 COMMANDS = (
-    "acct", "backup", "check-config", "daemon", "doctor", "evaluate", "pause", "prio", "queue", "reset", "resume",
-    "run", "sandbox", "show-config", "status", "why",
+    "acct", "backup", "check-config", "daemon", "doctor", "evaluate", "pause", "prio", "queue", "reset", "restore",
+    "resume", "run", "sandbox", "show-config", "status", "why",
 )  # fmt: skip
 
 

@@ -1,0 +1,158 @@
+"""Copies of the ledger: put aside, checked, and put in its place again.
+
+A copy is older than what Slurm has, so once one is in place no label in it is believed, and no request of the spool
+that it does not know: what is newer is read from Slurm and from the spool again.
+"""
+
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from slurmplug.errors import LedgerError
+from slurmplug.ledger import Ledger
+from slurmplug.ledger_schema import MIGRATIONS
+from slurmplug.spool import Requests, What
+
+NEWEST, BEFORE = "ledger.db", "ledger.before.db"
+"""In the takeover's folder: the last copy, and the one before."""
+
+
+def publish(ledger: Path, folder: Path, may: Callable[[], bool]) -> None:
+    """Copy the ledger, while it is in use, into the folder that the controllers share; the one before stays too.
+
+    `may`: asked last, whether this daemon still is the one that acts; where not, nothing is published.
+
+    Raises:
+        LedgerError
+    """
+    beside, coming = ledger.with_name(f"{ledger.name}.copying"), folder / f".{NEWEST}.coming"
+    with _advice(f"no copy of {ledger} can be made in {folder}"):
+        beside.unlink(missing_ok=True)
+        try:
+            beside.touch(0o600)
+            with closing(Ledger(ledger, readonly=True)) as source:
+                source.backup(beside)
+            _copied(beside, coming)
+        finally:
+            beside.unlink(missing_ok=True)
+        if may():
+            with suppress(FileNotFoundError):
+                os.replace(folder / NEWEST, folder / BEFORE)
+            os.replace(coming, folder / NEWEST)
+
+
+def newest(folder: Path) -> tuple[Path, float] | None:
+    """The newest sound copy in the folder, and when its last cycle began; None where there is none."""
+    found = []
+    for path in (folder / NEWEST, folder / BEFORE):
+        with suppress(LedgerError):
+            found.append((path, last_cycle(path)))
+    return max(found, key=lambda each: each[1]) if found else None
+
+
+def last_cycle(path: Path) -> float:
+    """When the last cycle in a ledger began, minus infinity where there is none.
+
+    Raises:
+        LedgerError: it is not there, damaged, or of a newer release.
+    """
+    with _advice(f"{path} is no ledger"), closing(_opened(path)) as db:
+        version = int(db.execute("PRAGMA user_version").fetchone()[0])
+        if not 0 < version <= len(MIGRATIONS):
+            why = "was written by a newer slurmplug: upgrade this one" if version else "is no ledger, or empty"
+            raise LedgerError(f"{path} {why}")
+        if (damage := db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            raise LedgerError(f"{path} is damaged, {damage}: take another copy")
+        started = db.execute("SELECT max(started) FROM cycles").fetchone()[0]
+        return float("-inf") if started is None else float(started)
+
+
+def install(copy: Path, ledger: Path, spool: Path) -> Path | None:
+    """Put a copy in the ledger's place, which no daemon may use meanwhile; tells where the old one was moved to.
+
+    Raises:
+        LedgerError: the copy is not sound, and nothing was changed; or it cannot be put in place.
+    """
+    last_cycle(copy)
+    coming = ledger.with_name(f"{ledger.name}.coming")
+    with _advice(f"{copy} cannot be put in the place of {ledger}"):
+        coming.unlink(missing_ok=True)
+        coming.touch(0o600)
+        with closing(_opened(copy)) as source, closing(sqlite3.connect(coming)) as target:
+            source.backup(target)
+        _owned_as(coming, ledger)
+        aside = _moved_aside(ledger)
+        os.replace(coming, ledger)
+        with closing(Ledger(ledger)) as installed:
+            installed.distrust()
+            expected = {(o.job.job_id, o.restarts) for o in installed.open_operations()}
+        _owned_as(ledger, ledger.parent)
+    _withdraw_others(spool, expected)
+    return aside
+
+
+def _withdraw_others(spool: Path, expected: set[tuple[int, int]]) -> None:
+    """Requests that the copy knows nothing of: who asked, and by which rule, is lost."""
+    requests = Requests(spool)
+    kinds: tuple[What, ...] = ("stop", "checkpoint")
+    for what in kinds:
+        with suppress(OSError):
+            for run in requests.open_ones(what):
+                if (run.job_id, run.restart) not in expected:
+                    requests.withdraw(run, what)
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """Read-only, and without writing beside it."""
+    if not path.is_file():
+        raise LedgerError(f"{path} is not there, or no file")
+    in_use = path.with_name(f"{path.name}-wal").exists()
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{'' if in_use else '&immutable=1'}", uri=True)
+
+
+def _moved_aside(ledger: Path) -> Path | None:
+    if not ledger.exists():
+        return None
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    aside = next(
+        path
+        for number in range(1_000)
+        if not (path := ledger.with_name(f"{ledger.name}.{stamp}{f'.{number}' if number else ''}")).exists()
+    )
+    for ending in ("-wal", "-shm", ""):
+        with suppress(FileNotFoundError):
+            os.rename(ledger.with_name(ledger.name + ending), aside.with_name(aside.name + ending))
+    return aside
+
+
+def _owned_as(path: Path, like: Path) -> None:
+    """root puts it in place, and the daemon's account has to write it."""
+    at = (like if like.exists() else like.parent).stat()
+    if os.geteuid() == 0:
+        for ending in ("", "-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                os.chown(path.with_name(path.name + ending), at.st_uid, at.st_gid)
+    if like.is_file():
+        path.chmod(at.st_mode & 0o777)
+
+
+def _copied(source: Path, target: Path) -> None:
+    """Whole, and on the disk."""
+    with source.open("rb") as read:
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb") as write:
+            shutil.copyfileobj(read, write, 1 << 20)
+            write.flush()
+            os.fsync(write.fileno())
+
+
+@contextmanager
+def _advice(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        raise LedgerError(f"{what}: {error}") from error
