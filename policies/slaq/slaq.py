@@ -6,7 +6,8 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from policies.allocation import allocate, held_gpus, movable, ranked, startable
-from policies.plan import Action, Memory, Plan
+from policies.baselines.common import admitted
+from policies.plan import Memory, Plan
 from policies.slaq.outlook import Outlook
 from policies.slaq.units import share_out
 from policies.snapshot import Jobs, Snapshot
@@ -88,7 +89,6 @@ class SLAQ:
         learns = _learns(jobs, forecasts)
         sharing = (starts | (moves & ~np.array(settled))) & learns
         wanted = np.where(jobs.state == "running", held, 0)
-        wanted[jobs.awaits & jobs.managed] = np.maximum(jobs.gpus, 1)[jobs.awaits & jobs.managed]
         others, capacity = _reserve(snapshot, held, learns, sharing, served < now - config.starvation)
         wanted[others] = jobs.gpus[others]
         among = self._candidates(snapshot, forecasts, np.flatnonzero(sharing), held, served)
@@ -97,7 +97,7 @@ class SLAQ:
         wanted[among.rows] = gets
         foremost = np.lexsort((-worth, ~among.starving))
         order = np.concatenate([others, among.rows[foremost]])
-        actions = _placed(snapshot, order, wanted, among)
+        actions = allocate(snapshot, order, wanted, spare=False).actions + admitted(jobs)
         terms = {"reduction": _column(jobs, among.rows, worth), "share": wanted.astype(np.float64)}
         return Plan(ranked(jobs, order), terms, actions, _remember(jobs, served, began))
 
@@ -258,19 +258,6 @@ def _better_left(among: Candidates, gets: Ints, stays: Bools, config: SLAQSettin
     left = reduction(among.held, config.ahead) - price * among.held
     running = (among.held > 0) & (among.held >= among.least) & (among.held <= among.most) & (gets > 0)
     return np.asarray(stays | (running & (left >= moved)))
-
-
-def _placed(snapshot: Snapshot, order: Ints, wanted: Ints, among: Candidates) -> tuple[Action, ...]:
-    """The actions; a job that finds no room for its share is tried with its minimum."""
-    actions = allocate(snapshot, order, wanted, spare=False).actions
-    told = {action.job for action in actions}
-    keys = snapshot.jobs.keys
-    wider = (among.held == 0) & (wanted[among.rows] > among.least)
-    missed = [at for at in np.flatnonzero(wider).tolist() if keys[among.rows[at]] not in told]
-    if not missed:
-        return actions
-    wanted[among.rows[missed]] = among.least[missed]
-    return allocate(snapshot, order, wanted, spare=False).actions
 
 
 def _served(jobs: Jobs, held: Ints, now: float, memory: Memory) -> Floats:
