@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, inf
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -35,6 +35,7 @@ class Settings:
     interval: float = 60.0
     seed: int = 0
     stopping: bool = False
+    launcher: Literal["direct", "slurm"] = "direct"
     contention: float = 0.9
     """h_r: the share of a node's CPUs, memory or network above which it slows"""
 
@@ -119,7 +120,7 @@ class Simulation:
             workload=self.workload.name,
             cluster=settings.cluster,
             policy=self.policy.name,
-            launcher="direct",
+            launcher=settings.launcher,
             stopping=settings.stopping,
             seed=settings.seed,
             finished=tuple(finished(engine, training) for training in range(len(self.workload.jobs))),

@@ -1,0 +1,168 @@
+"""`slurmplug simulate`: what policies would have made of a workload."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from policies.policy import Policy
+from slurmplug import registry, table, times
+from slurmplug.commands.options import emit
+from slurmplug.config import Config
+from slurmplug.errors import UsageError
+from slurmplug.sim import summary, workload
+from slurmplug.sim.run import Settings, Simulation
+from slurmplug.sim.stopping import Stopping
+
+ALONE = "slurm"
+"""the policy that is its launcher"""
+ALWAYS_STOPS = frozenset({"mlfs"})
+_SHOWN = (
+    ("policy", "text"), ("seed", "integer"), ("jobs", "integer"), ("jct_mean", "span"), ("jct_p50", "span"),
+    ("jct_p99", "span"), ("wait_mean", "span"), ("makespan", "span"), ("deadline_ratio", "share"),
+    ("accuracy_by_deadline", "number"), ("gpu_hours", "number"), ("preemptions", "integer"), ("stops", "integer"),
+    ("decide_ms_mean", "number"), ("wall_s", "number"),
+)  # fmt: skip
+"""of the figures of a result, those in the table"""
+
+
+@click.command()
+@click.argument("name", metavar="WORKLOAD")
+@click.option("--cluster", required=True, metavar="NxG", help="Nodes and GPUs on each: 16x4, or 8x4+2x8.")
+@click.option(
+    "--policy", "policies", multiple=True, metavar="NAME", help="Repeated for several; mlfs and slurm where not given."
+)
+@click.option(
+    "--launcher",
+    type=click.Choice(["direct", "slurm"]),
+    default="direct",
+    show_default=True,
+    help="Who starts the jobs: the policy itself, as the papers assume, or Slurm by our labels.",
+)
+@click.option(
+    "--stopping",
+    type=click.Choice(["off", "on"]),
+    default="off",
+    show_default=True,
+    help="Give every policy the same MLF-C and OptStop; mlfs always has its own.",
+)
+@click.option("--seed", "seeds", multiple=True, type=click.IntRange(0), help="Repeated for several; 0 where not given.")
+@click.option("--jobs", type=click.IntRange(1), help="So many jobs, the first ones.")
+@click.option("--load", type=click.FloatRange(0, min_open=True), default=1.0, help="Jobs arrive so many times as fast.")
+@click.option("--interval", type=click.FloatRange(1), default=60.0, show_default=True, help="Seconds between cycles.")
+@click.option("--set", "assigned", multiple=True, metavar="POLICY.KEY=VALUE", help="A policy's setting, as in TOML.")
+@click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="The folder with measured profiles.")
+@click.option("--skip-bad", is_flag=True, help="Leave out rows that cannot be used, rather than refuse the workload.")
+@click.option("--json", "json_path", type=click.Path(path_type=Path, dir_okay=False), help="Write all figures here.")
+def simulate(
+    *,
+    name: str,
+    cluster: str,
+    policies: tuple[str, ...],
+    launcher: Literal["direct", "slurm"],
+    stopping: str,
+    seeds: tuple[int, ...],
+    jobs: int | None,
+    load: float,
+    interval: float,
+    assigned: tuple[str, ...],
+    data: Path | None,
+    skip_bad: bool,
+    json_path: Path | None,
+) -> None:
+    """Run WORKLOAD, a file, gen:NAME or the name of a small one of ours, under each policy on a simulated cluster."""
+    wanted = policies or ("mlfs", ALONE)
+    settings = _assigned(assigned, wanted)
+    made = [_policy(each, settings.get(each, {}), interval, stops=stopping == "on") for each in wanted]
+    results: list[Mapping[str, Any]] = []
+    for seed in seeds or (0,):
+        jobs_of_seed = workload.load(name, seed=seed, load=load, jobs=jobs, skip_bad=skip_bad, data=data)
+        for policy in made:
+            by = "slurm" if policy.name == ALONE else launcher
+            asked = Settings(cluster, interval, seed, stopping == "on" or policy.name in ALWAYS_STOPS, launcher=by)
+            simulation = Simulation(jobs_of_seed, policy, asked)
+            with _bar(f"{policy.name}, seed {seed}") as tell:
+                results.append(summary.summary(simulation.run(tell)))
+    if json_path:
+        told = {"workload": name, "cluster": cluster, "results": results}
+        json_path.write_text(json.dumps(_finite(told), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    _print(results)
+
+
+def _policy(name: str, settings: Mapping[str, Any], interval: float, *, stops: bool) -> Policy:
+    config = Config.model_validate({"policy": name, "interval": interval, "policies": {name: dict(settings)}})
+    policy = registry.policy(config)
+    return Stopping(policy) if stops and name not in ALWAYS_STOPS else policy  # type: ignore[return-value]
+
+
+def _assigned(items: Sequence[str], wanted: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The settings of each policy.
+
+    Raises:
+        UsageError
+    """
+    settings: dict[str, dict[str, Any]] = {}
+    for item in items:
+        where, equals, value = item.partition("=")
+        policy, _, key = where.partition(".")
+        if not (equals and key) or policy not in wanted:
+            raise UsageError(f"--set {item}: say POLICY.KEY=VALUE, of a policy that is run: {', '.join(wanted)}")
+        try:
+            told = json.loads(value)
+        except ValueError:
+            told = value
+        settings.setdefault(policy, {})[key] = tuple(told) if isinstance(told, list) else told
+    return settings
+
+
+@contextmanager
+def _bar(title: str) -> Iterator[Any]:
+    """A progress bar on a terminal, else nothing."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    columns = (TextColumn(title), BarColumn(), TextColumn("{task.completed}/{task.total} jobs"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title, total=None)
+        yield lambda ended, jobs: progress.update(task, completed=ended, total=jobs)
+
+
+def _finite(value: Any) -> Any:
+    """The same without NaN and infinity, which JSON does not have."""
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not abs(value) < float("inf") else value
+
+
+def _print(results: Sequence[Mapping[str, Any]]) -> None:
+    if not sys.stdout.isatty():
+        cells = ([_text(row[key], kind) for key, kind in _SHOWN] for row in results)
+        shown = [[heading for heading, _ in _SHOWN], *cells]
+        widths = [max(len(row[column]) for row in shown) for column in range(len(_SHOWN))]
+        emit("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in shown)
+        return
+    printed = Table()
+    for heading, kind in _SHOWN:
+        printed.add_column(heading.replace("_", " "), justify="left" if kind == "text" else "right")
+    for row in results:
+        printed.add_row(*(_text(row[key], kind) for key, kind in _SHOWN))
+    Console().print(printed)
+
+
+def _text(value: Any, kind: str) -> str:
+    if value is None or value != value:
+        return "-"
+    if kind == "span":
+        return times.span(float(value))
+    if kind == "number":
+        return f"{float(value):.3g}" if abs(float(value)) < 1000 else f"{float(value):.0f}"
+    return table.shown(value, kind)  # type: ignore[arg-type]
