@@ -12,8 +12,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from types import FrameType
 
-from predictors.learning_curve import LearningCurvePredictor
-from predictors.runtime import RuntimeModel, RuntimePredictor
+from predictors.runtime import RuntimeModel
 from slurmplug import config as configuration
 from slurmplug import doctor, doctor_facts, registry, standby, training
 from slurmplug.cluster.site_client import SiteClient
@@ -113,7 +112,7 @@ class Daemon:
                 config=config,
             )
             self._trainer = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="training"))
-            self._training: Future[tuple[RuntimePredictor, LearningCurvePredictor]] | None = None
+            self._training: Future[training.Models] | None = None
             self._trained_at = 0.0
             self._swept = 0.0
             self._wanted = config.mode

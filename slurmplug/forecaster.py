@@ -10,18 +10,20 @@ import numpy as np
 
 from policies.snapshot import Jobs, Snapshot
 from predictors.arrays import Floats, Ints
+from predictors.curve_meta import Meta
 from predictors.forecast import Fan, Forecast, Forecasts, Need
 from predictors.learning_curve import LearningCurvePredictor
+from predictors.loss import LossPredictor
 from predictors.runtime import RuntimeModel, RuntimePredictor
+from predictors.speed import SpeedPredictor
 from predictors.submitted import Job
+from slurmplug.fans import BEYOND_BELIEF, CurveFans, described, even
+from slurmplug.speeds import SeenSpeeds, SpeedFans
 
 PACE_SPREAD = 0.10
 """Standard deviation of the logarithm of the remaining time, of a job whose pace is known."""
 FIRST_PACES_SPREAD = 0.5
 """What a first pair of reports adds to it, shrinking with the square root of their number."""
-
-BEYOND_BELIEF = 1e15
-"""Seconds and values from here on are no measurements; what is computed from them may overflow."""
 
 
 class _Asked:
@@ -47,26 +49,41 @@ class Forecaster:
     def __init__(self, runtime: RuntimeModel = "stack") -> None:
         self.use(RuntimePredictor(runtime), LearningCurvePredictor())
 
-    def use(self, runtime: RuntimePredictor, curves: LearningCurvePredictor) -> None:
+    def use(self, runtime: RuntimePredictor, curves: LearningCurvePredictor, speeds: SeenSpeeds | None = None) -> None:
         """Forecast with these from now on."""
-        self._runtime, self._curves = runtime, curves
+        self._runtime, self._curves, self._losses = runtime, curves, LossPredictor()
         self._totals, self._finals = _Asked(), _Asked()
+        self._fans, self._speeds = CurveFans(curves, self._losses), SpeedFans(speeds or SeenSpeeds())
 
-    def get_ready(self) -> None:
-        """Make now what the first forecast would have to wait for: a predictor without history draws curves first."""
-        self._curves.predict(np.linspace(0.1, 0.5, 5), 10)
+    def get_ready(self, needs: Set[Need] = frozenset({"final"})) -> None:
+        """Make now what the first forecast would have to wait for, the longest for losses, if they are needed."""
+        if needs & {"final", "accuracy"}:
+            self._curves.predict(np.linspace(0.1, 0.5, 5), 10)
+        if "loss" in needs:
+            self._losses.predict(np.linspace(0.5, 0.1, 5), 10)
 
     def forecast(self, snapshot: Snapshot, needs: Set[Need]) -> Forecasts:
         """The forecasts that a policy needs, rows as the snapshot's jobs; the rest is unknown."""
         jobs, n = snapshot.jobs, len(snapshot.jobs)
         total = remaining = final = Forecast.unknown(n)
-        if needs & {"total", "remaining"}:
+        accuracy = loss = speed = Fan.unknown(n)
+        if needs & {"total", "remaining", "speed"}:
             total, remaining = self._times(jobs, snapshot.now)
         if "final" in needs:
             final = self._accuracies(jobs)
-        unknown = Fan.unknown(n)
-        models: dict[Need, str] = {"total": self._runtime.version, "final": self._curves.version}
-        return Forecasts(total, remaining, final, unknown, unknown, unknown, models)
+        if "accuracy" in needs:
+            accuracy = self._fans.accuracies(jobs)
+        if "loss" in needs:
+            loss = self._fans.losses(jobs)
+        if "speed" in needs:
+            speed = self._speeds.speeds(snapshot, total)
+        models: dict[Need, str] = {
+            "total": self._runtime.version,
+            "final": self._curves.version,
+            "loss": self._losses.version,
+            "speed": SpeedPredictor.version,
+        }
+        return Forecasts(total, remaining, final, accuracy, loss, speed, models)
 
     def _times(self, jobs: Jobs, now: float) -> tuple[Forecast, Forecast]:
         elapsed = np.nan_to_num(np.maximum(now - jobs.started, 0.0))
@@ -94,32 +111,22 @@ class Forecaster:
         told = (column.tolist() for column in (curves.lengths()[rows], curves.values[lasts[rows]], most[rows]))
         asked = self._finals.each(
             list(zip((jobs.keys[row] for row in rows), *told, strict=True)),
-            lambda new: self._finals_of([even(*curves.row(row), float(most[row])) for row in rows[new].tolist()]),
+            lambda new: self._finals_of(
+                [even(*curves.row(row), float(most[row])) for row in rows[new].tolist()],
+                [described(str(jobs.kind[row]), str(jobs.name[row])) for row in rows[new].tolist()],
+            ),
         )
         return Forecast.assemble(len(jobs), [(rows, asked)])
 
-    def _finals_of(self, curves: Sequence[tuple[Floats, int]]) -> Forecast:
+    def _finals_of(self, curves: Sequence[tuple[Floats, int]], metas: Sequence[Meta]) -> Forecast:
         believed = np.array([np.abs(curve).max() < BEYOND_BELIEF for curve, _ in curves], dtype=bool)
         over = np.array([at <= len(curve) for curve, at in curves], dtype=bool)
         done, going = np.flatnonzero(believed & over), np.flatnonzero(believed & ~over)
         parts = [(done, Forecast.certain([curves[row][0][-1] for row in done.tolist()], "last report"))]
         if len(going):
             ahead, ats = zip(*(curves[row] for row in going.tolist()), strict=True)
-            parts.append((going, self._curves.predict_many(ahead, ats)))
+            parts.append((going, self._curves.predict_many(ahead, ats, [metas[row] for row in going.tolist()])))
         return Forecast.assemble(len(curves), parts)
-
-
-def even(iterations: Floats, values: Floats, at: float) -> tuple[Floats, int]:
-    """A curve of as many points one step apart, the last the last, and the point that iteration `at` then is.
-
-    A job may report every tenth iteration, or now and then: predictors count points. The last iteration is not 0.
-    """
-    after = iterations > 0
-    points = int(after.sum())
-    step = float(iterations[-1]) / points
-    return np.interp(np.arange(1, points + 1) * step, iterations[after], values[after]), round(
-        min(at / step, BEYOND_BELIEF)
-    )
 
 
 def _later(forecast: Forecast, seconds: Floats) -> Forecast:

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from policies.mlfs.mlfs import MLFS
 from policies.snapshot import Curves, JobKey, Snapshot
-from predictors.forecast import NEEDS, Forecast, Forecasts
+from predictors.forecast import NEEDS, Forecast, Forecasts, Need
 from predictors.learning_curve import LearningCurvePredictor
 from predictors.runtime import RuntimePredictor
-from slurmplug.forecaster import Forecaster, even
+from slurmplug.fans import even
+from slurmplug.forecaster import Forecaster
 from slurmplug.intake import Intake
 from slurmplug.progress import MOST_ITERATION
 from tests.builders import CLUSTER, NOW, jobs, nodes, snapshot
@@ -42,6 +43,9 @@ class CountsCurves(LearningCurvePredictor):
         return super().predict_many(curves, ats, metas)
 
 
+NUMBERS_NEEDED: frozenset[Need] = frozenset({"total", "remaining", "final"})
+
+
 class Desk:
     """A forecaster whose predictors note what they are asked."""
 
@@ -51,7 +55,7 @@ class Desk:
 
     def ask(self, now: float = NOW, **columns: Any) -> Forecasts:
         n = len(columns.get("keys", [0]))
-        return self.forecaster.forecast(snapshot(jobs(n, **columns), nodes(1), now=now), NEEDS)
+        return self.forecaster.forecast(snapshot(jobs(n, **columns), nodes(1), now=now), NUMBERS_NEEDED)
 
 
 @pytest.fixture
@@ -156,6 +160,18 @@ def test_curves_belong_to_their_jobs(desk: Desk) -> None:
     told = desk.ask(keys=keys(1, 2, 3, 4), max_iterations=[90, np.nan, 3, 90], accuracies=curves)
     assert told.final.known.tolist() == [False, False, True, True]
     assert told.final.median[2] == 0.3
+
+
+def test_a_final_value_goes_by_what_is_known_of_the_job_at_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    metas: list[Any] = []
+    curves = LearningCurvePredictor()
+    told = curves.predict_many
+    monkeypatch.setattr(curves, "predict_many", lambda c, ats, m=None: (metas.extend(m), told(c, ats, m))[1])
+    forecaster = Forecaster()
+    forecaster.use(RuntimePredictor(), curves)
+    known = jobs(2, kind=["mlp", ""], name=["run7", "run8"], max_iterations=90, accuracies=[[0.1, 0.2]] * 2)
+    forecaster.forecast(snapshot(known), {"final"})
+    assert metas == [{"type": "mlp", "name": "run7"}, {"name": "run8"}]
 
 
 @pytest.mark.parametrize(

@@ -26,10 +26,12 @@ class Notes:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.curves: list[list[float]] = []
+        self.metas: object = None
         monkeypatch.setattr("slurmplug.training.LearningCurvePredictor.fit", self.fit)
 
     def fit(self, curves: list[np.ndarray], meta: object = None) -> None:
         self.curves = [curve.round(9).tolist() for curve in curves]
+        self.metas = meta
 
 
 def test_curves_are_learnt_from_runs_that_were_never_requeued(tmp_path, monkeypatch):
@@ -93,3 +95,23 @@ def test_a_run_is_learnt_from_as_it_is_asked_about(tmp_path, monkeypatch):
         trained(site.ledger, "stack", site.cluster.time)
     assert {**asked[0], "end": learnt[0]["end"]} == learnt[0]
     assert learnt[0]["type"] == "mlp"
+
+
+def test_a_curve_is_learnt_with_what_was_known_at_its_start(tmp_path, monkeypatch):
+    notes = Notes(monkeypatch)
+    with Site(tmp_path) as site:
+        finished(site, [0.1, 0.3, 0.5, 0.6, 0.65], b"#PLUG --type=mlp\n")
+        finished(site, [0.2, 0.3, 0.5, 0.6, 0.65], b"#PLUG --max-iterations=9\n")
+        trained(site.ledger, "stack", site.cluster.time)
+        kinds = dict(zip(map(tuple, notes.curves), [meta.get("type") for meta in notes.metas], strict=True))
+    assert sorted(kinds.values(), key=str) == [None, "mlp"]
+    assert kinds[0.1, 0.3, 0.5, 0.6, 0.65] == "mlp"
+    assert all(meta["name"] for meta in notes.metas)
+
+
+def test_the_pace_of_a_run_is_learnt_for_its_kind_and_remembered(tmp_path):
+    with Site(tmp_path) as site:
+        finished(site, [0.1, 0.3, 0.5, 0.6, 0.65], b"#PLUG --type=mlp\n")
+        trained(site.ledger, "stack", site.cluster.time)
+        known = remembered(site.ledger, "stack")
+    assert list(known.speeds.of("type mlp").values()) == [pytest.approx(10.0)]

@@ -1,0 +1,195 @@
+"""Iterations a second by GPUs: from the placements on which a job and those of its kind were seen to train."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from policies.snapshot import Jobs, Snapshot
+from predictors.arrays import Floats, Ints
+from predictors.forecast import Fan, Forecast
+from predictors.speed import SpeedPredictor
+
+RUNS = 20
+"""The latest runs of a kind on one placement from whose median its step time is taken."""
+MOST_KINDS = 100
+"""Kinds whose speed is fitted in one cycle: each takes some milliseconds."""
+ALIKE = 0.02
+"""A step time that differs by less than this share from the one fitted is not fitted anew."""
+
+
+class Placement(NamedTuple):
+    """So many GPUs over so many nodes."""
+
+    gpus: int
+    nodes: int
+
+
+def kind_of(kind: str, user: str, name: str) -> str:
+    """What jobs train alike: those of one type; of jobs that name none, one user's of one name."""
+    return f"type {kind}" if kind else f"job {user} {name}"
+
+
+class SeenSpeeds:
+    """Seconds an iteration of each kind of job on each placement, of the latest runs.
+
+    Cold it knows of none; `add` learns of a run that ended, `note` of those that train now.
+    """
+
+    version: ClassVar[str] = "seen-speeds-1"
+
+    def __init__(self) -> None:
+        self._runs: dict[str, dict[Placement, dict[object, float]]] = {}
+
+    def add(self, kind: str, placement: Placement, run: object, step: float) -> None:
+        """A run of this kind took `step` seconds an iteration there; the same run told again replaces itself."""
+        if not (np.isfinite(step) and step > 0 and placement.gpus >= placement.nodes >= 1):
+            return
+        runs = self._runs.setdefault(kind, {}).setdefault(placement, {})
+        runs.pop(run, None)
+        runs[run] = step
+        while len(runs) > RUNS:
+            del runs[next(iter(runs))]
+
+    def note(self, snapshot: Snapshot) -> None:
+        """What the snapshot's jobs train at."""
+        jobs = snapshot.jobs
+        gpus, nodes = placements(snapshot)
+        for row in np.flatnonzero((jobs.iteration_time > 0) & (gpus >= nodes) & (nodes > 0)).tolist():
+            run = (jobs.keys[row], int(jobs.restarts[row]))
+            place = Placement(int(gpus[row]), int(nodes[row]))
+            self.add(_kind(jobs, row), place, run, float(jobs.iteration_time[row]))
+
+    def of(self, kind: str) -> dict[Placement, float]:
+        """The median step time in seconds of a kind, by placement."""
+        return {place: float(np.median(list(runs.values()))) for place, runs in self._runs.get(kind, {}).items()}
+
+    def state(self) -> dict[str, Any]:
+        """Arrays and plain values, from which `from_state` makes the same: the medians."""
+        rows = [(kind, *place, step) for kind in self._runs for place, step in self.of(kind).items()]
+        kinds, gpus, nodes, step = zip(*rows, strict=True) if rows else ((), (), (), ())
+        return {
+            "version": self.version,
+            "kinds": np.array(kinds, dtype=np.str_),
+            "gpus": np.array(gpus, dtype=np.int64),
+            "nodes": np.array(nodes, dtype=np.int64),
+            "step_time": np.array(step, dtype=np.float64),
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> "SeenSpeeds":
+        """Raises ValueError for the state of another version: learn again instead."""
+        if state.get("version") != cls.version:
+            raise ValueError(f"a model of version {state.get('version')!r} is not one of {cls.version!r}: fit it again")
+        made = cls()
+        columns = (state[name].tolist() for name in ("kinds", "gpus", "nodes", "step_time"))
+        for kind, gpus, nodes, step in zip(*columns, strict=True):
+            made.add(kind, Placement(gpus, nodes), "before", step)
+        return made
+
+
+class SpeedFans:
+    """The speeds of the jobs in a snapshot by GPUs, on as few nodes as hold them.
+
+    A kind that was seen training is fitted, and a job that trains moved to its own pace. Where no job of the kind was,
+    the forecast run time gives the pace on what the job asks for ("run time and scaling"); how that scales with GPUs is
+    what may be expected of any job: less than in proportion, and less over several nodes.
+
+    An iteration is the same work on any number of GPUs, such as an epoch. The predictor knows of steps in which a GPU
+    does the same work whatever their number, so it is told, and asked for, the time in which one GPU would do all.
+    """
+
+    def __init__(self, seen: SeenSpeeds) -> None:
+        self._seen = seen
+        self._fits: dict[str, tuple[dict[Placement, float], SpeedPredictor]] = {}
+        self._shapes: dict[Placement, SpeedPredictor] = {}
+        self._tables: dict[object, Floats] = {}
+        self._grid: Floats = np.zeros(0)
+        self._a_node = 0
+
+    def speeds(self, snapshot: Snapshot, total: Forecast) -> Fan:
+        """A fan over GPUs up to the most that any job may have. total (n,): forecast run times in seconds."""
+        jobs, n = snapshot.jobs, len(snapshot.jobs)
+        self._seen.note(snapshot)
+        rows = np.flatnonzero((jobs.gpus_max > 0) & (jobs.gpus > 0))
+        if not len(rows):
+            return Fan.unknown(n)
+        self._look_at(grid(int(jobs.gpus_max.max())), max(int(snapshot.nodes.capacity[:, 0].max(initial=0.0)), 1))
+        kinds = [_kind(jobs, row) for row in rows.tolist()]
+        fitted = self._fitted(dict.fromkeys(kinds))
+        gpus, nodes = placements(snapshot)
+        pace = jobs.max_iterations / total.median
+        known, tables, source = [], [], []
+        for row, kind in zip(rows.tolist(), kinds, strict=True):
+            if kind in fitted:
+                usual = fitted[kind].get(Placement(int(gpus[row]), int(nodes[row])), np.nan)
+                own = usual / jobs.iteration_time[row]
+                tables.append(self._tables[kind] * (own if 0 < own < np.inf else 1.0))
+                source.append("measured speed")
+            elif 0 < pace[row] < np.inf:
+                tables.append(self._shape(int(jobs.gpus[row])) * pace[row])
+                source.append("run time and scaling")
+            else:
+                continue
+            known.append(row)
+        if not known:
+            return Fan.unknown(n)
+        index = np.full(n, -1)
+        index[known] = np.arange(len(known))
+        x = np.tile(self._grid, (len(known), 1))
+        return Fan(index, x, np.stack(tables), np.array(source, dtype=np.str_))
+
+    def _look_at(self, gpus: Floats, a_node: int) -> None:
+        """Forget what was tabulated for other GPUs."""
+        if not np.array_equal(gpus, self._grid) or a_node != self._a_node:
+            self._grid, self._a_node, self._tables = gpus, a_node, {}
+
+    def _fitted(self, kinds: Iterable[str]) -> Mapping[str, Mapping[Placement, float]]:
+        """The step times that each kind was seen at, of those kinds that have a table."""
+        found = {kind: seen for kind in kinds if (seen := self._seen.of(kind))}
+        self._fits = {kind: fit for kind, fit in self._fits.items() if kind in found}
+        stale = [kind for kind, seen in found.items() if kind not in self._fits or _moved(self._fits[kind][0], seen)]
+        for kind in sorted(stale, key=self._fits.__contains__)[:MOST_KINDS]:
+            gpus, nodes = np.array(list(found[kind]), dtype=np.float64).T
+            each = gpus * np.array(list(found[kind].values()))
+            self._fits[kind] = found[kind], SpeedPredictor().fit(gpus, nodes, each)
+            self._tables.pop(kind, None)
+        for kind, (_, predictor) in self._fits.items():
+            if kind not in self._tables:
+                self._tables[kind] = self._tabulated(predictor)
+        return {kind: found[kind] for kind in self._fits}
+
+    def _shape(self, gpus: int) -> Floats:
+        """Speeds in units of that on so many GPUs."""
+        place = Placement(gpus, -(-gpus // self._a_node))
+        if place not in self._shapes:
+            self._shapes[place] = SpeedPredictor().fit([place.gpus], [place.nodes], [place.gpus])
+        if place not in self._tables:
+            self._tables[place] = self._tabulated(self._shapes[place])
+        return self._tables[place]
+
+    def _tabulated(self, predictor: SpeedPredictor) -> Floats:
+        by_gpu = predictor.predict(self._grid, np.ceil(self._grid / self._a_node)).table
+        return np.asarray(by_gpu * self._grid[:, None])
+
+
+def placements(snapshot: Snapshot) -> tuple[Ints, Ints]:
+    """(n,) GPUs that each job holds, and (n,) the nodes that they are on."""
+    on, n = snapshot.runs_on, len(snapshot.jobs)
+    gpus = np.bincount(on[:, 0], weights=on[:, 2], minlength=n).astype(np.int64)
+    return gpus, np.bincount(on[on[:, 2] > 0, 0], minlength=n)
+
+
+def grid(most: int) -> Floats:
+    """Counts of GPUs up to `most`, about a third apart: 1, 2, 3, 4, 6, 8, 12, ..."""
+    powers = 2 ** np.arange(most.bit_length() + 1)
+    counts = np.unique(np.concatenate([[1, most], powers, 3 * powers]))
+    return counts[counts <= most].astype(np.float64)
+
+
+def _kind(jobs: Jobs, row: int) -> str:
+    return kind_of(str(jobs.kind[row]), str(jobs.user[row]), str(jobs.name[row]))
+
+
+def _moved(before: Mapping[Placement, float], now: Mapping[Placement, float]) -> bool:
+    return before.keys() != now.keys() or any(abs(now[place] / step - 1.0) > ALIKE for place, step in before.items())
