@@ -7,7 +7,7 @@ fell into it; all of them together, over the trees, are a sample of the predicti
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,8 @@ from predictors.arrays import Floats, Ints
 
 KEPT = 4
 """order statistics kept a leaf"""
-_BATCH = 4096
+BATCH = 4096
+"""rows that are looked at together"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,11 +59,29 @@ class QuantileForest:
         feature, threshold, left, right, leaf = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         return cls(np.array(roots), feature, threshold, left, right, leaf)
 
+    @classmethod
+    def joined(cls, forests: Sequence[QuantileForest]) -> QuantileForest:
+        """The trees of all, in their order, as one forest."""
+        starts = np.cumsum([0, *(len(forest.feature) for forest in forests)])[:-1]
+        pairs = list(zip(forests, starts.tolist(), strict=True))
+        return cls(
+            np.concatenate([forest.roots + start for forest, start in pairs]),
+            np.concatenate([forest.feature for forest in forests]),
+            np.concatenate([forest.threshold for forest in forests]),
+            np.concatenate([forest.left + np.int32(start) for forest, start in pairs]),
+            np.concatenate([forest.right + np.int32(start) for forest, start in pairs]),
+            np.concatenate([forest.leaf for forest in forests]),
+        )
+
     def sample(self, x: Floats) -> Floats:
         """(n, trees * KEPT) sorted draws, equally likely, of the predictive distribution at x (n, features)."""
-        return np.concatenate([self._sample(x[i : i + _BATCH]) for i in range(0, max(len(x), 1), _BATCH)])
+        return np.concatenate([self._sample(x[i : i + BATCH]) for i in range(0, max(len(x), 1), BATCH)])
 
     def _sample(self, x: Floats) -> Floats:
+        return np.sort(self.leaves(x).reshape(len(x), -1), axis=1)
+
+    def leaves(self, x: Floats) -> Floats:
+        """(n, trees, KEPT): what each tree says of x (n, features)."""
         values = x.astype(np.float32)
         rows = np.arange(len(x))[:, None]
         node = np.broadcast_to(self.roots, (len(x), len(self.roots))).astype(np.int32)
@@ -72,7 +91,7 @@ class QuantileForest:
             if np.array_equal(after, node):
                 break
             node = after
-        return np.sort(self.leaf[node].reshape(len(x), -1).astype(np.float64), axis=1)
+        return self.leaf[node].astype(np.float64)
 
     def state(self) -> dict[str, NDArray[Any]]:
         return dict(vars(self))

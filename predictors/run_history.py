@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import zlib
 from collections import deque
@@ -25,9 +26,22 @@ _SEPARATOR = "\x1f"
 _DAY = 86_400.0
 
 Key: TypeAlias = str
-Told: TypeAlias = tuple[float, float, float, float, float]
-"""Of the logarithms of the latest run times: last, last but one, median, spread, how many."""
-_NOTHING: Told = (_MISSING, _MISSING, _MISSING, _MISSING, 0.0)
+Told: TypeAlias = tuple[float, float, float, float, float, float]
+"""Of the logarithms of the latest run times: last, last but one, median, spread, how many, and their mean, in which the
+latest count most. After them comes how long ago the last one ended."""
+_NOTHING: Told = (_MISSING, _MISSING, _MISSING, _MISSING, 0.0, _MISSING)
+_LAST, _MEDIAN, _COUNT, _RECENT = 0, 2, 4, 5
+_TOLD_COLUMNS = len(_NOTHING) + 1
+_FADES = 0.8
+"""what a run time counts of the one after it"""
+_NARROWEST_FIRST = (7, 6, 4, 5, 2, 3, 1, 0)
+"""of `kinds`, in what order they are asked"""
+_FEWEST_FOR_MEDIAN = 3
+_UNHEARD = 2.0
+"""log of how much shorter than its limit a job is expected of which nothing is known"""
+_HOUR = float(np.log(3600.0))
+ANCHORS = 4
+"""the last columns of a job's row: log run times it may be near, of `job_rows`"""
 
 
 class RunHistory:
@@ -49,14 +63,23 @@ class RunHistory:
             oldest = next(iter(self._runs))
             del self._runs[oldest], self._told[oldest]
 
-    def features(self, keys: tuple[Key, ...]) -> list[float]:
-        """What is told of each kind, one after the other."""
-        return [number for key in keys for number in self._told.get(key, _NOTHING)]
+    def features(self, keys: tuple[Key, ...], time: float) -> list[float]:
+        """What is told of each kind, one after the other, and how long before `time` (NaN: not known) it last ended."""
+        row: list[float] = []
+        for key in keys:
+            runs = self._runs.get(key)
+            row += self._told.get(key, _NOTHING)
+            row.append(_since(runs[-1][1], time) if runs else _MISSING)
+        return row
 
     def features_at(self, keys: tuple[Key, ...], time: float) -> list[float]:
         """What was told of each kind at `time`."""
-        known = [[value for value, end in self._runs.get(key, ()) if end <= time][-TOLD:] for key in keys]
-        return [number for runs in known for number in (_told(runs) if runs else _NOTHING)]
+        row: list[float] = []
+        for key in keys:
+            known = [run for run in self._runs.get(key, ()) if run[1] <= time][-TOLD:]
+            row += _told([value for value, _ in known]) if known else _NOTHING
+            row.append(_since(known[-1][1], time) if known else _MISSING)
+        return row
 
     def state(self) -> dict[str, Any]:
         runs = list(self._runs.values())
@@ -111,6 +134,35 @@ def submitted_features(jobs: Submitted) -> Floats:
     return np.where(np.isfinite(columns), columns, _MISSING)
 
 
+def job_rows(own: Floats, told: Floats, limit: Floats) -> Floats:
+    """(n, features): what is known at submit (`submitted_features`), what like jobs tell, and anchors from both.
+
+    told: (n, kinds x columns) of `RunHistory.features`. limit: (n,) seconds or NaN. The anchors: of the narrowest kind
+    that is known the recent mean, the last, the median, of three at least; and the time limit.
+    """
+    table = told.reshape(len(own), -1, _TOLD_COLUMNS)
+    limits = np.log(limit)
+    guess = np.where(np.isfinite(limits), limits - _UNHEARD, _HOUR)
+    recent = _narrowest(table, _RECENT, 1, guess)
+    last = _narrowest(table, _LAST, 1, recent)
+    median = _narrowest(table, _MEDIAN, _FEWEST_FOR_MEDIAN, recent)
+    limits = np.where(np.isfinite(limits), limits, recent)
+    return np.column_stack([own, told, limits - recent, recent, last, median, limits])
+
+
+def _narrowest(table: Floats, column: int, least: int, otherwise: Floats) -> Floats:
+    """(n,) the column of the narrowest kind that has `least` run times."""
+    value = otherwise
+    for kind in reversed(_NARROWEST_FIRST):
+        value = np.where(table[:, kind, _COUNT] >= least, table[:, kind, column], value)
+    return value
+
+
+def _since(end: float, time: float) -> float:
+    """Logarithm of the seconds, none before the end."""
+    return math.log1p(max(time - end, 0.0)) if math.isfinite(time - end) else _MISSING
+
+
 def _codes(values: np.ndarray[Any, np.dtype[np.str_]]) -> Floats:
     """A number for each text, the same in every process."""
     names, place = np.unique(values, return_inverse=True)
@@ -126,4 +178,15 @@ def _told(runs: list[float]) -> Told:
     middle = (order[(count - 1) // 2] + order[count // 2]) / 2.0
     mean = sum(runs) / count
     spread = (sum((value - mean) ** 2 for value in runs) / count) ** 0.5
-    return runs[-1], runs[-2] if count > 1 else _MISSING, middle, spread if count > 1 else _MISSING, float(count)
+    fading, weight = 0.0, 0.0
+    for value in runs:
+        fading, weight = _FADES * fading + value, _FADES * weight + 1.0
+    several = count > 1
+    return (
+        runs[-1],
+        runs[-2] if several else _MISSING,
+        middle,
+        spread if several else _MISSING,
+        float(count),
+        fading / weight,
+    )
