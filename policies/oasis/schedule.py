@@ -102,29 +102,33 @@ def _spread(order: Ints, room: Ints, count: Ints) -> Ints:
 def _cheapest(bid: Bid, bought: Floats, share: Floats) -> Found:
     """For each end the cost of the cheapest worker-slots that do the work, and which slots' workers these are.
 
-    A worker of the present slot does `share` of a slot's work for as much of its price.
+    A worker of the present slot does `share` of a slot's work for as much of its price. Ends that cannot pay more than
+    the best so far, were all the work as cheap as the cheapest worker-slot, are not looked at.
     """
     slots = len(bought)
     need = bid.work / bid.done[1] - 1e-9
-    costs = np.full(slots, np.inf)
+    rates = np.where(share[:, None] > 0, bought / np.maximum(share[:, None], 1e-12), np.inf)
+    least, counts = rates[:, 0], np.isfinite(rates).sum(axis=1)
+    costs, best = np.full(slots, np.inf), -np.inf
+    dearest, cost = np.inf, np.inf
     rate, does = np.zeros(0), np.zeros(0)
-    for t in range(slots):
-        there = np.isfinite(bought[t]) & (share[t] > 0)
-        rate = np.concatenate([rate, bought[t][there] / max(share[t], 1e-12)])
-        does = np.concatenate([does, np.full(int(there.sum()), share[t])])
-        by_price = np.argsort(rate, kind="stable")
-        rate, does = rate[by_price], does[by_price]
-        upto = np.cumsum(does)
-        count = int(np.searchsorted(upto, need)) + 1
-        if count <= len(rate):
-            rate, does = rate[:count], does[:count]
-            costs[t] = float(rate @ does)
+    for t in np.flatnonzero(counts).tolist():
+        if bid.value[t] - need * least.min() <= best:
+            break
+        if least[t] < dearest:
+            rate = np.concatenate([rate, rates[t, : counts[t]]])
+            does = np.concatenate([does, np.full(counts[t], share[t])])
+            by_price = rate.argsort(kind="stable")
+            rate, does = rate[by_price], does[by_price]
+            count = int(does.cumsum().searchsorted(need)) + 1
+            if count <= len(rate):
+                rate, does = rate[:count], does[:count]
+                dearest, cost = float(rate[-1]), float(rate @ does)
+        costs[t] = cost
+        best = max(best, bid.value[t] - cost)
 
     def workers_to(end: int) -> Ints:
-        ratios = np.where(
-            share[: end + 1, None] > 0, bought[: end + 1] / np.maximum(share[: end + 1, None], 1e-12), np.inf
-        )
-        order = np.argsort(ratios.ravel(), kind="stable")
+        order = np.argsort(rates[: end + 1].ravel(), kind="stable")
         upto = np.cumsum(np.repeat(share[: end + 1], bought.shape[1])[order])
         chosen = order[: int(np.searchsorted(upto, need)) + 1]
         return np.bincount(chosen // bought.shape[1], minlength=slots)

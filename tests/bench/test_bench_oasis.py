@@ -1,5 +1,7 @@
 """A decision of OASiS about a job, T = 100 slots and 100 servers (section V-A has 50), and about a queue."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -31,18 +33,22 @@ def test_bench_decide_a_job(benchmark, pool):
     """100 jobs have their schedules; one arrives."""
     policy = OASiS(OASiSSettings(slot=SLOT, pool=pool, revisions=0))
     site, ahead = queue(101, 100)
-    first = jobs(101, **{name: getattr(site.jobs, name) for name in ("gpus", "gpus_min", "gpus_max", "utility", "restartable", "submitted")}, held=np.arange(101) == 100)  # fmt: skip  # noqa: E501
-    before = policy.decide(snapshot(first, site.nodes, now=START), ahead, {})
-    running = jobs(101, **{name: getattr(site.jobs, name) for name in ("gpus", "gpus_min", "gpus_max", "utility", "restartable", "submitted")}, state=np.where(np.arange(101) == 100, "pending", "running"), started=START)  # fmt: skip  # noqa: E501
+    last = np.arange(101) == 100
+    before = policy.decide(replace(site, jobs=replace(site.jobs, held=last)), ahead, {})
+    row_of = {key: row for row, key in enumerate(site.jobs.keys)}
+    started = {row_of[action.job]: action for action in before.actions}
+    runs = np.isin(np.arange(101), list(started))
     on = [
         [row, site.nodes.names.index(node), share]
-        for row, action in enumerate(before.actions)
-        if row < 100
+        for row, action in started.items()
         for node, share in zip(action.nodes, action.shares, strict=True)
     ]
-    now = snapshot(running, site.nodes, now=START, runs_on=np.array(on, dtype=np.int64).reshape(-1, 3))
-    plan = benchmark(policy.decide, now, ahead, before.memory)
-    assert len(plan.memory["told"]) > 0
+    held = np.array([started[row].gpus if row in started else site.jobs.gpus[row] for row in range(101)])
+    of_jobs = replace(site.jobs, state=np.where(runs, "running", "pending"), started=np.where(runs, START, np.nan))
+    now = replace(site, jobs=replace(of_jobs, gpus=held), runs_on=np.array(on, dtype=np.int64))
+    seconds = ahead.remaining.median * site.jobs.gpus / held
+    plan = benchmark(policy.decide, now, forecasts(101, remaining=seconds, total=seconds), before.memory)
+    assert len(plan.memory["told"]) == len(before.memory["told"]) + 1
 
 
 @pytest.mark.parametrize("revisions", [0, 240], ids=lambda n: f"{n} offers more")
