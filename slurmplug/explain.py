@@ -51,6 +51,11 @@ SENTENCES: Mapping[str, Sequence[str]] = {
         ", which held because the cluster was overloaded",
         " ({waiting:.0f} jobs waited for resources, and the nodes were {overload_degree:.0%} in use)",
     ),
+    # placing
+    "makes room": ("It makes room for jobs that come before it",),
+    "share": ("Its share is {gpus:.0f} GPUs now", "; it has had {had:.0f}"),
+    "moved": ("There is a better place for its {gpus:.0f} GPUs",),
+    "admitted": ("It is let in",),
     # MLF-H
     "its turn": ("It is its turn", ": its rank of {rank:.3g} is the highest of those that there is room for"),
     "overloaded node": ("Its node {node} is overloaded",),

@@ -12,14 +12,18 @@ from policies.snapshot import Snapshot
 from predictors.arrays import Floats
 from predictors.forecast import LEVELS, Fan, Forecasts, Need
 
+A_LITTLE = 1e-3
+"""of an iteration: enough for a job in its last one to be given GPUs that nobody else wants"""
 MEDIAN = int(np.abs(LEVELS - 0.5).argmin())
 
 
 @dataclass(frozen=True)
 class OptimusSettings:
-    """packing: as for Tiresias."""
+    """packing: as for Tiresias. begun: an iteration that has begun counts as done, as in Pollux's simulation, so that in
+    its last one a job asks for its least only."""
 
     packing: Packing = "wide"
+    begun: bool = True
 
     def __post_init__(self) -> None:
         if self.packing not in ("tight", "wide"):
@@ -47,7 +51,7 @@ class Optimus:
         """Rank by submission, and give GPUs by marginal gain."""
         jobs = snapshot.jobs
         speeds = Speeds(forecasts.speed)
-        left = iterations_left(snapshot, forecasts, speeds)
+        left = iterations_left(snapshot, forecasts, speeds, begun=self.settings.begun)
         told = elastic(jobs) & (left > 0)
         least = np.where(told, jobs.gpus_min, jobs.gpus)
         order = in_order(jobs)
@@ -80,11 +84,12 @@ class Speeds:
         return 1.0 / speed if speed > 0 else np.inf
 
 
-def iterations_left(snapshot: Snapshot, forecasts: Forecasts, speeds: Speeds) -> Floats:
+def iterations_left(snapshot: Snapshot, forecasts: Forecasts, speeds: Speeds, *, begun: bool) -> Floats:
     """(n,) iterations to the maximum that the job names, or else as many as the forecast time left holds; 0 where no
-    speed is known, or neither of these."""
+    speed is known, or neither of these. begun: not counting the one under way, but for a little."""
     jobs, known = snapshot.jobs, forecasts.speed.known
-    left = np.where(known, jobs.max_iterations - jobs.iteration, 0.0)
+    left = jobs.max_iterations - jobs.iteration
+    left = np.where(known, np.maximum(left - 1.0, A_LITTLE) if begun else left, 0.0)
     seconds = remaining_seconds(snapshot, forecasts.remaining)
     for row in np.flatnonzero(known & np.isnan(left)).tolist():
         left[row] = seconds[row] * speeds.at(row, float(jobs.gpus[row]))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,6 +54,9 @@ class Timed:
 
 class Clock:
     name = "clock"
+    needs: frozenset[str] = frozenset()
+
+    def decide(self) -> None: ...
 
     def __init__(self, settings: Timed | None = None) -> None:
         self.settings = settings or Timed()
@@ -94,3 +98,77 @@ def test_a_policy_that_knows_of_an_interval_is_told_the_daemons() -> None:
 def test_a_policy_that_does_not_load_is_named_with_where_it_is(name: str) -> None:
     with pytest.raises(ConfigError, match=f"policy {name} cannot be loaded from {BROKEN[name]}"):
         made(name)
+
+
+OURS = """
+from dataclasses import dataclass
+import numpy as np
+from policies.plan import Plan
+
+@dataclass(frozen=True)
+class Settings:
+    weight: float = 1.0
+
+class Ours:
+    name, needs = "ours", frozenset()
+
+    def __init__(self, settings=None):
+        self.settings = settings or Settings()
+
+    def decide(self, snapshot, forecasts, memory):
+        return Plan(self.settings.weight * snapshot.jobs.gpus)
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "ours.py"
+    path.write_text(OURS)
+    path.chmod(0o644)
+    return path
+
+
+def test_a_policy_is_a_class_in_a_file_of_the_sites_own(file: Path) -> None:
+    assert made(f"{file}:Ours", ours={"weight": 2.5}).settings.weight == 2.5
+
+
+def test_a_file_that_was_changed_is_read_anew(file: Path) -> None:
+    assert made(f"{file}:Ours").settings.weight == 1.0
+    file.write_text(OURS.replace("1.0", "10.0"))
+    assert made(f"{file}:Ours").settings.weight == 10.0
+
+
+def test_an_unknown_setting_of_a_file_is_answered_with_the_nearest(file: Path) -> None:
+    with pytest.raises(ConfigError, match=r"policies\.ours\.weigth: unknown key; did you mean weight\?"):
+        made(f"{file}:Ours", ours={"weigth": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("import numpy", "import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("class Ours:", "class Ours", "SyntaxError"),
+        ("class Ours:", "raise SystemExit(3)\nclass Ours:", "SystemExit: 3"),
+        ("class Ours:", "class Yours:", "AttributeError: .* no attribute 'Ours'"),
+        ("settings or Settings()", "None", "TypeError"),
+        ('"ours", frozenset()', '"", frozenset()', "policy Ours has no name"),
+        ('"ours", frozenset()', '"ours", frozenset({"tea"})', "say which forecasts"),
+        ('"ours", frozenset()', '"ours", None', "say which forecasts"),
+        ("def decide", "def judge", "does not decide"),
+    ],
+)
+def test_a_broken_file_is_refused_with_what_is_wrong(file: Path, before: str, after: str, message: str) -> None:
+    file.write_text(OURS.replace(before, after))
+    with pytest.raises(ConfigError, match=message):
+        made(f"{file}:Ours")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"there is no policy file {tmp_path}/none.py"):
+        made(f"{tmp_path}/none.py:Ours")
+
+
+def test_a_file_that_everybody_can_write_is_not_run(file: Path) -> None:
+    file.chmod(0o666)
+    with pytest.raises(ConfigError, match="everybody can write it"):
+        made(f"{file}:Ours")
