@@ -7,8 +7,8 @@ import click
 from slurmplug.errors import SlurmplugError
 
 COMMANDS = (
-    "acct", "backup", "check-config", "daemon", "doctor", "evaluate", "pause", "prio", "queue", "reset", "restore",
-    "resume", "run", "sandbox", "show-config", "simulate", "status", "why",
+    "acct", "backup", "check-config", "compare", "daemon", "doctor", "evaluate", "pause", "prio", "queue",
+    "reset", "restore", "resume", "run", "sandbox", "show-config", "simulate", "status", "why",
 )  # fmt: skip
 
 

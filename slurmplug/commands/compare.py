@@ -1,0 +1,89 @@
+"""`slurmplug compare`: by how much two simulated policies differ, with intervals over seeds."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from slurmplug import table
+from slurmplug.commands.options import emit
+from slurmplug.errors import UsageError
+from slurmplug.table import Field, Value
+
+
+@click.command()
+@click.argument("first_path", metavar="A.json", type=click.Path(path_type=Path))
+@click.argument("second_path", metavar="[B.json]", required=False, type=click.Path(path_type=Path))
+@click.option("--against", default="", metavar="POLICY", help="The policy of A.json that the others are compared with.")
+@click.option(
+    "--confidence",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.95,
+    show_default=True,
+    help="Of the intervals.",
+)
+@click.option("--figure", "figures", multiple=True, metavar="NAME", help="Only this figure; repeated for several.")
+@click.option("--json", "wants_json", is_flag=True, help="JSON: shares as numbers, null where nothing can be told.")
+def compare(
+    *,
+    first_path: Path,
+    second_path: Path | None,
+    against: str,
+    confidence: float,
+    figures: tuple[str, ...],
+    wants_json: bool,
+) -> None:
+    """Compare what `slurmplug simulate --json` wrote: the policies of A.json with those of the same name in B.json,
+    or, with one file or --against, with one of them. Runs of the same seed are pairs."""
+    from slurmplug.sim import comparison  # noqa: PLC0415  scipy.stats takes a second to load
+
+    first = comparison.read(first_path)
+    second = comparison.read(second_path) if second_path else None
+    rows = [
+        row
+        for before, after in comparison.pairs(first, second, against)
+        for row in comparison.compared(before, after, confidence)
+        if not figures or row.figure in figures
+    ]
+    if not rows:
+        raise UsageError("no such figure: the results of each file name those there are")
+    if wants_json:
+        told = {
+            "workload": first.workload,
+            "confidence": confidence,
+            "compared": [_finite(asdict(row)) for row in rows],
+        }
+        emit([table.as_json(told)])
+        return
+    emit([f"{table.printable(first.workload)}, {confidence:.0%} intervals over seeds"])
+    emit(text.rstrip() for text in table.lines(table.as_wide_as_needed(_FIELDS, rows), rows, rule=False))
+    if all(math.isnan(row.low) for row in rows):
+        emit(["one seed tells no interval: simulate with --seed 0 --seed 1 and so on"])
+
+
+def _finite(row: dict[str, Value]) -> dict[str, Value]:
+    return {key: None if isinstance(value, float) and value != value else value for key, value in row.items()}
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"
+
+
+def _share(value: float) -> str:
+    return "-" if value != value else f"{value:+.1%}"
+
+
+_FIELDS: Sequence[Field] = (  # type: ignore[type-arg]
+    Field("FIGURE", "text", 24, "", lambda row: row.figure, left=True),
+    Field("POLICY", "text", 24, "", lambda row: row.policy, left=True),
+    Field("AGAINST", "text", 24, "", lambda row: row.against, left=True),
+    Field("SEEDS", "integer", 8, "", lambda row: row.seeds),
+    Field("BEFORE", "text", 14, "", lambda row: _number(row.before)),
+    Field("AFTER", "text", 14, "", lambda row: _number(row.after)),
+    Field("CHANGE", "text", 10, "", lambda row: _share(row.change)),
+    Field("LOW", "text", 10, "", lambda row: _share(row.low)),
+    Field("HIGH", "text", 10, "", lambda row: _share(row.high)),
+    Field("P", "text", 8, "", lambda row: "-" if row.p != row.p else f"{row.p:.3f}"),
+)
