@@ -19,8 +19,8 @@ MEDIAN = int(np.abs(LEVELS - 0.5).argmin())
 
 @dataclass(frozen=True)
 class OptimusSettings:
-    """packing: as for Tiresias. begun: an iteration that has begun counts as done, as in Pollux's simulation, so that in
-    its last one a job asks for its least only."""
+    """packing: as for Tiresias. begun: an iteration that has begun counts as done, as in Pollux's simulation, so that
+    in its last one a job asks for its least only."""
 
     packing: Packing = "wide"
     begun: bool = True

@@ -29,7 +29,7 @@ def test_a_policy_is_made_with_its_table_and_not_with_anothers() -> None:
     assert made(mlfs={"epsilon": 0.25}, other={"x": 1}).settings.epsilon == 0.25
 
 
-@pytest.mark.parametrize(("name", "message"), [("mlsf", "did you mean mlfs?"), ("zzzz", "mlf-h, mlfs")])
+@pytest.mark.parametrize(("name", "message"), [("mlfss", "did you mean mlfs?"), ("zzzz", "mlf-h, mlfs")])
 def test_a_name_that_none_has_is_answered_with_the_nearest(name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=f"there is no policy '{name}'") as caught:
         made(name)
