@@ -1,0 +1,58 @@
+"""docs/policies.md: its example works, and it names every policy."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from predictors.forecast import Forecasts
+from slurmplug import guardrails, registry
+from slurmplug.config import Config
+from tests.builders import NOW, jobs, nodes, snapshot
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/policies.md").read_text(encoding="utf-8")
+EXAMPLE, *_ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+CONFIGURATION, ENTRY_POINT = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "ours.py"
+    path.write_text(EXAMPLE, encoding="utf-8")
+    path.chmod(0o644)
+    return path
+
+
+def made(file: Path):
+    told = tomllib.loads(CONFIGURATION.replace("/etc/slurmplug/ours.py", str(file)))
+    return registry.policy(Config.model_validate(told))
+
+
+def test_the_example_is_a_complete_policy_of_under_thirty_lines(file: Path) -> None:
+    assert len(EXAMPLE.splitlines()) < 30
+    policy = made(file)
+    assert policy.name == "earliest-deadline"
+    assert policy.settings.preempt
+    given = snapshot(jobs(4, gpus=[4, 4, 8, 1], deadline=[np.nan, NOW + 60, np.nan, NOW + 30]), nodes(3))
+    plan = guardrails.sound(given, policy.decide(given, Forecasts.unknown(4), {}))
+    assert np.argsort(-plan.rank).tolist() == [3, 1, 2, 0]
+    assert [action.job.job_id for action in plan.actions if action.kind == "place"] == [4, 2, 1]
+
+
+def test_the_example_is_one_that_an_entry_point_can_name(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(file.parent))
+    (points,) = tomllib.loads(ENTRY_POINT)["project"]["entry-points"].values()
+    from importlib.metadata import EntryPoint
+
+    found = [EntryPoint(name, value, registry.GROUP) for name, value in points.items()]
+    monkeypatch.setattr(registry, "entry_points", lambda group: found)
+    assert registry.policy(Config.model_validate({"policy": "earliest-deadline"})).name == "earliest-deadline"
+
+
+def test_every_policy_that_comes_with_slurmplug_is_listed() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    listed = re.findall(r"^\| `([a-z-]+)` \|", PAGE, re.MULTILINE)
+    assert sorted(listed) == sorted(project["entry-points"][registry.GROUP])
