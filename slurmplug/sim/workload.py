@@ -207,7 +207,7 @@ def _source(name: str) -> tuple[Source, Path, Options]:
     path, options = (
         (whole, Options("", name)) if whole.is_file() else (Path(name.partition("?")[0]), Options(query, name))
     )
-    if path.name in packaged() and not path.exists():
+    if str(path) in packaged() and not path.exists():
         path = PACKAGED / f"{path.name}.csv"
     return _module(FORMATS[_format(path)]), path, options
 

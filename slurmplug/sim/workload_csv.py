@@ -69,11 +69,11 @@ def write(workload: Workload, path: Path) -> None:
         WorkloadError: where a file cannot be written
     """
     speeds: dict[int, tuple[str, Speed]] = {}
-    curves: dict[tuple[int, int, int], tuple[str, SimJob]] = {}
+    curves: dict[tuple[int, ...], tuple[str, SimJob]] = {}
     lines = []
     for job in workload.jobs:
         speed, _ = speeds.setdefault(id(job.speed), (f"s{len(speeds)}", job.speed))
-        shape = (id(job.curve_at), id(job.losses), id(job.accuracies))
+        shape = tuple(id(each) if len(each) else 0 for each in (job.curve_at, job.losses, job.accuracies))
         curve = curves.setdefault(shape, (f"c{len(curves)}", job))[0] if len(job.curve_at) else ""
         lines.append(_cells(job, speed, curve))
     remarks = (
