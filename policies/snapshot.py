@@ -120,6 +120,10 @@ class Jobs:
     """median seconds an iteration in this run"""
     checkpoint: Floats
     """the iteration of the last checkpoint"""
+    checkpointed: Floats
+    """when that was reported"""
+    resumed: Floats
+    """the first iteration that this run reported"""
     reported: Floats
     """when the last report was made"""
     losses: Curves

@@ -96,11 +96,13 @@ def jobs_of(records: Sequence[JobRecord], priority: Floats, now: float) -> tuple
         signal_to=asked(lambda d: d.checkpoint.way if d.checkpoint else "", np.str_),
         grace=asked(lambda d: d.checkpoint.grace if d.checkpoint else None),
         restartable=asked(lambda d: d.checkpoint is not None, bool),
-        awaits=np.zeros(len(records), dtype=bool),
+        awaits=np.array([record.awaits for record in records], dtype=bool),
         traffic=traffic(records, now),
         iteration=np.array([_last(points.iterations, 0.0) for points in told], dtype=float),
         iteration_time=np.array([_iteration_time(p, f.start or 0.0) for p, f in zip(told, facts, strict=True)]),
         checkpoint=np.array([points.checkpoint for points in told], dtype=float),
+        checkpointed=np.array([points.checkpoint_time for points in told], dtype=float),
+        resumed=np.array([_resumed(record) for record in records], dtype=float),
         reported=np.array([_last(points.times, NAN) for points in told], dtype=float),
         losses=_curves([curve(points, "loss") for points in told]),
         accuracies=_curves([_signed(record, points) for record, points in zip(records, told, strict=True)]),
@@ -171,6 +173,12 @@ def _iteration_time(points: Points, since: float) -> float:
         return NAN
     with np.errstate(all="ignore"):  # what a job claims may be as close together as floats can
         return max(0.0, float(np.median(np.diff(times) / np.diff(iterations))))
+
+
+def _resumed(record: JobRecord) -> float:
+    """The first iteration that the run under way told, NaN where it has told none."""
+    told = record.points.iterations
+    return float(told[0]) if record.points_of == record.facts.restarts and len(told) else NAN
 
 
 def _signed(record: JobRecord, points: Points) -> tuple[Floats, Floats]:

@@ -21,6 +21,7 @@ _URL = r"^(|http://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}/?)$
 
 Mode: TypeAlias = Literal["observe", "advise", "act"]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NoLess: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Section(BaseModel):
@@ -35,9 +36,17 @@ class Modes(Section):
     default: Mode = Field("observe", description="for every kind of action that has no line of its own")
     rank: Mode | None = Field(None, description="for the priorities of pending jobs")
     stop: Mode | None = Field(None, description="for stopping jobs at their target")
+    resize: Mode | None = Field(None, description="for giving jobs with --gpus=A..B other numbers of GPUs")
+    migrate: Mode | None = Field(None, description="for moving running jobs to other nodes")
+    preempt: Mode | None = Field(None, description="for putting running jobs back into the queue")
+    admit: Mode = Field(
+        "observe", description="for admission of jobs with --utility, which site_config/slurmplug.lua has to hold"
+    )
 
     def of(self, kind: str) -> Mode:
         """The mode for a kind of action."""
+        if kind in ("hold", "release"):
+            return self.admit
         own: Mode | None = getattr(self, kind, None)
         return own or self.default
 
@@ -97,6 +106,13 @@ class Guardrails(Section):
     writes_per_cycle: Annotated[int, Field(ge=0)] = Field(500, description="priorities rewritten in one cycle")
     stops_per_cycle: Annotated[int, Field(ge=0)] = Field(20, description="jobs asked to stop in one cycle")
     stops_per_hour: Annotated[int, Field(ge=0)] = Field(200, description="jobs asked to stop in one hour")
+    requeues_per_cycle: Annotated[int, Field(ge=0)] = Field(5, description="running jobs requeued in one cycle")
+    requeues_per_hour: Annotated[int, Field(ge=0)] = Field(60, description="running jobs requeued in one hour")
+    requeues_per_user: Annotated[int, Field(ge=0)] = Field(12, description="likewise, of one user")
+    requeues_per_job: Annotated[int, Field(ge=0)] = Field(12, description="times that a job is requeued in its life")
+    requeue_cooldown: NoLess = Field(1_800.0, description="seconds until a job is requeued again")
+    minimum_run: NoLess = Field(900.0, description="seconds that a job runs before it is preempted")
+    first_seen: NoLess = Field(60.0, description="seconds after it is first seen until a job is requeued")
     urgency: Annotated[float, Field(ge=0, le=10)] = Field(10.0, description="the most that --urgency counts for")
     urgency_of: dict[str, Annotated[float, Field(ge=0, le=10)]] = Field(
         default_factory=dict, description="the same for some accounts"
@@ -121,6 +137,21 @@ class Stop(Section):
 
     grace: Seconds = Field(300.0, description="seconds from asking to the next step, where --checkpoint names none")
     cancel: bool = Field(True, description="cancel a job that did not stop within its grace period")
+
+
+class Operations(Section):
+    """How running jobs are resized, moved and preempted."""
+
+    placement: Literal["off", "exclude", "pin"] = Field(
+        "off", description="moving jobs: not at all, anywhere but where they are, or to the nodes that the policy names"
+    )
+    interval: Seconds = Field(5.0, description="seconds from one cycle to the next while a job is moved")
+    start_limit: Seconds = Field(300.0, description="seconds that a requeued job may take to run in its place")
+    watch_limit: Seconds = Field(1_800.0, description="seconds in which it has to report, to show where it went on")
+    release_after: Seconds = Field(
+        1_800.0,
+        description="seconds without the daemon after which site_config's timer releases who waits for admission",
+    )
 
 
 class Endpoint(Section):
@@ -158,6 +189,7 @@ class Config(Section):
     predictors: Predictors = Predictors()
     guardrails: Guardrails = Guardrails()
     stop: Stop = Stop()
+    operations: Operations = Operations()
     endpoint: Endpoint = Endpoint()
     takeover: Takeover = Takeover()
     policies: dict[str, dict[str, Any]] = Field(

@@ -5,23 +5,23 @@ after it has an effect.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from time import perf_counter
 
 import numpy as np
 
-from policies.plan import Memory, Plan
+from policies.plan import Action, Memory, Plan, Reason
 from policies.policy import Policy
 from policies.snapshot import JobKey, Snapshot
 from predictors.forecast import Forecasts
 from slurmplug import claims, guardrails, labels, operations, placements
-from slurmplug.cluster.port import ClusterPort, Command, Outcome, Site
+from slurmplug.cluster.port import Asked, ClusterPort, Command, Outcome, Reading, Site
 from slurmplug.config import Config
 from slurmplug.cycle_record import CycleRecord
 from slurmplug.errors import ConfigError, ReadFailed
-from slurmplug.operations import StopSettings
+from slurmplug.operations import Operation, Sight
 from slurmplug.parts import Forecaster, Intake, Ledger
 from slurmplug.record import Changes
 
@@ -66,11 +66,14 @@ class Scheduler:
         with clock.part("decide"):
             plan, failure = self._decide(snapshot, forecasts, memory)
             plan = replace(plan, notes={**doubts, **plan.notes})
-        past = self.ledger.past(self.port.now())
-        verdict = guardrails.check(snapshot, plan, past, self.config.mode, self.config.guardrails)
-        stop = StopSettings(self.config.stop.grace, self.config.stop.cancel)
+        past = self.ledger.past(self.port.now(), self.config.guardrails.first_seen)
+        placement = "all" if reading.site.places else self.config.operations.placement
+        verdict = guardrails.check(snapshot, plan, past, self.config.mode, self.config.guardrails, placement=placement)
         placed, lasting = placements.split(snapshot, verdict, reading.site)
-        moved, commands = operations.advance(snapshot, lasting, self.ledger.open_operations(), stop)
+        opened = self.ledger.open_operations()
+        sight = self._sight(snapshot, reading, lasting, opened)
+        moved, commands, refused = operations.advance(sight, lasting, opened, self._settings())
+        verdict = replace(verdict, actions=_without(verdict.actions, refused), vetoes=(*verdict.vetoes, *refused))
         writes, postponed, misfit = self._writes(snapshot, verdict, reading.site)
         record = CycleRecord(
             started=snapshot.now,
@@ -87,15 +90,44 @@ class Scheduler:
             postponed=postponed,
             seconds=clock.seconds,
             error=failure or misfit,
+            admissions=operations.admissions(moved, commands),
         )
         self.ledger.begin(record)
         self._unwritten = None
+        self.intake.set_admissions(record.admissions)
         with clock.part("apply"):
             outcomes = self.port.apply(record.commands) if record.commands else ()
         now_in_place = _labels_in_place(record.commands, outcomes)
         self.intake.set_labels(now_in_place)
         self.ledger.finish(number, outcomes, now_in_place, self.port.now())
         return record
+
+    def _sight(
+        self, snapshot: Snapshot, reading: Reading, verdict: guardrails.Verdict, opened: Sequence[Operation]
+    ) -> Sight:
+        """What the operations look at; where Slurm does not tell how jobs asked, nothing new begins with them."""
+        wanted = operations.questions(verdict, opened)
+        asked: Mapping[int, Asked] = {}
+        limits = None
+        if wanted:
+            try:
+                asked = self.port.details([key.job_id for key in wanted])
+                limits = self.port.limits()
+            except ReadFailed as error:
+                log.warning("how %d jobs asked is not known: %s", len(wanted), error)
+                asked = {}
+        return Sight(
+            snapshot=snapshot,
+            queue=reading.jobs,
+            reservations=frozenset(each.name for each in reading.reservations),
+            set_aside=frozenset(node for each in reading.reservations for node in each.nodes),
+            asked=asked,
+            limits=limits,
+        )
+
+    def _settings(self) -> operations.Settings:
+        stop, moves = self.config.stop, self.config.operations
+        return operations.Settings(stop.grace, stop.cancel, moves.start_limit, moves.watch_limit, moves.placement)
 
     def _decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> tuple[Plan, str]:
         """The policy's plan; one that fails leaves the queue to Slurm for this cycle, and the error is recorded."""
@@ -118,6 +150,11 @@ class Scheduler:
             log.error("%s; no priority is written", error)
             return (), 0, str(error)
         return *guardrails.within_budget(writes, self.config.guardrails), ""
+
+
+def _without(actions: Sequence[Action], refused: Sequence[tuple[Action, Reason]]) -> tuple[Action, ...]:
+    gone = {id(action) for action, _ in refused}
+    return tuple(action for action in actions if id(action) not in gone)
 
 
 def _labels_in_place(commands: Sequence[Command], outcomes: Sequence[Outcome]) -> dict[JobKey, float]:

@@ -1,15 +1,15 @@
 """One cycle as a value: what was seen, foreseen, decided, allowed and commanded."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from policies.plan import Memory, Plan
-from policies.snapshot import Snapshot
+from policies.snapshot import JobKey, Snapshot
 from predictors.forecast import Forecasts
 from slurmplug.cluster.port import Command
 from slurmplug.guardrails import Verdict
 from slurmplug.operations import Operation
-from slurmplug.record import Changes
+from slurmplug.record import Admission, Changes
 
 
 @dataclass(frozen=True)
@@ -30,3 +30,5 @@ class CycleRecord:
     postponed: int
     seconds: Mapping[str, float]
     error: str = ""
+    admissions: Mapping[JobKey, Admission] = field(default_factory=dict)
+    """where jobs stand on their way to admission from now on"""

@@ -5,19 +5,27 @@ how much is done; what they veto is kept with its rule.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol, get_args
 
 import numpy as np
 
-from policies.plan import Action, Plan, Reason
+from policies.plan import Action, ActionKind, Plan, Reason
 from policies.snapshot import JobKey, Jobs, Snapshot
 from predictors.arrays import Bools, Floats
 from slurmplug.cluster.port import Command
 from slurmplug.config import Guardrails, Mode, Modes
 
 HOUR = 3600.0
+
+
+class Requeue(NamedTuple):
+    """A run that slurmplug ended, so that its job goes on elsewhere or later."""
+
+    job: JobKey
+    user: str
+    at: float
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,16 @@ class Past:
     last_failure: float = -np.inf
     given_back: frozenset[int] = frozenset()
     """job ids that an operator took out of slurmplug's hands"""
+    requeues: tuple[Requeue, ...] = ()
+    """those of the last hour, and all of jobs that live"""
+    moving: Mapping[JobKey, str] = field(default_factory=dict)
+    """the jobs whose resize, migration or preemption is under way, and their users"""
+    move_gave_up: frozenset[JobKey] = frozenset()
+    """for whom that was given up within the last hour"""
+    forgetful: frozenset[JobKey] = frozenset()
+    """which did not go on from their checkpoint"""
+    fresh: frozenset[JobKey] = frozenset()
+    """first seen a moment ago"""
 
 
 @dataclass(frozen=True)
@@ -52,13 +70,23 @@ class Verdict:
     frozen: Reason | None = None
 
 
-def check(snapshot: Snapshot, plan: Plan, past: Past, modes: Modes, limits: Guardrails) -> Verdict:
-    """Hold a plan against every rule."""
-    kinds = {"rank", *(action.kind for action in plan.actions), "stop"}
+MOVES = frozenset({"resize", "migrate", "preempt"})
+KINDS = frozenset({"rank", *get_args(ActionKind)})
+
+
+def check(
+    snapshot: Snapshot, plan: Plan, past: Past, modes: Modes, limits: Guardrails, *, placement: str = "pin"
+) -> Verdict:
+    """Hold a plan against every rule.
+
+    `placement`: who may say where a job runs: off, nobody; exclude, nobody, but a job may be moved away from where it
+    is; pin, the policy; all, likewise, and at once: jobs start only where it says (`Site.places`).
+    """
+    kinds = KINDS
     mode: dict[str, Mode] = {kind: "observe" if past.paused else modes.of(kind) for kind in kinds}
     spared = {each.rule: each.spares(snapshot.jobs, past, limits) for each in PROTECTIONS}
     untouchable = np.logical_or.reduce(list(spared.values()))
-    rows = {key: row for row, key in enumerate(snapshot.jobs.keys)}
+    rows = {key: row for row, key in enumerate(snapshot.jobs.keys)} if plan.actions else {}
 
     allowed: list[Action] = []
     vetoes: list[tuple[Action, Reason]] = []
@@ -66,6 +94,10 @@ def check(snapshot: Snapshot, plan: Plan, past: Past, modes: Modes, limits: Guar
         row = rows[action.job]
         reason = next((Reason(rule) for rule, mask in spared.items() if mask[row]), None)
         reason = reason or _mode(mode[action.kind], past) or _vain(action, str(snapshot.jobs.state[row]), past)
+        reason = reason or _placement(action, placement)
+        if placement != "all":
+            reason = reason or _move(action, snapshot, row, past, limits)
+            reason = reason or _move_budget(action, snapshot, row, allowed, past=past, limits=limits)
         reason = reason or _budget(action, allowed, past, limits)
         if reason is None:
             allowed.append(action)
@@ -88,9 +120,9 @@ def sound(snapshot: Snapshot, plan: Plan) -> Plan:
         ValueError: a rank or a term is not one number a job, an action is for a job that is not there, or a fact or the
             memory cannot be kept.
     """
-    jobs = set(snapshot.jobs.keys)
+    jobs = set(snapshot.jobs.keys) if plan.actions or plan.notes else frozenset()
     for name, column in {"rank": plan.rank, **plan.terms}.items():
-        if np.shape(column) != (len(jobs),) or np.asarray(column).dtype.kind not in "bif":
+        if np.shape(column) != (len(snapshot.jobs),) or np.asarray(column).dtype.kind not in "bif":
             raise ValueError(f"{name} is one number a job, not {np.asarray(column).dtype} {np.shape(column)}")
     for job, reason in [*((action.job, action.reason) for action in plan.actions), *plan.notes.items()]:
         if job not in jobs:
@@ -143,6 +175,76 @@ def _budget(action: Action, allowed: Sequence[Action], past: Past, limits: Guard
     return None
 
 
+def _placement(action: Action, placement: str) -> Reason | None:
+    """Where jobs run is Slurm's to say, unless the site says otherwise."""
+    needs = {"place": ("pin", "all"), "migrate": ("exclude", "pin", "all")}.get(action.kind)
+    return None if needs is None or placement in needs else Reason("placement", {"placement": placement})
+
+
+def _requeues(action: Action, state: str) -> bool:
+    """Whether it ends a run: a waiting job is resized where it stands."""
+    return action.kind in MOVES and state != "pending"
+
+
+def _move(action: Action, snapshot: Snapshot, row: int, past: Past, limits: Guardrails) -> Reason | None:
+    """Whether this job can be admitted, resized, moved or preempted, and may be now."""
+    jobs, job = snapshot.jobs, action.job
+    state = str(jobs.state[row])
+    if action.kind in ("hold", "release"):
+        return None if jobs.awaits[row] else Reason("not waiting for admission")
+    if action.kind not in MOVES or job in past.moving:
+        return None
+    if state not in ("running", "pending") or (state == "pending" and action.kind != "resize"):
+        return Reason("not running to move", {"state": state})
+    if action.kind == "resize":
+        least, most, gpus = int(jobs.gpus_min[row]), int(jobs.gpus_max[row]), action.gpus or 0
+        if not least <= gpus <= most or gpus == jobs.gpus[row]:
+            return Reason("range", {"gpus": gpus, "least": least, "most": most})
+    if job in past.move_gave_up:
+        return Reason("gave up moving")
+    return _requeue(action, snapshot, row, past, limits) if _requeues(action, state) else None
+
+
+def _requeue(action: Action, snapshot: Snapshot, row: int, past: Past, limits: Guardrails) -> Reason | None:
+    """Whether this run may be ended, so that its job goes on elsewhere or later."""
+    jobs, now, job = snapshot.jobs, snapshot.now, action.job
+    own = [requeue.at for requeue in past.requeues if requeue.job == job]
+    if not jobs.restartable[row]:
+        return Reason("not restartable")
+    if job in past.forgetful:
+        return Reason("checkpoint not kept")
+    if job in past.fresh:
+        return Reason("first seen", {"limit": limits.first_seen})
+    if len(own) >= limits.requeues_per_job:
+        return Reason("requeues per job", {"limit": limits.requeues_per_job})
+    if own and now - max(own) < limits.requeue_cooldown:
+        return Reason("cooldown", {"limit": limits.requeue_cooldown})
+    if action.kind == "preempt" and not now - jobs.started[row] >= limits.minimum_run:
+        return Reason("minimum run", {"limit": limits.minimum_run})
+    return None
+
+
+def _move_budget(
+    action: Action, snapshot: Snapshot, row: int, allowed: Sequence[Action], *, past: Past, limits: Guardrails
+) -> Reason | None:
+    """Runs that are being ended count as if they were."""
+    jobs = snapshot.jobs
+    if not _requeues(action, str(jobs.state[row])) or action.job in past.moving:
+        return None
+    rows = {key: at for at, key in enumerate(jobs.keys)} if allowed else {}
+    now = [rows[a.job] for a in allowed if _requeues(a, str(jobs.state[rows[a.job]])) and a.job not in past.moving]
+    recent = {(each.job, each.user) for each in past.requeues if each.at > past.now - HOUR} | set(past.moving.items())
+    user = str(jobs.user[row])
+    of_user = sum(jobs.user[at] == user for at in now) + sum(each == user for _, each in recent)
+    if len(now) >= limits.requeues_per_cycle:
+        return Reason("requeues per cycle", {"limit": limits.requeues_per_cycle})
+    if len(now) + len(recent) >= limits.requeues_per_hour:
+        return Reason("requeues per hour", {"limit": limits.requeues_per_hour})
+    if of_user >= limits.requeues_per_user:
+        return Reason("requeues per user", {"limit": limits.requeues_per_user})
+    return None
+
+
 class Protection(Protocol):
     """A rule that keeps jobs out of reach, whatever the plan says."""
 
@@ -159,7 +261,7 @@ class Held:
     rule: ClassVar[str] = "held"
 
     def spares(self, jobs: Jobs, past: Past, limits: Guardrails) -> Bools:  # noqa: ARG002
-        return jobs.held
+        return jobs.held & ~jobs.awaits
 
 
 class Interactive:
@@ -186,6 +288,9 @@ class Excluded:
     rule: ClassVar[str] = "excluded"
 
     def spares(self, jobs: Jobs, past: Past, limits: Guardrails) -> Bools:  # noqa: ARG002
+        names = (limits.exclude_users, limits.exclude_accounts, limits.exclude_qos)
+        if not any((*names, limits.exclude_partitions, limits.exclude_names)):
+            return np.zeros(len(jobs), dtype=bool)
         listed = [
             np.isin(jobs.user, sorted(limits.exclude_users)),
             np.isin(jobs.account, sorted(limits.exclude_accounts)),
@@ -202,6 +307,8 @@ class GivenBack:
     rule: ClassVar[str] = "given back"
 
     def spares(self, jobs: Jobs, past: Past, limits: Guardrails) -> Bools:  # noqa: ARG002
+        if not past.given_back:
+            return np.zeros(len(jobs), dtype=bool)
         return np.isin([key.job_id for key in jobs.keys], sorted(past.given_back))
 
 

@@ -17,7 +17,7 @@ from slurmplug.cluster.port import Ending, JobRows, Reading
 from slurmplug.eligibility import fits, nodes_of
 from slurmplug.node_load import with_reports
 from slurmplug.progress import Fault, Points, Run
-from slurmplug.record import Changes, JobFacts, JobRecord, Point, joined, of_next_run
+from slurmplug.record import Admission, Changes, JobFacts, JobRecord, Point, admitted, joined, of_next_run
 
 POINTS_A_READING = 60
 """How many points of one job's quantity are kept of a reading; a job that reports every step is thinned to these."""
@@ -91,6 +91,13 @@ class Intake:
             if record is not None and record.key == key:
                 record.label = label
 
+    def set_admissions(self, admissions: Mapping[JobKey, Admission]) -> None:
+        """Note where jobs stand on their way to admission: who was let go and is held again does not wait for it."""
+        for key, admission in admissions.items():
+            record = self._records.get(key.job_id)
+            if record is not None and record.key == key:
+                record.admission = admission
+
     def _not_told_before(self, record: JobRecord, chunk: bytes) -> bytes:
         """A daemon that restarts reads the files from their beginning: without what it had folded before."""
         run = Run(record.facts.job_id, record.facts.restarts)
@@ -106,7 +113,8 @@ class Intake:
     def _match(self, reading: Reading, fold: "_Fold") -> list[JobRecord]:
         """The record of each row of the reading, in their order; new ones are made."""
         listed = []
-        for told in map(JobFacts._make, zip(*_fact_columns(reading.jobs), strict=True)):
+        rows = map(JobFacts._make, zip(*_fact_columns(reading.jobs), strict=True))
+        for told, priority in zip(rows, reading.jobs.priority.tolist(), strict=True):
             record = self._records.get(told.job_id)
             facts = told if record is None else _of_its_run(record.facts, told)
             if record is None or _another(record.facts, facts):
@@ -119,6 +127,9 @@ class Intake:
                 if facts.restarts > record.facts.restarts:
                     _close_run(record, facts, reading.now)
                 record.facts = facts
+                fold.touch(record)
+            before, record.admission = record.admission, admitted(record.admission, record.facts, priority)
+            if record.admission != before:
                 fold.touch(record)
             if record.directives is None:
                 fold.unread.append(record)

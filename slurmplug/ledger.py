@@ -18,9 +18,9 @@ from slurmplug.cluster.port import Outcome
 from slurmplug.cycle_record import CycleRecord
 from slurmplug.errors import LedgerError
 from slurmplug.guardrails import HOUR, Past
-from slurmplug.operations.history import moves_of
 from slurmplug.ledger_file import LedgerFile
 from slurmplug.operations import Operation
+from slurmplug.operations.history import moves_of
 from slurmplug.record import Changes, JobRecord
 
 DAY = 86_400.0

@@ -110,29 +110,37 @@ def of_decisions(record: CycleRecord) -> Iterator[tuple[JobKey, tuple[str, str, 
         yield action.job, (action.kind, verdict, action.reason.rule, veto.rule, *facts)
 
 
+_OPERATION = ("id", "kind", "opened", "step", "since", "restarts", "told", "tries", "result")
+"""The fields of an operation that the ledger keeps as they are."""
+
+
 def of_operation(operation: Operation) -> Row:
     """Without its job, which the ledger numbers."""
-    row = asdict(operation)
-    del row["job"], row["reason"]
-    facts = json.dumps(dict(operation.reason.facts))
-    until = row.pop("limit")
-    return {**row, "rule": operation.reason.rule, "facts": facts, "until": until}
+    row = {name: getattr(operation, name) for name in _OPERATION}
+    return {
+        **row,
+        "until": operation.limit,
+        "rule": operation.reason.rule,
+        "facts": json.dumps(dict(operation.reason.facts)),
+        "owed": ",".join(operation.owed),
+        "goal": json.dumps(dict(operation.goal)),
+        "undo": json.dumps(dict(operation.undo)),
+        "noted": json.dumps(dict(operation.facts)),
+        "requeued": operation.requeued,
+    }
 
 
 def to_operation(row: Row) -> Operation:
     return Operation(
-        id=row["id"],
-        kind=row["kind"],
+        **{name: row[name] for name in _OPERATION},
         job=JobKey(row["cluster"], row["job_id"], row["first_submit"]),
         reason=Reason(row["rule"], json.loads(row["facts"])),
-        opened=row["opened"],
-        step=row["step"],
-        since=row["since"],
         limit=row["until"],
-        restarts=row["restarts"],
-        told=row["told"],
-        tries=row["tries"],
-        result=row["result"],
+        owed=tuple(filter(None, row["owed"].split(","))),
+        goal=json.loads(row["goal"]),
+        undo=json.loads(row["undo"]),
+        facts=json.loads(row["noted"]),
+        requeued=row["requeued"],
     )
 
 
@@ -158,6 +166,7 @@ def of_record(record: JobRecord, now: float) -> Row:
         "attained_before": record.attained_before,
         "ended": int(not record.facts.live),
         "listed": int(record.listed),
+        "admission": record.admission,
         "last_seen": now,
     }
 
@@ -187,6 +196,7 @@ def to_record(row: Row, points: Iterable[Row]) -> JobRecord:
         waited_before=row["waited_before"],
         attained_before=row["attained_before"],
         listed=bool(row["listed"]),
+        admission=row["admission"],
     )
 
 

@@ -84,4 +84,16 @@ CREATE VIEW history AS
     WHERE ended = 1 AND state = 'COMPLETED' AND start IS NOT NULL AND end > start
     AND id NOT IN (SELECT job FROM stops);
 """,
+    """
+ALTER TABLE jobs ADD COLUMN admission TEXT NOT NULL DEFAULT 'gone';
+ALTER TABLE jobs ADD COLUMN first_seen REAL;
+CREATE TRIGGER jobs_first_seen AFTER INSERT ON jobs
+    BEGIN UPDATE jobs SET first_seen = NEW.last_seen WHERE id = NEW.id; END;
+ALTER TABLE operations ADD COLUMN owed TEXT NOT NULL DEFAULT 'withdraw';
+ALTER TABLE operations ADD COLUMN goal TEXT NOT NULL DEFAULT '{}';
+ALTER TABLE operations ADD COLUMN undo TEXT NOT NULL DEFAULT '{}';
+ALTER TABLE operations ADD COLUMN noted TEXT NOT NULL DEFAULT '{}';
+ALTER TABLE operations ADD COLUMN requeued REAL;
+CREATE INDEX operations_requeued ON operations (requeued);
+""",
 )

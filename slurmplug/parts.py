@@ -10,7 +10,7 @@ from slurmplug.cluster.port import Outcome, Reading
 from slurmplug.cycle_record import CycleRecord
 from slurmplug.guardrails import Past
 from slurmplug.operations import Operation
-from slurmplug.record import Changes
+from slurmplug.record import Admission, Changes
 
 
 class Intake(Protocol):
@@ -32,6 +32,10 @@ class Intake(Protocol):
 
     def set_labels(self, labels: Mapping[JobKey, float]) -> None:
         """Note the SiteFactors now in place."""
+        ...
+
+    def set_admissions(self, admissions: Mapping[JobKey, Admission]) -> None:
+        """Note where jobs stand on their way to admission."""
         ...
 
 
@@ -62,8 +66,8 @@ class Ledger(Protocol):
         """What the policy asked to be remembered."""
         ...
 
-    def past(self, now: float) -> Past:
-        """What the guardrails must know of the cycles before."""
+    def past(self, now: float, first_seen: float) -> Past:
+        """What the guardrails must know of the cycles before; `first_seen`: seconds that a job counts as just seen."""
         ...
 
     def open_operations(self) -> Sequence[Operation]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -16,6 +16,22 @@ LIVE_STATES = frozenset(
     "SIGNALING SPECIAL_EXIT STAGE_OUT STOPPED".split()
 )
 """Slurm's long names of the states that a job leaves again (squeue(1), JOB STATE CODES)."""
+
+
+Admission: TypeAlias = Literal["", "new", "held", "gone"]
+
+
+def admitted(before: Admission, facts: "JobFacts", priority: float) -> Admission:
+    """Where a job stands on its way to admission, by what is seen of it now.
+
+    A hold that was an administrator's and is its user's now was let go in between, by whomever. A held job's priority
+    is 0, also where its reason tells of something else, such as a dependency.
+    """
+    if before == "gone" or facts.state != "PENDING" or priority != 0 or facts.restarts:
+        return "gone"
+    if facts.reason == "JobHeldAdmin":
+        return "held"
+    return "gone" if before == "held" and facts.reason == "JobHeldUser" else before or "new"
 
 
 class JobFacts(NamedTuple):
@@ -65,7 +81,8 @@ class JobFacts(NamedTuple):
 class JobRecord:
     """One job. `label`: the SiteFactor in place, NaN where not known. The two `before`s sum over runs that ended.
 
-    `listed`: whether Slurm's controller still lists it, as it does an ended job for a while.
+    `listed`: whether Slurm's controller still lists it, as it does an ended job for a while. `admission`: new, held
+    since it was first seen; held, by an administrator since; gone, let go: whatever holds it now is no admission.
     """
 
     key: JobKey
@@ -82,12 +99,19 @@ class JobRecord:
     waited_before: float = 0.0
     attained_before: float = 0.0
     listed: bool = True
+    admission: Admission = ""
 
     @property
     def managed(self) -> bool:
         """Whether its user put it into slurmplug's hands: a batch job with directives, be it mistaken ones."""
         given = self.directives
         return given is not None and self.facts.batch and given.managed and given != Directives()
+
+    @property
+    def awaits(self) -> bool:
+        """Whether it is held since its submission, until a policy admits it."""
+        asked = self.managed and self.directives is not None and self.directives.utility is not None
+        return asked and self.admission in ("new", "held")
 
     @property
     def quantity(self) -> str:

@@ -59,6 +59,8 @@ _COLUMNS: dict[str, tuple[type, Any]] = {
     "iteration": (np.float64, 0.0),
     "iteration_time": (np.float64, np.nan),
     "checkpoint": (np.float64, np.nan),
+    "checkpointed": (np.float64, np.nan),
+    "resumed": (np.float64, np.nan),
     "reported": (np.float64, np.nan),
 }
 

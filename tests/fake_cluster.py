@@ -11,7 +11,9 @@ from typing import Any, Literal, get_type_hints
 import numpy as np
 
 from predictors.arrays import Bools, Floats, Ints
+from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.port import (
+    Asked,
     Command,
     Ending,
     JobRows,
@@ -105,6 +107,29 @@ def report(**told: Any) -> bytes:
     return json.dumps(told).encode() + b"\n"
 
 
+def _shaped(job: Mapping[str, Any], *, nodes: int | None = None, each: int | None = None) -> dict[str, Any]:
+    each = job["gpus"] // job["nodes"] if each is None else each
+    nodes = job["nodes"] if nodes is None else nodes
+    return {"nodes": nodes, "gpus": nodes * each}
+
+
+_UPDATES: Mapping[str, Callable[[Mapping[str, Any], str, float], dict[str, Any]]] = {
+    "SiteFactor": lambda job, value, now: {"label": int(value)},
+    "Gres": lambda job, value, now: _shaped(job, each=int(value.rpartition(":")[2])),
+    "NumNodes": lambda job, value, now: _shaped(job, nodes=int(value.partition("-")[0])),
+    "NumTasks": lambda job, value, now: {},
+    "CPUsPerTask": lambda job, value, now: {},
+    "MinCPUsNode": lambda job, value, now: {},
+    "NumCPUs": lambda job, value, now: {"cpus": int(value)},
+    "MinMemoryNode": lambda job, value, now: {"memory": float(value) * job["nodes"]},
+    "ReservationName": lambda job, value, now: {"reservation": value},
+    "ExcNodeList": lambda job, value, now: {"excluded": value},
+    "ReqNodeList": lambda job, value, now: {"required": value},
+    "StartTime": lambda job, value, now: {"eligible": now if value == "now" else float(value.removeprefix("uts"))},
+}
+"""What an update of a field changes in a job."""
+
+
 class Crash(BaseException):
     """The daemon's process ends here."""
 
@@ -142,6 +167,7 @@ class FakeCluster:
         self.lose = False
         self.crash_after: int | None = None
         self.reachable = True
+        self.limited = Limits()
         self._next = 1
         self._verbs: dict[str, Callable[[Command], str]] = {
             "update": self._update,
@@ -149,6 +175,11 @@ class FakeCluster:
             "cancel": self._cancel,
             "ask": self._ask,
             "withdraw": self._withdraw,
+            "requeue": self._requeue,
+            "hold": self._hold,
+            "release": self._release,
+            "reserve": self._reserve,
+            "unreserve": self._unreserve,
         }
 
     # --- what a test does -------------------------------------------------------------------------------------------
@@ -175,7 +206,19 @@ class FakeCluster:
     def requeue(self, job_id: int) -> None:
         job = self.jobs[job_id]
         job |= {"state": "PENDING", "restarts": job["restarts"] + 1, "submit": self.time, "eligible": self.time + 120.0}
-        job |= {"start": NAN, "end": NAN, "node_list": "", "reason": "BeginTime"}
+        job |= {"start": NAN, "end": NAN, "node_list": "", "reason": "BeginTime"}  # until Slurm's 120 s are over
+
+    def schedule(self) -> None:
+        """Start what waits and is eligible: in its reservation where it has one, else where it has to be, or on n1."""
+        for job_id, job in self.jobs.items():
+            if job["state"] != "PENDING" or job["priority"] == 0 or job["eligible"] > self.time:
+                continue
+            held = next((each for each in self.reservations if each.name == job["reservation"]), None)
+            names = (
+                sorted(held.nodes) if held else [*filter(None, job.get("required", "").split(",")), *self.nodes.name]
+            )
+            allowed = [name for name in names if name not in job.get("excluded", "").split(",")]
+            self.start(job_id, ",".join(allowed[: job["nodes"]]))
 
     def say(self, job_id: int, **told: Any) -> None:
         """The job reports."""
@@ -197,7 +240,7 @@ class FakeCluster:
         reports, self.reports = self.reports, {}
         faults, self.faults = self.faults, []
         return reading(
-            *self.jobs.values(),
+            *({name: job[name] for name in job_row(0)} for job in self.jobs.values()),
             now=self.time,
             nodes=self.nodes,
             reservations=self.reservations,
@@ -206,6 +249,26 @@ class FakeCluster:
             reports=reports,
             faults=faults,
         )
+
+    def details(self, job_ids: Collection[int]) -> dict[int, Asked]:
+        if not self.reachable:
+            raise ReadFailed("squeue did not answer")
+        return {job_id: self._details(self.jobs[job_id]) for job_id in job_ids if job_id in self.jobs}
+
+    def limits(self) -> Limits:
+        return self.limited
+
+    @staticmethod
+    def _details(job: Mapping[str, Any]) -> Asked:
+        told: dict[str, Any] = {
+            "nodes": job["nodes"], "gpus": job["gpus"], "cpus": job["cpus"], "memory": job["memory"],
+            "het_id": job["het_id"], "reservation": job["reservation"], "gpus_otherwise": False,
+            "gres": f"gres:gpu:{job['gpus'] // job['nodes']}", "tasks": job["nodes"], "tasks_a_node": 0,
+            "cpus_a_task": job["cpus"] // job["nodes"], "fewest_cpus": 1, "memory_asked": True, "cpus_by_gpu": False,
+            "requeue": True,
+            "excluded": job.get("excluded", ""), "required": job.get("required", ""),
+        }  # fmt: skip
+        return Asked(**{**told, **job.get("asked", {})})
 
     def apply(self, commands: Sequence[Command]) -> list[Outcome]:
         outcomes = []
@@ -245,12 +308,52 @@ class FakeCluster:
         return job if job and job["state"] in LIVE_STATES else None
 
     def _update(self, command: Command) -> str:
-        if set(command.fields) != {"SiteFactor"}:
+        if not command.fields or set(command.fields) - set(_UPDATES):
             raise NotImplementedError(f"an update that this cluster does not know: {command.fields}")
+        job = self._live(command)
+        if job is None or (job["state"] != "PENDING" and set(command.fields) != {"ReservationName"}):
+            return "Job is no longer pending execution"
+        for name, value in command.fields.items():
+            job |= _UPDATES[name](job, value, self.time)
+        return ""
+
+    def _requeue(self, command: Command) -> str:
+        job = self._live(command)
+        if job is None or job["state"] == "PENDING":
+            return "Job/step already completing or completed"
+        if not job.get("asked", {}).get("requeue", True):
+            return "Requested operation is presently disabled"
+        self.requeue(command.job.job_id)
+        return ""
+
+    def _hold(self, command: Command) -> str:
+        return self._waiting(command, {"priority": 0.0, "reason": "JobHeldAdmin"})
+
+    def _release(self, command: Command) -> str:
+        return self._waiting(command, {"priority": 1000.0, "reason": "Priority"})
+
+    def _waiting(self, command: Command, change: Mapping[str, Any]) -> str:
         job = self._live(command)
         if job is None or job["state"] != "PENDING":
             return "Job is no longer pending execution"
-        job["label"] = int(command.fields["SiteFactor"])
+        job |= change
+        return ""
+
+    def _reserve(self, command: Command) -> str:
+        told = command.fields
+        nodes = frozenset(told["nodes"].split(","))
+        if any(each.name == told["name"] or each.nodes & nodes for each in self.reservations):
+            return "Requested reservation overlaps with another reservation"
+        until = self.time + float(told["seconds"])
+        made = Reservation(told["name"], nodes, frozenset({told["user"]}), frozenset(), self.time, until)
+        self.reservations.append(made)
+        return ""
+
+    def _unreserve(self, command: Command) -> str:
+        name = command.fields["name"]
+        if any(job["reservation"] == name and job["state"] in LIVE_STATES for job in self.jobs.values()):
+            return "Requested reservation is in use"
+        self.reservations = [each for each in self.reservations if each.name != name]
         return ""
 
     def _signal(self, command: Command) -> str:

@@ -9,15 +9,16 @@ import re
 import secrets
 import string
 import subprocess
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
 
-from slurmplug.cluster import parse
+from slurmplug.cluster import limits, parse
+from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.parse import Marks, Queue
-from slurmplug.cluster.port import Command, Ending, NodeRows, Outcome, Reservation, Site, Status
+from slurmplug.cluster.port import Asked, Command, Ending, NodeRows, Outcome, Reservation, Site, Status
 from slurmplug.errors import ReadFailed
 
 SCRIPT_BYTES = 65_536
@@ -33,6 +34,7 @@ SIGNALS_AT_ONCE = 8
 _CLEARED = ("SLURM_", "SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_", "SCONTROL_")
 """Variables that change what the clients do or print."""
 _NUMBER = re.compile(r"-?[0-9]{1,10}")
+_COUNT = re.compile(r"[0-9]{1,10}")
 _GRES = re.compile(r"[A-Za-z0-9_.:/=,-]{0,200}")
 _NAMES = re.compile(r"[A-Za-z0-9_.,\[\]-]{0,4000}")
 _UPDATES = {
@@ -43,8 +45,22 @@ _UPDATES = {
     "StartTime": re.compile(r"now|uts[0-9]{1,12}"),
     "ReservationName": re.compile(r"[A-Za-z0-9_.-]{0,64}"),
     "ExcNodeList": _NAMES,
+    "ReqNodeList": _NAMES,
+    "NumNodes": re.compile(r"[0-9]{1,6}-[0-9]{1,6}"),
+    "NumTasks": _COUNT,
+    "NumCPUs": _COUNT,
+    "CPUsPerTask": _COUNT,
+    "MinCPUsNode": _COUNT,
+    "MinMemoryNode": _COUNT,
 }
 """What may be updated, and how a value must look."""
+_RESERVED = {
+    "name": re.compile(r"[A-Za-z0-9_.-]{1,64}"),
+    "nodes": re.compile(r"[A-Za-z0-9_.,\[\]-]{1,4000}"),
+    "user": re.compile(r"[A-Za-z0-9_.@$-]{1,64}"),
+    "seconds": _COUNT,
+}
+"""What a reservation is made of, and how a value must look."""
 _MESSAGE = 500
 _SIGNAL = re.compile(r"[A-Z0-9]{1,12}")
 _WAYS = {"batch": ["--batch"], "steps": [], "full": ["--full"]}
@@ -96,6 +112,28 @@ class CliClient:
     def site(self) -> Site:
         """Raises ReadFailed."""
         return parse.site(self._ask("scontrol", "show", "config"))
+
+    def asked(self, job_ids: Collection[int]) -> Mapping[int, Asked]:
+        """How these jobs asked for what they hold, of those that slurmctld knows. Raises ReadFailed."""
+        ids = ",".join(str(int(job_id)) for job_id in sorted(job_ids))
+        marks = Marks(_fresh_mark("f"), _fresh_mark("r"))
+        options = ("--local", "--noheader", "--noconvert", "--all", f"--jobs={ids}")
+        text = self._ask("squeue", *options, "-O", marks.format(parse.ASKED_FIELDS))
+        nodes = self._ask("squeue", *options, "-o", "%A %x %n")  # the excluded ones have no name for -O in 22.05
+        return parse.asked(text, nodes, marks)
+
+    def limits(self) -> Limits:
+        """What QOS and associations may use in all. Raises ReadFailed."""
+        told = ("sacctmgr", "--noheader", "--parsable2", "show")
+        qos = self._ask(*told, "qos", f"format={limits.QOS_FIELDS}")
+        assocs = self._ask(*told, "assoc", f"cluster={self._cluster()}", f"format={limits.ASSOC_FIELDS}")
+        try:
+            return limits.of_sacctmgr(qos, assocs, self._ask("scontrol", "--oneliner", "show", "partition"))
+        except ValueError as error:
+            raise ReadFailed(f"sacctmgr answers {error}") from error
+
+    def _cluster(self) -> str:
+        return self.site().cluster
 
     def script(self, job_id: int) -> bytes:
         """The head of a job's script, empty where slurmctld has none. Raises ReadFailed."""
@@ -203,12 +241,27 @@ def _fresh_mark(head: str) -> str:
 
 def _line(command: Command, address: str) -> str:
     """What scontrol is told, empty where a field is not valid."""
-    if command.verb == "requeue":
-        return f"requeue {address}"
+    if command.verb in ("requeue", "hold", "release"):
+        return f"{command.verb} {address}"
     fields = command.fields.items()
+    if command.verb in ("reserve", "unreserve"):
+        valid = all(name in _RESERVED and _RESERVED[name].fullmatch(value) for name, value in fields)
+        return _reservation_line(command) if valid else ""
     if not fields or not all(name in _UPDATES and _UPDATES[name].fullmatch(value) for name, value in fields):
         return ""
     return " ".join([f"update JobId={address}", *(f"{name}={value}" for name, value in fields)])
+
+
+def _reservation_line(command: Command) -> str:
+    """IGNORE_JOBS: whatever runs there. FLEX: its job may outlive it, so a daemon that is gone harms nobody."""
+    told = command.fields
+    if command.verb == "unreserve":
+        return f"delete ReservationName={told['name']}"
+    minutes = -(-int(told["seconds"]) // 60)
+    return (
+        f"create reservation ReservationName={told['name']} Nodes={told['nodes']} StartTime=now Duration={minutes} "
+        f"Users={told['user']} Flags=IGNORE_JOBS,FLEX"
+    )
 
 
 def _signal_options(command: Command) -> list[str] | None:

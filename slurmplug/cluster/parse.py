@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from predictors.arrays import Floats, Ints
 from slurmplug.cluster import tres
-from slurmplug.cluster.port import Ending, JobRows, NodeRows, Reservation, Site
+from slurmplug.cluster.port import Asked, Ending, JobRows, NodeRows, Reservation, Site
 from slurmplug.eligibility import expand
 from slurmplug.errors import ReadFailed
 
@@ -29,6 +29,12 @@ JOB_FIELDS = (
     "exit_code",
 )  # fmt: skip
 """squeue(1), --Format: all of them are in 22.05 and in 26.05. `tres-alloc` is what is asked for while a job waits."""
+ASKED_FIELDS = (
+    "JobID", "NumNodes", "NumCPUs", "tres-alloc", "HetJobID", "Reservation", "tres-per-node", "tres-per-job",
+    "tres-per-socket", "tres-per-task", "NumTasks", "NTPerNode", "cpus-per-task", "MinCPUs", "MinMemory",
+    "mem-per-tres", "cpus-per-tres", "Requeue",
+)  # fmt: skip
+"""squeue(1), --Format: what a job's shape is made of"""
 NODE_FIELDS = (
     "NodeList", "PartitionName", "StateComplete", "Features", "Gres", "GresUsed", "CPUsState", "CPUsLoad", "Memory",
     "AllocMem", "FreeMem",
@@ -44,6 +50,8 @@ _WORD = 128
 _FEWEST_IN_STEPS = 5
 _NO_VAL = 0xFFFF_FFFE
 """What slurm.h writes for a number that is not set."""
+_FEWEST_NO_VAL = 0xFFFE
+"""What it writes for a small one."""
 _NONE = frozenset(("", "(null)", "N/A"))
 _NEVER = frozenset(("", "N/A", "NONE", "None", "Unknown"))
 _NO_LIMIT = frozenset(("UNLIMITED", "Partition_Limit", "INVALID", "NOT_SET", "N/A"))
@@ -204,6 +212,46 @@ def endings(text: str) -> tuple[Ending, ...]:
         if not np.isnan(ending.end):
             found.append(ending)
     return tuple(found)
+
+
+def asked(text: str, constraints: str, marks: Marks) -> dict[int, Asked]:
+    """How jobs asked, of `squeue --Format` with the fields above and `squeue -o "%A %x %n"`. Raises ReadFailed."""
+    told = _table(text, ASKED_FIELDS, marks, "squeue")
+    lines = {line.split(" ")[0]: line.split(" ")[1:] for line in constraints.splitlines()}
+    found = {}
+    for row in range(len(told["JobID"])):
+        word = {name: "" if column[row] in _NONE else column[row] for name, column in told.items()}
+        excluded, required = (
+            ["" if each in _NONE else each for each in lines.get(word["JobID"], ["", ""])] + ["", ""]
+        )[:2]
+        try:
+            found[int(word["JobID"])] = Asked(
+                nodes=int(word["NumNodes"]),
+                gpus=tres.total_gpus(word["tres-alloc"]) or 0,
+                cpus=int(word["NumCPUs"]),
+                memory=tres.memory(word["tres-alloc"]),
+                het_id=int(word["HetJobID"] or 0),
+                reservation=word["Reservation"],
+                gres=word["tres-per-node"],
+                gpus_otherwise=any("gpu" in word[f"tres-per-{each}"] for each in ("job", "socket", "task")),
+                tasks=_number(word["NumTasks"]),
+                tasks_a_node=_number(word["NTPerNode"]),
+                cpus_a_task=_number(word["cpus-per-task"]),
+                fewest_cpus=_number(word["MinCPUs"]),
+                memory_asked=word["MinMemory"] not in ("", "0") and not word["mem-per-tres"],
+                cpus_by_gpu=bool(word["cpus-per-tres"]),
+                requeue=word["Requeue"] == "1",
+                excluded=excluded,
+                required=required,
+            )
+        except ValueError as error:
+            raise ReadFailed(f"squeue tells of job {word['JobID'][:20]}: {error}") from error
+    return found
+
+
+def _number(text: str) -> int:
+    """0 for what is no number, and for what slurm.h writes where none is set."""
+    return int(text) if text.isdecimal() and int(text) < _FEWEST_NO_VAL else 0
 
 
 # --- tables --------------------------------------------------------------------------------------------------------

@@ -12,12 +12,15 @@ from numpy.typing import NDArray
 
 from policies.snapshot import JobKey
 from predictors.arrays import Bools, Floats, Ints, Texts
+from slurmplug.cluster.limits import Limits
 from slurmplug.progress import Fault
 
 Strings: TypeAlias = NDArray[np.object_]
 """Texts whose length a user chooses: Python's own, since one long comment would widen every entry of `Texts`."""
 
-Verb: TypeAlias = Literal["update", "requeue", "signal", "cancel", "ask", "withdraw", "place"]
+Verb: TypeAlias = Literal[
+    "update", "requeue", "signal", "cancel", "ask", "withdraw", "hold", "release", "reserve", "unreserve", "place"
+]
 Status: TypeAlias = Literal["done", "refused", "unknown"]
 
 
@@ -118,6 +121,41 @@ class Ending:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What a job holds or asks for in all, and how it asked: what of it can be rewritten, and what stands in the way.
+
+    Numbers are 0 where the job did not ask for them.
+    """
+
+    nodes: int
+    gpus: int
+    cpus: int
+    memory: float
+    """MiB"""
+    het_id: int
+    reservation: str
+
+    gres: str
+    """for each node, as Slurm tells it: gres:gpu:2, or gres/gpu:a100:2 since 23.02"""
+    gpus_otherwise: bool
+    """it asked for GPUs by job, socket or task, which Slurm does not let change"""
+    tasks: int
+    tasks_a_node: int
+    cpus_a_task: int
+    fewest_cpus: int
+    """of each node"""
+    memory_asked: bool
+    """by node or CPU: not by GPU, and not all that a node has"""
+    cpus_by_gpu: bool
+    """its CPUs follow its GPUs by themselves"""
+    requeue: bool
+    """whether Slurm may requeue it"""
+    excluded: str
+    """nodes, as a host list"""
+    required: str
+
+
+@dataclass(frozen=True)
 class Site:
     """What the site's configuration says that decisions depend on."""
 
@@ -148,9 +186,11 @@ class Reading:
 class Command:
     """One effect on one job, for an operation or for none.
 
-    `fields` by verb: update, what to set (SiteFactor, ...); signal, `signal` and `to` (batch, steps or full); ask and
-    withdraw, `what` (stop or checkpoint) and `restart`, the run that is meant; requeue and cancel, nothing. place, only
-    where `Site.places`: `nodes`, such as n1:4,n2:2, where the job is to hold these GPUs from now on.
+    `fields` by verb: update, what to set (SiteFactor, Gres, StartTime, ...), several at once; signal, `signal` and `to`
+    (batch, steps or full); ask and withdraw, `what` (stop or checkpoint) and `restart`, the run that is meant; reserve,
+    `name`, `nodes` joined by commas, `user` and `seconds`: these nodes start no other job for so long; unreserve,
+    `name`; requeue, cancel, hold (as an administrator) and release, nothing. place, only where `Site.places`: `nodes`,
+    such as n1:4,n2:2, where the job is to hold these GPUs from now on.
     """
 
     id: str
@@ -181,6 +221,18 @@ class ClusterPort(Protocol):
         Raises:
             ReadFailed: the cluster could not be read. Never an empty queue instead.
         """
+        ...
+
+    def details(self, job_ids: Collection[int]) -> Mapping[int, Asked]:
+        """How these jobs asked for what they hold, of those that there are.
+
+        Raises:
+            ReadFailed: the cluster could not be read.
+        """
+        ...
+
+    def limits(self) -> Limits:
+        """What QOS and associations may use in all. Raises ReadFailed."""
         ...
 
     def apply(self, commands: Sequence[Command]) -> Sequence[Outcome]:

@@ -11,7 +11,8 @@ from itertools import groupby, islice
 import numpy as np
 
 from slurmplug.cluster.cli_client import CliClient
-from slurmplug.cluster.port import Command, Ending, JobRows, Outcome, Reading, Site
+from slurmplug.cluster.limits import Limits
+from slurmplug.cluster.port import Asked, Command, Ending, JobRows, Outcome, Reading, Site
 from slurmplug.config import Config
 from slurmplug.errors import ReadFailed
 from slurmplug.progress import Fault, Run
@@ -19,6 +20,8 @@ from slurmplug.spool import NewReports, ReportReader, Requests, What, sweep
 
 SITE_AGE = 3_600.0
 """seconds that the site's configuration is believed"""
+LIMITS_AGE = 60.0
+"""seconds that the limits of QOS and associations are believed"""
 SCRIPTS_A_CYCLE = 500
 """scripts read in one cycle, at about 4 ms; the others wait for the next"""
 
@@ -38,6 +41,7 @@ class SlurmCluster:
         self._requests = Requests(self._spool)
         self._addresses: Mapping[int, str] = {}
         self._site: tuple[float, Site] | None = None
+        self._limits: tuple[float, Limits] | None = None
         self._woken = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
     def read(self, known: Container[int], alive: Collection[int]) -> Reading:
@@ -66,6 +70,17 @@ class SlurmCluster:
         for carry_out, some in groupby(commands, self._channel):
             outcomes += carry_out(list(some))
         return outcomes
+
+    def details(self, job_ids: Collection[int]) -> Mapping[int, Asked]:
+        """As `ClusterPort` says."""
+        return self._client.asked(job_ids)
+
+    def limits(self) -> Limits:
+        """As `ClusterPort` says; believed for some time."""
+        clock = time.monotonic()
+        if self._limits is None or clock - self._limits[0] > LIMITS_AGE:
+            self._limits = clock, self._client.limits()
+        return self._limits[1]
 
     def sweep(self, keep: Container[Run], before: float) -> tuple[Fault, ...]:
         """Remove from the spool what runs that are not in `keep` left there, reports if older than that time."""

@@ -6,7 +6,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from slurmplug.cluster.port import Command, JobRows, NodeRows, Outcome, Reading, Site
+from slurmplug.cluster.limits import Limits
+from slurmplug.cluster.port import Asked, Command, JobRows, NodeRows, Outcome, Reading, Site
 from slurmplug.sim.engine import PENDING, Engine, Where
 from slurmplug.sim.table import CLUSTER
 
@@ -38,6 +39,14 @@ class SimCluster:
     def read(self, known: Container[int], alive: Collection[int]) -> Reading:  # noqa: ARG002 nothing has to be looked up
         """Look at the cluster; it can always be read."""
         return Reading(self.engine.now, PLACES, _NO_JOBS, _NO_NODES)
+
+    def details(self, job_ids: Collection[int]) -> Mapping[int, Asked]:  # noqa: ARG002
+        """Nobody asks: jobs are placed at once, and no operation has to know how they asked."""
+        return {}
+
+    def limits(self) -> Limits:
+        """None."""
+        return Limits()
 
     def apply(self, commands: Sequence[Command]) -> Sequence[Outcome]:
         """Carry the commands out in order; one outcome each."""

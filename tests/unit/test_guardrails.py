@@ -10,7 +10,7 @@ from policies.plan import Action, Plan, Reason
 from policies.snapshot import JobKey, Snapshot
 from slurmplug.cluster.port import Command
 from slurmplug.config import Guardrails, Modes
-from slurmplug.guardrails import PROTECTIONS, Past, Verdict, check, sound, within_budget
+from slurmplug.guardrails import KINDS, PROTECTIONS, Past, Verdict, check, sound, within_budget
 from tests.builders import CLUSTER, NOW, jobs, nodes, snapshot
 
 ACT = Modes(default="act")
@@ -38,7 +38,7 @@ def test_in_act_mode_a_plan_passes_as_it_is() -> None:
     verdict = checked(running(2))
     assert (len(verdict.actions), vetoes(verdict), verdict.frozen) == (2, [], None)
     assert verdict.rank.tolist() == [0.0, 1.0]
-    assert verdict.acting == {"rank", "stop"}
+    assert verdict.acting == KINDS - {"hold", "release"}
 
 
 @pytest.mark.parametrize("mode", ["observe", "advise"])

@@ -11,11 +11,11 @@ from policies.snapshot import Snapshot
 from slurmplug.cluster.port import Command
 from slurmplug.config import Guardrails, Modes
 from slurmplug.guardrails import Past, check
-from slurmplug.operations import CANCEL_LIMIT, TRIES, Operation, StopSettings, Told, advance
+from slurmplug.operations import CANCEL_LIMIT, TRIES, Operation, Settings, Sight, Told, advance
 from tests.builders import NOW, jobs, nodes, snapshot
 
 GRACE = 60.0
-SETTINGS = StopSettings(grace=300.0, cancel=True)
+SETTINGS = Settings(grace=300.0, cancel=True)
 
 
 class Story:
@@ -46,7 +46,7 @@ class Story:
         plan = Plan(np.zeros(len(seen.jobs)), actions=actions)
         verdict = check(seen, plan, replace(self.past, now=self.now), self.modes, Guardrails())
         opened = [self.operation] if self.operation and self.operation.step != "ended" else []
-        moved, commands = advance(seen, verdict, opened, self.settings)
+        moved, commands, _ = advance(Sight(seen), verdict, opened, self.settings)
         assert len(moved) <= 1
         assert len(commands) <= 1
         if moved:
@@ -252,18 +252,18 @@ def test_a_frozen_cycle_says_nothing_and_changes_nothing() -> None:
     seen = snapshot(jobs(2, state="running"), nodes(1))
     plan = Plan(np.zeros(2), actions=(Action("stop", seen.jobs.keys[0], Reason("target")),))
     verdict = check(seen, plan, Past(NOW + 1e6), Modes(default="act"), Guardrails())
-    assert advance(seen, verdict, [], SETTINGS) == ((), ())
+    assert advance(Sight(seen), verdict, [], SETTINGS) == ((), (), ())
 
 
 def test_a_job_that_is_being_stopped_is_not_asked_to_twice() -> None:
     seen = snapshot(jobs(2, state="running"), nodes(1))
     actions = [Action("stop", seen.jobs.keys[row], Reason("target")) for row in (0, 0, 1)]
     verdict = check(seen, Plan(np.zeros(2), actions=tuple(actions)), Past(NOW), Modes(default="act"), Guardrails())
-    operations, commands = advance(seen, verdict, [], SETTINGS)
+    operations, commands, _ = advance(Sight(seen), verdict, [], SETTINGS)
     assert [operation.job for operation in operations] == list(seen.jobs.keys)
     assert len({command.id for command in commands}) == 2
     told = [replace(operation, told="done") for operation in operations]
-    assert advance(seen, verdict, told, SETTINGS) == ((), ())
+    assert advance(Sight(seen), verdict, told, SETTINGS) == ((), (), ())
 
 
 def test_commands_and_operations_have_names_of_their_own() -> None:

@@ -1,0 +1,438 @@
+"""A running job is resized, moved or preempted: each step, and what follows when it does not go as it should."""
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slurmplug.cluster.limits import Limits, OfQos
+from slurmplug.operations.restart import LOST
+from tests.fake_cluster import NOW, Crash
+from tests.moving import SIGNALLED, MovingSite
+
+GROW = {"kind": "resize", "gpus": 4}
+MOVE = {"kind": "migrate"}
+PREEMPT = {"kind": "preempt"}
+
+
+@pytest.fixture
+def site() -> MovingSite:
+    return MovingSite()
+
+
+def until_requeued(site: MovingSite, **wanted: Any) -> int:
+    """Asked, saved, secured, requeued: the job waits again."""
+    job = site.training()
+    site.cycle(**(wanted or GROW))
+    site.saves(job)
+    site.cycles_until(lambda: site.cluster.jobs[job]["restarts"] == 1)
+    return job
+
+
+def goes_on(site: MovingSite, job: int, iteration: int = 6) -> None:
+    """Slurm starts it, and it reports that iteration first."""
+    site.cycles_until(lambda: site.cluster.jobs[job]["state"] == "RUNNING")
+    site.trains(job, iteration)
+    site.cycles_until(lambda: site.step() in ("ended", "bound"))
+
+
+def nothing_is_left(site: MovingSite) -> bool:
+    job = site.cluster.jobs[1]
+    return not site.cluster.reservations and not site.cluster.requests and not job["reservation"]
+
+
+def test_a_resize_asks_saves_secures_requeues_rewrites_and_confirms(site: MovingSite) -> None:
+    job = until_requeued(site)
+    goes_on(site, job)
+    assert site.result() == "done"
+    assert site.cluster.jobs[job]["gpus"] == 4
+    assert nothing_is_left(site)
+    verbs = [verb for verb in site.cluster.verbs() if verb != "withdraw"]
+    assert verbs == ["ask", "reserve", "requeue", "update", "update", "unreserve"]
+    rewrite = site.cluster.done[[d.verb for d in site.cluster.done].index("update")].fields
+    assert {"Gres": "gpu:4", "StartTime": "now", "ReservationName": "slurmplug-1"}.items() <= rewrite.items()
+
+
+def test_cpus_and_memory_grow_with_the_gpus(site: MovingSite) -> None:
+    job = until_requeued(site)
+    goes_on(site, job)
+    assert (site.cluster.jobs[job]["cpus"], site.cluster.jobs[job]["memory"]) == (4, 2048.0)
+
+
+def test_a_job_is_not_requeued_before_it_has_saved(site: MovingSite) -> None:
+    job = site.training()
+    site.cycle(**GROW)
+    for _ in range(5):
+        site.cycle()
+    assert site.cluster.verbs() == ["ask"]
+    site.saves(job)
+    site.cycle()
+    assert site.cluster.verbs() == ["ask", "reserve"]
+
+
+def test_a_checkpoint_saved_before_the_request_does_not_count(site: MovingSite) -> None:
+    job = site.training()
+    site.saves(job)
+    site.cycle()
+    site.cycle(**GROW)
+    site.cycle()
+    assert site.step() == "save"
+    site.cluster.time += 1
+    site.saves(job)  # the same iteration again, saved anew
+    site.cycle()
+    assert site.step() == "reserve"
+
+
+def test_a_checkpoint_of_an_iteration_that_was_not_reported_is_not_believed(site: MovingSite) -> None:
+    job = site.training()
+    site.cycle(**GROW)
+    site.saves(job, 5000)
+    site.cycle()
+    assert site.step() == "save"
+    site.cycle(101.0)
+    site.cycle()
+    assert site.result() == "gave up: it reported no checkpoint within its grace"
+    assert site.cluster.verbs() == ["ask", "withdraw"]
+
+
+def test_a_declared_signal_asks_instead_of_the_file(site: MovingSite) -> None:
+    job = site.training(SIGNALLED)
+    site.cycle(**GROW)
+    assert site.cluster.verbs() == ["signal"]
+    assert dict(site.cluster.done[0].fields) == {"signal": "USR1", "to": "batch"}
+    site.saves(job)
+    site.cycle()
+    assert site.step() == "reserve"
+
+
+def test_a_job_that_saves_nothing_goes_on_untouched(site: MovingSite) -> None:
+    site.training()
+    site.cycle(**GROW)
+    site.cycle(101.0)
+    site.cycle()
+    assert site.result() == "gave up: it reported no checkpoint within its grace"
+    assert nothing_is_left(site)
+    assert site.cluster.jobs[1]["restarts"] == 0
+    site.cycle(**GROW)
+    assert "gave up moving" in site.vetoes()
+
+
+def test_a_job_that_begins_again_is_told_of_and_never_requeued_any_more(site: MovingSite) -> None:
+    job = until_requeued(site)
+    goes_on(site, job, iteration=1)
+    assert site.result() == LOST
+    site.cycle(kind="resize", gpus=2)
+    assert "checkpoint not kept" in site.vetoes()
+
+
+@pytest.mark.parametrize("step", ["save", "reserve", "requeue", "settle", "rewrite", "confirm", "watch"])
+def test_a_job_that_ends_at_any_step_leaves_nothing_behind(site: MovingSite, step: str) -> None:
+    job = until(site, step)
+    site.cluster.end(job, "CANCELLED")
+    site.cycles_until(lambda: site.step() == "ended")
+    assert not site.cluster.reservations
+    assert not site.cluster.requests
+    assert "ended" in site.result()
+
+
+def until(site: MovingSite, step: str) -> int:
+    """The operation is at that step."""
+    job = site.training()
+    site.cycle(**GROW)
+    for _ in range(20):
+        if site.step() == step:
+            return job
+        if site.step() == "save":
+            site.saves(job)
+        if site.step() == "confirm":
+            site.cluster.schedule()
+        site.cycle()
+    raise AssertionError(f"never at {step}: {site.operations()}")
+
+
+STEPS = ["save", "reserve", "requeue", "settle", "rewrite", "confirm", "free", "unreserve", "watch"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_daemon_that_dies_at_any_step_goes_on_from_there(site: MovingSite, step: str, lost: bool) -> None:
+    job = until(site, step)
+    site.cluster.lose = lost
+    site.cluster.crash_after = 0
+    with suppress(Crash):  # some steps say nothing
+        site.cycle()
+    site.cluster.crash_after, site.cluster.lose = None, False
+    site.restart()
+    if step == "save":
+        site.cluster.time += 1
+        site.saves(job)
+    site.cycles_until(lambda: site.cluster.jobs[job]["state"] == "RUNNING" and site.cluster.jobs[job]["restarts"] == 1)
+    site.trains(job, 6)
+    site.cycles_until(lambda: site.step() == "ended")
+    assert site.result() == "done"
+    assert site.cluster.jobs[job]["gpus"] == 4
+    assert site.cluster.verbs().count("requeue") == 1
+    assert nothing_is_left(site)
+
+
+def test_a_refused_requeue_gives_the_place_up_and_is_no_requeue(site: MovingSite) -> None:
+    job = site.training()
+    site.cycle(**GROW)
+    site.cluster.refuse = frozenset({"requeue"})
+    site.saves(job)
+    site.cycles_until(lambda: site.step() == "ended")
+    assert site.result() == "gave up: Slurm refused to requeue it"
+    assert nothing_is_left(site)
+    assert site.ledger.past(site.cluster.time).requeues == ()
+
+
+def test_a_refused_reservation_is_given_up_with_the_job_running(site: MovingSite) -> None:
+    job = site.training()
+    site.cycle(**GROW)
+    site.cluster.refuse = frozenset({"reserve"})
+    site.saves(job)
+    site.cycles_until(lambda: site.step() == "ended")
+    assert site.result() == "gave up: Slurm refused the reservation"
+    assert site.cluster.jobs[job]["restarts"] == 0
+
+
+def test_a_refused_shape_is_taken_back_since_a_part_of_it_may_be_in_place(site: MovingSite) -> None:
+    until(site, "settle")
+    site.cluster.jobs[1]["gpus"] = 2
+    site.cluster.refuse = frozenset({"update"})
+    site.cycles_until(lambda: site.step() == "undo")
+    site.cluster.refuse = frozenset()
+    site.cluster.jobs[1]["gpus"] = 4  # what the refused update did all the same
+    site.cycles_until(lambda: site.step() == "ended")
+    assert site.result() == "gave up: Slurm refused its new shape"
+    assert site.cluster.jobs[1]["gpus"] == 2
+    assert nothing_is_left(site)
+
+
+def test_a_job_that_does_not_start_in_its_place_gets_its_shape_back_and_waits_freely(site: MovingSite) -> None:
+    job = until(site, "confirm")
+    site.cycle(301.0)
+    for _ in range(5):
+        site.cycle()
+    assert site.result() == "gave up: it did not start in its place"
+    assert site.cluster.jobs[job]["gpus"] == 2
+    assert nothing_is_left(site)
+
+
+def test_a_place_that_goes_down_is_given_up_at_once(site: MovingSite) -> None:
+    job = until(site, "confirm")
+    [place] = site.cluster.reservations[0].nodes
+    down = [frozenset({"down"}) if name == place else frozenset({"idle"}) for name in site.cluster.nodes.name]
+    site.cluster.nodes = replace(site.cluster.nodes, state=tuple(down))
+    for _ in range(5):
+        site.cycle()
+    assert site.result() == f"gave up: its place went down ({place})"
+    assert site.cluster.jobs[job]["gpus"] == 2
+    assert nothing_is_left(site)
+
+
+def test_what_its_user_changed_meanwhile_is_not_written_over(site: MovingSite) -> None:
+    job = until(site, "settle")
+    site.cluster.jobs[job]["gpus"] = 1
+    for _ in range(5):
+        site.cycle()
+    assert site.result() == "gave up: it was changed by others meanwhile"
+    assert site.cluster.jobs[job]["gpus"] == 1
+    assert nothing_is_left(site)
+
+
+def test_a_job_that_its_user_holds_meanwhile_stays_held(site: MovingSite) -> None:
+    job = until(site, "settle")
+    site.cluster.jobs[job] |= {"priority": 0.0, "reason": "JobHeldUser"}
+    for _ in range(5):
+        site.cycle()
+    assert site.result() == "withdrawn"
+    assert site.cluster.jobs[job]["reason"] == "JobHeldUser"
+    assert nothing_is_left(site)
+
+
+def test_a_job_that_started_by_itself_meanwhile_is_left_as_it_is(site: MovingSite) -> None:
+    job = until(site, "settle")
+    site.cluster.start(job)
+    for _ in range(5):
+        site.cycle()
+    assert site.result() == "gave up: it started again before it was changed"
+    assert site.cluster.jobs[job]["gpus"] == 2
+    assert nothing_is_left(site)
+
+
+def test_after_completing_two_seconds_pass_before_the_update(site: MovingSite) -> None:
+    until(site, "settle")
+    site.cycle(1.9)
+    assert site.step() == "settle"
+    site.cycle(0.2)
+    assert site.step() == "rewrite"
+
+
+def test_while_it_completes_it_is_waited_for(site: MovingSite) -> None:
+    job = until(site, "requeue")
+    row = dict(site.cluster.jobs[job])
+    site.cluster.jobs[job] |= {"state": "COMPLETING", "start": NOW}
+    for _ in range(3):
+        site.cycle()
+        assert site.step() == "requeue"
+    site.cluster.jobs[job] = row
+    site.cycle()
+    assert site.step() == "settle"
+    assert site.cluster.verbs().count("requeue") == 1
+
+
+def test_a_pause_before_the_requeue_lets_the_job_run(site: MovingSite) -> None:
+    job = until(site, "reserve")
+    site.ledger.set_control("paused", "x")
+    for _ in range(4):
+        site.cycle()
+    assert site.result() == "withdrawn"
+    assert site.cluster.jobs[job]["restarts"] == 0
+    assert nothing_is_left(site)
+
+
+def test_a_preempted_job_waits_in_the_queue_as_it_is(site: MovingSite) -> None:
+    job = site.training()
+    site.cycle(**PREEMPT)
+    site.saves(job)
+    site.cycles_until(lambda: site.step() == "ended")
+    assert site.result() == "done"
+    assert [verb for verb in site.cluster.verbs() if verb != "withdraw"] == ["ask", "requeue"]
+    assert site.cluster.jobs[job]["state"] == "PENDING"
+
+
+def test_a_job_moves_off_its_node_and_is_let_go_where_it_waits_again(site: MovingSite) -> None:
+    job = until_requeued(site, **MOVE)
+    goes_on(site, job)
+    assert site.result() == "done"
+    assert site.cluster.jobs[job]["node_list"] != "n1"
+    assert site.cluster.jobs[job]["excluded"] == "n1"
+    assert site.step() == "bound"
+    site.cluster.requeue(job)
+    site.cycle()
+    site.cycle()
+    assert site.cluster.jobs[job]["excluded"] == ""
+    assert site.step() == "ended"
+
+
+def test_nodes_that_its_user_excluded_stay_excluded(site: MovingSite) -> None:
+    job = site.training()
+    site.cluster.jobs[job]["excluded"] = "n2"
+    site.cycle(**MOVE)
+    site.saves(job)
+    site.cycles_until(lambda: site.cluster.jobs[job]["restarts"] == 1)
+    goes_on(site, job)
+    assert site.cluster.jobs[job]["excluded"] == "n2,n1"
+    site.cluster.requeue(job)
+    site.cycle()
+    site.cycle()
+    assert site.cluster.jobs[job]["excluded"] == "n2"
+
+
+def test_a_moved_job_that_is_requeued_before_it_reported_is_not_kept_from_its_old_nodes(site: MovingSite) -> None:
+    job = until_requeued(site, **MOVE)
+    site.cycles_until(lambda: site.step() == "watch")
+    site.cluster.requeue(job)
+    site.cycle()
+    site.cycle()
+    assert site.cluster.jobs[job]["excluded"] == ""
+    assert site.step() == "ended"
+
+
+def test_a_moved_job_can_be_moved_again_and_is_kept_only_from_where_it_is_then(site: MovingSite) -> None:
+    job = until_requeued(site, **MOVE)
+    goes_on(site, job)
+    first = site.cluster.jobs[job]["node_list"]
+    site.cycle(**MOVE)
+    assert site.step() == "save"
+    site.cluster.time += 1
+    site.saves(job, 6)
+    site.cycles_until(lambda: site.cluster.jobs[job]["restarts"] == 2)
+    site.cycles_until(lambda: site.step() == "watch")
+    site.trains(job, 7)
+    site.cycle()
+    assert first in site.cluster.jobs[job]["excluded"]
+    assert [row["step"] for row in site.operations()] == ["ended", "bound"]
+    site.cluster.requeue(job)
+    site.cycle()
+    site.cycle()
+    assert site.cluster.jobs[job]["excluded"] == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"het_id": 1}, "heterogeneous"),
+        ({"reservation": "theirs"}, "in a reservation"),
+        ({"asked": {"requeue": False}}, "no requeue"),
+        ({"asked": {"gpus_otherwise": True}}, "shape"),
+        ({"asked": {"gres": "gres:gpu:a100:2,gres:shard:1"}}, "shape"),
+    ],
+)
+def test_what_cannot_be_done_is_found_before_anything_is_asked(site: MovingSite, given: Any, why: str) -> None:
+    job = site.training()
+    site.cluster.jobs[job] |= given
+    site.cycle(**GROW)
+    assert site.vetoes() == [why]
+    assert site.cluster.verbs() == []
+
+
+def test_a_shape_that_no_node_could_serve_is_found_before(site: MovingSite) -> None:
+    site.training()
+    site.cycle(kind="resize", gpus=7)
+    assert site.vetoes() == ["no nodes"]
+
+
+def test_a_place_that_others_have_now_is_not_asked_for(site: MovingSite) -> None:
+    site.training()
+    site.cluster.nodes = replace(site.cluster.nodes, gpus_used=({"": 4}, {"": 3}, {"": 3}))
+    site.cycle(**GROW)
+    assert site.vetoes() == ["no place"]
+
+
+def test_a_limit_that_would_hold_it_is_found_before(site: MovingSite) -> None:
+    site.cluster.limited = Limits(qos={"normal": OfQos(user={"gres/gpu": 3})})
+    site.training()
+    site.cycle(**GROW)
+    assert site.vetoes() == ["limit"]
+    assert site.cluster.verbs() == []
+
+
+def test_a_stop_does_not_wait_until_it_is_known_where_a_job_went_on(site: MovingSite) -> None:
+    until(site, "watch")
+    site.cycle(kind="stop")
+    assert [(row["kind"], row["step"]) for row in site.operations()] == [("resize", "ended"), ("stop", "ask")]
+
+
+def test_a_frozen_cycle_leaves_an_operation_where_it_is(site: MovingSite) -> None:
+    until(site, "reserve")
+    done = len(site.cluster.done)
+    site.config = replace_breaker(site)
+    site.restart()
+    site.cycle()
+    assert len(site.cluster.done) == done
+    assert site.step() == "reserve"
+
+
+def replace_breaker(site: MovingSite) -> Any:
+    """A snapshot is always too old."""
+    limits = site.config.guardrails.model_copy(update={"snapshot_age": -1.0})
+    return site.config.model_copy(update={"guardrails": limits})
+
+
+def test_what_a_job_asked_cannot_be_read_so_nothing_begins(site: MovingSite, monkeypatch: Any) -> None:
+    site.training()
+    monkeypatch.setattr(site.cluster, "details", lambda job_ids: {})
+    site.cycle(**GROW)
+    assert site.vetoes() == ["not known"]
+
+
+def test_a_requeue_that_was_said_counts_once(site: MovingSite) -> None:
+    job = until_requeued(site)
+    goes_on(site, job)
+    past = site.ledger.past(site.cluster.time)
+    assert [(each.job.job_id, each.user) for each in past.requeues] == [(job, "ada")]
+    assert np.isfinite(past.requeues[0].at)
