@@ -27,14 +27,14 @@ class ScheduleSettings(PlacementSettings, MigrationSettings):
     preempt: whether running jobs give way to those of higher priority. skip: whether a job that does not fit lets those
     behind it go first. loss: the share of what a job is spared that the preemptions for it may cost, in GPU seconds.
     restart: seconds that a start from a checkpoint takes. settle: seconds that a job runs at least before it is moved.
-    churn: the share of the running jobs that one decision may preempt.
+    churn: the share of the running jobs that one decision may preempt, where that is more than a few.
     """
 
     preempt: bool = True
     skip: bool = True
     loss: float = 0.25
     restart: float = 60.0
-    settle: float = 300.0
+    settle: float = 0.0
     churn: float = 0.5
 
     def __post_init__(self) -> None:
@@ -47,6 +47,8 @@ class ScheduleSettings(PlacementSettings, MigrationSettings):
             raise ValueError(f"churn is between 0 and 1, not {self.churn}")
 
 
+FEW = 8
+"""So many may be preempted in one decision, however few run."""
 TRIES = 20
 """So often may room for a job be sought among the running ones in vain, in one decision."""
 
@@ -63,12 +65,14 @@ def schedule(
 
 
 def losses(jobs: Jobs, restart: float) -> Floats:
-    """(n,) seconds of training that a job loses when it is preempted: a restart, and what no checkpoint holds.
+    """(n,) seconds of training that a job loses when it is preempted: a restart, and what it will not have saved.
 
-    A job that told when it saved has trained in vain since then; one that never did can be asked to save.
+    A job is asked to save first. One that saved in this run by itself is believed to do so in its own time only, and
+    loses what it has done since.
     """
+    by_itself = jobs.checkpoint > jobs.resumed
     since = (jobs.iteration - jobs.checkpoint) * jobs.iteration_time
-    return restart + np.where(since > 0, since, 0.0)
+    return restart + np.where(by_itself & (since > 0), since, 0.0)
 
 
 class _Scheduling:
@@ -182,7 +186,7 @@ class _Giving:
         self._rows, self._rank = rows[order], rank[order]
         self._held = held_gpus(scheduling.snapshot)
         self._lost = losses(jobs, scheduling.settings.restart)
-        self._budget = max(1, int(scheduling.settings.churn * len(runs)))
+        self._budget = max(FEW, int(scheduling.settings.churn * len(runs)))
         self._tries = TRIES
 
     def make_room(self, members: Ints) -> list[Place] | None:

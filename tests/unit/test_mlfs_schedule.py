@@ -8,7 +8,7 @@ import pytest
 from policies.mlfs.migration import MigrationSettings, lowest_of, migrants
 from policies.mlfs.mlfs import MLFH, MLFHSettings
 from policies.mlfs.placement import PlacementSettings, Servers
-from policies.mlfs.schedule import ScheduleSettings, losses, schedule
+from policies.mlfs.schedule import FEW, ScheduleSettings, losses, schedule
 from policies.plan import Action
 from policies.snapshot import Jobs, Snapshot
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
@@ -173,7 +173,7 @@ class TestPreemption:
         assert decided(self.look(), [1, 2], remaining=100.0) == ()
 
     def test_leaves_a_job_that_would_lose_much(self) -> None:
-        saved = {"iteration": [90, 0], "iteration_time": [60.0, np.nan]}
+        saved = {"iteration": [90, 0], "iteration_time": [60.0, np.nan], "resumed": [10, np.nan]}
         assert decided(self.look(**saved, checkpoint=[20, np.nan]), [1, 2]) == ()
         assert decided(self.look(**saved, checkpoint=[85, np.nan]), [1, 2]) != ()
 
@@ -187,11 +187,11 @@ class TestPreemption:
             ("place", 5, ("n1",)),
         ]
 
-    def test_lets_no_more_give_way_than_the_churn_allows(self) -> None:
-        of_jobs = jobs(8, gpus=1, state=["running"] * 4 + ["pending"] * 4, started=NOW - HOUR, restartable=True)
-        look = seen(of_jobs, 1, on=[(row, 0, 1) for row in range(4)])
-        for churn, many in ((0.0, 1), (0.5, 2), (1.0, 4)):
-            kinds = [kind for kind, *_ in told(decided(look, [1] * 4 + [2] * 4, churn=churn))]
+    def test_lets_no_more_give_way_than_the_churn_allows_or_a_few(self) -> None:
+        of_jobs = jobs(40, gpus=1, state=["running"] * 20 + ["pending"] * 20, started=NOW - HOUR, restartable=True)
+        look = seen(of_jobs, 5, on=[(row, row // 4, 1) for row in range(20)])
+        for churn, many in ((0.0, FEW), (0.5, 10), (1.0, 20)):
+            kinds = [kind for kind, *_ in told(decided(look, [1] * 20 + [2] * 20, churn=churn))]
             assert kinds.count("preempt") == many
 
     def test_takes_an_ml_job_whole(self) -> None:
@@ -208,9 +208,9 @@ def runs_partly_fixed() -> Jobs:
                 restartable=[True, False, True])  # fmt: skip
 
 
-def test_a_preempted_job_loses_its_restart_and_what_no_checkpoint_holds() -> None:
-    of_jobs = jobs(3, iteration=[10, 10, 10], checkpoint=[4, np.nan, 10], iteration_time=5.0)
-    assert losses(of_jobs, 60.0).tolist() == [90.0, 60.0, 60.0]
+def test_a_preempted_job_loses_its_restart_and_what_it_saves_in_its_own_time_only() -> None:
+    of_jobs = jobs(4, iteration=10, checkpoint=[4, np.nan, 10, 4], resumed=[1, 1, 1, 5], iteration_time=5.0)
+    assert losses(of_jobs, 60.0).tolist() == [90.0, 60.0, 60.0, 60.0]
 
 
 class TestHysteresis:
