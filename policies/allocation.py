@@ -110,6 +110,7 @@ def gangs(snapshot: Snapshot, order: Ints, *, preempt: Bools | bool, asked: Ints
     back = on[yields[on[:, 0]]]
     free = Space(snapshot).free[:, 0] + np.bincount(back[:, 1], back[:, 2], len(nodes.names))
     left, pools = _pools(snapshot.fits[:, nodes.up], free[nodes.up])
+    several = len(left) > 1 or not all(pools)
     total = sum(left)
     candidates, starts = teams(jobs, order[(yields | startable(jobs))[order]])
     each, classes = asked[candidates].tolist(), jobs.placement[candidates].tolist()
@@ -120,7 +121,7 @@ def gangs(snapshot: Snapshot, order: Ints, *, preempt: Bools | bool, asked: Ints
         if gpus > total:
             continue
         rest = left
-        for at in range(first, end):
+        for at in range(first, end) if several else ():
             rest = _drawn(rest, pools[classes[at]], each[at])
         if rest:
             left = rest

@@ -131,6 +131,11 @@ def test_gpus_that_a_placement_class_cannot_use_do_not_count_for_it():
     assert gangs(given, np.array([2, 1, 0]), preempt=False).tolist() == [0, 0, 4]
 
 
+def test_a_job_that_no_node_suits_takes_nobodys_place():
+    given = snapshot(jobs(2, gpus=[6, 4], placement=[1, 0]), nodes(2), fits=np.array([[True, True], [False, False]]))
+    assert gangs(given, np.array([0, 1]), preempt=False).tolist() == [0, 4]
+
+
 def test_a_job_is_counted_on_the_nodes_that_fewer_others_can_use():
     fits = np.array([[True, False, False], [True, True, True]])
     given = snapshot(jobs(2, gpus=[6, 4], placement=[1, 0]), nodes(3), fits=fits)
