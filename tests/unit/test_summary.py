@@ -1,5 +1,6 @@
 """The figures of a run, on jobs whose story is short enough to work them out by hand."""
 
+import json
 import math
 from dataclasses import replace
 from typing import Any
@@ -131,6 +132,12 @@ def test_what_jobs_cost_is_added_up() -> None:
     }  # fmt: skip
     assert told["wait_mean"] == 2.0
     assert (told["decide_ms_mean"], told["wall_s"], told["seed"]) == (pytest.approx(2.0), 2.5, 7)
+
+
+def test_figures_are_plain_numbers_that_json_can_hold() -> None:
+    counted = {name: np.int64(1) for name in ("preemptions", "migrations", "resizes")}
+    told = of(story(job(), (0, 0), (10, 10), stopped=np.bool_(True), gpu_seconds=np.float64(1.0), **counted))
+    assert json.loads(json.dumps(told))["stops"] == 1
 
 
 def test_every_figure_that_was_promised_is_told() -> None:
