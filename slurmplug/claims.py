@@ -29,7 +29,9 @@ def bounded(snapshot: Snapshot, limits: Guardrails) -> tuple[Snapshot, Mapping[J
     `STEEP` within `MOMENT`.
     """
     jobs = snapshot.jobs
-    granted = np.array([limits.urgency_of.get(str(name), limits.urgency) for name in jobs.account], dtype=float)
+    granted = np.full(len(jobs), limits.urgency)
+    for account, most in limits.urgency_of.items():
+        granted[jobs.account == account] = most
     eager = jobs.urgency > granted
     fast, steep = too_fast(jobs), too_steep(jobs)
     unbelieved = fast | steep

@@ -3,7 +3,7 @@
 Pure. Slurm places jobs by itself, and there these actions are operations; see `Site.places`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple, TypeAlias
@@ -50,10 +50,14 @@ def split(snapshot: Snapshot, verdict: Verdict, site: Site) -> tuple[tuple[Comma
 
 
 def _commands(snapshot: Snapshot, actions: Sequence[Action]) -> Iterator[Command]:
-    jobs, space = snapshot.jobs, Space(snapshot)
+    jobs = snapshot.jobs
     rows = {key: row for row, key in enumerate(jobs.keys)} if len(actions) > 1 else {}
     told = {rows[a.job] if rows else jobs.keys.index(a.job): a for a in actions}
     runs = jobs.state == "running"
+    if (jobs.ml_job == np.arange(len(jobs))).all() and all(a.kind == "place" and a.shares for a in actions):
+        yield from (_start(snapshot, row, action) for row, action in told.items() if jobs.state[row] == "pending")
+        return
+    space = Space(snapshot)
     for row, action in told.items():
         if action.kind == "preempt" and runs[row]:
             space.give(row, space.place(row))
@@ -68,7 +72,7 @@ def _commands(snapshot: Snapshot, actions: Sequence[Action]) -> Iterator[Command
 def _gangs(snapshot: Snapshot, seats: Sequence[_Seat]) -> list[_Move]:
     """The seats of each ML job together, in the order of the first; without those whose ML job would not be whole."""
     ml_job = snapshot.jobs.ml_job
-    if len(np.unique(ml_job)) == len(ml_job):
+    if (ml_job == np.arange(len(ml_job))).all():
         return [(seat,) for seat in seats]
     runs = snapshot.jobs.state == "running"
     runs[[seat.row for seat in seats]] = True
@@ -157,8 +161,17 @@ def _evenly(gpus: int, nodes: int) -> list[int]:
 
 
 def _place(snapshot: Snapshot, row: int, goal: Place) -> Command:
+    return _there(snapshot, row, (snapshot.nodes.names[node] for node in goal.nodes), goal.shares)
+
+
+def _start(snapshot: Snapshot, row: int, action: Action) -> Command:
+    """Where nothing else moves, each starts where it was put: whether it fits is looked at there."""
+    return _there(snapshot, row, action.nodes, action.shares)
+
+
+def _there(snapshot: Snapshot, row: int, names: Iterable[str], shares: Iterable[int]) -> Command:
     key = snapshot.jobs.keys[row]
-    where = ",".join(f"{snapshot.nodes.names[node]}:{share}" for node, share in zip(*goal, strict=True))
+    where = ",".join(f"{name}:{share}" for name, share in zip(names, shares, strict=True))
     return Command(f"{snapshot.cycle}-place-{key.job_id}", "place", key, {"nodes": where})
 
 

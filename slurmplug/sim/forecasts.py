@@ -70,6 +70,7 @@ class SimForecaster:
         self._units = {sigma: _unit(sigma) for sigma in np.unique(noise).tolist()}
         self._unit = np.searchsorted(np.array(sorted(self._units)), noise)
         self._unit_table = np.stack([self._units[sigma] for sigma in sorted(self._units)] or [_unit(0.0)])
+        self._unknown = Forecasts.unknown(0)
         self._loss_error = np.random.default_rng([seed, 2]).standard_normal(len(jobs))
         self._curves, self._losses = LearningCurvePredictor(), LossPredictor("sublinear")
         self._final, self._accuracy, self._loss = _Kept(FRESH), _Kept(FRESH), _Kept(1.0)
@@ -81,7 +82,9 @@ class SimForecaster:
         """The forecasts that a policy needs, rows as the snapshot's jobs; the rest is unknown."""
         n = len(snapshot.jobs)
         if not needs or not n:
-            return Forecasts.unknown(n)
+            if len(self._unknown.total) != n:
+                self._unknown = Forecasts.unknown(n)
+            return self._unknown
         training = self._engine.table.training[[key.job_id - 1 for key in snapshot.jobs.keys]]
         total = remaining = final = Forecast.unknown(n)
         accuracy = loss = speed = Fan.unknown(n)

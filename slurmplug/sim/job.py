@@ -22,6 +22,8 @@ class Speed:
 
     def at(self, gpus: int, nodes: int) -> float:
         """Iterations a second on so many GPUs of so many nodes, from the points nearest in nodes."""
+        if len(self.rate) == 1:
+            return float(self.rate[0])
         near = self.nodes[np.abs(self.nodes - nodes).argmin()]
         chosen = np.flatnonzero(self.nodes == near)
         order = chosen[np.argsort(self.gpus[chosen])]
