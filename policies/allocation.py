@@ -209,6 +209,7 @@ def allocate(
     wanted: Ints,
     *,
     strict: bool = False,
+    exact: bool = False,
     packing: Packing = "tight",
     spare: bool = True,
     prefer: Callable[[int], Bools] | None = None,
@@ -219,10 +220,11 @@ def allocate(
     running ones that can be moved, also outside of `order`. A running job that keeps its number stays where it is; one
     with another number is resized, in place of all its GPUs; one with none is preempted, but with `spare` only where
     others took its place. A pending job for which there is no room waits: those behind it go on, but not with `strict`.
-    An elastic job for which there is less room than wanted gets what there is. prefer: of a row, the nodes (nodes,)
-    that are tried first.
+    An elastic job for which there is less room than wanted gets what there is, unless it must be `exact`. prefer: of a
+    row, the nodes (nodes,) that are tried first.
     """
-    return _Allocating(snapshot, wanted, packing, prefer).run(np.asarray(order, dtype=np.int64), strict, spare)
+    least = np.where(elastic(snapshot.jobs) & (not exact), snapshot.jobs.gpus_min, wanted)
+    return _Allocating(snapshot, wanted, least, packing, prefer).run(np.asarray(order, dtype=np.int64), strict, spare)
 
 
 def placing(snapshot: Snapshot, row: int, place: Place, had: int) -> Action:
@@ -240,11 +242,10 @@ class _Allocating:
     """One allocation under way."""
 
     def __init__(
-        self, snapshot: Snapshot, wanted: Ints, packing: Packing, prefer: Callable[[int], Bools] | None
+        self, snapshot: Snapshot, wanted: Ints, least: Ints, packing: Packing, prefer: Callable[[int], Bools] | None
     ) -> None:
         self.snapshot, self.packing, self.prefer = snapshot, packing, prefer
-        self.wanted = wanted
-        self.least = np.where(elastic(snapshot.jobs), snapshot.jobs.gpus_min, wanted)
+        self.wanted, self.least = wanted, least
         self.space = Space(snapshot)
         self.held = held_gpus(snapshot)
         self.places: dict[int, Place] = {}

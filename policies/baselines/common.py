@@ -26,7 +26,7 @@ def ordered(
         wanted = np.where(startable(snapshot.jobs), snapshot.jobs.gpus, held_gpus(snapshot))
     else:
         wanted = gangs(snapshot, order, preempt=preempt)
-    return shared(snapshot, order, wanted, strict=strict, packing=packing, memory=memory)
+    return shared(snapshot, order, wanted, strict=strict, exact=True, packing=packing, memory=memory)
 
 
 def shared(
@@ -35,16 +35,18 @@ def shared(
     wanted: Ints,
     *,
     strict: bool = False,
+    exact: bool = False,
     packing: Packing = "tight",
     placed: Ints | None = None,
     memory: Memory = NOTHING_REMEMBERED,
 ) -> Plan:
     """The rank of this order, and the actions that give each job the GPUs that it ought to have.
 
-    placed: in which order the places are chosen, where it is another.
+    strict, exact, packing: as for `allocate`. placed: in which order the places are chosen, where it is another.
     """
-    actions = allocate(snapshot, order if placed is None else placed, wanted, strict=strict, packing=packing).actions
-    return Plan(ranked(snapshot.jobs, order), actions=actions + admitted(snapshot.jobs), memory=memory)
+    first = order if placed is None else placed
+    allocation = allocate(snapshot, first, wanted, strict=strict, exact=exact, packing=packing)
+    return Plan(ranked(snapshot.jobs, order), actions=allocation.actions + admitted(snapshot.jobs), memory=memory)
 
 
 def admitted(jobs: Jobs, which: Bools | None = None) -> tuple[Action, ...]:

@@ -58,7 +58,7 @@ class Gandiva:
             alike[on[held[on[:, 0]] == jobs.gpus[row], 1]] = True
             return np.asarray((alike | empty) & ~crowded)
 
-        allocation = allocate(snapshot, order, gangs(snapshot, order, preempt=False), prefer=kin)
+        allocation = allocate(snapshot, order, gangs(snapshot, order, preempt=False), exact=True, prefer=kin)
         moves = self._moves(snapshot, allocation, crowded)
         return Plan(ranked(jobs, order), actions=(*allocation.actions, *moves, *admitted(jobs)))
 

@@ -62,7 +62,7 @@ class RRH:
         reward = (settings.reward * worth - (1 - settings.reward) * cost) / (seconds * np.maximum(jobs.gpus, 1))
         order = in_order(jobs, ~taken, -reward)
         wanted = gangs(snapshot, order[(taken | ~jobs.managed)[order]], preempt=True)
-        actions = allocate(snapshot, order, wanted).actions
+        actions = allocate(snapshot, order, wanted, exact=True).actions
         return Plan(ranked(jobs, order), {}, (*actions, *admitted(jobs, taken)))
 
     def _worth(self, snapshot: Snapshot, seconds: Floats) -> Floats:

@@ -72,6 +72,11 @@ def test_fifo_starts_by_submission_and_lets_nothing_overtake():
     assert deeds(decided(FIFO(FIFOSettings(strict=False)), given)) == {("place", 1, 8), ("place", 3, 1)}
 
 
+@pytest.mark.parametrize("policy", [FIFO(), SJF(), SRTF(), Tiresias(), Gandiva(), RRH()])
+def test_a_policy_without_elasticity_gives_an_elastic_job_what_it_asked_for_or_nothing(policy):
+    assert deeds(decided(policy, queue(gpus=[9, 9], gpus_min=1, gpus_max=16))) == {("place", 1, 9)}
+
+
 def test_sjf_starts_the_shortest_and_takes_the_time_limit_where_nothing_is_forecast():
     given = queue(gpus=[16, 16, 16, 16], time_limit=[np.nan, 50.0, np.nan, 500.0])
     plan = decided(SJF(), given, forecasts(4, total=[300.0, np.nan, np.nan, 10.0]))
