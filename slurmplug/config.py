@@ -111,11 +111,24 @@ class Guardrails(Section):
     requeues_per_user: Annotated[int, Field(ge=0)] = Field(12, description="likewise, of one user")
     requeues_per_job: Annotated[int, Field(ge=0)] = Field(12, description="times that a job is requeued in its life")
     requeue_cooldown: NoLess = Field(1_800.0, description="seconds until a job is requeued again")
+    requeue_cost: NoLess = Field(60.0, description="seconds that a requeue costs a job, in which its GPUs do not train")
+    requeue_waste: Annotated[float, Field(ge=0)] = Field(
+        0.1, description="the share of a job's GPU time that its requeues may cost"
+    )
     minimum_run: NoLess = Field(900.0, description="seconds that a job runs before it is preempted")
     first_seen: NoLess = Field(60.0, description="seconds after it is first seen until a job is requeued")
     urgency: Annotated[float, Field(ge=0, le=10)] = Field(10.0, description="the most that --urgency counts for")
     urgency_of: dict[str, Annotated[float, Field(ge=0, le=10)]] = Field(
         default_factory=dict, description="the same for some accounts"
+    )
+    max_wait: Seconds = Field(604_800.0, description="seconds that a job waits before it goes to the front")
+    unmanaged_share: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.0,
+        description="of the waiting jobs, the share that jobs without directives are at least: no more others are "
+        "put before them; 0: no such bound",
+    )
+    partial_snapshot: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.5, description="the share of the jobs alive that must be there again; with fewer a snapshot is not believed"
     )
     snapshot_age: Seconds = Field(120.0, description="seconds after which a snapshot is too old to act on")
     breaker_failures: Annotated[int, Field(gt=0)] = Field(

@@ -65,6 +65,7 @@ class Scheduler:
             forecasts = self.forecaster.forecast(snapshot, self.policy.needs)
         with clock.part("decide"):
             plan, failure = self._decide(snapshot, forecasts, memory)
+            plan = guardrails.starving_first(snapshot, plan, self.config.guardrails)
             plan = replace(plan, notes={**doubts, **plan.notes})
         past = self.ledger.past(self.port.now(), self.config.guardrails.first_seen)
         placement = "all" if reading.site.places else self.config.operations.placement
@@ -112,10 +113,12 @@ class Scheduler:
         if wanted:
             try:
                 asked = self.port.details([key.job_id for key in wanted])
-                limits = self.port.limits()
             except ReadFailed as error:
                 log.warning("how %d jobs asked is not known: %s", len(wanted), error)
-                asked = {}
+            try:
+                limits = self.port.limits()
+            except ReadFailed as error:
+                log.warning("the limits of QOS and associations are not known: %s", error)
         return Sight(
             snapshot=snapshot,
             queue=reading.jobs,
@@ -145,7 +148,7 @@ class Scheduler:
         if verdict.frozen or site.places:
             return (), 0, ""
         try:
-            writes = labels.commands(snapshot, verdict.rank, site, self.config.priority)
+            writes = labels.commands(snapshot, verdict.rank, site, self.config.priority, verdict.raised)
         except ConfigError as error:
             log.error("%s; no priority is written", error)
             return (), 0, str(error)

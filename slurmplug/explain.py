@@ -88,6 +88,12 @@ SENTENCES: Mapping[str, Sequence[str]] = {
         "What was read of the cluster was too old to act on",
         " ({age:.0f} s; the limit is {limit:.0f} s)",
     ),
+    "waste": (
+        "Its requeues would have cost {lost:.2f} GPU hours, more than {limit:.0%} of the {attained:.2f} that it had",
+    ),
+    "clock jump": ("The clock went back by {back:.0f} s, so that nothing is commanded until it goes on",),
+    "partial snapshot": ("Of {alive:.0f} jobs only {seen:.0f} were there, which is not believed at the first look",),
+    "starvation": ("It has waited for {waited:.0f} s, which is more than any job shall, and goes first",),
     "breaker": (
         "Commands failed in too many cycles in a row",
         " ({failures:.0f})",

@@ -5,7 +5,7 @@ how much is done; what they veto is kept with its rule.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import ClassVar, NamedTuple, Protocol, get_args
 
@@ -18,6 +18,8 @@ from slurmplug.cluster.port import Command
 from slurmplug.config import Guardrails, Mode, Modes
 
 HOUR = 3600.0
+MANY = 20
+"""jobs, of which more than half do not end between two looks"""
 
 
 class Requeue(NamedTuple):
@@ -39,6 +41,10 @@ class Past:
     """whose stop is under way"""
     gave_up: frozenset[JobKey] = frozenset()
     """whose stop was given up within the last hour"""
+    latest: float = -np.inf
+    """when the cycle before this one began"""
+    alive: int = 0
+    """the jobs that were alive then"""
     failures_in_a_row: int = 0
     last_failure: float = -np.inf
     given_back: frozenset[int] = frozenset()
@@ -59,7 +65,8 @@ class Past:
 class Verdict:
     """What is left of a plan. `rank`: NaN where Slurm decides. `frozen`: not one command this cycle, for the reason.
 
-    `acting`: the kinds of action in mode act. `spared`: by rule, the jobs (n,) that it protects.
+    `acting`: the kinds of action in mode act. `spared`: by rule, the jobs (n,) that it protects. `raised`: how many
+    jobs may be put before those that Slurm orders alone; None for all.
     """
 
     rank: Floats
@@ -68,6 +75,7 @@ class Verdict:
     acting: frozenset[str]
     spared: Mapping[str, Bools]
     frozen: Reason | None = None
+    raised: int | None = None
 
 
 MOVES = frozenset({"resize", "migrate", "preempt"})
@@ -110,7 +118,22 @@ def check(
         acting=frozenset(kind for kind in mode if mode[kind] == "act"),
         spared=spared,
         frozen=_frozen(snapshot, past, limits),
+        raised=_raised(snapshot.jobs, limits),
     )
+
+
+def starving_first(snapshot: Snapshot, plan: Plan, limits: Guardrails) -> Plan:
+    """The plan with those jobs before all others that have waited for `max_wait`, the longest wait first."""
+    jobs = snapshot.jobs
+    starving = (jobs.state == "pending") & jobs.managed & (jobs.waited > limits.max_wait) & ~np.isnan(plan.rank)
+    rows = np.flatnonzero(starving)
+    if not len(rows):
+        return plan
+    rank = np.array(plan.rank, dtype=np.float64)
+    first = np.nanmax(np.where(np.isfinite(rank), rank, 0.0))
+    rank[rows[np.argsort(jobs.waited[rows], kind="stable")]] = first + 1.0 + np.arange(len(rows))
+    waits = {jobs.keys[row]: Reason("starvation", {"waited": float(jobs.waited[row])}) for row in rows.tolist()}
+    return replace(plan, rank=rank, notes={**waits, **plan.notes})
 
 
 def sound(snapshot: Snapshot, plan: Plan) -> Plan:
@@ -139,10 +162,23 @@ def within_budget(writes: Sequence[Command], limits: Guardrails) -> tuple[Sequen
     return writes[: limits.writes_per_cycle], max(0, len(writes) - limits.writes_per_cycle)
 
 
+def _raised(jobs: Jobs, limits: Guardrails) -> int | None:
+    """Of those that wait, jobs without directives are to be at least a share: so many others may stand before them."""
+    share = limits.unmanaged_share
+    if share == 0:
+        return None
+    others = int(jobs.elements[(jobs.state == "pending") & ~jobs.managed & ~jobs.held].sum())
+    return int(others * (1 - share) / share) if others else None
+
+
 def _frozen(snapshot: Snapshot, past: Past, limits: Guardrails) -> Reason | None:
-    age = past.now - snapshot.now
+    age, seen = past.now - snapshot.now, len(snapshot.jobs)
     if not 0 <= age <= limits.snapshot_age:
         return Reason("stale snapshot", {"age": age, "limit": limits.snapshot_age})
+    if snapshot.now < past.latest:
+        return Reason("clock jump", {"back": past.latest - snapshot.now})
+    if past.alive >= MANY and seen < limits.partial_snapshot * past.alive:
+        return Reason("partial snapshot", {"seen": seen, "alive": past.alive})
     rested = past.now - past.last_failure
     if past.failures_in_a_row >= limits.breaker_failures and rested < limits.breaker_rest:
         return Reason("breaker", {"failures": past.failures_in_a_row, "rests": limits.breaker_rest - rested})
@@ -219,6 +255,9 @@ def _requeue(action: Action, snapshot: Snapshot, row: int, past: Past, limits: G
         return Reason("requeues per job", {"limit": limits.requeues_per_job})
     if own and now - max(own) < limits.requeue_cooldown:
         return Reason("cooldown", {"limit": limits.requeue_cooldown})
+    lost, had = (len(own) + 1) * limits.requeue_cost * jobs.gpus[row], float(jobs.attained[row])
+    if lost > limits.requeue_waste * had:
+        return Reason("waste", {"lost": lost / HOUR, "attained": had / HOUR, "limit": limits.requeue_waste})
     if action.kind == "preempt" and not now - jobs.started[row] >= limits.minimum_run:
         return Reason("minimum run", {"limit": limits.minimum_run})
     return None

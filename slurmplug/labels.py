@@ -49,13 +49,13 @@ def order(rank: Floats, submitted: Floats, job_id: Ints) -> Ints:
     return ranked[np.lexsort((job_id[ranked], submitted[ranked], -rank[ranked]))]
 
 
-def relabel(best_first: Ints, labels: Floats, spacing: int, top: int) -> Ints:
+def relabel(best_first: Ints, labels: Floats, spacing: int, top: int, raised: int | None = None) -> Ints:
     """New labels for the rows `best_first` (m,), in their order: decreasing, in [0, top], with the fewest changes.
 
-    `labels` (n,): those in place, NaN where not known. Of more than top // spacing rows only that many are ranked, and
-    the rest share the label 0.
+    `labels` (n,): those in place, NaN where not known. Of more than top // spacing rows, or `raised` where that is
+    fewer, only that many are ranked, and the rest share the label 0.
     """
-    capacity = top // spacing
+    capacity = top // spacing if raised is None else min(top // spacing, raised)
     in_place = labels[best_first[:capacity]][::-1]
     least = 1 if len(best_first) > capacity else 0
     new = np.zeros(len(best_first), dtype=np.int64)
@@ -63,12 +63,18 @@ def relabel(best_first: Ints, labels: Floats, spacing: int, top: int) -> Ints:
     return new
 
 
-def commands(snapshot: Snapshot, rank: Floats, site: Site, settings: Priority) -> list[Command]:
-    """The writes that bring the pending jobs with a rank (n,) into its order, best first. Raises ConfigError."""
+def commands(
+    snapshot: Snapshot, rank: Floats, site: Site, settings: Priority, raised: int | None = None
+) -> list[Command]:
+    """The writes that bring the pending jobs with a rank (n,) into its order, best first.
+
+    `raised`: how many get a label at all; None for as many as there is room for. Raises ConfigError.
+    """
     jobs = snapshot.jobs
     ids = np.array([key.job_id for key in jobs.keys], dtype=np.int64)
     best_first = order(np.where(jobs.state == "pending", rank, np.nan), jobs.submitted, ids)
-    labels = relabel(best_first, jobs.label, *spacing_and_top(site, len(best_first), settings.spacing, settings.top))
+    spacing, top = spacing_and_top(site, len(best_first), settings.spacing, settings.top)
+    labels = relabel(best_first, jobs.label, spacing, top, raised)
     return [
         Command(f"{snapshot.cycle}-label-{ids[row]}", "update", jobs.keys[row], {"SiteFactor": str(label)})
         for row, label in zip(best_first.tolist(), labels.tolist(), strict=True)

@@ -153,6 +153,7 @@ class Ledger(LedgerFile):
             stopping=self._stops_of("step != 'ended'"),
             gave_up=self._stops_of("result LIKE 'gave up%' AND since > ?", now - HOUR),
             **self._moves(now, first_seen),
+            **self.query(_LAST_SEEN)[0],
             failures_in_a_row=failures,
             last_failure=commanding[0]["started"] if failures else -np.inf,
             given_back=frozenset(
@@ -273,6 +274,10 @@ class Ledger(LedgerFile):
             raise LedgerError(f"{self.name} is damaged, {error}: restore a backup, or move it away") from error
 
 
+_LAST_SEEN = """
+SELECT coalesce((SELECT started FROM cycles ORDER BY id DESC LIMIT 1), -9e999) AS latest,
+    (SELECT count(*) FROM jobs WHERE ended = 0) AS alive
+"""
 _LABELS_IN_DOUBT = """
 SELECT job FROM (
     SELECT job, status, max(cycle) FROM commands JOIN jobs ON jobs.id = commands.job

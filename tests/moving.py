@@ -23,7 +23,13 @@ ADMITTED = b"#!/bin/sh\n#PLUG --utility=50,0.5,12 --gpus=1..4\ntrain\n"
 SETTINGS: dict[str, Any] = {
     "mode": {"default": "act", "admit": "act"},
     "operations": {"placement": "exclude"},
-    "guardrails": {"first_seen": 0, "minimum_run": 0, "requeue_cooldown": 0, "breaker_failures": 1000},
+    "guardrails": {
+        "first_seen": 0,
+        "minimum_run": 0,
+        "requeue_cooldown": 0,
+        "requeue_cost": 0,
+        "breaker_failures": 1000,
+    },
 }
 
 

@@ -10,7 +10,7 @@ from policies.plan import Action, Plan, Reason
 from policies.snapshot import JobKey, Snapshot
 from slurmplug.cluster.port import Command
 from slurmplug.config import Guardrails, Modes
-from slurmplug.guardrails import KINDS, PROTECTIONS, Past, Verdict, check, sound, within_budget
+from slurmplug.guardrails import KINDS, PROTECTIONS, Past, Requeue, Verdict, check, sound, starving_first, within_budget
 from tests.builders import CLUSTER, NOW, jobs, nodes, snapshot
 
 ACT = Modes(default="act")
@@ -39,6 +39,47 @@ def test_in_act_mode_a_plan_passes_as_it_is() -> None:
     assert (len(verdict.actions), vetoes(verdict), verdict.frozen) == (2, [], None)
     assert verdict.rank.tolist() == [0.0, 1.0]
     assert verdict.acting == KINDS - {"hold", "release"}
+
+
+def test_who_waited_too_long_goes_first_and_is_told_so() -> None:
+    seen = snapshot(jobs(5, waited=[10, 900, 800, 900, 700], managed=[True, True, True, False, True]))
+    plan = starving_first(seen, Plan(np.array([9.0, 1.0, 2.0, np.nan, np.nan])), Guardrails(max_wait=600))
+    assert plan.rank[[1, 2]].tolist() == [11.0, 10.0]
+    assert plan.rank[0] == 9.0
+    assert np.isnan(plan.rank[[3, 4]]).all()
+    assert {key.job_id: reason.rule for key, reason in plan.notes.items()} == {2: "starvation", 3: "starvation"}
+
+
+def test_jobs_without_directives_keep_their_share_of_those_that_wait() -> None:
+    seen = snapshot(jobs(9, managed=[True] * 8 + [False]))
+    plan = Plan(np.arange(9.0, 0.0, -1.0))
+    assert check(seen, plan, Past(seen.now), ACT, Guardrails()).raised is None
+    assert check(seen, plan, Past(seen.now), ACT, Guardrails(unmanaged_share=0.25)).raised == 3
+    alone = snapshot(jobs(8))
+    assert check(alone, Plan(np.arange(8.0)), Past(alone.now), ACT, Guardrails(unmanaged_share=0.25)).raised is None
+
+
+def test_when_the_clock_went_back_nothing_is_commanded() -> None:
+    seen = running()
+    assert checked(seen, past=Past(seen.now, latest=seen.now - 60)).frozen is None
+    verdict = checked(seen, past=Past(seen.now, latest=seen.now + 7200))
+    assert verdict.frozen == Reason("clock jump", {"back": 7200.0})
+
+
+def test_a_snapshot_that_lacks_most_jobs_is_not_believed() -> None:
+    seen = running(9)
+    assert checked(seen, past=Past(seen.now, alive=18)).frozen is None
+    assert checked(seen, past=Past(seen.now, alive=19)).frozen is None
+    assert checked(seen, past=Past(seen.now, alive=20)).frozen == Reason("partial snapshot", {"seen": 9, "alive": 20})
+
+
+@pytest.mark.parametrize(("attained", "before", "passes"), [(590, 0, False), (600, 0, True), (600, 1, False)])
+def test_requeues_cost_a_job_a_share_of_its_gpu_time_at_most(attained: float, before: int, passes: bool) -> None:
+    seen = running(gpus=1, restartable=True, attained=attained, started=NOW - 5000)
+    past = Past(seen.now, requeues=(Requeue(seen.jobs.keys[0], "ada", NOW - 4000),) * before)
+    plan = Plan(np.zeros(1), actions=(Action("preempt", seen.jobs.keys[0], Reason("makes room")),))
+    verdict = check(seen, plan, past, ACT, Guardrails())
+    assert vetoes(verdict) == ([] if passes else ["waste"])
 
 
 @pytest.mark.parametrize("mode", ["observe", "advise"])

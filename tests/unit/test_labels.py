@@ -20,6 +20,12 @@ class TestRelabel:
     def test_a_fresh_queue_gets_multiples_of_the_spacing(self):
         assert relabelled([NEW] * 4) == [40, 30, 20, 10]
 
+    def test_of_more_than_may_be_raised_the_rest_share_no_label(self):
+        best_first = np.arange(4)
+        assert relabel(best_first, np.full(4, NEW), 10, 1000, raised=2).tolist() == [20, 10, 0, 0]
+        assert relabel(best_first, np.array([40.0, 30, 20, 10]), 10, 1000, raised=2).tolist() == [40, 30, 0, 0]
+        assert relabel(best_first, np.full(4, NEW), 10, 1000, raised=0).tolist() == [0, 0, 0, 0]
+
     def test_an_empty_queue_gets_nothing(self):
         assert relabelled([]) == []
 
