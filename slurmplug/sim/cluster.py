@@ -12,8 +12,8 @@ from slurmplug.sim.engine import PENDING, Engine, Where
 from slurmplug.sim.table import CLUSTER
 
 PLACES = Site(CLUSTER, "", "", MappingProxyType({}), places=True)
-_NO_JOBS = JobRows(**{column.name: np.empty(0, dtype=np.int64) for column in fields(JobRows)})  # type: ignore[arg-type]
-_NO_NODES = NodeRows((), (), (), (), (), (), *(np.empty(0) for _ in range(6)))  # type: ignore[arg-type]
+NO_JOBS = JobRows(**{column.name: np.empty(0, dtype=np.int64) for column in fields(JobRows)})  # type: ignore[arg-type]
+NO_NODES = NodeRows((), (), (), (), (), (), *(np.empty(0) for _ in range(6)))  # type: ignore[arg-type]
 
 
 class SimCluster:
@@ -26,6 +26,8 @@ class SimCluster:
         self.engine = engine
         self.refused = 0
         """commands so far"""
+        self.labels, self.priority = np.zeros(len(engine.state)), np.ones(len(engine.state))
+        """(rows,) nobody asks for them where the policy places"""
         self._node = {name: node for node, name in enumerate(engine.nodes.names)}
         self._do: Mapping[str, Callable[[int, Command], str]] = {
             "place": self._place,
@@ -38,14 +40,14 @@ class SimCluster:
 
     def read(self, known: Container[int], alive: Collection[int]) -> Reading:  # noqa: ARG002 nothing has to be looked up
         """Look at the cluster; it can always be read."""
-        return Reading(self.engine.now, PLACES, _NO_JOBS, _NO_NODES)
+        return Reading(self.engine.now, PLACES, NO_JOBS, NO_NODES)
 
     def details(self, job_ids: Collection[int]) -> Mapping[int, Asked]:  # noqa: ARG002
         """Nobody asks: jobs are placed at once, and no operation has to know how they asked."""
         return {}
 
     def limits(self) -> Limits:
-        """None."""
+        """Nobody's use is limited."""
         return Limits()
 
     def apply(self, commands: Sequence[Command]) -> Sequence[Outcome]:

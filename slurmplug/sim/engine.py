@@ -204,6 +204,16 @@ class Engine:
         self.changes += 1
         return ""
 
+    def eligible(self, row: int) -> None:
+        """A requeued row need not wait any longer before it may start."""
+        self.waits_since[row] = min(self.waits_since[row], self.now)
+        self.changes += 1
+
+    def reshape(self, row: int, gpus: int) -> None:
+        """A waiting row asks for so many GPUs from now on."""
+        self.gpus[row] = gpus
+        self.changes += 1
+
     def stop(self, training: int) -> None:
         """Let it end after the iteration it is in, as a job does that is asked to."""
         done = self.done(training)
@@ -258,7 +268,7 @@ class Engine:
     def _problem(self, row: int, where: Where) -> str:
         total = 0
         for node, share in where:
-            if share < 0 or (lack := self.nodes.lacks(node, self._demand(row, share))):
+            if share < 0 or (lack := self.nodes.lacks(node, self.demand(row, share))):
                 return f"not enough {lack} free on {self.nodes.names[node]}" if share >= 0 else "no share is negative"
             total += share
         if len({node for node, _ in where}) < len(where) or not where:
@@ -266,17 +276,18 @@ class Engine:
         least, most = (int(self.table.columns[name][row]) for name in ("gpus_min", "gpus_max"))
         return "" if least <= total <= most else f"{total} GPUs are not between {least} and {most}"
 
-    def _demand(self, row: int, share: int) -> Floats:
+    def demand(self, row: int, share: int) -> Floats:
+        """(resources,) what the row holds with so many GPUs."""
         return np.asarray(self.table.per_gpu[row] * (share if self.table.asked[row] else 1))
 
     def _take(self, row: int, where: Where) -> None:
         self.holds[row] = where
         for node, share in where:
-            self.nodes.used[node] += self._demand(row, share)
+            self.nodes.used[node] += self.demand(row, share)
 
     def _give(self, row: int) -> None:
         for node, share in self.holds.pop(row):
-            self.nodes.used[node] -= self._demand(row, share)
+            self.nodes.used[node] -= self.demand(row, share)
 
     def _release(self, row: int) -> None:
         nodes = [node for node, _ in self.holds[row]]

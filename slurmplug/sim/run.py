@@ -13,6 +13,7 @@ from slurmplug.config import Config
 from slurmplug.cycle import Scheduler
 from slurmplug.cycle_record import CycleRecord
 from slurmplug.errors import UsageError
+from slurmplug.operations import MOVES
 from slurmplug.sim.cluster import SimCluster
 from slurmplug.sim.engine import Engine
 from slurmplug.sim.forecasts import SimForecaster
@@ -21,6 +22,7 @@ from slurmplug.sim.job import SimJob, Workload
 from slurmplug.sim.ledger import MemoryLedger
 from slurmplug.sim.nodes import parse
 from slurmplug.sim.outcome import Finished, RunResult
+from slurmplug.sim.slurm_cluster import SlurmSimCluster
 from slurmplug.sim.table import table
 
 PATIENCE = 1_000
@@ -52,14 +54,14 @@ class Simulation:
         nodes = parse(settings.cluster)
         for job in workload.jobs:
             _check(job, sum(nodes.gpus))
-        jobs = table(workload.jobs, all_managed=True)
-        self.engine = Engine(jobs, nodes, settings.contention, limits=False)
-        self.port = SimCluster(self.engine)
-        rows = len(jobs.training)
+        direct = settings.launcher == "direct"
+        jobs = table(workload.jobs, all_managed=direct)
+        self.engine = Engine(jobs, nodes, settings.contention, limits=not direct)
+        self.port = SimCluster(self.engine) if direct else SlurmSimCluster(self.engine)
         self.ledger = MemoryLedger()
         self.scheduler = Scheduler(
             port=self.port,
-            intake=SimIntake(self.engine, np.zeros(rows), np.ones(rows), settings.seed),
+            intake=SimIntake(self.engine, self.port.labels, self.port.priority, settings.seed),
             forecaster=SimForecaster(self.engine, settings.seed),
             policy=policy,
             ledger=self.ledger,
@@ -79,13 +81,22 @@ class Simulation:
             self.decide_seconds.append(record.seconds["decide"])
             soonest = engine.next_event()
             idle = idle + 1 if soonest == inf and not record.commands else 0
-            until = engine.now + self.settings.interval
+            until = engine.now + self._pace()
             if soonest < inf and self._settled(record, refused):
                 until = max(until, self._tick(soonest))
             alive = self._pass(until)
             if tell:
                 tell(jobs - engine.left, jobs)
         return self._result(perf_counter() - began)
+
+    def _pace(self) -> float:
+        """Seconds to the next cycle: fewer while a job is being moved, as the daemon has it."""
+        moving = any(
+            each.kind in MOVES and each.step not in ("bound", "watch") for each in self.ledger.open_operations()
+        )
+        return (
+            min(self.scheduler.config.operations.interval, self.settings.interval) if moving else self.settings.interval
+        )
 
     def _pass(self, until: float) -> bool:
         return self.port.wait(until)
