@@ -16,7 +16,7 @@ from predictors.forecast import Fan, Forecast, Forecasts, Need
 from predictors.learning_curve import LearningCurvePredictor
 from predictors.loss import LossPredictor
 from predictors.speed import SpeedPredictor
-from slurmplug.sandbox.view import even
+from slurmplug.fans import even
 from slurmplug.sim.engine import RUNNING, Engine
 
 FRESH = 1.1
