@@ -1,6 +1,7 @@
 """Workloads by name, the CSV format, and what is said of a file that is none."""
 
 import gzip
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from slurmplug.sim import rows, workload_csv
 from slurmplug.sim.job import SimJob, Speed, Workload
-from slurmplug.sim.workload import WorkloadError, load, packaged
+from slurmplug.sim.workload import FORMATS, GENERATORS, WorkloadError, load, packaged
 
 Write = Callable[[str, str], Path]
 HEADING = "submit,name,gpus,iterations,speed"
@@ -212,3 +213,28 @@ def test_jobs_may_be_called_anything_that_can_be_printed(tmp_path: Path) -> None
     jobs = tuple(SimJob(name, i, 1, 2, speed) for i, name in enumerate(names))
     workload_csv.write(Workload("w", jobs), tmp_path / "w.csv")
     assert [job.name for job in load(str(tmp_path / "w.csv")).jobs] == names
+
+
+# --- the page -------------------------------------------------------------------------------------------------------
+
+PAGE = (Path(__file__).parents[2] / "docs" / "workloads.md").read_text()
+
+
+def test_the_page_of_the_format_names_every_column() -> None:
+    table = PAGE.split("| column | what |")[1].split("\n\n")[0]
+    first = [line.split("|")[1] for line in table.splitlines()[2:]]
+    assert {name for cell in first for name in re.findall(r"`(\w+)`", cell)} == set(workload_csv.COLUMNS)
+
+
+def test_the_example_on_the_page_is_a_workload(write: Write) -> None:
+    write("example.speeds.csv", "speed,gpus,nodes,rate\nresnet50,1,1,0.02\n")
+    write("example.curves.csv", "curve,at,loss,accuracy\nc1,1,2,0.1\nc1,90,1,0.7\n")
+    workload = load(str(write("example.csv", PAGE.split("```csv\n")[1].split("```")[0])))
+    assert (workload.nodes, workload.gpus_a_node, len(workload.jobs)) == (4, 4, 2)
+    assert workload.jobs[1].accuracies.tolist() == [0.11, 0.62, 0.81]
+
+
+def test_the_page_names_every_format_generator_and_workload_of_ours() -> None:
+    for name in (*(f"`{each}:PATH`" for each in FORMATS), *(f"`gen:{each}" for each in GENERATORS)):
+        assert name in PAGE
+    assert all(f"`{name}`" in PAGE for name in packaged())
