@@ -1,0 +1,77 @@
+"""What packages install: the unit, the account, the spool, and the word to systemd."""
+
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from slurmplug.notify import Manager
+
+ROOT = Path(__file__).parents[2]
+SITE = ROOT / "site_config"
+
+
+def test_the_packages_version_is_the_projects() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert (ROOT / "debian/changelog").read_text().startswith(f"slurmplug ({version}) ")
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_systemd_finds_no_fault_with_the_unit(tmp_path: Path) -> None:
+    unit = tmp_path / "slurmplugd.service"
+    text = (SITE / "slurmplugd.service").read_text()
+    assert "ExecStart=/usr/bin/slurmplug daemon\n" in text
+    unit.write_text(text.replace("/usr/bin/slurmplug", sys.executable))
+    told = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False
+    )
+    complaints = [line for line in told.stderr.splitlines() if "slurmplugd" in line]
+    assert not complaints, told.stderr
+
+
+@pytest.mark.skipif(shutil.which("systemd-sysusers") is None, reason="systemd is not installed")
+def test_the_account_and_the_spool_are_made_as_the_doctor_wants_them(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    for words in (["systemd-sysusers"], ["systemd-tmpfiles", "--create"]):
+        file = SITE / f"slurmplug.{words[0].removeprefix('systemd-')}"
+        told = subprocess.run([*words, f"--root={tmp_path}", str(file)], capture_output=True, text=True, check=False)
+        assert told.returncode == 0, told.stderr
+    account = next(row for row in (tmp_path / "etc/passwd").read_text().splitlines() if row.startswith("slurmplug:"))
+    assert account.endswith(":/var/lib/slurmplug:/usr/sbin/nologin")
+    spool = tmp_path / "var/spool/slurmplug"
+    assert [(spool / name).stat().st_mode & 0o7777 for name in ("reports", "requests")] == [0o3773, 0o755]
+    assert (spool / "reports").stat().st_uid == int(account.split(":")[2])
+
+
+def test_no_maintainer_script_fails_where_systemd_or_slurm_does_not_run() -> None:
+    for script in (ROOT / "debian").glob("slurmplug.p*"):
+        assert subprocess.run(["sh", "-n", str(script)], check=False).returncode == 0
+    removal = (ROOT / "debian/slurmplug.prerm").read_text()
+    assert re.search(r"slurmplug reset .*\|\|", removal)
+
+
+def test_the_manager_is_told_what_it_asked_for(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(60)
+        manager = Manager({"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "30000000"})
+        manager.ready("policy mlfs")
+        assert systemd.recv(1000) == b"READY=1\nSTATUS=policy mlfs"
+        manager.alive()
+        assert systemd.recv(1000) == b"WATCHDOG=1"
+        manager.reloading()
+        assert systemd.recv(1000).startswith(b"RELOADING=1\nMONOTONIC_USEC=")
+        assert manager.beat == 10.0
+
+
+def test_without_a_manager_nothing_is_told_and_nothing_fails(tmp_path: Path) -> None:
+    silent = Manager({})
+    silent.ready("")
+    assert silent.beat is None
+    Manager({"NOTIFY_SOCKET": str(tmp_path / "gone")}).alive()
+    assert Manager({"WATCHDOG_USEC": "1000", "WATCHDOG_PID": "1"}).beat is None
