@@ -206,13 +206,16 @@ class Ledger(LedgerFile):
                 "UPDATE jobs SET given_back = 1 WHERE job_id = ? AND ended = 0", [(j,) for j in job_ids]
             )
 
-    def reset(self, labels: Mapping[JobKey, float], withdrawn: Iterable[str], now: float) -> None:
-        """Note that an operator gave labels back (NaN: not known), and took back the requests of operations."""
+    def reset(
+        self, labels: Mapping[JobKey, float], withdrawn: Iterable[str], let_go: Iterable[JobKey], now: float
+    ) -> None:
+        """Note that an operator gave labels back (NaN: not known), ended operations, let go who waited for admission."""
         with self._transaction():
             run = self.db.conn.executemany
             rows = [(ledger_rows.null(label), self._id(key)) for key, label in labels.items()]
             run("UPDATE jobs SET label = ? WHERE id = ?", rows)
             run(_RESET, [(job, now, now) for label, job in rows if label == 0])
+            run("UPDATE jobs SET admission = 'gone' WHERE id = ?", [(self._id(key),) for key in let_go])
             run(_WITHDRAW, [(now, now, operation) for operation in withdrawn])
 
     def distrust(self) -> None:

@@ -2,27 +2,60 @@
 
 import fcntl
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from slurmplug.cluster.port import ClusterPort, Command, Outcome
+from policies.snapshot import JobKey
+from slurmplug.cluster.port import ClusterPort, Command, Outcome, Reading
 from slurmplug.ledger import Ledger
+from slurmplug.operations import BINDING, RESERVATION, Operation
 from slurmplug.record import LIVE_STATES
 
 
 @dataclass(frozen=True)
 class Returned:
-    """What came of it. `gone`: jobs that ended meanwhile. `kept`: what could not be given back, and why, by job id."""
+    """What came of it, by job ids. `gone`: jobs that ended meanwhile. `kept`: what could not be given back, and why.
+
+    `shapes`: GPUs, or nodes that a job was kept to or from; `reservations`: places that were secured; `holds`: jobs
+    that waited for admission and were let go.
+    """
 
     priorities: Collection[int]
     requests: Collection[int]
+    shapes: Collection[int]
+    reservations: Collection[int]
+    holds: Collection[int]
     gone: Collection[int]
     kept: Mapping[int, str]
 
+    @property
+    def anything(self) -> bool:
+        """Whether something was given back."""
+        return bool(self.priorities or self.requests or self.shapes or self.reservations or self.holds)
+
+
+class _Step(NamedTuple):
+    """One command, and what it gives back."""
+
+    what: str
+    command: Command
+
+
+_WORDS = {
+    "priorities": "its SiteFactor",
+    "requests": "the request to it",
+    "shapes": "what it asks for",
+    "places": "its place in the reservation",
+    "reservations": "the reservation",
+    "holds": "its hold",
+}
+
 
 def give_back(ledger: Ledger, port: ClusterPort, only: int | None = None) -> Returned:
-    """Set every SiteFactor that is not 0, or not known, to 0, and take back the open requests to stop.
+    """Set every SiteFactor that is not 0, or not known, to 0; take back what open operations asked, wrote, secured and
+    constrained; let go who waits for admission.
 
     `only`: of this job alone.
 
@@ -30,36 +63,95 @@ def give_back(ledger: Ledger, port: ClusterPort, only: int | None = None) -> Ret
         ReadFailed: Slurm could not be read; nothing was given back.
         LedgerError: what was given back may not have been noted; giving back again does no harm.
     """
-    jobs = port.read(_Everything(), ()).jobs
-    live = {
-        job_id
-        for job_id, state in zip(jobs.job_id.tolist(), jobs.state.tolist(), strict=True)
-        if state in LIVE_STATES and only in (None, job_id)
+    reading = port.read(_Everything(), ())
+    state = {
+        job_id: told
+        for job_id, told in zip(reading.jobs.job_id.tolist(), reading.jobs.state.tolist(), strict=True)
+        if told in LIVE_STATES and only in (None, job_id)
     }
     set_by_us = [key for key, label in ledger.labels().items() if label != 0 and only in (None, key.job_id)]
-    labels = [
-        Command(f"reset-{key.job_id}", "update", key, {"SiteFactor": "0"}) for key in set_by_us if key.job_id in live
+    opened = [each for each in ledger.open_operations() if only in (None, each.job.job_id)]
+    awaiting = [each.key for each in ledger.live_records() if each.awaits and each.key.job_id in state]
+    steps = [
+        *(_label(key) for key in set_by_us if key.job_id in state),
+        *_requests(opened),
+        *_shapes(opened, state),
+        *_places(reading, only),
+        *(_Step("holds", Command(f"reset-hold-{key.job_id}", "release", key)) for key in awaiting),
     ]
-    open_stops = [o for o in ledger.open_operations() if o.kind == "stop" and only in (None, o.job.job_id)]
-    requests = [
-        Command(f"reset-{o.id}", "withdraw", o.job, {"what": "stop", "restart": str(o.restarts)}, o.id)
-        for o in open_stops
-    ]
-    commands = [*labels, *requests]
+    commands = [step.command for step in steps]
     outcomes = {outcome.command: outcome for outcome in (port.apply(commands) if commands else ())}
-    done = [command for command in commands if _status(outcomes, command) == "done"]
-    in_doubt = [command for command in labels if _status(outcomes, command) == "unknown"]
+    done = [step for step in steps if _status(outcomes, step.command) == "done"]
+    failed = [step for step in steps if step not in done]
+    bound = {
+        o.job.job_id: "nodes that it is kept from or to: Slurm lets them go when it waits"
+        for o in _bound(opened, state)
+    }
+    unsettled = {step.command.operation for step in failed} | {o.id for o in _bound(opened, state)}
+    doubtful = [step for step in failed if step.what == "priorities" and _status(outcomes, step.command) == "unknown"]
     ledger.reset(
-        labels={c.job: 0.0 for c in done if c.verb == "update"} | {c.job: float("nan") for c in in_doubt},
-        withdrawn=[command.operation for command in done if command.verb == "withdraw"],
+        labels={s.command.job: 0.0 for s in done if s.what == "priorities"}
+        | {s.command.job: float("nan") for s in doubtful},
+        withdrawn=[each.id for each in opened if each.id not in unsettled],
+        let_go=[step.command.job for step in done if step.what == "holds"],
         now=port.now(),
     )
     return Returned(
-        priorities=sorted(c.job.job_id for c in done if c.verb == "update"),
-        requests=sorted(c.job.job_id for c in done if c.verb == "withdraw"),
-        gone=sorted(key.job_id for key in set_by_us if key.job_id not in live),
-        kept={c.job.job_id: _why(outcomes, c) for c in commands if c not in done},
+        **{what: _jobs(done, what) for what in ("priorities", "requests", "shapes", "reservations", "holds")},
+        gone=sorted(key.job_id for key in set_by_us if key.job_id not in state),
+        kept=bound | {step.command.job.job_id: _why(outcomes, step) for step in failed},
     )
+
+
+def _label(key: JobKey) -> _Step:
+    return _Step("priorities", Command(f"reset-{key.job_id}", "update", key, {"SiteFactor": "0"}))
+
+
+def _requests(opened: Sequence[Operation]) -> Iterator[_Step]:
+    for each in opened:
+        if each.kind in ("stop", "resize", "migrate", "preempt"):
+            what = "stop" if each.kind == "stop" else "checkpoint"
+            fields = {"what": what, "restart": str(each.restarts)}
+            yield _Step("requests", Command(f"reset-{each.id}", "withdraw", each.job, fields, each.id))
+
+
+def _shapes(opened: Sequence[Operation], state: Mapping[int, str]) -> Iterator[_Step]:
+    """Of those that wait: a new shape that is not confirmed, and nodes that a job is still kept from or to."""
+    for each in opened:
+        if state.get(each.job.job_id) != "PENDING" or each.step not in (
+            "rewrite",
+            "confirm",
+            "bound",
+            "lift",
+            "watch",
+            "undo",
+        ):
+            continue
+        unsure = each.step in ("rewrite", "confirm", "undo")
+        fields = {name: value for name, value in each.undo.items() if unsure or name in BINDING}
+        if fields:
+            yield _Step("shapes", Command(f"reset-shape-{each.id}", "update", each.job, fields, each.id))
+
+
+def _bound(opened: Sequence[Operation], state: Mapping[int, str]) -> list[Operation]:
+    """Those whose job runs with nodes excluded or required."""
+    return [
+        o for o in opened if state.get(o.job.job_id, "PENDING") != "PENDING" and BINDING & o.goal.keys() and o.requeued
+    ]
+
+
+def _places(reading: Reading, only: int | None) -> Iterator[_Step]:
+    """Reservations by our name, whoever made them, and the jobs in them."""
+    names = {each.name for each in reading.reservations if each.name.removeprefix(RESERVATION).isdecimal()}
+    ours = {name: int(name.removeprefix(RESERVATION)) for name in names if name.startswith(RESERVATION)}
+    jobs = reading.jobs
+    keys = {name: JobKey(reading.site.cluster, job_id, 0) for name, job_id in ours.items() if only in (None, job_id)}
+    for job_id, name, told in zip(jobs.job_id.tolist(), jobs.reservation.tolist(), jobs.state.tolist(), strict=True):
+        if name in keys and told in LIVE_STATES:
+            key = JobKey(reading.site.cluster, job_id, 0)
+            yield _Step("places", Command(f"reset-place-{job_id}", "update", key, {"ReservationName": ""}))
+    for name, key in sorted(keys.items()):
+        yield _Step("reservations", Command(f"reset-{name}", "unreserve", key, {"name": name}))
 
 
 def daemon_runs(ledger: Path) -> bool:
@@ -89,12 +181,15 @@ class _Everything:
         return True
 
 
+def _jobs(done: Sequence[_Step], what: str) -> list[int]:
+    return sorted(step.command.job.job_id for step in done if step.what == what)
+
+
 def _status(outcomes: Mapping[str, Outcome], command: Command) -> str:
     return outcomes[command.id].status if command.id in outcomes else "unknown"
 
 
-def _why(outcomes: Mapping[str, Outcome], command: Command) -> str:
-    outcome = outcomes.get(command.id)
-    what = "its SiteFactor" if command.verb == "update" else "the request to stop"
+def _why(outcomes: Mapping[str, Outcome], step: _Step) -> str:
+    outcome = outcomes.get(step.command.id)
     message = f": {outcome.message}" if outcome and outcome.message else ""
-    return f"{what}: {outcome.status if outcome else 'unknown'}{message}"
+    return f"{_WORDS[step.what]}: {outcome.status if outcome else 'unknown'}{message}"

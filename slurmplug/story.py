@@ -19,9 +19,26 @@ AHEAD = 3
 _STEPS = {
     "ask": "it was asked to stop, by a file that its report() looks for",
     "signal": "it was sent the signal that it declared",
+    "save": "it was asked for a checkpoint, by a file that its checkpoint_requested() looks for",
+    "reserve": "its place was secured by a reservation",
+    "requeue": "it was requeued",
+    "settle": "it waited for its last run to be over",
+    "rewrite": "what it asks for was rewritten",
+    "confirm": "it was to start in its place",
+    "watch": "it ran, and had to report where it went on",
+    "undo": "what it asks for was given back",
+    "free": "it left the reservation",
+    "unreserve": "the reservation was removed",
+    "bound": "nodes that it is kept from or to are let go when it waits again",
+    "lift": "nodes that it was kept from or to were let go",
+    "hold": "it was held as an operator holds",
+    "release": "it was let go",
     "cancel": "it was cancelled, as it did not stop by itself",
     "withdraw": "the request was taken back",
 }
+
+_SILENT = frozenset({"settle", "confirm", "watch", "bound"})
+"""The steps that say nothing to Slurm."""
 
 
 @dataclass(frozen=True)
@@ -241,7 +258,8 @@ def _operation(operation: Mapping[str, Any], deeds: Deeds, about: About) -> Iter
     for step in (each for each in deeds.steps if each["operation"] == operation["id"] and each["step"] != "ended"):
         outcomes = [_outcome(c) for c in said if c["id"].startswith(f"{operation['id']}-{step['step']}-")]
         what = _STEPS.get(step["step"], printable(step["step"]))
-        yield step["at"], f"{times.shown(step['at'])}: {what}: {', '.join(outcomes) or 'not said yet'}."
+        came = "" if step["step"] in _SILENT else f": {', '.join(outcomes) or 'not said yet'}"
+        yield step["at"], f"{times.shown(step['at'])}: {what}{came}."
     if operation["step"] == "ended":
         over = operation["since"]
         yield over, f"{times.shown(over)}: that was over: {printable(operation['result'])}."

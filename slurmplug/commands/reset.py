@@ -22,7 +22,8 @@ LOOK_SECONDS = 0.2
 @click.option("--job", type=click.IntRange(1), metavar="JOBID", help="Of this job alone, which is left alone for good.")
 @click.option("--reason", default="reset", show_default=True, help="Why; shown by `status` while it is paused.")
 def reset(*, config_path: Path, job: int | None, reason: str) -> None:
-    """Give back to Slurm every priority that slurmplug set, and take back every open request to stop.
+    """Give back to Slurm every priority, hold, constraint and reservation that slurmplug set, and take back every open
+    request to a job.
 
     Pauses the daemon first, so that it does not set them anew; `slurmplug resume` lets it go on. Works without a
     daemon, too. It ends with 1 where something could not be given back.
@@ -56,13 +57,20 @@ def carry_out(config: Config, ledger: Ledger, port: ClusterPort, job: int | None
             emit(["the daemon began no cycle: look at its log, and reset again when it runs or is stopped"])
             return False
         returned = give_back(ledger, port, job)
-        if returned.priorities or returned.requests:
+        if returned.anything:
             _tell(returned)
     return not returned.kept
 
 
 def _tell(returned: Returned) -> None:
-    emit([f"priorities given back: {len(returned.priorities)}; requests to stop taken back: {len(returned.requests)}"])
+    told = {
+        "priorities": returned.priorities,
+        "requests to jobs": returned.requests,
+        "shapes and constraints": returned.shapes,
+        "reservations": returned.reservations,
+        "holds for admission": returned.holds,
+    }
+    emit([f"given back: {', '.join(f'{what} {len(jobs)}' for what, jobs in told.items())}"])
     if returned.gone:
         emit([f"ended meanwhile, so nothing to give back: {len(returned.gone)}"])
     emit(f"not given back: job {job_id}, {printable(why)}" for job_id, why in sorted(returned.kept.items()))

@@ -121,8 +121,7 @@ def _rewrite(
     """What is to be updated, and what gives it back. Raises Refused."""
     asked = _requeueable(sight, row)
     if action.kind == "resize":
-        if limit := shape.limit_exceeded(sight, row, _gpus(sight, row, action)):
-            raise Refused("limit", limit=limit)
+        shape.within_limits(sight, row, _gpus(sight, row, action))
         return shape.fields(asked, found.shape)
     if _wanted(action, settings):
         return {"ReqNodeList": ",".join(found.nodes)}, {"ReqNodeList": asked.required}

@@ -167,8 +167,19 @@ def _capacity(snapshot: Snapshot, row: int) -> np.ndarray:
     return np.floor(units + 1e-9)
 
 
-def limit_exceeded(sight: Sight, row: int, gpus: int) -> str:
-    """The limit of a QOS or association that would hold the job with so many GPUs; empty where none."""
+def within_limits(sight: Sight, row: int, gpus: int) -> None:
+    """
+    Raises:
+        Refused: a limit of a QOS or association would hold the job with so many GPUs, or more are wanted and the limits
+            are not known.
+    """
+    if sight.limits is None and gpus > sight.snapshot.jobs.gpus[row]:
+        raise Refused("limits not known")
+    if limit := _exceeded(sight, row, gpus):
+        raise Refused("limit", limit=limit)
+
+
+def _exceeded(sight: Sight, row: int, gpus: int) -> str:
     jobs, queue = sight.snapshot.jobs, sight.queue
     if sight.limits is None or queue is None:
         return ""

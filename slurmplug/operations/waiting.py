@@ -33,8 +33,7 @@ def rewrite(action: Action, sight: Sight, row: int) -> tuple[dict[str, str], dic
         raise Refused("array")
     if asked.het_id:
         raise Refused("heterogeneous")
-    if limit := shape.limit_exceeded(sight, row, action.gpus):
-        raise Refused("limit", limit=limit)
+    shape.within_limits(sight, row, action.gpus)
     found = shape.shapes(sight.snapshot, row, action.gpus, asked.nodes, len(action.nodes))
     return shape.fields(asked, found[0])
 

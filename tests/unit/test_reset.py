@@ -138,7 +138,7 @@ class TestTheCommand:
     def test_all_is_given_back_after_a_pause(self, site, capsys):
         assert carry_out(config_of(site), site.ledger, site.cluster, None, "an emergency")
         assert site.ledger.control("paused") == "an emergency"
-        assert "priorities given back: 2; requests to stop taken back: 1" in capsys.readouterr().out
+        assert "given back: priorities 2, requests to jobs 1, shapes and constraints 0" in capsys.readouterr().out
 
     def test_a_pause_that_was_there_keeps_its_reason(self, site):
         site.ledger.set_control("paused", "upgrade")
@@ -180,7 +180,7 @@ class TestTheCommand:
             assert carry_out(config_of(site), site.ledger, site.cluster, None, "reset")
         late.join()
         assert set(labels(site).values()) == {0}
-        assert capsys.readouterr().out.count("priorities given back") == 2
+        assert capsys.readouterr().out.count("given back: priorities") == 2
 
     def test_a_daemon_that_hangs_is_told_of(self, site, capsys):
         settings = {"interval": 0.1, "slurm": {"timeout": 0.1}, "ledger": {"path": str(site.path)}}
