@@ -192,7 +192,7 @@ class Config(Section):
     """The whole file."""
 
     cluster: str = Field("", description="the cluster's name; slurm.conf's ClusterName where empty")
-    policy: str = Field("mlfs", description="which policy decides; `slurmplug status` lists those installed")
+    policy: str = Field("mlfs", description="which policy decides: one that `slurmplug status` lists, or FILE.py:CLASS")
     interval: Seconds = Field(60.0, description="seconds from one cycle to the next")
     mode: Modes = Modes()
     slurm: Slurm = Slurm()
