@@ -1,7 +1,7 @@
 -- slurmplug.lua: checks #PLUG directives when a job is submitted, so that a mistake is refused under the user's eyes.
 --
--- It changes nothing of a job. Without it all works too: the daemon then ignores what it cannot read, and `slurmplug why`
--- says so. To load it, set JobSubmitPlugins=lua in slurm.conf and write into the site's job_submit.lua:
+-- Without it all works too: the daemon then ignores what it cannot read, and `slurmplug why` says so. To load it, set
+-- JobSubmitPlugins=lua in slurm.conf and write into the site's job_submit.lua:
 --
 --     local loaded, slurmplug = pcall(dofile, "/etc/slurmplug/slurmplug.lua")
 --
@@ -13,6 +13,9 @@
 --         end
 --         return slurm.SUCCESS
 --     end
+--
+-- It changes nothing of a job, unless the site lets a policy admit jobs (mode.admit): then `slurmplug.hold` in the place
+-- of `slurmplug.check` also holds each job with a --utility until the daemon lets it go.
 --
 -- pcall lets every job pass should this file be missing or broken. Job scripts are hostile: only the head of a script is
 -- read, up to its first command; patterns are single character classes, run over short strings, and nothing backtracks.
@@ -614,6 +617,15 @@ function slurmplug.problems(script, comment, now)
     return problems
 end
 
+-- Whether a job gives this directive.
+function slurmplug.asks(script, comment, name)
+    local problems = {more = 0}
+    local given, over = {}, {}
+    of_script(given, script or "", os.time(), problems)
+    of_comment(over, comment or "", os.time(), problems)
+    return given[name] ~= nil or over[name] ~= nil
+end
+
 -- The message for a job that is to be refused, or nil. Never throws.
 function slurmplug.check(job_desc)
     local ran, problems = pcall(function()
@@ -623,6 +635,26 @@ function slurmplug.check(job_desc)
         return nil
     end
     return "#PLUG directives that cannot be read:\n" .. table.concat(problems, "\n")
+end
+
+-- Likewise, and a job that is to be admitted is held. Never throws. Who holds a job by himself would not be told from
+-- who waits, so such a job is refused.
+function slurmplug.hold(job_desc)
+    local wrong = slurmplug.check(job_desc)
+    if wrong then
+        return wrong
+    end
+    local ran, asks = pcall(function()
+        return slurmplug.asks(job_desc.script, job_desc.comment, "utility")
+    end)
+    if not ran or not asks then
+        return nil
+    end
+    if job_desc.priority == 0 then
+        return "A job with a --utility is held until it is admitted: submit it without --hold"
+    end
+    job_desc.priority = 0
+    return nil
 end
 
 return slurmplug

@@ -161,10 +161,6 @@ class Operations(Section):
     interval: Seconds = Field(5.0, description="seconds from one cycle to the next while a job is moved")
     start_limit: Seconds = Field(300.0, description="seconds that a requeued job may take to run in its place")
     watch_limit: Seconds = Field(1_800.0, description="seconds in which it has to report, to show where it went on")
-    release_after: Seconds = Field(
-        1_800.0,
-        description="seconds without the daemon after which site_config's timer releases who waits for admission",
-    )
 
 
 class Endpoint(Section):

@@ -14,7 +14,7 @@ from types import FrameType
 
 from predictors.runtime import RuntimeModel
 from slurmplug import config as configuration
-from slurmplug import doctor, doctor_facts, registry, standby, training
+from slurmplug import doctor, doctor_facts, operations, registry, standby, training
 from slurmplug.cluster.site_client import SiteClient
 from slurmplug.config import Config
 from slurmplug.cycle import Scheduler
@@ -26,6 +26,7 @@ from slurmplug.intake import Intake
 from slurmplug.ledger import DAY, Ledger
 from slurmplug.lock import only_one
 from slurmplug.notify import Manager
+from slurmplug.spool import write_waiting
 from slurmplug.standby import FencedCluster, Publisher, Standby
 from slurmplug.takeover import Life
 
@@ -137,9 +138,18 @@ class Daemon:
                 began = self._port.now()
                 self._manager.alive()
                 self._cycle()
-                self._rest(began + self._scheduler.config.interval)
+                self._rest(began + self._interval())
             log.info("stands by from now on" if self._down else "stopped; running jobs go on")
         return not self._down
+
+    def _interval(self) -> float:
+        """Seconds from one cycle to the next: a job that is being moved holds GPUs without training."""
+        config = self._scheduler.config
+        try:
+            hurries = operations.urgent(self._ledger.open_operations())
+        except LedgerError:
+            hurries = False
+        return min(config.interval, config.operations.interval) if hurries else config.interval
 
     def _rest(self, until: float) -> None:
         """Wait, with a sign of life to the service manager where it wants them oftener than a cycle comes."""
@@ -159,6 +169,7 @@ class Daemon:
                 self._down = True
                 return
             self._scheduler.run()
+            self._tell_who_waits()
             self._learn()
             self._tidy()
             if self._publisher:
@@ -176,6 +187,13 @@ class Daemon:
             return True
         self._looked = now
         return self._turn.stays()
+
+    def _tell_who_waits(self) -> None:
+        """For `site_config/slurmplug-release`, which lets them go where this daemon is gone for long."""
+        try:
+            write_waiting(self._scheduler.config.spool.path, self._intake.waiting)
+        except OSError as error:
+            log.warning("who waits for admission cannot be told in the spool: %s", error.strerror)
 
     def _examine(self) -> None:
         """Observe only where something needed is missing, and say what, and what mends it."""

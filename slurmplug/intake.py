@@ -91,6 +91,11 @@ class Intake:
             if record is not None and record.key == key:
                 record.label = label
 
+    @property
+    def waiting(self) -> Collection[int]:
+        """The job ids that wait for admission under an administrator's hold."""
+        return {job_id for job_id, each in self._records.items() if each.awaits and each.admission == "held"}
+
     def set_admissions(self, admissions: Mapping[JobKey, Admission]) -> None:
         """Note where jobs stand on their way to admission: who was let go and is held again does not wait for it."""
         for key, admission in admissions.items():

@@ -209,7 +209,7 @@ class Ledger(LedgerFile):
     def reset(
         self, labels: Mapping[JobKey, float], withdrawn: Iterable[str], let_go: Iterable[JobKey], now: float
     ) -> None:
-        """Note that an operator gave labels back (NaN: not known), ended operations, let go who waited for admission."""
+        """Note that an operator gave labels back (NaN: not known), ended operations, let go who waited."""
         with self._transaction():
             run = self.db.conn.executemany
             rows = [(ledger_rows.null(label), self._id(key)) for key, label in labels.items()]

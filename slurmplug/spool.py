@@ -12,7 +12,7 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -211,6 +211,17 @@ class Requests:
 
     def _path(self, run: Run, what: What) -> Path:
         return self._folder / f"{run.job_id}.{run.restart}.{what}"
+
+
+def write_waiting(spool: Path, job_ids: Iterable[int]) -> None:
+    """Say who waits for admission; when the file was written is the daemon's last sign of life.
+
+    `site_config/slurmplug-release` lets these go when it has been gone for long. Raises OSError.
+    """
+    path = spool / "waiting"
+    beside = path.with_suffix(".new")
+    beside.write_text("".join(f"{job_id}\n" for job_id in sorted(job_ids)))
+    beside.replace(path)
 
 
 def sweep(spool: Path, keep: Container[Run], before: float) -> tuple[Fault, ...]:

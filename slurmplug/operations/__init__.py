@@ -4,7 +4,7 @@ Pure. Each cycle `advance` looks at what the snapshot shows of an open operation
 whose outcome is not `done` is said again, so a crash between two lines is only another snapshot.
 """
 
-from slurmplug.operations.advance import MOVES, admissions, advance, questions
+from slurmplug.operations.advance import MOVES, admissions, advance, questions, urgent
 from slurmplug.operations.values import (
     BINDING,
     CANCEL_LIMIT,
@@ -31,4 +31,5 @@ __all__ = [
     "advance",
     "questions",
     "reservation",
+    "urgent",
 ]

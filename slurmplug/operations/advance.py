@@ -26,6 +26,12 @@ def questions(verdict: Verdict, opened: Sequence[Operation]) -> frozenset[JobKey
     return begin | frozenset(operation.job for operation in opened if "free" in operation.owed)
 
 
+def urgent(opened: Sequence[Operation]) -> bool:
+    """Whether a job waits for the next step, so that the next cycle should come soon: what it trains now may be lost."""
+    idle = {"watch", "bound"}
+    return any(operation.step not in idle for operation in opened if operation.kind != "stop")
+
+
 def admissions(operations: Sequence[Operation], commands: Sequence[Command]) -> dict[JobKey, Admission]:
     """Where jobs stand on their way to admission once this is written: gone before they are let go, and back on it
     where that came to nothing."""
