@@ -61,7 +61,7 @@ class Bid:
     @property
     def worker_slots(self) -> float:
         """ceil(E N M (tau + 2 e / b)): slots of one worker that the work takes."""
-        return float(np.ceil(self.work / self.done[1] - 1e-9))
+        return max(1.0, float(np.ceil(self.work / self.done[1] - 1e-9)))
 
     @property
     def proportional(self) -> bool:

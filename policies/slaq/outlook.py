@@ -14,6 +14,10 @@ from predictors.arrays import Floats, Ints
 from predictors.forecast import LEVELS, Fan, Forecasts
 
 MEDIAN = int(np.searchsorted(LEVELS, 0.5))
+FEWEST = 5
+"""reports of the loss from which on its forecast is believed: before, a curve is continued flat as often as not"""
+HALF = 5.0
+"""iterations to half of the loss, where nothing else is known: a curve of O(1/k) that falls by six first changes"""
 _BLOCK = 1 << 18
 """numbers looked at together, so that they stay in the processor's cache"""
 
@@ -65,10 +69,11 @@ class Outlook:
         m = len(rows)
         speed_at, speed = _medians(forecasts.speed, rows)
         speed = np.maximum.accumulate(speed, axis=1)
-        pace = _pace(jobs, forecasts, rows, held, epoch)
+        pace = _pace(snapshot, forecasts, rows, held, epoch)
         loss_at, losses = _medians(forecasts.loss, rows)
         losses = np.minimum.accumulate(losses, axis=1)
-        unknown = np.isnan(losses[:, 0])
+        told = jobs.losses.lengths()[rows]
+        unknown = np.isnan(losses[:, 0]) | ((told > 0) & (told < FEWEST))
         last = np.where(np.isnan(jobs.max_iterations[rows]), np.inf, jobs.max_iterations[rows])
         if unknown.any():
             loss_at, losses = _with_guessed(loss_at, losses, unknown, jobs.iteration[rows])
@@ -100,7 +105,7 @@ class Outlook:
         step = np.minimum(self.at + 1.0, self.last)[:, None]
         ahead = self.now() - _interpolated(self.loss_at, self.losses, step)[:, 0]
         told = ~unknown & (largest > 0)
-        largest = np.where(told, np.fmax(largest, ahead), ahead)
+        largest = np.where(told, np.fmax(largest, ahead), np.where(unknown, 1.0 / (1.0 + HALF), ahead))
         begun = np.where(unknown | np.isnan(first), self.losses[:, 0], np.fmax(first, self.losses[:, 0]))
         return _replaced(self, largest=np.maximum(largest, 1e-300), first=begun)
 
@@ -118,19 +123,27 @@ def _medians(fan: Fan, rows: Ints) -> tuple[Floats, Floats]:
     return fan.x[place], np.where((place >= 0)[:, None], medians[place], np.nan)
 
 
-def _pace(jobs: Jobs, forecasts: Forecasts, rows: Ints, held: Ints, epoch: float) -> Floats:
-    """(m,) iterations a second of each GPU, c S constant (4.2.1): measured, else by the run time forecast, else one in
-    an epoch on what was asked for."""
-    measured = 1.0 / (jobs.iteration_time[rows] * np.maximum(np.where(held > 0, held, jobs.gpus)[rows], 1))
+def _pace(snapshot: Snapshot, forecasts: Forecasts, rows: Ints, held: Ints, epoch: float) -> Floats:
+    """(m,) iterations a second of each GPU, c S being constant (4.2.1).
+
+    As measured, by the GPU seconds until the last report, however many GPUs the job had; else by the run time forecast;
+    else one iteration in an epoch.
+    """
+    jobs = snapshot.jobs
+    since = np.maximum(np.nan_to_num(snapshot.now - np.fmax(jobs.reported, jobs.started)), 0.0)
     asked = np.maximum(jobs.gpus[rows], 1)
-    by_total = jobs.max_iterations[rows] / (forecasts.total.median[rows] * asked)
-    for pace in (measured, by_total):
-        pace[~(np.isfinite(pace) & (pace > 0))] = np.nan
-    return np.where(np.isnan(measured), np.where(np.isnan(by_total), 1.0 / (epoch * asked), by_total), measured)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        by_work = jobs.iteration[rows] / np.maximum(jobs.attained - since * held, 0.0)[rows]
+        by_time = 1.0 / (jobs.iteration_time[rows] * np.maximum(np.where(held > 0, held, jobs.gpus)[rows], 1))
+        by_total = jobs.max_iterations[rows] / (forecasts.total.median[rows] * asked)
+    pace = 1.0 / (epoch * asked)
+    for told in (by_total, by_time, by_work):
+        pace = np.where(np.isfinite(told) & (told > 0), told, pace)
+    return pace
 
 
 def _with_guessed(loss_at: Floats, losses: Floats, unknown: np.ndarray, at: Floats) -> tuple[Floats, Floats]:
-    """Where no loss is forecast it is taken to go as 1/(1 + iteration), the paper's O(1/k), as far as is looked at."""
+    """Where no loss is forecast it is taken to fall as the paper's first class, O(1/k), as far as is looked at."""
     ahead = np.concatenate([[0.0], np.geomspace(1.0, 1e4, 24)])
     width = max(loss_at.shape[1], len(ahead))
     grid, values = (np.pad(a, ((0, 0), (0, width - a.shape[1])), mode="edge") for a in (loss_at, losses))
@@ -138,7 +151,7 @@ def _with_guessed(loss_at: Floats, losses: Floats, unknown: np.ndarray, at: Floa
     if short:  # x rises along a row
         grid[:, -short:] += np.arange(1.0, short + 1.0)
     guessed = at[unknown, None] + np.pad(ahead, (0, width - len(ahead)), mode="linear_ramp", end_values=1e6)
-    grid[unknown], values[unknown] = guessed, 1.0 / (1.0 + guessed)
+    grid[unknown], values[unknown] = guessed, 1.0 / (1.0 + guessed / HALF)
     return grid, values
 
 

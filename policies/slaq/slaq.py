@@ -12,7 +12,7 @@ from policies.slaq.outlook import Outlook
 from policies.slaq.units import share_out
 from policies.snapshot import Jobs, Snapshot
 from predictors.arrays import Bools, Floats, Ints
-from predictors.forecast import Forecasts, Need
+from predictors.forecast import Fan, Forecasts, Need
 
 HOUR = 3600.0
 
@@ -22,8 +22,10 @@ class SLAQSettings:
     """The settings of SLAQ. Seconds."""
 
     objective: Literal["total", "max-min"] = "total"
-    normal: Literal["change", "range"] = "change"
-    """what a fall of the loss is counted in: the job's largest in one iteration so far (4.1), or all that it will be"""
+    normal: Literal["range", "change"] = "range"
+    """what a fall of the loss is counted in: all that it will be, or the largest in one iteration so far (4.1)"""
+    speed: Literal["work", "forecast"] = "work"
+    """by GPUs: in proportion to them (c S / N, 4.2.1), or as forecast where it is, for models that do not scale so"""
     epoch: float = 0.0
     """shares are decided once in so long, and for so long ahead; 0: every cycle"""
     restart: float = 0.0
@@ -40,6 +42,8 @@ class SLAQSettings:
             raise ValueError(f"objective is total or max-min, not {self.objective!r}")
         if self.normal not in ("change", "range"):
             raise ValueError(f"normal is change or range, not {self.normal!r}")
+        if self.speed not in ("forecast", "work"):
+            raise ValueError(f"speed is forecast or work, not {self.speed!r}")
         if min(self.epoch, self.restart) < 0 or min(self.starvation, self.interval) <= 0:
             raise ValueError("epoch and restart are not negative, starvation and interval are positive")
 
@@ -66,11 +70,12 @@ class Candidates(NamedTuple):
 class SLAQ:
     """SLAQ's allocation (section 4.3): the most loss reduction in all jobs together within the next epoch.
 
-    Of the paper it takes Algorithm 1, falls of the loss in units of a job's largest (4.1), its run time model c S / N
-    where no speed is forecast (4.2.1), weights, and the fall-back for other jobs: those keep what they have, and those
-    that wait get a fair share by number in order of submission. It adds what GPUs need: minima above one with
-    admission by reduction a GPU second, a bound on starvation, and the price of a resize. It leaves out the token
-    bucket and Spark; of nodes it knows the number of GPUs, `policies.allocation` finds the places.
+    Of the paper it takes Algorithm 1, its run time model c S / N (4.2.1), weights, and the fall-back for other jobs:
+    those keep what they have, and those that wait get a fair share by number in order of submission. Falls of the loss
+    are counted in shares of all that the job's loss will fall, as the paper measures them (6.2), or in its own unit
+    (4.1). It adds what GPUs need: minima above one with admission by reduction a GPU second, a bound on starvation, and
+    the price of a resize. It leaves out the token bucket and Spark. Of nodes it knows the number of GPUs;
+    `policies.allocation` finds the places.
     """
 
     name: ClassVar[str] = "slaq"
@@ -112,6 +117,8 @@ class SLAQ:
         self, snapshot: Snapshot, forecasts: Forecasts, rows: Ints, held: Ints, served: Floats
     ) -> Candidates:
         jobs, config = snapshot.jobs, self.settings
+        if config.speed == "work":
+            forecasts = replace(forecasts, speed=Fan.unknown(len(jobs)))
         outlook = Outlook.of(snapshot, forecasts, rows, held, config.ahead)
         there = snapshot.fits[:, snapshot.nodes.up] @ snapshot.nodes.capacity[snapshot.nodes.up, 0]
         least = np.maximum(jobs.gpus_min[rows], 1)

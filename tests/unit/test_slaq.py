@@ -51,7 +51,7 @@ FLAT = [1.0, 0.98, 0.96, 0.94, 0.92]
 def test_gpus_go_where_the_loss_falls_most_and_every_job_has_its_minimum():
     of_jobs = jobs(2, gpus_min=1, gpus_max=8, max_iterations=1000, restartable=True)
     losses = predicted([[4.0, 2.0, 1.0, 0.5, 0.2], [4.0, 3.99, 3.98, 3.97, 3.96]])
-    policy = SLAQ(SLAQSettings(interval=3.0, normal="range", weigh=False))
+    policy = SLAQ(SLAQSettings(interval=3.0, speed="forecast", weigh=False))
     # by range both fall from 1 to 0, the first faster at first; by the largest change likewise
     plan = policy.decide(snapshot(of_jobs, nodes(2)), losses, NOTHING_REMEMBERED)
     first, second = shares(plan, of_jobs.keys)
@@ -59,16 +59,19 @@ def test_gpus_go_where_the_loss_falls_most_and_every_job_has_its_minimum():
     assert first > second >= 1
 
 
-def test_falls_are_counted_in_the_jobs_own_largest_one():
+@pytest.mark.parametrize("normal", ["change", "range"])
+def test_falls_are_counted_in_units_of_the_job_itself(normal):
     of_jobs = jobs(2, gpus_max=8, max_iterations=1000)
     a, b = np.array(STEEP), 1000 * np.array(STEEP)
-    plan = SLAQ(SLAQSettings(interval=5.0)).decide(snapshot(of_jobs, nodes(2)), predicted([a, b]), NOTHING_REMEMBERED)
+    plan = SLAQ(SLAQSettings(interval=5.0, normal=normal, speed="forecast")).decide(
+        snapshot(of_jobs, nodes(2)), predicted([a, b]), NOTHING_REMEMBERED
+    )
     assert shares(plan, of_jobs.keys) == [4, 4]
 
 
 def test_an_urgent_job_counts_more():
     of_jobs = jobs(2, gpus_max=8, max_iterations=1000, urgency=[1, 10])
-    plan = SLAQ(SLAQSettings(interval=5.0)).decide(
+    plan = SLAQ(SLAQSettings(interval=5.0, speed="forecast")).decide(
         snapshot(of_jobs, nodes(2)), predicted([STEEP, STEEP]), NOTHING_REMEMBERED
     )
     less, more = shares(plan, of_jobs.keys)
@@ -79,7 +82,7 @@ def test_max_min_gives_to_the_highest_loss_not_to_the_fastest_fall():
     of_jobs, on = running(2, 4, gpus_min=1, gpus_max=7, iteration=[0, 20], losses=[[], []])
     ahead = predicted([[1.0, 0.99, 0.98, 0.97, 0.0], [1.0, 1.0, 0.4, 0.1, 0.0]])
     site = snapshot(of_jobs, nodes(2), runs_on=on)
-    config = SLAQSettings(interval=3.0, normal="range")
+    config = SLAQSettings(interval=3.0, speed="forecast")
     total = shares(SLAQ(config).decide(site, ahead, NOTHING_REMEMBERED), of_jobs.keys)
     fair = shares(SLAQMaxMin(config).decide(site, ahead, NOTHING_REMEMBERED), of_jobs.keys)
     assert total == [1, 7]
@@ -89,7 +92,7 @@ def test_max_min_gives_to_the_highest_loss_not_to_the_fastest_fall():
 def test_where_not_all_minima_fit_the_greatest_reduction_a_gpu_goes_first():
     of_jobs = jobs(3, gpus=4, max_iterations=1000)
     ahead = predicted([[1.0, 0.9, 0.8, 0.7, 0.6], [1.0, 0.5, 0.3, 0.2, 0.1], [1.0, 0.9, 0.85, 0.8, 0.7]])
-    policy = SLAQ(SLAQSettings(interval=1.0, normal="range"))
+    policy = SLAQ(SLAQSettings(interval=1.0, speed="forecast"))
     plan = policy.decide(snapshot(of_jobs, nodes(1)), ahead, NOTHING_REMEMBERED)
     assert [action.job for action in plan.actions] == [of_jobs.keys[1]]
     assert np.argmax(plan.rank) == 1
@@ -146,9 +149,9 @@ def test_a_resize_is_made_only_where_it_gains_more_than_the_restart_costs():
     of_jobs, on = running(2, 4, gpus_min=1, gpus_max=8, iteration=[0, 20])
     ahead = predicted([[1.0, 0.6, 0.4, 0.3, 0.2], [1.0, 0.8, 0.6, 0.55, 0.5]])
     site = snapshot(of_jobs, nodes(2), runs_on=on)
-    free = SLAQ(SLAQSettings(interval=3.0, normal="range")).decide(site, ahead, NOTHING_REMEMBERED)
+    free = SLAQ(SLAQSettings(interval=3.0, speed="forecast")).decide(site, ahead, NOTHING_REMEMBERED)
     assert len(free.actions) == 2
-    dear = SLAQ(SLAQSettings(interval=3.0, normal="range", restart=2.5)).decide(site, ahead, NOTHING_REMEMBERED)
+    dear = SLAQ(SLAQSettings(interval=3.0, speed="forecast", restart=2.5)).decide(site, ahead, NOTHING_REMEMBERED)
     assert dear.actions == ()
 
 
@@ -188,7 +191,7 @@ def test_without_a_speed_an_iteration_takes_c_s_over_n():
 
 
 def test_the_largest_fall_is_the_one_reported_or_the_one_ahead():
-    of_jobs, on = running(1, 4, iteration=3, losses=[[10.0, 6.0, 5.0]])
+    of_jobs, on = running(1, 4, iteration=5, losses=[[10.0, 6.0, 5.0, 4.5, 4.2]])
     site = snapshot(of_jobs, nodes(1), runs_on=on)
     outlook = Outlook.of(site, predicted([[11.0, 1.0]]), np.array([0]), np.array([4]), 60.0)
     assert outlook.largest.tolist() == pytest.approx([4.0])
