@@ -27,7 +27,7 @@ class DormSettings:
     fairness: float = 0.2
     adjustment: float = 0.2
     seconds: float = 2.0
-    branches: int = 200
+    branches: int = 50
     most: int = 150
 
     def __post_init__(self) -> None:
@@ -131,7 +131,7 @@ def solved(snapshot: Snapshot, rows: Ints, wanted: Ints, settings: DormSettings)
             np.zeros(4 * k + 1), np.concatenate([most, np.ones(k), np.full(k, np.inf), np.ones(k), [np.inf]])
         ),
         constraints=LinearConstraint(columns, lower, upper),
-        options={"time_limit": settings.seconds, "node_limit": settings.branches, "mip_rel_gap": 1e-3},
+        options={"time_limit": settings.seconds, "node_limit": settings.branches, "mip_rel_gap": 5e-3},
     )
     return None if found.x is None else np.rint(found.x[:k]).astype(np.int64)
 
