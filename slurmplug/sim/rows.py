@@ -17,11 +17,11 @@ from typing import TypeVar
 from slurmplug.errors import DataError
 from slurmplug.table import printable
 
-FILE_BYTES = 2**31
+FILE_BYTES = 2**29
 """The most that is read of one file, after unpacking."""
 LINE_BYTES = 2**20
 """The longest line."""
-MOST_ROWS = 5_000_000
+MOST_ROWS = 2_000_000
 SHOWN = 40
 """How many characters of a bad value a message repeats."""
 Made = TypeVar("Made")

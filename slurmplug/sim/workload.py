@@ -1,8 +1,8 @@
 """Where workloads come from: files of many formats, generators, and small ones of our own."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -35,6 +35,7 @@ GENERATORS: Mapping[str, str] = MappingProxyType(
 )
 PACKAGED = Path(__file__).parent / "data"
 MOST_JOBS = 1_000_000
+_FRACTION = re.compile(r"(\d{1,9})/([1-9]\d{0,8})", re.ASCII)
 
 
 class Options:
@@ -76,12 +77,8 @@ class Options:
         if key not in self._values:
             return default
         text = self._values.pop(key)
-        number = as_number(text)
-        if number is None and len(text) <= 20 and text.isascii():
-            try:
-                number = float(Fraction(text))
-            except (ValueError, ZeroDivisionError, OverflowError):
-                number = None
+        fraction = _FRACTION.fullmatch(text)
+        number = int(fraction[1]) / int(fraction[2]) if fraction else as_number(text)
         if number is None or not least <= number <= most:
             raise WorkloadError(f"{shown(self._name)}: {key} is {shown(text)}, not from {least:g} to {most:g}")
         return number

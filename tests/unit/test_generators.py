@@ -171,6 +171,8 @@ def test_options_that_are_not_there_are_refused() -> None:
         load("gen:slaq?y=1")
     with pytest.raises(WorkloadError, match="x is '1/0'"):
         load("gen:mlfs?x=1/0")
+    with pytest.raises(WorkloadError, match="x is '1e999999999'"):
+        load("gen:mlfs?x=1e999999999")
     with pytest.raises(WorkloadError, match="no generator 'gavel'"):
         load("gen:gavel")
     with pytest.raises(WorkloadError, match="not one of"):
