@@ -91,8 +91,7 @@ def gittins_index(total: Forecast, attained: Floats) -> Floats:
     """(n,) the Gittins index of jobs that have run `attained` (n,) seconds, in 1/s; 0 where all of the distribution is
     past, NaN where it is not known.
 
-    Exact for the tabulated distributions with d at their quantiles, up to the outermost inner one where the last is
-    infinite. With d at the end of the distribution it is the rate of a memoryless job of the same mean time left.
+    Exact for the tabulated distributions, with d at their quantiles; an infinite end counts as the quantile before it.
     """
     alive = np.nan_to_num(total.sf(attained))[:, None]
     ends = np.where(np.isfinite(total.table), total.table, total.table[:, [-2]])
