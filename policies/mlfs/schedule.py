@@ -47,8 +47,8 @@ class ScheduleSettings(PlacementSettings, MigrationSettings):
             raise ValueError(f"churn is between 0 and 1, not {self.churn}")
 
 
-FEW = 8
-"""So many may be preempted in one decision, however few run."""
+FEW, MOST = 8, 50
+"""So many may be preempted in one decision however few run, and no more however many."""
 TRIES = 20
 """So often may room for a job be sought among the running ones in vain, in one decision."""
 
@@ -186,15 +186,19 @@ class _Giving:
         self._rows, self._rank = rows[order], rank[order]
         self._held = held_gpus(scheduling.snapshot)
         self._lost = losses(jobs, scheduling.settings.restart)
-        self._budget = max(FEW, int(scheduling.settings.churn * len(runs)))
+        self._budget = min(MOST, max(FEW, int(scheduling.settings.churn * len(runs))))
         self._tries = TRIES
+        self._lowest: dict[int, tuple[Ints, Floats]] = {}
 
     def make_room(self, members: Ints) -> list[Place] | None:
         """Places for these jobs on what others give up, which they hold then; None where that is not worth it."""
         of, asked = self._of, int(self._of.snapshot.jobs.gpus[members].sum())
-        lower = self._rows[: np.searchsorted(self._rank, of.rank[members].max())]
+        if not asked or not self._tries or not self._budget:
+            return None
+        rows, rank = self._candidates(int(of.snapshot.jobs.placement[members[0]]))
+        lower = rows[: np.searchsorted(rank, of.rank[members].max())]
         lower = lower[: np.searchsorted(np.cumsum(self._new_families(lower)), self._budget, side="right")]
-        if not len(lower) or not asked or not self._tries:
+        if not len(lower):
             return None
         given: list[int] = []
         places = None
@@ -213,6 +217,17 @@ class _Giving:
             of.servers.take(row, of.servers.space.place(row))
         self._tries -= 1
         return None
+
+    def _candidates(self, placement: int) -> tuple[Ints, Floats]:
+        """The lowest that hold GPUs where jobs of this placement class may run, as many as may go, and their ranks."""
+        if placement not in self._lowest:
+            snapshot = self._of.snapshot
+            on = snapshot.runs_on[snapshot.fits[placement][snapshot.runs_on[:, 1]]]
+            there = np.isin(self._rows, on[:, 0])
+            rows = self._rows[there]
+            end = int(np.searchsorted(np.cumsum(self._new_families(rows)), MOST, side="right"))
+            self._lowest[placement] = rows[:end], self._rank[there][:end]
+        return self._lowest[placement]
 
     def _new_families(self, rows: Ints) -> Bools:
         """(k,) whether a row is the first of its ML job in these."""
@@ -263,6 +278,9 @@ class _Giving:
         gone = np.isin(self._rows, victims)
         self._budget -= int(self._new_families(self._rows[gone]).sum())
         self._rows, self._rank = self._rows[~gone], self._rank[~gone]
+        for placement, (rows, rank) in self._lowest.items():
+            left = ~np.isin(rows, victims)
+            self._lowest[placement] = rows[left], rank[left]
         return places
 
 

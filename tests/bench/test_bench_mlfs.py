@@ -10,11 +10,15 @@ from tests.builders import NOW, forecasts, jobs, nodes, snapshot
 
 SIZES = [1_860, 10_000, 100_000]
 POINTS = 50
+GPUS = 8
 
 
 @pytest.fixture(params=SIZES, ids=lambda n: f"{n} jobs", scope="module")
 def queue(request):
-    """A tenth runs, with curves of 50 points and a forecast of their end; one in twenty has children."""
+    """A tenth runs, with curves of 50 points and a forecast of their end; one in twenty has children.
+
+    One in fifty nodes is free, and one network in ten is overloaded.
+    """
     n = request.param
     random = np.random.default_rng(0)
     running = np.arange(n) % 10 == 0
@@ -27,6 +31,7 @@ def queue(request):
         state=np.where(running, "running", "pending"),
         reason=np.where(running, "None", "Priority"),
         started=np.where(running, NOW - 1_000, np.nan),
+        restartable=random.random(n) < 0.5,
         submitted=NOW - random.exponential(20_000, n),
         waited=random.exponential(10_000, n),
         attained=np.where(running, 1_000.0, 0.0),
@@ -42,19 +47,27 @@ def queue(request):
         losses=[1 - curve if runs else [] for runs in running],
         accuracies=[curve if runs else [] for runs in running],
     )
+    rows = np.flatnonzero(running)
+    on = np.stack([rows, np.arange(len(rows)) // GPUS, np.ones(len(rows), dtype=np.int64)], axis=1)
+    there = int(on[-1, 1]) + 1
+    used = np.bincount(on[:, 1])[:, None] * [1, 1, 0]
+    used[random.random(there) < 0.02] = 0
+    on = on[used[on[:, 1], 0] > 0]
+    busy = nodes(there, capacity=[GPUS, 64, 0], used=used, network=random.uniform(0, 1, there))
     total = Forecast.lognormal(random.lognormal(9, 1, n), 0.5, "bench")
     some = np.flatnonzero(running)
     final = Forecast.assemble(n, [(some, Forecast.normal(random.normal(0.9, 0.02, len(some)), 0.01, "bench"))])
     nothing = forecasts(n, final=final)
     predicted = Forecasts(total, total, final, nothing.accuracy, nothing.loss, nothing.speed)
-    return snapshot(of_jobs, nodes(100, used=[4, 8, 0])), predicted
+    return snapshot(of_jobs, busy, runs_on=on), predicted
 
 
 @pytest.mark.parametrize("policy", [MLFH(), MLFS(MLFSSettings(overload_enter=1))], ids=["mlf-h", "mlfs"])
 def test_bench_decide(benchmark, queue, policy):
     plan = benchmark(policy.decide, *queue, {})
     assert np.all(np.isfinite(plan.rank))
-    assert (len(plan.actions) > 0) == (policy.name == "mlfs")
+    assert any(action.kind == "stop" for action in plan.actions) == (policy.name == "mlfs")
+    assert any(action.kind == "preempt" for action in plan.actions)
 
 
 @pytest.mark.parametrize("moved", [0.0, 0.01, 1.0], ids=lambda moved: f"{moved:.0%} moved")

@@ -160,11 +160,15 @@ class TestPreemption:
             {"managed": [False, True]},
             {"held": [True, False]},
             {"interactive": [True, False]},
-            {"started": [NOW - 60.0, np.nan]},
         ],
     )
     def test_leaves_what_may_not_be_preempted(self, columns: Any) -> None:
         assert decided(self.look(**columns), [1, 2]) == ()
+
+    def test_leaves_what_has_just_begun_where_it_is_to_settle(self) -> None:
+        fresh = self.look(started=[NOW - 60.0, np.nan])
+        assert decided(fresh, [1, 2], settle=300.0) == ()
+        assert decided(fresh, [1, 2]) != ()
 
     def test_can_be_switched_off(self) -> None:
         assert decided(self.look(), [1, 2], preempt=False) == ()
