@@ -18,7 +18,7 @@ from policies.oasis.settings import OASiSSettings
 from policies.slaq.outlook import Outlook
 from policies.snapshot import RESOURCES, Jobs, Snapshot
 from predictors.arrays import Bools, Floats, Ints
-from predictors.forecast import Forecasts
+from predictors.forecast import Fan, Forecasts
 
 WORTH_NOTICE = 1e-3
 """of th1: the least that the lower bound of prices takes a job's utility for (a steep sigmoid is e^-360 and less)"""
@@ -114,7 +114,10 @@ class Scene:
         proportion. Utilities are of the end of each slot, counted from submission.
         """
         jobs, config = self.snapshot.jobs, self.settings
-        outlook = Outlook.of(self.snapshot, self.forecasts, rows, self.held, config.slot)
+        known = self.forecasts
+        if config.speed == "work":
+            known = replace(known, speed=Fan.unknown(len(jobs)))
+        outlook = Outlook.of(self.snapshot, known, rows, self.held, config.slot)
         left = jobs.max_iterations[rows] - outlook.at
         seconds = self.forecasts.remaining.median[rows]
         by_time = seconds * np.maximum(np.where(self.held > 0, self.held, jobs.gpus)[rows], 1)
@@ -124,8 +127,8 @@ class Scene:
         most = np.maximum(jobs.gpus_max, np.maximum(jobs.gpus_min, 1))[rows]
         count = np.arange(1.0, most.max() + 1)[None, :].repeat(len(rows), axis=0)
         rates = np.where(counted[:, None], outlook.rate(np.arange(len(rows)), count), count)
-        known = np.flatnonzero(np.isfinite(work)).tolist()
-        return {int(rows[i]): self._bid(int(rows[i]), float(work[i]), rates[i, : most[i]]) for i in known}
+        told = np.flatnonzero(np.isfinite(work)).tolist()
+        return {int(rows[i]): self._bid(int(rows[i]), float(work[i]), rates[i, : most[i]]) for i in told}
 
     def _bid(self, row: int, work: float, rate: Floats) -> Bid:
         jobs, config = self.snapshot.jobs, self.settings

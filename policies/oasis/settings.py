@@ -1,6 +1,7 @@
 """The settings of OASiS."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from policies.oasis.prices import Ceiling
 
@@ -13,6 +14,8 @@ class OASiSSettings:
     horizon: int = 100
     restart: float = 0.0
     """what a change of GPUs costs of a slot"""
+    speed: Literal["work", "forecast"] = "work"
+    """by GPUs: every worker does as much, as in the paper, or as forecast where it is"""
     ceiling: Ceiling = "work"
     """the upper price bound: "paper" takes a job's utility for one worker-slot, which leaves the last part of a
     cluster to nobody, "work" for each of those that its work takes"""
@@ -32,5 +35,7 @@ class OASiSSettings:
             raise ValueError("a restart takes less than a slot")
         if self.ceiling not in ("paper", "work"):
             raise ValueError(f"ceiling is paper or work, not {self.ceiling!r}")
+        if self.speed not in ("work", "forecast"):
+            raise ValueError(f"speed is work or forecast, not {self.speed!r}")
         if self.revisions < 0:
             raise ValueError("revisions is not negative")
