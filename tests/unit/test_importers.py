@@ -103,6 +103,12 @@ def test_a_pollux_workload_without_profiles_says_how_to_name_them(write: Write, 
         pollux(write, "0,a,cifar10,1,128", data=profiles.parent / "w")
 
 
+def test_where_too_little_was_measured_the_nearest_number_of_gpus_tells(write: Write, profiles: Path) -> None:
+    write("profiles/throughput_placements.csv.gz", "\n".join(PLACEMENTS.splitlines()[:3]) + "\n")
+    (job,) = pollux(write, "0,cifar10-0,cifar10,2,128", data=profiles)
+    assert job.speed.at(2, 1) == job.speed.at(1, 1)
+
+
 @pytest.mark.usefixtures("profiles")
 def test_a_type_of_gpu_that_was_not_measured_is_refused(write: Write) -> None:
     path = write("w/x.csv", "time,name,application,num_replicas,batch_size\n0,a,cifar10,1,128\n")

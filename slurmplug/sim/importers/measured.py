@@ -9,12 +9,14 @@ statistical efficiency (section 3.1).
 import math
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 from scipy.interpolate import LinearNDInterpolator
+from scipy.spatial import QhullError
 
 from predictors.arrays import Floats, Ints
 from slurmplug.sim.job import Speed
@@ -75,7 +77,11 @@ class Model:
         return 8 if self.name == "yolov3" else int(max(each.local.max() for each in self.placed))
 
     def speed(self, batch: int, most_gpus: int) -> Speed:
-        """Epochs a second with this batch size on 1 to `most_gpus` GPUs, however many nodes hold them."""
+        """Epochs a second with this batch size on 1 to `most_gpus` GPUs, however many nodes hold them.
+
+        Raises:
+            WorkloadError: where the profiles tell of none
+        """
         shapes = [
             (gpus, nodes)
             for gpus in range(1, min(most_gpus, MOST_GPUS) + 1)
@@ -90,6 +96,8 @@ class Model:
         step, sync = self._step_seconds(nodes, gpus, local)
         seconds = steps * (step + gathered * (step - sync))
         known = np.isfinite(seconds) & (seconds > 0)
+        if not known.any():
+            raise WorkloadError(f"the profiles of {self.name} tell no time of a step with a batch of {batch}")
         return Speed(gpus[known], nodes[known], self.epochs / seconds[known])
 
     def steps_an_epoch(self, batch: int) -> float:
@@ -155,8 +163,9 @@ class Model:
         missing = np.isnan(seconds[:, 0])
         if missing.any():
             known = self._known_points()
-            between = LinearNDInterpolator(known[:, :3], known[:, 3:])
-            seconds[missing] = between(np.column_stack([nodes, gpus, local])[missing].astype(np.float64))
+            with suppress(QhullError):  # too few points to lie between
+                between = LinearNDInterpolator(known[:, :3], known[:, 3:])
+                seconds[missing] = between(np.column_stack([nodes, gpus, local])[missing].astype(np.float64))
         return seconds[:, 0], seconds[:, 1]
 
     def _known_points(self) -> Floats:
