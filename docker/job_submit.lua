@@ -1,0 +1,14 @@
+local loaded, slurmplug = pcall(dofile, "/etc/slurmplug/slurmplug.lua")
+
+function slurm_job_submit(job_desc, part_list, submit_uid)
+    local wrong = loaded and slurmplug.check(job_desc)
+    if wrong then
+        slurm.log_user("%s", wrong)
+        return slurm.ERROR
+    end
+    return slurm.SUCCESS
+end
+
+function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
+    return slurm.SUCCESS
+end
