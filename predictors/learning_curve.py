@@ -16,6 +16,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtri
 
 from predictors.arrays import Bools, Floats, Ints
 from predictors.curve_features import HISTORY_LENGTH, HORIZON, curve_features
@@ -37,6 +38,8 @@ _CHECKED = (0.2, 0.6)
 _FOLDS = 3
 _COVERED = 0.9
 _LEAST_FAMILIAR = 0.1
+_LEAST_BLUR, _STRANGE_BLUR = 0.003, 0.04
+"""standard deviations, as shares of the distance to the top, of a curve of the history, and how much more of another"""
 _TOP = 1.05
 """what the forest's target is relative to: a little above 1, so that a perfect curve can still move"""
 _NARROWEST = 2e-4
@@ -50,7 +53,7 @@ class LearningCurvePredictor:
     Works cold, before any `fit`. seed: of the forest.
     """
 
-    version: ClassVar[str] = "learning-curve-3"
+    version: ClassVar[str] = "learning-curve-4"
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
@@ -152,12 +155,13 @@ class LearningCurvePredictor:
         scaled = [scale.down(stack) for scale, stack in zip(scales, stacks, strict=True)]
         x = np.concatenate([curve_features(y, at) for y, (_, at) in zip(scaled, groups, strict=True)])
         if self.forest_ is None or self.familiar_ is None:
-            forest, spread = _prior_forest(), np.full((len(x), 1), self.spread_)
+            forest, spread, blur = _prior_forest(), np.full((len(x), 1), self.spread_), np.zeros((1, 1))
         else:
             x = np.concatenate([x, self.meta_.matrix([metas[i] for group in groups.values() for i in group])], axis=1)
-            forest, spread = self.forest_, _widened(self.spread_, _familiarity(self.familiar_, x))
+            familiarity = _familiarity(self.familiar_, x)
+            forest, spread, blur = self.forest_, _widened(self.spread_, familiarity), _blurred(familiarity)
         last = np.concatenate([y[:, -1] for y in scaled])[:, None]
-        values = last + _quantiles(forest.sample(x), spread) * (_TOP - last)
+        values = last + (_quantiles(forest.sample(x), spread) + blur) * (_TOP - last)
         scale = _Scale(*(np.concatenate(parts) for parts in zip(*(vars(s).values() for s in scales), strict=True)))
         source = "learning curve" if self.forest_ is not None else "learning curve, cold"
         return Forecast.quantiles(_GRID, scale.up(values), source).clip(scale.lower, scale.upper)
@@ -239,6 +243,11 @@ def _familiarity(forest: QuantileForest, x: Floats) -> Floats:
 def _widened(spread: float, familiarity: Floats) -> Floats:
     """(m, 1) what the history allows to be narrower is so only as far as a curve is like it."""
     return np.asarray(1.0 + (spread - 1.0) * np.where(spread < 1.0, familiarity, 1.0))[:, None]
+
+
+def _blurred(familiarity: Floats) -> Floats:
+    """(m, levels of the grid) a normal error added to draws, which are of few curves: small where they are alike."""
+    return (_LEAST_BLUR + _STRANGE_BLUR * (1.0 - familiarity))[:, None] * ndtri(_GRID)
 
 
 def _calibrated(x: Floats, y: Floats, owner: Ints, finished: int, seed: int) -> float:
