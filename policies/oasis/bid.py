@@ -6,6 +6,7 @@ Resources are in units of the largest server's capacity, so that a price of one 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -58,12 +59,12 @@ class Bid:
         """The most at a time (N_i, one a data chunk)."""
         return len(self.done) - 1
 
-    @property
+    @cached_property
     def worker_slots(self) -> float:
         """ceil(E N M (tau + 2 e / b)): slots of one worker that the work takes."""
         return max(1.0, float(np.ceil(self.work / self.done[1] - 1e-9)))
 
-    @property
+    @cached_property
     def proportional(self) -> bool:
         """Whether every worker does as much as the first, alone or with others."""
         straight = self.done[1] * np.arange(len(self.done))

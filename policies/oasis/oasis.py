@@ -80,7 +80,8 @@ def _planned(scene: Scene, before: Agenda, past: Floats, past_beside: Floats) ->
     market = _market(scene, past, past_beside)
     again = sorted(turned, key=lambda row: submitted[row])
     plan = admit(market, scene.bids, standing, [*late, *fresh, *again])
-    return revised(market, scene.bids, plan, config.revisions, scene.snapshot.cycle)
+    offers = config.revisions if new_slot or fresh else 0
+    return revised(market, scene.bids, plan, offers, scene.snapshot.cycle)
 
 
 def _standing(scene: Scene, before: Agenda) -> tuple[dict[int, Decided], list[int]]:

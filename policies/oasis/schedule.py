@@ -110,10 +110,11 @@ def _cheapest(bid: Bid, bought: Floats, share: Floats) -> Found:
     rates = np.where(share[:, None] > 0, bought / np.maximum(share[:, None], 1e-12), np.inf)
     least, counts = rates[:, 0], np.isfinite(rates).sum(axis=1)
     costs, best = np.full(slots, np.inf), -np.inf
+    cheapest = need * float(least.min(initial=np.inf))
     dearest, cost = np.inf, np.inf
     rate, does = np.zeros(0), np.zeros(0)
     for t in np.flatnonzero(counts).tolist():
-        if bid.value[t] - need * least.min() <= best:
+        if bid.value[t] - cheapest <= best:
             break
         if least[t] < dearest:
             rate = np.concatenate([rate, rates[t, : counts[t]]])

@@ -19,7 +19,7 @@ class OASiSSettings:
     ceiling: Ceiling = "work"
     """the upper price bound: "paper" takes a job's utility for one worker-slot, which leaves the last part of a
     cluster to nobody, "work" for each of those that its work takes"""
-    revisions: int = 240
+    revisions: int = 120
     """offers made at most to find a plan of more utility where jobs contend; 0: admissions stand, as published"""
     backfill: bool = True
     """GPUs that no schedule takes in this slot are lent: to jobs admitted, then to those turned down"""
