@@ -35,5 +35,15 @@ bench-scale: install ## a cycle beside a real slurmctld with 10,000 pending jobs
 figures: install ## the figures of docs/predictors.md, drawn anew: a minute or two
 	$(PY) docs/make_figures.py
 
+test-docker: install ## a cluster of containers: a node lost, the network cut, a takeover, the demo: 15 minutes
+	@.ci/as-root $(PY) -m pytest tests/docker
+
+test-matrix: ## the live tests on the Slurm of Debian 12, 13 and sid, each in a container
+	@for release in bookworm trixie sid; do .ci/as-root docker/matrix $$release || exit; done
+
+package: ## a wheel and a Debian package, beside this folder
+	python3 -m pip wheel --no-deps --wheel-dir dist .
+	dpkg-buildpackage --build=binary --unsigned-source --unsigned-changes
+
 clean: ## the virtual environment and what the demo left
 	rm -rf .venv .demo .sandbox build *.egg-info

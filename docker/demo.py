@@ -1,4 +1,4 @@
-"""The demo's jobs on the cluster in containers: submitted by three users, served by its daemon, and what became of them."""
+"""The demo's jobs on the cluster in containers: submitted by three users, and what became of them."""
 
 import os
 import pwd
