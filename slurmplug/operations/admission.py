@@ -70,16 +70,14 @@ def go_on(case: Case) -> Moved | None:
         return _holding(case, str(jobs.reason[case.row]), bool(jobs.held[case.row]))
     if not jobs.held[case.row]:
         return closing(case, "done")
-    if operation.step == "release" and operation.told in ("done", "unknown", ""):
+    if operation.step == "release":
         return _releasing(case, str(jobs.reason[case.row]))
     if not case.may:
         return closing(case, "withdrawn", "undo")
     if operation.step == "rewrite" and operation.told == "done":
         return next_step(case, "release", FOR_EVER)
-    if operation.told == "refused" and operation.tries > 1:
+    if operation.tries >= (2 if operation.told == "refused" else TRIES):
         return closing(case, "gave up: Slurm refused", "undo")
-    if operation.tries >= TRIES:
-        return closing(case, "gave up: Slurm did not answer", "undo")
     return said_again(operation, case.sight)
 
 
@@ -95,10 +93,15 @@ def _holding(case: Case, reason: str, held: bool) -> Moved | None:
 
 
 def _releasing(case: Case, reason: str) -> Moved | None:
-    """It was let go, or that is not known. Held as its user holds, it was let go and is its user's again."""
+    """It is still held. As its user holds: then it was let go, and is its user's again.
+
+    It is no longer protected as who waits for admission, since it was written down as let go.
+    """
     operation = case.operation
     if operation.told == "done" or reason != ADMINS:
         return closing(case, "done, and it is held by its user or an operator")
-    if operation.tries >= TRIES:
-        return closing(case, "gave up: Slurm did not answer", "undo")
+    if operation.kind not in case.verdict.acting:
+        return closing(case, "withdrawn", "undo")
+    if operation.tries >= (2 if operation.told == "refused" else TRIES):
+        return closing(case, "gave up: Slurm refused", "undo")
     return said_again(operation, case.sight)

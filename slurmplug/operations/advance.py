@@ -27,7 +27,7 @@ def questions(verdict: Verdict, opened: Sequence[Operation]) -> frozenset[JobKey
 
 
 def urgent(opened: Sequence[Operation]) -> bool:
-    """Whether a job waits for the next step, so that the next cycle should come soon: what it trains now may be lost."""
+    """Whether a job waits for its next step, so that the next cycle should come soon: what it trains may be lost."""
     idle = {"watch", "bound"}
     return any(operation.step not in idle for operation in opened if operation.kind != "stop")
 
@@ -61,11 +61,13 @@ def advance(
     if verdict.frozen or not (opened or verdict.actions or "hold" in verdict.acting):
         return (), (), ()
     rows = {key: row for row, key in enumerate(sight.snapshot.jobs.keys)}
-    moved = {
-        operation.id: pair
-        for operation in opened
-        if (pair := _go_on(Case(operation, sight, rows.get(operation.job), verdict, settings))) is not None
-    }
+    moved: dict[str, Moved] = {}
+    for operation in opened:
+        pair = _go_on(Case(operation, sight, rows.get(operation.job), verdict, settings))
+        if pair is not None:
+            moved[operation.id] = pair
+            if pair[0].step == "reserve":  # no other operation is to choose the same place in this cycle
+                sight = replace(sight, set_aside=sight.set_aside | set(pair[0].nodes))
     bound = {operation.job: operation for operation in opened if _is_bound(operation)}
     taken = set(_busy(opened))
     refused: list[tuple[Action, Reason]] = []

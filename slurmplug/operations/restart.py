@@ -43,6 +43,8 @@ from slurmplug.operations.values import (
 SETTLE_SECONDS = 2.0
 """Between the end of COMPLETING and the update: sooner, 2 of 5 restarts on the same node failed."""
 RESERVE_TRIES = 3
+DOWN_PATIENCE = 20.0
+"""Seconds that a node may seem down: a slurmctld that restarts hears from its nodes a moment later."""
 LOST = "done, but it began again before its checkpoint"
 """The result of a restart after which the job is not restarted any more."""
 
@@ -206,7 +208,10 @@ def _reserving(case: Case) -> Moved | None:
         return _requeue(case)
     if operation.tries >= RESERVE_TRIES:
         return closing(case, "gave up: Slurm refused the reservation")
-    return said(operation, case.sight)
+    if operation.told != "refused":
+        return said(operation, case.sight)
+    moved, command = _reserve(case)  # others may have reserved there, so perhaps elsewhere
+    return (replace(moved, tries=operation.tries + 1) if moved.step == "reserve" else moved), command
 
 
 def _requeue(case: Case) -> Moved:
@@ -288,7 +293,7 @@ def _confirming(case: Case) -> Moved | None:
             return closing(case, "withdrawn", "undo")
         nodes = case.sight.snapshot.nodes
         fallen = [name for name, up in zip(nodes.names, nodes.up, strict=True) if not up and name in operation.nodes]
-        if fallen:
+        if fallen and case.now - operation.since >= DOWN_PATIENCE:
             return closing(case, f"gave up: its place went down ({','.join(fallen)})", "undo")
         if case.now >= operation.limit:
             return closing(case, "gave up: it did not start in its place", "undo")

@@ -16,7 +16,7 @@ from tests.moving import SETTINGS, DoesWhatItIsTold
 
 TRAIN = """#!/bin/sh
 #SBATCH --gres=gpu:{gpus} --requeue --open-mode=append --output={name}.out
-#PLUG --gpus=1..8 --checkpoint={how}@30
+#PLUG --gpus=1..8 --checkpoint={how}@{grace}
 {trap}{python} -u -c '
 import os, sys, time
 from slurmplug import checkpoint_requested, report
@@ -39,13 +39,21 @@ wait $!; while kill -0 $! 2>/dev/null; do wait $!; done
 
 
 def script(
-    name: str, *, gpus: int = 2, how: str = "file", lines: str = "", resumes: bool = True, claims: int = 0
+    name: str,
+    *,
+    gpus: int = 2,
+    how: str = "file",
+    grace: int = 30,
+    lines: str = "",
+    resumes: bool = True,
+    claims: int = 0,
 ) -> str:
     """A training that saves when it is asked, goes on from there, and tells where it ran in `NAME.out`."""
     trap = f"trap 'touch {name}.signalled' USR1\n" if how != "file" else ""
     head, _, body = TRAIN.partition("#PLUG")
     text = f"{head}{lines}{chr(10) if lines else ''}#PLUG{body}"
-    return text.format(name=name, gpus=gpus, how=how, trap=trap, python=sys.executable, resumes=resumes, claims=claims)
+    told = {"name": name, "gpus": gpus, "how": how, "grace": grace, "trap": trap, "python": sys.executable}
+    return text.format(**told, resumes=resumes, claims=claims)
 
 
 class LiveSite:

@@ -101,7 +101,7 @@ def test_a_place_that_was_secured_is_not_taken_by_others(site: LiveSite) -> None
 
 
 def test_claims_that_are_wrong_and_jobs_that_begin_again_are_found_out(site: LiveSite) -> None:
-    liar = site.trains(script("liar", how="file@3", claims=10_000))
+    liar = site.trains(script("liar", grace=3, claims=10_000))
     fresh = site.trains(script("fresh", resumes=False), user=1)
     site.policy.wanted = {job: {"kind": "resize", "gpus": 4} for job in (liar, fresh)}
     site.until(lambda: site.operations(liar) and site.operations(fresh))
@@ -118,8 +118,10 @@ def test_what_slurm_would_refuse_or_hold_is_found_before(site: LiveSite) -> None
     user, root = site.cluster.researchers[0], "root"
     limited = site.trains(script("limited"))
     fixed = site.trains(script("fixed"), "--no-requeue")
-    by_job = site.trains(script("byjob").replace("--gres=gpu:2", "--gpus=2"))
-    het = site.cluster.sbatch(user, script("het").replace("#PLUG", "#SBATCH hetjob\n#SBATCH --gres=gpu:1\n#PLUG", 1))
+    by_job = site.trains(script("byjob").replace("--gres=gpu:2", "--gpus=2"), user=1)
+    het = site.cluster.sbatch(
+        site.cluster.researchers[2], script("het").replace("#PLUG", "#SBATCH hetjob\n#SBATCH --gres=gpu:1\n#PLUG", 1)
+    )
     site.until(lambda: site.cluster.job(het)["JobState"] == "RUNNING")
     site.cluster.run(root, ["sacctmgr", "-i", "modify", "user", user, "set", "MaxTRES=gres/gpu=3"])
     try:
@@ -208,10 +210,10 @@ def test_a_node_that_goes_down_and_a_slurmctld_that_restarts_lose_no_job(site: L
     ]
     site.cluster.run("root", ["scontrol", "update", f"NodeName={place}", "State=DOWN", "Reason=test"])
     try:
-        assert site.until_over(falls) == f"gave up: its place went down ({place})"
-        site.cluster.wait(lambda: len(site.runs("falls")) == 3, 90, "its third run")
+        assert site.until_over(falls) == "done"  # the reservation is flexible: it starts elsewhere
     finally:
         site.cluster.run("root", ["scontrol", "update", f"NodeName={place}", "State=RESUME"])
-    assert site.runs("falls")[-1][7] == "0,1,2,3"
+    assert site.runs("falls")[-1][7] == "0,1"
+    assert site.runs("falls")[-1][5] != place
     assert int(site.runs("falls")[-1][3]) >= int(last[3])
     assert site.leftovers() == []

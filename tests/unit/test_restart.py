@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from slurmplug.cluster.limits import Limits, OfQos
+from slurmplug.cluster.port import Reservation
 from slurmplug.operations.restart import LOST
 from tests.fake_cluster import NOW, Crash
 from tests.moving import SIGNALLED, MovingSite
@@ -221,12 +222,14 @@ def test_a_job_that_does_not_start_in_its_place_gets_its_shape_back_and_waits_fr
     assert nothing_is_left(site)
 
 
-def test_a_place_that_goes_down_is_given_up_at_once(site: MovingSite) -> None:
+def test_a_place_that_goes_down_is_given_up_soon(site: MovingSite) -> None:
     job = until(site, "confirm")
     [place] = site.cluster.reservations[0].nodes
     down = [frozenset({"down"}) if name == place else frozenset({"idle"}) for name in site.cluster.nodes.name]
     site.cluster.nodes = replace(site.cluster.nodes, state=tuple(down))
-    for _ in range(5):
+    site.cycle()
+    assert site.step() == "confirm"  # slurmctld may only have restarted
+    for _ in range(6):
         site.cycle()
     assert site.result() == f"gave up: its place went down ({place})"
     assert site.cluster.jobs[job]["gpus"] == 2
@@ -436,3 +439,40 @@ def test_a_requeue_that_was_said_counts_once(site: MovingSite) -> None:
     past = site.ledger.past(site.cluster.time)
     assert [(each.job.job_id, each.user) for each in past.requeues] == [(job, "ada")]
     assert np.isfinite(past.requeues[0].at)
+
+
+def test_two_jobs_that_move_at_once_choose_places_of_their_own(site: MovingSite) -> None:
+    jobs = [site.training(), site.training()]
+    site.cluster.start(jobs[1], "n2")
+    site.policy.wanted = dict.fromkeys(jobs, MOVE)
+    site.cycle()
+    site.policy.wanted = {}
+    for job in jobs:
+        site.saves(job)
+    site.cycle()
+    assert [row["step"] for row in site.operations()] == ["reserve", "reserve"]
+    first, second = (each.nodes for each in site.cluster.reservations)
+    assert first.isdisjoint(second)
+
+
+def test_a_reservation_that_overlaps_is_made_elsewhere(site: MovingSite) -> None:
+    job = site.training()
+    site.cycle(**MOVE)
+    site.saves(job)
+    taken = Reservation(
+        "theirs", frozenset({"n2"}), frozenset(), frozenset(), site.cluster.time, site.cluster.time + 1e6
+    )
+    read = site.cluster.read
+
+    def late(known: Any, alive: Any) -> Any:
+        told = read(known, alive)
+        site.cluster.reservations = [taken, *site.cluster.reservations]
+        site.cluster.read = read  # type: ignore[method-assign]
+        return told
+
+    site.cluster.read = late  # type: ignore[method-assign]
+    site.cycle()
+    assert site.step() == "reserve"
+    site.cycle()
+    assert [each.name for each in site.cluster.reservations] == ["theirs", "slurmplug-1"]
+    assert site.cluster.reservations[1].nodes == {"n3"}

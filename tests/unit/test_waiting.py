@@ -1,0 +1,156 @@
+"""A waiting job is resized where it stands; limits and shapes; what that counts for."""
+
+from typing import Any
+
+import pytest
+
+from slurmplug.cluster.limits import Assoc, Limits, OfAssoc, OfQos, Use, of_sacctmgr
+from slurmplug.cluster.port import Asked
+from slurmplug.operations.shape import Refused, Shape, fields
+from tests.moving import MovingSite
+
+SHRINK = {"kind": "resize", "gpus": 1}
+
+
+@pytest.fixture
+def site() -> MovingSite:
+    """Job 1 waits, with two GPUs."""
+    one = MovingSite()
+    one.cluster.submit(b"#PLUG --gpus=1..8 --max-iterations=9\n", gpus=2, cpus=4)
+    return one
+
+
+def test_it_is_rewritten_at_once_and_that_is_no_requeue(site: MovingSite) -> None:
+    site.cycle(**SHRINK)
+    site.cycle()
+    assert site.result() == "done"
+    assert (site.cluster.jobs[1]["gpus"], site.cluster.jobs[1]["cpus"]) == (1, 2)
+    assert site.cluster.verbs() == ["update"]
+    assert site.ledger.past(site.cluster.time).requeues == ()
+
+
+def test_a_refused_shape_is_taken_back(site: MovingSite) -> None:
+    site.cluster.refuse = frozenset({"update"})
+    site.cycle(**SHRINK)
+    site.cluster.jobs[1]["cpus"] = 1  # a part of it came through
+    site.cluster.refuse = frozenset()
+    site.cycle()
+    site.cycle()
+    assert site.result() == "gave up: Slurm refused its new shape"
+    assert site.cluster.jobs[1]["cpus"] == 4
+
+
+def test_one_that_starts_meanwhile_is_left_alone(site: MovingSite) -> None:
+    site.cluster.refuse = frozenset({"update"})
+    site.cycle(**SHRINK)
+    site.cluster.start(1)
+    site.cycle()
+    assert site.result() == "gave up: it started before it was changed"
+
+
+@pytest.mark.parametrize(("given", "why"), [({"elements": 3}, "array"), ({"het_id": 1}, "heterogeneous")])
+def test_arrays_and_components_are_left_alone(site: MovingSite, given: Any, why: str) -> None:
+    site.cluster.jobs[1] |= given
+    site.cycle(**SHRINK)
+    assert (site.vetoes(), site.cluster.verbs()) == ([why], [])
+
+
+ASKED = Asked(
+    nodes=1, gpus=2, cpus=4, memory=800.0, het_id=0, reservation="", gres="gres:gpu:2", gpus_otherwise=False, tasks=1,
+    tasks_a_node=0, cpus_a_task=4, fewest_cpus=4, memory_asked=True, cpus_by_gpu=False, requeue=True, excluded="",
+    required="",
+)  # fmt: skip
+
+
+TWO_TASKS = {"tasks": 4, "tasks_a_node": 2, "cpus_a_task": 2}
+
+
+def asked(**given: Any) -> Asked:
+    return Asked(**{**vars(ASKED), **given})
+
+
+@pytest.mark.parametrize(
+    ("job", "shape", "new"),
+    [
+        (
+            asked(),
+            Shape(1, 4),
+            {"Gres": "gpu:4", "CPUsPerTask": "8", "NumCPUs": "8", "MinCPUsNode": "8", "MinMemoryNode": "1600"},
+        ),
+        (asked(), Shape(2, 2), {"Gres": "gpu:2", "NumNodes": "2-2", "NumTasks": "2", "NumCPUs": "8"}),
+        (
+            asked(tasks=2, cpus_a_task=2, fewest_cpus=2),  # one task for each GPU
+            Shape(1, 4),
+            {"Gres": "gpu:4", "NumTasks": "4", "NumCPUs": "8", "MinCPUsNode": "4", "MinMemoryNode": "1600"},
+        ),
+        (
+            asked(nodes=2, gpus=4, cpus=8, memory=1600.0, gres="gres/gpu:a100:2", **TWO_TASKS),
+            Shape(1, 2),
+            {"Gres": "gpu:a100:2", "NumNodes": "1-1", "NumTasks": "2", "NumCPUs": "4"},
+        ),
+        (asked(cpus_by_gpu=True, memory_asked=False), Shape(1, 1), {"Gres": "gpu:1"}),
+    ],
+)  # fmt: skip
+def test_the_rest_goes_with_the_gpus_as_it_was_asked_for(job: Asked, shape: Shape, new: dict[str, str]) -> None:
+    goal, undo = fields(job, shape)
+    assert goal == new
+    assert undo.keys() == goal.keys()
+
+
+def test_the_same_shape_needs_no_update() -> None:
+    assert fields(ASKED, Shape(1, 2)) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("job", "shape"),
+    [
+        (asked(gpus_otherwise=True), Shape(1, 4)),
+        (asked(gres=""), Shape(1, 4)),
+        (asked(gres="gres:gpu:2,gres:shard:1"), Shape(1, 4)),
+        (asked(gpus=3), Shape(1, 4)),
+        (asked(tasks=2, tasks_a_node=2), Shape(1, 4)),
+        (asked(nodes=2, gpus=4, tasks=3), Shape(1, 4)),
+    ],
+)
+def test_what_slurm_cannot_change_is_refused(job: Asked, shape: Shape) -> None:
+    with pytest.raises(Refused, match="shape"):
+        fields(job, shape)
+
+
+QOS = "normal|||||\nsmall|gres/gpu=8||gres/gpu=4|cpu=64\ncapped||gres/gpu=2,mem=1G|||\n".replace(
+    "|||||", "||||"
+).replace("1G|||", "1G||")
+ASSOCS = "root||||||\nvision|||gres/gpu=6||root\nvision|ada|||gres/gpu=3|vision\n".replace("root||||||", "root|||||")
+PARTITIONS = "PartitionName=gpu QoS=capped Nodes=n1\nPartitionName=cpu QoS=N/A Nodes=n1\n"
+
+
+def use(gpus: float, **given: str) -> Use:
+    told = {"user": "ada", "account": "vision", "qos": "small", "partition": "cpu", **given}
+    return Use(**told, tres={"gres/gpu": gpus, "cpu": 1.0, "mem": 100.0, "node": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("job", "others", "limit"),
+    [
+        (use(3), [], ""),
+        (use(4), [], "MaxTRES of ada in vision: gres/gpu=3"),
+        (use(3), [use(2)], "MaxTRESPU of QOS small: gres/gpu=4"),
+        (use(3, user="eve", account="x"), [use(6, user="bob", account="y")], "GrpTRES of QOS small: gres/gpu=8"),
+        (use(3), [use(4, user="eve", qos="normal")], "GrpTRES of account vision: gres/gpu=6"),
+        (use(3, user="eve", account="x", qos="normal", partition="gpu"), [], "MaxTRES of QOS capped: gres/gpu=2"),
+        (use(99, user="eve", account="x", qos="normal"), [], ""),
+    ],
+)
+def test_the_first_limit_that_would_hold_a_job_is_named(job: Use, others: list[Use], limit: str) -> None:
+    assert of_sacctmgr(QOS, ASSOCS, PARTITIONS).exceeded(job, others) == limit
+
+
+def test_an_answer_of_another_form_is_an_error() -> None:
+    with pytest.raises(ValueError, match="not 5 fields"):
+        of_sacctmgr("normal|||\n", "", "")
+
+
+def test_accounts_that_name_each_other_as_parents_come_to_an_end() -> None:
+    group = OfAssoc(group={"gres/gpu": 1.0}, parent="b")
+    limits = Limits({"normal": OfQos()}, {Assoc("a", "", ""): group, Assoc("b", "", ""): OfAssoc(parent="a")})
+    assert limits.exceeded(use(2, account="a"), []) == "GrpTRES of account a: gres/gpu=1"
