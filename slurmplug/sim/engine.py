@@ -9,7 +9,8 @@ Event driven. Between two events a training's progress is linear in time, so it 
   on several nodes is as fast as on the slowest.
 - Of a training in parts, that share of its traffic crosses nodes which the dependencies between parts on different
   nodes are of all its dependencies; of any other training all of it, where it is on several nodes.
-- A start from a checkpoint, or with other GPUs, takes `restart` seconds in which the GPUs are held. Work since the last
+- A first start takes `startup` seconds in which the GPUs are held, and one from a checkpoint, or with other GPUs,
+  `restart` seconds. Work since the last
   checkpoint is lost with a requeue or a move: one each `checkpoint_every` seconds of training, and those asked for. A
   training that names no interval saves when it has to, and loses nothing; one that is not managed loses everything.
 """
@@ -204,9 +205,11 @@ class Engine:
         self.changes += 1
         return ""
 
-    def eligible(self, row: int) -> None:
-        """A requeued row need not wait any longer before it may start."""
-        self.waits_since[row] = min(self.waits_since[row], self.now)
+    def eligible(self, row: int, when: float) -> None:
+        """A waiting row may start from then on."""
+        self.waits_since[row] = when if when > self.now else min(self.waits_since[row], self.now)
+        if when > self.now:
+            self._agenda.add(when, "eligible", row, 0)
         self.changes += 1
 
     def reshape(self, row: int, gpus: int) -> None:
@@ -307,10 +310,9 @@ class Engine:
         story.wait += self.now - story.idle_since
         done = float(self.iteration[training])
         story.corner(self.now, done)
-        resume = self.now
+        resume = self.now + (job.restart if again else job.startup)
+        story.corner(resume, done)
         if again:
-            resume += job.restart
-            story.corner(resume, done)
             if story.placed != set(nodes) and job.params == job.params:
                 story.bandwidth += BYTES_A_PARAMETER * job.params
         else:

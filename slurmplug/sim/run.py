@@ -53,7 +53,7 @@ class Simulation:
         self.workload, self.policy, self.settings = workload, policy, settings
         nodes = parse(settings.cluster)
         for job in workload.jobs:
-            _check(job, sum(nodes.gpus))
+            _check(job, sum(nodes.gpus), elastic=settings.launcher == "direct")
         direct = settings.launcher == "direct"
         jobs = table(workload.jobs, all_managed=direct)
         self.engine = Engine(jobs, nodes, settings.contention, limits=not direct)
@@ -160,14 +160,16 @@ def finished(engine: Engine, training: int) -> Finished:
         iterations=np.array(story.iterations),
         wait=story.wait,
         gpu_seconds=float((engine.attained[here] + holds).sum()),
-        bandwidth_bytes=story.bandwidth,
+        bandwidth_bytes=float(story.bandwidth),
         preemptions=story.preemptions,
         migrations=story.migrations,
         resizes=story.resizes,
     )
 
 
-def _check(job: SimJob, gpus: int) -> None:
-    wanted = max(job.gpus_min or job.gpus, sum(part.gpus for part in job.parts))
+def _check(job: SimJob, gpus: int, *, elastic: bool) -> None:
+    """A job that never fits would wait for ever; an elastic one starts with fewer GPUs where the policy places it."""
+    least = job.gpus_min if elastic and job.gpus_min else job.gpus
+    wanted = max(least, sum(part.gpus for part in job.parts))
     if wanted > gpus:
         raise UsageError(f"job {job.name} asks for {wanted} GPUs, and the cluster has {gpus}")

@@ -135,7 +135,8 @@ class SlurmSimCluster(SimCluster):
         if "ReservationName" in fields:
             self._wishes.reservation[row] = fields["ReservationName"]
         if "StartTime" in fields:
-            engine.eligible(row)
+            told = fields["StartTime"]
+            engine.eligible(row, engine.now if told == "now" else float(told.removeprefix("uts")))
         self._wishes.noted.setdefault(row, {}).update({name: fields[name] for name in fields.keys() & _NOTED})
         engine.changes += 1
         return ""
