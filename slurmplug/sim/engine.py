@@ -9,10 +9,10 @@ Event driven. Between two events a training's progress is linear in time, so it 
   on several nodes is as fast as on the slowest.
 - Of a training in parts, that share of its traffic crosses nodes which the dependencies between parts on different
   nodes are of all its dependencies; of any other training all of it, where it is on several nodes.
-- A first start takes `startup` seconds in which the GPUs are held, and one from a checkpoint, or with other GPUs,
-  `restart` seconds. Work since the last
-  checkpoint is lost with a requeue or a move: one each `checkpoint_every` seconds of training, and those asked for. A
-  training that names no interval saves when it has to, and loses nothing; one that is not managed loses everything.
+- A first start takes `startup` seconds in which the GPUs are held; one from a checkpoint, or with other GPUs, `restart`
+  seconds. Work since the last checkpoint is lost with a requeue or a move: one each `checkpoint_every` seconds of
+  training, and those asked for. A training that names no interval saves when it has to, and loses nothing; one that is
+  not managed loses everything.
 """
 
 from collections.abc import Sequence

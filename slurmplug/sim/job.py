@@ -87,6 +87,8 @@ class SimJob:
     """seconds between checkpoints of its own; 0: it saves when it is asked to, and loses nothing"""
     restart: float = 30.0
     """seconds that a start from a checkpoint, or with other GPUs, takes before it trains"""
+    startup: float = 0.0
+    """seconds that its first start takes before it trains"""
     runtime_noise: float = 0.0
     """standard deviation of the logarithm of what is forecast of its run time"""
     loss_noise: float = 0.0

@@ -183,7 +183,7 @@ class _General:
     def of(cls, options: Options) -> "_General":
         asked = {
             name: options.number(name, -1, most=1e9)
-            for name in ("runtime_noise", "loss_noise", "restart", "checkpoint_every")
+            for name in ("runtime_noise", "loss_noise", "restart", "startup", "checkpoint_every")
         }
         return cls({name: value for name, value in asked.items() if value >= 0})
 

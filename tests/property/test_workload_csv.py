@@ -46,7 +46,8 @@ def jobs(draw: st.DrawFn) -> SimJob:
         utility=draw(st.none() | st.tuples(finite, finite, finite)),
         stop=draw(st.sampled_from(["iterations", "optstop", "target"])),
         downgrade=draw(st.sampled_from(["", "optstop", "target"])), traffic=draw(finite),
-        checkpoint_every=draw(finite), restart=draw(finite), runtime_noise=draw(finite), loss_noise=draw(finite),
+        checkpoint_every=draw(finite), restart=draw(finite), startup=draw(finite),
+        runtime_noise=draw(finite), loss_noise=draw(finite),
         managed=draw(st.booleans()),
         parts=tuple(Part(1, 2, 3.5, draw(st.sampled_from(["", "ps"])), 0.25, tuple(range(i))) for i in range(parts)),
     )  # fmt: skip

@@ -16,7 +16,7 @@ from slurmplug.sim.wishes import wished
 from slurmplug.sim.workload import Asked
 
 RESTART = 30.0
-"""seconds (Pollux, section 5.3)"""
+"""seconds, at the first start too (Pollux, section 5.3)"""
 NODES = 16
 _PARAMS = {"bert": 110e6, "cifar10": 11.2e6, "deepspeech2": 38e6, "imagenet": 25.6e6, "ncf": 31.8e6, "yolov3": 61.9e6}
 """of BERT-base, ResNet-18, DeepSpeech2, ResNet-50, NeuMF and YOLOv3, as they are published"""
@@ -72,6 +72,7 @@ def workload(asked: Asked) -> Workload:
             params=_PARAMS.get(name, float("nan")),
             traffic=training.traffic,
             restart=RESTART,
+            startup=RESTART,
         )
 
     rows = comma_separated(asked.path, ("time", "name", "application", "num_replicas", "batch_size"))
