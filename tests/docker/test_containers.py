@@ -113,9 +113,7 @@ def test_a_backup_controller_takes_over_with_its_daemon_and_gives_way_again(cont
     assert containers.job(job)["JobState"] == "RUNNING"
     containers.docker("start", primary)
     containers.wait(lambda: containers.status("controller")["alive"], "the primary's daemon to act")
-    assert not containers.run(
-        "backup", "pgrep -f 'slurmplug daemon' >/dev/null && slurmplug status", check=False
-    ).count("daemon      alive")
+    containers.wait(lambda: not containers.status("backup")["alive"], "the backup to stand by again")
     assert containers.job(job)["JobState"] == "RUNNING"
     clear(containers)
 
