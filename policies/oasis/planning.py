@@ -91,7 +91,8 @@ def revised(market: Market, bids: Mapping[int, Bid], plan: Planned, offers: int,
     random by `seed`. Exact search is hopeless; in small cases this comes close to the optimum (docs/results.md).
     """
     jobs = sorted(bids)
-    if not plan.rejected and len(plan.admitted) <= 1:
+    tries = min(_TRIES, offers // max(1, len(jobs)))
+    if not tries or len(jobs) <= 1:
         return plan
     most = {job: float(bids[job].value.max()) for job in jobs}
     needs = {job: bids[job].worker_slots * float(bids[job].demand.max()) for job in jobs}
@@ -100,7 +101,6 @@ def revised(market: Market, bids: Mapping[int, Bid], plan: Planned, offers: int,
         return sorted(jobs, key=lambda job: (-most[job] / needs[job] ** power, job))
 
     orders = [by(1.0), by(0.0), by(0.5), sorted(by(1.0), key=lambda job: job in plan.admitted)]
-    tries = min(_TRIES, offers // max(1, len(jobs)))
     best, worth, order = plan, plan.worth(bids), orders[0]
     random = np.random.default_rng(seed)
     for attempt in range(tries):
