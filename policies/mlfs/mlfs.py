@@ -8,7 +8,7 @@ import numpy as np
 
 from policies.baselines.common import admitted
 from policies.mlfs.load_control import LoadControlSettings, judge_load, stops
-from policies.mlfs.priority import PrioritySettings, Ranking, rank, run_times
+from policies.mlfs.priority import PrioritySettings, Ranking, rank
 from policies.mlfs.schedule import ScheduleSettings, schedule
 from policies.plan import Action, Memory, Plan, Reason
 from policies.snapshot import JobKey, Jobs, Snapshot
@@ -57,7 +57,7 @@ class MLFH:
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
         """Rank the managed jobs, and move, preempt and place."""
         ranking = rank(snapshot.jobs, snapshot.now, forecasts, self.settings)
-        actions = _moves(snapshot, forecasts, ranking, (), self.settings)
+        actions = _moves(snapshot, ranking, (), self.settings)
         return Plan(ranking.rank, ranking.terms, actions, notes=_notes(snapshot.jobs, ranking))
 
 
@@ -78,18 +78,17 @@ class MLFS:
         ranking = rank(snapshot.jobs, snapshot.now, forecasts, self.settings)
         load = judge_load(snapshot, memory, self.settings)
         asked = stops(snapshot, forecasts.final, load, self.settings) if self.settings.load_control else ()
-        actions = (*asked, *_moves(snapshot, forecasts, ranking, asked, self.settings))
+        actions = (*asked, *_moves(snapshot, ranking, asked, self.settings))
         return Plan(ranking.rank, ranking.terms, actions, load.memory, _notes(snapshot.jobs, ranking))
 
 
 def _moves(
-    snapshot: Snapshot, forecasts: Forecasts, ranking: Ranking, stopping: Sequence[Action], settings: MLFHSettings
+    snapshot: Snapshot, ranking: Ranking, stopping: Sequence[Action], settings: MLFHSettings
 ) -> tuple[Action, ...]:
     jobs = snapshot.jobs
     keys = {action.job for action in stopping}
     spared = np.array([row for row, key in enumerate(jobs.keys) if key in keys] if keys else [], dtype=np.int64)
-    remaining, _ = run_times(jobs, snapshot.now, forecasts, settings)
-    return (*schedule(snapshot, ranking.rank, remaining, spared, settings), *admitted(jobs))
+    return (*schedule(snapshot, ranking.rank, ranking.remaining, spared, settings), *admitted(jobs))
 
 
 def _notes(jobs: Jobs, ranking: Ranking) -> Mapping[JobKey, Reason]:

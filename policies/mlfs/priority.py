@@ -74,11 +74,15 @@ class PrioritySettings:
 
 @dataclass(frozen=True)
 class Ranking:
-    """The priority of n jobs, NaN for one that is not managed. `terms`: its parts, each (n,), whose sum is `rank`."""
+    """The priority of n jobs, NaN for one that is not managed. `terms`: its parts, each (n,), whose sum is `rank`.
+
+    `remaining` (n,): the seconds of run time left that they go by.
+    """
 
     rank: Floats
     terms: Mapping[str, Floats]
     dependencies: Dependencies
+    remaining: Floats
 
 
 class Times(NamedTuple):
@@ -118,6 +122,7 @@ def rank(jobs: Jobs, now: float, forecasts: Forecasts, settings: PrioritySetting
         np.where(jobs.managed, lifted, np.nan),
         {name: np.where(jobs.managed, term, np.nan) for name, term in terms.items()},
         dependencies,
+        remaining,
     )
 
 
