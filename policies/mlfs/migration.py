@@ -62,7 +62,7 @@ def choose(servers: Servers, node: int, rows: Ints, contended: Bools) -> int | N
         return None
     ideal = np.where(contended, use.max(axis=0), use.min(axis=0))
     away = ((use - ideal) ** 2).sum(axis=1)
-    if servers.settings.colocate:
+    if servers.settings.use_bandwidth:
         talk = np.array([servers.talk(row, node) for row in rows.tolist()])
         away += (talk / max(float(talk.max()), 1e-300)) ** 2
     return int(rows[away.argmin()])

@@ -19,8 +19,8 @@ from predictors.forecast import Forecasts, Need
 class MLFHSettings(PrioritySettings, ScheduleSettings):
     """The settings of MLF-H. What its parts are worth is told by going without them.
 
-    urgencies = false: without the jobs' urgency; gamma_d = 0: without their deadlines; colocate = false: without regard
-    to communication; migrate = false; preempt = false.
+    use_urgency = false: without the jobs' urgency; use_deadline = false; use_bandwidth = false: without regard to
+    communication; migrate = false; preempt = false.
     """
 
     def __post_init__(self) -> None:

@@ -25,12 +25,13 @@ class PlacementSettings:
 
     overload: h_r, the share in use of a shared resource above which a node is overloaded, in (0, 1]. ideal: the ideal
     node has the `least` in use of everything, as in the paper; or of what is shared only, and the most of what is
-    allocated (`tight`), so that whole nodes stay free for gangs. colocate: jobs of an ML job are put together (u_BW).
+    allocated (`tight`), so that whole nodes stay free for gangs. use_bandwidth: jobs of an ML job are put together,
+    by u_BW.
     """
 
     overload: float = 0.9
     ideal: Ideal = "tight"
-    colocate: bool = True
+    use_bandwidth: bool = True
 
     def __post_init__(self) -> None:
         if not 0 < self.overload <= 1:
@@ -146,7 +147,7 @@ class Servers:
         extreme = np.max if self.settings.ideal == "tight" else np.min
         away = ((allocated - extreme(allocated, axis=0)) ** 2).sum(axis=1)
         away += ((shared - shared.min(axis=0)) ** 2).sum(axis=1)
-        if self.settings.colocate and self._family[self.snapshot.jobs.ml_job[row]] > 1:
+        if self.settings.use_bandwidth and self._family[self.snapshot.jobs.ml_job[row]] > 1:
             volume = self.mates(row)
             away += (1.0 - volume[candidates] / max(float(volume.max()), 1e-300)) ** 2
         return int(candidates[away.argmin()])

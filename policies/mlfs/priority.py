@@ -7,7 +7,7 @@ below about iterations, loss ratio, children and deadlines holds for both.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -35,7 +35,7 @@ class PrioritySettings:
     hysteresis: factor of a job that runs (scaled form). interval: seconds between decisions, and the least time that
     counts. urgency: of a job that names none, 0 to 10. max_deadline: seconds from submission, for a job with none.
     unknown_total: seconds, where neither a forecast nor a time limit tells. smoothing: losses over which the latest
-    reduction is averaged. urgencies: whether the jobs' own urgency counts, or the same for all.
+    reduction is averaged. use_urgency, use_deadline: whether the jobs' own urgency and deadlines count.
     """
 
     form: Form = "scaled"
@@ -50,7 +50,8 @@ class PrioritySettings:
     max_deadline: float = 7 * DAY
     unknown_total: float = DAY
     smoothing: int = 3
-    urgencies: bool = True
+    use_urgency: bool = True
+    use_deadline: bool = True
 
     def __post_init__(self) -> None:
         if self.form not in get_args(Form):
@@ -104,6 +105,8 @@ def rank(jobs: Jobs, now: float, forecasts: Forecasts, settings: PrioritySetting
     remaining, total = run_times(jobs, now, forecasts, settings)
     deadline = task_deadlines(jobs, now, remaining, dependencies, settings)
     times = Times(deadline - now, remaining, total, np.fmax(jobs.waited, 0.0))
+    if not settings.use_deadline:
+        settings = replace(settings, gamma_d=0.0)
     form = _scaled if settings.form == "scaled" else _literal
     own_learning, own_terms = form(learning_claim(jobs, remaining, settings), times, settings)
     own_computing = np.sum(list(own_terms.values()), axis=0)
@@ -167,7 +170,7 @@ def learning_claim(jobs: Jobs, remaining: Floats, settings: PrioritySettings) ->
     The stage I is 1 + 9 * done / max, or 1 + done where no maximum is known. Iterations are claims of the job, so it
     is never less than the GPU time attained makes it: what does not report loses its claim as it runs.
     """
-    named = ~np.isnan(jobs.urgency) & settings.urgencies
+    named = ~np.isnan(jobs.urgency) & settings.use_urgency
     urgency = np.clip(np.where(named, jobs.urgency, settings.urgency), 0.0, 10.0)
     done = np.fmax(jobs.iteration, 0.0)
     horizon = jobs.max_iterations > 0

@@ -48,7 +48,7 @@ class TestTheIdealServer:
         of_jobs = jobs(4, ml_job=[0, 0, 2, 0], params=[1e6, 9e6, np.nan, 1e6], state=["running"] * 3 + ["pending"])
         seen = at(of_jobs, on=[(0, 0, 1), (1, 1, 1), (2, 1, 1)])
         assert Servers(seen, LEAST).find(3) == Place((1,), (1,))
-        apart = PlacementSettings(ideal="least", colocate=False)
+        apart = PlacementSettings(ideal="least", use_bandwidth=False)
         assert Servers(seen, apart).find(3) == Place((0,), (1,))
 
     def test_counts_a_mate_that_was_placed_just_before(self) -> None:

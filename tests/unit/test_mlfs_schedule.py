@@ -243,14 +243,14 @@ class TestAblations:
 
     def test_urgency(self) -> None:
         assert self.order([2 * HOUR, 2 * HOUR], gamma_d=0.0) == [1, 0]
-        plan = MLFH(MLFHSettings(gamma_d=0.0, urgencies=False)).decide(
+        plan = MLFH(MLFHSettings(gamma_d=0.0, use_urgency=False)).decide(
             snapshot(self.OF_JOBS), forecasts(2, remaining=HOUR, total=HOUR), {}
         )
         assert plan.rank[0] == plan.rank[1]
 
     def test_deadline(self) -> None:
-        assert self.order([2 * HOUR, 1.9 * HOUR], urgencies=False) == [0, 1]
-        assert self.order([2 * HOUR, 1.9 * HOUR], urgencies=False, gamma_d=0.0) == [1, 0]
+        assert self.order([2 * HOUR, 1.9 * HOUR], use_urgency=False) == [0, 1]
+        assert self.order([2 * HOUR, 1.9 * HOUR], use_urgency=False, use_deadline=False) == [1, 0]
 
 
 @pytest.mark.parametrize("wrong", [{"loss": -1.0}, {"restart": np.inf}, {"settle": -1.0}, {"churn": 2.0}])
