@@ -18,8 +18,9 @@ class MLSJFSettings:
     """estimate: what a job is taken to last. "forecast" is ML-SJF; the others are what the paper compares it with,
     "random" a guess of its own for each job, "type" the mean of the jobs of its type seen so far ("hard-coded").
 
-    mix: how far jobs alike are kept apart; 0 is the paper's order. A heavy job, as long as the mean of those that wait
-    or longer, counts as longer by a factor of 1 + mix where its type has all the GPUs, and by less where it has some.
+    mix: how far heavy jobs alike are kept apart; 0 is the paper's order. A job of a heavy type, in the mean as long as
+    those that wait or longer, counts as exp(mix (share - due)) times as long: share is what its type has of the GPUs,
+    due what it has of the work that waits. So heavy jobs run beside light ones of other types, from the beginning.
     """
 
     estimate: Literal["forecast", "random", "type"] = "forecast"
@@ -83,8 +84,11 @@ def mixed(jobs: Jobs, order: Ints, seconds: Floats, mix: float, gpus: float) -> 
     need = np.maximum(jobs.gpus, 1).astype(np.float64)
     kinds, kind_of = np.unique(jobs.kind, return_inverse=True)
     taken = np.bincount(kind_of[order[runs]], weights=need[order[runs]], minlength=len(kinds))
-    known = seconds[waits][np.isfinite(seconds[waits])]
-    heavy = seconds >= (known.mean() if len(known) else np.inf)
+    work = np.nan_to_num(seconds[waits]) * need[waits]
+    due = np.bincount(kind_of[waits], weights=work, minlength=len(kinds)) / max(float(work.sum()), 1e-12)
+    number = np.maximum(np.bincount(kind_of[waits], minlength=len(kinds)), 1)
+    heavy = np.bincount(kind_of[waits], weights=np.nan_to_num(seconds[waits]), minlength=len(kinds)) / number
+    heavy = heavy >= np.nan_to_num(seconds[waits]).mean()
     queues = [waits[kind_of[waits] == kind] for kind in range(len(kinds))]
     at = np.zeros(len(kinds), dtype=np.int64)
     chosen: list[int] = []
@@ -99,7 +103,7 @@ def mixed(jobs: Jobs, order: Ints, seconds: Floats, mix: float, gpus: float) -> 
             kind, row = head
             share = min(taken[kind] / max(gpus, 1.0), 1.0)
             lasts = seconds[row] if np.isfinite(seconds[row]) else np.inf
-            return lasts * (1.0 + mix * share * bool(heavy[row])), row
+            return lasts * (np.exp(mix * (share - due[kind])) if heavy[kind] else 1.0), row
 
         kind, row = min(heads, key=counts)
         at[kind] += 1
