@@ -20,6 +20,9 @@ from slurmplug.spool import Requests, What
 NEWEST, BEFORE = "ledger.db", "ledger.before.db"
 """In the takeover's folder: the last copy, and the one before."""
 
+GROUP_READS = 0o640
+"""The mode of a ledger that the unit makes."""
+
 
 def publish(ledger: Path, folder: Path, may: Callable[[], bool]) -> None:
     """Copy the ledger, while it is in use, into the folder that the controllers share; the one before stays too.
@@ -90,7 +93,7 @@ def install(copy: Path, ledger: Path, spool: Path) -> Path | None:
         with closing(Ledger(ledger)) as installed:
             installed.distrust()
             expected = {(o.job.job_id, o.restarts) for o in installed.open_operations()}
-        _owned_as(ledger, ledger.parent)
+        _given_to(ledger, ledger.parent.stat())
     _withdraw_others(spool, expected)
     return aside
 
@@ -130,14 +133,17 @@ def _moved_aside(ledger: Path) -> Path | None:
 
 
 def _owned_as(path: Path, like: Path) -> None:
-    """root puts it in place, and the daemon's account has to write it."""
+    """Whose the ledger was that is replaced, else whose its folder is: root restores, the daemon's account writes."""
     at = (like if like.exists() else like.parent).stat()
+    _given_to(path, at)
+    path.chmod(at.st_mode & 0o777 if like.exists() else GROUP_READS)
+
+
+def _given_to(path: Path, at: os.stat_result) -> None:
     if os.geteuid() == 0:
         for ending in ("", "-wal", "-shm"):
             with suppress(FileNotFoundError):
                 os.chown(path.with_name(path.name + ending), at.st_uid, at.st_gid)
-    if like.is_file():
-        path.chmod(at.st_mode & 0o777)
 
 
 def _copied(source: Path, target: Path) -> None:
