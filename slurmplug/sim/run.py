@@ -1,7 +1,7 @@
 """One workload under one policy, from the first job to the last."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, inf
 from time import perf_counter
 from typing import Any, Literal
@@ -23,6 +23,7 @@ from slurmplug.sim.ledger import MemoryLedger
 from slurmplug.sim.nodes import parse
 from slurmplug.sim.outcome import Finished, RunResult
 from slurmplug.sim.slurm_cluster import SlurmSimCluster
+from slurmplug.sim.slurm_launcher import Settings as LauncherSettings
 from slurmplug.sim.table import table
 
 PATIENCE = 1_000
@@ -38,6 +39,8 @@ class Settings:
     seed: int = 0
     stopping: bool = False
     launcher: Literal["direct", "slurm"] = "direct"
+    slurm: LauncherSettings = field(default_factory=LauncherSettings)
+    """of the simulated Slurm, where that is the launcher"""
     contention: float = 0.9
     """h_r: the share of a node's CPUs, memory or network above which it slows"""
 
@@ -57,7 +60,7 @@ class Simulation:
         direct = settings.launcher == "direct"
         jobs = table(workload.jobs, all_managed=direct)
         self.engine = Engine(jobs, nodes, settings.contention, limits=not direct)
-        self.port = SimCluster(self.engine) if direct else SlurmSimCluster(self.engine)
+        self.port = SimCluster(self.engine) if direct else SlurmSimCluster(self.engine, settings.slurm)
         self.ledger = MemoryLedger()
         self.scheduler = Scheduler(
             port=self.port,

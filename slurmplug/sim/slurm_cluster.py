@@ -1,6 +1,6 @@
 """A simulated cluster whose jobs Slurm starts: multifactor priority, EASY backfill, and our labels on top.
 
-Slurm looks at its queue after whatever changes it, but not more often than every `PACE` seconds. A job of several
+Slurm looks at its queue after whatever changes it, but not more often than at its pace. A job of several
 parts waits as one heterogeneous job does: its parts start together or not at all, and are requeued together. What a
 requeued job asked to be kept to or from by name (ReqNodeList, ExcNodeList) is taken note of and not heeded: the
 reservation that goes with it says where it starts.
@@ -21,8 +21,6 @@ from slurmplug.sim.multifactor import Usage
 from slurmplug.sim.slurm_launcher import Held, Pending, Room, Settings, Start, priorities, starts
 from slurmplug.sim.table import CLUSTER
 
-PACE = 3.0
-"""Seconds between two looks at the queue, as batch_sched_delay and sched_min_interval let Slurm take."""
 REQUEUE_DELAY = 120.0
 """Seconds until a requeued job is eligible again: Slurm gives it a start time by itself."""
 _SHAPE = frozenset({"NumNodes", "NumTasks", "MinCPUsNode", "CPUsPerTask", "NumCPUs", "MinMemoryNode"})
@@ -99,7 +97,7 @@ class SlurmSimCluster(SimCluster):
         """Let everything happen that happens until then; False once all jobs have ended."""
         engine = self.engine
         while engine.left:
-            due = max(engine.now, self._last_look + PACE) if engine.changes != self._seen else np.inf
+            due = max(engine.now, self._last_look + self._settings.pace) if engine.changes != self._seen else np.inf
             time = min(engine.next_event(), due)
             if time > until:
                 break

@@ -20,12 +20,16 @@ _SLACK = 1e-6
 
 @dataclass(frozen=True)
 class Settings:
-    """`bf_max_job_test`: how many jobs backfill looks at behind the first that must wait; `default_limit`: seconds."""
+    """`bf_max_job_test`: how many jobs backfill looks at behind the first that must wait; `default_limit`: seconds.
+
+    `pace`: seconds between two looks at the queue, as batch_sched_delay and sched_min_interval let Slurm take.
+    """
 
     weights: Weights = field(default_factory=Weights)
     backfill: bool = True
     bf_max_job_test: int = 500
     default_limit: float = 7 * 86_400.0
+    pace: float = 3.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,10 +88,10 @@ class Start:
 
 
 def priorities(pending: Pending, room: Room, usage: Usage, now: float, settings: Settings) -> Ints:
-    """The priority of each pending job (n,)."""
-    asked = pending.demand * np.maximum(pending.gpus, 1)[:, None]
-    whole = room.total.sum(axis=0)
-    size = np.divide(asked, whole, out=np.zeros_like(asked), where=whole > 0).max(axis=1, initial=0.0)
+    """The priority of each pending job (n,). Its size is the mean of its shares of the nodes and of the CPUs."""
+    nodes = np.ceil(np.maximum(pending.gpus, 1) / max(room.total[:, 0].max(initial=0.0), 1.0))
+    cpus = pending.demand[:, 1] * np.maximum(pending.gpus, 1)
+    size = (nodes / max(len(room.total), 1) + cpus / max(room.total[:, 1].sum(), 1.0)) / 2
     return priority(
         settings.weights,
         waited=now - np.maximum(pending.eligible, pending.begin),
