@@ -93,11 +93,13 @@ def test_a_restart_holds_the_gpus_and_trains_nothing_for_a_while() -> None:
     assert (site.stories[0].preemptions, site.stories[0].wait) == (1, 10.0)
 
 
-def test_the_first_start_costs_nothing() -> None:
-    site = engine(job(restart=30.0))
+def test_the_first_start_costs_what_a_startup_does_and_no_restart() -> None:
+    site = engine(job(restart=30.0), job(startup=20.0))
     site.place(0, ((0, 1),))
+    site.place(1, ((0, 1),))
     site.run_until(200.0)
-    assert site.ended[0] == 100.0
+    assert site.ended.tolist() == [100.0, 120.0]
+    assert site.stories[1].iterations[:2] == [0.0, 0.0]
 
 
 def test_work_since_the_last_checkpoint_is_lost_with_a_requeue() -> None:
