@@ -45,18 +45,18 @@ class DaemonProcess:
         self.config, self.ledger_path, self.log = folder / "slurmplug.toml", folder / "ledger.db", folder / "log"
         self.process: subprocess.Popen[bytes] | None = None
 
-    def configure(self, settings: str = "") -> None:
+    def configure(self, settings: str = "", policy: str = "mlfs") -> None:
         """Write the configuration: in act mode every second, with `settings` (TOML, tables) added."""
         conf = self.cluster.env(self.cluster.operator)["SLURM_CONF"]
         mode = "" if "[mode]" in settings else '[mode]\ndefault = "act"\n'
         self.config.write_text(
-            f'interval = 1\n{mode}[slurm]\nconf = "{conf}"\n[spool]\npath = "{self.cluster.spool}"\n'
+            f'interval = 1\npolicy = "{policy}"\n{mode}[slurm]\nconf = "{conf}"\n[spool]\npath = "{self.cluster.spool}"\n'
             f'[ledger]\npath = "{self.ledger_path}"\n{settings}\n'
         )
 
-    def start(self, settings: str = "") -> None:
+    def start(self, settings: str = "", policy: str = "mlfs") -> None:
         """Start it and wait for its first cycle."""
-        self.configure(settings)
+        self.configure(settings, policy)
         account = pwd.getpwnam(self.cluster.operator)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -65,7 +65,7 @@ class DaemonProcess:
                 env=self.cluster.env(self.cluster.operator), stdout=log, stderr=log,
             )  # fmt: skip
         before = self.cycles() if self.ledger_path.exists() else 0
-        self.cluster.wait(lambda: self._serves() and self.cycles() > before, what=f"a cycle; {self.log}")
+        self.cluster.wait(lambda: self._serves() and self.cycles() > before, 120, f"a cycle; {self.log}")
 
     def _serves(self) -> bool:
         """Its first line is logged when the ledger has been made."""

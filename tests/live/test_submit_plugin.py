@@ -16,7 +16,7 @@ WRONG = "#!/bin/sh\n#PLUG --urgencey=7\ntrue\n"
 
 def site_script(folder: Path, check: Path) -> Path:
     """A site's job_submit.lua as the check's own head says to write it."""
-    comment = CHECK.read_text().split("job_submit.lua:\n--\n")[1].split("--\n-- pcall")[0]
+    comment = CHECK.read_text().split("job_submit.lua:\n--\n")[1].split("--\n-- It changes")[0]
     code = "\n".join(line.removeprefix("--") for line in comment.splitlines())
     assert "/etc/slurmplug/slurmplug.lua" in code
     script = folder / "job_submit.lua"
