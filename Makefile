@@ -3,7 +3,7 @@ SHELL := /bin/bash
 VENV := $(shell .ci/environment path)
 PY := $(VENV)/bin/python
 
-.PHONY: help install demo test test-failed lint bench bench-scale figures clean
+.PHONY: help install demo test test-failed lint bench bench-scale figures clean bench-live chaos results
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -27,6 +27,15 @@ lint: install ## ruff, mypy --strict, import-linter
 
 bench: install ## how long things take, with pytest-benchmark
 	@.ci/as-root $(PY) -m pytest tests/bench --benchmark-only --benchmark-columns=median,iqr,rounds -q
+
+bench-live: install ## the same real jobs under Slurm alone and under each policy, three seeds: 35 minutes
+	@.ci/as-root $(PY) -m tests.bench.live
+
+chaos: install ## the daemon killed at every step of every operation, and all around it failing: 20 minutes; SEED=n
+	@.ci/as-root $(PY) -m tests.live.chaos.run --seed $(or $(SEED),1)
+
+results: install ## the tables of docs/results.md, made anew; DATA= the folder with workloads that are not ours
+	$(PY) -m docs.make_results
 
 bench-scale: install ## a cycle beside a real slurmctld with 10,000 pending jobs, with and without bf_continue: 15 minutes
 	@.ci/as-root $(PY) -m tests.bench.scale

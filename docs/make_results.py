@@ -1,0 +1,377 @@
+"""Makes the tables of docs/results.md anew: `make results`, or `python -m docs.make_results NAME...` for some.
+
+Workloads that are not part of the package are looked for in the folder that DATA names; a table that needs one is left
+as it is where there is none.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from slurmplug import registry
+from slurmplug.config import Config
+from slurmplug.sim import summary, workload
+from slurmplug.sim.job import Workload
+from slurmplug.sim.run import Settings, Simulation
+from slurmplug.sim.stopping import Stopping
+
+PAGE = Path(__file__).with_name("results.md")
+DATA = os.environ.get("DATA", "")
+POLLUX = ("workload-1", "workload-3", "workload-5", "workload-7")
+
+Figures = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run. `settings` are the policy's, as (key, value)."""
+
+    workload: str
+    policy: str
+    cluster: str = "16x4"
+    seed: int = 0
+    load: float = 1.0
+    interval: float = 60.0
+    stopping: bool = False
+    launcher: str = "direct"
+    settings: tuple[tuple[str, Any], ...] = ()
+    jobs: int | None = None
+
+
+@cache
+def _jobs(name: str, seed: int, load: float, jobs: int | None) -> Workload:
+    data = Path(DATA) if DATA else None
+    return workload.load(name, seed=seed, load=load, jobs=jobs, data=data)
+
+
+def run(case: Case) -> Figures:
+    """The figures of one run."""
+    given = dict(case.settings)
+    config = {"policy": case.policy, "interval": case.interval, "policies": {case.policy: given}}
+    policy = registry.policy(Config.model_validate(config))
+    stops = case.stopping or case.policy == "mlfs"
+    chosen = Stopping(policy) if stops and case.policy != "mlfs" else policy
+    settings = Settings(case.cluster, case.interval, case.seed, stops, launcher=case.launcher)
+    jobs = _jobs(case.workload, case.seed, case.load, case.jobs)
+    return summary.summary(Simulation(jobs, chosen, settings).run())
+
+
+class Runs:
+    """Runs cases side by side, each once."""
+
+    def __init__(self, pool: ProcessPoolExecutor) -> None:
+        self._pool = pool
+        self._done: dict[Case, Figures] = {}
+
+    def of(self, cases: Iterable[Case]) -> list[Figures]:
+        """The figures of each case."""
+        wanted = list(cases)
+        new = [case for case in dict.fromkeys(wanted) if case not in self._done]
+        self._done |= dict(zip(new, self._pool.map(run, new), strict=True))
+        return [self._done[case] for case in wanted]
+
+    def column(self, cases: Iterable[Case], name: str) -> np.ndarray:
+        """One figure of each case."""
+        return np.array([float(figures[name]) for figures in self.of(cases)])
+
+
+def over(cases: Sequence[Case], **changed: Any) -> list[Case]:
+    """The same cases with something changed."""
+    return [replace(case, **changed) for case in cases]
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def change(values: np.ndarray, reference: np.ndarray) -> str:
+    """How much less or more, case by case: the mean of the ratios and its 95% interval (Student's t)."""
+    ratios = 100 * (values / reference - 1)
+    if len(ratios) < 2:
+        return f"{ratios.mean():+.0f}%"
+    half = stats.t.ppf(0.975, len(ratios) - 1) * ratios.std(ddof=1) / np.sqrt(len(ratios))
+    return f"{ratios.mean():+.0f}% ± {half:.0f}"
+
+
+def span(values: np.ndarray) -> str:
+    """Seconds, and the interval of their mean over seeds or workloads."""
+    if len(values) < 2:
+        return f"{values.mean():,.0f}"
+    half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+    return f"{values.mean():,.0f} ± {half:,.0f}"
+
+
+def percent(values: np.ndarray) -> str:
+    """Of shares."""
+    return f"{100 * values.mean():.1f}%"
+
+
+# --- simulator and MLFS -----------------------------------------------------------------------------------------------
+
+
+def pollux(load: str = "", policy: str = "tiresias") -> list[Case]:
+    """Pollux's workloads; `load`: "", or "-2.0" for the folder of twice the jobs."""
+    return [Case(f"pollux:{DATA}/workloads/pollux/workloads{load}/{name}.csv", policy) for name in POLLUX]
+
+
+def parity(runs: Runs) -> str:
+    """Tiresias and Optimus beside what Pollux's own simulator gives."""
+    published = np.genfromtxt(
+        f"{DATA}/workloads/pollux_fig8a_jct.csv", delimiter=",", names=True, dtype=None, encoding="utf-8"
+    )
+    rows = []
+    for name in ("tiresias", "optimus"):
+        for folder, relative in (("-0.5", 0.5), ("", 1.0), ("-1.5", 1.5), ("-2.0", 2.0)):
+            ours = runs.column(pollux(folder, name), "jct_mean")
+            chosen = (published["policy"] == name) & (published["relative_load"] == relative)
+            told = dict(zip(published["workload"][chosen], published["avg_jct_s"][chosen], strict=True))
+            theirs = np.array([told[each] for each in POLLUX])
+            each = ", ".join(f"{100 * (a / b - 1):+.1f}" for a, b in zip(ours, theirs, strict=True))
+            mean = f"{100 * (ours.mean() / theirs.mean() - 1):+.1f}%"
+            rows.append([name, f"{relative:g}", f"{ours.mean():,.0f}", f"{theirs.mean():,.0f}", mean, each])
+    return markdown(["policy", "load", "ours, s", "Pollux', s", "in the mean", "each, %"], rows)
+
+
+def mlfs(runs: Runs) -> str:
+    """MLF-H and MLFS against Tiresias on Pollux's workloads."""
+    rows = []
+    for folder, relative in (("", "1"), ("-2.0", "2")):
+        base = pollux(folder)
+        reference = runs.column(base, "jct_mean")
+        for label, cases in (
+            ("tiresias", base),
+            ("srtf, told the truth", over(base, policy="srtf")),
+            ("mlf-h", over(base, policy="mlf-h")),
+            ("mlfs", over(base, policy="mlfs")),
+            ("tiresias with the same stopping", over(base, stopping=True)),
+            ("mlf-h with the same stopping", over(base, policy="mlf-h", stopping=True)),
+        ):
+            jct = runs.column(cases, "jct_mean")
+            told = [percent(runs.column(cases, name)) for name in ("deadline_ratio", "accuracy_ratio")]
+            ratio = change(jct, reference)
+            rows.append(
+                [relative, label, span(jct), ratio, *told, f"{runs.column(cases, 'accuracy_by_deadline').mean():.3f}"]
+            )
+        same = change(
+            runs.column(over(base, policy="mlfs"), "jct_mean"), runs.column(over(base, stopping=True), "jct_mean")
+        )
+        rows.append([relative, "mlfs against tiresias with the same stopping", "", same, "", "", ""])
+    head = ["load", "policy", "mean JCT, s", "against Tiresias", "deadlines met", "targets met", "accuracy by deadline"]
+    return markdown(head, rows)
+
+
+ALL = (
+    "fifo fair drf sjf srtf tetris optimus tiresias gittins gandiva graphene hypersched rrh dorm slaq ml-sjf mlf-h mlfs"
+).split()
+
+
+def gen_mlfs(runs: Runs) -> str:
+    """Every policy on the workload of MLFS."""
+    rows = []
+    for x in ("1/4", "1/2", "1", "2", "3"):
+        seeds = (0, 1, 2) if x in ("1/4", "1/2", "1") else (0,)
+        base = [Case(f"gen:mlfs?x={x}", "tiresias", "20x4", seed) for seed in seeds]
+        reference = runs.column(base, "jct_mean")
+        for name in ALL:
+            if name == "dorm" and x not in ("1/4", "1/2"):
+                continue  # hours: a mixed-integer programme of thousands of jobs each minute
+            cases = over(base, policy=name)
+            jct = runs.column(cases, "jct_mean")
+            accuracy = f"{runs.column(cases, 'accuracy_by_deadline').mean():.3f}"
+            deadlines = percent(runs.column(cases, "deadline_ratio"))
+            decide = f"{runs.column(cases, 'decide_ms_mean').mean():.1f}"
+            rows.append([x, name, span(jct / 60), change(jct, reference), deadlines, accuracy, decide])
+    head = ["x", "policy", "mean JCT, min", "against Tiresias", "deadlines met", "accuracy by deadline", "decide, ms"]
+    return markdown(head, rows)
+
+
+def ablations(runs: Runs) -> str:
+    """What each part of MLFS is worth on its own workload, in parts and not elastic."""
+    base = [Case("gen:mlfs?x=1&partitions=on&elastic=off", "mlf-h", "20x4", seed) for seed in (0, 1, 2)]
+    rows = []
+    for label, policy, setting, figure, kept in ABLATIONS:
+        whole = over(base, policy=policy)
+        values = runs.column(whole, figure)
+        without = runs.column(over(whole, settings=(setting,)), figure)
+        if policy == "mlfs":
+            without = runs.column(base, figure)
+        gain = f"{100 * (values - without).mean():+.1f} points" if kept else change(values, without)
+        rows.append([label, figure.replace("_", " "), gain])
+    return markdown(["part", "figure", "with it against without"], rows)
+
+
+ABLATIONS = (
+    ("urgency", "mlf-h", ("use_urgency", False), "urgent_deadline_ratio", True),
+    ("deadline term", "mlf-h", ("use_deadline", False), "deadline_ratio", True),
+    ("bandwidth in placement", "mlf-h", ("use_bandwidth", False), "bandwidth_bytes", False),
+    ("migration", "mlf-h", ("migrate", False), "jct_mean", False),
+    ("migration", "mlf-h", ("migrate", False), "overload_s", False),
+    ("migration", "mlf-h", ("migrate", False), "bandwidth_bytes", False),
+    ("MLF-C", "mlfs", ("", None), "jct_mean", False),
+)
+
+
+# --- SLAQ ----------------------------------------------------------------------------------------------
+
+
+def slaq(runs: Runs) -> str:
+    """SLAQ against fair shares on its own workload, where a resize costs nothing."""
+    rows = []
+    for arrival in (15, 10, 4):
+        base = [Case(f"gen:slaq?arrival={arrival}", "fair", "20x32", seed, interval=3.0) for seed in (0, 1, 2)]
+        for name in ("slaq", "slaq-maxmin"):
+            ours = over(base, policy=name)
+            told = [
+                change(runs.column(ours, figure), runs.column(base, figure))
+                for figure in ("loss_integral", "time_to_90_loss", "time_to_95_loss", "jct_mean")
+            ]
+            rows.append([f"{arrival} s", name, *told, f"{runs.column(ours, 'decide_ms_mean').mean():.1f}"])
+    head = ["arrivals", "policy", "loss integral", "time to 90%", "time to 95%", "mean JCT", "decide, ms"]
+    return markdown(head, rows)
+
+
+def slaq_restart(runs: Runs) -> str:
+    """The same where each resize costs a restart of 30 s, by the epoch."""
+    rows = []
+    for epoch in (60.0, 300.0, 900.0):
+        base = [
+            Case("gen:slaq?arrival=300&work=20&restart=30", "fair", "20x32", seed, interval=epoch) for seed in (0, 1)
+        ]
+        ours = over(base, policy="slaq", settings=(("restart", 30.0),))
+        told = [
+            change(runs.column(ours, figure), runs.column(base, figure))
+            for figure in ("loss_integral", "time_to_90_loss", "jct_mean")
+        ]
+        rows.append([f"{epoch:g} s", *told, f"{runs.column(ours, 'resizes').mean():.0f}"])
+    return markdown(["epoch", "loss integral", "time to 90%", "mean JCT", "resizes"], rows)
+
+
+# --- OASiS ----------------------------------------------------------------------------------------------
+
+
+def oasis(runs: Runs) -> str:
+    """The sum of utilities, as a share of OASiS'."""
+    rows = []
+    for load in (0.5, 1.0, 2.0):
+        base = [Case("gen:oasis", "oasis", "50x4", seed, load=load, interval=600.0) for seed in (0, 1, 2)]
+        own = runs.column(base, "utility")
+        others = [
+            change(runs.column(over(base, policy=name), "utility"), own) for name in ("fifo", "drf", "rrh", "dorm")
+        ]
+        rows.append([f"{load:g}", span(own), *others, f"{runs.column(base, 'decide_ms_mean').mean():.1f}"])
+    return markdown(["load", "OASiS' utility", "FIFO", "DRF", "RRH", "Dorm", "decide, ms"], rows)
+
+
+# --- ML-SJF ----------------------------------------------------------------------------------------------
+
+
+def ml_sjf(runs: Runs) -> str:
+    """Mean waits on the workload of ML-SJF."""
+    rows = []
+    for kind in ("flask", "mapreduce", "sklearn", "mixed"):
+        name = f"gen:ml-sjf?type={kind}"
+        base = [Case(name, "ml-sjf", "1x4x4x15000", seed, interval=5.0) for seed in (0, 1, 2)]
+        guess = runs.column(over(base, settings=(("by", "guess"),)), "wait_mean")
+        told = [
+            change(runs.column(over(base, settings=settings), "wait_mean"), guess)
+            for settings in ((), (("by", "kind"),), (("mix", 1.0),))
+        ]
+        rows.append([kind, span(guess), *told, change(runs.column(over(base, policy="drf"), "wait_mean"), guess)])
+    return markdown(["type", "random guess, s", "predicted", "by type's mean", "predicted, mixed", "DRF"], rows)
+
+
+# --- elastic ----------------------------------------------------------------------------------------------
+
+NON_ELASTIC = ("fifo", "srtf", "tiresias", "gittins", "mlf-h")
+ELASTIC = ("fair", "optimus", "slaq", "mlf-h")
+
+
+def elastic(runs: Runs) -> str:
+    """With a stated target, within 1% of the final best; the same rights for all."""
+
+    def cases(policy: str, *, stopping: bool, grows: bool) -> list[Case]:
+        option = "on" if grows else "off"
+        names = [f"pollux:{DATA}/workloads/pollux/workloads/{each}.csv?elastic={option}" for each in POLLUX]
+        return [Case(name, policy, stopping=stopping) for name in names]
+
+    rows = []
+    for name in sorted({*NON_ELASTIC, *ELASTIC}):
+        told = [
+            span(runs.column(cases(name, stopping=stopping, grows=grows), "jct_mean")) if name in group else "-"
+            for group, stopping, grows in (
+                (NON_ELASTIC, False, False),
+                (ELASTIC, False, True),
+                (ELASTIC, True, True),
+            )
+        ]
+        rows.append([name, *told])
+    return markdown(["policy", "non-elastic, s", "elastic, s", "elastic and stopping, s"], rows)
+
+
+# --- speed ----------------------------------------------------------------------------------------------
+
+
+def speed(runs: Runs) -> str:
+    """How long simulations take, one at a time."""
+    philly = f"philly:{DATA}/traces/philly_jobs.csv.gz"
+    asked = [
+        Case(philly, "fifo", "309x8"),
+        Case(philly, "mlfs", "309x8"),
+        *(replace(pollux()[0], policy=name) for name in ("tiresias", "optimus", "mlfs")),
+    ]
+    rows = []
+    for case in asked:
+        (told,) = runs.of([case])
+        name = case.workload.rpartition("/")[2]
+        rows.append([name, case.policy, f"{told['jobs']:,}", f"{told['wall_s']:.1f}", f"{told['decide_ms_mean']:.2f}"])
+    return markdown(["workload", "policy", "jobs", "seconds", "decide, ms"], rows)
+
+
+TABLES: Mapping[str, Callable[[Runs], str]] = {
+    "parity": parity,
+    "mlfs": mlfs,
+    "gen-mlfs": gen_mlfs,
+    "ablations": ablations,
+    "slaq": slaq,
+    "slaq-restart": slaq_restart,
+    "oasis": oasis,
+    "ml-sjf": ml_sjf,
+    "elastic": elastic,
+    "speed": speed,
+}
+
+
+def renewed(page: str, name: str, table: str) -> str:
+    """The page with this table in its place."""
+    begin, end = f"<!-- made by python -m docs.make_results {name} -->", "<!-- end -->"
+    head, _, rest = page.partition(begin)
+    if not rest:
+        raise SystemExit(f"{PAGE} has no place for {name}: write {begin} and {end}")
+    return f"{head}{begin}\n\n{table}\n\n{end}{rest.partition(end)[2]}"
+
+
+def main(names: Sequence[str]) -> None:
+    """Make these tables, or all."""
+    for name in names:
+        if name not in TABLES:
+            raise SystemExit(f"there is no table {name!r}: {', '.join(TABLES)}")
+    with ProcessPoolExecutor(2) as pool:
+        runs = Runs(pool)
+        for name in names or TABLES:
+            table = TABLES[name](runs)
+            print(f"## {name}\n\n{table}\n", flush=True)
+            PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8"), name, table), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,266 @@
+"""A live cluster under load, while the daemon is killed at every place and everything around it fails: `make chaos`.
+
+The last line of the output gives the counts. It ends with status 1 where an invariant was violated, or a place was
+passed at which the daemon was never killed.
+"""
+
+import argparse
+import os
+import pwd
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from slurmplug.ledger import Ledger
+from slurmplug.sandbox import ClusterSpec, Sandbox
+from slurmplug.sandbox.errors import CommandFailed
+from tests.live.chaos import invariants
+from tests.live.chaos.crowd import Crowd
+from tests.live.test_submit_plugin import CHECK, site_script
+
+HERE = Path(__file__).parent
+ALIVE = 18
+PATIENCE = 6
+"""times that none of the places that are left is passed, before it is told that they were not"""
+FAULTS_A_KILL = 0.3
+LIMITS = {"requeues_per_cycle": 4, "requeues_per_hour": 400, "requeues_per_user": 300, "stops_per_cycle": 3}
+SETTINGS = """
+interval = 1
+policy = "{policy}:Churn"
+[mode]
+default = "act"
+admit = "act"
+[slurm]
+conf = "{conf}"
+[spool]
+path = "{spool}"
+[ledger]
+path = "{ledger}"
+[operations]
+placement = "exclude"
+interval = 1
+start_limit = 30
+watch_limit = 20
+[guardrails]
+first_seen = 0
+minimum_run = 0
+requeue_cooldown = 0
+requeue_cost = 0
+requeues_per_job = 1000
+breaker_failures = 1000
+{limits}
+"""
+
+
+class Chaos:
+    """A cluster, its crowd, and a daemon that can be killed."""
+
+    def __init__(self, cluster: Sandbox, folder: Path, seed: int) -> None:
+        self.cluster, self.folder = cluster, folder
+        self.crowd = Crowd(cluster)
+        self.draw = random.Random(seed)
+        self.kills: list[str] = []
+        self.faults: list[str] = []
+        self.process: subprocess.Popen[bytes] | None = None
+        self.ledger, self.config = folder / "ledger" / "ledger.db", folder / "slurmplug.toml"
+        conf, policy = cluster.env(cluster.operator)["SLURM_CONF"], folder / "churn.py"
+        policy.write_text((HERE / "churn.py").read_text())
+        self.config.write_text(
+            SETTINGS.format(
+                policy=policy, conf=conf, spool=cluster.spool, ledger=self.ledger,
+                limits="\n".join(f"{name} = {value}" for name, value in LIMITS.items()),
+            )
+        )  # fmt: skip
+        account = pwd.getpwnam(cluster.operator)
+        self.ledger.parent.mkdir()
+        for path in (folder, policy, self.ledger.parent):
+            os.chown(path, account.pw_uid, account.pw_gid)
+        self._account = account
+
+    # --- the daemon -------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the daemon; it reads what to do from the folder."""
+        with (self.folder / "log").open("ab") as log, (HERE / "faulty_daemon.py").open("rb") as program:
+            self.process = subprocess.Popen(
+                [sys.executable, "-", str(self.config), str(self.folder)],
+                user=self._account.pw_uid, group=self._account.pw_gid, extra_groups=[],
+                env=self.cluster.env(self.cluster.operator), stdin=program, stdout=log, stderr=log, cwd="/",
+            )  # fmt: skip
+
+    def died(self) -> bool:
+        return self.process is not None and self.process.poll() is not None
+
+    def last_words(self) -> str:
+        """The end of the daemon's log."""
+        return (self.folder / "log").read_text(errors="replace")[-3000:]
+
+    def end(self) -> None:
+        """End the daemon in its own way."""
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait(60)
+
+    def passed(self) -> set[str]:
+        """All places that were passed so far."""
+        path = self.folder / "passed"
+        return set(path.read_text().splitlines()) if path.exists() else set()
+
+    def cycles(self) -> int:
+        if not self.ledger.exists():
+            return 0
+        ledger = Ledger(self.ledger, readonly=True)
+        try:
+            return int(ledger.query("SELECT count(*) AS n FROM cycles")[0]["n"])
+        finally:
+            ledger.close()
+
+    def live(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
+        """Keep the crowd and the daemon going for so long, or until something holds; whether it did."""
+        limit = time.monotonic() + seconds
+        while time.monotonic() < limit:
+            if until():
+                return True
+            if self.died():
+                raise SystemExit(f"the daemon ended by itself: {self.last_words()}")
+            with suppress(CommandFailed):  # slurmctld is one of the things that fail
+                self.crowd.fill(ALIVE)
+            time.sleep(0.5)
+        return until()
+
+    def killed(self, places: Collection[str], patience: float) -> bool:
+        """Let the daemon run into one of these places; whether it did. It is started again."""
+        kill = self.folder / "kill"
+        kill.write_text("\n".join(places))
+        kill.chmod(0o644)
+        limit = time.monotonic() + patience
+        while time.monotonic() < limit and not self.died():
+            with suppress(CommandFailed):
+                self.crowd.fill(ALIVE)
+            time.sleep(0.2)
+        kill.unlink()
+        if not self.died():
+            return False
+        assert self.process is not None
+        if self.process.returncode != -9:
+            raise SystemExit(f"the daemon ended by itself with {self.process.returncode}: {self.last_words()}")
+        self.kills.append((self.folder / "died").read_text())
+        before = self.cycles()
+        self.start()
+        self.live(60, until=lambda: self.cycles() > before)  # it cannot begin without a ledger that it can write
+        return True
+
+    # --- everything around it ---------------------------------------------------------------------------------------
+
+    def fault(self) -> None:
+        """One of the faults, by chance, and its end."""
+        one = self.draw.choice(FAULTS)
+        self.faults.append(one.__name__)
+        one(self)
+
+    def ledger_read_only(self) -> None:
+        files = list(self.ledger.parent.iterdir())
+        for path in (*files, self.ledger.parent):
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        self.live(4)
+        for path in (self.ledger.parent, *files):
+            if path.exists():
+                path.chmod(0o755 if path.is_dir() else 0o644)
+
+    def disk_full(self) -> None:
+        full = self.folder / "full"
+        full.touch()
+        self.live(4)
+        full.unlink()
+
+    def slurmctld_gone(self) -> None:
+        self.cluster.stop("slurmctld")
+        self.live(3)
+        self.cluster.start("slurmctld")
+
+    def slurmdbd_gone(self) -> None:
+        self.cluster.stop("slurmdbd")
+        self.live(3)
+        self.cluster.start("slurmdbd")
+
+    def reports_deleted(self) -> None:
+        for path in self._some_reports():
+            path.unlink(missing_ok=True)
+
+    def reports_replaced(self) -> None:
+        for path in self._some_reports():
+            path.unlink(missing_ok=True)
+            path.symlink_to("/etc/passwd")
+
+    def clock_moved(self) -> None:
+        clock = self.folder / "clock"
+        for offset in (self.draw.choice((-7200, -600, 600, 7200)), 0):
+            clock.write_text(str(offset))
+            self.live(3)
+
+    def _some_reports(self) -> list[Path]:
+        reports = sorted((self.cluster.spool / "reports").iterdir())
+        return self.draw.sample(reports, min(3, len(reports)))
+
+
+FAULTS = (
+    Chaos.ledger_read_only,
+    Chaos.disk_full,
+    Chaos.slurmctld_gone,
+    Chaos.slurmdbd_gone,
+    Chaos.reports_deleted,
+    Chaos.reports_replaced,
+    Chaos.clock_moved,
+)
+
+
+def spec(folder: Path) -> ClusterSpec:
+    """A cluster whose submit plugin holds who waits for admission."""
+    script = site_script(folder, CHECK)
+    script.write_text(script.read_text().replace("slurmplug.check(", "slurmplug.hold("))
+    return ClusterSpec(job_submit=script)
+
+
+def run(cluster: Sandbox, folder: Path, *, seed: int, seconds: float, kills: int) -> tuple[str, bool]:
+    """Up to so many kills within so many seconds; the counts in one line, and whether all is well."""
+    chaos = Chaos(cluster, folder, seed)
+    limit = time.monotonic() + seconds
+    chaos.start()
+    chaos.live(min(20.0, seconds / 4), until=lambda: len(chaos.passed()) > 20)
+    misses = 0
+    while time.monotonic() < limit and len(chaos.kills) < kills and misses < PATIENCE:
+        left = sorted(chaos.passed() - set(chaos.kills))
+        few = chaos.draw.sample(left, len(left) // 2 + 1) if left else []  # or the same ones would always come first
+        misses = 0 if few and chaos.killed(few, patience=20.0) else misses + 1
+        if chaos.draw.random() < FAULTS_A_KILL:
+            chaos.fault()
+        if not left:
+            chaos.live(10)
+    violations, counts = invariants.after(chaos)
+    places, died = chaos.passed(), set(chaos.kills)
+    counts = f"kills {len(chaos.kills)}, places {len(died)}/{len(places)}, faults {len(chaos.faults)}, {counts}"
+    lines = [*violations, f"{counts}, violations {len(violations)}"]
+    return "\n".join(lines), not violations
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """All places, within a time that is given."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--seconds", type=float, default=1800.0)
+    asked = options.parse_args(argv)
+    with tempfile.TemporaryDirectory(prefix="chaos-", dir="/tmp") as name, ExitStack() as stack:
+        Path(name).chmod(0o755)
+        cluster = stack.enter_context(Sandbox(spec(Path(name))))
+        told, well = run(cluster, Path(name), seed=asked.seed, seconds=asked.seconds, kills=1000)
+    print(told)
+    sys.exit(not well)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
