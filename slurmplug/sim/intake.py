@@ -103,7 +103,7 @@ class SimIntake:
         window = state[self._first : self._engine.arrived]
         live = np.flatnonzero((window == PENDING) | (window == RUNNING)) + self._first
         self._first = int(live[0]) if len(live) else self._engine.arrived
-        if len(live) == len(self._live) and np.array_equal(live, self._live):
+        if self._columns and len(live) == len(self._live) and np.array_equal(live, self._live):
             return
         self._live = live
         table = self._engine.table

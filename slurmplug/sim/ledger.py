@@ -23,7 +23,7 @@ class MemoryLedger:
     """What is remembered of the cycles, for as long as this object lives; see `slurmplug.ledger`."""
 
     def __init__(self) -> None:
-        self._cycle = 0
+        self._cycle, self._latest = 0, -np.inf
         self._memory: dict[str, Memory] = {}
         self._operations: dict[str, Operation] = {}
         """those that are open, and those that count for an hour"""
@@ -45,7 +45,7 @@ class MemoryLedger:
 
     def failed(self, policy: str, error: str, now: float) -> None:  # noqa: ARG002 nothing looks back at it
         """Note a cycle that could not read."""
-        self._cycle += 1
+        self._cycle, self._latest = self._cycle + 1, now
 
     def recall(self, policy: str) -> Memory:
         """What the policy asked to be remembered."""
@@ -67,6 +67,8 @@ class MemoryLedger:
         moves = moves_of(((each, self._users[each.job]) for each in self._operations.values()), now)
         return Past(
             now=now,
+            latest=self._latest,
+            alive=len(self._first_seen),
             stops_last_hour=sum(each.opened > now - HOUR for each in stops),
             stopping=frozenset(each.job for each in stops if each.step != "ended"),
             gave_up=frozenset(
@@ -80,7 +82,7 @@ class MemoryLedger:
 
     def begin(self, record: CycleRecord) -> None:
         """Remember a cycle, before any of its effects."""
-        self._cycle = record.snapshot.cycle
+        self._cycle, self._latest = record.snapshot.cycle, record.started
         for each in record.changes.records:
             if each.facts.live:
                 self._first_seen.setdefault(each.key, record.changes.now)
