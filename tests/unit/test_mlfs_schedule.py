@@ -239,7 +239,7 @@ class TestAblations:
         plan = MLFH(MLFHSettings(**settings)).decide(
             snapshot(self.OF_JOBS), forecasts(2, remaining=remaining, total=remaining), {}
         )
-        return np.argsort(-plan.rank).tolist()
+        return [int(row) for row in np.argsort(-plan.rank)]
 
     def test_urgency(self) -> None:
         assert self.order([2 * HOUR, 2 * HOUR], gamma_d=0.0) == [1, 0]
