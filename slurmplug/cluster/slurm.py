@@ -10,7 +10,7 @@ from itertools import groupby, islice
 
 import numpy as np
 
-from slurmplug.cluster.cli_client import CliClient
+from slurmplug.cluster import api_client
 from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.port import Asked, Command, Ending, JobRows, Outcome, Reading, Site
 from slurmplug.config import Config
@@ -31,10 +31,10 @@ log = logging.getLogger(__name__)
 
 
 class SlurmCluster:
-    """A `ClusterPort` over the command-line clients."""
+    """A `ClusterPort` over the client that is configured."""
 
     def __init__(self, config: Config) -> None:
-        self._client = CliClient(config.slurm.conf, config.slurm.bin, config.slurm.timeout)
+        self._client = api_client.client(config.slurm)
         self._name = config.cluster
         self._spool = config.spool.path
         self._reports = ReportReader(self._spool)

@@ -1,0 +1,51 @@
+"""One contract for every client of Slurm: the command line, and pyslurm where it and its Slurm are installed."""
+
+from importlib.util import find_spec
+
+import pytest
+
+from policies.snapshot import JobKey
+from slurmplug.cluster.api_client import client
+from slurmplug.cluster.cli_client import CliClient
+from slurmplug.cluster.port import Command
+from slurmplug.config import Slurm
+from slurmplug.sandbox import Sandbox
+from tests.live.daemon_process import site_factors
+
+CLIENTS = ["cli", *(["pyslurm"] if find_spec("pyslurm") else [])]
+
+
+@pytest.fixture(params=CLIENTS)
+def made(request: pytest.FixtureRequest, cluster: Sandbox, monkeypatch: pytest.MonkeyPatch) -> CliClient:
+    monkeypatch.setenv("SLURM_CONF", cluster.env("root")["SLURM_CONF"])
+    one = client(Slurm(conf=cluster.layout.slurm_conf, client=request.param))
+    assert (type(one) is CliClient) == (request.param == "cli"), "pyslurm is installed, and cannot be imported"
+    return one
+
+
+def update(name: str, **fields: str) -> Command:
+    return Command(name, "update", JobKey("sandbox", 1, 0), fields)
+
+
+def test_a_site_factor_is_set_changed_and_taken_back(cluster: Sandbox, made: CliClient) -> None:
+    cluster.wait_job(cluster.sbatch(cluster.researchers[0], "#!/bin/sh\nsleep 60\n", "--gres=gpu:4", "-N4"), "RUNNING")
+    blocked = cluster.sbatch(cluster.researchers[0], "#!/bin/sh\nsleep 60\n", "--gres=gpu:4", "-N4")
+    for factor in (70, -5, 0):
+        told = made.write([update("a", SiteFactor=str(factor))], [str(blocked)])
+        assert [each.status for each in told] == ["done"], told
+        cluster.wait(lambda wanted=factor: site_factors(cluster).get(blocked) == wanted, what=f"{factor}")
+    array = cluster.sbatch(cluster.researchers[0], "#!/bin/sh\nsleep 60\n", "--gres=gpu:4", "-N4", "--array=0-1")
+    told = made.write(
+        [update("a", SiteFactor="9"), update("b", SiteFactor="8"), update("c", SiteFactor="7")],
+        [str(blocked), "999999", f"{array}_[0-1]"],
+    )
+    assert [each.status for each in told] == ["done", "refused", "done"], told
+    assert told[1].message
+
+
+def test_reading_tells_the_same_of_a_job(cluster: Sandbox, made: CliClient) -> None:
+    job = cluster.sbatch(cluster.researchers[0], "#!/bin/sh\nsleep 60\n", "--gres=gpu:2")
+    cluster.wait_job(job, "RUNNING")
+    rows = made.queue().rows
+    at = rows.job_id.tolist().index(job)
+    assert (rows.state[at], int(rows.gpus[at])) == ("RUNNING", 2)
