@@ -88,7 +88,7 @@ def check(
     """Hold a plan against every rule.
 
     `placement`: who may say where a job runs: off, nobody; exclude, nobody, but a job may be moved away from where it
-    is; pin, the policy; all, likewise, and at once: jobs start only where it says (`Site.places`).
+    is; pin, the policy, of a job that is moved; all, of every job, which starts only where it says (`Site.places`).
     """
     kinds = KINDS
     mode: dict[str, Mode] = {kind: "observe" if past.paused else modes.of(kind) for kind in kinds}
@@ -213,7 +213,7 @@ def _budget(action: Action, allowed: Sequence[Action], past: Past, limits: Guard
 
 def _placement(action: Action, placement: str) -> Reason | None:
     """Where jobs run is Slurm's to say, unless the site says otherwise."""
-    needs = {"place": ("pin", "all"), "migrate": ("exclude", "pin", "all")}.get(action.kind)
+    needs = {"place": ("all",), "migrate": ("exclude", "pin", "all")}.get(action.kind)
     return None if needs is None or placement in needs else Reason("placement", {"placement": placement})
 
 

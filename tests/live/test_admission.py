@@ -80,13 +80,10 @@ def test_without_the_daemon_the_timer_lets_go_who_waited_and_nobody_else(site: L
     write_waiting(site.cluster.spool, site.scheduler.intake.waiting)  # type: ignore[attr-defined]
     site.cluster.run(site.cluster.operator, ["scontrol", "release", str(let_go)])
     site.cluster.run(user, ["scontrol", "hold", str(let_go)])
-    timer = site.folder / "slurmplug-release"
-    timer.write_text((ROOT / "site_config" / "slurmplug-release").read_text())
-    for each, mode in ((timer, 0o755), (site.cluster.spool / "waiting", 0o644)):
-        each.chmod(mode)
-    site.cluster.run(site.cluster.operator, ["sh", str(timer), "3600"])
+    timer = (ROOT / "site_config" / "slurmplug-release").read_text()
+    site.cluster.run(site.cluster.operator, ["sh", "-s", "3600"], input=timer)
     assert reason(site, waits) == "JobHeldAdmin"
-    site.cluster.run(site.cluster.operator, ["sh", str(timer), "0"])
+    site.cluster.run(site.cluster.operator, ["sh", "-s", "0"], input=timer)
     site.cluster.wait_job(waits, "RUNNING", 60)
     assert reason(site, let_go) == "JobHeldUser"
 

@@ -10,7 +10,17 @@ from policies.plan import Action, Plan, Reason
 from policies.snapshot import JobKey, Snapshot
 from slurmplug.cluster.port import Command
 from slurmplug.config import Guardrails, Modes
-from slurmplug.guardrails import KINDS, PROTECTIONS, Past, Requeue, Verdict, check, sound, starving_first, within_budget
+from slurmplug.guardrails import (
+    KINDS,
+    PROTECTIONS,
+    Past,
+    Requeue,
+    Verdict,
+    check,
+    sound,
+    starving_first,
+    within_budget,
+)
 from tests.builders import CLUSTER, NOW, jobs, nodes, snapshot
 
 ACT = Modes(default="act")
@@ -244,3 +254,112 @@ def test_a_sound_plan_is_handed_on() -> None:
         {seen.jobs.keys[1]: Reason("y", {"z": 1.0})},
     )
     assert sound(seen, plan) is plan
+
+
+# --- resizing, moving, preempting, admitting
+
+
+MOVER = JobKey(CLUSTER, 1, int(NOW))
+
+
+def moved(
+    kind: Any = "preempt", *, past: Past | None = None, modes: Modes = ACT, placement: str = "pin", **given: Any
+) -> str:
+    """The rule by which this action on a job that runs is vetoed; empty where it may be done."""
+    limits = given.pop("limits", {})
+    action = {"gpus": 4} if kind == "resize" else {}
+    columns = {
+        "state": "running",
+        "gpus": 2,
+        "gpus_max": 8,
+        "gpus_min": 1,
+        "restartable": True,
+        "started": NOW - 1e4,
+        "attained": 1e6,
+    }
+    seen = snapshot(jobs(1, **{**columns, **given}), nodes(1))
+    plan = Plan(np.zeros(1), actions=(Action(kind, seen.jobs.keys[0], Reason("share"), **action),))
+    told = check(seen, plan, past or Past(NOW), modes, Guardrails(**limits), placement=placement)
+    return vetoes(told)[0] if told.vetoes else ""
+
+
+@pytest.mark.parametrize("kind", ["resize", "migrate", "preempt"])
+def test_a_job_that_declared_a_checkpoint_may_be_moved(kind: Any) -> None:
+    assert moved(kind) == ""
+    assert moved(kind, restartable=False) == "not restartable"
+    assert moved(kind, past=Past(NOW, forgetful=frozenset({MOVER}))) == "checkpoint not kept"
+    assert moved(kind, past=Past(NOW, move_gave_up=frozenset({MOVER}))) == "gave up moving"
+    assert moved(kind, past=Past(NOW, fresh=frozenset({MOVER}))) == "first seen"
+    assert moved(kind, modes=Modes(**{"default": "act", kind: "observe"})) == "mode"
+
+
+def test_a_resize_keeps_to_the_range_that_was_asked_for() -> None:
+    assert moved("resize", gpus_max=3) == "range"
+    assert moved("resize", gpus=4) == "range"
+    assert moved("resize", state="pending", restartable=False) == ""
+    assert moved("migrate", state="pending") == "not running to move"
+
+
+def test_a_job_is_requeued_seldom_and_not_for_ever() -> None:
+    once = Past(NOW, requeues=(Requeue(MOVER, "ada", NOW - 100.0),))
+    assert moved(past=once, limits={"requeue_cooldown": 101}) == "cooldown"
+    assert moved(past=once, limits={"requeue_cooldown": 99}) == ""
+    assert moved(past=once, limits={"requeue_cooldown": 0, "requeues_per_job": 1}) == "requeues per job"
+
+
+def test_a_job_runs_for_some_time_before_it_is_preempted_but_not_before_it_is_moved() -> None:
+    assert moved(limits={"minimum_run": 10_001}) == "minimum run"
+    assert moved("migrate", limits={"minimum_run": 10_001}) == ""
+
+
+@pytest.mark.parametrize(
+    ("limits", "allowed"),
+    [
+        ({"requeues_per_cycle": 2}, 2),
+        ({"requeues_per_hour": 4}, 1),  # two were, and one is being requeued
+        ({"requeues_per_user": 3}, 1),  # ada had one in the last hour, and has one under way
+        ({}, 3),
+    ],
+)
+def test_requeues_have_budgets_by_cycle_hour_and_user(limits: dict[str, int], allowed: int) -> None:
+    seen = snapshot(jobs(3, state="running", restartable=True, started=NOW - 1e4, attained=1e6), nodes(1))
+    other = [JobKey(CLUSTER, number, int(NOW)) for number in (11, 12, 13, 14)]
+    past = Past(
+        NOW,
+        requeues=(
+            Requeue(other[0], "ada", NOW - 60),
+            Requeue(other[1], "eve", NOW - 60),
+            Requeue(other[2], "ada", NOW - 1e4),
+        ),
+        moving={other[3]: "ada"},
+    )
+    plan = Plan(np.zeros(3), actions=tuple(Action("preempt", key, Reason("share")) for key in seen.jobs.keys))
+    assert len(check(seen, plan, past, ACT, Guardrails(**limits)).actions) == allowed
+
+
+def test_a_move_under_way_is_not_counted_again() -> None:
+    past = Past(NOW, moving={MOVER: "ada"}, requeues=(Requeue(MOVER, "ada", NOW - 1),))
+    assert moved(past=past, limits={"requeues_per_cycle": 0}) == ""
+
+
+@pytest.mark.parametrize(
+    ("placement", "kind", "rule"),
+    [
+        ("off", "place", "placement"), ("pin", "place", "placement"), ("all", "place", ""), ("pin", "migrate", ""),
+        ("off", "migrate", "placement"), ("exclude", "migrate", ""), ("off", "resize", ""),
+    ],
+)  # fmt: skip
+def test_where_jobs_run_is_slurms_to_say_unless_the_site_says_otherwise(placement: str, kind: Any, rule: str) -> None:
+    assert moved(kind, placement=placement) == rule
+
+
+def test_where_the_policy_places_every_job_it_is_not_bounded() -> None:
+    assert moved(placement="all", restartable=False, limits={"requeues_per_cycle": 0}) == ""
+
+
+def test_admission_needs_its_own_mode_and_a_job_that_waits_for_it() -> None:
+    waits = {"state": "pending", "held": True, "awaits": True}
+    assert moved("release", **waits) == "mode"
+    assert moved("release", **waits, modes=Modes(admit="act")) == ""
+    assert moved("release", state="pending", held=True, modes=Modes(admit="act")) == "held"
+    assert moved("release", state="pending", modes=Modes(admit="act")) == "not waiting for admission"

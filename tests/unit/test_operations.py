@@ -13,6 +13,7 @@ from slurmplug.config import Guardrails, Modes
 from slurmplug.guardrails import Past, check
 from slurmplug.operations import CANCEL_LIMIT, TRIES, Operation, Settings, Sight, Told, advance
 from tests.builders import NOW, jobs, nodes, snapshot
+from tests.fake_cluster import job_row, job_rows
 
 GRACE = 60.0
 SETTINGS = Settings(grace=300.0, cancel=True)
@@ -283,3 +284,13 @@ def test_commands_and_operations_have_names_of_their_own() -> None:
         "cancel",
         "withdraw",
     ]
+
+
+def test_a_component_of_a_heterogeneous_job_is_stopped_by_its_leader_and_once() -> None:
+    seen = snapshot(jobs(3, state="running"), nodes(1))
+    rows = [job_row(number, het_id=1 if number < 3 else 0, state="RUNNING") for number in (1, 2, 3)]
+    actions = tuple(Action("stop", key, Reason("target")) for key in reversed(seen.jobs.keys))
+    verdict = check(seen, Plan(np.zeros(3), actions=actions), Past(NOW), Modes(default="act"), Guardrails())
+    operations, commands, _ = advance(Sight(seen, queue=job_rows(rows)), verdict, [], SETTINGS)
+    assert sorted(operation.job.job_id for operation in operations) == [1, 3]
+    assert sorted(command.job.job_id for command in commands) == [1, 3]
