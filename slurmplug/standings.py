@@ -165,5 +165,7 @@ def _term(name: str) -> Field[Entry]:
 _STEPS = {"ask": "asked", "signal": "signalled", "cancel": "cancelled", "withdraw": "taken back"}
 _DECIDED = """
 SELECT decisions.* FROM decisions
-WHERE verdict IN ('vetoed', 'notice') AND last_cycle = (SELECT max(cycle) FROM standing) ORDER BY last
+WHERE verdict IN ('vetoed', 'notice') AND veto != 'placement'
+    AND last_cycle = (SELECT max(cycle) FROM standing) ORDER BY last
 """
+"""Where Slurm places the jobs, that a policy would have is told by their rank."""
