@@ -38,6 +38,11 @@ _CHECKED = (0.2, 0.6)
 _FOLDS = 3
 _COVERED = 0.9
 _LEAST_FAMILIAR = 0.1
+_UNKEPT, _PROMISING = 0.2, (70.0, 200.0)
+"""how much less than the prior expects runs of the first horizon gain; those of the second gain as much"""
+_UPSIDE, _DOWNSIDE = 0.7, 0.9
+"""and how wide the prior's intervals are above and below the median, of what they would be"""
+_SEEN = 5
 _LEAST_BLUR, _STRANGE_BLUR = 0.003, 0.04
 """standard deviations, as shares of the distance to the top, of a curve of the history, and how much more of another"""
 _TOP = 1.05
@@ -155,13 +160,14 @@ class LearningCurvePredictor:
         scaled = [scale.down(stack) for scale, stack in zip(scales, stacks, strict=True)]
         x = np.concatenate([curve_features(y, at) for y, (_, at) in zip(scaled, groups, strict=True)])
         if self.forest_ is None or self.familiar_ is None:
-            forest, spread, blur = _prior_forest(), np.full((len(x), 1), self.spread_), np.zeros((1, 1))
+            gains = _sobered(_quantiles(_prior_forest().sample(x), self.spread_), x)
         else:
             x = np.concatenate([x, self.meta_.matrix([metas[i] for group in groups.values() for i in group])], axis=1)
             familiarity = _familiarity(self.familiar_, x)
-            forest, spread, blur = self.forest_, _widened(self.spread_, familiarity), _blurred(familiarity)
+            spread = _widened(self.spread_, familiarity)
+            gains = _quantiles(self.forest_.sample(x), spread) + _blurred(familiarity)
         last = np.concatenate([y[:, -1] for y in scaled])[:, None]
-        values = last + (_quantiles(forest.sample(x), spread) + blur) * (_TOP - last)
+        values = last + gains * (_TOP - last)
         scale = _Scale(*(np.concatenate(parts) for parts in zip(*(vars(s).values() for s in scales), strict=True)))
         source = "learning curve" if self.forest_ is not None else "learning curve, cold"
         return Forecast.quantiles(_GRID, scale.up(values), source).clip(scale.lower, scale.upper)
@@ -243,6 +249,20 @@ def _familiarity(forest: QuantileForest, x: Floats) -> Floats:
 def _widened(spread: float, familiarity: Floats) -> Floats:
     """(m, 1) what the history allows to be narrower is so only as far as a curve is like it."""
     return np.asarray(1.0 + (spread - 1.0) * np.where(spread < 1.0, familiarity, 1.0))[:, None]
+
+
+def _sobered(gains: Floats, x: Floats) -> Floats:
+    """Quantiles (m, levels of the grid) of the share still gained, by draws of the prior, as real curves have it.
+
+    The prior promises more than short runs keep, and they surprise less often than it says. That was seen of curves of
+    `_SEEN` iterations or more; of fewer, the prior's word stands. x: (m, features).
+    """
+    short, long = np.log(_PROMISING)
+    middle = gains[:, [len(_GRID) // 2]]
+    off = gains - middle
+    kept = 1.0 - _UNKEPT * np.clip((long - x[:, [HORIZON]]) / (long - short), 0.0, 1.0)
+    sober = middle * kept + np.where(off > 0, _UPSIDE, _DOWNSIDE) * off
+    return np.asarray(np.where(x[:, [HISTORY_LENGTH]] >= np.log(_SEEN), sober, gains))
 
 
 def _blurred(familiarity: Floats) -> Floats:

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from predictors.learning_curve import LearningCurvePredictor
+from predictors.curve_features import HISTORY_LENGTH, HORIZON
+from predictors.learning_curve import LearningCurvePredictor, _blurred, _sobered
 
 _TOPS, _SPEEDS = np.linspace(0.65, 0.95, 20), np.resize([0.4, 0.7, 1.0, 1.3], 20)
 _COLD = LearningCurvePredictor()
@@ -234,3 +235,22 @@ def test_the_same_history_and_seed_give_the_same_forecasts(fitted: LearningCurve
 def test_as_many_metas_as_curves_are_asked_for() -> None:
     with pytest.raises(ValueError, match="metas"):
         LearningCurvePredictor().predict_many([[0.1], [0.2]], [5, 5], [None])
+
+
+def test_a_short_run_is_expected_to_gain_less_of_what_the_prior_promises_than_a_long_one() -> None:
+    """The same features but for the horizon; at 70 iterations a fifth less is kept, at 200 all of it."""
+    gains = np.tile(np.linspace(0.0, 1.0, 17), (3, 1))
+    x = np.zeros((3, 30))
+    x[:, HISTORY_LENGTH] = np.log([20, 20, 3])
+    x[:, HORIZON] = np.log([70, 200, 70])
+
+    sober = _sobered(gains, x)
+
+    np.testing.assert_allclose(sober[:, 8], [0.4, 0.5, 0.5])
+    assert np.ptp(sober[0]) < np.ptp(sober[2])
+
+
+def test_a_forecast_of_a_curve_unlike_the_history_is_blurred_more() -> None:
+    alike, unlike = np.ptp(_blurred(np.array([1.0, 0.5])), axis=1)
+
+    assert 0.0 < alike < unlike / 3.0
