@@ -1,0 +1,172 @@
+"""Whatever is simulated: nothing is given out twice, nothing is lost, everything ends; and the ledgers agree."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.baselines.fair import Fair
+from policies.baselines.optimus import Optimus
+from policies.baselines.sjf import SRTF
+from policies.baselines.tiresias import Tiresias, TiresiasSettings
+from policies.plan import Action, Reason
+from policies.snapshot import JobKey, Snapshot
+from slurmplug.cluster.port import Outcome
+from slurmplug.config import Config
+from slurmplug.cycle import Scheduler
+from slurmplug.cycle_record import CycleRecord
+from slurmplug.forecaster import Forecaster
+from slurmplug.intake import Intake
+from slurmplug.ledger import Ledger
+from slurmplug.sim.job import Part, SimJob, Speed
+from slurmplug.sim.ledger import MemoryLedger
+from slurmplug.sim.run import Simulation
+from tests.fake_cluster import FakeCluster
+from tests.sim_jobs import First, Told, simulation
+
+POLICIES: tuple[Any, ...] = (
+    First(), SRTF(), Fair(), Optimus(), Tiresias(TiresiasSettings(queues=(300.0, 2000.0))),
+)  # fmt: skip
+
+
+@st.composite
+def sim_jobs(draw: st.DrawFn) -> SimJob:
+    gpus = draw(st.integers(1, 8))
+    base = draw(st.floats(0.05, 2.0))
+    elastic = draw(st.booleans())
+    parts = tuple(Part(1, draw(st.integers(0, 2)), 0.0, parents=(at - 1,) if at else ()) for at in range(gpus))
+    in_parts = draw(st.integers(0, 3)) == 0 and gpus > 1
+    return SimJob(
+        name="j",
+        submit=draw(st.floats(0, 600)),
+        gpus=gpus,
+        iterations=draw(st.integers(1, 60)),
+        speed=Speed(np.array([1, 8, 8]), np.array([1, 1, 2]), base * np.array([1.0, 4.0, 3.0])),
+        user=draw(st.sampled_from(["ada", "bob"])),
+        kind=draw(st.sampled_from(["", "resnet", "bert"])),
+        gpus_min=1 if elastic and not in_parts else 0,
+        gpus_max=8 if elastic and not in_parts else 0,
+        cpus=sum(part.cpus for part in parts) if in_parts else draw(st.integers(0, 2 * gpus)),
+        memory=draw(st.floats(0, 500)) if not in_parts else 0.0,
+        traffic=draw(st.floats(0, 1e9)),
+        checkpoint_every=draw(st.sampled_from([0.0, 50.0])),
+        restart=draw(st.floats(0, 40)),
+        runtime_noise=draw(st.sampled_from([0.0, 0.3])),
+        time_limit=draw(st.sampled_from([float("nan"), 4000.0])),
+        parts=parts if in_parts else (),
+    )
+
+
+def sound(made: Simulation) -> None:
+    """What is held is what is used, and no more than there is."""
+    engine = made.engine
+    held = np.zeros_like(engine.nodes.used)
+    for row, where in engine.holds.items():
+        assert engine.gpus[row] == sum(share for _, share in where)
+        for node, share in where:
+            held[node] += engine.demand(row, share)
+    assert np.allclose(held, engine.nodes.used, atol=1e-6)
+    assert (held <= engine.nodes.capacity + 1e-6).all()
+    assert set(engine.holds) == set(np.flatnonzero(engine.state == 2).tolist())
+
+
+@given(
+    st.lists(sim_jobs(), min_size=1, max_size=8),
+    st.sampled_from(range(len(POLICIES))),
+    st.sampled_from(["direct", "slurm"]),
+)
+@settings(max_examples=25)
+def test_gpus_are_never_given_twice_every_job_ends_and_work_is_conserved(
+    jobs: list[SimJob], which: int, launcher: str
+) -> None:
+    made = simulation(*jobs, policy=POLICIES[which], cluster="3x4", interval=60.0, launcher=launcher)
+    result = made.run(lambda ended, count: sound(made))
+    assert len(result.finished) == len(jobs)
+    for told in result.finished:
+        assert told.state in ("COMPLETED", "TIMEOUT")
+        assert told.submitted <= told.started <= told.ended
+        assert (np.diff(told.times) >= 0).all()
+        done = told.job.iterations if told.state == "COMPLETED" else told.iterations[-1]
+        assert told.iterations[-1] == done
+        steps = np.diff(told.iterations)
+        assert steps[steps > 0].sum() + steps[steps < 0].sum() == np.float64(done) or np.isclose(steps.sum(), done)
+        fastest = told.job.speed.rate.max()
+        assert told.ended - told.started >= done / fastest - 1e-6
+        assert told.gpu_seconds > 0
+    sound(made)
+
+
+class Both(Ledger):
+    """A ledger on disk that tells one in memory all that it is told."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.memory = MemoryLedger()
+
+    def begin(self, record: CycleRecord) -> None:
+        super().begin(record)
+        self.memory.begin(record)
+
+    def failed(self, policy: str, error: str, now: float) -> None:
+        super().failed(policy, error, now)
+        self.memory.failed(policy, error, now)
+
+    def finish(self, cycle: int, outcomes: Sequence[Outcome], labels: Mapping[JobKey, float], now: float) -> None:
+        super().finish(cycle, outcomes, labels, now)
+        self.memory.finish(cycle, outcomes, labels, now)
+
+
+def restless(snapshot: Snapshot) -> tuple[Action, ...]:
+    """Stop or preempt whatever runs, by its id."""
+    jobs = snapshot.jobs
+    kinds: tuple[Any, ...] = ("stop", "preempt")
+    return tuple(
+        Action(kinds[jobs.keys[row].job_id % 2], jobs.keys[row], Reason("test"))
+        for row in np.flatnonzero(jobs.state == "running").tolist()
+    )
+
+
+SCRIPT = b"#!/bin/sh\n#PLUG --checkpoint=USR1 --max-iterations=90\ntrain\n"
+EVENTS = ("submit", "start", "end", "checkpoint", "refuse", "accept", "unreachable", "nothing")
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(EVENTS), st.sampled_from([5.0, 60.0, 1200.0, 4000.0])), min_size=5, max_size=30)
+)
+@settings(max_examples=15)
+def test_the_ledger_in_memory_tells_the_guardrails_what_the_one_on_disk_tells(story: list[tuple[str, float]]) -> None:
+    cluster = FakeCluster()
+    cluster.submit(SCRIPT), cluster.submit(SCRIPT)
+    cluster.start(1), cluster.start(2)
+    limits = {"minimum_run": 0.0, "requeue_cooldown": 0.0, "first_seen": 60.0}
+    config = Config.model_validate({"mode": {"default": "act"}, "guardrails": limits})
+    with closing(Both()) as disk:
+        scheduler = Scheduler(cluster, Intake(), Forecaster(), Told(restless), disk, config)
+        for event, seconds in story:
+            cluster.time += seconds
+            happen(cluster, event)
+            scheduler.run()
+            assert disk.past(cluster.time, 60.0) == disk.memory.past(cluster.time, 60.0)
+            assert disk.next_cycle() == disk.memory.next_cycle()
+            told, kept = disk.open_operations(), disk.memory.open_operations()
+            assert sorted(told, key=lambda each: each.id) == sorted(kept, key=lambda each: each.id)
+
+
+def happen(cluster: FakeCluster, event: str) -> None:
+    cluster.reachable = event != "unreachable"
+    waiting = [job_id for job_id, told in cluster.jobs.items() if told["state"] == "PENDING"]
+    running = [job_id for job_id, told in cluster.jobs.items() if told["state"] == "RUNNING"]
+    if event == "submit":
+        cluster.submit(SCRIPT)
+    elif event == "start" and waiting:
+        cluster.start(waiting[0])
+    elif event == "end" and running:
+        cluster.end(running[0])
+    elif event == "checkpoint":
+        for job_id in running:
+            cluster.say(job_id, iteration=3, loss=1.0, checkpoint=3)
+    elif event in ("refuse", "accept"):
+        cluster.refuse = frozenset({"ask", "requeue", "update"}) if event == "refuse" else frozenset()
