@@ -330,7 +330,8 @@ FROM operations JOIN jobs ON jobs.id = operations.job WHERE step != 'ended' ORDE
 _MOVES = """
 SELECT operations.*, jobs.cluster, jobs.job_id, jobs.first_submit, jobs.user
 FROM operations JOIN jobs ON jobs.id = operations.job
-WHERE kind IN ('resize', 'migrate', 'preempt') AND (jobs.ended = 0 OR operations.since > ?)
+WHERE kind IN ('resize', 'migrate', 'preempt')
+    AND (operations.job IN (SELECT id FROM jobs WHERE ended = 0) OR operations.since > ?)
 """
 _STOPS = """
 SELECT cluster, job_id, first_submit FROM operations JOIN jobs ON jobs.id = operations.job WHERE kind = 'stop'

@@ -94,6 +94,6 @@ ALTER TABLE operations ADD COLUMN goal TEXT NOT NULL DEFAULT '{}';
 ALTER TABLE operations ADD COLUMN undo TEXT NOT NULL DEFAULT '{}';
 ALTER TABLE operations ADD COLUMN noted TEXT NOT NULL DEFAULT '{}';
 ALTER TABLE operations ADD COLUMN requeued REAL;
-CREATE INDEX operations_requeued ON operations (requeued);
+CREATE INDEX operations_since ON operations (since);
 """,
 )

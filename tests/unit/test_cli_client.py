@@ -8,6 +8,7 @@ import pytest
 from policies.snapshot import JobKey
 from slurmplug.cluster import cli_client
 from slurmplug.cluster.cli_client import CliClient
+from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.port import Command, Outcome
 from slurmplug.errors import ReadFailed
 
@@ -299,3 +300,49 @@ def test_a_scancel_that_dies_has_done_nothing(client, program):
     program("scancel", "echo 'scancel: Terminating job 7' >&2; echo 'scancel: fatal: no configuration' >&2; exit 1")
     (outcome,) = client.signal([Command("c", "cancel", JobKey("c", 7, 0))], ["7"])
     assert (outcome.status, outcome.message) == ("refused", "scancel: fatal: no configuration")
+
+
+# --- what operations say and ask ------------------------------------------------------------------------------------
+
+
+def said(verb: str, **fields: str) -> Command:
+    return Command(f"{verb}-7", verb, JobKey("c", 7, 0), fields)  # type: ignore[arg-type]
+
+
+def test_holds_and_reservations_are_told_as_slurm_wants_them(client, program, tmp_path):
+    scontrol(program, "")
+    place = {"name": "slurmplug-7", "nodes": "n1,n2", "user": "ada", "seconds": "961"}
+    commands = [said("hold"), said("release"), said("reserve", **place), said("unreserve", name="slurmplug-7")]
+    assert [each.status for each in client.write(commands, ["7"] * 4)] == ["done"] * 4
+    assert told(tmp_path) == [
+        "hold 7",
+        "release 7",
+        "create reservation ReservationName=slurmplug-7 Nodes=n1,n2 StartTime=now Duration=17 Users=ada "
+        "Flags=IGNORE_JOBS,FLEX",
+        "delete ReservationName=slurmplug-7",
+    ]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"name": "a b"}, {"nodes": "n1 Flags=MAINT"}, {"user": "ada\nshutdown"}, {"seconds": "-1"}, {"flags": "MAINT"},
+    ],
+)  # fmt: skip
+def test_a_reservation_that_could_say_more_than_it_should_is_not_told(client, program, tmp_path, fields):
+    scontrol(program, "")
+    place = {"name": "slurmplug-7", "nodes": "n1", "user": "ada", "seconds": "60"}
+    [outcome] = client.write([said("reserve", **{**place, **fields})], ["7"])
+    assert outcome.status == "refused"
+    assert not (tmp_path / "told").exists()
+
+
+def test_where_there_is_no_accounting_there_are_no_limits(client, program):
+    program("sacctmgr", "echo 'You are not running a supported accounting_storage plugin' >&2; exit 1")
+    assert client.limits() == Limits()
+
+
+def test_limits_that_cannot_be_read_are_not_taken_for_none(client, program):
+    program("sacctmgr", "echo 'Connection refused' >&2; exit 1")
+    with pytest.raises(ReadFailed, match="refused"):
+        client.limits()

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from slurmplug.cluster import parse
-from slurmplug.cluster.parse import JOB_FIELDS, NODE_FIELDS, Marks, Queue
-from slurmplug.cluster.port import JobRows
+from slurmplug.cluster.parse import ASKED_FIELDS, JOB_FIELDS, NODE_FIELDS, Marks, Queue
+from slurmplug.cluster.port import Asked, JobRows
 from slurmplug.errors import ReadFailed
 
 DATA = Path(__file__).parents[1] / "data"
@@ -360,3 +360,58 @@ def test_an_accounting_that_does_not_fit_fails_the_reading(text):
 
 def test_jobs_that_the_accounting_has_not_seen_end_are_no_endings():
     assert parse.endings("5|RUNNING|1795249517|Unknown|0:0\n7_[2-9]|PENDING|Unknown|Unknown|0:0\n") == ()
+
+
+# --- how jobs asked --------------------------------------------------------------------------------------------------
+
+TOLD: Mapping[str, str] = {
+    "JobID": "7", "NumNodes": "2", "NumCPUs": "8", "tres-alloc": "cpu=8,mem=800M,node=2,gres/gpu=4", "HetJobID": "0",
+    "Reservation": "(null)", "tres-per-node": "gres:gpu:2", "tres-per-job": "N/A", "tres-per-socket": "N/A",
+    "tres-per-task": "N/A", "NumTasks": "2", "NTPerNode": "0", "cpus-per-task": "4", "MinCPUs": "4",
+    "MinMemory": "100M",
+    "mem-per-tres": "N/A", "cpus-per-tres": "N/A", "Requeue": "1",
+}  # fmt: skip
+
+
+def asked(constraints: str = "7  \n", **fields: str) -> Asked:
+    text = MARKS.field.join({**TOLD, **fields}[name] for name in ASKED_FIELDS) + MARKS.record + "\n"
+    return parse.asked(text, constraints, MARKS)[7]
+
+
+def test_how_a_job_asked_is_read_with_what_stands_in_the_way() -> None:
+    found = asked()
+    assert (found.nodes, found.gpus, found.cpus, found.memory, found.gres) == (2, 4, 8, 800.0, "gres:gpu:2")
+    assert (found.tasks, found.tasks_a_node, found.cpus_a_task, found.requeue, found.memory_asked) == (
+        2,
+        0,
+        4,
+        True,
+        True,
+    )
+    assert (found.reservation, found.excluded, found.required, found.gpus_otherwise) == ("", "", "", False)
+
+
+@pytest.mark.parametrize("dimension", ["tres-per-job", "tres-per-socket", "tres-per-task"])
+def test_gpus_asked_for_otherwise_than_by_node_are_told(dimension: str) -> None:
+    assert asked(**{dimension: "gres/gpu:2"}).gpus_otherwise
+
+
+def test_memory_and_cpus_that_follow_the_gpus_are_told() -> None:
+    assert not asked(**{"mem-per-tres": "gres:gpu:50", "MinMemory": "0"}).memory_asked
+    assert asked(**{"cpus-per-tres": "gres:gpu:2"}).cpus_by_gpu
+
+
+def test_constraints_are_host_lists_and_what_is_not_told_is_none() -> None:
+    assert (asked("7 n[1-2] n3\n").excluded, asked("7 n[1-2] n3\n").required) == ("n[1-2]", "n3")
+    assert asked("8 n1 n2\n").excluded == ""
+    assert asked("7 (null) (null)\n").required == ""
+
+
+def test_numbers_that_slurm_has_not_set_are_none() -> None:
+    assert asked(NTPerNode="65534").tasks_a_node == 0
+    assert asked(NumTasks="4294967294").tasks == 0
+
+
+def test_an_answer_that_is_no_number_is_an_error() -> None:
+    with pytest.raises(ReadFailed, match="job 7"):
+        asked(NumNodes="many")

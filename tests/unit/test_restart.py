@@ -476,3 +476,16 @@ def test_a_reservation_that_overlaps_is_made_elsewhere(site: MovingSite) -> None
     site.cycle()
     assert [each.name for each in site.cluster.reservations] == ["theirs", "slurmplug-1"]
     assert site.cluster.reservations[1].nodes == {"n3"}
+
+
+def test_a_run_that_told_no_point_is_seen_alike_by_a_daemon_that_stays_and_one_that_restarts(site: MovingSite) -> None:
+    job = until_requeued(site)
+    site.cycles_until(lambda: site.step() == "watch")
+    site.saves(job, 5)  # the new run says that, and no iteration
+    stays = site.cycle().snapshot.jobs
+    site.restart()
+    restarted = site.cycle().snapshot.jobs
+    for column in ("resumed", "checkpoint", "checkpointed", "iteration", "reported"):
+        np.testing.assert_array_equal(getattr(stays, column), getattr(restarted, column))
+    assert np.isnan(restarted.resumed[0])
+    assert site.step() == "watch"
