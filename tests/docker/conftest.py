@@ -19,6 +19,7 @@ class Containers:
     """docker-compose on docker/compose.yml, in a project of its own, with two controllers."""
 
     def __init__(self) -> None:
+        self._ids: dict[str, list[str]] = {}
         self.release = os.environ.get("RELEASE", "bookworm")
         self._env = {
             **os.environ,
@@ -47,8 +48,10 @@ class Containers:
         ).stdout.strip()
 
     def ids(self, service: str) -> list[str]:
-        """The running containers of a service."""
-        return self.compose("ps", "-q", service).split()
+        """The containers of a service; none is made anew meanwhile."""
+        if service not in self._ids:
+            self._ids[service] = self.compose("ps", "-q", service).split()
+        return self._ids[service]
 
     def run(self, service: str, command: str, *, user: str = "root", check: bool = True) -> str:
         """What a shell command answers in a service's first container."""

@@ -29,7 +29,7 @@ def goes_on(containers: Containers, service: str = "controller") -> bool:
 
 
 def clear(containers: Containers) -> None:
-    containers.run("login", "scancel --user=ada,bob,cleo", check=False)
+    containers.run("login", "for user in ada bob cleo; do scancel --user=$user; done", check=False)
     containers.wait(lambda: not containers.run("login", "squeue -h").strip(), "an empty queue")
 
 
