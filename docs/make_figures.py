@@ -84,19 +84,20 @@ def draw_calibration(runs: Sequence[Run]) -> None:
 
 def draw_history(runs: Sequence[Run]) -> None:
     """The error on twenty runs against how many others were learnt from, over four choices of both."""
+    errors, last = np.zeros((len(SHARES), 4, len(SIZES))), np.zeros((len(SHARES), 4))
+    for choice in range(4):
+        order = np.random.default_rng(choice).permutation(len(runs))
+        tested = [runs[i] for i in order[:20]]
+        actual = np.array([run.values[-1] for run in tested])
+        predictors = [fitted([runs[i] for i in order[20 : 20 + size]]) for size in SIZES]
+        for row, share in enumerate(SHARES):
+            last[row, choice] = np.abs(np.array([last_value(run.observed(share)) for run in tested]) - actual).mean()
+            for column, predictor in enumerate(predictors):
+                errors[row, choice, column] = np.abs(ends(predictor, tested, share).median - actual).mean()
     _, axes = plt.subplots(1, 2, figsize=(7, 3.0), sharey=True, layout="constrained")
-    for axis, share in zip(axes, SHARES, strict=True):
-        errors, last = np.zeros((4, len(SIZES))), np.zeros(4)
-        for choice in range(4):
-            order = np.random.default_rng(choice).permutation(len(runs))
-            tested = [runs[i] for i in order[:20]]
-            actual = np.array([run.values[-1] for run in tested])
-            last[choice] = np.abs(np.array([last_value(run.observed(share)) for run in tested]) - actual).mean()
-            for column, size in enumerate(SIZES):
-                predictor = fitted([runs[i] for i in order[20 : 20 + size]])
-                errors[choice, column] = np.abs(ends(predictor, tested, share).median - actual).mean()
-        axis.axhline(last.mean(), color="grey", linestyle="--", label="last value")
-        axis.errorbar(SIZES, errors.mean(axis=0), errors.std(axis=0), marker=".", capsize=2, label="learning curve")
+    for axis, share, error, height in zip(axes, SHARES, errors, last.mean(axis=1), strict=True):
+        axis.axhline(height, color="grey", linestyle="--", label="last value")
+        axis.errorbar(SIZES, error.mean(axis=0), error.std(axis=0), marker=".", capsize=2, label="learning curve")
         axis.set(title=f"from {share:.0%} of the curve", xlabel="finished runs learnt from", ylim=(0, None))
     axes[0].set_ylabel("mean absolute error")
     axes[0].legend()

@@ -244,9 +244,7 @@ def slaq_restart(runs: Runs) -> str:
     """The same where each resize costs a restart of 30 s, by the epoch."""
     rows = []
     for epoch in (60.0, 300.0, 900.0):
-        base = [
-            Case("gen:slaq?arrival=300&work=20&restart=30", "fair", "20x32", seed, interval=epoch) for seed in (0, 1)
-        ]
+        base = [Case("gen:slaq?restart=30", "fair", "20x32", seed, interval=epoch) for seed in (0, 1)]
         ours = over(base, policy="slaq", settings=(("restart", 30.0),))
         told = [
             change(runs.column(ours, figure), runs.column(base, figure))
@@ -281,10 +279,10 @@ def ml_sjf(runs: Runs) -> str:
     for kind in ("flask", "mapreduce", "sklearn", "mixed"):
         name = f"gen:ml-sjf?type={kind}"
         base = [Case(name, "ml-sjf", "1x4x4x15000", seed, interval=5.0) for seed in (0, 1, 2)]
-        guess = runs.column(over(base, settings=(("by", "guess"),)), "wait_mean")
+        guess = runs.column(over(base, settings=(("estimate", "random"),)), "wait_mean")
         told = [
             change(runs.column(over(base, settings=settings), "wait_mean"), guess)
-            for settings in ((), (("by", "kind"),), (("mix", 1.0),))
+            for settings in ((), (("estimate", "type"),), (("mix", 6.0),))
         ]
         rows.append([kind, span(guess), *told, change(runs.column(over(base, policy="drf"), "wait_mean"), guess)])
     return markdown(["type", "random guess, s", "predicted", "by type's mean", "predicted, mixed", "DRF"], rows)
@@ -292,28 +290,32 @@ def ml_sjf(runs: Runs) -> str:
 
 # --- elastic ----------------------------------------------------------------------------------------------
 
-NON_ELASTIC = ("fifo", "srtf", "tiresias", "gittins", "mlf-h")
-ELASTIC = ("fair", "optimus", "slaq", "mlf-h")
+RIGID = frozenset({"fifo", "srtf", "tiresias", "gittins", "mlf-h"})
+ELASTIC: Mapping[str, tuple[tuple[str, Any], ...] | None] = {
+    "fifo": None,
+    "srtf": None,
+    "tiresias": None,
+    "gittins": None,
+    "fair": (),
+    "optimus": (),
+    "slaq": (("speed", "forecast"),),
+    "mlf-h": (("grow", True),),
+}
+"""what makes each elastic; None where nothing does"""
 
 
 def elastic(runs: Runs) -> str:
     """With a stated target, within 1% of the final best; the same rights for all."""
 
-    def cases(policy: str, *, stopping: bool, grows: bool) -> list[Case]:
-        option = "on" if grows else "off"
-        names = [f"pollux:{DATA}/workloads/pollux/workloads/{each}.csv?elastic={option}" for each in POLLUX]
-        return [Case(name, policy, stopping=stopping) for name in names]
-
     rows = []
-    for name in sorted({*NON_ELASTIC, *ELASTIC}):
-        told = [
-            span(runs.column(cases(name, stopping=stopping, grows=grows), "jct_mean")) if name in group else "-"
-            for group, stopping, grows in (
-                (NON_ELASTIC, False, False),
-                (ELASTIC, False, True),
-                (ELASTIC, True, True),
-            )
-        ]
+    for name, settings in ELASTIC.items():
+        told = []
+        for stopping, grows in ((False, False), (False, True), (True, True)):
+            if grows and settings is None or not grows and name not in RIGID:
+                told.append("-")
+                continue
+            cases = over(pollux("", name), stopping=stopping, settings=settings if grows else ())
+            told.append(span(runs.column(cases, "jct_mean")))
         rows.append([name, *told])
     return markdown(["policy", "non-elastic, s", "elastic, s", "elastic and stopping, s"], rows)
 

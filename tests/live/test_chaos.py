@@ -1,0 +1,26 @@
+"""The daemon killed at some places of a crowded cluster while all around it fails; `make chaos` has all of them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from slurmplug.sandbox import ClusterSpec, Sandbox
+from tests.live.chaos import run
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the operator's account can go."""
+    for each in (tmp_path, *tmp_path.parents[:2]):
+        each.chmod(0o755)
+    return tmp_path
+
+
+def test_whatever_fails_no_invariant_is_violated(
+    special_cluster: Callable[[ClusterSpec], Sandbox], folder: Path
+) -> None:
+    told, well = run.run(special_cluster(run.spec(folder)), folder, seed=5, seconds=60.0, kills=8)
+    print(told)
+    assert well, told
+    assert "kills 0" not in told

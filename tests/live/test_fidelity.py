@@ -1,0 +1,140 @@
+"""One workload of short jobs on a real Slurm with the daemon, and in the simulator: both tell the same story."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slurmplug import registry
+from slurmplug.config import Config
+from slurmplug.sandbox import ClusterSpec, Sandbox
+from slurmplug.sim.job import SimJob, Speed, Workload
+from slurmplug.sim.multifactor import Weights
+from slurmplug.sim.outcome import Finished
+from slurmplug.sim.run import Settings, Simulation
+from slurmplug.sim.slurm_launcher import Settings as LauncherSettings
+from tests.live import real_jobs
+from tests.live.daemon_process import daemon_beside
+
+JOBS = 40
+STARTUP = 0.4
+"""seconds from a start, as Slurm tells it, until Python trains"""
+WEIGHTS = {"age": 1000.0, "fairshare": 0.0, "job_size": 100.0, "partition": 0.0}
+SPEC = ClusterSpec(weights={"Age": 1000, "JobSize": 100})
+WITHIN = 0.05
+SECOND = 1.0
+"""Slurm tells times in whole seconds, and starts jobs when it has looked"""
+POLICY = """
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.plan import Plan
+
+
+@dataclass(frozen=True)
+class Settings:
+    pass
+
+
+class ByUrgency:
+    name = "by-urgency"
+    needs = frozenset()
+    by_events = True
+
+    def __init__(self, settings=None):
+        self.settings = settings or Settings()
+
+    def decide(self, snapshot, forecasts, memory):
+        return Plan(np.where(snapshot.jobs.managed, snapshot.jobs.urgency, np.nan))
+"""
+
+
+def workload(seed: int) -> Workload:
+    """Jobs of 10 to 30 seconds on one to four GPUs, which arrive twice as fast as they can be served."""
+    rng = np.random.default_rng(seed)
+    submits = np.sort(rng.uniform(0, 45, JOBS))
+    urgencies = rng.permutation(np.linspace(0.1, 9.9, JOBS)).round(3)
+    at = np.arange(1.0, 101.0)
+    return Workload(
+        "short",
+        tuple(
+            SimJob(
+                name=f"short-{number}",
+                submit=float(submits[number]),
+                gpus=int(rng.choice([1, 1, 2, 4])),
+                iterations=int(rng.integers(20, 60)),
+                startup=STARTUP,
+                speed=Speed(np.array([1]), np.array([1]), np.array([2.0])),
+                time_limit=300.0,
+                curve_at=at,
+                losses=1 / at,
+                accuracies=1 - 1 / (1 + at),
+                urgency=float(urgencies[number]),
+                cpus=1,
+                memory=1.0,
+            )
+            for number in range(JOBS)
+        ),
+        nodes=4,
+        gpus_a_node=4,
+    )
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> str:
+    path = tmp_path / "by_urgency.py"
+    path.write_text(POLICY)
+    for folder in (path, *path.parents[:3]):
+        folder.chmod(0o755)
+    return f"{path}:ByUrgency"
+
+
+def test_waits_turnarounds_and_the_order_of_starts_agree(
+    special_cluster: Callable[[ClusterSpec], Sandbox], policy: str
+) -> None:
+    cluster, jobs = special_cluster(SPEC), workload(3)
+    simulated = Simulation(
+        jobs,
+        registry.policy(Config.model_validate({"policy": policy})),
+        Settings("4x4x8x4000", interval=1.0, launcher="slurm", slurm=LauncherSettings(Weights(**WEIGHTS), pace=0.1)),
+    ).run()
+    with daemon_beside(cluster) as daemon:
+        daemon.start(policy=policy)
+        live = real_jobs.run(cluster, jobs)
+    ours = simulated.finished
+    assert all(job.state == "COMPLETED" for job in (*ours, *live))
+    told = {"live": figures(live), "simulated": figures(ours)}
+    for name in ("wait", "jct"):
+        allowed = WITHIN * told["live"][name]
+        assert abs(told["simulated"][name] - told["live"][name]) <= allowed, told
+    assert swapped(live, ours) <= WITHIN, told
+
+
+def figures(finished: Any) -> dict[str, float]:
+    """Mean seconds that jobs waited, and from submission to end."""
+    return {
+        "wait": float(np.mean([job.started - job.submitted for job in finished])),
+        "jct": float(np.mean([job.ended - job.submitted for job in finished])),
+    }
+
+
+def swapped(live: Any, simulated: Any) -> float:
+    """The share of pairs of jobs that start in the other order, of those whose starts lie a moment apart in both."""
+    a, b = (np.array([job.started for job in each]) for each in (live, simulated))
+    before, apart = a[:, None] < a, (np.abs(a[:, None] - a) > 3 * SECOND) & (np.abs(b[:, None] - b) > 3 * SECOND)
+    return float(((before != (b[:, None] < b)) & apart).sum() / max(apart.sum(), 1))
+
+
+def test_an_order_that_is_turned_round_would_be_seen() -> None:
+    first = [_started(float(at)) for at in range(0, 100, 10)]
+    assert swapped(first, first) == 0
+    assert swapped(first, first[::-1]) == 1
+
+
+def _started(at: float) -> Finished:
+    empty = np.empty(0)
+    job = workload(0).jobs[0]
+    return Finished(job, 0.0, at, at, "COMPLETED", False, empty, empty, at, 0.0, 0.0, 0, 0, 0)
