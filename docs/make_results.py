@@ -311,7 +311,7 @@ def elastic(runs: Runs) -> str:
     for name, settings in ELASTIC.items():
         told = []
         for stopping, grows in ((False, False), (False, True), (True, True)):
-            if grows and settings is None or not grows and name not in RIGID:
+            if (grows and settings is None) or (not grows and name not in RIGID):
                 told.append("-")
                 continue
             cases = over(pollux("", name), stopping=stopping, settings=settings if grows else ())
