@@ -164,7 +164,9 @@ class Ledger(LedgerFile):
     def _moves(self, now: float, first_seen: float) -> dict[str, Any]:
         """Of `Past`, what is about requeues."""
         operations = [(ledger_rows.to_operation(row), row["user"]) for row in self.query(_MOVES, now - HOUR)]
-        fresh = self.query("SELECT * FROM jobs WHERE ended = 0 AND first_seen > ?", now - first_seen)
+        fresh = self.query(
+            "SELECT cluster, job_id, first_submit FROM jobs WHERE ended = 0 AND first_seen > ?", now - first_seen
+        )
         return {
             **vars(moves_of(operations, now)),
             "fresh": frozenset(JobKey(row["cluster"], row["job_id"], row["first_submit"]) for row in fresh),
