@@ -174,7 +174,8 @@ def learning_claim(jobs: Jobs, remaining: Floats, settings: PrioritySettings) ->
     urgency = np.clip(np.where(named, jobs.urgency, settings.urgency), 0.0, 10.0)
     done = np.fmax(jobs.iteration, 0.0)
     horizon = jobs.max_iterations > 0
-    reported = np.where(horizon, STAGES * np.minimum(done / np.where(horizon, jobs.max_iterations, 1.0), 1.0), done)
+    most = np.where(horizon, jobs.max_iterations, 1.0)
+    reported = np.where(horizon, STAGES * (np.minimum(done, most) / most), done)
     used = np.fmax(jobs.attained, 0.0)
     expected = used + jobs.gpus * remaining
     attained = np.divide(used, expected, out=np.zeros(len(jobs)), where=expected > 0)

@@ -51,6 +51,11 @@ class TestEquation2:
         of_jobs = jobs(iteration=200, max_iterations=100, urgency=10)
         assert learning_claim(of_jobs, np.array([HOUR]), SCALED) == pytest.approx([1.0])
 
+    def test_a_horizon_next_to_nothing_is_behind_a_job_that_has_done_anything(self):
+        of_jobs = jobs(2, iteration=[179_769_314.0, 0], max_iterations=1e-300, urgency=10)
+        with np.errstate(all="raise"):
+            assert learning_claim(of_jobs, np.full(2, HOUR), SCALED) == pytest.approx([1.0, 10.0])
+
     def test_a_job_that_does_not_report_loses_its_claim_by_the_gpu_time_it_attained(self):
         # half of its time is behind it: 2 GPUs for an hour, and an hour to come
         of_jobs = jobs(urgency=10, gpus=2, attained=2 * HOUR, max_iterations=100)
