@@ -26,6 +26,7 @@ class Containers:
             "COMPOSE_PROJECT_NAME": "slurmplug-test",
             "RELEASE": self.release,
             "BACKUP": "1",
+            "SUBNET": os.environ.get("SUBNET", "172.30.72"),
             "DOCKER_BUILDKIT": os.environ.get("DOCKER_BUILDKIT", "0"),
             "COMPOSE_DOCKER_CLI_BUILD": "0",
         }
