@@ -4,13 +4,13 @@ MLFS (Wang, Liu, Shen, CoNEXT 2020) section 3.5, with the early stopping of Domh
 Automatic Hyperparameter Optimization of Deep Neural Networks by Extrapolation of Learning Curves, IJCAI 2015.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from policies.plan import Action, Memory, Reason
 from policies.snapshot import Curves, Jobs, Snapshot
-from predictors.arrays import Floats, Ints, Texts
+from predictors.arrays import Bools, Floats, Ints, Texts
 from predictors.forecast import Forecast
 
 OPTIONS = ("iterations", "optstop", "target")
@@ -98,28 +98,16 @@ def stops(snapshot: Snapshot, final: Forecast, load: Load, settings: LoadControl
     the required value. No job is stopped on a prediction while its last point is its best by more than the noise.
     """
     jobs = snapshot.jobs
-    asked, allowed = _levels(jobs.stop), np.maximum(_levels(jobs.stop), _levels(jobs.downgrade))
-    farthest = allowed if load.overloaded else asked
     ending = jobs.iteration >= jobs.max_iterations
-    observed = jobs.accuracies.lengths() >= settings.min_observed
-    rows = np.flatnonzero((jobs.state == "running") & jobs.managed & (farthest > ITERATIONS) & observed & ~ending)
+    look = _Outlook.of(jobs, (jobs.state == "running") & ~ending, final, settings, overloaded=load.overloaded)
+    rows, curve, level, expected = look.rows, look.curve, look.level, look.final
     if not len(rows):
         return ()
 
-    expected = final[rows]
-    curve = _Curve.of(jobs.accuracies, rows)
-    required = np.where(np.isnan(jobs.target[rows]), settings.minimum_accuracy, jobs.target[rows])
-    reached = curve.best >= required
-    p_reach = np.where(reached, 1.0, expected.sf(required))
-    helps = reached | (p_reach >= 0.5)
-    level = np.where((farthest[rows] == TARGET) & (asked[rows] < TARGET) & ~helps, OPTSTOP, farthest[rows])
-
-    tolerance = settings.epsilon * np.abs(curve.best)
-    maximum = expected.clip(lower=curve.best).mean
-    misses = (p_reach < 1 - settings.confidence) & (curve.gain <= curve.noise)
-    complete = (level == OPTSTOP) & (curve.best >= maximum - tolerance)
-    complete &= curve.gain <= np.maximum(curve.noise, tolerance)
-    causes = np.select([(level == TARGET) & reached, misses, complete], ["reached", "misses", "maximum"], "")
+    misses = (look.p_reach < 1 - settings.confidence) & (curve.gain <= curve.noise)
+    complete = (level == OPTSTOP) & (curve.best >= look.maximum - look.tolerance)
+    complete &= curve.gain <= np.maximum(curve.noise, look.tolerance)
+    causes = np.select([(level == TARGET) & look.reached, misses, complete], ["reached", "misses", "maximum"], "")
 
     predicted = expected.median
     return tuple(
@@ -134,17 +122,81 @@ def stops(snapshot: Snapshot, final: Forecast, load: Load, settings: LoadControl
                 "overload_degree": load.degree,
                 "waiting": float(load.waiting),
                 "achieved": float(curve.best[i]),
-                "target": float(required[i]),
+                "target": float(look.required[i]),
                 "target_of": "site" if np.isnan(jobs.target[rows[i]]) else "job",
-                "probability": float(p_reach[i]),
+                "probability": float(look.p_reach[i]),
                 "predicted": float(predicted[i]),
-                "predicted_maximum": float(maximum[i]),
-                "tolerance": float(tolerance[i]),
+                "predicted_maximum": float(look.maximum[i]),
+                "tolerance": float(look.tolerance[i]),
                 "confidence": settings.confidence,
             },
         )
         for i in np.flatnonzero(causes != "")
     )
+
+
+def share_left(jobs: Jobs, final: Forecast, settings: LoadControlSettings, *, overloaded: bool) -> Floats:
+    """(n,) in (0, 1]: the share of its iterations left to the maximum that a job will run until load control stops it.
+
+    It stops at the required value, or within epsilon of the predicted maximum, by the option in force. Between its
+    first report and the median forecast of its end a curve is taken to be the hyperbola through these and its best
+    value now. 1 where the option, the forecast or the shape of the curve tells of no stop.
+    """
+    left = np.ones(len(jobs))
+    look = _Outlook.of(jobs, jobs.iteration < jobs.max_iterations, final, settings, overloaded=overloaded)
+    rows, curve = look.rows, look.curve
+    if not len(rows):
+        return left
+    most = jobs.max_iterations[rows]
+    first, at, end, best = curve.first, curve.at, look.final.median, curve.best
+    value = np.where(look.level == TARGET, look.required, look.maximum - look.tolerance)
+    told = (best > first) & (end > value) & (value > best) & (at > curve.begun) & (most > at)
+    parts = ((value, best), (end, first), (at, curve.begun)), ((end, value), (best, first), (most, curve.begun))
+    over, under = (np.prod([np.where(told, a - b, 1.0) for a, b in part], axis=0) for part in parts)
+    share = np.divide(over, over + under, out=np.ones_like(over), where=told & (over + under > 0))
+    share[value <= best] = 0.0
+    left[rows] = np.maximum(share, 1.0 / np.maximum(most - jobs.iteration[rows], 1.0))
+    return left
+
+
+@dataclass(frozen=True)
+class _Outlook:
+    """What is known of r jobs that may be stopped, each column (r,).
+
+    level: the option in force. required: the value to reach, NaN for none. p_reach: the chance to. maximum: what is
+    expected of the better of the end and of what was achieved. tolerance: what of it is not worth training on for.
+    """
+
+    rows: Ints
+    curve: "_Curve"
+    final: Forecast
+    level: Ints
+    required: Floats
+    reached: Bools
+    p_reach: Floats
+    maximum: Floats
+    tolerance: Floats
+
+    @classmethod
+    def of(
+        cls, jobs: Jobs, which: Bools, final: Forecast, settings: LoadControlSettings, *, overloaded: bool
+    ) -> "_Outlook":
+        """Of those of `which` (n,) that are managed, may be stopped and have reported enough."""
+        asked = _levels(jobs.stop)
+        farthest = np.maximum(asked, _levels(jobs.downgrade)) if overloaded else asked
+        observed = jobs.accuracies.lengths() >= settings.min_observed
+        rows = np.flatnonzero(which & jobs.managed & (farthest > ITERATIONS) & observed)
+        expected = final[rows]
+        curve = _Curve.of(jobs.accuracies, rows)
+        required = np.where(np.isnan(jobs.target[rows]), settings.minimum_accuracy, jobs.target[rows])
+        reached = curve.best >= required
+        p_reach = np.where(reached, 1.0, expected.sf(required))
+        helps = reached | (p_reach >= 0.5)
+        level = np.where((farthest[rows] == TARGET) & (asked[rows] < TARGET) & ~helps, OPTSTOP, farthest[rows])
+        maximum = expected.clip(lower=curve.best).mean
+        return cls(
+            rows, curve, expected, level, required, reached, p_reach, maximum, settings.epsilon * np.abs(curve.best)
+        )
 
 
 def _stop(jobs: Jobs, row: int, cause: str, facts: dict[str, float | str]) -> Action:
@@ -166,15 +218,23 @@ def _levels(options: Texts) -> Ints:
 
 @dataclass(frozen=True)
 class _Curve:
-    """Of curves of at least three points, each (r,): the best value, what the last point gained on it, the noise."""
+    """Of curves of at least three points, each (r,): the best value, what the last point gained on it, the noise.
+
+    begun, first: the iteration and the value of the first point; at: the iteration of the last.
+    """
 
     best: Floats
     gain: Floats
     noise: Floats
+    begun: Floats
+    first: Floats
+    at: Floats
 
     @classmethod
     def of(cls, curves: Curves, rows: Ints) -> "_Curve":
         starts, ends = curves.starts[rows], curves.starts[rows + 1]
+        if not len(rows):
+            return cls(*[np.zeros(0)] * len(fields(cls)))
         values = np.append(curves.values, np.nan)
         last = values[ends - 1]
         before = np.fmax.reduceat(values, np.stack([starts, ends - 1], axis=1).ravel())[::2]
@@ -182,7 +242,14 @@ class _Curve:
         points = np.where(at >= starts[:, None], values[np.maximum(at, 0)], np.nan)
         # Second differences see no trend; of independent noise they have six times its variance.
         bends = _row_medians(np.abs(np.diff(points, n=2, axis=1)))
-        return cls(np.fmax(before, last), last - before, bends / (NORMAL_MAD * np.sqrt(6)))
+        return cls(
+            best=np.fmax(before, last),
+            gain=last - before,
+            noise=bends / (NORMAL_MAD * np.sqrt(6)),
+            begun=curves.iterations[starts],
+            first=curves.values[starts],
+            at=curves.iterations[ends - 1],
+        )
 
 
 def _row_medians(table: Floats) -> Floats:

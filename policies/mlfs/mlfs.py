@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from policies.baselines.common import admitted
-from policies.mlfs.load_control import LoadControlSettings, judge_load, stops
+from policies.mlfs.load_control import LoadControlSettings, judge_load, share_left, stops
 from policies.mlfs.priority import PrioritySettings, Ranking, rank
 from policies.mlfs.schedule import ScheduleSettings, schedule
 from policies.plan import Action, Memory, Plan, Reason
@@ -56,7 +56,9 @@ class MLFH:
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
         """Rank the managed jobs, and move, preempt and place."""
-        ranking = rank(snapshot.jobs, snapshot.now, forecasts, self.settings)
+        jobs = snapshot.jobs
+        share = share_left(jobs, forecasts.final, LoadControlSettings(), overloaded=False)
+        ranking = rank(jobs, snapshot.now, forecasts, self.settings, share)
         actions = _moves(snapshot, ranking, (), self.settings)
         return Plan(ranking.rank, ranking.terms, actions, notes=_notes(snapshot.jobs, ranking))
 
@@ -75,9 +77,12 @@ class MLFS:
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
         """MLF-H's decision, and the stops of jobs that have learnt what they were to learn or never will."""
-        ranking = rank(snapshot.jobs, snapshot.now, forecasts, self.settings)
-        load = judge_load(snapshot, memory, self.settings)
-        asked = stops(snapshot, forecasts.final, load, self.settings) if self.settings.load_control else ()
+        jobs, final, settings = snapshot.jobs, forecasts.final, self.settings
+        load = judge_load(snapshot, memory, settings)
+        controlled = settings.load_control
+        share = share_left(jobs, final, settings, overloaded=load.overloaded) if controlled else 1.0
+        ranking = rank(jobs, snapshot.now, forecasts, settings, share)
+        asked = stops(snapshot, final, load, settings) if controlled else ()
         actions = (*asked, *_moves(snapshot, ranking, asked, self.settings))
         return Plan(ranking.rank, ranking.terms, actions, load.memory, _notes(snapshot.jobs, ranking))
 

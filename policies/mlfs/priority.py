@@ -95,14 +95,19 @@ class Times(NamedTuple):
     waited: Floats
 
 
-def rank(jobs: Jobs, now: float, forecasts: Forecasts, settings: PrioritySettings) -> Ranking:
+def rank(
+    jobs: Jobs, now: float, forecasts: Forecasts, settings: PrioritySettings, share_left: Floats | float = 1.0
+) -> Ranking:
     """P of equation 6 for every managed job, in 1/hours where the terms have a unit.
+
+    share_left (n,): the share of the run time left after which the job will be stopped.
 
     The terms: learning (eq. 2), remaining, deadline, waiting (eq. 4), children (eqs. 3 and 5), running (hysteresis) and
     server (what lifts a parameter server above the workers of its ML job).
     """
     dependencies = Dependencies.of(jobs.ml_job, jobs.parents)
     remaining, total = run_times(jobs, now, forecasts, settings)
+    remaining = np.maximum(remaining * share_left, settings.interval)
     deadline = task_deadlines(jobs, now, remaining, dependencies, settings)
     times = Times(deadline - now, remaining, total, np.fmax(jobs.waited, 0.0))
     if not settings.use_deadline:

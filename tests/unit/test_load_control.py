@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from policies.mlfs.load_control import LoadControlSettings, judge_load, stops
+from policies.mlfs.load_control import LoadControlSettings, judge_load, share_left, stops
 from policies.mlfs.mlfs import MLFH, MLFS, MLFSSettings
 from policies.plan import NOTHING_REMEMBERED
 from predictors.forecast import Forecast
@@ -145,6 +145,50 @@ class TestOptStop:
     def test_gains_smaller_than_epsilon_do_not_keep_a_job_from_its_maximum(self):
         smooth = 0.8 - np.exp(-np.arange(1.0, 12.0))
         assert stopped(smooth, 0.8, 0.0001, stop="optstop").reason.facts["cause"] == "maximum"
+
+
+class TestShareLeft:
+    """Of a curve of the hyperbola 1 - 10 / (x + 9) from its first iteration to its tenth, of a hundred."""
+
+    CURVE = 1 - 10 / (np.arange(1.0, 11.0) + 9)
+    END = 1 - 10 / 109
+
+    def left(self, *, overloaded=False, end=END, **columns):
+        given = {"accuracies": [self.CURVE], "iteration": 10, "max_iterations": 100, "stop": "target"}
+        final = Forecast.certain([end], "test")
+        return share_left(jobs(**given | columns), final, AT_ONCE, overloaded=overloaded)[0]
+
+    def test_reaches_to_where_a_hyperbola_passes_the_target(self):
+        assert self.left(target=1 - 10 / (46 + 9)) == pytest.approx((46 - 10) / (100 - 10))
+
+    def test_reaches_to_within_epsilon_of_the_predicted_maximum(self):
+        value = self.END - AT_ONCE.epsilon * self.CURVE[-1]
+        assert self.left(stop="optstop") == pytest.approx((10 / (1 - value) - 9 - 10) / (100 - 10))
+
+    def test_is_one_iteration_where_the_target_is_reached(self):
+        assert self.left(target=0.3) == pytest.approx(1 / 90)
+
+    def test_is_all_where_nothing_stops_the_job(self):
+        assert self.left(stop="iterations", target=0.6) == 1
+        assert self.left(accuracies=[[]], target=0.6) == 1
+        assert self.left(managed=False, target=0.6) == 1
+        assert self.left(end=np.nan, target=0.6) == 1
+
+    def test_follows_a_downgrade_only_under_overload(self):
+        columns = {"stop": "iterations", "downgrade": "target", "target": 0.6}
+        assert self.left(**columns) == 1
+        assert self.left(**columns, overloaded=True) == self.left(target=0.6) < 1
+
+    def test_shortens_what_mlfs_ranks_by(self):
+        of_jobs = jobs(
+            2, accuracies=[self.CURVE] * 2, iteration=10, max_iterations=100, stop="target", target=[0.6, 0.8]
+        )
+        predicted = forecasts(2, remaining=9_000, final=Forecast.certain([self.END] * 2, "test"))
+        with_control, without = (
+            MLFS(MLFSSettings(load_control=on)).decide(snapshot(of_jobs), predicted, {}).rank for on in (True, False)
+        )
+        assert with_control[0] > with_control[1]
+        assert without[0] == without[1]
 
 
 class TestNobodyElseIsStopped:
