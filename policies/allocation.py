@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from policies.counted import CountedSpace
 from policies.plan import Action, Reason
 from policies.snapshot import Jobs, Snapshot
 from policies.space import Packing, Place, Space
@@ -246,7 +247,8 @@ class _Allocating:
     ) -> None:
         self.snapshot, self.packing, self.prefer = snapshot, packing, prefer
         self.wanted, self.least = wanted, least
-        self.space = Space(snapshot)
+        self.nodes = Space(snapshot)
+        self.space: Space | CountedSpace = self.nodes
         self.held = held_gpus(snapshot)
         self.places: dict[int, Place] = {}
         """of jobs that get another place than they have, no node for one that is preempted"""
@@ -255,17 +257,19 @@ class _Allocating:
     def run(self, order: Ints, strict: bool, spare: bool) -> Allocation:
         jobs = self.snapshot.jobs
         changed = movable(jobs) & (self.held != self.wanted)
-        released = np.flatnonzero(changed).tolist()
-        for row in released:
-            self.space.give(row, self.space.place(row))
+        released = np.flatnonzero(changed)
+        self.nodes.give_all(released)
         starts = startable(jobs) & ((self.wanted > 0) | (jobs.gpus == 0))
-        kept = self._placed(order[(starts | (changed & (self.wanted > 0)))[order]], strict)
-        idle = np.array([row for row in released if row not in self.places and row not in kept], dtype=np.int64)
+        placed = order[(starts | (changed & (self.wanted > 0)))[order]]
+        if self.prefer is None:
+            self.space = CountedSpace.of(self.snapshot, self.nodes, np.append(placed, released)) or self.nodes
+        kept = self._placed(placed, strict)
+        idle = released[[row not in self.places and row not in kept for row in released.tolist()]]
         rows, begins = teams(jobs, idle)
         for team in np.split(rows, begins[1:]):
             if not ((spare or self.wanted[team].any()) and self._stay(team.tolist())):
                 self.places |= {row: Place((), ()) for row in team.tolist()}
-        return Allocation(self._actions(), self.space)
+        return Allocation(self._actions(), self.nodes if self.space is self.nodes else self.space.settled())
 
     def _placed(self, rows: Ints, strict: bool) -> set[int]:
         """Place these rows as far as there is room; the running ones that found none and keep what they have."""
@@ -317,21 +321,26 @@ class _Allocating:
 
     def _fit(self, row: int, left: int) -> Place | None:
         """A place for the job, of which `left` GPUs are free in all; an elastic one may get fewer than wanted."""
-        jobs, gpus, least = self.snapshot.jobs, int(self.wanted[row]), int(self.least[row])
+        gpus, least = int(self.wanted[row]), int(self.least[row])
         if min(gpus, least) > left:
             return None
-        alike = (float(jobs.placement[row]), float(gpus), float(least), *jobs.demand[row].tolist())
-        if alike in self.misfits:
+        if self.misfits and self._alike(row) in self.misfits:
             return None
-        place = self.space.fit(row, gpus, self.packing, self.prefer(row)) if self.prefer else None
+        place = self.nodes.fit(row, gpus, self.packing, self.prefer(row)) if self.prefer else None
         place = place or self.space.fit(row, gpus, self.packing)
         if place is None and least < gpus:
-            room = int(self.space.room(row).sum())
+            room = self.space.room_in_all(row)
             if least <= room < gpus and room != self.held[row]:
                 place = self.space.fit(row, room, self.packing)
         if place is None and not self.held[row]:
-            self.misfits.add(alike)
+            self.misfits.add(self._alike(row))
         return place
+
+    def _alike(self, row: int) -> tuple[float, ...]:
+        """What jobs have in common where one finds no room: then no other does."""
+        jobs = self.snapshot.jobs
+        of_row = (float(jobs.placement[row]), float(self.wanted[row]), float(self.least[row]))
+        return (*of_row, *jobs.demand[row].tolist())
 
     def _actions(self) -> tuple[Action, ...]:
         jobs = self.snapshot.jobs

@@ -67,6 +67,17 @@ class Space:
         shares = [share for node, share in zip(*place, strict=True) if self._snapshot.nodes.up[node]]
         self.free[nodes] += self._held(np.full(len(nodes), row), np.array(shares, dtype=np.int64))
 
+    def give_all(self, rows: Ints) -> None:
+        """These jobs hold no longer what they hold by the snapshot."""
+        gives = np.zeros(len(self._first) - 1, dtype=bool)
+        gives[rows] = True
+        on = self._on[gives[self._on[:, 0]] & self._snapshot.nodes.up[self._on[:, 1]]]
+        np.add.at(self.free, on[:, 1], self._held(on[:, 0], on[:, 2]))
+
+    def change(self, taken: Ints) -> None:
+        """Jobs hold more or less: (k, 3) the job, the node and its GPUs, negative where they are given back."""
+        np.subtract.at(self.free, taken[:, 1], self._held(taken[:, 0], taken[:, 2]))
+
     def fit(self, row: int, gpus: int, packing: Packing = "tight", nodes: Bools | None = None) -> Place | None:
         """Where the job finds so many GPUs, with CPUs and memory in proportion; None where there is no room.
 
@@ -103,6 +114,10 @@ class Space:
             if each > 0:
                 units = np.minimum(units, self.free[:, resource] / each)
         return np.asarray(np.floor(units + _SLACK))
+
+    def room_in_all(self, row: int) -> int:
+        """How many GPUs the job could have on all nodes together."""
+        return int(self.room(row).sum())
 
     def _held(self, rows: Ints, shares: Ints) -> Floats:
         """(k, resources) what jobs hold with these GPUs; all that it asks for where a job asks for none."""

@@ -83,6 +83,8 @@ class SLAQ:
 
     def __init__(self, settings: SLAQSettings | None = None) -> None:
         self.settings = settings or SLAQSettings()
+        if self.settings.speed == "work":
+            self.needs = type(self).needs - {"speed"}  # type: ignore[misc]  # by its settings a policy may need less
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
         """Share the GPUs; the rank is the order of reduction a GPU second."""

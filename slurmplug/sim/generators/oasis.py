@@ -3,7 +3,7 @@
 Of the paper, as far as the text and its references tell: slots; E from 50 to 200 epochs, N from 5 to 100 data chunks,
 a worker each at most, so a job's speed is linear in workers up to N; sigmoid utilities of priority 1 to 100, decay 0
 for a tenth of the jobs, 0.01 to 1 for 55% and 4 to 6 for 35% (a slot), target completion after 1 to 15 slots;
-resources are reallocated each slot at no cost.
+resources are reallocated each slot at no cost. Each job trains at a speed of its own, so each is a kind of its own.
 
 (choices) A worker is one GPU with 1 to 8 CPUs and 2 to 30 GB, and there are 50 servers of four. With N workers a job
 takes 1 to 10 slots (drawn alone, three quarters could not end in time). Slots are 10 minutes, and 100 of them; jobs
@@ -57,7 +57,7 @@ def _job(rng: np.random.Generator, number: int, at: float, slot: float) -> SimJo
         iterations=epochs,
         speed=Speed(workers, np.ones(2, dtype=np.int64), rate * workers),
         user=f"user{rng.integers(USERS)}",
-        kind=str(rng.choice(_KINDS)),
+        kind=f"{rng.choice(_KINDS)}-{number}",
         gpus_min=1,
         gpus_max=chunks,
         cpus=gpus * int(rng.integers(1, 9)),
