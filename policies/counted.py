@@ -34,8 +34,11 @@ class CountedSpace:
         """free in all"""
         capacity = int(max(snapshot.nodes.capacity[:, 0].max(initial=0), max(self._free, default=0)))
         self._with: list[list[int]] = [[] for _ in range(capacity + 1)]
+        self._levels = 0
+        """a bit for each number of free GPUs that a node may have"""
         for node, free in enumerate(self._free):
             self._with[free].append(node)
+            self._levels |= 1 << free
         self._changes: list[tuple[int, int, int]] = []
 
     @classmethod
@@ -83,6 +86,7 @@ class CountedSpace:
         self._free[node] = free
         self.gpus -= taken
         heapq.heappush(self._with[free], node)
+        self._levels |= 1 << free
         self._changes.append((row, node, taken))
 
     def room_in_all(self, row: int) -> int:  # noqa: ARG002
@@ -101,16 +105,23 @@ class CountedSpace:
 
     def _fewest(self, gpus: int) -> int | None:
         """The first node of those with the fewest free GPUs, but so many at least."""
-        for free in range(gpus, len(self._with)):
-            if (node := self._top(free)) is not None:
+        levels = self._levels >> gpus
+        while levels:
+            node = self._top(gpus + (levels & -levels).bit_length() - 1)
+            if node is not None:
                 return node
+            levels &= levels - 1
         return None
 
     def _most(self, gpus: int) -> int | None:
         """The first node of those with the most free GPUs, if these are so many."""
-        for free in range(len(self._with) - 1, gpus - 1, -1):
-            if (node := self._top(free)) is not None:
+        levels = self._levels >> gpus
+        while levels:
+            highest = levels.bit_length() - 1
+            node = self._top(gpus + highest)
+            if node is not None:
                 return node
+            levels ^= 1 << highest
         return None
 
     def _top(self, free: int) -> int | None:
@@ -118,7 +129,10 @@ class CountedSpace:
         heap = self._with[free]
         while heap and self._free[heap[0]] != free:
             heapq.heappop(heap)
-        return heap[0] if heap else None
+        if heap:
+            return heap[0]
+        self._levels &= ~(1 << free)
+        return None
 
     def _spread(self, gpus: int, packing: Packing) -> Place:
         """Whole nodes, those with the most free first, and the rest on one more."""

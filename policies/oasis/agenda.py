@@ -38,7 +38,7 @@ class Agenda:
         if not memory:
             nothing = np.zeros((0, 2 + resources))
             return cls(-1, (), {}, {}, nothing, nothing, frozenset(), {})
-        made = zip(memory["offered"], memory["offers"].tolist(), strict=True)
+        made = zip(_tuples(memory["offered"]), memory["offers"].tolist(), strict=True)
         return cls(
             slot=int(memory["slot"][0]),
             pools=tuple(str(name) for name in memory["pools"]),
@@ -46,8 +46,8 @@ class Agenda:
             beside=_apart(memory["beside"]),
             past=memory["past"],
             past_beside=memory["past_beside"],
-            told=frozenset(_name(row) for row in memory["told"]),
-            offers={_name(row): (cost, payoff) for row, (cost, payoff) in made},
+            told=frozenset(_tuples(memory["told"])),
+            offers={name: (cost, payoff) for name, (cost, payoff) in made},
         )
 
     def remembered(self) -> Memory:
@@ -65,39 +65,33 @@ class Agenda:
         }
 
 
-def dense(entries: Ints, first: int, slots: int, at: Ints, pools: int) -> Ints:
-    """(slots, pools) the workers of `entries` (k, 3) from slot `first` on.
+def upcoming(entries: Ints, first: int, slots: int, at: Ints) -> Ints:
+    """The remembered `entries` (k, 3) of the slots from `first` on, counted from there.
 
     at: today's pool of each remembered one, -1 where it is gone.
     """
-    out = np.zeros((slots, pools), dtype=np.int64)
-    when, where = entries[:, 0] - first, at[entries[:, 1]]
-    kept = (when >= 0) & (when < slots) & (where >= 0)
-    np.add.at(out, (when[kept], where[kept]), entries[kept, 2])
-    return out
-
-
-def sparse(workers: Ints, first: int) -> Ints:
-    """(k, 3) the entries of workers (T, H)."""
-    when, where = np.nonzero(workers)
-    return np.stack([when + first, where, workers[when, where]], axis=1).astype(np.int64)
+    now = np.stack([entries[:, 0] - first, at[entries[:, 1]], entries[:, 2]], axis=1)
+    return now[(now[:, 0] >= 0) & (now[:, 0] < slots) & (now[:, 1] >= 0)]
 
 
 def _apart(rows: Ints) -> dict[Name, Ints]:
-    out: dict[Name, list[Ints]] = {}
-    for row in rows:
-        out.setdefault(_name(row), []).append(row[2:])
-    return {name: np.stack(entries) for name, entries in out.items()}
+    """By name what `_together` made: the rows of one job lie side by side."""
+    if not len(rows):
+        return {}
+    first = np.flatnonzero(np.any(np.diff(rows[:, :2], axis=0, prepend=-1) != 0, axis=1))
+    return dict(zip(_tuples(rows[first, :2]), np.split(rows[:, 2:], first[1:]), strict=True))
 
 
 def _together(plans: Mapping[Name, Ints]) -> Ints:
-    parts = [np.concatenate([np.tile(np.array(name), (len(rows), 1)), rows], axis=1) for name, rows in plans.items()]
-    return np.concatenate([np.zeros((0, 5), dtype=np.int64), *parts]).astype(np.int64)
+    if not plans:
+        return np.zeros((0, 5), dtype=np.int64)
+    names = np.repeat(_names(list(plans)), [len(rows) for rows in plans.values()], axis=0)
+    return np.concatenate([names, np.concatenate(list(plans.values()))], axis=1).astype(np.int64)
 
 
 def _names(names: list[Name]) -> Ints:
     return np.array(names, dtype=np.int64).reshape(-1, 2)
 
 
-def _name(row: Ints) -> Name:
-    return int(row[0]), int(row[1])
+def _tuples(names: Ints) -> list[Name]:
+    return [(job_id, first_submit) for job_id, first_submit in names.tolist()]

@@ -16,7 +16,7 @@ from predictors.arrays import Bools, Floats, Ints
 
 
 def utility(th: Floats, latency: ArrayLike) -> Floats:
-    """f(x) = th1 / (1 + exp(th2 (x - th3))) for a latency x in the unit of th3 (section V-A)."""
+    """f(x) = th1 / (1 + exp(th2 (x - th3))) for a latency x in the unit of th3 (section V-A); th: these three."""
     return np.asarray(th[0] * expit(-th[1] * (np.asarray(latency, dtype=np.float64) - th[2])))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -69,11 +70,6 @@ def bidders(jobs: Jobs) -> Ints:
     return np.flatnonzero(told & (waits | movable(jobs)))
 
 
-def servers_of(jobs: Jobs, row: int) -> Ints:
-    """Rows of the job's parameter servers."""
-    return np.flatnonzero((jobs.ml_job == jobs.ml_job[row]) & (jobs.role == "ps"))
-
-
 @dataclass(frozen=True, eq=False)
 class Scene:
     """What a decision goes by: `slot` is the present one's number, `bids` and `names` are by row of the snapshot."""
@@ -128,30 +124,48 @@ class Scene:
         count = np.arange(1.0, most.max() + 1)[None, :].repeat(len(rows), axis=0)
         rates = np.where(counted[:, None], outlook.rate(np.arange(len(rows)), count), count)
         told = np.flatnonzero(np.isfinite(work)).tolist()
-        return {int(rows[i]): self._bid(int(rows[i]), float(work[i]), rates[i, : most[i]]) for i in told}
-
-    def _bid(self, row: int, work: float, rate: Floats) -> Bid:
-        jobs, config = self.snapshot.jobs, self.settings
-        done = np.append(0.0, rate) * max(config.slot - config.restart, config.slot / 2)
+        seconds_a_slot = max(config.slot - config.restart, config.slot / 2)
+        done = np.concatenate([np.zeros((len(rows), 1)), rates * seconds_a_slot], axis=1)
         ends = self.began + config.slot * (1.0 + np.arange(config.horizon))
-        value = utility(jobs.utility[row], ends - jobs.submitted[row])
+        worth = jobs.utility[rows].T[:, :, None]
+        value = utility(worth, ends - jobs.submitted[rows, None])
+        demand = jobs.demand[rows] / np.maximum(jobs.demand[rows, :1], 1.0) / self.pools.unit
+        return {
+            int(rows[i]): self._bid(int(rows[i]), float(work[i]), done[i, : most[i] + 1], value[i], demand[i])
+            for i in told
+        }
+
+    def _bid(self, row: int, work: float, done: Floats, value: Floats, demand: Floats) -> Bid:
+        jobs, config = self.snapshot.jobs, self.settings
         shortest = int(np.ceil(work / done[-1] - 1e-9)) - 1
         least_value = WORTH_NOTICE * float(jobs.utility[row, 0])
         return Bid(
             work=work,
             done=done,
             value=value,
-            demand=jobs.demand[row] / max(float(jobs.demand[row, 0]), 1.0) / self.pools.unit,
+            demand=demand,
             hosts=self.pools.hosts[jobs.placement[row]],
             best=max(float(value[min(max(shortest, 0), len(value) - 1)]), least_value),
             floor=max(float(value[-1]), least_value),
             least=max(int(jobs.gpus_min[row]), 1),
             first=min(1.0, 1.0 - (self.snapshot.now - self.began) / config.slot),
-            servers=self._servers(row, len(rate)),
+            servers=self._servers(row, len(done) - 1),
         )
 
+    @cached_property
+    def _by_ml_job(self) -> dict[int, list[int]]:
+        """The rows of parameter servers, by the ML job that they belong to."""
+        jobs, found = self.snapshot.jobs, dict[int, list[int]]()
+        for row in np.flatnonzero(jobs.role == "ps").tolist():
+            found.setdefault(int(jobs.ml_job[row]), []).append(row)
+        return found
+
+    def servers_of(self, row: int) -> list[int]:
+        """Rows of the job's parameter servers."""
+        return self._by_ml_job.get(int(self.snapshot.jobs.ml_job[row]), [])
+
     def _servers(self, row: int, workers: int) -> Servers | None:
-        of_ps = servers_of(self.snapshot.jobs, row)
-        if not len(of_ps) or not len(self.beside.names):
+        of_ps = self.servers_of(row)
+        if not of_ps or not len(self.beside.names):
             return None
         return Servers(self.snapshot.jobs.demand[of_ps].max(axis=0) / self.beside.unit, len(of_ps) / workers)

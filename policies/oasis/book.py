@@ -34,18 +34,12 @@ class Book:
         )
 
     def take(self, demand: Floats, workers: Ints) -> None:
-        """A job has these workers (T, H) of this demand (R,)."""
-        self.taken += workers[:, :, None] * demand
+        """A job has these workers (k, 3), slot, server and number, of this demand (R,)."""
+        np.add.at(self.taken, (workers[:, 0], workers[:, 1]), workers[:, 2, None] * demand)
 
     def take_beside(self, demand: Floats, servers: Ints) -> None:
-        """And these parameter servers (T, K)."""
-        self.beside_taken += servers[:, :, None] * demand
-
-    def book(self, bid: Bid, schedule: Schedule) -> None:
-        """The job has what its schedule says."""
-        self.take(bid.demand, schedule.workers)
-        if bid.servers is not None:
-            self.take_beside(bid.servers.demand, schedule.servers)
+        """And these parameter servers (k, 3)."""
+        np.add.at(self.beside_taken, (servers[:, 0], servers[:, 1]), servers[:, 2, None] * demand)
 
 
 def _prices(capacity: Floats, taken: Floats, bounds: Bounds) -> Floats:

@@ -7,7 +7,7 @@ import numpy as np
 from policies.allocation import Space, allocate, movable, ranked, startable
 from policies.baselines.common import admitted
 from policies.oasis.bid import Bid
-from policies.oasis.bidding import Scene, servers_of
+from policies.oasis.bidding import Scene
 from policies.oasis.planning import Planned
 from policies.plan import Action, Memory, Plan, Reason
 from predictors.arrays import Ints
@@ -19,7 +19,7 @@ def carried_out(scene: Scene, plan: Planned, memory: Memory) -> Plan:
     wanted = np.where(jobs.state == "running", scene.held, 0)
     wanted[list(scene.bids)] = 0
     for row, decided in plan.admitted.items():
-        wanted[row] = int(decided.workers[0].sum())
+        wanted[row] = decided.count(0)
     plain = startable(jobs) & (jobs.role != "ps")
     plain[list(scene.bids)] = False
     others = np.flatnonzero(plain)
@@ -50,7 +50,7 @@ def _order(scene: Scene, plan: Planned, wanted: Ints, others: Ints) -> Ints:
     unmanaged, plain = others[~jobs.managed[others]].tolist(), others[jobs.managed[others]].tolist()
     order = [*unmanaged]
     for row in runs:
-        order += [row, *servers_of(jobs, row).tolist()]
+        order += [row, *scene.servers_of(row)]
     return np.array([*order, *plain, *lent, *later], dtype=np.int64)
 
 
@@ -91,11 +91,9 @@ def _admissions(scene: Scene, plan: Planned) -> tuple[Action, ...]:
     actions = []
     for row, decided in plan.admitted.items():
         if waits[row]:
-            count = decided.workers.sum(axis=1)
-            first = int(np.flatnonzero(count)[0])
-            begin = max(scene.snapshot.now, scene.began + first * scene.settings.slot)
+            begin = max(scene.snapshot.now, scene.began + decided.begin * scene.settings.slot)
             reason = Reason("admitted", {"price": decided.cost, "payoff": decided.payoff})
-            actions.append(Action("release", jobs.keys[row], reason, gpus=int(count[first]), begin=begin))
+            actions.append(Action("release", jobs.keys[row], reason, gpus=decided.count(decided.begin), begin=begin))
     plain = waits.copy()
     plain[list(scene.bids)] = False
     return (*actions, *admitted(jobs, plain))

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from policies.oasis.agenda import Agenda, dense, sparse
+from policies.oasis.agenda import Agenda, upcoming
 from policies.oasis.bidding import Scene
 from policies.oasis.book import Book
 from policies.oasis.carrying import carried_out
@@ -32,6 +32,8 @@ class OASiS:
 
     def __init__(self, settings: OASiSSettings | None = None) -> None:
         self.settings = settings or OASiSSettings()
+        if self.settings.speed == "work":
+            self.needs = type(self).needs - {"speed"}  # type: ignore[misc]  # by its settings a policy may need less
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
         """Plan the slots to come, and bring this one about."""
@@ -39,12 +41,12 @@ class OASiS:
         before = Agenda.recalled(memory, len(RESOURCES))
         past, past_beside = _past(scene, before)
         plan = _planned(scene, before, past, past_beside) if scene.bids else Planned({}, {})
-        names = scene.names
+        names, since = scene.names, np.array([scene.slot, 0, 0])
         agenda = Agenda(
             slot=scene.slot,
             pools=scene.pools.names,
-            plans={names[row]: sparse(decided.workers, scene.slot) for row, decided in plan.admitted.items()},
-            beside={names[row]: sparse(decided.servers, scene.slot) for row, decided in plan.admitted.items()},
+            plans={names[row]: decided.workers + since for row, decided in plan.admitted.items()},
+            beside={names[row]: decided.servers + since for row, decided in plan.admitted.items()},
             past=past,
             past_beside=past_beside,
             told=frozenset(names.values()),
@@ -97,14 +99,15 @@ def _standing(scene: Scene, before: Agenda) -> tuple[dict[int, Decided], list[in
         if name not in before.plans:
             continue
         bid = scene.bids[row]
-        workers = dense(before.plans[name], scene.slot, slots, pool_of, len(scene.pools.names))
-        beside = dense(before.beside.get(name, nothing), scene.slot, slots, own, len(own))
-        share = np.where(np.arange(slots) == 0, bid.first, 1.0)
-        does = bid.done[np.minimum(workers.sum(axis=1), bid.workers)] * share
-        if workers.any() and does.sum() + 0.5 * bid.done[min(bid.least, bid.workers)] >= bid.work:
-            enough = int(np.searchsorted(np.cumsum(does), min(bid.work, does.sum()) - 1e-9)) + 1
-            workers[enough:] = 0  # it trains faster than was planned
-            beside[enough:] = 0
+        workers = upcoming(before.plans[name], scene.slot, slots, pool_of)
+        beside = upcoming(before.beside.get(name, nothing), scene.slot, slots, own)
+        count = np.bincount(workers[:, 0], weights=workers[:, 2], minlength=slots).astype(np.int64)
+        does = bid.done[np.minimum(count, bid.workers)]
+        does[0] *= bid.first
+        total = float(does.sum())
+        if len(workers) and total + 0.5 * bid.done[min(bid.least, bid.workers)] >= bid.work:
+            enough = int(np.searchsorted(np.cumsum(does), min(bid.work, total) - 1e-9)) + 1
+            workers, beside = workers[workers[:, 0] < enough], beside[beside[:, 0] < enough]  # faster than planned
             cost, payoff = before.offers.get(name, (0.0, 0.0))
             standing[row] = Decided(workers, beside, cost, payoff)
         else:

@@ -23,7 +23,7 @@ _TRIES = 60
 
 @dataclass(frozen=True, eq=False)
 class Decided:
-    """Workers (T, H) and parameter servers (T, K) of a job that is admitted, what they cost and its payoff."""
+    """What a job has that is admitted: `entries` of its workers and parameter servers, their cost and its payoff."""
 
     workers: Ints
     servers: Ints
@@ -33,7 +33,16 @@ class Decided:
     @property
     def end(self) -> int:
         """The slot of completion."""
-        return int(np.flatnonzero(self.workers.any(axis=1)).max(initial=0))
+        return int(self.workers[:, 0].max(initial=0))
+
+    @property
+    def begin(self) -> int:
+        """The first slot with workers."""
+        return int(self.workers[:, 0].min(initial=self.end))
+
+    def count(self, slot: int) -> int:
+        """Workers in this slot."""
+        return int(self.workers[self.workers[:, 0] == slot, 2].sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,10 +76,7 @@ def admit(market: Market, bids: Mapping[int, Bid], standing: Mapping[int, Decide
     pays."""
     book = market.empty()
     for job, decided in standing.items():
-        book.take(bids[job].demand, decided.workers)
-        servers = bids[job].servers
-        if servers is not None:
-            book.take_beside(servers.demand, decided.servers)
+        _enter(book, bids[job], decided)
     admitted, rejected = dict(standing), {}
     for job in order:
         found = book.offer(bids[job], market.bounds, market.beside)
@@ -79,9 +85,22 @@ def admit(market: Market, bids: Mapping[int, Bid], standing: Mapping[int, Decide
         elif found.payoff <= 0:
             rejected[job] = (found.cost, found.payoff)
         else:
-            book.book(bids[job], found)
-            admitted[job] = Decided(found.workers, found.servers, found.cost, found.payoff)
+            workers, beside = entries(found.workers), entries(found.servers)
+            admitted[job] = Decided(workers, beside, found.cost, found.payoff)
+            _enter(book, bids[job], admitted[job])
     return Planned(admitted, rejected)
+
+
+def _enter(book: Book, bid: Bid, decided: Decided) -> None:
+    book.take(bid.demand, decided.workers)
+    if bid.servers is not None:
+        book.take_beside(bid.servers.demand, decided.servers)
+
+
+def entries(count: Ints) -> Ints:
+    """(k, 3) slot, server and number, of instances (T, H): a job is in few slots, and on few servers."""
+    when, where = count.nonzero()
+    return np.stack([when, where, count[when, where]], axis=1).astype(np.int64)
 
 
 def revised(market: Market, bids: Mapping[int, Bid], plan: Planned, offers: int, seed: int) -> Planned:
