@@ -1,0 +1,39 @@
+"""What `scontrol show config` says of the site. Pure."""
+
+import re
+from collections.abc import Mapping
+
+from slurmplug.cluster.parse.table import UNSET
+from slurmplug.cluster.port import Site
+from slurmplug.errors import ReadFailed
+
+_SETTING = re.compile(r"^(\w+)\s*= (.*?)\s*$", re.MULTILINE)
+
+
+def site(text: str) -> Site:
+    """What `scontrol show config` says. Raises ReadFailed."""
+    settings = dict(reversed(_SETTING.findall(text)))
+    try:
+        return Site(
+            cluster=settings["ClusterName"],
+            version=settings["SLURM_VERSION"],
+            priority_type=settings["PriorityType"],
+            priority_weights=dict(_weights(settings)),
+        )
+    except (KeyError, ValueError) as error:
+        raise ReadFailed(f"scontrol show config tells no {error}") from error
+
+
+def _weights(settings: Mapping[str, str]) -> list[tuple[str, int]]:
+    """PriorityWeight* by their names, and those of TRES as `TRES/cpu`."""
+    weights = []
+    for setting, value in settings.items():
+        name = setting.removeprefix("PriorityWeight")
+        if name == setting or value in UNSET:
+            continue
+        if name == "TRES":
+            pairs = (item.partition("=") for item in value.split(","))
+            weights += [(f"TRES/{tracked.lower()}", int(float(weight))) for tracked, _, weight in pairs]
+        else:
+            weights.append((name, int(value)))
+    return weights
