@@ -25,8 +25,8 @@ from slurmplug.operations.values import (
     said_again,
 )
 
-ADMINS = "JobHeldAdmin"
-"""Slurm's reason of a job that an operator holds."""
+ADMINS, USERS = "JobHeldAdmin", "JobHeldUser"
+"""Slurm's reasons of a job that an operator holds, and of one that its user holds, or the submit plugin."""
 LIMIT = 60.0
 """Seconds until what was said has to be seen."""
 
@@ -39,7 +39,10 @@ def wanted_holds(sight: Sight) -> Iterator[Action]:
 
 
 def begin(action: Action, sight: Sight, row: int) -> Moved | None:
-    """Hold, or let go with the GPUs and at the time that the policy decided. None: it is held as it should be.
+    """Hold, or let go with the GPUs and at the time that the policy decided. None: nothing has to be said, or not yet.
+
+    A job is let go from an administrator's hold only: a hold that its user could have made says nothing of whether a
+    release came through.
 
     Raises:
         Refused: it cannot be done.
@@ -48,6 +51,8 @@ def begin(action: Action, sight: Sight, row: int) -> Moved | None:
         if str(sight.snapshot.jobs.reason[row]) == ADMINS:
             return None
         return said(opened(action, sight, row, "hold", LIMIT), sight)
+    if str(sight.snapshot.jobs.reason[row]) == USERS:
+        return None
     goal: dict[str, str] = {}
     undo: dict[str, str] = {}
     if action.gpus is not None and action.gpus != int(sight.snapshot.jobs.gpus[row]):
@@ -98,7 +103,7 @@ def _releasing(case: Case, reason: str) -> Moved | None:
     It is no longer protected as who waits for admission, since it was written down as let go.
     """
     operation = case.operation
-    if operation.told == "done" or reason != ADMINS:
+    if operation.told == "done" or reason == USERS:
         return closing(case, "done, and it is held by its user or an operator")
     if operation.kind not in case.verdict.acting:
         return closing(case, "withdrawn", "undo")

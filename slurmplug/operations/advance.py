@@ -22,7 +22,8 @@ def questions(verdict: Verdict, opened: Sequence[Operation]) -> frozenset[JobKey
     if verdict.frozen:
         return frozenset()
     kinds = MOVES | {"release"}
-    begin = frozenset(action.job for action in verdict.actions if action.kind in kinds) - _busy(opened)
+    lasting = [operation for operation in opened if operation.kind != "hold"]
+    begin = frozenset(action.job for action in verdict.actions if action.kind in kinds) - _busy(lasting)
     return begin | frozenset(operation.job for operation in opened if "free" in operation.owed)
 
 
@@ -69,7 +70,8 @@ def advance(
             if pair[0].step == "reserve":  # no other operation is to choose the same place in this cycle
                 sight = replace(sight, set_aside=sight.set_aside | set(pair[0].nodes))
     bound = {operation.job: operation for operation in opened if _is_bound(operation)}
-    taken = set(_busy(opened))
+    held = {o.job for o, _ in moved.values() if o.kind == "hold" and o.step == "ended"}
+    taken = set(_busy(opened)) - held  # who is held as it should be can be let go at once
     refused: list[tuple[Action, Reason]] = []
     watched = {operation.job: operation for operation in opened if operation.step == "watch"}
     for action in _beginning(sight, verdict):

@@ -48,9 +48,23 @@ def test_it_is_let_go_with_the_gpus_and_at_the_time_of_its_first_slot(site: Movi
     assert site.scheduler.intake.waiting == set()  # type: ignore[attr-defined]
 
 
-def test_it_is_let_go_in_the_first_cycle_that_sees_it(site: MovingSite) -> None:
-    site.cycle(kind="release")
-    assert site.cluster.verbs() == ["release"]
+def test_it_is_let_go_from_an_operators_hold_and_in_the_cycle_that_sees_it(site: MovingSite) -> None:
+    for gpus in (2, 2):
+        site.cycle(kind="release", gpus=gpus)
+    assert site.cluster.verbs()[:2] == ["hold", "update"]
+    site.cycle()
+    assert site.cluster.verbs()[-1] == "release"
+
+
+def test_a_release_that_was_never_said_leaves_nobody_held_as_if_by_its_user(site: MovingSite) -> None:
+    site.cluster.crash_after = 0
+    with pytest.raises(Crash):
+        site.cycle(kind="release")
+    site.cluster.crash_after = None
+    site.restart()
+    for _ in range(4):
+        site.cycle(kind="release")
+    assert reason(site) == "Priority"
 
 
 def test_a_rejected_one_stays_held_and_is_offered_again(site: MovingSite) -> None:
