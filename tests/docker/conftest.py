@@ -71,7 +71,11 @@ class Containers:
         return dict(word.split("=", 1) for word in told if "=" in word)
 
     def status(self, service: str = "controller") -> dict[str, Any]:
-        told = self.run(service, "runuser -u slurmplug -- slurmplug status --json", check=False)
+        told = self.run(
+            service,
+            "runuser -u slurmplug -- slurmplug status --json --ledger /var/lib/slurmplug/ledger.db",
+            check=False,
+        )
         return json.loads(told[: told.rindex("}") + 1]) if "}" in told else {"alive": False, "cycle": {"id": 0}}
 
     def wait(self, true: Callable[[], Any], what: str, limit: float = LIMIT) -> Any:
