@@ -30,7 +30,7 @@ class CountedSpace:
         self._space = space
         self._up = snapshot.nodes.up.tolist()
         self._free: list[int] = space.free[:, 0].astype(np.int64).tolist()
-        self.gpus = sum(self._free)
+        self.gpus: int = sum(self._free)
         """free in all"""
         capacity = int(max(snapshot.nodes.capacity[:, 0].max(initial=0), max(self._free, default=0)))
         self._with: list[list[int]] = [[] for _ in range(capacity + 1)]

@@ -55,7 +55,12 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "makes room": ("It makes room for jobs that come before it",),
     "share": ("Its share is {gpus:.0f} GPUs now", "; it has had {had:.0f}"),
     "moved": ("There is a better place for its {gpus:.0f} GPUs",),
-    "admitted": ("It is let in",),
+    "admitted": ("It is let in", ": what its GPUs cost is {payoff:.3g} less than its completion is worth"),
+    "rejected": (
+        "It is not let in for now",
+        ": the best that it is offered costs {price:.3g}, and to be done by then is worth {utility:.3g}",
+        "; it takes {needs}",
+    ),
     # MLF-H
     "its turn": ("It is its turn", ": its rank of {rank:.3g} is the highest of those that there is room for"),
     "overloaded node": ("Its node {node} is overloaded",),

@@ -7,7 +7,10 @@ three types lie in three ranges, those of MapReduce the highest, and depend on t
 
 (choices) A vCPU is a GPU here, and a job takes one. What its features come to shows in its memory, its kind (the type)
 and its name (what it does). MapReduce jobs get in each other's way by their memory: of 15 GB (`--cluster 1x4x4x15000`)
-two or three have enough, and beside them only others can run. Bogosort, which need not end, is left out.
+two or three have enough, and beside them only others can run. It is the memory of their containers, which whoever
+submits them asks for, not of their input: were it by the input, a random order would start short ones in the gaps that
+long ones leave, and 11% instead of 18% would be gained on it (three seeds, 300 jobs started as they fit). Bogosort,
+which need not end, is left out.
 """
 
 import math
@@ -66,7 +69,7 @@ def _flask(rng: np.random.Generator) -> tuple[str, float, float]:
 def _mapreduce(rng: np.random.Generator) -> tuple[str, float, float]:
     size, mappers, reducers = float(rng.integers(1, 31)), int(rng.integers(1, 9)), int(rng.integers(1, 5))
     seconds = 4 + 0.9 * size / min(mappers, 4) ** 0.5 + 0.4 * reducers + 0.2 * mappers
-    return f"{mappers}x{reducers}", seconds, 4000 + 100 * size
+    return f"{mappers}x{reducers}x{size:g}", seconds, 4000 + 100 * float(rng.integers(1, 31))
 
 
 def _sklearn(rng: np.random.Generator) -> tuple[str, float, float]:
