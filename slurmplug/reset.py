@@ -1,14 +1,14 @@
-"""Giving back to Slurm what slurmplug set, with or without a daemon."""
+"""Giving back to Slurm what slurmplug set, with or without a daemon, with or without a ledger."""
 
 import fcntl
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from policies.snapshot import JobKey
-from slurmplug.cluster.port import ClusterPort, Command, Outcome, Reading
+from slurmplug.cluster.port import ClusterPort, Command, Outcome, Reading, Traces
 from slurmplug.ledger import Ledger
 from slurmplug.operations import BINDING, RESERVATION, Operation
 from slurmplug.record import LIVE_STATES
@@ -101,6 +101,73 @@ def give_back(ledger: Ledger, port: ClusterPort, only: int | None = None) -> Ret
         gone=sorted(key.job_id for key in set_by_us if key.job_id not in state),
         kept=bound | {step.command.job.job_id: _why(outcomes, step) for step in failed},
     )
+
+
+class Traceable(ClusterPort, Protocol):
+    """A cluster that tells what slurmplug may have left, for want of a ledger."""
+
+    def traces(self) -> Traces:
+        """What it tells."""
+        ...
+
+
+UNREAD = "could not be read"
+UNKNOWABLE = (
+    "not known without a ledger: SiteFactors of jobs that run, new shapes, nodes that jobs are kept from or to "
+    "(`squeue -o '%A %x %n'` lists these)"
+)
+
+
+def give_back_unrecorded(port: Traceable, only: int | None = None) -> tuple[Returned, tuple[str, ...]]:
+    """Without a ledger: what Slurm and the spool tell, and what they leave in doubt.
+
+    Every SiteFactor of a job that waits is set to 0, whoever set it, and also where Slurm does not tell it. Let go is
+    who waited for admission when the daemon last lived, and is held by an operator.
+
+    Raises:
+        ReadFailed: Slurm could not be read; nothing was given back.
+    """
+    reading = port.read(_Everything(), ())
+    traces = port.traces()
+    jobs, cluster = reading.jobs, reading.site.cluster
+    rows = {job_id: row for row, job_id in enumerate(jobs.job_id.tolist()) if only in (None, job_id)}
+    waits = {job_id for job_id, row in rows.items() if jobs.state[row] == "PENDING"}
+    held = {job_id for job_id in waits if jobs.reason[rows[job_id]] == "JobHeldAdmin"}
+    steps = [
+        *(_label(JobKey(cluster, job_id, 0)) for job_id in sorted(_labelled(waits, traces))),
+        *(_withdrawal(cluster, request) for request in traces.requests if only in (None, request[0])),
+        *_places(reading, only),
+        *(
+            _Step("holds", Command(f"reset-hold-{job_id}", "release", JobKey(cluster, job_id, 0)))
+            for job_id in sorted(held & traces.waiting)
+        ),
+    ]
+    commands = [step.command for step in steps]
+    outcomes = {outcome.command: outcome for outcome in (port.apply(commands) if commands else ())}
+    done = [step for step in steps if _status(outcomes, step.command) == "done"]
+    returned = Returned(
+        **{what: _jobs(done, what) for what in ("priorities", "requests", "shapes", "reservations", "holds")},
+        gone=(),
+        kept={step.command.job.job_id: _why(outcomes, step) for step in steps if step not in done},
+    )
+    doubts = [f"{UNREAD}: {fault}" for fault in traces.faults]
+    if unknown := sorted(held - traces.waiting):
+        doubts.append(f"held by an operator, or by slurmplug: {','.join(map(str, unknown))}")
+    return returned, (*doubts, UNKNOWABLE)
+
+
+def _labelled(waits: set[int], traces: Traces) -> set[int]:
+    """Those that wait with a SiteFactor, or with one that Slurm does not tell, as of jobs that may not start yet."""
+    if traces.site_factors is None:
+        return set()
+    return {job_id for job_id in waits if traces.site_factors.get(job_id) != 0}
+
+
+def _withdrawal(cluster: str, request: tuple[int, int, str]) -> _Step:
+    job_id, restart, what = request
+    fields = {"what": what, "restart": str(restart)}
+    key = JobKey(cluster, job_id, 0)
+    return _Step("requests", Command(f"reset-{job_id}-{restart}-{what}", "withdraw", key, fields))
 
 
 def _label(key: JobKey) -> _Step:

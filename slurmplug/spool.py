@@ -224,6 +224,15 @@ def write_waiting(spool: Path, job_ids: Iterable[int]) -> None:
     beside.replace(path)
 
 
+def read_waiting(spool: Path) -> frozenset[int]:
+    """Who waited for admission when the daemon last lived; nobody where it never wrote that. Raises OSError."""
+    try:
+        words = (spool / "waiting").read_text(encoding="ascii", errors="replace").split()
+    except FileNotFoundError:
+        return frozenset()
+    return frozenset(int(word) for word in words if word.isdecimal() and word.isascii())
+
+
 def sweep(spool: Path, keep: Container[Run], before: float) -> tuple[Fault, ...]:
     """Remove requests to runs that are not in `keep`, and their reports where last written before that time (seconds
     since the epoch). What cannot be removed, such as a directory with a report's name, is a fault."""

@@ -23,6 +23,7 @@ from slurmplug.cluster.port import (
     Reservation,
     Site,
     Strings,
+    Traces,
 )
 from slurmplug.errors import ReadFailed
 from slurmplug.progress import Fault
@@ -165,6 +166,8 @@ class FakeCluster:
         self.done: list[Done] = []
         self.refuse: frozenset[str] = frozenset()
         self.lose = False
+        self.waiting: frozenset[int] = frozenset()
+        self.untold: tuple[str, ...] = ()
         self.crash_after: int | None = None
         self.reachable = True
         self.limited = Limits()
@@ -269,6 +272,12 @@ class FakeCluster:
             "excluded": job.get("excluded", ""), "required": job.get("required", ""),
         }  # fmt: skip
         return Asked(**{**told, **job.get("asked", {})})
+
+    def traces(self) -> Traces:
+        """As sprio tells SiteFactors: of jobs that wait and may start."""
+        waits = [job_id for job_id, job in self.jobs.items() if job["state"] == "PENDING"]
+        factors = {job_id: int(self.jobs[job_id].get("label", 0)) for job_id in waits}
+        return Traces(factors, tuple(sorted(self.requests)), self.waiting, self.untold)
 
     def apply(self, commands: Sequence[Command]) -> list[Outcome]:
         outcomes = []

@@ -160,6 +160,10 @@ class CliClient:
             self._ask("sacct", "--allusers", "--allocations", "--noheader", "--parsable2", "-o", columns, "-j", ids)
         )
 
+    def site_factors(self) -> Mapping[int, int]:
+        """By job id, of the jobs that wait. Raises ReadFailed."""
+        return parse.site_factors(self._ask("sprio", "--local", "--noheader", "-o", "%i %S"))
+
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def write(self, commands: Sequence[Command], addresses: Sequence[str]) -> list[Outcome]:

@@ -183,6 +183,21 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class Traces:
+    """What slurmplug may have left, told without its ledger. `requests`: job id, restart and what is asked.
+
+    `faults`: what could not be read.
+    """
+
+    site_factors: Mapping[int, int] | None
+    """of the jobs that wait and may start, which alone sprio tells; None where it tells nothing"""
+    requests: tuple[tuple[int, int, str], ...] = ()
+    waiting: frozenset[int] = frozenset()
+    """the job ids that the daemon held for admission when it last lived"""
+    faults: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Command:
     """One effect on one job, for an operation or for none.
 

@@ -12,11 +12,11 @@ import numpy as np
 
 from slurmplug.cluster import api_client
 from slurmplug.cluster.limits import Limits
-from slurmplug.cluster.port import Asked, Command, Ending, JobRows, Outcome, Reading, Site
+from slurmplug.cluster.port import Asked, Command, Ending, JobRows, Outcome, Reading, Site, Traces
 from slurmplug.config import Config
 from slurmplug.errors import ReadFailed
 from slurmplug.progress import Fault, Run
-from slurmplug.spool import NewReports, ReportReader, Requests, What, sweep
+from slurmplug.spool import NewReports, ReportReader, Requests, What, read_waiting, sweep
 
 SITE_AGE = 3_600.0
 """seconds that the site's configuration is believed"""
@@ -63,6 +63,25 @@ class SlurmCluster:
         return replace(
             reading, reports={run.job_id: lines for run, lines in reports.lines.items()}, faults=reports.faults
         )
+
+    def traces(self) -> Traces:
+        """What slurmplug may have left in Slurm and in the spool; what cannot be read is among its faults."""
+        faults: list[str] = []
+        factors: Mapping[int, int] | None = None
+        requests: tuple[tuple[int, int, str], ...] = ()
+        waiting: frozenset[int] = frozenset()
+        try:
+            factors = self._client.site_factors()
+        except ReadFailed as error:
+            faults.append(f"SiteFactors: {error}")
+        try:
+            waiting = read_waiting(self._spool)
+            requests = tuple(
+                (run.job_id, run.restart, what) for what in _WHATS.values() for run in self._requests.open_ones(what)
+            )
+        except OSError as error:
+            faults.append(f"the spool {self._spool}: {error.strerror}")
+        return Traces(factors, requests, waiting, tuple(faults))
 
     def apply(self, commands: Sequence[Command]) -> Sequence[Outcome]:
         """As `ClusterPort` says."""

@@ -11,7 +11,15 @@ from slurmplug.commands.options import config_option, configured, emit, opened
 from slurmplug.config import Config
 from slurmplug.errors import UsageError
 from slurmplug.ledger import Ledger
-from slurmplug.reset import Returned, daemon_runs, give_back, seen_since
+from slurmplug.reset import (
+    UNREAD,
+    Returned,
+    Traceable,
+    daemon_runs,
+    give_back,
+    give_back_unrecorded,
+    seen_since,
+)
 from slurmplug.table import printable
 
 LOOK_SECONDS = 0.2
@@ -26,9 +34,14 @@ def reset(*, config_path: Path, job: int | None, reason: str) -> None:
     request to a job.
 
     Pauses the daemon first, so that it does not set them anew; `slurmplug resume` lets it go on. Works without a
-    daemon, too. It ends with 1 where something could not be given back.
+    daemon, too; where there is no ledger any more, by what Slurm itself and the spool tell. It ends with 1 where
+    something could not be given back.
     """
     config = configured(config_path)
+    if _absent(config.ledger.path):
+        if not carry_out_unrecorded(config, SlurmCluster(config), job):
+            raise SystemExit(1)
+        return
     with opened(config_path, None, readonly=False) as ledger:
         if not carry_out(config, ledger, SlurmCluster(config), job, reason):
             raise SystemExit(1)
@@ -60,6 +73,28 @@ def carry_out(config: Config, ledger: Ledger, port: ClusterPort, job: int | None
         if returned.anything:
             _tell(returned)
     return not returned.kept
+
+
+def carry_out_unrecorded(config: Config, port: Traceable, job: int | None) -> bool:
+    """Likewise without a ledger: nobody can be paused, and what nobody can tell is said."""
+    emit([f"there is no ledger {config.ledger.path}: what Slurm and the spool tell is given back"])
+    returned, doubts = give_back_unrecorded(port, job)
+    _tell(returned)
+    emit(doubts)
+    if runs := daemon_runs(config.ledger.path):
+        emit(["a daemon runs and may set all of it anew: stop it, and reset again"])
+    return not (returned.kept or runs or any(doubt.startswith(UNREAD) for doubt in doubts))
+
+
+def _absent(path: Path) -> bool:
+    """Whether there is no such file; one that cannot be looked at is not absent."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _tell(returned: Returned) -> None:

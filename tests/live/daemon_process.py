@@ -50,8 +50,8 @@ class DaemonProcess:
         conf = self.cluster.env(self.cluster.operator)["SLURM_CONF"]
         mode = "" if "[mode]" in settings else '[mode]\ndefault = "act"\n'
         self.config.write_text(
-            f'interval = 1\npolicy = "{policy}"\n{mode}[slurm]\nconf = "{conf}"\n[spool]\npath = "{self.cluster.spool}"\n'
-            f'[ledger]\npath = "{self.ledger_path}"\n{settings}\n'
+            f'interval = 1\npolicy = "{policy}"\n{mode}[slurm]\nconf = "{conf}"\n'
+            f'[spool]\npath = "{self.cluster.spool}"\n[ledger]\npath = "{self.ledger_path}"\n{settings}\n'
         )
 
     def start(self, settings: str = "", policy: str = "mlfs") -> None:

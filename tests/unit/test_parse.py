@@ -415,3 +415,13 @@ def test_numbers_that_slurm_has_not_set_are_none() -> None:
 def test_an_answer_that_is_no_number_is_an_error() -> None:
     with pytest.raises(ReadFailed, match="job 7"):
         asked(NumNodes="many")
+
+
+def test_site_factors_are_read_as_sprio_lists_them() -> None:
+    assert parse.site_factors("          7         62\n12_[0-2]    -31\n") == {7: 62, 12: -31}
+
+
+@pytest.mark.parametrize("text", ["7\n", "7 62 5\n", "sprio: error\n", "7 6.5\n"])
+def test_an_answer_of_sprio_that_does_not_fit_is_no_answer(text: str) -> None:
+    with pytest.raises(ReadFailed, match="sprio answers"):
+        parse.site_factors(text)

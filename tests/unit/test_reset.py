@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from slurmplug.commands.reset import carry_out
+from slurmplug.cluster.port import Reservation
+from slurmplug.commands.reset import carry_out, carry_out_unrecorded
 from slurmplug.config import Config
 from slurmplug.errors import ReadFailed, UsageError
 from slurmplug.ledger import Ledger
-from slurmplug.reset import give_back
+from slurmplug.reset import give_back, give_back_unrecorded
 from tests.ledgers import ACTING, Site, run
 
 
@@ -197,3 +198,56 @@ class TestTheCommand:
         assert result.exit_code == 1
         assert "Error: " in result.output
         assert labels(site)[2] == 62
+
+
+class TestWithoutALedger:
+    def test_every_site_factor_and_request_that_can_be_seen_goes(self, site):
+        returned, doubts = give_back_unrecorded(site.cluster)
+        assert (list(returned.priorities), list(returned.requests), dict(returned.kept)) == ([2, 3], [4], {})
+        assert set(labels(site).values()) == {0}
+        assert not site.cluster.asked(4)
+        assert [doubt.partition(":")[0] for doubt in doubts] == ["not known without a ledger"]
+
+    def test_reservations_by_our_name_go_and_others_stay(self, site):
+        for name in ("slurmplug-2", "slurmplug-lesson", "lesson"):
+            site.cluster.reservations.append(Reservation(name, frozenset(), frozenset(), frozenset(), 0.0, 1e12))
+        site.cluster.jobs[2]["reservation"] = "slurmplug-2"
+        assert list(give_back_unrecorded(site.cluster)[0].reservations) == [2]
+        assert [each.name for each in site.cluster.reservations] == ["slurmplug-lesson", "lesson"]
+        assert site.cluster.jobs[2]["reservation"] == ""
+
+    def test_who_waited_for_admission_is_let_go_and_other_holds_are_only_told(self, site):
+        for job_id in (1, 2):
+            site.cluster.jobs[job_id] |= {"priority": 0.0, "reason": "JobHeldAdmin"}
+        site.cluster.jobs[3] |= {"priority": 0.0, "reason": "JobHeldUser"}
+        site.cluster.waiting = frozenset({2, 3, 99})
+        returned, doubts = give_back_unrecorded(site.cluster)
+        assert list(returned.holds) == [2]
+        assert "held by an operator, or by slurmplug: 1" in doubts
+        assert [site.cluster.jobs[job_id]["reason"] for job_id in (1, 2, 3)] == [
+            "JobHeldAdmin",
+            "Priority",
+            "JobHeldUser",
+        ]
+
+    def test_of_one_job_alone(self, site):
+        returned, _ = give_back_unrecorded(site.cluster, 2)
+        assert (list(returned.priorities), list(returned.requests)) == ([2], [])
+        assert labels(site) == {1: 0, 2: 0, 3: 31, 4: 0}
+
+    def test_what_slurm_refuses_is_named_and_no_success(self, site, capsys):
+        site.cluster.refuse = frozenset({"update"})
+        assert not carry_out_unrecorded(config_of(site), site.cluster, None)
+        assert "not given back: job 2, its SiteFactor: refused" in capsys.readouterr().out
+
+    def test_what_cannot_be_read_is_named_and_no_success(self, site, capsys):
+        site.cluster.untold = ("SiteFactors: sprio exits 1",)
+        assert not carry_out_unrecorded(config_of(site), site.cluster, None)
+        assert "could not be read: SiteFactors: sprio exits 1" in capsys.readouterr().out
+
+    def test_a_daemon_that_still_runs_is_told_of(self, site, capsys):
+        with site.path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            assert not carry_out_unrecorded(config_of(site), site.cluster, None)
+        assert "stop it, and reset again" in capsys.readouterr().out
+        assert carry_out_unrecorded(config_of(site), site.cluster, None)

@@ -1,5 +1,6 @@
 """The queue that squeue lists, with its arrays, and how jobs ended as sacct tells it. Pure."""
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,6 +38,9 @@ JOB_FIELDS = (
 """squeue(1), --Format: all of them are in 22.05 and in 26.05. `tres-alloc` is what is asked for while a job waits."""
 ENDING_FIELDS = ("JobIDRaw", "State", "Start", "End", "ExitCode")
 """sacct(1), --format: nothing that a user writes, so its separator need not be secret."""
+
+_SITE_FACTOR = re.compile(r"\s*(\d+)\S*\s+(-?\d+)\s*")
+"""Of sprio(1), --format="%i %S"."""
 
 TEXT = 1_024
 COMMENT = 4_096
@@ -136,6 +140,14 @@ def endings(text: str) -> tuple[Ending, ...]:
         if not np.isnan(ending.end):
             found.append(ending)
     return tuple(found)
+
+
+def site_factors(text: str) -> dict[int, int]:
+    """By job id, of those that wait, as `sprio --noheader --format="%i %S"` tells it. Raises ReadFailed."""
+    lines = [(line, _SITE_FACTOR.fullmatch(line)) for line in text.splitlines()]
+    if wrong := [line for line, match in lines if match is None]:
+        raise ReadFailed(f"sprio answers {wrong[0][:80]!r}")
+    return {int(match[1]): int(match[2]) for _, match in lines if match}
 
 
 def _waiting_tasks(job_id: Ints, array_task: Ints, rows: Ints) -> dict[int, list[int]]:

@@ -1,0 +1,178 @@
+"""What may go wrong around an operation on a real Slurm: a slurmctld, a node or a client that is away, at each step."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from slurmplug.operations import restart
+from slurmplug.sandbox import Sandbox
+from tests.live.live_site import LiveSite, script
+from tests.live.operated import operated
+
+STEPS = ("save", "reserve", "requeue", "settle", "rewrite", "confirm", "free", "unreserve", "watch", "ended")
+PATIENCE = 120.0
+HANGS = """#!/bin/sh
+as="setpriv --reuid={user} --regid={user} --clear-groups {program}"
+[ $# -gt 0 ] && exec $as "$@"
+said=$(cat)
+[ -e {folder}/hangs ] && read -r when verb <{folder}/hangs && case "$said" in *"$verb"*)
+    rm {folder}/hangs
+    [ "$when" = after ] && echo "$said" | $as >/dev/null 2>&1
+    exec sleep 600 ;;
+esac
+echo "$said" | exec $as
+"""
+"""A scontrol that, told by a file, hangs once: before it does what it was told, or after."""
+
+
+@pytest.fixture
+def site(cluster: Sandbox, tmp_path: Path) -> Iterator[LiveSite]:
+    one = LiveSite(cluster, tmp_path)
+    yield one
+    one.ledger.close()
+
+
+def begin(site: LiveSite, *jobs: int, gpus: int) -> None:
+    """An operation of each job that makes it hold so many GPUs."""
+    site.policy.wanted = {job: {"kind": "resize", "gpus": gpus} for job in jobs}
+    site.until(lambda: all(site.operations(job) for job in jobs), PATIENCE)
+    site.policy.wanted = {}
+
+
+def step(site: LiveSite, job: int) -> str:
+    return str(site.operations(job)[-1]["step"])
+
+
+def until_ended(site: LiveSite, *jobs: int, each_cycle: Callable[[], None] = lambda: None) -> None:
+    """Cycles until no operation of these jobs is under way."""
+
+    def ended() -> bool:
+        each_cycle()
+        return all(step(site, job) == "ended" for job in jobs)
+
+    site.until(ended, PATIENCE, what=f"the end of {[site.operations(job) for job in jobs]}")
+
+
+def gpus_of(site: LiveSite, job: int) -> int:
+    """That it holds or asks for."""
+    told = dict(item.split("=") for item in site.cluster.job(job)["TRES"].split(","))
+    return int(told["gres/gpu"])
+
+
+def nothing_is_left(site: LiveSite, *jobs: int) -> bool:
+    shown = [site.cluster.job(job) for job in jobs]
+    return not site.leftovers() and all(
+        (each["ExcNodeList"], each["ReqNodeList"]) == ("(null)", "(null)") and not each.get("Reservation")
+        for each in shown
+    )
+
+
+def until_it_runs(site: LiveSite, job: int) -> None:
+    """Also where Slurm lets a job wait for two minutes after a requeue, as it does without slurmplug."""
+    if site.cluster.job(job)["JobState"] == "PENDING":
+        site.cluster.run("root", ["scontrol", "update", f"JobId={job}", "StartTime=now"], check=False)
+    site.cluster.wait_job(job, "RUNNING", PATIENCE)
+
+
+def test_a_slurmctld_that_restarts_at_every_step_of_an_operation_delays_it_only(site: LiveSite) -> None:
+    job = site.trains(script("patient"))
+    begin(site, job, gpus=4)
+    restarted: list[str] = []
+
+    def restart_once_a_step() -> None:
+        at = step(site, job)
+        if at not in (*restarted, "ended"):
+            restarted.append(at)
+            site.cluster.restart("slurmctld")
+
+    until_ended(site, job, each_cycle=restart_once_a_step)
+    assert {"save", "reserve", "requeue", "settle", "rewrite"} <= set(restarted)
+    assert site.operations(job)[-1]["result"] == "done"
+    assert (gpus_of(site, job), site.cluster.job(job)["Restarts"]) == (4, "1")
+    assert int(site.runs("patient")[-1][3]) > 0
+    assert nothing_is_left(site, job)
+
+
+@pytest.mark.parametrize("steps", [("save", "reserve", "requeue"), ("settle", "rewrite", "confirm")], ids="-".join)
+def test_a_node_that_goes_down_at_a_step_costs_the_run_there_at_most(
+    site: LiveSite, steps: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three jobs, of each of which the place goes down at another step, or the first one after it that is seen."""
+    monkeypatch.setattr(restart, "DOWN_PATIENCE", 3.0)
+    jobs = {site.trains(script(f"falls_at_{at}", gpus=3), user=user): at for user, at in enumerate(steps)}
+    begin(site, *jobs, gpus=2)
+    down: dict[int, str] = {}
+
+    def nodes_fall() -> None:
+        for job, at in jobs.items():
+            if job not in down and STEPS.index(step(site, job)) >= STEPS.index(at):
+                down[job] = place(site, job)
+                goes_down(site, down[job])
+
+    try:
+        until_ended(site, *jobs, each_cycle=nodes_fall)
+    finally:
+        for each in set(down.values()):
+            site.cluster.start(each)
+    for job, at in jobs.items():
+        done = str(site.operations(job)[-1]["result"]).startswith("done")
+        assert (at, gpus_of(site, job)) == (at, 2 if done else 3)
+        until_it_runs(site, job)
+    assert nothing_is_left(site, *jobs)
+
+
+def place(site: LiveSite, job: int) -> str:
+    """The node that was chosen for the job, or else the one where it runs."""
+    chosen = json.loads(site.operations(job)[-1]["noted"])["nodes"]
+    return str(chosen or site.cluster.job(job)["NodeList"])
+
+
+def goes_down(site: LiveSite, name: str) -> None:
+    """Without its slurmd, or it would be back as soon as it registers (ReturnToService=2)."""
+    if site.cluster.daemons.alive(name):
+        site.cluster.kill(name)
+        site.cluster.run("root", ["scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=test"])
+
+
+def test_a_scontrol_that_hangs_leaves_it_open_and_nothing_is_done_twice(site: LiveSite) -> None:
+    """The requeue was done and the answer got lost; the reservation and the update were never said."""
+    folder, user = site.folder, site.cluster.operator
+    site.port = operated(site.cluster, folder, timeout=8.0)
+    hangs = HANGS.format(user=user, folder=folder, program=shutil.which("scontrol"))
+    (folder / "scontrol").write_text(hangs)
+    site.restart()
+    job = site.trains(script("waits_for_us"))
+    begin(site, job, gpus=4)
+    for told in ("before create reservation", "after requeue", "before Gres="):
+        (folder / "hangs").write_text(f"{told}\n")
+        site.until(lambda: not (folder / "hangs").exists(), PATIENCE, what=f"scontrol to hang {told}")
+    until_ended(site, job)
+    said = site.query("SELECT verb, status FROM commands WHERE operation IS NOT NULL ORDER BY cycle, id")
+    unknown = [row["verb"] for row in said if row["status"] == "unknown"]
+    assert unknown == ["reserve", "requeue", "update"]
+    assert [row["verb"] for row in said].count("requeue") == 1
+    assert site.operations(job)[-1]["result"] == "done"
+    assert (gpus_of(site, job), site.cluster.job(job)["Restarts"]) == (4, "1")
+    assert len(site.runs("waits_for_us")) == 2
+    assert nothing_is_left(site, job)
+
+
+def test_a_job_is_pinned_to_the_nodes_that_the_policy_chose_until_it_waits_again(
+    cluster: Sandbox, tmp_path: Path
+) -> None:
+    site = LiveSite(cluster, tmp_path, operations={"placement": "pin"})
+    job = site.trains(script("pinned"))
+    chosen = next(f"n{at}" for at in (4, 3) if f"n{at}" != site.cluster.job(job)["NodeList"])
+    site.wants(job, kind="migrate", nodes=(chosen,))
+    assert site.vetoes(job) == []
+    assert site.until_over(job) == "done"
+    shown = site.cluster.job(job)
+    assert (shown["NodeList"], shown["ReqNodeList"], shown["Restarts"]) == (chosen, chosen, "1")
+    assert int(site.runs("pinned")[-1][3]) > 0
+    site.cluster.run("root", ["scontrol", "requeue", str(job)])
+    site.until_step(job, "ended")
+    assert nothing_is_left(site, job)
+    site.ledger.close()
