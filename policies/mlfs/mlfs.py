@@ -7,16 +7,18 @@ from typing import ClassVar
 import numpy as np
 
 from policies.baselines.common import admitted
+from policies.mlfs.growth import GrowthSettings, grow
 from policies.mlfs.load_control import LoadControlSettings, judge_load, share_left, stops
+from policies.mlfs.placement import Servers
 from policies.mlfs.priority import PrioritySettings, Ranking, rank
-from policies.mlfs.schedule import ScheduleSettings, schedule
+from policies.mlfs.schedule import ScheduleSettings, changeable, schedule
 from policies.plan import Action, Memory, Plan, Reason
 from policies.snapshot import JobKey, Jobs, Snapshot
 from predictors.forecast import Forecasts, Need
 
 
 @dataclass(frozen=True)
-class MLFHSettings(PrioritySettings, ScheduleSettings):
+class MLFHSettings(PrioritySettings, ScheduleSettings, GrowthSettings):
     """The settings of MLF-H. What its parts are worth is told by going without them.
 
     use_urgency = false: without the jobs' urgency; use_deadline = false; use_bandwidth = false: without regard to
@@ -26,6 +28,7 @@ class MLFHSettings(PrioritySettings, ScheduleSettings):
     def __post_init__(self) -> None:
         PrioritySettings.__post_init__(self)
         ScheduleSettings.__post_init__(self)
+        GrowthSettings.__post_init__(self)
 
 
 @dataclass(frozen=True)
@@ -53,13 +56,15 @@ class MLFH:
 
     def __init__(self, settings: MLFHSettings | None = None) -> None:
         self.settings = settings or MLFHSettings()
+        if self.settings.grow:
+            self.needs = type(self).needs | {"speed"}  # type: ignore[misc]  # by its settings a policy may need more
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
         """Rank the managed jobs, and move, preempt and place."""
         jobs = snapshot.jobs
         share = share_left(jobs, forecasts.final, LoadControlSettings(), overloaded=False)
         ranking = rank(jobs, snapshot.now, forecasts, self.settings, share)
-        actions = _moves(snapshot, ranking, (), self.settings)
+        actions = _moves(snapshot, forecasts, ranking, (), self.settings)
         return Plan(ranking.rank, ranking.terms, actions, notes=_notes(snapshot.jobs, ranking))
 
 
@@ -74,6 +79,8 @@ class MLFS:
 
     def __init__(self, settings: MLFSSettings | None = None) -> None:
         self.settings = settings or MLFSSettings()
+        if self.settings.grow:
+            self.needs = type(self).needs | {"speed"}  # type: ignore[misc]  # by its settings a policy may need more
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
         """MLF-H's decision, and the stops of jobs that have learnt what they were to learn or never will."""
@@ -83,17 +90,23 @@ class MLFS:
         share = share_left(jobs, final, settings, overloaded=load.overloaded) if controlled else 1.0
         ranking = rank(jobs, snapshot.now, forecasts, settings, share)
         asked = stops(snapshot, final, load, settings) if controlled else ()
-        actions = (*asked, *_moves(snapshot, ranking, asked, self.settings))
+        actions = (*asked, *_moves(snapshot, forecasts, ranking, asked, settings))
         return Plan(ranking.rank, ranking.terms, actions, load.memory, _notes(snapshot.jobs, ranking))
 
 
 def _moves(
-    snapshot: Snapshot, ranking: Ranking, stopping: Sequence[Action], settings: MLFHSettings
+    snapshot: Snapshot, forecasts: Forecasts, ranking: Ranking, stopping: Sequence[Action], settings: MLFHSettings
 ) -> tuple[Action, ...]:
+    """The actions of one decision. Where a node is overloaded, jobs keep their GPUs in number until it is relieved."""
     jobs = snapshot.jobs
     keys = {action.job for action in stopping}
     spared = np.array([row for row, key in enumerate(jobs.keys) if key in keys] if keys else [], dtype=np.int64)
-    return (*schedule(snapshot, ranking.rank, ranking.remaining, spared, settings), *admitted(jobs))
+    if not settings.grow or (settings.migrate and Servers(snapshot, settings).overloaded().any()):
+        return (*schedule(snapshot, ranking.rank, ranking.remaining, spared, settings), *admitted(jobs))
+    free = changeable(snapshot, spared, settings) & settings.preempt
+    worth = settings.restart / settings.loss if settings.loss else np.inf
+    sized = grow(snapshot, ranking.rank, ranking.remaining, forecasts.speed, free, keep=settings.keep, spared=worth)
+    return (*sized, *admitted(jobs))
 
 
 def _notes(jobs: Jobs, ranking: Ranking) -> Mapping[JobKey, Reason]:

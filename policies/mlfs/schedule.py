@@ -75,6 +75,13 @@ def losses(jobs: Jobs, restart: float) -> Floats:
     return restart + np.where(by_itself & (since > 0), since, 0.0)
 
 
+def changeable(snapshot: Snapshot, stopping: Ints, settings: ScheduleSettings) -> Bools:
+    """(n,) the running jobs that may be moved, preempted or given other GPUs now."""
+    free = movable(snapshot.jobs) & (snapshot.now - snapshot.jobs.started >= settings.settle)
+    free[stopping] = False
+    return free
+
+
 class _Scheduling:
     """One decision under way."""
 
@@ -85,8 +92,7 @@ class _Scheduling:
         self.snapshot, self.rank, self.remaining, self.settings = snapshot, rank, remaining, settings
         self.servers = Servers(snapshot, settings)
         self.families = _Families(jobs)
-        self.free = movable(jobs) & (snapshot.now - jobs.started >= settings.settle)
-        self.free[stopping] = False
+        self.free = changeable(snapshot, stopping, settings)
         self.leaving: list[Action] = []
         self.coming: list[Action] = []
 
@@ -149,7 +155,7 @@ class _Scheduling:
         if len(members) == 1:
             return True
         jobs = self.snapshot.jobs
-        return bool(np.all((jobs.state[members] == "running") | startable(jobs)[members]))
+        return bool(np.all((jobs.state[members] == "running") | (startable(jobs) & jobs.managed)[members]))
 
     def taken(self, members: Ints) -> list[Place] | None:
         """Places for all of these jobs, which they hold then, or None."""

@@ -259,6 +259,7 @@ def clusters(draw):
 SWITCHES = st.builds(
     MLFHSettings, preempt=st.booleans(), skip=st.booleans(), migrate=st.booleans(), use_bandwidth=st.booleans(),
     ideal=st.sampled_from(["tight", "least"]), overload=st.sampled_from([0.5, 0.9]), churn=st.sampled_from([0.1, 1.0]),
+    grow=st.booleans(),
 )  # fmt: skip
 
 

@@ -122,6 +122,7 @@ class TestStarts:
 
     def test_leave_out_a_part_whose_other_parts_may_not_start(self) -> None:
         assert decided(seen(jobs(2, ml_job=0, reason=["Priority", "Dependency"])), [1, 1]) == ()
+        assert decided(seen(jobs(2, ml_job=0, managed=[True, False])), [1, 1]) == ()
 
 
 def test_a_job_that_waits_for_admission_is_let_in() -> None:
