@@ -1,5 +1,6 @@
 """A running job is resized, moved or preempted: each step, and what follows when it does not go as it should."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from slurmplug.cluster.limits import Limits, OfQos
-from slurmplug.cluster.port import Reservation
+from slurmplug.cluster.port import Command, Outcome, Reservation
 from slurmplug.operations.restart import LOST
 from tests.fake_cluster import NOW, Crash
 from tests.moving import SIGNALLED, MovingSite
@@ -175,6 +176,40 @@ def test_a_daemon_that_dies_at_any_step_goes_on_from_there(site: MovingSite, ste
     assert site.result() == "done"
     assert site.cluster.jobs[job]["gpus"] == 4
     assert site.cluster.verbs().count("requeue") == 1
+    assert nothing_is_left(site)
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("did", [True, False], ids=["after it was done", "before"])
+def test_a_scontrol_that_hangs_at_any_step_leaves_it_open_until_the_next_look(
+    site: MovingSite, monkeypatch: pytest.MonkeyPatch, step: str, did: bool
+) -> None:
+    job = until(site, step)
+
+    def hangs(commands: Sequence[Command]) -> list[Outcome]:
+        """The spool is no client, and answers."""
+        return [answer(command) for command in commands]
+
+    def answer(command: Command) -> Outcome:
+        if command.verb in ("ask", "withdraw"):
+            return apply([command])[0]
+        if did:
+            apply([command])
+        return Outcome(command.id, "unknown", "Slurm did not answer in time")
+
+    apply = site.cluster.apply
+    with monkeypatch.context() as away:
+        away.setattr(site.cluster, "apply", hangs)
+        site.cycle()
+        if step == "save":
+            site.saves(job)
+        site.cycle()
+    site.cycles_until(lambda: site.cluster.jobs[job]["state"] == "RUNNING" and site.cluster.jobs[job]["restarts"] == 1)
+    site.trains(job, 6)
+    site.cycles_until(lambda: site.step() == "ended")
+    assert site.result() == "done"
+    assert (site.cluster.jobs[job]["gpus"], site.cluster.jobs[job]["restarts"]) == (4, 1)
+    assert (site.cluster.verbs().count("requeue"), site.cluster.verbs().count("reserve")) == (1, 1)
     assert nothing_is_left(site)
 
 
