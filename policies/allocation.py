@@ -269,7 +269,8 @@ class _Allocating:
         for team in np.split(rows, begins[1:]):
             if not ((spare or self.wanted[team].any()) and self._stay(team.tolist())):
                 self.places |= {row: Place((), ()) for row in team.tolist()}
-        return Allocation(self._actions(), self.nodes if self.space is self.nodes else self.space.settled())
+        after = self.space.settled() if isinstance(self.space, CountedSpace) else self.nodes
+        return Allocation(self._actions(), after)
 
     def _placed(self, rows: Ints, strict: bool) -> set[int]:
         """Place these rows as far as there is room; the running ones that found none and keep what they have."""

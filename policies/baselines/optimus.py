@@ -73,15 +73,24 @@ class Speeds:
         self._gpus = fan.x
         self._speed = fan.table[:, :, MEDIAN]
 
+        self._times: dict[int, list[float]] = {}
+
     def at(self, row: int, gpus: float) -> float:
         """Iterations a second; NaN where nothing is known."""
         place = self._place[row]
         return float(np.interp(gpus, self._gpus[place], self._speed[place])) if place >= 0 else np.nan
 
-    def time(self, row: int, gpus: float) -> float:
+    def time(self, row: int, gpus: int) -> float:
         """Seconds an iteration; infinite where it does not move."""
-        speed = self.at(row, gpus)
-        return 1.0 / speed if speed > 0 else np.inf
+        place = self._place[row]
+        times = self._times.get(place) if place >= 0 else [np.inf]
+        if times is None:
+            grid = self._gpus[place]
+            speed = np.interp(np.arange(int(grid[-1]) + 1), grid, self._speed[place])
+            times = self._times[place] = np.divide(
+                1.0, speed, out=np.full(len(speed), np.inf), where=speed > 0
+            ).tolist()
+        return times[min(gpus, len(times) - 1)]
 
 
 def iterations_left(snapshot: Snapshot, forecasts: Forecasts, speeds: Speeds, *, begun: bool) -> Floats:

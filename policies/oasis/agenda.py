@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,13 +65,18 @@ class Agenda:
         }
 
 
-def upcoming(entries: Ints, first: int, slots: int, at: Ints) -> Ints:
-    """The remembered `entries` (k, 3) of the slots from `first` on, counted from there.
+def upcoming(plans: Sequence[Ints], first: int, slots: int, at: Ints) -> list[Ints]:
+    """Of each of the remembered `plans`, (k, 3) each, what is in the slots from `first` on, counted from there.
 
     at: today's pool of each remembered one, -1 where it is gone.
     """
+    if not plans:
+        return []
+    entries = np.concatenate(plans)
     now = np.stack([entries[:, 0] - first, at[entries[:, 1]], entries[:, 2]], axis=1)
-    return now[(now[:, 0] >= 0) & (now[:, 0] < slots) & (now[:, 1] >= 0)]
+    kept = (now[:, 0] >= 0) & (now[:, 0] < slots) & (now[:, 1] >= 0)
+    owner = np.repeat(np.arange(len(plans)), [len(plan) for plan in plans])[kept]
+    return np.split(now[kept], np.searchsorted(owner, np.arange(1, len(plans))))
 
 
 def _apart(rows: Ints) -> dict[Name, Ints]:

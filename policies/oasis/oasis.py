@@ -93,23 +93,22 @@ def _standing(scene: Scene, before: Agenda) -> tuple[dict[int, Decided], list[in
     pool_of = np.array([at.get(name, -1) for name in before.pools], dtype=np.int64)
     own = np.arange(len(scene.beside.names))
     nothing = np.zeros((0, 3), dtype=np.int64)
+    rows = [row for row, name in scene.names.items() if name in before.plans]
+    names = [scene.names[row] for row in rows]
+    of_workers = upcoming([before.plans[name] for name in names], scene.slot, slots, pool_of)
+    of_servers = upcoming([before.beside.get(name, nothing) for name in names], scene.slot, slots, own)
     standing: dict[int, Decided] = {}
     late = []
-    for row, name in scene.names.items():
-        if name not in before.plans:
-            continue
+    for row, name, workers, beside in zip(rows, names, of_workers, of_servers, strict=True):
         bid = scene.bids[row]
-        workers = upcoming(before.plans[name], scene.slot, slots, pool_of)
-        beside = upcoming(before.beside.get(name, nothing), scene.slot, slots, own)
         count = np.bincount(workers[:, 0], weights=workers[:, 2], minlength=slots).astype(np.int64)
         does = bid.done[np.minimum(count, bid.workers)]
         does[0] *= bid.first
         total = float(does.sum())
         if len(workers) and total + 0.5 * bid.done[min(bid.least, bid.workers)] >= bid.work:
             enough = int(np.searchsorted(np.cumsum(does), min(bid.work, total) - 1e-9)) + 1
-            workers, beside = workers[workers[:, 0] < enough], beside[beside[:, 0] < enough]  # faster than planned
-            cost, payoff = before.offers.get(name, (0.0, 0.0))
-            standing[row] = Decided(workers, beside, cost, payoff)
+            sooner, with_them = workers[workers[:, 0] < enough], beside[beside[:, 0] < enough]  # faster than planned
+            standing[row] = Decided(sooner, with_them, *before.offers.get(name, (0.0, 0.0)))
         else:
             late.append(row)
     return standing, late

@@ -23,6 +23,8 @@ FRESH = 1.1
 """A curve is continued anew when it is longer by this factor than when it was last."""
 AHEAD = (1, 3, 10, 30, 100)
 """Points ahead at which a loss is forecast"""
+EVERY = 64
+"""GPUs up to which a speed is forecast for each number"""
 STEPS = 6
 """places between now and the end at which an accuracy is forecast"""
 
@@ -76,7 +78,9 @@ class SimForecaster:
         self._final, self._accuracy, self._loss = _Kept(FRESH), _Kept(FRESH), _Kept(1.0)
         self._seen: dict[Hashable, dict[tuple[int, int], float]] = {}
         self._seen_at = -1
-        self._speeds: dict[tuple[Hashable, int, int], _Told] = {}
+        self._rates: dict[int, float] = {}
+        self._speeds: dict[Hashable, tuple[int, _Told]] = {}
+        self._by_count: tuple[list[tuple[int, Hashable, int]], Fan] = [], Fan.unknown(0)
 
     def forecast(self, snapshot: Snapshot, needs: Set[Need]) -> Forecasts:
         """The forecasts that a policy needs, rows as the snapshot's jobs; the rest is unknown."""
@@ -181,23 +185,29 @@ class SimForecaster:
         """Iterations a second by GPUs on as few nodes as hold them, from the placements that its kind was seen on."""
         engine = self._engine
         self._look()
-        a_node = max(int(engine.nodes.capacity[:, 0].max()), 1)
-        rows: list[int] = []
+        known: list[tuple[int, Hashable, int]] = []
         told: list[_Told] = []
         for row, j in enumerate(training.tolist()):
             name = _kind(engine, j)
-            seen = self._seen.get(name)
-            if seen:
-                most = max(int(jobs.gpus_max[row]), 2)
-                key = (name, most, len(seen))
-                if key not in self._speeds:
-                    gpus = np.unique(np.rint(np.geomspace(1, most, 12))).astype(np.float64)
-                    placed, rates = np.array(list(seen)), np.array(list(seen.values()))
-                    predictor = SpeedPredictor().fit(placed[:, 0], placed[:, 1], 1.0 / rates)
-                    self._speeds[key] = gpus, predictor.predict(gpus, np.ceil(gpus / a_node))
-                rows.append(row)
-                told.append(self._speeds[key])
-        return _fan(len(jobs), rows, told)
+            if name in self._seen:
+                length, speeds = self._speed_of(name)
+                known.append((row, name, length))
+                told.append(speeds)
+        if known != self._by_count[0] or len(jobs) != len(self._by_count[1]):
+            self._by_count = known, _fan(len(jobs), [row for row, _, _ in known], told)
+        return self._by_count[1]
+
+    def _speed_of(self, name: Hashable) -> tuple[int, _Told]:
+        """Of a kind the number of placements gone by, and its speed by GPUs; forecast anew as a curve is."""
+        seen, kept = self._seen[name], self._speeds.get(name)
+        if kept is None or not kept[0] <= len(seen) < max(kept[0] + 1, kept[0] * FRESH):
+            capacity = self._engine.nodes.capacity[:, 0]
+            gpus = _counts(int(capacity.sum()))
+            placed, rates = np.array(list(seen)), np.array(list(seen.values()))
+            predictor = SpeedPredictor().fit(placed[:, 0], placed[:, 1], 1.0 / rates)
+            nodes = np.ceil(gpus / max(int(capacity.max()), 1))
+            kept = self._speeds[name] = len(seen), (gpus, predictor.predict(gpus, nodes))
+        return kept
 
     def _look(self) -> None:
         """Note on what each kind trains now, and how fast."""
@@ -207,9 +217,10 @@ class SimForecaster:
         self._seen_at = engine.changes
         for row in engine.holds:
             j = int(engine.table.training[row])
-            if engine.rate[j] > 0 and engine.state[row] == RUNNING:
-                placed = engine.placement(j)
-                self._seen.setdefault(_kind(engine, j), {}).setdefault(placed, float(engine.rate[j]))
+            rate = float(engine.rate[j])
+            if rate > 0 and self._rates.get(j) != rate and engine.state[row] == RUNNING:
+                self._rates[j] = rate
+                self._seen.setdefault(_kind(engine, j), {}).setdefault(engine.placement(j), rate)
 
 
 def _kind(engine: Engine, training: int) -> Hashable:
@@ -234,11 +245,16 @@ def _fan(n: int, rows: Ints | Sequence[int], told: Sequence[_Told]) -> Fan:
         return Fan.unknown(n)
     width = max(len(x) for x, _ in told)
     xs = np.stack([np.concatenate([x, x[-1] + np.arange(1, width - len(x) + 1)]) for x, _ in told])
-    columns = [
-        Forecast.assemble(len(told), [([i], each[min(c, len(each) - 1)]) for i, (_, each) in enumerate(told)])
-        for c in range(width)
-    ]
-    return Fan.of(n, rows, xs, columns)
+    index = np.full(n, -1)
+    index[np.asarray(rows)] = np.arange(len(told))
+    tables = [each.table[np.minimum(np.arange(width), len(each) - 1)] for _, each in told]
+    return Fan(index, xs, np.stack(tables), np.array([each.source[0] for _, each in told]))
+
+
+def _counts(most: int) -> Floats:
+    """Numbers of GPUs at which a speed is forecast: all up to `EVERY`, then fewer and fewer."""
+    whole = np.arange(1.0, max(min(most, EVERY), 2) + 1)
+    return np.union1d(whole, np.rint(np.geomspace(EVERY, most, 8))) if most > EVERY else whole
 
 
 def _unit(sigma: float) -> Floats:
