@@ -231,7 +231,8 @@ def allocate(
 def placing(snapshot: Snapshot, row: int, place: Place, had: int) -> Action:
     """The action that brings the job there: place a pending one; resize or migrate one that runs, on `had` GPUs."""
     jobs, gpus = snapshot.jobs, sum(place.shares)
-    nodes = tuple(snapshot.nodes.names[node] for node in place.nodes)
+    names = snapshot.nodes.names
+    nodes = tuple([names[node] for node in place.nodes])
     if jobs.state[row] == "pending":
         return Action("place", jobs.keys[row], Reason("its turn", {"gpus": gpus}), gpus, nodes, place.shares)
     if gpus == had:

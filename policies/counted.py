@@ -135,7 +135,7 @@ class CountedSpace:
         return None
 
     def _spread(self, gpus: int, packing: Packing) -> Place:
-        """Whole nodes, those with the most free first, and the rest on one more."""
+        """Whole nodes, those with the most free first, and the rest on one more; there are as many GPUs."""
         nodes: list[int] = []
         shares: list[int] = []
         for node in self._by_room():
@@ -154,6 +154,11 @@ class CountedSpace:
 
     def _fewest_but(self, gpus: int, chosen: list[int]) -> int:
         """As `_fewest`, without those that are chosen already; there is one."""
-        levels = (self._with[free] for free in range(gpus, len(self._with)))
-        lasting = ([node for node in level if self._free[node] == free] for free, level in enumerate(levels, gpus))
-        return next(min(left) for level in lasting if (left := set(level).difference(chosen)))
+        levels = self._levels >> gpus
+        while levels:
+            free = gpus + (levels & -levels).bit_length() - 1
+            left = [node for node in self._with[free] if self._free[node] == free and node not in chosen]
+            if left:
+                return min(left)
+            levels &= levels - 1
+        raise RuntimeError("more GPUs are counted as free than the nodes have")
