@@ -71,6 +71,15 @@ class Servers:
         """(nodes, 3) which resource makes a node overloaded: GPUs, CPUs, network."""
         return self._contended(np.zeros(2), 0.0)
 
+    def overfull(self) -> Bools:
+        """(nodes,) overloaded by more than CPUs, whose crowding slows and starves nobody."""
+        return np.asarray(np.delete(self.contended(), CPUS, axis=1).any(axis=1))
+
+    def bears(self, row: int) -> Bools:
+        """(nodes,) where all CPUs of the job and those in use are no more than h_r."""
+        capacity = self.snapshot.nodes.capacity[:, CPUS]
+        return np.asarray(self.load + self.snapshot.jobs.demand[row, CPUS] <= self.settings.overload * capacity + 1e-9)
+
     def find(self, row: int, nodes: Bools | None = None) -> Place | None:
         """Where the job goes: the one node most like the ideal, else over as few nodes as will do; None without room.
 

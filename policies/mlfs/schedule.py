@@ -103,9 +103,11 @@ class _Scheduling:
         return (*self.leaving, *self.coming)
 
     def _migrate(self) -> None:
-        """Who leaves an overloaded node goes to another, in order of priority.
+        """Who leaves an overloaded node goes to another that it does not overload, in order of priority.
 
-        One that finds none stays, unless its node is overloaded then: it goes back to the queue.
+        One that finds none stays, unless GPUs or network of its node are overloaded then: it goes back to the queue.
+        On crowded CPUs it trains more slowly, and in the queue not at all; one that overloads any network by itself
+        would be sent back for ever.
         """
         servers = self.servers
         calm = ~servers.overloaded()
@@ -114,13 +116,15 @@ class _Scheduling:
             self.free[row] = False
             here, name = servers.space.place(row), self.snapshot.nodes.names[node]
             reason = Reason("overloaded node", {"node": name, "rank": float(self.rank[row])})
-            place = servers.find(row, calm)
+            place = servers.find(row, calm & servers.bears(row))
             if place is not None:
                 servers.take(row, place)
                 self.coming.append(self._action("migrate", row, place, reason))
                 continue
             servers.take(row, here)
-            if servers.overloaded()[node] and self.settings.preempt and self.families.size(row) == 1:
+            too_much = servers.network_of(row, here) > self.settings.overload
+            gives_way = self.settings.preempt and self.families.size(row) == 1 and not too_much
+            if gives_way and servers.overfull()[node]:
                 servers.give(row, here)
                 self.leaving.append(Action("preempt", self.snapshot.jobs.keys[row], reason))
 
@@ -159,6 +163,8 @@ class _Scheduling:
 
     def taken(self, members: Ints) -> list[Place] | None:
         """Places for all of these jobs, which they hold then, or None."""
+        if self.snapshot.jobs.gpus[members].sum() > self.servers.space.gpus:
+            return None
         places: list[Place] = []
         for row in members.tolist():
             place = self.servers.find(row)

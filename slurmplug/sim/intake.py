@@ -60,7 +60,7 @@ class SimIntake:
             up=np.ones(len(there), dtype=bool),
             capacity=there.capacity,
             used=used,
-            load=np.concatenate([np.full((len(there), 1), np.nan), used[:, 1:]], axis=1),
+            load=_load(used, there.capacity, there.threshold),
             load_age=np.zeros(len(there)),
             network=np.clip(there.network / there.bandwidth, 0.0, 1.0),
         )
@@ -192,6 +192,15 @@ class SimIntake:
             found = [(int(place[row]), n, g) for row, where in sorted(engine.holds.items()) for n, g in where]
             self._runs_on = engine.changes, np.array(found, dtype=np.int64).reshape(-1, 3)
         return self._runs_on[1]
+
+
+def _load(used: Floats, capacity: Floats, threshold: float) -> Floats:
+    """(nodes, resources) what is in use; where it is contended for, as much more as what waits for its turn."""
+    most = threshold * capacity
+    crowding = np.divide(used, most, out=np.ones_like(used), where=most > 0)
+    load = used * np.maximum(crowding, 1.0)
+    load[:, 0] = np.nan
+    return load
 
 
 def _slowed(engine: Engine, training: Ints, rate: Floats) -> Floats:

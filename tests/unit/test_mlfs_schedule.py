@@ -100,6 +100,21 @@ class TestMigration:
         assert told(decided(alone, [2, 1])) == [("preempt", 2, ())]
         assert decided(alone, [2, 1], preempt=False) == ()
 
+    def crowded(self, there: float) -> tuple[Action, ...]:
+        """The CPUs of the first node are contended for; of the second node's so many are in use."""
+        of_jobs = runs(2, 2, demand=[2, 16, 0])
+        return decided(seen(of_jobs, on=[(0, 0, 2), (1, 0, 2)], load=[[0, 36, 0], [0, there, 0]]), [2, 1])
+
+    def test_takes_a_job_from_crowded_cpus_to_a_node_that_it_does_not_crowd(self) -> None:
+        assert [(kind, nodes) for kind, _, nodes in told(self.crowded(12))] == [("migrate", ("n2",))]
+
+    def test_leaves_a_job_on_crowded_cpus_that_would_crowd_every_other_node(self) -> None:
+        assert self.crowded(16) == ()
+
+    def test_leaves_a_job_that_overloads_any_network_by_itself(self) -> None:
+        look = seen(runs(1, 8), 4, on=[(0, 0, 4), (0, 1, 4)], network=[0.95, 0.95, 0.0, 0.0])
+        assert not [action for action in decided(look, [1]) if action.kind == "preempt"]
+
 
 class TestStarts:
     def test_go_in_order_of_priority_while_there_is_room(self) -> None:

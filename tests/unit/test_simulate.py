@@ -132,6 +132,21 @@ def test_a_policy_sees_what_its_jobs_have_reported_and_may_stop_them() -> None:
     assert (told.state, told.stopped, told.ended, told.iterations[-1]) == ("COMPLETED", True, 31.0, 31.0)
 
 
+def test_a_policy_sees_by_the_load_where_what_is_shared_is_contended_for() -> None:
+    """Two of three jobs fill the CPUs of their node, 1 / 0.9 of what it can bear; the third is alone with half."""
+    seen: list[Snapshot] = []
+
+    def decide(snapshot: Snapshot) -> tuple[Action, ...]:
+        seen.append(snapshot)
+        return First().decide(snapshot, None, {}).actions  # type: ignore[arg-type]
+
+    simulation(*(job(gpus=2, cpus=16) for _ in range(3)), policy=Told(decide)).run()
+    nodes = seen[1].nodes
+    assert nodes.used[:, 1].tolist() == [32.0, 16.0]
+    assert nodes.load[:, 1] == pytest.approx([32 / 0.9, 16.0])
+    assert np.isnan(nodes.load[:, 0]).all()
+
+
 def test_an_overloaded_cluster_stops_jobs_that_have_learnt_all_with_any_policy_beside_it() -> None:
     jobs = [
         learning(gpus=4, speed=speed((4, 1, 0.1)), stop="optstop", downgrade="target", target=0.85) for _ in range(4)
