@@ -128,8 +128,10 @@ def test_a_node_that_goes_down_at_a_step_costs_the_run_there_at_most(
         for each in set(down.values()):
             site.cluster.start(each)
     for job, at in jobs.items():
-        done = str(site.operations(job)[-1]["result"]).startswith("done")
-        assert (at, gpus_of(site, job)) == (at, 2 if done else 3)
+        result = str(site.operations(job)[-1]["result"])
+        started_before_undo = result.startswith("gave up: its place went down")  # elsewhere, while it was given up
+        shapes = {2} if result.startswith("done") else {2, 3} if started_before_undo else {3}
+        assert gpus_of(site, job) in shapes, (at, result)
         until_it_runs(site, job)
     assert nothing_is_left(site, *jobs)
 
