@@ -278,7 +278,7 @@ def ml_sjf(runs: Runs) -> str:
     rows = []
     for kind in ("flask", "mapreduce", "sklearn", "mixed"):
         name = f"gen:ml-sjf?type={kind}"
-        base = [Case(name, "ml-sjf", "1x4x4x15000", seed, interval=5.0) for seed in (0, 1, 2)]
+        base = [Case(name, "ml-sjf", "1x4x4x15000", seed, interval=1.0) for seed in (0, 1, 2)]
         guess = runs.column(over(base, settings=(("estimate", "random"),)), "wait_mean")
         told = [
             change(runs.column(over(base, settings=settings), "wait_mean"), guess)
