@@ -241,11 +241,11 @@ def slaq(runs: Runs) -> str:
 
 
 def slaq_restart(runs: Runs) -> str:
-    """The same where each resize costs a restart of 30 s, by the epoch."""
+    """On Pollux's workloads, where each resize costs a restart of 30 s, by the epoch."""
     rows = []
     for epoch in (60.0, 300.0, 900.0):
-        base = [Case("gen:slaq?restart=30", "fair", "20x32", seed, interval=epoch) for seed in (0, 1)]
-        ours = over(base, policy="slaq", settings=(("restart", 30.0),))
+        base = over(pollux("", "fair"), interval=epoch)
+        ours = over(base, policy="slaq", settings=(("speed", "forecast"), ("restart", 30.0)))
         told = [
             change(runs.column(ours, figure), runs.column(base, figure))
             for figure in ("loss_integral", "time_to_90_loss", "jct_mean")
