@@ -116,6 +116,23 @@ def percent(values: np.ndarray) -> str:
     return f"{100 * values.mean():.1f}%"
 
 
+def bars(name: str, groups: Mapping[str, Mapping[str, float]], label: str) -> None:
+    """A plot in docs/figures: a group of bars each, a bar for each policy in it."""
+    mpl.use("Agg")
+    figure, axes = plt.subplots(figsize=(9, 3.2), layout="constrained")
+    names = list(dict.fromkeys(policy for group in groups.values() for policy in group))
+    width = 0.8 / len(names)
+    for number, policy in enumerate(names):
+        values = [group.get(policy, np.nan) for group in groups.values()]
+        axes.bar(np.arange(len(groups)) + (number + 0.5) * width - 0.4, values, width, label=policy)
+    axes.set_xticks(np.arange(len(groups)), list(groups))
+    axes.set_ylabel(label)
+    axes.grid(axis="y", alpha=0.3)
+    axes.legend(ncols=6, fontsize=7)
+    figure.savefig(PAGE.with_name("figures") / f"{name}.png", dpi=90)
+    plt.close(figure)
+
+
 # --- simulator and MLFS -----------------------------------------------------------------------------------------------
 
 
@@ -145,6 +162,7 @@ def parity(runs: Runs) -> str:
 def mlfs(runs: Runs) -> str:
     """MLF-H and MLFS against Tiresias on Pollux's workloads."""
     rows = []
+    plotted: dict[str, dict[str, float]] = {}
     for folder, relative in (("", "1"), ("-2.0", "2")):
         base = pollux(folder)
         reference = runs.column(base, "jct_mean")
@@ -157,6 +175,7 @@ def mlfs(runs: Runs) -> str:
             ("mlf-h with the same stopping", over(base, policy="mlf-h", stopping=True)),
         ):
             jct = runs.column(cases, "jct_mean")
+            plotted.setdefault(f"load {relative}", {})[label] = float(jct.mean())
             told = [percent(runs.column(cases, name)) for name in ("deadline_ratio", "accuracy_ratio")]
             ratio = change(jct, reference)
             rows.append(
@@ -166,6 +185,7 @@ def mlfs(runs: Runs) -> str:
             runs.column(over(base, policy="mlfs"), "jct_mean"), runs.column(over(base, stopping=True), "jct_mean")
         )
         rows.append([relative, "mlfs against tiresias with the same stopping", "", same, "", "", ""])
+    bars("mlfs", plotted, "mean JCT, s")
     head = ["load", "policy", "mean JCT, s", "against Tiresias", "deadlines met", "targets met", "accuracy by deadline"]
     return markdown(head, rows)
 
@@ -180,6 +200,7 @@ CHIEF = "fair srtf tiresias hypersched slaq mlf-h mlfs".split()
 def gen_mlfs(runs: Runs) -> str:
     """Every policy on the workload of MLFS."""
     rows = []
+    plotted: dict[str, dict[str, float]] = {}
     for x in ("1/4", "1/2", "1", "2", "3"):
         seeds = (0, 1, 2) if x in ("1/4", "1/2") else (0,)
         base = [Case(f"gen:mlfs?x={x}", "tiresias", "20x4", seed) for seed in seeds]
@@ -187,10 +208,12 @@ def gen_mlfs(runs: Runs) -> str:
         for name in CHIEF if x in ("2", "3") else ALL:
             cases = over(base, policy=name)
             jct = runs.column(cases, "jct_mean")
+            plotted.setdefault(f"x = {x}", {})[name] = float((jct / reference).mean())
             accuracy = f"{runs.column(cases, 'accuracy_by_deadline').mean():.3f}"
             deadlines = percent(runs.column(cases, "deadline_ratio"))
             decide = f"{runs.column(cases, 'decide_ms_mean').mean():.1f}"
             rows.append([x, name, span(jct / 60), change(jct, reference), deadlines, accuracy, decide])
+    bars("gen-mlfs", plotted, "mean JCT, of Tiresias'")
     head = ["x", "policy", "mean JCT, min", "against Tiresias", "deadlines met", "accuracy by deadline", "decide, ms"]
     return markdown(head, rows)
 
