@@ -13,7 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib import pyplot as plt
 from scipy import stats
 
 from slurmplug import registry
@@ -281,15 +283,17 @@ def slaq_restart(runs: Runs) -> str:
 
 
 def oasis(runs: Runs) -> str:
-    """The sum of utilities, as a share of OASiS'."""
+    """The sum of utilities, against OASiS'."""
     rows = []
+    plotted: dict[str, dict[str, float]] = {}
     for load in (0.5, 1.0, 2.0):
         base = [Case("gen:oasis", "oasis", "50x4", seed, load=load, interval=600.0) for seed in (0, 1, 2)]
         own = runs.column(base, "utility")
-        others = [
-            change(runs.column(over(base, policy=name), "utility"), own) for name in ("fifo", "drf", "rrh", "dorm")
-        ]
-        rows.append([f"{load:g}", span(own), *others, f"{runs.column(base, 'decide_ms_mean').mean():.1f}"])
+        others = {name: runs.column(over(base, policy=name), "utility") for name in ("fifo", "drf", "rrh", "dorm")}
+        plotted[f"load {load:g}"] = {name: float(values.mean()) for name, values in {"oasis": own, **others}.items()}
+        told = [change(values, own) for values in others.values()]
+        rows.append([f"{load:g}", span(own), *told, f"{runs.column(base, 'decide_ms_mean').mean():.1f}"])
+    bars("oasis", plotted, "sum of utilities")
     return markdown(["load", "OASiS' utility", "FIFO", "DRF", "RRH", "Dorm", "decide, ms"], rows)
 
 
