@@ -35,13 +35,14 @@ def test_users_on_login_nodes_read_their_own_jobs_and_nobody_elses(cluster: Sand
     cluster.wait_job(
         cluster.sbatch(cluster.researchers[2], "#!/bin/sh\n#SBATCH -N4 --gres=gpu:4\nsleep 600\n"), "RUNNING"
     )
-    hers, his = cluster.sbatch(ada, WAITING.format(2)), cluster.sbatch(bob, WAITING.format(9), "--job-name=secret")
+    his = cluster.sbatch(bob, WAITING.format(9), "--job-name=secret")
+    hers = cluster.sbatch(ada, WAITING.format(2))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     section = f'[endpoint]\nurl = "http://127.0.0.1:{port}"\nmunge_socket = "{cluster.layout.munge_socket}"\n'
     config = login(cluster, section)
-    daemon.start(f'{section}listen = "127.0.0.1:{port}"\n')
+    daemon.start(f'{section}listen = "127.0.0.1:{port}"\n', policy="fifo")  # his first, whatever others' jobs taught
     daemon.pass_cycles()
 
     def ask(user: str, *arguments: str) -> CompletedProcess[str]:
