@@ -157,7 +157,7 @@ class Servers:
         away = ((allocated - extreme(allocated, axis=0)) ** 2).sum(axis=1)
         away += ((shared - shared.min(axis=0)) ** 2).sum(axis=1)
         if self.settings.use_bandwidth and self._family[self.snapshot.jobs.ml_job[row]] > 1:
-            volume = self.mates(row)
+            volume = np.maximum(self.mates(row), 0.0)  # what was taken off again leaves a rounding below 0
             away += (1.0 - volume[candidates] / max(float(volume.max()), 1e-300)) ** 2
         return int(candidates[away.argmin()])
 
