@@ -3,7 +3,7 @@ SHELL := /bin/bash
 VENV := $(shell .ci/environment path)
 PY := $(VENV)/bin/python
 
-.PHONY: help install demo test test-failed lint bench bench-scale figures clean bench-live chaos results
+.PHONY: help install demo test test-failed lint bench bench-scale figures clean bench-live chaos fidelity results
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -30,6 +30,9 @@ bench: install ## how long things take, with pytest-benchmark
 
 bench-live: install ## the same real jobs under Slurm alone and under each policy, three seeds: 35 minutes
 	@.ci/as-root $(PY) -m tests.bench.live
+
+fidelity: install ## 40 real jobs under the daemon and in the simulator; needs a machine with nothing else to do
+	@.ci/as-root $(PY) -m pytest -s tests/live/fidelity.py
 
 chaos: install ## the daemon killed at every step of every operation, and all around it failing: 20 minutes; SEED=n
 	@.ci/as-root $(PY) -m tests.live.chaos.run --seed $(or $(SEED),1)

@@ -204,10 +204,12 @@ def gen_mlfs(runs: Runs) -> str:
     rows = []
     plotted: dict[str, dict[str, float]] = {}
     for x in ("1/4", "1/2", "1", "2", "3"):
-        seeds = (0, 1, 2) if x in ("1/4", "1/2") else (0,)
+        seeds = (0, 1, 2) if x == "1/4" else (0,)
+        names = ALL if x in ("1/4", "1/2") else CHIEF
         base = [Case(f"gen:mlfs?x={x}", "tiresias", "20x4", seed) for seed in seeds]
         reference = runs.column(base, "jct_mean")
-        for name in CHIEF if x in ("2", "3") else ALL:
+        runs.of(replace(case, policy=name) for name in names for case in base)  # side by side
+        for name in names:
             cases = over(base, policy=name)
             jct = runs.column(cases, "jct_mean")
             plotted.setdefault(f"x = {x}", {})[name] = float((jct / reference).mean())

@@ -55,13 +55,15 @@ def directives(job: SimJob) -> str:
     return " ".join(f"--{name}={value}" for name, value in options.items() if value != "" and value == value)
 
 
-def run(cluster: Sandbox, workload: Workload, patience: float = 900.0) -> list[Finished]:
+def run(cluster: Sandbox, workload: Workload, patience: float = 900.0, began: float | None = None) -> list[Finished]:
     """Submit each job when its time has come, wait until all have ended, and tell what came of them.
+
+    began: the workload's start, seconds since the epoch; now where it is not given.
 
     Raises:
         WaitTimeout: they take longer than `patience` seconds after the last submission.
     """
-    began = time.time()
+    began = time.time() if began is None else began
     ids = []
     for number, job in enumerate(workload.jobs):
         time.sleep(max(0.0, began + job.submit - time.time()))

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,8 @@ def test_an_interrupted_demo_stops_what_it_started_and_leaves_its_logs(tmp_path:
     argv = [SLURMPLUG, "sandbox", "demo", folder]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as demo:
         assert demo.stdout is not None
-        assert next((line for line in demo.stdout if "started " in line), None)
+        told = list(_until(demo.stdout, "started "))
+        assert "started " in told[-1], told
         state = (folder / "cluster").resolve()
         demo.send_signal(signal.SIGINT)
         rest = demo.stdout.read()
@@ -99,3 +101,11 @@ def running_below(state: Path) -> list[str]:
         if os.fsencode(state) in told:
             found.append(told.decode(errors="replace"))
     return found
+
+
+def _until(lines: Iterable[str], word: str) -> Iterator[str]:
+    """The lines up to the first that has this word."""
+    for line in lines:
+        yield line
+        if word in line:
+            return

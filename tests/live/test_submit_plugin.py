@@ -1,5 +1,6 @@
 """The submit-time check inside a real slurmctld."""
 
+import itertools
 import os
 import time
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import pytest
 from slurmplug.sandbox import ClusterSpec, CommandFailed, Node, Sandbox
 
 CHECK = Path(__file__).parents[2] / "site_config" / "slurmplug.lua"
+_SECONDS = itertools.count()
 GOOD = "#!/bin/sh\n#PLUG --deadline=2h --urgency=7\ntrue\n"
 WRONG = "#!/bin/sh\n#PLUG --urgencey=7\ntrue\n"
 
@@ -47,7 +49,7 @@ def checked(folder: Path, special_cluster: Callable[[ClusterSpec], Sandbox]) -> 
 
 def load_again(sandbox: Sandbox) -> None:
     """Let slurmctld see a change: it looks at when its script was written, in whole seconds."""
-    later = time.time() + 60
+    later = time.time() + 60 + next(_SECONDS)  # no two changes within one of them
     os.utime(sandbox.layout.slurm_conf.with_name("job_submit.lua"), (later, later))
 
 

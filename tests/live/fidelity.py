@@ -1,6 +1,11 @@
-"""One workload of short jobs on a real Slurm with the daemon, and in the simulator: both tell the same story."""
+"""One workload of short jobs on a real Slurm with the daemon, and in the simulator: `make fidelity`.
 
-from collections.abc import Callable
+Not among the tests of every run: of 40 jobs a few start within a tenth of a second of each other's chance, and on a busy
+machine another of them comes first; what follows differs by more than is allowed.
+"""
+
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +19,7 @@ from slurmplug.sandbox import ClusterSpec, Sandbox
 from slurmplug.sim.job import SimJob, Speed, Workload
 from slurmplug.sim.multifactor import Weights
 from slurmplug.sim.outcome import Finished
-from slurmplug.sim.run import Settings, Simulation
+from slurmplug.sim.run import Settings, Simulation, finished
 from slurmplug.sim.slurm_launcher import Settings as LauncherSettings
 from tests.live import real_jobs
 from tests.live.daemon_process import daemon_beside
@@ -96,16 +101,14 @@ def policy(tmp_path: Path) -> str:
 def test_waits_turnarounds_and_the_order_of_starts_agree(
     special_cluster: Callable[[ClusterSpec], Sandbox], policy: str
 ) -> None:
+    """The simulator looks when the daemon looked: when between two arrivals a cycle falls changes what comes next."""
     cluster, jobs = special_cluster(SPEC), workload(3)
-    simulated = Simulation(
-        jobs,
-        registry.policy(Config.model_validate({"policy": policy})),
-        Settings("4x4x8x4000", interval=1.0, launcher="slurm", slurm=LauncherSettings(Weights(**WEIGHTS), pace=0.1)),
-    ).run()
     with daemon_beside(cluster) as daemon:
         daemon.start(policy=policy)
-        live = real_jobs.run(cluster, jobs)
-    ours = simulated.finished
+        began = time.time()
+        live = real_jobs.run(cluster, jobs, began=began)
+        cycles = daemon.query("SELECT finished FROM cycles WHERE finished > ? ORDER BY id", began)
+    ours = simulated(jobs, policy, [cycle["finished"] - began for cycle in cycles])
     assert all(job.state == "COMPLETED" for job in (*ours, *live))
     told = {"live": figures(live), "simulated": figures(ours), "starts": alike(live, ours)}
     print(told)
@@ -114,11 +117,23 @@ def test_waits_turnarounds_and_the_order_of_starts_agree(
     assert alike(live, ours) >= 1 - WITHIN, told
 
 
-def figures(finished: Any) -> dict[str, float]:
+def simulated(jobs: Workload, policy: str, cycles: Sequence[float]) -> list[Finished]:
+    """What comes of the jobs in a simulation whose cycles are at these times."""
+    slurm = LauncherSettings(Weights(**WEIGHTS), pace=0.1)
+    settings = Settings("4x4x8x4000", interval=1.0, launcher="slurm", slurm=slurm)
+    simulation = Simulation(jobs, registry.policy(Config.model_validate({"policy": policy})), settings)
+    for at in cycles:
+        simulation.port.wait(at)
+        simulation.scheduler.run()
+    simulation.port.wait(cycles[-1] + 3600.0)
+    return [finished(simulation.engine, number) for number in range(len(jobs.jobs))]
+
+
+def figures(jobs: Any) -> dict[str, float]:
     """Mean seconds that jobs waited, and from submission to end."""
     return {
-        "wait": float(np.mean([job.started - job.submitted for job in finished])),
-        "jct": float(np.mean([job.ended - job.submitted for job in finished])),
+        "wait": float(np.mean([job.started - job.submitted for job in jobs])),
+        "jct": float(np.mean([job.ended - job.submitted for job in jobs])),
     }
 
 
