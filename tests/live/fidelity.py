@@ -1,7 +1,7 @@
 """One workload of short jobs on a real Slurm with the daemon, and in the simulator: `make fidelity`.
 
-Not among the tests of every run: of 40 jobs a few start within a tenth of a second of each other's chance, and on a busy
-machine another of them comes first; what follows differs by more than is allowed.
+Not among the tests of every run: some of the 40 jobs could start within a tenth of a second of each other, and on a
+busy machine another of them comes first; what follows differs by more than is allowed.
 """
 
 import time
