@@ -136,7 +136,7 @@ class Scheduler:
         """The policy's plan; one that fails leaves the queue to Slurm for this cycle, and the error is recorded."""
         try:
             return guardrails.sound(snapshot, self.policy.decide(snapshot, forecasts, memory)), ""
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a site's own policy does not end the daemon
             log.exception("policy %s failed; Slurm decides alone in this cycle", self.policy.name)
             nothing = Plan(rank=np.full(len(snapshot.jobs), np.nan), memory=memory)
             return nothing, f"policy {self.policy.name} failed: {type(error).__name__}: {error}"

@@ -165,6 +165,10 @@ def test_a_cluster_that_cannot_be_read_is_left_alone_and_nothing_is_forgotten(le
     assert (record.snapshot.cycle, len(record.snapshot.jobs), record.changes.records) == (3, 2, ())
 
 
+def leaves(_: Snapshot) -> Plan:
+    raise SystemExit("a policy that would end the daemon")
+
+
 def fails(_: Snapshot) -> Plan:
     raise ZeroDivisionError("somebody else's policy")
 
@@ -172,6 +176,7 @@ def fails(_: Snapshot) -> Plan:
 @pytest.mark.parametrize(
     ("decide", "error"),
     [
+        (leaves, "policy ranks failed: SystemExit: a policy that would end the daemon"),
         (fails, "policy ranks failed: ZeroDivisionError: somebody else's policy"),
         (lambda seen: Plan(np.zeros(99)), "policy ranks failed: ValueError: rank is one number a job"),
         (lambda seen: Plan(np.zeros(2), notes={JobKey("", 9, 9): Reason("x")}), "not in the snapshot"),
