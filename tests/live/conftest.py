@@ -50,6 +50,15 @@ def _running_sandbox(config: pytest.Config, spec: ClusterSpec | None = None) -> 
         sandbox.down(keep_logs=config.stash[_failed])
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where slurmctld, which is not root, can read."""
+    path = tmp_path_factory.mktemp("site")
+    for each in (path, *path.parents[:2]):
+        each.chmod(0o755)
+    return path
+
+
 @pytest.fixture(scope="session")
 def session_cluster(pytestconfig: pytest.Config) -> Iterator[Sandbox]:
     """Ask for `cluster` instead, unless the state that other tests left does not matter."""

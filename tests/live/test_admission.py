@@ -15,15 +15,6 @@ ROOT = Path(__file__).parents[2]
 JOB = "#!/bin/sh\n#SBATCH --gres=gpu:1 --output=/dev/null\n#PLUG --utility=50,0.5,12 --gpus=1..4\nsleep 600\n"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where slurmctld, which is not root, can read."""
-    path = tmp_path_factory.mktemp("site")
-    for each in (path, *path.parents[:2]):
-        each.chmod(0o755)
-    return path
-
-
 @pytest.fixture
 def site(
     folder: Path, tmp_path: Path, special_cluster: Callable[[ClusterSpec], Sandbox]

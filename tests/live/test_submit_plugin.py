@@ -29,15 +29,6 @@ def site_script(folder: Path, check: Path) -> Path:
     return script
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where slurmctld, which is not root, can read."""
-    path = tmp_path_factory.mktemp("site")
-    for each in (path, *path.parents[:2]):
-        each.chmod(0o755)
-    return path
-
-
 @pytest.fixture
 def checked(folder: Path, special_cluster: Callable[[ClusterSpec], Sandbox]) -> Sandbox:
     check = folder / "slurmplug.lua"
