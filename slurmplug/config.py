@@ -148,7 +148,11 @@ class Predictors(Section):
 class Stop(Section):
     """How a job is stopped."""
 
-    grace: Seconds = Field(300.0, description="seconds from asking to the next step, where --checkpoint names none")
+    grace: Seconds = Field(
+        300.0,
+        description="seconds from asking to the next step, where --checkpoint names none; at least twice what is "
+        "between the job's reports",
+    )
     cancel: bool = Field(True, description="cancel a job that did not stop within its grace period")
 
 

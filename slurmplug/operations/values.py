@@ -17,6 +17,8 @@ Step: TypeAlias = Literal[
 ]  # fmt: skip
 Told: TypeAlias = Literal["", "done", "refused", "unknown"]
 
+REPORTS = 2
+"""A job that declared no grace is given the time of so many reports at least."""
 TRIES = 5
 """How often a step's command is said before the operation is given up."""
 CANCEL_LIMIT = 120.0
@@ -74,9 +76,9 @@ class Operation:
 class Settings:
     """How operations go about.
 
-    `grace`: seconds from a request to the next step where the job declared none. `cancel`: whether to at the end of a
-    stop. `start_limit`: seconds that a requeued job may take to run in its place. `placement`: who chooses where a job
-    that migrates goes: off, nobody; exclude, slurmplug, anywhere but where it is; pin, the policy.
+    `grace`: seconds from a request to the next step where the job declared none and reports often. `cancel`: whether to
+    at the end of a stop. `start_limit`: seconds that a requeued job may take to run in its place. `placement`: who
+    chooses where a job that migrates goes: off, nobody; exclude, slurmplug, anywhere but where it is; pin, the policy.
     """
 
     grace: float
@@ -168,9 +170,18 @@ def opened(action: Action, sight: Sight, row: int, step: Step, limit: float) -> 
 
 
 def grace(snapshot: Snapshot, row: int, settings: Settings) -> float:
-    """Seconds that the job may take to save."""
-    declared = float(snapshot.jobs.grace[row])
-    return settings.grace if math.isnan(declared) else declared
+    """Seconds that the job may take to save: as declared, else the site's, and twice what is between its reports.
+
+    A job that trains an hour between two reports looks for requests once an hour.
+    """
+    jobs = snapshot.jobs
+    declared = float(jobs.grace[row])
+    if not math.isnan(declared):
+        return declared
+    told = max(jobs.losses.row(row)[0], jobs.accuracies.row(row)[0], key=len)
+    apart = float(told[-1] - told[-2]) if len(told) > 1 else 1.0
+    between = apart * float(jobs.iteration_time[row])
+    return max(settings.grace, REPORTS * between) if math.isfinite(between) else settings.grace
 
 
 def said(operation: Operation, sight: Sight) -> Moved:

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from policies.plan import Action, Plan, Reason
-from policies.snapshot import Snapshot
+from policies.snapshot import Curves, Snapshot
 from slurmplug.cluster.port import Command
 from slurmplug.config import Guardrails, Modes
 from slurmplug.guardrails import Past, check
 from slurmplug.operations import CANCEL_LIMIT, TRIES, Operation, Settings, Sight, Told, advance
+from slurmplug.operations.values import grace
 from tests.builders import NOW, jobs, nodes, snapshot
 from tests.fake_cluster import job_row, job_rows
 
@@ -100,6 +101,25 @@ def test_a_job_that_declared_no_grace_has_the_sites() -> None:
     story.look(stop=True)
     assert story.look(299.0) == ""
     assert story.look(1.0) == "cancel"
+
+
+def test_a_job_that_seldom_reports_has_twice_the_time_between_its_reports() -> None:
+    story = Story(grace=np.nan, iteration_time=500.0)
+    story.look(stop=True)
+    assert story.look(999.0) == ""
+    assert story.look(1.0) == "cancel"
+
+
+def test_what_is_between_reports_may_be_many_iterations() -> None:
+    told = Curves(np.array([10.0, 15.0]), np.array([0.5, 0.6]), np.array([0, 2]))
+    reporting = replace(jobs(1, grace=np.nan, iteration_time=100.0), accuracies=told)
+    assert grace(snapshot(reporting, nodes(1)), 0, SETTINGS) == 1000.0
+
+
+def test_a_grace_that_was_declared_holds_however_seldom_a_job_reports() -> None:
+    story = Story(iteration_time=1e4)
+    story.look(stop=True)
+    assert story.look(GRACE) == "cancel"
 
 
 def test_where_cancelling_is_off_a_job_that_does_not_stop_goes_on_and_the_request_is_taken_back() -> None:
