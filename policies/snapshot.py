@@ -96,7 +96,7 @@ class Jobs:
     max_iterations: Floats
     params: Floats
     utility: Floats
-    """(n, 3): OASiS' th1, th2, th3"""
+    """(n, 3): OASiS' th1, th2 (per second), th3 (seconds)"""
     stop: Texts
     """iterations, optstop or target"""
     downgrade: Texts

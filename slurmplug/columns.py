@@ -27,6 +27,7 @@ _RECENT = 20
 _NAME = 128
 _NOTHING = Directives()
 NAN = float("nan")
+_HOUR = 3600.0
 
 
 def jobs_of(records: Sequence[JobRecord], priority: Floats, now: float) -> tuple[Jobs, list[PlacementClass]]:
@@ -87,9 +88,7 @@ def jobs_of(records: Sequence[JobRecord], priority: Floats, now: float) -> tuple
         target=np.array([r.sign * d.target.value if d.target else NAN for r, d in zip(records, given, strict=True)]),
         max_iterations=asked(lambda d: d.max_iterations),
         params=asked(lambda d: d.params),
-        utility=asked(
-            lambda d: (d.utility.worth, d.utility.steepness, d.utility.target) if d.utility else (NAN,) * 3
-        ).reshape(-1, 3),
+        utility=asked(_utility).reshape(-1, 3),
         stop=asked(lambda d: d.stop or "iterations", np.str_),
         downgrade=asked(lambda d: d.allow_downgrade or "", np.str_),
         signal=asked(lambda d: d.checkpoint.signal or "" if d.checkpoint else "", np.str_),
@@ -198,6 +197,12 @@ def _curves(points: Sequence[tuple[Floats, Floats]]) -> Curves:
 
 def _before(records: Sequence[JobRecord], name: str) -> Floats:
     return np.array([getattr(record, name) for record in records], dtype=float)
+
+
+def _utility(given: Directives) -> tuple[float, float, float]:
+    """Users tell it by hours."""
+    told = given.utility
+    return (told.worth, told.steepness / _HOUR, told.target * _HOUR) if told else (NAN,) * 3
 
 
 def _range(given: Sequence[Directives], gpus: Ints, end: str) -> Ints:

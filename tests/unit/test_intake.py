@@ -186,6 +186,13 @@ def test_a_comment_counts_from_the_first_look_and_not_when_it_changes(looks: Loo
     assert snapshot.jobs.urgency.tolist() == [9.0]
 
 
+def test_a_utility_told_by_hours_is_one_by_seconds_to_policies(looks: Looks) -> None:
+    scripts = {1: b"#PLUG --utility=50,36,0.5\n", 2: b""}
+    jobs = looks.look(job_row(1), job_row(2), scripts=scripts)[0].jobs
+    assert jobs.utility[0] == pytest.approx([50.0, 0.01, 1800.0])
+    assert np.isnan(jobs.utility[1]).all()
+
+
 @pytest.mark.parametrize(
     ("script", "row", "managed"),
     [
