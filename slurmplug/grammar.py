@@ -182,7 +182,7 @@ TABLE: tuple[Directive, ...] = (
         expected="three numbers: worth (1 to 100), steepness per hour (0 to 100), and the hours after which it halves "
         "(up to 100000)",
         unit="worth, 1/hour, hours",
-        default="from urgency and deadline",
+        default="none: not admitted at a price",
         help="What finishing x hours after submission is worth: th1 / (1 + exp(th2 (x - th3))), the utility of OASiS.",
         example="50,0.5,12",
     ),
