@@ -5,6 +5,7 @@ nothing for running jobs. Where there are several controllers, it acts on one of
 """
 
 import logging
+import math
 import signal
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -135,7 +136,7 @@ class Daemon:
             log.info("policy %s, a cycle every %g s", self._scheduler.policy.name, self._scheduler.config.interval)
             self._manager.ready(f"policy {self._scheduler.policy.name}")
             while not self._stopping and not self._down:
-                began = self._port.now()
+                began = time.monotonic()
                 self._manager.alive()
                 self._cycle()
                 self._rest(began + self._interval())
@@ -152,16 +153,19 @@ class Daemon:
         return min(config.interval, config.operations.interval) if hurries else config.interval
 
     def _rest(self, until: float) -> None:
-        """Wait, with a sign of life to the service manager where it wants them oftener than a cycle comes."""
-        beat = self._manager.beat
-        while not (self._stopping or self._reloading or self._down) and self._port.now() < until:
+        """Wait, with a sign of life to the service manager where it wants them oftener than a cycle comes.
+
+        until: of the monotonic clock. By the time of day it would rest for hours where that is set back.
+        """
+        beat = self._manager.beat or math.inf
+        while not (self._stopping or self._reloading or self._down) and (left := until - time.monotonic()) > 0:
             self._manager.alive()
-            self._port.wait(min(until, self._port.now() + beat) if beat else until)
+            self._port.wait(self._port.now() + min(left, beat))
 
     def _cycle(self) -> None:
         if self._reloading:
             self._reload()
-        if self._hinders and self._port.now() - self._examined > EXAMINE_AGAIN:
+        if self._hinders and time.monotonic() - self._examined > EXAMINE_AGAIN:
             self._examine()
         try:
             if not self._stays():
@@ -206,7 +210,7 @@ class Daemon:
         self._ledger.set_control(HINDERED, "; ".join(hinders.values()) or None)
         mode = doctor.allowed(self._wanted, hinders)
         self._scheduler.config = config.model_copy(update={"mode": mode})
-        self._hinders, self._examined = hinders, self._port.now()
+        self._hinders, self._examined = hinders, time.monotonic()
 
     def _serve(self) -> None:
         """Answer reports over the network, where configured; without it the daemon does all else."""

@@ -63,8 +63,11 @@ def advance(
         return (), (), ()
     rows = {key: row for row, key in enumerate(sight.snapshot.jobs.keys)}
     moved: dict[str, Moved] = {}
-    for operation in opened:
+    for before in opened:
+        operation = _not_of_later(before, sight.snapshot.now)
         pair = _go_on(Case(operation, sight, rows.get(operation.job), verdict, settings))
+        if pair is None and operation is not before:
+            pair = operation, None
         if pair is not None:
             moved[operation.id] = pair
             if pair[0].step == "reserve":  # no other operation is to choose the same place in this cycle
@@ -91,14 +94,19 @@ def advance(
         if stops:
             ended = watched.pop(action.job)
             moved[ended.id] = restart.unwatched(Case(ended, sight, rows[action.job], verdict, settings))
-        if pair[0].kind in MOVES and (before := bound.get(action.job)) is not None:
-            over = replace(
-                before, step="ended", since=sight.snapshot.now, result=f"{before.result}, then {pair[0].kind}"
-            )
-            moved[before.id] = over, None
+        if pair[0].kind in MOVES and (last := bound.get(action.job)) is not None:
+            over = replace(last, step="ended", since=sight.snapshot.now, result=f"{last.result}, then {pair[0].kind}")
+            moved[last.id] = over, None
     operations = tuple(operation for operation, _ in moved.values())
     commands = tuple(command for _, command in moved.values() if command is not None)
     return operations, commands, tuple(refused)
+
+
+def _not_of_later(operation: Operation, now: float) -> Operation:
+    """A clock that was set back does not make a step last until it is as late again."""
+    if operation.since <= now:
+        return operation
+    return replace(operation, since=now, limit=now + (operation.limit - operation.since))
 
 
 def _beginning(sight: Sight, verdict: Verdict) -> list[Action]:

@@ -87,6 +87,14 @@ def test_a_job_that_does_not_stop_is_cancelled_after_its_grace() -> None:
     assert story.result == "cancelled"
 
 
+def test_a_clock_that_is_set_back_begins_the_grace_anew_and_does_not_add_what_it_was_set_back_by() -> None:
+    story = Story()
+    story.look(stop=True)
+    assert story.look(-7200.0) == ""
+    assert story.look(GRACE - 0.1) == ""
+    assert story.look(0.1) == "cancel"
+
+
 def test_a_job_that_declared_a_signal_is_signalled_between_and_given_its_grace_again() -> None:
     story = Story(signal="USR1", signal_to="batch")
     story.look(stop=True)
