@@ -1,4 +1,7 @@
-"""The daemon, with places at which it can be killed. Run as `python - CONFIG FOLDER`, with this file as its input.
+"""The daemon, with places at which it can be killed. Run as `python -c THIS CONFIG FOLDER`.
+
+Each line of its input starts the daemon, as a process of its own: forked from this one, which has all modules, so that
+a daemon that was killed is back in a second. Its process id is told, and then how it ended, as `subprocess` would.
 
 In FOLDER: `kill` lists the places at which it may kill itself, one a line, and `died` tells at which it did; `passed`
 gathers the places that it passed; `clock` is by how many seconds its clock is wrong; while there is `full`, no file can
@@ -20,6 +23,7 @@ from slurmplug.cluster.port import Command, Outcome
 from slurmplug.cluster.slurm import SlurmCluster
 from slurmplug.cycle_record import CycleRecord
 from slurmplug.daemon import serve
+from slurmplug.forecaster import Forecaster
 from slurmplug.ledger import Ledger
 
 CONFIG, FOLDER = map(Path, sys.argv[1:3])
@@ -92,7 +96,24 @@ def wait(cluster: SlurmCluster, until: float) -> bool:
     return True
 
 
+def live() -> int:
+    """One life of the daemon, in a process of its own; the exit status."""
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    os.dup2(2, 1)
+    try:
+        serve(CONFIG)
+    except BaseException:
+        logging.exception("the daemon ends")
+        return 1
+    return 0
+
+
 Ledger.begin, Ledger.finish = begin, finish  # type: ignore[method-assign]
 SlurmCluster.apply, SlurmCluster.now, SlurmCluster.wait = apply, now, wait  # type: ignore[method-assign]
 logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-serve(CONFIG)
+Forecaster().get_ready()  # imports what is imported late
+for _ in sys.stdin:
+    if not (child := os.fork()):
+        os._exit(live())
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)

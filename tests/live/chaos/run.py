@@ -8,13 +8,16 @@ import argparse
 import os
 import pwd
 import random
+import select
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from typing import Any
 
 from slurmplug.ledger import Ledger
 from slurmplug.sandbox import ClusterSpec, Sandbox
@@ -57,6 +60,47 @@ breaker_failures = 1000
 """
 
 
+class Lives:
+    """The process that forks daemons, one after the other."""
+
+    def __init__(self, argv: Sequence[str], **how: Any) -> None:
+        self._parent = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, **how)
+        self._told = b""
+        self._pid = 0
+
+    def begin(self) -> None:
+        """One more life; returns when the process is there."""
+        assert self._parent.stdin is not None
+        self._parent.stdin.write(b"again\n")
+        self._told = b""
+        self._pid = int(self._line(120.0) or 0)
+        if not self._pid:
+            raise SystemExit("the daemon could not be started")
+
+    def status(self) -> int | None:
+        """How the present life ended, None while it lasts."""
+        if not self._told:
+            self._told = self._line(0.0)
+        return int(self._told) if self._told else None
+
+    def end(self) -> None:
+        """Tell the present life to stop, and wait for that."""
+        if self.status() is None:
+            os.kill(self._pid, signal.SIGTERM)
+            self._told = self._line(60.0)
+
+    def close(self) -> None:
+        """There will be no other."""
+        self.end()
+        assert self._parent.stdin is not None
+        self._parent.stdin.close()
+        self._parent.wait(60)
+
+    def _line(self, patience: float) -> bytes:
+        assert self._parent.stdout is not None
+        return self._parent.stdout.readline() if select.select([self._parent.stdout], [], [], patience)[0] else b""
+
+
 class Chaos:
     """A cluster, its crowd, and a daemon that can be killed."""
 
@@ -66,7 +110,7 @@ class Chaos:
         self.draw = random.Random(seed)
         self.kills: list[str] = []
         self.faults: list[str] = []
-        self.process: subprocess.Popen[bytes] | None = None
+        self.lives: Lives | None = None
         self.ledger, self.config = folder / "ledger" / "ledger.db", folder / "slurmplug.toml"
         conf, policy = cluster.env(cluster.operator)["SLURM_CONF"], folder / "churn.py"
         policy.write_text((HERE / "churn.py").read_text())
@@ -86,15 +130,17 @@ class Chaos:
 
     def start(self) -> None:
         """Start the daemon; it reads what to do from the folder."""
-        with (self.folder / "log").open("ab") as log, (HERE / "faulty_daemon.py").open("rb") as program:
-            self.process = subprocess.Popen(
-                [sys.executable, "-", str(self.config), str(self.folder)],
-                user=self._account.pw_uid, group=self._account.pw_gid, extra_groups=[],
-                env=self.cluster.env(self.cluster.operator), stdin=program, stdout=log, stderr=log, cwd="/",
-            )  # fmt: skip
+        if self.lives is None:
+            with (self.folder / "log").open("ab") as log:
+                self.lives = Lives(
+                    [sys.executable, "-c", (HERE / "faulty_daemon.py").read_text(), str(self.config), str(self.folder)],
+                    user=self._account.pw_uid, group=self._account.pw_gid, extra_groups=[],
+                    env=self.cluster.env(self.cluster.operator), stderr=log, cwd="/",
+                )  # fmt: skip
+        self.lives.begin()
 
     def died(self) -> bool:
-        return self.process is not None and self.process.poll() is not None
+        return self.lives is not None and self.lives.status() is not None
 
     def last_words(self) -> str:
         """The end of the daemon's log."""
@@ -102,9 +148,13 @@ class Chaos:
 
     def end(self) -> None:
         """End the daemon in its own way."""
-        if self.process is not None:
-            self.process.terminate()
-            self.process.wait(60)
+        if self.lives is not None:
+            self.lives.end()
+
+    def close(self) -> None:
+        """End it for good."""
+        if self.lives is not None:
+            self.lives.close()
 
     def passed(self) -> set[str]:
         """All places that were passed so far."""
@@ -146,9 +196,9 @@ class Chaos:
         kill.unlink()
         if not self.died():
             return False
-        assert self.process is not None
-        if self.process.returncode != -9:
-            raise SystemExit(f"the daemon ended by itself with {self.process.returncode}: {self.last_words()}")
+        assert self.lives is not None
+        if self.lives.status() != -9:
+            raise SystemExit(f"the daemon ended by itself with {self.lives.status()}: {self.last_words()}")
         self.kills.append((self.folder / "died").read_text())
         before = self.cycles()
         self.start()
@@ -229,6 +279,11 @@ def spec(folder: Path) -> ClusterSpec:
 def run(cluster: Sandbox, folder: Path, *, seed: int, seconds: float, kills: int) -> tuple[str, bool]:
     """Up to so many kills within so many seconds; the counts in one line, and whether all is well."""
     chaos = Chaos(cluster, folder, seed)
+    with closing(chaos):
+        return _run(chaos, seconds, kills)
+
+
+def _run(chaos: Chaos, seconds: float, kills: int) -> tuple[str, bool]:
     limit = time.monotonic() + seconds
     chaos.start()
     chaos.live(min(20.0, seconds / 4), until=lambda: len(chaos.passed()) > 20)
