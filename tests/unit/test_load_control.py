@@ -101,13 +101,26 @@ class TestTarget:
 
 class TestOptStop:
     def test_a_job_that_will_miss_its_target_stops(self):
-        action = stopped(PLATEAU, 0.80, 0.01, stop="optstop", target=0.9)
+        action = stopped(PLATEAU, 0.80, 0.01, stop="optstop", target=0.9, iteration=50)
         assert action.reason.rule == "optstop"
         assert action.reason.facts["cause"] == "misses"
         assert action.reason.facts["probability"] < 0.05
 
     def test_so_does_one_that_asked_to_stop_at_its_target(self):
-        assert stopped(PLATEAU, 0.80, 0.01, stop="target", target=0.9).reason.facts["cause"] == "misses"
+        action = stopped(PLATEAU, 0.80, 0.01, stop="target", target=0.9, iteration=50)
+        assert action.reason.facts["cause"] == "misses"
+
+    def test_what_is_sure_after_a_tenth_of_the_iterations_is_not_sure_enough_until_half_of_them_are_done(self):
+        hopeless = {"stop": "target", "target": 0.9}
+        assert stopped(PLATEAU, 0.80, 0.01, **hopeless, iteration=11) is None
+        assert stopped(PLATEAU, 0.80, 0.01, **hopeless, iteration=45) is None
+        assert stopped(PLATEAU, 0.80, 0.01, **hopeless, iteration=49) is not None
+
+    def test_more_doubt_is_allowed_the_nearer_the_end(self):
+        """The target is reached with a probability of 3.4%."""
+        likely = {"stop": "target", "target": 0.815}
+        assert stopped(PLATEAU, 0.80, 0.0082, **likely, iteration=80) is None
+        assert stopped(PLATEAU, 0.80, 0.0082, **likely, iteration=99) is not None
 
     def test_a_job_that_may_yet_make_its_target_goes_on(self):
         assert stopped(PLATEAU, 0.80, 0.08, stop="optstop", target=0.9) is None
@@ -258,7 +271,9 @@ class TestOptionInForce:
 
 
 def test_facts_of_a_stop_carry_its_numbers():
-    action = stopped(PLATEAU, 0.80, 0.01, overloaded=True, stop="iterations", downgrade="optstop", target=0.9)
+    action = stopped(
+        PLATEAU, 0.80, 0.01, overloaded=True, stop="iterations", downgrade="optstop", target=0.9, iteration=50
+    )
     facts = dict(action.reason.facts)
     assert facts.pop("probability") == pytest.approx(0, abs=1e-3)
     assert facts.pop("predicted_maximum") == pytest.approx(0.81, abs=0.002)
@@ -275,7 +290,7 @@ def test_facts_of_a_stop_carry_its_numbers():
         "tolerance": pytest.approx(0.00405),
         "predicted": pytest.approx(0.80),
         "confidence": 0.95,
-        "iteration": 11.0,
+        "iteration": 50.0,
         "max_iterations": 100.0,
     }
 
