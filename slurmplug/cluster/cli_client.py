@@ -81,6 +81,7 @@ class CliClient:
         """`folder` is where the clients are, None for PATH; `timeout` is what each may take, in seconds."""
         self._folder = folder
         self._timeout = timeout
+        self._queues = parse.Queues()
         self._env = {name: value for name, value in os.environ.items() if not name.startswith(_CLEARED)}
         self._env |= {"LC_ALL": "C", "TZ": "UTC", "SLURM_TIME_FORMAT": "%s", "TERM": "dumb", "INPUTRC": "/dev/null"}
         if conf or "SLURM_CONF" in os.environ:
@@ -94,7 +95,7 @@ class CliClient:
         columns = marks.format(parse.JOB_FIELDS)
         options = ("--local", "--noheader", "--noconvert", "--all", "--array", "--states=all")
         text = self._ask("squeue", *options, "-O", columns)
-        return parse.queue(text, marks)
+        return self._queues.read(text, marks)
 
     def nodes(self) -> NodeRows:
         """Every node in a partition. Raises ReadFailed."""

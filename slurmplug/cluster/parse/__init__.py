@@ -5,7 +5,17 @@ that are drawn anew for each look. An answer that does not fit is a `ReadFailed`
 """
 
 from slurmplug.cluster.parse.asking import ASKED_FIELDS, asked
-from slurmplug.cluster.parse.jobs import COMMENT, ENDING_FIELDS, JOB_FIELDS, TEXT, Queue, endings, queue, site_factors
+from slurmplug.cluster.parse.jobs import (
+    COMMENT,
+    ENDING_FIELDS,
+    JOB_FIELDS,
+    TEXT,
+    Queue,
+    Queues,
+    endings,
+    queue,
+    site_factors,
+)
 from slurmplug.cluster.parse.places import NODE_FIELDS, nodes, reservations
 from slurmplug.cluster.parse.settings import site
 from slurmplug.cluster.parse.table import Marks
@@ -19,6 +29,7 @@ __all__ = [
     "TEXT",
     "Marks",
     "Queue",
+    "Queues",
     "asked",
     "endings",
     "nodes",

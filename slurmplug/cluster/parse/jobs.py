@@ -1,9 +1,12 @@
 """The queue that squeue lists, with its arrays, and how jobs ended as sacct tells it. Pure."""
 
+import itertools
 import re
+import secrets
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,20 +23,22 @@ from slurmplug.cluster.parse.table import (
     ints,
     moment,
     moments,
+    split,
     strings,
-    table,
     texts,
     values,
 )
 from slurmplug.cluster.port import Ending, JobRows
 from slurmplug.errors import ReadFailed
 
+OFTEN = ("PriorityLong", "StartTime", "EndTime")
+"""What of a job that waits changes from look to look: backfill tells when it may start."""
 JOB_FIELDS = (
+    *OFTEN,
     "JobID", "ArrayJobID", "ArrayTaskID", "HetJobID", "UserID", "UserName", "Account", "QOS", "Partition", "State",
     "Reason", "Name", "Comment", "Dependency", "Feature", "Reservation", "NodeList", "BatchFlag", "RestartCnt",
-    "SubmitTime", "EligibleTime", "StartTime", "EndTime", "TimeLimit", "PriorityLong", "NumNodes", "NumCPUs",
-    "NumTasks", "Sockets", "tres-alloc", "tres-per-node", "tres-per-job", "tres-per-socket", "tres-per-task",
-    "exit_code",
+    "SubmitTime", "EligibleTime", "TimeLimit", "NumNodes", "NumCPUs", "NumTasks", "Sockets", "tres-alloc",
+    "tres-per-node", "tres-per-job", "tres-per-socket", "tres-per-task", "exit_code",
 )  # fmt: skip
 """squeue(1), --Format: all of them are in 22.05 and in 26.05. `tres-alloc` is what is asked for while a job waits."""
 ENDING_FIELDS = ("JobIDRaw", "State", "Start", "End", "ExitCode")
@@ -63,12 +68,84 @@ class Queue:
     addresses: Mapping[int, str]
 
 
+class Queues:
+    """Reads one queue after the other. Rows whose text is as it was in the last one are not read again."""
+
+    def __init__(self) -> None:
+        self._mark = f"m{secrets.token_hex(12)}"
+        """what ends a field in the texts that are kept; the marks of a look are known to whoever sees squeue run"""
+        self._rows: dict[str, int] = {}
+        self._columns = _columns({name: [] for name in JOB_FIELDS[len(OFTEN) :]})
+
+    def read(self, text: str, marks: Marks) -> Queue:
+        """The jobs that `squeue --array --Format` lists. Raises ReadFailed."""
+        records = text.replace(marks.field, self._mark).split(f"{marks.record}\n")
+        if records.pop():
+            raise ReadFailed("squeue's answer ends in the middle of a record")
+        parts = [record.split(self._mark, len(OFTEN)) for record in records]
+        if any(len(part) <= len(OFTEN) for part in parts):
+            raise ReadFailed(f"squeue answers a record that has not {len(JOB_FIELDS)} fields")
+        *often, rests = map(list, zip(*parts, strict=True)) if parts else [[]] * (len(OFTEN) + 1)
+        rows = {rest: row for row, rest in enumerate(rests)}
+        if len(rows) < len(rests):
+            raise ReadFailed("squeue lists a job twice")
+        known, columns = self._rows, self._columns
+        new = [rest for rest in rests if rest not in known]
+        places = itertools.count(len(known))
+        at = np.array([known[rest] if rest in known else next(places) for rest in rests], dtype=np.int64)
+        if new:
+            told = split(new, JOB_FIELDS[len(OFTEN) :], self._mark, "squeue")
+            columns = {name: np.concatenate([columns[name], each]) for name, each in _columns(told).items()}
+        columns = {name: column[at] for name, column in columns.items()}
+        found = _queue(columns, dict(zip(OFTEN, often, strict=True)))
+        self._rows, self._columns = rows, columns
+        return found
+
+
 def queue(text: str, marks: Marks) -> Queue:
-    """The jobs that `squeue --array --Format` lists. Raises ReadFailed."""
-    told = table(text, JOB_FIELDS, marks, "squeue")
-    job_id, array_id = ints(told, "JobID"), ints(told, "ArrayJobID")
+    """One queue, as `Queues.read`. Raises ReadFailed."""
+    return Queues().read(text, marks)
+
+
+def _columns(told: Mapping[str, list[str]]) -> dict[str, NDArray[Any]]:
+    """Of each record, but for what changes often."""
+    gpus, gpu_type = _gpus(told)
     array_task = column(told, "ArrayTaskID", lambda word: -1 if word in UNSET else int(word), np.int64)
-    array_id[array_task < 0] = 0
+    return {
+        "job_id": ints(told, "JobID"),
+        "array_id": np.where(array_task < 0, 0, ints(told, "ArrayJobID")),
+        "array_task": array_task,
+        "het_id": column(told, "HetJobID", lambda word: 0 if word in UNSET else int(word), np.int64),
+        "uid": ints(told, "UserID"),
+        "user": texts(told, "UserName"),
+        "account": texts(told, "Account"),
+        "qos": texts(told, "QOS"),
+        "partition": strings(told, "Partition", TEXT),
+        "state": texts(told, "State"),
+        "reason": texts(told, "Reason"),
+        "name": strings(told, "Name", TEXT),
+        "comment": strings(told, "Comment", COMMENT),
+        "dependency": strings(told, "Dependency", COMMENT),
+        "features": strings(told, "Feature", TEXT),
+        "reservation": strings(told, "Reservation", TEXT),
+        "node_list": strings(told, "NodeList", None),
+        "batch": ints(told, "BatchFlag") != 0,
+        "restarts": ints(told, "RestartCnt"),
+        "submit": moments(told, "SubmitTime"),
+        "eligible": moments(told, "EligibleTime"),
+        "time_limit": column(told, "TimeLimit", duration, np.float64),
+        "nodes": ints(told, "NumNodes"),
+        "cpus": ints(told, "NumCPUs"),
+        "memory": column(told, "tres-alloc", tres.memory, np.float64),
+        "gpus": gpus,
+        "gpu_type": gpu_type,
+        "exit_code": column(told, "exit_code", exit_code, np.int64),
+    }
+
+
+def _queue(columns: Mapping[str, NDArray[Any]], often: Mapping[str, list[str]]) -> Queue:
+    """Of all records, where those of elements that wait together are one row."""
+    job_id, array_id, array_task = columns["job_id"], columns["array_id"], columns["array_task"].copy()
     _, first, row_of, counts = np.unique(job_id, return_index=True, return_inverse=True, return_counts=True)
     if np.any((counts > 1) & (array_id[first] == 0)):
         raise ReadFailed("squeue lists a job twice")
@@ -76,49 +153,24 @@ def queue(text: str, marks: Marks) -> Queue:
     array_task[first[counts > 1]] = -1
     kept = np.sort(first)
     if len(kept) < len(job_id):
-        told = {name: [words[row] for row in kept.tolist()] for name, words in told.items()}
-    state = texts(told, "State")
-    waits = state == "PENDING"
-    gpus, gpu_type = _gpus(told)
+        columns = {name: each[kept] for name, each in columns.items()}
+        often = {name: [words[row] for row in kept.tolist()] for name, words in often.items()}
+    waits = columns["state"] == "PENDING"
+    ids, task = columns["job_id"], array_task[kept]
+    elements = np.ones(len(ids), dtype=np.int64)
+    arrays = np.flatnonzero(columns["array_id"])
+    elements[arrays] = [len(tasks.get(each, (0,))) for each in ids[arrays].tolist()]
     rows = JobRows(
-        job_id=job_id[kept],
-        array_id=array_id[kept],
-        array_task=array_task[kept],
-        elements=np.array([len(tasks.get(each, (0,))) for each in job_id[kept].tolist()], dtype=np.int64),
-        het_id=column(told, "HetJobID", lambda word: 0 if word in UNSET else int(word), np.int64),
-        uid=ints(told, "UserID"),
-        user=texts(told, "UserName"),
-        account=texts(told, "Account"),
-        qos=texts(told, "QOS"),
-        partition=strings(told, "Partition", TEXT),
-        state=state,
-        reason=texts(told, "Reason"),
-        name=strings(told, "Name", TEXT),
-        comment=strings(told, "Comment", COMMENT),
-        dependency=strings(told, "Dependency", COMMENT),
-        features=strings(told, "Feature", TEXT),
-        reservation=strings(told, "Reservation", TEXT),
-        node_list=strings(told, "NodeList", None),
-        batch=ints(told, "BatchFlag") != 0,
-        restarts=ints(told, "RestartCnt"),
-        submit=moments(told, "SubmitTime"),
-        eligible=moments(told, "EligibleTime"),
-        start=np.where(waits, np.nan, moments(told, "StartTime")),
-        end=np.where(waits, np.nan, moments(told, "EndTime")),
-        time_limit=column(told, "TimeLimit", duration, np.float64),
-        priority=column(told, "PriorityLong", float, np.float64),
-        nodes=ints(told, "NumNodes"),
-        cpus=ints(told, "NumCPUs"),
-        memory=column(told, "tres-alloc", tres.memory, np.float64),
-        gpus=gpus,
-        gpu_type=gpu_type,
-        exit_code=column(told, "exit_code", exit_code, np.int64),
+        **{name: each for name, each in columns.items() if name != "array_task"},
+        array_task=task,
+        elements=elements,
+        start=np.where(waits, np.nan, moments(often, "StartTime")),
+        end=np.where(waits, np.nan, moments(often, "EndTime")),
+        priority=column(often, "PriorityLong", float, np.float64),
     )
-    elements = zip(rows.job_id.tolist(), rows.array_id.tolist(), rows.array_task.tolist(), strict=True)
+    those = zip(ids[arrays].tolist(), columns["array_id"][arrays].tolist(), task[arrays].tolist(), strict=True)
     addresses = {
-        job: f"{array}_{task}" if task >= 0 else f"{array}_[{_ranges(tasks[array])}]"
-        for job, array, task in elements
-        if array
+        job: f"{array}_{task}" if task >= 0 else f"{array}_[{_ranges(tasks[array])}]" for job, array, task in those
     }
     return Queue(rows, addresses)
 

@@ -35,15 +35,21 @@ class Marks:
 
 
 def table(text: str, fields: Sequence[str], marks: Marks, client: str) -> dict[str, list[str]]:
+    """The columns of what the client answers, by field. Raises ReadFailed."""
     records = text.split(f"{marks.record}\n")
     if records.pop():
         raise ReadFailed(f"{client}'s answer ends in the middle of a record")
+    return split(records, fields, marks.field, client)
+
+
+def split(records: Sequence[str], fields: Sequence[str], mark: str, client: str) -> dict[str, list[str]]:
+    """The columns of records whose fields end in this mark. Raises ReadFailed."""
     inner = len(fields) - 1
-    if any(record.count(marks.field) != inner for record in records):
+    if any(record.count(mark) != inner for record in records):
         raise ReadFailed(
             f"{client} answers a record that has not {len(fields)} fields; is this Slurm older than 22.05?"
         )
-    flat = marks.field.join(records).split(marks.field) if records else []
+    flat = mark.join(records).split(mark) if records else []
     return {name: flat[at :: len(fields)] for at, name in enumerate(fields)}
 
 
