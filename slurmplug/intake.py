@@ -32,6 +32,7 @@ class Intake:
         """`zone`: the cluster's time zone, for deadlines told as a time of day; None for this machine's."""
         self._records = {record.key.job_id: record for record in records}
         self._zone = zone
+        self._columns = columns.Columns()
         self._last_listed: dict[int, float] = {}
         self._told_until = {
             Run(job_id, record.points_of): float(record.points.times.max())
@@ -71,7 +72,7 @@ class Intake:
                 _take_reports(record, self._not_told_before(record, chunk), fold)
         rows = np.flatnonzero([record.facts.live for record in listed])
         records = [listed[row] for row in rows]
-        jobs, classes = columns.jobs_of(records, reading.jobs.priority[rows], reading.now)
+        jobs, classes = self._columns.jobs_of(records, reading.jobs.priority[rows], reading.now)
         runs_on = columns.runs_on(records, reading.nodes.name)
         snapshot = Snapshot(
             cycle=cycle,

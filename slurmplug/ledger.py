@@ -53,7 +53,9 @@ class Ledger(LedgerFile):
             self._write_changes(record.changes)
             self._put("cycles", [ledger_rows.of_cycle(record)])
             self.db.execute("DELETE FROM standing")
-            self._put("standing", ({"job": self._id(key), **row} for key, row in ledger_rows.of_standing(record)))
+            jobs = map(self._id, record.snapshot.jobs.keys)
+            rows = ((job, *row) for job, row in zip(jobs, ledger_rows.of_standing(record), strict=True))
+            self.db.conn.executemany(_STAND, rows)
             self.db.execute(_FIRST_PREDICTIONS)
             self.db.execute(_PREDICTIONS_AT_HALF)
             self.db.conn.executemany(
@@ -279,6 +281,9 @@ class Ledger(LedgerFile):
             raise LedgerError(f"{self.name} is damaged, {error}: restore a backup, or move it away") from error
 
 
+_STAND = f"""
+INSERT INTO standing (job, {", ".join(ledger_rows.STANDING)}) VALUES (?{", ?" * len(ledger_rows.STANDING)})
+"""
 _LAST_SEEN = """
 SELECT coalesce((SELECT started FROM cycles ORDER BY id DESC LIMIT 1), -9e999) AS latest,
     (SELECT count(*) FROM jobs WHERE ended = 0) AS alive

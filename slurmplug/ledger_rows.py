@@ -11,7 +11,7 @@ import numpy as np
 
 from policies.plan import Reason
 from policies.snapshot import JobKey
-from predictors.arrays import Floats
+from predictors.arrays import Floats, Texts
 from predictors.forecast import Forecast
 from slurmplug import codec
 from slurmplug.cluster.port import Command
@@ -23,6 +23,7 @@ from slurmplug.progress import Points
 from slurmplug.record import JobFacts, JobRecord, Point, joined
 
 Row = dict[str, Any]
+NO_TEXTS: Mapping[str, Texts] = {}
 
 
 def null(value: float) -> float | None:
@@ -55,16 +56,18 @@ def of_cycle(record: CycleRecord) -> Row:
     }
 
 
-def of_standing(record: CycleRecord) -> Iterator[tuple[JobKey, Row]]:
-    """Where each job of the snapshot stands."""
+STANDING = ("cycle", "rank", "allowed", "spared", "priority", "terms", "forecast", "note")
+"""The columns of where a job stands, beside the job."""
+
+
+def of_standing(record: CycleRecord) -> Iterator[tuple[Any, ...]]:
+    """Where each job of the snapshot stands, in its order; by columns, as there may be 100,000 jobs."""
     jobs, plan, verdict, forecasts = record.snapshot.jobs, record.plan, record.verdict, record.forecasts
     n = len(jobs)
-    terms = {name: column.tolist() for name, column in plan.terms.items()}
-    allowed = ~np.isnan(verdict.rank)
     spared = np.full(n, "", dtype="U16")
     for rule, mask in reversed(list(verdict.spared.items())):
         spared[mask] = rule
-    columns = {
+    told = {
         **_with_interval("total", forecasts.total),
         **_with_interval("remaining", forecasts.remaining),
         **_with_interval("final", forecasts.final),
@@ -72,26 +75,33 @@ def of_standing(record: CycleRecord) -> Iterator[tuple[JobKey, Row]]:
         "iteration": jobs.iteration,
         "done": jobs.iteration / jobs.max_iterations,
     }
-    sources = forecasts.remaining.source.tolist()
-    total_sources = forecasts.total.source.tolist()
-    values = zip(*(column.tolist() for column in columns.values()), strict=True)
-    forecast = [dict(zip(columns, row, strict=True)) for row in values]
-    for row in range(n):
-        yield (
-            jobs.keys[row],
-            {
-                "cycle": record.snapshot.cycle,
-                "rank": null(plan.rank[row]),
-                "allowed": int(allowed[row]),
-                "spared": str(spared[row]),
-                "priority": null(jobs.priority[row]),
-                "terms": json.dumps(_numbers({name: column[row] for name, column in terms.items()})),
-                "forecast": json.dumps(
-                    {"source": sources[row], "total_source": total_sources[row], **_numbers(forecast[row])}
-                ),
-                "note": json.dumps(asdict(plan.notes[jobs.keys[row]])) if jobs.keys[row] in plan.notes else None,
-            },
-        )
+    sources = {"source": forecasts.remaining.source, "total_source": forecasts.total.source}
+    notes = {key: json.dumps(asdict(reason)) for key, reason in plan.notes.items()}
+    return zip(
+        [record.snapshot.cycle] * n,
+        plan.rank.tolist(),
+        (~np.isnan(verdict.rank)).astype(int).tolist(),
+        spared.tolist(),
+        jobs.priority.tolist(),
+        _objects(n, plan.terms),
+        _objects(n, told, sources),
+        map(notes.get, jobs.keys) if notes else [None] * n,
+        strict=True,
+    )
+
+
+def _objects(n: int, numbers: Mapping[str, Floats], texts: Mapping[str, Texts] = NO_TEXTS) -> list[str]:
+    """(n,) JSON objects of a text or a number from each column, those left out that are NaN."""
+    members = []
+    for name, column in texts.items():
+        written = {text: f"{json.dumps(name)}: {json.dumps(text)}, " for text in np.unique(column).tolist()}
+        members.append([written[text] for text in column.tolist()])
+    for name, values in numbers.items():
+        if np.isnan(values).all():
+            continue
+        head, each = f"{json.dumps(name)}: ", json.dumps(values.tolist())[1:-1].split(", ")
+        members.append(["" if number == "NaN" else f"{head}{number}, " for number in each])
+    return ["{" + "".join(row)[:-2] + "}" for row in zip(*members, strict=True)] if members else ["{}"] * n
 
 
 def _with_interval(name: str, forecast: Forecast) -> dict[str, Floats]:

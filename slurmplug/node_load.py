@@ -13,9 +13,11 @@ BELIEVED_FOR = 300.0
 """Seconds after which what a job told of its node's load says nothing any more."""
 
 
-def traffic(records: Sequence[JobRecord], now: float) -> Floats:
-    """(n,) bytes a second that leave each job's first node, NaN where it does not tell."""
-    return np.array([_recent(record, "sent", now) for record in records], dtype=float)
+def traffic(records: Sequence[JobRecord], told: Ints, now: float) -> Floats:
+    """(n,) bytes a second that leave each job's first node, NaN where it does not tell. `told`: the rows of who may."""
+    found = np.full(len(records), np.nan)
+    found[told] = [_recent(records[row], "sent", now) for row in told.tolist()]
+    return found
 
 
 def with_reports(nodes: Nodes, records: Sequence[JobRecord], runs_on: Ints, now: float) -> Nodes:
@@ -27,8 +29,9 @@ def with_reports(nodes: Nodes, records: Sequence[JobRecord], runs_on: Ints, now:
     if not len(runs_on):
         return nodes
     rows, at, held = runs_on.T
-    gpu, network = (np.array([_recent(record, name, now) for record in records])[rows] for name in ("gpu", "network"))
-    ages = np.array([now - record.points.load_time for record in records])[rows]
+    those = [records[row] for row in rows.tolist()]
+    gpu, network = (np.array([_recent(record, name, now) for record in those]) for name in ("gpu", "network"))
+    ages = np.array([now - record.points.load_time for record in those])
     busy = np.bincount(at, weights=np.nan_to_num(gpu * held), minlength=len(nodes.names))
     told_gpu = np.bincount(at, weights=~np.isnan(gpu), minlength=len(nodes.names)) > 0
     load, age, share = nodes.load.copy(), nodes.load_age.copy(), nodes.network.copy()
