@@ -26,6 +26,7 @@ _INNER = np.linspace(0.15, 0.85, 15)
 LEVELS: Floats = np.round(np.concatenate([[0.0], _OUTER, _INNER, 1.0 - _OUTER[::-1], [1.0]]), 6)
 _INSIDE = LEVELS[1:-1]
 _LAST = len(LEVELS) - 1
+_MIDDLE = int(np.flatnonzero(LEVELS == 0.5)[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +160,7 @@ class Forecast:
     @property
     def median(self) -> Floats:
         """(n,)"""
-        return self.quantile(0.5)
+        return self.table[:, _MIDDLE]
 
     def quantile(self, q: ArrayLike) -> Floats:
         """(n,) for one level q in [0, 1], (n, k) for an array of k levels."""

@@ -147,12 +147,21 @@ def _prior() -> Mapping[str, Floats]:
 
 def _log_step_times(gpus: Floats, nodes: Floats, draws: Ints) -> Floats:
     """(draws, n) logarithm of the step time in units of the gradient's, by these draws of the prior."""
-    prior = {name: values[draws, None] for name, values in _prior().items()}
-    more = np.maximum(gpus - 2.0, 0.0)
-    local = prior["local"] + prior["local_more"] * more
-    beside = gpus / nodes - 1.0
-    across = prior["across"] + prior["across_more"] * more + prior["shared"] * beside
-    sync = np.where(gpus <= 1, 0.0, np.where(nodes <= 1, local, across))
+    places = zip(gpus.tolist(), nodes.tolist(), strict=True)
+    return np.stack([_log_step_time(*place)[draws] for place in places], axis=1)
+
+
+@lru_cache(maxsize=256)
+def _log_step_time(gpus: float, nodes: float) -> Floats:
+    """(_DRAWS,) the same on one placement, by all draws."""
+    prior = _prior()
+    more, beside = max(gpus - 2.0, 0.0), gpus / nodes - 1.0
+    if gpus <= 1:
+        sync = np.zeros(_DRAWS)
+    elif nodes <= 1:
+        sync = prior["local"] + prior["local_more"] * more
+    else:
+        sync = prior["across"] + prior["across_more"] * more + prior["shared"] * beside
     gradient = 1.0 + prior["crowding"] * beside ** prior["bend"]
     return np.asarray(np.log(gradient ** prior["overlap"] + sync ** prior["overlap"]) / prior["overlap"])
 
@@ -160,5 +169,9 @@ def _log_step_times(gpus: Floats, nodes: Floats, draws: Ints) -> Floats:
 def _mixture(centres: Floats, sd: Floats) -> Floats:
     """(n, inner levels) quantiles of equal mixtures of normals at `centres` (m, n), of spreads `sd` (n,)."""
     part = ndtri((np.arange(9) + 0.5) / 9.0)
-    values = np.sort((centres[:, None, :] + sd * part[:, None]).reshape(-1, centres.shape[1]), axis=0)
-    return np.quantile(values, LEVELS[1:-1], axis=0).T
+    runs = np.sort(centres.T, axis=1)[:, None, :] + np.multiply.outer(sd, part)[:, :, None]
+    values = np.sort(runs.reshape(len(sd), -1), axis=1, kind="stable")  # which merges runs that are in order
+    position = LEVELS[1:-1] * (values.shape[1] - 1)
+    below = np.floor(position).astype(np.int64)
+    low, high, share = values[:, below], values[:, np.minimum(below + 1, values.shape[1] - 1)], position - below
+    return np.asarray(np.where(share < 0.5, low + (high - low) * share, high - (high - low) * (1.0 - share)))

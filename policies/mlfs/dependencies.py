@@ -25,6 +25,8 @@ class Dependencies:
     def of(cls, ml_job: Ints, parents: Ints) -> "Dependencies":
         """From each job's ML job (n,) and `parents` (edges, 2): row, row that it depends on, -1 for one not there."""
         n = len(ml_job)
+        if not len(parents):
+            return cls((), np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_))
         edges = np.unique(parents, axis=0)
         orphaned = np.zeros(n, dtype=np.bool_)
         orphaned[edges[edges[:, 1] < 0, 0]] = True

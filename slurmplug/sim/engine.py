@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from predictors.arrays import Floats
+from predictors.arrays import Floats, Ints
 from slurmplug.sim.agenda import Agenda, Event
 from slurmplug.sim.nodes import SimNodes
 from slurmplug.sim.shared import SharedNodes
@@ -84,6 +84,13 @@ class Engine:
         first = self._agenda.first()
         return min(self._arrival(), first.time if first else np.inf)
 
+    def next_report(self) -> float:
+        """When the next iteration of any training is done, or a moment before; infinite where none trains."""
+        trains = np.flatnonzero(self.rate > 0)
+        to_come = np.floor(self.progress(trains) + _ALMOST) + 1.0 - 2 * _ALMOST
+        times = self.anchor[trains] + (to_come - self.iteration[trains]) / self.rate[trains]
+        return float(times.min(initial=np.inf))
+
     def run_until(self, until: float) -> None:
         """Let everything happen that happens by then."""
         while (time := self.next_event()) <= until:
@@ -101,10 +108,10 @@ class Engine:
                 self.changes += 1
         self.now = max(self.now, until)
 
-    def progress(self) -> Floats:
-        """(trainings,) iterations done, with the fraction of the present one."""
-        done = self.iteration + self.rate * np.maximum(self.now - self.anchor, 0.0)
-        return np.minimum(done, self.goal)
+    def progress(self, trainings: Ints) -> Floats:
+        """(k,) iterations that these have done, with the fraction of the present one."""
+        done = self.iteration[trainings] + self.rate[trainings] * np.maximum(self.now - self.anchor[trainings], 0.0)
+        return np.minimum(done, self.goal[trainings])
 
     def done(self, training: int) -> float:
         """The same of one training."""

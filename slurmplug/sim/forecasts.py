@@ -12,7 +12,7 @@ import numpy as np
 
 from policies.snapshot import Jobs, Snapshot
 from predictors.arrays import Floats, Ints
-from predictors.forecast import Fan, Forecast, Forecasts, Need
+from predictors.forecast import LEVELS, Fan, Forecast, Forecasts, Need
 from predictors.learning_curve import LearningCurvePredictor
 from predictors.loss import LossPredictor
 from predictors.speed import SpeedPredictor
@@ -29,7 +29,6 @@ STEPS = 6
 """places between now and the end at which an accuracy is forecast"""
 
 
-_NOTHING = Forecast.unknown(0)
 _Told: TypeAlias = tuple[Floats, Forecast]
 """Places on an axis, and a forecast at each."""
 
@@ -37,25 +36,56 @@ _Told: TypeAlias = tuple[Floats, Forecast]
 class _Kept:
     """What was forecast of each training when its curve was about as long as it is now."""
 
-    def __init__(self, fresh: float) -> None:
+    def __init__(self, trainings: int, fresh: float) -> None:
         """fresh: by what factor a curve is longer that is forecast anew."""
         self._fresh = fresh
-        self._told: dict[int, tuple[int, _Told]] = {}
+        self._length = np.full(trainings, -1)
+        self._told: dict[int, _Told] = {}
 
-    def each(
-        self, rows: Ints, training: Ints, lengths: Ints, ask: Callable[[list[int]], Sequence[_Told]]
-    ) -> list[_Told]:
-        """The forecasts of these rows; `ask` is given those that are new."""
-        owners, long = training[rows].tolist(), lengths[rows].tolist()
-        new = [i for i, (owner, length) in enumerate(zip(owners, long, strict=True)) if self._old(owner, length)]
+    def due(self, owners: Ints, lengths: Ints) -> Ints:
+        """Which of these trainings, whose curves are so long, are to be forecast now."""
+        kept = self._length[owners]
+        new = np.flatnonzero((lengths < kept) | (lengths >= np.maximum(kept + 1, kept * self._fresh)))
+        self._length[owners[new]] = lengths[new]
+        return new
+
+    def each(self, owners: Ints, lengths: Ints, ask: Callable[[list[int]], Sequence[_Told]]) -> list[_Told]:
+        """The forecasts of these trainings; `ask` is given the places of those that are new."""
+        new = self.due(owners, lengths)
+        if len(new):
+            self._told |= zip(owners[new].tolist(), ask(new.tolist()), strict=True)
+        return [self._told[owner] for owner in owners.tolist()]
+
+
+class _Ends:
+    """The last values of curves: where they are whole the last one, else what the predictor makes of them.
+
+    Trainings may share a curve, so what was made of its beginning once is kept.
+    """
+
+    def __init__(self, trainings: int, curves: LearningCurvePredictor) -> None:
+        self._curves = curves
+        self._table = np.full((trainings, len(LEVELS)), np.nan)
+        self._source = np.full(trainings, "", dtype="U32")
+        self._made: dict[tuple[bytes, int], tuple[Floats, str]] = {}
+
+    def note(self, owners: Ints, told: Sequence[tuple[Floats, int]]) -> None:
+        """Of these trainings are known the points of their curves so far, and how many there will be."""
+        new = {(curve.tobytes(), at): (curve, at) for curve, at in told if at > len(curve)}
+        new = {key: asked for key, asked in new.items() if key not in self._made}
         if new:
-            for i, told in zip(new, ask(rows[new].tolist()), strict=True):
-                self._told[owners[i]] = long[i], told
-        return [self._told[owner][1] for owner in owners]
+            ahead = self._curves.predict_many(*zip(*new.values(), strict=True))
+            self._made |= zip(new, zip(ahead.table, ahead.source.tolist(), strict=True), strict=True)
+        for owner, (curve, at) in zip(owners.tolist(), told, strict=True):
+            whole = at <= len(curve)
+            made = (curve[-1], "last report") if whole else self._made[curve.tobytes(), at]
+            self._table[owner], self._source[owner] = made
 
-    def _old(self, owner: int, length: int) -> bool:
-        kept = self._told.get(owner)
-        return kept is None or not kept[0] <= length < max(kept[0] + 1, kept[0] * self._fresh)
+    def of(self, n: int, rows: Ints, owners: Ints) -> Forecast:
+        """n rows, of which these are those of these trainings; the rest is unknown."""
+        table, source = np.full((n, len(LEVELS)), np.nan), np.full(n, "", dtype=self._source.dtype)
+        table[rows], source[rows] = self._table[owners], self._source[owners]
+        return Forecast(table, source)
 
 
 class SimForecaster:
@@ -75,7 +105,8 @@ class SimForecaster:
         self._unknown = Forecasts.unknown(0)
         self._loss_error = np.random.default_rng([seed, 2]).standard_normal(len(jobs))
         self._curves, self._losses = LearningCurvePredictor(), LossPredictor("sublinear")
-        self._final, self._accuracy, self._loss = _Kept(FRESH), _Kept(FRESH), _Kept(1.0)
+        self._final, self._accuracy, self._loss = (_Kept(len(jobs), fresh) for fresh in (FRESH, FRESH, 1.0))
+        self._ends = _Ends(len(jobs), self._curves)
         self._seen: dict[Hashable, dict[tuple[int, int], float]] = {}
         self._seen_at = -1
         self._rates: dict[int, float] = {}
@@ -111,7 +142,7 @@ class SimForecaster:
         engine = self._engine
         iterations = engine.iterations[training]
         rate = np.where(engine.rate[training] > 0, engine.rate[training], self._rate[training])
-        left = np.maximum(iterations - engine.progress()[training], 0.0) / rate
+        left = np.maximum(iterations - engine.progress(training), 0.0) / rate
         left += np.maximum(np.where(engine.rate[training] > 0, engine.anchor[training] - engine.now, 0.0), 0.0)
         unit = self._unit_table[self._unit[training]]
         error, source = self._error[training], np.full(len(training), "simulated")
@@ -125,28 +156,23 @@ class SimForecaster:
 
     def _finals(self, jobs: Jobs, training: Ints) -> Forecast:
         """The target's quantity at the last iteration, as the daemon forecasts it."""
-        rows = _reporting(jobs.accuracies.lengths(), jobs)
-
-        def ask(new: list[int]) -> list[_Told]:
-            told = [even(*jobs.accuracies.row(row), float(jobs.max_iterations[row])) for row in new]
-            going = [i for i, (curve, at) in enumerate(told) if at > len(curve)]
-            ahead = self._curves.predict_many(*zip(*(told[i] for i in going), strict=True)) if going else _NOTHING
-            last = [Forecast.certain([curve[-1]], "last report") for curve, _ in told]
-            for place, i in enumerate(going):
-                last[i] = ahead[place]
-            return [(np.empty(0), each) for each in last]
-
-        found = self._final.each(rows, training, jobs.accuracies.lengths(), ask)
-        return Forecast.assemble(len(jobs), [([row], each) for row, (_, each) in zip(rows, found, strict=True)])
+        lengths = jobs.accuracies.lengths()
+        rows = _reporting(lengths, jobs)
+        owners = training[rows]
+        new = self._final.due(owners, lengths[rows])
+        told = [even(*jobs.accuracies.row(row), float(jobs.max_iterations[row])) for row in rows[new].tolist()]
+        self._ends.note(owners[new], told)
+        return self._ends.of(len(jobs), rows, owners)
 
     def _accuracies(self, jobs: Jobs, training: Ints) -> Fan:
         """By iteration: the last report, and forecasts at even steps from there to the end."""
-        rows = _reporting(jobs.accuracies.lengths(), jobs)
+        lengths = jobs.accuracies.lengths()
+        rows = _reporting(lengths, jobs)
 
         def ask(new: list[int]) -> list[_Told]:
-            return [self._fan(*jobs.accuracies.row(row), float(jobs.max_iterations[row])) for row in new]
+            return [self._fan(*jobs.accuracies.row(row), float(jobs.max_iterations[row])) for row in rows[new].tolist()]
 
-        return _fan(len(jobs), rows, self._accuracy.each(rows, training, jobs.accuracies.lengths(), ask))
+        return _fan(len(jobs), rows, self._accuracy.each(training[rows], lengths[rows], ask))
 
     def _fan(self, iterations: Floats, values: Floats, last: float) -> _Told:
         x = np.linspace(iterations[-1], max(last, iterations[-1] + 1.0), STEPS + 1)
@@ -159,12 +185,13 @@ class SimForecaster:
 
     def _reductions(self, jobs: Jobs, training: Ints) -> Fan:
         """The loss by iteration: by SLAQ's predictor, or the truth with the workload's error where it names one."""
-        rows = _reporting(jobs.losses.lengths(), jobs)
+        lengths = jobs.losses.lengths()
+        rows = _reporting(lengths, jobs)
 
         def ask(new: list[int]) -> list[_Told]:
-            return [self._loss_ahead(int(training[row]), *jobs.losses.row(row)) for row in new]
+            return [self._loss_ahead(int(training[row]), *jobs.losses.row(row)) for row in rows[new].tolist()]
 
-        return _fan(len(jobs), rows, self._loss.each(rows, training, jobs.losses.lengths(), ask))
+        return _fan(len(jobs), rows, self._loss.each(training[rows], lengths[rows], ask))
 
     def _loss_ahead(self, training: int, iterations: Floats, values: Floats) -> _Told:
         job = self._engine.table.jobs[training]

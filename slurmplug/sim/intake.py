@@ -128,7 +128,7 @@ class SimIntake:
         waits = np.where(running, 0.0, np.maximum(now - engine.waits_since[live], 0.0))
         held = np.where(running, engine.gpus[live] * (now - np.where(running, started, now)), 0.0)
         gpus = engine.gpus[live]
-        progress, rate = engine.progress()[training], engine.rate[training]
+        progress, rate = engine.progress(training), engine.rate[training]
         managed = ~np.isnan(self._columns["max_iterations"])
         iteration = np.where(managed, np.floor(progress + _ALMOST), 0.0)
         paced = managed & running & (rate > 0) & (iteration - np.ceil(engine.run_iteration[training] - _ALMOST) >= 2)

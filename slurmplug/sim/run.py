@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from policies.plan import Memory
 from policies.policy import Policy
 from slurmplug.config import Config
 from slurmplug.cycle import Scheduler
@@ -86,7 +87,7 @@ class Simulation:
             idle = idle + 1 if soonest == inf and not record.commands else 0
             until = engine.now + self._pace()
             if soonest < inf and self._settled(record, refused):
-                until = max(until, self._tick(soonest))
+                until = max(until, self._tick(min(soonest, self._told(record))))
             alive = self._pass(until)
             if tell:
                 tell(jobs - engine.left, jobs)
@@ -112,8 +113,8 @@ class Simulation:
         """Whether the policy would do nothing until something happens, so that its cycles until then can be left out.
 
         So it is where nobody is there; where a policy goes by what happens and not by time (`by_events`), and all it
-        wanted was done; and where nobody waits, and none of those that run could be stopped, given other GPUs, or moved
-        away from a node that is overloaded.
+        wanted was done; and where nobody waits, the policy wants nothing and remembers what it did before, no node is
+        overloaded, and none of those that run could be given other GPUs.
         """
         jobs = record.snapshot.jobs
         if not len(jobs):
@@ -122,11 +123,19 @@ class Simulation:
             return False
         if getattr(self.policy, "by_events", False):
             return True
-        if record.commands or (jobs.state == "pending").any() or (self.engine.nodes.slowdown > 1).any():
+        wants = record.commands or record.plan.actions
+        if wants or (jobs.state == "pending").any() or (self.engine.nodes.slowdown > 1).any():
             return False
         fixed = (jobs.gpus_min == jobs.gpus_max) & (jobs.gpus == jobs.gpus_min)
+        return bool(fixed.all()) and _alike(record.memory, record.plan.memory)
+
+    def _told(self, record: CycleRecord) -> float:
+        """When a job next reports something, where that could make the policy stop it."""
+        if getattr(self.policy, "by_events", False):
+            return inf
+        jobs = record.snapshot.jobs
         stoppable = (jobs.stop != "iterations") | (jobs.downgrade != "")
-        return bool(fixed.all() and not stoppable.any())
+        return self.engine.next_report() if stoppable.any() else inf
 
     def _result(self, wall: float) -> RunResult:
         engine, settings = self.engine, self.settings
@@ -142,6 +151,10 @@ class Simulation:
             wall_seconds=wall,
             overload_seconds=engine.nodes.overloaded(engine.now),
         )
+
+
+def _alike(some: Memory, others: Memory) -> bool:
+    return some.keys() == others.keys() and all(np.array_equal(some[name], others[name]) for name in some)
 
 
 def finished(engine: Engine, training: int) -> Finished:

@@ -127,7 +127,7 @@ def test_a_job_that_names_no_interval_loses_nothing_and_an_unmanaged_one_everyth
     site.run_until(50.0)
     for row in (0, 1):
         site.requeue(row)
-    assert site.progress().tolist() == [50.0, 0.0]
+    assert site.progress(np.arange(2)).tolist() == [50.0, 0.0]
 
 
 def test_more_gpus_make_an_elastic_job_faster_from_then_on() -> None:
@@ -179,7 +179,7 @@ def test_a_network_in_use_by_spread_jobs_slows_their_nodes() -> None:
     site.place(0, ((0, 1), (1, 1)))  # 90 bytes a second at each node, of 50
     site.place(1, ((0, 1),))
     site.run_until(20.0)
-    assert site.progress().tolist() == pytest.approx([10.0, 10.0])
+    assert site.progress(np.arange(2)).tolist() == pytest.approx([10.0, 10.0])
     site.run_until(1000.0)
     assert site.stories[0].bandwidth == pytest.approx(180.0 * 100)
 

@@ -17,6 +17,7 @@ from slurmplug.commands import main
 from slurmplug.errors import UsageError
 from slurmplug.sim.job import Part, SimJob
 from slurmplug.sim.outcome import RunResult
+from slurmplug.sim.run import Simulation
 from slurmplug.sim.stopping import Stopping
 from slurmplug.sim.summary import summary
 from tests.sim_jobs import First, FirstByEvents, Told, job, run, simulation, speed
@@ -201,6 +202,20 @@ def test_cycles_in_which_nothing_can_change_are_left_out_and_nothing_changes_by_
     ]
     often, seldom = run(*jobs), run(*jobs, policy=FirstByEvents())
     assert ends(often) == ends(seldom)
+    assert len(seldom.decide_seconds) < len(often.decide_seconds)
+
+
+def test_a_policy_that_may_stop_jobs_is_asked_when_they_report_and_that_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at, told = np.arange(1.0, 101.0), {"stop": "optstop", "speed": speed((1, 1, 0.02))}
+    curve = {"curve_at": at, "accuracies": 0.9 * at / (at + 2.0), "losses": 1.0 / at}
+    jobs = [job(submit=333.0 * each, **curve, **told) for each in range(4)]
+    seldom = run(*jobs, policy=MLFS())
+    monkeypatch.setattr(Simulation, "_settled", lambda *_: False)
+    often = run(*jobs, policy=MLFS())
+    assert ends(often) == ends(seldom)
+    assert any(each.stopped for each in seldom.finished)
     assert len(seldom.decide_seconds) < len(often.decide_seconds)
 
 
