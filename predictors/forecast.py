@@ -60,12 +60,21 @@ class Forecast:
         object.__setattr__(self, "table", table)
         object.__setattr__(self, "source", source)
 
+    @classmethod
+    def _of(cls, table: Floats, source: Texts) -> Forecast:
+        """Rows of other forecasts, which need no second look."""
+        made = object.__new__(cls)
+        for name, column in (("table", table), ("source", source)):
+            column.flags.writeable = False
+            object.__setattr__(made, name, column)
+        return made
+
     # --- making ---------------------------------------------------------------------------------------------------
 
     @classmethod
     def unknown(cls, n: int) -> Forecast:
         """n rows of which nothing is known."""
-        return cls(np.full((n, len(LEVELS)), np.nan), np.full(n, ""))
+        return cls._of(np.full((n, len(LEVELS)), np.nan), np.full(n, ""))
 
     @classmethod
     def certain(cls, value: ArrayLike, source: ArrayLike) -> Forecast:
@@ -119,7 +128,7 @@ class Forecast:
         for rows, part in parts:
             table[np.asarray(rows)] = part.table
             source[np.asarray(rows)] = part.source
-        return cls(table, source)
+        return cls._of(table, source)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Forecast:
@@ -137,7 +146,7 @@ class Forecast:
     def __getitem__(self, rows: int | slice | NDArray[Any] | Sequence[int]) -> Forecast:
         """The forecast of these rows: an integer gives a forecast of one row."""
         index = [rows] if isinstance(rows, int | np.integer) else rows
-        return Forecast(self.table[index], self.source[index])
+        return Forecast._of(self.table[index], self.source[index])
 
     @property
     def known(self) -> Bools:

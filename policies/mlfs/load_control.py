@@ -92,8 +92,8 @@ def judge_load(snapshot: Snapshot, memory: Memory, settings: LoadControlSettings
     )
 
 
-def stops(snapshot: Snapshot, final: Forecast, load: Load, settings: LoadControlSettings) -> tuple[Action, ...]:
-    """The stops of running managed jobs, by OptStop and each job's choice. `final`: the target quantity at the end.
+def stops(snapshot: Snapshot, look: "Outlook", load: Load, settings: LoadControlSettings) -> tuple[Action, ...]:
+    """The stops of running managed jobs, by OptStop and each job's choice.
 
     Under `target`: stop at the required value. Under `optstop`: stop where what was achieved is within epsilon of the
     predicted maximum, which is the mean of the better of the two, the end and what was achieved: a small chance of a
@@ -103,8 +103,6 @@ def stops(snapshot: Snapshot, final: Forecast, load: Load, settings: LoadControl
     A job is looked at after every report, so the error that confidence leaves is spent over its iterations.
     """
     jobs = snapshot.jobs
-    ending = jobs.iteration >= jobs.max_iterations
-    look = _Outlook.of(jobs, (jobs.state == "running") & ~ending, final, settings, overloaded=load.overloaded)
     rows, curve, level, expected = look.rows, look.curve, look.level, look.final
     if not len(rows):
         return ()
@@ -137,11 +135,11 @@ def stops(snapshot: Snapshot, final: Forecast, load: Load, settings: LoadControl
                 "confidence": settings.confidence,
             },
         )
-        for i in np.flatnonzero(causes != "")
+        for i in np.flatnonzero((causes != "") & (jobs.state[rows] == "running"))
     )
 
 
-def share_left(jobs: Jobs, final: Forecast, settings: LoadControlSettings, *, overloaded: bool) -> Floats:
+def share_left(jobs: Jobs, look: "Outlook") -> Floats:
     """(n,) in (0, 1]: the share of its iterations left to the maximum that a job will run until load control stops it.
 
     It stops at the required value, or within epsilon of the predicted maximum, by the option in force. Between its
@@ -149,11 +147,10 @@ def share_left(jobs: Jobs, final: Forecast, settings: LoadControlSettings, *, ov
     value now. 1 where the option, the forecast or the shape of the curve tells of no stop.
     """
     left = np.ones(len(jobs))
-    look = _Outlook.of(jobs, jobs.iteration < jobs.max_iterations, final, settings, overloaded=overloaded)
     rows, curve = look.rows, look.curve
     if not len(rows):
         return left
-    most = jobs.max_iterations[rows]
+    most, done = jobs.max_iterations[rows], jobs.iteration[rows]
     first, at, end, best = curve.first, curve.at, look.final.median, curve.best
     value = np.where(look.level == TARGET, look.required, look.maximum - look.tolerance)
     told = (best > first) & (end > value) & (value > best) & (at > curve.begun) & (most > at)
@@ -161,12 +158,12 @@ def share_left(jobs: Jobs, final: Forecast, settings: LoadControlSettings, *, ov
     over, under = (np.prod([np.where(told, a - b, 1.0) for a, b in part], axis=0) for part in parts)
     share = np.divide(over, over + under, out=np.ones_like(over), where=told & (over + under > 0))
     share[value <= best] = 0.0
-    left[rows] = np.maximum(share, 1.0 / np.maximum(most - jobs.iteration[rows], 1.0))
+    left[rows] = np.where(done < most, np.maximum(share, 1.0 / np.maximum(most - done, 1.0)), 1.0)
     return left
 
 
 @dataclass(frozen=True)
-class _Outlook:
+class Outlook:
     """What is known of r jobs that may be stopped, each column (r,).
 
     level: the option in force. required: the value to reach, NaN for none. p_reach: the chance to. maximum: what is
@@ -184,14 +181,16 @@ class _Outlook:
     tolerance: Floats
 
     @classmethod
-    def of(
-        cls, jobs: Jobs, which: Bools, final: Forecast, settings: LoadControlSettings, *, overloaded: bool
-    ) -> "_Outlook":
-        """Of those of `which` (n,) that are managed, may be stopped and have reported enough."""
+    def of(cls, jobs: Jobs, final: Forecast, settings: LoadControlSettings, *, overloaded: bool) -> "Outlook":
+        """Of the managed jobs that may be stopped, have reported enough and are not in their last iteration.
+
+        final: the target quantity at the end. overloaded: whether the cluster is, so that more may be stopped.
+        """
         asked = _levels(jobs.stop)
         farthest = np.maximum(asked, _levels(jobs.downgrade)) if overloaded else asked
         observed = jobs.accuracies.lengths() >= settings.min_observed
-        rows = np.flatnonzero(which & jobs.managed & (farthest > ITERATIONS) & observed)
+        ending = jobs.iteration >= jobs.max_iterations
+        rows = np.flatnonzero(jobs.managed & (farthest > ITERATIONS) & observed & ~ending)
         expected = final[rows]
         curve = _Curve.of(jobs.accuracies, rows)
         required = np.where(np.isnan(jobs.target[rows]), settings.minimum_accuracy, jobs.target[rows])

@@ -8,7 +8,7 @@ import numpy as np
 
 from policies.baselines.common import admitted
 from policies.mlfs.growth import GrowthSettings, grow
-from policies.mlfs.load_control import LoadControlSettings, judge_load, share_left, stops
+from policies.mlfs.load_control import LoadControlSettings, Outlook, judge_load, share_left, stops
 from policies.mlfs.placement import Servers
 from policies.mlfs.priority import PrioritySettings, Ranking, rank
 from policies.mlfs.schedule import ScheduleSettings, changeable, schedule
@@ -62,8 +62,8 @@ class MLFH:
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
         """Rank the managed jobs, and move, preempt and place."""
         jobs = snapshot.jobs
-        share = share_left(jobs, forecasts.final, LoadControlSettings(), overloaded=False)
-        ranking = rank(jobs, snapshot.now, forecasts, self.settings, share)
+        look = Outlook.of(jobs, forecasts.final, LoadControlSettings(), overloaded=False)
+        ranking = rank(jobs, snapshot.now, forecasts, self.settings, share_left(jobs, look))
         actions = _moves(snapshot, forecasts, ranking, (), self.settings)
         return Plan(ranking.rank, ranking.terms, actions, notes=_notes(snapshot.jobs, ranking))
 
@@ -84,12 +84,12 @@ class MLFS:
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
         """MLF-H's decision, and the stops of jobs that have learnt what they were to learn or never will."""
-        jobs, final, settings = snapshot.jobs, forecasts.final, self.settings
+        jobs, settings = snapshot.jobs, self.settings
         load = judge_load(snapshot, memory, settings)
-        controlled = settings.load_control
-        share = share_left(jobs, final, settings, overloaded=load.overloaded) if controlled else 1.0
+        look = Outlook.of(jobs, forecasts.final, settings, overloaded=load.overloaded)
+        share = share_left(jobs, look) if settings.load_control else 1.0
         ranking = rank(jobs, snapshot.now, forecasts, settings, share)
-        asked = stops(snapshot, final, load, settings) if controlled else ()
+        asked = stops(snapshot, look, load, settings) if settings.load_control else ()
         actions = (*asked, *_moves(snapshot, forecasts, ranking, asked, settings))
         return Plan(ranking.rank, ranking.terms, actions, load.memory, _notes(snapshot.jobs, ranking))
 

@@ -67,19 +67,20 @@ class _Ends:
         self._curves = curves
         self._table = np.full((trainings, len(LEVELS)), np.nan)
         self._source = np.full(trainings, "", dtype="U32")
-        self._made: dict[tuple[bytes, int], tuple[Floats, str]] = {}
+        self._made: dict[tuple[bytes, bytes, float], Forecast] = {}
 
-    def note(self, owners: Ints, told: Sequence[tuple[Floats, int]]) -> None:
-        """Of these trainings are known the points of their curves so far, and how many there will be."""
-        new = {(curve.tobytes(), at): (curve, at) for curve, at in told if at > len(curve)}
-        new = {key: asked for key, asked in new.items() if key not in self._made}
-        if new:
-            ahead = self._curves.predict_many(*zip(*new.values(), strict=True))
-            self._made |= zip(new, zip(ahead.table, ahead.source.tolist(), strict=True), strict=True)
-        for owner, (curve, at) in zip(owners.tolist(), told, strict=True):
-            whole = at <= len(curve)
-            made = (curve[-1], "last report") if whole else self._made[curve.tobytes(), at]
-            self._table[owner], self._source[owner] = made
+    def note(self, owners: Ints, told: Sequence[tuple[Floats, Floats, float]]) -> None:
+        """These trainings have told these values at these iterations, of so many."""
+        keys = [(iterations.tobytes(), values.tobytes(), last) for iterations, values, last in told]
+        new = {key: even(*curve) for key, curve in zip(keys, told, strict=True) if key not in self._made}
+        ahead = {key: (curve, at) for key, (curve, at) in new.items() if at > len(curve)}
+        for key, (curve, _) in new.items():
+            self._made[key] = Forecast.certain([curve[-1]], "last report")
+        if ahead:
+            predicted = self._curves.predict_many(*zip(*ahead.values(), strict=True))
+            self._made |= {key: predicted[place] for place, key in enumerate(ahead)}
+        for owner, key in zip(owners.tolist(), keys, strict=True):
+            self._table[owner], self._source[owner] = self._made[key].table[0], self._made[key].source[0]
 
     def of(self, n: int, rows: Ints, owners: Ints) -> Forecast:
         """n rows, of which these are those of these trainings; the rest is unknown."""
@@ -160,7 +161,7 @@ class SimForecaster:
         rows = _reporting(lengths, jobs)
         owners = training[rows]
         new = self._final.due(owners, lengths[rows])
-        told = [even(*jobs.accuracies.row(row), float(jobs.max_iterations[row])) for row in rows[new].tolist()]
+        told = [(*jobs.accuracies.row(row), float(jobs.max_iterations[row])) for row in rows[new].tolist()]
         self._ends.note(owners[new], told)
         return self._ends.of(len(jobs), rows, owners)
 

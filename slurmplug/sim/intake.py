@@ -4,6 +4,7 @@ It tells what `slurmplug.intake` would make of the same cluster's readings, for 
 """
 
 from collections.abc import Collection, Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -178,19 +179,29 @@ class SimIntake:
         reports = self._engine.table.reports
         counts = np.floor(iteration / reports.step[training]).astype(np.int64)
         counts = np.minimum(counts, np.diff(reports.starts)[training])
-        of_loss = _prefixes(reports.starts[training], np.where(reports.has_loss[training], counts, 0))
-        of_accuracy = _prefixes(reports.starts[training], np.where(reports.has_accuracy[training], counts, 0))
+        starts, losses, accuracies = (
+            reports.starts[training],
+            reports.has_loss[training],
+            reports.has_accuracy[training],
+        )
+        of_loss = _prefixes(starts, np.where(losses, counts, 0))
+        alike = np.array_equal(losses, accuracies)
+        of_accuracy = of_loss if alike else _prefixes(starts, np.where(accuracies, counts, 0))
+        at = reports.iterations[of_loss[0]]
         return (
-            Curves(reports.iterations[of_loss[0]], reports.losses[of_loss[0]], of_loss[1]),
-            Curves(reports.iterations[of_accuracy[0]], reports.accuracies[of_accuracy[0]], of_accuracy[1]),
+            Curves(at, reports.losses[of_loss[0]], of_loss[1]),
+            Curves(
+                at if alike else reports.iterations[of_accuracy[0]], reports.accuracies[of_accuracy[0]], of_accuracy[1]
+            ),
         )
 
     def _allocations(self) -> Ints:
         engine = self._engine
         if self._runs_on[0] != engine.changes:
-            place = self._place
-            found = [(int(place[row]), n, g) for row, where in sorted(engine.holds.items()) for n, g in where]
-            self._runs_on = engine.changes, np.array(found, dtype=np.int64).reshape(-1, 3)
+            rows = np.repeat(list(engine.holds), [len(where) for where in engine.holds.values()]).astype(np.int64)
+            shares = list(chain.from_iterable(engine.holds.values()))
+            found = np.column_stack([self._place[rows], np.array(shares, dtype=np.int64).reshape(-1, 2)])
+            self._runs_on = engine.changes, found[np.argsort(rows, kind="stable")]
         return self._runs_on[1]
 
 
