@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from policies.mlfs.load_control import LoadControlSettings, judge_load, share_left, stops
+from policies.mlfs.load_control import LoadControlSettings, Outlook, judge_load, share_left, stops
 from policies.mlfs.mlfs import MLFH, MLFS, MLFSSettings
 from policies.plan import NOTHING_REMEMBERED
 from predictors.forecast import Forecast
@@ -20,13 +20,19 @@ def load(*, overloaded, settings=AT_ONCE):
     return judge_load(snapshot(waiting), NOTHING_REMEMBERED, settings)
 
 
+def stops_of(of_jobs, final, *, overloaded=False, settings=AT_ONCE):
+    """The stops of these jobs, by the forecasts of their ends."""
+    look = Outlook.of(of_jobs, final, settings, overloaded=overloaded)
+    return stops(snapshot(of_jobs), look, load(overloaded=overloaded), settings)
+
+
 def stopped(curve, mean, sd, *, overloaded=False, settings=AT_ONCE, **columns):
     """The stop of one running job, or None: its curve, and the forecast of its end."""
     of_jobs = jobs(
         **{"state": "running", "accuracies": [curve], "iteration": len(curve), "max_iterations": 100} | columns
     )
     final = Forecast.normal([mean], [sd], "test")
-    actions = stops(snapshot(of_jobs), final, load(overloaded=overloaded), settings)
+    actions = stops_of(of_jobs, final, overloaded=overloaded, settings=settings)
     assert len(actions) <= 1
     return actions[0] if actions else None
 
@@ -142,11 +148,11 @@ class TestOptStop:
         end = Forecast.quantiles([0.05, 0.88, 0.92, 0.95], [[0.79, 0.80, 0.91, 0.91]], "test")
         running = jobs(state="running", accuracies=[PLATEAU], stop="optstop")
         assert end.median < max(PLATEAU)
-        assert stops(snapshot(running), end, load(overloaded=False), AT_ONCE) == ()
+        assert stops_of(running, end) == ()
 
     def test_nothing_is_stopped_on_an_unknown_end(self):
         of_jobs = jobs(state="running", accuracies=[PLATEAU], stop="optstop", target=0.99)
-        assert stops(snapshot(of_jobs), Forecast.unknown(1), load(overloaded=True), AT_ONCE) == ()
+        assert stops_of(of_jobs, Forecast.unknown(1), overloaded=True) == ()
 
     def test_nothing_is_stopped_while_its_last_point_is_its_best_by_more_than_the_noise(self):
         assert stopped(RISING, 0.6, 0.0001, stop="optstop", target=0.9) is None
@@ -168,8 +174,8 @@ class TestShareLeft:
 
     def left(self, *, overloaded=False, end=END, **columns):
         given = {"accuracies": [self.CURVE], "iteration": 10, "max_iterations": 100, "stop": "target"}
-        final = Forecast.certain([end], "test")
-        return share_left(jobs(**given | columns), final, AT_ONCE, overloaded=overloaded)[0]
+        of_jobs, final = jobs(**given | columns), Forecast.certain([end], "test")
+        return share_left(of_jobs, Outlook.of(of_jobs, final, AT_ONCE, overloaded=overloaded))[0]
 
     def test_reaches_to_where_a_hyperbola_passes_the_target(self):
         assert self.left(target=1 - 10 / (46 + 9)) == pytest.approx((46 - 10) / (100 - 10))
@@ -235,7 +241,7 @@ class TestNobodyElseIsStopped:
             stop=["iterations", "target", "target", "target"],
             target=0.6,
         )
-        actions = stops(snapshot(of_jobs), Forecast.unknown(4), load(overloaded=False), AT_ONCE)
+        actions = stops_of(of_jobs, Forecast.unknown(4))
         assert [action.job.job_id for action in actions] == [3, 4]
         assert [action.reason.facts["achieved"] for action in actions] == [0.81, 0.60]
 
