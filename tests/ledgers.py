@@ -13,12 +13,10 @@ from policies.snapshot import Snapshot
 from slurmplug import registry
 from slurmplug.commands import main
 from slurmplug.config import Config
-from slurmplug.cycle import Scheduler
 from slurmplug.cycle_record import CycleRecord
-from slurmplug.forecaster import Forecaster
-from slurmplug.intake import Intake
 from slurmplug.ledger import Ledger
 from tests.fake_cluster import FakeCluster
+from tests.schedulers import begun
 
 ACTING: Mapping[str, Any] = {"mode": {"default": "act"}}
 
@@ -31,14 +29,7 @@ class Site:
         self.cluster = FakeCluster()
         self.ledger = Ledger(self.path)
         config = Config.model_validate({**ACTING, **settings})
-        self.scheduler = Scheduler(
-            port=self.cluster,
-            intake=Intake(self.ledger.live_records()),
-            forecaster=Forecaster(),
-            policy=policy or registry.policy(config),
-            ledger=self.ledger,
-            config=config,
-        )
+        self.scheduler = begun(self.cluster, policy or registry.policy(config), self.ledger, config)
 
     def cycle(self, count: int = 1, seconds: float = 60.0) -> CycleRecord:
         """So many cycles, one each so many seconds; the last one's record."""

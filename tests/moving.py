@@ -10,12 +10,10 @@ from policies.plan import Action, Memory, Plan, Reason
 from policies.snapshot import Snapshot
 from predictors.forecast import Forecasts, Need
 from slurmplug.config import Config
-from slurmplug.cycle import Scheduler
 from slurmplug.cycle_record import CycleRecord
-from slurmplug.forecaster import Forecaster
-from slurmplug.intake import Intake
 from slurmplug.ledger import Ledger
 from tests.fake_cluster import FakeCluster, node_rows
+from tests.schedulers import begun
 
 ELASTIC = b"#!/bin/sh\n#PLUG --gpus=1..8 --checkpoint=file@100 --max-iterations=90\ntrain\n"
 SIGNALLED = b"#!/bin/sh\n#PLUG --gpus=1..8 --checkpoint=USR1:batch@100\ntrain\n"
@@ -65,14 +63,7 @@ class MovingSite:
 
     def restart(self) -> None:
         """The daemon is gone, and another begins with what the ledger has."""
-        self.scheduler = Scheduler(
-            port=self.cluster,
-            intake=Intake(self.ledger.live_records()),
-            forecaster=Forecaster(),
-            policy=self.policy,
-            ledger=self.ledger,
-            config=self.config,
-        )
+        self.scheduler = begun(self.cluster, self.policy, self.ledger, self.config)
 
     def training(self, script: bytes = ELASTIC, gpus: int = 2, **given: Any) -> int:
         """A job that runs and has reported an iteration."""

@@ -52,16 +52,20 @@ class Row:
         place = f"{self.path}, line {self.line}" + (f", column {column}" if column else "")
         return BadRow(f"{place}: {reason}")
 
+    def _cell(self, column: str, *, must: bool) -> str:
+        value = self.cells.get(column, "").strip()
+        if must and not value:
+            raise self.bad(column, "is missing")
+        return value
+
     def text(self, column: str, default: str | None = None, *, longest: int = 256) -> str:
         """Printable text.
 
         Raises:
             BadRow
         """
-        value = self.cells.get(column, "").strip()
-        if not value:
-            if default is None:
-                raise self.bad(column, "is missing")
+        value = self._cell(column, must=default is None)
+        if default is not None and not value:
             return default
         if len(value) > longest:
             raise self.bad(column, f"is longer than {longest} characters")
@@ -75,10 +79,8 @@ class Row:
         Raises:
             BadRow
         """
-        value = self.cells.get(column, "").strip()
-        if not value:
-            if default is None:
-                raise self.bad(column, "is missing")
+        value = self._cell(column, must=default is None)
+        if default is not None and not value:
             return default
         number = as_number(value)
         if number is None:

@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from slurmplug.config import Config
-from slurmplug.cycle import Scheduler
-from slurmplug.forecaster import Forecaster
-from slurmplug.intake import Intake
 from slurmplug.ledger import Ledger
 from slurmplug.sandbox import Sandbox
 from tests.live.operated import operated
 from tests.moving import SETTINGS, DoesWhatItIsTold
+from tests.schedulers import begun
 
 TRAIN = """#!/bin/sh
 #SBATCH --gres=gpu:{gpus} --requeue --open-mode=append --output={name}.out
@@ -70,14 +68,7 @@ class LiveSite:
 
     def restart(self) -> None:
         """A daemon that begins with what the ledger has."""
-        self.scheduler = Scheduler(
-            port=self.port,
-            intake=Intake(self.ledger.live_records()),
-            forecaster=Forecaster(),
-            policy=self.policy,
-            ledger=self.ledger,
-            config=self.config,
-        )
+        self.scheduler = begun(self.port, self.policy, self.ledger, self.config)
 
     def trains(self, text: str, *options: str, user: int = 0) -> int:
         """A job that runs and has reported."""

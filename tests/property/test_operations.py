@@ -11,14 +11,12 @@ from policies.plan import Action, Memory, Plan, Reason
 from policies.snapshot import Snapshot
 from predictors.forecast import Forecasts, Need
 from slurmplug.config import Config
-from slurmplug.cycle import Scheduler
 from slurmplug.errors import LedgerError
-from slurmplug.forecaster import Forecaster
-from slurmplug.intake import Intake
 from slurmplug.ledger import Ledger
 from slurmplug.operations import TRIES
 from slurmplug.record import LIVE_STATES
 from tests.fake_cluster import Crash, FakeCluster
+from tests.schedulers import begun
 
 GRACE = 100.0
 CONFIG = Config.model_validate({
@@ -78,14 +76,7 @@ class Stops(RuleBasedStateMachine):
         self.restart()
 
     def restart(self) -> None:
-        self.scheduler = Scheduler(
-            port=self.cluster,
-            intake=Intake(self.ledger.live_records()),
-            forecaster=Forecaster(),
-            policy=self.policy,
-            ledger=self.ledger,
-            config=CONFIG,
-        )
+        self.scheduler = begun(self.cluster, self.policy, self.ledger, CONFIG)
 
     def happens(self, what: str, job_id: int) -> None:
         if what == "restart":

@@ -15,13 +15,11 @@ from policies.snapshot import JobKey, Snapshot
 from predictors.forecast import Forecasts, Need
 from slurmplug.codec import loads, rebuild
 from slurmplug.config import Config
-from slurmplug.cycle import Scheduler
 from slurmplug.cycle_record import CycleRecord
 from slurmplug.errors import LedgerError
-from slurmplug.forecaster import Forecaster
-from slurmplug.intake import Intake
 from slurmplug.ledger import Ledger
 from tests.fake_cluster import Crash, FakeCluster
+from tests.schedulers import begun
 
 ACT: dict[str, Any] = {"mode": {"default": "act"}}
 
@@ -37,14 +35,7 @@ class Site:
         self.restart()
 
     def restart(self) -> None:
-        self.scheduler = Scheduler(
-            port=self.cluster,
-            intake=Intake(self.ledger.live_records()),
-            forecaster=Forecaster(),
-            policy=self.policy,
-            ledger=self.ledger,
-            config=self.config,
-        )
+        self.scheduler = begun(self.cluster, self.policy, self.ledger, self.config)
 
     def cycle(self, after: float = 60.0) -> CycleRecord:
         self.cluster.time += after

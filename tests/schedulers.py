@@ -1,0 +1,14 @@
+"""The way of the data, put together for a test."""
+
+from policies.policy import Policy
+from slurmplug.cluster.port import ClusterPort
+from slurmplug.config import Config
+from slurmplug.cycle import Scheduler
+from slurmplug.forecaster import Forecaster
+from slurmplug.intake import Intake
+from slurmplug.ledger import Ledger
+
+
+def begun(port: ClusterPort, policy: Policy, ledger: Ledger, config: Config) -> Scheduler:
+    """A scheduler that begins with what the ledger has, and has learnt nothing."""
+    return Scheduler(port, Intake(ledger.live_records()), Forecaster(), policy, ledger, config)
