@@ -17,7 +17,11 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-_ARRAY, _TEXTS = "@array", "@texts"
+_ARRAY, _TEXTS, _ROWS = _MARKS = ("@array", "@texts", "@rows")
+_MANY = 64
+"""Named tuples of which so many are kept by columns."""
+_LEVEL = 1
+"""of zlib: what is kept of a cycle is written in that cycle"""
 _PLAIN = (str, int, float)
 _DAMAGE = (
     OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, MemoryError,
@@ -35,12 +39,10 @@ def dumps(value: Any) -> bytes:
     arrays: list[NDArray[Any]] = []
     skeleton = json.dumps(_skeleton(value, arrays)).encode()
     buffer = io.BytesIO()
-    np.savez_compressed(
-        buffer,
-        allow_pickle=False,
-        skeleton=np.frombuffer(skeleton, dtype=np.uint8),
-        **{str(i): array for i, array in enumerate(arrays)},
-    )
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:
+        for name, array in [("skeleton", np.frombuffer(skeleton, dtype=np.uint8)), *enumerate(arrays)]:
+            with archive.open(f"{name}.npy", "w") as member:
+                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
     return buffer.getvalue()
 
 
@@ -91,16 +93,35 @@ def _skeleton(value: Any, arrays: list[NDArray[Any]]) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: _skeleton(getattr(value, field.name), arrays) for field in fields(value)}
     if isinstance(value, Mapping):
-        if not value.keys().isdisjoint((_ARRAY, _TEXTS)):
-            raise TypeError(f"a mapping with the key {_ARRAY} or {_TEXTS} cannot be kept")
+        if not value.keys().isdisjoint(_MARKS):
+            raise TypeError(f"a mapping with the key {' or '.join(_MARKS)} cannot be kept")
         return {str(key): _skeleton(item, arrays) for key, item in value.items()}
     if isinstance(value, str | bool | int | float | None):
         return value
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, tuple | list) and len(value) >= _MANY and (columns := _by_columns(value)):
+        return {_ROWS: [_skeleton(column, arrays) for column in columns]}
     if isinstance(value, Sequence | frozenset | set) and not isinstance(value, bytes):
         return [item if item.__class__ in _PLAIN else _skeleton(item, arrays) for item in value]
     raise TypeError(f"a {type(value).__name__} cannot be kept")
+
+
+def _by_columns(rows: Sequence[Any]) -> list[NDArray[Any]]:
+    """Of named tuples of one kind whose columns are of one type each, which makes an array of each; else empty."""
+    kind = type(rows[0])
+    if not hasattr(kind, "_fields") or any(row.__class__ is not kind for row in rows):
+        return []
+    columns = []
+    for told in zip(*rows, strict=True):
+        types = set(map(type, told))
+        if len(types) > 1 or types.pop() not in _PLAIN:
+            return []
+        column = np.array(told)
+        if column.dtype.kind not in "ifU" or column.tolist() != list(told):
+            return []
+        columns.append(column)
+    return columns
 
 
 def _flesh(skeleton: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
@@ -110,6 +131,9 @@ def _flesh(skeleton: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
         if _TEXTS in skeleton:
             at = skeleton[_TEXTS]
             return arrays[str(at)][arrays[str(at + 1)]]
+        if _ROWS in skeleton:
+            columns = (_flesh(column, arrays).tolist() for column in skeleton[_ROWS])
+            return [list(row) for row in zip(*columns, strict=True)]
         return {key: _flesh(item, arrays) for key, item in skeleton.items()}
     if isinstance(skeleton, list):
         return [_flesh(item, arrays) for item in skeleton]

@@ -11,7 +11,7 @@ from datetime import tzinfo
 import numpy as np
 
 from policies.snapshot import JobKey, Snapshot
-from predictors.arrays import Ints
+from predictors.arrays import Bools, Ints
 from slurmplug import columns, directives, progress
 from slurmplug.cluster.port import Ending, JobRows, Reading
 from slurmplug.eligibility import fits, nodes_of
@@ -33,7 +33,9 @@ class Intake:
         self._records = {record.key.job_id: record for record in records}
         self._zone = zone
         self._columns = columns.Columns()
+        self._before: tuple[float, JobRows] | None = None
         self._last_listed: dict[int, float] = {}
+        """of the jobs that the last reading did not list"""
         self._told_until = {
             Run(job_id, record.points_of): float(record.points.times.max())
             for job_id, record in self._records.items()
@@ -118,10 +120,13 @@ class Intake:
 
     def _match(self, reading: Reading, fold: "_Fold") -> list[JobRecord]:
         """The record of each row of the reading, in their order; new ones are made."""
-        listed = []
-        rows = map(JobFacts._make, zip(*_fact_columns(reading.jobs), strict=True))
-        for told, priority in zip(rows, reading.jobs.priority.tolist(), strict=True):
-            record = self._records.get(told.job_id)
+        jobs, records = reading.jobs, self._records
+        listed = [records.get(job_id) for job_id in jobs.job_id.tolist()]
+        settled = np.array(
+            [each is not None and each.admission == "gone" and each.directives is not None for each in listed], bool
+        )
+        for row, told in self._differing(jobs, settled):
+            record, priority = listed[row], float(jobs.priority[row])
             facts = told if record is None else _of_its_run(record.facts, told)
             if record is None or _another(record.facts, facts):
                 if record is not None:
@@ -139,9 +144,31 @@ class Intake:
                 fold.touch(record)
             if record.directives is None:
                 fold.unread.append(record)
-            listed.append(record)
-            self._last_listed[facts.job_id] = reading.now
-        return listed
+            listed[row] = record
+            self._last_listed.pop(facts.job_id, None)
+        return [record for record in listed if record is not None]
+
+    def _differing(self, jobs: JobRows, settled: Bools) -> Iterable[tuple[int, JobFacts]]:
+        """The rows (n,) of which something is new since the last reading, or that are not settled, and their facts."""
+        same = settled.copy()
+        if self._before is None or not len(self._before[1]):
+            same[:] = False
+        else:
+            before = self._before[1]
+            order = np.argsort(before.job_id)
+            at = order[np.searchsorted(before.job_id, jobs.job_id, sorter=order).clip(max=len(order) - 1)]
+            for name in JobFacts._fields:
+                now, then = getattr(jobs, name), getattr(before, name)[at]
+                same &= (now == then) | ((now != now) & (then != then))  # NaN is not itself
+        rows = np.flatnonzero(~same)
+        return zip(rows.tolist(), map(JobFacts._make, zip(*_fact_columns(jobs, rows), strict=True)), strict=True)
+
+    def _listed_last(self, job_id: int, now: float) -> float:
+        """When a job that is not listed was listed last; now, where this daemon never saw it."""
+        if job_id not in self._last_listed:
+            seen = self._before is not None and bool(np.any(self._before[1].job_id == job_id))
+            self._last_listed[job_id] = self._before[0] if self._before and seen else now
+        return self._last_listed[job_id]
 
     def _label_of_new(self, facts: JobFacts) -> float:
         """An element that leaves its array keeps the array's SiteFactor."""
@@ -153,16 +180,18 @@ class Intake:
         present = set(reading.jobs.job_id.tolist())
         for job_id in [job_id for job_id in self._records if job_id not in present]:
             record = self._records[job_id]
-            last = self._last_listed.setdefault(job_id, reading.now)
+            last = self._listed_last(job_id, reading.now)
             if record.facts.live and job_id in endings:
                 record.facts = _ended(record.facts, endings[job_id])
             if not record.facts.live or reading.now - last > PATIENCE:
                 self._leave(record, fold)
                 del self._records[job_id]
+        self._before = reading.now, reading.jobs
 
     def _leave(self, record: JobRecord, fold: "_Fold") -> None:
         """Slurm lists it no more, and is not waited for."""
-        last = self._last_listed.pop(record.facts.job_id, fold.reading.now)
+        last = self._listed_last(record.facts.job_id, fold.reading.now)
+        del self._last_listed[record.facts.job_id]
         if record.facts.live:
             record.facts = record.facts._replace(state="UNKNOWN", end=last)
         record.listed = False
@@ -209,8 +238,8 @@ class _Fold:
         )
 
 
-def _fact_columns(rows: JobRows) -> list[list[object]]:
-    told = [getattr(rows, name) for name in JobFacts._fields]
+def _fact_columns(jobs: JobRows, rows: Ints) -> list[list[object]]:
+    told = [getattr(jobs, name)[rows] for name in JobFacts._fields]
     return [
         [None if value != value else value for value in column.tolist()]
         if column.dtype.kind == "f"

@@ -99,8 +99,10 @@ def _objects(n: int, numbers: Mapping[str, Floats], texts: Mapping[str, Texts] =
     for name, values in numbers.items():
         if np.isnan(values).all():
             continue
-        head, each = f"{json.dumps(name)}: ", json.dumps(values.tolist())[1:-1].split(", ")
-        members.append(["" if number == "NaN" else f"{head}{number}, " for number in each])
+        distinct, at = np.unique(values, return_inverse=True)
+        head, written_so = f"{json.dumps(name)}: ", json.dumps(distinct.tolist())[1:-1].split(", ")
+        told = np.array(["" if number == "NaN" else f"{head}{number}, " for number in written_so], dtype=object)
+        members.append(told[at].tolist())
     return ["{" + "".join(row)[:-2] + "}" for row in zip(*members, strict=True)] if members else ["{}"] * n
 
 

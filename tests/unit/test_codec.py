@@ -101,3 +101,12 @@ def test_nothing_is_unpickled() -> None:
     for data in (archive.getvalue(), pickle.dumps({"a": 1})):
         with pytest.raises(ValueError, match="not a value of this codec"):
             loads(data)
+
+
+def test_many_named_tuples_come_back_as_they_were_by_columns_or_not() -> None:
+    keys = tuple(JobKey("cluster", 2**40 + at, at) for at in range(100))
+    mixed = tuple(JobKey("cluster", at, None if at else 0) for at in range(100))  # type: ignore[arg-type]
+    ended = tuple(JobKey("cluster\0", at, 0) for at in range(100))
+    beyond = tuple(JobKey("cluster", 2**63 + at, 0) for at in range(100))
+    for given in (keys, keys[:3], mixed, ended, beyond):
+        assert rebuild(tuple[JobKey, ...], loads(dumps(given))) == given

@@ -8,6 +8,7 @@ import pytest
 
 from policies.snapshot import JobKey, Snapshot
 from slurmplug.cluster.port import Ending
+from slurmplug.columns import jobs_of
 from slurmplug.intake import PATIENCE, POINTS_A_READING, Intake
 from slurmplug.ledger import Ledger
 from slurmplug.progress import MOST_POINTS, Fault
@@ -447,3 +448,26 @@ def test_reports_that_tell_no_time_are_read_after_a_restart(looks: Looks) -> Non
     looks.intake = Intake(ledger.live_records())
     snapshot, _ = looks.look(row, reports={1: report(iteration=1, loss=1.0) + report(iteration=2, loss=0.5)})
     assert snapshot.jobs.iteration.tolist() == [2.0]
+
+
+def test_columns_that_are_kept_are_those_that_would_be_made_anew(looks: Looks) -> None:
+    """Jobs come, go, change place in the queue, report, are requeued, and come back."""
+    random = np.random.default_rng(3)
+    rows = {n: job_row(n, user=f"u{n % 3}", name=f"job-{n}" * (n % 4 + 1), uid=1000 + n % 3) for n in range(1, 40)}
+    scripts = {n: b"#PLUG --ml-job=net --gpus=1..4\n" if n % 4 else SCRIPT for n in rows}
+    for look in range(1, 12):
+        for n in random.choice(list(rows), 5, replace=False).tolist():
+            rows[n] |= [RUNNING, {"reason": "Resources"}, {"dependency": f"afterok:{n - 1}"}, {"gpus": look}][look % 4]
+        there = random.permutation([n for n in rows if random.random() < 0.8]).tolist()
+        said = {n: reports(range(look, look + 1), loss=1.0 / look, accuracy=0.1) for n in there if n % 5 == 0}
+        snapshot, _ = looks.look(*(rows[n] for n in there), scripts=scripts, reports=said)
+        records = [looks.intake._records[key.job_id] for key in snapshot.jobs.keys]
+        anew, classes = jobs_of(records, snapshot.jobs.priority, snapshot.now)
+        assert len(classes) == len(snapshot.fits)
+        for name in snapshot.jobs.__dataclass_fields__:
+            kept, made = getattr(snapshot.jobs, name), getattr(anew, name)
+            if isinstance(kept, np.ndarray):
+                np.testing.assert_array_equal(kept, made, err_msg=name)
+            elif name != "keys":
+                np.testing.assert_array_equal(kept.values, made.values)
+                np.testing.assert_array_equal(kept.starts, made.starts)
