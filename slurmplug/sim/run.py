@@ -1,7 +1,7 @@
 """One workload under one policy, from the first job to the last."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil, inf
 from time import perf_counter
 from typing import Any, Literal
@@ -59,7 +59,8 @@ class Simulation:
         for job in workload.jobs:
             _check(job, sum(nodes.gpus), elastic=settings.launcher == "direct")
         direct = settings.launcher == "direct"
-        jobs = table(workload.jobs, all_managed=direct)
+        launch = 0.0 if direct else settings.slurm.launch_seconds
+        jobs = table([_launched(job, launch) for job in workload.jobs], all_managed=direct)
         self.engine = Engine(jobs, nodes, settings.contention, limits=not direct)
         self.port = SimCluster(self.engine) if direct else SlurmSimCluster(self.engine, settings.slurm)
         self.ledger = MemoryLedger()
@@ -181,6 +182,11 @@ def finished(engine: Engine, training: int) -> Finished:
         migrations=story.migrations,
         resizes=story.resizes,
     )
+
+
+def _launched(job: SimJob, seconds: float) -> SimJob:
+    """The job, each start of which takes so much longer."""
+    return replace(job, startup=job.startup + seconds, restart=job.restart + seconds) if seconds else job
 
 
 def _check(job: SimJob, gpus: int, *, elastic: bool) -> None:

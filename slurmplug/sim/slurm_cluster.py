@@ -1,13 +1,14 @@
 """A simulated cluster whose jobs Slurm starts: multifactor priority, EASY backfill, and our labels on top.
 
-Slurm looks at its queue after whatever changes it, but not more often than at its pace. A job of several
-parts waits as one heterogeneous job does: its parts start together or not at all, and are requeued together. What a
-requeued job asked to be kept to or from by name (ReqNodeList, ExcNodeList) is taken note of and not heeded: the
-reservation that goes with it says where it starts.
+Slurm looks at its queue after whatever changes it, but not more often than at its pace; backfill may have an interval
+of its own. What a job held is free once Slurm has cleaned up behind it. A job of several parts waits as one
+heterogeneous job does: its parts start together or not at all, and are requeued together. What a requeued job asked to
+be kept to or from by name (ReqNodeList, ExcNodeList) is taken note of and not heeded: the reservation that goes with it
+says where it starts.
 """
 
 from collections.abc import Collection, Container, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -16,7 +17,7 @@ from predictors.arrays import Floats, Ints, Texts
 from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.port import Asked, Command, Reading, Reservation, Site
 from slurmplug.sim.cluster import NO_JOBS, NO_NODES, SimCluster
-from slurmplug.sim.engine import PENDING, Engine
+from slurmplug.sim.engine import PENDING, Engine, Where
 from slurmplug.sim.multifactor import Usage
 from slurmplug.sim.slurm_launcher import Held, Pending, Room, Settings, Start, priorities, starts
 from slurmplug.sim.table import CLUSTER
@@ -31,6 +32,15 @@ _NOTED = frozenset({"ReqNodeList", "ExcNodeList"})
 @dataclass
 class _SetAside:
     nodes: frozenset[int]
+    until: float
+
+
+@dataclass(frozen=True)
+class _Leaving:
+    """What a job that has ended or was requeued still holds of a node."""
+
+    node: int
+    amount: Floats
     until: float
 
 
@@ -55,8 +65,10 @@ class SlurmSimCluster(SimCluster):
         self._used_until: Mapping[str, float] = {}
         self._wishes = _Wishes()
         self._set_aside: dict[str, _SetAside] = {}
-        self._seen = -1
+        self._seen = self._backfilled = -1
         self._last_look = -np.inf
+        self._running: dict[int, Where] = {}
+        self._leaving: list[_Leaving] = []
         table = engine.table
         first = table.first_row[:-1]
         demand = table.per_gpu * np.maximum(table.asked, 1)[:, None]
@@ -97,13 +109,17 @@ class SlurmSimCluster(SimCluster):
         """Let everything happen that happens until then; False once all jobs have ended."""
         engine = self.engine
         while engine.left:
-            due = max(engine.now, self._last_look + self._settings.pace) if engine.changes != self._seen else np.inf
-            time = min(engine.next_event(), due)
+            self._clean_up()
+            look, backfill = self._next_look(), self._next_backfill()
+            time = min(engine.next_event(), look, backfill, min((each.until for each in self._leaving), default=np.inf))
             if time > until:
                 break
             engine.run_until(time)
-            if time == due:
-                self._look()
+            self._clean_up()
+            if time == backfill:
+                self._look(backfill=True)
+            elif time == look:
+                self._look(backfill=self._settings.backfill and not self._settings.bf_interval)
         engine.run_until(until)
         return engine.left > 0
 
@@ -183,7 +199,31 @@ class SlurmSimCluster(SimCluster):
 
     # --- what Slurm does --------------------------------------------------------------------------------------------
 
-    def _look(self) -> None:
+    def _next_look(self) -> float:
+        changed = self.engine.changes != self._seen
+        return max(self.engine.now, self._last_look + self._settings.pace) if changed else np.inf
+
+    def _next_backfill(self) -> float:
+        every = self._settings.bf_interval
+        if not every or not self._settings.backfill or self.engine.changes == self._backfilled:
+            return np.inf
+        return (self.engine.now // every + 1) * every
+
+    def _clean_up(self) -> None:
+        """Keep what rows have just given up from others for the time that a release takes."""
+        engine, seconds = self.engine, self._settings.release_seconds
+        if not seconds:
+            return
+        left = [each for each in self._leaving if each.until > engine.now]
+        engine.changes += len(left) < len(self._leaving)
+        left += [
+            _Leaving(node, engine.demand(row, share), engine.now + seconds)
+            for row in self._running.keys() - engine.holds.keys()
+            for node, share in self._running[row]
+        ]
+        self._leaving, self._running = left, dict(engine.holds)
+
+    def _look(self, *, backfill: bool) -> None:
         """Start what can start now."""
         engine, now = self.engine, self.engine.now
         self._last_look, self._seen = now, engine.changes
@@ -195,10 +235,13 @@ class SlurmSimCluster(SimCluster):
             pending, room = self._pending(waiting), self._room()
             first = engine.table.first_row[waiting]
             self.priority[first] = priorities(pending, room, self._usage, now, self._settings)
-            for start in starts(pending, self._held(), room, self._usage, now=now, settings=self._settings):
+            settings = replace(self._settings, backfill=backfill)
+            for start in starts(pending, self._held(), room, self._usage, now=now, settings=settings):
                 self._start(int(waiting[start.row]), start)
         self._used_until = self._holding()
         self._seen = engine.changes
+        if backfill:
+            self._backfilled = engine.changes
 
     def _start(self, training: int, start: Start) -> None:
         """Start the rows of a training on these nodes, each on as few of them as hold it."""
@@ -245,7 +288,7 @@ class SlurmSimCluster(SimCluster):
             (node, engine.demand(row, share), end)
             for row, end in zip(rows, ends.tolist(), strict=True)
             for node, share in engine.holds[row]
-        ]
+        ] + [(each.node, each.amount, each.until) for each in self._leaving]
         return Held(
             node=np.array([node for node, _, _ in entries], dtype=np.int64),
             amount=np.array([amount for _, amount, _ in entries]).reshape(-1, 3),
@@ -255,11 +298,14 @@ class SlurmSimCluster(SimCluster):
     def _room(self) -> Room:
         nodes = self.engine.nodes
         names = [""] * len(nodes)
-        for name, each in self._set_aside.items():
-            for node in each.nodes:
+        for name, aside in self._set_aside.items():
+            for node in aside.nodes:
                 names[node] = name
+        used = nodes.used.copy()
+        for each in self._leaving:
+            used[each.node] += each.amount
         return Room(
-            free=np.maximum(nodes.capacity - nodes.used, 0.0),
+            free=np.maximum(nodes.capacity - used, 0.0),
             total=nodes.capacity,
             reservation=np.array(names, dtype=np.str_),
             up=np.ones(len(nodes), dtype=bool),

@@ -23,6 +23,9 @@ class Settings:
     """`bf_max_job_test`: how many jobs backfill looks at behind the first that must wait; `default_limit`: seconds.
 
     `pace`: seconds between two looks at the queue, as batch_sched_delay and sched_min_interval let Slurm take.
+    `bf_interval`: seconds between two rounds of backfill, between which jobs start in order of priority alone; 0: each
+    look backfills. `launch_seconds`: from a start until the job's program runs; `release_seconds`: from a job's end
+    until others can have what it held. Slurm's accounting tells a site both (docs/simulator.md).
     """
 
     weights: Weights = field(default_factory=Weights)
@@ -30,6 +33,9 @@ class Settings:
     bf_max_job_test: int = 500
     default_limit: float = 7 * 86_400.0
     pace: float = 3.0
+    bf_interval: float = 0.0
+    launch_seconds: float = 0.0
+    release_seconds: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +153,7 @@ class _Pass:
         self._node = place[held.node[here]]
         self._amount = held.amount[here]
         self._until = np.maximum(held.until[here], now)
-        self._free = room.free[nodes].astype(np.float64)
+        self._free, self._total = room.free[nodes].astype(np.float64), room.total[nodes]
         limit = pending.time_limit
         self._limit = np.where(limit > 0, limit, settings.default_limit)  # NaN is not above 0
 
@@ -222,7 +228,10 @@ class _Pass:
         return free
 
     def _place(self, row: int, free: Floats) -> tuple[Ints, Ints] | None:
-        """Nodes, and GPUs on each: the fullest single node that holds all, else the emptiest nodes one by one."""
+        """Nodes, and GPUs on each: one node where one could hold it, else the emptiest nodes one by one.
+
+        Of single nodes cons_tres takes the first of that row of neighbours, all with room, whose free CPUs are fewest.
+        """
         demand = self._pending.demand[row]
         asks = demand > 0
         units = max(int(self._pending.gpus[row]), 1)
@@ -231,9 +240,12 @@ class _Pass:
         room = np.floor((free[:, asks] + _SLACK) / demand[asks]).min(axis=1)
         fitting = np.flatnonzero(room >= units)
         if len(fitting):
-            node = fitting[np.lexsort((fitting, room[fitting]))[:1]]
+            rows = np.flatnonzero(np.diff(self._nodes[fitting], prepend=-2) > 1)
+            node = fitting[rows[[np.add.reduceat(free[fitting, 1], rows).argmin()]]]
             return node, np.array([units if self._pending.gpus[row] else 0])
         if not self._pending.gpus[row] or room.clip(0).sum() < units:
+            return None
+        if units <= np.floor((self._total[:, asks] + _SLACK) / demand[asks]).min(axis=1).max():
             return None
         order = np.lexsort((np.arange(len(room)), -room))
         reached = np.cumsum(room[order].clip(0))

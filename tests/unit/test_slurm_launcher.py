@@ -72,9 +72,15 @@ def test_a_job_that_waited_longer_comes_first() -> None:
     assert started(queue([4, 4], eligible=[5 * DAY, 0.0]), room([4]), now=7 * DAY) == [1]
 
 
-def test_a_job_fills_the_node_that_it_fits_best() -> None:
-    made = starts(queue([2]), held(), room([4, 2, 3]), Usage(), now=0.0)
-    assert made == (Start(0, (1,), (2,)),)
+def test_a_job_takes_the_first_of_those_neighbours_with_room_that_have_the_fewest_free_cpus() -> None:
+    for free, node in (([4, 2, 3], 0), ([4, 0, 2], 2), ([4, 0, 2, 3], 0), ([1, 2, 1, 2, 2], 1)):
+        made = starts(queue([2]), held(), room(free), Usage(), now=0.0)
+        assert made == (Start(0, (node,), (2,)),)
+
+
+def test_a_job_that_a_node_can_hold_waits_for_one() -> None:
+    assert started(queue([4]), room([3, 3])) == []
+    assert started(queue([5]), room([3, 3])) == [0]
 
 
 def test_a_gang_that_no_node_holds_takes_as_few_nodes_as_can_be() -> None:
