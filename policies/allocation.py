@@ -55,7 +55,9 @@ class Allocation(NamedTuple):
 
 def startable(jobs: Jobs) -> Bools:
     """(n,) pending, and waiting for nothing but room."""
-    return np.asarray((jobs.state == "pending") & np.isin(jobs.reason, WAITS_FOR_ROOM) & ~jobs.held & ~jobs.awaits)
+    waits = jobs.state == "pending"
+    for_room = np.logical_or.reduce([jobs.reason == reason for reason in WAITS_FOR_ROOM])
+    return np.asarray(waits & for_room & ~jobs.held & ~jobs.awaits)
 
 
 def movable(jobs: Jobs) -> Bools:
@@ -109,7 +111,7 @@ def gangs(snapshot: Snapshot, order: Ints, *, preempt: Bools | bool, asked: Ints
     yields = movable(jobs) & preempt
     wanted = np.where(yields, 0, held_gpus(snapshot))
     back = on[yields[on[:, 0]]]
-    free = Space(snapshot).free[:, 0] + np.bincount(back[:, 1], back[:, 2], len(nodes.names))
+    free = free_gpus(snapshot) + np.bincount(back[:, 1], back[:, 2], len(nodes.names))
     left, pools = _pools(snapshot.fits[:, nodes.up], free[nodes.up])
     several = len(left) > 1 or not all(pools)
     total = sum(left)
@@ -164,6 +166,13 @@ def _drawn(left: list[int], pools: list[int], gpus: int) -> list[int]:
     return rest
 
 
+def free_gpus(snapshot: Snapshot) -> Floats:
+    """(nodes,) the GPUs that nobody has, none on a node that is not up."""
+    nodes, on = snapshot.nodes, snapshot.runs_on
+    used = np.fmax(nodes.used[:, 0], np.bincount(on[:, 1], on[:, 2], len(nodes.names)))
+    return np.where(nodes.up, np.maximum(nodes.capacity[:, 0] - used, 0.0), 0.0)
+
+
 def left_over(snapshot: Snapshot, wanted: Ints) -> int:
     """The GPUs that nobody has where every job has those that it ought to have."""
     nodes, on = snapshot.nodes, snapshot.runs_on
@@ -177,21 +186,21 @@ def grown(snapshot: Snapshot, wanted: Ints, gain: Callable[[int, int], float]) -
 
     gain: of a row by one GPU more than so many; a job that gains nothing gets none. Among equals the first row.
     """
-    jobs = snapshot.jobs
-    wanted, left = wanted.copy(), left_over(snapshot, wanted)
+    jobs, left = snapshot.jobs, left_over(snapshot, wanted)
     grows = np.flatnonzero(elastic(jobs) & (wanted > 0) & (wanted < jobs.gpus_max)).tolist()
-    heap = [(-worth, row) for row in grows if (worth := gain(row, int(wanted[row]))) > 0]
+    most, each = jobs.gpus_max.tolist(), wanted.tolist()
+    heap = [(-worth, row) for row in grows if (worth := gain(row, each[row])) > 0]
     heapq.heapify(heap)
     while left > 0 and heap:
         row = heap[0][1]
-        wanted[row] += 1
+        each[row] += 1
         left -= 1
-        worth = gain(row, int(wanted[row])) if wanted[row] < jobs.gpus_max[row] else 0.0
+        worth = gain(row, each[row]) if each[row] < most[row] else 0.0
         if worth > 0:
             heapq.heapreplace(heap, (-worth, row))
         else:
             heapq.heappop(heap)
-    return wanted
+    return np.array(each, dtype=wanted.dtype)
 
 
 def _pools(fits: Bools, free: Floats) -> tuple[list[int], list[list[int]]]:

@@ -32,8 +32,8 @@ class Space:
         self._per_gpu = jobs.demand / np.where(count > 0, count, 1.0)[:, None]
         weights = self._held(on[:, 0], on[:, 2])
         there = len(nodes.names)
-        held = [np.bincount(on[:, 1], weights=weights[:, r], minlength=there) for r in range(weights.shape[1])]
-        used = np.fmax(nodes.used, np.stack(held, axis=1))
+        held = np.array([np.bincount(on[:, 1], column, there) for column in weights.T]).T
+        used = np.fmax(nodes.used, held)
         self.free: Floats = np.where(nodes.up[:, None], np.maximum(nodes.capacity - used, 0.0), 0.0)
         order = np.argsort(on[:, 0], kind="stable")
         self._on = on[order]

@@ -1,6 +1,7 @@
 """GPUs where they shorten the time left most."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -50,15 +51,17 @@ class Optimus:
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
         """Rank by submission, and give GPUs by marginal gain."""
         jobs = snapshot.jobs
-        speeds = Speeds(forecasts.speed)
+        speeds = Speeds.of(forecasts.speed)
         left = iterations_left(snapshot, forecasts, speeds, begun=self.settings.begun)
         told = elastic(jobs) & (left > 0)
         least = np.where(told, jobs.gpus_min, jobs.gpus)
         order = in_order(jobs)
         wanted = gangs(snapshot, order, preempt=True, asked=least)
 
+        iterations = np.where(told, left, 0.0).tolist()
+
         def gain(row: int, gpus: int) -> float:
-            return left[row] * (speeds.time(row, gpus) - speeds.time(row, gpus + 1)) if told[row] else 0.0
+            return iterations[row] * speeds.saved(row, gpus) if iterations[row] else 0.0
 
         wanted = grown(snapshot, wanted, gain)
         smallest_first = order[np.argsort(wanted[order], kind="stable")]
@@ -72,25 +75,30 @@ class Speeds:
         self._place = fan.index.tolist()
         self._gpus = fan.x
         self._speed = fan.table[:, :, MEDIAN]
+        self._saved: dict[int, list[float]] = {}
 
-        self._times: dict[int, list[float]] = {}
+    @classmethod
+    @lru_cache(maxsize=1)
+    def of(cls, fan: Fan) -> "Speeds":
+        """Those of a fan, which often is the one of the decision before."""
+        return cls(fan)
 
     def at(self, row: int, gpus: float) -> float:
         """Iterations a second; NaN where nothing is known."""
         place = self._place[row]
         return float(np.interp(gpus, self._gpus[place], self._speed[place])) if place >= 0 else np.nan
 
-    def time(self, row: int, gpus: int) -> float:
-        """Seconds an iteration; infinite where it does not move."""
+    def saved(self, row: int, gpus: int) -> float:
+        """Seconds that one GPU more than so many saves an iteration, of a row of which something is known."""
         place = self._place[row]
-        times = self._times.get(place) if place >= 0 else [np.inf]
-        if times is None:
+        saved = self._saved.get(place)
+        if saved is None:
             grid = self._gpus[place]
             speed = np.interp(np.arange(int(grid[-1]) + 1), grid, self._speed[place])
-            times = self._times[place] = np.divide(
-                1.0, speed, out=np.full(len(speed), np.inf), where=speed > 0
-            ).tolist()
-        return times[min(gpus, len(times) - 1)]
+            times = np.divide(1.0, speed, out=np.full(len(speed), np.inf), where=speed > 0)
+            with np.errstate(invalid="ignore"):
+                saved = self._saved[place] = (times[:-1] - times[1:]).tolist()
+        return saved[gpus] if gpus < len(saved) else 0.0
 
 
 def iterations_left(snapshot: Snapshot, forecasts: Forecasts, speeds: Speeds, *, begun: bool) -> Floats:
@@ -99,7 +107,8 @@ def iterations_left(snapshot: Snapshot, forecasts: Forecasts, speeds: Speeds, *,
     jobs, known = snapshot.jobs, forecasts.speed.known
     left = jobs.max_iterations - jobs.iteration
     left = np.where(known, np.maximum(left - 1.0, A_LITTLE) if begun else left, 0.0)
-    seconds = remaining_seconds(snapshot, forecasts.remaining)
-    for row in np.flatnonzero(known & np.isnan(left)).tolist():
+    rows = np.flatnonzero(known & np.isnan(left)).tolist()
+    seconds = remaining_seconds(snapshot, forecasts.remaining) if rows else left
+    for row in rows:
         left[row] = seconds[row] * speeds.at(row, float(jobs.gpus[row]))
     return np.asarray(np.maximum(np.nan_to_num(left), 0.0))

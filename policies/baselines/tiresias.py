@@ -13,6 +13,9 @@ from policies.snapshot import Jobs, Snapshot
 from predictors.arrays import Floats, Ints
 from predictors.forecast import LEVELS, Forecast, Forecasts, Need
 
+A_MOMENT = 1e-6
+"""seconds, more than what rounding makes of a time"""
+
 
 @dataclass(frozen=True)
 class TiresiasSettings:
@@ -56,6 +59,17 @@ class Tiresias:
         since, remembered = _entered(jobs, queue, snapshot.now, memory)
         order = in_order(jobs, queue, since)
         return ordered(snapshot, order, preempt=True, packing=self.settings.packing, memory=remembered)
+
+    def until(self, snapshot: Snapshot) -> float:
+        """When the next running job falls into another queue, or a moment before; infinite where none will.
+
+        Until then, if nothing else happens, it would decide as it did.
+        """
+        jobs = snapshot.jobs
+        rows = np.flatnonzero((jobs.state == "running") & (jobs.gpus > 0))
+        bounds = np.append(self.settings.queues, np.inf)[queue_of(jobs, self.settings.queues)[rows]]
+        left = (bounds - jobs.attained[rows]) / jobs.gpus[rows]
+        return snapshot.now + float(left.min(initial=np.inf)) - A_MOMENT
 
 
 class Gittins:

@@ -27,8 +27,15 @@ class SimIntake:
         """labels, priority: (rows,) of all jobs, as the launcher keeps them."""
         self._engine, self._labels, self._priority, self._seed = engine, labels, priority, seed
         self._live: Ints = np.zeros(0, dtype=np.int64)
+        self._training = self._live
+        self._lasting: dict[str, Any] = {}
+        """columns of the live rows that never change"""
         self._columns: dict[str, Any] = {}
-        self._runs_on: tuple[int, Ints] = (-1, np.zeros((0, 3), dtype=np.int64))
+        """those that change only with what holds what and who waits, besides"""
+        self._seen = -1
+        self._nodes: Nodes
+        self._fits = np.ones((1, len(engine.nodes)), dtype=bool)
+        self._runs_on = np.zeros((0, 3), dtype=np.int64)
         self._place = np.full(len(engine.state), -1)
         self._first = 0
         rows = engine.table.first_row
@@ -52,27 +59,18 @@ class SimIntake:
 
     def absorb(self, reading: Reading, cycle: int) -> tuple[Snapshot, Changes]:
         """The cluster as it is."""
-        engine = self._engine
-        before = self._live
-        self._look()
-        there, used = engine.nodes, np.maximum(engine.nodes.used, 0.0)
-        nodes = Nodes(
-            names=there.names,
-            up=np.ones(len(there), dtype=bool),
-            capacity=there.capacity,
-            used=used,
-            load=_load(used, there.capacity, there.threshold),
-            load_age=np.zeros(len(there)),
-            network=np.clip(there.network / there.bandwidth, 0.0, 1.0),
-        )
+        engine, before = self._engine, self._live
+        if self._seen != engine.changes:
+            self._seen = engine.changes
+            self._look()
         snapshot = Snapshot(
             cycle=cycle,
             now=reading.now,
             seed=self._seed * SEEDS + cycle,
             jobs=self._jobs(),
-            nodes=nodes,
-            fits=np.ones((1, len(engine.nodes)), dtype=bool),
-            runs_on=self._allocations(),
+            nodes=self._nodes,
+            fits=self._fits,
+            runs_on=self._runs_on,
         )
         return snapshot, Changes(reading.now, self._changed(before))
 
@@ -99,64 +97,79 @@ class SimIntake:
         return JobRecord(engine.table.keys[row], facts)
 
     def _look(self) -> None:
+        """All that changes only with what holds what and who waits."""
+        engine = self._engine
+        self._look_who()
+        live, there, used = self._live, engine.nodes, np.maximum(engine.nodes.used, 0.0)
+        self._nodes = Nodes(
+            names=there.names,
+            up=np.ones(len(there), dtype=bool),
+            capacity=there.capacity,
+            used=used,
+            load=_load(used, there.capacity, there.threshold),
+            load_age=np.zeros(len(there)),
+            network=np.clip(there.network / there.bandwidth, 0.0, 1.0),
+        )
+        self._runs_on = self._allocations()
+        running, gpus = engine.state[live] == RUNNING, engine.gpus[live]
+        self._running = running
+        self._columns = self._lasting | {
+            "restarts": engine.restarts[live],
+            "state": np.where(running, "running", "pending"),
+            "started": engine.started[live],
+            "gpus": gpus,
+            "demand": engine.table.per_gpu[live] * np.maximum(gpus, 1)[:, None],
+        }
+
+    def _look_who(self) -> None:
         """Which rows live; their columns that never change are taken once."""
         state = self._engine.state
         window = state[self._first : self._engine.arrived]
         live = np.flatnonzero((window == PENDING) | (window == RUNNING)) + self._first
         self._first = int(live[0]) if len(live) else self._engine.arrived
-        if self._columns and len(live) == len(self._live) and np.array_equal(live, self._live):
+        if self._lasting and np.array_equal(live, self._live):
             return
         self._live = live
         table = self._engine.table
+        self._training = table.training[live]
         self._place[live] = np.arange(len(live))
-        self._columns = {name: column[live] for name, column in table.columns.items()}
-        self._columns["keys"] = tuple(table.keys[live])
-        self._columns["ml_job"] = self._place[self._first_row[live]]
+        self._lasting = {name: column[live] for name, column in table.columns.items()}
+        self._lasting["keys"] = tuple(table.keys[live])
+        self._lasting["ml_job"] = self._place[self._first_row[live]]
+        self._lasting["checkpointed"] = np.full(len(live), np.nan)
         alive = np.zeros(len(state), dtype=bool)
         if len(table.edges):
             alive[live] = True
             edges = table.edges[alive[table.edges[:, 0]]]
-            self._columns["parents"] = self._place[edges]
+            self._lasting["parents"] = self._place[edges]
         else:
-            self._columns["parents"] = table.edges
+            self._lasting["parents"] = table.edges
 
     def _jobs(self) -> Jobs:
-        engine, live = self._engine, self._live
-        table, now = engine.table, engine.now
-        training = table.training[live]
-        running = engine.state[live] == RUNNING
-        started = engine.started[live]
-        waits = np.where(running, 0.0, np.maximum(now - engine.waits_since[live], 0.0))
-        held = np.where(running, engine.gpus[live] * (now - np.where(running, started, now)), 0.0)
-        gpus = engine.gpus[live]
+        engine, live, training, running = self._engine, self._live, self._training, self._running
+        now, waits_since, gpus = engine.now, engine.waits_since[live], self._columns["gpus"]
+        waits = np.where(running, 0.0, np.maximum(now - waits_since, 0.0))
+        held = np.where(running, gpus * (now - np.where(running, self._columns["started"], now)), 0.0)
         progress, rate = engine.progress(training), engine.rate[training]
+        taken_up = engine.run_iteration[training]
         managed = ~np.isnan(self._columns["max_iterations"])
         iteration = np.where(managed, np.floor(progress + _ALMOST), 0.0)
-        paced = managed & running & (rate > 0) & (iteration - np.ceil(engine.run_iteration[training] - _ALMOST) >= 2)
+        paced = managed & running & (rate > 0) & (iteration - np.ceil(taken_up - _ALMOST) >= 2)
         with np.errstate(divide="ignore", invalid="ignore"):
             told = engine.anchor[training] + (iteration - engine.iteration[training]) / rate
             pace = np.where(paced, 1.0 / rate, np.nan)
-        per_gpu = table.per_gpu[live]
         losses, accuracies = self._curves(training, iteration)
         return Jobs(
             **self._columns,
-            restarts=engine.restarts[live],
-            state=np.where(running, "running", "pending"),
-            reason=np.where(running, "None", np.where(engine.waits_since[live] > now, "BeginTime", "Resources")),
-            started=started,
+            reason=np.where(running, "None", np.where(waits_since > now, "BeginTime", "Resources")),
             waited=engine.waited[live] + waits,
             attained=engine.attained[live] + held,
             priority=self._priority[live],
             label=self._labels[live],
-            gpus=gpus,
-            demand=per_gpu * np.maximum(gpus, 1)[:, None],
             iteration=iteration,
             iteration_time=pace,
             checkpoint=self._checkpoints(training, progress, managed),
-            checkpointed=np.full(len(live), np.nan),
-            resumed=np.where(
-                iteration > engine.run_iteration[training], np.floor(engine.run_iteration[training]) + 1, np.nan
-            ),
+            resumed=np.where(iteration > taken_up, np.floor(taken_up) + 1, np.nan),
             reported=np.where((iteration > 0) & (rate > 0), np.minimum(told, now), np.nan),
             traffic=np.where(rate > 0, engine.sent[training] * _slowed(engine, training, rate), np.nan),
             losses=losses,
@@ -196,13 +209,10 @@ class SimIntake:
         )
 
     def _allocations(self) -> Ints:
-        engine = self._engine
-        if self._runs_on[0] != engine.changes:
-            rows = np.repeat(list(engine.holds), [len(where) for where in engine.holds.values()]).astype(np.int64)
-            shares = list(chain.from_iterable(engine.holds.values()))
-            found = np.column_stack([self._place[rows], np.array(shares, dtype=np.int64).reshape(-1, 2)])
-            self._runs_on = engine.changes, found[np.argsort(rows, kind="stable")]
-        return self._runs_on[1]
+        holds = self._engine.holds
+        rows = np.repeat(list(holds), [len(where) for where in holds.values()]).astype(np.int64)
+        shares = np.array(list(chain.from_iterable(holds.values())), dtype=np.int64).reshape(-1, 2)
+        return np.column_stack([self._place[rows], shares])[np.argsort(rows, kind="stable")]
 
 
 def _load(used: Floats, capacity: Floats, threshold: float) -> Floats:

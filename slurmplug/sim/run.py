@@ -87,8 +87,9 @@ class Simulation:
             soonest = engine.next_event()
             idle = idle + 1 if soonest == inf and not record.commands else 0
             until = engine.now + self._pace()
-            if soonest < inf and self._settled(record, refused):
-                until = max(until, self._tick(min(soonest, self._told(record))))
+            quiet = min(soonest, self._quiet_until(record, refused))
+            if engine.now < quiet < inf:
+                until = max(until, self._tick(quiet))
             alive = self._pass(until)
             if tell:
                 tell(jobs - engine.left, jobs)
@@ -110,31 +111,28 @@ class Simulation:
         """The cycle at that time or next after it."""
         return ceil(time / self.settings.interval) * self.settings.interval
 
-    def _settled(self, record: CycleRecord, refused: int) -> bool:
-        """Whether the policy would do nothing until something happens, so that its cycles until then can be left out.
+    def _quiet_until(self, record: CycleRecord, refused: int) -> float:
+        """Until when the policy would do nothing if nothing happened, so that its cycles until then can be left out.
 
-        So it is where nobody is there; where a policy goes by what happens and not by time (`by_events`), and all it
-        wanted was done; and where nobody waits, the policy wants nothing and remembers what it did before, no node is
-        overloaded, and none of those that run could be given other GPUs.
+        For ever, where nobody is there. Where a policy goes by what happens and not by time (`by_events`), if all it
+        wanted was done; or where it places jobs and says how long (`until`), if it wanted nothing. And where nobody
+        waits, the policy wants nothing and remembers what it did before, no node is overloaded, and none of those that
+        run could be given other GPUs: until one of these tells of another iteration, if any could be stopped.
         """
-        jobs = record.snapshot.jobs
+        jobs, now = record.snapshot.jobs, self.engine.now
         if not len(jobs):
-            return True
+            return inf
         if self.ledger.open_operations() or self.port.refused > refused:
-            return False
-        if getattr(self.policy, "by_events", False):
-            return True
-        wants = record.commands or record.plan.actions
-        if wants or (jobs.state == "pending").any() or (self.engine.nodes.slowdown > 1).any():
-            return False
-        fixed = (jobs.gpus_min == jobs.gpus_max) & (jobs.gpus == jobs.gpus_min)
-        return bool(fixed.all()) and _alike(record.memory, record.plan.memory)
-
-    def _told(self, record: CycleRecord) -> float:
-        """When a job next reports something, where that could make the policy stop it."""
+            return now
         if getattr(self.policy, "by_events", False):
             return inf
-        jobs = record.snapshot.jobs
+        if (until := getattr(self.policy, "until", None)) and self.settings.launcher == "direct":
+            return now if record.commands else float(until(record.snapshot))
+        wants = record.commands or record.plan.actions or not _alike(record.memory, record.plan.memory)
+        if wants or (jobs.state == "pending").any() or (self.engine.nodes.slowdown > 1).any():
+            return now
+        if not ((jobs.gpus_min == jobs.gpus_max) & (jobs.gpus == jobs.gpus_min)).all():
+            return now
         stoppable = (jobs.stop != "iterations") | (jobs.downgrade != "")
         return self.engine.next_report() if stoppable.any() else inf
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from policies.baselines.tiresias import Tiresias
+from policies.baselines.tiresias import Gittins, Tiresias, TiresiasSettings
 from policies.mlfs.mlfs import MLFS
 from policies.plan import Action, Reason
 from policies.snapshot import Snapshot
@@ -212,16 +212,32 @@ def test_a_policy_that_may_stop_jobs_is_asked_when_they_report_and_that_changes_
     curve = {"curve_at": at, "accuracies": 0.9 * at / (at + 2.0), "losses": 1.0 / at}
     jobs = [job(submit=333.0 * each, **curve, **told) for each in range(4)]
     seldom = run(*jobs, policy=MLFS())
-    monkeypatch.setattr(Simulation, "_settled", lambda *_: False)
+    monkeypatch.setattr(Simulation, "_quiet_until", lambda *_: 0.0)
     often = run(*jobs, policy=MLFS())
     assert ends(often) == ends(seldom)
     assert any(each.stopped for each in seldom.finished)
     assert len(seldom.decide_seconds) < len(often.decide_seconds)
 
 
+def test_tiresias_is_asked_when_a_job_falls_into_the_next_queue_and_that_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    policy = Tiresias(TiresiasSettings(queues=(300.0, 900.0)))
+    jobs = [
+        job(submit=70.0 * at, gpus=1 + at % 3, iterations=200 + 70 * at, speed=speed((1, 1, 1.0)), restart=5.0)
+        for at in range(9)
+    ]
+    seldom = run(*jobs, policy=policy, cluster="1x4")
+    monkeypatch.setattr(Simulation, "_quiet_until", lambda *_: 0.0)
+    often = run(*jobs, policy=policy, cluster="1x4")
+    assert ends(often) == ends(seldom)
+    assert sum(each.preemptions for each in seldom.finished) > 2
+    assert len(seldom.decide_seconds) < len(often.decide_seconds)
+
+
 def test_a_policy_with_rounds_is_asked_in_each_while_jobs_wait() -> None:
     jobs = [job(gpus=8, iterations=300, speed=speed((8, 2, 1.0))) for _ in range(2)]
-    result = run(*jobs, policy=Tiresias())
+    result = run(*jobs, policy=Gittins())
     assert len(result.decide_seconds) >= 30
 
 
