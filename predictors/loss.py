@@ -1,15 +1,16 @@
 """A loss some iterations ahead (algorithms 2).
 
 "sublinear" and "linear" are SLAQ's two families (Zhang, Stafman, Or, Freedman, SoCC 2017, section 4.1), by least
-squares with weights that decay with age. "auto" continues the curve by its latest changes: a quantile forest learnt how
-changes of such size and order go on, from a prior over the shapes of loss curves (`predictors.loss_prior`) and from
-the losses of training algorithms on random problems (`predictors.loss_algorithms`).
+squares with weights that decay with age. "auto" continues the curve by its latest changes: a network weighs some thirty
+simple laws by which it may go on (`predictors.loss_features`), as it learnt to from a prior over the shapes of loss
+curves (`predictors.loss_prior`) and from training algorithms on random problems (`predictors.loss_algorithms`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from importlib import resources
 from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -18,10 +19,8 @@ from numpy.typing import ArrayLike
 from predictors.arrays import Floats
 from predictors.curves import cleaned
 from predictors.forecast import Forecast
-from predictors.forest import QuantileForest
-from predictors.loss_algorithms import simulated_losses
-from predictors.loss_features import Losses, loss_features
-from predictors.loss_prior import prior_losses
+from predictors.loss_features import Losses, looked_at
+from predictors.loss_network import LEVELS, LossNetwork
 
 Family: TypeAlias = Literal["auto", "sublinear", "linear"]
 
@@ -32,18 +31,8 @@ LATEST = 60
 _FLOORS = np.concatenate([[0.0], np.geomspace(0.002, 8.0, 40)])
 """what the sublinear family's d may lie below the lowest loss, in units of the curve's fall"""
 _BASES = 1.0 - np.geomspace(1e-4, 0.9, 200)
-_GRID = np.array([0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
-_AHEADS = (1, 10, 3, 10, 30, 10)
-"""ten, the horizon of SLAQ, as often as the others together"""
-_LENGTH = 150
-_SEEN = (2, 3, 4, 6, 8, 10, 12, 14, 17, 20, 24, 29, 36, 45, 60, 80, 100, 120)
-_CURVES = 1200
-"""of shapes, and as many of algorithms"""
-_SPARED = 6
-"""a curve is learnt from at every sixth pair of points seen and iterations ahead: neighbouring ones tell the same"""
-_TREES = 40
-_BATCH = 1000
-"""curves looked at together: what is made of them takes some 20 kB each"""
+_BATCH = 200
+"""curves looked at together: what is made of them takes some 50 kB each"""
 
 
 class LossPredictor:
@@ -52,7 +41,7 @@ class LossPredictor:
     family: "auto", or one of SLAQ's, "sublinear" f(k) = 1/(a k^2 + b k + c) + d and "linear" f(k) = mu^(k - b) + c.
     """
 
-    version: ClassVar[str] = "loss-2"
+    version: ClassVar[str] = "loss-3"
 
     def __init__(self, family: Family = "auto") -> None:
         if family not in ("auto", "sublinear", "linear"):
@@ -83,36 +72,22 @@ class LossPredictor:
 
 
 def _continued(curves: Sequence[Floats], ahead: Floats) -> Forecast:
-    seen = [
-        loss_features(Losses.of(curves[i : i + _BATCH]), ahead[i : i + _BATCH]) for i in range(0, len(curves), _BATCH)
-    ]
-    features, unit = (np.concatenate(parts) for parts in zip(*seen, strict=True))
-    draws = _forest().sample(features)
-    position = _GRID * draws.shape[1] - 0.5
-    below = np.floor(position).astype(np.int64)
-    values = draws[:, below] + (position - below) * (draws[:, below + 1] - draws[:, below])
-    reach = unit * ahead
-    last = np.array([curve[-1] for curve in curves])
-    return Forecast.quantiles(_GRID, last[:, None] + reach[:, None] * values, "loss changes")
+    values = np.empty((len(curves), len(LEVELS)))
+    for start in range(0, len(curves), _BATCH):
+        rows = slice(start, start + _BATCH)
+        look = looked_at(Losses.of(curves[rows]), ahead[rows])
+        last = np.array([curve[-1] for curve in curves[rows]])
+        values[rows] = last[:, None] + look.reach[:, None] * _network().quantiles(look)
+    return Forecast.quantiles(LEVELS, values, "loss changes")
 
 
 @lru_cache(maxsize=1)
-def _forest() -> QuantileForest:
-    """Of the mean change an iteration, in units of the latest ones."""
-    random = np.random.default_rng(7)
-    curves = np.concatenate([prior_losses(_LENGTH, _CURVES, random), simulated_losses(_LENGTH, _CURVES, random)])
-    x, y, owner = [], [], []
-    for i, k in enumerate(_SEEN):
-        for j, ahead in enumerate(_AHEADS):
-            rows = np.arange((i + j) % _SPARED, len(curves), _SPARED)
-            features, unit = loss_features(Losses.of(list(curves[rows, :k])), np.full(len(rows), float(ahead)))
-            x.append(features)
-            y.append((curves[rows, k - 1 + ahead] - curves[rows, k - 1]) / (unit * ahead))
-            owner.append(rows)
-    target = np.clip(np.concatenate(y), -5.0, 5.0)
-    return QuantileForest.fit(
-        np.concatenate(x), target, np.concatenate(owner), trees=_TREES, smallest_leaf=4, features=0.7, seed=7
-    )
+def _network() -> LossNetwork:
+    """That of the package, made by docs/make_loss_network.py."""
+    with resources.files("predictors").joinpath("loss_network.npz").open("rb") as file, np.load(file) as state:
+        if str(state["version"]) != LossPredictor.version:
+            raise ValueError(f"loss_network.npz is {state['version']}, not {LossPredictor.version}: make it anew")
+        return LossNetwork.from_state(state)
 
 
 def _recent(losses: Floats) -> tuple[Floats, Floats, Floats]:

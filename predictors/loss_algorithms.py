@@ -9,40 +9,49 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.random import Generator
+from numpy.typing import NDArray
 
-from predictors.arrays import Bools, Floats
+from predictors.arrays import Bools, Floats, Ints
 
 _LOGISTIC, _HINGE, _SQUARED, _MOMENTUM = range(4)
 _CLUSTERS = (5, 10, 20, 50)
-
-
-def simulated_losses(length: int, count: int, random: Generator) -> Floats:
-    """About (count, length) losses by iteration, round or epoch."""
-    parts = ((linear_models, 0.45), (boosting, 0.2), (clustering, 0.15), (networks, 0.2))
-    return np.concatenate([algorithm(length, round(share * count), random) for algorithm, share in parts])
+_HUGE = 1e50
 
 
 def linear_models(length: int, count: int, random: Generator) -> Floats:
-    """Gradient descent at a constant rate or one that falls as 1/k or its root, ridge penalty included in the loss."""
-    points, inputs = 96, 12
-    kind = np.arange(count) % 4
+    """Gradient descent at a constant rate or one that falls as 1/k or its root, ridge penalty included in the loss.
+
+    Inputs are normal, products of normal ones (as a polynomial kernel has them) or two clouds, one a class. What
+    overflows is left out.
+    """
+    points, inputs = 128, 20
+    kind = random.choice(4, count, p=[0.2, 0.35, 0.25, 0.2])
     x = random.standard_normal((count, points, inputs))
+    product = x * np.roll(x, 1, axis=2)
+    x = np.where(random.random((count, 1, 1)) < 0.35, product - product.mean(axis=1, keepdims=True), x)
     x *= np.arange(1.0, inputs + 1) ** -random.uniform(0.0, 1.5, (count, 1, 1))
     x = x @ np.linalg.qr(random.standard_normal((count, inputs, inputs)))[0]
-    x /= np.sqrt((x**2).mean(axis=(1, 2), keepdims=True))
+    x *= np.arange(inputs) < random.integers(4, inputs + 1, (count, 1, 1))
     target = _standard((x @ random.standard_normal((count, inputs, 1)))[:, :, 0])
-    target = _standard(target + _between(random, 0.03, 2.0, (count, 1)) * random.standard_normal((count, points)))
-    sign = np.where(target > 0, 1.0, -1.0)
+    classes = np.where(random.random((count, points)) < random.uniform(0.2, 0.8, (count, 1)), 1.0, -1.0)
+    clouds = random.random((count, 1)) < 0.3
+    centre = random.uniform(0.0, 1.5, (count, 1, 1)) * random.standard_normal((count, 1, inputs)) / np.sqrt(inputs)
+    x += np.where(clouds[:, :, None], 3.0 * classes[:, :, None] * centre, 0.0)
+    target = np.where(clouds, classes, target)
+    x /= np.sqrt((x**2).mean(axis=(1, 2), keepdims=True))
+    noise = np.where(random.random((count, 1)) < 0.25, 0.0, _between(random, 0.03, 8.0, (count, 1)))
+    target = _standard(target + noise * random.standard_normal((count, points)))
+    sign = np.where(target > random.normal(0.0, 0.3, (count, 1)), 1.0, -1.0)
     squared, hinge = (kind >= _SQUARED)[:, None], (kind == _HINGE)[:, None]
 
     steepest = np.linalg.norm(x, axis=(1, 2)) ** 2 / points
-    rate = _between(random, 0.02, 1.0, count)
+    rate = _between(random, 0.01, 1.0, count)
     rate *= np.where(squared[:, 0], 1.5 / steepest, _between(random, 0.1, 2.0, count))
-    rate[kind == _MOMENTUM] *= 0.3
-    momentum = np.where(kind == _MOMENTUM, 0.9, 0.0)[:, None]
+    usual = np.where(random.random(count) < 0.7, 0.9, random.uniform(0.5, 0.98, count))
+    momentum = np.where(kind == _MOMENTUM, usual, 0.0)[:, None]
     penalty = _between(random, 1e-5, 1e-2, (count, 1))
-    batch = np.where(random.random(count) < 0.6, points, random.integers(8, points, count))[:, None]
-    slowing = random.integers(0, 3, count)
+    batch = np.where(random.random(count) < 0.65, points, random.integers(8, points, count))[:, None]
+    slowing, slowed = random.integers(0, 3, count), _between(random, 0.003, 0.3, count)
 
     weight, moved = np.zeros((count, inputs)), np.zeros((count, inputs))
     losses = np.empty((count, length))
@@ -54,41 +63,73 @@ def linear_models(length: int, count: int, random: Generator) -> Floats:
         slope = np.where(squared, off, -sign * np.where(hinge, margin < 1.0, _sigmoid(-margin)))
         chosen = (random.random((count, points)).argsort(axis=1) < batch) / batch
         gradient = ((slope * chosen)[:, None, :] @ x)[:, 0] + penalty * weight
-        pace = rate / np.choose(slowing, [1.0, 1.0 + 0.05 * k, np.sqrt(1.0 + k)])
+        pace = rate / np.choose(slowing, [np.ones(count), 1.0 + slowed * k, np.sqrt(1.0 + 10.0 * slowed * k)])
         moved = momentum * moved - pace[:, None] * gradient
-        weight = weight + moved
-    return losses
+        weight = np.clip(weight + moved, -_HUGE, _HUGE)
+    return np.asarray(losses[losses.max(axis=1) < 100.0 * losses[:, 0]])
 
 
 def boosting(length: int, count: int, random: Generator) -> Floats:
-    """Each round fits up to six stumps one after the other, as a tree would split, to what is left of its sample."""
-    points, inputs, stumps = 100, 6, 80
-    x = random.standard_normal((count, points, inputs))
-    feature = random.integers(0, inputs, (count, 1, stumps))
-    stump = np.sign(np.take_along_axis(x, feature, axis=2) - random.standard_normal((count, 1, stumps)))
-    target = np.sin(x * random.uniform(0.5, 2.0, (count, 1, inputs))) @ random.standard_normal((count, inputs, 1))
-    noise = _between(random, 0.05, 1.0, (count, 1)) * random.standard_normal((count, points))
-    target = _standard(_standard(target[:, :, 0]) + noise)
-    logistic = (np.arange(count) % 2 == 1)[:, None]
-    target = np.where(logistic, target > 0, target)
-    rate = _between(random, 0.02, 0.5, (count, 1)) * np.where(logistic, 4.0, 1.0)
-    splits = random.integers(1, 7, (count, 1))
-    share = np.where(random.random((count, 1)) < 0.5, 1.0, random.uniform(0.5, 0.9, (count, 1)))
+    """Gradient boosting (Friedman 2001) of trees of depth 1 to 6 on squared or logistic loss, on all points or samples.
 
+    Trees are grown greedily; leaves of the logistic loss make a Newton step. The loss is that of the round's sample.
+    """
+    share = -(-count // 6)
+    return np.concatenate([_boosted(length, share, depth, random) for depth in range(1, 7)])[:count]
+
+
+def _boosted(length: int, count: int, depth: int, random: Generator) -> Floats:
+    points, inputs, cuts = 144, 8, 48
+    x = random.standard_normal((count, points, inputs))
+    feature = random.integers(0, inputs, (count, 1, cuts))
+    right = np.take_along_axis(x, feature, axis=2) > random.standard_normal((count, 1, cuts))
+    sides = np.concatenate([right, np.ones((count, points, 1))], axis=2).astype(np.float32)
+    waves = np.sin(x * random.uniform(0.3, 2.0, (count, 1, inputs))) @ random.standard_normal((count, inputs, 1))
+    target = _standard(waves[:, :, 0]) + random.uniform(0.0, 1.0, (count, 1)) * x[:, :, 0] * x[:, :, 1]
+    noise = _between(random, 0.02, 2.0, (count, 1)) * random.standard_normal((count, points))
+    target = _standard(_standard(target) + noise)
+    logistic = (np.arange(count) % 2 == 1)[:, None]
+    target = np.where(
+        logistic, target > random.normal(0.0, 0.4, (count, 1)), target - target.mean(axis=1, keepdims=True)
+    )
+    rate = _between(random, 0.02, 0.5, (count, 1))
+    present = np.arange(points) < random.integers(60, points + 1, (count, 1))
+    share = np.where(random.random((count, 1)) < 0.5, 1.0, random.uniform(0.5, 0.9, (count, 1)))
+    tried = random.choice([1.0, 0.3, 0.6], (count, 1, 1))
+
+    row, column = np.arange(count)[:, None], np.arange(points)
     score, losses = np.zeros((count, points)), np.empty((count, length))
     for k in range(length):
-        sample = _sample(share, points, random)
-        left = target - np.where(logistic, _sigmoid(score), score)
-        for split in range(6):
-            left = np.where(sample, left, 0.0)
-            gain = (left[:, None, :] @ stump)[:, 0] / sample.sum(axis=1, keepdims=True)
-            best = np.abs(gain).argmax(axis=1)[:, None]
-            part = np.take_along_axis(gain, best, axis=1) * np.take_along_axis(stump, best[:, None], axis=2)[:, :, 0]
-            part = np.where(split < splits, part, 0.0)
-            left, score = left - part, score + rate * part
+        sample = present & (random.random((count, points)) < share)
+        sample[:, 0] = True
+        chance = _sigmoid(score)
+        left = target - np.where(logistic, chance, score)
+        leaf = np.zeros((count, points), dtype=np.int64)
+        for level in range(depth):
+            member = (leaf[:, None, :] == np.arange(2**level)[:, None]) & sample[:, None, :]
+            both = np.concatenate([member * left[:, None, :], member], axis=1).astype(np.float32) @ sides
+            best = _best_cuts(both, random.random((count, 2**level, cuts)) < tried)
+            leaf = 2 * leaf + right[row, column, best[row, leaf]]
+        cell = (row * 2**depth + leaf)[sample]
+        bend = np.where(logistic, chance * (1.0 - chance), 1.0)
+        down, up = (np.bincount(cell, of[sample], count * 2**depth) for of in (left, bend))
+        step = np.clip(down / np.maximum(up, 1e-9), -8.0, 8.0).reshape(count, -1)
+        score = score + rate * step[row, leaf]
         each = np.where(logistic, np.logaddexp(0.0, score) - target * score, (target - score) ** 2)
-        losses[:, k] = np.where(sample, each, 0.0).sum(axis=1) / sample.sum(axis=1)
+        losses[:, k] = (each * sample).sum(axis=1) / sample.sum(axis=1)
     return losses
+
+
+def _best_cuts(both: NDArray[np.float32], allowed: Bools) -> Ints:
+    """Of each leaf (n, leaves) the cut that lowers the squared error most.
+
+    both: (n, 2 * leaves, cuts + 1) sums of what is left, then counts, of a leaf's points right of each cut, and of all.
+    """
+    leaves = both.shape[1] // 2
+    (up, most), (high, count) = ((part[:, :, :-1], part[:, :, -1:]) for part in (both[:, :leaves], both[:, leaves:]))
+    down, low = most - up, count - high
+    gain = up**2 / np.maximum(high, 1.0) + down**2 / np.maximum(low, 1.0)
+    return np.asarray(np.where((high > 0) & (low > 0) & allowed, gain, -1.0).argmax(axis=2))
 
 
 def clustering(length: int, count: int, random: Generator) -> Floats:
@@ -160,12 +201,6 @@ def _backward(x: Floats, label: Floats, weights: list[Floats]) -> tuple[Floats, 
         x.transpose(0, 2, 1) @ back, back.sum(axis=1, keepdims=True),
         active.transpose(0, 2, 1) @ off, off.sum(axis=1, keepdims=True),
     )  # fmt: skip
-
-
-def _sample(share: Floats, points: int, random: Generator) -> Bools:
-    sample = random.random((len(share), points)) < share
-    sample[:, 0] = True
-    return sample
 
 
 def _standard(values: Floats) -> Floats:
