@@ -289,6 +289,8 @@ def _confirm(case: Case) -> Moved:
 def _confirming(case: Case) -> Moved | None:
     operation, jobs = case.operation, case.sight.snapshot.jobs
     if case.state == "pending":
+        if case.later_run > 1:
+            return _requeued_since(case)
         if not case.may:
             return closing(case, "withdrawn", "undo")
         nodes = case.sight.snapshot.nodes
@@ -308,14 +310,24 @@ def _confirming(case: Case) -> Moved | None:
 def _watching(case: Case) -> Moved | None:
     operation, jobs = case.operation, case.sight.snapshot.jobs
     if case.state == "pending":
-        if BINDING & operation.goal.keys():
-            return next_step(case, "lift", FOR_EVER, result="done, and it was requeued since")
-        return closing(case, "done, and it was requeued since")
+        return _requeued_since(case)
     first = float(jobs.resumed[case.at])
     if not math.isnan(first):
         lost = first < operation.fact("checkpoint")
         return closing(case, LOST if lost else "done")
     return closing(case, "done, and it has reported nothing since") if case.now >= operation.limit else None
+
+
+def _requeued_since(case: Case) -> Moved:
+    """It ran in its place and waits again, as after its node failed; in its new shape, and for as long as Slurm says.
+
+    To let it start now would bring it to a node where the run that was lost may not have ended: Slurm refuses that
+    launch as it refuses one right after COMPLETING, and the job ends FAILED (`Job credential revoked`) or held.
+    """
+    result = "done, and it was requeued since"
+    if BINDING & case.operation.goal.keys():
+        return next_step(case, "lift", FOR_EVER, result=result)
+    return closing(case, result)
 
 
 def unwatched(case: Case) -> Moved:

@@ -271,6 +271,21 @@ def test_a_place_that_goes_down_is_given_up_soon(site: MovingSite) -> None:
     assert nothing_is_left(site)
 
 
+def test_a_job_that_ran_in_its_place_and_was_lost_with_its_node_waits_for_as_long_as_slurm_says(
+    site: MovingSite,
+) -> None:
+    """Its run may not have ended there, and a launch beside it fails."""
+    job = until(site, "confirm")
+    site.cluster.jobs[job] |= {"restarts": site.cluster.jobs[job]["restarts"] + 1, "reason": "BeginTime"}
+    for _ in range(5):
+        site.cycle()
+    assert site.result() == "done, and it was requeued since"
+    assert site.cluster.jobs[job]["gpus"] == 4
+    starts = [command for command in site.cluster.done if "StartTime" in command.fields]
+    assert [command.id.split("-")[3] for command in starts] == ["rewrite"]
+    assert nothing_is_left(site)
+
+
 def test_what_its_user_changed_meanwhile_is_not_written_over(site: MovingSite) -> None:
     job = until(site, "settle")
     site.cluster.jobs[job]["gpus"] = 1
