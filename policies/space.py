@@ -1,5 +1,6 @@
 """What is free on each node, and where a job fits."""
 
+from collections.abc import Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -38,6 +39,7 @@ class Space:
         order = np.argsort(on[:, 0], kind="stable")
         self._on = on[order]
         self._first = np.searchsorted(self._on[:, 0], np.arange(len(jobs) + 1))
+        self._places: dict[int, Place] = {}
 
     @property
     def gpus(self) -> int:
@@ -46,26 +48,28 @@ class Space:
 
     def place(self, row: int) -> Place:
         """Where the job runs now, by the snapshot; no node where it does not."""
-        on = self._on[self._first[row] : self._first[row + 1]]
-        return Place(tuple(on[:, 1].tolist()), tuple(on[:, 2].tolist()))
+        place = self._places.get(row)
+        if place is None:
+            on = self._on[self._first[row] : self._first[row + 1]]
+            place = self._places[row] = Place(tuple(on[:, 1].tolist()), tuple(on[:, 2].tolist()))
+        return place
 
     def fits_there(self, row: int, place: Place) -> bool:
         """Whether what the job would hold there is free."""
-        nodes = list(place.nodes)
-        if not nodes or not self._snapshot.nodes.up[nodes].all():
-            return False
-        return bool(np.all(self.free[nodes] + _SLACK >= self._held(np.full(len(nodes), row), np.array(place.shares))))
+        up = self._snapshot.nodes.up
+        held = self._on_each(row, place)
+        return bool(place.nodes) and all(up[node] and (self.free[node] + _SLACK >= each).all() for node, each in held)
 
     def take(self, row: int, place: Place) -> None:
         """The job holds this."""
-        nodes = list(place.nodes)
-        self.free[nodes] -= self._held(np.full(len(nodes), row), np.array(place.shares))
+        for node, each in self._on_each(row, place):
+            self.free[node] -= each
 
     def give(self, row: int, place: Place) -> None:
         """The job holds this no longer."""
-        nodes = [node for node in place.nodes if self._snapshot.nodes.up[node]]
-        shares = [share for node, share in zip(*place, strict=True) if self._snapshot.nodes.up[node]]
-        self.free[nodes] += self._held(np.full(len(nodes), row), np.array(shares, dtype=np.int64))
+        for node, each in self._on_each(row, place):
+            if self._snapshot.nodes.up[node]:
+                self.free[node] += each
 
     def give_all(self, rows: Ints) -> None:
         """These jobs hold no longer what they hold by the snapshot."""
@@ -118,6 +122,11 @@ class Space:
     def room_in_all(self, row: int) -> int:
         """How many GPUs the job could have on all nodes together."""
         return int(self.room(row).sum())
+
+    def _on_each(self, row: int, place: Place) -> Iterator[tuple[int, Floats]]:
+        """The nodes, and what the job holds there."""
+        for node, share in zip(*place, strict=True):
+            yield node, self._per_gpu[row] * (share if self._snapshot.jobs.demand[row, 0] > 0 else 1)
 
     def _held(self, rows: Ints, shares: Ints) -> Floats:
         """(k, resources) what jobs hold with these GPUs; all that it asks for where a job asks for none."""

@@ -53,7 +53,9 @@ class Servers:
         self.space = Space(snapshot)
         self.load: Floats = np.nan_to_num(nodes.load[:, CPUS])
         self.network: Floats = np.nan_to_num(nodes.network)
-        self._per_gpu = snapshot.jobs.demand / np.maximum(snapshot.jobs.demand[:, GPUS], 1.0)[:, None]
+        self._allowed = snapshot.fits & nodes.up
+        self._full = nodes.used[:, GPUS] > nodes.capacity[:, GPUS]
+        self._cpus_of_a_gpu = snapshot.jobs.demand[:, CPUS] / np.maximum(snapshot.jobs.demand[:, GPUS], 1.0)
         self._unit = 1.0 / np.where(nodes.capacity > 0, nodes.capacity, np.inf)
         self._volume = volumes(snapshot)
         self._family = np.bincount(snapshot.jobs.ml_job, minlength=len(snapshot.jobs))
@@ -65,15 +67,15 @@ class Servers:
 
         GPUs are where more are held than there are. Memory is not: what Slurm tells of it counts the page cache.
         """
-        return np.asarray(self.contended().any(axis=1))
+        return self._overloaded(0.0, 0.0)
 
     def contended(self) -> Bools:
         """(nodes, 3) which resource makes a node overloaded: GPUs, CPUs, network."""
-        return self._contended(np.zeros(2), 0.0)
+        return np.stack([self._full, self._crowded(0.0), self.network > self.settings.overload], axis=1)
 
     def overfull(self) -> Bools:
         """(nodes,) overloaded by more than CPUs, whose crowding slows and starves nobody."""
-        return np.asarray(np.delete(self.contended(), CPUS, axis=1).any(axis=1))
+        return np.asarray(self._full | (self.network > self.settings.overload))
 
     def bears(self, row: int) -> Bools:
         """(nodes,) where all CPUs of the job and those in use are no more than h_r."""
@@ -85,17 +87,17 @@ class Servers:
 
         `nodes` (nodes,): only these.
         """
-        jobs, there = self.snapshot.jobs, self.snapshot.nodes
-        allowed = self.snapshot.fits[jobs.placement[row]] & there.up
+        jobs = self.snapshot.jobs
+        allowed = self._allowed[jobs.placement[row]]
         if nodes is not None:
             allowed = allowed & nodes
-        alone = allowed & np.all(self.space.free + 1e-9 >= jobs.demand[row], axis=1)
+        alone = allowed & (self.space.free + 1e-9 >= jobs.demand[row]).all(axis=1)
         if alone.any():
             sends = self._sends[row] if self._family[jobs.ml_job[row]] > 1 else 0.0
-            alone &= ~self._contended(jobs.demand[row, :2], sends).any(axis=1)
+            alone &= ~self._overloaded(jobs.demand[row, CPUS], sends)
             if alone.any():
                 return Place((self._most_like_the_ideal(row, np.flatnonzero(alone)),), (int(jobs.gpus[row]),))
-        spread = allowed & ~self._contended(np.zeros(2), self._sends[row]).any(axis=1)
+        spread = allowed & ~self._overloaded(0.0, self._sends[row])
         return self.space.fit(row, int(jobs.gpus[row]), nodes=spread)
 
     def take(self, row: int, place: Place) -> None:
@@ -132,30 +134,35 @@ class Servers:
         return float(self._sends[row]) if talks else 0.0
 
     def _bear(self, row: int, place: Place, sign: float) -> None:
-        nodes, shares = list(place.nodes), np.array(place.shares, dtype=float)
-        parts = shares if self.snapshot.jobs.demand[row, GPUS] > 0 else np.ones(len(nodes))
-        self.load[nodes] = np.maximum(self.load[nodes] + sign * parts * self._per_gpu[row, CPUS], 0.0)
-        self.network[nodes] = np.maximum(self.network[nodes] + sign * self.network_of(row, place), 0.0)
-        if self._family[self.snapshot.jobs.ml_job[row]] > 1:
-            total = max(float(shares.sum()), 1.0)
-            self.mates(row)[nodes] += sign * self._volume[row] * shares / total
+        jobs = self.snapshot.jobs
+        sends = sign * self.network_of(row, place)
+        mates = self.mates(row) if self._family[jobs.ml_job[row]] > 1 else None
+        total = max(float(sum(place.shares)), 1.0)
+        for node, share in zip(*place, strict=True):
+            part = share if jobs.demand[row, GPUS] > 0 else 1.0
+            self.load[node] = max(self.load[node] + sign * part * self._cpus_of_a_gpu[row], 0.0)
+            self.network[node] = max(self.network[node] + sends, 0.0)
+            if mates is not None:
+                mates[node] += sign * self._volume[row] * share / total
 
-    def _contended(self, more: Floats, network: float) -> Bools:
-        """(nodes, 3) with so many GPUs and CPUs, and such a share of the network, more in use."""
-        nodes, limit = self.snapshot.nodes, self.settings.overload
-        load = self.load + more[CPUS]
-        held = nodes.capacity[:, CPUS] - self.space.free[:, CPUS] + more[CPUS]
-        crowded = (load > limit * nodes.capacity[:, CPUS]) & (load > held + 1e-6)
-        shared = nodes.used[:, GPUS] > nodes.capacity[:, GPUS]
-        return np.stack([shared, crowded, self.network + network > limit], axis=1)
+    def _overloaded(self, cpus: float, network: float) -> Bools:
+        """(nodes,) with so many CPUs, and such a share of the network, more in use."""
+        return self._full | self._crowded(cpus) | (self.network + network > self.settings.overload)
+
+    def _crowded(self, cpus: float) -> Bools:
+        """(nodes,) whether more CPUs than the threshold allows are in use, and more than are allocated."""
+        capacity, load = self.snapshot.nodes.capacity[:, CPUS], self.load + cpus
+        held = capacity - self.space.free[:, CPUS] + cpus
+        return np.asarray((load > self.settings.overload * capacity) & (load > held + 1e-6))
 
     def _most_like_the_ideal(self, row: int, candidates: Ints) -> int:
         """The candidate with min ||U_s - V||; every dimension of U within [0, 1]."""
-        allocated = 1.0 - self.space.free[candidates] * self._unit[candidates]
-        shared = np.stack([self.load * self._unit[:, CPUS], self.network], axis=1)[candidates]
-        extreme = np.max if self.settings.ideal == "tight" else np.min
-        away = ((allocated - extreme(allocated, axis=0)) ** 2).sum(axis=1)
-        away += ((shared - shared.min(axis=0)) ** 2).sum(axis=1)
+        unit = self._unit[candidates]
+        allocated = 1.0 - self.space.free[candidates] * unit
+        load, network = self.load[candidates] * unit[:, CPUS], self.network[candidates]
+        ideal = allocated.max(axis=0) if self.settings.ideal == "tight" else allocated.min(axis=0)
+        away = ((allocated - ideal) ** 2).sum(axis=1)
+        away += (load - load.min()) ** 2 + (network - network.min()) ** 2
         if self.settings.use_bandwidth and self._family[self.snapshot.jobs.ml_job[row]] > 1:
             volume = np.maximum(self.mates(row), 0.0)  # what was taken off again leaves a rounding below 0
             away += (1.0 - volume[candidates] / max(float(volume.max()), 1e-300)) ** 2

@@ -244,7 +244,9 @@ class _Giving:
     def _new_families(self, rows: Ints) -> Bools:
         """(k,) whether a row is the first of its ML job in these."""
         family = self._of.snapshot.jobs.ml_job[rows]
-        return np.append(True, family[1:] != family[:-1])[: len(rows)]
+        first = np.ones(len(rows), dtype=bool)
+        first[1:] = family[1:] != family[:-1]
+        return first
 
     def _counts(self, lower: Ints, missing: int) -> Iterator[int]:
         """How many of the lowest give way: as many as hold the missing GPUs, then by half more; whole ML jobs."""
@@ -261,8 +263,9 @@ class _Giving:
         needed: list[int] = []
         left = list(given)
         while left:
-            unit = [row for row in families.of(left[-1]).tolist() if row in left]
-            left = [row for row in left if row not in unit]
+            last = left[-1]
+            unit = [row for row in families.of(last).tolist() if row in left] if families.size(last) > 1 else [last]
+            left = [row for row in left if row not in unit] if len(unit) > 1 else left[:-1]
             taken: list[int] = []
             for row in unit:
                 if servers.space.fits_there(row, servers.space.place(row)):
@@ -287,12 +290,13 @@ class _Giving:
         for row in victims:
             lost = {"rank": float(of.rank[row]), "lost": float(self._lost[row])}
             of.leaving.append(Action("preempt", jobs.keys[row], Reason("gives way", _known(facts | lost))))
-        gone = np.isin(self._rows, victims)
-        self._budget -= int(self._new_families(self._rows[gone]).sum())
-        self._rows, self._rank = self._rows[~gone], self._rank[~gone]
+        stays = np.ones(len(jobs), dtype=bool)
+        stays[victims] = False
+        here = stays[self._rows]
+        self._budget -= int(self._new_families(self._rows[~here]).sum())
+        self._rows, self._rank = self._rows[here], self._rank[here]
         for placement, (rows, rank) in self._lowest.items():
-            left = ~np.isin(rows, victims)
-            self._lowest[placement] = rows[left], rank[left]
+            self._lowest[placement] = rows[stays[rows]], rank[stays[rows]]
         return places
 
 
