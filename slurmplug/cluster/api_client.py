@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from slurmplug.cluster.cli_client import CliClient
-from slurmplug.cluster.port import Command, Outcome, Status
+from slurmplug.cluster.port import Command, Outcome
 from slurmplug.config import Slurm
 
 PROOF_TIMEOUT = 30.0
@@ -27,8 +27,10 @@ _WRITES = {"SiteFactor": "site_factor"}
 """What is sent by pyslurm, and the attribute of its JobSubmitDescription."""
 _LIMIT = 2_147_483_645
 _MESSAGE = 500
-_UNANSWERED = re.compile(r"contact|communication|connection|timed out|zero bytes|standby", re.IGNORECASE)
-"""An error of a request that was not answered, so what came of it is not known."""
+_UNANSWERED = (range(-1, 2_000), range(5_000, 6_000))
+"""slurm_errno.h: the system's errors and those of the way to slurmctld; all others are answers."""
+_STANDBY = re.compile("standby", re.IGNORECASE)
+"""An answer of a slurmctld that is not in charge."""
 
 log = logging.getLogger(__name__)
 
@@ -73,17 +75,23 @@ class ApiClient(CliClient):
         self._pyslurm = pyslurm
 
     def write(self, commands: Sequence[Command], addresses: Sequence[str]) -> list[Outcome]:
-        """As `CliClient.write`, in order: runs of what pyslurm can do by it, and those between by one scontrol each."""
+        """As `CliClient.write`, in order: runs of what pyslurm can do by it, and those between by one scontrol each.
+
+        A slurmctld that does not answer holds each call for Slurm's MessageTimeout. So after the first one that is not
+        answered the others go by scontrol, whose time has a limit.
+        """
         outcomes: list[Outcome] = []
         rest: list[int] = []
+        answers = True
         for at, (command, address) in enumerate(zip(commands, addresses, strict=True)):
-            changes = _changes(command, address)
+            changes = _changes(command, address) if answers else None
             if changes is None:
                 rest.append(at)
                 continue
             outcomes += self._by_scontrol(commands, addresses, rest)
             rest = []
             outcomes.append(self._modify(command, int(address), changes))
+            answers = outcomes[-1].status != "unknown"
         return outcomes + self._by_scontrol(commands, addresses, rest)
 
     def _by_scontrol(self, commands: Sequence[Command], addresses: Sequence[str], rows: Sequence[int]) -> list[Outcome]:
@@ -93,8 +101,8 @@ class ApiClient(CliClient):
         try:
             self._pyslurm.Job(job_id).modify(self._pyslurm.JobSubmitDescription(**changes))
         except self._pyslurm.RPCError as error:
-            status: Status = "unknown" if _UNANSWERED.search(str(error)) else "refused"
-            return Outcome(command.id, status, str(error)[:_MESSAGE])
+            unanswered = any(error.errno in each for each in _UNANSWERED) or _STANDBY.search(str(error))
+            return Outcome(command.id, "unknown" if unanswered else "refused", str(error)[:_MESSAGE])
         return Outcome(command.id, "done")
 
 

@@ -16,7 +16,11 @@ from slurmplug.config import Slurm
 
 
 class RPCError(Exception):
-    """Slurm's error, in its words."""
+    """Slurm's error, by its number and in its words."""
+
+    def __init__(self, errno: int, words: str) -> None:
+        super().__init__(words)
+        self.errno = errno
 
 
 class FakePyslurm:
@@ -86,16 +90,32 @@ def test_what_is_no_site_factor_is_left_to_the_command_line(by_scontrol: list[li
     assert by_scontrol == [["1"]]
 
 
-def test_what_slurm_refuses_and_what_it_does_not_answer_differ() -> None:
-    fails = {1: RPCError("Invalid job id specified"), 2: RPCError("Socket timed out")}
-    told = ApiClient(FakePyslurm(fails), None, None, 20.0).write(
-        [update("a", SiteFactor="5"), update("b", SiteFactor="5"), update("c", SiteFactor="5")], ["1", "2", "3"]
-    )
-    assert [(each.status, each.message) for each in told] == [
-        ("refused", "Invalid job id specified"),
-        ("unknown", "Socket timed out"),
-        ("done", ""),
-    ]
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (RPCError(2017, "Invalid job id specified"), "refused"),
+        (RPCError(2002, "Access/permission denied"), "refused"),
+        (RPCError(1800, "Unable to contact slurm controller (connect failure)"), "unknown"),
+        (RPCError(1000, "Unexpected message received"), "unknown"),
+        (RPCError(11, "Resource temporarily unavailable"), "unknown"),
+        (RPCError(5004, "Socket timed out on send/recv operation"), "unknown"),
+        (RPCError(2027, "Slurm backup controller in standby mode"), "unknown"),
+        (RPCError(0, "Success"), "unknown"),
+    ],
+)
+def test_what_slurm_refuses_and_what_it_does_not_answer_differ(error: RPCError, status: str) -> None:
+    told = ApiClient(FakePyslurm({1: error}), None, None, 20.0).write([update("a", SiteFactor="5")], ["1"])
+    assert [(each.status, each.message) for each in told] == [(status, str(error))]
+
+
+def test_after_a_call_that_is_not_answered_the_others_go_by_scontrol_whose_time_has_a_limit(
+    by_scontrol: list[list[str]],
+) -> None:
+    module = FakePyslurm({1: RPCError(2017, "Invalid job id specified"), 2: RPCError(1802, "receive failure")})
+    commands = [update(name, SiteFactor="5") for name in "abcd"]
+    told = ApiClient(module, None, None, 20.0).write(commands, ["1", "2", "3", "4"])
+    assert [each.status for each in told] == ["refused", "unknown", "done", "done"]
+    assert by_scontrol == [["3", "4"]]
 
 
 def pretended(folder: Path, text: str) -> Path:
