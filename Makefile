@@ -31,8 +31,8 @@ bench: install ## how long things take, with pytest-benchmark
 bench-live: install ## the same real jobs under Slurm alone and under each policy, three seeds: 35 minutes
 	@.ci/as-root $(PY) -m tests.bench.live
 
-fidelity: install ## 40 real jobs under the daemon and in the simulator; needs a machine with nothing else to do
-	@.ci/as-root $(PY) -m pytest -s tests/live/fidelity.py
+fidelity: install ## 40 real jobs under the daemon and in the simulator, and the figures: 3 minutes
+	@.ci/as-root $(PY) -m pytest -s tests/live/test_fidelity.py
 
 chaos: install ## the daemon killed at every step of every operation, and all around it failing: 20 minutes; SEED=n
 	@.ci/as-root $(PY) -m tests.live.chaos.run --seed $(or $(SEED),1)
@@ -40,9 +40,9 @@ chaos: install ## the daemon killed at every step of every operation, and all ar
 results: install ## the tables of docs/results.md, made anew; DATA= the folder with workloads that are not ours
 	$(PY) -m docs.make_results
 
-bench-scale: install ## a cycle beside a real slurmctld with 10,000 pending jobs, with and without bf_continue: 15 minutes
+bench-scale: install ## a cycle with 100,000 jobs that are made up, and beside a real slurmctld with 10,000: 10 minutes
+	@$(PY) -m tests.bench.scale --told --jobs 100000
 	@.ci/as-root $(PY) -m tests.bench.scale
-	@.ci/as-root $(PY) -m tests.bench.scale --continue
 
 figures: install ## the figures of docs/predictors.md, drawn anew: a minute or two
 	$(PY) docs/make_figures.py
