@@ -11,8 +11,8 @@ from predictors.arrays import Floats
 from predictors.curve_bank import posterior, weights
 from predictors.curve_shapes import design
 
-HISTORY_LENGTH, HORIZON = 12, 13
-"""columns: logarithms of the iterations seen and of the iteration asked for"""
+HISTORY_LENGTH, HORIZON, SEEN = 12, 13, 14
+"""columns: logarithms of the iterations seen and of the iteration asked for, and the share of the second"""
 _SEGMENTS = 10
 _TINY = 1e-3
 

@@ -16,7 +16,7 @@ Meta: TypeAlias = Mapping[str, Any] | None
 """Numbers and texts by name; a mapping inside it (`hp`) counts as part of it, anything else is passed over."""
 
 _RAREST = 3
-_MOST_WORDS = 12
+_MOST_WORDS = 24
 _MOST_NUMBERS = 24
 _MISSING = -0.5
 _KNOTS = np.linspace(0.0, 1.0, 33)
@@ -24,7 +24,8 @@ _KNOTS = np.linspace(0.0, 1.0, 33)
 
 @dataclass(frozen=True, eq=False)
 class MetaColumns:
-    """Which names and words of past runs are columns: numbers seen in at least three runs, words likewise.
+    """Which names and words of past runs are columns: numbers seen in at least three runs, words likewise,
+    unless all runs have them, or just the runs that have another.
 
     knots: (numbers, 33) quantiles of each number: a column holds ranks, as rates and sizes span orders of magnitude.
     """
@@ -42,8 +43,12 @@ class MetaColumns:
         knots = np.array([np.quantile(np.array(values, dtype=np.float64), _KNOTS) for values in known])
         words = Counter((name, value) for row in flat for name, value in row.items() if isinstance(value, str))
         kinds = Counter(name for name, _ in words)
-        telling = [word for word, times in words.most_common() if times >= _RAREST and kinds[word[0]] <= len(metas) / 2]
-        return cls(numbers, knots.reshape(-1, len(_KNOTS)), tuple(telling[:_MOST_WORDS]))
+        columns: dict[bytes, tuple[str, str]] = {}
+        for word, times in words.most_common():
+            if _RAREST <= times < len(metas) and kinds[word[0]] <= len(metas) / 2:
+                columns.setdefault(bytes(row.get(word[0]) == word[1] for row in flat), word)
+        telling = list(columns.values())[:_MOST_WORDS]
+        return cls(numbers, knots.reshape(-1, len(_KNOTS)), tuple(telling))
 
     def matrix(self, metas: Sequence[Meta]) -> Floats:
         """(n, columns): ranks of numbers within 0 and 1, below 0 where missing; words as 0 or 1."""

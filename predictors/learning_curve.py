@@ -2,9 +2,9 @@
 
 The model is Domhan, Springenberg and Hutter's (IJCAI 2015), its sampler replaced by closed forms over a bank of shapes
 (`predictors.curve_bank`). A quantile forest corrects it (`predictors.forest`), given where the curve stands, how it
-moves and what the bank expects; it learns from history and from draws of a prior over curves
-(`predictors.curve_prior`), which count for less the longer the history is. The forest predicts what share of the
-distance to the top is still gained.
+moves, what the bank expects and what a Gaussian process over the history says (`predictors.curve_process`); it learns
+from history and from draws of a prior over curves (`predictors.curve_prior`), which count for less the longer the
+history is. The forest predicts what share of the distance to the top is still gained.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 
 from predictors.arrays import Bools, Floats, Ints
-from predictors.curve_features import HISTORY_LENGTH, HORIZON, curve_features
+from predictors.curve_features import HISTORY_LENGTH, HORIZON, SEEN, curve_features
 from predictors.curve_meta import Meta, MetaColumns
 from predictors.curve_prior import LENGTHS, prior_curves
+from predictors.curve_process import CurveProcess
+from predictors.curve_scale import CurveScale
 from predictors.curves import cleaned
 from predictors.forecast import Forecast
-from predictors.forest import QuantileForest
+from predictors.forest import BATCH, QuantileForest
 
 State: TypeAlias = dict[str, Any]
 
@@ -33,10 +35,17 @@ FEWEST = 20
 _DRAWN_COLD, _DRAWN_BESIDE = 120, 12
 """curves drawn from the prior of each of its lengths: without a history, and beside one"""
 _CUTS = (0.0, 0.04, 0.08, 0.12, 0.16, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7, 0.8)
+_POINTS = frozenset({0.16, 0.25, 0.4, 0.5})
+"""of these cuts, continued to the end, are the points of the Gaussian process"""
+_MOST_CURVES = 500
+"""of the history in it: what it takes grows with their third power"""
 _CHECKED = (0.2, 0.6)
 """between these shares of a curve its intervals are calibrated"""
 _FOLDS = 3
+_HIDDEN = 0.3
+"""of the lessons are learnt from without what was known at the start"""
 _COVERED = 0.9
+_TELLING = 30
 _LEAST_FAMILIAR = 0.1
 _UNKEPT, _PROMISING = 0.2, (70.0, 200.0)
 """how much less than the prior expects runs of the first horizon gain; those of the second gain as much"""
@@ -48,8 +57,11 @@ _LEAST_BLUR, _STRANGE_BLUR = 0.003, 0.04
 _TOP = 1.05
 """what the forest's target is relative to: a little above 1, so that a perfect curve can still move"""
 _NARROWEST = 2e-4
+_FASTEST = 1.5
+"""gain, as a share of the distance to the top, over the share of the run that remains: the target of the process"""
 _GRID = np.array([0.005, 0.02, 0.05, 0.1, 0.15, 0.25, 0.35, 0.45, 0.5, 0.55, 0.65, 0.75, 0.85, 0.9, 0.95, 0.98, 0.995])
 _STEP = 0.05
+_T_QUANTILES = stdtrit(3.0, _GRID) / stdtrit(3.0, 0.75)
 
 
 class LearningCurvePredictor:
@@ -58,12 +70,12 @@ class LearningCurvePredictor:
     Works cold, before any `fit`. seed: of the forest.
     """
 
-    version: ClassVar[str] = "learning-curve-4"
+    version: ClassVar[str] = "learning-curve-5"
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
         self.forest_: QuantileForest | None = None
-        self.familiar_: QuantileForest | None = None
+        self.process_: CurveProcess | None = None
         self.meta_ = MetaColumns()
         self.spread_ = 1.0
 
@@ -74,20 +86,25 @@ class LearningCurvePredictor:
         """
         clean = [cleaned(curve) for curve in curves]
         metas = _as_many(meta, len(clean))
-        scaled = [_Scale.of(curve[None]).down(curve[None])[0] for curve in clean]
-        self.forest_, self.familiar_, self.meta_, self.spread_ = None, None, MetaColumns(), 1.0
+        scaled = [CurveScale.of(curve[None]).down(curve[None])[0] for curve in clean]
+        self.forest_, self.process_, self.meta_, self.spread_ = None, None, MetaColumns(), 1.0
         if len(clean) >= FEWEST:
+            random = np.random.default_rng(self.seed)
             self.meta_ = MetaColumns.of(metas)
-            x, y, owner = _lessons(scaled, _CUTS)
+            x, y, owner, points = _lessons(scaled, _CUTS)
             told, untold = self.meta_.matrix(metas)[owner], self.meta_.matrix([None])
-            hidden = np.random.default_rng(self.seed).random(len(owner)) < 0.3
-            x = np.concatenate([x, np.where(hidden[:, None], untold, told)], axis=1)
-            drawn_x, drawn_y, drawn_owner = _prior_lessons(_DRAWN_BESIDE)
-            drawn_x = np.concatenate([drawn_x, np.repeat(untold, len(drawn_x), axis=0)], axis=1)
+            known = np.where((random.random(len(owner)) < _HIDDEN)[:, None], untold, told)
+            points &= np.isin(owner, random.permutation(len(clean))[:_MOST_CURVES])
+            drawn_x, drawn_y, drawn_owner, drawn_points = _prior_lessons(_DRAWN_BESIDE)
+            nothing = np.repeat(untold, len(drawn_x), axis=0)
+            told, known = np.concatenate([told, nothing]), np.concatenate([known, nothing])
             x, y = np.concatenate([x, drawn_x]), np.concatenate([y, drawn_y])
             owner = np.concatenate([owner, len(clean) + drawn_owner])
-            self.forest_ = _grown(x, y, owner, 120, self.seed)
-            self.familiar_ = _telling_apart(x, owner, len(clean), self.seed)
+            at = np.flatnonzero(np.concatenate([points, drawn_points]))
+            pace = np.clip(y / _remaining(x), -_FASTEST, _FASTEST)
+            self.process_, said = CurveProcess.fit(x[at], told[at], pace[at], owner[at], (x, known, owner))
+            x = np.concatenate([x, known, (said * _remaining(x))[:, None]], axis=1)
+            self.forest_ = _grown(x, y, owner, len(clean), trees=120, seed=self.seed)
             self.spread_ = _calibrated(x, y, owner, len(clean), self.seed)
         return self
 
@@ -134,7 +151,7 @@ class LearningCurvePredictor:
 
     def state(self) -> State:
         """Arrays and plain values, from which `from_state` makes the same predictor."""
-        named = {"forest/": self.forest_, "familiar/": self.familiar_}
+        named = {"forest/": self.forest_, "process/": self.process_}
         forest = {prefix + k: v for prefix, f in named.items() if f is not None for k, v in f.state().items()}
         meta = {f"meta/{name}": values for name, values in self.meta_.state().items()}
         return {"version": self.version, "seed": self.seed, "spread": self.spread_, **forest, **meta}
@@ -149,58 +166,29 @@ class LearningCurvePredictor:
         made.meta_ = MetaColumns.from_state(_under("meta/", state))
         if "forest/roots" in state:
             made.forest_ = QuantileForest.from_state(_under("forest/", state))
-            made.familiar_ = QuantileForest.from_state(_under("familiar/", state))
+            made.process_ = CurveProcess.from_state(_under("process/", state))
         return made
 
     def _ahead(
         self, stacks: Sequence[Floats], groups: Mapping[tuple[int, float], list[int]], metas: Sequence[Meta]
     ) -> Forecast:
         """Of the stacks of curves (m, n), one a key (n, at) of `groups`, one below the other."""
-        scales = [_Scale.of(stack) for stack in stacks]
+        scales = [CurveScale.of(stack) for stack in stacks]
         scaled = [scale.down(stack) for scale, stack in zip(scales, stacks, strict=True)]
         x = np.concatenate([curve_features(y, at) for y, (_, at) in zip(scaled, groups, strict=True)])
-        if self.forest_ is None or self.familiar_ is None:
+        if self.forest_ is None or self.process_ is None:
             gains = _sobered(_quantiles(_prior_forest().sample(x), self.spread_), x)
         else:
-            x = np.concatenate([x, self.meta_.matrix([metas[i] for group in groups.values() for i in group])], axis=1)
-            familiarity = _familiarity(self.familiar_, x)
-            spread = _widened(self.spread_, familiarity)
-            gains = _quantiles(self.forest_.sample(x), spread) + _blurred(familiarity)
+            known = self.meta_.matrix([metas[i] for group in groups.values() for i in group])
+            said = self.process_.predict(x, known) * _remaining(x)
+            x = np.concatenate([x, known, said[:, None]], axis=1)
+            draws, familiarity = _drawn(self.forest_, x)
+            gains = _smoothed(_quantiles(draws, _widened(self.spread_, familiarity))) + _blurred(familiarity)
         last = np.concatenate([y[:, -1] for y in scaled])[:, None]
         values = last + gains * (_TOP - last)
-        scale = _Scale(*(np.concatenate(parts) for parts in zip(*(vars(s).values() for s in scales), strict=True)))
+        scale = CurveScale(*(np.concatenate(parts) for parts in zip(*(vars(s).values() for s in scales), strict=True)))
         source = "learning curve" if self.forest_ is not None else "learning curve, cold"
         return Forecast.quantiles(_GRID, scale.up(values), source).clip(scale.lower, scale.upper)
-
-
-class _Scale:
-    """What makes curves comparable: shares stay, percentages become shares, what is negative throughout (a loss, of
-    which the target asks less) becomes the share of the first loss that is gone, all else fills four fifths of [0, 1].
-
-    low, unit, lower, upper: (m,) value = low + unit * scaled, within the bounds.
-    """
-
-    def __init__(self, low: Floats, unit: Floats, lower: Floats, upper: Floats) -> None:
-        self.low, self.unit, self.lower, self.upper = low, unit, lower, upper
-
-    @classmethod
-    def of(cls, curves: Floats) -> _Scale:
-        """Of curves (m, n)."""
-        low, high = curves.min(axis=1), curves.max(axis=1)
-        share: Bools = (low >= 0.0) & (high <= 1.0)
-        percent: Bools = (low >= 0.0) & (high > 1.5) & (high <= 100.0)
-        negated: Bools = high < 0.0
-        free = 1.25 * np.maximum(high - low, 1e-3 * np.maximum(np.abs(low), np.abs(high)))
-        unit = np.select([share, percent, negated, free > 0], [1.0, 100.0, -low, free], 1.0)
-        lower = np.where(share | percent, 0.0, -np.inf)
-        upper = np.select([share | percent, negated], [unit, 0.0], np.inf)
-        return cls(np.where(share | percent, 0.0, low), unit, lower, upper)
-
-    def down(self, values: Floats) -> Floats:
-        return np.asarray((values - self.low[:, None]) / self.unit[:, None])
-
-    def up(self, values: Floats) -> Floats:
-        return np.asarray(self.low[:, None] + values * self.unit[:, None])
 
 
 def _as_many(metas: Sequence[Meta] | None, n: int) -> Sequence[Meta]:
@@ -213,14 +201,15 @@ def _under(prefix: str, state: Mapping[str, Any]) -> State:
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
 
-def _lessons(curves: Sequence[Floats], shares: Sequence[float]) -> tuple[Floats, Floats, Ints]:
-    """Features, targets and the curve that each is of: every curve cut at shares of its length, to be continued to
-    its end, and of half its cuts to three fifths of it."""
+def _lessons(curves: Sequence[Floats], shares: Sequence[float]) -> tuple[Floats, Floats, Ints, Bools]:
+    """Features, targets, the curve that each is of, and whether it is a point of the process: every curve cut at
+    shares of its length, to be continued to its end, and of half its cuts to three fifths of it."""
     lengths = np.array([len(curve) for curve in curves])
-    x, y, owner = [], [], []
+    x, y, owner, points = [], [], [], []
     for length in np.unique(lengths).tolist():
         rows = np.flatnonzero(lengths == length)
         stack = np.stack([curves[i] for i in rows.tolist()])
+        pointed = {max(1, round(cut * length)) for cut in _POINTS}
         for end, cuts in ((length, shares), (round(0.6 * length), shares[::2])):
             for n in sorted({max(1, round(cut * length)) for cut in cuts}):
                 if n < end:
@@ -228,22 +217,46 @@ def _lessons(curves: Sequence[Floats], shares: Sequence[float]) -> tuple[Floats,
                     x.append(curve_features(stack[:, :n], float(end)))
                     y.append((stack[:, end - 1] - last) / (_TOP - last))
                     owner.append(rows)
-    return np.concatenate(x), np.concatenate(y), np.concatenate(owner)
+                    points.append(np.full(len(rows), end == length and n in pointed))
+    return np.concatenate(x), np.concatenate(y), np.concatenate(owner), np.concatenate(points)
 
 
-def _grown(x: Floats, y: Floats, owner: Ints, trees: int, seed: int) -> QuantileForest:
-    return QuantileForest.fit(x, y, owner, trees=trees, smallest_leaf=4, features=0.5, seed=seed)
+def _remaining(x: Floats) -> Floats:
+    """(m,) the share of the iterations up to the horizon that is still to come."""
+    return np.asarray(1.0 - x[:, SEEN])
 
 
-def _telling_apart(x: Floats, owner: Ints, finished: int, seed: int) -> QuantileForest:
-    """Tells lessons of the `finished` curves of the history, 1, from those of the prior, 0."""
-    known = (owner < finished).astype(np.float64)
-    return QuantileForest.fit(x, known, owner, trees=30, smallest_leaf=4, features=0.5, seed=seed)
+def _grown(x: Floats, y: Floats, owner: Ints, finished: int, *, trees: int, seed: int) -> QuantileForest:
+    """Half of the `trees` predict the target, the others how far it is from what the process says, the last of x.
+
+    `_TELLING` more tell lessons of the `finished` curves of the history, 1, from those of the prior, 0.
+    """
+
+    def forest(x: Floats, target: Floats, trees: int, seed: int) -> QuantileForest:
+        return QuantileForest.fit(x, target, owner, trees=trees, smallest_leaf=4, features=0.5, seed=seed)
+
+    plain, after = forest(x[:, :-1], y, trees // 2, seed), forest(x, y - x[:, -1], trees // 2, seed + 1)
+    return QuantileForest.joined([plain, after, forest(x, (owner < finished).astype(np.float64), _TELLING, seed)])
 
 
-def _familiarity(forest: QuantileForest, x: Floats) -> Floats:
-    """(m,) the probability that a lesson is one of the history and not of the prior."""
-    return np.asarray(np.maximum(forest.sample(x).mean(axis=1), _LEAST_FAMILIAR))
+def _drawn(forest: QuantileForest, x: Floats) -> tuple[Floats, Floats]:
+    """(m, draws) sorted, of the target, and (m,) how likely a lesson is one of the history and not of the prior."""
+    trees = len(forest.roots) - _TELLING
+    draws, familiarity = [], []
+    for i in range(0, max(len(x), 1), BATCH):
+        rows = x[i : i + BATCH]
+        leaves = forest.leaves(rows)
+        leaves[:, trees // 2 : trees] += rows[:, -1, None, None]
+        draws.append(np.sort(leaves[:, :trees].reshape(len(rows), -1), axis=1))
+        familiarity.append(np.maximum(leaves[:, trees:].mean(axis=(1, 2)), _LEAST_FAMILIAR))
+    return np.concatenate(draws), np.concatenate(familiarity)
+
+
+def _smoothed(gains: Floats) -> Floats:
+    """Quantiles (m, levels of the grid) halfway to those of Student's t with three degrees of freedom, scaled on each
+    side of the median to the same quartile: few draws say little of the tails, and nothing of fine structure."""
+    low, middle, high = (gains[:, [int(np.searchsorted(_GRID, level))]] for level in (0.25, 0.5, 0.75))
+    return np.asarray((gains + middle + np.where(_GRID > 0.5, high - middle, middle - low) * _T_QUANTILES) / 2.0)
 
 
 def _widened(spread: float, familiarity: Floats) -> Floats:
@@ -284,9 +297,9 @@ def _calibrated(x: Floats, y: Floats, owner: Ints, finished: int, seed: int) -> 
     for k in range(_FOLDS):
         rows = np.flatnonzero((fold == k) & checked)
         if len(rows) and np.any(fold != k):
-            forest = _grown(x[fold != k], y[fold != k], owner[fold != k], 40, seed)
-            familiarity = _familiarity(_telling_apart(x[fold != k], owner[fold != k], finished, seed), x[rows])
-            values = _quantiles(forest.sample(x[rows]), 1.0)
+            forest = _grown(x[fold != k], y[fold != k], owner[fold != k], finished, trees=40, seed=seed)
+            draws, familiarity = _drawn(forest, x[rows])
+            values = _smoothed(_quantiles(draws, 1.0))
             low, middle, high = (values[:, np.searchsorted(_GRID, level)] for level in (0.05, 0.5, 0.95))
             off = y[rows] - middle
             ratio = np.where(off > 0, off / np.maximum(high - middle, 1e-9), off / np.minimum(low - middle, -1e-9))
@@ -297,11 +310,11 @@ def _calibrated(x: Floats, y: Floats, owner: Ints, finished: int, seed: int) -> 
 
 @lru_cache(maxsize=1)
 def _prior_forest() -> QuantileForest:
-    return QuantileForest.fit(*_prior_lessons(_DRAWN_COLD), trees=60, smallest_leaf=8, features=0.5, seed=20)
+    return QuantileForest.fit(*_prior_lessons(_DRAWN_COLD)[:3], trees=60, smallest_leaf=8, features=0.5, seed=20)
 
 
 @lru_cache(maxsize=2)
-def _prior_lessons(count: int) -> tuple[Floats, Floats, Ints]:
+def _prior_lessons(count: int) -> tuple[Floats, Floats, Ints, Bools]:
     """Of `count` curves of each length."""
     random = np.random.default_rng(20)
     return _lessons([curve for length in LENGTHS for curve in prior_curves(length, count, random)], _CUTS[::2])
