@@ -226,16 +226,18 @@ def _move(action: Action, snapshot: Snapshot, row: int, past: Past, limits: Guar
     """Whether this job can be admitted, resized, moved or preempted, and may be now."""
     jobs, job = snapshot.jobs, action.job
     state = str(jobs.state[row])
+    least, most, gpus = int(jobs.gpus_min[row]), int(jobs.gpus_max[row]), action.gpus or 0
+    outside = Reason("range", {"gpus": gpus, "least": least, "most": most})
     if action.kind in ("hold", "release"):
-        return None if jobs.awaits[row] else Reason("not waiting for admission")
+        if not jobs.awaits[row]:
+            return Reason("not waiting for admission")
+        return None if action.gpus is None or least <= gpus <= most else outside
     if action.kind not in MOVES or job in past.moving:
         return None
     if state not in ("running", "pending") or (state == "pending" and action.kind != "resize"):
         return Reason("not running to move", {"state": state})
-    if action.kind == "resize":
-        least, most, gpus = int(jobs.gpus_min[row]), int(jobs.gpus_max[row]), action.gpus or 0
-        if not least <= gpus <= most or gpus == jobs.gpus[row]:
-            return Reason("range", {"gpus": gpus, "least": least, "most": most})
+    if action.kind == "resize" and (not least <= gpus <= most or gpus == jobs.gpus[row]):
+        return outside
     if job in past.move_gave_up:
         return Reason("gave up moving")
     return _requeue(action, snapshot, row, past, limits) if _requeues(action, state) else None

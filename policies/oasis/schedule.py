@@ -64,10 +64,13 @@ def best_schedule(
 
 
 def _offers(prices: Floats, free: Floats, demand: Floats) -> tuple[Floats, Ints, Ints]:
-    """(T, H) of each slot, the cheapest server first: the price of one instance there, the server, its room."""
+    """(T, H) of each slot, the cheapest server first: the price of one instance there, the server, its room.
+
+    Less than nothing may be free, where who does not bid came between a plan and its slot: that is no room.
+    """
     some = demand > 0
     with np.errstate(invalid="ignore"):
-        room = np.floor((free[:, :, some] / demand[some]).min(axis=2) + 1e-9).astype(np.int64)
+        room = np.floor((free[:, :, some] / demand[some]).min(axis=2) + 1e-9).clip(min=0.0).astype(np.int64)
     price = prices @ demand
     order = np.argsort(np.where(room > 0, price, np.inf), axis=1, kind="stable")
     return np.take_along_axis(price, order, 1), order, np.take_along_axis(room, order, 1)

@@ -48,6 +48,15 @@ def test_it_is_let_go_with_the_gpus_and_at_the_time_of_its_first_slot(site: Movi
     assert site.scheduler.intake.waiting == set()  # type: ignore[attr-defined]
 
 
+def test_it_is_not_let_go_with_gpus_that_it_did_not_ask_for(site: MovingSite) -> None:
+    for gpus in (-2, 0, 9):
+        site.cycle(kind="release", gpus=gpus)
+        site.cycle(kind="release", gpus=gpus)
+        assert reason(site) == "JobHeldAdmin"
+    assert site.cluster.verbs() == ["hold"]
+    assert "range" in site.vetoes()
+
+
 def test_it_is_let_go_from_an_operators_hold_and_in_the_cycle_that_sees_it(site: MovingSite) -> None:
     for gpus in (2, 2):
         site.cycle(kind="release", gpus=gpus)

@@ -79,6 +79,15 @@ def test_no_more_is_sold_than_there_is():
     assert len(plan.admitted) + len(plan.rejected) == 20
 
 
+def test_where_more_is_taken_than_there_is_nothing_is_sold():
+    full = np.ones((SLOTS, HOSTS, 2))
+    full[0] = -0.5
+    one = bid(work=2.0, workers=2, value=[8.0] * SLOTS)
+    found = admit(Market(lambda: Book(full), bounds([terms(one, "paper", one.demand)], SLOTS, 4.0)), {0: one}, {}, [0])
+    assert found.admitted[0].workers[:, 2].tolist() == [2]
+    assert found.admitted[0].begin > 0
+
+
 def test_a_full_cluster_is_kept_for_jobs_of_more_worth_by_its_price():
     cheap = {job: bid(work=4.0, value=[1.0] * SLOTS, demand=(0.05, 0.02)) for job in range(200)}
     dear = bid(work=4.0, value=[100.0] * SLOTS, demand=(0.05, 0.02))
