@@ -28,7 +28,7 @@ lint: install ## ruff, mypy --strict, import-linter
 bench: install ## how long things take, with pytest-benchmark
 	@.ci/as-root $(PY) -m pytest tests/bench --benchmark-only --benchmark-columns=median,iqr,rounds -q
 
-bench-live: install ## the same real jobs under Slurm alone and under each policy, three seeds: 35 minutes
+bench-live: install ## the same real jobs under Slurm alone and under each policy, three seeds: half an hour
 	@.ci/as-root $(PY) -m tests.bench.live
 
 fidelity: install ## 40 real jobs under the daemon and in the simulator, and the figures: 3 minutes

@@ -9,7 +9,7 @@ from slurmplug.sandbox.layout import Layout
 from slurmplug.sandbox.spec import ClusterSpec, Node
 
 # Short cycles, so that tests need not wait; bf_continue, so that updates do not make backfill begin again.
-_SCHEDULER = ("sched_interval=2", "sched_min_interval=100000", "bf_interval=1", "bf_continue", "batch_sched_delay=0")
+SCHEDULER = ("sched_interval=2", "sched_min_interval=100000", "bf_interval=1", "bf_continue", "batch_sched_delay=0")
 
 _FIXED = {
     "SlurmdUser": "root",
@@ -66,7 +66,7 @@ def slurm_conf(spec: ClusterSpec, layout: Layout, cluster: str, ports: Ports) ->
         "SlurmdLogFile": f"{layout.logs}/%n.log",
         "AccountingStoragePort": str(ports.slurmdbd),
         "AccountingStoragePass": str(layout.munge_socket),
-        "SchedulerParameters": ",".join(_by_name((*_SCHEDULER, *spec.scheduler)).values()),
+        "SchedulerParameters": ",".join(_by_name((*SCHEDULER, *spec.scheduler)).values()),
         "PriorityType": f"priority/{spec.priority}",
         **{f"PriorityWeight{name}": str(weight) for name, weight in spec.weights.items()},
         **({"JobSubmitPlugins": "lua"} if spec.job_submit else {}),

@@ -1,7 +1,8 @@
 """A whole cycle beside a real slurmctld with 10,000 pending jobs: `make bench-scale`.
 
 Every time is a median of several cycles of one run. The bare cost of a cycle is that of the clients it calls, with the
-same questions and the same writes, run by hand in between. The last line gives the figures.
+same questions and the same writes, run by hand in between. The last line gives the figures. With `--told`, what squeue
+and sinfo would answer is made up, and takes no time: for more jobs than a slurmctld here can be given.
 """
 
 import argparse
@@ -12,24 +13,40 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from slurmplug import registry
-from slurmplug.cluster import parse
+from slurmplug.cluster import parse, slurm
+from slurmplug.cluster.cli_client import CliClient
 from slurmplug.cluster.parse import Marks
+from slurmplug.cluster.port import Command, Outcome
 from slurmplug.cluster.slurm import SlurmCluster
 from slurmplug.config import Config
 from slurmplug.cycle import Scheduler
-from slurmplug.cycle_record import CycleRecord
 from slurmplug.forecaster import Forecaster
 from slurmplug.intake import Intake
 from slurmplug.ledger import Ledger
 from slurmplug.sandbox import ClusterSpec, Sandbox
+from slurmplug.sandbox.render import SCHEDULER
+from tests.bench.test_bench_read import MARKS, sinfo, squeue
 
 THINKS = ("absorb", "forecast", "decide")
-WRITES = 40
-"""changed in each cycle, as a busy queue's order changes"""
+WRITES = (40, 500)
+"""changed in a cycle: as a busy queue's order changes, and as many as `writes_per_cycle` allows; and all"""
+CONTINUE = "bf_continue"
+BUSY = 40
+"""written every two seconds while backfill is looked at"""
+
+
+SCRIPT = "#!/bin/sh\n#PLUG --max-iterations=90 --type=t$((i % 20)) --urgency=$((i % 10))\nsleep 3600"
+CONFIG = """
+ClusterName = told
+SLURM_VERSION = 22.05.8
+PriorityType = priority/multifactor
+PriorityWeightAge = 1000000
+"""
 
 
 def submitted(cluster: Sandbox, count: int) -> None:
@@ -37,7 +54,7 @@ def submitted(cluster: Sandbox, count: int) -> None:
     loop = """
     i={start}
     while [ $i -lt {end} ]; do
-        printf '%s\\n' '#!/bin/sh' "#PLUG --max-iterations=90 --type=t$((i % 20)) --urgency=$((i % 10))" 'sleep 3600' |
+        echo "{script}" |
             sbatch -Q -o /dev/null --job-name=train-$((i % 300)) --gres=gpu:$((1 + i % 4)) --time=$((10 + i % 600))
         i=$((i + 1))
     done >/dev/null
@@ -45,23 +62,13 @@ def submitted(cluster: Sandbox, count: int) -> None:
     halves = [(0, count // 2), (count // 2, count)]
     shells = [
         subprocess.Popen(
-            ["sh", "-c", loop.format(start=start, end=end)],
+            ["sh", "-c", loop.format(start=start, end=end, script=SCRIPT)],
             env=cluster.env("root"), cwd=cluster.home("root"),
         )
         for start, end in halves
     ]  # fmt: skip
     if any(shell.wait() for shell in shells):
         raise SystemExit("a job could not be submitted")
-
-
-def median_seconds(what: Callable[[], object], times: int) -> float:
-    """The median time of a call."""
-    taken = []
-    for _ in range(times):
-        began = time.perf_counter()
-        what()
-        taken.append(time.perf_counter() - began)
-    return statistics.median(taken)
 
 
 class Bare:
@@ -87,26 +94,58 @@ class Bare:
         return time.perf_counter() - began
 
 
-def cycles(scheduler: Scheduler, cluster: Sandbox, times: int) -> tuple[list[CycleRecord], list[float], list[float]]:
-    """Some cycles, each followed by its bare cost; before each some labels are forgotten, to be written again."""
-    bare = Bare(cluster)
-    records, whole, plain = [], [], []
+@dataclass
+class Cycles:
+    """What some cycles took, in seconds, each beside its bare cost."""
+
+    read: list[float] = field(default_factory=list)
+    think: list[float] = field(default_factory=list)
+    whole: list[float] = field(default_factory=list)
+    own: list[float] = field(default_factory=list)
+    """of the CPU, without the clients: what a busy machine changes least"""
+    bare: list[float] = field(default_factory=list)
+    writes: list[int] = field(default_factory=list)
+
+    def told(self) -> str:
+        """In one line."""
+        read, think, whole = (statistics.median(each) for each in (self.read, self.think, self.whole))
+        line = f"{statistics.median(self.writes):.0f} writes: read {read:.2f} s, decide {think:.2f} s, "
+        line += f"together {read + think:.2f} s, cycle {whole:.2f} s ({statistics.median(self.own):.2f} s of the CPU)"
+        if not self.bare:
+            return line
+        ratio = statistics.median(a / b for a, b in zip(self.whole, self.bare, strict=True))
+        return f"{line}, its clients {statistics.median(self.bare):.2f} s, {ratio:.2f} times"
+
+
+def cycles(scheduler: Scheduler, writes: int, times: int, bare: Bare | None = None) -> Cycles:
+    """Some cycles, each followed by its bare cost; before each so many labels are forgotten, to be written again."""
+    found, keys = Cycles(), list(scheduler.intake.alive)
     for _ in range(times):
-        began = time.perf_counter()
+        forget(scheduler, keys[:: max(1, len(keys) // writes)])
+        began, used = time.perf_counter(), time.process_time()
         record = scheduler.run()
-        whole.append(time.perf_counter() - began)
+        found.whole.append(time.perf_counter() - began)
+        found.own.append(time.process_time() - used)
         if record is None:
             raise SystemExit("the cluster could not be read")
-        records.append(record)
-        lines = [
-            f"update JobId={command.job.job_id} SiteFactor={command.fields['SiteFactor']}"
-            for command in record.commands
-            if "SiteFactor" in command.fields
-        ]
-        plain.append(bare.cycle(lines))
-        some = list(record.snapshot.jobs.keys)[:: max(1, len(record.snapshot.jobs) // WRITES)]
-        scheduler.intake.set_labels(dict.fromkeys(some, float("nan")))
-    return records, whole, plain
+        found.read.append(record.seconds["read"])
+        found.think.append(sum(record.seconds[name] for name in THINKS))
+        found.writes.append(len(record.commands))
+        if bare:
+            lines = [
+                f"update JobId={command.job.job_id} SiteFactor={command.fields['SiteFactor']}"
+                for command in record.commands
+                if "SiteFactor" in command.fields
+            ]
+            found.bare.append(bare.cycle(lines))
+    return found
+
+
+def forget(scheduler: Scheduler, job_ids: Collection[int]) -> None:
+    """That these jobs have the labels that were written."""
+    some = set(job_ids)
+    keys = [key for key in scheduler.ledger.labels() if key.job_id in some]  # type: ignore[attr-defined]
+    scheduler.intake.set_labels(dict.fromkeys(keys, float("nan")))
 
 
 def backfill_depth(cluster: Sandbox, writes: Sequence[str], seconds: float) -> float:
@@ -121,51 +160,92 @@ def backfill_depth(cluster: Sandbox, writes: Sequence[str], seconds: float) -> f
     return float(found[1]) if found else float("nan")
 
 
+class Told(CliClient):
+    """A client whose answers are made up, of so many jobs, four fifths of which wait for nodes that are full."""
+
+    def __init__(self, jobs: int) -> None:
+        super().__init__(None, None, 20.0)
+        self._told = {"squeue": squeue(jobs), "sinfo": sinfo(1_000, GresUsed="gpu:a100:8")}
+
+    def _ask(self, *argv: str) -> str:
+        if argv[0] not in self._told:
+            return CONFIG if "config" in argv else "No reservations in the system\n"
+        *_, record = argv[-1].rpartition(":")
+        mark = argv[-1].partition(":")[2].partition(",")[0]
+        return self._told[argv[0]].replace(MARKS.field, mark).replace(MARKS.record, record)
+
+    def script(self, job_id: int) -> bytes:
+        return SCRIPT.replace("$((i % 20))", str(job_id % 20)).replace("$((i % 10))", str(job_id % 10)).encode()
+
+    def write(self, commands: Sequence[Command], addresses: Sequence[str]) -> list[Outcome]:
+        return [Outcome(command.id, "done") for command in commands]
+
+
+def told(jobs: int, times: int) -> str:
+    """The figures of a queue that is made up."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "reports").mkdir()
+        (folder / "requests").mkdir()
+        scheduler = _scheduler(folder, None, folder)
+        scheduler.port._client = Told(jobs)  # type: ignore[attr-defined]
+        slurm.SCRIPTS_A_CYCLE = jobs
+        for _ in range(2):
+            scheduler.run()
+        return cycles(scheduler, WRITES[0], times).told()
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Print what each part takes."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--jobs", type=int, default=10_000)
     options.add_argument("--cycles", type=int, default=7)
-    options.add_argument("--continue", dest="continued", action="store_true", help="with bf_continue")
+    options.add_argument("--told", action="store_true", help="what the clients answer is made up")
     asked = options.parse_args(argv)
+    if asked.told:
+        print(f"{asked.jobs} jobs, made up; {told(asked.jobs, asked.cycles)}, {_memory()}")
+        return
     depth = ("bf_max_job_test=2000", "bf_yield_interval=200000", "bf_yield_sleep=100000", "bf_interval=5")
-    spec = ClusterSpec(
-        settings={"MaxJobCount": str(asked.jobs + 1000)},
-        scheduler=(*depth, *(["bf_continue"] if asked.continued else [])),
-    )
+    scheduler_parameters = ",".join([*(word for word in SCHEDULER if word != CONTINUE), *depth])
+    spec = ClusterSpec(settings={"MaxJobCount": str(asked.jobs + 1000), "SchedulerParameters": scheduler_parameters})
     with Sandbox(spec) as cluster, tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
         submitted(cluster, asked.jobs)
         print(f"{asked.jobs} jobs submitted in {time.perf_counter() - began:.0f} s", flush=True)
-        scheduler = _scheduler(cluster, Path(folder))
-        for _ in range(asked.jobs // 500 + 2):  # scripts are read some hundred a cycle
+        scheduler = _scheduler(cluster.spool, cluster.env("root")["SLURM_CONF"], Path(folder))
+        for _ in range(asked.jobs // slurm.SCRIPTS_A_CYCLE + 2):
             scheduler.run()
-        records, whole, plain = cycles(scheduler, cluster, asked.cycles)
-        read, think = (
-            statistics.median(sum(record.seconds[name] for name in names) for record in records)
-            for names in (("read",), THINKS)
-        )
-        ratio = statistics.median(a / b for a, b in zip(whole, plain, strict=True))
-        commands = statistics.median(len(record.commands) for record in records)
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        pending = [key.job_id for key in records[-1].snapshot.jobs.keys][-WRITES:]
-        quiet = backfill_depth(cluster, [], 30)
-        busy = backfill_depth(cluster, [f"update JobId={job_id} SiteFactor=1" for job_id in pending], 30)
+        print(f"known after {time.perf_counter() - began:.0f} s", flush=True)
+        bare = Bare(cluster)
+        found = [cycles(scheduler, count, asked.cycles, bare) for count in WRITES]
+        found.append(cycles(scheduler, asked.jobs, 1, bare))
+        for each in found:
+            print(each.told(), flush=True)
+        pending = list(scheduler.intake.alive)[-BUSY:]
+        writes = [f"update JobId={job_id} SiteFactor=1" for job_id in pending]
+        depths = [backfill_depth(cluster, some, 30) for some in ([], writes)]
+        conf = cluster.layout.slurm_conf
+        conf.write_text(conf.read_text().replace(scheduler_parameters, f"{scheduler_parameters},{CONTINUE}"))
+        cluster.run("root", ["scontrol", "reconfigure"])
+        depths += [backfill_depth(cluster, some, 30) for some in ([], writes)]
+    quiet, busy, quiet_on, busy_on = depths
     print(
-        f"jobs {asked.jobs}, read {read:.2f} s, decide {think:.2f} s, together {read + think:.2f} s, "
-        f"cycle {statistics.median(whole):.2f} s with {commands:.0f} writes, {ratio:.2f} times its clients, "
-        f"memory {memory:.0f} MB, backfill depth {quiet:.0f}, with {WRITES} writes every 2 s {busy:.0f}, "
-        f"bf_continue {'on' if asked.continued else 'off'}"
+        f"{asked.jobs} jobs; {'; '.join(each.told() for each in found)}; {_memory()}; backfill tries {quiet:.0f} jobs "
+        f"a cycle, with {BUSY} writes every 2 s {busy:.0f}, with bf_continue {quiet_on:.0f} and {busy_on:.0f}"
     )
 
 
-def _scheduler(cluster: Sandbox, folder: Path) -> Scheduler:
+def _memory() -> str:
+    return f"memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB"
+
+
+def _scheduler(spool: Path, conf: str | None, folder: Path) -> Scheduler:
     config = Config.model_validate(
         {
             "mode": {"default": "act"},
-            "slurm": {"conf": str(cluster.env("root")["SLURM_CONF"])},
-            "spool": {"path": str(cluster.spool)},
-            "guardrails": {"writes_per_cycle": 20_000},
+            "slurm": {"conf": conf},
+            "spool": {"path": str(spool)},
+            "guardrails": {"writes_per_cycle": 200_000},
         }
     )
     ledger = Ledger(folder / "ledger.db")

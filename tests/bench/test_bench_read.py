@@ -17,11 +17,12 @@ def squeue(jobs: int) -> str:
     return "".join(_record(JOB_FIELDS, _job(job_id, draw)) for job_id in range(1, jobs + 1))
 
 
-def sinfo(nodes: int) -> str:
+def sinfo(nodes: int, **told: str) -> str:
+    """So many nodes alike, but for their names."""
     node = {
         "PartitionName": "gpu", "StateComplete": "mixed", "Features": "fast,nvlink", "Gres": "gpu:a100:8",
         "GresUsed": "gpu:a100:3(IDX:0-1,5)", "CPUsState": "24/40/0/64", "CPUsLoad": "21.33", "Memory": "512000",
-        "AllocMem": "96000", "FreeMem": "380211",
+        "AllocMem": "96000", "FreeMem": "380211", **told,
     }  # fmt: skip
     return "".join(_record(NODE_FIELDS, {**node, "NodeList": f"n{at}"}) for at in range(nodes))
 

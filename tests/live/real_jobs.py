@@ -1,6 +1,7 @@
 """A workload of the simulator as real jobs on a sandbox: the same curves, told iteration by iteration."""
 
 import json
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -51,14 +52,28 @@ def directives(job: SimJob) -> str:
         "urgency": job.urgency,
         "target": f"accuracy>={job.target}" if job.target == job.target else "",
         "deadline": f"{round(job.deadline - job.submit)}s" if job.deadline == job.deadline else "",
+        "utility": _utility(job.utility) if job.utility else "",
     }
     return " ".join(f"--{name}={value}" for name, value in options.items() if value != "" and value == value)
 
 
-def run(cluster: Sandbox, workload: Workload, patience: float = 900.0, began: float | None = None) -> list[Finished]:
+def _utility(told: tuple[float, float, float]) -> str:
+    """A directive tells of hours."""
+    worth, steepness, target = told
+    return f"{worth:g},{steepness * 3600:g},{target / 3600:g}"
+
+
+def run(
+    cluster: Sandbox,
+    workload: Workload,
+    patience: float = 900.0,
+    began: float | None = None,
+    turned_down: float = math.inf,
+) -> list[Finished]:
     """Submit each job when its time has come, wait until all have ended, and tell what came of them.
 
-    began: the workload's start, seconds since the epoch; now where it is not given.
+    began: the workload's start, seconds since the epoch; now where it is not given. turned_down: seconds in which
+    nobody lives but who is held, after which these count as turned down, and have no end.
 
     Raises:
         WaitTimeout: they take longer than `patience` seconds after the last submission.
@@ -69,18 +84,34 @@ def run(cluster: Sandbox, workload: Workload, patience: float = 900.0, began: fl
         time.sleep(max(0.0, began + job.submit - time.time()))
         user = cluster.researchers[number % len(cluster.researchers)]
         ids.append(cluster.sbatch(user, script(job)))
-    listed = ",".join(map(str, ids))
-    alive = ["squeue", "-h", "-t", "PD,R,S,CF,CG", "-j", listed, "-o", "%i"]
+    left = _left_when_all_is_over(cluster, ids, patience, turned_down)
+    listed = ",".join(str(each) for each in ids if each not in left)
     cluster.wait(
-        lambda: not cluster.run("root", alive, check=False).stdout.strip(),
-        timeout=patience,
-        what="all jobs to end",
+        lambda: len(_accounted(cluster, listed)) == len(ids) - len(left), 60, "the accounting to know all ends"
     )
-    cluster.wait(lambda: len(_accounted(cluster, listed)) == len(ids), 60, "the accounting to know all ends")
     told = _accounted(cluster, listed)
     return [
-        _finished(cluster, job, told[its_id], its_id, began) for job, its_id in zip(workload.jobs, ids, strict=True)
+        _finished(cluster, job, told.get(its_id, ("PENDING", began + job.submit, math.nan, math.nan)), its_id, began)
+        for job, its_id in zip(workload.jobs, ids, strict=True)
     ]
+
+
+def _left_when_all_is_over(cluster: Sandbox, ids: Sequence[int], patience: float, turned_down: float) -> set[int]:
+    """The jobs that are still held when nobody else has lived for so long; none where all have ended."""
+    alive = ["squeue", "-h", "-t", "PD,R,S,CF,CG", "-j", ",".join(map(str, ids)), "-o", "%A %r"]
+    left: set[int] = set()
+    lived = time.monotonic()
+
+    def over() -> bool:
+        nonlocal left, lived
+        rows = [line.split(maxsplit=1) for line in cluster.run("root", alive, check=False).stdout.splitlines()]
+        left = {int(job_id) for job_id, _ in rows}
+        if not all(reason.startswith("JobHeld") for _, reason in rows):
+            lived = time.monotonic()
+        return not left or time.monotonic() - lived > turned_down
+
+    cluster.wait(over, timeout=patience, what="all jobs to end")
+    return left
 
 
 def _accounted(cluster: Sandbox, listed: str) -> dict[int, tuple[str, float, float, float]]:
@@ -89,7 +120,9 @@ def _accounted(cluster: Sandbox, listed: str) -> dict[int, tuple[str, float, flo
     lines = cluster.run("root", columns, env={"SLURM_TIME_FORMAT": "%s"}).stdout.splitlines()
     rows = (line.split("|") for line in lines)
     return {
-        int(job_id): (state.split()[0], *map(float, times)) for job_id, state, *times in rows if "Unknown" not in times
+        int(job_id): (state.split()[0], float(submitted), float(started), float(ended))
+        for job_id, state, submitted, started, ended in rows
+        if "Unknown" not in (submitted, started, ended)
     }
 
 
@@ -98,6 +131,8 @@ def _finished(
 ) -> Finished:
     state, submitted, started, ended = told
     times, iterations = _progress(cluster, job_id)
+    ran = not math.isnan(started)
+    corners = slice(None) if ran else slice(0)
     return Finished(
         job=job,
         submitted=submitted - began,
@@ -105,10 +140,10 @@ def _finished(
         ended=ended - began,
         state=state,
         stopped=state == "COMPLETED" and len(iterations) > 0 and iterations[-1] < job.iterations,
-        times=np.concatenate([[started - began], times - began, [ended - began]]),
-        iterations=np.concatenate([[0.0], iterations, iterations[-1:] if len(iterations) else [0.0]]),
+        times=np.concatenate([[started - began], times - began, [ended - began]])[corners],
+        iterations=np.concatenate([[0.0], iterations, iterations[-1:] if len(iterations) else [0.0]])[corners],
         wait=started - submitted,
-        gpu_seconds=job.gpus * (ended - started),
+        gpu_seconds=job.gpus * (ended - started) if ran else 0.0,
         bandwidth_bytes=0.0,
         preemptions=0,
         migrations=0,
