@@ -9,6 +9,9 @@ from policies.plan import Action, Plan, Reason
 PATIENCE = 0.3
 """the chance that a job that can be moved is left alone in a cycle"""
 
+MOVES = ("resize", "resize", "migrate", "migrate", "preempt")
+"""Who is preempted waits for two minutes, as Slurm has it, in which nothing can be done to it."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -49,4 +52,4 @@ class Churn:
             return "stop" if draw[0] < 0.3 else ""
         if not jobs.restartable[row] or draw[0] < PATIENCE:
             return ""
-        return ("resize", "migrate", "preempt")[int(draw[1] * 3)]
+        return MOVES[int(draw[1] * len(MOVES))]
