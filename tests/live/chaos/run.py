@@ -252,7 +252,9 @@ class Chaos:
     def clock_moved(self) -> None:
         clock = self.folder / "clock"
         for offset in (self.draw.choice((-7200, -600, 600, 7200)), 0):
-            clock.write_text(str(offset))
+            new = self.folder / "clock.new"
+            new.write_text(str(offset))
+            new.replace(clock)  # the daemon may be looking
             self.live(3)
 
     def _some_reports(self) -> list[Path]:
