@@ -49,3 +49,13 @@ def test_reading_tells_the_same_of_a_job(cluster: Sandbox, made: CliClient) -> N
     rows = made.queue().rows
     at = rows.job_id.tolist().index(job)
     assert (rows.state[at], int(rows.gpus[at])) == ("RUNNING", 2)
+
+
+def test_what_slurmctld_does_not_answer_is_not_known(cluster: Sandbox, made: CliClient) -> None:
+    job = cluster.sbatch(cluster.researchers[0], "#!/bin/sh\nsleep 60\n", "--gres=gpu:4", "--hold")
+    cluster.stop("slurmctld")
+    try:
+        told = made.write([update("a", SiteFactor="5"), update("b", SiteFactor="6")], [str(job)] * 2)
+    finally:
+        cluster.start("slurmctld")
+    assert [each.status for each in told] == ["unknown", "unknown"], told
