@@ -247,8 +247,11 @@ def _drawn(forest: QuantileForest, x: Floats) -> tuple[Floats, Floats]:
         rows = x[i : i + BATCH]
         leaves = forest.leaves(rows)
         leaves[:, trees // 2 : trees] += rows[:, -1, None, None]
-        draws.append(np.sort(leaves[:, :trees].reshape(len(rows), -1), axis=1))
-        familiarity.append(np.maximum(leaves[:, trees:].mean(axis=(1, 2)), _LEAST_FAMILIAR))
+        alike = np.maximum(leaves[:, trees:].mean(axis=(1, 2)), _LEAST_FAMILIAR)
+        plain = np.sort(np.repeat(leaves[:, : trees // 2].reshape(len(rows), -1), 2, axis=1), axis=1)
+        pooled = np.sort(leaves[:, :trees].reshape(len(rows), -1), axis=1)
+        draws.append(plain + alike[:, None] * (pooled - plain))
+        familiarity.append(alike)
     return np.concatenate(draws), np.concatenate(familiarity)
 
 
