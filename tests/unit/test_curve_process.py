@@ -53,7 +53,7 @@ def test_what_is_known_at_the_start_tells_like_beginnings_apart() -> None:
 
 
 def test_the_word_of_the_process_moves_the_forest() -> None:
-    """Half of its trees tell how far the target is from that word, here far from what was ever said."""
+    """Half of its trees tell how far the target is from that word; they count as far as the curve is familiar."""
     curves = [0.8 - 0.5 * np.arange(1.0, 31.0) ** -power for power in np.linspace(0.3, 2.0, 24)]
     predictor = LearningCurvePredictor().fit(curves)
     before = predictor.predict(curves[3][:10], 30).mean[0]
@@ -61,4 +61,5 @@ def test_the_word_of_the_process_moves_the_forest() -> None:
 
     moved = LearningCurvePredictor.from_state({**state, "process/level": state["process/level"] + 0.4})
 
-    assert moved.predict(curves[3][:10], 30).mean[0] - before == pytest.approx(0.2 * (1.05 - curves[3][9]), rel=0.5)
+    most = 0.5 * 0.4 * 20 / 30 * (1.05 - curves[3][9])
+    assert 0.5 * most < moved.predict(curves[3][:10], 30).mean[0] - before <= 1.1 * most
