@@ -1,7 +1,6 @@
 """The Gaussian process over beginnings of curves: what it says with and without a curve, near to points and far off."""
 
 import numpy as np
-import pytest
 
 from predictors.curve_process import _NOISE, CurveProcess, _left, _likeness, _right
 from predictors.learning_curve import LearningCurvePredictor
