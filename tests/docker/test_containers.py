@@ -101,9 +101,17 @@ def test_a_node_cut_off_from_the_network_comes_back(containers: Containers) -> N
     containers.wait(lambda: containers.run("login", "sinfo -h -N -t idle").count("\n") == 3, "three idle nodes")
 
 
+def saved_since_start(containers: Containers, job: int) -> bool:
+    """A killed slurmctld knows what it had saved, as it does every five seconds; other jobs it starts again."""
+    started = containers.run("controller", f"date -d {containers.job(job)['StartTime']} +%s")
+    saved = containers.run("controller", "stat -c %Y /var/spool/slurmctld/job_state")
+    return int(saved) > int(started)
+
+
 def test_a_backup_controller_takes_over_with_its_daemon_and_gives_way_again(containers: Containers) -> None:
     job = containers.submit("bob", TRAIN)
     containers.wait_state(job, "RUNNING")
+    containers.wait(lambda: saved_since_start(containers, job), "slurmctld to save that the job runs")
     before = cycles(containers)
     containers.wait(lambda: not containers.status("backup")["alive"], "the backup to stand by")
     primary = containers.ids("controller")[0]
