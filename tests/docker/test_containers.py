@@ -6,7 +6,7 @@ from tests.docker.conftest import Containers
 
 TRAIN = """#!/bin/bash
 #SBATCH --gres=gpu:4 --requeue --open-mode=append
-#PLUG --urgency=5 --target=accuracy>=0.99 --stop=target --max-iterations=100000
+#PLUG --urgency=5 --target=accuracy>=0.99999 --stop=target --max-iterations=100000
 exec python3 -c '
 import time
 from slurmplug import report
@@ -34,7 +34,7 @@ def clear(containers: Containers) -> None:
 
 
 def test_a_training_job_reports_over_the_shared_volume_and_stops_at_its_target(containers: Containers) -> None:
-    job = containers.submit("ada", TRAIN.replace("0.99", "0.9"))
+    job = containers.submit("ada", TRAIN.replace("0.99999", "0.9"))
     containers.wait_state(job, "COMPLETED")
 
     def stopped() -> bool:
