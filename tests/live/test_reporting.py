@@ -89,13 +89,14 @@ def test_the_elastic_script_saves_when_asked_and_goes_on_after_a_requeue(cluster
     assert cluster.job(first.job_id)["JobState"] == "RUNNING"
     cluster.run(cluster.operator, ["scontrol", "requeue", str(first.job_id)])
     cluster.wait_job(first.job_id, "PENDING", 60)
-    saved = points(cluster, first).checkpoint
+    told = points(cluster, first)
     time.sleep(2)  # Slurm refuses to start it on the same node sooner
     cluster.run(cluster.operator, ["scontrol", "update", f"JobId={first.job_id}", "StartTime=now"])
     cluster.wait(lambda: len(points(cluster, second)) >= 1, 60, "the second run's first iteration")
     ask(cluster, second, "stop")
     cluster.wait_job(first.job_id, "COMPLETED", 60)
-    assert points(cluster, second).iterations[0] == saved + 1
+    begun = points(cluster, second).iterations[0]
+    assert told.checkpoint + 1 <= begun <= told.iterations[-1] + 1  # it may be killed after saving, before it tells so
 
 
 def test_a_user_who_takes_another_jobs_file_name_blocks_nothing(cluster: Sandbox) -> None:

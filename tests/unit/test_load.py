@@ -122,4 +122,5 @@ def test_nodes_bear_what_the_jobs_on_them_tell() -> None:
     assert np.isnan(told.network[2])
     assert told.load_age.tolist() == [40.0, 10.0, 0.0]
     assert told.load[:, 1:].tolist() == [[1.0, 2.0]] * 3
-    np.testing.assert_array_equal(traffic(records, NOW), [3.0, np.nan, np.nan])
+    np.testing.assert_array_equal(traffic(records, np.arange(3), NOW), [3.0, np.nan, np.nan])
+    np.testing.assert_array_equal(traffic(records, np.array([1]), NOW), [np.nan] * 3)
