@@ -49,7 +49,7 @@ path = "{ledger}"
 [operations]
 placement = "exclude"
 interval = 1
-start_limit = 5
+start_limit = 2
 watch_limit = 20
 [guardrails]
 first_seen = 0
@@ -94,9 +94,10 @@ class Lives:
     def close(self) -> None:
         """There will be no other."""
         self.end()
-        assert self._parent.stdin is not None
-        self._parent.stdin.close()
-        self._parent.wait(60)
+        with self._parent:
+            assert self._parent.stdin is not None
+            self._parent.stdin.close()
+            self._parent.wait(60)
 
     def _line(self, patience: float) -> bytes:
         assert self._parent.stdout is not None
