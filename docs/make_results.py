@@ -198,6 +198,11 @@ ALL = (
 ).split()
 """Dorm is not among them: a mixed-integer programme of hundreds of jobs each minute takes hours."""
 CHIEF = "fair srtf tiresias hypersched slaq mlf-h mlfs".split()
+GROWN: Mapping[str, tuple[str, tuple[tuple[str, Any], ...]]] = {
+    "mlf-h, elastic": ("mlf-h", (("grow", True),)),
+    "mlfs, elastic": ("mlfs", (("grow", True),)),
+}
+"""with the rights that fair, SLAQ, Optimus and HyperSched always have: to give a job other numbers of GPUs"""
 
 
 def gen_mlfs(runs: Runs) -> str:
@@ -206,12 +211,14 @@ def gen_mlfs(runs: Runs) -> str:
     plotted: dict[str, dict[str, float]] = {}
     for x in ("1/4", "1/2", "1", "2", "3"):
         seeds = (0, 1, 2) if x == "1/4" else (0,)
-        names = ALL if x in ("1/4", "1/2") else CHIEF
+        names = {name: (name, ()) for name in (ALL if x in ("1/4", "1/2") else CHIEF)} | GROWN
         base = [Case(f"gen:mlfs?x={x}", "tiresias", "20x4", seed) for seed in seeds]
         reference = runs.column(base, "jct_mean")
-        runs.of(replace(case, policy=name) for name in names for case in base)  # side by side
-        for name in names:
-            cases = over(base, policy=name)
+        runs.of(
+            replace(case, policy=name, settings=how) for name, how in names.values() for case in base
+        )  # side by side
+        for name, (policy, how) in names.items():
+            cases = over(base, policy=policy, settings=how)
             jct = runs.column(cases, "jct_mean")
             plotted.setdefault(f"x = {x}", {})[name] = float((jct / reference).mean())
             accuracy = f"{runs.column(cases, 'accuracy_by_deadline').mean():.3f}"
