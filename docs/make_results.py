@@ -131,7 +131,7 @@ def bars(name: str, groups: Mapping[str, Mapping[str, float]], label: str) -> No
     axes.set_xticks(np.arange(len(groups)), list(groups))
     axes.set_ylabel(label)
     axes.grid(axis="y", alpha=0.3)
-    axes.legend(ncols=6, fontsize=7)
+    figure.legend(loc="outside upper center", ncols=5, fontsize=7)
     figure.savefig(PAGE.with_name("figures") / f"{name}.png", dpi=90)
     plt.close(figure)
 
@@ -220,7 +220,8 @@ def gen_mlfs(runs: Runs) -> str:
         for name, (policy, how) in names.items():
             cases = over(base, policy=policy, settings=how)
             jct = runs.column(cases, "jct_mean")
-            plotted.setdefault(f"x = {x}", {})[name] = float((jct / reference).mean())
+            if name in CHIEF or name in GROWN:
+                plotted.setdefault(f"x = {x}", {})[name] = float((jct / reference).mean())
             accuracy = f"{runs.column(cases, 'accuracy_by_deadline').mean():.3f}"
             deadlines = percent(runs.column(cases, "deadline_ratio"))
             decide = f"{runs.column(cases, 'decide_ms_mean').mean():.1f}"
