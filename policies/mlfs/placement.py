@@ -18,6 +18,9 @@ from predictors.arrays import Bools, Floats, Ints
 Ideal: TypeAlias = Literal["tight", "least"]
 GPUS, CPUS = RESOURCES.index("gpus"), RESOURCES.index("cpus")
 
+ROUNDING = 1e-9
+"""A share of what is on a node that is less is what adding up left over."""
+
 
 @dataclass(frozen=True)
 class PlacementSettings:
@@ -125,7 +128,9 @@ class Servers:
         """The volume of communication of a job with the others of its ML job on a node where it runs."""
         place = self.space.place(row)
         own = place.shares[place.nodes.index(node)] / max(sum(place.shares), 1)
-        return float(self.mates(row)[node] - self._volume[row] * own)
+        all_there = float(self.mates(row)[node])
+        others = all_there - float(self._volume[row]) * own
+        return others if others > ROUNDING * all_there else 0.0
 
     def network_of(self, row: int, place: Place) -> float:
         """The share of the network of each of these nodes that the job takes; a job all on one node talks to itself."""

@@ -51,6 +51,14 @@ class TestTheIdealServer:
         apart = PlacementSettings(ideal="least", use_bandwidth=False)
         assert Servers(seen, apart).find(3) == Place((0,), (1,))
 
+    def test_who_is_left_alone_talks_to_nobody_whatever_adding_up_left_over(self) -> None:
+        running = jobs(4, ml_job=0, params=[0.5e6, 0.9e6, 3.8e6, 8.3e6], state="running")
+        servers = Servers(at(running, on=[(row, 0, 1) for row in range(4)]), LEAST)
+        assert servers.talk(0, 0) > 0
+        for row in (1, 2, 3):
+            servers.give(row, servers.space.place(row))
+        assert servers.talk(0, 0) == 0.0
+
     def test_counts_a_mate_that_was_placed_just_before(self) -> None:
         seen = at(jobs(2, ml_job=0))
         servers = Servers(seen, LEAST)
