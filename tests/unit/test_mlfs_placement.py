@@ -52,7 +52,7 @@ class TestTheIdealServer:
         assert Servers(seen, apart).find(3) == Place((0,), (1,))
 
     def test_who_is_left_alone_talks_to_nobody_whatever_adding_up_left_over(self) -> None:
-        running = jobs(4, ml_job=0, params=[0.5e6, 0.9e6, 3.8e6, 8.3e6], state="running")
+        running = jobs(4, ml_job=0, params=[3_100_000.1, 500_000.1, 800_000.1, 200_000.1], state="running")
         servers = Servers(at(running, on=[(row, 0, 1) for row in range(4)]), LEAST)
         assert servers.talk(0, 0) > 0
         for row in (1, 2, 3):
