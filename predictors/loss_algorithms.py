@@ -21,9 +21,18 @@ _HUGE = 1e50
 def linear_models(length: int, count: int, random: Generator) -> Floats:
     """Gradient descent at a constant rate or one that falls as 1/k or its root, ridge penalty included in the loss.
 
-    Inputs are normal, products of normal ones (as a polynomial kernel has them) or two clouds, one a class. What
-    overflows is left out.
+    Inputs are normal, products of normal ones (as a polynomial kernel has them) or two clouds, one a class. Runs that
+    overflow, or end no lower than they began, are drawn anew.
     """
+    kept = np.empty((0, length))
+    while len(kept) < count:
+        losses = _descended(length, count - len(kept), random)
+        bounded = losses.max(axis=1) < 100.0 * losses[:, 0]
+        kept = np.concatenate([kept, losses[bounded & (losses[:, -5:].mean(axis=1) < losses[:, 0])]])
+    return kept
+
+
+def _descended(length: int, count: int, random: Generator) -> Floats:
     points, inputs = 128, 20
     kind = random.choice(4, count, p=[0.2, 0.35, 0.25, 0.2])
     x = random.standard_normal((count, points, inputs))
@@ -66,7 +75,7 @@ def linear_models(length: int, count: int, random: Generator) -> Floats:
         pace = rate / np.choose(slowing, [np.ones(count), 1.0 + slowed * k, np.sqrt(1.0 + 10.0 * slowed * k)])
         moved = momentum * moved - pace[:, None] * gradient
         weight = np.clip(weight + moved, -_HUGE, _HUGE)
-    return np.asarray(losses[losses.max(axis=1) < 100.0 * losses[:, 0]])
+    return losses
 
 
 def boosting(length: int, count: int, random: Generator) -> Floats:
