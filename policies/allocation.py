@@ -19,7 +19,7 @@ import numpy as np
 from policies.counted import CountedSpace
 from policies.plan import Action, Reason
 from policies.snapshot import Jobs, Snapshot
-from policies.space import Packing, Place, Space
+from policies.space import Packing, Place, Space, unused
 from predictors.arrays import Bools, Floats, Ints
 
 __all__ = [
@@ -111,7 +111,8 @@ def gangs(snapshot: Snapshot, order: Ints, *, preempt: Bools | bool, asked: Ints
     yields = movable(jobs) & preempt
     wanted = np.where(yields, 0, held_gpus(snapshot))
     back = on[yields[on[:, 0]]]
-    free = free_gpus(snapshot) + np.bincount(back[:, 1], back[:, 2], len(nodes.names))
+    held, given = (np.bincount(those[:, 1], those[:, 2], len(nodes.names)) for those in (on, back))
+    free = unused(nodes, held[:, None].astype(np.float64))[:, 0] + given
     left, pools = _pools(snapshot.fits[:, nodes.up], free[nodes.up])
     several = len(left) > 1 or not all(pools)
     total = sum(left)
@@ -164,13 +165,6 @@ def _drawn(left: list[int], pools: list[int], gpus: int) -> list[int]:
         rest[pool] -= part
         gpus -= part
     return rest
-
-
-def free_gpus(snapshot: Snapshot) -> Floats:
-    """(nodes,) the GPUs that nobody has, none on a node that is not up."""
-    nodes, on = snapshot.nodes, snapshot.runs_on
-    used = np.fmax(nodes.used[:, 0], np.bincount(on[:, 1], on[:, 2], len(nodes.names)))
-    return np.where(nodes.up, np.maximum(nodes.capacity[:, 0] - used, 0.0), 0.0)
 
 
 def left_over(snapshot: Snapshot, wanted: Ints) -> int:

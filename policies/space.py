@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from policies.snapshot import Snapshot
+from policies.snapshot import Nodes, Snapshot
 from predictors.arrays import Bools, Floats, Ints
 
 Packing: TypeAlias = Literal["tight", "wide"]
@@ -18,6 +18,16 @@ class Place(NamedTuple):
 
     nodes: tuple[int, ...]
     shares: tuple[int, ...]
+
+
+def unused(nodes: Nodes, held: Floats) -> Floats:
+    """(nodes, r) what is free of the first r resources, of which jobs hold so much, (nodes, r).
+
+    Nothing on a node that is not up.
+    """
+    r = held.shape[1]
+    free = np.maximum(nodes.capacity[:, :r] - np.fmax(nodes.used[:, :r], held), 0.0)
+    return np.where(nodes.up[:, None], free, 0.0)
 
 
 class Space:
@@ -34,8 +44,7 @@ class Space:
         weights = self._held(on[:, 0], on[:, 2])
         there = len(nodes.names)
         held = np.array([np.bincount(on[:, 1], column, there) for column in weights.T]).T
-        used = np.fmax(nodes.used, held)
-        self.free: Floats = np.where(nodes.up[:, None], np.maximum(nodes.capacity - used, 0.0), 0.0)
+        self.free: Floats = unused(nodes, held)
         order = np.argsort(on[:, 0], kind="stable")
         self._on = on[order]
         self._first = np.searchsorted(self._on[:, 0], np.arange(len(jobs) + 1))

@@ -31,9 +31,9 @@ class LoadControlSettings:
 
     overload_degree: h_s, the mean dominant share of the nodes above which the cluster is overloaded, in [0, 1].
     overload_enter, overload_exit: cycles that overload must last, or be gone, before it counts. confidence: that a
-    job misses its target before it is stopped, in (0.5, 1). min_observed: points of a curve before a stop. epsilon:
-    the share of the achieved value that is not worth training on for. minimum_accuracy: the target of a job that names
-    none; NaN: none.
+    job misses its target before it is stopped, in (0.5, 1), once its iterations end; before, more. min_observed:
+    points of a curve before a stop. epsilon: the share of the achieved value that is not worth training on for.
+    minimum_accuracy: the target of a job that names none; NaN: none.
     """
 
     overload_degree: float = 0.9

@@ -4,7 +4,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -26,7 +26,7 @@ for done, (loss, accuracy) in enumerate(told, 1):
 """
 
 
-def script(job: SimJob) -> str:
+def training(job: SimJob) -> str:
     """The batch script that trains as the job does in a simulation, on the GPUs that it asks for on one node."""
     at = np.arange(1, job.iterations + 1)
     curves = (np.interp(at, job.curve_at, values).round(6).tolist() for values in (job.losses, job.accuracies))
@@ -66,14 +66,16 @@ def _utility(told: tuple[float, float, float]) -> str:
 def run(
     cluster: Sandbox,
     workload: Workload,
+    *,
     patience: float = 900.0,
     began: float | None = None,
     turned_down: float = math.inf,
+    script: Callable[[SimJob], str] = training,
 ) -> list[Finished]:
     """Submit each job when its time has come, wait until all have ended, and tell what came of them.
 
     began: the workload's start, seconds since the epoch; now where it is not given. turned_down: seconds in which
-    nobody lives but who is held, after which these count as turned down, and have no end.
+    nobody lives but who is held, after which these count as turned down, and have no end. script: what is submitted.
 
     Raises:
         WaitTimeout: they take longer than `patience` seconds after the last submission.

@@ -115,11 +115,8 @@ def _job(name: str, iterations: int, **fields: Any) -> SimJob:
     return SimJob(**{**told, "name": name, "iterations": iterations, **fields})
 
 
-def test_waits_turnarounds_and_the_order_of_starts_agree(
-    special_cluster: Callable[[ClusterSpec], Sandbox], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waits_turnarounds_and_the_order_of_starts_agree(special_cluster: Callable[[ClusterSpec], Sandbox]) -> None:
     """The simulator looks when the daemon looked: when between two arrivals a cycle falls changes what comes next."""
-    monkeypatch.setattr(real_jobs, "script", asleep)
     cluster, jobs = special_cluster(SPEC), workload(SEED)
     with daemon_beside(cluster) as daemon:
         path = daemon.config.with_name("by_urgency.py")
@@ -128,7 +125,7 @@ def test_waits_turnarounds_and_the_order_of_starts_agree(
         daemon.start(policy=f"{path}:ByUrgency")
         probe = probing(cluster)
         began = time.time()
-        live = real_jobs.run(cluster, jobs, began=began)
+        live = real_jobs.run(cluster, jobs, began=began, script=asleep)
         cycles = daemon.query("SELECT finished FROM cycles WHERE finished > ? ORDER BY id", began)
     launch, release = measured(cluster, probe)
     arrived = tuple(replace(job, submit=one.submitted + SECOND / 2) for job, one in zip(jobs.jobs, live, strict=True))
