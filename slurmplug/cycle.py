@@ -67,7 +67,8 @@ class Scheduler:
             plan, failure = self._decide(snapshot, forecasts, memory)
             plan = guardrails.starving_first(snapshot, plan, self.config.guardrails)
             plan = replace(plan, notes={**doubts, **plan.notes})
-        past = self.ledger.past(self.port.now(), self.config.guardrails.first_seen)
+        acted_on = [action.job for action in plan.actions]
+        past = self.ledger.past(self.port.now(), self.config.guardrails.first_seen, acted_on)
         placement = "all" if reading.site.places else self.config.operations.placement
         verdict = guardrails.check(snapshot, plan, past, self.config.mode, self.config.guardrails, placement=placement)
         placed, lasting = placements.split(snapshot, verdict, reading.site)

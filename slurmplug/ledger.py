@@ -4,7 +4,7 @@ A cycle is written in one transaction before any of its effects, and what came o
 that is locked, full or corrupt raises `LedgerError`, and the cycle ends there: Slurm is left alone.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -141,8 +141,11 @@ class Ledger(LedgerFile):
         rows = self.query("SELECT state FROM memory WHERE policy = ?", policy)
         return self._stored(rows[0]["state"]) if rows else NOTHING_REMEMBERED
 
-    def past(self, now: float, first_seen: float = 0.0) -> Past:
-        """What the guardrails must know of the cycles before; `first_seen`: seconds that a job counts as just seen."""
+    def past(self, now: float, first_seen: float = 0.0, jobs: Collection[JobKey] = ()) -> Past:
+        """What the guardrails must know of the cycles before, about these jobs and all others.
+
+        `first_seen`: seconds for which a job of `jobs` counts as just seen.
+        """
         stops = self.query("SELECT count(*) AS n FROM operations WHERE kind = 'stop' AND opened > ?", now - HOUR)[0][
             "n"
         ]
@@ -154,7 +157,8 @@ class Ledger(LedgerFile):
             stops_last_hour=stops,
             stopping=self._stops_of("step != 'ended'"),
             gave_up=self._stops_of("result LIKE 'gave up%' AND since > ?", now - HOUR),
-            **self._moves(now, first_seen),
+            **self._moves(now),
+            fresh=frozenset(job for job in jobs if self._first_seen(job, now) > now - first_seen),
             **self.query(_LAST_SEEN)[0],
             failures_in_a_row=failures,
             last_failure=commanding[0]["started"] if failures else -np.inf,
@@ -163,16 +167,15 @@ class Ledger(LedgerFile):
             ),
         )
 
-    def _moves(self, now: float, first_seen: float) -> dict[str, Any]:
+    def _moves(self, now: float) -> dict[str, Any]:
         """Of `Past`, what is about requeues."""
         operations = [(ledger_rows.to_operation(row), row["user"]) for row in self.query(_MOVES, now - HOUR)]
-        fresh = self.query(
-            "SELECT cluster, job_id, first_submit FROM jobs WHERE ended = 0 AND first_seen > ?", now - first_seen
-        )
-        return {
-            **vars(moves_of(operations, now)),
-            "fresh": frozenset(JobKey(row["cluster"], row["job_id"], row["first_submit"]) for row in fresh),
-        }
+        return vars(moves_of(operations, now))
+
+    def _first_seen(self, job: JobKey, now: float) -> float:
+        """When; now, for one that the cycle at hand brought."""
+        seen = self.query(_FIRST_SEEN, *job)
+        return float(seen[0]["at"]) if seen else now
 
     def _stops_of(self, where: str, *parameters: object) -> frozenset[JobKey]:
         rows = self.query(f"{_STOPS} AND {where}", *parameters)
@@ -281,6 +284,9 @@ class Ledger(LedgerFile):
             raise LedgerError(f"{self.name} is damaged, {error}: restore a backup, or move it away") from error
 
 
+_FIRST_SEEN = """
+SELECT coalesce(first_seen, -9e999) AS at FROM jobs WHERE cluster = ? AND job_id = ? AND first_submit = ?
+"""
 _STAND = f"""
 INSERT INTO standing (job, {", ".join(ledger_rows.STANDING)}) VALUES (?{", ?" * len(ledger_rows.STANDING)})
 """

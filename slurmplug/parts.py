@@ -66,8 +66,11 @@ class Ledger(Protocol):
         """What the policy asked to be remembered."""
         ...
 
-    def past(self, now: float, first_seen: float) -> Past:
-        """What the guardrails must know of the cycles before; `first_seen`: seconds that a job counts as just seen."""
+    def past(self, now: float, first_seen: float, jobs: Collection[JobKey]) -> Past:
+        """What the guardrails must know of the cycles before, about these jobs and all others.
+
+        `first_seen`: seconds for which a job of `jobs` counts as just seen.
+        """
         ...
 
     def open_operations(self) -> Sequence[Operation]:

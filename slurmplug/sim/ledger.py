@@ -1,9 +1,8 @@
 """The simulator's memory: what a cycle asks of the one on disk, counted as that one counts it."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from itertools import takewhile
 
 import numpy as np
 
@@ -55,8 +54,11 @@ class MemoryLedger:
         """The operations under way."""
         return sorted((o for o in self._operations.values() if o.step != "ended"), key=lambda o: o.opened)
 
-    def past(self, now: float, first_seen: float = 0.0) -> Past:
-        """What the guardrails must know of the cycles before; `first_seen`: seconds that a job counts as just seen."""
+    def past(self, now: float, first_seen: float = 0.0, jobs: Collection[JobKey] = ()) -> Past:
+        """What the guardrails must know of the cycles before, about these jobs and all others.
+
+        `first_seen`: seconds for which a job of `jobs` counts as just seen.
+        """
         self._forget(now)
         stops = [each for each in self._operations.values() if each.kind == "stop"]
         failures = 0
@@ -75,7 +77,7 @@ class MemoryLedger:
                 each.job for each in stops if each.result.startswith("gave up") and each.since > now - HOUR
             ),
             **vars(moves),
-            fresh=self._fresh(now - first_seen),
+            fresh=frozenset(job for job in jobs if self._first_seen.get(job, now) > now - first_seen),
             failures_in_a_row=failures,
             last_failure=self._commanding[-1][1] if failures else -np.inf,
         )
@@ -105,11 +107,6 @@ class MemoryLedger:
             operation = self._operations.get(self._operation_of.get(outcome.command, ""))
             if operation is not None and operation.step != "ended":
                 self._operations[operation.id] = replace(operation, told=outcome.status)
-
-    def _fresh(self, since: float) -> frozenset[JobKey]:
-        """The live jobs first seen after that: they were seen in order, the last ones last."""
-        lately = takewhile(lambda job: self._first_seen[job] > since, reversed(self._first_seen))
-        return frozenset(lately)
 
     def _forget(self, now: float) -> None:
         """Ended operations that count no more: those of jobs that live count for as long as these do."""

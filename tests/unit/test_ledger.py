@@ -249,6 +249,14 @@ def test_the_past_counts_stops_failures_and_what_was_given_back(ledger: Ledger) 
     assert ledger.past(NOW + 3601.0).stops_last_hour == 0
 
 
+def test_a_job_is_fresh_for_some_time_after_it_was_first_seen(ledger: Ledger) -> None:
+    ledger.begin(cycle(1, changes=changes(1, 2)))
+    asked = [key(1), key(3)]
+    assert ledger.past(NOW + 59.0, 60.0, asked).fresh == frozenset(asked)
+    assert ledger.past(NOW + 60.0, 60.0, asked).fresh == frozenset({key(3)})  # as is one that is not written yet
+    assert ledger.past(NOW, 0.0, asked).fresh == frozenset()
+
+
 def test_what_was_given_back_stays_so_when_the_job_changes(ledger: Ledger) -> None:
     ledger.begin(cycle(1))
     ledger.give_back([1, 99])

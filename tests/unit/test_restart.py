@@ -483,6 +483,16 @@ def test_what_a_job_asked_cannot_be_read_so_nothing_begins(site: MovingSite, mon
     assert site.vetoes() == ["not known"]
 
 
+def test_a_new_daemon_requeues_nobody_whom_it_sees_for_the_first_time() -> None:
+    site = MovingSite(guardrails={"first_seen": 60.0})
+    site.training()
+    site.cycle(**PREEMPT)
+    site.cycle(after=50.0, **PREEMPT)
+    assert (site.vetoes(), site.operations()) == (["first seen"], [])
+    site.cycle(after=11.0, **PREEMPT)
+    assert site.step() == "save"
+
+
 def test_a_requeue_that_was_said_counts_once(site: MovingSite) -> None:
     job = until_requeued(site)
     goes_on(site, job)
