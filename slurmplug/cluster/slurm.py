@@ -5,6 +5,7 @@ import os
 import select
 import time
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import groupby, islice
 
@@ -47,15 +48,17 @@ class SlurmCluster:
     def read(self, known: Container[int], alive: Collection[int]) -> Reading:
         """As `ClusterPort` says."""
         now = self.now()
-        queue = self._client.queue()
+        with ThreadPoolExecutor(thread_name_prefix="read") as pool:  # the clients wait for slurmctld, not for us
+            nodes, reservations = pool.submit(self._client.nodes), pool.submit(self._client.reservations)
+            queue = self._client.queue()
         self._addresses = queue.addresses
         jobs = queue.rows
         reading = Reading(
             now=now,
             site=self._current_site(),
             jobs=jobs,
-            nodes=self._client.nodes(),
-            reservations=self._client.reservations(),
+            nodes=nodes.result(),
+            reservations=reservations.result(),
             endings=self._endings(set(alive) - set(jobs.job_id.tolist())),
             scripts=self._new_scripts(jobs, known),
         )
