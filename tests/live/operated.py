@@ -17,7 +17,7 @@ def operated(cluster: Sandbox, folder: Path, timeout: float = 20.0) -> SlurmClus
     for name in CLIENTS:
         program = folder / name
         program.write_text(
-            f'#!/bin/sh\necho "{name} $*" | tr "\\n" " " >>{folder}/calls\necho >>{folder}/calls\n'
+            f'#!/bin/sh\necho "{name} $(echo "$*" | tr "\\n" " ")" >>{folder}/calls\n'
             f"exec setpriv --reuid={cluster.operator} --regid={cluster.operator} --clear-groups "
             f'{shutil.which(name)} "$@"\n'
         )
