@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from predictors.arrays import Floats, Ints
+from predictors.arrays import Floats, Ints, clipped
 
 _NOISE = 0.1
 """variance of the targets about the process, in units of that of each of the two terms of their likeness"""
@@ -93,7 +93,7 @@ class CurveProcess:
         return _likeness(_left(features), _left(others), *self._points)
 
     def _inputs(self, x: Floats, known: Floats) -> tuple[Floats, Floats]:
-        away = np.clip((x - self.centre) / self.scale, -_FARTHEST, _FARTHEST)
+        away = clipped((x - self.centre) / self.scale, -_FARTHEST, _FARTHEST)
         return away / (_WITHIN * np.sqrt(2.0 * x.shape[1])), known / (_BETWEEN * np.sqrt(2.0))
 
 

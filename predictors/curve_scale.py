@@ -25,10 +25,11 @@ class CurveScale:
         percent: Bools = (low >= 0.0) & (high > 1.5) & (high <= 100.0)
         negated: Bools = high < 0.0
         free = 1.25 * np.maximum(high - low, 1e-3 * np.maximum(np.abs(low), np.abs(high)))
-        unit = np.select([share, percent, negated, free > 0], [1.0, 100.0, -low, free], 1.0)
-        lower = np.where(share | percent, 0.0, -np.inf)
-        upper = np.select([share | percent, negated], [unit, 0.0], np.inf)
-        return cls(np.where(share | percent, 0.0, low), unit, lower, upper)
+        unit = np.where(share, 1.0, np.where(percent, 100.0, np.where(negated, -low, np.where(free > 0, free, 1.0))))
+        bounded = share | percent
+        lower = np.where(bounded, 0.0, -np.inf)
+        upper = np.where(bounded, unit, np.where(negated, 0.0, np.inf))
+        return cls(np.where(bounded, 0.0, low), unit, lower, upper)
 
     def down(self, values: Floats) -> Floats:
         return np.asarray((values - self.low[:, None]) / self.unit[:, None])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -97,28 +98,32 @@ class Forecast:
 
     @classmethod
     def quantiles(
-        cls, levels: ArrayLike, values: ArrayLike, source: ArrayLike, *, lower: float = -np.inf, upper: float = np.inf
+        cls,
+        levels: ArrayLike,
+        values: ArrayLike,
+        source: ArrayLike,
+        *,
+        lower: ArrayLike = -np.inf,
+        upper: ArrayLike = np.inf,
     ) -> Forecast:
-        """Distributions with the quantiles `values` (n, k) at increasing `levels` (k,) inside (0, 1).
+        """Distributions with the quantiles `values` (n, k) at increasing `levels` (k,) inside (0, 1); a bound is a number or
+        one a row.
 
         Values that cross are put in order (Chernozhukov, Fernández-Val, Galichon 2010); levels that the table has
         and `levels` has not are interpolated, outside of them on exponential tails.
         """
         at = np.asarray(levels, dtype=np.float64)
         given = np.sort(np.atleast_2d(np.asarray(values, dtype=np.float64)), axis=1)
-        if (
-            at.ndim != 1
-            or given.shape[1] != len(at)
-            or len(at) < 2
-            or at[0] <= 0
-            or at[-1] >= 1
-            or np.any(np.diff(at) <= 0)
-        ):
-            raise ValueError("levels are increasing, inside (0, 1), and as many as the values of a row")
-        inner = given if np.array_equal(at, _INSIDE) else np.maximum.accumulate(_interpolated(at, given), axis=1)
-        bounds = np.where(np.isnan(inner[:, :1]), np.nan, 1.0)
-        table = np.concatenate([lower * bounds, np.clip(inner, lower, upper), upper * bounds], axis=1)
-        return cls(table, _texts(source, len(inner)))
+        if at.ndim != 1 or given.shape[1] != len(at):
+            raise ValueError("there are as many levels as values of a row")
+        inner = _Between.of(at.tobytes()).inner(given)
+        table = np.empty((len(given), len(LEVELS)))
+        table[:, 0], table[:, -1] = lower, upper
+        table[:, 1:-1] = np.minimum(np.maximum(inner, table[:, :1]), table[:, -1:])
+        if np.isfinite(given).all():
+            return cls._of(table, _texts(source, len(table)))
+        table[np.isnan(inner[:, 0])] = np.nan
+        return cls(table, _texts(source, len(table)))
 
     @classmethod
     def assemble(cls, n: int, parts: Sequence[tuple[ArrayLike, Forecast]]) -> Forecast:
@@ -176,6 +181,9 @@ class Forecast:
         levels = np.asarray(q, dtype=np.float64)
         if np.any((levels < 0) | (levels > 1)):
             raise ValueError("a quantile's level is between 0 and 1")
+        places = np.searchsorted(_INSIDE, levels)
+        if np.all(_INSIDE.take(places, mode="clip") == levels):
+            return self.table.take(places + 1, axis=1)
         wanted = np.broadcast_to(np.atleast_1d(levels), (len(self), max(levels.size, 1)))
         values = self._at_level(wanted, 1.0 - wanted)
         return values[:, 0] if levels.ndim == 0 else values
@@ -361,12 +369,37 @@ def _texts(source: ArrayLike, n: int) -> Texts:
     return np.array(np.broadcast_to(np.asarray(source, dtype=np.str_), (n,)))
 
 
-def _interpolated(at: Floats, given: Floats) -> Floats:
-    """Quantiles `given` (n, k) at levels `at` (k,), at the inner levels instead: (n, len(_INSIDE))."""
-    right = np.clip(np.searchsorted(at, _INSIDE), 1, len(at) - 1)
-    share = np.clip((_INSIDE - at[right - 1]) / (at[right] - at[right - 1]), 0.0, 1.0)
-    inner = given[:, right - 1] + share * (given[:, right] - given[:, right - 1])
-    below, above = np.log(np.minimum(_INSIDE / at[0], 1.0)), -np.log(np.minimum((1 - _INSIDE) / (1 - at[-1]), 1.0))
-    down = (given[:, 1] - given[:, 0]) * at[0] / (at[1] - at[0])
-    up = (given[:, -1] - given[:, -2]) * (1 - at[-1]) / (at[-1] - at[-2])
-    return np.asarray(inner + down[:, None] * below + up[:, None] * above)
+@dataclass(frozen=True, eq=False)
+class _Between:
+    """How quantiles at some levels become those at the inner levels of the table.
+
+    right, share: (inner levels,) between which two, and how far. below, above: what is added of the first and the last
+    slope, beyond the outermost.
+    """
+
+    at: Floats
+    right: Ints
+    share: Floats
+    below: Floats
+    above: Floats
+
+    @staticmethod
+    @lru_cache(maxsize=64)
+    def of(levels: bytes) -> _Between:
+        at = np.frombuffer(levels)
+        if len(at) < 2 or at[0] <= 0 or at[-1] >= 1 or np.any(np.diff(at) <= 0):
+            raise ValueError("levels are increasing and inside (0, 1)")
+        right = np.clip(np.searchsorted(at, _INSIDE), 1, len(at) - 1)
+        share = np.clip((_INSIDE - at[right - 1]) / (at[right] - at[right - 1]), 0.0, 1.0)
+        below = np.log(np.minimum(_INSIDE / at[0], 1.0)) * at[0] / (at[1] - at[0])
+        above = -np.log(np.minimum((1 - _INSIDE) / (1 - at[-1]), 1.0)) * (1 - at[-1]) / (at[-1] - at[-2])
+        return _Between(at, right, share, below, above)
+
+    def inner(self, given: Floats) -> Floats:
+        """(n, inner levels) of increasing quantiles (n, k)."""
+        if np.array_equal(self.at, _INSIDE):
+            return given
+        left = given.take(self.right - 1, axis=1)
+        inner = left + self.share * (given.take(self.right, axis=1) - left)
+        inner += (given[:, 1:2] - given[:, :1]) * self.below + (given[:, -1:] - given[:, -2:-1]) * self.above
+        return np.maximum.accumulate(inner, axis=1)

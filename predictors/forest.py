@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,16 +28,16 @@ _STRIDE = 4
 
 @dataclass(frozen=True, eq=False)
 class QuantileForest:
-    """Trees side by side: node i tests feature[i] <= threshold[i] and goes left[i] or right[i]; a leaf goes to itself.
+    """Trees side by side: from node i it goes to below[i] where feature[i] <= threshold[i], to the node after that
+    where it is not; from a leaf to itself.
 
-    roots (trees,); feature, threshold, left, right (nodes,); leaf (nodes, KEPT): increasing targets.
+    roots (trees,); feature, threshold, below (nodes,); leaf (nodes, KEPT): increasing targets.
     """
 
     roots: Ints
     feature: NDArray[np.int16]
     threshold: NDArray[np.float32]
-    left: NDArray[np.int32]
-    right: NDArray[np.int32]
+    below: NDArray[np.int32]
     leaf: NDArray[np.float32]
 
     @classmethod
@@ -58,8 +59,7 @@ class QuantileForest:
             roots.append(start)
             parts.append(_flat(grown, x[rows], y[rows], start))
             start += grown.tree_.node_count
-        feature, threshold, left, right, leaf = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-        return cls(np.array(roots), feature, threshold, left, right, leaf)
+        return cls(np.array(roots), *(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
     @classmethod
     def joined(cls, forests: Sequence[QuantileForest]) -> QuantileForest:
@@ -70,8 +70,7 @@ class QuantileForest:
             np.concatenate([forest.roots + start for forest, start in pairs]),
             np.concatenate([forest.feature for forest in forests]),
             np.concatenate([forest.threshold for forest in forests]),
-            np.concatenate([forest.left + np.int32(start) for forest, start in pairs]),
-            np.concatenate([forest.right + np.int32(start) for forest, start in pairs]),
+            np.concatenate([forest.below + np.int32(start) for forest, start in pairs]),
             np.concatenate([forest.leaf for forest in forests]),
         )
 
@@ -85,19 +84,24 @@ class QuantileForest:
     def leaves(self, x: Floats) -> Floats:
         """(n, trees, KEPT): what each tree says of x (n, features)."""
         values = x.astype(np.float32).ravel()
-        start = np.arange(len(x))[:, None] * x.shape[1]
-        node = np.broadcast_to(self.roots, (len(x), len(self.roots))).astype(np.int32)
+        start = np.repeat(np.arange(len(x)) * x.shape[1], len(self.roots))
+        node = np.tile(self.roots, len(x))
+        feature, threshold, below = self._nodes
         while True:
             before = node
             for _ in range(_STRIDE):
-                low = values.take(start + self.feature.take(node)) <= self.threshold.take(node)
-                node = np.where(low, self.left.take(node), self.right.take(node))
+                node = below.take(node) + (values.take(feature.take(node) + start) > threshold.take(node))
             if (before == node).all():
                 break
-        return self.leaf[node].astype(np.float64)
+        return self.leaf.take(node, axis=0).reshape(len(x), len(self.roots), KEPT).astype(np.float64)
+
+    @cached_property
+    def _nodes(self) -> tuple[NDArray[np.intp], NDArray[np.float32], NDArray[np.intp]]:
+        """Feature, threshold and below, places as wide as NumPy wants them."""
+        return self.feature.astype(np.intp), self.threshold, self.below.astype(np.intp)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        return dict(vars(self))
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> QuantileForest:
@@ -107,18 +111,21 @@ class QuantileForest:
 def _flat(grown: ExtraTreeRegressor, x: Floats, y: Floats, start: int) -> tuple[NDArray[Any], ...]:
     tree = grown.tree_
     nodes = np.arange(tree.node_count)
-    inner = tree.children_left >= 0
-    fell = grown.apply(x)
+    parents = np.flatnonzero(tree.children_left >= 0)
+    # The two nodes below one follow each other.
+    place = np.zeros_like(nodes)
+    place[tree.children_left[parents]] = 2 * np.arange(len(parents)) + 1
+    place[tree.children_right[parents]] = 2 * np.arange(len(parents)) + 2
+    feature, threshold = np.zeros(len(nodes), dtype=np.int16), np.full(len(nodes), np.inf, dtype=np.float32)
+    below = nodes.astype(np.int32)
+    feature[place[parents]] = tree.feature[parents]
+    threshold[place[parents]] = tree.threshold[parents]
+    below[place[parents]] = place[tree.children_left[parents]]
+    fell = place[grown.apply(x)]
     order = np.lexsort((y, fell))
     ends = np.searchsorted(fell[order], nodes, side="right")
     count = ends - np.searchsorted(fell[order], nodes)
     middle = (np.arange(KEPT) + 0.5) / KEPT
-    place = (ends - count)[:, None] + np.floor(middle * count[:, None]).astype(np.int64)
-    leaf = np.where(count[:, None] > 0, y[order][np.minimum(place, len(y) - 1)], 0.0)
-    return (
-        np.where(inner, tree.feature, 0).astype(np.int16),
-        tree.threshold.astype(np.float32),
-        (start + np.where(inner, tree.children_left, nodes)).astype(np.int32),
-        (start + np.where(inner, tree.children_right, nodes)).astype(np.int32),
-        leaf.astype(np.float32),
-    )
+    taken = (ends - count)[:, None] + np.floor(middle * count[:, None]).astype(np.int64)
+    leaf = np.where(count[:, None] > 0, y[order][np.minimum(taken, len(y) - 1)], 0.0)
+    return feature, threshold, (start + below).astype(np.int32), leaf.astype(np.float32)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri, stdtrit
 
-from predictors.arrays import Bools, Floats, Ints
+from predictors.arrays import Bools, Floats, Ints, clipped
 from predictors.curve_features import HISTORY_LENGTH, HORIZON, SEEN, curve_features
 from predictors.curve_meta import Meta, MetaColumns
 from predictors.curve_prior import LENGTHS, prior_curves
@@ -61,6 +61,8 @@ _FASTEST = 1.5
 """gain, as a share of the distance to the top, over the share of the run that remains: the target of the process"""
 _GRID = np.array([0.005, 0.02, 0.05, 0.1, 0.15, 0.25, 0.35, 0.45, 0.5, 0.55, 0.65, 0.75, 0.85, 0.9, 0.95, 0.98, 0.995])
 _STEP = 0.05
+_LOW, _QUARTER, _MIDDLE, _THREE_QUARTERS, _HIGH = np.searchsorted(_GRID, [0.05, 0.25, 0.5, 0.75, 0.95]).tolist()
+_NORMAL = ndtri(_GRID)
 _T_QUANTILES = stdtrit(3.0, _GRID) / stdtrit(3.0, 0.75)
 
 
@@ -70,7 +72,7 @@ class LearningCurvePredictor:
     Works cold, before any `fit`. seed: of the forest.
     """
 
-    version: ClassVar[str] = "learning-curve-5"
+    version: ClassVar[str] = "learning-curve-6"
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
@@ -177,18 +179,18 @@ class LearningCurvePredictor:
         scaled = [scale.down(stack) for scale, stack in zip(scales, stacks, strict=True)]
         x = np.concatenate([curve_features(y, at) for y, (_, at) in zip(scaled, groups, strict=True)])
         if self.forest_ is None or self.process_ is None:
-            gains = _sobered(_quantiles(_prior_forest().sample(x), self.spread_), x)
+            gains = _sobered(_spread(_quantiles(_prior_forest().sample(x)), self.spread_), x)
         else:
             known = self.meta_.matrix([metas[i] for group in groups.values() for i in group])
             said = self.process_.predict(x, known) * _remaining(x)
             x = np.concatenate([x, known, said[:, None]], axis=1)
-            draws, familiarity = _drawn(self.forest_, x)
-            gains = _smoothed(_quantiles(draws, _widened(self.spread_, familiarity))) + _blurred(familiarity)
+            values, familiarity = _said(self.forest_, x)
+            gains = _smoothed(_spread(values, _widened(self.spread_, familiarity))) + _blurred(familiarity)
         last = np.concatenate([y[:, -1] for y in scaled])[:, None]
         values = last + gains * (_TOP - last)
         scale = CurveScale(*(np.concatenate(parts) for parts in zip(*(vars(s).values() for s in scales), strict=True)))
         source = "learning curve" if self.forest_ is not None else "learning curve, cold"
-        return Forecast.quantiles(_GRID, scale.up(values), source).clip(scale.lower, scale.upper)
+        return Forecast.quantiles(_GRID, scale.up(values), source, lower=scale.lower, upper=scale.upper)
 
 
 def _as_many(metas: Sequence[Meta] | None, n: int) -> Sequence[Meta]:
@@ -239,26 +241,27 @@ def _grown(x: Floats, y: Floats, owner: Ints, finished: int, *, trees: int, seed
     return QuantileForest.joined([plain, after, forest(x, (owner < finished).astype(np.float64), _TELLING, seed)])
 
 
-def _drawn(forest: QuantileForest, x: Floats) -> tuple[Floats, Floats]:
-    """(m, draws) sorted, of the target, and (m,) how likely a lesson is one of the history and not of the prior."""
+def _said(forest: QuantileForest, x: Floats) -> tuple[Floats, Floats]:
+    """(m, levels of the grid) quantiles of the target, and (m,) how likely a lesson is one of the history and not of
+    the prior."""
     trees = len(forest.roots) - _TELLING
-    draws, familiarity = [], []
+    quantiles, familiarity = [], []
     for i in range(0, max(len(x), 1), BATCH):
         rows = x[i : i + BATCH]
         leaves = forest.leaves(rows)
         leaves[:, trees // 2 : trees] += rows[:, -1, None, None]
         alike = np.maximum(leaves[:, trees:].mean(axis=(1, 2)), _LEAST_FAMILIAR)
-        plain = np.sort(np.repeat(leaves[:, : trees // 2].reshape(len(rows), -1), 2, axis=1), axis=1)
-        pooled = np.sort(leaves[:, :trees].reshape(len(rows), -1), axis=1)
-        draws.append(plain + alike[:, None] * (pooled - plain))
+        plain = _quantiles(np.sort(leaves[:, : trees // 2].reshape(len(rows), -1), axis=1), 2)
+        pooled = _quantiles(np.sort(leaves[:, :trees].reshape(len(rows), -1), axis=1))
+        quantiles.append(plain + alike[:, None] * (pooled - plain))
         familiarity.append(alike)
-    return np.concatenate(draws), np.concatenate(familiarity)
+    return np.concatenate(quantiles), np.concatenate(familiarity)
 
 
 def _smoothed(gains: Floats) -> Floats:
     """Quantiles (m, levels of the grid) halfway to those of Student's t with three degrees of freedom, scaled on each
     side of the median to the same quartile: few draws say little of the tails, and nothing of fine structure."""
-    low, middle, high = (gains[:, [int(np.searchsorted(_GRID, level))]] for level in (0.25, 0.5, 0.75))
+    low, middle, high = (gains[:, level : level + 1] for level in (_QUARTER, _MIDDLE, _THREE_QUARTERS))
     return np.asarray((gains + middle + np.where(_GRID > 0.5, high - middle, middle - low) * _T_QUANTILES) / 2.0)
 
 
@@ -274,16 +277,16 @@ def _sobered(gains: Floats, x: Floats) -> Floats:
     `_SEEN` iterations or more; of fewer, the prior's word stands. x: (m, features).
     """
     short, long = np.log(_PROMISING)
-    middle = gains[:, [len(_GRID) // 2]]
+    middle = gains[:, _MIDDLE : _MIDDLE + 1]
     off = gains - middle
-    kept = 1.0 - _UNKEPT * np.clip((long - x[:, [HORIZON]]) / (long - short), 0.0, 1.0)
+    kept = 1.0 - _UNKEPT * clipped((long - x[:, HORIZON : HORIZON + 1]) / (long - short), 0.0, 1.0)
     sober = middle * kept + np.where(off > 0, _UPSIDE, _DOWNSIDE) * off
-    return np.asarray(np.where(x[:, [HISTORY_LENGTH]] >= np.log(_SEEN), sober, gains))
+    return np.asarray(np.where(x[:, HISTORY_LENGTH : HISTORY_LENGTH + 1] >= np.log(_SEEN), sober, gains))
 
 
 def _blurred(familiarity: Floats) -> Floats:
     """(m, levels of the grid) a normal error added to draws, which are of few curves: small where they are alike."""
-    return (_LEAST_BLUR + _STRANGE_BLUR * (1.0 - familiarity))[:, None] * ndtri(_GRID)
+    return (_LEAST_BLUR + _STRANGE_BLUR * (1.0 - familiarity))[:, None] * _NORMAL
 
 
 def _calibrated(x: Floats, y: Floats, owner: Ints, finished: int, seed: int) -> float:
@@ -301,9 +304,8 @@ def _calibrated(x: Floats, y: Floats, owner: Ints, finished: int, seed: int) -> 
         rows = np.flatnonzero((fold == k) & checked)
         if len(rows) and np.any(fold != k):
             forest = _grown(x[fold != k], y[fold != k], owner[fold != k], finished, trees=40, seed=seed)
-            draws, familiarity = _drawn(forest, x[rows])
-            values = _smoothed(_quantiles(draws, 1.0))
-            low, middle, high = (values[:, np.searchsorted(_GRID, level)] for level in (0.05, 0.5, 0.95))
+            values, familiarity = _said(forest, x[rows])
+            low, middle, high = _smoothed(_spread(values, 1.0))[:, [_LOW, _MIDDLE, _HIGH]].T
             off = y[rows] - middle
             ratio = np.where(off > 0, off / np.maximum(high - middle, 1e-9), off / np.minimum(low - middle, -1e-9))
             needed.append(np.where(ratio < 1.0, 1.0 + (ratio - 1.0) / familiarity, ratio))
@@ -323,11 +325,17 @@ def _prior_lessons(count: int) -> tuple[Floats, Floats, Ints, Bools]:
     return _lessons([curve for length in LENGTHS for curve in prior_curves(length, count, random)], _CUTS[::2])
 
 
-def _quantiles(draws: Floats, spread: float | Floats) -> Floats:
-    """(m, levels of the grid) of sorted draws (m, s), spread about the median."""
-    position = np.clip(_GRID * draws.shape[1] - 0.5, 0.0, draws.shape[1] - 1.0)
-    below = np.floor(position).astype(np.int64)
-    above = np.minimum(below + 1, draws.shape[1] - 1)
-    values = draws[:, below] + (position - below) * (draws[:, above] - draws[:, below])
-    middle = values[:, [len(_GRID) // 2]]
+def _quantiles(draws: Floats, times: int = 1) -> Floats:
+    """(m, levels of the grid) of sorted draws (m, s), each taken so many times."""
+    count = draws.shape[1] * times
+    position = np.minimum(np.maximum(_GRID * count - 0.5, 0.0), count - 1.0)
+    below = position.astype(np.int64)
+    above = np.minimum(below + 1, count - 1)
+    values = draws.take(below // times, axis=1)
+    return np.asarray(values + (position - below) * (draws.take(above // times, axis=1) - values))
+
+
+def _spread(values: Floats, spread: float | Floats) -> Floats:
+    """Quantiles (m, levels of the grid) spread about the median, and a little apart."""
+    middle = values[:, _MIDDLE : _MIDDLE + 1]
     return np.asarray(middle + spread * (values - middle) + _NARROWEST * (_GRID - 0.5))

@@ -7,20 +7,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from predictors.arrays import Floats
-from predictors.loss_laws import LOGS, declines, linear_prediction, lines
-from predictors.loss_shapes import shape_fits
+from predictors.arrays import Floats, clipped
+from predictors.loss_fits import LOGS, WINDOW, fits
+from predictors.loss_laws import declines, linear_prediction
 
-_WINDOW = 60
 _RECENT = 10
 _EDGES = np.array([0, 1, 2, 3, 5, 7, 10, 15, 20, 30, 45, 60])
-_BINS = np.diff(np.eye(_WINDOW + 1)[:, _EDGES], axis=1) / np.diff(_EDGES)
+_BINS = np.diff(np.eye(WINDOW + 1)[:, _EDGES], axis=1) / np.diff(_EDGES)
 """mean changes between the edges, from changes over 0, 1, .. iterations"""
-_SMOOTHED = np.array([[(age < span) / span for span in (3, 5, 10, 20)] for age in range(_WINDOW)][::-1])
+_SMOOTHED = np.array([[(age < span) / span for span in (3, 5, 10, 20)] for age in range(WINDOW)][::-1])
 _BOUND = 8.0
 LAWS = 31
 _CONTINUING = 25
 """laws that continue the losses: the first; the others stay at their level"""
+_KINDS = (
+    *(31 * ["sine"]), *(11 * ["plain"]), *(17 * ["log"]), *(6 * ["plain"]), *(23 * ["sine"]),
+    *(4 * ["log"]), "plain", *(2 * ["log"]), *(2 * ["sine"]), *(2 * ["log"]),
+)  # fmt: skip
+"""which features are looked at as they are, by the inverse hyperbolic sine, or by the logarithm"""
+_BY_SINE, _BY_LOG = (np.flatnonzero(np.array(_KINDS) == kind) for kind in ("sine", "log"))
+_AT_LEAST = np.array([*(17 * [1e-6]), 0.0, 0.0, 0.0, 1e-12, 0.0, 0.0, 1e-3, 1e-3])
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,7 @@ class Losses:
 
     @classmethod
     def of(cls, curves: Sequence[Floats]) -> Losses:
-        latest = np.empty((len(curves), _WINDOW + 1))
+        latest = np.empty((len(curves), WINDOW + 1))
         for row, curve in zip(latest, curves, strict=True):
             row[: max(0, len(row) - len(curve))] = curve[0]
             row[max(0, len(row) - len(curve)) :] = curve[-len(row) :]
@@ -68,7 +74,7 @@ def looked_at(losses: Losses, ahead: Floats) -> Look:
     """
     k, last = losses.length, losses.latest[:, -1]
     steps = (losses.latest[:, 1:] - losses.latest[:, :-1])[:, ::-1]
-    mean_step = np.abs(steps[:, :_RECENT]).sum(axis=1) / np.clip(k - 1.0, 1.0, _RECENT)
+    mean_step = np.abs(steps[:, :_RECENT]).sum(axis=1) / clipped(k - 1.0, 1.0, _RECENT)
     unit = np.maximum(mean_step, np.abs(last) * np.maximum(0.5 / k**4, 1e-6) + 1e-300)
     size = np.abs(last) + 1e-8 * unit
     reach = unit * ahead
@@ -80,41 +86,41 @@ def looked_at(losses: Losses, ahead: Floats) -> Look:
     logs = np.log(np.where(positive, y / size[:, None], 1.0)) / relative
 
     def grown(of_logs: Floats) -> Floats:
-        return np.where(positive, np.expm1(np.clip(of_logs * relative, -5.0, 1.0)) / relative, 0.0)
+        return np.where(positive, np.expm1(clipped(of_logs * relative, -5.0, 1.0)) / relative, 0.0)
 
-    mixed, disagreement, distance, exponential = shape_fits(np.stack([z, logs], axis=1), k, ahead)
-    ends, level, off = lines(z, logs, k, ahead)
+    fit = fits(np.concatenate([z[:, None], logs[:, None]], axis=1), k, ahead)
     changes = (last[:, None] - losses.latest[:, ::-1]) / unit[:, None]
     to_come, ratio = declines(changes, k, ahead)
     predicted, missed = linear_prediction(steps, k, ahead)
     laws = np.concatenate(
         [
-            mixed[:, 0], grown(mixed[:, 1]), grown(ends[:, :LOGS]), ends[:, LOGS:], to_come, predicted, z @ _SMOOTHED,
-            np.zeros((len(z), 1)),
+            fit.mixed[:, 0], grown(fit.mixed[:, 1]), grown(fit.ends[:, :LOGS]), fit.ends[:, LOGS:], to_come, predicted,
+            z @ _SMOOTHED, np.zeros((len(z), 1)),
         ],
         axis=1,
     )  # fmt: skip
     laws = _bounded(laws, _BOUND)
     middle = np.sort(laws[:, :_CONTINUING], axis=1)[:, _CONTINUING // 2]
-    apart = np.sqrt(((laws[:, : _CONTINUING - 1] - middle[:, None]) ** 2).mean(axis=1)) + 0.02
+    apart = np.sqrt(((laws[:, : _CONTINUING - 1] - middle[:, None]) ** 2).sum(axis=1) / (_CONTINUING - 1)) + 0.02
 
-    far = np.concatenate([disagreement, distance, off, missed / ahead[:, None]], axis=1)
-    about = np.array(
-        [
-            np.log(k), np.log(ahead), np.log(ahead / k), np.log(unit / size + 1e-12), middle, np.log(apart),
-            np.log(unit / (np.abs(losses.first - last) + unit)),
-            np.arcsinh(np.clip((losses.low - last) / unit, -50.0, 0.0)),
-            np.arcsinh(np.clip((losses.mean - last) / unit, -100.0, 100.0)),
-            np.log(_deviation(steps[:, 1:12] - steps[:, :11]) + 1e-3), np.log(_deviation(steps[:, :8]) + 1e-3),
-        ]
-    ).T  # fmt: skip
     features = np.concatenate(
         [
-            np.arcsinh(3.0 * laws), level, np.log(far + 1e-6), exponential, ratio,
-            np.arcsinh(changes @ _BINS), np.arcsinh(steps[:, :12]), about,
+            3.0 * laws, fit.levels,
+            fit.disagreement, fit.distance, fit.off, missed / ahead[:, None],
+            fit.exponential, ratio, changes @ _BINS, steps[:, :12],
+            np.array(
+                [
+                    k, ahead, ahead / k, unit / size, middle, apart, unit / (np.abs(losses.first - last) + unit),
+                    clipped((losses.low - last) / unit, -50.0, 0.0),
+                    clipped((losses.mean - last) / unit, -100.0, 100.0),
+                    _deviation(steps[:, 1:12] - steps[:, :11]), _deviation(steps[:, :8]),
+                ]
+            ).T,
         ],
         axis=1,
     )  # fmt: skip
+    features[:, _BY_SINE] = np.arcsinh(features[:, _BY_SINE])
+    features[:, _BY_LOG] = np.log(features[:, _BY_LOG] + _AT_LEAST)
     return Look(_bounded(features, 20.0), laws, apart, reach)
 
 

@@ -34,7 +34,7 @@ class RuntimePredictor:
     `Forecast.source` says what answered: the model's name, "user history", "time limit", or "" where nothing is known.
     """
 
-    version: ClassVar[str] = "runtime-3"
+    version: ClassVar[str] = "runtime-4"
 
     def __init__(self, model: RuntimeModel = "stack", seed: int = 0) -> None:
         if model not in ("stack", "svr"):

@@ -27,6 +27,14 @@ def test_a_lognormal_forecast_is_never_negative_and_has_the_lognormal_mean() -> 
     assert forecast.logpdf(-1.0) == -np.inf
 
 
+def test_bounds_may_differ_by_row() -> None:
+    forecast = Forecast.quantiles(
+        [0.1, 0.9], [[-2.0, 2.0], [-2.0, 2.0]], "test", lower=[-1.0, -np.inf], upper=[9.0, 1.0]
+    )
+
+    np.testing.assert_allclose(forecast.quantile([0.0, 0.5, 1.0]), [[-1.0, 0.0, 9.0], [-np.inf, 0.0, 1.0]], atol=1e-12)
+
+
 def test_one_level_gives_a_number_a_row_and_k_levels_give_k() -> None:
     forecast = Forecast.normal([0.0, 1.0, 2.0], 1.0, "test")
 

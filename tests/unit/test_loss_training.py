@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from predictors.loss_features import LAWS, Losses, looked_at
-from predictors.loss_laws import declines, linear_prediction, lines
+from predictors.loss_fits import fits
+from predictors.loss_laws import declines, linear_prediction
 from predictors.loss_network import MIDDLE, LossNetwork
-from predictors.loss_shapes import shape_fits
 from predictors.loss_training import drawn, gradient, lessons, pinball, started, trained
 
 K = np.arange(1.0, 61.0)
@@ -21,23 +21,23 @@ Curve = Callable[[np.ndarray], np.ndarray]
 def test_a_shape_of_the_bank_is_continued(curve: Curve) -> None:
     y = curve(K) - curve(K[-1])
 
-    mixed, _, off, _ = shape_fits(y[None, None], POINTS, TEN)
+    fit = fits(np.stack([y, y])[None], POINTS, TEN)
 
-    assert mixed[0, 0, 0] == pytest.approx(curve(K[-1] + 10.0) - curve(K[-1]), rel=0.05)
-    assert off[0, 0] < 0.01 * np.ptp(y)
+    assert fit.mixed[0, 0, 0] == pytest.approx(curve(K[-1] + 10.0) - curve(K[-1]), rel=0.05)
+    assert fit.distance[0, 0] < 0.01 * np.ptp(y)
 
 
 def test_lines_go_straight_on() -> None:
     z, exponential, power = -0.1 * K + 6.0, np.log(0.97) * (K - 60.0), -0.8 * np.log(K / 60.0)
 
-    by_log, level, off = lines(z[None], exponential[None], POINTS, TEN)
-    by_loglog, _, _ = lines(z[None], power[None], POINTS, TEN)
+    by_log = fits(np.stack([z, exponential])[None], POINTS, TEN)
+    by_loglog = fits(np.stack([z, power])[None], POINTS, TEN)
 
-    assert by_log[0, 8:] == pytest.approx([-1.0] * 3)
-    assert by_log[0, :4] == pytest.approx([10.0 * np.log(0.97)] * 4)
-    assert by_loglog[0, 4:8] == pytest.approx([-0.8 * np.log(70.0 / 60.0)] * 4)
-    assert level[0, 8:] == pytest.approx([0.0] * 3, abs=1e-9)
-    assert off[0, [0, 1, 2, 3, 8, 9, 10]] == pytest.approx([0.0] * 7, abs=1e-6)
+    assert by_log.ends[0, 8:] == pytest.approx([-1.0] * 3)
+    assert by_log.ends[0, :4] == pytest.approx([10.0 * np.log(0.97)] * 4)
+    assert by_loglog.ends[0, 4:8] == pytest.approx([-0.8 * np.log(70.0 / 60.0)] * 4)
+    assert by_log.levels[0, 8:] == pytest.approx([0.0] * 3, abs=1e-9)
+    assert by_log.off[0, [0, 1, 2, 3, 8, 9, 10]] == pytest.approx([0.0] * 7, abs=1e-6)
 
 
 def test_changes_that_shrink_by_a_ratio_go_on_shrinking() -> None:
