@@ -106,9 +106,9 @@ class Forecast:
         lower: ArrayLike = -np.inf,
         upper: ArrayLike = np.inf,
     ) -> Forecast:
-        """Distributions with the quantiles `values` (n, k) at increasing `levels` (k,) inside (0, 1); a bound is a number or
-        one a row.
+        """Distributions with the quantiles `values` (n, k) at increasing `levels` (k,) inside (0, 1).
 
+        A bound is a number, or one a row.
         Values that cross are put in order (Chernozhukov, Fernández-Val, Galichon 2010); levels that the table has
         and `levels` has not are interpolated, outside of them on exponential tails.
         """
