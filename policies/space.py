@@ -1,6 +1,5 @@
 """What is free on each node, and where a job fits."""
 
-from collections.abc import Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -49,11 +48,12 @@ class Space:
         self._on = on[order]
         self._first = np.searchsorted(self._on[:, 0], np.arange(len(jobs) + 1))
         self._places: dict[int, Place] = {}
+        self._holds: dict[tuple[int, Place], list[tuple[int, Floats]]] = {}
 
     @property
     def gpus(self) -> int:
         """Free GPUs in all."""
-        return int(self.free[:, 0].sum())
+        return int(np.maximum(self.free[:, 0], 0.0).sum())
 
     def place(self, row: int) -> Place:
         """Where the job runs now, by the snapshot; no node where it does not."""
@@ -65,14 +65,14 @@ class Space:
 
     def fits_there(self, row: int, place: Place) -> bool:
         """Whether what the job would hold there is free."""
-        up = self._snapshot.nodes.up
-        held = self._on_each(row, place)
-        return bool(place.nodes) and all(up[node] and (self.free[node] + _SLACK >= each).all() for node, each in held)
+        up, held = self._snapshot.nodes.up, self._on_each(row, place)
+        return bool(held) and all(up[node] and _covers(self.free[node], each) for node, each in held)
 
     def take(self, row: int, place: Place) -> None:
         """The job holds this."""
         for node, each in self._on_each(row, place):
-            self.free[node] -= each
+            if self._snapshot.nodes.up[node]:
+                self.free[node] -= each
 
     def give(self, row: int, place: Place) -> None:
         """The job holds this no longer."""
@@ -132,12 +132,21 @@ class Space:
         """How many GPUs the job could have on all nodes together."""
         return int(self.room(row).sum())
 
-    def _on_each(self, row: int, place: Place) -> Iterator[tuple[int, Floats]]:
+    def _on_each(self, row: int, place: Place) -> list[tuple[int, Floats]]:
         """The nodes, and what the job holds there."""
-        for node, share in zip(*place, strict=True):
-            yield node, self._per_gpu[row] * (share if self._snapshot.jobs.demand[row, 0] > 0 else 1)
+        held = self._holds.get((row, place))
+        if held is None:
+            shares = place.shares if self._snapshot.jobs.demand[row, 0] > 0 else [1] * len(place.nodes)
+            each = [self._per_gpu[row] * share for share in shares]
+            held = self._holds[row, place] = list(zip(place.nodes, each, strict=True))
+        return held
 
     def _held(self, rows: Ints, shares: Ints) -> Floats:
         """(k, resources) what jobs hold with these GPUs; all that it asks for where a job asks for none."""
         parts = np.where(self._snapshot.jobs.demand[rows, 0] > 0, shares, 1.0)
         return np.asarray(self._per_gpu[rows] * parts[:, None])
+
+
+def _covers(free: Floats, wanted: Floats) -> bool:
+    """Whether so much of each resource is free; faster on a few numbers than the like of it on arrays."""
+    return all(has + _SLACK >= each for has, each in zip(free.tolist(), wanted.tolist(), strict=True))

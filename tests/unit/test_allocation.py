@@ -18,6 +18,7 @@ from policies.allocation import (
     ranked,
     startable,
 )
+from policies.space import Place
 from tests.builders import NOW, jobs, nodes, snapshot
 
 
@@ -83,6 +84,24 @@ def test_a_job_that_fits_no_node_is_spread_over_the_fewest():
     assert space.fit(0, 5) == ((1, 3), (4, 1))
     assert space.fit(0, 5, "wide") == ((1, 2), (4, 1))
     assert space.fit(0, 11) is None
+
+
+def test_what_a_job_keeps_on_a_node_that_is_down_is_not_missing_elsewhere():
+    of_jobs = jobs(1, gpus=8, state="running")
+    look = snapshot(of_jobs, nodes(3, used=[[4, 0, 0], [4, 0, 0], [0, 0, 0]], up=[True, False, True]),
+                    runs_on=np.array([[0, 0, 4], [0, 1, 4]]))  # fmt: skip
+    space = Space(look)
+    space.give(0, space.place(0))
+    space.take(0, space.place(0))
+    assert space.free[:, 0].tolist() == [0, 0, 4]
+    assert space.gpus == 4
+
+
+def test_a_node_that_holds_more_than_it_has_takes_nothing_from_the_free_gpus():
+    space = Space(snapshot(jobs(1, gpus=2), nodes(2)))
+    space.take(0, Place((0,), (2,)))
+    space.take(0, Place((0,), (4,)))
+    assert space.gpus == 4
 
 
 def test_cpus_and_memory_come_in_proportion_to_the_gpus():
