@@ -32,7 +32,7 @@ def migrants(servers: Servers, rank: Floats, free: Bools, lowest: float) -> list
     for node in np.flatnonzero(servers.overloaded() & servers.snapshot.nodes.up).tolist():
         rows = np.unique(on[on[:, 1] == node, 0])
         rows = rows[~stays[rows]]
-        while (contended := servers.contended()[node]).any():
+        while (contended := servers.contended(node)).any():
             some = lowest_of(rows, rank, lowest) if contended[0] else rows
             chosen = choose(servers, node, some, contended)
             if chosen is None:

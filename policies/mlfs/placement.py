@@ -6,6 +6,7 @@ alone, so of these a node has room or has not, and a full node is not overloaded
 is measured to be contended for. The paper's q, what a move costs the job, is the same for every node and left out.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -18,6 +19,9 @@ from predictors.arrays import Bools, Floats, Ints
 Ideal: TypeAlias = Literal["tight", "least"]
 GPUS, CPUS = RESOURCES.index("gpus"), RESOURCES.index("cpus")
 
+At: TypeAlias = int | slice
+EVERYWHERE = slice(None)
+"""One node, or all."""
 ROUNDING = 1e-9
 """A share of what is on a node that is less is what adding up left over."""
 
@@ -62,8 +66,10 @@ class Servers:
         self._unit = 1.0 / np.where(nodes.capacity > 0, nodes.capacity, np.inf)
         self._volume = volumes(snapshot)
         self._family = np.bincount(snapshot.jobs.ml_job, minlength=len(snapshot.jobs))
+        self._on_family = snapshot.jobs.ml_job[snapshot.runs_on[:, 0]]
         self._mates: dict[int, Floats] = {}
         self._sends = network_shares(snapshot)
+        self._bears: dict[tuple[int, Place], list[tuple[int, float, float]]] = {}
 
     def overloaded(self) -> Bools:
         """(nodes,) u_m > h_r of what is shared: the network, and CPUs where more are in use than are allocated.
@@ -72,9 +78,9 @@ class Servers:
         """
         return self._overloaded(0.0, 0.0)
 
-    def contended(self) -> Bools:
-        """(nodes, 3) which resource makes a node overloaded: GPUs, CPUs, network."""
-        return np.stack([self._full, self._crowded(0.0), self.network > self.settings.overload], axis=1)
+    def contended(self, node: int) -> Bools:
+        """(3,) which resource makes a node overloaded: GPUs, CPUs, network."""
+        return np.array([self._full[node], self._crowded(0.0, node), self.network[node] > self.settings.overload])
 
     def overfull(self) -> Bools:
         """(nodes,) overloaded by more than CPUs, whose crowding slows and starves nobody."""
@@ -90,18 +96,16 @@ class Servers:
 
         `nodes` (nodes,): only these.
         """
-        jobs = self.snapshot.jobs
-        allowed = self._allowed[jobs.placement[row]]
-        if nodes is not None:
-            allowed = allowed & nodes
-        alone = allowed & (self.space.free + 1e-9 >= jobs.demand[row]).all(axis=1)
-        if alone.any():
-            sends = self._sends[row] if self._family[jobs.ml_job[row]] > 1 else 0.0
-            alone &= ~self._overloaded(jobs.demand[row, CPUS], sends)
-            if alone.any():
-                return Place((self._most_like_the_ideal(row, np.flatnonzero(alone)),), (int(jobs.gpus[row]),))
-        spread = allowed & ~self._overloaded(0.0, self._sends[row])
-        return self.space.fit(row, int(jobs.gpus[row]), nodes=spread)
+        wanted = True if nodes is None else nodes
+        place = self._on_one(row, np.flatnonzero(self._suits(row) & wanted))
+        return place or self._spread(row, self._bears_part(row) & wanted)
+
+    def find_on(self, row: int, freed: Sequence[int]) -> Place | None:
+        """The same, where the job found no place before there was more room on these nodes, which are in order."""
+        here = [node for node in freed if self._suits(row, node)]
+        if here or not any(self._bears_part(row, node) for node in freed):
+            return self._on_one(row, np.array(here, dtype=np.int64))
+        return self._spread(row, self._bears_part(row))
 
     def take(self, row: int, place: Place) -> None:
         """The job holds this, and bears on it."""
@@ -117,11 +121,10 @@ class Servers:
         """(nodes,) the volume of communication of the job with each node: of the jobs of its ML job that are there."""
         family = int(self.snapshot.jobs.ml_job[row])
         if family not in self._mates:
-            on = self.snapshot.runs_on
-            on = on[self.snapshot.jobs.ml_job[on[:, 0]] == family]
-            share = on[:, 2] / np.maximum(self.snapshot.jobs.gpus[on[:, 0]], 1)
-            weights = self._volume[on[:, 0]] * share
-            self._mates[family] = np.bincount(on[:, 1], weights, minlength=len(self.load)).astype(float)
+            mates = self._mates[family] = np.zeros(len(self.load))
+            jobs, on = self.snapshot.jobs, self.snapshot.runs_on[self._on_family == family]
+            for each, node, gpus in on.tolist():
+                mates[node] += self._volume[each] * (gpus / max(int(jobs.gpus[each]), 1))
         return self._mates[family]
 
     def talk(self, row: int, node: int) -> float:
@@ -139,26 +142,58 @@ class Servers:
         return float(self._sends[row]) if talks else 0.0
 
     def _bear(self, row: int, place: Place, sign: float) -> None:
-        jobs = self.snapshot.jobs
-        sends = sign * self.network_of(row, place)
-        mates = self.mates(row) if self._family[jobs.ml_job[row]] > 1 else None
-        total = max(float(sum(place.shares)), 1.0)
-        for node, share in zip(*place, strict=True):
-            part = share if jobs.demand[row, GPUS] > 0 else 1.0
-            self.load[node] = max(self.load[node] + sign * part * self._cpus_of_a_gpu[row], 0.0)
-            self.network[node] = max(self.network[node] + sends, 0.0)
-            if mates is not None:
+        for node, cpus, sends in self._weights(row, place):
+            self.load[node] = max(self.load[node] + sign * cpus, 0.0)
+            self.network[node] = max(self.network[node] + sign * sends, 0.0)
+        if self._family[self.snapshot.jobs.ml_job[row]] > 1:
+            mates, total = self.mates(row), max(float(sum(place.shares)), 1.0)
+            for node, share in zip(*place, strict=True):
                 mates[node] += sign * self._volume[row] * share / total
 
-    def _overloaded(self, cpus: float, network: float) -> Bools:
-        """(nodes,) with so many CPUs, and such a share of the network, more in use."""
-        return self._full | self._crowded(cpus) | (self.network + network > self.settings.overload)
+    def _weights(self, row: int, place: Place) -> list[tuple[int, float, float]]:
+        """The nodes, and the CPUs and the share of the network that the job uses on each."""
+        weights = self._bears.get((row, place))
+        if weights is None:
+            parts = place.shares if self.snapshot.jobs.demand[row, GPUS] > 0 else [1] * len(place.nodes)
+            cpus, sends = float(self._cpus_of_a_gpu[row]), self.network_of(row, place)
+            each = [(node, part * cpus, sends) for node, part in zip(place.nodes, parts, strict=True)]
+            weights = self._bears[row, place] = each
+        return weights
 
-    def _crowded(self, cpus: float) -> Bools:
+    def _suits(self, row: int, at: At = EVERYWHERE) -> Bools:
+        """(nodes,) where there is room for the whole job, which overloads nothing there."""
+        jobs = self.snapshot.jobs
+        demand = jobs.demand[row]
+        sends = self._sends[row] if self._family[jobs.ml_job[row]] > 1 else 0.0
+        room = (self.space.free[at] + 1e-9 >= demand).all(axis=-1)
+        suits: Bools = self._allowed[jobs.placement[row], at] & room & ~self._overloaded(demand[CPUS], sends, at)
+        return suits
+
+    def _bears_part(self, row: int, at: At = EVERYWHERE) -> Bools:
+        """(nodes,) where a job over several nodes overloads no network."""
+        allowed: Bools = self._allowed[self.snapshot.jobs.placement[row], at]
+        return allowed & ~self._overloaded(0.0, self._sends[row], at)
+
+    def _overloaded(self, cpus: float, network: float, at: At = EVERYWHERE) -> Bools:
+        """(nodes,) with so many CPUs, and such a share of the network, more in use."""
+        return self._full[at] | self._crowded(cpus, at) | (self.network[at] + network > self.settings.overload)
+
+    def _crowded(self, cpus: float, at: At = EVERYWHERE) -> Bools:
         """(nodes,) whether more CPUs than the threshold allows are in use, and more than are allocated."""
-        capacity, load = self.snapshot.nodes.capacity[:, CPUS], self.load + cpus
-        held = capacity - self.space.free[:, CPUS] + cpus
-        return np.asarray((load > self.settings.overload * capacity) & (load > held + 1e-6))
+        capacity, load = self.snapshot.nodes.capacity[at, CPUS], self.load[at] + cpus
+        held = capacity - self.space.free[at, CPUS] + cpus
+        return (load > self.settings.overload * capacity) & (load > held + 1e-6)
+
+    def _on_one(self, row: int, candidates: Ints) -> Place | None:
+        """The job's place on one of these nodes, if there are any."""
+        if not len(candidates):
+            return None
+        node = self._most_like_the_ideal(row, candidates) if len(candidates) > 1 else int(candidates[0])
+        return Place((node,), (int(self.snapshot.jobs.gpus[row]),))
+
+    def _spread(self, row: int, nodes: Bools) -> Place | None:
+        """The job's place over as few of these nodes (nodes,) as will do."""
+        return self.space.fit(row, int(self.snapshot.jobs.gpus[row]), nodes=nodes)
 
     def _most_like_the_ideal(self, row: int, candidates: Ints) -> int:
         """The candidate with min ||U_s - V||; every dimension of U within [0, 1]."""

@@ -6,9 +6,11 @@ which their hysteresis raises, as far as they can go on from a checkpoint and wh
 other is spared. The jobs of an ML job train together, so they start and give way together.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from math import isfinite
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -93,6 +95,7 @@ class _Scheduling:
         self.servers = Servers(snapshot, settings)
         self.families = _Families(jobs)
         self.free = changeable(snapshot, stopping, settings)
+        self.runs, self.starts = jobs.state == "running", startable(jobs) & jobs.managed
         self.leaving: list[Action] = []
         self.coming: list[Action] = []
 
@@ -132,49 +135,59 @@ class _Scheduling:
         """The pending jobs in order of priority, on what is free or on what others of lower priority give up."""
         jobs = self.snapshot.jobs
         order = in_order(jobs, -np.nan_to_num(self.rank))
-        order = order[(startable(jobs) & jobs.managed)[order]]
+        order = order[self.starts[order]]
         giving = _Giving(self) if self.settings.preempt else None
         while len(order):
             members = self.families.of(int(order[0]))
-            order = order[1:] if len(members) == 1 else order[~np.isin(order, members)]
+            order = order[1:] if len(members) == 1 else order[jobs.ml_job[order] != jobs.ml_job[members[0]]]
             if not self._whole(members):
                 continue
-            members = members[jobs.state[members] == "pending"]
-            places = self.taken(members)
+            rows = members[self.starts[members]].tolist()
+            places = self.taken(rows)
             if places is None and giving is not None:
-                places = giving.make_room(members)
+                places = giving.make_room(rows)
             if places is not None:
-                reason = Reason("its turn", _known({"rank": float(self.rank[members].max())}))
+                reason = Reason("its turn", _known({"rank": self.highest(rows)}))
                 self.coming += [
-                    self._action("place", row, place, reason)
-                    for row, place in zip(members.tolist(), places, strict=True)
+                    self._action("place", row, place, reason) for row, place in zip(rows, places, strict=True)
                 ]
             elif not self.settings.skip:
                 break
-            elif len(members) == 1:
-                order = order[~_no_easier(jobs, order, int(members[0]))]
+            elif len(rows) == 1:
+                order = order[~_no_easier(jobs, order, rows[0])]
 
     def _whole(self, members: Ints) -> bool:
         """Whether all jobs of an ML job run or may start: a part of a model cannot train alone."""
-        if len(members) == 1:
-            return True
-        jobs = self.snapshot.jobs
-        return bool(np.all((jobs.state[members] == "running") | (startable(jobs) & jobs.managed)[members]))
+        return len(members) == 1 or bool((self.runs | self.starts)[members].all())
 
-    def taken(self, members: Ints) -> list[Place] | None:
+    def highest(self, rows: Sequence[int]) -> float:
+        """The highest priority of these jobs."""
+        return float(max(self.rank[row] for row in rows))
+
+    def taken(self, rows: Sequence[int]) -> list[Place] | None:
         """Places for all of these jobs, which they hold then, or None."""
-        if self.snapshot.jobs.gpus[members].sum() > self.servers.space.gpus:
+        if sum(int(self.snapshot.jobs.gpus[row]) for row in rows) > self.servers.space.gpus:
             return None
         places: list[Place] = []
-        for row in members.tolist():
+        for row in rows:
             place = self.servers.find(row)
             if place is None:
-                for before, there in zip(members.tolist(), places, strict=False):
+                for before, there in zip(rows, places, strict=False):
                     self.servers.give(before, there)
                 return None
             self.servers.take(row, place)
             places.append(place)
         return places
+
+    def taken_on(self, rows: Sequence[int], freed: Sequence[int]) -> list[Place] | None:
+        """The same, where these jobs found no places before there was more room on these nodes."""
+        if len(rows) > 1:
+            return self.taken(rows)
+        place = self.servers.find_on(rows[0], freed)
+        if place is None:
+            return None
+        self.servers.take(rows[0], place)
+        return [place]
 
     def _action(self, kind: Literal["place", "migrate"], row: int, place: Place, reason: Reason) -> Action:
         jobs, names = self.snapshot.jobs, self.snapshot.nodes.names
@@ -182,122 +195,142 @@ class _Scheduling:
         return Action(kind, jobs.keys[row], reason, int(jobs.gpus[row]), where, place.shares)
 
 
+class _Unit(NamedTuple):
+    """The jobs of an ML job that give way together: their rows, the highest of their ranks, and the GPUs they hold."""
+
+    rows: tuple[int, ...]
+    rank: float
+    held: int
+
+
 class _Giving:
     """The running jobs that may give way, those of the lowest priority first, the jobs of an ML job side by side."""
 
     def __init__(self, scheduling: _Scheduling) -> None:
         jobs = scheduling.snapshot.jobs
-        runs = np.flatnonzero(jobs.state == "running")
+        runs = np.flatnonzero(scheduling.runs)
         stays = np.bincount(jobs.ml_job[runs], ~scheduling.free[runs], minlength=len(jobs)) > 0
         rows = runs[~stays[jobs.ml_job[runs]]]
         highest = np.full(len(jobs), -np.inf)
         np.maximum.at(highest, jobs.ml_job[rows], scheduling.rank[rows])
         rank = highest[jobs.ml_job[rows]]
-        order = np.lexsort((jobs.ml_job[rows], rank))
         self._of = scheduling
-        self._rows, self._rank = rows[order], rank[order]
+        self._rows, self._highest = rows[np.lexsort((jobs.ml_job[rows], rank))], highest
         self._held = held_gpus(scheduling.snapshot)
         self._lost = losses(jobs, scheduling.settings.restart)
         self._budget = min(MOST, max(FEW, int(scheduling.settings.churn * len(runs))))
         self._tries = TRIES
-        self._lowest: dict[int, tuple[Ints, Floats]] = {}
+        self._given: set[int] = set()
+        self._lowest: dict[int, list[_Unit]] = {}
 
-    def make_room(self, members: Ints) -> list[Place] | None:
-        """Places for these jobs on what others give up, which they hold then; None where that is not worth it."""
-        of, asked = self._of, int(self._of.snapshot.jobs.gpus[members].sum())
+    def make_room(self, rows: Sequence[int]) -> list[Place] | None:
+        """Places for these jobs, which found none, on what others give up; they hold them then.
+
+        None where that is not worth it.
+        """
+        of, jobs = self._of, self._of.snapshot.jobs
+        asked = sum(int(jobs.gpus[row]) for row in rows)
         if not asked or not self._tries or not self._budget:
             return None
-        rows, rank = self._candidates(int(of.snapshot.jobs.placement[members[0]]))
-        lower = rows[: np.searchsorted(rank, of.rank[members].max())]
-        lower = lower[: np.searchsorted(np.cumsum(self._new_families(lower)), self._budget, side="right")]
-        if not len(lower):
+        units = self._candidates(int(jobs.placement[rows[0]]))
+        lower = units[: min(bisect_left(units, of.highest(rows), key=_rank), self._budget)]
+        if not lower:
             return None
-        given: list[int] = []
+        given = 0
         places = None
-        for count in self._counts(lower, asked - of.servers.space.gpus):
-            for row in lower[len(given) : count].tolist():
-                of.servers.give(row, of.servers.space.place(row))
-            given = lower[:count].tolist()
-            if (places := of.taken(members)) is not None:
+        for count in _counts(lower, asked - of.servers.space.gpus):
+            places = of.taken_on(rows, self._give(lower[given:count]))
+            given = count
+            if places is not None:
                 break
-        victims = self._still_needed(given)
+        victims = self._still_needed(lower[:given])
         if places is not None and self._worth(victims, asked):
-            return self._preempt(members, victims, places)
-        for row, place in zip(members.tolist(), places or (), strict=False):
+            self._preempt(rows, victims)
+            return places
+        for row, place in zip(rows, places or (), strict=False):
             of.servers.give(row, place)
         for row in victims:
             of.servers.take(row, of.servers.space.place(row))
         self._tries -= 1
         return None
 
-    def _candidates(self, placement: int) -> tuple[Ints, Floats]:
-        """The lowest that hold GPUs where jobs of this placement class may run, as many as may go, and their ranks."""
+    def _candidates(self, placement: int) -> list[_Unit]:
+        """The lowest that hold GPUs where jobs of this placement class may run, as many as may go."""
         if placement not in self._lowest:
             snapshot = self._of.snapshot
             on = snapshot.runs_on[snapshot.fits[placement][snapshot.runs_on[:, 1]]]
-            there = np.isin(self._rows, on[:, 0])
-            rows = self._rows[there]
-            end = int(np.searchsorted(np.cumsum(self._new_families(rows)), MOST, side="right"))
-            self._lowest[placement] = rows[:end], self._rank[there][:end]
+            there = np.zeros(len(snapshot.jobs), dtype=bool)
+            there[on[:, 0]] = True
+            there[list(self._given)] = False
+            rows = self._rows[there[self._rows]]
+            starts = np.flatnonzero(np.diff(snapshot.jobs.ml_job[rows], prepend=-1))[: MOST + 1]
+            self._lowest[placement] = [self._unit(each.tolist()) for each in np.split(rows, starts)[1 : MOST + 1]]
         return self._lowest[placement]
 
-    def _new_families(self, rows: Ints) -> Bools:
-        """(k,) whether a row is the first of its ML job in these."""
-        family = self._of.snapshot.jobs.ml_job[rows]
-        first = np.ones(len(rows), dtype=bool)
-        first[1:] = family[1:] != family[:-1]
-        return first
+    def _give(self, units: Sequence[_Unit]) -> list[int]:
+        """These give up what they hold; the nodes that it is on, in order."""
+        servers = self._of.servers
+        nodes: set[int] = set()
+        for unit in units:
+            for row in unit.rows:
+                place = servers.space.place(row)
+                servers.give(row, place)
+                nodes.update(place.nodes)
+        return sorted(nodes)
 
-    def _counts(self, lower: Ints, missing: int) -> Iterator[int]:
-        """How many of the lowest give way: as many as hold the missing GPUs, then by half more; whole ML jobs."""
-        ends = np.append(np.flatnonzero(self._new_families(lower))[1:], len(lower))
-        count = int(np.searchsorted(np.cumsum(self._held[lower]), missing)) + 1
-        while count <= len(lower):
-            count = int(ends[np.searchsorted(ends, count)])
-            yield count
-            count = min(max(count + 1, count * 3 // 2), max(len(lower), count + 1))
+    def _unit(self, rows: Sequence[int]) -> _Unit:
+        highest = self._highest[self._of.snapshot.jobs.ml_job[rows[0]]]
+        return _Unit(tuple(rows), float(highest), sum(int(self._held[row]) for row in rows))
 
-    def _still_needed(self, given: Sequence[int]) -> list[int]:
+    def _still_needed(self, given: Sequence[_Unit]) -> list[int]:
         """Those of the rows whose place is taken now; the others, the highest first, take theirs again."""
-        servers, families = self._of.servers, self._of.families
+        servers = self._of.servers
         needed: list[int] = []
-        left = list(given)
-        while left:
-            last = left[-1]
-            unit = [row for row in families.of(last).tolist() if row in left] if families.size(last) > 1 else [last]
-            left = [row for row in left if row not in unit] if len(unit) > 1 else left[:-1]
+        for unit in reversed(given):
             taken: list[int] = []
-            for row in unit:
+            for row in unit.rows:
                 if servers.space.fits_there(row, servers.space.place(row)):
                     servers.take(row, servers.space.place(row))
                     taken.append(row)
-            if len(taken) < len(unit):
+            if len(taken) < len(unit.rows):
                 for row in taken:
                     servers.give(row, servers.space.place(row))
-                needed += unit
+                needed += unit.rows
         return needed
 
     def _worth(self, victims: Sequence[int], asked: int) -> bool:
         """Whether what the victims lose is little against what is spared: to wait for them to end, in GPU seconds."""
-        cost = float(self._held[victims] @ self._lost[victims])
-        spared = asked * float(self._of.remaining[victims].max(initial=0.0))
+        cost = sum(float(self._held[row] * self._lost[row]) for row in victims)
+        spared = asked * max((float(self._of.remaining[row]) for row in victims), default=0.0)
         return cost <= self._of.settings.loss * spared
 
-    def _preempt(self, members: Ints, victims: Sequence[int], places: list[Place]) -> list[Place]:
+    def _preempt(self, rows: Sequence[int], victims: Sequence[int]) -> None:
         of, jobs = self._of, self._of.snapshot.jobs
-        first = members[of.rank[members].argmax()]
+        first = max(rows, key=lambda row: of.rank[row])
         facts = {"by": float(jobs.keys[first].job_id), "by_rank": float(of.rank[first])}
         for row in victims:
             lost = {"rank": float(of.rank[row]), "lost": float(self._lost[row])}
             of.leaving.append(Action("preempt", jobs.keys[row], Reason("gives way", _known(facts | lost))))
-        stays = np.ones(len(jobs), dtype=bool)
-        stays[victims] = False
-        here = stays[self._rows]
-        self._budget -= int(self._new_families(self._rows[~here]).sum())
-        self._rows, self._rank = self._rows[here], self._rank[here]
-        for placement, (rows, rank) in self._lowest.items():
-            self._lowest[placement] = rows[stays[rows]], rank[stays[rows]]
-        return places
+        self._budget -= len({int(jobs.ml_job[row]) for row in victims})
+        self._given.update(victims)
+        for units in self._lowest.values():
+            for unit in [unit for unit in units if not self._given.isdisjoint(unit.rows)]:
+                at, left = units.index(unit), [row for row in unit.rows if row not in self._given]
+                units[at : at + 1] = [self._unit(left)] if left else []
+
+
+def _rank(unit: _Unit) -> float:
+    return unit.rank
+
+
+def _counts(lower: Sequence[_Unit], missing: int) -> Iterator[int]:
+    """How many of the lowest give way: as many as hold the missing GPUs, then by half more jobs, at last all."""
+    held = jobs = enough = 0
+    for count, unit in enumerate(lower, start=1):
+        held, jobs = held + unit.held, jobs + len(unit.rows)
+        if held >= missing and (jobs >= enough or count == len(lower)):
+            yield count
+            enough = max(jobs + 1, jobs * 3 // 2)
 
 
 class _Families:
@@ -325,4 +358,4 @@ def _no_easier(jobs: Jobs, rows: Ints, row: int) -> Bools:
 
 
 def _known(facts: Mapping[str, float]) -> dict[str, float | str]:
-    return {name: fact for name, fact in facts.items() if np.isfinite(fact)}
+    return {name: fact for name, fact in facts.items() if isfinite(fact)}

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from policies.mlfs.load_control import LoadControlSettings
 from policies.mlfs.mlfs import MLFH, MLFS, MLFHSettings, MLFSSettings
+from policies.mlfs.placement import Servers
 from policies.mlfs.priority import HOUR, PrioritySettings, rank
 from predictors.forecast import Forecast
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
@@ -304,6 +305,23 @@ def test_only_jobs_that_may_be_are_moved_and_each_once(cluster, config):
             assert of_jobs.restartable[row]
             assert not of_jobs.interactive[row]
             assert NOW - of_jobs.started[row] >= config.settle
+
+
+@settings(max_examples=300)
+@given(clusters(), SWITCHES, st.data())
+def test_a_job_without_a_place_finds_the_same_one_by_looking_where_there_is_more_room(cluster, config, data):
+    look, _ = cluster
+    servers = Servers(look, config)
+    pending = np.flatnonzero(look.jobs.state == "pending").tolist()
+    homeless = [row for row in pending if servers.find(row) is None]
+    runs = np.flatnonzero(look.jobs.state == "running").tolist()
+    assume(homeless)
+    freed = set()
+    for row in data.draw(st.lists(st.sampled_from(runs), unique=True, min_size=1)) if runs else ():
+        servers.give(row, servers.space.place(row))
+        freed.update(servers.space.place(row).nodes)
+    for row in homeless:
+        assert servers.find_on(row, sorted(freed)) == servers.find(row)
 
 
 @settings(max_examples=200)

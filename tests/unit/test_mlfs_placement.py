@@ -85,7 +85,7 @@ class TestWhoIsOverloaded:
         ],
     )
     def test_each_resource_is_judged_by_itself(self, columns: Any, contended: list[bool]) -> None:
-        assert Servers(at(jobs(0), 1, **columns), TIGHT).contended().tolist() == [contended]
+        assert Servers(at(jobs(0), 1, **columns), TIGHT).contended(0).tolist() == contended
 
     def test_h_r_is_a_setting(self) -> None:
         seen = at(jobs(0), 1, network=0.8)
