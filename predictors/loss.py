@@ -4,6 +4,7 @@
 squares with weights that decay with age. "auto" continues the curve by its latest changes: a network weighs some thirty
 simple laws by which it may go on (`predictors.loss_features`), as it learnt to from a prior over the shapes of loss
 curves (`predictors.loss_prior`) and from training algorithms on random problems (`predictors.loss_algorithms`).
+Intervals widen by how it would have done on the curve's own past.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtri
 
 from predictors.arrays import Floats
 from predictors.curves import cleaned
 from predictors.forecast import Forecast
 from predictors.loss_features import Losses, looked_at
-from predictors.loss_network import LEVELS, LossNetwork
+from predictors.loss_network import LEVELS, MIDDLE, LossNetwork
 
 Family: TypeAlias = Literal["auto", "sublinear", "linear"]
 
@@ -31,8 +33,19 @@ LATEST = 60
 _FLOORS = np.concatenate([[0.0], np.geomspace(0.002, 8.0, 40)])
 """what the sublinear family's d may lie below the lowest loss, in units of the curve's fall"""
 _BASES = 1.0 - np.geomspace(1e-4, 0.9, 200)
-_BATCH = 200
-"""curves looked at together: what is made of them takes some 50 kB each"""
+_PAST = 2
+"""points before, from which it is forecast what is known by now"""
+_FEWEST = 3
+"""points that are enough for that"""
+_PRIOR_ERRORS = 1.0
+_LOW, _HIGH = 1, len(LEVELS) - 2
+_USUAL = float(ndtri(LEVELS[_HIGH]))
+"""standard deviations of a normal distribution between its median and these levels"""
+_FARTHEST = 4.0
+"""such distances: an error counts for no more"""
+_NOTHING = 1e-300
+_BATCH = 64
+"""curves looked at together: what is made of them takes some 150 kB each"""
 
 
 class LossPredictor:
@@ -41,7 +54,7 @@ class LossPredictor:
     family: "auto", or one of SLAQ's, "sublinear" f(k) = 1/(a k^2 + b k + c) + d and "linear" f(k) = mu^(k - b) + c.
     """
 
-    version: ClassVar[str] = "loss-3"
+    version: ClassVar[str] = "loss-4"
 
     def __init__(self, family: Family = "auto") -> None:
         if family not in ("auto", "sublinear", "linear"):
@@ -75,10 +88,37 @@ def _continued(curves: Sequence[Floats], ahead: Floats) -> Forecast:
     values = np.empty((len(curves), len(LEVELS)))
     for start in range(0, len(curves), _BATCH):
         rows = slice(start, start + _BATCH)
-        look = looked_at(Losses.of(curves[rows]), ahead[rows])
-        last = np.array([curve[-1] for curve in curves[rows]])
-        values[rows] = last[:, None] + look.reach[:, None] * _network().quantiles(look)
+        values[rows] = _widened(curves[rows], ahead[rows])
     return Forecast.quantiles(LEVELS, values, "loss changes")
+
+
+def _widened(curves: Sequence[Floats], ahead: Floats) -> Floats:
+    """Quantiles (n, levels) by the network, as much wider as those from points before would have had to be.
+
+    From one and from two horizons ago is forecast what is known by now; of a curve with few points, horizons of a third
+    of it. The variance of these errors, in units of what was said of them, is one a priori, which counts as much as
+    `_PRIOR_ERRORS` of them (scaled inverse chi-square); where it comes out larger, intervals widen.
+    """
+    n = len(curves)
+    k = np.array([len(curve) for curve in curves], dtype=np.float64)
+    back = np.maximum(np.minimum(ahead, k // (_PAST + 1)), 1.0)
+    then = np.concatenate([k - (turn + 1.0) * back for turn in range(_PAST)])
+    told = then >= _FEWEST
+    then, back = np.where(told, then, 1.0), np.where(told, np.tile(back, _PAST), 1.0)
+    ends = list(zip([*curves] * _PAST, then.astype(np.int64).tolist(), strict=True))
+    looks = [*curves, *(curve[:end] for curve, end in ends)]
+    look = looked_at(Losses.of(looks), np.concatenate([ahead, back]))
+    values = np.array([curve[-1] for curve in looks])[:, None] + look.reach[:, None] * _network().quantiles(look)
+    middle, past = values[:, MIDDLE], values[n:]
+    came = (then + back).astype(np.int64).tolist()
+    off = (
+        np.array([curve[min(at, len(curve)) - 1] for (curve, _), at in zip(ends, came, strict=True)]) - past[:, MIDDLE]
+    )
+    said = np.where(off > 0, past[:, _HIGH] - past[:, MIDDLE], past[:, MIDDLE] - past[:, _LOW])
+    errors = told * _USUAL * np.abs(off) / np.maximum(said, np.abs(off) / _FARTHEST + _NOTHING)
+    squares, count = (part.reshape(_PAST, n).sum(axis=0) for part in (errors**2, told))
+    wider = np.sqrt(np.maximum((_PRIOR_ERRORS + squares) / (_PRIOR_ERRORS + count), 1.0))
+    return np.asarray(middle[:n, None] + wider[:, None] * (values[:n] - middle[:n, None]))
 
 
 @lru_cache(maxsize=1)

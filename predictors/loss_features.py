@@ -48,7 +48,7 @@ class Losses:
         for row, curve in zip(latest, curves, strict=True):
             row[: max(0, len(row) - len(curve))] = curve[0]
             row[max(0, len(row) - len(curve)) :] = curve[-len(row) :]
-        told = np.array([(len(curve), curve[0], curve.min(), curve.mean()) for curve in curves])
+        told = np.array([(len(curve), curve[0], curve.min(), curve.sum() / len(curve)) for curve in curves])
         return cls(latest, *told.T)
 
 

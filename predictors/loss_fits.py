@@ -44,26 +44,17 @@ _SLOPES = slice(_SHAPES, _SHAPES + _LINES)
 _MEANS = slice(_SHAPES + _LINES, _SHAPES + 2 * _LINES)
 
 
-@dataclass(frozen=True, eq=False)
-class _Plan:
-    """Fits to curves of k points: what no loss changes.
-
-    weight: (WINDOW,) of the points. product: (WINDOW, ..) what the latest losses, less their mean, are multiplied by
-    for their products with each shape, and the slope and the mean of each line. mean, variance: (shapes,) of shapes.
-    x_mean, square: (lines,) of the lines' x. points: what the weights of points added up to.
-    """
-
-    weight: Floats
-    product: Floats
-    mean: Floats
-    variance: Floats
-    x_mean: Floats
-    square: Floats
-    points: float
+_REST = np.cumsum([WINDOW, _SHAPES, _SHAPES, _LINES, _LINES])
 
 
 @lru_cache(maxsize=512)
-def _plan(k: float) -> _Plan:
+def _plan(k: float) -> tuple[Floats, Floats]:
+    """Fits to curves of k points, as far as no loss changes them.
+
+    (WINDOW, ..) what the latest losses, less their mean, are multiplied by for their products with each shape, and the
+    slope and the mean of each line. And one after the other (`_REST` are the ends): weights of the points, mean and
+    variance of the shapes, mean and square of the lines' x, what the weights added up to.
+    """
     weight = (k > _AGE) * _DECAYED
     points = float(weight.sum())
     weight /= points
@@ -83,7 +74,8 @@ def _plan(k: float) -> _Plan:
     off = even * (x - x_mean[:, None])
     square = (off * x).sum(axis=1)
     slope = off / np.where(square > 0, square, 1.0)[:, None]
-    return _Plan(weight, np.concatenate([apart, slope.T, even.T], axis=1), mean, variance, x_mean, square, points)
+    rest = np.concatenate([weight, mean, variance, x_mean, square, [points]])
+    return np.concatenate([apart, slope.T, even.T], axis=1), rest
 
 
 @dataclass(frozen=True)
@@ -106,29 +98,24 @@ class Fits:
 
 def fits(y: Floats, k: Floats, ahead: Floats) -> Fits:
     """To y (n, 2, WINDOW), the latest losses and their logarithms, of k (n,) points, to go on for `ahead` (n,)."""
-    lengths, row = np.unique(k, return_inverse=True) if len(k) > 1 else (k, None)
-    plans = [_plan(length) for length in lengths.tolist()]
-
-    def of(name: str) -> Floats:
-        if len(plans) == 1:
-            return np.asarray(getattr(plans[0], name))[None]
-        return np.array([getattr(plan, name) for plan in plans])[row]
-
-    weight = of("weight")
+    lengths = k.tolist()
+    plans = [_plan(length) for length in (lengths if len(set(lengths)) > 1 else lengths[:1])]
+    weight, mean, variance, x_mean, x_square, points = np.split(np.array([rest for _, rest in plans]), _REST, axis=1)
     level = (y @ weight[:, :, None])[:, :, 0]
     y = y - level[:, :, None]
     square = y**2
-    told, mean_square = np.concatenate([y, square], axis=1) @ of("product"), square @ weight[:, :, None]
+    told = np.concatenate([y, square], axis=1) @ np.array([product for product, _ in plans])
+    mean_square = square @ weight[:, :, None]
     product, line_squares = told[:, :2, :_SHAPES], told[:, 2:, _MEANS]
 
     start = k[:, None] + _ORIGINS
     to = np.empty((len(y), 1, _SHAPES))
     to[:, 0, :_EXPONENTIALS] = _FACTORS ** ahead[:, None]
     to[:, 0, _EXPONENTIALS:] = np.exp(-np.log1p(ahead[:, None] / start)[:, :, None] * _POWERS).reshape(len(y), -1)
-    gain = product / of("variance")[:, None]
-    value = level[:, :, None] + gain * (to - of("mean")[:, None])
+    gain = product / variance[:, None]
+    value = level[:, :, None] + gain * (to - mean[:, None])
     error = np.maximum(mean_square - gain * product, 1e-12 * (mean_square + level[:, :, None] ** 2) + 1e-300)
-    likelihood = (-0.5 * _TEMPER * np.maximum(of("points") - 2.0, 0.5))[:, None, None] * np.log(error)
+    likelihood = (-0.5 * _TEMPER * np.maximum(points - 2.0, 0.5))[:, :, None] * np.log(error)
     share = np.exp(likelihood - likelihood.max(axis=2, keepdims=True))
     share /= share.sum(axis=2, keepdims=True)
     faint = share + 1e-12
@@ -137,11 +124,11 @@ def fits(y: Floats, k: Floats, ahead: Floats) -> Fits:
     distance = np.sqrt((share * error).sum(axis=2))
 
     slope, y_mean, y_square = (_of_lines(part) for part in (told[:, :2, _SLOPES], told[:, :2, _MEANS], line_squares))
-    levels = _of_lines(level[:, :, None] + np.zeros(_LINES)) + y_mean - slope * of("x_mean")
+    levels = _of_lines(level[:, :, None] + np.zeros(_LINES)) + y_mean - slope * x_mean
     further = np.empty((len(y), _LINES))
     further[:] = ahead[:, None]
     further[:, _BY_LOG] = np.log1p(ahead / k)[:, None]
-    off = np.sqrt(np.maximum(y_square - y_mean**2 - slope**2 * of("square"), 0.0))
+    off = np.sqrt(np.maximum(y_square - y_mean**2 - slope**2 * x_square, 0.0))
     return Fits(
         mixed, disagreement, distance, share[:, :, :_EXPONENTIALS].sum(axis=2), levels + slope * further, levels, off
     )  # fmt: skip

@@ -70,6 +70,37 @@ def test_further_ahead_is_less_certain() -> None:
     assert far > near
 
 
+def _widths(curve: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]:
+    """Of the 90% interval, and of what the network says by itself."""
+    said = np.ptp(LossPredictor().predict(curve, 10).quantile([0.05, 0.95]))
+    monkeypatch.setattr(predictors.loss, "_PRIOR_ERRORS", 1e12)
+    return said, np.ptp(LossPredictor().predict(curve, 10).quantile([0.05, 0.95]))
+
+
+def test_an_interval_widens_where_those_before_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fell by a third at the thirtieth point and again at the fortieth, which nothing had told of."""
+    curve = np.concatenate([SUBLINEAR[:30], SUBLINEAR[30:40] / 1.5, SUBLINEAR[40:50] / 2.25])
+
+    with_past, alone = _widths(curve, monkeypatch)
+
+    assert with_past > 1.5 * alone
+
+
+def test_an_interval_stays_where_those_before_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_past, alone = _widths(5.0 - 0.02 * K[:50], monkeypatch)
+
+    assert with_past == pytest.approx(alone)
+
+
+def test_the_past_does_not_move_the_median(monkeypatch: pytest.MonkeyPatch) -> None:
+    noisy = SUBLINEAR[:50] + 0.05 * np.random.default_rng(1).standard_normal(50)
+    before = LossPredictor().predict(noisy, 10).median[0]
+
+    monkeypatch.setattr(predictors.loss, "_PRIOR_ERRORS", 1e12)
+
+    assert LossPredictor().predict(noisy, 10).median[0] == pytest.approx(before)
+
+
 @pytest.mark.parametrize("family", ["auto", "sublinear", "linear"])
 def test_a_batch_gives_what_single_curves_give_in_order(family: str) -> None:
     predictor = LossPredictor(family)
