@@ -44,6 +44,7 @@ class Optimus:
 
     name: ClassVar[str] = "optimus"
     needs: ClassVar[frozenset[Need]] = frozenset({"speed", "remaining"})
+    by_reports: ClassVar[bool] = True
 
     def __init__(self, settings: OptimusSettings | None = None) -> None:
         self.settings = settings or OptimusSettings()
@@ -66,6 +67,13 @@ class Optimus:
         wanted = grown(snapshot, wanted, gain)
         smallest_first = order[np.argsort(wanted[order], kind="stable")]
         return shared(snapshot, order, wanted, packing=self.settings.packing, placed=smallest_first)
+
+    def until(self, snapshot: Snapshot) -> float:
+        """For ever, if nothing happens and no job reports: it would decide as it did.
+
+        Not where a job names no maximum: its iterations left are told by the time left.
+        """
+        return snapshot.now if np.isnan(snapshot.jobs.max_iterations).any() else np.inf
 
 
 class Speeds:

@@ -85,11 +85,11 @@ class Engine:
         return min(self._arrival(), first.time if first else np.inf)
 
     def next_report(self) -> float:
-        """When the next iteration of any training is done, or a moment before; infinite where none trains."""
+        """When the next iteration of any training is done, but for its last, or a moment before; infinite for none."""
         trains = np.flatnonzero(self.rate > 0)
-        to_come = np.floor(self.progress(trains) + _ALMOST) + 1.0 - 2 * _ALMOST
-        times = self.anchor[trains] + (to_come - self.iteration[trains]) / self.rate[trains]
-        return float(times.min(initial=np.inf))
+        to_come = np.floor(self.progress(trains) + _ALMOST) + 1.0
+        times = self.anchor[trains] + (to_come - 2 * _ALMOST - self.iteration[trains]) / self.rate[trains]
+        return float(times.min(initial=np.inf, where=to_come < self.goal[trains]))
 
     def run_until(self, until: float) -> None:
         """Let everything happen that happens by then."""

@@ -115,26 +115,34 @@ class Simulation:
         """Until when the policy would do nothing if nothing happened, so that its cycles until then can be left out.
 
         For ever, where nobody is there. Where a policy goes by what happens and not by time (`by_events`), if all it
-        wanted was done; or where it places jobs and says how long (`until`), if it wanted nothing. And where nobody
-        waits, the policy wants nothing and remembers what it did before, no node is overloaded, and none of those that
-        run could be given other GPUs: until one of these tells of another iteration, if any could be stopped.
+        wanted was done; or where it places jobs and says how long (`until`), if it wanted nothing: until a job tells of
+        another iteration, where it goes by that too (`by_reports`). And where nobody waits, the policy wants nothing
+        but what jobs were asked for, and remembers what it did before, no node is overloaded, and none of those that
+        run could be given other GPUs: until one of these tells of another iteration, if any could be stopped, or one
+        that was asked to stop has had its time.
         """
         jobs, now = record.snapshot.jobs, self.engine.now
         if not len(jobs):
             return inf
-        if self.ledger.open_operations() or self.port.refused > refused:
+        opened = self.ledger.open_operations()
+        asked = {each.job for each in opened if (each.kind, each.step, each.told) == ("stop", "ask", "done")}
+        if len(asked) < len(opened) or (opened and record.verdict.frozen) or self.port.refused > refused:
             return now
+        given = min((each.limit for each in opened), default=inf)
         if getattr(self.policy, "by_events", False):
-            return inf
+            return given
         if (until := getattr(self.policy, "until", None)) and self.settings.launcher == "direct":
-            return now if record.commands else float(until(record.snapshot))
-        wants = record.commands or record.plan.actions or not _alike(record.memory, record.plan.memory)
-        if wants or (jobs.state == "pending").any() or (self.engine.nodes.slowdown > 1).any():
+            told = self.engine.next_report() if getattr(self.policy, "by_reports", False) else inf
+            return now if record.commands else min(given, told, float(until(record.snapshot)))
+        acts = any(action.kind != "stop" or action.job not in asked for action in record.plan.actions)
+        if record.commands or acts or not _alike(record.memory, record.plan.memory):
+            return now
+        if (jobs.state == "pending").any() or (self.engine.nodes.slowdown > 1).any():
             return now
         if not ((jobs.gpus_min == jobs.gpus_max) & (jobs.gpus == jobs.gpus_min)).all():
             return now
         stoppable = (jobs.stop != "iterations") | (jobs.downgrade != "")
-        return self.engine.next_report() if stoppable.any() else inf
+        return min(given, self.engine.next_report() if stoppable.any() else inf)
 
     def _result(self, wall: float) -> RunResult:
         engine, settings = self.engine, self.settings

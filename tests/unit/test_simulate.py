@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from policies.allocation import allocate, in_order
+from policies.baselines.optimus import Optimus
 from policies.baselines.tiresias import Gittins, Tiresias, TiresiasSettings
 from policies.mlfs.mlfs import MLFS
 from policies.plan import Action, Reason
@@ -219,6 +221,24 @@ def test_a_policy_that_may_stop_jobs_is_asked_when_they_report_and_that_changes_
     assert len(seldom.decide_seconds) < len(often.decide_seconds)
 
 
+def test_cycles_are_left_out_until_a_job_has_stopped_or_has_had_its_time_and_that_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start_and_stop(snapshot: Snapshot) -> tuple[Action, ...]:
+        jobs = snapshot.jobs
+        starts = allocate(snapshot, in_order(jobs), jobs.gpus).actions
+        stops = (Action("stop", key, WHY) for key, s in zip(jobs.keys, jobs.state, strict=True) if s == "running")
+        return (*starts, *stops)
+
+    jobs = [job(iterations=9, stop="target", speed=speed((1, 1, rate))) for rate in (0.01, 0.001)]
+    seldom = run(*jobs, policy=Told(start_and_stop))
+    monkeypatch.setattr(Simulation, "_quiet_until", lambda *_: 0.0)
+    often = run(*jobs, policy=Told(start_and_stop))
+    assert ends(often) == ends(seldom) == [100.0, 310.0]
+    assert [each.state for each in seldom.finished] == ["COMPLETED", "CANCELLED"]
+    assert len(seldom.decide_seconds) < 10 < len(often.decide_seconds)
+
+
 def test_tiresias_is_asked_when_a_job_falls_into_the_next_queue_and_that_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -232,6 +252,31 @@ def test_tiresias_is_asked_when_a_job_falls_into_the_next_queue_and_that_changes
     often = run(*jobs, policy=policy, cluster="1x4")
     assert ends(often) == ends(seldom)
     assert sum(each.preemptions for each in seldom.finished) > 2
+    assert len(seldom.decide_seconds) < len(often.decide_seconds)
+
+
+def test_optimus_is_asked_when_a_job_tells_of_another_iteration_and_that_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pace = speed(*((gpus, nodes, 0.005 * gpus**0.7 / nodes) for gpus in (1, 2, 4, 8) for nodes in (1, 2)))
+    jobs = [
+        job(
+            submit=200.0 * at,
+            gpus=2,
+            gpus_min=1,
+            gpus_max=6,
+            iterations=8 + 3 * at,
+            speed=pace,
+            kind="net",
+            restart=5.0,
+        )
+        for at in range(5)
+    ]
+    seldom = run(*jobs, policy=Optimus())
+    monkeypatch.setattr(Simulation, "_quiet_until", lambda *_: 0.0)
+    often = run(*jobs, policy=Optimus())
+    assert ends(often) == ends(seldom)
+    assert sum(each.resizes for each in seldom.finished) > 2
     assert len(seldom.decide_seconds) < len(often.decide_seconds)
 
 
