@@ -27,10 +27,10 @@ class Dependencies:
         n = len(ml_job)
         if not len(parents):
             return cls((), np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_))
-        edges = np.unique(parents, axis=0)
+        child, parent = np.divmod(np.unique(parents[:, 0] * (n + 1) + parents[:, 1] + 1), n + 1)  # each edge once
         orphaned = np.zeros(n, dtype=np.bool_)
-        orphaned[edges[edges[:, 1] < 0, 0]] = True
-        child, parent = edges[edges[:, 1] >= 0].T
+        orphaned[child[parent == 0]] = True
+        child, parent = child[parent > 0], parent[parent > 0] - 1
         cyclic = _in_cycles(n, parent, child)
         counts = ~cyclic[parent] & ~orphaned[parent] & (ml_job[parent] == ml_job[child])
         return cls(_levels(n, parent[counts], child[counts]), cyclic, orphaned)
@@ -38,7 +38,7 @@ class Dependencies:
 
 def _in_cycles(n: int, parent: Ints, child: Ints) -> Bools:
     cyclic = np.zeros(n, dtype=np.bool_)
-    if len(parent):
+    if (parent >= child).any():  # who waits only for earlier rows does not wait for itself
         graph = coo_array((np.ones(len(parent)), (parent, child)), shape=(n, n)).tocsr()
         component = connected_components(graph, directed=True, connection="strong")[1]
         cyclic = np.bincount(component, minlength=n)[component] > 1

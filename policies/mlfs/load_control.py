@@ -74,7 +74,7 @@ def judge_load(snapshot: Snapshot, memory: Memory, settings: LoadControlSettings
     O_s is a node's dominant share, since a GPU node with idle CPUs is full. `memory` is that of the last cycle's Load.
     """
     jobs, nodes = snapshot.jobs, snapshot.nodes
-    queued = (jobs.state == "pending") & ~jobs.held & np.isin(jobs.reason, ("Resources", "Priority"))
+    queued = (jobs.state == "pending") & ~jobs.held & ((jobs.reason == "Resources") | (jobs.reason == "Priority"))
     shares = np.divide(nodes.used, nodes.capacity, out=np.zeros_like(nodes.used), where=nodes.capacity > 0)
     degree = float(shares[nodes.up].max(axis=1).mean()) if nodes.up.any() else 0.0
     waiting = int(jobs.elements[queued].sum())

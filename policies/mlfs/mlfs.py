@@ -112,5 +112,6 @@ def _moves(
 def _notes(jobs: Jobs, ranking: Ranking) -> Mapping[JobKey, Reason]:
     """The managed jobs whose dependencies make no sense."""
     dependencies = ranking.dependencies
-    rules = np.select([dependencies.cyclic, dependencies.orphaned], ["dependency-cycle", "parent-missing"], "")
-    return {jobs.keys[row]: Reason(str(rules[row])) for row in np.flatnonzero((rules != "") & jobs.managed)}
+    rows = np.flatnonzero((dependencies.cyclic | dependencies.orphaned) & jobs.managed).tolist()
+    rules = {row: "dependency-cycle" if dependencies.cyclic[row] else "parent-missing" for row in rows}
+    return {jobs.keys[row]: Reason(rule) for row, rule in rules.items()}

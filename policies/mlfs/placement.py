@@ -8,6 +8,7 @@ is measured to be contended for. The paper's q, what a move costs the job, is th
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -60,16 +61,37 @@ class Servers:
         self.space = Space(snapshot)
         self.load: Floats = np.nan_to_num(nodes.load[:, CPUS])
         self.network: Floats = np.nan_to_num(nodes.network)
-        self._allowed = snapshot.fits & nodes.up
         self._full = nodes.used[:, GPUS] > nodes.capacity[:, GPUS]
-        self._cpus_of_a_gpu = snapshot.jobs.demand[:, CPUS] / np.maximum(snapshot.jobs.demand[:, GPUS], 1.0)
-        self._unit = 1.0 / np.where(nodes.capacity > 0, nodes.capacity, np.inf)
-        self._volume = volumes(snapshot)
-        self._family = np.bincount(snapshot.jobs.ml_job, minlength=len(snapshot.jobs))
-        self._on_family = snapshot.jobs.ml_job[snapshot.runs_on[:, 0]]
         self._mates: dict[int, Floats] = {}
-        self._sends = network_shares(snapshot)
         self._bears: dict[tuple[int, Place], list[tuple[int, float, float]]] = {}
+
+    # What only placing and moving jobs ask for is worked out when they do.
+
+    @cached_property
+    def _allowed(self) -> Bools:
+        return self.snapshot.fits & self.snapshot.nodes.up
+
+    @cached_property
+    def _cpus_of_a_gpu(self) -> Floats:
+        demand = self.snapshot.jobs.demand
+        return np.asarray(demand[:, CPUS] / np.maximum(demand[:, GPUS], 1.0))
+
+    @cached_property
+    def _unit(self) -> Floats:
+        capacity = self.snapshot.nodes.capacity
+        return np.asarray(1.0 / np.where(capacity > 0, capacity, np.inf))
+
+    @cached_property
+    def _volume(self) -> Floats:
+        return volumes(self.snapshot)
+
+    @cached_property
+    def _sends(self) -> Floats:
+        return network_shares(self.snapshot)
+
+    @cached_property
+    def _family(self) -> Ints:
+        return np.bincount(self.snapshot.jobs.ml_job, minlength=len(self.snapshot.jobs))
 
     def overloaded(self) -> Bools:
         """(nodes,) u_m > h_r of what is shared: the network, and CPUs where more are in use than are allocated.
@@ -122,8 +144,8 @@ class Servers:
         family = int(self.snapshot.jobs.ml_job[row])
         if family not in self._mates:
             mates = self._mates[family] = np.zeros(len(self.load))
-            jobs, on = self.snapshot.jobs, self.snapshot.runs_on[self._on_family == family]
-            for each, node, gpus in on.tolist():
+            jobs, on = self.snapshot.jobs, self.snapshot.runs_on
+            for each, node, gpus in on[jobs.ml_job[on[:, 0]] == family].tolist():
                 mates[node] += self._volume[each] * (gpus / max(int(jobs.gpus[each]), 1))
         return self._mates[family]
 

@@ -258,6 +258,8 @@ def _children(own: Floats, dependencies: Dependencies, gamma: float) -> Floats:
 def _servers_first(jobs: Jobs, priority: Floats) -> Floats:
     """The priorities, with each parameter server's above all workers of its ML job (section 3.3.1)."""
     server: Bools = jobs.role == "ps"
+    if not server.any():
+        return priority
     best = np.full(len(jobs), -np.inf)
     np.maximum.at(best, jobs.ml_job[~server], priority[~server])
     above = np.nextafter(best[jobs.ml_job], np.inf)

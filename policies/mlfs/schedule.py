@@ -9,6 +9,7 @@ other is spared. The jobs of an ML job train together, so they start and give wa
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite
 from typing import Literal, NamedTuple
 
@@ -93,16 +94,24 @@ class _Scheduling:
         jobs = snapshot.jobs
         self.snapshot, self.rank, self.remaining, self.settings = snapshot, rank, remaining, settings
         self.servers = Servers(snapshot, settings)
-        self.families = _Families(jobs)
         self.free = changeable(snapshot, stopping, settings)
         self.runs, self.starts = jobs.state == "running", startable(jobs) & jobs.managed
         self.leaving: list[Action] = []
         self.coming: list[Action] = []
 
+    @cached_property
+    def families(self) -> "_Families":
+        return _Families(self.snapshot.jobs)
+
+    @cached_property
+    def giving(self) -> "_Giving":
+        return _Giving(self)
+
     def run(self) -> tuple[Action, ...]:
         if self.settings.migrate:
             self._migrate()
-        self._start()
+        if self.starts.any():
+            self._start()
         return (*self.leaving, *self.coming)
 
     def _migrate(self) -> None:
@@ -114,6 +123,8 @@ class _Scheduling:
         """
         servers = self.servers
         calm = ~servers.overloaded()
+        if calm.all():
+            return
         leaving = migrants(servers, self.rank, self.free, self.settings.lowest)
         for row, node in sorted(leaving, key=lambda pair: -self.rank[pair[0]]):
             self.free[row] = False
@@ -136,7 +147,6 @@ class _Scheduling:
         jobs = self.snapshot.jobs
         order = in_order(jobs, -np.nan_to_num(self.rank))
         order = order[self.starts[order]]
-        giving = _Giving(self) if self.settings.preempt else None
         while len(order):
             members = self.families.of(int(order[0]))
             order = order[1:] if len(members) == 1 else order[jobs.ml_job[order] != jobs.ml_job[members[0]]]
@@ -144,8 +154,8 @@ class _Scheduling:
                 continue
             rows = members[self.starts[members]].tolist()
             places = self.taken(rows)
-            if places is None and giving is not None:
-                places = giving.make_room(rows)
+            if places is None and self.settings.preempt:
+                places = self.giving.make_room(rows)
             if places is not None:
                 reason = Reason("its turn", _known({"rank": self.highest(rows)}))
                 self.coming += [
