@@ -637,15 +637,24 @@ function slurmplug.check(job_desc)
     return "#PLUG directives that cannot be read:\n" .. table.concat(problems, "\n")
 end
 
+-- Whether this file is still where it was loaded from: slurmctld keeps in memory what was removed.
+local function is_installed()
+    local file = io.open(string.sub(debug.getinfo(1, "S").source, 2))
+    if file then
+        file:close()
+    end
+    return file ~= nil
+end
+
 -- Likewise, and a job that is to be admitted is held. Never throws. Who holds a job by himself would not be told from
--- who waits, so such a job is refused.
+-- who waits, so such a job is refused. Once slurmplug is removed nobody is held, as nobody would let him go.
 function slurmplug.hold(job_desc)
     local wrong = slurmplug.check(job_desc)
     if wrong then
         return wrong
     end
     local ran, asks = pcall(function()
-        return slurmplug.asks(job_desc.script, job_desc.comment, "utility")
+        return is_installed() and slurmplug.asks(job_desc.script, job_desc.comment, "utility")
     end)
     if not ran or not asks then
         return nil

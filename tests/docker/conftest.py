@@ -1,21 +1,16 @@
 """The cluster in containers, for `make test-docker`: brought up once, and gone afterwards, whatever happens."""
 
-import json
 import os
 import shutil
 import subprocess
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-LIMIT = 300.0
+from tests.docker.site import ROOT, Site
 
 
-class Containers:
+class Containers(Site):
     """docker-compose on docker/compose.yml, in a project of its own, with two controllers."""
 
     def __init__(self) -> None:
@@ -43,52 +38,17 @@ class Containers:
         assert not check or told.returncode == 0, f"{' '.join(arguments)}: {told.stdout[-3000:]}{told.stderr[-3000:]}"
         return told.stdout
 
-    def docker(self, *arguments: str) -> str:
-        return subprocess.run(
-            ["docker", *arguments], text=True, capture_output=True, timeout=300, check=True
-        ).stdout.strip()
-
     def ids(self, service: str) -> list[str]:
         """The containers of a service; none is made anew meanwhile."""
         if service not in self._ids:
             self._ids[service] = self.compose("ps", "-q", service).split()
         return self._ids[service]
 
-    def run(self, service: str, command: str, *, user: str = "root", check: bool = True) -> str:
-        """What a shell command answers in a service's first container."""
-        argv = ["docker", "exec", "-u", user, self.ids(service)[0], "bash", "-c", command]
-        told = subprocess.run(argv, text=True, capture_output=True, timeout=300, check=False)
-        assert not check or told.returncode == 0, f"{service}: {command}: {told.stdout}{told.stderr}"
-        return told.stdout + ("" if check else told.stderr)
+    def container(self, service: str) -> str:
+        return self.ids(service)[0]
 
-    def submit(self, user: str, script: str, *options: str) -> int:
-        words = " ".join(options)
-        command = f"cd ~{user} && sbatch --parsable {words} <<'SCRIPT'\n{script}\nSCRIPT"
-        return int(self.run("login", command, user=user).strip().split(";")[0])
-
-    def job(self, job_id: int) -> dict[str, str]:
-        told = self.run("login", f"scontrol -o show job {job_id}").split()
-        return dict(word.split("=", 1) for word in told if "=" in word)
-
-    def status(self, service: str = "controller") -> dict[str, Any]:
-        told = self.run(
-            service,
-            "runuser -u slurmplug -- slurmplug status --json --ledger /var/lib/slurmplug/ledger.db",
-            check=False,
-        )
-        return json.loads(told[: told.rindex("}") + 1]) if "}" in told else {"alive": False, "cycle": {"id": 0}}
-
-    def wait(self, true: Callable[[], Any], what: str, limit: float = LIMIT) -> Any:
-        until = time.monotonic() + limit
-        while time.monotonic() < until:
-            if found := true():
-                return found
-            time.sleep(1)
-        raise AssertionError(f"waited {limit:g} s for {what}\n{self.compose('logs', '--tail=40', 'controller')}")
-
-    def wait_state(self, job_id: int, *states: str) -> dict[str, str]:
-        self.wait(lambda: self.job(job_id).get("JobState") in states, f"job {job_id} to be {' or '.join(states)}")
-        return self.job(job_id)
+    def logs(self) -> str:
+        return self.compose("logs", "--tail=40", "controller")
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 import json
 
 from tests.docker.conftest import Containers
+from tests.docker.site import docker
 
 TRAIN = """#!/bin/bash
 #SBATCH --gres=gpu:4 --requeue --open-mode=append
@@ -16,16 +17,6 @@ for i in range(1, 100001):
         break
 '
 """
-
-
-def cycles(containers: Containers, service: str = "controller") -> int:
-    return containers.status(service)["cycle"]["id"] or 0
-
-
-def goes_on(containers: Containers, service: str = "controller") -> bool:
-    """Whether the daemon finishes two more cycles."""
-    before = cycles(containers, service)
-    return bool(containers.wait(lambda: cycles(containers, service) >= before + 2, "two cycles"))
 
 
 def clear(containers: Containers) -> None:
@@ -78,26 +69,26 @@ def test_the_template_runs(containers: Containers) -> None:
 def test_a_node_that_is_lost_costs_its_job_a_requeue_and_the_daemon_nothing(containers: Containers) -> None:
     job = containers.submit("ada", TRAIN)
     node = containers.wait_state(job, "RUNNING")["NodeList"]
-    containers.docker("kill", node)
+    docker("kill", node)
     containers.wait(lambda: int(containers.job(job)["Restarts"]) == 1, "the job to be requeued")
     again = containers.wait_state(job, "RUNNING")
     assert again["NodeList"] != node
-    assert goes_on(containers)
+    assert containers.goes_on()
     clear(containers)
-    containers.docker("start", node)
+    docker("start", node)
     containers.wait(lambda: containers.run("login", "sinfo -h -N -t idle").count("\n") == 3, "three idle nodes")
 
 
 def test_a_node_cut_off_from_the_network_comes_back(containers: Containers) -> None:
     node = containers.ids("compute")[0][:12]
     network = "slurmplug-test_default"
-    containers.docker("network", "disconnect", network, node)
+    docker("network", "disconnect", network, node)
     containers.wait(
         lambda: "down" in containers.run("login", f"sinfo -h -n {node} -o %T").lower(), "the node to be down"
     )
-    assert goes_on(containers)
-    containers.docker("network", "connect", "--alias", node, network, node)
-    containers.docker("restart", node)
+    assert containers.goes_on()
+    docker("network", "connect", "--alias", node, network, node)
+    docker("restart", node)
     containers.wait(lambda: containers.run("login", "sinfo -h -N -t idle").count("\n") == 3, "three idle nodes")
 
 
@@ -112,14 +103,14 @@ def test_a_backup_controller_takes_over_with_its_daemon_and_gives_way_again(cont
     job = containers.submit("bob", TRAIN)
     containers.wait_state(job, "RUNNING")
     containers.wait(lambda: saved_since_start(containers, job), "slurmctld to save that the job runs")
-    before = cycles(containers)
+    before = containers.cycles()
     containers.wait(lambda: not containers.status("backup")["alive"], "the backup to stand by")
     primary = containers.ids("controller")[0]
-    containers.docker("kill", primary)
+    docker("kill", primary)
     containers.wait(lambda: containers.status("backup")["alive"], "the backup's daemon to act")
-    assert cycles(containers, "backup") >= max(before - 5, 1)  # it goes on from a copy of at most 10 s before
+    assert containers.cycles("backup") >= max(before - 5, 1)  # it goes on from a copy of at most 10 s before
     assert containers.job(job)["JobState"] == "RUNNING"
-    containers.docker("start", primary)
+    docker("start", primary)
     containers.wait(lambda: containers.status("controller")["alive"], "the primary's daemon to act")
     containers.wait(lambda: not containers.status("backup")["alive"], "the backup to stand by again")
     assert containers.job(job)["JobState"] == "RUNNING"
@@ -129,10 +120,10 @@ def test_a_backup_controller_takes_over_with_its_daemon_and_gives_way_again(cont
 def test_slurmctld_and_the_daemon_restart_and_jobs_go_on(containers: Containers) -> None:
     job = containers.submit("cleo", TRAIN)
     containers.wait_state(job, "RUNNING")
-    containers.docker("restart", containers.ids("controller")[0])
+    docker("restart", containers.ids("controller")[0])
     containers.wait(lambda: containers.status()["alive"], "the daemon to act")
     assert containers.job(job)["JobState"] == "RUNNING"
-    assert goes_on(containers)
+    assert containers.goes_on()
     clear(containers)
 
 

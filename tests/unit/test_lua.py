@@ -226,6 +226,25 @@ def test_check_never_throws_whatever_a_job_is(interpreter: str) -> None:
     subprocess.run([interpreter, "-e", code], check=True)
 
 
+@pytest.mark.parametrize("interpreter", INTERPRETERS)
+def test_a_job_with_a_utility_is_held_until_the_file_is_removed(interpreter: str, tmp_path: Path) -> None:
+    copy = tmp_path / "slurmplug.lua"
+    copy.write_text(CHECK.read_text())
+    code = f"""
+        local hold = dofile("{copy}").hold
+        local function priority(script)
+            local job = {{script = script}}
+            assert(hold(job) == nil)
+            return job.priority
+        end
+        assert(priority("#PLUG --utility=50,0.5,12") == 0)
+        assert(priority("#PLUG --urgency=7") == nil)
+        os.remove("{copy}")
+        assert(priority("#PLUG --utility=50,0.5,12") == nil)
+    """
+    subprocess.run([interpreter, "-e", code], check=True)
+
+
 @pytest.mark.parametrize("part", grammar.GENERATED, ids=lambda part: part.path)
 def test_what_is_made_from_the_table_is_up_to_date(part: grammar.Generated) -> None:
     text = (ROOT / part.path).read_text()
