@@ -174,10 +174,10 @@ class Sandbox:
     def job(self, job_id: int | str) -> dict[str, str]:
         """The fields of `scontrol show job` as root sees them; of several elements of an array, the first one's.
 
-        Made for tests: a job whose name or comment contains `Field=` can forge fields.
+        `TRES` is what it has, or asks for where it waits, in every release. Made for tests: a job whose name or comment
+        contains `Field=` can forge fields.
         """
-        shown = self.run("root", ["scontrol", "show", "job", str(job_id)]).stdout
-        return dict(_FIELD.findall(shown.split("\n\n")[0]))
+        return fields_of(self.run("root", ["scontrol", "show", "job", str(job_id)]).stdout)
 
     def wait(self, predicate: Callable[[], T], timeout: float = 30, what: str = "") -> T:
         """Poll until the predicate gives something true, and return it. Raises WaitTimeout."""
@@ -254,3 +254,12 @@ class Sandbox:
 
     def _lines(self, *argv: str) -> list[str]:
         return self.run("root", argv).stdout.splitlines()
+
+
+def fields_of(shown: str) -> dict[str, str]:
+    """By name, of the first job that `scontrol show job` shows."""
+    fields = dict(_FIELD.findall(shown.partition("\n\n")[0]))
+    if "ReqTRES" in fields:  # 23.02 and later
+        held = fields.get("AllocTRES", "(null)")
+        fields["TRES"] = fields["ReqTRES"] if held == "(null)" else held
+    return fields

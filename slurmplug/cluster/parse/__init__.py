@@ -17,6 +17,8 @@ scancel, an element by its own id  not found, once     found               found
                                    the first ended
 squeue, tasks evenly apart         the last is left    the same            the same            `jobs._with_dropped_one`
                                    out
+scontrol show job, what it has or  TRES                AllocTRES, ReqTRES  AllocTRES, ReqTRES  `fields_of` of
+asks for                                                                                       `sandbox.cluster`
 
 The answers of each release that were recorded are in tests/data, and `make test-matrix` asks each release anew.
 """
