@@ -73,6 +73,10 @@ class CurveProcess:
         ]
         return np.asarray(self.level + np.concatenate(parts))
 
+    def inputs(self, x: Floats, known: Floats) -> Floats:
+        """(n, columns) of x (n, features), known (n, columns), in units of their length scales."""
+        return np.concatenate(self._inputs(x, known), axis=1)
+
     def state(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 

@@ -4,22 +4,23 @@ The model is Domhan, Springenberg and Hutter's (IJCAI 2015), its sampler replace
 (`predictors.curve_bank`). A quantile forest corrects it (`predictors.forest`), given where the curve stands, how it
 moves, what the bank expects and what a Gaussian process over the history says (`predictors.curve_process`); it learns
 from history and from draws of a prior over curves (`predictors.curve_prior`), which count for less the longer the
-history is. The forest predicts what share of the distance to the top is still gained.
+history is. The forest predicts what share of the distance to the top is still gained. Of a curve that is strange to the
+history, a forest that learnt from the prior alone has the more say.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri, stdtrit
 
 from predictors.arrays import Bools, Floats, Ints, clipped
-from predictors.curve_features import HISTORY_LENGTH, HORIZON, SEEN, curve_features
+from predictors.curve_features import COUNT, HISTORY_LENGTH, HORIZON, SEEN, curve_features
 from predictors.curve_meta import Meta, MetaColumns
 from predictors.curve_prior import LENGTHS, prior_curves
 from predictors.curve_process import CurveProcess
@@ -42,6 +43,9 @@ _MOST_CURVES = 500
 _CHECKED = (0.2, 0.6)
 """between these shares of a curve its intervals are calibrated"""
 _FOLDS = 3
+_SPLITS = 2
+"""of the history into kinds that are left out in turn"""
+_DOUBTS = (0.0, *np.geomspace(0.1, 1000.0, 17).tolist())
 _HIDDEN = 0.3
 """of the lessons are learnt from without what was known at the start"""
 _COVERED = 0.9
@@ -72,14 +76,15 @@ class LearningCurvePredictor:
     Works cold, before any `fit`. seed: of the forest.
     """
 
-    version: ClassVar[str] = "learning-curve-6"
+    version: ClassVar[str] = "learning-curve-7"
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
         self.forest_: QuantileForest | None = None
         self.process_: CurveProcess | None = None
         self.meta_ = MetaColumns()
-        self.spread_ = 1.0
+        self.spread_, self.doubt_ = 1.0, 0.0
+        self._both: QuantileForest | None = None
 
     def fit(self, curves: Sequence[ArrayLike], meta: Sequence[Meta] | None = None) -> LearningCurvePredictor:
         """Learn from finished curves, each 1-D, higher is better; meta: what is known of each at its start.
@@ -89,7 +94,8 @@ class LearningCurvePredictor:
         clean = [cleaned(curve) for curve in curves]
         metas = _as_many(meta, len(clean))
         scaled = [CurveScale.of(curve[None]).down(curve[None])[0] for curve in clean]
-        self.forest_, self.process_, self.meta_, self.spread_ = None, None, MetaColumns(), 1.0
+        self.forest_, self.process_, self.meta_, self._both = None, None, MetaColumns(), None
+        self.spread_, self.doubt_ = 1.0, 0.0
         if len(clean) >= FEWEST:
             random = np.random.default_rng(self.seed)
             self.meta_ = MetaColumns.of(metas)
@@ -107,7 +113,13 @@ class LearningCurvePredictor:
             self.process_, said = CurveProcess.fit(x[at], told[at], pace[at], owner[at], (x, known, owner))
             x = np.concatenate([x, known, (said * _remaining(x))[:, None]], axis=1)
             self.forest_ = _grown(x, y, owner, len(clean), trees=120, seed=self.seed)
-            self.spread_ = _calibrated(x, y, owner, len(clean), self.seed)
+            folds = np.random.default_rng(self.seed).permutation(len(clean)) % _FOLDS
+            of_known_kinds = list(_left_out(x, y, owner, folds, trees=40, seed=self.seed))
+            self.spread_ = _calibrated(of_known_kinds, len(clean))
+            x[:, -1] = 0.0  # the process learnt from all kinds
+            kinds = _kinds(self.process_.inputs(x[:, :COUNT], told), owner, len(clean))
+            of_new_kinds = list(_left_out(x, y, owner, kinds, trees=20, seed=self.seed))
+            self.doubt_ = _doubted([*of_known_kinds, *of_new_kinds], self.spread_)
         return self
 
     def update(self, curve: ArrayLike, meta: Meta = None) -> None:
@@ -156,7 +168,8 @@ class LearningCurvePredictor:
         named = {"forest/": self.forest_, "process/": self.process_}
         forest = {prefix + k: v for prefix, f in named.items() if f is not None for k, v in f.state().items()}
         meta = {f"meta/{name}": values for name, values in self.meta_.state().items()}
-        return {"version": self.version, "seed": self.seed, "spread": self.spread_, **forest, **meta}
+        numbers = {"seed": self.seed, "spread": self.spread_, "doubt": self.doubt_}
+        return {"version": self.version, **numbers, **forest, **meta}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> LearningCurvePredictor:
@@ -164,7 +177,7 @@ class LearningCurvePredictor:
         if state.get("version") != cls.version:
             raise ValueError(f"a model of version {state.get('version')!r} is not one of {cls.version!r}: fit it again")
         made = cls(int(state["seed"]))
-        made.spread_ = float(state["spread"])
+        made.spread_, made.doubt_ = float(state["spread"]), float(state["doubt"])
         made.meta_ = MetaColumns.from_state(_under("meta/", state))
         if "forest/roots" in state:
             made.forest_ = QuantileForest.from_state(_under("forest/", state))
@@ -184,8 +197,9 @@ class LearningCurvePredictor:
             known = self.meta_.matrix([metas[i] for group in groups.values() for i in group])
             said = self.process_.predict(x, known) * _remaining(x)
             x = np.concatenate([x, known, said[:, None]], axis=1)
-            values, familiarity = _said(self.forest_, x)
-            gains = _smoothed(_spread(values, _widened(self.spread_, familiarity))) + _blurred(familiarity)
+            if self._both is None:
+                self._both = QuantileForest.joined([self.forest_, _prior_forest()])
+            gains = _mixed(_said(self._both, x, len(_prior_forest().roots)), self.spread_, self.doubt_)
         last = np.concatenate([y[:, -1] for y in scaled])[:, None]
         values = last + gains * (_TOP - last)
         scale = CurveScale(*(np.concatenate(parts) for parts in zip(*(vars(s).values() for s in scales), strict=True)))
@@ -241,21 +255,45 @@ def _grown(x: Floats, y: Floats, owner: Ints, finished: int, *, trees: int, seed
     return QuantileForest.joined([plain, after, forest(x, (owner < finished).astype(np.float64), _TELLING, seed)])
 
 
-def _said(forest: QuantileForest, x: Floats) -> tuple[Floats, Floats]:
-    """(m, levels of the grid) quantiles of the target, and (m,) how likely a lesson is one of the history and not of
-    the prior."""
-    trees = len(forest.roots) - _TELLING
-    quantiles, familiarity = [], []
+class _Said(NamedTuple):
+    """warm, cold: (m, levels of the grid) quantiles of the target, by the history and by the prior. familiarity: (m,)
+    how likely a lesson is one of the history and not of the prior."""
+
+    warm: Floats
+    cold: Floats
+    familiarity: Floats
+
+
+def _said(forest: QuantileForest, x: Floats, cold: int) -> _Said:
+    """By a forest as `_grown` makes it, after which come `cold` trees that learnt from the prior alone."""
+    trees = len(forest.roots) - _TELLING - cold
+    parts = []
     for i in range(0, max(len(x), 1), BATCH):
         rows = x[i : i + BATCH]
         leaves = forest.leaves(rows)
         leaves[:, trees // 2 : trees] += rows[:, -1, None, None]
-        alike = np.maximum(leaves[:, trees:].mean(axis=(1, 2)), _LEAST_FAMILIAR)
-        plain = _quantiles(np.sort(leaves[:, : trees // 2].reshape(len(rows), -1), axis=1), 2)
-        pooled = _quantiles(np.sort(leaves[:, :trees].reshape(len(rows), -1), axis=1))
-        quantiles.append(plain + alike[:, None] * (pooled - plain))
-        familiarity.append(alike)
-    return np.concatenate(quantiles), np.concatenate(familiarity)
+        alike = np.maximum(leaves[:, trees : trees + _TELLING].mean(axis=(1, 2)), _LEAST_FAMILIAR)
+        plain, pooled, prior = (
+            np.sort(leaves[:, part].reshape(len(rows), -1), axis=1)
+            for part in (slice(trees // 2), slice(trees), slice(trees + _TELLING, None))
+        )
+        values = _quantiles(plain, 2)
+        values += alike[:, None] * (_quantiles(pooled) - values)
+        parts.append((values, _sobered(_quantiles(prior), rows), alike))
+    return _Said(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _mixed(said: _Said, spread: float, doubt: float) -> Floats:
+    """Quantiles (m, levels of the grid): at each level the mean of what the history and what the prior says.
+
+    The history's weight is the probability that a curve is one of its kind and not the prior's: by Bayes' rule, the
+    odds that familiarity tells, as if all curves to come were of kinds that were learnt from, divided by `doubt`.
+    """
+    alike = said.familiarity
+    warm = _smoothed(_spread(said.warm, _widened(spread, alike))) + _blurred(alike)
+    cold = _spread(said.cold, max(spread, 1.0))
+    weight = alike / (alike + doubt * (1.0 - alike))
+    return np.asarray(cold + weight[:, None] * (warm - cold))
 
 
 def _smoothed(gains: Floats) -> Floats:
@@ -289,28 +327,76 @@ def _blurred(familiarity: Floats) -> Floats:
     return (_LEAST_BLUR + _STRANGE_BLUR * (1.0 - familiarity))[:, None] * _NORMAL
 
 
-def _calibrated(x: Floats, y: Floats, owner: Ints, finished: int, seed: int) -> float:
+class _LeftOut(NamedTuple):
+    """What a model that did not learn from some curves said of their lessons; y: (m,) the targets. room: (m,) how far
+    it is from where they stand to the top."""
+
+    said: _Said
+    y: Floats
+    room: Floats
+
+
+def _left_out(x: Floats, y: Floats, owner: Ints, folds: Ints, *, trees: int, seed: int) -> Iterator[_LeftOut]:
+    """Of each fold of the history's curves, folds (finished,) numbering those; the curves of the prior are in none."""
+    finished = len(folds)
+    fold = np.append(folds, np.full(owner.max() + 1 - finished, -1))[owner]
+    share = np.exp(x[:, HISTORY_LENGTH] - x[:, HORIZON])
+    checked = (share >= _CHECKED[0]) & (share <= _CHECKED[1])
+    for k in np.unique(folds).tolist():
+        rows, rest = np.flatnonzero((fold == k) & checked), fold != k
+        if len(rows) and np.any(folds != k):
+            forest = _grown(x[rest], y[rest], owner[rest], finished, trees=trees, seed=seed)
+            said = _said(QuantileForest.joined([forest, _prior_forest()]), x[rows], len(_prior_forest().roots))
+            yield _LeftOut(said, y[rows], _TOP - x[rows, 0])
+
+
+def _kinds(inputs: Floats, owner: Ints, finished: int) -> Ints:
+    """(finished,) the cluster of each curve of the history, by the mean of its lessons' `inputs` (n, columns).
+
+    All are split in two across the direction in which they differ most, and both parts again (Boley 1998). Leaving out
+    one cluster after another shows how a model does on kinds that it has not seen (Meredig and others 2018).
+    """
+    own = owner < finished
+    means = np.zeros((finished, inputs.shape[1]))
+    np.add.at(means, owner[own], inputs[own])
+    means /= np.maximum(np.bincount(owner[own], minlength=finished), 1)[:, None]
+    cluster = np.zeros(finished, dtype=np.int64)
+    for split in range(_SPLITS):
+        for k in np.unique(cluster).tolist():
+            rows = np.flatnonzero(cluster == k)
+            away = means[rows] - means[rows].mean(axis=0)
+            across = away @ np.linalg.svd(away, full_matrices=False)[2][0]
+            cluster[rows] += (across > 0) * 2**split
+    return cluster
+
+
+def _calibrated(left_out: Sequence[_LeftOut], finished: int) -> float:
     """By how much intervals about the median must be spread so that 90% of them cover, on curves left out in turn.
 
     Split conformal prediction (Vovk; Romano, Patterson, Candès 2019) with the interval's own width as the scale and
-    the correction for few curves. owner: of the first `finished` numbers are the curves of the history.
+    the correction for few curves.
     """
-    random = np.random.default_rng(seed)
-    fold = np.append(random.permutation(finished) % _FOLDS, np.full(owner.max() + 1 - finished, _FOLDS))[owner]
-    share = np.exp(x[:, HISTORY_LENGTH] - x[:, HORIZON])
-    checked = (share >= _CHECKED[0]) & (share <= _CHECKED[1])
     needed = []
-    for k in range(_FOLDS):
-        rows = np.flatnonzero((fold == k) & checked)
-        if len(rows) and np.any(fold != k):
-            forest = _grown(x[fold != k], y[fold != k], owner[fold != k], finished, trees=40, seed=seed)
-            values, familiarity = _said(forest, x[rows])
-            low, middle, high = _smoothed(_spread(values, 1.0))[:, [_LOW, _MIDDLE, _HIGH]].T
-            off = y[rows] - middle
-            ratio = np.where(off > 0, off / np.maximum(high - middle, 1e-9), off / np.minimum(low - middle, -1e-9))
-            needed.append(np.where(ratio < 1.0, 1.0 + (ratio - 1.0) / familiarity, ratio))
+    for said, y, _ in left_out:
+        low, middle, high = _smoothed(_spread(said.warm, 1.0))[:, [_LOW, _MIDDLE, _HIGH]].T
+        off = y - middle
+        ratio = np.where(off > 0, off / np.maximum(high - middle, 1e-9), off / np.minimum(low - middle, -1e-9))
+        needed.append(np.where(ratio < 1.0, 1.0 + (ratio - 1.0) / said.familiarity, ratio))
     covered = min(1.0, _COVERED * (1.0 + 1.0 / finished))
     return float(np.clip(np.quantile(np.concatenate(needed), covered), 0.5, 4.0)) if needed else 1.0
+
+
+def _doubted(left_out: Sequence[_LeftOut], spread: float) -> float:
+    """The doubt with which the mixtures of what history and prior say have the least pinball loss, in curves' units."""
+
+    def loss(doubt: float) -> float:
+        total = 0.0
+        for said, y, room in left_out:
+            off = y[:, None] - _mixed(said, spread, doubt)
+            total += float((np.maximum(_GRID * off, (_GRID - 1.0) * off) * room[:, None]).sum())
+        return total
+
+    return float(min(_DOUBTS, key=loss))
 
 
 @lru_cache(maxsize=1)
