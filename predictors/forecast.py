@@ -179,11 +179,11 @@ class Forecast:
     def quantile(self, q: ArrayLike) -> Floats:
         """(n,) for one level q in [0, 1], (n, k) for an array of k levels."""
         levels = np.asarray(q, dtype=np.float64)
+        places = np.searchsorted(_INSIDE, levels)
+        if (_INSIDE.take(places, mode="clip") == levels).all():
+            return self.table.take(places + 1, axis=1)
         if np.any((levels < 0) | (levels > 1)):
             raise ValueError("a quantile's level is between 0 and 1")
-        places = np.searchsorted(_INSIDE, levels)
-        if np.all(_INSIDE.take(places, mode="clip") == levels):
-            return self.table.take(places + 1, axis=1)
         wanted = np.broadcast_to(np.atleast_1d(levels), (len(self), max(levels.size, 1)))
         values = self._at_level(wanted, 1.0 - wanted)
         return values[:, 0] if levels.ndim == 0 else values
@@ -374,10 +374,10 @@ class _Between:
     """How quantiles at some levels become those at the inner levels of the table.
 
     right, share: (inner levels,) between which two, and how far. below, above: what is added of the first and the last
-    slope, beyond the outermost.
+    slope, beyond the outermost. same: whether the levels are the inner ones.
     """
 
-    at: Floats
+    same: bool
     right: Ints
     share: Floats
     below: Floats
@@ -393,11 +393,11 @@ class _Between:
         share = np.clip((_INSIDE - at[right - 1]) / (at[right] - at[right - 1]), 0.0, 1.0)
         below = np.log(np.minimum(_INSIDE / at[0], 1.0)) * at[0] / (at[1] - at[0])
         above = -np.log(np.minimum((1 - _INSIDE) / (1 - at[-1]), 1.0)) * (1 - at[-1]) / (at[-1] - at[-2])
-        return _Between(at, right, share, below, above)
+        return _Between(np.array_equal(at, _INSIDE), right, share, below, above)
 
     def inner(self, given: Floats) -> Floats:
         """(n, inner levels) of increasing quantiles (n, k)."""
-        if np.array_equal(self.at, _INSIDE):
+        if self.same:
             return given
         left = given.take(self.right - 1, axis=1)
         inner = left + self.share * (given.take(self.right, axis=1) - left)

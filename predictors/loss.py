@@ -100,11 +100,11 @@ def _widened(curves: Sequence[Floats], ahead: Floats) -> Floats:
     `_PRIOR_ERRORS` of them (scaled inverse chi-square); where it comes out larger, intervals widen.
     """
     n = len(curves)
-    k = np.array([len(curve) for curve in curves], dtype=np.float64)
-    back = np.maximum(np.minimum(ahead, k // (_PAST + 1)), 1.0)
-    then = np.concatenate([k - (turn + 1.0) * back for turn in range(_PAST)])
+    k = np.concatenate([np.array([len(curve) for curve in curves], dtype=np.float64)] * _PAST)
+    back = np.maximum(np.minimum(np.concatenate([ahead] * _PAST), k // (_PAST + 1)), 1.0)
+    then = k - back * np.repeat(np.arange(1.0, _PAST + 1), n)
     told = then >= _FEWEST
-    then, back = np.where(told, then, 1.0), np.where(told, np.tile(back, _PAST), 1.0)
+    then, back = np.where(told, then, 1.0), np.where(told, back, 1.0)
     ends = list(zip([*curves] * _PAST, then.astype(np.int64).tolist(), strict=True))
     looks = [*curves, *(curve[:end] for curve, end in ends)]
     look = looked_at(Losses.of(looks), np.concatenate([ahead, back]))

@@ -69,9 +69,9 @@ def linear_prediction(steps: Floats, k: Floats, ahead: Floats) -> tuple[Floats, 
     total = np.empty((len(steps), len(_ORDERS)))
     near = np.minimum(ahead, _FURTHEST)
     counts = set(near.tolist())
-    for count in counts:
-        rows = slice(None) if len(counts) == 1 else np.flatnonzero(near == count)
-        with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
+        for count in counts:
+            rows = slice(None) if len(counts) == 1 else near == count
             total[rows] = (_sums(matrix[rows], int(count)) * steps[rows, None, :_LAGS]).sum(axis=2)
     return total / ahead[:, None], apart
 
