@@ -239,6 +239,34 @@ def test_cycles_are_left_out_until_a_job_has_stopped_or_has_had_its_time_and_tha
     assert len(seldom.decide_seconds) < 10 < len(often.decide_seconds)
 
 
+def test_no_cycle_is_left_out_while_nothing_may_be_done_about_jobs_that_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start_and_stop(snapshot: Snapshot) -> tuple[Action, ...]:
+        jobs = snapshot.jobs
+        starts = allocate(snapshot, in_order(jobs), jobs.gpus).actions
+        return (*starts, *(Action("stop", key, WHY) for key in jobs.keys[1:] if snapshot.now == 10))
+
+    def said() -> list[tuple[float, str]]:
+        made = simulation(*jobs, policy=Told(start_and_stop), cluster="3x8")
+        apply, told = made.port.apply, []
+
+        def listening(commands: Any) -> Any:
+            told.extend((made.engine.now, command.verb) for command in commands)
+            return apply(commands)
+
+        monkeypatch.setattr(made.port, "apply", listening)
+        made.run()
+        return told
+
+    # all but one end at once, after which a cycle takes what it sees for a part of the jobs and does nothing
+    jobs = [job(iterations=9, stop="target", speed=speed((1, 1, rate))) for rate in (0.001, *[0.01] * 23)]
+    seldom = said()
+    monkeypatch.setattr(Simulation, "_quiet_until", lambda *_: 0.0)
+    assert seldom == said()
+    assert (110.0, "withdraw") in seldom
+
+
 def test_tiresias_is_asked_when_a_job_falls_into_the_next_queue_and_that_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
