@@ -124,10 +124,11 @@ class Servers:
 
     def find_on(self, row: int, freed: Sequence[int]) -> Place | None:
         """The same, where the job found no place before there was more room on these nodes, which are in order."""
-        here = [node for node in freed if self._suits(row, node)]
-        if here or not any(self._bears_part(row, node) for node in freed):
-            return self._on_one(row, np.array(here, dtype=np.int64))
-        return self._spread(row, self._bears_part(row))
+        calm = [node for node in freed if not self._overloaded(0.0, 0.0, node)]
+        here = [node for node in calm if self._suits(row, node)]
+        if here:
+            return self._on_one(row, np.array(here))
+        return self._spread(row, self._bears_part(row)) if any(self._bears_part(row, node) for node in calm) else None
 
     def take(self, row: int, place: Place) -> None:
         """The job holds this, and bears on it."""
