@@ -23,7 +23,7 @@ AHEAD = (1, 3, 10, 30, 100)
 STEPS = 6
 """Places between now and the end at which an accuracy is forecast."""
 MOST_LOSSES, MOST_ACCURACIES = 2_000, 1_000
-"""Curves that are continued in one cycle: each takes a third of a second on one core, or half of one."""
+"""Curves that are continued in one cycle: each takes two thirds of a second on one core."""
 
 
 class Known(NamedTuple):
