@@ -1,8 +1,8 @@
 local loaded, slurmplug = pcall(dofile, "/etc/slurmplug/slurmplug.lua")
 
 function slurm_job_submit(job_desc, part_list, submit_uid)
-    local wrong = loaded and slurmplug.check(job_desc)
-    if wrong then
+    local ran, wrong = pcall(function() return loaded and slurmplug.check(job_desc) end)
+    if ran and wrong then
         slurm.log_user("%s", wrong)
         return slurm.ERROR
     end

@@ -17,6 +17,8 @@ scancel, an element by its own id  not found, once     found               found
                                    the first ended
 squeue, tasks evenly apart         the last is left    the same            the same            `jobs._with_dropped_one`
                                    out
+a job, where job_submit.lua throws passes               passes              is refused          pcall, as slurmplug.lua
+                                                                                               says to call it
 scontrol show job, what it has or  TRES                AllocTRES, ReqTRES  AllocTRES, ReqTRES  `fields_of` of
 asks for                                                                                       `sandbox.cluster`
 
