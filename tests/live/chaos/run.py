@@ -33,6 +33,11 @@ PATIENCE = 15
 FEW = 20
 """places; of more, half are tried at a time, or those that are passed often would always come first"""
 FAULTS_A_KILL = 0.3
+DRAINS, DRAINS_TO_UNDO = 0.03, 0.5
+"""The chance that the nodes are drained when a look finds a job that is about to go on elsewhere; and where a place is
+left that is only passed when such a job does not start at once."""
+DRAINED = 8.0
+"""seconds: longer than it is waited for"""
 LIMITS = {"requeues_per_cycle": 4, "requeues_per_hour": 400, "requeues_per_user": 300, "stops_per_cycle": 3}
 SETTINGS = """
 interval = 1
@@ -113,6 +118,8 @@ class Chaos:
         self.draw = random.Random(seed)
         self.kills: list[str] = []
         self.faults: list[str] = []
+        self.drains = 0
+        self._drained_until: float | None = None
         self.lives: Lives | None = None
         self.ledger, self.config = folder / "ledger" / "ledger.db", folder / "slurmplug.toml"
         conf, policy = cluster.env(cluster.operator)["SLURM_CONF"], folder / "churn.py"
@@ -181,8 +188,7 @@ class Chaos:
                 return True
             if self.died():
                 raise SystemExit(f"the daemon ended by itself: {self.last_words()}")
-            with suppress(CommandFailed):  # slurmctld is one of the things that fail
-                self.crowd.fill(ALIVE)
+            self._meanwhile(DRAINS)
             time.sleep(0.5)
         return until()
 
@@ -191,10 +197,11 @@ class Chaos:
         kill = self.folder / "kill"
         kill.write_text("\n".join(places))
         kill.chmod(0o644)
+        late = any(step in place for place in places for step in (" confirm ", " undo "))
+        drains = DRAINS_TO_UNDO if late else DRAINS
         limit = time.monotonic() + patience
         while time.monotonic() < limit and not self.died():
-            with suppress(CommandFailed):
-                self.crowd.fill(ALIVE)
+            self._meanwhile(drains)
             time.sleep(0.2)
         kill.unlink()
         if not self.died():
@@ -209,6 +216,31 @@ class Chaos:
         return True
 
     # --- everything around it ---------------------------------------------------------------------------------------
+
+    def _meanwhile(self, drains: float) -> None:
+        """Researchers submit; an operator, by that chance, drains the nodes as a job is about to go on elsewhere."""
+        with suppress(CommandFailed):  # slurmctld is one of the things that fail
+            self.crowd.fill(ALIVE)
+            if self._drained_until is not None:
+                if time.monotonic() > self._drained_until:
+                    self.resume()
+            elif self._moving() and self.draw.random() < drains:
+                self.cluster.run("root", ["scontrol", "update", "NodeName=ALL", "State=DRAIN", "Reason=chaos"])
+                self._drained_until = time.monotonic() + DRAINED
+                self.drains += 1
+
+    def resume(self) -> None:
+        """The nodes take jobs again."""
+        if self._drained_until is not None:
+            self.cluster.run("root", ["scontrol", "update", "NodeName=ALL", "State=UNDRAIN"])
+            self._drained_until = None
+
+    def _moving(self) -> bool:
+        """Whether a job that was requeued is about to be given its place."""
+        if not self.ledger.exists():
+            return False
+        with closing(Ledger(self.ledger, readonly=True)) as ledger:
+            return bool(ledger.query("SELECT 1 FROM operations WHERE step = 'settle' AND requeued IS NOT NULL"))
 
     def fault(self) -> None:
         """One of the faults, by chance, and its end."""
@@ -302,9 +334,11 @@ def _run(chaos: Chaos, seconds: float, kills: int, *, all_places: bool) -> tuple
             chaos.fault()
         if not left:
             chaos.live(10)
-    violations, counts = invariants.after(chaos)
+    chaos.resume()
+    violations, after = invariants.after(chaos)
     places, died = chaos.passed(), set(chaos.kills)
-    counts = f"kills {len(chaos.kills)}, places {len(died)}/{len(places)}, faults {len(chaos.faults)}, {counts}"
+    counts = f"kills {len(chaos.kills)}, places {len(died)}/{len(places)}, faults {len(chaos.faults)}, "
+    counts += f"drains {chaos.drains}, {after}"
     alive = [f"not killed at {place}" for place in sorted(places - died)] if all_places else []
     lines = [*violations, *alive, f"{counts}, violations {len(violations)}"]
     return "\n".join(lines), not violations and not alive
