@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri, stdtrit
 
-from predictors.arrays import Bools, Floats, Ints, clipped
+from predictors.arrays import Bools, Floats, Ints
+from predictors.curve_belief import GRID, LeftOut, Said, calibrated, doubted, mixed, quantiles, sobered, spread_out
 from predictors.curve_features import COUNT, HISTORY_LENGTH, HORIZON, SEEN, curve_features
 from predictors.curve_meta import Meta, MetaColumns
 from predictors.curve_prior import LENGTHS, prior_curves
@@ -45,29 +45,15 @@ _CHECKED = (0.2, 0.6)
 _FOLDS = 3
 _SPLITS = 2
 """of the history into kinds that are left out in turn"""
-_DOUBTS = (0.0, *np.geomspace(0.1, 1000.0, 17).tolist())
 _HIDDEN = 0.3
 """of the lessons are learnt from without what was known at the start"""
-_COVERED = 0.9
 _TELLING = 30
 _LEAST_FAMILIAR = 0.1
-_UNKEPT, _PROMISING = 0.2, (70.0, 200.0)
-"""how much less than the prior expects runs of the first horizon gain; those of the second gain as much"""
-_UPSIDE, _DOWNSIDE = 0.7, 0.9
-"""and how wide the prior's intervals are above and below the median, of what they would be"""
-_SEEN = 5
-_LEAST_BLUR, _STRANGE_BLUR = 0.003, 0.04
-"""standard deviations, as shares of the distance to the top, of a curve of the history, and how much more of another"""
 _TOP = 1.05
 """what the forest's target is relative to: a little above 1, so that a perfect curve can still move"""
-_NARROWEST = 2e-4
 _FASTEST = 1.5
 """gain, as a share of the distance to the top, over the share of the run that remains: the target of the process"""
-_GRID = np.array([0.005, 0.02, 0.05, 0.1, 0.15, 0.25, 0.35, 0.45, 0.5, 0.55, 0.65, 0.75, 0.85, 0.9, 0.95, 0.98, 0.995])
 _STEP = 0.05
-_LOW, _QUARTER, _MIDDLE, _THREE_QUARTERS, _HIGH = np.searchsorted(_GRID, [0.05, 0.25, 0.5, 0.75, 0.95]).tolist()
-_NORMAL = ndtri(_GRID)
-_T_QUANTILES = stdtrit(3.0, _GRID) / stdtrit(3.0, 0.75)
 
 
 class LearningCurvePredictor:
@@ -115,11 +101,11 @@ class LearningCurvePredictor:
             self.forest_ = _grown(x, y, owner, len(clean), trees=120, seed=self.seed)
             folds = np.random.default_rng(self.seed).permutation(len(clean)) % _FOLDS
             of_known_kinds = list(_left_out(x, y, owner, folds, trees=40, seed=self.seed))
-            self.spread_ = _calibrated(of_known_kinds, len(clean))
+            self.spread_ = calibrated(of_known_kinds, len(clean))
             x[:, -1] = 0.0  # the process learnt from all kinds
             kinds = _kinds(self.process_.inputs(x[:, :COUNT], told), owner, len(clean))
             of_new_kinds = list(_left_out(x, y, owner, kinds, trees=20, seed=self.seed))
-            self.doubt_ = _doubted([*of_known_kinds, *of_new_kinds], self.spread_)
+            self.doubt_ = doubted([*of_known_kinds, *of_new_kinds], self.spread_)
         return self
 
     def update(self, curve: ArrayLike, meta: Meta = None) -> None:
@@ -192,19 +178,19 @@ class LearningCurvePredictor:
         scaled = [scale.down(stack) for scale, stack in zip(scales, stacks, strict=True)]
         x = np.concatenate([curve_features(y, at) for y, (_, at) in zip(scaled, groups, strict=True)])
         if self.forest_ is None or self.process_ is None:
-            gains = _sobered(_spread(_quantiles(_prior_forest().sample(x)), self.spread_), x)
+            gains = sobered(spread_out(quantiles(_prior_forest().sample(x)), self.spread_), x)
         else:
             known = self.meta_.matrix([metas[i] for group in groups.values() for i in group])
             said = self.process_.predict(x, known) * _remaining(x)
             x = np.concatenate([x, known, said[:, None]], axis=1)
             if self._both is None:
                 self._both = QuantileForest.joined([self.forest_, _prior_forest()])
-            gains = _mixed(_said(self._both, x, len(_prior_forest().roots)), self.spread_, self.doubt_)
+            gains = mixed(_said(self._both, x, len(_prior_forest().roots)), self.spread_, self.doubt_)
         last = np.concatenate([y[:, -1] for y in scaled])[:, None]
         values = last + gains * (_TOP - last)
         scale = CurveScale(*(np.concatenate(parts) for parts in zip(*(vars(s).values() for s in scales), strict=True)))
         source = "learning curve" if self.forest_ is not None else "learning curve, cold"
-        return Forecast.quantiles(_GRID, scale.up(values), source, lower=scale.lower, upper=scale.upper)
+        return Forecast.quantiles(GRID, scale.up(values), source, lower=scale.lower, upper=scale.upper)
 
 
 def _as_many(metas: Sequence[Meta] | None, n: int) -> Sequence[Meta]:
@@ -255,16 +241,7 @@ def _grown(x: Floats, y: Floats, owner: Ints, finished: int, *, trees: int, seed
     return QuantileForest.joined([plain, after, forest(x, (owner < finished).astype(np.float64), _TELLING, seed)])
 
 
-class _Said(NamedTuple):
-    """warm, cold: (m, levels of the grid) quantiles of the target, by the history and by the prior. familiarity: (m,)
-    how likely a lesson is one of the history and not of the prior."""
-
-    warm: Floats
-    cold: Floats
-    familiarity: Floats
-
-
-def _said(forest: QuantileForest, x: Floats, cold: int) -> _Said:
+def _said(forest: QuantileForest, x: Floats, cold: int) -> Said:
     """By a forest as `_grown` makes it, after which come `cold` trees that learnt from the prior alone."""
     trees = len(forest.roots) - _TELLING - cold
     parts = []
@@ -277,66 +254,13 @@ def _said(forest: QuantileForest, x: Floats, cold: int) -> _Said:
             np.sort(leaves[:, part].reshape(len(rows), -1), axis=1)
             for part in (slice(trees // 2), slice(trees), slice(trees + _TELLING, None))
         )
-        values = _quantiles(plain, 2)
-        values += alike[:, None] * (_quantiles(pooled) - values)
-        parts.append((values, _sobered(_quantiles(prior), rows), alike))
-    return _Said(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        values = quantiles(plain, 2)
+        values += alike[:, None] * (quantiles(pooled) - values)
+        parts.append((values, sobered(quantiles(prior), rows), alike))
+    return Said(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _mixed(said: _Said, spread: float, doubt: float) -> Floats:
-    """Quantiles (m, levels of the grid): at each level the mean of what the history and what the prior says.
-
-    The history's weight is the probability that a curve is one of its kind and not the prior's: by Bayes' rule, the
-    odds that familiarity tells, as if all curves to come were of kinds that were learnt from, divided by `doubt`.
-    """
-    alike = said.familiarity
-    warm = _smoothed(_spread(said.warm, _widened(spread, alike))) + _blurred(alike)
-    cold = _spread(said.cold, max(spread, 1.0))
-    weight = alike / (alike + doubt * (1.0 - alike))
-    return np.asarray(cold + weight[:, None] * (warm - cold))
-
-
-def _smoothed(gains: Floats) -> Floats:
-    """Quantiles (m, levels of the grid) halfway to those of Student's t with three degrees of freedom, scaled on each
-    side of the median to the same quartile: few draws say little of the tails, and nothing of fine structure."""
-    low, middle, high = (gains[:, level : level + 1] for level in (_QUARTER, _MIDDLE, _THREE_QUARTERS))
-    return np.asarray((gains + middle + np.where(_GRID > 0.5, high - middle, middle - low) * _T_QUANTILES) / 2.0)
-
-
-def _widened(spread: float, familiarity: Floats) -> Floats:
-    """(m, 1) what the history allows to be narrower is so only as far as a curve is like it."""
-    return np.asarray(1.0 + (spread - 1.0) * np.where(spread < 1.0, familiarity, 1.0))[:, None]
-
-
-def _sobered(gains: Floats, x: Floats) -> Floats:
-    """Quantiles (m, levels of the grid) of the share still gained, by draws of the prior, as real curves have it.
-
-    The prior promises more than short runs keep, and they surprise less often than it says. That was seen of curves of
-    `_SEEN` iterations or more; of fewer, the prior's word stands. x: (m, features).
-    """
-    short, long = np.log(_PROMISING)
-    middle = gains[:, _MIDDLE : _MIDDLE + 1]
-    off = gains - middle
-    kept = 1.0 - _UNKEPT * clipped((long - x[:, HORIZON : HORIZON + 1]) / (long - short), 0.0, 1.0)
-    sober = middle * kept + np.where(off > 0, _UPSIDE, _DOWNSIDE) * off
-    return np.asarray(np.where(x[:, HISTORY_LENGTH : HISTORY_LENGTH + 1] >= np.log(_SEEN), sober, gains))
-
-
-def _blurred(familiarity: Floats) -> Floats:
-    """(m, levels of the grid) a normal error added to draws, which are of few curves: small where they are alike."""
-    return (_LEAST_BLUR + _STRANGE_BLUR * (1.0 - familiarity))[:, None] * _NORMAL
-
-
-class _LeftOut(NamedTuple):
-    """What a model that did not learn from some curves said of their lessons; y: (m,) the targets. room: (m,) how far
-    it is from where they stand to the top."""
-
-    said: _Said
-    y: Floats
-    room: Floats
-
-
-def _left_out(x: Floats, y: Floats, owner: Ints, folds: Ints, *, trees: int, seed: int) -> Iterator[_LeftOut]:
+def _left_out(x: Floats, y: Floats, owner: Ints, folds: Ints, *, trees: int, seed: int) -> Iterator[LeftOut]:
     """Of each fold of the history's curves, folds (finished,) numbering those; the curves of the prior are in none."""
     finished = len(folds)
     fold = np.append(folds, np.full(owner.max() + 1 - finished, -1))[owner]
@@ -347,7 +271,7 @@ def _left_out(x: Floats, y: Floats, owner: Ints, folds: Ints, *, trees: int, see
         if len(rows) and np.any(folds != k):
             forest = _grown(x[rest], y[rest], owner[rest], finished, trees=trees, seed=seed)
             said = _said(QuantileForest.joined([forest, _prior_forest()]), x[rows], len(_prior_forest().roots))
-            yield _LeftOut(said, y[rows], _TOP - x[rows, 0])
+            yield LeftOut(said, y[rows], _TOP - x[rows, 0])
 
 
 def _kinds(inputs: Floats, owner: Ints, finished: int) -> Ints:
@@ -370,35 +294,6 @@ def _kinds(inputs: Floats, owner: Ints, finished: int) -> Ints:
     return cluster
 
 
-def _calibrated(left_out: Sequence[_LeftOut], finished: int) -> float:
-    """By how much intervals about the median must be spread so that 90% of them cover, on curves left out in turn.
-
-    Split conformal prediction (Vovk; Romano, Patterson, Candès 2019) with the interval's own width as the scale and
-    the correction for few curves.
-    """
-    needed = []
-    for said, y, _ in left_out:
-        low, middle, high = _smoothed(_spread(said.warm, 1.0))[:, [_LOW, _MIDDLE, _HIGH]].T
-        off = y - middle
-        ratio = np.where(off > 0, off / np.maximum(high - middle, 1e-9), off / np.minimum(low - middle, -1e-9))
-        needed.append(np.where(ratio < 1.0, 1.0 + (ratio - 1.0) / said.familiarity, ratio))
-    covered = min(1.0, _COVERED * (1.0 + 1.0 / finished))
-    return float(np.clip(np.quantile(np.concatenate(needed), covered), 0.5, 4.0)) if needed else 1.0
-
-
-def _doubted(left_out: Sequence[_LeftOut], spread: float) -> float:
-    """The doubt with which the mixtures of what history and prior say have the least pinball loss, in curves' units."""
-
-    def loss(doubt: float) -> float:
-        total = 0.0
-        for said, y, room in left_out:
-            off = y[:, None] - _mixed(said, spread, doubt)
-            total += float((np.maximum(_GRID * off, (_GRID - 1.0) * off) * room[:, None]).sum())
-        return total
-
-    return float(min(_DOUBTS, key=loss))
-
-
 @lru_cache(maxsize=1)
 def _prior_forest() -> QuantileForest:
     return QuantileForest.fit(*_prior_lessons(_DRAWN_COLD)[:3], trees=60, smallest_leaf=8, features=0.5, seed=20)
@@ -409,19 +304,3 @@ def _prior_lessons(count: int) -> tuple[Floats, Floats, Ints, Bools]:
     """Of `count` curves of each length."""
     random = np.random.default_rng(20)
     return _lessons([curve for length in LENGTHS for curve in prior_curves(length, count, random)], _CUTS[::2])
-
-
-def _quantiles(draws: Floats, times: int = 1) -> Floats:
-    """(m, levels of the grid) of sorted draws (m, s), each taken so many times."""
-    count = draws.shape[1] * times
-    position = np.minimum(np.maximum(_GRID * count - 0.5, 0.0), count - 1.0)
-    below = position.astype(np.int64)
-    above = np.minimum(below + 1, count - 1)
-    values = draws.take(below // times, axis=1)
-    return np.asarray(values + (position - below) * (draws.take(above // times, axis=1) - values))
-
-
-def _spread(values: Floats, spread: float | Floats) -> Floats:
-    """Quantiles (m, levels of the grid) spread about the median, and a little apart."""
-    middle = values[:, _MIDDLE : _MIDDLE + 1]
-    return np.asarray(middle + spread * (values - middle) + _NARROWEST * (_GRID - 0.5))

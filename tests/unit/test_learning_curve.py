@@ -3,18 +3,7 @@
 import numpy as np
 import pytest
 
-from predictors.curve_features import HISTORY_LENGTH, HORIZON
-from predictors.learning_curve import (
-    _GRID,
-    LearningCurvePredictor,
-    _blurred,
-    _doubted,
-    _kinds,
-    _LeftOut,
-    _mixed,
-    _Said,
-    _sobered,
-)
+from predictors.learning_curve import LearningCurvePredictor, _kinds
 
 _TOPS, _SPEEDS = np.linspace(0.65, 0.95, 20), np.resize([0.4, 0.7, 1.0, 1.3], 20)
 _COLD = LearningCurvePredictor()
@@ -245,48 +234,6 @@ def test_the_same_history_and_seed_give_the_same_forecasts(fitted: LearningCurve
 def test_as_many_metas_as_curves_are_asked_for() -> None:
     with pytest.raises(ValueError, match="metas"):
         LearningCurvePredictor().predict_many([[0.1], [0.2]], [5, 5], [None])
-
-
-def test_a_short_run_is_expected_to_gain_less_of_what_the_prior_promises_than_a_long_one() -> None:
-    """The same features but for the horizon; at 70 iterations a fifth less is kept, at 200 all of it."""
-    gains = np.tile(np.linspace(0.0, 1.0, 17), (3, 1))
-    x = np.zeros((3, 30))
-    x[:, HISTORY_LENGTH] = np.log([20, 20, 3])
-    x[:, HORIZON] = np.log([70, 200, 70])
-
-    sober = _sobered(gains, x)
-
-    np.testing.assert_allclose(sober[:, 8], [0.4, 0.5, 0.5])
-    assert np.ptp(sober[0]) < np.ptp(sober[2])
-
-
-def test_a_forecast_of_a_curve_unlike_the_history_is_blurred_more() -> None:
-    alike, unlike = np.ptp(_blurred(np.array([1.0, 0.5])), axis=1)
-
-    assert 0.0 < alike < unlike / 3.0
-
-
-def _disagreeing(familiarity: list[float]) -> _Said:
-    """Half of the way to the top is gained, says the history, and nothing, says the prior."""
-    spread, n = 0.02 * (_GRID - 0.5), len(familiarity)
-    return _Said(np.tile(0.5 + spread, (n, 1)), np.tile(spread, (n, 1)), np.array(familiarity))
-
-
-def test_the_less_a_curve_is_like_the_history_the_more_the_prior_says_of_it() -> None:
-    medians = _mixed(_disagreeing([1.0, 0.9, 0.5]), 1.0, 4.0)[:, len(_GRID) // 2]
-
-    np.testing.assert_allclose(medians, [0.5, 0.5 * 0.9 / 1.3, 0.5 * 0.5 / 2.5], atol=1e-9)
-
-
-def test_without_doubt_the_history_says_it_all() -> None:
-    assert _mixed(_disagreeing([0.5]), 1.0, 0.0)[0, len(_GRID) // 2] == pytest.approx(0.5)
-
-
-@pytest.mark.parametrize(("truth", "doubted"), [(0.5, False), (0.0, True)])
-def test_a_history_that_was_wrong_of_strange_curves_is_doubted(truth: float, doubted: bool) -> None:
-    strange = _LeftOut(_disagreeing([0.6] * 10), np.full(10, truth), np.ones(10))
-
-    assert (_doubted([strange], 1.0) > 100.0) is doubted
 
 
 def test_curves_of_unlike_kinds_are_of_different_clusters() -> None:
