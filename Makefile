@@ -34,7 +34,7 @@ bench-live: install ## the same real jobs under Slurm alone and under each polic
 fidelity: install ## 40 real jobs under the daemon and in the simulator, and the figures: 3 minutes
 	@.ci/as-root $(PY) -m pytest -s tests/live/test_fidelity.py
 
-chaos: install ## the daemon killed at every step of every operation, and all around it failing: 20 minutes; SEED=n
+chaos: install ## the daemon killed at every step of every operation, and all around it failing: half an hour; SEED=n
 	@.ci/as-root $(PY) -m tests.live.chaos.run --seed $(or $(SEED),1)
 
 results: install ## the tables of docs/results.md, made anew; DATA= the folder with workloads that are not ours

@@ -348,7 +348,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """All places, within a time that is given."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--seconds", type=float, default=1800.0)
+    options.add_argument("--seconds", type=float, default=2700.0)
     asked = options.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="chaos-", dir="/tmp") as name, ExitStack() as stack:
         Path(name).chmod(0o755)
