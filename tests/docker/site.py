@@ -3,6 +3,7 @@
 import json
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,16 +19,16 @@ def docker(*arguments: str, timeout: float = 300.0) -> str:
     ).stdout.strip()
 
 
-class Site:
+class Site(ABC):
     """Containers that are called by what they are for."""
 
+    @abstractmethod
     def container(self, service: str) -> str:
         """The name or id of the service's first container."""
-        raise NotImplementedError
 
+    @abstractmethod
     def logs(self) -> str:
         """What tells why the site does not do what it should."""
-        raise NotImplementedError
 
     def run(self, service: str, command: str, *, user: str = "root", check: bool = True) -> str:
         """What a shell command answers in a service's first container."""
