@@ -60,7 +60,7 @@ class Sort:
 
 TO_TARGET = "#PLUG --stop=target --target=accuracy>=0.99"
 SORTS = (
-    Sort("elastic", "#PLUG --gpus=1..4 --checkpoint=file@10", 2),
+    Sort("elastic", "#PLUG --gpus=1..4 --checkpoint=file@10", 2, 150),
     Sort("elastic-signalled", "#PLUG --gpus=1..3 --checkpoint=USR1:batch@10", 1, signalled=True),
     Sort("stops", "#PLUG --stop=target --target=accuracy>=0.99 --checkpoint=file@3", 1),
     Sort(
