@@ -3,6 +3,7 @@
 Each seed's jobs run once under every policy, on a fresh cluster of 16 GPUs; the seeds side by side. A daemon knows how
 another draw of such jobs went. The jobs never are restarted, so that order and stopping are all that a policy can give;
 OASiS also keeps jobs waiting until they are admitted. Times are in seconds; intervals are those of the mean over seeds.
+`python -m tests.bench.live --simulated` has them in the simulator, where one order is told the true run times.
 """
 
 import argparse
@@ -21,9 +22,12 @@ import numpy as np
 from scipy import stats
 
 from predictors.arrays import Floats
+from slurmplug import registry
+from slurmplug.config import Config
 from slurmplug.sandbox import ClusterSpec, Sandbox
 from slurmplug.sim.job import SimJob, Speed, Workload
 from slurmplug.sim.outcome import RunResult
+from slurmplug.sim.run import Settings, Simulation
 from slurmplug.sim.summary import summary
 from tests.live import real_jobs
 from tests.live.daemon_process import daemon_beside
@@ -54,6 +58,11 @@ slot = {SLOT}
 """
 """The policy's order outweighs fairshare, which else counts about as much."""
 ALONE, ADMITS = "Slurm alone", "oasis"
+SIMULATED = {
+    ALONE: "slurm",
+    "srtf, told the truth": "srtf",
+    **{told: name for told, name in POLICIES.items() if told not in (ALONE, ADMITS)},
+}
 FIGURES = ("jct_mean", "ended", "deadline_ratio", "accuracy_by_deadline", "gpu_hours", "utility", "stops")
 INSENSITIVE = 0.35
 """the share of jobs whose utility does not fall with time (OASiS, section V-A)"""
@@ -137,9 +146,19 @@ def measured(policy: str, seed: int, *, ledger: Path) -> dict[str, Any]:
             daemon.start(SETTINGS, policy=name)
         finished = real_jobs.run(cluster, jobs, turned_down=TURNED_DOWN)
     empty = np.empty(0)
-    result = RunResult("real", "4x4", policy, "slurm", bool(name), seed, tuple(finished), empty, 0.0, 0.0)
+    return _figures(RunResult("real", "4x4", policy, "slurm", bool(name), seed, tuple(finished), empty, 0.0, 0.0))
+
+
+def simulated(policy: str, seed: int) -> dict[str, Any]:
+    """The same figures of a simulation, with a cycle a second as live."""
+    chosen = registry.policy(Config.model_validate({"policy": SIMULATED[policy], "interval": 1.0}))
+    settings = Settings("4x4", 1.0, seed, stopping=policy == "mlfs", launcher="slurm")
+    return _figures(Simulation(workload(seed), chosen, settings).run())
+
+
+def _figures(result: RunResult) -> dict[str, Any]:
     figures = {figure: float(value) for figure, value in summary(result).items() if figure in FIGURES}
-    return figures | {"turnaround": [job.ended - job.submitted for job in finished]}
+    return figures | {"turnaround": [job.ended - job.submitted for job in result.finished]}
 
 
 def _spec(policy: str, folder: Path) -> ClusterSpec:
@@ -199,7 +218,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--policy", choices=POLICIES, action="append")
     options.add_argument("--json", type=Path, help="keeps the figures of each run; what is in it is not run again")
+    options.add_argument("--simulated", action="store_true", help="in the simulator, in a minute")
     asked = options.parse_args(argv)
+    if asked.simulated:
+        seeds = range(1, asked.seeds + 1)
+        print(table({name: [simulated(name, seed) for seed in seeds] for name in SIMULATED}))
+        return
     wanted = [name for name in POLICIES if name == ALONE or not asked.policy or name in asked.policy]
     kept = json.loads(asked.json.read_text()) if asked.json and asked.json.exists() else {}
     told: dict[str, list[dict[str, Any]]] = {}
