@@ -108,6 +108,12 @@ class Servers:
         """(nodes,) overloaded by more than CPUs, whose crowding slows and starves nobody."""
         return np.asarray(self._full | (self.network > self.settings.overload))
 
+    def overfull_without(self, gone: Bools) -> Bools:
+        """(nodes,) the same, whichever of these running jobs (n,) hold nothing there any longer."""
+        on = self.snapshot.runs_on
+        theirs = np.bincount(on[:, 1], np.where(gone, self._sends, 0.0)[on[:, 0]], len(self.network))
+        return np.asarray(self._full | (self.network - theirs > self.settings.overload + ROUNDING))
+
     def bears(self, row: int) -> Bools:
         """(nodes,) where all CPUs of the job and those in use are no more than h_r."""
         capacity = self.snapshot.nodes.capacity[:, CPUS]
@@ -124,11 +130,10 @@ class Servers:
 
     def find_on(self, row: int, freed: Sequence[int]) -> Place | None:
         """The same, where the job found no place before there was more room on these nodes, which are in order."""
-        calm = [node for node in freed if not self._overloaded(0.0, 0.0, node)]
-        here = [node for node in calm if self._suits(row, node)]
+        here = [node for node in freed if self._suits(row, node)]
         if here:
             return self._on_one(row, np.array(here))
-        return self._spread(row, self._bears_part(row)) if any(self._bears_part(row, node) for node in calm) else None
+        return self._spread(row, self._bears_part(row)) if any(self._bears_part(row, node) for node in freed) else None
 
     def take(self, row: int, place: Place) -> None:
         """The job holds this, and bears on it."""
@@ -160,9 +165,10 @@ class Servers:
 
     def network_of(self, row: int, place: Place) -> float:
         """The share of the network of each of these nodes that the job takes; a job all on one node talks to itself."""
-        runs_there = place == self.space.place(row)
-        talks = runs_there or len(place.nodes) > 1 or self._family[self.snapshot.jobs.ml_job[row]] > 1
-        return float(self._sends[row]) if talks else 0.0
+        sends = float(self._sends[row])
+        if not sends or len(place.nodes) > 1 or place == self.space.place(row):
+            return sends
+        return sends if self._family[self.snapshot.jobs.ml_job[row]] > 1 else 0.0
 
     def _bear(self, row: int, place: Place, sign: float) -> None:
         for node, cpus, sends in self._weights(row, place):

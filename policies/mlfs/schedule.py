@@ -206,11 +206,15 @@ class _Scheduling:
 
 
 class _Unit(NamedTuple):
-    """The jobs of an ML job that give way together: their rows, the highest of their ranks, and the GPUs they hold."""
+    """The jobs of an ML job that give way together: their rows, the highest of their ranks, and the GPUs they hold.
+
+    helps: whether anybody may be placed on one of their nodes then; where not, nothing is sought there.
+    """
 
     rows: tuple[int, ...]
     rank: float
     held: int
+    helps: bool
 
 
 class _Giving:
@@ -227,6 +231,9 @@ class _Giving:
         self._of = scheduling
         self._rows, self._highest = rows[np.lexsort((jobs.ml_job[rows], rank))], highest
         self._held = held_gpus(scheduling.snapshot)
+        on = scheduling.snapshot.runs_on
+        self._helps = np.zeros(len(jobs), dtype=bool)
+        self._helps[on[~scheduling.servers.overfull_without(scheduling.free)[on[:, 1]], 0]] = True
         self._lost = losses(jobs, scheduling.settings.restart)
         self._budget = min(MOST, max(FEW, int(scheduling.settings.churn * len(runs))))
         self._tries = TRIES
@@ -246,14 +253,15 @@ class _Giving:
         lower = units[: min(bisect_left(units, of.highest(rows), key=_rank), self._budget)]
         if not lower:
             return None
-        given = 0
-        places = None
+        before, given = 0, list[_Unit]()
+        places: list[Place] | None = None
         for count in _counts(lower, asked - of.servers.space.gpus):
-            places = of.taken_on(rows, self._give(lower[given:count]))
-            given = count
+            more = [unit for unit in lower[before:count] if unit.helps]
+            before, given = count, given + more
+            places = of.taken_on(rows, self._give(more)) if more else None
             if places is not None:
                 break
-        victims = self._still_needed(lower[:given])
+        victims = self._still_needed(given)
         if places is not None and self._worth(victims, asked):
             self._preempt(rows, victims)
             return places
@@ -290,7 +298,8 @@ class _Giving:
 
     def _unit(self, rows: Sequence[int]) -> _Unit:
         highest = self._highest[self._of.snapshot.jobs.ml_job[rows[0]]]
-        return _Unit(tuple(rows), float(highest), sum(int(self._held[row]) for row in rows))
+        held, helps = sum(int(self._held[row]) for row in rows), any(self._helps[row] for row in rows)
+        return _Unit(tuple(rows), float(highest), held, helps)
 
     def _still_needed(self, given: Sequence[_Unit]) -> list[int]:
         """Those of the rows whose place is taken now; the others, the highest first, take theirs again."""

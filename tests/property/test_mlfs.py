@@ -1,6 +1,7 @@
 """What must hold of MLF-H's priority and MLF-C's stops for every queue."""
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -322,6 +323,15 @@ def test_a_job_without_a_place_finds_the_same_one_by_looking_where_there_is_more
         freed.update(servers.space.place(row).nodes)
     for row in homeless:
         assert servers.find_on(row, sorted(freed)) == servers.find(row)
+
+
+@settings(max_examples=300)
+@given(clusters(), SWITCHES)
+def test_leaving_out_who_gives_up_nothing_that_helps_changes_no_decision(cluster, config):
+    look, predicted = cluster
+    plan = MLFH(config).decide(look, predicted, {})
+    with patch.object(Servers, "overfull_without", lambda servers, _: np.zeros(len(servers.network), dtype=bool)):
+        assert plan.actions == MLFH(config).decide(look, predicted, {}).actions
 
 
 @settings(max_examples=200)
