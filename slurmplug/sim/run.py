@@ -114,19 +114,20 @@ class Simulation:
     def _quiet_until(self, record: CycleRecord, refused: int) -> float:
         """Until when the policy would do nothing if nothing happened, so that its cycles until then can be left out.
 
-        For ever, where nobody is there. Where a policy goes by what happens and not by time (`by_events`), if all it
-        wanted was done; or where it places jobs and says how long (`until`), if it wanted nothing: until a job tells of
-        another iteration, where it goes by that too (`by_reports`). And where nobody waits, the policy wants nothing
-        but what jobs were asked for, and remembers what it did before, no node is overloaded, and none of those that
-        run could be given other GPUs: until one of these tells of another iteration, if any could be stopped, or one
-        that was asked to stop has had its time.
+        Not at all where the guardrails left something to the next cycle. For ever, where nobody is there. Where a
+        policy goes by what happens and not by time (`by_events`), if all it wanted was done; or where it places jobs
+        and says how long (`until`), if it wanted nothing: until a job tells of another iteration, where it goes by that
+        too (`by_reports`). And where nobody waits, the policy wants nothing but what jobs were asked for, and remembers
+        what it did before, no node is overloaded, and none of those that run could be given other GPUs: until one of
+        these tells of another iteration, if any could be stopped, or one that was asked to stop has had its time.
         """
         jobs, now = record.snapshot.jobs, self.engine.now
         if not len(jobs):
             return inf
         opened = self.ledger.open_operations()
         asked = {each.job for each in opened if (each.kind, each.step, each.told) == ("stop", "ask", "done")}
-        if len(asked) < len(opened) or (opened and record.verdict.frozen) or self.port.refused > refused:
+        left = record.verdict.frozen or record.postponed
+        if left or len(asked) < len(opened) or self.port.refused > refused:
             return now
         given = min((each.limit for each in opened), default=inf)
         if getattr(self.policy, "by_events", False):

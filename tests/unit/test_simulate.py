@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from policies.allocation import allocate, in_order
 from policies.baselines.optimus import Optimus
+from policies.baselines.sjf import SJF
 from policies.baselines.tiresias import Gittins, Tiresias, TiresiasSettings
 from policies.mlfs.mlfs import MLFS
 from policies.plan import Action, Reason
@@ -265,6 +266,34 @@ def test_no_cycle_is_left_out_while_nothing_may_be_done_about_jobs_that_stopped(
     monkeypatch.setattr(Simulation, "_quiet_until", lambda *_: 0.0)
     assert seldom == said()
     assert (110.0, "withdraw") in seldom
+
+
+@pytest.mark.parametrize("policy", [FirstByEvents(), Tiresias()], ids=["by events", "until"])
+def test_the_next_cycle_is_not_left_out_after_one_that_did_nothing_as_too_few_jobs_were_seen(
+    policy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [job(iterations=9_000), *(job() for _ in range(23)), *(job(submit=50.0) for _ in range(3))]
+    seldom = run(*jobs, policy=policy, cluster="3x8")
+    assert [each.started for each in seldom.finished[-3:]] == [110.0] * 3
+    monkeypatch.setattr(Simulation, "_quiet_until", lambda *_: 0.0)
+    assert ends(seldom) == ends(run(*jobs, policy=policy, cluster="3x8"))
+
+
+def test_the_next_cycle_is_not_left_out_after_one_that_wrote_as_many_priorities_as_it_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def run_slowly() -> RunResult:
+        made = simulation(*jobs, policy=SJF(), launcher="slurm", cluster="1x2")
+        few = made.scheduler.config.guardrails.model_copy(update={"writes_per_cycle": 1})
+        made.scheduler.config = made.scheduler.config.model_copy(update={"guardrails": few})
+        return made.run()
+
+    first = job(gpus=2, speed=speed((2, 1, 1.0)), iterations=200)
+    jobs = [first, *(job(iterations=100 - 20 * at, submit=5.0) for at in range(4))]
+    seldom = run_slowly()
+    assert np.argsort([-each.started for each in seldom.finished], kind="stable").tolist() == [1, 2, 3, 4, 0]
+    monkeypatch.setattr(Simulation, "_quiet_until", lambda *_: 0.0)
+    assert ends(seldom) == ends(run_slowly())
 
 
 def test_tiresias_is_asked_when_a_job_falls_into_the_next_queue_and_that_changes_nothing(
