@@ -265,6 +265,8 @@ class _Allocating:
         self.nodes.give_all(released)
         starts = startable(jobs) & ((self.wanted > 0) | (jobs.gpus == 0))
         placed = order[(starts | (changed & (self.wanted > 0)))[order]]
+        if not len(placed) and not len(released):
+            return Allocation((), self.nodes)
         if self.prefer is None:
             self.space = CountedSpace.of(self.snapshot, self.nodes, np.append(placed, released)) or self.nodes
         kept = self._placed(placed, strict)

@@ -65,7 +65,7 @@ class SpeedPredictor:
         draws, level, off, temper = self._posterior(precision)
         shared = _missed((count, spread), measured)
         gain = shared @ precision
-        centres = level[:, None] + _log_step_times(count, spread, draws) + off @ gain.T
+        centres = level + _log_step_times(count, spread, draws) + gain @ off
         unknown = _MISSED**2 - (gain * shared).sum(axis=1) + (1.0 - gain.sum(axis=1)) ** 2 / _total(precision)
         sd = np.sqrt(np.maximum(unknown, 0.0) + _NOISE**2 / temper)
         return Forecast.quantiles(LEVELS[1:-1], np.exp(_mixture(-centres, sd)), "measured speed", lower=0.0)
@@ -83,18 +83,17 @@ class SpeedPredictor:
         return made.fit(state["gpus"], state["nodes"], state["step_time"]) if len(state["gpus"]) else made
 
     def _posterior(self, precision: Floats) -> tuple[Ints, Floats, Floats, float]:
-        """Equally likely draws (_KEPT,), of each the level of the logarithm of the time and the points' distances (k,)
-        from it; what the weights were tempered by."""
-        off = np.log(self.step_time_) - _log_step_times(self.gpus_, self.nodes_, np.arange(_DRAWS))
-        weighed = off @ precision
-        level = weighed.sum(axis=1) / _total(precision)
-        misfit = ((weighed * off).sum(axis=1) - _total(precision) * level**2) / 2.0
+        """Equally likely draws (_KEPT,), of each the level of the logarithm of the time (_KEPT,) and the points'
+        distances from it (k, _KEPT); what the weights were tempered by."""
+        off = np.log(self.step_time_)[:, None] - _log_step_times(self.gpus_, self.nodes_, slice(None))
+        level = precision.sum(axis=0) @ off / _total(precision)
+        misfit = (np.einsum("ij,ij->j", precision @ off, off) - _total(precision) * level**2) / 2.0
         temper, weight = 1.0, _weights(misfit)
         while 1.0 / (weight**2).sum() < _FEWEST:
             temper *= 0.7
             weight = _weights(temper * misfit)
         draws = np.searchsorted(np.cumsum(weight), (np.arange(_KEPT) + 0.5) / _KEPT).clip(max=_DRAWS - 1)
-        return draws, level[draws], off[draws] - level[draws, None], temper
+        return draws, level[draws], off[:, draws] - level[draws], temper
 
 
 def _total(precision: Floats) -> float:
@@ -145,10 +144,10 @@ def _prior() -> Mapping[str, Floats]:
     }
 
 
-def _log_step_times(gpus: Floats, nodes: Floats, draws: Ints) -> Floats:
-    """(draws, n) logarithm of the step time in units of the gradient's, by these draws of the prior."""
+def _log_step_times(gpus: Floats, nodes: Floats, draws: Ints | slice) -> Floats:
+    """(n, draws) logarithm of the step time in units of the gradient's, by these draws of the prior."""
     places = zip(gpus.tolist(), nodes.tolist(), strict=True)
-    return np.stack([_log_step_time(*place)[draws] for place in places], axis=1)
+    return np.stack([_log_step_time(*place)[draws] for place in places])
 
 
 @lru_cache(maxsize=256)
@@ -167,10 +166,11 @@ def _log_step_time(gpus: float, nodes: float) -> Floats:
 
 
 def _mixture(centres: Floats, sd: Floats) -> Floats:
-    """(n, inner levels) quantiles of equal mixtures of normals at `centres` (m, n), of spreads `sd` (n,)."""
+    """(n, inner levels) quantiles of equal mixtures of normals at `centres` (n, m), of spreads `sd` (n,)."""
     part = ndtri((np.arange(9) + 0.5) / 9.0)
-    runs = np.sort(centres.T, axis=1)[:, None, :] + np.multiply.outer(sd, part)[:, :, None]
-    values = np.sort(runs.reshape(len(sd), -1), axis=1, kind="stable")  # which merges runs that are in order
+    runs = np.sort(centres, axis=1)[:, None, :] + np.multiply.outer(sd, part)[:, :, None]
+    values = runs.reshape(len(sd), -1)
+    values.sort(axis=1, kind="stable")  # which merges runs that are in order
     position = LEVELS[1:-1] * (values.shape[1] - 1)
     below = np.floor(position).astype(np.int64)
     low, high, share = values[:, below], values[:, np.minimum(below + 1, values.shape[1] - 1)], position - below
