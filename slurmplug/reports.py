@@ -277,14 +277,9 @@ def ranked(queue: Iterable[Job]) -> list[Job]:
 def _where(which: Selection) -> _Where:
     where = _Where()
     if which.jobs:
-        chosen = " OR ".join(
-            "jobs.job_id = ? OR jobs.array_id = ? OR (jobs.het_id != 0 AND jobs.het_id = ?)"
-            if task is None
-            else "jobs.array_id = ? AND jobs.array_task = ?"
-            for _, task in which.jobs
-        )
-        values = [(each.number,) * 3 if each.task is None else each for each in which.jobs]
-        where.add(chosen, *(value for row in values for value in row))
+        whole = json.dumps([number for number, task in which.jobs if task is None])
+        elements = json.dumps([each for each in which.jobs if each.task is not None])
+        where.add(_NAMED, whole, whole, whole, elements)
     if which.users:
         listed = ", ".join("?" * len(which.users))
         where.add(f"jobs.user IN ({listed}) OR CAST(jobs.uid AS TEXT) IN ({listed})", *which.users, *which.users)
@@ -354,6 +349,14 @@ def _standing(row: Mapping[str, Any]) -> Standing:
     )
 
 
+_NAMED = """
+jobs.job_id IN (SELECT value FROM json_each(?)) OR jobs.array_id IN (SELECT value FROM json_each(?))
+OR (jobs.het_id != 0 AND jobs.het_id IN (SELECT value FROM json_each(?)))
+OR (jobs.array_id, jobs.array_task) IN (
+    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)
+)
+"""
+"""Lists, as SQLite bounds how many terms an expression has."""
 _WAITING = "(" + ", ".join(f"'{state}'" for state in sorted(WAITING)) + ")"
 _JOBS = """
 SELECT jobs.*, standing.cycle, standing.rank, standing.allowed, standing.spared, standing.priority, standing.terms,

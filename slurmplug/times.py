@@ -29,7 +29,7 @@ def moment(text: str, now: float) -> float:
         UsageError: it is none of these.
     """
     try:
-        return _moment(text.strip(), datetime.fromtimestamp(now))
+        return _moment(text.strip(), now)
     except (ValueError, OverflowError, OSError) as error:
         raise UsageError(
             f"Invalid time specification: {text!r}; write 2026-11-30T18:00, 18:00, 11/30-18:00, today or now-2hours"
@@ -50,13 +50,14 @@ def span(seconds: float | None, unknown: str = "") -> str:
     return f"{days}-{clock}" if days else clock
 
 
-def _moment(text: str, now: datetime) -> float:
+def _moment(text: str, seconds: float) -> float:
     if match := _NOW.fullmatch(text):
         sign, count, unit = match.groups()
-        seconds = int(count or 0) * UNITS[(unit or "second").lower()]
-        return (now + timedelta(seconds=-seconds if sign == "-" else seconds)).timestamp()
+        apart = int(count or 0) * UNITS[(unit or "second").lower()]
+        return datetime.fromtimestamp(seconds - apart if sign == "-" else seconds + apart).timestamp()
     if match := _EPOCH.fullmatch(text):
         return float(match[1] or match[2])
+    now = datetime.fromtimestamp(seconds)
     day: datetime | None = None
     clock: tuple[int, int, int] | None = None
     at = 0

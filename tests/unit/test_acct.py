@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -68,6 +69,10 @@ class TestWhichJobs:
 
     def test_named_jobs_are_shown_whenever_they_ended(self, trained):
         assert jobs(trained.table("-j", "2,1")) == ["1", "2"]
+
+    def test_as_many_jobs_may_be_named_as_one_likes(self, trained):
+        many = ",".join(["2", "1", "77_1", *(f"{job},{job}_0" for job in range(1_000, 2_000))])
+        assert jobs(trained.table("-j", many)) == ["1", "2"]
 
     def test_a_job_that_is_not_known_is_no_mistake(self, trained):
         assert jobs(trained.table("-j", "77")) == []
@@ -390,6 +395,18 @@ class TestTimes:
     def test_a_time_as_sacct_takes_it(self, text, meant):
         now = datetime(2023, 11, 14, 22, 13, 20).timestamp()
         assert times.shown(times.moment(text, now)) == meant
+
+    def test_so_long_ago_is_counted_in_seconds_also_where_clocks_are_put_back(self, monkeypatch):
+        monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+        time.tzset()
+        try:
+            for now in (1_761_438_600.0, 1_761_442_200.0, 1_761_445_800.0):  # half past two, again, half past three
+                assert now - times.moment("now", now) == 0
+                assert now - times.moment("now-3hours", now) == 3 * 3_600
+                assert now - times.moment("now-1week", now) == 7 * 86_400
+        finally:
+            monkeypatch.undo()
+            time.tzset()
 
     def test_seconds_since_the_epoch(self):
         assert times.moment("1700000000", NOW) == times.moment("uts1700000000", NOW) == 1_700_000_000
