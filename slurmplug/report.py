@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from slurmplug.load import LoadMeter
@@ -82,6 +83,7 @@ class Reporter:
         self._checkpoint_answered: tuple[int, int] | None = None
         self._file: int | None = None
         self._written = 0
+        self._unwritten = b""
         self._torn = False
         self._told = False
         self._meter: LoadMeter | None = None
@@ -173,16 +175,24 @@ class Reporter:
                 self._waiting.append({"time": round(time.time(), 3), "load": load})
 
     def _flush(self) -> None:
-        if not self._waiting:
+        if not (self._unwritten or self._waiting):
             return
         try:
             if self._file is None:
                 self._file = _open(f"{self._spool}/reports", self._run)
                 self._written = os.fstat(self._file).st_size
-            self._write(self._file, self._lines())
+            self._unwritten = self._unwritten or self._lines()
+            self._write(self._file, self._unwritten)
+            self._unwritten = b""
         except OSError as error:
-            self._file = None
+            self._close_file()
             self._tell(error)
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            with suppress(OSError):  # a network file system may say only now that its disk is full
+                os.close(self._file)
+            self._file = None
 
     def _lines(self) -> bytes:
         waiting = [self._waiting.popleft() for _ in range(len(self._waiting))]

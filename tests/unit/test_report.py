@@ -1,6 +1,7 @@
 """What a training job reports, and how it is asked to stop."""
 
 import ast
+import errno
 import importlib
 import json
 import math
@@ -317,6 +318,34 @@ def test_a_line_torn_by_a_full_disk_spoils_no_later_line(job: Any, spool: Path, 
         job._torn = True
         job._write(file.fileno(), b'{"iteration":1}\n')
     assert (tmp_path / "file").read_bytes().splitlines()[-1] == b'{"iteration":1}'
+
+
+def test_a_disk_that_is_full_for_a_while_costs_the_job_no_report_and_no_open_file(
+    spool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = report.Reporter.of_environment({**JOB, "SLURMPLUG_SPOOL": str(spool)})
+    write = os.write
+
+    def full(file: int, data: bytes) -> int:
+        if len(data) > 10:
+            return write(file, data[:10])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    job.add(0, None, {"loss": 3})
+    job._flush()
+    before = len(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        for iteration in range(1, 5):
+            job.add(iteration, iteration, {"loss": 3 - iteration / 2})
+            job._flush()
+    assert len(os.listdir("/proc/self/fd")) <= before
+    job._flush()
+    job.add(5, None, {"loss": 0.1})
+    job._flush()
+    points, _ = fold(Points(), (spool / "reports" / "42.1.jsonl").read_bytes(), now=time.time())
+    assert points.iterations.tolist() == [0, 1, 2, 3, 4, 5]
+    assert points.checkpoint == 4
 
 
 def test_only_the_standard_library_is_imported_inside_a_job() -> None:
