@@ -88,8 +88,11 @@ class Daemon:
         """
         self._path, self._manager, self._life = path, manager, life
         self._stopping = self._reloading = self._down = False
+        config = configuration.load(path)
+        self._port = FencedCluster(config, life)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # now: to take over may take a while
+            signal.signal(number, self._signalled)
         with ExitStack() as stack:
-            config = configuration.load(path)
             if config.spool.path.is_dir():
                 stack.enter_context(only_one(config.spool.path / "daemon.lock"))
             folder = config.takeover.folder
@@ -102,7 +105,6 @@ class Daemon:
                 stack.callback(self._publisher.close)
             self._turn = Standby(config, folder, lambda: self._stopping) if folder else None
             self._looked = 0.0
-            self._port = FencedCluster(config, life)
             self._intake = Intake(self._ledger.live_records())
             self._forecaster = Forecaster(config.predictors.runtime)
             self._scheduler = Scheduler(
@@ -124,8 +126,6 @@ class Daemon:
 
     def run(self) -> bool:
         """Serve until SIGTERM or SIGINT; False where another daemon acts from now on."""
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self._signalled)
         if (models := training.remembered(self._ledger, self._scheduler.config.predictors.runtime)) is not None:
             self._forecaster.use(*models)
             self._trained_at = training.last_trained(self._ledger)
@@ -141,7 +141,7 @@ class Daemon:
                 self._cycle()
                 self._rest(began + self._interval())
             log.info("stands by from now on" if self._down else "stopped; running jobs go on")
-        return not self._down
+        return self._stopping or not self._down
 
     def _interval(self) -> float:
         """Seconds from one cycle to the next: a job that is being moved holds GPUs without training."""

@@ -60,7 +60,10 @@ class Standby:
                     life.close()
                     now = Turn(False, str(error))
                 else:
-                    return life
+                    if not self._stopping():  # to claim takes a while
+                        return life
+                    life.close()
+                    return None
             if now.why.partition(" showed")[0] != said:
                 said = now.why.partition(" showed")[0]
                 log.info("standing by: %s", now.why)

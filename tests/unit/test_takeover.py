@@ -1,14 +1,17 @@
 """Whose turn it is, the sign of life, and the copies that a takeover begins from."""
 
+import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from slurmplug import copies, standby, takeover
+from slurmplug import copies, daemon, standby, takeover
 from slurmplug.cluster.site_client import Controller, controllers
 from slurmplug.config import Config
+from slurmplug.cycle import Scheduler
 from slurmplug.errors import NotConfirmed, SteppedDown
 from slurmplug.notify import Manager
 from slurmplug.standby import Publisher, Standby
@@ -147,6 +150,10 @@ class TestStandby:
         assert standing_by(tmp_path, "ctl2", BOTH, stop_after=30).wait(Manager({})) is None
         assert takeover.read(tmp_path) == Sign()
 
+    def test_one_that_is_told_to_stop_as_its_turn_comes_leaves_the_place_free(self, tmp_path: Path) -> None:
+        assert standing_by(tmp_path, "ctl1", BOTH, stop_after=0).wait(Manager({})) is None
+        assert takeover.read(tmp_path) == Sign()
+
     def test_a_backup_that_acts_leaves_when_the_primary_is_back(self, tmp_path: Path) -> None:
         one = standing_by(tmp_path, "ctl2", PRIMARY_DOWN)
         assert one.stays()
@@ -227,3 +234,39 @@ class TestTakingOver:
         last = copies.newest(tmp_path)
         assert last is not None
         assert last[1] > first[1]
+
+
+class TestStopping:
+    """SIGTERM ends it whenever it comes."""
+
+    @pytest.fixture
+    def path(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+        """The configuration of a daemon whose turn it is, once."""
+        life = Life(tmp_path, PATIENCE, "ctl1")
+        life._show()
+        turns = iter([life])
+        monkeypatch.setattr(Standby, "wait", lambda _, __: next(turns))
+        (tmp_path / "slurmplug.toml").write_text(
+            f'policy = "fifo"\nspool.path = "{tmp_path}/none"\nledger.path = "{tmp_path}/ledger.db"\n'
+            f'slurm.bin = "{tmp_path}"\ntakeover.folder = "{tmp_path}"\n'
+        )
+        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+        yield tmp_path / "slurmplug.toml"
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def test_while_it_takes_over(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def goes_on(_: Scheduler) -> None:
+            raise AssertionError("it began a cycle")
+
+        monkeypatch.setattr(standby, "adopt", lambda _, __: os.kill(os.getpid(), signal.SIGTERM))
+        monkeypatch.setattr(Scheduler, "run", goes_on)
+        daemon.serve(path)
+
+    def test_as_it_gives_way_to_another(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def gives_way(_: Scheduler) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise SteppedDown("the daemon on ctl2 acts now")
+
+        monkeypatch.setattr(Scheduler, "run", gives_way)
+        daemon.serve(path)
