@@ -19,6 +19,8 @@ Told: TypeAlias = Literal["", "done", "refused", "unknown"]
 
 REPORTS = 2
 """A job that declared no grace is given the time of so many reports at least."""
+MOST_GRACE = 86_400.0
+"""Seconds; as much as a job can declare. Its reports, which are claims, give it no more."""
 TRIES = 5
 """How often a step's command is said before the operation is given up."""
 CANCEL_LIMIT = 120.0
@@ -181,7 +183,7 @@ def grace(snapshot: Snapshot, row: int, settings: Settings) -> float:
     told = max(jobs.losses.row(row)[0], jobs.accuracies.row(row)[0], key=len)
     apart = float(told[-1] - told[-2]) if len(told) > 1 else 1.0
     between = apart * float(jobs.iteration_time[row])
-    return max(settings.grace, REPORTS * between) if math.isfinite(between) else settings.grace
+    return max(settings.grace, min(REPORTS * between, MOST_GRACE)) if math.isfinite(between) else settings.grace
 
 
 def said(operation: Operation, sight: Sight) -> Moved:

@@ -124,6 +124,12 @@ def test_what_is_between_reports_may_be_many_iterations() -> None:
     assert grace(snapshot(reporting, nodes(1)), 0, SETTINGS) == 1000.0
 
 
+def test_what_a_job_reports_gives_it_no_longer_grace_than_it_could_declare() -> None:
+    told = Curves(np.array([1.0, 2.0, 3.0, 1e12]), np.array([0.1, 0.2, 0.3, 0.4]), np.array([0, 4]))
+    reporting = replace(jobs(1, grace=np.nan, iteration_time=100.0), accuracies=told)
+    assert grace(snapshot(reporting, nodes(1)), 0, SETTINGS) == 86_400.0
+
+
 def test_a_grace_that_was_declared_holds_however_seldom_a_job_reports() -> None:
     story = Story(iteration_time=1e4)
     story.look(stop=True)
