@@ -1,7 +1,7 @@
 """Values to bytes and back, without pickle: what the ledger keeps of a cycle's inputs and of a model.
 
 The bytes are NumPy's npz format (numpy.lib.format): the arrays of the value, and a JSON skeleton that says where each
-belongs. Arrays of text are kept as their distinct texts and an index into them.
+belongs. Arrays of text are kept as their distinct texts and an index into them, as are tables whose rows repeat.
 """
 
 import functools
@@ -12,14 +12,16 @@ import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
+T = TypeVar("T")
+
 _ARRAY, _TEXTS, _ROWS = _MARKS = ("@array", "@texts", "@rows")
 _MANY = 64
-"""Named tuples of which so many are kept by columns."""
+"""Named tuples of which so many are kept by columns, and tables of so many rows without repetition."""
 _LEVEL = 1
 """of zlib: what is kept of a cycle is written in that cycle"""
 _PLAIN = (str, int, float)
@@ -30,8 +32,10 @@ _DAMAGE = (
 """What NumPy and zipfile raise over bytes that were cut or changed."""
 
 
-def dumps(value: Any) -> bytes:
+def dumps(value: Any, *, packed: bool = True) -> bytes:
     """The bytes of a tree of dataclasses, mappings with text keys, sequences, arrays, texts and numbers.
+
+    `packed`: whether they are compressed, which takes longer than all else; not worth it for what is soon replaced.
 
     Raises:
         TypeError: something else is in it.
@@ -39,7 +43,8 @@ def dumps(value: Any) -> bytes:
     arrays: list[NDArray[Any]] = []
     skeleton = json.dumps(_skeleton(value, arrays)).encode()
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:
+    method = zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED
+    with zipfile.ZipFile(buffer, "w", method, compresslevel=_LEVEL) as archive:
         for name, array in [("skeleton", np.frombuffer(skeleton, dtype=np.uint8)), *enumerate(arrays)]:
             with archive.open(f"{name}.npy", "w") as member:
                 np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
@@ -83,11 +88,15 @@ _hints = functools.cache(get_type_hints)
 def _skeleton(value: Any, arrays: list[NDArray[Any]]) -> Any:
     if isinstance(value, np.ndarray):
         if value.dtype.kind == "U":
-            distinct, index = np.unique(value, return_inverse=True)
-            arrays.extend((distinct, index.reshape(value.shape).astype(np.int32)))
+            arrays.extend(_distinct(value))
             return {_TEXTS: len(arrays) - 2}
         if value.dtype.kind not in "bifu":
             raise TypeError(f"an array of {value.dtype} cannot be kept; use numbers, truth values or texts")
+        if value.ndim == 2 and value.shape[1] and len(value) >= _MANY:
+            distinct, index = _distinct_rows(value)
+            if 2 * len(distinct) < len(value):
+                arrays.extend((distinct, index))
+                return {_TEXTS: len(arrays) - 2}
         arrays.append(value)
         return {_ARRAY: len(arrays) - 1}
     if is_dataclass(value) and not isinstance(value, type):
@@ -105,6 +114,25 @@ def _skeleton(value: Any, arrays: list[NDArray[Any]]) -> Any:
     if isinstance(value, Sequence | frozenset | set) and not isinstance(value, bytes):
         return [item if item.__class__ in _PLAIN else _skeleton(item, arrays) for item in value]
     raise TypeError(f"a {type(value).__name__} cannot be kept")
+
+
+def _distinct(texts: NDArray[np.str_]) -> tuple[NDArray[np.str_], NDArray[np.int32]]:
+    """The different texts, and which of them stands at each place."""
+    found, index = _numbered(texts.ravel().tolist())
+    return np.array(found, dtype=np.str_), index.reshape(texts.shape)
+
+
+def _distinct_rows(table: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """The different rows (m, k) of a table (n, k), bit by bit, and which of them each is (n,)."""
+    data, width = table.tobytes(), table.itemsize * table.shape[1]
+    found, index = _numbered([data[start : start + width] for start in range(0, len(data), width)])
+    return np.frombuffer(b"".join(found), dtype=table.dtype).reshape(-1, table.shape[1]), index
+
+
+def _numbered(values: list[T]) -> tuple[list[T], NDArray[np.int32]]:
+    """The different values in the order in which they come first, and the number of each place's."""
+    numbers = {value: at for at, value in enumerate(dict.fromkeys(values))}
+    return list(numbers), np.fromiter(map(numbers.__getitem__, values), np.int32, len(values))
 
 
 def _by_columns(rows: Sequence[Any]) -> list[NDArray[Any]]:

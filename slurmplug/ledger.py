@@ -5,7 +5,7 @@ that is locked, full or corrupt raises `LedgerError`, and the cycle ends there: 
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,14 @@ import numpy as np
 
 from policies.plan import NOTHING_REMEMBERED, Memory
 from policies.snapshot import JobKey
+from predictors.arrays import Ints
 from slurmplug import codec, ledger_rows
 from slurmplug.cluster.port import Outcome
 from slurmplug.cycle_record import CycleRecord
 from slurmplug.errors import LedgerError
 from slurmplug.guardrails import HOUR, Past
 from slurmplug.ledger_file import LedgerFile
+from slurmplug.ledger_rows import Standings
 from slurmplug.operations import Operation
 from slurmplug.operations.history import moves_of
 from slurmplug.record import Changes, JobRecord
@@ -52,12 +54,9 @@ class Ledger(LedgerFile):
         with self._transaction():
             self._write_changes(record.changes)
             self._put("cycles", [ledger_rows.of_cycle(record)])
-            self.db.execute("DELETE FROM standing")
-            jobs = map(self._id, record.snapshot.jobs.keys)
-            rows = ((job, *row) for job, row in zip(jobs, ledger_rows.of_standing(record), strict=True))
-            self.db.conn.executemany(_STAND, rows)
-            self.db.execute(_FIRST_PREDICTIONS)
-            self.db.execute(_PREDICTIONS_AT_HALF)
+            jobs = [self._id(key) for key in record.snapshot.jobs.keys]
+            self._put("standing", [ledger_rows.of_standing(record, jobs)], key=["id"])
+            self._keep_predictions(record, np.array(jobs, dtype=np.int64))
             self.db.conn.executemany(
                 _DECIDE,
                 [(self._id(key), *row, cycle, cycle, now, now) for key, row in ledger_rows.of_decisions(record)],
@@ -149,8 +148,7 @@ class Ledger(LedgerFile):
         stops = self.query("SELECT count(*) AS n FROM operations WHERE kind = 'stop' AND opened > ?", now - HOUR)[0][
             "n"
         ]
-        commanding = self.query(_COMMANDING_CYCLES)
-        failures = next((i for i, cycle in enumerate(commanding) if not cycle["failed"]), len(commanding))
+        failures = self._failures()
         return Past(
             now=now,
             paused=self.control("paused") is not None,
@@ -160,12 +158,22 @@ class Ledger(LedgerFile):
             **self._moves(now),
             fresh=frozenset(job for job in jobs if self._first_seen(job, now) > now - first_seen),
             **self.query(_LAST_SEEN)[0],
-            failures_in_a_row=failures,
-            last_failure=commanding[0]["started"] if failures else -np.inf,
+            failures_in_a_row=len(failures),
+            last_failure=failures[0] if failures else -np.inf,
             given_back=frozenset(
                 row["job_id"] for row in self.query("SELECT job_id FROM jobs WHERE given_back = 1 AND ended = 0")
             ),
         )
+
+    def _failures(self) -> list[float]:
+        """When the last cycles began that commanded something and in which nothing was done, the last first."""
+        found = []
+        with self._errors(), closing(self.db.query(_COMMANDING_CYCLES)) as cycles:
+            for cycle in cycles:
+                if not cycle["failed"]:
+                    break
+                found.append(cycle["started"])
+        return found
 
     def _moves(self, now: float) -> dict[str, Any]:
         """Of `Past`, what is about requeues."""
@@ -180,6 +188,13 @@ class Ledger(LedgerFile):
     def _stops_of(self, where: str, *parameters: object) -> frozenset[JobKey]:
         rows = self.query(f"{_STOPS} AND {where}", *parameters)
         return frozenset(JobKey(row["cluster"], row["job_id"], row["first_submit"]) for row in rows)
+
+    # --- what the reports ask --------------------------------------------------------------------------------------
+
+    def standings(self) -> Standings | None:
+        """Where the jobs of the last cycle stand; None before the first."""
+        rows = self.query(_STANDINGS)
+        return Standings(rows[0]["cycle"], rows[0]["started"], self._stored(rows[0]["told"])) if rows else None
 
     # --- models, switches, upkeep -----------------------------------------------------------------------------------
 
@@ -260,6 +275,18 @@ class Ledger(LedgerFile):
             _COUNT_FAULT, [(f.job, f.rule, f.detail, f.count, changes.now, changes.now) for f in changes.faults]
         )
 
+    def _keep_predictions(self, record: CycleRecord, jobs: Ints) -> None:
+        """Of the jobs in these rows (n,): the first prediction of a run time, and that of the final value at half."""
+        seen, total, final = record.snapshot.jobs, record.forecasts.total, record.forecasts.final
+        run = self.db.conn.executemany
+        if total.known.any():
+            new = [row[0] for row in self.db.execute(_UNPREDICTED)]
+            rows = np.flatnonzero(total.known & np.isin(jobs, new))
+            run(_FIRST_PREDICTION, ledger_rows.of_predictions(total, rows, total.source, jobs))
+        done = seen.iteration / seen.max_iterations
+        rows = np.flatnonzero(final.known & (done < 1.0))
+        run(_PREDICTION_AT_HALF, ledger_rows.of_predictions(final, rows, seen.iteration, jobs, done))
+
     def _id(self, key: JobKey) -> int:
         if key not in self._ids:
             found = self.db.execute(
@@ -286,9 +313,6 @@ class Ledger(LedgerFile):
 
 _FIRST_SEEN = """
 SELECT coalesce(first_seen, -9e999) AS at FROM jobs WHERE cluster = ? AND job_id = ? AND first_submit = ?
-"""
-_STAND = f"""
-INSERT INTO standing (job, {", ".join(ledger_rows.STANDING)}) VALUES (?{", ?" * len(ledger_rows.STANDING)})
 """
 _LAST_SEEN = """
 SELECT coalesce((SELECT started FROM cycles ORDER BY id DESC LIMIT 1), -9e999) AS latest,
@@ -319,17 +343,17 @@ WHERE id = ? AND step != 'ended'
 _TELL = """
 UPDATE operations SET told = ?1 WHERE step != 'ended' AND id = (SELECT operation FROM commands WHERE id = ?2)
 """
-_FIRST_PREDICTIONS = """
-UPDATE jobs SET predicted = json_extract(forecast, '$.total'), predicted_by = json_extract(forecast, '$.total_source'),
-    predicted_low = json_extract(forecast, '$.total_low'), predicted_high = json_extract(forecast, '$.total_high')
-FROM standing WHERE standing.job = jobs.id AND jobs.predicted IS NULL
+_STANDINGS = """
+SELECT cycle, (SELECT started FROM cycles WHERE cycles.id = standing.cycle) AS started, told FROM standing
+"""
+_UNPREDICTED = "SELECT id FROM jobs WHERE predicted IS NULL AND ended = 0"
+_FIRST_PREDICTION = """
+UPDATE jobs SET predicted_low = ?, predicted_high = ?, predicted = ?, predicted_by = ? WHERE id = ?
 """
 """Of the run time, when the job was first seen."""
-_PREDICTIONS_AT_HALF = """
-UPDATE jobs SET foreseen = json_extract(forecast, '$.final'), foreseen_at = json_extract(forecast, '$.iteration'),
-    foreseen_low = json_extract(forecast, '$.final_low'), foreseen_high = json_extract(forecast, '$.final_high')
-FROM standing WHERE standing.job = jobs.id AND json_extract(forecast, '$.final') IS NOT NULL
-    AND json_extract(forecast, '$.done') < CASE WHEN jobs.foreseen IS NULL THEN 1.0 ELSE 0.5000001 END
+_PREDICTION_AT_HALF = """
+UPDATE jobs SET foreseen_low = ?, foreseen_high = ?, foreseen = ?, foreseen_at = ?
+WHERE id = ? AND ? < CASE WHEN foreseen IS NULL THEN 1.0 ELSE 0.5000001 END
 """
 """Of the final value: the last one made until half of the iterations were done, else the first one after that."""
 _COUNT_FAULT = """

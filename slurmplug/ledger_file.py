@@ -96,8 +96,8 @@ class LedgerFile:
             return
         names = [f'"{name}"' for name in first]
         sql = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
-        if key:
-            given = ", ".join(f"{name} = excluded.{name}" for name in names)
+        if key:  # itself it is not set again: that would write the row and its indexes anew
+            given = ", ".join(f'"{name}" = excluded."{name}"' for name in first if name not in key)
             sql += f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {given}"
         self.db.conn.executemany(sql, (tuple(row.values()) for row in chain([first], remaining)))
 

@@ -2,16 +2,17 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from policies.plan import Reason
 from policies.snapshot import JobKey
-from predictors.arrays import Floats, Texts
+from predictors.arrays import Floats, Ints
 from predictors.forecast import Forecast
 from slurmplug import codec
 from slurmplug.cluster.port import Command
@@ -23,7 +24,8 @@ from slurmplug.progress import Points
 from slurmplug.record import JobFacts, JobRecord, Point, joined
 
 Row = dict[str, Any]
-NO_TEXTS: Mapping[str, Texts] = {}
+INTERVAL = (0.05, 0.5, 0.95)
+"""The levels of a prediction that are kept."""
 
 
 def null(value: float) -> float | None:
@@ -56,60 +58,94 @@ def of_cycle(record: CycleRecord) -> Row:
     }
 
 
-STANDING = ("cycle", "rank", "allowed", "spared", "priority", "terms", "forecast", "note")
-"""The columns of where a job stands, beside the job."""
-
-
-def of_standing(record: CycleRecord) -> Iterator[tuple[Any, ...]]:
-    """Where each job of the snapshot stands, in its order; by columns, as there may be 100,000 jobs."""
-    jobs, plan, verdict, forecasts = record.snapshot.jobs, record.plan, record.verdict, record.forecasts
-    n = len(jobs)
-    spared = np.full(n, "", dtype="U16")
+def of_standing(record: CycleRecord, jobs: Sequence[int]) -> Row:
+    """Where each job of the snapshot stands, in columns, as there may be 100,000 jobs. `jobs`: their rows (n,)."""
+    seen, plan, verdict, forecasts = record.snapshot.jobs, record.plan, record.verdict, record.forecasts
+    spared = np.full(len(seen), "", dtype="U16")
     for rule, mask in reversed(list(verdict.spared.items())):
         spared[mask] = rule
-    told = {
+    predicted = {
         **_with_interval("total", forecasts.total),
         **_with_interval("remaining", forecasts.remaining),
         **_with_interval("final", forecasts.final),
-        "reach": forecasts.final.sf(jobs.target),
-        "iteration": jobs.iteration,
-        "done": jobs.iteration / jobs.max_iterations,
+        "reach": forecasts.final.sf(seen.target),
+        "iteration": seen.iteration,
+        "done": seen.iteration / seen.max_iterations,
     }
-    sources = {"source": forecasts.remaining.source, "total_source": forecasts.total.source}
-    notes = {key: json.dumps(asdict(reason)) for key, reason in plan.notes.items()}
-    return zip(
-        [record.snapshot.cycle] * n,
-        plan.rank.tolist(),
-        (~np.isnan(verdict.rank)).astype(int).tolist(),
-        spared.tolist(),
-        jobs.priority.tolist(),
-        _objects(n, plan.terms),
-        _objects(n, told, sources),
-        map(notes.get, jobs.keys) if notes else [None] * n,
-        strict=True,
-    )
+    told = {
+        "job": np.array(jobs, dtype=np.int64),
+        "rank": plan.rank,
+        "allowed": ~np.isnan(verdict.rank),
+        "spared": spared,
+        "priority": seen.priority,
+        "terms": _known(plan.terms),
+        "forecast": {
+            "source": forecasts.remaining.source,
+            "total_source": forecasts.total.source,
+            **_known(predicted),
+        },
+        "notes": [
+            [job, asdict(plan.notes[key])] for job, key in zip(jobs, seen.keys, strict=True) if key in plan.notes
+        ],
+    }
+    return {"id": 1, "cycle": record.snapshot.cycle, "told": codec.dumps(told, packed=False)}
 
 
-def _objects(n: int, numbers: Mapping[str, Floats], texts: Mapping[str, Texts] = NO_TEXTS) -> list[str]:
-    """(n,) JSON objects of a text or a number from each column, those left out that are NaN."""
-    members = []
-    for name, column in texts.items():
-        written = {text: f"{json.dumps(name)}: {json.dumps(text)}, " for text in np.unique(column).tolist()}
-        members.append([written[text] for text in column.tolist()])
-    for name, values in numbers.items():
-        if np.isnan(values).all():
-            continue
-        distinct, at = np.unique(values, return_inverse=True)
-        head, written_so = f"{json.dumps(name)}: ", json.dumps(distinct.tolist())[1:-1].split(", ")
-        told = np.array(["" if number == "NaN" else f"{head}{number}, " for number in written_so], dtype=object)
-        members.append(told[at].tolist())
-    return ["{" + "".join(row)[:-2] + "}" for row in zip(*members, strict=True)] if members else ["{}"] * n
+def _known(columns: Mapping[str, Floats]) -> dict[str, Floats]:
+    """Those that tell of any job."""
+    return {name: column for name, column in columns.items() if not np.isnan(column).all()}
 
 
 def _with_interval(name: str, forecast: Forecast) -> dict[str, Floats]:
     """Its median, and between what it lies with 90 %."""
-    low, median, high = forecast.quantile([0.05, 0.5, 0.95]).T
+    low, median, high = forecast.quantile(INTERVAL).T
     return {name: median, f"{name}_low": low, f"{name}_high": high}
+
+
+class Standings:
+    """Where the jobs of a cycle stood, from what `of_standing` kept."""
+
+    def __init__(self, cycle: int, started: float | None, told: Mapping[str, Any]) -> None:
+        """`started`: when that cycle began, None where it was forgotten since."""
+        self.started = started
+        self._cycle = cycle
+        self._places = {job: place for place, job in enumerate(told["job"].tolist())}
+        self._plain, self._terms, self._forecast = (
+            {name: column.tolist() for name, column in columns.items()}
+            for columns in ({name: told[name] for name in _PLAIN}, told["terms"], told["forecast"])
+        )
+        self._notes = dict(told["notes"])
+
+    @property
+    def jobs(self) -> Collection[int]:
+        """The rows of the jobs that were there."""
+        return self._places.keys()
+
+    def of(self, job: int) -> Row:
+        """Where it stood; what was not known is None, or left out of `terms` and `forecast`."""
+        place = self._places[job]
+        return {
+            "cycle": self._cycle,
+            **dict.fromkeys(_PLAIN),
+            **_at(place, self._plain),
+            "terms": _at(place, self._terms),
+            "forecast": _at(place, self._forecast),
+            "note": self._notes.get(job),
+        }
+
+
+_PLAIN = ("rank", "allowed", "spared", "priority")
+
+
+def _at(place: int, columns: Mapping[str, Sequence[Any]]) -> Row:
+    """What the columns tell there, without NaN."""
+    return {name: told for name, column in columns.items() if (told := column[place]) == told}
+
+
+def of_predictions(forecast: Forecast, rows: Ints, *columns: NDArray[Any]) -> Iterator[tuple[Any, ...]]:
+    """Of these rows: what the median lies between with 90 %, the median, and what the columns (n,) tell."""
+    low, median, high = forecast[rows].quantile(INTERVAL).T.tolist()
+    return zip(low, high, median, *(column[rows].tolist() for column in columns), strict=True)
 
 
 def of_decisions(record: CycleRecord) -> Iterator[tuple[JobKey, tuple[str, str, str, str, str, str]]]:

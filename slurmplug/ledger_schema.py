@@ -96,4 +96,10 @@ ALTER TABLE operations ADD COLUMN noted TEXT NOT NULL DEFAULT '{}';
 ALTER TABLE operations ADD COLUMN requeued REAL;
 CREATE INDEX operations_since ON operations (since);
 """,
+    """
+DROP TABLE standing;
+CREATE TABLE standing (id INTEGER PRIMARY KEY CHECK (id = 1), cycle INTEGER NOT NULL, told BLOB NOT NULL);
+CREATE INDEX jobs_unpredicted ON jobs (ended, predicted) WHERE predicted IS NULL;
+CREATE INDEX jobs_given_back ON jobs (ended, given_back) WHERE given_back = 1;
+""",
 )

@@ -3,7 +3,7 @@
 import json
 import math
 import pwd
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from policies.plan import Reason
 from slurmplug import ledger_rows
 from slurmplug.errors import UsageError
 from slurmplug.ledger import Ledger
+from slurmplug.ledger_rows import Standings
 from slurmplug.record import JobRecord
 
 LOOKED_AT = 256
@@ -222,12 +223,13 @@ def jobs(ledger: Ledger, which: Selection) -> list[Job]:
         LedgerError
         UsageError: they are more than `which.most`.
     """
-    where = _where(which)
+    stood = ledger.standings()
+    where = _where(which, stood.jobs if stood else ())
     limit = which.most + 1 if which.most else -1
     rows = ledger.query(_JOBS.format(where=" AND ".join(where.clauses) or "1"), *where.values, limit)
     if which.most and len(rows) > which.most:
         raise UsageError(f"these are more than {which.most} jobs: choose a shorter time, users or states")
-    return [of_columns(row | _latest(ledger, row["id"])) for row in rows]
+    return [of_columns(row | _stood(row, stood) | _latest(ledger, row["id"])) for row in rows]
 
 
 def of_columns(row: Mapping[str, Any]) -> Job:
@@ -274,7 +276,8 @@ def ranked(queue: Iterable[Job]) -> list[Job]:
     return sorted(waiting, key=lambda job: (-(job.rank or 0.0), job.record.key.first_submit, job.record.key.job_id))
 
 
-def _where(which: Selection) -> _Where:
+def _where(which: Selection, stood: Collection[int]) -> _Where:
+    """`stood`: the rows of the jobs of the last cycle."""
     where = _Where()
     if which.jobs:
         whole = json.dumps([number for number, task in which.jobs if task is None])
@@ -288,7 +291,7 @@ def _where(which: Selection) -> _Where:
     if which.owner is not None:
         where.add("jobs.uid = ?", which.owner)
     if which.live:
-        where.add("standing.cycle IS NOT NULL AND jobs.ended = 0")
+        where.add("jobs.ended = 0 AND jobs.id IN (SELECT value FROM json_each(?))", json.dumps(list(stood)))
     if not which.uneligible:
         where.add("coalesce(jobs.eligible, jobs.start) IS NOT NULL")
     if which.start is not None:
@@ -335,16 +338,23 @@ def _latest(ledger: Ledger, job: int) -> dict[str, Any]:
     return {"iteration": rows[0]["iteration"] if rows else None, "told": told}
 
 
+def _stood(row: Mapping[str, Any], stood: Standings | None) -> dict[str, Any]:
+    """Where it stood in the last cycle, and when it was `seen` last; a `cycle` of None where it was not there."""
+    if stood is None or row["id"] not in stood.jobs:
+        return {"cycle": None, "seen": row["last_seen"]}
+    return {**stood.of(row["id"]), "seen": max(row["last_seen"], stood.started or 0.0)}
+
+
 def _standing(row: Mapping[str, Any]) -> Standing:
-    note = json.loads(row["note"]) if row["note"] else None
+    note = row["note"]
     return Standing(
         cycle=row["cycle"],
         rank=row["rank"],
         allowed=bool(row["allowed"]),
         spared=row["spared"],
         priority=row["priority"],
-        terms=json.loads(row["terms"]),
-        forecast=json.loads(row["forecast"]),
+        terms=row["terms"],
+        forecast=row["forecast"],
         note=Reason(note["rule"], note["facts"]) if note else None,
     )
 
@@ -359,10 +369,8 @@ OR (jobs.array_id, jobs.array_task) IN (
 """Lists, as SQLite bounds how many terms an expression has."""
 _WAITING = "(" + ", ".join(f"'{state}'" for state in sorted(WAITING)) + ")"
 _JOBS = """
-SELECT jobs.*, standing.cycle, standing.rank, standing.allowed, standing.spared, standing.priority, standing.terms,
-    standing.forecast, standing.note, coalesce(max(jobs.last_seen, cycles.started), jobs.last_seen) AS seen,
-    (SELECT stop FROM stops WHERE stops.job = jobs.id LIMIT 1) AS stop
-FROM jobs LEFT JOIN standing ON standing.job = jobs.id LEFT JOIN cycles ON cycles.id = standing.cycle
+SELECT jobs.*, (SELECT stop FROM stops WHERE stops.job = jobs.id LIMIT 1) AS stop
+FROM jobs
 WHERE {where} AND NOT EXISTS (
     SELECT 1 FROM jobs AS later
     WHERE later.cluster = jobs.cluster AND later.job_id = jobs.job_id AND later.first_submit > jobs.first_submit

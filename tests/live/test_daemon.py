@@ -3,9 +3,13 @@
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
+from slurmplug import reports
+from slurmplug.ledger import Ledger
+from slurmplug.reports import Selection
 from slurmplug.sandbox import Sandbox
 from tests.live.daemon_process import DaemonProcess, daemon_beside, site_factors, training
 
@@ -72,10 +76,9 @@ def test_what_is_not_ours_is_never_touched(full: Sandbox, daemon: DaemonProcess)
     assert not any(factor for job, factor in factors.items() if job not in ours)
     assert touched
     assert touched <= ours
-    spared = {
-        row["job_id"]: row["spared"]
-        for row in daemon.query("SELECT job_id, spared FROM standing JOIN jobs ON jobs.id = job")
-    }
+    with closing(Ledger(daemon.ledger_path, readonly=True)) as ledger:
+        live = reports.jobs(ledger, Selection(live=True))
+    spared = {job.record.key.job_id: job.standing.spared for job in live if job.standing}
     assert spared[held_by_user] == spared[held_by_admin] == "held"
     assert spared[unmanaged] == spared[off] == "unmanaged"
     assert spared[excluded_user] == spared[excluded_name] == "excluded"

@@ -128,7 +128,7 @@ def test_a_cycle_is_written_with_all_that_led_to_it(ledger: Ledger) -> None:
     assert {name: row[name] for name in ("id", "policy", "jobs", "running", "managed", "postponed", "finished")} == {
         "id": 1, "policy": "mlfs", "jobs": 2, "running": 2, "managed": 2, "postponed": 3, "finished": None,
     }  # fmt: skip
-    assert count(ledger, "standing") == 2
+    assert ledger.query("SELECT cycle FROM standing") == [{"cycle": 1}]
     assert ledger.query("SELECT verdict, rule FROM decisions") == [{"verdict": "allowed", "rule": "target"}]
     assert [row["status"] for row in ledger.query("SELECT * FROM commands")] == ["unknown", "unknown"]
     assert ledger.open_operations() == [operation]
@@ -147,6 +147,61 @@ def test_the_inputs_of_a_cycle_that_commanded_something_come_back_whole(ledger: 
     assert memory["overloaded"].tolist() == [False]
     assert ledger.recall("mlfs")["overloaded"].tolist() == [True]
     assert ledger.recall("another") == {}
+
+
+def test_where_each_job_stands_comes_back_as_it_was_and_without_what_is_not_known(ledger: Ledger) -> None:
+    assert ledger.standings() is None
+    nan = float("nan")
+    plan = Plan(
+        np.array([2.5, nan, np.inf]),
+        {"P": np.array([0.5, nan, 1.0]), "Q": np.full(3, nan), "given": np.array([True, False, True])},
+        notes={key(2): Reason("parent-missing", {"by": 7, "why": "gone"})},
+    )
+    record = cycle(1, (1, 2, 3), plan=plan)
+    seen = replace(record.snapshot, jobs=replace(record.snapshot.jobs, priority=np.array([10.0, nan, 30.0])))
+    final = Forecast.assemble(3, [([0], Forecast.certain([0.8], "last report"))])
+    verdict = check(seen, plan, Past(NOW), parse('[mode]\ndefault = "observe"').mode, Guardrails(exclude_users={"ada"}))
+    told = forecasts(3, remaining=[60.0, nan, 60.0], final=final)
+    ledger.begin(replace(record, snapshot=seen, forecasts=told, verdict=verdict))
+    stood = ledger.standings()
+    assert stood is not None
+    rows = {row["job_id"]: row["id"] for row in ledger.query("SELECT id, job_id FROM jobs")}
+    assert set(stood.jobs) == set(rows.values())
+    first, second, third = (stood.of(rows[job_id]) for job_id in (1, 2, 3))
+    left = {f"remaining{end}": 60.0 for end in ("", "_low", "_high")}
+    last = {f"final{end}": 0.8 for end in ("", "_low", "_high")} | {"reach": 0.0}
+    assert first == {
+        "cycle": 1, "rank": 2.5, "allowed": False, "spared": "excluded", "priority": 10.0,
+        "terms": {"P": 0.5, "given": True}, "note": None,
+        "forecast": {"source": "test", "total_source": "", **left, **last, "iteration": 0.0},
+    }  # fmt: skip
+    assert (second["rank"], second["priority"], second["terms"]) == (None, None, {"given": False})
+    assert second["note"] == {"rule": "parent-missing", "facts": {"by": 7, "why": "gone"}}
+    assert "remaining" not in second["forecast"]
+    assert (third["rank"], third["forecast"]["remaining"]) == (np.inf, 60.0)
+    ledger.begin(cycle(2, (2,), changes=Changes(NOW)))
+    again = ledger.standings()
+    assert again is not None
+    assert list(again.jobs) == [rows[2]]
+
+
+def test_the_first_prediction_of_a_run_time_is_kept_and_of_a_final_value_the_last_until_half(ledger: Ledger) -> None:
+    def predicted() -> list[tuple[Any, ...]]:
+        rows = ledger.query("SELECT predicted, predicted_by, foreseen, foreseen_at FROM jobs ORDER BY job_id")
+        return [tuple(row.values()) for row in rows]
+
+    def begin(number: int, iteration: float, total: Any, final: float) -> None:
+        record = cycle(number, (1, 2), changes=changes(1, 2) if number == 1 else Changes(NOW))
+        seen = replace(record.snapshot.jobs, iteration=np.array([iteration, 0.0]), max_iterations=np.full(2, 10.0))
+        told = forecasts(2, total=total, final=Forecast.certain([final, np.nan], ["curve", ""]))
+        ledger.begin(replace(record, snapshot=replace(record.snapshot, jobs=seen), forecasts=told))
+
+    begin(1, 1.0, [60.0, np.nan], 0.5)
+    assert predicted() == [(60.0, "test", 0.5, 1.0), (None, None, None, None)]
+    begin(2, 5.0, [70.0, 80.0], 0.6)
+    assert predicted() == [(60.0, "test", 0.6, 5.0), (80.0, "test", None, None)]
+    begin(3, 6.0, [70.0, 80.0], 0.7)
+    assert predicted() == [(60.0, "test", 0.6, 5.0), (80.0, "test", None, None)]
 
 
 def test_what_came_of_the_commands_is_written_to_them_their_operation_and_their_jobs(ledger: Ledger) -> None:
@@ -384,6 +439,28 @@ def test_an_older_ledger_is_brought_up_to_date_and_keeps_what_it_has(
         assert [{**row, "colour": None} for row in before["jobs"]] == ledger.query("SELECT * FROM jobs")
 
 
+def test_a_ledger_of_the_second_version_is_upgraded_and_tells_where_jobs_stand_from_the_next_cycle_on(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger_file, "MIGRATIONS", MIGRATIONS[:2])
+        with closing(Ledger(path)) as ledger, ledger._transaction():
+            ledger._write_changes(changes(1, 2))
+            ledger.db.execute("UPDATE jobs SET given_back = 1 WHERE job_id = 2")
+            ledger.db.execute("INSERT INTO standing VALUES (1, 1, 0.5, 1, '', 9.0, '{}', '{}', NULL)")
+    with closing(Ledger(path)) as ledger:
+        assert ledger.db.execute("PRAGMA user_version").fetchone()[0] == len(MIGRATIONS)
+        assert [record.key.job_id for record in ledger.live_records()] == [1, 2]
+        assert ledger.past(NOW).given_back == frozenset({2})
+        assert ledger.standings() is None
+        ledger.begin(cycle(1, changes=Changes(NOW)))
+        stood = ledger.standings()
+        assert stood is not None
+        assert len(stood.jobs) == 2
+    with closing(sqlite3.connect(path.with_name(f"{path.name}.version-2"))) as kept:
+        assert kept.execute("SELECT rank FROM standing").fetchall() == [(0.5,)]
+
+
 def test_a_migration_that_fails_leaves_the_ledger_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(Ledger(path)) as ledger:
         ledger.begin(cycle(1))
@@ -430,9 +507,9 @@ def test_a_corrupt_file_is_said_to_be_and_not_touched(path: Path, damage: str) -
 def test_a_damaged_value_in_the_ledger_is_said_to_be(ledger: Ledger) -> None:
     ledger.begin(cycle(1))
     ledger.save_model("runtime", "svr-1", {}, NOW)
-    for table in ("memory", "models"):
-        ledger.db.execute(f"UPDATE {table} SET state = substr(state, 1, 40)")
-    for asked in (lambda: ledger.recall("mlfs"), lambda: ledger.model("runtime")):
+    for table, column in (("memory", "state"), ("models", "state"), ("standing", "told")):
+        ledger.db.execute(f"UPDATE {table} SET {column} = substr({column}, 1, 40)")
+    for asked in (lambda: ledger.recall("mlfs"), lambda: ledger.model("runtime"), ledger.standings):
         with pytest.raises(LedgerError, match=r"is damaged, not a value of this codec.*restore a backup"):
             asked()
 
