@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryFile
+from types import MappingProxyType
 from typing import IO
 
 from slurmplug.cluster import limits, parse
@@ -71,6 +72,8 @@ _LOST = re.compile(
 """An answer that leaves open what became of a command. `Unexpected message` is what scontrol says where none came."""
 _OF_ELEMENTS = re.compile(r"[0-9]+_\[?([0-9,:-]+)(\.\.\.)?\]?(?:: (.*))?")
 """The address of elements of an array, and what Slurm says of some: their tasks, whether these are cut, the message."""
+NOTHING_ELSE: Mapping[str, str] = MappingProxyType({})
+"""added to the environment of a client"""
 _NO_SCRIPT = re.compile(r"invalid job id|script.*missing|no batch script", re.IGNORECASE)
 
 
@@ -81,7 +84,8 @@ class CliClient:
         """`folder` is where the clients are, None for PATH; `timeout` is what each may take, in seconds."""
         self._folder = folder
         self._timeout = timeout
-        self._queues = parse.Queues()
+        self._queue_marks = Marks(_fresh_mark("f"), _fresh_mark("r"))
+        self._queues = parse.Queues(self._queue_marks)
         self._env = {name: value for name, value in os.environ.items() if not name.startswith(_CLEARED)}
         self._env |= {"LC_ALL": "C", "TZ": "UTC", "SLURM_TIME_FORMAT": "%s", "TERM": "dumb", "INPUTRC": "/dev/null"}
         if conf or "SLURM_CONF" in os.environ:
@@ -90,12 +94,15 @@ class CliClient:
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def queue(self) -> Queue:
-        """Every job that slurmctld knows, ended ones too. Raises ReadFailed."""
-        marks = Marks(_fresh_mark("f"), _fresh_mark("r"))
-        columns = marks.format(parse.JOB_FIELDS)
+        """Every job that slurmctld knows, ended ones too. Raises ReadFailed.
+
+        Its format goes by the environment, which other users do not see as they do a command line. So no user can write
+        its marks, which may then stay the same.
+        """
         options = ("--local", "--noheader", "--noconvert", "--all", "--array", "--states=all")
-        text = self._ask("squeue", *options, "-O", columns)
-        return self._queues.read(text, marks)
+        return self._queues.read(
+            self._ask("squeue", *options, SQUEUE_FORMAT2=self._queue_marks.format(parse.JOB_FIELDS))
+        )
 
     def nodes(self) -> NodeRows:
         """Every node in a partition. Raises ReadFailed."""
@@ -212,23 +219,31 @@ class CliClient:
 
     # --- processes -------------------------------------------------------------------------------------------------
 
-    def _ask(self, *argv: str) -> str:
-        told = self._answered(argv, subprocess.PIPE)
+    def _ask(self, *argv: str, **env: str) -> str:
+        told = self._answered(argv, subprocess.PIPE, env)
         complaint = _brief(told.stderr)
         if told.returncode != 0 or "format specification" in complaint:  # an unknown column alone exits 0
             raise ReadFailed(f"{argv[0]} exits {told.returncode}: {complaint}")
         return _text(told.stdout)
 
-    def _answered(self, argv: Sequence[str], stdout: int | IO[bytes]) -> "subprocess.CompletedProcess[bytes]":
+    def _answered(
+        self, argv: Sequence[str], stdout: int | IO[bytes], env: Mapping[str, str] = NOTHING_ELSE
+    ) -> "subprocess.CompletedProcess[bytes]":
         try:
-            return self._run(argv, self._timeout, stdout=stdout)
+            return self._run(argv, self._timeout, stdout=stdout, env=env)
         except subprocess.TimeoutExpired as error:
             raise ReadFailed(f"{argv[0]} did not answer within {self._timeout:g} s") from error
         except OSError as error:
             raise ReadFailed(f"{argv[0]} cannot be run: {error.strerror}; set slurm.bin to its folder") from error
 
     def _run(
-        self, argv: Sequence[str], timeout: float, *, stdin: bytes = b"", stdout: int | IO[bytes] = subprocess.DEVNULL
+        self,
+        argv: Sequence[str],
+        timeout: float,
+        *,
+        stdin: bytes = b"",
+        stdout: int | IO[bytes] = subprocess.DEVNULL,
+        env: Mapping[str, str] = NOTHING_ELSE,
     ) -> "subprocess.CompletedProcess[bytes]":
         """In a session of its own: what ends the daemon at a terminal lets a client finish."""
         program = str(self._folder / argv[0]) if self._folder else argv[0]
@@ -237,7 +252,7 @@ class CliClient:
             input=stdin,
             stdout=stdout,
             stderr=subprocess.PIPE,
-            env=self._env,
+            env={**self._env, **env},
             timeout=timeout,
             start_new_session=True,
             check=False,

@@ -166,13 +166,16 @@ class Told(CliClient):
     def __init__(self, jobs: int) -> None:
         super().__init__(None, None, 20.0)
         self._told = {"squeue": squeue(jobs), "sinfo": sinfo(1_000, GresUsed="gpu:a100:8")}
+        self._marked: dict[str, str] = {}
 
-    def _ask(self, *argv: str) -> str:
+    def _ask(self, *argv: str, **env: str) -> str:
         if argv[0] not in self._told:
             return CONFIG if "config" in argv else "No reservations in the system\n"
-        *_, record = argv[-1].rpartition(":")
-        mark = argv[-1].partition(":")[2].partition(",")[0]
-        return self._told[argv[0]].replace(MARKS.field, mark).replace(MARKS.record, record)
+        told_by = env.get("SQUEUE_FORMAT2", argv[-1])
+        if told_by not in self._marked:
+            mark, record = told_by.partition(":")[2].partition(",")[0], told_by.rpartition(":")[2]
+            self._marked[told_by] = self._told[argv[0]].replace(MARKS.field, mark).replace(MARKS.record, record)
+        return self._marked[told_by]
 
     def script(self, job_id: int) -> bytes:
         return SCRIPT.replace("$((i % 20))", str(job_id % 20)).replace("$((i % 10))", str(job_id % 10)).encode()

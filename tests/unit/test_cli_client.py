@@ -97,13 +97,24 @@ def test_other_words_on_standard_error_are_no_failure(client, program):
     assert len(client.queue().rows) == 0
 
 
-def test_marks_are_drawn_anew_for_every_look(client, program, tmp_path):
-    program("squeue", 'echo "$*" >>$here/columns')
-    client.queue()
-    client.queue()
+def test_marks_on_a_command_line_are_drawn_anew_for_every_look(client, program, tmp_path):
+    program("sinfo", 'echo "$*" >>$here/columns')
+    for _ in range(2):
+        with pytest.raises(ReadFailed):
+            client.nodes()
     first, second = (line.rpartition(":")[2] for line in (tmp_path / "columns").read_text().splitlines())
     assert first != second
     assert first[0].isalpha()
+
+
+def test_the_marks_of_the_queue_are_on_no_command_line_and_of_each_client_its_own(client, program, tmp_path):
+    program("squeue", 'echo "$*" >>$here/seen; echo "$SQUEUE_FORMAT2" >>$here/format')
+    for one in (client, client, CliClient(None, tmp_path, 20.0)):
+        one.queue()
+    first, second, other = (line.rpartition(":")[2] for line in (tmp_path / "format").read_text().splitlines())
+    assert first == second != other
+    assert first[0].isalpha()
+    assert first not in (tmp_path / "seen").read_text()
 
 
 def test_the_environment_changes_nothing_that_the_clients_print(monkeypatch, program, tmp_path):

@@ -428,14 +428,14 @@ def test_an_answer_of_sprio_that_does_not_fit_is_no_answer(text: str) -> None:
 
 
 def test_a_queue_that_is_read_after_others_is_as_one_that_is_read_alone():
-    """Jobs come, go, change and change place; each look has marks of its own."""
+    """Jobs come, go, change and change place."""
     random = np.random.default_rng(5)
     jobs = {
         n: {"JobID": str(n), "ArrayJobID": str(n), "Name": f"job\n{n}" * (n % 3 + 1), "NumNodes": "1", "NumTasks": "1"}
         for n in range(1, 30)
     }
     array = [{"JobID": "50", "ArrayJobID": "50", "ArrayTaskID": str(task)} for task in (1, 2, 5)]
-    queues = parse.Queues()
+    queues = parse.Queues(MARKS)
     for look in range(10):
         for n in random.choice(list(jobs), 4, replace=False).tolist():
             changes = (
@@ -446,8 +446,7 @@ def test_a_queue_that_is_read_after_others_is_as_one_that_is_read_alone():
             jobs[n] |= changes[look % 3]
         there = random.permutation([n for n in jobs if random.random() < 0.8]).tolist()
         told = squeue(*(jobs[n] for n in there), *(array if look % 2 else array[:2]))
-        marks = Marks(f"f{look}MARKED", f"r{look}MARKED")
-        again = queues.read(told.replace(MARKS.field, marks.field).replace(MARKS.record, marks.record), marks)
+        again = queues.read(told)
         alone = parse.queue(told, MARKS)
         assert again.addresses == alone.addresses
         for name in JobRows.__dataclass_fields__:
@@ -455,8 +454,8 @@ def test_a_queue_that_is_read_after_others_is_as_one_that_is_read_alone():
 
 
 def test_an_answer_that_does_not_fit_leaves_what_is_known_of_the_queue():
-    queues = parse.Queues()
-    queues.read(squeue(JOB), MARKS)
+    queues = parse.Queues(MARKS)
+    queues.read(squeue(JOB))
     with pytest.raises(ReadFailed):
-        queues.read(squeue(JOB, {"JobID": "8", "NumNodes": "?"}), MARKS)
-    assert queues.read(squeue(JOB, {"JobID": "9", "ArrayJobID": "9"}), MARKS).rows.job_id.tolist() == [7, 9]
+        queues.read(squeue(JOB, {"JobID": "8", "NumNodes": "?"}))
+    assert queues.read(squeue(JOB, {"JobID": "9", "ArrayJobID": "9"})).rows.job_id.tolist() == [7, 9]

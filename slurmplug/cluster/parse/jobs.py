@@ -1,10 +1,8 @@
 """The queue that squeue lists, with its arrays, and how jobs ended as sacct tells it. Pure."""
 
-import itertools
 import re
-import secrets
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,30 +69,30 @@ class Queue:
 class Queues:
     """Reads one queue after the other. Rows whose text is as it was in the last one are not read again."""
 
-    def __init__(self) -> None:
-        self._mark = f"m{secrets.token_hex(12)}"
-        """what ends a field in the texts that are kept; the marks of a look are known to whoever sees squeue run"""
+    def __init__(self, marks: Marks) -> None:
+        """`marks`: of all the queues to come, so that what did not change is the same text."""
+        self._marks = marks
         self._rows: dict[str, int] = {}
         self._columns = _columns({name: [] for name in JOB_FIELDS[len(OFTEN) :]})
 
-    def read(self, text: str, marks: Marks) -> Queue:
+    def read(self, text: str) -> Queue:
         """The jobs that `squeue --array --Format` lists. Raises ReadFailed."""
-        records = text.replace(marks.field, self._mark).split(f"{marks.record}\n")
+        mark, records = self._marks.field, text.split(f"{self._marks.record}\n")
         if records.pop():
             raise ReadFailed("squeue's answer ends in the middle of a record")
-        parts = [record.split(self._mark, len(OFTEN)) for record in records]
+        parts = [record.split(mark, len(OFTEN)) for record in records]
         if any(len(part) <= len(OFTEN) for part in parts):
             raise ReadFailed(f"squeue answers a record that has not {len(JOB_FIELDS)} fields")
-        *often, rests = map(list, zip(*parts, strict=True)) if parts else [[]] * (len(OFTEN) + 1)
-        rows = {rest: row for row, rest in enumerate(rests)}
+        *often, rests = zip(*parts, strict=True) if parts else [()] * (len(OFTEN) + 1)
+        rows = dict(zip(rests, range(len(rests)), strict=True))
         if len(rows) < len(rests):
             raise ReadFailed("squeue lists a job twice")
-        known, columns = self._rows, self._columns
-        new = [rest for rest in rests if rest not in known]
-        places = itertools.count(len(known))
-        at = np.array([known[rest] if rest in known else next(places) for rest in rests], dtype=np.int64)
-        if new:
-            told = split(new, JOB_FIELDS[len(OFTEN) :], self._mark, "squeue")
+        at = np.array([self._rows.get(rest, -1) for rest in rests], dtype=np.int64)
+        new = np.flatnonzero(at < 0)
+        columns = self._columns
+        if len(new):
+            told = split([rests[row] for row in new.tolist()], JOB_FIELDS[len(OFTEN) :], mark, "squeue")
+            at[new] = len(self._rows) + np.arange(len(new))
             columns = {name: np.concatenate([columns[name], each]) for name, each in _columns(told).items()}
         columns = {name: column[at] for name, column in columns.items()}
         found = _queue(columns, dict(zip(OFTEN, often, strict=True)))
@@ -104,7 +102,7 @@ class Queues:
 
 def queue(text: str, marks: Marks) -> Queue:
     """One queue, as `Queues.read`. Raises ReadFailed."""
-    return Queues().read(text, marks)
+    return Queues(marks).read(text)
 
 
 def _columns(told: Mapping[str, list[str]]) -> dict[str, NDArray[Any]]:
@@ -143,7 +141,7 @@ def _columns(told: Mapping[str, list[str]]) -> dict[str, NDArray[Any]]:
     }
 
 
-def _queue(columns: Mapping[str, NDArray[Any]], often: Mapping[str, list[str]]) -> Queue:
+def _queue(columns: Mapping[str, NDArray[Any]], often: Mapping[str, Sequence[str]]) -> Queue:
     """Of all records, where those of elements that wait together are one row."""
     job_id, array_id, array_task = columns["job_id"], columns["array_id"], columns["array_task"].copy()
     _, first, row_of, counts = np.unique(job_id, return_index=True, return_inverse=True, return_counts=True)

@@ -53,7 +53,7 @@ def split(records: Sequence[str], fields: Sequence[str], mark: str, client: str)
     return {name: flat[at :: len(fields)] for at, name in enumerate(fields)}
 
 
-def values(told: Mapping[str, list[str]], name: str, convert: Callable[[str], T]) -> list[T]:
+def values(told: Mapping[str, Sequence[str]], name: str, convert: Callable[[str], T]) -> list[T]:
     """The column, each different text converted once. Raises ReadFailed."""
     column = told[name]
     known = {}
@@ -65,18 +65,18 @@ def values(told: Mapping[str, list[str]], name: str, convert: Callable[[str], T]
     return list(map(known.__getitem__, column)) if len(known) > 1 else [*known.values()] * len(column)
 
 
-def column(told: Mapping[str, list[str]], name: str, convert: Callable[[str], Any], dtype: Any) -> NDArray[Any]:
+def column(told: Mapping[str, Sequence[str]], name: str, convert: Callable[[str], Any], dtype: Any) -> NDArray[Any]:
     return np.array(values(told, name, convert), dtype=dtype)
 
 
-def ints(told: Mapping[str, list[str]], name: str) -> Ints:
+def ints(told: Mapping[str, Sequence[str]], name: str) -> Ints:
     try:
         return np.fromiter(map(int, told[name]), np.int64, len(told[name]))
     except (ValueError, OverflowError) as error:
         raise ReadFailed(f"{name} is told otherwise than as whole numbers: {error}") from error
 
 
-def moments(told: Mapping[str, list[str]], name: str) -> Floats:
+def moments(told: Mapping[str, Sequence[str]], name: str) -> Floats:
     try:
         return np.fromiter(map(moment, told[name]), np.float64, len(told[name]))
     except ValueError as error:
