@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +41,7 @@ class Columns:
 
     def __init__(self) -> None:
         self._rows: dict[int, int] = {}
-        self._seen: list[_Seen] = []
+        self._seen = _Seen.of([])
         self._told: dict[str, NDArray[Any]] = _told_by([], _Numbered())
         self._classes = _Numbered()
 
@@ -73,43 +75,44 @@ class Columns:
 
     def _told_of(self, records: Sequence[JobRecord]) -> dict[str, NDArray[Any]]:
         """The columns that do not go by the time, each row made anew or taken from the last time."""
-        seen = [_Seen(each.facts, each.directives, each.points, each.earlier, each.admission) for each in records]
-        new: list[int] = []
-        at = np.empty(len(records), dtype=np.int64)
-        for row, now in enumerate(seen):
-            before = self._rows.get(now.facts.job_id, -1)
-            if before < 0 or not now.same(self._seen[before]):
-                before = len(self._seen) + len(new)
-                new.append(row)
-            at[row] = before
-        if new:
-            added = _told_by([records[row] for row in new], self._classes)
+        seen = _Seen.of(records)
+        before = [self._rows.get(job_id, -1) for job_id in seen.job_ids]
+        at = seen.as_in(self._seen, np.array(before, dtype=np.int64))
+        new = np.flatnonzero(at < 0)
+        if len(new):
+            at[new] = len(self._seen.job_ids) + np.arange(len(new))
+            added = _told_by([records[row] for row in new.tolist()], self._classes)
             self._told = {name: np.concatenate([column, added[name]])[at] for name, column in self._told.items()}
         else:
             self._told = {name: column[at] for name, column in self._told.items()}
-        self._rows = {each.facts.job_id: row for row, each in enumerate(seen)}
+        self._rows = dict(zip(seen.job_ids, range(len(records)), strict=True))
         self._seen = seen
         return self._told
 
 
 class _Seen(NamedTuple):
-    """What of a record decides its columns."""
+    """What of some records (n,) decides their columns, and by which numbers Python tells these values apart."""
 
-    facts: JobFacts
-    directives: Directives | None
-    points: Points
-    earlier: Points
-    admission: str
+    job_ids: list[int]
+    values: list[list[object]]
+    """held, so that no other value gets their numbers"""
+    numbers: Ints
+    """(values of a record, n)"""
 
-    def same(self, other: "_Seen") -> bool:
-        """Whether these are the same values, and not only equal ones, which would take long to tell."""
-        return (
-            self.facts is other.facts
-            and self.directives is other.directives
-            and self.points is other.points
-            and self.earlier is other.earlier
-            and self.admission == other.admission
-        )
+    @classmethod
+    def of(cls, records: Sequence[JobRecord]) -> "_Seen":
+        values = [list(map(attrgetter(name), records)) for name in _DECIDE]
+        numbers = np.array([list(map(id, each)) for each in values], dtype=np.int64)
+        return cls([record.facts.job_id for record in records], values, numbers)
+
+    def as_in(self, other: "_Seen", rows: Ints) -> Ints:
+        """The rows (n,) of the other, or -1 where the values are not the same: equal ones would take long to tell."""
+        if not len(other.job_ids):
+            return np.full(len(rows), -1)
+        return np.where((self.numbers == other.numbers[:, rows]).all(axis=0) & (rows >= 0), rows, -1)
+
+
+_DECIDE = ("facts", "directives", "points", "earlier", "admission")
 
 
 class _Numbered:
@@ -238,12 +241,18 @@ def runs_on(records: Sequence[JobRecord], names: Sequence[str]) -> Ints:
     found = []
     for row, record in enumerate(records):
         if record.facts.state in _STATES and record.facts.node_list:
-            nodes = [at[name] for name in expand(record.facts.node_list) if name in at]
+            nodes = [at[name] for name in _expanded(record.facts.node_list) if name in at]
             gpus = record.facts.gpus
             found += [
                 (row, node, gpus * (i + 1) // len(nodes) - gpus * i // len(nodes)) for i, node in enumerate(nodes)
             ]
     return np.array(found, dtype=np.int64).reshape(-1, 3)
+
+
+@lru_cache(maxsize=65_536)
+def _expanded(node_list: str) -> list[str]:
+    """A job that runs is told to be on the same nodes in every cycle."""
+    return expand(node_list)
 
 
 def _group(record: JobRecord) -> tuple[int, str] | None:

@@ -97,7 +97,9 @@ class Forecaster:
         spread = PACE_SPREAD + FIRST_PACES_SPREAD / np.sqrt(np.maximum(jobs.iteration[paced], 1.0))
         by_pace = Forecast.lognormal(left[paced], spread, "progress")
         told = np.flatnonzero(submitted.known)
-        remaining = Forecast.assemble(len(jobs), [(told, submitted[told].beyond(elapsed[told])), (paced, by_pace)])
+        begun = told[elapsed[told] > 0]
+        later = [(begun, submitted[begun].beyond(elapsed[begun])), (paced, by_pace)]
+        remaining = Forecast.assemble(len(jobs), [(told, submitted[told]), *later])
         total = Forecast.assemble(len(jobs), [(told, submitted[told]), (paced, _later(by_pace, elapsed[paced]))])
         return total, remaining
 

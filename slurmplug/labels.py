@@ -75,10 +75,10 @@ def commands(
     best_first = order(np.where(jobs.state == "pending", rank, np.nan), jobs.submitted, ids)
     spacing, top = spacing_and_top(site, len(best_first), settings.spacing, settings.top)
     labels = relabel(best_first, jobs.label, spacing, top, raised)
+    new = labels != jobs.label[best_first]
     return [
-        Command(f"{snapshot.cycle}-label-{ids[row]}", "update", jobs.keys[row], {"SiteFactor": str(label)})
-        for row, label in zip(best_first.tolist(), labels.tolist(), strict=True)
-        if jobs.label[row] != label
+        Command(f"{snapshot.cycle}-label-{jobs.keys[row].job_id}", "update", jobs.keys[row], {"SiteFactor": str(label)})
+        for row, label in zip(best_first[new].tolist(), labels[new].tolist(), strict=True)
     ]
 
 
