@@ -65,18 +65,27 @@ class Space:
 
     def fits_there(self, row: int, place: Place) -> bool:
         """Whether what the job would hold there is free."""
-        up, held = self._snapshot.nodes.up, self._on_each(row, place)
+        up, held = self._snapshot.nodes.up, self.on_each(row, place)
         return bool(held) and all(up[node] and _covers(self.free[node], each) for node, each in held)
+
+    def on_each(self, row: int, place: Place) -> list[tuple[int, Floats]]:
+        """The nodes, and what the job holds on each, (resources,)."""
+        held = self._holds.get((row, place))
+        if held is None:
+            shares = place.shares if self._snapshot.jobs.demand[row, 0] > 0 else [1] * len(place.nodes)
+            each = [self._per_gpu[row] * share for share in shares]
+            held = self._holds[row, place] = list(zip(place.nodes, each, strict=True))
+        return held
 
     def take(self, row: int, place: Place) -> None:
         """The job holds this."""
-        for node, each in self._on_each(row, place):
+        for node, each in self.on_each(row, place):
             if self._snapshot.nodes.up[node]:
                 self.free[node] -= each
 
     def give(self, row: int, place: Place) -> None:
         """The job holds this no longer."""
-        for node, each in self._on_each(row, place):
+        for node, each in self.on_each(row, place):
             if self._snapshot.nodes.up[node]:
                 self.free[node] += each
 
@@ -131,15 +140,6 @@ class Space:
     def room_in_all(self, row: int) -> int:
         """How many GPUs the job could have on all nodes together."""
         return int(self.room(row).sum())
-
-    def _on_each(self, row: int, place: Place) -> list[tuple[int, Floats]]:
-        """The nodes, and what the job holds there."""
-        held = self._holds.get((row, place))
-        if held is None:
-            shares = place.shares if self._snapshot.jobs.demand[row, 0] > 0 else [1] * len(place.nodes)
-            each = [self._per_gpu[row] * share for share in shares]
-            held = self._holds[row, place] = list(zip(place.nodes, each, strict=True))
-        return held
 
     def _held(self, rows: Ints, shares: Ints) -> Floats:
         """(k, resources) what jobs hold with these GPUs; all that it asks for where a job asks for none."""

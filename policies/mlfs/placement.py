@@ -63,18 +63,12 @@ class Servers:
         self.network: Floats = np.nan_to_num(nodes.network)
         self._full = nodes.used[:, GPUS] > nodes.capacity[:, GPUS]
         self._mates: dict[int, Floats] = {}
-        self._bears: dict[tuple[int, Place], list[tuple[int, float, float]]] = {}
 
     # What only placing and moving jobs ask for is worked out when they do.
 
     @cached_property
     def _allowed(self) -> Bools:
         return self.snapshot.fits & self.snapshot.nodes.up
-
-    @cached_property
-    def _cpus_of_a_gpu(self) -> Floats:
-        demand = self.snapshot.jobs.demand
-        return np.asarray(demand[:, CPUS] / np.maximum(demand[:, GPUS], 1.0))
 
     @cached_property
     def _unit(self) -> Floats:
@@ -171,23 +165,14 @@ class Servers:
         return sends if self._family[self.snapshot.jobs.ml_job[row]] > 1 else 0.0
 
     def _bear(self, row: int, place: Place, sign: float) -> None:
-        for node, cpus, sends in self._weights(row, place):
-            self.load[node] = max(self.load[node] + sign * cpus, 0.0)
+        sends = self.network_of(row, place)
+        for node, held in self.space.on_each(row, place):
+            self.load[node] = max(self.load[node] + sign * held[CPUS], 0.0)
             self.network[node] = max(self.network[node] + sign * sends, 0.0)
         if self._family[self.snapshot.jobs.ml_job[row]] > 1:
             mates, total = self.mates(row), max(float(sum(place.shares)), 1.0)
             for node, share in zip(*place, strict=True):
                 mates[node] += sign * self._volume[row] * share / total
-
-    def _weights(self, row: int, place: Place) -> list[tuple[int, float, float]]:
-        """The nodes, and the CPUs and the share of the network that the job uses on each."""
-        weights = self._bears.get((row, place))
-        if weights is None:
-            parts = place.shares if self.snapshot.jobs.demand[row, GPUS] > 0 else [1] * len(place.nodes)
-            cpus, sends = float(self._cpus_of_a_gpu[row]), self.network_of(row, place)
-            each = [(node, part * cpus, sends) for node, part in zip(place.nodes, parts, strict=True)]
-            weights = self._bears[row, place] = each
-        return weights
 
     def _suits(self, row: int, at: At = EVERYWHERE) -> Bools:
         """(nodes,) where there is room for the whole job, which overloads nothing there."""
