@@ -68,12 +68,15 @@ def commands(
 ) -> list[Command]:
     """The writes that bring the pending jobs with a rank (n,) into its order, best first.
 
-    `raised`: how many get a label at all; None for as many as there is room for. Raises ConfigError.
+    `raised`: how many get a label at all, the elements of an array one by one; None for as many as there is room for.
+    Raises ConfigError.
     """
     jobs = snapshot.jobs
     ids = np.array([key.job_id for key in jobs.keys], dtype=np.int64)
     best_first = order(np.where(jobs.state == "pending", rank, np.nan), jobs.submitted, ids)
     spacing, top = spacing_and_top(site, len(best_first), settings.spacing, settings.top)
+    if raised is not None:
+        raised = int(np.searchsorted(np.cumsum(jobs.elements[best_first]), raised, side="right"))
     labels = relabel(best_first, jobs.label, spacing, top, raised)
     new = labels != jobs.label[best_first]
     return [

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from slurmplug.cluster.port import Site
+from slurmplug.config import Priority
 from slurmplug.errors import ConfigError
-from slurmplug.labels import LIMIT, order, relabel, spacing_and_top
+from slurmplug.labels import LIMIT, commands, order, relabel, spacing_and_top
+from tests.builders import jobs, snapshot
 
 
 def relabelled(in_place, *, spacing=10, top=1000):
@@ -68,6 +70,13 @@ class TestRelabel:
 
     def test_only_the_rows_in_the_order_are_labelled(self):
         assert relabel(np.array([2, 0]), np.array([10.0, 99.0, 20.0]), 10, 1000).tolist() == [20, 10]
+
+    def test_of_an_array_every_element_counts_among_those_that_are_raised(self):
+        queue = snapshot(jobs(4, elements=[1, 2, 5, 1]))
+        rank = np.array([4.0, 3.0, 2.0, 1.0])
+        for raised, labelled in ((2, [1]), (3, [1, 2]), (7, [1, 2]), (8, [1, 2, 3]), (None, [1, 2, 3, 4])):
+            writes = commands(queue, rank, site(age=1_000), Priority(), raised)
+            assert [write.job.job_id for write in writes if write.fields["SiteFactor"] != "0"] == labelled
 
 
 class TestOrder:
