@@ -1,5 +1,6 @@
 """What packages install: the unit, the account, the spool, and the word to systemd."""
 
+import os
 import re
 import shutil
 import socket
@@ -53,6 +54,30 @@ def test_no_maintainer_script_fails_where_systemd_or_slurm_does_not_run() -> Non
         assert subprocess.run(["sh", "-n", str(script)], check=False).returncode == 0
     removal = (ROOT / "debian/slurmplug.prerm").read_text()
     assert re.search(r"slurmplug reset .*\|\|", removal)
+
+
+@pytest.mark.parametrize(("ledger", "resets"), [("there.db", True), ("none.db", False)])
+def test_removal_gives_back_what_the_ledger_knows_wherever_it_is_configured_to_be(
+    ledger: str, resets: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "there.db").touch()
+    (tmp_path / "slurmplug.toml").write_text(f'ledger.path = "{tmp_path}/{ledger}"\n')
+    own = f"{sys.executable} -c 'from slurmplug.commands import main; main()' \"$@\" --config {tmp_path}/slurmplug.toml"
+    programs = {
+        "slurmplug": f'[ "$1" != show-config ] || exec {own}\necho "$@" >>{tmp_path}/said',
+        "runuser": 'shift 3; exec "$@"',
+        "deb-systemd-invoke": "exit 0",
+    }
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    script = (ROOT / "debian/slurmplug.prerm").read_text()
+    for path in ("/opt/slurmplug/bin", "/etc/slurmplug", "/var/lib/slurmplug"):
+        script = script.replace(path, str(tmp_path))
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-c", script, "prerm", "remove"], env=env, check=True)
+    said = tmp_path / "said"
+    assert (said.exists() and said.read_text().startswith("reset ")) is resets
 
 
 def test_the_manager_is_told_what_it_asked_for(tmp_path: Path) -> None:
