@@ -214,5 +214,21 @@ class TestTheTimer:
         (tmp_path / "reason.8").write_text("JobHeldUser\n")
         assert run(0) == ["release 7"]
 
+    def test_who_was_let_go_and_is_held_again_is_left_to_whom_holds_it(self, run, tmp_path: Path) -> None:
+        write_waiting(tmp_path, {7})
+        (tmp_path / "reason.7").write_text("JobHeldAdmin\n")
+        assert run(0) == ["release 7"]
+        assert run(0) == ["release 7"]
+
+    @pytest.mark.parametrize("fails", ["squeue", "scontrol"])
+    def test_while_slurm_does_not_answer_nobody_counts_as_let_go(self, run, fails: str, tmp_path: Path) -> None:
+        write_waiting(tmp_path, {7})
+        (tmp_path / "reason.7").write_text("JobHeldAdmin\n")
+        client = (tmp_path / fails).read_text()
+        (tmp_path / fails).write_text("#!/bin/sh\nexit 1\n")
+        assert run(0) == []
+        (tmp_path / fails).write_text(client)
+        assert run(0) == ["release 7"]
+
     def test_without_a_list_there_is_nothing_to_do(self, run) -> None:
         assert run(0) == []
