@@ -2,9 +2,11 @@
 
 import errno
 import functools
+import getpass
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any, TypeVar
 import click
 
 from slurmplug import config as configuration
+from slurmplug import times
 from slurmplug.answers import Answers, LedgerAnswers
 from slurmplug.config import CONFIG_VARIABLE, DEFAULT_PATH, Config
 from slurmplug.endpoint.client import EndpointAnswers
@@ -160,6 +163,11 @@ def emit(lines: Iterable[str]) -> None:
 def terminal_width() -> int | None:
     """In columns; None where the output is no terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def by_whom() -> str:
+    """Who runs this command, and when: for what others will read."""
+    return f"({getpass.getuser()}, {times.shown(time.time())})"
 
 
 def own_uid() -> str:

@@ -1,13 +1,10 @@
 """`slurmplug pause`: let the daemon look, and do nothing."""
 
-import getpass
-import time
 from pathlib import Path
 
 import click
 
-from slurmplug import times
-from slurmplug.commands.options import emit, ledger_options, opened
+from slurmplug.commands.options import by_whom, emit, ledger_options, opened
 from slurmplug.table import printable
 
 
@@ -16,7 +13,7 @@ from slurmplug.table import printable
 @ledger_options
 def pause(*, reason: tuple[str, ...], config_path: Path, ledger_path: Path | None) -> None:
     """Let the daemon observe only, from its next cycle on, until `slurmplug resume`. REASON is shown by `status`."""
-    why = f"{' '.join(reason)} ({getpass.getuser()}, {times.shown(time.time())})".strip()
+    why = f"{' '.join(reason)} {by_whom()}".strip()
     with opened(config_path, ledger_path, readonly=False) as ledger:
         ledger.set_control("paused", why)
     emit([f"paused: {printable(why)}"])

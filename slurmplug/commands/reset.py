@@ -7,10 +7,11 @@ import click
 
 from slurmplug.cluster.port import ClusterPort
 from slurmplug.cluster.slurm import SlurmCluster
-from slurmplug.commands.options import config_option, configured, emit, opened
+from slurmplug.commands.options import by_whom, config_option, configured, emit, opened
 from slurmplug.config import Config
 from slurmplug.errors import UsageError
 from slurmplug.ledger import Ledger
+from slurmplug.reports import JobId
 from slurmplug.reset import (
     UNREAD,
     Returned,
@@ -27,9 +28,15 @@ LOOK_SECONDS = 0.2
 
 @click.command()
 @config_option
-@click.option("--job", type=click.IntRange(1), metavar="JOBID", help="Of this job alone, which is left alone for good.")
+@click.option(
+    "--job",
+    "wanted",
+    metavar="JOBID",
+    callback=lambda _context, _option, text: None if text is None else JobId.parse(text),
+    help="Of this job alone (12, or 12_3 of an array), which is left alone for good.",
+)
 @click.option("--reason", default="reset", show_default=True, help="Why; shown by `status` while it is paused.")
-def reset(*, config_path: Path, job: int | None, reason: str) -> None:
+def reset(*, config_path: Path, wanted: JobId | None, reason: str) -> None:
     """Give back to Slurm every priority, hold, constraint and reservation that slurmplug set, and take back every open
     request to a job.
 
@@ -39,12 +46,31 @@ def reset(*, config_path: Path, job: int | None, reason: str) -> None:
     """
     config = configured(config_path)
     if _absent(config.ledger.path):
-        if not carry_out_unrecorded(config, SlurmCluster(config), job):
+        if wanted and wanted.task is not None:
+            raise UsageError("without a ledger, name an element of an array by its own number (%A of squeue)")
+        if not carry_out_unrecorded(config, SlurmCluster(config), wanted.number if wanted else None):
             raise SystemExit(1)
         return
     with opened(config_path, None, readonly=False) as ledger:
-        if not carry_out(config, ledger, SlurmCluster(config), job, reason):
+        job = wanted and number_of(ledger, wanted)
+        if not carry_out(config, ledger, SlurmCluster(config), job, f"{reason} {by_whom()}"):
             raise SystemExit(1)
+
+
+def number_of(ledger: Ledger, wanted: JobId) -> int:
+    """The number of a job; that of an element of an array is its own. Raises UsageError where it is not known."""
+    if wanted.task is None:
+        return wanted.number
+    rows = ledger.query(
+        "SELECT job_id FROM jobs WHERE array_id = ? AND array_task = ? AND ended = 0", wanted.number, wanted.task
+    )
+    if not rows:
+        raise UsageError(
+            f"slurmplug knows no job {wanted.number}_{wanted.task} that has not ended; "
+            f"elements that still wait together go by {wanted.number}"
+        )
+    number: int = rows[0]["job_id"]
+    return number
 
 
 def carry_out(config: Config, ledger: Ledger, port: ClusterPort, job: int | None, reason: str) -> bool:

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from slurmplug.cluster.port import Reservation
-from slurmplug.commands.reset import carry_out, carry_out_unrecorded
+from slurmplug.commands.reset import carry_out, carry_out_unrecorded, number_of
 from slurmplug.config import Config
 from slurmplug.errors import ReadFailed, UsageError
 from slurmplug.ledger import Ledger
+from slurmplug.reports import JobId
 from slurmplug.reset import give_back, give_back_unrecorded
 from tests.ledgers import ACTING, Site, run
 
@@ -155,6 +156,23 @@ class TestTheCommand:
     def test_a_job_that_is_not_known_is_refused(self, site):
         with pytest.raises(UsageError, match="no job 99"):
             carry_out(config_of(site), site.ledger, site.cluster, 99, "reset")
+
+    def test_an_element_of_an_array_goes_by_its_own_number(self, site):
+        array = site.cluster.submit(b"#!/bin/sh\n#PLUG --urgency=5\ntrain\n", array_id=5, array_task=0)
+        element = site.cluster.submit(b"#!/bin/sh\n#PLUG --urgency=5\ntrain\n", array_id=array, array_task=1)
+        site.cycle()
+        assert number_of(site.ledger, JobId.parse(f"{array}_1")) == element
+        assert number_of(site.ledger, JobId.parse("2")) == 2
+
+    def test_an_element_that_is_not_known_is_no_other_job(self, site):
+        with pytest.raises(UsageError, match="no job 2_1 that has not ended"):
+            number_of(site.ledger, JobId.parse("2_1"))
+
+    @pytest.mark.parametrize("job", ["x", "0x2", "2_", "-2"])
+    def test_what_is_no_job_is_refused(self, job):
+        result = run("reset", "--job", job)
+        assert result.exit_code == 1
+        assert "Bad job specified" in result.output
 
     def test_what_is_left_is_named(self, site, capsys):
         site.cluster.refuse = frozenset({"update"})
