@@ -5,10 +5,11 @@ The fields below are the documentation: `docs/configuration.md` is made from the
 
 import difflib
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
 
 from slurmplug.errors import ConfigError
 
@@ -19,15 +20,43 @@ CONFIG_VARIABLE = "SLURMPLUG_CONFIG"
 _LISTEN = r"^(|[A-Za-z0-9.-]{1,253}:[0-9]{1,5}|\[[0-9A-Fa-f:.]{2,45}\]:[0-9]{1,5})$"
 _URL = r"^(|http://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}/?)$"
 
+_SAID: Mapping[str, str] = {
+    "string_type": "must be a text",
+    "float_type": "must be a number",
+    "int_type": "must be a whole number",
+    "bool_type": "must be true or false",
+    "path_type": "must be a path, as a text",
+    "frozen_set_type": "must be a list of texts",
+    "dict_type": "must be a table",
+    "model_type": "must be a table",
+}
+"""Of pydantic's types of errors those that speak of Python."""
+
+
+def _absolute(path: Path) -> Path:
+    """The daemon, the commands and the jobs run in different folders."""
+    if not path.is_absolute():
+        raise ValueError(f"must begin with /, not {str(path)!r}")
+    return path
+
+
+def _with_port(address: str) -> str:
+    if address and int(address.rstrip("/").rpartition(":")[2]) > 65_535:
+        raise ValueError("a port is at most 65535")
+    return address
+
+
 Mode: TypeAlias = Literal["observe", "advise", "act"]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NoLess: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Place: TypeAlias = Annotated[Path, Strict(False), AfterValidator(_absolute)]
+Names: TypeAlias = Annotated[frozenset[str], Strict(False)]
 
 
 class Section(BaseModel):
-    """A part of the file. Unknown keys are mistakes, not extras."""
+    """A part of the file. Unknown keys are mistakes, not extras, and a text or a truth value is no number."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class Modes(Section):
@@ -54,8 +83,8 @@ class Modes(Section):
 class Slurm(Section):
     """How Slurm is reached."""
 
-    conf: Path | None = Field(None, description="slurm.conf; the one that Slurm finds by itself where not set")
-    bin: Path | None = Field(None, description="the folder of squeue and scontrol; searched in PATH where not set")
+    conf: Place | None = Field(None, description="slurm.conf; the one that Slurm finds by itself where not set")
+    bin: Place | None = Field(None, description="the folder of squeue and scontrol; searched in PATH where not set")
     timeout: Seconds = Field(30.0, description="seconds that one command of Slurm may take")
     client: Literal["cli", "pyslurm"] = Field(
         "cli", description="its commands, or pyslurm for what that can do, where it is installed for this Slurm"
@@ -65,13 +94,13 @@ class Slurm(Section):
 class Spool(Section):
     """Where the jobs report and are asked."""
 
-    path: Path = Field(Path("/var/spool/slurmplug"), description="on a file system that every node shares")
+    path: Place = Field(Path("/var/spool/slurmplug"), description="on a file system that every node shares")
 
 
 class LedgerFile(Section):
     """The daemon's memory."""
 
-    path: Path = Field(Path("/var/lib/slurmplug/ledger.db"), description="on a local disk")
+    path: Place = Field(Path("/var/lib/slurmplug/ledger.db"), description="on a local disk")
     keep_days: Annotated[float, Field(gt=0)] = Field(400.0, description="days that ended jobs and their story are kept")
     keep_inputs_days: Annotated[float, Field(gt=0)] = Field(
         14.0, description="days that the full inputs of a cycle that commanded something are kept"
@@ -98,11 +127,11 @@ class Priority(Section):
 class Guardrails(Section):
     """What bounds every plan, whichever policy made it."""
 
-    exclude_users: frozenset[str] = Field(frozenset(), description="whose jobs are left alone")
-    exclude_accounts: frozenset[str] = Field(frozenset(), description="likewise")
-    exclude_qos: frozenset[str] = Field(frozenset(), description="likewise")
-    exclude_partitions: frozenset[str] = Field(frozenset(), description="likewise")
-    exclude_names: frozenset[str] = Field(frozenset(), description="job names, with * and ? as in file names")
+    exclude_users: Names = Field(frozenset(), description="whose jobs are left alone")
+    exclude_accounts: Names = Field(frozenset(), description="likewise")
+    exclude_qos: Names = Field(frozenset(), description="likewise")
+    exclude_partitions: Names = Field(frozenset(), description="likewise")
+    exclude_names: Names = Field(frozenset(), description="job names, with * and ? as in file names")
     writes_per_cycle: Annotated[int, Field(ge=0)] = Field(500, description="priorities rewritten in one cycle")
     stops_per_cycle: Annotated[int, Field(ge=0)] = Field(20, description="jobs asked to stop in one cycle")
     stops_per_hour: Annotated[int, Field(ge=0)] = Field(200, description="jobs asked to stop in one hour")
@@ -170,18 +199,20 @@ class Operations(Section):
 class Endpoint(Section):
     """Reports for users on login nodes: the daemon serves them, and commands that cannot read the ledger ask it."""
 
-    listen: str = Field(
+    listen: Annotated[str, AfterValidator(_with_port)] = Field(
         "", pattern=_LISTEN, description="HOST:PORT, [ADDRESS]:PORT of IPv6; nothing is served where empty"
     )
-    url: str = Field("", pattern=_URL, description="where commands ask: http://CONTROLLER:PORT")
-    munge_socket: Path | None = Field(None, description="munged's socket; the one of its package where not set")
+    url: Annotated[str, AfterValidator(_with_port)] = Field(
+        "", pattern=_URL, description="http://CONTROLLER:PORT, where commands ask"
+    )
+    munge_socket: Place | None = Field(None, description="munged's socket; the one of its package where not set")
     requests_per_minute: Annotated[int, Field(gt=0)] = Field(60, description="of one user; as many at once")
 
 
 class Takeover(Section):
     """A second controller: the daemon runs on both, and one of them acts."""
 
-    folder: Path | None = Field(
+    folder: Place | None = Field(
         None, description="on a file system that the controllers share: copies of the ledger; no takeover where not set"
     )
     every: Seconds = Field(300.0, description="seconds from one copy to the next")
@@ -218,7 +249,9 @@ def load(path: Path) -> Config:
     """
     try:
         return parse(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
 
 
@@ -234,11 +267,16 @@ def parse(text: str, name: str = "the configuration") -> Config:
 
 def _mistake(error: Any) -> str:
     where = ".".join(map(str, error["loc"]))
-    if error["type"] != "extra_forbidden":
-        return f"  {where}: {error['msg']}"
     section: Any = Config
     for step in error["loc"][:-1]:
-        section = section.model_fields[step].annotation
+        inner = section.model_fields[step].annotation
+        if not (isinstance(inner, type) and issubclass(inner, Section)):
+            break
+        section = inner
+    if error["type"] == "string_pattern_mismatch":
+        return f"  {where}: expected {section.model_fields[error['loc'][-1]].description}"
+    if error["type"] != "extra_forbidden":
+        return f"  {where}: {_SAID.get(error['type'], error['msg'].removeprefix('Value error, '))}"
     word = str(error["loc"][-1])
     near = difflib.get_close_matches(word, section.model_fields, n=1)
     return f"  {where}: unknown key" + (

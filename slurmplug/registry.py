@@ -46,7 +46,10 @@ def policy(config: Config) -> Policy:
     settings = config.policies.get(asked, config.policies.get(name, {}))
     for key in settings:
         if key not in known:
-            raise ConfigError(f"policies.{name}.{key}: unknown key; {_hint(key, known)}")
+            hint = _hint(key, known) if known else "it has no settings"
+            raise ConfigError(f"policies.{name}.{key}: unknown key; {hint}")
+        if said := _mistyped(settings[key], getattr(default, key)):
+            raise ConfigError(f"policies.{name}.{key}: must be {said}, not {settings[key]!r}")
     return _made(kind, name, default, {"interval": config.interval} if "interval" in known else {}, settings)
 
 
@@ -58,10 +61,26 @@ def _made(kind: Any, name: str, default: Any, told: Mapping[str, Any], settings:
     return made
 
 
+def _mistyped(value: Any, default: Any) -> str:
+    """What a setting must be, as its default is; empty where it is that, or the default tells nothing."""
+    if isinstance(default, bool):
+        return "" if isinstance(value, bool) else "true or false"
+    if isinstance(default, int):
+        return "" if isinstance(value, int) and not isinstance(value, bool) else "a whole number"
+    if isinstance(default, float):
+        return "" if isinstance(value, int | float) and not isinstance(value, bool) else "a number"
+    if isinstance(default, str):
+        return "" if isinstance(value, str) else "a text"
+    if isinstance(default, list | tuple):
+        return "" if isinstance(value, list | tuple) else "a list"
+    return ""
+
+
 def _installed(name: str) -> Any:
     found = {point.name: point for point in entry_points(group=GROUP)}
     if name not in found:
-        raise ConfigError(f"there is no policy {name!r}; {_hint(name, sorted(found))}")
+        hint = "a policy of your own is FILE.py:CLASS" if name.endswith(".py") else _hint(name, sorted(found))
+        raise ConfigError(f"there is no policy {name!r}; {hint}")
     return found[name].load()
 
 

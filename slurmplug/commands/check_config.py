@@ -1,5 +1,6 @@
 """`slurmplug check-config`: is the configuration valid, and is what it names there?"""
 
+import difflib
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -18,7 +19,10 @@ from slurmplug.errors import ConfigError
 def check_config(*, config_path: Path) -> None:
     """Check the configuration, the policy's settings and the paths in it too: "ok", or each mistake."""
     config = configured(config_path)
-    registry.policy(config)
+    policy = registry.policy(config)
+    for table in config.policies.keys() - {config.policy, policy.name, *registry.names()}:
+        if near := difflib.get_close_matches(table, registry.names(), n=1):
+            raise ConfigError(f"policies.{table}: there is no policy {table!r}; did you mean {near[0]}?")
     missing = [f"  {key}: {path}: {why}" for key, path, kind in _named(config) if (why := _lacks(path, kind))]
     if missing:
         raise ConfigError("\n".join([f"{config_path} names what is not there:", *missing]))
@@ -34,6 +38,10 @@ def _named(config: Config) -> Iterator[tuple[str, Path, Callable[[int], bool]]]:
     yield "ledger.path", config.ledger.path.parent, stat.S_ISDIR
     for folder in ("reports", "requests"):
         yield "spool.path", config.spool.path / folder, stat.S_ISDIR
+    if config.endpoint.munge_socket:
+        yield "endpoint.munge_socket", config.endpoint.munge_socket, stat.S_ISSOCK
+    if config.takeover.folder:
+        yield "takeover.folder", config.takeover.folder, stat.S_ISDIR
 
 
 def _lacks(path: Path, is_kind: Callable[[int], bool]) -> str:
@@ -42,4 +50,7 @@ def _lacks(path: Path, is_kind: Callable[[int], bool]) -> str:
         mode = os.stat(path).st_mode
     except OSError as error:
         return error.strerror or str(error)
-    return "" if is_kind(mode) else "Not a directory" if stat.S_ISDIR is is_kind else "Not a file"
+    return "" if is_kind(mode) else _NOT[is_kind]
+
+
+_NOT = {stat.S_ISREG: "Not a file", stat.S_ISDIR: "Not a directory", stat.S_ISSOCK: "Not a socket"}

@@ -54,6 +54,42 @@ def test_a_span_of_time_is_a_positive_number(text: str) -> None:
     assert "greater than 0" in mistakes(text) or "finite" in mistakes(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("cluster = 3", "cluster: must be a text"),
+        ("interval = '60'", "interval: must be a number"),
+        ("interval = true", "interval: must be a number"),
+        ("mode = 'act'", "mode: must be a table"),
+        ("policies = 3", "policies: must be a table"),
+        ("[policies]\nmlfs = 3", "policies.mlfs: must be a table"),
+        ("[slurm]\nconf = 3", "slurm.conf: must be a path, as a text"),
+        ("[priority]\nspacing = 1.5", "priority.spacing: must be a whole number"),
+        ("[priority]\nspacing = 100\ntop = 10", "priority: spacing 100 is more than top 10"),
+        ("[guardrails]\nexclude_users = 'ada'", "guardrails.exclude_users: must be a list of texts"),
+        ("[guardrails]\nexclude_users = [1]", "guardrails.exclude_users.0: must be a text"),
+        ("[guardrails]\nrequeues_per_user = true", "guardrails.requeues_per_user: must be a whole number"),
+        ("[guardrails]\nurgency_of = {lab = 'x'}", "guardrails.urgency_of.lab: must be a number"),
+        ("[stop]\ncancel = 'no'", "stop.cancel: must be true or false"),
+        ("[endpoint]\nlisten = '10.0.0.1'", "endpoint.listen: expected HOST:PORT"),
+        ("[endpoint]\nlisten = '10.0.0.1:99999'", "endpoint.listen: a port is at most 65535"),
+        ("[endpoint]\nurl = 'https://ctl:6830'", "endpoint.url: expected http://CONTROLLER:PORT"),
+        ("[endpoint]\nurl = 'http://ctl:70000/'", "endpoint.url: a port is at most 65535"),
+    ],
+)
+def test_a_value_of_another_kind_is_told_what_it_must_be(text: str, said: str) -> None:
+    assert f"\n  {said}" in mistakes(text)
+
+
+@pytest.mark.parametrize("path", ["", "ledger.db", "~/ledger.db"])
+def test_a_path_begins_at_the_root_as_commands_run_in_any_folder(path: str) -> None:
+    assert "ledger.path: must begin with /" in mistakes(f"[ledger]\npath = '{path}'")
+
+
+def test_a_whole_number_of_seconds_is_a_number() -> None:
+    assert parse("interval = 30").interval == 30.0
+
+
 def test_what_is_not_toml_is_said_with_its_line() -> None:
     assert "slurmplug.toml is not valid TOML" in mistakes("interval = ")
     assert "line 2" in mistakes("interval = 1\nmode = [,]\n")

@@ -47,6 +47,9 @@ class TestCheckConfig:
     def test_a_file_that_only_says_where_things_are_is_ok(self, tmp_path):
         assert checked(tmp_path, "")[0] == 0
 
+    def test_settings_of_a_policy_of_the_sites_own_that_is_not_in_use_are_ok(self, tmp_path):
+        assert checked(tmp_path, "[policies.earliest-deadline]\npreempt = true")[0] == 0
+
     def test_slurms_files_are_ok_where_they_are(self, tmp_path):
         (tmp_path / "slurm.conf").touch()
         assert checked(tmp_path, f'[slurm]\nconf = "{tmp_path}/slurm.conf"\nbin = "{tmp_path}"')[0] == 0
@@ -79,7 +82,10 @@ class TestCheckConfig:
             ("policy = 'mlf'", "there is no policy 'mlf'; did you mean mlf"),
             ("[policies.mlfs]\nalpa = 1", "policies.mlfs.alpa: unknown key; did you mean alpha?"),
             ("[policies.mlfs]\nalpha = 2", "alpha is between 0 and 1, not 2"),
-            ("[policies.mlfs]\nalpha = 'x'", "policies.mlfs: "),
+            ("[policies.mlfs]\nalpha = 'x'", "policies.mlfs.alpha: must be a number, not 'x'"),
+            ("[policies.mlfss]\nalpha = 0.1", "policies.mlfss: there is no policy 'mlfss'; did you mean mlfs?"),
+            ("[takeover]\nfolder = '/none'", "takeover.folder: /none: No such file or directory"),
+            ("[endpoint]\nmunge_socket = '/'", "endpoint.munge_socket: /: Not a socket"),
         ],
     )
     def test_a_mistake_is_named_with_the_nearest_valid_word(self, tmp_path, text, said):

@@ -41,7 +41,42 @@ def test_an_unknown_setting_is_answered_with_the_nearest() -> None:
         made(mlfs={"epsilom": 0.25})
 
 
-@pytest.mark.parametrize("settings", [{"epsilon": 2.0}, {"epsilon": "much"}, {"overload_enter": 0}])
+@pytest.mark.parametrize(
+    ("key", "value", "kind"),
+    [
+        ("grow", "yes", "true or false"),
+        ("grow", 1, "true or false"),
+        ("epsilon", "much", "a number"),
+        ("epsilon", True, "a number"),
+        ("smoothing", 1.5, "a whole number"),
+        ("form", 3, "a text"),
+    ],
+)
+def test_a_setting_of_another_kind_than_its_default_is_told_what_it_must_be(key: str, value: Any, kind: str) -> None:
+    with pytest.raises(ConfigError, match=rf"policies\.mlfs\.{key}: must be {kind}, not {value!r}"):
+        made(mlfs={key: value})
+
+
+def test_a_list_is_asked_for_where_the_default_is_one() -> None:
+    with pytest.raises(ConfigError, match=r"policies\.tiresias\.queues: must be a list, not 3"):
+        made("tiresias", tiresias={"queues": 3})
+
+
+def test_a_whole_number_is_a_number_too() -> None:
+    assert made("fair", fair={"quantum": 60}).settings.quantum == 60
+
+
+def test_a_policy_without_settings_says_so() -> None:
+    with pytest.raises(ConfigError, match=r"policies\.slurm\.x: unknown key; it has no settings"):
+        made("slurm", slurm={"x": 1})
+
+
+def test_a_file_without_its_class_is_told_how_to_name_one() -> None:
+    with pytest.raises(ConfigError, match=r"there is no policy 'ours\.py'; a policy of your own is FILE\.py:CLASS"):
+        made("ours.py")
+
+
+@pytest.mark.parametrize("settings", [{"epsilon": 2.0}, {"overload_enter": 0}])
 def test_a_setting_that_the_policy_refuses_is_an_error_of_the_configuration(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"policies\.mlfs: "):
         made(mlfs=settings)
