@@ -647,7 +647,7 @@ local function is_installed()
     return file ~= nil
 end
 
--- Likewise, and a job that is to be admitted is held. Never throws. Who holds a job by himself would not be told from
+-- Likewise, and a batch job that is to be admitted is held. Never throws. Who holds a job by himself would not be told from
 -- who waits, so such a job is refused. Once slurmplug is removed nobody is held, as nobody would let him go.
 function slurmplug.hold(job_desc)
     local wrong = slurmplug.check(job_desc)
@@ -655,7 +655,9 @@ function slurmplug.hold(job_desc)
         return wrong
     end
     local ran, asks = pcall(function()
-        return is_installed() and slurmplug.asks(job_desc.script, job_desc.comment, "utility")
+        local script, comment = job_desc.script, job_desc.comment
+        return is_installed() and script and slurmplug.asks(script, comment, "utility")
+            and not slurmplug.asks(script, comment, "manage") -- which has one value, off
     end)
     if not ran or not asks then
         return nil

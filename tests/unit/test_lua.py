@@ -232,13 +232,17 @@ def test_a_job_with_a_utility_is_held_until_the_file_is_removed(interpreter: str
     copy.write_text(CHECK.read_text())
     code = f"""
         local hold = dofile("{copy}").hold
-        local function priority(script)
-            local job = {{script = script}}
+        local function priority(script, comment)
+            local job = {{script = script, comment = comment}}
             assert(hold(job) == nil)
             return job.priority
         end
         assert(priority("#PLUG --utility=50,0.5,12") == 0)
         assert(priority("#PLUG --urgency=7") == nil)
+        assert(priority("true", "plug: --utility=50,0.5,12") == 0)
+        -- whom the daemon never lets go: an interactive job, and one that is to be left alone
+        assert(priority(nil, "plug: --utility=50,0.5,12") == nil)
+        assert(priority("#PLUG --utility=50,0.5,12", "plug: --manage=off") == nil)
         os.remove("{copy}")
         assert(priority("#PLUG --utility=50,0.5,12") == nil)
     """
