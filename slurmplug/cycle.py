@@ -107,6 +107,8 @@ class Scheduler:
         now_in_place = _labels_in_place(record.commands, outcomes)
         self.intake.set_labels(now_in_place)
         self.ledger.finish(number, outcomes, now_in_place, self.port.now())
+        jobs, took = len(snapshot.jobs), sum(clock.seconds.values())
+        log.debug("cycle %d: %d jobs, %d commands, %.3f s", number, jobs, len(record.commands), took)
         return record
 
     def _sight(

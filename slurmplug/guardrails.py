@@ -101,8 +101,8 @@ def check(
     for action in plan.actions:
         row = rows[action.job]
         reason = next((Reason(rule) for rule, mask in spared.items() if mask[row]), None)
-        reason = reason or _mode(mode[action.kind], past) or _vain(action, str(snapshot.jobs.state[row]), past)
         reason = reason or _placement(action, placement)
+        reason = reason or _mode(mode[action.kind], past) or _vain(action, str(snapshot.jobs.state[row]), past)
         if placement != "all":
             reason = reason or _move(action, snapshot, row, past, limits)
             reason = reason or _move_budget(action, snapshot, row, allowed, past=past, limits=limits)

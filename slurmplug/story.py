@@ -87,7 +87,7 @@ def _introduction(job: Job) -> Iterator[str]:
         f"partition {printable(facts.partition)}), asks for {counted(facts.gpus, 'GPU')}: {facts.state}{where}."
     )
     limit = f"may run for {times.span(facts.time_limit)}" if facts.time_limit is not None else "has no time limit"
-    ran = f", ran for {times.span(job.elapsed)}" if job.started is not None else ""
+    ran = f", {'has run' if job.live else 'ran'} for {times.span(job.elapsed)}" if job.started is not None else ""
     again = f", was requeued {counted(facts.restarts, 'time')}" if facts.restarts else ""
     yield f"It was submitted {times.shown(key.first_submit)}, waited {times.span(job.waited)}{ran}, {limit}{again}."
     if job.ended is not None:
@@ -107,7 +107,8 @@ def _asked(given: Directives | None) -> Iterator[str]:
     ]
     yield f"{', '.join(said)}." if said else "Nothing that counts."
     for problem in sorted(given.problems, key=_of_the_comment_first):
-        yield f"Not counted: {problem}."
+        told = str(problem)
+        yield f"Not counted: {told}{'' if told.endswith('?') else '.'}"
 
 
 def _of_the_comment_first(problem: Problem) -> tuple[bool, bool]:
@@ -133,7 +134,11 @@ def _directive(name: str, value: Any) -> str:
 def _reported(job: Job) -> Iterator[str]:
     if job.iteration is None:
         if job.started is not None:
-            yield "Nothing yet: does its training loop call slurmplug.report.report()?"
+            yield (
+                "Nothing yet: does its training loop call report()?"
+                if job.live
+                else "Nothing: its training loop did not call report(), or its reports were not read."
+            )
         return
     given = job.record.directives
     most = f" of {given.max_iterations}" if given and given.max_iterations else ""
@@ -173,6 +178,7 @@ def _standing(
             yield _ahead(job, ahead) if sees(ahead) else "Before it: a job that Slurm does not show you."
         if place is not None:
             yield from _in_slurm(job, order[place + 1 :])
+            yield f"When it may start is for Slurm to say: squeue --start -j {job.record.facts.job_id}."
     if cycle is not None:
         yield from _hindered(job, cycle)
 
@@ -226,6 +232,8 @@ def _hindered(job: Job, cycle: Mapping[str, Any]) -> Iterator[str]:
 def _done(deeds: Deeds, about: About) -> Iterator[tuple[float, str]]:
     """What was done and decided, each with its time."""
     for decision in deeds.decisions:
+        if decision["kind"] == "place" and decision["veto"] == "placement":
+            continue  # where Slurm places the jobs, that a policy would have is told by their rank
         if decision["verdict"] == "done":
             yield (
                 decision["first"],

@@ -1,5 +1,6 @@
 """The way through one cycle: nothing has an effect that was not written first, and no trouble of a part spreads."""
 
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -86,6 +87,16 @@ def test_an_empty_queue_is_a_cycle(ledger: Ledger) -> None:
     record = site.cycle()
     assert (record.commands, record.error, len(record.snapshot.jobs)) == ((), "", 0)
     assert ledger.query("SELECT id, jobs FROM cycles") == [{"id": 1, "jobs": 0}]
+
+
+def test_each_cycle_is_in_the_log_of_who_wants_it_verbose(ledger: Ledger, caplog: pytest.LogCaptureFixture) -> None:
+    site = Site(ledger, Ranks())
+    site.cluster.submit()
+    site.cycle()
+    assert "cycle 1" not in caplog.text
+    with caplog.at_level("DEBUG"):
+        site.cycle()
+    assert re.search(r"cycle 2: 1 jobs, 0 commands, [0-9.]+ s", caplog.text)
 
 
 def test_ranks_become_labels_in_their_order_and_are_written_once(ledger: Ledger) -> None:

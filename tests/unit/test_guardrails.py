@@ -351,6 +351,8 @@ def test_a_move_under_way_is_not_counted_again() -> None:
 )  # fmt: skip
 def test_where_jobs_run_is_slurms_to_say_unless_the_site_says_otherwise(placement: str, kind: Any, rule: str) -> None:
     assert moved(kind, placement=placement) == rule
+    if rule:
+        assert moved(kind, placement=placement, modes=Modes(default="observe")) == rule
 
 
 def test_where_the_policy_places_every_job_it_is_not_bounded() -> None:

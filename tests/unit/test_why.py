@@ -51,8 +51,8 @@ class TestWhatItAsked:
     def test_a_mistake_is_told_with_its_line_and_the_word_that_was_meant(self, site):
         site.cluster.submit(b"#!/bin/sh\n#PLUG --urgency=7\n#PLUG --tagret=accuracy>=0.9\ntrain\n")
         site.cycle()
-        told = site.ask("why", "1")
-        assert "Not counted: line 3: --tagret=accuracy>=0.9: no such directive; did you mean --target?" in told
+        told = site.ask("why", "1").splitlines()
+        assert "  Not counted: line 3: --tagret=accuracy>=0.9: no such directive; did you mean --target?" in told
 
     def test_the_mistakes_of_the_comment_come_before_those_of_the_script(self, site):
         script = b"#!/bin/sh\n" + b"#PLUG --urgencey=7\n" * 3 + b"#PLUG --type=x\ntrain\n"
@@ -108,6 +108,12 @@ class TestWhereItStands:
         told = crowd.ask("why", "6")
         assert "It is number 1 of 6 pending jobs" in told
         assert "Before it" not in told
+
+    def test_who_wants_to_know_when_it_may_start_is_sent_to_slurm(self, crowd):
+        assert "When it may start is for Slurm to say: squeue --start -j 6." in crowd.ask("why", "6")
+        crowd.cluster.start(6)
+        crowd.cycle()
+        assert "squeue" not in crowd.ask("why", "6")
 
     def test_an_order_of_slurms_own_that_differs_is_told(self, crowd):
         crowd.cluster.jobs[1]["priority"] = 9_000.0
@@ -207,6 +213,16 @@ class TestWhatIsPredicted:
         assert self.told(site)[-1].startswith(f"It ends {end} (90 %: ")
         assert self.told(site)[-1].endswith(f"its deadline, {times.shown(NOW + 7_200)}, can be met.")
 
+    def test_a_job_that_would_go_on_for_longer_than_calendars_do_is_told_all_the_same(self, site):
+        job = site.cluster.submit(b"#!/bin/sh\n#PLUG --deadline=9h --max-iterations=1000000000\ntrain\n")
+        site.cluster.start(job)
+        for iteration in range(1, 5):
+            site.cluster.time += 600.0
+            site.cluster.say(job, iteration=iteration, accuracy=0.1)
+        site.cycle()
+        assert self.told(site)[-1].startswith("It ends 9999-12-31T")
+        assert self.told(site)[-1].endswith("cannot be met.")
+
     def test_a_deadline_that_is_over_is_told(self, site):
         self.submit(site, b"2m")
         site.cycle(3)
@@ -241,6 +257,18 @@ class TestWhatWasDone:
             site.cycle(3)
             told = site.ask("why", "1")
             assert "it was cancelled, as it did not stop by itself: refused (Access/permission denied)" in told
+
+    @pytest.mark.parametrize("mode", ["observe", "advise", "act"])
+    def test_that_slurm_and_not_the_policy_places_it_is_no_deed(self, tmp_path, mode):
+        def turn(snapshot: Any) -> Plan:
+            return Plan(np.zeros(1), actions=(Action("place", snapshot.jobs.keys[0], Reason("its turn"), 1),))
+
+        with Site(tmp_path, Planned(turn), mode={"default": mode}) as site:
+            site.cluster.submit()
+            site.cycle()
+            assert site.ledger.query("SELECT veto FROM decisions WHERE kind = 'place'") == [{"veto": "placement"}]
+            assert "place" not in site.ask("why", "1")
+            assert "would place" not in site.ask("queue")
 
     def test_a_stop_that_was_vetoed_names_the_guardrail(self, tmp_path):
         with Site(tmp_path, mode={"default": "act", "stop": "observe"}) as site:
@@ -324,6 +352,19 @@ class TestWhichJob:
         assert "When first seen, a run time of" in told
         assert "It took 00:01:06." in told
         assert "84 iterations were spared." in told
+
+    def test_a_run_without_reports_is_asked_for_them_only_while_it_runs(self, site):
+        job = site.cluster.submit()
+        site.cluster.start(job)
+        site.cycle()
+        told = site.ask("why", "1")
+        assert "Nothing yet: does its training loop call report()?" in told
+        assert ", has run for " in told
+        site.cluster.end(job)
+        site.cycle()
+        told = site.ask("why", "1")
+        assert "Nothing: its training loop did not call report(), or its reports were not read." in told
+        assert ", ran for " in told
 
     def test_an_array_is_told_element_by_element(self, site):
         array = site.cluster.submit(array_id=1, array_task=0)
