@@ -1,10 +1,12 @@
 """The daemon's memory: one SQLite file in WAL mode, one writer, any number of readers.
 
-A cycle is written in one transaction before any of its effects, and what came of them in a second one. A database
-that is locked, full or corrupt raises `LedgerError`, and the cycle ends there: Slurm is left alone.
+A cycle is written in one transaction before any of its effects, and what came of them in a second one, with what it
+was decided from. A database that is locked, full or corrupt raises `LedgerError`, and the cycle ends there: Slurm is
+left alone.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,7 +41,15 @@ class Ledger(LedgerFile):
         """
         self._ids: dict[JobKey, int] = {}
         self._seen = -1
+        self._encoder = ThreadPoolExecutor(1, thread_name_prefix="ledger")
+        self._inputs: tuple[int, Future[bytes]] | None = None
+        """of the last cycle that commanded something, made while its commands are carried out"""
         super().__init__(path, readonly=readonly)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._encoder.shutdown()
+        super().close()
 
     # --- a cycle ----------------------------------------------------------------------------------------------------
 
@@ -75,6 +85,8 @@ class Ledger(LedgerFile):
             self._put("commands", commands)
             memory = {"policy": record.policy, "state": codec.dumps(record.plan.memory)}
             self._put("memory", [memory], key=["policy"])
+        if record.commands:
+            self._inputs = cycle, self._encoder.submit(ledger_rows.inputs_of, record)
 
     def failed(self, policy: str, error: str, now: float) -> None:
         """Note a cycle that could not read."""
@@ -84,6 +96,7 @@ class Ledger(LedgerFile):
 
     def finish(self, cycle: int, outcomes: Sequence[Outcome], labels: Mapping[JobKey, float], now: float) -> None:
         """Write what came of a cycle's commands, and the labels now in place (NaN: not known)."""
+        inputs = self._inputs[1].result() if self._inputs and self._inputs[0] == cycle else None
         with self._transaction():
             run = self.db.conn.executemany
             run(
@@ -95,7 +108,8 @@ class Ledger(LedgerFile):
                 "UPDATE jobs SET label = ? WHERE id = ?",
                 [(ledger_rows.null(v), self._id(k)) for k, v in labels.items()],
             )
-            self.db.execute("UPDATE cycles SET finished = ? WHERE id = ?", [now, cycle])
+            self.db.execute("UPDATE cycles SET finished = ?, inputs = ? WHERE id = ?", [now, inputs, cycle])
+        self._inputs = None
 
     # --- what a daemon starts from ----------------------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ def number(value: float | None) -> float:
 
 
 def of_cycle(record: CycleRecord) -> Row:
-    """Full inputs only where something was commanded: they are what an audit decides again."""
+    """Without its inputs."""
     jobs = record.snapshot.jobs
     return {
         "id": record.snapshot.cycle,
@@ -54,8 +54,12 @@ def of_cycle(record: CycleRecord) -> Row:
         "postponed": record.postponed,
         "seconds": json.dumps(dict(record.seconds)),
         "error": record.error,
-        "inputs": codec.dumps([record.snapshot, record.forecasts, record.memory]) if record.commands else None,
     }
+
+
+def inputs_of(record: CycleRecord) -> bytes:
+    """What the cycle was decided from, for an audit to decide again."""
+    return codec.dumps([record.snapshot, record.forecasts, record.memory])
 
 
 def of_standing(record: CycleRecord, jobs: Sequence[int]) -> Row:

@@ -138,7 +138,9 @@ def test_a_cycle_is_written_with_all_that_led_to_it(ledger: Ledger) -> None:
 def test_the_inputs_of_a_cycle_that_commanded_something_come_back_whole(ledger: Ledger) -> None:
     record = cycle(1, commands=[label(1, 2)])
     ledger.begin(record)
+    ledger.finish(1, [], {}, NOW)
     ledger.begin(cycle(2, changes=Changes(NOW)))
+    ledger.finish(2, [], {}, NOW)
     commanded, quiet = ledger.query("SELECT inputs FROM cycles ORDER BY id")
     assert quiet["inputs"] is None
     seen, _, memory = loads(commanded["inputs"])
@@ -361,7 +363,9 @@ def test_what_is_older_than_the_retention_is_forgotten_with_its_story(ledger: Le
     ledger.begin(
         cycle(1, actions=[action], operations=[operation], commands=[ask(operation), label(1, 2)], changes=both)
     )
+    ledger.finish(1, [], {}, NOW)
     ledger.begin(cycle(2, [2], commands=[label(2, 2)], changes=Changes(NOW), now=NOW + 20 * DAY))
+    ledger.finish(2, [], {}, NOW + 20 * DAY)
     ledger.forget(NOW + 21 * DAY, keep_days=400, keep_inputs_days=14)
     assert [row["inputs"] is None for row in ledger.query("SELECT inputs FROM cycles ORDER BY id")] == [True, False]
     assert count(ledger, "jobs") == 2
