@@ -102,7 +102,7 @@ class _Seen(NamedTuple):
     @classmethod
     def of(cls, records: Sequence[JobRecord]) -> "_Seen":
         values = [list(map(attrgetter(name), records)) for name in _DECIDE]
-        numbers = np.array([list(map(id, each)) for each in values], dtype=np.int64)
+        numbers = np.stack([np.fromiter(map(id, each), np.int64, len(each)) for each in values])
         return cls([record.facts.job_id for record in records], values, numbers)
 
     def as_in(self, other: "_Seen", rows: Ints) -> Ints:

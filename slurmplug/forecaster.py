@@ -37,8 +37,10 @@ class _Asked:
         """The forecasts of these keys; `ask` is given the positions of those that are new, if there are any."""
         at = np.array([self._rows.get(key, -1) for key in keys], dtype=np.int64)
         old, new = np.flatnonzero(at >= 0), np.flatnonzero(at < 0)
-        parts = [(old, self._batch[at[old]])] + ([(new, ask(new))] if len(new) else [])
-        self._batch = Forecast.assemble(len(keys), parts)
+        if len(new):
+            self._batch = Forecast.assemble(len(keys), [(old, self._batch[at[old]]), (new, ask(new))])
+        else:
+            self._batch = self._batch[at]
         self._rows = {key: row for row, key in enumerate(keys)}
         return self._batch
 
@@ -96,11 +98,11 @@ class Forecaster:
         paced = np.flatnonzero((jobs.iteration > 0) & (jobs.iteration_time > 0) & (left > 0) & (left < BEYOND_BELIEF))
         spread = PACE_SPREAD + FIRST_PACES_SPREAD / np.sqrt(np.maximum(jobs.iteration[paced], 1.0))
         by_pace = Forecast.lognormal(left[paced], spread, "progress")
-        told = np.flatnonzero(submitted.known)
-        begun = told[elapsed[told] > 0]
-        later = [(begun, submitted[begun].beyond(elapsed[begun])), (paced, by_pace)]
-        remaining = Forecast.assemble(len(jobs), [(told, submitted[told]), *later])
-        total = Forecast.assemble(len(jobs), [(told, submitted[told]), (paced, _later(by_pace, elapsed[paced]))])
+        told = np.arange(len(jobs)), submitted
+        begun = np.flatnonzero(submitted.known & (elapsed > 0))
+        going = begun, submitted[begun].beyond(elapsed[begun])
+        remaining = Forecast.assemble(len(jobs), [told, going, (paced, by_pace)])
+        total = Forecast.assemble(len(jobs), [told, (paced, _later(by_pace, elapsed[paced]))])
         return total, remaining
 
     def _accuracies(self, jobs: Jobs) -> Forecast:

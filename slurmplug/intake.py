@@ -72,7 +72,7 @@ class Intake:
             if job_id in self._records:
                 record = self._records[job_id]
                 _take_reports(record, self._not_told_before(record, chunk), fold)
-        rows = np.flatnonzero([record.facts.live for record in listed])
+        rows = [row for row, record in enumerate(listed) if record.facts.live]
         records = [listed[row] for row in rows]
         jobs, classes = self._columns.jobs_of(records, reading.jobs.priority[rows], reading.now)
         runs_on = columns.runs_on(records, reading.nodes.name)

@@ -18,6 +18,7 @@ from slurmplug.cluster.parse.table import (
     column,
     duration,
     exit_code,
+    floats,
     ints,
     moment,
     moments,
@@ -164,7 +165,7 @@ def _queue(columns: Mapping[str, NDArray[Any]], often: Mapping[str, Sequence[str
         elements=elements,
         start=np.where(waits, np.nan, moments(often, "StartTime")),
         end=np.where(waits, np.nan, moments(often, "EndTime")),
-        priority=column(often, "PriorityLong", float, np.float64),
+        priority=floats(often, "PriorityLong"),
     )
     those = zip(ids[arrays].tolist(), columns["array_id"][arrays].tolist(), task[arrays].tolist(), strict=True)
     addresses = {

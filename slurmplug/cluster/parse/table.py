@@ -76,6 +76,13 @@ def ints(told: Mapping[str, Sequence[str]], name: str) -> Ints:
         raise ReadFailed(f"{name} is told otherwise than as whole numbers: {error}") from error
 
 
+def floats(told: Mapping[str, Sequence[str]], name: str) -> Floats:
+    try:
+        return np.fromiter(map(float, told[name]), np.float64, len(told[name]))
+    except ValueError as error:
+        raise ReadFailed(f"{name} is told otherwise than as numbers: {error}") from error
+
+
 def moments(told: Mapping[str, Sequence[str]], name: str) -> Floats:
     try:
         return np.fromiter(map(moment, told[name]), np.float64, len(told[name]))
