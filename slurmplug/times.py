@@ -8,6 +8,9 @@ from slurmplug.errors import UsageError
 HOURS = {"midnight": 0, "elevenses": 11, "noon": 12, "fika": 15, "teatime": 16}
 UNITS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}
 
+LAST = 253_402_214_400.0
+"""9999-12-31, in seconds since the epoch."""
+
 _NOW = re.compile(r"now(?: *([+-]) *(\d{1,9}) *(?:(second|minute|hour|day|week)s?)?)?", re.IGNORECASE)
 _EPOCH = re.compile(r"uts(\d{7,11})|(\d{9,11})", re.IGNORECASE)
 _WORD = re.compile(r"(?:today|tomorrow)(?!\w)|(?:midnight|elevenses|noon|fika|teatime)(?!\w)", re.IGNORECASE)
@@ -37,8 +40,8 @@ def moment(text: str, now: float) -> float:
 
 
 def shown(seconds: float | None, unknown: str = "Unknown") -> str:
-    """2026-11-30T18:00:00, in this machine's time zone."""
-    return unknown if seconds is None else datetime.fromtimestamp(seconds).isoformat(timespec="seconds")
+    """2026-11-30T18:00:00, in this machine's time zone; at most the last day that there is a date for."""
+    return unknown if seconds is None else datetime.fromtimestamp(min(seconds, LAST)).isoformat(timespec="seconds")
 
 
 def span(seconds: float | None, unknown: str = "") -> str:
