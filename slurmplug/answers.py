@@ -96,6 +96,17 @@ class LedgerAnswers:
     def knows_user(self, user: str) -> bool:
         return reports.known_user(self._ledger, user, jobs_count=self._viewer.sees_all)
 
+    def dead_since(self, now: float) -> float | None:
+        """When its last cycle began, where the daemon is not alive; None where it is, or never was."""
+        newest = self._ledger.query("SELECT started FROM cycles ORDER BY id DESC LIMIT 1")
+        if not newest or self._alive(daemon_runs(self._path), now - newest[0]["started"]):
+            return None
+        started: float = newest[0]["started"]
+        return started
+
+    def _alive(self, running: bool, age: float | None) -> bool:
+        return running and age is not None and age < MISSED * self._config.interval
+
     def status(self, now: float) -> dict[str, Any]:
         ledger, config = self._ledger, self._config
         newest = ledger.query("SELECT started, error FROM cycles ORDER BY id DESC LIMIT 1")
@@ -103,7 +114,7 @@ class LedgerAnswers:
         age = now - newest[0]["started"] if newest else None
         running, paused, past = daemon_runs(self._path), ledger.control("paused"), ledger.past(now)
         return {
-            "alive": running and age is not None and age < MISSED * config.interval,
+            "alive": self._alive(running, age),
             "running": running,
             "age": age,
             "interval": config.interval,

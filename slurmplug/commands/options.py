@@ -148,9 +148,22 @@ def of_the_queue(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         with answering(config_path, ledger_path) as answers:
             entries = answers.queue(Selection(jobs=jobs, users=users, live=True))
+            tell_of_a_dead_daemon(answers)
         command(entries=entries, **others)
 
     return ledger_options(jobs_option(users_option(noheader_option(json_option(with_entries)))))
+
+
+def tell_of_a_dead_daemon(answers: Answers) -> None:
+    """Say on a terminal of what time the answers are; an endpoint is the daemon's own, so who answers there lives."""
+    if not isinstance(answers, LedgerAnswers) or not _somebody_reads():
+        return
+    if (since := answers.dead_since(time.time())) is not None:
+        click.echo(f"The daemon is not alive (slurmplug status); this is as of {times.shown(since)}.", err=True)
+
+
+def _somebody_reads() -> bool:
+    return sys.stderr.isatty()
 
 
 def emit(lines: Iterable[str]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from slurmplug import job_fields, table
-from slurmplug.commands.options import answering, emit, json_option, ledger_options
+from slurmplug.commands.options import answering, emit, json_option, ledger_options, tell_of_a_dead_daemon
 from slurmplug.errors import UsageError
 from slurmplug.reports import JobId
 from slurmplug.story import Paragraph
@@ -24,6 +24,7 @@ def why(*, job: str, config_path: Path, ledger_path: Path | None, wants_json: bo
     wanted = JobId.parse(job)
     with answering(config_path, ledger_path) as answers:
         told = answers.story(wanted)
+        tell_of_a_dead_daemon(answers)
     if not told:
         raise UsageError(
             f"slurmplug knows no job {job}: it came after the last cycle, never was, or is older than the retention"

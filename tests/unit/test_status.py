@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from slurmplug import registry
+from slurmplug import registry, times
+from slurmplug.commands import options
 from slurmplug.commands import status as status_command
 from slurmplug.progress import Fault
 from slurmplug.reset import daemon_runs
@@ -51,6 +52,18 @@ def test_a_daemon_that_holds_its_lock_and_does_not_cycle_is_late(site, now):
 def test_without_the_lock_it_is_not_running(site, now):
     site.cycle()
     assert "daemon      not running" in site.ask("status", code=1)
+
+
+@pytest.mark.parametrize("asked", [("queue",), ("prio",), ("why", "1")])
+def test_on_a_terminal_answers_without_a_daemon_say_of_what_time_they_are(site, now, monkeypatch, asked):
+    site.cluster.submit()
+    site.cycle()
+    as_of = f"The daemon is not alive (slurmplug status); this is as of {times.shown(site.cluster.time)}."
+    assert as_of not in site.ask(*asked)
+    monkeypatch.setattr(options, "_somebody_reads", lambda: True)
+    assert as_of in site.ask(*asked)
+    with locked(site):
+        assert "not alive" not in site.ask(*asked)
 
 
 def test_a_fresh_ledger_has_no_cycle_yet(site, now):
