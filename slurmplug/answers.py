@@ -89,9 +89,9 @@ class LedgerAnswers:
 
     def story(self, job: JobId) -> list[Told]:
         found = self.jobs(Selection(jobs=(job,)))
-        queue = reports.jobs(self._ledger, Selection(live=True)) if found else []
+        order = reports.ranked(reports.jobs(self._ledger, Selection(live=True))) if found else []
         cycle = reports.last_cycle(self._ledger)
-        return [self._told(each, queue, cycle) for each in found]
+        return [self._told(each, order, cycle) for each in found]
 
     def knows_user(self, user: str) -> bool:
         return reports.known_user(self._ledger, user, jobs_count=self._viewer.sees_all)
@@ -142,9 +142,9 @@ class LedgerAnswers:
             },
         }
 
-    def _told(self, job: Job, queue: Sequence[Job], cycle: Mapping[str, Any] | None) -> Told:
+    def _told(self, job: Job, order: Sequence[Job], cycle: Mapping[str, Any] | None) -> Told:
         deeds = Deeds.of(self._ledger, job)
-        return Told(job, story.as_mapping(story.tell(job, queue, cycle, deeds, self._viewer.sees), deeds))
+        return Told(job, story.as_mapping(story.tell(job, order, cycle, deeds, self._viewer.sees), deeds))
 
     def _shown(self, which: Selection) -> Selection:
         owner = which.owner if self._viewer.sees_all else self._viewer.uid

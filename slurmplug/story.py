@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import Any
 
 from policies.plan import Reason
-from slurmplug import explain, prospects, reports, times
+from slurmplug import explain, prospects, times
 from slurmplug.deeds import Deeds
 from slurmplug.directives import Directives, Problem
 from slurmplug.explain import About
@@ -51,20 +51,20 @@ class Paragraph:
 
 def tell(
     job: Job,
-    queue: Sequence[Job],
+    order: Sequence[Job],
     cycle: Mapping[str, Any] | None,
     deeds: Deeds,
     sees: Callable[[Job], bool] = lambda _: True,
 ) -> list[Paragraph]:
-    """The whole story. `queue`: the jobs of the last cycle, `cycle` its row; only jobs that the reader `sees` are
-    named."""
+    """The whole story. `order`: the jobs that the last cycle ranked, the first to go first, `cycle` its row; only jobs
+    that the reader `sees` are named."""
     about = About(job.record.quantity, job.record.sign)
     told = [
         Paragraph("Job", tuple(_introduction(job))),
         Paragraph("It asked", tuple(_asked(job.record.directives))),
         Paragraph("It reported", tuple(_reported(job))),
         Paragraph("Predicted", tuple(prospects.predicted(job))),
-        Paragraph("It stands", tuple(_standing(job, reports.ranked(queue), cycle, sees))),
+        Paragraph("It stands", tuple(_standing(job, order, cycle, sees))),
         Paragraph("Done to it", tuple(sentence for _, sentence in sorted(_done(deeds, about), key=itemgetter(0)))),
         Paragraph("Not believed of its reports", tuple(_doubted(deeds.faults))),
     ]

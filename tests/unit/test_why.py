@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from policies.plan import Action, Plan, Reason
-from slurmplug import times
+from slurmplug import reports, times
 from slurmplug.progress import Fault
 from tests.builders import NOW
 from tests.ledgers import Planned, Site
@@ -399,3 +399,14 @@ class TestWhichJob:
         site.cycle()
         told = site.ask("why", "1")
         assert all(character.isprintable() or character == "\n" for character in told)
+
+
+def test_the_queue_is_put_in_order_once_for_all_elements_of_an_array(site, monkeypatch):
+    for task in range(20):
+        site.cluster.submit(array_id=1, array_task=task)
+    site.cycle()
+    orders: list[int] = []
+    ranked = reports.ranked
+    monkeypatch.setattr(reports, "ranked", lambda queue: orders.append(1) or ranked(queue))
+    assert "15 more elements" in site.ask("why", "1")
+    assert len(orders) == 1
