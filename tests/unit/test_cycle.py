@@ -1,5 +1,6 @@
 """The way through one cycle: nothing has an effect that was not written first, and no trouble of a part spreads."""
 
+import gc
 import re
 from collections.abc import Iterator
 from contextlib import closing
@@ -243,6 +244,21 @@ def test_where_the_ledger_cannot_be_written_nothing_is_applied_and_nothing_is_lo
     assert [row["iteration"] for row in ledger.query("SELECT iteration FROM progress")] == [1.0, 2.0, 3.0, 4.0]
     assert len(site.cluster.done) == len(record.commands) > 0
     assert site.cycle().changes.records == ()
+
+
+def test_circular_garbage_is_looked_for_between_cycles_however_they_end(ledger: Ledger) -> None:
+    def decide(snapshot: Snapshot) -> Plan:
+        looked.append(gc.isenabled())
+        return Plan(np.zeros(len(snapshot.jobs)))
+
+    looked: list[bool] = []
+    site = Site(ledger, Ranks(decide))
+    for _ in range(300):
+        site.cluster.submit()
+    broken(site, True)
+    with pytest.raises(LedgerError):
+        site.cycle()
+    assert (looked, gc.isenabled()) == ([False], True)
 
 
 def test_reports_are_not_lost_to_a_ledger_that_cannot_be_read(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,6 +151,13 @@ def test_the_inputs_of_a_cycle_that_commanded_something_come_back_whole(ledger: 
     assert ledger.recall("another") == {}
 
 
+def test_a_cycle_whose_outcomes_were_never_written_has_no_inputs_and_leaves_none_to_the_next(ledger: Ledger) -> None:
+    ledger.begin(cycle(1, commands=[label(1, 2)]))
+    ledger.begin(cycle(2, changes=Changes(NOW)))
+    ledger.finish(2, [], {}, NOW)
+    assert [row["inputs"] for row in ledger.query("SELECT inputs FROM cycles")] == [None, None]
+
+
 def test_where_each_job_stands_comes_back_as_it_was_and_without_what_is_not_known(ledger: Ledger) -> None:
     assert ledger.standings() is None
     nan = float("nan")

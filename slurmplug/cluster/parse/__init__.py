@@ -1,7 +1,8 @@
 """The texts of squeue, sinfo, sprio, sacct and scontrol, Slurm 22.05 and later, as rows. Pure.
 
 What a user writes (names, comments, paths) may hold newlines and anything else, so fields and records end in marks
-that are drawn anew for each look. An answer that does not fit is a `ReadFailed`, never a shorter queue.
+that no user knows: those of the queue are never shown, all others are drawn anew for each look. An answer that does not
+fit is a `ReadFailed`, never a shorter queue.
 
 No code asks for the release: an answer is read in each form that a supported release gives it, and none is ambiguous.
 
