@@ -92,7 +92,7 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("NNodes", "integer", 8, "nodes held, or asked for", _fact("nodes")),
             Field("NodeList", "text", 15, "where it runs or ran", _fact("node_list")),
             Field("Partition", "text", 10, "its partitions", _fact("partition")),
-            Field("Priority", "integer", 10, "Slurm's own, the label in it, while it waits", _priority),
+            Field("Priority", "integer", 10, "Slurm's own, the label in it, until it ends", _priority),
             Field("QOS", "text", 10, "its quality of service", _fact("qos")),
             Field("Reason", "text", 12, "why Slurm says that it waits", _fact("reason")),
             Field("ReqMem", "number", 10, "memory asked for in all, MiB", _fact("memory")),

@@ -102,8 +102,11 @@ class Job:
 
     @property
     def started(self) -> float | None:
-        """When this run started; of a job that waits squeue tells when it might, which is not it."""
-        return None if self.waits else self.record.facts.start
+        """When this run started; of a job that waits squeue tells when it might, of one that was cancelled while it
+        waited when that was, which is not it."""
+        facts = self.record.facts
+        never = not facts.live and not facts.node_list and facts.start == facts.end
+        return None if self.waits or never else facts.start
 
     @property
     def ended(self) -> float | None:
@@ -150,9 +153,11 @@ class Job:
 
     @property
     def saved(self) -> float | None:
-        """Iterations that a stop spared."""
+        """Iterations that a stop spared; the program counts them from 0 or from 1."""
         most = self.record.directives.max_iterations if self.record.directives else None
-        return max(0.0, most - self.iteration) if self.stop and most and self.iteration is not None else None
+        if not self.stop or not most or self.iteration is None:
+            return None
+        return max(0.0, most - self.iteration - int(self.columns.get("from_zero", 0)))
 
     @property
     def did_all(self) -> bool:
@@ -369,7 +374,9 @@ OR (jobs.array_id, jobs.array_task) IN (
 """Lists, as SQLite bounds how many terms an expression has."""
 _WAITING = "(" + ", ".join(f"'{state}'" for state in sorted(WAITING)) + ")"
 _JOBS = """
-SELECT jobs.*, (SELECT stop FROM stops WHERE stops.job = jobs.id LIMIT 1) AS stop
+SELECT jobs.*, (SELECT stop FROM stops WHERE stops.job = jobs.id LIMIT 1) AS stop,
+    coalesce((SELECT iteration = 0 FROM progress WHERE job = jobs.id ORDER BY restarts, iteration LIMIT 1), 0)
+        AS from_zero
 FROM jobs
 WHERE {where} AND NOT EXISTS (
     SELECT 1 FROM jobs AS later

@@ -225,7 +225,8 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, EOFError, zlib.error, ValueError) as error:
-        raise DataError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
+        what = getattr(error, "strerror", None) or " ".join(str(error).split())
+        raise DataError(f"{path} cannot be read: {what}") from error
 
 
 def _numbers(table: pd.DataFrame, name: str, path: Path, lines: Sequence[int]) -> Floats:

@@ -45,10 +45,11 @@ def compare(
         row
         for before, after in comparison.pairs(first, second, against)
         for row in comparison.compared(before, after, confidence)
-        if not figures or row.figure in figures
     ]
-    if not rows:
-        raise UsageError("no such figure: the results of each file name those there are")
+    there = list(dict.fromkeys(row.figure for row in rows))
+    if unknown := next((name for name in figures if name not in there), ""):
+        raise UsageError(f"no such figure: {unknown!r}; there are {', '.join(there)}")
+    rows = [row for row in rows if not figures or row.figure in figures]
     if wants_json:
         told = {
             "workload": first.workload,

@@ -153,6 +153,28 @@ class TestFields:
             "Elapsed": "00:02:07",
         }  # fmt: skip
 
+    @pytest.mark.parametrize(("first", "saved"), [(0, 83), (1, 84)])
+    def test_what_was_spared_is_the_same_whether_a_program_counts_from_0_or_from_1(self, site, first, saved):
+        job = site.cluster.submit()
+        site.cluster.start(job)
+        site.train(job, {i: 0.9 + i / 100 for i in range(first, 7)})
+        site.cycle()
+        site.cluster.end(job)
+        site.cycle()
+        row = site.table("-j", "1", "-o", "iterations,maxiterations,saved,stop")[0]
+        assert row == {"Iterations": "6", "MaxIterations": "90", "Saved": str(saved), "Stop": "target"}
+
+    def test_a_job_that_was_cancelled_while_it_waited_never_started(self, site):
+        job = site.cluster.submit()
+        site.cycle()
+        site.cluster.jobs[job]["start"] = site.cluster.time + 30.0
+        site.cluster.time += 30.0
+        site.cluster.end(job, "CANCELLED")
+        site.cycle()
+        row = site.table("-j", "1", "-o", "state,start,elapsed,waited")[0]
+        assert row == {"State": "CANCELLED", "Start": "Unknown", "Elapsed": "00:00:00", "Waited": "00:01:30"}
+        assert ", ran for" not in site.ask("why", "1")
+
     def test_a_job_that_ended_by_itself_was_not_stopped(self, trained):
         row = trained.table("-j", "2", "-o", "stop,saved,exitcode")[0]
         assert row == {"Stop": "", "Saved": "", "ExitCode": "1:0"}

@@ -136,7 +136,8 @@ def test_runs_that_cannot_be_compared_are_refused(write: Write) -> None:
     assert "no two policies to compare" in compare(alone).output
     assert "has no policy 'z'" in compare(first, "--against", "z").output
     assert "cannot be read" in compare("/nonexistent/a.json").output
-    assert "no such figure" in compare(first, alone, "--figure", "beauty").output
+    beauty = compare(first, alone, "--figure", "jct_mean", "--figure", "beauty")
+    assert "no such figure: 'beauty'; there are jct_mean" in beauty.output
 
 
 def test_numbers_that_are_none_are_null_in_json(write: Write) -> None:

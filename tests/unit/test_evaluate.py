@@ -174,7 +174,9 @@ class TestWhatIsRefused:
         assert str(path) in refused(kind, str(path))
 
     def test_files_that_are_not_there(self, tmp_path):
-        assert "No such file" in refused("runtime", str(tmp_path / "none.csv"))
+        assert refused("runtime", str(tmp_path / "none.csv")).endswith(
+            "none.csv cannot be read: No such file or directory\n"
+        )
         assert "Is a directory" in refused("loss", str(tmp_path))
 
     @pytest.mark.parametrize(
