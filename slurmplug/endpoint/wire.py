@@ -23,7 +23,7 @@ QUESTION_BYTES = 65_536
 MOST_WORDS = 500
 """Jobs, users, accounts or states that one question may name."""
 
-_Word = Annotated[str, Field(max_length=200)]
+_Word = Annotated[str, Field(max_length=200, pattern=r"^[^\x00]*$")]
 _Words = Annotated[tuple[_Word, ...], Field(max_length=MOST_WORDS)]
 _Id = Annotated[int, Field(ge=0, lt=1 << 40)]
 _Time = Annotated[float, Field(ge=-1e12, le=1e12)]

@@ -254,12 +254,16 @@ class TestStrangers:
     @pytest.mark.parametrize(
         "body",
         [b"", b"[]", b"{", b'{"sql": 1}', b'{"jobs": [[1]]}', b'{"jobs": "1"}', b'{"owner": 0}', b'{"most": 0}',
-         b"\xff", b'{"start": NaN}', b"[" * 60_000],
+         b"\xff", b'{"start": NaN}', b"[" * 60_000, b'{"users": ["a\\u0000b"]}'],
     )  # fmt: skip
     def test_a_question_that_makes_no_sense_does_no_harm(self, served: Served, body: bytes) -> None:
         status, _ = served.post("/v1/queue", body, **served.signed("queue", body))
         assert status == (200 if body == b"" else 400)
         assert served.post("/v1/status", **served.signed("status"))[0] == 200
+
+    def test_a_name_that_no_user_can_have_is_no_question(self, served: Served) -> None:
+        body = b'{"user": "a\\u0000b"}'
+        assert served.post("/v1/user", body, **served.signed("user", body))[0] == 400
 
     def test_each_user_has_a_rate_of_their_own(self, tmp_path: Path, munged: FakeMunge) -> None:
         with serving(tmp_path, munged, a_minute=2) as one:
