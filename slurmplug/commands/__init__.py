@@ -6,10 +6,28 @@ import click
 
 from slurmplug.errors import SlurmplugError
 
-COMMANDS = (
-    "acct", "backup", "check-config", "compare", "daemon", "doctor", "evaluate", "pause", "prio", "queue",
-    "reset", "restore", "resume", "run", "sandbox", "show-config", "simulate", "status", "why",
-)  # fmt: skip
+COMMANDS = {
+    "acct": "Jobs that wait, run and ended, as sacct tells them.",
+    "backup": "Copy the ledger to a file.",
+    "check-config": "Is the configuration valid?",
+    "compare": "By how much simulated policies differ.",
+    "daemon": "Serve the cluster, in the foreground.",
+    "doctor": "What a site lacks, with the line that mends it.",
+    "evaluate": "How good the predictors are.",
+    "pause": "Let the daemon observe only.",
+    "prio": "Each term of the rank of pending jobs.",
+    "queue": "The queue as slurmplug sees it.",
+    "reset": "Give back to Slurm what slurmplug set.",
+    "restore": "Put a backup in the ledger's place.",
+    "resume": "Let the daemon act again.",
+    "run": "Run a program and report what it prints.",
+    "sandbox": "A throwaway Slurm cluster on this machine.",
+    "show-config": "The settings in force.",
+    "simulate": "What policies would make of a workload.",
+    "status": "Is the daemon alive, and what does it do?",
+    "why": "The story of one job.",
+}
+"""What there is, and what it is for."""
 
 
 class _Commands(click.Group):
@@ -22,6 +40,10 @@ class _Commands(click.Group):
         name = cmd_name.replace("-", "_")
         command: click.Command = getattr(import_module(f"slurmplug.commands.{name}"), name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
     def invoke(self, ctx: click.Context) -> object:
         try:
