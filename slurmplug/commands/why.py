@@ -27,7 +27,8 @@ def why(*, job: str, config_path: Path, ledger_path: Path | None, wants_json: bo
         tell_of_a_dead_daemon(answers)
     if not told:
         raise UsageError(
-            f"slurmplug knows no job {job}: it came after the last cycle, never was, or is older than the retention"
+            f"slurmplug knows no job {job}: it came after the last cycle, never was, is older than the retention, or "
+            "Slurm does not show it to you"
         )
     if wants_json:
         mappings = [{"job": table.as_mapping(job_fields.FIELDS, each.job), **each.story} for each in told]

@@ -325,7 +325,9 @@ class TestWhatWasDone:
 
 class TestWhichJob:
     def test_a_job_that_is_not_known_is_said_to_be_so(self, site):
-        assert "slurmplug knows no job 7" in site.ask("why", "7", code=1)
+        told = site.ask("why", "7", code=1)
+        assert "slurmplug knows no job 7: it came after the last cycle, never was, " in told
+        assert "or Slurm does not show it to you" in told
 
     @pytest.mark.parametrize("job", ["x", "1.2", "-3", "1_", ""])
     def test_what_is_no_job_is_refused(self, site, job):
