@@ -42,16 +42,25 @@ class QuantileForest:
 
     @classmethod
     def fit(
-        cls, x: Floats, y: Floats, groups: Ints, *, trees: int, smallest_leaf: int, features: float, seed: int
+        cls,
+        x: Floats,
+        y: Floats,
+        groups: Ints,
+        *,
+        trees: int,
+        smallest_leaf: int,
+        features: float,
+        seed: int,
+        share: float = 0.7,
     ) -> QuantileForest:
-        """Grow on x (n, features), y (n,); each tree sees 70% of the groups (n,), whose rows are not independent."""
+        """Grow on x (n, features), y (n,); a tree sees a share of the groups (n,), whose rows are not independent."""
         random = np.random.default_rng(seed)
         names, group = np.unique(groups, return_inverse=True)
         roots: list[int] = []
         parts: list[tuple[NDArray[Any], ...]] = []
         start = 0
         for _ in range(trees):
-            seen = random.random(len(names)) < 0.7 if len(names) > 1 else np.ones(1, dtype=np.bool_)
+            seen = random.random(len(names)) < share if len(names) > 1 else np.ones(1, dtype=np.bool_)
             rows = np.flatnonzero(seen[group]) if seen.any() else np.arange(len(y))
             grown = ExtraTreeRegressor(
                 min_samples_leaf=smallest_leaf, max_features=features, random_state=int(random.integers(2**31))
