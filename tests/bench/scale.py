@@ -1,11 +1,14 @@
 """A whole cycle beside a real slurmctld with 10,000 pending jobs: `make bench-scale`.
 
 Every time is a median of several cycles of one run. The bare cost of a cycle is that of the clients it calls, with the
-same questions and the same writes, run by hand in between. The last line gives the figures. With `--told`, what squeue
-and sinfo would answer is made up, and takes no time: for more jobs than a slurmctld here can be given.
+same questions and the same writes, run by hand in between. Before each, slurmctld has time to do what the writes before
+set off, as it has where a cycle comes once a minute, and not always the same, so that none keeps step with backfill.
+The last line gives the figures. With `--told`, what squeue and sinfo would answer is made up, and takes no time: for
+more jobs than a slurmctld here can be given.
 """
 
 import argparse
+import random
 import re
 import resource
 import statistics
@@ -35,6 +38,8 @@ from tests.bench.test_bench_read import MARKS, sinfo, squeue
 THINKS = ("absorb", "forecast", "decide")
 WRITES = (40, 500)
 """changed in a cycle: as a busy queue's order changes, and as many as `writes_per_cycle` allows; and all"""
+REST = (4.0, 9.0)
+"""seconds, at least and at most, that a slurmctld is left alone; it schedules anew up to 3 s after priorities change"""
 CONTINUE = "bf_continue"
 BUSY = 40
 """written every two seconds while backfill is looked at"""
@@ -122,6 +127,7 @@ def cycles(scheduler: Scheduler, writes: int, times: int, bare: Bare | None = No
     found, keys = Cycles(), list(scheduler.intake.alive)
     for _ in range(times):
         forget(scheduler, keys[:: max(1, len(keys) // writes)])
+        rest(bare)
         began, used = time.perf_counter(), time.process_time()
         record = scheduler.run()
         found.whole.append(time.perf_counter() - began)
@@ -137,8 +143,15 @@ def cycles(scheduler: Scheduler, writes: int, times: int, bare: Bare | None = No
                 for command in record.commands
                 if "SiteFactor" in command.fields
             ]
+            rest(bare)
             found.bare.append(bare.cycle(lines))
     return found
+
+
+def rest(bare: Bare | None) -> None:
+    """Leave a slurmctld alone for some time, where there is one."""
+    if bare:
+        time.sleep(random.uniform(*REST))
 
 
 def forget(scheduler: Scheduler, job_ids: Collection[int]) -> None:
