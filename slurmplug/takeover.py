@@ -72,6 +72,21 @@ def turn(own: int | None, controllers: Sequence[Controller], sign: Sign, still: 
     return Turn(True)
 
 
+def elsewhere(folder: Path, host: str, patience: float) -> str:
+    """The other machine whose daemon acts, empty where there is none. Raises NotConfirmed.
+
+    For who looks only once: when the last sign of life was shown is told by the time of day.
+    """
+    sign = read(folder)
+    if sign.host.partition(".")[0] in ("", host.partition(".")[0]):
+        return ""
+    try:
+        still = time.time() - (folder / "acting").stat().st_mtime
+    except OSError as error:
+        raise NotConfirmed(f"{folder}/acting cannot be read: {error.strerror}") from error
+    return sign.host if still < patience else ""
+
+
 def stays(own: int | None, controllers: Sequence[Controller]) -> bool:
     """Whether a daemon that acts goes on: the primary's as long as it lives, a backup's until another is in charge."""
     return own == 0 or in_charge(controllers) in (own, None)

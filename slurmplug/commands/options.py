@@ -5,6 +5,7 @@ import functools
 import getpass
 import os
 import shutil
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -15,11 +16,11 @@ from typing import Any, TypeVar
 import click
 
 from slurmplug import config as configuration
-from slurmplug import times
+from slurmplug import takeover, times
 from slurmplug.answers import Answers, LedgerAnswers
 from slurmplug.config import CONFIG_VARIABLE, DEFAULT_PATH, Config
 from slurmplug.endpoint.client import EndpointAnswers
-from slurmplug.errors import ConfigError, LedgerError
+from slurmplug.errors import ConfigError, LedgerError, NotConfirmed, UsageError
 from slurmplug.ledger import Ledger
 from slurmplug.reports import JobId, Selection
 
@@ -100,7 +101,10 @@ def opened(config_path: Path, ledger_path: Path | None, *, readonly: bool = True
 
     Raises:
         ConfigError, LedgerError
+        UsageError: it is to be written, and the daemon of another controller acts, by a ledger of its own.
     """
+    if not readonly and ledger_path is None:
+        require_here(configured(config_path))
     path = ledger_path or configured(config_path).ledger.path
     if problem := _unreadable(path):
         raise LedgerError(f"the ledger {path} cannot be opened: {problem}")
@@ -109,6 +113,19 @@ def opened(config_path: Path, ledger_path: Path | None, *, readonly: bool = True
         yield ledger
     finally:
         ledger.close()
+
+
+def require_here(config: Config) -> None:
+    """Raises UsageError where the daemon of another controller acts; that this cannot be told is only said."""
+    if config.takeover.folder is None:
+        return
+    try:
+        host = takeover.elsewhere(config.takeover.folder, socket.gethostname(), config.takeover.patience)
+    except NotConfirmed as error:
+        click.echo(f"whether the daemon of another controller acts is not known: {error}", err=True)
+        return
+    if host:
+        raise UsageError(f"the daemon on {host} acts, by a ledger of its own: say it there")
 
 
 @contextmanager

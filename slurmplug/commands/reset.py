@@ -7,7 +7,7 @@ import click
 
 from slurmplug.cluster.port import ClusterPort
 from slurmplug.cluster.slurm import SlurmCluster
-from slurmplug.commands.options import by_whom, config_option, configured, emit, opened
+from slurmplug.commands.options import by_whom, config_option, configured, emit, opened, require_here
 from slurmplug.config import Config
 from slurmplug.errors import UsageError
 from slurmplug.ledger import Ledger
@@ -46,6 +46,7 @@ def reset(*, config_path: Path, wanted: JobId | None, reason: str) -> None:
     """
     config = configured(config_path)
     if _absent(config.ledger.path):
+        require_here(config)
         if wanted and wanted.task is not None:
             raise UsageError("without a ledger, name an element of an array by its own number (%A of squeue)")
         if not carry_out_unrecorded(config, SlurmCluster(config), wanted.number if wanted else None):

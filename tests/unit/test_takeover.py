@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from slurmplug.errors import NotConfirmed, SteppedDown
 from slurmplug.notify import Manager
 from slurmplug.standby import Publisher, Standby
 from slurmplug.takeover import Life, Sign, Watch, stays, turn
-from tests.ledgers import Site
+from tests.ledgers import Site, run
 
 PATIENCE = 60.0
 BOTH = (Controller("primary", "ctl1", True), Controller("backup", "ctl2", True))
@@ -234,6 +235,42 @@ class TestTakingOver:
         last = copies.newest(tmp_path)
         assert last is not None
         assert last[1] > first[1]
+
+
+class TestOperators:
+    """Who pauses or resets says it to the daemon that acts."""
+
+    @pytest.fixture
+    def config(self, site: Site, tmp_path: Path) -> Path:
+        path = tmp_path / "slurmplug.toml"
+        path.write_text(f'ledger.path = "{site.path}"\ntakeover.folder = "{tmp_path}"\n')
+        return path
+
+    @pytest.mark.parametrize("command", ["pause", "resume", "reset"])
+    def test_while_another_controllers_daemon_acts_nothing_is_said_to_this_ledger(
+        self, command: str, config: Path, site: Site, tmp_path: Path
+    ) -> None:
+        (tmp_path / "acting").write_text("elsewhere a1 7\n")
+        told = run(command, "--config", str(config))
+        assert told.exit_code != 0
+        assert "the daemon on elsewhere acts" in told.output
+        assert site.ledger.control("paused") is None
+
+    def test_without_a_ledger_here_nothing_is_given_back_either(self, config: Path, tmp_path: Path) -> None:
+        (tmp_path / "acting").write_text("elsewhere a1 7\n")
+        config.write_text(f'ledger.path = "{tmp_path}/none.db"\ntakeover.folder = "{tmp_path}"\n')
+        assert "the daemon on elsewhere acts" in run("reset", "--config", str(config)).output
+
+    def test_it_is_said_to_this_ledger_where_its_own_daemon_acts_or_none_does(
+        self, config: Path, site: Site, tmp_path: Path
+    ) -> None:
+        for sign in (None, "", f"{socket.gethostname()} a1 7\n", "elsewhere a1 7\n"):
+            site.ledger.set_control("paused", None)
+            if sign is not None:
+                (tmp_path / "acting").write_text(sign)
+                os.utime(tmp_path / "acting", (0, time.time() - (1_000 if "elsewhere" in sign else 0)))
+            assert run("pause", "--config", str(config)).exit_code == 0
+            assert site.ledger.control("paused") is not None
 
 
 class TestStopping:
