@@ -70,6 +70,8 @@ class Jobs:
 
     submitted: Floats
     started: Floats
+    expected: Floats
+    """when Slurm expects it to start, while it waits; NaN where it does not say"""
     time_limit: Floats
     waited: Floats
     """seconds eligible and pending, in this run and those before it"""

@@ -45,8 +45,13 @@ class Columns:
         self._told: dict[str, NDArray[Any]] = _told_by([], _Numbered())
         self._classes = _Numbered()
 
-    def jobs_of(self, records: Sequence[JobRecord], priority: Floats, now: float) -> tuple[Jobs, list[PlacementClass]]:
-        """The columns of these jobs, and the placement classes that `Jobs.placement` numbers."""
+    def jobs_of(
+        self, records: Sequence[JobRecord], priority: Floats, expected: Floats, now: float
+    ) -> tuple[Jobs, list[PlacementClass]]:
+        """The columns of these jobs, and the placement classes that `Jobs.placement` numbers.
+
+        priority, expected: (n,) of the reading, as they change from one to the next.
+        """
         told = self._told_of(records)
         state, eligible, started, gpus = (told[name] for name in ("state", "eligible", "started", "gpus"))
         runs = state != "pending"
@@ -60,6 +65,7 @@ class Columns:
             held=told["held"] | (~runs & (priority == 0)),
             ml_job=_ml_jobs(told),
             started=np.where(runs, started, np.nan),
+            expected=expected,
             waited=told["waited_before"] + np.nan_to_num(np.maximum(until - eligible, 0.0)),
             attained=told["attained_before"] + gpus * ran,
             priority=priority,
@@ -137,9 +143,11 @@ class _Numbered:
         return place[row_of], [kinds[number] for number in distinct[order].tolist()]
 
 
-def jobs_of(records: Sequence[JobRecord], priority: Floats, now: float) -> tuple[Jobs, list[PlacementClass]]:
+def jobs_of(
+    records: Sequence[JobRecord], priority: Floats, expected: Floats, now: float
+) -> tuple[Jobs, list[PlacementClass]]:
     """As `Columns.jobs_of`, of records that are looked at once."""
-    return Columns().jobs_of(records, priority, now)
+    return Columns().jobs_of(records, priority, expected, now)
 
 
 _AS_TOLD = (

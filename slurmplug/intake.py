@@ -74,7 +74,8 @@ class Intake:
                 _take_reports(record, self._not_told_before(record, chunk), fold)
         rows = [row for row, record in enumerate(listed) if record.facts.live]
         records = [listed[row] for row in rows]
-        jobs, classes = self._columns.jobs_of(records, reading.jobs.priority[rows], reading.now)
+        priority, expected = reading.jobs.priority[rows], reading.jobs.expected[rows]
+        jobs, classes = self._columns.jobs_of(records, priority, expected, reading.now)
         runs_on = columns.runs_on(records, reading.nodes.name)
         snapshot = Snapshot(
             cycle=cycle,

@@ -131,6 +131,7 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("GPUType", "text", 10, "their type", _fact("gpu_type")),
             Field("Label", "integer", 10, "the SiteFactor that slurmplug set", lambda job: _known(job.record.label)),
             Field("Managed", "text", 7, "whether slurmplug may act on it", lambda job: job.record.managed),
+            Field("Expected", "time", 19, "when Slurm expects it to start, while it waits", lambda job: job.expected),
             Field("Foreseen", "number", 9, "Value after the last iteration, predicted at half", _foreseen("value")),
             Field("ForeseenAt", "integer", 10, "the iterations done by then", lambda job: _whole(job.foreseen_at)),
             Field("ForeseenHigh", "number", 12, "Foreseen's 95 % quantile", _foreseen("high")),

@@ -75,6 +75,7 @@ def of_standing(record: CycleRecord, jobs: Sequence[int]) -> Row:
         "reach": forecasts.final.sf(seen.target),
         "iteration": seen.iteration,
         "done": seen.iteration / seen.max_iterations,
+        "start": seen.expected,
     }
     told = {
         "job": np.array(jobs, dtype=np.int64),

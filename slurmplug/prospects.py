@@ -53,9 +53,12 @@ def _deadline(job: Job, deadline: float) -> str:
         return f"I{named[1:]} passed {times.span(job.seen - deadline)} ago."
     if left.value is None:
         return f"Whether {named} can be met is not predicted."
-    end = Forecast(*(None if seconds is None else job.seen + seconds for seconds in left))
-    ends = "If it started now, it would end" if job.waits else "It ends"
-    return f"{ends} {times.shown(job.seen + left.value)}{_between(end, times.shown)}: {named} {_chance(end, deadline)}."
+    begins = job.seen if job.expected is None else job.expected
+    end = Forecast(*(None if seconds is None else begins + seconds for seconds in left))
+    ends = "It ends"
+    if job.waits:
+        ends = "If it started now, it would end" if job.expected is None else "Started when Slurm expects it, it ends"
+    return f"{ends} {times.shown(begins + left.value)}{_between(end, times.shown)}: {named} {_chance(end, deadline)}."
 
 
 def _chance(end: Forecast, deadline: float) -> str:

@@ -109,6 +109,12 @@ class Job:
         return None if self.waits or never else facts.start
 
     @property
+    def expected(self) -> float | None:
+        """When Slurm expects to start it, while it waits and that is to come."""
+        told = self.standing.forecast.get("start") if self.standing and self.waits else None
+        return told if told is not None and told > self.seen else None
+
+    @property
     def ended(self) -> float | None:
         return None if self.live else self.record.facts.end
 

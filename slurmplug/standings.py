@@ -124,6 +124,7 @@ ESSENTIAL: tuple[Field[Entry], ...] = (
     Field("LEFT", "span", 11, "run time left, predicted", lambda e: e.job.remaining.value),
 )
 EXTRA: tuple[Field[Entry], ...] = (
+    Field("START", "time", 19, "when Slurm expects it to start", lambda e: e.job.expected),
     Field("AT LEAST", "span", 11, "its 5 % quantile", lambda e: e.job.remaining.low),
     Field("AT MOST", "span", 11, "its 95 % quantile", lambda e: e.job.remaining.high),
     Field("FINAL", "text", 26, "value after the last iteration, predicted, with its 90 % interval", _final, left=True),

@@ -94,6 +94,8 @@ def _introduction(job: Job) -> Iterator[str]:
         yield f"It ended {times.shown(job.ended)}."
     if job.waits and facts.reason not in {"", "None"}:
         yield f"Slurm says that it waits for: {printable(facts.reason)}."
+    if job.expected is not None:
+        yield f"Slurm expects to start it {times.shown(job.expected)}, if those before it use all of their time limits."
 
 
 def _asked(given: Directives | None) -> Iterator[str]:
@@ -178,7 +180,6 @@ def _standing(
             yield _ahead(job, ahead) if sees(ahead) else "Before it: a job that Slurm does not show you."
         if place is not None:
             yield from _in_slurm(job, order[place + 1 :])
-            yield f"When it may start is for Slurm to say: squeue --start -j {job.record.facts.job_id}."
     if cycle is not None:
         yield from _hindered(job, cycle)
 

@@ -56,7 +56,9 @@ class JobRows:
     submit: Floats
     eligible: Floats
     start: Floats
-    """NaN while it waits, whatever backfill expects"""
+    """NaN while it waits"""
+    expected: Floats
+    """when Slurm expects it to start, while it waits; NaN where it does not say"""
     end: Floats
     """when it ended or will be ended; NaN while it waits or runs without a limit"""
     time_limit: Floats

@@ -161,6 +161,7 @@ class SimIntake:
         losses, accuracies = self._curves(training, iteration)
         return Jobs(
             **self._columns,
+            expected=np.full(len(live), np.nan),
             reason=np.where(running, "None", np.where(waits_since > now, "BeginTime", "Resources")),
             waited=engine.waited[live] + waits,
             attained=engine.attained[live] + held,

@@ -21,7 +21,7 @@ def record(first: int, count: int) -> JobRecord:
 
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_counting_from_0_or_from_1_gives_the_same_columns_and_curve(count: int) -> None:
-    zero, one = (jobs_of([record(first, count)], np.zeros(1), 100.0)[0] for first in (0, 1))
+    zero, one = (jobs_of([record(first, count)], np.zeros(1), np.zeros(1), 100.0)[0] for first in (0, 1))
     assert zero.iteration[0] == one.iteration[0] == count
     assert zero.accuracies.iterations.tolist() == one.accuracies.iterations.tolist()
     (curve, at), (other, _) = (even(*jobs.accuracies.row(0), 40.0) for jobs in (zero, one))

@@ -162,6 +162,8 @@ def test_a_job_that_waits_has_no_start_though_slurm_expects_one(jobs):
     assert later["eligible"] > later["submit"]
     assert np.isnan(later["start"])
     assert np.isnan(later["end"])
+    assert later["expected"] >= later["eligible"]
+    assert np.isnan(jobs("per-node")[0]["expected"])
 
 
 def test_endings_are_told_as_a_shell_tells_them(jobs):

@@ -109,11 +109,14 @@ class TestWhereItStands:
         assert "It is number 1 of 6 pending jobs" in told
         assert "Before it" not in told
 
-    def test_who_wants_to_know_when_it_may_start_is_sent_to_slurm(self, crowd):
-        assert "When it may start is for Slurm to say: squeue --start -j 6." in crowd.ask("why", "6")
-        crowd.cluster.start(6)
+    def test_when_slurm_expects_it_to_start_is_told_while_that_is_to_come(self, crowd):
+        assert "expects" not in crowd.ask("why", "6")
+        crowd.cluster.jobs[6]["expected"] = NOW + 7_200.0
         crowd.cycle()
-        assert "squeue" not in crowd.ask("why", "6")
+        assert f"Slurm expects to start it {times.shown(NOW + 7_200)}, if those before it" in crowd.ask("why", "6")
+        crowd.cluster.jobs[6]["expected"] = NOW
+        crowd.cycle()
+        assert "expects" not in crowd.ask("why", "6")
 
     def test_an_order_of_slurms_own_that_differs_is_told(self, crowd):
         crowd.cluster.jobs[1]["priority"] = 9_000.0
@@ -204,6 +207,13 @@ class TestWhatIsPredicted:
             f"If it started now, it would end {end} (90 %: {low} to {high}): "
             f"its deadline, {times.shown(NOW + seconds)}, {chance}"
         )
+
+    def test_where_slurm_says_when_it_starts_its_deadline_is_held_against_that(self, site):
+        site.cluster.jobs[self.submit(site, b"50m")]["expected"] = NOW + 3_000.0
+        site.cycle()
+        end = times.shown(NOW + 3_000 + site.json("acct", "-j", "1")["jobs"][0]["remaining"])
+        assert self.told(site)[-1].startswith(f"Started when Slurm expects it, it ends {end} (90 %: ")
+        assert self.told(site)[-1].endswith("cannot be met.")
 
     def test_a_job_that_runs_is_told_by_its_own_pace(self, site):
         site.cluster.start(self.submit(site, b"2h"))

@@ -159,11 +159,13 @@ def _queue(columns: Mapping[str, NDArray[Any]], often: Mapping[str, Sequence[str
     elements = np.ones(len(ids), dtype=np.int64)
     arrays = np.flatnonzero(columns["array_id"])
     elements[arrays] = [len(tasks.get(each, (0,))) for each in ids[arrays].tolist()]
+    starts = moments(often, "StartTime")
     rows = JobRows(
         **{name: each for name, each in columns.items() if name != "array_task"},
         array_task=task,
         elements=elements,
-        start=np.where(waits, np.nan, moments(often, "StartTime")),
+        start=np.where(waits, np.nan, starts),
+        expected=np.where(waits, starts, np.nan),
         end=np.where(waits, np.nan, moments(often, "EndTime")),
         priority=floats(often, "PriorityLong"),
     )
