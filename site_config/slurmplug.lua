@@ -474,11 +474,12 @@ local function accept(given, setting, now, problems)
         return add(problems, line, text, "bytes")
     end
     local name, value = cut_at(text, "=")
-    name = string.gsub(name, "^%-+", "")
+    local blank
+    name, blank = cut_at(string.gsub(name, "^%-+", ""), " ")
     local row = ROWS[name]
     if not row then
         return add(problems, line, text, "unknown")
-    elseif not value then
+    elseif not value or blank then
         return add(problems, line, text, "form")
     elseif given[name] then
         return add(problems, line, text, "repeated")

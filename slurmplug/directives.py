@@ -221,11 +221,11 @@ def _accept(settings: Iterator[_Setting], clock: Clock, problems: _Problems) -> 
             problems.add(setting.line, text, "bytes")
             continue
         written, equals, value = text.decode("ascii").partition("=")
-        name = written.lstrip("-")
+        name, blank, _ = written.lstrip("-").partition(" ")
         row = _ROWS.get(name)
         if not row:
             problems.add(setting.line, text, "unknown")
-        elif not equals:
+        elif not equals or blank:
             problems.add(setting.line, text, "form")
         elif name in given:
             problems.add(setting.line, text, "repeated")

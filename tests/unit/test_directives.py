@@ -190,6 +190,11 @@ def test_the_nearest_word_is_named() -> None:
     assert wrong("--zzz=7") == "line 2: --zzz=7: no such directive"
 
 
+@pytest.mark.parametrize("written", ["--urgency 7", "--urgency = 7", "--urgency =7", "--urgency"])
+def test_a_directive_in_another_form_is_answered_with_the_right_one(written: str) -> None:
+    assert wrong(written) == f"line 2: {written}: write --name=value"
+
+
 def test_a_wrong_value_is_answered_with_what_is_expected_and_an_example() -> None:
     assert wrong("--urgency=11") == ("line 2: --urgency=11: expected a number from 0 to 10, for example --urgency=7")
 
