@@ -140,7 +140,7 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("PredictedHigh", "span", 13, "Predicted's 95 % quantile", _predicted("high")),
             Field("PredictedLow", "span", 12, "Predicted's 5 % quantile", _predicted("low")),
             Field("Rank", "number", 10, "the policy's; higher goes first", lambda job: job.rank),
-            Field("Reach", "share", 7, "probability that it reaches its target", lambda job: job.reach),
+            Field("Reach", "share", 7, "probability that Final meets its target", lambda job: job.reach),
             Field("Remaining", "span", 10, "run time left, predicted", lambda job: job.remaining.value),
             Field("RemainingLow", "span", 12, "Remaining's 5 % quantile", lambda job: job.remaining.low),
             Field("RemainingHigh", "span", 13, "Remaining's 95 % quantile", lambda job: job.remaining.high),

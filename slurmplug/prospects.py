@@ -32,7 +32,7 @@ def predicted(job: Job) -> Iterator[str]:
         between = _between(final, _four_digits)
         yield f"{printable(job.record.quantity)} {final.value:.4g}{between} after the last iteration."
     if job.reach is not None:
-        yield f"It reaches its target with a probability of {job.reach:.1%}."
+        yield f"That meets its target with a probability of {job.reach:.1%}."
     if job.record.directives and job.record.directives.deadline is not None:
         yield _deadline(job, job.record.directives.deadline)
 

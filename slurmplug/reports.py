@@ -154,7 +154,7 @@ class Job:
 
     @property
     def reach(self) -> float | None:
-        """The probability that it reaches its target."""
+        """The probability that its value after the last iteration meets its target."""
         return self.standing.forecast.get("reach") if self.standing else None
 
     @property
