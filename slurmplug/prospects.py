@@ -15,7 +15,8 @@ def predicted(job: Job) -> Iterator[str]:
         if job.ended is not None and job.started is not None:
             held = "" if job.stop else _held(first.holds(job.elapsed))
             took = f" It took {times.span(job.elapsed)}{held}."
-        yield f"When first seen, a run time of {times.span(first.value)}{_between(first, times.span)}.{took}"
+        by = f"by {explain.source(job.columns['predicted_by'])}"
+        yield f"When first seen, a run time of {times.span(first.value)}{_between(first, times.span)}, {by}.{took}"
     if half.value is not None and job.foreseen_at is not None and not job.live:
         came = f" It came to {job.value:.4g}{_held(half.holds(job.value))}." if job.did_all else ""
         yield (
