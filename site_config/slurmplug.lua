@@ -14,6 +14,11 @@
 --         return slurm.SUCCESS
 --     end
 --
+--     -- slurmctld does not start without it
+--     function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
+--         return slurm.SUCCESS
+--     end
+--
 -- It changes nothing of a job, unless the site lets a policy admit jobs (mode.admit): then `slurmplug.hold` in the place
 -- of `slurmplug.check` also holds each job with a --utility until the daemon lets it go.
 --

@@ -22,10 +22,7 @@ def site_script(folder: Path, check: Path) -> Path:
     code = "\n".join(line.removeprefix("--") for line in comment.splitlines())
     assert "/etc/slurmplug/slurmplug.lua" in code
     script = folder / "job_submit.lua"
-    script.write_text(
-        code.replace("/etc/slurmplug/slurmplug.lua", str(check))
-        + "\nfunction slurm_job_modify(job_desc, job_rec, part_list, modify_uid) return slurm.SUCCESS end\n"
-    )
+    script.write_text(code.replace("/etc/slurmplug/slurmplug.lua", str(check)))
     return script
 
 
