@@ -100,18 +100,23 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def change(values: np.ndarray, reference: np.ndarray) -> str:
     """How much less or more, case by case: the mean of the ratios and its 95% interval (Student's t)."""
     ratios = 100 * (values / reference - 1)
-    if len(ratios) < 2:
-        return f"{ratios.mean():+.0f}%"
-    half = stats.t.ppf(0.975, len(ratios) - 1) * ratios.std(ddof=1) / np.sqrt(len(ratios))
-    return f"{ratios.mean():+.0f}% ± {half:.0f}"
+    return f"{ratios.mean():+.0f}%" + (f" ± {half(ratios):.0f}" if len(ratios) > 1 else "")
+
+
+def points(values: np.ndarray, reference: np.ndarray) -> str:
+    """How many points more or less, of shares, case by case: the mean and its 95% interval."""
+    more = 100 * (values - reference)
+    return f"{more.mean():+.1f}" + (f" ± {half(more):.1f}" if len(more) > 1 else "") + " points"
 
 
 def span(values: np.ndarray) -> str:
     """Seconds, and the interval of their mean over seeds or workloads."""
-    if len(values) < 2:
-        return f"{values.mean():,.0f}"
-    half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
-    return f"{values.mean():,.0f} ± {half:,.0f}"
+    return f"{values.mean():,.0f}" + (f" ± {half(values):,.0f}" if len(values) > 1 else "")
+
+
+def half(values: np.ndarray) -> float:
+    """Half the 95% interval of a mean, by Student's t."""
+    return float(stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
 
 
 def percent(values: np.ndarray) -> str:
@@ -233,26 +238,38 @@ def gen_mlfs(runs: Runs) -> str:
 
 def ablations(runs: Runs) -> str:
     """What each part of MLFS is worth on its own workload, in parts and not elastic."""
-    base = [Case("gen:mlfs?x=1&partitions=on&elastic=off", "mlf-h", "20x4")]
+    compared = []
+    for x, part, setting, figure in ABLATIONS:
+        base = [Case(f"gen:mlfs?x={x}&partitions=on&elastic=off", "mlf-h", "20x4", seed) for seed in (0, 1, 2)]
+        whole, without = (base, over(base, settings=(setting,))) if setting else (over(base, policy="mlfs"), base)
+        compared.append((x, part, figure, whole, without))
+    runs.of(case for *_, whole, without in compared for case in (*whole, *without))  # side by side
     rows = []
-    for label, policy, setting, figure, kept in ABLATIONS:
-        whole = over(base, policy=policy)
-        values = runs.column(whole, figure)
-        without = runs.column(base if policy == "mlfs" else over(whole, settings=(setting,)), figure)
-        gain = f"{100 * (values - without).mean():+.1f} points" if kept else change(values, without)
-        rows.append([label, figure.replace("_", " "), gain])
-    return markdown(["part", "figure", "with it against without"], rows)
+    for x, part, figure, whole, without in compared:
+        values, reference = runs.column(whole, figure), runs.column(without, figure)
+        if figure.endswith("ratio"):
+            before, gain = percent(reference), points(values, reference)
+        else:
+            scale, unit = SCALES[figure]
+            before, gain = f"{reference.mean() / scale:,.0f} {unit}", change(values, reference)
+        rows.append([x, part, figure.replace("_", " "), before, gain])
+    return markdown(["x", "part", "figure", "without it", "with it against without"], rows)
 
 
 ABLATIONS = (
-    ("urgency", "mlf-h", ("use_urgency", False), "urgent_deadline_ratio", True),
-    ("deadline term", "mlf-h", ("use_deadline", False), "deadline_ratio", True),
-    ("bandwidth in placement", "mlf-h", ("use_bandwidth", False), "bandwidth_bytes", False),
-    ("migration", "mlf-h", ("migrate", False), "jct_mean", False),
-    ("migration", "mlf-h", ("migrate", False), "overload_s", False),
-    ("migration", "mlf-h", ("migrate", False), "bandwidth_bytes", False),
-    ("MLF-C", "mlfs", ("", None), "jct_mean", False),
+    ("1", "urgency", ("use_urgency", False), "urgent_deadline_ratio"),
+    ("1", "deadline term", ("use_deadline", False), "deadline_ratio"),
+    ("1", "bandwidth in placement", ("use_bandwidth", False), "bandwidth_bytes"),
+    ("1", "migration", ("migrate", False), "jct_mean"),
+    ("1", "migration", ("migrate", False), "overload_s"),
+    ("1", "migration", ("migrate", False), "bandwidth_bytes"),
+    ("1", "MLF-C", None, "jct_mean"),
+    ("2", "urgency", ("use_urgency", False), "urgent_deadline_ratio"),
+    ("2", "deadline term", ("use_deadline", False), "deadline_ratio"),
+    ("2", "migration", ("migrate", False), "jct_mean"),
 )
+"""MLF-H at each x, with all and without one of its parts; MLFS against it for MLF-C"""
+SCALES = {"bandwidth_bytes": (1e12, "TB"), "jct_mean": (60, "min"), "overload_s": (3600, "h")}
 
 
 # --- SLAQ ----------------------------------------------------------------------------------------------
