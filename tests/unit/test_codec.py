@@ -80,6 +80,17 @@ def test_dimensions_and_types_of_arrays_are_kept() -> None:
     assert after["none"].shape == (0, 3)
 
 
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_table_whose_rows_repeat_is_kept_by_its_distinct_rows_and_comes_back_bit_by_bit(packed: bool) -> None:
+    random = np.random.default_rng(3)
+    distinct = random.random((20, 33))
+    distinct[3], distinct[4], distinct[5] = np.nan, 0.0, -0.0
+    table = distinct[random.integers(0, 20, 5_000)]
+    data = dumps({"table": table.T.copy().T, "other": random.random((100, 3))}, packed=packed)
+    assert loads(data)["table"].tobytes() == table.tobytes()
+    assert len(data) < table.nbytes / 10
+
+
 @pytest.mark.parametrize("value", [object(), b"bytes", np.array([object()]), {"x": np.array(["2026"], "datetime64")}])
 def test_what_is_no_value_is_refused(value: object) -> None:
     with pytest.raises(TypeError, match="cannot be kept"):
