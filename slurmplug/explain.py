@@ -147,6 +147,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "long line": ("A line of its reports is too long",),
     "unreadable line": ("A line of its reports is no JSON object",),
     "impossible time": ("A report claims a time that cannot be; the time of reading counts",),
+    "another job": ("A report is older than the job: it is of one before it that had the same id",),
     "no iteration": ("A report names no iteration",),
     "negative iteration": ("A report names a negative iteration",),
     "impossible iteration": ("A report names an iteration that is no number, or too large",),

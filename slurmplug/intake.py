@@ -293,7 +293,7 @@ def _take_reports(record: JobRecord, chunk: bytes, fold: _Fold) -> None:
         record.earlier, record.points = joined(record.earlier, record.points), of_next_run(record.points)
         record.points_of = run
     before = record.points
-    after, doubts = progress.fold(before, chunk, now=fold.reading.now)
+    after, doubts = progress.fold(before, chunk, now=fold.reading.now, submitted=record.key.first_submit)
     fold.faults += [Fault(record.facts.job_id, rule, "", count) for rule, count in doubts.items()]
     if after.checkpoint_time != before.checkpoint_time or after.checkpoint != before.checkpoint:
         fold.touch(record)

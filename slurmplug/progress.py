@@ -25,6 +25,9 @@ MOST_ITERATION = 1e12
 SKEW_SECONDS = 60.0
 """How far a node's clock may be ahead; a reading's time is also older than what is read last."""
 
+LATE_SECONDS = 3_600.0
+"""How far a node's clock may be behind; MUNGE allows 300."""
+
 
 class Run(NamedTuple):
     """A job and its restart."""
@@ -67,11 +70,12 @@ class Points:
         return len(self.iterations)
 
 
-def fold(points: Points, data: bytes, *, now: float) -> tuple[Points, Mapping[str, int]]:
+def fold(points: Points, data: bytes, *, now: float, submitted: float = -math.inf) -> tuple[Points, Mapping[str, int]]:
     """The points with the lines of `data` added, and how much was dropped or doubtful, by rule.
 
     The last report of an iteration wins, quantity by quantity, so that loss and accuracy may come in separate reports
-    and an evaluation may come late. A claimed time well after `now` becomes `now`, as does a missing one.
+    and an evaluation may come late. A claimed time well after `now` becomes `now`, as does a missing one. What was told
+    well before the job was `submitted` is of a job before it that had its id.
     """
     doubts: Counter[str] = Counter()
     new: dict[float, _Point] = {}
@@ -80,6 +84,9 @@ def fold(points: Points, data: bytes, *, now: float) -> tuple[Points, Mapping[st
     names = set(points.quantities)
     highest = float(points.iterations[-1]) if len(points) else -math.inf
     for report in _reports(data, float(now), doubts):
+        if report.time < submitted - LATE_SECONDS:
+            doubts["another job"] += 1
+            continue
         if report.checkpoint is not None:
             checkpoint, checkpoint_time = report.checkpoint, report.time
         if report.load:

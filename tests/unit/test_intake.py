@@ -471,3 +471,11 @@ def test_columns_that_are_kept_are_those_that_would_be_made_anew(looks: Looks) -
             elif name != "keys":
                 np.testing.assert_array_equal(kept.values, made.values)
                 np.testing.assert_array_equal(kept.starts, made.starts)
+
+
+def test_what_a_job_before_it_with_its_id_reported_is_not_its_own(looks: Looks) -> None:
+    before = b"".join(report(time=NOW - 86_400 + i, iteration=i, accuracy=0.95) for i in range(1, 8))
+    own = report(time=NOW + 30, iteration=1, accuracy=0.2) + report(iteration=2, accuracy=0.3)
+    snapshot, changes = looks.look(job_row(1, **RUNNING), reports={1: before + own})
+    assert snapshot.jobs.accuracies.values.tolist() == [0.2, 0.3]
+    assert [(fault.rule, fault.count) for fault in changes.faults] == [("another job", 7)]
