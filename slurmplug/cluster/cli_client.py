@@ -74,7 +74,7 @@ _OF_ELEMENTS = re.compile(r"[0-9]+_\[?([0-9,:-]+)(\.\.\.)?\]?(?:: (.*))?")
 """The address of elements of an array, and what Slurm says of some: their tasks, whether these are cut, the message."""
 NOTHING_ELSE: Mapping[str, str] = MappingProxyType({})
 """added to the environment of a client"""
-_NO_SCRIPT = re.compile(r"invalid job id|script.*missing|no batch script", re.IGNORECASE)
+_NO_SCRIPT = re.compile(r"invalid job id|script not specified", re.IGNORECASE)
 
 
 class CliClient:

@@ -177,6 +177,13 @@ def test_a_heterogeneous_job_has_the_script_of_its_leader(port: SlurmCluster, cl
     assert [scripts[part] for part in parts] == [script.encode()] * 2
 
 
+def test_a_job_whose_script_slurmctld_lost_has_an_empty_one(port: SlurmCluster, cluster: Sandbox) -> None:
+    job = cluster.sbatch(cluster.researchers[0], SLEEP, "--begin=now+1hour")
+    [script] = cluster.logs.parent.glob(f"**/job.{job}/script")
+    script.unlink()
+    assert port.read(set(), ()).scripts[job] == b""
+
+
 def test_an_interactive_job_is_no_batch_job_and_has_no_script(port: SlurmCluster, cluster: Sandbox) -> None:
     user = cluster.researchers[0]
     told = cluster.run(user, ["salloc", "--no-shell", "-n1", "--gres=gpu:1"]).stderr

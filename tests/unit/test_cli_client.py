@@ -147,8 +147,9 @@ def test_a_script_is_taken_whatever_a_plugin_says_on_standard_error(client, prog
     assert client.script(7) == b"#!/bin/sh\n"
 
 
-def test_a_job_without_a_script_has_an_empty_one(client, program):
-    program("scontrol", "echo 'job script retrieval failed: Invalid job id specified' >&2")
+@pytest.mark.parametrize("why", ["Invalid job id specified", "Job script not specified"])
+def test_a_job_without_a_script_has_an_empty_one(client, program, why):
+    program("scontrol", f"echo 'job script retrieval failed: {why}' >&2")
     assert client.script(7) == b""
 
 
