@@ -174,9 +174,7 @@ class Ledger(LedgerFile):
             **self.query(_LAST_SEEN)[0],
             failures_in_a_row=len(failures),
             last_failure=failures[0] if failures else -np.inf,
-            given_back=frozenset(
-                row["job_id"] for row in self.query("SELECT job_id FROM jobs WHERE given_back = 1 AND ended = 0")
-            ),
+            given_back=frozenset(row["job_id"] for row in self.query(_GIVEN_BACK)),
         )
 
     def _failures(self) -> list[float]:
@@ -387,6 +385,13 @@ WHERE kind IN ('resize', 'migrate', 'preempt')
 _STOPS = """
 SELECT cluster, job_id, first_submit FROM operations JOIN jobs ON jobs.id = operations.job WHERE kind = 'stop'
 """
+_GIVEN_BACK = """
+SELECT job_id FROM jobs WHERE ended = 0 AND given_back = 1
+UNION SELECT part.job_id FROM jobs AS whole JOIN jobs AS part
+    ON part.ended = 0 AND part.array_id = whole.job_id AND part.uid = whole.uid AND part.cluster = whole.cluster
+WHERE whole.given_back = 1 AND whole.array_id = whole.job_id
+"""
+"""With the elements of an array, also those that started since."""
 _COMMANDING_CYCLES = """
 SELECT (SELECT started FROM cycles WHERE id = cycle) AS started, sum(status = 'done') = 0 AS failed
 FROM commands GROUP BY cycle ORDER BY cycle DESC LIMIT 100

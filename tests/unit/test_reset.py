@@ -269,3 +269,20 @@ class TestWithoutALedger:
             assert not carry_out_unrecorded(config_of(site), site.cluster, None)
         assert "stop it, and reset again" in capsys.readouterr().out
         assert carry_out_unrecorded(config_of(site), site.cluster, None)
+
+
+def test_an_array_that_is_given_back_is_left_alone_with_the_elements_that_start_later(tmp_path: Path) -> None:
+    with Site(tmp_path) as site:
+        array = site.cluster.submit(elements=3, array_id=1)
+        site.cycle()
+        assert carry_out(config_of(site), site.ledger, site.cluster, array, "reset")
+        element, other = (site.cluster.submit(array_id=array, array_task=0), site.cluster.submit())
+        site.cluster.jobs[array]["elements"] = 2
+        for job in (element, other):
+            site.cluster.start(job)
+        site.cycle()
+        for job in (element, other):
+            site.train(job, dict.fromkeys(range(1, 8), 0.95))
+        site.cycle()
+        assert not site.cluster.asked(element)
+        assert site.cluster.asked(other)
