@@ -204,7 +204,7 @@ LINES = st.lists(
 
 def claimed(lines: list[tuple[float, float, float, float]], script: bytes) -> Snapshot:
     said = [report(iteration=i, loss=loss, accuracy=accuracy, time=at) for i, loss, accuracy, at in lines]
-    rows = [job_row(job_id, state="RUNNING", start=NOW - 1e4, node_list="n1") for job_id in (1, 2)]
+    rows = [job_row(job_id, state="RUNNING", submit=NOW - 1e4, start=NOW - 1e4, node_list="n1") for job_id in (1, 2)]
     honest = [report(iteration=i, loss=1 / i, accuracy=1 - 1 / i, time=NOW - 1e4 + i) for i in range(1, 20)]
     look = reading(*rows, scripts={1: script, 2: script}, reports={1: b"".join(said), 2: b"".join(honest)})
     return Intake().absorb(look, 1)[0]
