@@ -653,8 +653,8 @@ local function is_installed()
     return file ~= nil
 end
 
--- Likewise, and a batch job that is to be admitted is held. Never throws. Who holds a job by himself would not be told from
--- who waits, so such a job is refused. Once slurmplug is removed nobody is held, as nobody would let him go.
+-- Likewise, and a batch job that is to be admitted is held. Never throws. Who holds a job by himself would not be told
+-- from who waits, so such a job is refused. Once slurmplug is removed nobody is held, as nobody would let him go.
 function slurmplug.hold(job_desc)
     local wrong = slurmplug.check(job_desc)
     if wrong then
