@@ -28,7 +28,7 @@ from tests.live.test_submit_plugin import CHECK, site_script
 
 HERE = Path(__file__).parent
 ALIVE = 18
-PATIENCE = 15
+PATIENCE = 30
 """times that none of the places that are left is passed in 20 s, before it is told that they were not"""
 FEW = 20
 """places; of more, half are tried at a time, or those that are passed often would always come first"""
