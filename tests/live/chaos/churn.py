@@ -9,9 +9,8 @@ from policies.plan import Action, Plan, Reason
 PATIENCE = 0.3
 """the chance that a job that can be moved is left alone in a cycle"""
 
-FIRST, LATER = ("migrate", "migrate", "resize", "preempt"), ("resize", "resize", "migrate", "preempt")
-"""Of a job that was not requeued yet, and of one that may be kept from the nodes where it was. Who is preempted waits
-for two minutes, as Slurm has it, in which nothing can be done to it."""
+MOVES = ("resize", "resize", "migrate", "migrate", "preempt")
+"""Who is preempted waits for two minutes, as Slurm has it, in which nothing can be done to it."""
 
 
 @dataclass(frozen=True)
@@ -53,5 +52,4 @@ class Churn:
             return "stop" if draw[0] < 0.3 else ""
         if not jobs.restartable[row] or draw[0] < PATIENCE:
             return ""
-        moves = LATER if jobs.restarts[row] else FIRST
-        return moves[int(draw[1] * len(moves))]
+        return MOVES[int(draw[1] * len(MOVES))]
