@@ -33,7 +33,7 @@ class Dependencies:
         child, parent = child[parent > 0], parent[parent > 0] - 1
         cyclic = _in_cycles(n, parent, child)
         counts = ~cyclic[parent] & ~orphaned[parent] & (ml_job[parent] == ml_job[child])
-        return cls(_levels(parent[counts], child[counts]), cyclic, orphaned)
+        return cls(_levels(n, parent[counts], child[counts]), cyclic, orphaned)
 
 
 def _in_cycles(n: int, parent: Ints, child: Ints) -> Bools:
@@ -46,16 +46,19 @@ def _in_cycles(n: int, parent: Ints, child: Ints) -> Bools:
     return cyclic
 
 
-def _levels(parent: Ints, child: Ints) -> tuple[tuple[Ints, Ints], ...]:
-    """By the longest chain of jobs that depend on the child, from those on which nothing depends."""
-    above, below = np.split(np.unique(np.append(parent, child), return_inverse=True)[1], 2)
-    depth = np.zeros(2 * len(parent), dtype=np.int64)
-    while True:
-        deeper = depth.copy()
-        np.maximum.at(deeper, above, depth[below] + 1)
-        if np.array_equal(deeper, depth):
-            break
-        depth = deeper
-    order = np.lexsort((child, depth[below]))
-    starts = np.flatnonzero(np.diff(depth[below[order]], prepend=-1))
-    return tuple((parent[edges], child[edges]) for edges in np.split(order, starts)[1:])
+def _levels(n: int, parent: Ints, child: Ints) -> tuple[tuple[Ints, Ints], ...]:
+    """Kahn's order, a level at a time, from the jobs on which nothing depends."""
+    levels = []
+    order = np.argsort(child, kind="stable")
+    starts = np.searchsorted(child[order], np.arange(n + 1))
+    unfinished = np.bincount(parent, minlength=n)
+    finished = np.unique(child[unfinished[child] == 0])
+    while len(finished):
+        counts = starts[finished + 1] - starts[finished]
+        offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        edges = order[np.repeat(starts[finished], counts) + offsets]
+        levels.append((parent[edges], child[edges]))
+        np.subtract.at(unfinished, parent[edges], 1)
+        touched = np.unique(parent[edges])
+        finished = touched[unfinished[touched] == 0]
+    return tuple(levels)
