@@ -105,7 +105,7 @@ def check(
         reason = reason or _mode(mode[action.kind], past) or _vain(action, str(snapshot.jobs.state[row]), past)
         if placement != "all":
             reason = reason or _move(action, snapshot, row, past, limits)
-            reason = reason or _move_budget(action, snapshot, row, allowed, past=past, limits=limits)
+            reason = reason or _move_budget(action, snapshot, rows, allowed, past=past, limits=limits)
         reason = reason or _budget(action, allowed, past, limits)
         if reason is None:
             allowed.append(action)
@@ -266,13 +266,18 @@ def _requeue(action: Action, snapshot: Snapshot, row: int, past: Past, limits: G
 
 
 def _move_budget(
-    action: Action, snapshot: Snapshot, row: int, allowed: Sequence[Action], *, past: Past, limits: Guardrails
+    action: Action,
+    snapshot: Snapshot,
+    rows: Mapping[JobKey, int],
+    allowed: Sequence[Action],
+    *,
+    past: Past,
+    limits: Guardrails,
 ) -> Reason | None:
     """Runs that are being ended count as if they were."""
-    jobs = snapshot.jobs
+    jobs, row = snapshot.jobs, rows[action.job]
     if not _requeues(action, str(jobs.state[row])) or action.job in past.moving:
         return None
-    rows = {key: at for at, key in enumerate(jobs.keys)} if allowed else {}
     now = [rows[a.job] for a in allowed if _requeues(a, str(jobs.state[rows[a.job]])) and a.job not in past.moving]
     recent = {(each.job, each.user) for each in past.requeues if each.at > past.now - HOUR} | set(past.moving.items())
     user = str(jobs.user[row])
