@@ -303,8 +303,8 @@ def _where(which: Selection, stood: Collection[int]) -> _Where:
         where.add("jobs.uid = ?", which.owner)
     if which.live:
         where.add("jobs.ended = 0 AND jobs.id IN (SELECT value FROM json_each(?))", json.dumps(list(stood)))
-    if not which.uneligible:
-        where.add("coalesce(jobs.eligible, jobs.start) IS NOT NULL")
+    if not which.uneligible and not which.states:
+        where.add(f"coalesce(jobs.eligible, {_BEGAN}) IS NOT NULL OR jobs.restarts > 0")
     if which.start is not None:
         _add_window(where, which, which.start)
     return where
@@ -313,30 +313,14 @@ def _where(which: Selection, stood: Collection[int]) -> _Where:
 def _add_window(where: _Where, which: Selection, start: float) -> None:
     """Slurm's meaning of a window (sacct(1), --state): with states, the jobs that were in one of them inside it."""
     if not which.states:
-        where.add(
-            "coalesce(jobs.eligible, jobs.submit) <= ? AND (jobs.ended = 0 OR coalesce(jobs.end, jobs.last_seen) >= ?)",
-            which.end,
-            start,
-        )
+        where.add(_WAS_THERE, which.end, start, which.end, start)
         return
     forms: list[str] = []
     values: list[object] = []
     for state in which.states:
-        if state == "PENDING":
-            forms.append(
-                f"jobs.eligible <= ? AND (CASE WHEN jobs.state IN {_WAITING} THEN 9e18 ELSE "
-                "coalesce(jobs.start, jobs.end, 9e18) END >= ?)"
-            )
-            values += [which.end, start]
-        elif state == "RUNNING":
-            forms.append(f"jobs.state NOT IN {_WAITING} AND jobs.start <= ? AND (jobs.ended = 0 OR jobs.end >= ?)")
-            values += [which.end, start]
-        elif state in LIVE_STATES.values():
-            forms.append("jobs.state = ? AND ? <= ?")
-            values += [state, start, which.end]
-        else:
-            forms.append("jobs.state = ? AND jobs.ended = 1 AND jobs.end BETWEEN ? AND ?")
-            values += [state, start, which.end]
+        form, ends = _WAS.get(state, _ENDED if state in ENDED_STATES.values() else _IS)
+        forms.append(form)
+        values += [state if end == "state" else which.end if end == "end" else start for end in ends]
     where.add(" OR ".join(f"({form})" for form in forms), *values)
 
 
@@ -379,6 +363,36 @@ OR (jobs.array_id, jobs.array_task) IN (
 """
 """Lists, as SQLite bounds how many terms an expression has."""
 _WAITING = "(" + ", ".join(f"'{state}'" for state in sorted(WAITING)) + ")"
+_BEGAN = f"""
+CASE WHEN jobs.state NOT IN {_WAITING} AND NOT (jobs.ended = 1 AND jobs.node_list = '' AND jobs.start IS jobs.end)
+    THEN jobs.start END
+"""
+"""As `Job.started`."""
+_WAS_THERE = (
+    "coalesce(jobs.eligible, jobs.submit) < ? AND (jobs.ended = 0 OR coalesce(jobs.end, jobs.last_seen) >= ?) "
+    "OR jobs.restarts > 0 AND jobs.first_submit < ? AND jobs.submit >= ?"
+)
+"""Of a job that was requeued `submit` is when its last run but one was over; of those runs no more is kept."""
+_WAS = {
+    "PENDING": (
+        f"jobs.eligible < ? AND coalesce({_BEGAN}, CASE WHEN jobs.ended THEN jobs.end END, 9e18) > ? "
+        "OR jobs.restarts > 0 AND jobs.first_submit >= ? AND jobs.first_submit < ?",
+        ("end", "start", "start", "end"),
+    ),
+    "RUNNING": (
+        f"{_BEGAN} < ? AND CASE WHEN jobs.ended THEN coalesce(jobs.end, jobs.last_seen) > ? "
+        "ELSE jobs.state != 'SUSPENDED' END OR jobs.restarts > 0 AND jobs.submit > ? AND jobs.submit <= ?",
+        ("end", "start", "start", "end"),
+    ),
+    "REQUEUED": (
+        "jobs.state = ? OR jobs.restarts > 0 AND jobs.submit BETWEEN ? AND ?",
+        ("state", "start", "end"),
+    ),
+}
+_ENDED = ("jobs.state = ? AND jobs.ended = 1 AND jobs.end BETWEEN ? AND ?", ("state", "start", "end"))
+_IS = (f"jobs.state = ? AND {_BEGAN} < ?", ("state", "end"))
+"""Conditions by state, each with what its parameters are: the state, or an end of the window. As in slurmdbd the start
+of a state has to come before the window's end, and its end after the window's start, but for jobs that ended."""
 _JOBS = """
 SELECT jobs.*, (SELECT stop FROM stops WHERE stops.job = jobs.id LIMIT 1) AS stop,
     coalesce((SELECT iteration = 0 FROM progress WHERE job = jobs.id ORDER BY restarts, iteration LIMIT 1), 0)

@@ -114,8 +114,8 @@ def _state(word: str) -> str:
 
 
 def _window(by_job: bool, by_state: bool, starttime: str, endtime: str) -> tuple[float, float]:
-    """sacct(1), DEFAULT TIME WINDOW."""
-    now = time.time()
+    """sacct(1), DEFAULT TIME WINDOW. Times are whole seconds, as sacct's; a moment is the second that begins then."""
+    now = float(int(time.time()))
     if starttime:
         start = times.moment(starttime, now)
     else:
@@ -123,4 +123,4 @@ def _window(by_job: bool, by_state: bool, starttime: str, endtime: str) -> tuple
     end = times.moment(endtime, now) if endtime else start if by_state and starttime else now
     if end < start:
         raise UsageError(f"Start time ({times.shown(start)}) requested is after end time ({times.shown(end)})")
-    return start, end
+    return start, max(end, start + 1.0)

@@ -111,6 +111,54 @@ class TestWhichJobs:
         assert jobs(trained.table("-a", "-s", "R", "-S", times.shown(NOW + 30))) == ["1", "2", "3"]
         assert jobs(trained.table("-a", "-s", "R", "-S", times.shown(NOW + 3_000))) == ["3"]
 
+    def in_state(self, site: Site, state: str, since: float, until: float) -> list[str]:
+        return jobs(site.table("-a", "-s", state, "-S", times.shown(NOW + since), "-E", times.shown(NOW + until)))
+
+    def test_a_job_that_was_cancelled_while_it_waited_was_pending_and_never_running(self, site):
+        job = site.cluster.submit()
+        site.cycle()
+        site.cluster.jobs[job]["start"] = site.cluster.time
+        site.cluster.end(job, "CANCELLED")
+        site.cycle()
+        found = {state: self.in_state(site, state, 0, 600) for state in ("PD", "R", "CA", "CD")}
+        assert found == {"PD": ["1"], "R": [], "CA": ["1"], "CD": []}
+        assert self.in_state(site, "PD", 61, 600) == []
+
+    def test_a_job_that_was_cancelled_before_it_was_eligible_is_shown_by_that_state_only(self, site):
+        job = site.cluster.submit(eligible=float("nan"), reason="JobHeldUser", priority=0.0)
+        site.cycle()
+        site.cluster.jobs[job]["start"] = site.cluster.time
+        site.cluster.end(job, "CANCELLED")
+        site.cycle()
+        found = {state: self.in_state(site, state, 0, 600) for state in ("PD", "R", "CA")}
+        assert found == {"PD": [], "R": [], "CA": ["1"]}
+        assert jobs(site.table(*ALL)) == []
+
+    def test_a_requeued_job_that_waits_for_its_next_run_did_run(self, site):
+        site.cluster.start(site.cluster.submit())
+        site.cycle()
+        site.cluster.requeue(1)
+        site.cycle()
+        found = {state: self.in_state(site, state, -1, 62) for state in ("PD", "R", "RQ", "CD")}
+        assert found == {"PD": ["1"], "R": ["1"], "RQ": ["1"], "CD": []}
+        assert self.in_state(site, "R", 61, 90) == []
+        assert jobs(site.table("-a", "-S", times.shown(NOW - 1), "-E", times.shown(NOW + 62))) == ["1"]
+
+    def test_a_job_that_is_suspended_is_not_running(self, site):
+        site.cluster.start(site.cluster.submit())
+        site.cycle()
+        site.cluster.jobs[1]["state"] = "SUSPENDED"
+        site.cycle()
+        assert jobs(site.table("-a", "-s", "R")) == []
+        assert jobs(site.table("-a", "-s", "S")) == ["1"]
+
+    def test_what_begins_as_the_window_ends_is_not_in_it(self, trained):
+        assert self.in_state(trained, "R", -60, 0) == []
+        assert self.in_state(trained, "R", -60, 1) == ["1", "2", "3"]
+
+    def test_a_state_until_now_is_that_of_this_moment(self, trained):
+        assert jobs(trained.table("-a", "-s", "R", "-E", "now")) == ["3"]
+
     def test_a_window_ends_where_it_is_told_to(self, trained):
         assert jobs(trained.table("-a", "-S", "2023-11-01", "-E", "2023-11-02")) == []
 
