@@ -117,8 +117,8 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("Problems", "integer", 8, "directives that do not count", _asked(lambda d: len(d.problems))),
             # what it reported
             Field("Accuracy", "number", 9, "the last accuracy", lambda job: job.quantities.get("accuracy")),
-            Field("Checkpoint", "integer", 10, "its last checkpoint", lambda j: _known(j.record.points.checkpoint)),
-            Field("Iterations", "integer", 10, "the last iteration", lambda job: _whole(job.iteration)),
+            Field("Checkpoint", "integer", 10, "the iteration of its last checkpoint", lambda j: _whole(j.checkpoint)),
+            Field("Iterations", "integer", 10, "the last iteration, counted from 1", lambda job: _whole(job.iteration)),
             Field("Loss", "number", 9, "the last loss", lambda job: job.quantities.get("loss")),
             Field("Quantity", "text", 10, "what its target is about", lambda job: job.record.quantity),
             Field("Value", "number", 9, "the last of that quantity", lambda job: job.value),

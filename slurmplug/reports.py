@@ -77,6 +77,9 @@ class Job:
     """the iterations done when that was predicted"""
     stop: str
     iteration: float | None
+    """its last one, counted from 1, from what the program calls the first"""
+    checkpoint: float | None
+    """that of its last checkpoint, counted likewise"""
     quantities: Mapping[str, float]
     standing: Standing | None
     columns: Mapping[str, Any] = field(compare=False, repr=False)
@@ -159,15 +162,16 @@ class Job:
 
     @property
     def saved(self) -> float | None:
-        """Iterations that a stop spared; the program counts them from 0 or from 1."""
+        """Iterations that a stop spared."""
         most = self.record.directives.max_iterations if self.record.directives else None
         if not self.stop or not most or self.iteration is None:
             return None
-        return max(0.0, most - self.iteration - int(self.columns.get("from_zero", 0)))
+        return max(0.0, most - self.iteration)
 
     @property
     def did_all(self) -> bool:
-        """Whether it told its value after all its iterations, counted from 0 or from 1: that is the final one."""
+        """Whether it told its value after all its iterations: that is the final one. It may lack one, as a program that
+        counts from 0 need not have told its first."""
         most = self.record.directives.max_iterations if self.record.directives else None
         return (
             self.value is not None and bool(most) and self.iteration is not None and self.iteration >= (most or 0) - 1
@@ -246,6 +250,8 @@ def jobs(ledger: Ledger, which: Selection) -> list[Job]:
 def of_columns(row: Mapping[str, Any]) -> Job:
     """A job from its row in the ledger, joined with its standing and what it told last."""
     record = ledger_rows.to_record(dict(row), ())
+    before = int(row.get("from_zero", 0))
+    checkpoint = record.points.checkpoint
     return Job(
         row=row["id"],
         record=record,
@@ -255,7 +261,8 @@ def of_columns(row: Mapping[str, Any]) -> Job:
         foreseen=Forecast(row["foreseen"], row["foreseen_low"], row["foreseen_high"]).signed(record.sign),
         foreseen_at=row["foreseen_at"],
         stop=row["stop"] or "",
-        iteration=row["iteration"],
+        iteration=None if row["iteration"] is None else row["iteration"] + before,
+        checkpoint=None if checkpoint != checkpoint else checkpoint + before,
         quantities=row["told"],
         standing=_standing(row) if row["cycle"] is not None else None,
         columns=row,

@@ -146,9 +146,8 @@ def _reported(job: Job) -> Iterator[str]:
     most = f" of {given.max_iterations}" if given and given.max_iterations else ""
     told = ", ".join(f"{name} {value:.4g}" for name, value in job.quantities.items())
     yield f"Iteration {job.iteration:g}{most}{': ' if told else ''}{told}."
-    checkpoint = job.record.points.checkpoint
-    if checkpoint == checkpoint:
-        yield f"Its last checkpoint holds iteration {checkpoint:g}."
+    if job.checkpoint is not None:
+        yield f"Its last checkpoint holds iteration {job.checkpoint:g}."
     if job.saved:
         yield f"{job.saved:g} iterations were spared."
 

@@ -201,16 +201,23 @@ class TestFields:
             "Elapsed": "00:02:07",
         }  # fmt: skip
 
-    @pytest.mark.parametrize(("first", "saved"), [(0, 83), (1, 84)])
-    def test_what_was_spared_is_the_same_whether_a_program_counts_from_0_or_from_1(self, site, first, saved):
+    @pytest.mark.parametrize("first", [0, 1])
+    def test_iterations_are_told_alike_everywhere_whether_a_program_counts_from_0_or_from_1(self, site, first):
         job = site.cluster.submit()
         site.cluster.start(job)
-        site.train(job, {i: 0.9 + i / 100 for i in range(first, 7)})
+        site.train(job, {i: 0.9 + (i - first) / 100 for i in range(first, first + 7)})
+        site.cluster.say(job, checkpoint=first + 4)
         site.cycle()
+        assert " 7/90 " in site.ask("queue")
         site.cluster.end(job)
         site.cycle()
-        row = site.table("-j", "1", "-o", "iterations,maxiterations,saved,stop")[0]
-        assert row == {"Iterations": "6", "MaxIterations": "90", "Saved": str(saved), "Stop": "target"}
+        row = site.table("-j", "1", "-o", "iterations,maxiterations,checkpoint,saved,stop")[0]
+        assert list(row.values()) == ["7", "90", "5", "83", "target"]
+        told = site.ask("why", "1")
+        assert "Iteration 7 of 90: accuracy 0.96." in told
+        assert ", after iteration 7 of 90." in told
+        assert "Its last checkpoint holds iteration 5." in told
+        assert "83 iterations were spared." in told
 
     def test_a_job_that_was_cancelled_while_it_waited_never_started(self, site):
         job = site.cluster.submit()
