@@ -43,9 +43,9 @@ def report(
     """Report progress; returns True when the job is asked to stop: save, leave the training loop and exit 0.
 
     `iteration` counts what the script trains on (usually epochs; one more than the last, if not given), from 0 or from
-    1; what slurmplug tells counts from 1. `checkpoint` is the iteration that a saved checkpoint holds, every other keyword is a quantity of that iteration. Whatever `float()`
-    takes will do. Only rank 0 reports; on other ranks, and outside Slurm, nothing happens and the answer is False.
-    Never raises.
+    1; what slurmplug tells counts from 1. `checkpoint` is the iteration that a saved checkpoint holds, every other
+    keyword is a quantity of that iteration. Whatever `float()` takes will do. Only rank 0 reports; on other ranks, and
+    outside Slurm, nothing happens and the answer is False. Never raises.
     """
     reporter = _current()
     if reporter is None or not reporter.writes:
