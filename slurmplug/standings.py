@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from slurmplug import reports
+from slurmplug import reports, table, times
 from slurmplug.ledger import Ledger
 from slurmplug.reports import Job, Selection
 from slurmplug.table import Field, Value, printable
@@ -111,7 +111,29 @@ def _label(entry: Entry) -> Value:
     return None if label != label else int(label)
 
 
-ESSENTIAL: tuple[Field[Entry], ...] = (
+_CODES = {name: code for code, name in reports.LIVE_STATES.items()} | {
+    "COMPLETING": "CG", "CONFIGURING": "CF", "REQUEUE_FED": "RF", "REQUEUE_HOLD": "RH", "RESV_DEL_HOLD": "RD",
+    "SIGNALING": "SI", "SPECIAL_EXIT": "SE", "STAGE_OUT": "SO", "STOPPED": "ST",
+}  # fmt: skip
+"""squeue(1), JOB STATE CODES."""
+
+
+def _code(entry: Entry) -> str:
+    state = entry.job.record.facts.state
+    return _CODES.get(state, state)
+
+
+def _number(entry: Entry) -> str | None:
+    named = _value(entry)
+    return None if named is None else named.rpartition(" ")[2]
+
+
+def _day(entry: Entry) -> str | None:
+    at = _deadline(entry)
+    return None if at is None else times.day(float(at), entry.job.seen)
+
+
+QUEUE: tuple[Field[Entry], ...] = (
     Field("POS", "integer", 5, "position among the ranked pending jobs", lambda e: e.position),
     Field("JOBID", "text", 14, "", lambda e: e.job.id, left=True),
     Field("USER", "text", 12, "", lambda e: e.job.record.facts.user, left=True),
@@ -122,19 +144,29 @@ ESSENTIAL: tuple[Field[Entry], ...] = (
     Field("VALUE", "text", 24, "of its target's quantity, else its loss", _value, left=True),
     Field("RANK", "number", 12, "", _rank),
     Field("LEFT", "span", 11, "run time left, predicted", lambda e: e.job.remaining.value),
-)
-EXTRA: tuple[Field[Entry], ...] = (
     Field("START", "time", 19, "when Slurm expects it to start", lambda e: e.job.expected),
     Field("AT LEAST", "span", 11, "its 5 % quantile", lambda e: e.job.remaining.low),
     Field("AT MOST", "span", 11, "its 95 % quantile", lambda e: e.job.remaining.high),
     Field("FINAL", "text", 26, "value after the last iteration, predicted, with its 90 % interval", _final, left=True),
     Field("PROGRESS", "text", BAR, "", _bar, left=True),
-)
-LAST: tuple[Field[Entry], ...] = (
     Field("DEADLINE", "time", 19, "", _deadline),
     Field("DOING", "text", 60, "what is done to it, or would be", lambda e: e.doing, left=True),
 )
-QUEUE = (*ESSENTIAL, *EXTRA, *LAST)
+_NARROWER: tuple[tuple[int, Mapping[str, Field[Entry] | None]], ...] = (
+    (60, {"START": None, "AT LEAST": None, "AT MOST": None, "FINAL": None}),
+    (30, {"PROGRESS": None}),
+    (20, {"RANK": None}),
+    (20, {"NAME": Field("NAME", "text", 8, "", lambda e: e.job.record.facts.name, left=True)}),
+    (20, {"USER": Field("USER", "text", 8, "", lambda e: e.job.record.facts.user, left=True)}),
+    (20, {"STATE": Field("ST", "text", 4, "", _code, left=True)}),
+    (20, {"DEADLINE": Field("DEADLINE", "text", 11, "", _day, left=True)}),
+    (20, {"ITERATION": Field("ITER", "text", 13, "", _progress)}),
+    (12, {"VALUE": Field("VALUE", "text", 10, "", _number)}),
+    (8, {"VALUE": None}),
+    (0, {"USER": None}),
+    (0, {"GPUS": None}),
+)
+"""What a terminal does without next, or gets in a narrower form, where so much of the last column does not fit."""
 _PRIO_FIRST: tuple[Field[Entry], ...] = (
     Field("POS", "integer", 5, "", lambda e: e.position),
     Field("JOBID", "text", 14, "", lambda e: e.job.id, left=True),
@@ -147,6 +179,18 @@ _PRIO_LONG: tuple[Field[Entry], ...] = (
     Field("SITEFACTOR", "integer", 11, "the label in place", _label),
     Field("PRIORITY", "integer", 10, "Slurm's own", _priority),
 )
+
+
+def fitting(entries: Sequence[Entry], width: int) -> list[Field[Entry]]:
+    """The columns of the queue for a terminal of that many: the least important ones give way, the last is cut."""
+    *fields, last = table.as_wide_as_needed(QUEUE, entries)
+    for wanted, less in _NARROWER:
+        if sum(field.width + 1 for field in fields) + min(last.width, wanted) <= width:
+            break
+        kept = [less.get(field.name, field) for field in fields]
+        fields = table.as_wide_as_needed([field for field in kept if field is not None], entries)
+    room = width - sum(field.width + 1 for field in fields)
+    return [*fields, replace(last, width=min(last.width, room))] if room >= len(last.name) else fields
 
 
 def prio_fields(entries: Sequence[Entry], *, long: bool) -> list[Field[Entry]]:

@@ -44,6 +44,12 @@ def shown(seconds: float | None, unknown: str = "Unknown") -> str:
     return unknown if seconds is None else datetime.fromtimestamp(min(seconds, LAST)).isoformat(timespec="seconds")
 
 
+def day(seconds: float, now: float) -> str:
+    """11-30T18:00 for a time of this year, else 2027-01-31, in this machine's time zone."""
+    whole = shown(seconds)
+    return whole[5:16] if whole[:4] == shown(now)[:4] else whole[:10]
+
+
 def span(seconds: float | None, unknown: str = "") -> str:
     """[days-]hours:minutes:seconds."""
     if seconds is None:

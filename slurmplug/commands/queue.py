@@ -15,24 +15,19 @@ from slurmplug.table import Field
 def queue(*, entries: Sequence[Entry], noheader: bool, wants_json: bool) -> None:
     """Show the jobs that run and wait: place, progress, rank, time left, deadline, and what is done or would be.
 
-    A terminal gets the columns that it has room for, anything else gets all of them, uncut.
+    A terminal gets the columns that it has room for, and short forms of some; anything else gets all of them, uncut.
     """
     if wants_json:
         emit([table.as_json({"jobs": [_mapping(entry) for entry in entries]})])
         return
     width = terminal_width()
-    lines = table.lines(_columns(entries, width), entries, header=not noheader, rule=False)
+    fields = _uncut(entries) if width is None else standings.fitting(entries, width)
+    lines = table.lines(fields, entries, header=not noheader, rule=False)
     emit(line[:width].rstrip() for line in lines)
 
 
-def _columns(entries: Sequence[Entry], width: int | None) -> list[Field[Entry]]:
-    if width is None:
-        return table.as_wide_as_needed([table.uncut(field) for field in standings.QUEUE], entries)
-    for extra in (standings.EXTRA, standings.EXTRA[-1:]):
-        fields = table.as_wide_as_needed([*standings.ESSENTIAL, *extra, *standings.LAST], entries)
-        if sum(field.width + 1 for field in fields) <= width + 1:
-            return fields
-    return table.as_wide_as_needed([*standings.ESSENTIAL, *standings.LAST], entries)
+def _uncut(entries: Sequence[Entry]) -> list[Field[Entry]]:
+    return table.as_wide_as_needed([table.uncut(field) for field in standings.QUEUE], entries)
 
 
 def _mapping(entry: Entry) -> dict[str, object]:

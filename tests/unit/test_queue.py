@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from slurmplug import times
 from slurmplug.commands import queue as queue_command
 from tests.builders import NOW
 from tests.ledgers import Site
@@ -129,6 +130,43 @@ class TestTerminals:
         assert "AT MOST" in busy.ask("queue")
         monkeypatch.setattr(queue_command, "terminal_width", lambda: 120, raising=False)
         assert "PROGRESS" not in busy.ask("queue")
+
+    def shown(self, site: Site, width: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        monkeypatch.setattr(queue_command, "terminal_width", lambda: width, raising=False)
+        return site.ask("queue").splitlines()
+
+    def test_80_columns_have_the_deadline_and_what_is_done(self, busy, monkeypatch):
+        script = b"#!/bin/sh\n#PLUG --target=accuracy>=0.9 --max-iterations=90 --deadline=2h\ntrain\n"
+        site, job = busy, busy.cluster.submit(script, name="a-long-name-of-a-job", user="a-long-user-name")
+        site.cluster.start(job)
+        site.train(job, dict.fromkeys(range(1, 8), 0.95))
+        site.cycle()
+        heading, *lines = self.shown(site, 80, monkeypatch)
+        assert heading.split() == "POS JOBID USER NAME ST GPUS ITER VALUE LEFT DEADLINE DOING".split()
+        assert max(map(len, (heading, *lines))) <= 80
+        line = next(line for line in lines if " a-long-+ " in line)
+        assert line.split()[:7] == [str(job), "a-long-+", "a-long-+", "R", "1", "7/90", "0.95"]
+        assert line.endswith(times.shown(site.cluster.jobs[job]["submit"] + 7_200)[5:16])
+        assert lines[-1].endswith(" Slurm's (u+")
+
+    @pytest.mark.parametrize("width", range(55, 140, 5))
+    def test_no_deadline_is_cut(self, busy, width, monkeypatch):
+        deadline = times.shown(NOW + 7_200)
+        heading, _, line, *_ = self.shown(busy, width, monkeypatch)
+        assert "DEADLINE" in heading
+        assert deadline in line or deadline[5:16] in line
+
+    def test_the_deadline_of_another_year_has_its_year(self, site, monkeypatch):
+        site.cluster.submit(b"#!/bin/sh\n#PLUG --deadline=2024-02-03T18:00\ntrain\n")
+        site.cycle()
+        assert " 2024-02-03" in self.shown(site, 60, monkeypatch)[1]
+
+    def test_a_terminal_that_has_room_for_it_gets_whole_states_times_and_values(self, busy, monkeypatch):
+        lines = self.shown(busy, 132, monkeypatch)
+        assert "accuracy 0.5" in lines[1]
+        assert " RUNNING " in lines[1]
+        assert times.shown(NOW + 7_200) in lines[2]
+        assert "RANK" in lines[0]
 
     def test_where_there_is_none_nothing_is_cut(self, site):
         site.cluster.submit(name="n" * 300)
