@@ -14,14 +14,12 @@ from pathlib import Path
 
 from slurmplug.errors import LedgerError
 from slurmplug.ledger import Ledger
+from slurmplug.ledger_file import GROUP_READS
 from slurmplug.ledger_schema import MIGRATIONS
 from slurmplug.spool import Requests, What
 
 NEWEST, BEFORE = "ledger.db", "ledger.before.db"
 """In the takeover's folder: the last copy, and the one before."""
-
-GROUP_READS = 0o640
-"""The mode of a ledger that the unit makes."""
 
 
 def publish(ledger: Path, folder: Path, may: Callable[[], bool]) -> None:

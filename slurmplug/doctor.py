@@ -64,6 +64,8 @@ class Facts:
     reports: Place
     requests: Place
     ledger: Place
+    ledger_mode: int | None = None
+    """of the file in that folder what its mode lets whoever do that can come there; None where it cannot be seen"""
     shared: Place | None = None
     """the takeover's folder"""
     trouble: Mapping[str, str] = field(default_factory=dict)
@@ -278,6 +280,14 @@ def _ledger(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "ledger", "wrong", f"{place.path} is on {place.kind}: SQLite needs a local disk", mend, EVERYTHING
         )
+    elif place.mode & 0o1002 == 0o002:
+        says = f"everybody on this machine can put another file in the ledger's place in {place.path}"
+        yield Finding("ledger", "wrong", says, f"chmod o-w {place.path}", EVERYTHING)
+    elif (mode := facts.ledger_mode or 0) & 0o006:
+        file, may = facts.config.ledger.path, "write" if mode & 0o002 else "read"
+        says = f"everybody on this machine can {may} {file}, mode {mode:o}: all users' jobs and what they ask for"
+        hinders = EVERYTHING if may == "write" else frozenset[str]()
+        yield Finding("ledger", "wrong" if hinders else "note", says, f"chmod o= {file}*", hinders)
     elif place.free < LEAST_FREE:
         says = f"{place.free / 2**20:.0f} MiB are left for it"
         yield Finding("ledger", "note", says, f"make room on the disk of {place.path}, or lower ledger.keep_days")

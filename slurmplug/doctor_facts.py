@@ -52,6 +52,7 @@ def look(config: Config) -> Facts:
         reports=place(spool / "reports"),
         requests=place(spool / "requests"),
         ledger=place(config.ledger.path.parent),
+        ledger_mode=_mode(config.ledger.path),
         shared=place(config.takeover.folder) if config.takeover.folder else None,
         trouble=trouble,
     )
@@ -75,6 +76,16 @@ def place(path: Path) -> Place:
         kind=_file_system(path),
         free=free.f_bavail * free.f_frsize,
     )
+
+
+def _mode(path: Path) -> int | None:
+    """A file's, less what it would let others do where a folder above lets none of them in."""
+    try:
+        real = path.resolve(strict=True)
+        closed = any(not folder.stat().st_mode & 0o001 for folder in real.parents)
+        return real.stat().st_mode & (0o7770 if closed else 0o7777)
+    except OSError:
+        return None
 
 
 def _name(uid: int) -> str:

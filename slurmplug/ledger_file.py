@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,9 @@ from slurmplug.ledger_rows import Row
 from slurmplug.ledger_schema import MIGRATIONS
 
 BUSY_SECONDS = 10.0
+GROUP_READS = 0o640
+"""The mode of a new ledger, whatever the umask lets through: reports are read in the daemon's group. SQLite gives the
+files beside it the same."""
 
 
 class LedgerFile:
@@ -141,6 +144,9 @@ def _connected(path: Path | None, readonly: bool) -> Database:
     if path is None:
         db = Database(memory=True)
     else:
+        if not readonly:
+            with suppress(OSError):  # it is there, or SQLite will say what is in the way
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, GROUP_READS))
         uri = f"{path.absolute().as_uri()}?mode={'ro' if readonly else 'rwc'}"
         if readonly and not _in_use(path) and not os.access(path.parent, os.W_OK):
             uri += "&immutable=1"  # a reader of WAL would have to write beside the file

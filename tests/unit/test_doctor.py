@@ -2,6 +2,8 @@
 
 import os
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -105,6 +107,9 @@ def test_a_healthy_site_has_nothing_to_mend() -> None:
         (replace(HEALTHY, spool=folder("/spool", kind="xfs")), "shared spool", "note", "mount it", frozenset()),
         (replace(HEALTHY, ledger=folder("/lib", kind="nfs4")), "ledger", "wrong", "local disk", EVERYTHING),
         (replace(HEALTHY, ledger=folder("/lib", kind="ext4", free=9)), "ledger", "note", "keep_days", frozenset()),
+        (replace(HEALTHY, ledger_mode=0o644), "ledger", "note", "chmod o= /var/lib/slurmplug/", frozenset()),
+        (replace(HEALTHY, ledger=folder("/lib", 0o757, kind="ext4")), "ledger", "wrong", "chmod o-w /lib", EVERYTHING),
+        (replace(HEALTHY, ledger_mode=0o666), "ledger", "wrong", "chmod o= /var/lib/slurmplug/ledger.db*", EVERYTHING),
         (replace(HEALTHY, ledger=folder("/lib", writable=False)), "ledger", "wrong", "-m 750 /lib", EVERYTHING),
         (replace(HEALTHY, shared=folder("/shared", 0o755)), "takeover", "note", "-m 700 /shared", frozenset()),
         (replace(HEALTHY, shared=folder("/s", writable=False)), "takeover", "wrong", "-m 700 /s", EVERYTHING),
@@ -155,6 +160,23 @@ def test_what_hinders_one_kind_leaves_the_others_as_they_were() -> None:
 def test_nothing_hindered_changes_nothing() -> None:
     modes = Modes(default="act", rank="advise")
     assert allowed(modes, hindered(examine(HEALTHY))) == modes
+
+
+def test_a_ledger_that_only_its_group_may_read_is_fine_and_so_is_a_folder_where_nobody_replaces_anothers() -> None:
+    assert found(replace(HEALTHY, ledger_mode=0o640), "ledger").level == "ok"
+    assert found(replace(HEALTHY, ledger=folder("/tmp", 0o1777, kind="ext4")), "ledger").level == "ok"
+
+
+@pytest.mark.parametrize(("folder_mode", "seen"), [(0o755, 0o644), (0o750, 0o640)])
+def test_what_a_ledger_lets_others_do_counts_where_they_can_come_to_it(folder_mode: int, seen: int) -> None:
+    with TemporaryDirectory() as name:
+        ledger = Path(name) / "ledger.db"
+        config = Config.model_validate({"ledger": {"path": ledger}})
+        assert doctor_facts.look(config).ledger_mode is None
+        ledger.touch()
+        ledger.chmod(0o644)
+        Path(name).chmod(folder_mode)
+        assert doctor_facts.look(config).ledger_mode == seen
 
 
 def test_a_folder_is_seen_as_it_is(tmp_path) -> None:

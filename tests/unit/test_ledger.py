@@ -1,5 +1,6 @@
 """The ledger: a cycle is there whole or not at all, and what goes wrong with the file is said and harms nothing."""
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -43,6 +44,17 @@ def path(tmp_path: Path) -> Path:
 def ledger(path: Path) -> Iterator[Ledger]:
     with closing(Ledger(path)) as opened:
         yield opened
+
+
+def test_a_new_ledger_is_for_its_owner_and_group_whatever_the_umask_lets_through(path: Path) -> None:
+    before = os.umask(0o000)
+    try:
+        with closing(Ledger(path)) as ledger:
+            ledger.set_control("paused", "")
+            modes = {each.name: each.stat().st_mode & 0o777 for each in path.parent.iterdir()}
+    finally:
+        os.umask(before)
+    assert modes == dict.fromkeys(("ledger.db", "ledger.db-wal", "ledger.db-shm"), 0o640)
 
 
 def key(job_id: int) -> JobKey:
