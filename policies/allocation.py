@@ -12,6 +12,7 @@ array starts one element a cycle: its row stands for as many jobs as wait.
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -47,27 +48,26 @@ WAITS_FOR_ROOM = ("None", "Priority", "Resources", "")
 
 
 class Allocation(NamedTuple):
-    """The actions that bring the cluster there, and what is free then."""
+    """The actions that bring the cluster there, and what tells what is free then."""
 
     actions: tuple[Action, ...]
-    space: Space
+    after: Callable[[], Space]
 
 
 def startable(jobs: Jobs) -> Bools:
     """(n,) pending, and waiting for nothing but room."""
-    waits = jobs.state == "pending"
     for_room = np.logical_or.reduce([jobs.reason == reason for reason in WAITS_FOR_ROOM])
-    return np.asarray(waits & for_room & ~jobs.held & ~jobs.awaits)
+    return np.asarray(jobs.pending & for_room & ~jobs.held & ~jobs.awaits)
 
 
 def movable(jobs: Jobs) -> Bools:
     """(n,) running, and free to be preempted, resized or moved: managed, with a checkpoint to go on from."""
-    return np.asarray((jobs.state == "running") & jobs.managed & jobs.restartable & ~jobs.held & ~jobs.interactive)
+    return np.asarray(jobs.running & jobs.managed & jobs.restartable & ~jobs.held & ~jobs.interactive)
 
 
 def elastic(jobs: Jobs) -> Bools:
     """(n,) trains on more GPUs or fewer: it waits, or can be moved."""
-    return np.asarray((jobs.gpus_max > jobs.gpus_min) & jobs.managed & (movable(jobs) | (jobs.state == "pending")))
+    return np.asarray((jobs.gpus_max > jobs.gpus_min) & jobs.managed & (movable(jobs) | jobs.pending))
 
 
 def within(jobs: Jobs, rank: Floats) -> Floats:
@@ -87,7 +87,7 @@ def in_order(jobs: Jobs, *keys: Floats | Ints | Bools) -> Ints:
 
     Ties go by submission, then by row. Jobs that are not managed come before all others, by submission.
     """
-    rows = np.flatnonzero((jobs.state == "pending") | (jobs.state == "running"))
+    rows = np.flatnonzero(jobs.pending | jobs.running)
     managed = jobs.managed[rows]
     columns = [np.where(managed, key[rows], 0.0) for key in keys]
     return rows[np.lexsort((jobs.submitted[rows], *reversed(columns), managed))]
@@ -236,7 +236,7 @@ def placing(snapshot: Snapshot, row: int, place: Place, had: int) -> Action:
     jobs, gpus = snapshot.jobs, sum(place.shares)
     names = snapshot.nodes.names
     nodes = tuple([names[node] for node in place.nodes])
-    if jobs.state[row] == "pending":
+    if jobs.pending[row]:
         return Action("place", jobs.keys[row], Reason("its turn", {"gpus": gpus}), gpus, nodes, place.shares)
     if gpus == had:
         return Action("migrate", jobs.keys[row], Reason("moved", {"gpus": gpus}), gpus, nodes, place.shares)
@@ -244,46 +244,49 @@ def placing(snapshot: Snapshot, row: int, place: Place, had: int) -> Action:
 
 
 class _Allocating:
-    """One allocation under way."""
+    """One allocation under way. `nodes`, and `space`, which is told only once somebody moves: what is free."""
+
+    space: Space | CountedSpace
 
     def __init__(
         self, snapshot: Snapshot, wanted: Ints, least: Ints, packing: Packing, prefer: Callable[[int], Bools] | None
     ) -> None:
         self.snapshot, self.packing, self.prefer = snapshot, packing, prefer
         self.wanted, self.least = wanted, least
-        self.nodes = Space(snapshot)
-        self.space: Space | CountedSpace = self.nodes
         self.held = held_gpus(snapshot)
         self.places: dict[int, Place] = {}
         """of jobs that get another place than they have, no node for one that is preempted"""
         self.misfits: set[tuple[float, ...]] = set()
 
+    @cached_property
+    def nodes(self) -> Space:
+        return Space(self.snapshot)
+
     def run(self, order: Ints, strict: bool, spare: bool) -> Allocation:
         jobs = self.snapshot.jobs
         changed = movable(jobs) & (self.held != self.wanted)
         released = np.flatnonzero(changed)
-        self.nodes.give_all(released)
         starts = startable(jobs) & ((self.wanted > 0) | (jobs.gpus == 0))
         placed = order[(starts | (changed & (self.wanted > 0)))[order]]
         if not len(placed) and not len(released):
-            return Allocation((), self.nodes)
-        if self.prefer is None:
-            self.space = CountedSpace.of(self.snapshot, self.nodes, np.append(placed, released)) or self.nodes
+            return Allocation((), lambda: self.nodes)
+        self.nodes.give_all(released)
+        counted = None if self.prefer else CountedSpace.of(self.snapshot, self.nodes, np.append(placed, released))
+        self.space = counted or self.nodes
         kept = self._placed(placed, strict)
         idle = released[[row not in self.places and row not in kept for row in released.tolist()]]
         rows, begins = teams(jobs, idle)
         for team in np.split(rows, begins[1:]):
             if not ((spare or self.wanted[team].any()) and self._stay(team.tolist())):
                 self.places |= {row: Place((), ()) for row in team.tolist()}
-        after = self.space.settled() if isinstance(self.space, CountedSpace) else self.nodes
-        return Allocation(self._actions(), after)
+        return Allocation(self._actions(), counted.settled if counted else lambda: self.nodes)
 
     def _placed(self, rows: Ints, strict: bool) -> set[int]:
         """Place these rows as far as there is room; the running ones that found none and keep what they have."""
         kept: set[int] = set()
         left = self.space.gpus
         rows, starts = teams(self.snapshot.jobs, rows)
-        runs, each = (self.snapshot.jobs.state[rows] == "running").tolist(), rows.tolist()
+        runs, each = self.snapshot.jobs.running[rows].tolist(), rows.tolist()
         for _, fewest, first, end in _by_team(np.minimum(self.wanted, self.least)[rows], starts):
             if fewest > left:
                 break

@@ -77,7 +77,7 @@ def mixed(jobs: Jobs, order: Ints, seconds: Floats, mix: float, gpus: float) -> 
 
     A type's share of all `gpus` is that of what runs and of what was ordered before, as far as these go.
     """
-    runs, managed = jobs.state[order] == "running", jobs.managed[order]
+    runs, managed = jobs.running[order], jobs.managed[order]
     waits = order[~runs & managed]
     if not len(waits):
         return order

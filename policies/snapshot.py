@@ -5,6 +5,7 @@ seconds since the epoch, durations are seconds, and NaN stands for what was not 
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -137,6 +138,16 @@ class Jobs:
     def __len__(self) -> int:
         return len(self.keys)
 
+    @cached_property
+    def pending(self) -> Bools:
+        """(n,) read only, as `running`: texts are slow to compare, and every part of a decision asks."""
+        return _read_only(self.state == "pending")
+
+    @cached_property
+    def running(self) -> Bools:
+        """(n,)"""
+        return _read_only(self.state == "running")
+
 
 @dataclass(frozen=True)
 class Nodes:
@@ -167,3 +178,8 @@ class Snapshot:
     """(placement classes, nodes): partition, features, reservation and typed gres allow it there"""
     runs_on: Ints
     """(allocations, 3): job row, node row, GPUs"""
+
+
+def _read_only(column: Bools) -> Bools:
+    column.flags.writeable = False
+    return column

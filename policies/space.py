@@ -64,9 +64,15 @@ class Space:
         return place
 
     def fits_there(self, row: int, place: Place) -> bool:
-        """Whether what the job would hold there is free."""
-        up, held = self._snapshot.nodes.up, self.on_each(row, place)
-        return bool(held) and all(up[node] and _covers(self.free[node], each) for node, each in held)
+        """Whether what the job would hold there is free; on a few numbers faster one by one than on arrays."""
+        held = self.on_each(row, place)
+        for node, each in held:
+            if not self._snapshot.nodes.up[node]:
+                return False
+            for has, wanted in zip(self.free[node].tolist(), each.tolist(), strict=True):
+                if has + _SLACK < wanted:
+                    return False
+        return bool(held)
 
     def on_each(self, row: int, place: Place) -> list[tuple[int, Floats]]:
         """The nodes, and what the job holds on each, (resources,)."""
@@ -77,17 +83,21 @@ class Space:
             held = self._holds[row, place] = list(zip(place.nodes, each, strict=True))
         return held
 
-    def take(self, row: int, place: Place) -> None:
-        """The job holds this."""
-        for node, each in self.on_each(row, place):
+    def take(self, row: int, place: Place) -> list[tuple[int, Floats]]:
+        """The job holds this: the nodes, and what on each."""
+        held = self.on_each(row, place)
+        for node, each in held:
             if self._snapshot.nodes.up[node]:
                 self.free[node] -= each
+        return held
 
-    def give(self, row: int, place: Place) -> None:
-        """The job holds this no longer."""
-        for node, each in self.on_each(row, place):
+    def give(self, row: int, place: Place) -> list[tuple[int, Floats]]:
+        """The job holds this no longer: the nodes, and what on each."""
+        held = self.on_each(row, place)
+        for node, each in held:
             if self._snapshot.nodes.up[node]:
                 self.free[node] += each
+        return held
 
     def give_all(self, rows: Ints) -> None:
         """These jobs hold no longer what they hold by the snapshot."""
@@ -145,8 +155,3 @@ class Space:
         """(k, resources) what jobs hold with these GPUs; all that it asks for where a job asks for none."""
         parts = np.where(self._snapshot.jobs.demand[rows, 0] > 0, shares, 1.0)
         return np.asarray(self._per_gpu[rows] * parts[:, None])
-
-
-def _covers(free: Floats, wanted: Floats) -> bool:
-    """Whether so much of each resource is free; faster on a few numbers than the like of it on arrays."""
-    return all(has + _SLACK >= each for has, each in zip(free.tolist(), wanted.tolist(), strict=True))

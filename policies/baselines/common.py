@@ -51,7 +51,7 @@ def shared(
 
 def admitted(jobs: Jobs, which: Bools | None = None) -> tuple[Action, ...]:
     """The release of all jobs that are held for admission, or of these (n,): a policy without admission lets all in."""
-    rows = jobs.awaits & jobs.managed & (jobs.state == "pending")
+    rows = jobs.awaits & jobs.managed & jobs.pending
     if which is not None:
         rows = rows & which
     return tuple(Action("release", jobs.keys[row], Reason("admitted")) for row in np.flatnonzero(rows).tolist())

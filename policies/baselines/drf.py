@@ -61,7 +61,7 @@ class DRF:
         """(n,) the dominant share of whoever owns the job, counting what runs and its jobs before this one."""
         jobs = snapshot.jobs
         if self.settings.among == "job":
-            return np.where(jobs.state == "running", needed.max(axis=1), 0.0)
+            return np.where(jobs.running, needed.max(axis=1), 0.0)
         owner = np.unique(jobs.user if self.settings.among == "user" else jobs.account, return_inverse=True)[1].ravel()
         order = np.lexsort((jobs.submitted, jobs.state != "running", owner))
         so_far = np.cumsum(needed[order], axis=0)

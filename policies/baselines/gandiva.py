@@ -63,7 +63,7 @@ class Gandiva:
         return Plan(ranked(jobs, order), actions=(*allocation.actions, *moves, *admitted(jobs)))
 
     def _moves(self, snapshot: Snapshot, allocation: Allocation, crowded: Bools) -> list[Action]:
-        jobs, on, space = snapshot.jobs, snapshot.runs_on, allocation.space
+        jobs, on, space = snapshot.jobs, snapshot.runs_on, allocation.after()
         held = held_gpus(snapshot)
         settled = movable(jobs) & (snapshot.now - jobs.started >= self.settings.patience)
         spread = np.bincount(on[:, 0], minlength=len(jobs))

@@ -56,7 +56,7 @@ class HyperSched:
         gain = np.where(judged, gains(snapshot, forecasts, self.settings.trial), np.inf)
         late = jobs.deadline <= snapshot.now
         group = np.select([late, ~judged, gain >= self.settings.tolerance], [3, 0, 1], 2)
-        worth = np.where(group == 1, gain * np.where(jobs.state == "running", self.settings.hysteresis, 1.0), 0.0)
+        worth = np.where(group == 1, gain * np.where(jobs.running, self.settings.hysteresis, 1.0), 0.0)
         order = in_order(jobs, group, -worth, jobs.state != "running")
         flexible = elastic(jobs)
         wanted = gangs(snapshot, order, preempt=True, asked=np.where(flexible, jobs.gpus_min, jobs.gpus))

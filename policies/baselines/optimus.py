@@ -15,6 +15,7 @@ from predictors.forecast import LEVELS, Fan, Forecasts, Need
 
 A_LITTLE = 1e-3
 """of an iteration: enough for a job in its last one to be given GPUs that nobody else wants"""
+MOST = float(np.finfo(np.float64).max)
 MEDIAN = int(np.abs(LEVELS - 0.5).argmin())
 
 
@@ -119,4 +120,4 @@ def iterations_left(snapshot: Snapshot, forecasts: Forecasts, speeds: Speeds, *,
     seconds = remaining_seconds(snapshot, forecasts.remaining) if rows else left
     for row in rows:
         left[row] = seconds[row] * speeds.at(row, float(jobs.gpus[row]))
-    return np.asarray(np.maximum(np.nan_to_num(left), 0.0))
+    return np.asarray(np.fmin(np.fmax(left, 0.0), MOST))

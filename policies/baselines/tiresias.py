@@ -66,7 +66,7 @@ class Tiresias:
         Until then, if nothing else happens, it would decide as it did.
         """
         jobs = snapshot.jobs
-        rows = np.flatnonzero((jobs.state == "running") & (jobs.gpus > 0))
+        rows = np.flatnonzero(jobs.running & (jobs.gpus > 0))
         bounds = np.append(self.settings.queues, np.inf)[queue_of(jobs, self.settings.queues)[rows]]
         left = (bounds - jobs.attained[rows]) / jobs.gpus[rows]
         return snapshot.now + float(left.min(initial=np.inf)) - A_MOMENT

@@ -50,7 +50,7 @@ def _levels(n: int, parent: Ints, child: Ints) -> tuple[tuple[Ints, Ints], ...]:
     """Kahn's order, a level at a time, from the jobs on which nothing depends."""
     levels = []
     order = np.argsort(child, kind="stable")
-    starts = np.searchsorted(child[order], np.arange(n + 1))
+    starts = np.append(0, np.cumsum(np.bincount(child, minlength=n)))
     unfinished = np.bincount(parent, minlength=n)
     finished = np.unique(child[unfinished[child] == 0])
     while len(finished):

@@ -45,7 +45,7 @@ def grow(
     running job must be spared to be given more.
     """
     jobs = snapshot.jobs
-    shared = elastic(jobs) & speed.known & (free | (jobs.state == "pending"))
+    shared = elastic(jobs) & speed.known & (free | jobs.pending)
     order = in_order(jobs, -np.nan_to_num(rank))
     wanted = gangs(snapshot, order, preempt=free, asked=np.where(shared, jobs.gpus_min, jobs.gpus))
     rows = np.flatnonzero(shared & (wanted > 0))
@@ -117,8 +117,10 @@ def _rates(speed: Fan, rows: Ints, most: int, gpus: Ints) -> Floats:
     """
     at = np.arange(most + 1, dtype=np.float64)
     table = np.zeros((len(rows), len(at)))
-    for i, place in enumerate(speed.index[rows].tolist()):
-        x, y = _hull(speed.x[place], speed.table[place, :, MEDIAN])
+    places = speed.index[rows].tolist()
+    hulls = {place: _hull(speed.x[place], speed.table[place, :, MEDIAN]) for place in set(places)}
+    for i, place in enumerate(places):
+        x, y = hulls[place]
         now = float(np.interp(gpus[i], x, y))
         if now > 0:
             table[i] = np.interp(at, x, y) / now

@@ -5,6 +5,7 @@ Automatic Hyperparameter Optimization of Deep Neural Networks by Extrapolation o
 """
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -74,7 +75,7 @@ def judge_load(snapshot: Snapshot, memory: Memory, settings: LoadControlSettings
     O_s is a node's dominant share, since a GPU node with idle CPUs is full. `memory` is that of the last cycle's Load.
     """
     jobs, nodes = snapshot.jobs, snapshot.nodes
-    queued = (jobs.state == "pending") & ~jobs.held & ((jobs.reason == "Resources") | (jobs.reason == "Priority"))
+    queued = jobs.pending & ~jobs.held & ((jobs.reason == "Resources") | (jobs.reason == "Priority"))
     shares = np.divide(nodes.used, nodes.capacity, out=np.zeros_like(nodes.used), where=nodes.capacity > 0)
     degree = float(shares[nodes.up].max(axis=1).mean()) if nodes.up.any() else 0.0
     waiting = int(jobs.elements[queued].sum())
@@ -135,7 +136,7 @@ def stops(snapshot: Snapshot, look: "Outlook", load: Load, settings: LoadControl
                 "confidence": settings.confidence,
             },
         )
-        for i in np.flatnonzero((causes != "") & (jobs.state[rows] == "running"))
+        for i in np.flatnonzero((causes != "") & jobs.running[rows])
     )
 
 
@@ -166,17 +167,18 @@ def share_left(jobs: Jobs, look: "Outlook") -> Floats:
 class Outlook:
     """What is known of r jobs that may be stopped, each column (r,).
 
-    level: the option in force. required: the value to reach, NaN for none. p_reach: the chance to. maximum: what is
-    expected of the better of the end and of what was achieved. tolerance: what of it is not worth training on for.
+    asked, farthest: the option that its user chose, and how far the system may go. required: the value to reach, NaN
+    for none. maximum: what is expected of the better of the end and of what was achieved. tolerance: what of it is not
+    worth training on for.
     """
 
     rows: Ints
     curve: "_Curve"
     final: Forecast
-    level: Ints
+    asked: Ints
+    farthest: Ints
     required: Floats
     reached: Bools
-    p_reach: Floats
     maximum: Floats
     tolerance: Floats
 
@@ -195,13 +197,23 @@ class Outlook:
         curve = _Curve.of(jobs.accuracies, rows)
         required = np.where(np.isnan(jobs.target[rows]), settings.minimum_accuracy, jobs.target[rows])
         reached = curve.best >= required
-        p_reach = np.where(reached, 1.0, expected.sf(required))
-        helps = reached | (p_reach >= 0.5)
-        level = np.where((farthest[rows] == TARGET) & (asked[rows] < TARGET) & ~helps, OPTSTOP, farthest[rows])
         maximum = expected.clip(lower=curve.best).mean
-        return cls(
-            rows, curve, expected, level, required, reached, p_reach, maximum, settings.epsilon * np.abs(curve.best)
-        )
+        tolerance = settings.epsilon * np.abs(curve.best)
+        return cls(rows, curve, expected, asked[rows], farthest[rows], required, reached, maximum, tolerance)
+
+    @cached_property
+    def p_reach(self) -> Floats:
+        """(r,) the chance to reach the required value."""
+        return np.where(self.reached, 1.0, self.final.sf(self.required))
+
+    @cached_property
+    def level(self) -> Ints:
+        """(r,) the option in force: nobody who did not ask for it goes on to a target that is out of reach."""
+        further = (self.farthest == TARGET) & (self.asked < TARGET)
+        if not further.any():
+            return self.farthest
+        helps = self.p_reach >= 0.5
+        return np.where(further & ~helps, OPTSTOP, self.farthest)
 
 
 def _spent(error: float, share: Floats) -> Floats:

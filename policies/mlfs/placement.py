@@ -118,9 +118,10 @@ class Servers:
 
         `nodes` (nodes,): only these.
         """
-        wanted = True if nodes is None else nodes
-        place = self._on_one(row, np.flatnonzero(self._suits(row) & wanted))
-        return place or self._spread(row, self._bears_part(row) & wanted)
+        suits = self._suits(row) if nodes is None else self._suits(row) & nodes
+        if suits.any():
+            return self._on_one(row, np.flatnonzero(suits))
+        return self._spread(row, self._bears_part(row) if nodes is None else self._bears_part(row) & nodes)
 
     def find_on(self, row: int, freed: Sequence[int]) -> Place | None:
         """The same, where the job found no place before there was more room on these nodes, which are in order."""
@@ -131,13 +132,11 @@ class Servers:
 
     def take(self, row: int, place: Place) -> None:
         """The job holds this, and bears on it."""
-        self.space.take(row, place)
-        self._bear(row, place, 1.0)
+        self._bear(row, place, self.space.take(row, place), 1.0)
 
     def give(self, row: int, place: Place) -> None:
         """The job holds this no longer."""
-        self.space.give(row, place)
-        self._bear(row, place, -1.0)
+        self._bear(row, place, self.space.give(row, place), -1.0)
 
     def mates(self, row: int) -> Floats:
         """(nodes,) the volume of communication of the job with each node: of the jobs of its ML job that are there."""
@@ -164,11 +163,12 @@ class Servers:
             return sends
         return sends if self._family[self.snapshot.jobs.ml_job[row]] > 1 else 0.0
 
-    def _bear(self, row: int, place: Place, sign: float) -> None:
+    def _bear(self, row: int, place: Place, held: Sequence[tuple[int, Floats]], sign: float) -> None:
         sends = self.network_of(row, place)
-        for node, held in self.space.on_each(row, place):
-            self.load[node] = max(self.load[node] + sign * held[CPUS], 0.0)
-            self.network[node] = max(self.network[node] + sign * sends, 0.0)
+        for node, each in held:
+            self.load[node] = max(self.load[node] + sign * each[CPUS], 0.0)
+            if sends:
+                self.network[node] = max(self.network[node] + sign * sends, 0.0)
         if self._family[self.snapshot.jobs.ml_job[row]] > 1:
             mates, total = self.mates(row), max(float(sum(place.shares)), 1.0)
             for node, share in zip(*place, strict=True):

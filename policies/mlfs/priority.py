@@ -121,7 +121,7 @@ def rank(
         own_computing, dependencies, settings.gamma
     )
     priority = np.sum(list(terms.values()), axis=0)
-    terms["running"] = np.where((jobs.state == "running") & (settings.form == "scaled"), settings.hysteresis - 1, 0)
+    terms["running"] = np.where(jobs.running & (settings.form == "scaled"), settings.hysteresis - 1, 0)
     terms["running"] = terms["running"] * priority
     priority = priority + terms["running"]
     lifted = _servers_first(jobs, priority)
@@ -140,7 +140,7 @@ def run_times(jobs: Jobs, now: float, forecasts: Forecasts, settings: PrioritySe
     What remains is the first of these that is known and positive: the forecast; the forecast of the total, less what
     has elapsed; the time limit, less what has elapsed; `unknown_total`.
     """
-    elapsed = np.fmax(np.where(jobs.state == "pending", 0.0, now - jobs.started), 0.0)
+    elapsed = np.fmax(np.where(jobs.pending, 0.0, now - jobs.started), 0.0)
     predicted = forecasts.total.median
     remaining = np.full(len(jobs), settings.unknown_total)
     for better in (jobs.time_limit - elapsed, predicted - elapsed, forecasts.remaining.median):

@@ -95,7 +95,8 @@ class _Scheduling:
         self.snapshot, self.rank, self.remaining, self.settings = snapshot, rank, remaining, settings
         self.servers = Servers(snapshot, settings)
         self.free = changeable(snapshot, stopping, settings)
-        self.runs, self.starts = jobs.state == "running", startable(jobs) & jobs.managed
+        self.runs, self.starts = jobs.running, startable(jobs) & jobs.managed
+        self._trains = self.runs | self.starts
         self.leaving: list[Action] = []
         self.coming: list[Action] = []
 
@@ -153,9 +154,10 @@ class _Scheduling:
             if not self._whole(members):
                 continue
             rows = members[self.starts[members]].tolist()
-            places = self.taken(rows)
+            missing = self.missing(rows)
+            places = self.taken(rows) if missing <= 0 else None
             if places is None and self.settings.preempt:
-                places = self.giving.make_room(rows)
+                places = self.giving.make_room(rows, missing)
             if places is not None:
                 reason = Reason("its turn", _known({"rank": self.highest(rows)}))
                 self.coming += [
@@ -168,16 +170,18 @@ class _Scheduling:
 
     def _whole(self, members: Ints) -> bool:
         """Whether all jobs of an ML job run or may start: a part of a model cannot train alone."""
-        return len(members) == 1 or bool((self.runs | self.starts)[members].all())
+        return len(members) == 1 or bool(self._trains[members].all())
 
     def highest(self, rows: Sequence[int]) -> float:
         """The highest priority of these jobs."""
         return float(max(self.rank[row] for row in rows))
 
+    def missing(self, rows: Sequence[int]) -> int:
+        """The GPUs that these jobs ask for beyond all that are free; negative where more are."""
+        return sum(int(self.snapshot.jobs.gpus[row]) for row in rows) - self.servers.space.gpus
+
     def taken(self, rows: Sequence[int]) -> list[Place] | None:
         """Places for all of these jobs, which they hold then, or None."""
-        if sum(int(self.snapshot.jobs.gpus[row]) for row in rows) > self.servers.space.gpus:
-            return None
         places: list[Place] = []
         for row in rows:
             place = self.servers.find(row)
@@ -192,7 +196,7 @@ class _Scheduling:
     def taken_on(self, rows: Sequence[int], freed: Sequence[int]) -> list[Place] | None:
         """The same, where these jobs found no places before there was more room on these nodes."""
         if len(rows) > 1:
-            return self.taken(rows)
+            return self.taken(rows) if self.missing(rows) <= 0 else None
         place = self.servers.find_on(rows[0], freed)
         if place is None:
             return None
@@ -238,24 +242,24 @@ class _Giving:
         self._budget = min(MOST, max(FEW, int(scheduling.settings.churn * len(runs))))
         self._tries = TRIES
         self._given: set[int] = set()
-        self._lowest: dict[int, list[_Unit]] = {}
+        self._lowest: dict[int, dict[int, _Unit]] = {}
 
-    def make_room(self, rows: Sequence[int]) -> list[Place] | None:
+    def make_room(self, rows: Sequence[int], missing: int) -> list[Place] | None:
         """Places for these jobs, which found none, on what others give up; they hold them then.
 
-        None where that is not worth it.
+        None where that is not worth it. missing: GPUs that they ask for beyond all that are free.
         """
         of, jobs = self._of, self._of.snapshot.jobs
         asked = sum(int(jobs.gpus[row]) for row in rows)
         if not asked or not self._tries or not self._budget:
             return None
-        units = self._candidates(int(jobs.placement[rows[0]]))
+        units = list(self._candidates(int(jobs.placement[rows[0]])).values())
         lower = units[: min(bisect_left(units, of.highest(rows), key=_rank), self._budget)]
         if not lower:
             return None
         before, given = 0, list[_Unit]()
         places: list[Place] | None = None
-        for count in _counts(lower, asked - of.servers.space.gpus):
+        for count in _counts(lower, missing):
             more = [unit for unit in lower[before:count] if unit.helps]
             before, given = count, given + more
             places = of.taken_on(rows, self._give(more)) if more else None
@@ -272,8 +276,8 @@ class _Giving:
         self._tries -= 1
         return None
 
-    def _candidates(self, placement: int) -> list[_Unit]:
-        """The lowest that hold GPUs where jobs of this placement class may run, as many as may go."""
+    def _candidates(self, placement: int) -> dict[int, _Unit]:
+        """The lowest that hold GPUs where jobs of this placement class may run, as many as may go, by ML job."""
         if placement not in self._lowest:
             snapshot = self._of.snapshot
             on = snapshot.runs_on[snapshot.fits[placement][snapshot.runs_on[:, 1]]]
@@ -281,8 +285,7 @@ class _Giving:
             there[on[:, 0]] = True
             there[list(self._given)] = False
             rows = self._rows[there[self._rows]]
-            starts = np.flatnonzero(np.diff(snapshot.jobs.ml_job[rows], prepend=-1))[: MOST + 1]
-            self._lowest[placement] = [self._unit(each.tolist()) for each in np.split(rows, starts)[1 : MOST + 1]]
+            self._lowest[placement] = self._units(rows)
         return self._lowest[placement]
 
     def _give(self, units: Sequence[_Unit]) -> list[int]:
@@ -296,10 +299,21 @@ class _Giving:
                 nodes.update(place.nodes)
         return sorted(nodes)
 
-    def _unit(self, rows: Sequence[int]) -> _Unit:
-        highest = self._highest[self._of.snapshot.jobs.ml_job[rows[0]]]
-        held, helps = sum(int(self._held[row]) for row in rows), any(self._helps[row] for row in rows)
-        return _Unit(tuple(rows), float(highest), held, helps)
+    def _units(self, rows: Ints) -> dict[int, _Unit]:
+        """The first of these rows, of which those of an ML job lie side by side, by ML job."""
+        families = self._of.snapshot.jobs.ml_job[rows]
+        begins = np.flatnonzero(np.diff(families, prepend=-1))
+        if not len(begins):
+            return {}
+        ends = np.append(begins, len(rows))[1 : MOST + 1]
+        begins, rows = begins[:MOST], rows[: ends[-1]]
+        held, helps = np.add.reduceat(self._held[rows], begins), np.logical_or.reduceat(self._helps[rows], begins)
+        columns = (begins, ends, families[begins], self._highest[families[begins]], held, helps)
+        each = zip(*(column.tolist() for column in columns), strict=True)
+        return {
+            family: _Unit(tuple(rows[begin:end].tolist()), rank, gpus, some)
+            for begin, end, family, rank, gpus, some in each
+        }
 
     def _still_needed(self, given: Sequence[_Unit]) -> list[int]:
         """Those of the rows whose place is taken now; the others, the highest first, take theirs again."""
@@ -330,12 +344,16 @@ class _Giving:
         for row in victims:
             lost = {"rank": float(of.rank[row]), "lost": float(self._lost[row])}
             of.leaving.append(Action("preempt", jobs.keys[row], Reason("gives way", _known(facts | lost))))
-        self._budget -= len({int(jobs.ml_job[row]) for row in victims})
+        families = {int(jobs.ml_job[row]) for row in victims}
+        self._budget -= len(families)
         self._given.update(victims)
         for units in self._lowest.values():
-            for unit in [unit for unit in units if not self._given.isdisjoint(unit.rows)]:
-                at, left = units.index(unit), [row for row in unit.rows if row not in self._given]
-                units[at : at + 1] = [self._unit(left)] if left else []
+            for family in families & units.keys():
+                left = [row for row in units[family].rows if row not in self._given]
+                if left:
+                    units.update(self._units(np.array(left)))
+                else:
+                    del units[family]
 
 
 def _rank(unit: _Unit) -> float:

@@ -66,7 +66,7 @@ class Pools:
 def bidders(jobs: Jobs) -> Ints:
     """Rows with a utility that wait to be admitted or to start, or run and can be resized."""
     told = ~np.isnan(jobs.utility).any(axis=1) & jobs.managed & (jobs.role != "ps") & (jobs.gpus > 0)
-    waits = startable(jobs) | (jobs.awaits & (jobs.state == "pending"))
+    waits = startable(jobs) | (jobs.awaits & jobs.pending)
     return np.flatnonzero(told & (waits | movable(jobs)))
 
 

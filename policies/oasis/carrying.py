@@ -16,7 +16,7 @@ from predictors.arrays import Ints
 def carried_out(scene: Scene, plan: Planned, memory: Memory) -> Plan:
     """The plan of this cycle. Jobs without a utility come after those with a schedule, by submission."""
     snapshot, jobs = scene.snapshot, scene.snapshot.jobs
-    wanted = np.where(jobs.state == "running", scene.held, 0)
+    wanted = np.where(jobs.running, scene.held, 0)
     wanted[list(scene.bids)] = 0
     for row, decided in plan.admitted.items():
         wanted[row] = decided.count(0)
@@ -87,7 +87,7 @@ def _admissions(scene: Scene, plan: Planned) -> tuple[Action, ...]:
     One that declares no utility is let in; it is served on what is left.
     """
     jobs = scene.snapshot.jobs
-    waits = jobs.awaits & jobs.managed & (jobs.state == "pending")
+    waits = jobs.awaits & jobs.managed & jobs.pending
     actions = []
     for row, decided in plan.admitted.items():
         if waits[row]:

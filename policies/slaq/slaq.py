@@ -95,7 +95,7 @@ class SLAQ:
         starts, moves = startable(jobs) & jobs.managed & (jobs.gpus > 0), movable(jobs)
         learns = _learns(jobs, forecasts)
         sharing = (starts | (moves & ~np.array(settled))) & learns
-        wanted = np.where(jobs.state == "running", held, 0)
+        wanted = np.where(jobs.running, held, 0)
         others, capacity = _reserve(snapshot, held, learns, sharing, served < now - config.starvation)
         wanted[others] = jobs.gpus[others]
         among = self._candidates(snapshot, forecasts, np.flatnonzero(sharing), held, served)

@@ -55,13 +55,13 @@ def test_counting_finds_the_same_places(cluster, packing, strict, exact, spare):
     counted = allocate(site, order, wanted, **options)
     plain = allocate(site, order, wanted, **options, prefer=lambda _: site.nodes.up)
     assert counted.actions == plain.actions
-    assert np.allclose(counted.space.free, plain.space.free)
+    assert np.allclose(counted.after().free, plain.after().free)
 
 
 @given(clusters())
 def test_no_node_has_more_than_it_can_hold(cluster):
     site, order, wanted = cluster
-    after = allocate(site, order, wanted).space.free
+    after = allocate(site, order, wanted).after().free
     assert np.all((after >= -1e-9) & (after <= site.nodes.capacity + 1e-9))
 
 
