@@ -65,7 +65,7 @@ class SpeedPredictor:
         draws, level, off, temper = self._posterior(precision)
         shared = _missed((count, spread), measured)
         gain = shared @ precision
-        centres = level + _log_step_times(count, spread, draws) + gain @ off
+        centres = level + _by_draw(count.tobytes(), spread.tobytes())[draws].T.copy() + gain @ off
         unknown = _MISSED**2 - (gain * shared).sum(axis=1) + (1.0 - gain.sum(axis=1)) ** 2 / _total(precision)
         sd = np.sqrt(np.maximum(unknown, 0.0) + _NOISE**2 / temper)
         return Forecast.quantiles(LEVELS[1:-1], np.exp(_mixture(-centres, sd)), "measured speed", lower=0.0)
@@ -85,7 +85,7 @@ class SpeedPredictor:
     def _posterior(self, precision: Floats) -> tuple[Ints, Floats, Floats, float]:
         """Equally likely draws (_KEPT,), of each the level of the logarithm of the time (_KEPT,) and the points'
         distances from it (k, _KEPT); what the weights were tempered by."""
-        off = np.log(self.step_time_)[:, None] - _log_step_times(self.gpus_, self.nodes_, slice(None))
+        off = np.log(self.step_time_)[:, None] - _log_step_times(self.gpus_, self.nodes_)
         level = precision.sum(axis=0) @ off / _total(precision)
         misfit = (np.einsum("ij,ij->j", precision @ off, off) - _total(precision) * level**2) / 2.0
         temper, weight = 1.0, _weights(misfit)
@@ -144,10 +144,15 @@ def _prior() -> Mapping[str, Floats]:
     }
 
 
-def _log_step_times(gpus: Floats, nodes: Floats, draws: Ints | slice) -> Floats:
-    """(n, draws) logarithm of the step time in units of the gradient's, by these draws of the prior."""
-    places = zip(gpus.tolist(), nodes.tolist(), strict=True)
-    return np.stack([_log_step_time(*place)[draws] for place in places])
+@lru_cache(maxsize=8)
+def _by_draw(gpus: bytes, nodes: bytes) -> Floats:
+    """(_DRAWS, n) the same as `_log_step_times`, for those who ask for a few draws of the same placements again."""
+    return np.ascontiguousarray(_log_step_times(np.frombuffer(gpus), np.frombuffer(nodes)).T)
+
+
+def _log_step_times(gpus: Floats, nodes: Floats) -> Floats:
+    """(n, _DRAWS) logarithm of the step time in units of the gradient's, by the draws of the prior."""
+    return np.stack([_log_step_time(*place) for place in zip(gpus.tolist(), nodes.tolist(), strict=True)])
 
 
 @lru_cache(maxsize=256)

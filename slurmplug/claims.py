@@ -63,12 +63,15 @@ def too_steep(jobs: Jobs) -> Bools:
 
     Once it may, in the first steps after a bad start.
     """
+    quick = jobs.iteration_time < MOMENT
+    if not quick.any():
+        return np.asarray(quick)
     curves = jobs.losses
     row = np.repeat(np.arange(len(jobs)), curves.lengths())
     before, after = curves.values[:-1], curves.values[1:]
     with np.errstate(over="ignore", invalid="ignore"):
         falls = (row[:-1] == row[1:]) & (after > 0) & (before > STEEP * after)
-    return np.asarray((np.bincount(row[1:][falls], minlength=len(jobs)) > 1) & (jobs.iteration_time < MOMENT))
+    return np.asarray((np.bincount(row[1:][falls], minlength=len(jobs)) > 1) & quick)
 
 
 def without(curves: Curves, rows: Bools) -> Curves:

@@ -23,6 +23,7 @@ import numpy as np
 
 from predictors.arrays import Floats, Ints
 from slurmplug.sim.agenda import Agenda, Event
+from slurmplug.sim.job import Speed
 from slurmplug.sim.nodes import SimNodes
 from slurmplug.sim.shared import SharedNodes
 from slurmplug.sim.story import Story
@@ -70,7 +71,7 @@ class Engine:
         self._missing = np.diff(table.first_row)
         self._spread: dict[int, tuple[int, ...]] = {}
         self._on: list[dict[int, None]] = [{} for _ in range(len(nodes))]
-        self._speeds: dict[tuple[int, int, int], float] = {}
+        self._speeds: dict[tuple[Speed, int, int], float] = {}
 
         self.changes, self.arrived, self.left = 0, 0, trainings
         """what changed who holds what or who waits; rows submitted; trainings that have not ended"""
@@ -122,9 +123,9 @@ class Engine:
 
     def speed(self, training: int, gpus: int, nodes: int) -> float:
         """Iterations a second where nothing else runs."""
-        key = (training, gpus, nodes)
+        key = (self.table.jobs[training].speed, gpus, nodes)
         if key not in self._speeds:
-            self._speeds[key] = self.table.jobs[training].speed.at(gpus, nodes)
+            self._speeds[key] = key[0].at(gpus, nodes)
         return self._speeds[key]
 
     def placement(self, training: int) -> tuple[int, int]:

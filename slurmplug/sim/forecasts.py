@@ -112,20 +112,25 @@ class SimForecaster:
         self._seen_at = -1
         self._rates: dict[int, float] = {}
         self._speeds: dict[Hashable, tuple[int, _Told]] = {}
-        self._by_count: tuple[list[tuple[int, Hashable, int]], Fan] = [], Fan.unknown(0)
+        self._by_kind: tuple[list[tuple[Hashable, int]], Fan] = [], Fan.unknown(0)
+        """of which kinds, by how many placements, and their speeds"""
+        self._by_count: tuple[list[int], Fan] = [], self._by_kind[1]
+        """the rows' kinds, and their speeds"""
 
     def forecast(self, snapshot: Snapshot, needs: Set[Need]) -> Forecasts:
         """The forecasts that a policy needs, rows as the snapshot's jobs; the rest is unknown."""
         n = len(snapshot.jobs)
+        if len(self._unknown.total) != n:
+            self._unknown = Forecasts.unknown(n)
         if not needs or not n:
-            if len(self._unknown.total) != n:
-                self._unknown = Forecasts.unknown(n)
             return self._unknown
         training = self._engine.table.training[[key.job_id - 1 for key in snapshot.jobs.keys]]
-        total = remaining = final = Forecast.unknown(n)
-        accuracy = loss = speed = Fan.unknown(n)
-        if needs & {"total", "remaining"}:
-            total, remaining = self._times(training)
+        total = remaining = final = self._unknown.total
+        accuracy = loss = speed = self._unknown.speed
+        if "total" in needs:
+            total = self._total(training)
+        if "remaining" in needs:
+            remaining = self._remaining(training)
         if "final" in needs:
             final = self._finals(snapshot.jobs, training)
         if "accuracy" in needs:
@@ -133,25 +138,27 @@ class SimForecaster:
         if "loss" in needs:
             loss = self._reductions(snapshot.jobs, training)
         if "speed" in needs:
-            speed = self._by_gpus(snapshot.jobs, training)
+            speed = self._by_gpus(training)
         return Forecasts(total, remaining, final, accuracy, loss, speed)
 
     # --- run times --------------------------------------------------------------------------------------------------
 
-    def _times(self, training: Ints) -> tuple[Forecast, Forecast]:
-        """The true time at what it asks for, and what is left at what it has, each times the job's error."""
-        engine = self._engine
-        iterations = engine.iterations[training]
-        rate = np.where(engine.rate[training] > 0, engine.rate[training], self._rate[training])
-        left = np.maximum(iterations - engine.progress(training), 0.0) / rate
-        left += np.maximum(np.where(engine.rate[training] > 0, engine.anchor[training] - engine.now, 0.0), 0.0)
-        unit = self._unit_table[self._unit[training]]
-        error, source = self._error[training], np.full(len(training), "simulated")
-        whole = iterations / self._rate[training]
-        return (
-            Forecast((whole * error)[:, None] * unit, source),
-            Forecast((left * error)[:, None] * unit, source),
-        )
+    def _total(self, training: Ints) -> Forecast:
+        """The true time at what it asks for."""
+        return self._with_error(training, self._engine.iterations[training] / self._rate[training])
+
+    def _remaining(self, training: Ints) -> Forecast:
+        """What is left of the true time at what it has."""
+        engine, rate = self._engine, self._engine.rate[training]
+        going = np.where(rate > 0, rate, self._rate[training])
+        left = np.maximum(engine.iterations[training] - engine.progress(training), 0.0) / going
+        left += np.maximum(np.where(rate > 0, engine.anchor[training] - engine.now, 0.0), 0.0)
+        return self._with_error(training, left)
+
+    def _with_error(self, training: Ints, seconds: Floats) -> Forecast:
+        """So many seconds (n,), times each job's error."""
+        table = (seconds * self._error[training])[:, None] * self._unit_table[self._unit[training]]
+        return Forecast(table, np.full(len(training), "simulated"))
 
     # --- curves -----------------------------------------------------------------------------------------------------
 
@@ -209,20 +216,20 @@ class SimForecaster:
 
     # --- speed ------------------------------------------------------------------------------------------------------
 
-    def _by_gpus(self, jobs: Jobs, training: Ints) -> Fan:
+    def _by_gpus(self, training: Ints) -> Fan:
         """Iterations a second by GPUs on as few nodes as hold them, from the placements that its kind was seen on."""
-        engine = self._engine
         self._look()
-        known: list[tuple[int, Hashable, int]] = []
-        told: list[_Told] = []
-        for row, j in enumerate(training.tolist()):
-            name = _kind(engine, j)
-            if name in self._seen:
-                length, speeds = self._speed_of(name)
-                known.append((row, name, length))
-                told.append(speeds)
-        if known != self._by_count[0] or len(jobs) != len(self._by_count[1]):
-            self._by_count = known, _fan(len(jobs), [row for row, _, _ in known], told)
+        place: dict[Hashable, int] = {}
+        names = [_kind(self._engine, j) for j in training.tolist()]
+        index = [place.setdefault(name, len(place)) if name in self._seen else -1 for name in names]
+        speeds = {name: self._speed_of(name) for name in place}
+        lengths = [(name, length) for name, (length, _) in speeds.items()]
+        if lengths != self._by_kind[0]:
+            self._by_kind = lengths, _fan(len(speeds), range(len(speeds)), [told for _, told in speeds.values()])
+            self._by_count = [], self._by_kind[1]
+        if index != self._by_count[0]:
+            kinds = self._by_kind[1]
+            self._by_count = index, Fan(np.array(index), kinds.x, kinds.table, kinds.source)
         return self._by_count[1]
 
     def _speed_of(self, name: Hashable) -> tuple[int, _Told]:

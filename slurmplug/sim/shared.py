@@ -24,6 +24,7 @@ class SharedNodes:
         columns = (nodes.gpus, nodes.cpus, nodes.memory)
         self.capacity: Floats = np.stack([np.array(column, dtype=np.float64) for column in columns], axis=1)
         self.bandwidth: Floats = np.array(nodes.network, dtype=np.float64)
+        self._most = self.capacity * (1 + _ALMOST) + _ALMOST
         self.used: Floats = np.zeros_like(self.capacity)
         self.network: Floats = np.zeros(len(nodes))
         self.slowdown: Floats = np.ones(len(nodes))
@@ -36,7 +37,7 @@ class SharedNodes:
 
     def lacks(self, node: int, demand: Floats) -> str:
         """What of this is not free on the node; empty where all is."""
-        over = self.used[node] + demand > self.capacity[node] * (1 + _ALMOST) + _ALMOST
+        over = self.used[node] + demand > self._most[node]
         return ("GPUs", "CPUs", "memory")[int(over.argmax())] if over.any() else ""
 
     def changed(self, nodes: Iterable[int], now: float) -> list[int]:
