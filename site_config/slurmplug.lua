@@ -98,7 +98,7 @@ local MESSAGES = {
   ["no-target"] = "needs --target",
   ["no-further"] = "goes no further than --stop already does",
   ["head"] = "what follows the first 2000 lines or 65536 bytes is not read",
-  ["more"] = "%d more problems",
+  ["more"] = "%d more",
 }
 -- end of the generated part
 

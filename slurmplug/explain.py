@@ -70,7 +70,10 @@ SENTENCES: Mapping[str, Sequence[str]] = {
         "; {lost:.0f} s of its training are lost",
     ),
     "dependency-cycle": ("Its dependencies go in a circle, so none of them counts for its rank",),
-    "parent-missing": ("It depends on a job that is gone, so its dependencies do not count for its rank",),
+    "parent-missing": (
+        "It depends on a job that failed or is gone, so that Slurm will never start it unless that is changed"
+        " (scontrol update JobId=... Dependency=), and its dependencies do not count for its rank",
+    ),
     # claims
     "urgency-granted": ("It asked for an urgency of {urgency:g}, and its account is granted at most {granted:g}",),
     "iterations-too-fast": (
@@ -140,7 +143,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "owner": ("A file with the name of its report belongs to another user", " ({detail})"),
     "size": ("Its report file is too large", " ({detail})"),
     "files": ("It writes too many report files", " ({detail})"),
-    "unreadable": ("Its report file cannot be read", " ({detail})", "; is its umask 027 or more open?"),
+    "unreadable": ("Its report file cannot be read", " ({detail})", "; its group has to be able to read it: chmod 640"),
     "rotated": ("Its report file was replaced by another",),
     "truncated": ("Its report file was cut",),
     "not removed": ("Its old report file cannot be removed", " ({detail})"),

@@ -219,7 +219,7 @@ MESSAGES: Mapping[str, str] = MappingProxyType(
         "no-target": "needs --target",
         "no-further": "goes no further than --stop already does",
         "head": f"what follows the first {HEAD_LINES} lines or {HEAD_BYTES} bytes is not read",
-        "more": "%d more problems",
+        "more": "%d more",
     }
 )
 

@@ -3,6 +3,7 @@
 import json
 import math
 import pwd
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -87,12 +88,14 @@ class Job:
 
     @property
     def id(self) -> str:
-        """12, or 10_3 of an array; the elements that still wait together are 10_[4]."""
+        """12, or 10_3 of an array; four elements that still wait together are 10_[x4]; 12+1 of a heterogeneous job."""
         facts = self.record.facts
+        if facts.het_id:
+            return f"{facts.het_id}+{facts.job_id - facts.het_id}"
         if not facts.array_id:
             return str(facts.job_id)
         if facts.array_task < 0:
-            return f"{facts.array_id}_[{facts.elements}]"
+            return f"{facts.array_id}_[x{facts.elements}]"
         return f"{facts.array_id}_{facts.array_task}"
 
     @property
@@ -183,19 +186,20 @@ class Job:
 
 
 class JobId(NamedTuple):
-    """As users write them: 12 is job 12, or all of array 12; 12_3 one element of it."""
+    """As users write them: 12 is job 12, or all of array 12; 12_3 one element of it; 12+1 one component of a
+    heterogeneous job, whose jobs have ids one after the other."""
 
     number: int
     task: int | None = None
 
     @classmethod
     def parse(cls, text: str) -> "JobId":
-        """Raises UsageError."""
-        number, separator, task = text.strip().partition("_")
-        digits = number.isascii() and number.isdecimal() and len(number) < 11
-        if not digits or (separator and not (task.isascii() and task.isdecimal() and len(task) < 11)):
+        """As squeue shows them too, so that 12_[3-9] is all of array 12. Raises UsageError."""
+        match = _JOB_ID.fullmatch(text.strip())
+        if match is None:
             raise UsageError(f"Bad job specified: {text!r}; write 12, or 12_3 for an element of an array")
-        return cls(int(number), int(task) if separator else None)
+        number, task, component = match.groups()
+        return cls(int(number) + int(component or 0), int(task) if task else None)
 
 
 @dataclass(frozen=True)
@@ -361,6 +365,7 @@ def _standing(row: Mapping[str, Any]) -> Standing:
     )
 
 
+_JOB_ID = re.compile(r"(\d{1,10})(?:_(\d{1,10})|_\[[^\]]*\]|\+(\d{1,3}))?", re.ASCII)
 _NAMED = """
 jobs.job_id IN (SELECT value FROM json_each(?)) OR jobs.array_id IN (SELECT value FROM json_each(?))
 OR (jobs.het_id != 0 AND jobs.het_id IN (SELECT value FROM json_each(?)))

@@ -83,7 +83,7 @@ def _introduction(job: Job) -> Iterator[str]:
     facts, key = job.record.facts, job.record.key
     where = f" on {printable(facts.node_list)}" if facts.node_list else ""
     yield (
-        f"Job {job.id}, {printable(facts.name)!r} of {printable(facts.user)} (account {printable(facts.account)}, "
+        f"Job {job.id}, '{printable(facts.name)}' of {printable(facts.user)} (account {printable(facts.account)}, "
         f"partition {printable(facts.partition)}), asks for {counted(facts.gpus, 'GPU')}: {facts.state}{where}."
     )
     limit = f"may run for {times.span(facts.time_limit)}" if facts.time_limit is not None else "has no time limit"
@@ -107,15 +107,15 @@ def _asked(given: Directives | None) -> Iterator[str]:
         for name in given.__dataclass_fields__
         if name != "problems" and getattr(given, name) is not None
     ]
-    yield f"{', '.join(said)}." if said else "Nothing that counts."
-    for problem in sorted(given.problems, key=_of_the_comment_first):
+    yield f"{', '.join(said)}." if said else "Nothing that counts." if given.problems else "Nothing."
+    for problem in sorted(given.problems, key=_in_order):
         told = str(problem)
         yield f"Not counted: {told}{'' if told.endswith('?') else '.'}"
 
 
-def _of_the_comment_first(problem: Problem) -> tuple[bool, bool]:
-    """The comment is what was written last; how many more there are comes at the end."""
-    return problem.rule == "more", problem.line != 0
+def _in_order(problem: Problem) -> tuple[bool, int]:
+    """By line, the comment first, which was written last; how many more there are comes at the end."""
+    return problem.rule == "more", problem.line
 
 
 def _directive(name: str, value: Any) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from slurmplug import job_fields, table
+from slurmplug.answers import Told
 from slurmplug.commands.options import answering, emit, json_option, ledger_options, tell_of_a_dead_daemon
 from slurmplug.errors import UsageError
 from slurmplug.reports import JobId
@@ -24,20 +25,28 @@ def why(*, job: str, config_path: Path, ledger_path: Path | None, wants_json: bo
     wanted = JobId.parse(job)
     with answering(config_path, ledger_path) as answers:
         told = answers.story(wanted)
+        together = [] if told or wanted.task is None else _waiting(answers.story(JobId(wanted.number)))
         tell_of_a_dead_daemon(answers)
-    if not told:
+    if not (told or together):
         raise UsageError(
             f"slurmplug knows no job {job}: it came after the last cycle, never was, is older than the retention, or "
             "Slurm does not show it to you"
         )
     if wants_json:
-        mappings = [{"job": table.as_mapping(job_fields.FIELDS, each.job), **each.story} for each in told]
+        mappings = [{"job": table.as_mapping(job_fields.FIELDS, each.job), **each.story} for each in told or together]
         emit([table.as_json({"jobs": mappings})])
         return
-    for each in told[:MOST]:
+    if together:
+        emit([f"{job} has not started; if it is one of its array, it is one of these that wait together:"])
+    for each in (told or together)[:MOST]:
         emit(_lines(each.paragraphs))
     if len(told) > MOST:
         emit([f"{len(told) - MOST} more elements: name one of {', '.join(e.job.id for e in told[MOST:][:20])}."])
+
+
+def _waiting(array: Iterable[Told]) -> list[Told]:
+    """What stands for the elements that wait together."""
+    return [each for each in array if each.job.record.facts.array_task < 0]
 
 
 def _lines(paragraphs: Iterable[Paragraph]) -> Iterator[str]:

@@ -172,7 +172,7 @@ class TestWhichJobs:
         array = site.cluster.submit(array_id=1, elements=7)
         site.cluster.submit(array_id=array, array_task=3)
         site.cycle()
-        assert jobs(site.table("-j", "1")) == ["1_[7]", "1_3"]
+        assert jobs(site.table("-j", "1")) == ["1_[x7]", "1_3"]
         assert jobs(site.table("-j", "1_3")) == ["1_3"]
 
     def test_the_elements_of_an_array_stand_together_whatever_their_ids(self, site):
@@ -181,7 +181,7 @@ class TestWhichJobs:
         for task in (10, 9):
             site.cluster.submit(array_id=array, array_task=task)
         site.cycle()
-        assert jobs(site.table(*ALL)) == ["1_[7]", "1_9", "1_10", str(other)]
+        assert jobs(site.table(*ALL)) == ["1_[x7]", "1_9", "1_10", str(other)]
 
     def test_of_jobs_with_the_same_id_the_latest_is_shown(self, site):
         job = site.cluster.submit(name="old")

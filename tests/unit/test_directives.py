@@ -271,7 +271,7 @@ def test_very_many_problems_are_counted_and_the_good_directives_count() -> None:
     found = directives("#PLUG --bad=1\n" * 100 + "#PLUG --urgency=7\n")
     assert found.urgency == 7
     assert len(found.problems) == MOST_PROBLEMS + 1
-    assert str(found.problems[-1]) == "90 more problems"
+    assert str(found.problems[-1]) == "90 more"
 
 
 def test_only_the_head_of_a_long_script_is_read_and_a_script_with_directives_says_so() -> None:

@@ -61,6 +61,19 @@ class TestWhatItAsked:
         told = [line.split(":")[1].strip() for line in site.ask("why", "1").splitlines() if "Not counted" in line]
         assert told == ["comment", "line 2", "line 3", "line 4"]
 
+    def test_mistakes_come_in_the_order_of_their_lines(self, site):
+        site.cluster.submit(b"#!/bin/sh\n#PLUG --stop=target\n#PLUG --urgency=1\n#PLUG --urgency=9\ntrain\n")
+        site.cycle()
+        told = [line.split(":")[1].strip() for line in site.ask("why", "1").splitlines() if "Not counted" in line]
+        assert told == ["line 2", "line 4"]
+
+    def test_a_job_that_asked_for_nothing_made_no_mistake(self, site):
+        site.cluster.submit(b"#!/bin/sh\ntrain\n")
+        site.cluster.submit(b"#!/bin/sh\n#PLUG --urgencey=7\ntrain\n")
+        site.cycle()
+        assert "It asked:\n  Nothing.\n" in site.ask("why", "1")
+        assert "It asked:\n  Nothing that counts.\n" in site.ask("why", "2")
+
     def test_that_there_are_more_mistakes_than_are_named_is_told_last(self, site):
         site.cluster.submit(b"#!/bin/sh\n" + b"#PLUG --urgencey=7\n" * 99 + b"#PLUG --type=x\ntrain\n")
         site.cycle()
@@ -421,3 +434,41 @@ def test_the_queue_is_put_in_order_once_for_all_elements_of_an_array(site, monke
     monkeypatch.setattr(reports, "ranked", lambda queue: orders.append(1) or ranked(queue))
     assert "15 more elements" in site.ask("why", "1")
     assert len(orders) == 1
+
+
+class TestHowAJobIsNamed:
+    @pytest.fixture
+    def array(self, site: Site) -> Site:
+        """Array 1, of which 1_3 runs and seven wait; the heterogeneous job of 3 and 4."""
+        site.cluster.submit(array_id=1, elements=7)
+        site.cluster.start(site.cluster.submit(array_id=1, array_task=3))
+        for _ in range(2):
+            site.cluster.submit(het_id=3)
+        site.cycle()
+        return site
+
+    def first_line(self, site: Site, name: str) -> str:
+        return site.ask("why", name).splitlines()[1].split(",")[0]
+
+    def test_elements_that_wait_together_are_told_by_how_many_they_are(self, array):
+        assert self.first_line(array, "1") == "  Job 1_[x7]"
+        assert self.first_line(array, "1_[0-2,4-7%2]") == "  Job 1_[x7]"
+
+    def test_an_element_that_has_not_started_is_told_with_those_it_waits_with(self, array):
+        heading, _, first, *_ = array.ask("why", "1_5").splitlines()
+        assert heading.startswith("1_5 has not started")
+        assert first.startswith("  Job 1_[x7], ")
+        assert [each["job"]["jobid"] for each in array.json("why", "1_5")["jobs"]] == ["1_[x7]"]
+        assert self.first_line(array, "1_3") == "  Job 1_3"
+
+    def test_a_component_of_a_heterogeneous_job_goes_by_squeues_name(self, array):
+        assert self.first_line(array, "3+1") == self.first_line(array, "4") == "  Job 3+1"
+
+    @pytest.mark.parametrize("name", ["1_", "1_[3", "_3", "1+", "1+2_3", "1_3+2", "\u0661", "99999999999", ""])
+    def test_what_names_no_job_is_a_mistake(self, array, name):
+        assert "Bad job specified" in array.ask("why", name, code=1)
+
+    def test_a_name_is_escaped_once(self, site):
+        site.cluster.submit(name="a\x1b[2J it's")
+        site.cycle()
+        assert "Job 1, 'a\\x1b[2J it's' of " in site.ask("why", "1")
