@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from predictors.arrays import Floats
+from predictors.arrays import Bools, Floats
 from predictors.curves import cleaned
 from predictors.forecast import Forecast
 from predictors.loss_features import Losses, looked_at
@@ -70,7 +70,9 @@ class LossPredictor:
 
     def predict_many(self, curves: Sequence[ArrayLike], ahead: ArrayLike) -> Forecast:
         """Of each of n curves the loss so many iterations after its last, one number for all or one a curve."""
-        clean = [cleaned(curve) for curve in curves]
+        given = list(curves)
+        cleaned_once = {id(curve): cleaned(curve) for curve in given}
+        clean = [cleaned_once[id(curve)] for curve in given]
         steps = np.broadcast_to(np.asarray(ahead, dtype=np.float64), (len(clean),))
         if not np.all(np.isfinite(steps) & (steps >= 1)):
             raise ValueError("a loss is predicted at least one iteration ahead")
@@ -79,8 +81,14 @@ class LossPredictor:
         return _continued(clean, np.rint(steps)) if self.family == "auto" else self._fitted(clean, np.rint(steps))
 
     def _fitted(self, curves: Sequence[Floats], ahead: Floats) -> Forecast:
+        """Each curve is fitted once, however many of its iterations are asked for."""
         fit = _sublinear if self.family == "sublinear" else _linear
-        mean, spread = np.array([fit(curve, int(step)) for curve, step in zip(curves, ahead, strict=True)]).T
+        rows: dict[int, list[int]] = {}
+        for row, curve in enumerate(curves):
+            rows.setdefault(id(curve), []).append(row)
+        mean, spread = np.empty((2, len(curves)))
+        for same in rows.values():
+            mean[same], spread[same] = fit(curves[same[0]], ahead[same])
         return Forecast.normal(mean, spread, self.family)
 
 
@@ -137,48 +145,57 @@ def _recent(losses: Floats) -> tuple[Floats, Floats, Floats]:
     return y, k, DECAY ** np.arange(len(y) - 1.0, -1.0, -1.0)
 
 
-def _sublinear(losses: Floats, ahead: int) -> tuple[float, float]:
+def _sublinear(losses: Floats, ahead: Floats) -> tuple[Floats, Floats]:
     """SLAQ's first family: for each d of a grid, 1/(y - d) is a quadratic in k; the d that fits the losses best.
 
-    A quadratic that has a pole or turns back before the iteration asked for is no loss curve and is passed over.
+    A quadratic that has a pole or turns back before the iteration asked for is no loss curve and is passed over. Of
+    three losses, 1/(y - d) is a line in k: a quadratic fits them whatever d is.
     """
     y, k, weight = _recent(losses)
-    fall = max(float(y.max() - y.min()), 1e-9 * float(np.abs(y).max()), 1e-300)
-    x = np.append(k, len(losses) + ahead) / (len(losses) + ahead)
-    powers = np.stack([x**2, x, np.ones_like(x)], axis=1)
-    d = (y.min() - fall * (_FLOORS + 1e-3))[:, None]
-    above = (y - d) / fall
+    fall = _fall(y)
+    last, unknown = np.full(len(ahead), y[-1]), np.full(len(ahead), fall)
+    if len(y) < _FEWEST:
+        return last, _spread(unknown, fall, len(losses), ahead)
+    powers = np.vander(np.append(k - k[-1], ahead) / len(y), min(len(y) - 1, 3))
+    gap = _FLOORS[:, None] + 1e-3
+    above = (y - y.min()) / fall + gap
     root = np.sqrt(weight) * above**2
-    quadratic = np.linalg.pinv(root[:, :, None] * powers[:-1]) @ (root / above)[:, :, None]
-    denominator = (powers @ quadratic)[:, :, 0]
-    falls = (denominator[:, :-1] > 0).all(axis=1) & (denominator[:, -1] >= denominator[:, -2])
-    if not falls.any():
-        return float(y[-1]), _spread(np.inf, fall, len(losses), ahead)
-    fitted = fall / np.where(falls[:, None], denominator, 1.0) + d
-    errors = np.where(falls, (fitted[:, :-1] - y) ** 2 @ weight / weight.sum(), np.inf)
-    best = int(np.argmin(errors))
-    return float(fitted[best, -1]), _spread(float(errors[best]), fall, len(losses), ahead)
+    q, r = np.linalg.qr(root[:, :, None] * powers[: len(y)])
+    quadratic = np.linalg.solve(r, q.transpose(0, 2, 1) @ (root / above)[:, :, None])
+    past, future = np.split((powers @ quadratic)[:, :, 0], [len(y)], axis=1)
+    sound: Bools = np.all(past > 0, axis=1)
+    errors = (1.0 / np.where(sound[:, None], past, 1.0) - above) ** 2 @ weight / weight.sum()
+    falls: Bools = sound[:, None] & (future >= past[:, -1:])
+    best = np.argmin(np.where(falls, errors[:, None], np.inf), axis=0)
+    at = best, np.arange(len(ahead))
+    mean = y.min() + fall * (1.0 / np.where(falls[at], future[at], 1.0) - gap[best, 0])
+    known = np.where(falls[at], fall * np.sqrt(errors[best]), unknown)
+    return np.where(falls[at], mean, last), _spread(known, fall, len(losses), ahead)
 
 
-def _linear(losses: Floats, ahead: int) -> tuple[float, float]:
+def _linear(losses: Floats, ahead: Floats) -> tuple[Floats, Floats]:
     """SLAQ's second family: for each mu of a grid, the losses are linear in mu^k; the mu that fits them best."""
     y, k, weight = _recent(losses)
-    fall = max(float(y.max() - y.min()), 1e-9 * float(np.abs(y).max()), 1e-300)
+    fall = _fall(y)
+    above = (y - y[-1]) / fall
     power = _BASES[:, None] ** (k - k[-1])
     total = weight.sum()
-    x_mean, y_mean = power @ weight / total, float(y @ weight / total)
+    x_mean, y_mean = power @ weight / total, float(above @ weight / total)
     square = (power - x_mean[:, None]) ** 2 @ weight
-    product = (power - x_mean[:, None]) @ (weight * (y - y_mean))
+    product = (power - x_mean[:, None]) @ (weight * (above - y_mean))
     gain = np.maximum(np.divide(product, square, out=np.zeros_like(product), where=square > 1e-300), 0.0)
     level = y_mean - gain * x_mean
-    errors = (gain[:, None] * power + level[:, None] - y) ** 2 @ weight / total
+    errors = (gain[:, None] * power + level[:, None] - above) ** 2 @ weight / total
     best = int(np.argmin(errors))
-    return float(gain[best] * _BASES[best] ** ahead + level[best]), _spread(
-        float(errors[best]), fall, len(losses), ahead
-    )
+    known = np.full(len(ahead), fall * np.sqrt(errors[best]))
+    return y[-1] + fall * (gain[best] * _BASES[best] ** ahead + level[best]), _spread(known, fall, len(losses), ahead)
 
 
-def _spread(error: float, fall: float, points: int, ahead: int) -> float:
-    """Standard deviation: the fit's own error, growing ahead, and much more where few points were fitted."""
-    known = np.sqrt(error) if np.isfinite(error) else fall
-    return float(np.hypot(known * np.sqrt(1.0 + ahead / points), fall / points)) + 1e-12
+def _fall(y: Floats) -> float:
+    """How far the losses reach, the unit in which they are fitted."""
+    return max(float(y.max() - y.min()), 1e-9 * float(np.abs(y).max()), 1e-300)
+
+
+def _spread(known: Floats, fall: float, points: int, ahead: Floats) -> Floats:
+    """Standard deviations: the fit's own, growing ahead, and much more where few points were fitted."""
+    return np.asarray(np.hypot(known * np.sqrt(1.0 + ahead / points), fall / points)) + 1e-12

@@ -28,6 +28,26 @@ def test_the_linear_family_continues_a_curve_of_its_own() -> None:
     assert forecast.source[0] == "linear"
 
 
+def test_three_losses_of_the_sublinear_family_are_continued_as_a_hyperbola() -> None:
+    """A quadratic fits any three, whatever the level below: rounding would choose among them."""
+    hyperbola = 1.0 / (0.1 * K + 1.0) + 0.5
+
+    assert LossPredictor("sublinear").predict(hyperbola[:3], 5).median[0] == pytest.approx(hyperbola[7], abs=0.02)
+
+
+@pytest.mark.parametrize("family", ["sublinear", "linear"])
+def test_a_curve_that_is_asked_for_several_iterations_is_forecast_as_for_each(family: str) -> None:
+    predictor, curves = LossPredictor(family), [SUBLINEAR[:20], LINEAR[:7], SUBLINEAR[:2]]
+
+    together = predictor.predict_many([curve for curve in curves for _ in range(3)], [1, 10, 100] * 3)
+    rows = predictor.predict_many(np.array([SUBLINEAR[:20], LINEAR[:20]]), [10, 10])
+
+    for row, (curve, ahead) in enumerate((curve, ahead) for curve in curves for ahead in (1, 10, 100)):
+        np.testing.assert_allclose(together.table[row], predictor.predict(curve, ahead).table[0], rtol=1e-12)
+    for row, curve in enumerate([SUBLINEAR, LINEAR]):
+        np.testing.assert_allclose(rows.table[row], predictor.predict(curve[:20], 10).table[0], rtol=1e-12)
+
+
 @pytest.mark.parametrize("curve", [SUBLINEAR, LINEAR, 2.0 * K**-0.7 + 0.1, 5.0 - 0.02 * K])
 def test_changes_alone_continue_either_family_and_others(curve: np.ndarray) -> None:
     forecast = LossPredictor().predict(curve[:50], 10)
