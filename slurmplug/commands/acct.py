@@ -14,6 +14,7 @@ from slurmplug.commands.options import (
     ledger_options,
     noheader_option,
     own_uid,
+    require_users,
     users_option,
     words,
 )
@@ -94,9 +95,7 @@ def acct(
         uneligible=bool(jobs),
     )
     with answering(config_path, ledger_path) as answers:
-        for user in users:
-            if not answers.knows_user(user):
-                raise UsageError(f"Invalid user id: {table.printable(user)}")
+        require_users(answers, users)
         found = answers.jobs(which)
     if wants_json:
         emit([table.as_json({"jobs": [table.as_mapping(job_fields.FIELDS, job) for job in found]})])

@@ -23,6 +23,7 @@ from slurmplug.endpoint.client import EndpointAnswers
 from slurmplug.errors import ConfigError, LedgerError, NotConfirmed, UsageError
 from slurmplug.ledger import Ledger
 from slurmplug.reports import JobId, Selection
+from slurmplug.table import printable
 
 LEDGER_VARIABLE = "SLURMPLUG_LEDGER"
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -164,11 +165,19 @@ def of_the_queue(command: Callable[..., None]) -> Callable[..., None]:
         *, config_path: Path, ledger_path: Path | None, jobs: tuple[JobId, ...], users: tuple[str, ...], **others: Any
     ) -> None:
         with answering(config_path, ledger_path) as answers:
+            require_users(answers, users)
             entries = answers.queue(Selection(jobs=jobs, users=users, live=True))
             tell_of_a_dead_daemon(answers)
         command(entries=entries, **others)
 
     return ledger_options(jobs_option(users_option(noheader_option(json_option(with_entries)))))
+
+
+def require_users(answers: Answers, users: Iterable[str]) -> None:
+    """Raises UsageError where one of them is nobody."""
+    for user in users:
+        if not answers.knows_user(user):
+            raise UsageError(f"Invalid user id: {printable(user)}")
 
 
 def tell_of_a_dead_daemon(answers: Answers) -> None:
@@ -184,10 +193,15 @@ def _somebody_reads() -> bool:
 
 
 def emit(lines: Iterable[str]) -> None:
-    """Print; what the terminal's encoding cannot say is escaped."""
+    """Print; what the terminal's encoding cannot say is escaped. Where nobody reads on, click ends it quietly."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     for line in lines:
-        click.echo(line.encode(encoding, "backslashreplace").decode(encoding))
+        try:
+            click.echo(line.encode(encoding, "backslashreplace").decode(encoding))
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise
+            raise click.ClickException(f"the answer cannot be written: {error.strerror}") from error
 
 
 def terminal_width() -> int | None:

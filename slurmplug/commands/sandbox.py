@@ -1,5 +1,7 @@
 """`slurmplug sandbox`: a throwaway real Slurm to try things on."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -25,10 +27,8 @@ def up(*, folder: Path, nodes: int, gpus: int, gpu_type: str, cpus: int, memory:
     """Start a cluster with all of its state in FOLDER (default: .sandbox)."""
     node = Node(gpus=gpus, gpu_type=gpu_type, cpus=cpus, memory=memory)
     cluster = Sandbox(ClusterSpec(nodes=(node,) * nodes), folder)
-    try:
+    with _told():
         cluster.up()
-    except SandboxError as error:
-        raise click.ClickException(str(error)) from error
     if cluster.folder != folder.absolute():
         click.echo(
             f"# Not every user can enter {folder.absolute()}: the state is in {cluster.folder}, and a link there."
@@ -44,10 +44,8 @@ def up(*, folder: Path, nodes: int, gpus: int, gpu_type: str, cpus: int, memory:
 @click.option("--keep-logs", is_flag=True, help="Leave the daemons' logs in FOLDER.")
 def down(*, folder: Path, keep_logs: bool) -> None:
     """Stop the cluster in FOLDER (default: .sandbox) and everything that runs in it."""
-    try:
+    with _told():
         Sandbox.attach(folder).down(keep_logs=keep_logs)
-    except SandboxError as error:
-        raise click.ClickException(str(error)) from error
 
 
 @sandbox.command()
@@ -57,7 +55,23 @@ def demo(*, folder: Path) -> None:
     from slurmplug.sandbox.demo import run  # noqa: PLC0415 the ledger and its numpy take a second to load
 
     try:
-        run(folder)
-    except (SandboxError, KeyboardInterrupt) as error:
-        message = str(error) or "interrupted; all that it started has ended"
-        raise click.ClickException("\n".join([message, *getattr(error, "__notes__", ())])) from error
+        with _told():
+            run(folder)
+    except KeyboardInterrupt as error:
+        raise _failure("interrupted; all that it started has ended", error) from error
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What went wrong, and no traceback; so also where a folder cannot be used."""
+    try:
+        yield
+    except SandboxError as error:
+        raise _failure(str(error), error) from error
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise _failure(f"{where}{error.strerror}; a sandbox needs root, and a folder of its own", error) from error
+
+
+def _failure(message: str, error: BaseException) -> click.ClickException:
+    return click.ClickException("\n".join([message, *getattr(error, "__notes__", ())]))

@@ -81,6 +81,8 @@ def simulate(
     wanted = policies or ("mlfs", ALONE)
     settings = _assigned(assigned, wanted)
     made = [_policy(each, settings.get(each, {}), interval, stops=stopping == "on") for each in wanted]
+    if json_path:
+        _write(json_path, "")
     results: list[Mapping[str, Any]] = []
     for seed in seeds or (0,):
         jobs_of_seed = workload.load(name, seed=seed, load=load, jobs=jobs, skip_bad=skip_bad, data=data)
@@ -92,8 +94,16 @@ def simulate(
                 results.append(summary.summary(simulation.run(tell)))
     if json_path:
         told = {"workload": name, "cluster": cluster, "results": results}
-        json_path.write_text(json.dumps(_finite(told), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        _write(json_path, json.dumps(_finite(told), indent=1, allow_nan=False) + "\n")
     _print(results)
+
+
+def _write(path: Path, text: str) -> None:
+    """Raises UsageError: before the runs, which may take long, and after them."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}; --json names another file") from error
 
 
 def _policy(name: str, settings: Mapping[str, Any], interval: float, *, stops: bool) -> Policy:

@@ -10,7 +10,7 @@ import click
 from policies.plan import Reason
 from slurmplug import explain, times
 from slurmplug.commands.options import answering, emit, json_option, ledger_options
-from slurmplug.table import as_json, printable
+from slurmplug.table import as_json, counted, printable
 
 
 @click.command()
@@ -32,8 +32,8 @@ def _lines(told: Mapping[str, Any]) -> Iterator[str]:
     if cycle["id"] is not None:
         seconds = ", ".join(f"{printable(name)} {value:.3g} s" for name, value in cycle["seconds"].items())
         yield (
-            f"last cycle  {cycle['id']}: {cycle['jobs']} jobs, {cycle['pending']} pending, {cycle['running']} running, "
-            f"{cycle['managed']} managed"
+            f"last cycle  {cycle['id']}: {counted(cycle['jobs'], 'job')}, {cycle['pending']} pending, "
+            f"{cycle['running']} running, {cycle['managed']} managed"
         )
         yield f"            {seconds or 'no times'}; {cycle['postponed']} priorities wait for the next"
     if told["error"]:
@@ -46,8 +46,8 @@ def _lines(told: Mapping[str, Any]) -> Iterator[str]:
     yield f"faults      {faults or 'none'} (of reports, in the last day)"
     ledger = told["ledger"]
     yield (
-        f"ledger      {printable(ledger['path'])}: {ledger['bytes'] / 2**20:.1f} MiB, {ledger['jobs']} jobs, "
-        f"{ledger['cycles']} cycles"
+        f"ledger      {printable(ledger['path'])}: {ledger['bytes'] / 2**20:.1f} MiB, "
+        f"{counted(ledger['jobs'], 'job')}, {counted(ledger['cycles'], 'cycle')}"
     )
 
 
@@ -56,10 +56,12 @@ def _of_daemon(told: Mapping[str, Any]) -> Iterator[str]:
     last = "no cycle yet" if age is None else f"last cycle {times.span(age)} ago"
     state = "alive" if told["alive"] else "late" if told["running"] else "not running"
     yield f"daemon      {state}: {last}, one every {told['interval']:g} s"
+    if not told["alive"]:
+        yield "            its log says why: journalctl -u slurmplugd"
     modes = told["modes"]
-    own = [f"{name} {mode}" for name, mode in modes.items() if name != "default" and mode]
+    own = [f"{name}: {mode}" for name, mode in modes.items() if name != "default" and mode]
     mode = modes.get("default") or "not known"
-    yield f"mode        {mode}{': ' if own else ''}{', '.join(own)}"
+    yield f"mode        {mode}{'; ' if own else ''}{', '.join(own)}"
     if told["paused"] is not None:
         yield f"            paused, so it observes only: {printable(told['paused']) or 'no reason given'}"
     if told["hindered"]:

@@ -64,6 +64,10 @@ def test_positions_stay_those_of_the_whole_queue_when_few_are_shown(busy):
     assert [job["jobid"] for job in busy.json("queue", "-u", "bob")["jobs"]] == ["4", "3"]
 
 
+def test_a_user_who_is_nobody_is_a_mistake(busy):
+    assert "Invalid user id: nobodyhere" in busy.ask("queue", "-u", "bob,nobodyhere", code=1)
+
+
 def test_no_heading(busy):
     assert len(busy.ask("queue", "-n").splitlines()) == 4
 

@@ -66,6 +66,14 @@ def test_on_a_terminal_answers_without_a_daemon_say_of_what_time_they_are(site, 
         assert "not alive" not in site.ask(*asked)
 
 
+def test_of_a_daemon_that_writes_no_cycles_it_is_said_where_the_reason_is(site, now):
+    site.cycle()
+    told = site.ask("status", code=1)
+    assert "journalctl -u slurmplugd" in told
+    with locked(site):
+        assert "journalctl" not in site.ask("status")
+
+
 def test_a_fresh_ledger_has_no_cycle_yet(site, now):
     assert "no cycle yet" in site.ask("status", code=1)
 
@@ -90,13 +98,13 @@ def test_a_failed_read_is_told_beside_the_last_cycle_that_worked(site, now):
     assert site.scheduler.run() is None
     told = site.ask("status", code=1)
     assert "error       squeue did not answer" in told
-    assert "last cycle  1: 1 jobs" in told
+    assert "last cycle  1: 1 job, " in told
 
 
 def test_modes_of_each_kind(tmp_path):
     with Site(tmp_path, mode={"default": "act", "stop": "advise"}) as site:
         site.cycle()
-        assert "mode        act: stop advise" in site.ask("status", code=1)
+        assert "mode        act; stop: advise" in site.ask("status", code=1)
 
 
 def test_open_operations_and_faults_are_counted(site, now):
