@@ -250,6 +250,8 @@ def _spool(facts: Facts) -> Iterator[Finding]:
         elif place.owner != facts.uid or place.mode != mode:
             level: Level = "wrong" if place is facts.requests and place.mode & 0o022 else "note"
             says = f"{place.path} is of uid {place.owner} with mode {place.mode:o}, not {own}'s with {mode:o}: {why}"
+            if own == "root" and place.owner:
+                mend = f"slurmplug doctor --user NAME, where the daemon has an account of its own; else {mend}"
             yield Finding(name, level, says, mend, hinders if level == "wrong" else frozenset())
         else:
             yield Finding(name, "ok", f"{place.path}, mode {place.mode:o}")

@@ -135,6 +135,12 @@ def test_root_and_slurms_own_user_need_no_operator() -> None:
         assert found(replace(HEALTHY, user=user, admin_level=""), "rights").level == "ok"
 
 
+def test_root_is_not_told_to_take_the_spool_from_the_daemons_account_only() -> None:
+    finding = found(replace(HEALTHY, user="root", uid=0), "spool/reports")
+    assert finding.level == "note"
+    assert finding.mend.startswith("slurmplug doctor --user NAME")
+
+
 def test_a_rate_that_suffices_for_the_budget_is_fine() -> None:
     assert found(site(SlurmctldParameters="rl_enable,rl_refill_rate=50"), "rl_enable").level == "ok"
 
