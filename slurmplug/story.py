@@ -11,6 +11,7 @@ from slurmplug import explain, prospects, times
 from slurmplug.deeds import Deeds
 from slurmplug.directives import Directives, Problem
 from slurmplug.explain import About
+from slurmplug.job_fields import exit_code
 from slurmplug.reports import Job
 from slurmplug.table import counted, printable
 
@@ -91,7 +92,8 @@ def _introduction(job: Job) -> Iterator[str]:
     again = f", was requeued {counted(facts.restarts, 'time')}" if facts.restarts else ""
     yield f"It was submitted {times.shown(key.first_submit)}, waited {times.span(job.waited)}{ran}, {limit}{again}."
     if job.ended is not None:
-        yield f"It ended {times.shown(job.ended)}."
+        status = f", with exit code {exit_code(job)}" if facts.exit_code else ""
+        yield f"It ended {times.shown(job.ended)}{status}."
     if job.waits and facts.reason not in {"", "None"}:
         yield f"Slurm says that it waits for: {printable(facts.reason)}."
     if job.expected is not None:
@@ -188,8 +190,11 @@ def _ahead(job: Job, other: Job) -> str:
     lead = {name: theirs.get(name, 0.0) - mine.get(name, 0.0) for name in {**mine, **theirs}}
     rank = other.standing.rank if other.standing else None
     most = max(lead, key=lambda name: lead[name], default="")
+    told = [f"{terms.get(most, 0.0):.4g}" for terms in (theirs, mine)]
     by = (
-        f", ahead most by {explain.term(most)} ({theirs.get(most, 0.0):.4g} against {mine.get(most, 0.0):.4g})"
+        f", ahead most by {explain.term(most)} ({' against '.join(told)})"
+        if most and lead[most] > 0 and told[0] != told[1]
+        else ", ahead by very little"
         if most and lead[most] > 0
         else ", which was submitted first"
         if rank == (job.standing.rank if job.standing else None)

@@ -156,6 +156,14 @@ class TestWhereItStands:
             site.cycle()
             assert "Before it: job 1 of ada, rank 1, which was submitted first." in site.ask("why", "2")
 
+    def test_a_lead_that_its_digits_do_not_show_is_told_without_them(self, tmp_path):
+        learnt = np.array([1.0, 1.0 + 1e-9])
+        with Site(tmp_path, Planned(lambda _: Plan(learnt, terms={"learning": learnt}))) as site:
+            site.cluster.submit()
+            site.cluster.submit()
+            site.cycle()
+            assert "Before it: job 2 of ada, rank 1, ahead by very little." in site.ask("why", "1")
+
     def test_a_job_that_was_given_back_is_left_to_slurm(self, crowd):
         crowd.ledger.give_back([6])
         assert "An operator took it out of slurmplug's hands" in crowd.ask("why", "6")
@@ -434,6 +442,17 @@ def test_the_queue_is_put_in_order_once_for_all_elements_of_an_array(site, monke
     monkeypatch.setattr(reports, "ranked", lambda queue: orders.append(1) or ranked(queue))
     assert "15 more elements" in site.ask("why", "1")
     assert len(orders) == 1
+
+
+def test_how_a_job_ended_is_told_where_it_was_no_success(site):
+    for code in (0, 3, 137):
+        job = site.cluster.submit()
+        site.cluster.start(job)
+        site.cycle()
+        site.cluster.end(job, "FAILED" if code else "COMPLETED", code)
+    site.cycle()
+    told = [next(line for line in site.ask("why", str(job)).splitlines() if "It ended" in line) for job in (1, 2, 3)]
+    assert [line.partition(",")[2] for line in told] == ["", " with exit code 3:0.", " with exit code 0:9."]
 
 
 class TestHowAJobIsNamed:
