@@ -241,7 +241,11 @@ class Forecast:
     def clip(self, lower: ArrayLike = -np.inf, upper: ArrayLike = np.inf) -> Forecast:
         """Of min(max(Y, lower), upper), each a number or one a row; a NaN bound does not bind."""
         low, high = self._rowwise(lower)[:, None], self._rowwise(upper)[:, None]
-        return Forecast(np.where(self.known[:, None], np.fmin(np.fmax(self.table, low), high), np.nan), self.source)
+        return Forecast._of(np.where(self.known[:, None], np.fmin(np.fmax(self.table, low), high), np.nan), self.source)
+
+    def times(self, factor: ArrayLike) -> Forecast:
+        """Of Y times a number, or one a row, that is not negative."""
+        return Forecast._of(self.table * self._rowwise(factor)[:, None], self.source)
 
     # --- pieces ---------------------------------------------------------------------------------------------------
 

@@ -58,13 +58,16 @@ class Servers:
     def __init__(self, snapshot: Snapshot, settings: PlacementSettings) -> None:
         nodes = snapshot.nodes
         self.snapshot, self.settings = snapshot, settings
-        self.space = Space(snapshot)
         self.load: Floats = np.nan_to_num(nodes.load[:, CPUS])
         self.network: Floats = np.nan_to_num(nodes.network)
         self._full = nodes.used[:, GPUS] > nodes.capacity[:, GPUS]
         self._mates: dict[int, Floats] = {}
 
     # What only placing and moving jobs ask for is worked out when they do.
+
+    @cached_property
+    def space(self) -> Space:
+        return Space(self.snapshot)
 
     @cached_property
     def _allowed(self) -> Bools:
@@ -195,8 +198,8 @@ class Servers:
     def _crowded(self, cpus: float, at: At = EVERYWHERE) -> Bools:
         """(nodes,) whether more CPUs than the threshold allows are in use, and more than are allocated."""
         capacity, load = self.snapshot.nodes.capacity[at, CPUS], self.load[at] + cpus
-        held = capacity - self.space.free[at, CPUS] + cpus
-        return (load > self.settings.overload * capacity) & (load > held + 1e-6)
+        much: Bools = load > self.settings.overload * capacity
+        return much & (load > capacity - self.space.free[at, CPUS] + cpus + 1e-6) if much.any() else much
 
     def _on_one(self, row: int, candidates: Ints) -> Place | None:
         """The job's place on one of these nodes, if there are any."""

@@ -126,12 +126,9 @@ def rank(
     priority = priority + terms["running"]
     lifted = _servers_first(jobs, priority)
     terms["server"] = lifted - priority
-    return Ranking(
-        np.where(jobs.managed, lifted, np.nan),
-        {name: np.where(jobs.managed, term, np.nan) for name, term in terms.items()},
-        dependencies,
-        remaining,
-    )
+    for column in (lifted, *terms.values()):
+        column[~jobs.managed] = np.nan
+    return Ranking(lifted, terms, dependencies, remaining)
 
 
 def run_times(jobs: Jobs, now: float, forecasts: Forecasts, settings: PrioritySettings) -> tuple[Floats, Floats]:

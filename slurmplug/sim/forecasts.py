@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from policies.snapshot import Jobs, Snapshot
+from policies.snapshot import JobKey, Jobs, Snapshot
 from predictors.arrays import Floats, Ints
 from predictors.forecast import LEVELS, Fan, Forecast, Forecasts, Need
 from predictors.learning_curve import LearningCurvePredictor
@@ -100,10 +100,11 @@ class SimForecaster:
         rate = [engine.speed(j, max(1, job.gpus), max(1, -(-job.gpus // most))) for j, job in enumerate(jobs)]
         self._rate = np.array(rate)
         self._error = np.exp(noise * drawn)
-        self._units = {sigma: _unit(sigma) for sigma in np.unique(noise).tolist()}
-        self._unit = np.searchsorted(np.array(sorted(self._units)), noise)
-        self._unit_table = np.stack([self._units[sigma] for sigma in sorted(self._units)] or [_unit(0.0)])
+        sigmas, self._unit = np.unique(noise, return_inverse=True)
+        self._units = _units(sigmas)
         self._unknown = Forecasts.unknown(0)
+        self._keys: tuple[JobKey, ...] = ()
+        self._training: Ints = np.zeros(0, dtype=np.int64)
         self._loss_error = np.random.default_rng([seed, 2]).standard_normal(len(jobs))
         self._curves, self._losses = LearningCurvePredictor(), LossPredictor("sublinear")
         self._final, self._accuracy, self._loss = (_Kept(len(jobs), fresh) for fresh in (FRESH, FRESH, 1.0))
@@ -124,7 +125,10 @@ class SimForecaster:
             self._unknown = Forecasts.unknown(n)
         if not needs or not n:
             return self._unknown
-        training = self._engine.table.training[[key.job_id - 1 for key in snapshot.jobs.keys]]
+        if snapshot.jobs.keys is not self._keys:
+            self._keys = snapshot.jobs.keys
+            self._training = self._engine.table.training[[key.job_id - 1 for key in self._keys]]
+        training = self._training
         total = remaining = final = self._unknown.total
         accuracy = loss = speed = self._unknown.speed
         if "total" in needs:
@@ -157,8 +161,7 @@ class SimForecaster:
 
     def _with_error(self, training: Ints, seconds: Floats) -> Forecast:
         """So many seconds (n,), times each job's error."""
-        table = (seconds * self._error[training])[:, None] * self._unit_table[self._unit[training]]
-        return Forecast(table, np.full(len(training), "simulated"))
+        return self._units[self._unit[training]].times(seconds * self._error[training])
 
     # --- curves -----------------------------------------------------------------------------------------------------
 
@@ -292,7 +295,9 @@ def _counts(most: int) -> Floats:
     return np.union1d(whole, np.rint(np.geomspace(EVERY, most, 8))) if most > EVERY else whole
 
 
-def _unit(sigma: float) -> Floats:
-    """The table of a lognormal of median 1."""
-    table: Floats = (Forecast.lognormal([1.0], [sigma], "") if sigma > 0 else Forecast.certain([1.0], "")).table[0]
-    return table
+def _units(sigmas: Floats) -> Forecast:
+    """Lognormal of median 1, by the standard deviations of the logarithm (m,), of which some may be 0."""
+    noisy = np.flatnonzero(sigmas > 0)
+    certain = Forecast.certain(np.ones(len(sigmas)), "simulated")
+    drawn = Forecast.lognormal(np.ones(len(noisy)), sigmas[noisy], "simulated")
+    return Forecast.assemble(len(sigmas), [(np.arange(len(sigmas)), certain), (noisy, drawn)])

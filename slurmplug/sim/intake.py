@@ -40,6 +40,8 @@ class SimIntake:
         self._first = 0
         rows = engine.table.first_row
         self._first_row = rows[:-1][engine.table.training]
+        self._points = np.diff(engine.table.reports.starts)
+        """of the curve of each training"""
 
     @property
     def known(self) -> Collection[int]:
@@ -192,7 +194,7 @@ class SimIntake:
     def _curves(self, training: Ints, iteration: Floats) -> tuple[Curves, Curves]:
         reports = self._engine.table.reports
         counts = np.floor(iteration / reports.step[training]).astype(np.int64)
-        counts = np.minimum(counts, np.diff(reports.starts)[training])
+        counts = np.minimum(counts, self._points[training])
         starts, losses, accuracies = (
             reports.starts[training],
             reports.has_loss[training],
