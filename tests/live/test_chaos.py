@@ -13,7 +13,7 @@ from tests.live.chaos import run
 def folder(tmp_path: Path) -> Path:
     """Where the operator's account can go."""
     for each in (tmp_path, *tmp_path.parents[:2]):
-        each.chmod(0o755)
+        each.chmod(each.stat().st_mode | 0o055)
     return tmp_path
 
 
