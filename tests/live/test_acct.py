@@ -29,8 +29,14 @@ def test_by_states_it_shows_the_jobs_that_sacct_shows(cluster: Sandbox, folder: 
     held, waiting, cancelled = submitted(SLEEPS, "--hold"), submitted(WHOLE), submitted(WHOLE)
     dependent, later = submitted(SLEEPS, f"--dependency=afterok:{running}"), submitted(SLEEPS, "--begin=now+1hour")
     site.scheduler.run()
+    unstarted = ",".join(map(str, (held, cancelled, dependent, later)))
+
+    def known() -> bool:  # of jobs that end before slurmdbd knows them it is told that they started as they ended
+        return cluster.run("root", ["sacct", "-Xnj", unstarted, "-o", "state"]).stdout.split() == ["PENDING"] * 4
+
+    cluster.wait(known, what="slurmdbd to know who waits")
     time.sleep(2)
-    cluster.run("root", ["scancel", *map(str, (held, cancelled, dependent, later, stopped))])
+    cluster.run("root", ["scancel", *unstarted.split(","), str(stopped)])
     cluster.run("root", ["scontrol", "requeue", str(requeued)])
     cluster.wait_job(completed, "COMPLETED")
     cluster.wait_job(failed, "FAILED")
