@@ -195,9 +195,17 @@ def fitting(entries: Sequence[Entry], width: int) -> list[Field[Entry]]:
 
 def prio_fields(entries: Sequence[Entry], *, long: bool) -> list[Field[Entry]]:
     """The rank and each of its terms, in the order of the policy."""
-    names = dict.fromkeys(name for entry in entries if entry.job.standing for name in entry.job.standing.terms)
     rank: Field[Entry] = Field("RANK", "number", 12, "", _rank)
-    return [*_PRIO_FIRST, *(_PRIO_LONG if long else ()), rank, *map(_term, names)]
+    return [*_PRIO_FIRST, *(_PRIO_LONG if long else ()), rank, *map(_term, _terms(entries))]
+
+
+def term_names(entries: Sequence[Entry]) -> list[str]:
+    """What the columns of the terms are called."""
+    return [_term(name).name for name in _terms(entries)]
+
+
+def _terms(entries: Sequence[Entry]) -> Sequence[str]:
+    return list(dict.fromkeys(name for entry in entries if entry.job.standing for name in entry.job.standing.terms))
 
 
 def _term(name: str) -> Field[Entry]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import click
 
 from slurmplug import standings, table
-from slurmplug.commands.options import emit, of_the_queue
+from slurmplug.commands.options import emit, of_the_queue, terminal_width
 from slurmplug.standings import Entry
 
 
@@ -13,12 +13,18 @@ from slurmplug.standings import Entry
 @click.option("-l", "--long", "wants_long", is_flag=True, help="Also account, partition, QOS and Slurm's priority.")
 @of_the_queue
 def prio(*, entries: Sequence[Entry], wants_long: bool, noheader: bool, wants_json: bool) -> None:
-    """Show each term of the rank of pending jobs, as sprio does of Slurm's priority."""
+    """Show each term of the rank of pending jobs, as sprio does of Slurm's priority.
+
+    A terminal that has no room for all of them does not get those that are 0 for every job.
+    """
     pending = [entry for entry in entries if entry.position]
     if wants_json:
         emit([table.as_json({"jobs": [_mapping(entry) for entry in pending]})])
         return
     fields = table.as_wide_as_needed(standings.prio_fields(pending, long=wants_long), pending)
+    width, terms = terminal_width(), standings.term_names(pending)
+    if width is not None and sum(field.width + 1 for field in fields) > width + 1:
+        fields = [field for field in fields if field.name not in terms or any(map(field.value, pending))]
     emit(line.rstrip() for line in table.lines(fields, pending, header=not noheader, rule=False))
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from policies.plan import Plan
+from slurmplug.commands import prio as prio_command
 from tests.ledgers import Planned, Site
 
 
@@ -41,6 +42,15 @@ def test_long_lines_have_slurms_side_too(site):
     told = dict(zip(heading, first, strict=True))
     label = str(site.cluster.jobs[2]["label"])
     assert (told["SITEFACTOR"], told["PRIORITY"], told["QOS"]) == (label, "1000", "normal")
+
+
+def test_80_columns_do_without_the_terms_that_are_0_of_all(site, monkeypatch):
+    monkeypatch.setattr(prio_command, "terminal_width", lambda: 80)
+    heading, *lines = site.ask("prio").splitlines()
+    assert heading.split() == ["POS", "JOBID", "USER", "RANK", "LEARNING", "REMAINING", "DEADLINE", "WAITING"]
+    assert max(map(len, (heading, *lines))) <= 80
+    monkeypatch.setattr(prio_command, "terminal_width", lambda: 132)
+    assert "SERVER" in site.ask("prio")
 
 
 def test_only_pending_jobs_are_shown_of_those_that_are_named(site):
