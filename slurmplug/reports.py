@@ -173,12 +173,12 @@ class Job:
 
     @property
     def did_all(self) -> bool:
-        """Whether it told its value after all its iterations: that is the final one. It may lack one, as a program that
-        counts from 0 need not have told its first."""
+        """Whether it told its value after all its iterations: that is the final one. It may lack one where the first
+        that it told was a later one, as then it may count from 0."""
         most = self.record.directives.max_iterations if self.record.directives else None
-        return (
-            self.value is not None and bool(most) and self.iteration is not None and self.iteration >= (most or 0) - 1
-        )
+        if self.value is None or self.iteration is None or not most:
+            return False
+        return self.iteration >= most - int((self.columns.get("first_told") or 0) > 1)
 
     def _forecast(self, name: str) -> Forecast:
         told = self.standing.forecast if self.standing else {}
@@ -254,7 +254,7 @@ def jobs(ledger: Ledger, which: Selection) -> list[Job]:
 def of_columns(row: Mapping[str, Any]) -> Job:
     """A job from its row in the ledger, joined with its standing and what it told last."""
     record = ledger_rows.to_record(dict(row), ())
-    before = int(row.get("from_zero", 0))
+    before = int(row.get("first_told") == 0)
     checkpoint = record.points.checkpoint
     return Job(
         row=row["id"],
@@ -407,8 +407,7 @@ _IS = (f"jobs.state = ? AND {_BEGAN} < ?", ("state", "end"))
 of a state has to come before the window's end, and its end after the window's start, but for jobs that ended."""
 _JOBS = """
 SELECT jobs.*, (SELECT stop FROM stops WHERE stops.job = jobs.id LIMIT 1) AS stop,
-    coalesce((SELECT iteration = 0 FROM progress WHERE job = jobs.id ORDER BY restarts, iteration LIMIT 1), 0)
-        AS from_zero
+    (SELECT iteration FROM progress WHERE job = jobs.id ORDER BY restarts, iteration LIMIT 1) AS first_told
 FROM jobs
 WHERE {where} AND NOT EXISTS (
     SELECT 1 FROM jobs AS later

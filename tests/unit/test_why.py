@@ -364,6 +364,20 @@ class TestWhichJob:
     def test_what_is_no_job_is_refused(self, site, job):
         assert site.ask("why", "--", job, code=1)
 
+    @pytest.mark.parametrize(
+        ("told", "all_of_them"),
+        [(range(20), True), (range(1, 20), False), (range(1, 21), True), (range(4, 20), True), (range(4, 19), False)],
+    )
+    def test_what_it_came_to_is_told_of_a_job_that_may_have_done_all_its_iterations(self, site, told, all_of_them):
+        job = site.cluster.submit(b"#!/bin/sh\n#PLUG --target=accuracy>=0.99 --max-iterations=20\ntrain\n")
+        site.cluster.start(job)
+        site.train(job, {i: 0.9 - 0.5 / (i + 1) for i in told[:8]})
+        site.cycle()
+        site.train(job, {i: 0.9 - 0.5 / (i + 1) for i in told[8:]})
+        site.cluster.end(job)
+        site.cycle()
+        assert ("It came to 0.8" in site.ask("why", "1")) == all_of_them
+
     def test_a_job_that_did_all_its_iterations_is_told_with_what_was_foreseen_and_what_came(self, site):
         job = site.cluster.submit(b"#!/bin/sh\n#PLUG --target=accuracy>=0.99 --max-iterations=20\ntrain\n")
         site.cluster.start(job)
