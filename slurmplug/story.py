@@ -147,11 +147,11 @@ def _reported(job: Job) -> Iterator[str]:
     given = job.record.directives
     most = f" of {given.max_iterations}" if given and given.max_iterations else ""
     told = ", ".join(f"{name} {value:.4g}" for name, value in job.quantities.items())
-    yield f"Iteration {job.iteration:g}{most}{': ' if told else ''}{told}."
+    yield f"Iteration {job.iteration:.15g}{most}{': ' if told else ''}{told}."
     if job.checkpoint is not None:
-        yield f"Its last checkpoint holds iteration {job.checkpoint:g}."
+        yield f"Its last checkpoint holds iteration {job.checkpoint:.15g}."
     if job.saved:
-        yield f"{job.saved:g} iterations were spared."
+        yield f"{counted(round(job.saved), 'iteration')} {'was' if job.saved == 1 else 'were'} spared."
 
 
 def _standing(

@@ -364,6 +364,17 @@ class TestWhichJob:
     def test_what_is_no_job_is_refused(self, site, job):
         assert site.ask("why", "--", job, code=1)
 
+    def test_many_iterations_are_told_to_the_last_digit(self, site):
+        job = site.cluster.submit(b"#!/bin/sh\n#PLUG --max-iterations=9000000\ntrain\n")
+        site.cluster.start(job)
+        site.train(job, {1_234_567: 0.5})
+        site.cluster.say(job, checkpoint=1_234_566)
+        site.cycle()
+        told = site.ask("why", "1")
+        assert "Iteration 1234567 of 9000000: accuracy 0.5." in told
+        assert "Its last checkpoint holds iteration 1234566." in told
+        assert " 1234567/9000000 " in site.ask("queue")
+
     @pytest.mark.parametrize(
         ("told", "all_of_them"),
         [(range(20), True), (range(1, 20), False), (range(1, 21), True), (range(4, 20), True), (range(4, 19), False)],
