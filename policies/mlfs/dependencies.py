@@ -50,9 +50,9 @@ def _levels(n: int, parent: Ints, child: Ints) -> tuple[tuple[Ints, Ints], ...]:
     """Kahn's order, a level at a time, from the jobs on which nothing depends."""
     levels = []
     order = np.argsort(child, kind="stable")
-    starts = np.append(0, np.cumsum(np.bincount(child, minlength=n)))
-    unfinished = np.bincount(parent, minlength=n)
-    finished = np.unique(child[unfinished[child] == 0])
+    waits, unfinished = np.bincount(child, minlength=n), np.bincount(parent, minlength=n)
+    starts = np.append(0, np.cumsum(waits))
+    finished = np.flatnonzero((waits > 0) & (unfinished == 0))
     while len(finished):
         counts = starts[finished + 1] - starts[finished]
         offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)

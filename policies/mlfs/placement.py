@@ -6,7 +6,7 @@ alone, so of these a node has room or has not, and a full node is not overloaded
 is measured to be contended for. The paper's q, what a move costs the job, is the same for every node and left out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias, get_args
@@ -90,12 +90,23 @@ class Servers:
     def _family(self) -> Ints:
         return np.bincount(self.snapshot.jobs.ml_job, minlength=len(self.snapshot.jobs))
 
+    @cached_property
+    def _on_by_family(self) -> Mapping[int, list[list[int]]]:
+        """What the jobs hold of those ML jobs that have several: the job, the node, GPUs."""
+        ml_job, on = self.snapshot.jobs.ml_job, self.snapshot.runs_on
+        on = on[self._family[ml_job[on[:, 0]]] > 1]
+        found: dict[int, list[list[int]]] = {}
+        for family, held in zip(ml_job[on[:, 0]].tolist(), on.tolist(), strict=True):
+            found.setdefault(family, []).append(held)
+        return found
+
     def overloaded(self) -> Bools:
         """(nodes,) u_m > h_r of what is shared: the network, and CPUs where more are in use than are allocated.
 
         GPUs are where more are held than there are. Memory is not: what Slurm tells of it counts the page cache.
         """
-        return self._overloaded(0.0, 0.0)
+        busy = self.load > self.settings.overload * self.snapshot.nodes.capacity[:, CPUS]
+        return self.overfull() | self._crowded(0.0) if busy.any() else self.overfull()
 
     def contended(self, node: int) -> Bools:
         """(3,) which resource makes a node overloaded: GPUs, CPUs, network."""
@@ -146,9 +157,8 @@ class Servers:
         family = int(self.snapshot.jobs.ml_job[row])
         if family not in self._mates:
             mates = self._mates[family] = np.zeros(len(self.load))
-            jobs, on = self.snapshot.jobs, self.snapshot.runs_on
-            for each, node, gpus in on[jobs.ml_job[on[:, 0]] == family].tolist():
-                mates[node] += self._volume[each] * (gpus / max(int(jobs.gpus[each]), 1))
+            for each, node, gpus in self._on_by_family.get(family, ()):
+                mates[node] += self._volume[each] * (gpus / max(int(self.snapshot.jobs.gpus[each]), 1))
         return self._mates[family]
 
     def talk(self, row: int, node: int) -> float:
@@ -198,8 +208,8 @@ class Servers:
     def _crowded(self, cpus: float, at: At = EVERYWHERE) -> Bools:
         """(nodes,) whether more CPUs than the threshold allows are in use, and more than are allocated."""
         capacity, load = self.snapshot.nodes.capacity[at, CPUS], self.load[at] + cpus
-        much: Bools = load > self.settings.overload * capacity
-        return much & (load > capacity - self.space.free[at, CPUS] + cpus + 1e-6) if much.any() else much
+        held = capacity - self.space.free[at, CPUS] + cpus
+        return (load > self.settings.overload * capacity) & (load > held + 1e-6)
 
     def _on_one(self, row: int, candidates: Ints) -> Place | None:
         """The job's place on one of these nodes, if there are any."""

@@ -390,8 +390,8 @@ class _Families:
 
 def _no_easier(jobs: Jobs, rows: Ints, row: int) -> Bools:
     """(k,) which of these rows ask for no less than this one, on the same nodes."""
-    same = jobs.placement[rows] == jobs.placement[row]
-    return np.asarray(same & np.all(jobs.demand[rows] >= jobs.demand[row], axis=1))
+    no_less = [column[rows] >= column[row] for column in jobs.demand.T]  # much faster than over rows of three
+    return np.asarray(np.logical_and.reduce([jobs.placement[rows] == jobs.placement[row], *no_less]))
 
 
 def _known(facts: Mapping[str, float]) -> dict[str, float | str]:

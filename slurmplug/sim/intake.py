@@ -214,7 +214,8 @@ class SimIntake:
     def _allocations(self) -> Ints:
         holds = self._engine.holds
         rows = np.repeat(list(holds), [len(where) for where in holds.values()]).astype(np.int64)
-        shares = np.array(list(chain.from_iterable(holds.values())), dtype=np.int64).reshape(-1, 2)
+        flat = chain.from_iterable(chain.from_iterable(holds.values()))
+        shares = np.fromiter(flat, dtype=np.int64).reshape(-1, 2)
         return np.column_stack([self._place[rows], shares])[np.argsort(rows, kind="stable")]
 
 
