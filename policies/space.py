@@ -39,7 +39,8 @@ class Space:
         self._snapshot = snapshot
         jobs, nodes, on = snapshot.jobs, snapshot.nodes, snapshot.runs_on
         count = jobs.demand[:, 0]
-        self._per_gpu = jobs.demand / np.where(count > 0, count, 1.0)[:, None]
+        self._by_gpus = count > 0
+        self._per_gpu = jobs.demand / np.where(self._by_gpus, count, 1.0)[:, None]
         weights = self._held(on[:, 0], on[:, 2])
         there = len(nodes.names)
         held = np.array([np.bincount(on[:, 1], column, there) for column in weights.T]).T
@@ -59,8 +60,8 @@ class Space:
         """Where the job runs now, by the snapshot; no node where it does not."""
         place = self._places.get(row)
         if place is None:
-            on = self._on[self._first[row] : self._first[row + 1]]
-            place = self._places[row] = Place(tuple(on[:, 1].tolist()), tuple(on[:, 2].tolist()))
+            _, nodes, shares = self._on[self._first[row] : self._first[row + 1]].T.tolist()
+            place = self._places[row] = Place(tuple(nodes), tuple(shares))
         return place
 
     def fits_there(self, row: int, place: Place) -> bool:
@@ -78,7 +79,7 @@ class Space:
         """The nodes, and what the job holds on each, (resources,)."""
         held = self._holds.get((row, place))
         if held is None:
-            shares = place.shares if self._snapshot.jobs.demand[row, 0] > 0 else [1] * len(place.nodes)
+            shares = place.shares if self._by_gpus[row] else [1] * len(place.nodes)
             each = [self._per_gpu[row] * share for share in shares]
             held = self._holds[row, place] = list(zip(place.nodes, each, strict=True))
         return held
@@ -153,5 +154,5 @@ class Space:
 
     def _held(self, rows: Ints, shares: Ints) -> Floats:
         """(k, resources) what jobs hold with these GPUs; all that it asks for where a job asks for none."""
-        parts = np.where(self._snapshot.jobs.demand[rows, 0] > 0, shares, 1.0)
+        parts = np.where(self._by_gpus[rows], shares, 1.0)
         return np.asarray(self._per_gpu[rows] * parts[:, None])

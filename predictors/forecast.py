@@ -244,8 +244,10 @@ class Forecast:
         return Forecast._of(np.where(self.known[:, None], np.fmin(np.fmax(self.table, low), high), np.nan), self.source)
 
     def times(self, factor: ArrayLike) -> Forecast:
-        """Of Y times a number, or one a row, that is not negative."""
-        return Forecast._of(self.table * self._rowwise(factor)[:, None], self.source)
+        """Of Y times a number, or one a row, that is not negative; 0 times anything is 0."""
+        factors = self._rowwise(factor)[:, None]
+        table = np.multiply(self.table, factors, out=np.zeros_like(self.table), where=factors > 0)
+        return Forecast._of(table, self.source)
 
     # --- pieces ---------------------------------------------------------------------------------------------------
 

@@ -35,6 +35,13 @@ def test_bounds_may_differ_by_row() -> None:
     np.testing.assert_allclose(forecast.quantile([0.0, 0.5, 1.0]), [[-1.0, 0.0, 9.0], [-np.inf, 0.0, 1.0]], atol=1e-12)
 
 
+def test_a_forecast_times_a_number_is_that_of_so_many_times_as_much() -> None:
+    forecast = Forecast.lognormal([100.0, 100.0], 0.8, "test").times([3.0, 0.0])
+
+    np.testing.assert_allclose(forecast[0].table, Forecast.lognormal(300.0, 0.8, "test").table)
+    assert not forecast[1].table.any()
+
+
 def test_one_level_gives_a_number_a_row_and_k_levels_give_k() -> None:
     forecast = Forecast.normal([0.0, 1.0, 2.0], 1.0, "test")
 

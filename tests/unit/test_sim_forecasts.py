@@ -31,6 +31,12 @@ def test_a_speed_is_forecast_for_each_number_of_gpus_once_the_kind_has_trained()
     assert speed.at(0, 2).median == pytest.approx(2.0, rel=0.1)
 
 
+def test_jobs_of_a_kind_share_the_forecast_of_their_speed() -> None:
+    forecaster, both = SimForecaster(site(), seed=0), jobs(2, gpus=2)
+    twice = jobs(3, gpus=2, keys=(both.keys[0], both.keys[1], both.keys[0]))
+    assert forecaster.forecast(snapshot(twice), {"speed"}).speed.index.tolist() == [0, -1, 0]
+
+
 def test_on_a_large_cluster_only_some_of_the_numbers_beyond_64_are_forecast() -> None:
     speed = SimForecaster(site(nodes=40), seed=0).forecast(snapshot(jobs(2, gpus=2)), {"speed"}).speed
     assert speed.x[0, :64].tolist() == list(range(1, 65))
