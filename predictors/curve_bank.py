@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 from predictors.arrays import Floats, Ints
-from predictors.curve_shapes import shapes
+from predictors.curve_shapes import scheduled_shapes, shapes
 
 _MOST_POINTS = 64
 _WORTH = 8.0
@@ -27,74 +28,113 @@ _STILL = 1e-9
 """a shape that moves less between the first and the last point is no use"""
 
 
-@dataclass(frozen=True, eq=False)
-class Bank:
-    """Regressions on K shapes at p points of curves of one length, to one horizon: all that no curve changes.
+class Regressions(NamedTuple):
+    """On K shapes at p points; with an axis more, as often as there are horizons. All that no curve changes.
 
     A shape goes from -1 at the first point to 0 at the last. A point's weight grows in proportion to its place; the
     prior is centred on the weighted mean and no gain.
 
-    starts: (p,) the points are means of a curve from each of these on. weight: (p,). product: (p, K) what points less
-    their mean are multiplied by. gain, beyond: (K,) the gain, and what it adds to the mean at the horizon, per unit of
-    the product. evidence: (K,) of the logarithm of the marginal likelihood. variance: (K,) of Student's t, per unit of
-    the noise's rate. shape: of the noise.
+    product: (..., p, K) what points less their mean are multiplied by. gain: (..., K) the gain, per unit of the
+    product. evidence: (..., K) of the logarithm of the marginal likelihood. last, fall: (..., K) of the shape. a, b, d:
+    the normal equations.
+    """
+
+    product: Floats
+    gain: Floats
+    evidence: Floats
+    last: Floats
+    fall: Floats
+    a: float
+    b: Floats
+    d: Floats
+
+    @classmethod
+    def on(cls, values: Floats, w: Floats) -> Regressions:
+        """On shapes that are values (..., K, p) at points of weights w (p,)."""
+        first, last = values[..., 0], values[..., -1]
+        usable = np.abs(first - last) > _STILL
+        fall = np.where(usable, first - last, 1.0)
+        progress = (last[..., None] - values) / fall[..., None]
+        a, b, d = float(w.sum()) + 1.0 / _VARIANCE, progress @ w, progress**2 @ w + 1.0 / _VARIANCE
+        determinant = a * d - b * b
+        evidence = np.where(usable | (len(w) == 1), -0.5 * np.log(determinant), -np.inf)
+        return cls(np.swapaxes(progress * w, -1, -2), a / determinant, evidence, last, fall, a, b, d)
+
+    def at(self, final: Floats) -> tuple[Floats, ...]:
+        """Where shapes are final (h, K) at the horizons: gain, evidence, what the gain adds to the mean, per unit of
+        the product, and leverage, each (h, K)."""
+        ahead = (self.last - final) / self.fall
+        determinant = self.a * self.d - self.b**2
+        beyond = (self.a * ahead - self.b) / determinant
+        leverage = (self.d - 2.0 * self.b * ahead + self.a * ahead**2) / determinant
+        return tuple(np.broadcast_arrays(self.gain, self.evidence, beyond, leverage))
+
+
+@dataclass(frozen=True, eq=False)
+class Bank:
+    """Of curves of one length. starts: (p,) the points are means of a curve from each of these on.
+
+    x, w: (p,) the iterations of these points, and their weights. free: on the shapes that know no horizon.
     """
 
     length: int
     starts: Ints
-    weight: Floats
-    product: Floats
-    gain: Floats
-    beyond: Floats
-    evidence: Floats
-    variance: Floats
-    shape: float
+    x: Floats
+    w: Floats
+    free: Regressions
 
     @classmethod
-    def of(cls, length: int, horizon: float) -> Bank:
+    def of(cls, length: int) -> Bank:
         edges = np.unique(np.round(np.linspace(0, length, min(length, _MOST_POINTS) + 1)))
-        values = shapes(np.append((edges[:-1] + 1.0 + edges[1:]) / 2.0, horizon), horizon)
-        first, last, final = values[:, 0], values[:, -2], values[:, -1]
-        usable = np.abs(first - last) > _STILL
-        fall = np.where(usable, first - last, 1.0)
-        progress = (last[:, None] - values[:, :-1]) / fall[:, None]
-        ahead = (last - final) / fall
+        x = (edges[:-1] + 1.0 + edges[1:]) / 2.0
         w = np.arange(1.0, len(edges)) / (len(edges) - 1)
         w *= min(1.0, _WORTH / w.sum())
-        total = w.sum()
-        a, b, d = total + 1.0 / _VARIANCE, progress @ w, progress**2 @ w + 1.0 / _VARIANCE
-        determinant = a * d - b * b
-        shape = _NOISE_SHAPE + total / 2.0
-        evidence = np.where(usable | ~usable.any(), -0.5 * np.log(determinant), -np.inf)
-        leverage = (d - 2.0 * b * ahead + a * ahead**2) / determinant
-        return cls(
-            length, edges[:-1].astype(np.int64), w / total, (progress * w).T, a / determinant,
-            (a * ahead - b) / determinant, evidence, (1.0 + leverage) / shape, shape,
-        )  # fmt: skip
+        return cls(length, edges[:-1].astype(np.int64), x, w, Regressions.on(shapes(x), w))
 
-    def expects(self, curves: Floats) -> tuple[Floats, Floats, Floats]:
-        """Of curves (m, length) at the horizon: mean and standard deviation of the mixture, and the location of the
+    def expects(self, curves: Floats, horizons: Floats) -> tuple[Floats, Floats, Floats]:
+        """Of curves (m, length) at horizons (m,): mean and standard deviation of the mixture, and the location of the
         likeliest shape, within 0 and 1, each (m,)."""
         points = curves
         if len(self.starts) < self.length:
             points = np.add.reduceat(curves, self.starts, axis=1) / np.diff(self.starts, append=self.length)
-        level = points @ self.weight
+        total = self.w.sum()
+        level = points @ (self.w / total)
         moved = points - level[:, None]
-        product = moved @ self.product
-        square = moved**2 @ self.weight * (2.0 * (self.shape - _NOISE_SHAPE))
-        rate = _NOISE_SHAPE * _NOISE**2 + np.maximum(square[:, None] - self.gain * product**2, 0.0) / 2.0
-        evidence = self.evidence - self.shape * np.log(rate)
-        mean = np.minimum(np.maximum(level[:, None] + product * self.beyond, 0.0), 1.0)
+        to, which = np.unique(horizons, return_inverse=True)
+        ends = shapes(to).T
+        x = np.append(np.broadcast_to(self.x, (len(to), len(self.x))), to[:, None], axis=1)
+        values = scheduled_shapes(x, to)
+        scheduled = Regressions.on(values[:, :, :-1], self.w)
+        product = np.append(moved @ self.free.product, _each_by_its_own(moved, scheduled.product, which), axis=1)
+        gain, evidence, beyond, leverage = (
+            np.append(one, other, axis=1)[which]
+            for one, other in zip(self.free.at(ends), scheduled.at(values[:, :, -1]), strict=True)
+        )
+        shape = _NOISE_SHAPE + total / 2.0
+        square = moved**2 @ (self.w / total) * total
+        rate = _NOISE_SHAPE * _NOISE**2 + np.maximum(square[:, None] - gain * product**2, 0.0) / 2.0
+        evidence = evidence - shape * np.log(rate)
+        mean = np.minimum(np.maximum(level[:, None] + product * beyond, 0.0), 1.0)
         highest = evidence.max(axis=1, keepdims=True)
         likeliest = (evidence > highest - _ALIKE).argmax(axis=1)
         weight = np.exp(evidence - highest)
         weight /= weight.sum(axis=1, keepdims=True)
         expected = (weight * mean).sum(axis=1)
-        variance = (weight * ((mean - expected[:, None]) ** 2 + rate * self.variance)).sum(axis=1)
+        variance = (weight * ((mean - expected[:, None]) ** 2 + rate * ((1.0 + leverage) / shape))).sum(axis=1)
         return expected, np.sqrt(variance), mean[np.arange(len(curves)), likeliest]
 
 
+def _each_by_its_own(rows: Floats, products: Floats, which: Ints) -> Floats:
+    """(m, K) of rows (m, p), each multiplied by its own of products (h, p, K)."""
+    found = np.empty((len(rows), products.shape[-1]))
+    order = np.argsort(which, kind="stable")
+    ends = np.cumsum(np.bincount(which, minlength=len(products)))
+    for mine, product in zip(np.split(order, ends[:-1]), products, strict=True):
+        found[mine] = rows[mine] @ product
+    return found
+
+
 @lru_cache(maxsize=512)
-def bank(length: int, horizon: float) -> Bank:
-    """The bank for curves of `length` points that go on to iteration `horizon`."""
-    return Bank.of(length, horizon)
+def bank(length: int) -> Bank:
+    """The bank for curves of `length` points."""
+    return Bank.of(length)

@@ -54,8 +54,8 @@ def _places(n: int) -> _Places:
     return _Places.of(n)
 
 
-def curve_features(curves: Floats, horizon: float) -> Floats:
-    """(m, COUNT) of curves (m, n) in units of their scale, to be continued to iteration `horizon`.
+def curve_features(curves: Floats, horizons: Floats) -> Floats:
+    """(m, COUNT) of curves (m, n) in units of their scale, each to be continued to its iteration of `horizons` (m,).
 
     Levels are relative to the last value: what is learnt at one height then helps at another.
     """
@@ -67,7 +67,7 @@ def curve_features(curves: Floats, horizon: float) -> Floats:
     ordered = np.sort(curves, axis=1)
     last, level, highest = curves[:, -1], means[:, 3], curves.argmax(axis=1)
     recent, steps = curves[:, -at.tail :], curves[:, -max(4, n // 3) :]
-    expected, spread, likeliest = bank(n, horizon).expects(curves)
+    expected, spread, likeliest = bank(n).expects(curves, horizons)
     x = np.empty((m, COUNT))
     x[:, 0] = last
     x[:, 1] = ordered[:, -1]
@@ -80,8 +80,8 @@ def curve_features(curves: Floats, horizon: float) -> Floats:
     x[:, 8] = means[:, 2] - level
     x[:, 9] = recent @ at.by_iteration
     x[:, 10] = _deviation(steps[:, 1:] - steps[:, :-1]) / np.sqrt(2.0)
-    x[:, 11] = curves[:, -len(at.by_log) :] @ at.by_log * np.log(horizon / n)
-    x[:, HISTORY_LENGTH], x[:, HORIZON], x[:, SEEN] = np.log(n), np.log(horizon), n / horizon
+    x[:, 11] = curves[:, -len(at.by_log) :] @ at.by_log * np.log(horizons / n)
+    x[:, HISTORY_LENGTH], x[:, HORIZON], x[:, SEEN] = np.log(n), np.log(horizons), n / horizons
     x[:, 15] = highest / n
     x[:, 16] = _deviation(recent)
     x[:, 17:27] = means[:, 4:]

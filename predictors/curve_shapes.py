@@ -16,8 +16,10 @@ import numpy as np
 
 from predictors.arrays import Floats
 
-Family: TypeAlias = Callable[[Floats, float], Floats]
-"""Of iterations x (p,) and the horizon, k shapes (k, p); any scale, any offset."""
+Family: TypeAlias = Callable[[Floats], Floats]
+"""Of iterations x (p,), k shapes (k, p); any scale, any offset."""
+ScheduledFamily: TypeAlias = Callable[[Floats, Floats], Floats]
+"""Of iterations x (h, p) and h horizons (h, 1), k shapes to each (h, k, p)."""
 
 _SCALES = (1.5, 4.0, 10.0, 25.0, 60.0, 150.0)
 
@@ -37,55 +39,54 @@ _ANNEALED = _columns((1.0, 2.0))
 _DROPS = _columns((0.3, 0.5, 0.6, 0.75, 0.9))
 
 
-def _pure_power(x: Floats, _: float) -> Floats:
+def _pure_power(x: Floats) -> Floats:
     (exponent,) = _PURE_POWERS
     return np.asarray(x**-exponent)
 
 
-def _power(x: Floats, _: float) -> Floats:
+def _power(x: Floats) -> Floats:
     offset, exponent = _POWERS
     return np.asarray((1.0 + x / offset) ** -exponent)
 
 
-def _hill(x: Floats, _: float) -> Floats:
+def _hill(x: Floats) -> Floats:
     scale, exponent = _HILLS
     return np.asarray(1.0 / (1.0 + (x / scale) ** exponent))
 
 
-def _weibull(x: Floats, _: float) -> Floats:
+def _weibull(x: Floats) -> Floats:
     scale, exponent = _WEIBULLS
     return np.asarray(np.exp(-((x / scale) ** exponent)))
 
 
-def _log_inverse(x: Floats, _: float) -> Floats:
+def _log_inverse(x: Floats) -> Floats:
     return np.asarray(1.0 / np.log(x[None] + 1.0))
 
 
-def _log_log_linear(x: Floats, _: float) -> Floats:
+def _log_log_linear(x: Floats) -> Floats:
     (offset,) = _LOG_LOGS
     return np.asarray(-np.log(np.log(x) + offset))
 
 
-def _vapour_pressure(x: Floats, _: float) -> Floats:
+def _vapour_pressure(x: Floats) -> Floats:
     b, c = _VAPOURS
     return np.asarray(-np.exp(b / x + c * np.log(x)))
 
 
-def _cosine(x: Floats, horizon: float) -> Floats:
-    return np.asarray((1.0 + np.cos(np.pi * np.minimum(x[None] / horizon, 1.0))) / 2.0)
+def _cosine(x: Floats, horizon: Floats) -> Floats:
+    return np.asarray((1.0 + np.cos(np.pi * np.minimum(x / horizon, 1.0))) / 2.0)[:, None]
 
 
-def _annealed(x: Floats, horizon: float) -> Floats:
+def _annealed(x: Floats, horizon: Floats) -> Floats:
     (exponent,) = _ANNEALED
-    return np.asarray(np.maximum(1.0 - x / horizon, 0.0) ** exponent)
+    return np.asarray(np.maximum(1.0 - x / horizon, 0.0)[:, None] ** exponent)
 
 
-def _drop(x: Floats, horizon: float) -> Floats:
+def _drop(x: Floats, horizon: Floats) -> Floats:
     (share,) = _DROPS
-    return np.asarray(np.where(x < share * horizon, 1.0, 0.0) + 0.5 * x**-0.5)
+    return np.asarray(np.where(x[:, None] < share * horizon[:, None], 1.0, 0.0) + 0.5 * x[:, None] ** -0.5)
 
 
-#: The last families know the declared horizon: schedules that anneal or drop the learning rate.
 BANK: tuple[Family, ...] = (
     _pure_power,  # pow3
     _power,  # pow4
@@ -94,13 +95,17 @@ BANK: tuple[Family, ...] = (
     _log_inverse,  # ilog2
     _log_log_linear,
     _vapour_pressure,
-    _cosine,
-    _annealed,
-    _drop,
 )
+SCHEDULED: tuple[ScheduledFamily, ...] = (_cosine, _annealed, _drop)
+"""They know the declared horizon: schedules that anneal or drop the learning rate."""
 
 
-def shapes(x: Floats, horizon: float) -> Floats:
+def shapes(x: Floats) -> Floats:
     """(K, p) of the bank at iterations x (p,)."""
     with np.errstate(over="ignore", under="ignore"):
-        return np.concatenate([family(x, horizon) for family in BANK])
+        return np.concatenate([family(x) for family in BANK])
+
+
+def scheduled_shapes(x: Floats, horizons: Floats) -> Floats:
+    """(h, K, p) of those that know the horizon, to each of `horizons` (h,) at its iterations x (h, p)."""
+    return np.concatenate([family(x, horizons[:, None]) for family in SCHEDULED], axis=1)

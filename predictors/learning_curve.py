@@ -56,6 +56,8 @@ _TOP = 1.05
 _FASTEST = 1.5
 """gain, as a share of the distance to the top, over the share of the run that remains: the target of the process"""
 _STEP = 0.05
+_TOGETHER = 2048
+"""curves looked at together: what is made of each takes some 16 kB"""
 
 
 class LearningCurvePredictor:
@@ -139,16 +141,17 @@ class LearningCurvePredictor:
         horizons = np.asarray(ats, dtype=np.float64)
         if horizons.shape != (len(clean),) or not np.all(np.isfinite(horizons) & (horizons >= 1)):
             raise ValueError("`at` is one finite iteration, counted from 1, a curve")
-        groups: dict[tuple[int, float], list[int]] = defaultdict(list)
+        groups: dict[tuple[int, int], list[int]] = defaultdict(list)
         parts: list[tuple[ArrayLike, Forecast]] = []
         for i, (curve, at) in enumerate(zip(clean, horizons, strict=True)):
             if at <= len(curve):
                 parts.append(([i], Forecast.certain(curve[int(at) - 1], "observed")))
             else:
-                groups[len(curve), float(at)].append(i)
+                groups[len(curve), i // _TOGETHER].append(i)
         if groups:
             rows = [i for group in groups.values() for i in group]
-            parts.append((rows, self._ahead([np.stack([clean[i] for i in g]) for g in groups.values()], groups, given)))
+            stacks = [np.stack([clean[i] for i in group]) for group in groups.values()]
+            parts.append((rows, self._ahead(stacks, horizons[rows], [given[i] for i in rows])))
         return Forecast.assemble(len(clean), parts)
 
     def state(self) -> State:
@@ -172,17 +175,16 @@ class LearningCurvePredictor:
             made.process_ = CurveProcess.from_state(_under("process/", state))
         return made
 
-    def _ahead(
-        self, stacks: Sequence[Floats], groups: Mapping[tuple[int, float], list[int]], metas: Sequence[Meta]
-    ) -> Forecast:
-        """Of the stacks of curves (m, n), one a key (n, at) of `groups`, one below the other."""
+    def _ahead(self, stacks: Sequence[Floats], horizons: Floats, metas: Sequence[Meta]) -> Forecast:
+        """Of stacks of curves (m, n), one below the other, each curve with its horizon and what is known of it."""
         scales = [CurveScale.of(stack) for stack in stacks]
         scaled = [scale.down(stack) for scale, stack in zip(scales, stacks, strict=True)]
-        x = np.concatenate([curve_features(y, at) for y, (_, at) in zip(scaled, groups, strict=True)])
+        to = np.split(horizons, np.cumsum([len(stack) for stack in stacks])[:-1])
+        x = np.concatenate([curve_features(y, ats) for y, ats in zip(scaled, to, strict=True)])
         if self.forest_ is None or self.process_ is None:
             gains = sobered(spread_out(quantiles(_prior_forest().sample(x)), self.spread_), x)
         else:
-            known = self.meta_.matrix([metas[i] for group in groups.values() for i in group])
+            known = self.meta_.matrix(metas)
             said = self.process_.predict(x, known) * _remaining(x)
             x = np.concatenate([x, known, said[:, None]], axis=1)
             if self._both is None:
@@ -218,7 +220,7 @@ def _lessons(curves: Sequence[Floats], shares: Sequence[float]) -> tuple[Floats,
             for n in sorted({max(1, round(cut * length)) for cut in cuts}):
                 if n < end:
                     last = stack[:, n - 1]
-                    x.append(curve_features(stack[:, :n], float(end)))
+                    x.append(curve_features(stack[:, :n], np.full(len(rows), float(end))))
                     y.append((stack[:, end - 1] - last) / (_TOP - last))
                     owner.append(rows)
                     points.append(np.full(len(rows), end == length and n in pointed))

@@ -181,18 +181,23 @@ class SimForecaster:
         rows = _reporting(lengths, jobs)
 
         def ask(new: list[int]) -> list[_Told]:
-            return [self._fan(*jobs.accuracies.row(row), float(jobs.max_iterations[row])) for row in rows[new].tolist()]
+            lasts = jobs.max_iterations[rows[new]].tolist()
+            return self._ahead([(*jobs.accuracies.row(row), last) for row, last in zip(rows[new], lasts, strict=True)])
 
         return _fan(len(jobs), rows, self._accuracy.each(training[rows], lengths[rows], ask))
 
-    def _fan(self, iterations: Floats, values: Floats, last: float) -> _Told:
-        x = np.linspace(iterations[-1], max(last, iterations[-1] + 1.0), STEPS + 1)
-        curve, _ = even(iterations, values, last)
-        ats = [even(iterations, values, float(at))[1] for at in x[1:]]
-        told = self._curves.predict_many([curve] * STEPS, [max(at, len(curve) + 1) for at in ats])
-        return x, Forecast.assemble(
-            STEPS + 1, [([0], Forecast.certain([values[-1]], "last report")), (range(1, STEPS + 1), told)]
-        )
+    def _ahead(self, reported: Sequence[tuple[Floats, Floats, float]]) -> list[_Told]:
+        """The fans of trainings that have reported values at iterations, of so many."""
+        told, curves, ats = [], [], []
+        for iterations, values, last in reported:
+            x = np.linspace(iterations[-1], max(last, iterations[-1] + 1.0), STEPS + 1)
+            curve, _ = even(iterations, values, last)
+            curves += [curve] * STEPS
+            ats += [max(even(iterations, values, float(at))[1], len(curve) + 1) for at in x[1:]]
+            told.append((x, float(values[-1])))
+        ahead = self._curves.predict_many(curves, ats)
+        starts = range(0, len(ahead), STEPS)
+        return [(x, _after(now, ahead[at : at + STEPS])) for (x, now), at in zip(told, starts, strict=True)]
 
     def _reductions(self, jobs: Jobs, training: Ints) -> Fan:
         """The loss by iteration: by SLAQ's predictor, or the truth with the workload's error where it names one."""

@@ -63,6 +63,17 @@ def test_a_batch_gives_what_single_curves_give_in_order() -> None:
         np.testing.assert_allclose(batch.table[i], predictor.predict(curve, at).table[0])
 
 
+def test_curves_of_one_length_may_go_on_to_different_iterations(fitted: LearningCurvePredictor) -> None:
+    curves = [0.8 * (1.0 - np.exp(-np.arange(1, 201) / scale)) for scale in (20.0, 60.0, 90.0)] * 3
+    ats = [201, 900, 240, 201.5, 240, 300, 1e6, 240, 250]
+
+    for predictor in (LearningCurvePredictor(), fitted):
+        batch = predictor.predict_many(curves, ats)
+
+        for row, (curve, at) in enumerate(zip(curves, ats, strict=True)):
+            np.testing.assert_allclose(batch.table[row], predictor.predict(curve, at).table[0], atol=1e-9)
+
+
 def test_a_share_stays_within_0_and_1_and_a_percentage_within_100() -> None:
     share = LearningCurvePredictor().predict(1.0 - 0.5 * np.arange(1.0, 11.0) ** -2, at=1000)
     percent = LearningCurvePredictor().predict(100.0 - 50.0 * np.arange(1.0, 11.0) ** -2, at=1000)
