@@ -7,15 +7,15 @@ as it is where there is none.
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
 from scipy import stats
 
 from docs.measure_speed import decisions, repeated
@@ -68,18 +68,20 @@ def run(case: Case) -> Figures:
 
 
 class Runs:
-    """Runs cases side by side, each once."""
+    """Runs cases side by side, each once, whichever tables ask for them."""
 
-    def __init__(self, pool: ProcessPoolExecutor) -> None:
-        self._pool = pool
-        self._done: dict[Case, Figures] = {}
+    def __init__(self, pool: Executor) -> None:
+        self._pool, self._asking = pool, Lock()
+        self._asked: dict[Case, Future[Figures]] = {}
 
     def of(self, cases: Iterable[Case]) -> list[Figures]:
         """The figures of each case."""
         wanted = list(cases)
-        new = [case for case in dict.fromkeys(wanted) if case not in self._done]
-        self._done |= dict(zip(new, self._pool.map(run, new), strict=True))
-        return [self._done[case] for case in wanted]
+        with self._asking:
+            for case in wanted:
+                if case not in self._asked:
+                    self._asked[case] = self._pool.submit(run, case)
+        return [self._asked[case].result() for case in wanted]
 
     def column(self, cases: Iterable[Case], name: str) -> np.ndarray:
         """One figure of each case."""
@@ -126,8 +128,8 @@ def percent(values: np.ndarray) -> str:
 
 def bars(name: str, groups: Mapping[str, Mapping[str, float]], label: str) -> None:
     """A plot in docs/figures: a group of bars each, a bar for each policy in it."""
-    mpl.use("Agg")
-    figure, axes = plt.subplots(figsize=(9, 3.2), layout="constrained")
+    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    axes = figure.subplots()
     names = list(dict.fromkeys(policy for group in groups.values() for policy in group))
     width = 0.8 / len(names)
     for number, policy in enumerate(names):
@@ -138,7 +140,6 @@ def bars(name: str, groups: Mapping[str, Mapping[str, float]], label: str) -> No
     axes.grid(axis="y", alpha=0.3)
     figure.legend(loc="outside upper center", ncols=5, fontsize=7)
     figure.savefig(PAGE.with_name("figures") / f"{name}.png", dpi=90)
-    plt.close(figure)
 
 
 # --- simulator and MLFS -----------------------------------------------------------------------------------------------
@@ -214,14 +215,19 @@ def gen_mlfs(runs: Runs) -> str:
     """Every policy on the workload of MLFS."""
     rows = []
     plotted: dict[str, dict[str, float]] = {}
+    compared = {}
     for x in ("1/4", "1/2", "1", "2", "3"):
         seeds = (0, 1, 2) if x == "1/4" else (0,)
         names = {name: (name, ()) for name in (ALL if x in ("1/4", "1/2") else CHIEF)} | GROWN
-        base = [Case(f"gen:mlfs?x={x}", "tiresias", "20x4", seed) for seed in seeds]
+        compared[x] = names, [Case(f"gen:mlfs?x={x}", "tiresias", "20x4", seed) for seed in seeds]
+    runs.of(
+        replace(case, policy=name, settings=how)
+        for names, base in reversed(compared.values())
+        for name, how in names.values()
+        for case in base
+    )  # side by side, the longest first
+    for x, (names, base) in compared.items():
         reference = runs.column(base, "jct_mean")
-        runs.of(
-            replace(case, policy=name, settings=how) for name, how in names.values() for case in base
-        )  # side by side
         for name, (policy, how) in names.items():
             cases = over(base, policy=policy, settings=how)
             jct = runs.column(cases, "jct_mean")
@@ -376,7 +382,7 @@ def elastic(runs: Runs) -> str:
 # --- speed ----------------------------------------------------------------------------------------------
 
 
-def speed(runs: Runs) -> str:  # noqa: ARG001 each runs alone
+def speed() -> str:
     """How long simulations take, one at a time."""
     philly, one = Case(f"philly:{DATA}/traces/philly_jobs.csv.gz", "fifo", "309x8"), pollux()[0]
     asked = {
@@ -407,25 +413,28 @@ GOALS = {
 }
 
 
-def decide(runs: Runs) -> str:  # noqa: ARG001
+def decide() -> str:
     """How long decisions take, those of `make bench`."""
     rows = [[name, GOALS.get(name, ""), f"{milliseconds:.1f}"] for name, milliseconds in decisions()]
     return markdown(["decision", "at most, ms", "of the processor, ms"], rows)
 
 
 TABLES: Mapping[str, Callable[[Runs], str]] = {
-    "parity": parity,
-    "mlfs": mlfs,
     "gen-mlfs": gen_mlfs,
     "ablations": ablations,
+    "mlfs": mlfs,
     "slaq": slaq,
     "slaq-restart": slaq_restart,
     "oasis": oasis,
-    "ml-sjf": ml_sjf,
     "elastic": elastic,
-    "speed": speed,
-    "decide": decide,
+    "parity": parity,
+    "ml-sjf": ml_sjf,
 }
+"""those that take longest first"""
+CLOCKED: Mapping[str, Callable[[], str]] = {"speed": speed, "decide": decide}
+"""These need the machine to themselves."""
+LOGS = frozenset({"mlfs", "slaq-restart", "elastic", "parity", "speed"})
+"""These replay what DATA holds."""
 
 
 def renewed(page: str, name: str, table: str) -> str:
@@ -439,15 +448,29 @@ def renewed(page: str, name: str, table: str) -> str:
 
 def main(names: Sequence[str]) -> None:
     """Make these tables, or all."""
+    known = [*TABLES, *CLOCKED]
     for name in names:
-        if name not in TABLES:
-            raise SystemExit(f"there is no table {name!r}: {', '.join(TABLES)}")
-    with ProcessPoolExecutor(2) as pool:
+        if name not in known:
+            raise SystemExit(f"there is no table {name!r}: {', '.join(known)}")
+    wanted = [name for name in names or known if DATA or name not in LOGS]
+    for name in set(names or known).difference(wanted):
+        print(f"{name} is left as it is: DATA names no folder with the workloads that it replays", flush=True)
+    with ProcessPoolExecutor(2) as pool, ThreadPoolExecutor(len(TABLES)) as waiting:  # no table keeps another waiting
         runs = Runs(pool)
-        for name in names or TABLES:
-            table = TABLES[name](runs)
-            print(f"## {name}\n\n{table}\n", flush=True)
-            PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8"), name, table), encoding="utf-8")
+        tables = {waiting.submit(TABLES[name], runs): name for name in wanted if name in TABLES}
+        for table in as_completed(tables):
+            write(tables[table], table.result())
+    for name in wanted:
+        if name in CLOCKED:
+            write(name, CLOCKED[name]())
+
+
+def write(name: str, table: str) -> None:
+    """Show it, and put it into its place on the page."""
+    print(f"## {name}\n\n{table}\n", flush=True)
+    new = PAGE.with_suffix(".new")
+    new.write_text(renewed(PAGE.read_text(encoding="utf-8"), name, table), encoding="utf-8")
+    new.replace(PAGE)
 
 
 if __name__ == "__main__":
