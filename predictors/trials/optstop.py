@@ -24,7 +24,7 @@ RISK = 0.05
 """the probability with which the best run may be stopped"""
 _FOLDS = 3
 _SEARCH = 20
-"""runs of a group that make past searches"""
+"""runs of a past search"""
 _SEARCHES = 200
 _ETA = 3
 _STARTUP = 5
@@ -119,9 +119,10 @@ def safe_threshold(history: Sequence[Run], risk: float, groups: Collection[str] 
     """Below which P(last value >= best so far) the best run of a search falls with a probability of `risk`; 0: none.
 
     The best run of a search ends at y, at least the best so far, so its P is never below the least that P(Y >= y) came
-    to while it was watched. That least is measured on past searches: random halves of the runs of each group of the
-    history, watched by a predictor that did not learn from them. The threshold is the `risk` quantile of it over these
-    searches (split conformal prediction, Vovk, Gammerman, Shafer 2005, section 4.2, with a search as the unit).
+    to while it was watched. That least is measured on past searches: `_SEARCH` random runs of a group of the history at
+    a time, watched by a predictor that did not learn from them. The threshold is the `risk` quantile of it over the
+    runs that ended best in one of them (split conformal prediction, Vovk, Gammerman, Shafer 2005, section 4.2), each
+    counted once: they are few, and the same ones end best again and again.
     It is read from `groups` where the history has enough runs of them: curves of other kinds are other curves.
     """
     random = np.random.default_rng(seed)
@@ -136,13 +137,13 @@ def safe_threshold(history: Sequence[Run], risk: float, groups: Collection[str] 
     group = np.array([run.group for run in history], dtype=np.str_)
     names, counts = np.unique(group, return_counts=True)
     searched = [name for name, count in zip(names.tolist(), counts, strict=True) if count >= _SEARCH]
-    bests = []
+    bests: set[int] = set()
     for name in [name for name in searched if name in groups] or searched:
         rows = np.flatnonzero(group == name)
         for _ in range(_SEARCHES):
-            half = random.choice(rows, len(rows) // 2, replace=False)
-            bests.append(lowest[half[ends[half].argmax()]])
-    return float(np.quantile(bests, risk, method="lower")) if bests else 0.0
+            search = random.choice(rows, _SEARCH, replace=False)
+            bests.add(int(search[ends[search].argmax()]))
+    return float(np.quantile(lowest[sorted(bests)], risk, method="lower")) if bests else 0.0
 
 
 def watch(runs: Sequence[Run], predictor: LearningCurvePredictor) -> list[Watched]:

@@ -105,6 +105,18 @@ class TestOptStop:
         history = [*rising(40, points=16, group="a"), *rising(40, points=16, group="b", seed=1)]
         assert 0 < optstop.safe_threshold(history, 0.05) < optstop.safe_threshold(history, 0.5) < 1
 
+    def test_a_run_that_seldom_ends_best_lowers_the_threshold_as_one_that_often_does(self, monkeypatch):
+        history = rising(40)
+        doubtful = sorted(history, key=lambda run: run.values[-1])[-5]
+
+        def watch(runs, predictor):
+            told = [Forecast.normal([run.values[-1] - 0.1 * (run is doubtful)] * 3, 0.05, "test") for run in runs]
+            return [Watched(run.values, forecast) for run, forecast in zip(runs, told, strict=True)]
+
+        monkeypatch.setattr(optstop, "watch", watch)
+        assert optstop.safe_threshold(history, 0.05) == pytest.approx(0.023, abs=0.002)
+        assert optstop.safe_threshold(history, 0.5) == pytest.approx(0.5, abs=0.01)
+
     def test_a_history_too_short_for_the_risk_stops_nothing(self):
         assert optstop.safe_threshold(rising(10), 0.05) == 0.0
 
