@@ -158,7 +158,8 @@ def load(
     made = source.workload(asked)
     options.done()
     if not made.jobs:
-        raise WorkloadError(f"{shown(name_or_path)}: no job is left in it")
+        bad = f": {made.skipped} rows cannot be used, and without --skip-bad the first says why" if made.skipped else ""
+        raise WorkloadError(f"{shown(name_or_path)}: no job is left in it{bad}")
     ordered = sorted(made.jobs, key=lambda job: job.submit)[:jobs]
     return replace(made, jobs=tuple(general.applied(_arriving(job, load)) for job in ordered))
 

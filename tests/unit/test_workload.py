@@ -137,6 +137,12 @@ def test_a_bad_row_is_named_by_file_line_column_and_reason(write: Write, row: st
     assert ([job.name for job in kept.jobs], kept.skipped) == (["good"], 1)
 
 
+def test_where_all_rows_are_bad_it_is_said_that_they_were_left_out(write: Write) -> None:
+    path = write("w.csv", f"{HEADING}\ninf,a,1,10,1\n0,a,1.5,10,1\n")
+    with pytest.raises(WorkloadError, match="no job is left in it: 2 rows cannot be used"):
+        load(str(path), skip_bad=True)
+
+
 @pytest.mark.parametrize(
     ("column", "cell", "complaint"),
     [
