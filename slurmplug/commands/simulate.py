@@ -82,7 +82,7 @@ def simulate(
     settings = _assigned(assigned, wanted)
     made = [_policy(each, settings.get(each, {}), interval, stops=stopping == "on") for each in wanted]
     if json_path:
-        _write(json_path, "")
+        _write(json_path, "", "a")
     results: list[Mapping[str, Any]] = []
     for seed in seeds or (0,):
         jobs_of_seed = workload.load(name, seed=seed, load=load, jobs=jobs, skip_bad=skip_bad, data=data)
@@ -94,14 +94,15 @@ def simulate(
                 results.append(summary.summary(simulation.run(tell)))
     if json_path:
         told = {"workload": name, "cluster": cluster, "results": results}
-        _write(json_path, json.dumps(_finite(told), indent=1, allow_nan=False) + "\n")
+        _write(json_path, json.dumps(_finite(told), indent=1, allow_nan=False) + "\n", "w")
     _print(results)
 
 
-def _write(path: Path, text: str) -> None:
-    """Raises UsageError: before the runs, which may take long, and after them."""
+def _write(path: Path, text: str, mode: Literal["a", "w"]) -> None:
+    """Raises UsageError: before the runs, which may take long and fail, so what is there stays; and after them."""
     try:
-        path.write_text(text, encoding="utf-8")
+        with path.open(mode, encoding="utf-8") as file:
+            file.write(text)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}; --json names another file") from error
 

@@ -50,6 +50,14 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_simulation(tmp_path
     assert f"{path} cannot be written: No such file or directory" in result.output
 
 
+def test_figures_of_before_stay_where_a_simulation_fails(tmp_path: Path) -> None:
+    path = tmp_path / "figures.json"
+    path.write_text("those of before", encoding="utf-8")
+    result = run("simulate", "no-such-workload", "--cluster", "4x4", "--policy", "fifo", "--json", str(path))
+    assert result.exit_code != 0
+    assert path.read_text(encoding="utf-8") == "those of before"
+
+
 def test_a_sandbox_whose_folder_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     result = run("sandbox", "up", str(tmp_path / "file"))
