@@ -12,7 +12,7 @@ from predictors.forecast import Forecast
 from predictors.learning_curve import LearningCurvePredictor
 from predictors.loss import LossPredictor
 from predictors.trials.curves import Run, last_value
-from slurmplug import trial_files
+from slurmplug.learning import dataset_files
 
 HERE = Path(__file__).parent
 DATA = HERE.parent / "tests" / "data" / "curves.jsonl.gz"
@@ -26,9 +26,9 @@ def main() -> None:
     mpl.use("Agg")
     mpl.rcParams.update({"figure.dpi": 90, "font.size": 9, "axes.grid": True, "grid.alpha": 0.3, "svg.hashsalt": "0"})
     (HERE / "figures").mkdir(exist_ok=True)
-    runs = trial_files.accuracy_curves([DATA])
+    runs = dataset_files.accuracy_curves([DATA])
     draw_fans(runs)
-    draw_losses(trial_files.loss_curves([DATA])["MLPC"])
+    draw_losses(dataset_files.loss_curves([DATA])["MLPC"])
     draw_calibration(runs)
     draw_history(runs)
 

@@ -19,12 +19,13 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from docs.measure_speed import decisions, repeated
-from slurmplug import registry
-from slurmplug.config import Config
-from slurmplug.sim import summary, workload
-from slurmplug.sim.job import Workload
-from slurmplug.sim.run import Settings, Simulation
-from slurmplug.sim.stopping import Stopping
+from slurmplug.config import policy_registry
+from slurmplug.config.schema import Config
+from slurmplug.sim.engine.job import Workload
+from slurmplug.sim.experiment import summary
+from slurmplug.sim.experiment.early_stopping import Stopping
+from slurmplug.sim.experiment.simulation import Settings, Simulation
+from slurmplug.sim.workloads import load as workload
 
 PAGE = Path(__file__).with_name("results.md")
 DATA = os.environ.get("DATA", "")
@@ -59,7 +60,7 @@ def run(case: Case) -> Figures:
     """The figures of one run."""
     given = dict(case.settings)
     config = {"policy": case.policy, "interval": case.interval, "policies": {case.policy: given}}
-    policy = registry.policy(Config.model_validate(config))
+    policy = policy_registry.policy(Config.model_validate(config))
     stops = case.stopping or case.policy == "mlfs"
     chosen = Stopping(policy) if stops and case.policy != "mlfs" else policy
     settings = Settings(case.cluster, case.interval, case.seed, stops, launcher=case.launcher)

@@ -1,5 +1,5 @@
 """slurmplug, as a training job sees it: the standard library and nothing else is imported here."""
 
-from slurmplug.report import checkpoint_requested, report
+from slurmplug_report.report import checkpoint_requested, report
 
 __all__ = ["checkpoint_requested", "report"]

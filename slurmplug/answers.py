@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from slurmplug import registry, reports, standings, story
-from slurmplug.config import Config
+from slurmplug import reports, standings, story
+from slurmplug.config import policy_registry
+from slurmplug.config.schema import Config
+from slurmplug.daemon.reset import daemon_runs
 from slurmplug.deeds import Deeds
 from slurmplug.ledger import DAY, Ledger
 from slurmplug.reports import Job, JobId, Selection
-from slurmplug.reset import daemon_runs
 from slurmplug.standings import Entry
 from slurmplug.story import Paragraph
 
@@ -122,7 +123,7 @@ class LedgerAnswers:
             "hindered": ledger.control("hindered"),
             "modes": json.loads(cycle.get("modes") or "{}"),
             "policy": cycle.get("policy") or config.policy,
-            "policies": registry.names(),
+            "policies": policy_registry.names(),
             "cycle": {
                 "id": cycle.get("id"),
                 "started": cycle.get("started"),

@@ -16,7 +16,7 @@ from slurmplug.errors import LedgerError
 from slurmplug.ledger import Ledger
 from slurmplug.ledger_file import GROUP_READS
 from slurmplug.ledger_schema import MIGRATIONS
-from slurmplug.spool import Requests, What
+from slurmplug.spool.report_files import Requests, What
 
 NEWEST, BEFORE = "ledger.db", "ledger.before.db"
 """In the takeover's folder: the last copy, and the one before."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from policies.plan import Reason
-from slurmplug.table import printable
+from slurmplug.console.table import printable
 
 Fact = float | str
 

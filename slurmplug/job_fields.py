@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from slurmplug.grammar import Generated
+from slurmplug.console.table import Field, Value
+from slurmplug.directives.generated import Generated
 from slurmplug.reports import Job
-from slurmplug.table import Field, Value
 
 DEFAULT = "jobid,jobname,user,partition,gpus,state,exitcode,elapsed,iterations,maxiterations,value,stop"
 _GPU_HOUR = 3_600.0

@@ -18,14 +18,14 @@ from policies.snapshot import JobKey
 from predictors.arrays import Ints
 from slurmplug import codec, ledger_rows
 from slurmplug.cluster.port import Outcome
-from slurmplug.cycle_record import CycleRecord
+from slurmplug.cycle.record import CycleRecord
 from slurmplug.errors import LedgerError
-from slurmplug.guardrails import HOUR, Past
+from slurmplug.intake.job_record import Changes, JobRecord
 from slurmplug.ledger_file import LedgerFile
 from slurmplug.ledger_rows import Standings
 from slurmplug.operations import Operation
 from slurmplug.operations.history import moves_of
-from slurmplug.record import Changes, JobRecord
+from slurmplug.rules.guardrails import HOUR, Past
 
 DAY = 86_400.0
 

@@ -17,11 +17,11 @@ from predictors.forecast import Forecast
 from slurmplug import codec
 from slurmplug.cluster.port import Command
 from slurmplug.codec import rebuild
-from slurmplug.cycle_record import CycleRecord
-from slurmplug.directives import Directives
+from slurmplug.cycle.record import CycleRecord
+from slurmplug.directives.parser import Directives
+from slurmplug.intake.job_record import JobFacts, JobRecord, Point, joined
 from slurmplug.operations import Operation
-from slurmplug.progress import Points
-from slurmplug.record import JobFacts, JobRecord, Point, joined
+from slurmplug.spool.report_lines import Points
 
 Row = dict[str, Any]
 INTERVAL = (0.05, 0.5, 0.95)

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterator
 
-from slurmplug import explain, times
+from slurmplug import explain
+from slurmplug.console import times
+from slurmplug.console.table import counted, printable
 from slurmplug.reports import Forecast, Job
-from slurmplug.table import counted, printable
 
 
 def predicted(job: Job) -> Iterator[str]:

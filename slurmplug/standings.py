@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from slurmplug import reports, table, times
+from slurmplug import reports
+from slurmplug.console import table, times
+from slurmplug.console.table import Field, Value, printable
 from slurmplug.ledger import Ledger
 from slurmplug.reports import Job, Selection
-from slurmplug.table import Field, Value, printable
 
 BAR = 10
 

@@ -7,13 +7,14 @@ from operator import itemgetter
 from typing import Any
 
 from policies.plan import Reason
-from slurmplug import explain, prospects, times
+from slurmplug import explain, prospects
+from slurmplug.console import times
+from slurmplug.console.table import counted, printable
 from slurmplug.deeds import Deeds
-from slurmplug.directives import Directives, Problem
+from slurmplug.directives.parser import Directives, Problem
 from slurmplug.explain import About
 from slurmplug.job_fields import exit_code
 from slurmplug.reports import Job
-from slurmplug.table import counted, printable
 
 AHEAD = 3
 """How many of the jobs before it are named."""

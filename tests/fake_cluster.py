@@ -26,8 +26,8 @@ from slurmplug.cluster.port import (
     Traces,
 )
 from slurmplug.errors import ReadFailed
-from slurmplug.progress import Fault
-from slurmplug.record import LIVE_STATES
+from slurmplug.intake.job_record import LIVE_STATES
+from slurmplug.spool.report_lines import Fault
 from tests.builders import CLUSTER, NOW
 
 SITE = Site(CLUSTER, "22.05.8", "priority/multifactor", {"Age": 1000, "FairShare": 1000})

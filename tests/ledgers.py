@@ -10,10 +10,10 @@ from click.testing import CliRunner, Result
 from policies.plan import Plan
 from policies.policy import Policy
 from policies.snapshot import Snapshot
-from slurmplug import registry
 from slurmplug.commands import main
-from slurmplug.config import Config
-from slurmplug.cycle_record import CycleRecord
+from slurmplug.config import policy_registry
+from slurmplug.config.schema import Config
+from slurmplug.cycle.record import CycleRecord
 from slurmplug.ledger import Ledger
 from tests.fake_cluster import FakeCluster
 from tests.schedulers import begun
@@ -29,7 +29,7 @@ class Site:
         self.cluster = FakeCluster()
         self.ledger = Ledger(self.path)
         config = Config.model_validate({**ACTING, **settings})
-        self.scheduler = begun(self.cluster, policy or registry.policy(config), self.ledger, config)
+        self.scheduler = begun(self.cluster, policy or policy_registry.policy(config), self.ledger, config)
 
     def cycle(self, count: int = 1, seconds: float = 60.0) -> CycleRecord:
         """So many cycles, one each so many seconds; the last one's record."""

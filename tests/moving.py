@@ -9,8 +9,8 @@ import numpy as np
 from policies.plan import Action, Memory, Plan, Reason
 from policies.snapshot import Snapshot
 from predictors.forecast import Forecasts, Need
-from slurmplug.config import Config
-from slurmplug.cycle_record import CycleRecord
+from slurmplug.config.schema import Config
+from slurmplug.cycle.record import CycleRecord
 from slurmplug.ledger import Ledger
 from tests.fake_cluster import FakeCluster, node_rows
 from tests.schedulers import begun

@@ -2,10 +2,10 @@
 
 from policies.policy import Policy
 from slurmplug.cluster.port import ClusterPort
-from slurmplug.config import Config
-from slurmplug.cycle import Scheduler
-from slurmplug.forecaster import Forecaster
-from slurmplug.intake import Intake
+from slurmplug.config.schema import Config
+from slurmplug.cycle.scheduler import Scheduler
+from slurmplug.forecasting.forecaster import Forecaster
+from slurmplug.intake.intake import Intake
 from slurmplug.ledger import Ledger
 
 

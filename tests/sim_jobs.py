@@ -9,9 +9,9 @@ from policies.allocation import allocate, in_order
 from policies.plan import Action, Memory, Plan
 from policies.snapshot import Snapshot
 from predictors.forecast import Forecasts, Need
-from slurmplug.sim.job import SimJob, Speed, Workload
-from slurmplug.sim.outcome import RunResult
-from slurmplug.sim.run import Settings, Simulation
+from slurmplug.sim.engine.job import SimJob, Speed, Workload
+from slurmplug.sim.experiment.result import RunResult
+from slurmplug.sim.experiment.simulation import Settings, Simulation
 
 
 def speed(*points: tuple[int, int, float]) -> Speed:

@@ -20,7 +20,7 @@ from typing import Any
 
 from slurmplug.cluster.cli_client import CliClient
 from slurmplug.cluster.port import Command, Outcome
-from slurmplug.config import Slurm
+from slurmplug.config.schema import Slurm
 
 PROOF_TIMEOUT = 30.0
 _WRITES = {"SiteFactor": "site_factor"}

@@ -14,10 +14,10 @@ import numpy as np
 from slurmplug.cluster import api_client
 from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.port import Asked, Command, Ending, JobRows, Outcome, Reading, Site, Traces
-from slurmplug.config import Config
+from slurmplug.config.schema import Config
 from slurmplug.errors import ReadFailed
-from slurmplug.progress import Fault, Run
-from slurmplug.spool import NewReports, ReportReader, Requests, What, read_waiting, sweep
+from slurmplug.spool.report_files import NewReports, ReportReader, Requests, What, read_waiting, sweep
+from slurmplug.spool.report_lines import Fault, Run
 
 SITE_AGE = 3_600.0
 """seconds that the site's configuration is believed"""

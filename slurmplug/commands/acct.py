@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from slurmplug import job_fields, reports, table, times
+from slurmplug import job_fields, reports
 from slurmplug.commands.options import (
     answering,
     emit,
@@ -18,6 +18,7 @@ from slurmplug.commands.options import (
     users_option,
     words,
 )
+from slurmplug.console import table, times
 from slurmplug.errors import UsageError
 from slurmplug.reports import JobId
 

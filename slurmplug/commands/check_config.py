@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from slurmplug import registry
 from slurmplug.commands.options import config_option, configured, emit
-from slurmplug.config import Config
+from slurmplug.config import policy_registry
+from slurmplug.config.schema import Config
 from slurmplug.errors import ConfigError
 
 
@@ -19,9 +19,9 @@ from slurmplug.errors import ConfigError
 def check_config(*, config_path: Path) -> None:
     """Check the configuration, the policy's settings and the paths in it too: "ok", or each mistake."""
     config = configured(config_path)
-    policy = registry.policy(config)
-    for table in config.policies.keys() - {config.policy, policy.name, *registry.names()}:
-        if near := difflib.get_close_matches(table, registry.names(), n=1):
+    policy = policy_registry.policy(config)
+    for table in config.policies.keys() - {config.policy, policy.name, *policy_registry.names()}:
+        if near := difflib.get_close_matches(table, policy_registry.names(), n=1):
             raise ConfigError(f"policies.{table}: there is no policy {table!r}; did you mean {near[0]}?")
     missing = [f"  {key}: {path}: {why}" for key, path, kind in _named(config) if (why := _lacks(path, kind))]
     if missing:

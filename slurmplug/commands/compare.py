@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from slurmplug import table
 from slurmplug.commands.options import emit
+from slurmplug.console import table
+from slurmplug.console.table import Field, Value
 from slurmplug.errors import UsageError
-from slurmplug.table import Field, Value
 
 
 @click.command()
@@ -37,7 +37,7 @@ def compare(
 ) -> None:
     """Compare what `slurmplug simulate --json` wrote: the policies of A.json with those of the same name in B.json,
     or, with one file or --against, with one of them. Runs of the same seed are pairs."""
-    from slurmplug.sim import comparison  # noqa: PLC0415  scipy.stats takes a second to load
+    from slurmplug.sim.experiment import comparison  # noqa: PLC0415  scipy.stats takes a second to load
 
     first = comparison.read(first_path)
     second = comparison.read(second_path) if second_path else None

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from slurmplug import doctor_facts
 from slurmplug.commands.options import config_option, configured, emit, json_option
-from slurmplug.doctor import Finding, examine
+from slurmplug.console.table import as_json, counted, printable
+from slurmplug.doctor import facts
+from slurmplug.doctor.checks import Finding, examine
 from slurmplug.errors import UsageError
-from slurmplug.table import as_json, counted, printable
 
 ACCOUNT = "slurmplug"
 _SIGNS = {"ok": "ok   ", "note": "note ", "wrong": "WRONG"}
@@ -30,7 +30,7 @@ def doctor(*, config_path: Path, user: str, wants_json: bool) -> None:
     account = user or _account()
     if account and os.geteuid() == 0:
         _become(account)
-    findings = examine(doctor_facts.look(config))
+    findings = examine(facts.look(config))
     emit([as_json({"findings": [_mapping(each) for each in findings]})] if wants_json else _lines(findings))
     if any(each.level == "wrong" for each in findings):
         raise SystemExit(1)

@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from predictors.scoring import Line
-from slurmplug import table
 from slurmplug.commands.options import emit, json_option, ledger_options, opened
+from slurmplug.console import table
+from slurmplug.console.table import Field, Value
 from slurmplug.errors import DataError, UsageError
-from slurmplug.table import Field, Value
 
 KINDS = ("curves", "loss", "runtime", "speed", "optstop")
 _DETAIL = {"mae s": ".0f", "exceeds 0.95": ".1%", "covers 90%": ".1%", "epochs used": ".1%", "best found": ".0%",
@@ -64,10 +64,10 @@ def evaluate(
         if kind:
             tables = _TRIALS[kind](files, histories, observe)
         else:
-            from slurmplug import hindsight  # noqa: PLC0415
+            from slurmplug.learning import backtest  # noqa: PLC0415
 
             with opened(config_path, ledger_path) as ledger:
-                tables = hindsight.tables(ledger, observe, perf_counter)
+                tables = backtest.tables(ledger, observe, perf_counter)
     except ValueError as error:  # what a trial finds too little of
         raise DataError(f"{', '.join(map(str, files)) or 'the ledger'}: {error}") from error
     if wants_json:
@@ -81,19 +81,19 @@ def evaluate(
 
 def _curves(files: Sequence[Path], histories: Sequence[Path], observe: float) -> dict[str, list[Line]]:
     from predictors.trials import curves  # noqa: PLC0415
-    from slurmplug import trial_files  # noqa: PLC0415
+    from slurmplug.learning import dataset_files  # noqa: PLC0415
 
-    history = trial_files.accuracy_curves(histories) if histories else None
-    runs = trial_files.accuracy_curves(files)
+    history = dataset_files.accuracy_curves(histories) if histories else None
+    runs = dataset_files.accuracy_curves(files)
     return {f"last value, from {observe:.0%} of the curve": curves.trial(runs, observe, perf_counter, history)}
 
 
 def _optstop(files: Sequence[Path], histories: Sequence[Path], observe: float) -> dict[str, list[Line]]:  # noqa: ARG001
     from predictors.trials import optstop  # noqa: PLC0415
-    from slurmplug import trial_files  # noqa: PLC0415
+    from slurmplug.learning import dataset_files  # noqa: PLC0415
 
-    runs = trial_files.accuracy_curves(files)
-    history = trial_files.accuracy_curves(histories) if histories else None
+    runs = dataset_files.accuracy_curves(files)
+    history = dataset_files.accuracy_curves(histories) if histories else None
     searches = optstop.searches(runs, history)
     return {
         f"{name or 'runs'} in {optstop.ORDERS} orders": optstop.trial(tested, past, perf_counter)
@@ -103,23 +103,23 @@ def _optstop(files: Sequence[Path], histories: Sequence[Path], observe: float) -
 
 def _loss(files: Sequence[Path], histories: Sequence[Path], observe: float) -> dict[str, list[Line]]:  # noqa: ARG001
     from predictors.trials import loss  # noqa: PLC0415
-    from slurmplug import trial_files  # noqa: PLC0415
+    from slurmplug.learning import dataset_files  # noqa: PLC0415
 
-    return {f"loss, {loss.AHEAD} iterations ahead": loss.trial(trial_files.loss_curves(files), perf_counter)}
+    return {f"loss, {loss.AHEAD} iterations ahead": loss.trial(dataset_files.loss_curves(files), perf_counter)}
 
 
 def _runtime(files: Sequence[Path], histories: Sequence[Path], observe: float) -> dict[str, list[Line]]:  # noqa: ARG001
     import numpy as np  # noqa: PLC0415
 
     from predictors.trials import runtime  # noqa: PLC0415
-    from slurmplug import trial_files  # noqa: PLC0415
+    from slurmplug.learning import dataset_files  # noqa: PLC0415
 
     if len(histories) > 1:
         raise UsageError("one job log is the --history of another: name one")
-    earlier = [trial_files.job_log(path) for path in histories]
+    earlier = [dataset_files.job_log(path) for path in histories]
     tables = {}
     for path in files:
-        logs = [*earlier, trial_files.job_log(path)]
+        logs = [*earlier, dataset_files.job_log(path)]
         jobs = [job for log in logs for job in log.jobs]
         runtimes = np.concatenate([log.runtimes for log in logs])
         known = len(jobs) - len(logs[-1].jobs)
@@ -131,9 +131,9 @@ def _runtime(files: Sequence[Path], histories: Sequence[Path], observe: float) -
 
 def _speed(files: Sequence[Path], histories: Sequence[Path], observe: float) -> dict[str, list[Line]]:  # noqa: ARG001
     from predictors.trials import speed  # noqa: PLC0415
-    from slurmplug import trial_files  # noqa: PLC0415
+    from slurmplug.learning import dataset_files  # noqa: PLC0415
 
-    return {"step time at other counts of GPUs": speed.trial(trial_files.speeds(files), perf_counter)}
+    return {"step time at other counts of GPUs": speed.trial(dataset_files.speeds(files), perf_counter)}
 
 
 _TRIALS: Mapping[str, Callable[[Sequence[Path], Sequence[Path], float], dict[str, list[Line]]]] = {

@@ -15,15 +15,16 @@ from typing import Any, TypeVar
 
 import click
 
-from slurmplug import config as configuration
-from slurmplug import takeover, times
 from slurmplug.answers import Answers, LedgerAnswers
-from slurmplug.config import CONFIG_VARIABLE, DEFAULT_PATH, Config
+from slurmplug.config import schema as configuration
+from slurmplug.config.schema import CONFIG_VARIABLE, DEFAULT_PATH, Config
+from slurmplug.console import times
+from slurmplug.console.table import printable
+from slurmplug.daemon import lease
 from slurmplug.endpoint.client import EndpointAnswers
 from slurmplug.errors import ConfigError, LedgerError, NotConfirmed, UsageError
 from slurmplug.ledger import Ledger
 from slurmplug.reports import JobId, Selection
-from slurmplug.table import printable
 
 LEDGER_VARIABLE = "SLURMPLUG_LEDGER"
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -121,7 +122,7 @@ def require_here(config: Config) -> None:
     if config.takeover.folder is None:
         return
     try:
-        host = takeover.elsewhere(config.takeover.folder, socket.gethostname(), config.takeover.patience)
+        host = lease.elsewhere(config.takeover.folder, socket.gethostname(), config.takeover.patience)
     except NotConfirmed as error:
         click.echo(f"whether the daemon of another controller acts is not known: {error}", err=True)
         return

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import click
 
-from slurmplug import standings, table
+from slurmplug import standings
 from slurmplug.commands.options import emit, of_the_queue, terminal_width
+from slurmplug.console import table
 from slurmplug.standings import Entry
 
 

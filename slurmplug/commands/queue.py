@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import click
 
-from slurmplug import job_fields, standings, table
+from slurmplug import job_fields, standings
 from slurmplug.commands.options import emit, of_the_queue, terminal_width
+from slurmplug.console import table
+from slurmplug.console.table import Field
 from slurmplug.standings import Entry
-from slurmplug.table import Field
 
 
 @click.command()

@@ -8,11 +8,9 @@ import click
 from slurmplug.cluster.port import ClusterPort
 from slurmplug.cluster.slurm import SlurmCluster
 from slurmplug.commands.options import by_whom, config_option, configured, emit, opened, require_here
-from slurmplug.config import Config
-from slurmplug.errors import UsageError
-from slurmplug.ledger import Ledger
-from slurmplug.reports import JobId
-from slurmplug.reset import (
+from slurmplug.config.schema import Config
+from slurmplug.console.table import printable
+from slurmplug.daemon.reset import (
     UNREAD,
     Returned,
     Traceable,
@@ -21,7 +19,9 @@ from slurmplug.reset import (
     give_back_unrecorded,
     seen_since,
 )
-from slurmplug.table import printable
+from slurmplug.errors import UsageError
+from slurmplug.ledger import Ledger
+from slurmplug.reports import JobId
 
 LOOK_SECONDS = 0.2
 

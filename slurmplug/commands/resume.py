@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from slurmplug.commands.options import emit, ledger_options, opened
-from slurmplug.table import printable
+from slurmplug.console.table import printable
 
 
 @click.command()

@@ -13,7 +13,7 @@ from types import FrameType
 
 import click
 
-from slurmplug.report import Reporter
+from slurmplug_report.report import Reporter
 
 LINE_BYTES = 4_096
 """How much of a line is matched."""

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from slurmplug import config_text
 from slurmplug.commands.options import config_option, configured, emit
-from slurmplug.config import Config
+from slurmplug.config import render
+from slurmplug.config.schema import Config
 
 
 @click.command("show-config")
@@ -14,4 +14,4 @@ from slurmplug.config import Config
 @click.option("--defaults", is_flag=True, help="Those of a configuration that sets nothing.")
 def show_config(*, config_path: Path, defaults: bool) -> None:
     """Print every setting as it is in force, as TOML."""
-    emit([config_text.toml(Config() if defaults else configured(config_path))])
+    emit([render.toml(Config() if defaults else configured(config_path))])

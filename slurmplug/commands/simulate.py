@@ -13,13 +13,15 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from policies.policy import Policy
-from slurmplug import registry, table, times
 from slurmplug.commands.options import emit
-from slurmplug.config import Config
+from slurmplug.config import policy_registry
+from slurmplug.config.schema import Config
+from slurmplug.console import table, times
 from slurmplug.errors import UsageError
-from slurmplug.sim import summary, workload
-from slurmplug.sim.run import Settings, Simulation
-from slurmplug.sim.stopping import Stopping
+from slurmplug.sim.experiment import summary
+from slurmplug.sim.experiment.early_stopping import Stopping
+from slurmplug.sim.experiment.simulation import Settings, Simulation
+from slurmplug.sim.workloads import load as workload
 
 ALONE = "slurm"
 """the policy that is its launcher"""
@@ -109,7 +111,7 @@ def _write(path: Path, text: str, mode: Literal["a", "w"]) -> None:
 
 def _policy(name: str, settings: Mapping[str, Any], interval: float, *, stops: bool) -> Policy:
     config = Config.model_validate({"policy": name, "interval": interval, "policies": {name: dict(settings)}})
-    policy = registry.policy(config)
+    policy = policy_registry.policy(config)
     return Stopping(policy) if stops and name not in ALWAYS_STOPS else policy  # type: ignore[return-value]
 
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import click
 
-from slurmplug import job_fields, table
+from slurmplug import job_fields
 from slurmplug.answers import Told
 from slurmplug.commands.options import answering, emit, json_option, ledger_options, tell_of_a_dead_daemon
+from slurmplug.console import table
 from slurmplug.errors import UsageError
 from slurmplug.reports import JobId
 from slurmplug.story import Paragraph

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from slurmplug.answers import Told
-from slurmplug.config import Endpoint
+from slurmplug.config.schema import Endpoint
 from slurmplug.endpoint import munge, wire
 from slurmplug.errors import EndpointError, UsageError
 from slurmplug.reports import Job, JobId, Selection

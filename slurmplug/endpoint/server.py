@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from slurmplug.answers import LedgerAnswers
-from slurmplug.config import Config
+from slurmplug.config.schema import Config
 from slurmplug.endpoint import munge, wire
 from slurmplug.endpoint.limits import RateLimit
 from slurmplug.endpoint.viewers import Viewers

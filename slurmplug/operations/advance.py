@@ -6,11 +6,11 @@ from dataclasses import replace
 from policies.plan import Action, Reason
 from policies.snapshot import JobKey
 from slurmplug.cluster.port import Command
-from slurmplug.guardrails import Verdict
+from slurmplug.intake.job_record import Admission
 from slurmplug.operations import admission, restart, stop, waiting
 from slurmplug.operations.shape import Refused
 from slurmplug.operations.values import Case, Moved, Operation, Settings, Sight
-from slurmplug.record import Admission
+from slurmplug.rules.guardrails import Verdict
 
 MOVES = frozenset({"resize", "migrate", "preempt"})
 KINDS = MOVES | {"stop", "hold", "release"}

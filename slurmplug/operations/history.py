@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from policies.snapshot import JobKey
-from slurmplug.guardrails import HOUR, MOVES, Requeue
 from slurmplug.operations.restart import LOST
 from slurmplug.operations.values import Operation
+from slurmplug.rules.guardrails import HOUR, MOVES, Requeue
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from policies.plan import Action, ActionKind, Reason
 from policies.snapshot import JobKey, Snapshot
 from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.port import Asked, Command, JobRows, Verb
-from slurmplug.guardrails import Verdict
+from slurmplug.rules.guardrails import Verdict
 
 Step: TypeAlias = Literal[
     "ask", "save", "signal", "reserve", "requeue", "settle", "rewrite", "confirm", "watch", "cancel", "hold", "release",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurmplug.grammar import PREFIX
+from slurmplug.directives.grammar import PREFIX
 
 MINUTES = 5
 """the time limit of each job"""

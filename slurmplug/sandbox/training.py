@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from slurmplug.report import report
+from slurmplug_report.report import report
 
 Floats = NDArray[np.float64]
 BATCH = 32

@@ -15,11 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from policies.plan import Reason
-from slurmplug import explain, reports, times
+from slurmplug import explain, reports
+from slurmplug.console import times
+from slurmplug.console.table import printable
 from slurmplug.explain import About
 from slurmplug.ledger import Ledger
 from slurmplug.reports import Job, JobId, Selection
-from slurmplug.table import printable
 
 EVENTS_SHOWN = 6
 ENDED_SHOWN = 8

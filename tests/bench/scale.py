@@ -20,16 +20,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slurmplug import registry
 from slurmplug.cluster import parse, slurm
 from slurmplug.cluster.cli_client import CliClient
 from slurmplug.cluster.parse import Marks
 from slurmplug.cluster.port import Command, Outcome
 from slurmplug.cluster.slurm import SlurmCluster
-from slurmplug.config import Config
-from slurmplug.cycle import Scheduler
-from slurmplug.forecaster import Forecaster
-from slurmplug.intake import Intake
+from slurmplug.config import policy_registry
+from slurmplug.config.schema import Config
+from slurmplug.cycle.scheduler import Scheduler
+from slurmplug.forecasting.forecaster import Forecaster
+from slurmplug.intake.intake import Intake
 from slurmplug.ledger import Ledger
 from slurmplug.sandbox import ClusterSpec, Sandbox
 from slurmplug.sandbox.render import SCHEDULER
@@ -267,7 +267,7 @@ def _scheduler(spool: Path, conf: str | None, folder: Path) -> Scheduler:
     ledger = Ledger(folder / "ledger.db")
     forecaster = Forecaster()
     forecaster.get_ready()
-    return Scheduler(SlurmCluster(config), Intake(), forecaster, registry.policy(config), ledger, config)
+    return Scheduler(SlurmCluster(config), Intake(), forecaster, policy_registry.policy(config), ledger, config)
 
 
 if __name__ == "__main__":

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from policies.mlfs.mlfs import MLFS
-from slurmplug import guardrails
 from slurmplug.cluster.port import Command, Reading
-from slurmplug.config import Config
-from slurmplug.cycle_record import CycleRecord
-from slurmplug.forecaster import Forecaster
-from slurmplug.guardrails import Past
-from slurmplug.intake import Intake
+from slurmplug.config.schema import Config
+from slurmplug.cycle.record import CycleRecord
+from slurmplug.forecasting.forecaster import Forecaster
+from slurmplug.intake.intake import Intake
 from slurmplug.ledger import Ledger
+from slurmplug.rules import guardrails
+from slurmplug.rules.guardrails import Past
 from tests.builders import NOW
 from tests.fake_cluster import job_row, node_rows, reading, report
 

@@ -5,7 +5,7 @@ import pytest
 
 from policies.mlfs.mlfs import MLFH, MLFS, MLFSSettings
 from predictors.forecast import Forecast, Forecasts
-from slurmplug.labels import order, relabel
+from slurmplug.rules.site_factor import order, relabel
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
 
 SIZES = [1_860, 10_000, 100_000]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from slurmplug.directives import parse
-from slurmplug.progress import Points, Run, fold
-from slurmplug.spool import ReportReader
+from slurmplug.directives.parser import parse
+from slurmplug.spool.report_files import ReportReader
+from slurmplug.spool.report_lines import Points, Run, fold
 
 NOW = 1_800_000_000.0
 
@@ -23,7 +23,7 @@ def spool_of(folder: Path) -> Path:
 def test_one_report(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
     """Amortised: the thread writes meanwhile."""
     environment = {"SLURM_JOB_ID": "42", "SLURMPLUG_SPOOL": str(spool_of(tmp_path))}
-    reporter = importlib.import_module("slurmplug.report").Reporter.of_environment(environment)
+    reporter = importlib.import_module("slurmplug_report.report").Reporter.of_environment(environment)
     reporter.start()
     benchmark(reporter.add, 1, None, {"loss": 0.25, "accuracy": 0.5})
     reporter.close()

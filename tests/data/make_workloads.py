@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from predictors.arrays import Bools, Floats
-from slurmplug.sim import synthetic, workload_csv
-from slurmplug.sim.job import SimJob, Speed, Workload
-from slurmplug.sim.wishes import wished
-from slurmplug.sim.workload import PACKAGED, load
+from slurmplug.sim.engine.job import SimJob, Speed, Workload
+from slurmplug.sim.workloads import csv_format, synthetic
+from slurmplug.sim.workloads.directives import wished
+from slurmplug.sim.workloads.load import PACKAGED, load
 
 NODES, GPUS_A_NODE = 4, 4
 CURVES = Path(__file__).parent / "curves.jsonl.gz"
@@ -87,4 +87,4 @@ def _digits(values: Floats) -> Floats:
 
 
 for name, jobs in (("small", small()), ("sweep", sweep())):
-    workload_csv.write(Workload(name, tuple(map(_rounded, jobs)), NODES, GPUS_A_NODE), PACKAGED / f"{name}.csv")
+    csv_format.write(Workload(name, tuple(map(_rounded, jobs)), NODES, GPUS_A_NODE), PACKAGED / f"{name}.csv")

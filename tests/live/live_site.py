@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from slurmplug.config import Config
+from slurmplug.config.schema import Config
 from slurmplug.ledger import Ledger
 from slurmplug.sandbox import Sandbox
 from tests.live.operated import operated

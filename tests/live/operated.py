@@ -6,7 +6,7 @@ from pathlib import Path
 from policies.snapshot import JobKey
 from slurmplug.cluster.port import Command, Reading
 from slurmplug.cluster.slurm import SlurmCluster
-from slurmplug.config import Config
+from slurmplug.config.schema import Config
 from slurmplug.sandbox import Sandbox
 
 CLIENTS = ("squeue", "sinfo", "scontrol", "scancel", "sacct", "sacctmgr")

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from predictors.arrays import Floats
-from slurmplug.grammar import PREFIX
+from slurmplug.directives.grammar import PREFIX
 from slurmplug.sandbox import Sandbox
-from slurmplug.sim.job import SimJob, Workload
-from slurmplug.sim.outcome import Finished
+from slurmplug.sim.engine.job import SimJob, Workload
+from slurmplug.sim.experiment.result import Finished
 
 PROGRAM = """
 import json, sys, time

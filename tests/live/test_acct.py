@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from slurmplug import times
+from slurmplug.console import times
 from slurmplug.sandbox import Sandbox
 from tests.ledgers import run
 from tests.live.live_site import LiveSite

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from slurmplug.reset import give_back
+from slurmplug.daemon.reset import give_back
 from slurmplug.sandbox import ClusterSpec, CommandFailed, Node, Sandbox
-from slurmplug.spool import write_waiting
+from slurmplug.spool.report_files import write_waiting
 from tests.live.live_site import LiveSite
 from tests.live.test_submit_plugin import CHECK, site_script
 

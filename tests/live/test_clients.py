@@ -8,7 +8,7 @@ from policies.snapshot import JobKey
 from slurmplug.cluster.api_client import client
 from slurmplug.cluster.cli_client import CliClient
 from slurmplug.cluster.port import Command
-from slurmplug.config import Slurm
+from slurmplug.config.schema import Slurm
 from slurmplug.sandbox import Sandbox
 from tests.live.daemon_process import site_factors
 

@@ -9,7 +9,7 @@ import pytest
 
 from slurmplug.cluster.slurm import SlurmCluster
 from slurmplug.errors import ReadFailed
-from slurmplug.record import LIVE_STATES
+from slurmplug.intake.job_record import LIVE_STATES
 from slurmplug.sandbox import ClusterSpec, Node, Partition, Sandbox
 from tests.live.operated import calls, look, operated, read
 

@@ -16,15 +16,15 @@ import pytest
 from scipy.stats import spearmanr
 
 from policies.policy import Policy
-from slurmplug import registry
-from slurmplug.config import Config
-from slurmplug.grammar import PREFIX
+from slurmplug.config import policy_registry
+from slurmplug.config.schema import Config
+from slurmplug.directives.grammar import PREFIX
 from slurmplug.sandbox import ClusterSpec, Node, Partition, Sandbox
-from slurmplug.sim.job import SimJob, Speed, Workload
-from slurmplug.sim.multifactor import Weights
-from slurmplug.sim.outcome import Finished
-from slurmplug.sim.run import Settings, Simulation, finished
-from slurmplug.sim.slurm_launcher import Settings as LauncherSettings
+from slurmplug.sim.engine.job import SimJob, Speed, Workload
+from slurmplug.sim.experiment.result import Finished
+from slurmplug.sim.experiment.simulation import Settings, Simulation, finished
+from slurmplug.sim.slurm.launcher import Settings as LauncherSettings
+from slurmplug.sim.slurm.multifactor import Weights
 from tests.live import real_jobs
 from tests.live.daemon_process import daemon_beside
 
@@ -121,7 +121,7 @@ def test_waits_turnarounds_and_the_order_of_starts_agree(special_cluster: Callab
     with daemon_beside(cluster) as daemon:
         path = daemon.config.with_name("by_urgency.py")
         path.write_text(POLICY)
-        policy = registry.policy(Config.model_validate({"policy": f"{path}:ByUrgency"}))
+        policy = policy_registry.policy(Config.model_validate({"policy": f"{path}:ByUrgency"}))
         daemon.start(policy=f"{path}:ByUrgency")
         probe = probing(cluster)
         began = time.time()

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from slurmplug.progress import Fault, Points, Run, fold
 from slurmplug.sandbox import Sandbox
-from slurmplug.spool import NewReports, ReportReader, Requests, What
+from slurmplug.spool.report_files import NewReports, ReportReader, Requests, What
+from slurmplug.spool.report_lines import Fault, Points, Run, fold
 
 TEMPLATES = Path(__file__).parents[2] / "sbatch_templates"
 USER, OTHER = "games", "news"

@@ -5,8 +5,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmplug.directives import Directives, parse
-from slurmplug.grammar import MOST_PROBLEMS, SHOWN_BYTES, TABLE
+from slurmplug.directives.grammar import MOST_PROBLEMS, SHOWN_BYTES, TABLE
+from slurmplug.directives.parser import Directives, parse
 
 NOW = 1_800_000_000.0
 

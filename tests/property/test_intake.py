@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from policies.snapshot import Curves, Jobs
-from slurmplug.intake import Intake
+from slurmplug.intake.intake import Intake
+from slurmplug.intake.job_record import Changes
 from slurmplug.ledger import Ledger
-from slurmplug.record import Changes
 from tests.fake_cluster import FakeCluster, report
 
 QUANTITIES = st.dictionaries(st.sampled_from(["loss", "accuracy", "perplexity"]), st.floats(0, 10), max_size=2)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmplug.labels import order, relabel
+from slurmplug.rules.site_factor import order, relabel
 
 LABELS = st.one_of(st.just(np.nan), st.integers(-3, 45).map(float), st.sampled_from([0.5, 1e12, np.inf]))
 

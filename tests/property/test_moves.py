@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from slurmplug.errors import LedgerError
+from slurmplug.intake.job_record import LIVE_STATES
 from slurmplug.operations.values import RESERVATION
-from slurmplug.record import LIVE_STATES
 from tests.fake_cluster import Crash
 from tests.moving import ADMITTED, ELASTIC, SIGNALLED, MovingSite
 

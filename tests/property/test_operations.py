@@ -10,11 +10,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from policies.plan import Action, Memory, Plan, Reason
 from policies.snapshot import Snapshot
 from predictors.forecast import Forecasts, Need
-from slurmplug.config import Config
+from slurmplug.config.schema import Config
 from slurmplug.errors import LedgerError
+from slurmplug.intake.job_record import LIVE_STATES
 from slurmplug.ledger import Ledger
 from slurmplug.operations import TRIES
-from slurmplug.record import LIVE_STATES
 from tests.fake_cluster import Crash, FakeCluster
 from tests.schedulers import begun
 

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from policies.allocation import movable, startable
 from policies.plan import NOTHING_REMEMBERED
 from predictors.forecast import Fan, Forecast, Forecasts
-from slurmplug import registry
-from slurmplug.config import Config
-from slurmplug.guardrails import sound
+from slurmplug.config import policy_registry
+from slurmplug.config.schema import Config
+from slurmplug.rules.guardrails import sound
 from tests.builders import NOW, jobs, nodes, snapshot
 
 HOUR = 3600.0
 FULL = [4.0, 32.0, 131_072.0]
-NAMES = registry.names()
-POLICIES = {name: registry.policy(Config.model_validate({"policy": name})) for name in NAMES}
+NAMES = policy_registry.names()
+POLICIES = {name: policy_registry.policy(Config.model_validate({"policy": name})) for name in NAMES}
 
 
 @st.composite

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmplug.progress import MOST_QUANTITIES, SKEW_SECONDS, Points, fold
+from slurmplug.spool.report_lines import MOST_QUANTITIES, SKEW_SECONDS, Points, fold
 
 NOW = 1_800_000_000.0
 

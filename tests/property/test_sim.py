@@ -15,15 +15,15 @@ from policies.baselines.tiresias import Tiresias, TiresiasSettings
 from policies.plan import Action, Reason
 from policies.snapshot import JobKey, Snapshot
 from slurmplug.cluster.port import Outcome
-from slurmplug.config import Config
-from slurmplug.cycle import Scheduler
-from slurmplug.cycle_record import CycleRecord
-from slurmplug.forecaster import Forecaster
-from slurmplug.intake import Intake
+from slurmplug.config.schema import Config
+from slurmplug.cycle.record import CycleRecord
+from slurmplug.cycle.scheduler import Scheduler
+from slurmplug.forecasting.forecaster import Forecaster
+from slurmplug.intake.intake import Intake
 from slurmplug.ledger import Ledger
-from slurmplug.sim.job import Part, SimJob, Speed
-from slurmplug.sim.ledger import MemoryLedger
-from slurmplug.sim.run import Simulation
+from slurmplug.sim.adapters.ledger import MemoryLedger
+from slurmplug.sim.engine.job import Part, SimJob, Speed
+from slurmplug.sim.experiment.simulation import Simulation
 from tests.fake_cluster import FakeCluster
 from tests.sim_jobs import First, Told, simulation
 

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmplug.sim.multifactor import Usage
-from slurmplug.sim.slurm_launcher import Held, Pending, Room, Settings, earliest, priorities, starts
+from slurmplug.sim.slurm.launcher import Held, Pending, Room, Settings, earliest, priorities, starts
+from slurmplug.sim.slurm.multifactor import Usage
 
 NOW = 1000.0
 PER_GPU = np.array([1.0, 2.0])

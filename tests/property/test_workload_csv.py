@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmplug.sim import workload_csv
-from slurmplug.sim.job import Part, SimJob, Speed, Workload
-from slurmplug.sim.workload import FORMATS, WorkloadError, load
+from slurmplug.sim.engine.job import Part, SimJob, Speed, Workload
+from slurmplug.sim.workloads import csv_format
+from slurmplug.sim.workloads.load import FORMATS, WorkloadError, load
 
 NAN = float("nan")
 finite = st.floats(0, 1e9, allow_subnormal=False)
@@ -65,7 +65,7 @@ def same(one: object, other: object) -> bool:
 def test_a_workload_is_read_as_it_was_written(many: list[SimJob], nodes: int) -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "made.csv"
-        workload_csv.write(Workload("made", tuple(many), nodes, 4), path)
+        csv_format.write(Workload("made", tuple(many), nodes, 4), path)
         read = load(str(path))
     assert (read.name, read.nodes, read.gpus_a_node, read.skipped) == ("made", nodes, 4, 0)
     for wrote, got in zip(sorted(many, key=lambda job: job.submit), read.jobs, strict=True):

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from slurmplug import job_fields, times
+from slurmplug import job_fields
 from slurmplug.commands import options
+from slurmplug.console import times
 from slurmplug.errors import UsageError
 from tests.builders import NOW
 from tests.ledgers import Site, run

@@ -5,8 +5,10 @@ import json
 import pytest
 
 from policies.plan import Reason
-from slurmplug import explain, guardrails, progress
+from slurmplug import explain
 from slurmplug.explain import SENTENCES, About, background, sentence
+from slurmplug.rules import guardrails
+from slurmplug.spool import report_lines
 from tests.builders import forecasts, jobs, nodes, snapshot
 
 STOP = {
@@ -102,9 +104,9 @@ class TestEveryRuleHasItsSentence:
             b'{"iteration": 2, "time": -1}', b'{"iteration": 2, "a b": 1}', b'{"iteration": 2, "loss": NaN}',
             b'{"iteration": 2, "loss": 1}\n{"iteration": 2, "loss": 2}\n{"iteration": 1, "loss": 2}',
             json.dumps({"iteration": 3, **{f"q{i}": i for i in range(40)}}).encode(),
-            b"\n".join(b'{"iteration": %d}' % i for i in range(progress.MOST_POINTS + 1)),
+            b"\n".join(b'{"iteration": %d}' % i for i in range(report_lines.MOST_POINTS + 1)),
         }  # fmt: skip
-        rules = {rule for data in doubted for rule in progress.fold(progress.Points(), data, now=9.0)[1]}
+        rules = {rule for data in doubted for rule in report_lines.fold(report_lines.Points(), data, now=9.0)[1]}
         assert len(rules) == 12
         assert rules <= SENTENCES.keys()
 

@@ -19,16 +19,16 @@ from predictors.forecast import Forecast
 from slurmplug import ledger_file
 from slurmplug.cluster.port import Command, Outcome
 from slurmplug.codec import loads, rebuild
-from slurmplug.config import Guardrails, parse
-from slurmplug.cycle_record import CycleRecord
+from slurmplug.config.schema import Guardrails, parse
+from slurmplug.cycle.record import CycleRecord
 from slurmplug.errors import LedgerError
-from slurmplug.guardrails import Past, check
-from slurmplug.intake import Intake
+from slurmplug.intake.intake import Intake
+from slurmplug.intake.job_record import Changes
 from slurmplug.ledger import DAY, Ledger
 from slurmplug.ledger_schema import MIGRATIONS
 from slurmplug.operations import Operation
-from slurmplug.progress import Fault
-from slurmplug.record import Changes
+from slurmplug.rules.guardrails import Past, check
+from slurmplug.spool.report_lines import Fault
 from tests.builders import CLUSTER, NOW, forecasts, jobs, nodes, snapshot
 from tests.fake_cluster import SCRIPT, job_row, reading, report
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from slurmplug.notify import Manager
+from slurmplug.daemon.sd_notify import Manager
 
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "site_config"

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from predictors.forecast import Forecasts
-from slurmplug import guardrails, registry
-from slurmplug.config import Config
+from slurmplug.config import policy_registry
+from slurmplug.config.schema import Config
+from slurmplug.rules import guardrails
 from tests.builders import NOW, jobs, nodes, snapshot
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +29,7 @@ def file(tmp_path: Path) -> Path:
 
 def made(file: Path):
     told = tomllib.loads(CONFIGURATION.replace("/etc/slurmplug/ours.py", str(file)))
-    return registry.policy(Config.model_validate(told))
+    return policy_registry.policy(Config.model_validate(told))
 
 
 def test_the_example_is_a_complete_policy_of_under_thirty_lines(file: Path) -> None:
@@ -47,12 +48,12 @@ def test_the_example_is_one_that_an_entry_point_can_name(file: Path, monkeypatch
     (points,) = tomllib.loads(ENTRY_POINT)["project"]["entry-points"].values()
     from importlib.metadata import EntryPoint
 
-    found = [EntryPoint(name, value, registry.GROUP) for name, value in points.items()]
-    monkeypatch.setattr(registry, "entry_points", lambda group: found)
-    assert registry.policy(Config.model_validate({"policy": "earliest-deadline"})).name == "earliest-deadline"
+    found = [EntryPoint(name, value, policy_registry.GROUP) for name, value in points.items()]
+    monkeypatch.setattr(policy_registry, "entry_points", lambda group: found)
+    assert policy_registry.policy(Config.model_validate({"policy": "earliest-deadline"})).name == "earliest-deadline"
 
 
 def test_every_policy_that_comes_with_slurmplug_is_listed() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     listed = re.findall(r"^\| `([a-z-]+)` \|", PAGE, re.MULTILINE)
-    assert sorted(listed) == sorted(project["entry-points"][registry.GROUP])
+    assert sorted(listed) == sorted(project["entry-points"][policy_registry.GROUP])

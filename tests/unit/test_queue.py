@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from slurmplug import times
 from slurmplug.commands import queue as queue_command
+from slurmplug.console import times
 from tests.builders import NOW
 from tests.ledgers import Site
 

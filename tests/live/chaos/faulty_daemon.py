@@ -21,9 +21,9 @@ from typing import Any
 
 from slurmplug.cluster.port import Command, Outcome
 from slurmplug.cluster.slurm import SlurmCluster
-from slurmplug.cycle_record import CycleRecord
-from slurmplug.daemon import serve
-from slurmplug.forecaster import Forecaster
+from slurmplug.cycle.record import CycleRecord
+from slurmplug.daemon.daemon import serve
+from slurmplug.forecasting.forecaster import Forecaster
 from slurmplug.ledger import Ledger
 
 CONFIG, FOLDER = map(Path, sys.argv[1:3])

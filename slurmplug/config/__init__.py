@@ -1,0 +1,1 @@
+"""The site's configuration, and the policies that it names."""

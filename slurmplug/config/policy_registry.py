@@ -1,0 +1,131 @@
+"""Which policies there are: the entry points of the group `slurmplug.policies`, and a site's own file."""
+
+import difflib
+import os
+import stat
+import sys
+from collections.abc import Mapping, Set
+from dataclasses import fields, replace
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from policies.policy import Policy
+from predictors.forecast import NEEDS
+from slurmplug.config.schema import Config
+from slurmplug.errors import ConfigError
+
+GROUP = "slurmplug.policies"
+
+
+def names() -> list[str]:
+    """The installed names that `policy = ` may take."""
+    return sorted({point.name for point in entry_points(group=GROUP)})
+
+
+def policy(config: Config) -> Policy:
+    """The policy that the configuration names, made with its settings there.
+
+    The name is that of an entry point, or FILE.py:CLASS; the settings of the latter are in the table of the name that
+    the class gives itself. A policy that knows of an `interval` is told the daemon's, unless its table says another.
+
+    Raises:
+        ConfigError: there is none of that name, it cannot be loaded, or it refuses the settings.
+    """
+    asked = config.policy
+    try:
+        kind = _from_file(*asked.rsplit(":", 1)) if ".py:" in asked else _installed(asked)
+        name, default, known = _looked_at(kind)
+    except ConfigError:
+        raise
+    except (Exception, SystemExit) as error:
+        where = {point.name: point.value for point in entry_points(group=GROUP)}.get(asked)
+        origin = f"policy {asked} cannot be loaded" + (f" from {where}" if where else "")
+        raise ConfigError(f"{origin}: {type(error).__name__}: {error}") from error
+    settings = config.policies.get(asked, config.policies.get(name, {}))
+    for key in settings:
+        if key not in known:
+            hint = _hint(key, known) if known else "it has no settings"
+            raise ConfigError(f"policies.{name}.{key}: unknown key; {hint}")
+        if said := _mistyped(settings[key], getattr(default, key)):
+            raise ConfigError(f"policies.{name}.{key}: must be {said}, not {settings[key]!r}")
+    return _made(kind, name, default, {"interval": config.interval} if "interval" in known else {}, settings)
+
+
+def _made(kind: Any, name: str, default: Any, told: Mapping[str, Any], settings: Mapping[str, Any]) -> Policy:
+    try:
+        made: Policy = kind(replace(default, **{**told, **settings}))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"policies.{name}: {error}") from error
+    return made
+
+
+def _mistyped(value: Any, default: Any) -> str:
+    """What a setting must be, as its default is; empty where it is that, or the default tells nothing."""
+    if isinstance(default, bool):
+        return "" if isinstance(value, bool) else "true or false"
+    if isinstance(default, int):
+        return "" if isinstance(value, int) and not isinstance(value, bool) else "a whole number"
+    if isinstance(default, float):
+        return "" if isinstance(value, int | float) and not isinstance(value, bool) else "a number"
+    if isinstance(default, str):
+        return "" if isinstance(value, str) else "a text"
+    if isinstance(default, list | tuple):
+        return "" if isinstance(value, list | tuple) else "a list"
+    return ""
+
+
+def _installed(name: str) -> Any:
+    found = {point.name: point for point in entry_points(group=GROUP)}
+    if name not in found:
+        hint = "a policy of your own is FILE.py:CLASS" if name.endswith(".py") else _hint(name, sorted(found))
+        raise ConfigError(f"there is no policy {name!r}; {hint}")
+    return found[name].load()
+
+
+def _from_file(file: str, name: str) -> Any:
+    """The class of that name in a Python file that nobody but its owner and group can write."""
+    path = Path(file).absolute()
+    if not path.is_file():
+        raise ConfigError(f"there is no policy file {path}")
+    about = path.stat()
+    if about.st_mode & stat.S_IWOTH or about.st_uid not in (0, os.geteuid()):
+        raise ConfigError(f"{path} is not run: it belongs to another user, or everybody can write it")
+    module = ModuleType(f"slurmplug_site_{path.stem}")
+    module.__file__ = str(path)
+    before = sys.modules.get(module.__name__)
+    sys.modules[module.__name__] = module  # where dataclasses look up what annotations mean
+    try:
+        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), module.__dict__)  # nothing stale, no cache
+    except BaseException:
+        sys.modules.pop(module.__name__)
+        if before is not None:
+            sys.modules[module.__name__] = before
+        raise
+    return getattr(module, name)
+
+
+def _looked_at(kind: Any) -> tuple[str, Any, list[str]]:
+    """The name that a policy gives itself, its settings at their defaults, and their keys.
+
+    Raises:
+        ConfigError, TypeError: it is no policy
+    """
+    default = kind().settings
+    known = [field.name for field in fields(default)]
+    name, needs = getattr(kind, "name", None), getattr(kind, "needs", None)
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f'policy {kind.__name__} has no name: give the class `name = "..."`')
+    if not isinstance(needs, Set) or not needs <= NEEDS:
+        raise ConfigError(
+            f"policy {name} needs {needs!r}: say which forecasts, a frozenset of {', '.join(sorted(NEEDS))}"
+        )
+    if not callable(getattr(kind, "decide", None)):
+        raise ConfigError(f"policy {name} does not decide: give it `def decide(self, snapshot, forecasts, memory)`")
+    return name, default, known
+
+
+def _hint(word: str, words: list[str]) -> str:
+    near = difflib.get_close_matches(word, words, n=1)
+    return f"did you mean {near[0]}?" if near else f"known: {', '.join(words)}"

@@ -1,0 +1,1 @@
+"""Tables and times as the terminal shows them."""

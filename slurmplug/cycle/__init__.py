@@ -1,0 +1,1 @@
+"""One scheduling cycle: read, forecast, decide, guard, record, apply."""

@@ -1,0 +1,1 @@
+"""The service: one cycle after another, takeover between controllers, and giving everything back."""

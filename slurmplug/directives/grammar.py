@@ -1,0 +1,218 @@
+"""The one table of directives, from which parser, messages, documentation and submit-time check come."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+PREFIX = "#PLUG"
+COMMENT_PREFIX = "plug:"
+
+HEAD_BYTES = 65_536
+"""How much of a script is looked at, in bytes."""
+HEAD_LINES = 2_000
+"""How many lines of a script are looked at."""
+LINE_BYTES = 1_024
+"""The longest #PLUG line, or comment, that is read."""
+VALUE_BYTES = 128
+"""The longest value of a directive."""
+SHOWN_BYTES = 60
+"""How much of a user's text a message repeats."""
+MOST_PROBLEMS = 10
+"""How many problems are named; the rest are counted."""
+HORIZON_DAYS = 3_650
+"""How far ahead a deadline may lie."""
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """One directive: its name, the kind of its value, and what is said about it.
+
+    `least` and `most` bound a number; `choices` are the words of a choice, in order of how far they go.
+    """
+
+    name: str
+    kind: str
+    expected: str
+    unit: str
+    default: str
+    help: str
+    example: str
+    choices: tuple[str, ...] = ()
+    least: float = 0
+    most: float = 0
+
+
+TABLE: tuple[Directive, ...] = (
+    Directive(
+        name="deadline",
+        kind="deadline",
+        expected="a span (2h, 90m, 1d12h, 1-12:00:00), a time of day (18:00, tomorrow 18:00) "
+        "or a date and time (2026-12-01T18:00)",
+        unit="date and time",
+        default="the site's longest",
+        help="When the result is needed. A span counts from submission; a time without a zone is the cluster's own.",
+        example="tomorrow 18:00",
+    ),
+    Directive(
+        name="target",
+        kind="target",
+        expected="a reported quantity, >= or <=, and a number",
+        unit="the quantity's",
+        default="none",
+        help="What the model must reach: any quantity that the job reports, from above or from below.",
+        example="accuracy>=0.92",
+    ),
+    Directive(
+        name="max-iterations",
+        kind="integer",
+        expected="a whole number from 1 to 1000000000",
+        unit="iterations",
+        default="unknown",
+        help="How many iterations the script would run if nobody stopped it.",
+        example="90",
+        least=1,
+        most=1e9,
+    ),
+    Directive(
+        name="stop",
+        kind="choice",
+        expected="iterations, optstop or target",
+        unit="",
+        default="iterations",
+        help="When to stop: after all iterations; when the accuracy will get no better, or will miss the target "
+        "(optstop); or as soon as the target is reached.",
+        example="optstop",
+        choices=("iterations", "optstop", "target"),
+    ),
+    Directive(
+        name="allow-downgrade",
+        kind="choice",
+        expected="optstop or target",
+        unit="",
+        default="none",
+        help="The furthest way of stopping that slurmplug may turn to while the cluster is overloaded.",
+        example="target",
+        choices=("optstop", "target"),
+    ),
+    Directive(
+        name="urgency",
+        kind="number",
+        expected="a number from 0 to 10",
+        unit="",
+        default="the site's",
+        help="How urgent the job is among its user's jobs; a site may bound it.",
+        example="7",
+        least=0,
+        most=10,
+    ),
+    Directive(
+        name="gpus",
+        kind="range",
+        expected="a number of GPUs (4) or a range (2..8)",
+        unit="GPUs",
+        default="as submitted",
+        help="How many GPUs the job can train on; a range lets slurmplug resize it between checkpoints.",
+        example="2..8",
+        least=1,
+        most=10_000,
+    ),
+    Directive(
+        name="checkpoint",
+        kind="checkpoint",
+        expected="a signal or file, then :batch, :steps or :full, then @ and the grace "
+        "(USR1, USR1:batch, TERM:full@2m, file@60)",
+        unit="",
+        default="none: never moved, never resized",
+        help="How to ask for a checkpoint: a signal to the batch script, to the steps (the default, as with sbatch "
+        "--signal) or to both (full); or file, where the program asks checkpoint_requested(). The grace is how long "
+        "saving may take, in seconds or as 2m.",
+        example="USR1:batch@120",
+        choices=("USR1", "USR2", "TERM", "INT", "HUP", "CONT"),
+        least=1,
+        most=86_400,
+    ),
+    Directive(
+        name="type",
+        kind="name",
+        expected="a name of at most 64 letters, digits, '.', '_' and '-'",
+        unit="",
+        default="the job's name",
+        help="What kind of training this is; jobs of one type are predicted from each other.",
+        example="resnet50",
+    ),
+    Directive(
+        name="ml-job",
+        kind="name",
+        expected="a name of at most 64 letters, digits, '.', '_' and '-'",
+        unit="",
+        default="the job alone",
+        help="Joins the Slurm jobs of one user that train one model together (never those of a sweep).",
+        example="resnet50-run7",
+    ),
+    Directive(
+        name="params",
+        kind="amount",
+        expected="a number of parameters (25600000, 25.6M, 1.3B)",
+        unit="parameters",
+        default="an equal share",
+        help="How many parameters of the model this job holds.",
+        example="25.6M",
+        least=1,
+        most=1e15,
+    ),
+    Directive(
+        name="role",
+        kind="choice",
+        expected="worker or ps",
+        unit="",
+        default="worker",
+        help="What the job does in its ML job: a worker, or a parameter server.",
+        example="ps",
+        choices=("worker", "ps"),
+    ),
+    Directive(
+        name="utility",
+        kind="utility",
+        expected="three numbers: worth (1 to 100), steepness per hour (0 to 100), and the hours after which it halves "
+        "(up to 100000)",
+        unit="worth, 1/hour, hours",
+        default="none: not admitted at a price",
+        help="What finishing x hours after submission is worth: th1 / (1 + exp(th2 (x - th3))), the utility of OASiS.",
+        example="50,0.5,12",
+    ),
+    Directive(
+        name="manage",
+        kind="choice",
+        expected="off",
+        unit="",
+        default="managed",
+        help="Leave this job alone: it is neither ranked nor touched.",
+        example="off",
+        choices=("off",),
+    ),
+)
+
+SUFFIXES: Mapping[str, float] = MappingProxyType({"K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12})
+WAYS = ("batch", "steps", "full")
+UTILITY_BOUNDS = ((1.0, 100.0), (0.0, 100.0), (0.0, 100_000.0))
+TARGET_MOST = 1e30
+RESERVED_QUANTITIES = ("iteration", "time", "checkpoint")
+"""Fields of a report that are no quantities."""
+
+MESSAGES: Mapping[str, str] = MappingProxyType(
+    {
+        "prefix": "write #PLUG in capitals",
+        "long": f"longer than {LINE_BYTES} bytes",
+        "form": "write --name=value",
+        "bytes": "has a character that is not plain ASCII",
+        "unknown": "no such directive",
+        "value": "expected %s, for example %s",
+        "past": "lies before the submission",
+        "far": f"lies more than {HORIZON_DAYS} days ahead",
+        "repeated": "given twice, the first one counts",
+        "no-target": "needs --target",
+        "no-further": "goes no further than --stop already does",
+        "head": f"what follows the first {HEAD_LINES} lines or {HEAD_BYTES} bytes is not read",
+        "more": "%d more",
+    }
+)

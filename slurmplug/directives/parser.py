@@ -1,0 +1,252 @@
+"""Directives: what a user asks of slurmplug in a batch script's `#PLUG` lines, or in a `plug:` comment.
+
+Everything here is pure, and every input is taken for hostile: it is read as bytes within the bounds of `grammar`, in
+linear time, and never raises. What cannot be read becomes a `Problem`; the other directives count. The submit-time
+check, `site_config/slurmplug.lua`, says the same of the same text.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import tzinfo
+from typing import Any, Literal
+
+from slurmplug.directives import grammar
+from slurmplug.directives.grammar import MESSAGES, TABLE, Directive
+from slurmplug.directives.values import Checkpoint, Clock, GpuRange, Refused, Target, Utility, read
+
+__all__ = ["Checkpoint", "Directives", "GpuRange", "Problem", "Stop", "Target", "Utility", "parse", "shown"]
+
+Stop = Literal["iterations", "optstop", "target"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A directive that does not count, and why.
+
+    `line` is the script's line, from 1; 0 is the comment. `text` is what stands there, shortened, with every byte that
+    is not printable ASCII escaped. `rule` is a key of `grammar.MESSAGES`, `nearest` the valid word that was probably
+    meant, or "".
+    """
+
+    line: int
+    text: str
+    rule: str
+    message: str
+    nearest: str = ""
+
+    def __str__(self) -> str:
+        if self.rule == "more":
+            return self.message
+        where = f"line {self.line}" if self.line else "comment"
+        meant = f"; did you mean {self.nearest}?" if self.nearest else ""
+        return f"{where}: {self.text}: {self.message}{meant}" if self.text else f"{where}: {self.message}{meant}"
+
+
+@dataclass(frozen=True, slots=True)
+class Directives:
+    """What a job asks for; None where it says nothing. `deadline` is in seconds since the epoch."""
+
+    deadline: float | None = None
+    target: Target | None = None
+    max_iterations: int | None = None
+    stop: Stop | None = None
+    allow_downgrade: Literal["optstop", "target"] | None = None
+    urgency: float | None = None
+    gpus: GpuRange | None = None
+    checkpoint: Checkpoint | None = None
+    type: str | None = None
+    ml_job: str | None = None
+    params: float | None = None
+    role: Literal["worker", "ps"] | None = None
+    utility: Utility | None = None
+    manage: Literal["off"] | None = None
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def managed(self) -> bool:
+        return self.manage != "off"
+
+
+def parse(
+    script: str | bytes = b"", comment: str | bytes = b"", *, submitted: float, zone: tzinfo | None = None
+) -> Directives:
+    """The directives of a job.
+
+    `submitted` is the first submission in seconds since the epoch, from which a span counts; `zone` is the cluster's
+    time zone, None for this machine's. The comment, given at the command line, overrides the script. Never raises.
+    """
+    problems = _Problems()
+    clock = Clock(submitted, zone)
+    given = _accept(_of_script(_encoded(script, grammar.HEAD_BYTES), problems), clock, problems)
+    given |= _accept(_of_comment(_encoded(comment, grammar.LINE_BYTES), problems), clock, problems)
+    _drop_contradictions(given, problems)
+    values = {name.replace("-", "_"): one.value for name, one in given.items()}
+    return Directives(**values, problems=problems.named())
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    line: int
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    setting: _Setting
+    value: Any
+
+
+@dataclass(slots=True)
+class _Problems:
+    found: list[Problem] = field(default_factory=list)
+    more: int = 0
+
+    def add(self, line: int, text: bytes, rule: str, row: Directive | None = None) -> None:
+        if len(self.found) == grammar.MOST_PROBLEMS:
+            self.more += 1
+            return
+        message = MESSAGES[rule] % (row.expected, f"--{row.name}={row.example}") if row else MESSAGES[rule]
+        self.found.append(Problem(line, shown(text), rule, message, _nearest(text, rule, row)))
+
+    def named(self) -> tuple[Problem, ...]:
+        if self.more:
+            return (*self.found, Problem(0, "", "more", MESSAGES["more"] % self.more))
+        return tuple(self.found)
+
+
+def shown(text: bytes) -> str:
+    """A user's text, fit for any terminal and log: printable ASCII, the rest escaped, shortened."""
+    cut = text[: grammar.SHOWN_BYTES]
+    safe = "".join(chr(byte) if 0x20 <= byte <= 0x7E else f"\\x{byte:02x}" for byte in cut)
+    return safe + "..." if len(text) > len(cut) else safe
+
+
+def _nearest(text: bytes, rule: str, row: Directive | None) -> str:
+    name, _, value = text.decode("latin-1").partition("=")
+    if rule == "unknown":
+        return "".join(f"--{word}" for word in _close(name.lstrip("-"), [each.name for each in TABLE]))
+    if row and row.kind == "choice":
+        return "".join(f"--{row.name}={word}" for word in _close(value, list(row.choices)))
+    return ""
+
+
+def _close(word: str, words: list[str]) -> list[str]:
+    return difflib.get_close_matches(word, words, n=1) if len(word) <= 32 else []
+
+
+def _encoded(text: str | bytes, most: int) -> bytes:
+    """The first `most` bytes and one more, by which a longer text is known."""
+    cut = text[: most + 1]
+    return (cut if isinstance(cut, bytes) else cut.encode("utf-8", "surrogatepass"))[: most + 1]
+
+
+# What is written where ------------------------------------------------------------------------------------------------
+
+_BLANKS = b" \t\r\v\f"
+_BETWEEN = re.compile(rb"[ \t]+")
+_SETTING = re.compile(rb"-{0,2}[A-Za-z][A-Za-z0-9_-]*=")
+
+
+def _of_script(script: bytes, problems: _Problems) -> Iterator[_Setting]:
+    prefix = grammar.PREFIX.encode()
+    head = script[: grammar.HEAD_BYTES]
+    lines = head.split(b"\n", grammar.HEAD_LINES)
+    cut = len(script) > len(head) or len(lines) > grammar.HEAD_LINES
+    if cut:
+        lines.pop()
+    any_directive = False
+    for number, whole in enumerate(lines, 1):
+        line = whole.strip(_BLANKS)
+        if line and not line.startswith(b"#"):
+            return
+        word, _, rest = line.replace(b"\t", b" ").partition(b" ")
+        if word != prefix:
+            if word.upper() == prefix and rest.lstrip(b" ").startswith(b"--"):
+                problems.add(number, line, "prefix")
+            continue
+        any_directive = True
+        if len(line) > grammar.LINE_BYTES:
+            problems.add(number, line, "long")
+        else:
+            yield from _settings(number, rest, lambda each: each.startswith(b"--"), problems)
+    if cut and any_directive:
+        problems.add(len(lines), b"", "head")
+
+
+def _of_comment(comment: bytes, problems: _Problems) -> Iterator[_Setting]:
+    prefix = grammar.COMMENT_PREFIX.encode()
+    text = comment.lstrip(_BLANKS)
+    if not text.startswith(prefix):
+        return
+    if len(comment) > grammar.LINE_BYTES:
+        problems.add(0, text, "long")
+        return
+    yield from _settings(0, text[len(prefix) :], lambda each: _SETTING.match(each) is not None, problems)
+
+
+def _settings(line: int, text: bytes, begins: Callable[[bytes], bool], problems: _Problems) -> Iterator[_Setting]:
+    """The settings of a line: each begins with a word that `begins`, and goes on to the next or to a ` #`."""
+    words: list[bytes] = []
+    any_word = False
+    for word in _BETWEEN.split(text.strip(_BLANKS)):
+        if not word or word.startswith(b"#"):
+            break
+        any_word = True
+        if begins(word):
+            if words:
+                yield _Setting(line, b" ".join(words))
+            words = [word]
+        elif words:
+            words.append(word)
+        else:
+            problems.add(line, word, "form")
+    if words:
+        yield _Setting(line, b" ".join(words))
+    elif not any_word:
+        problems.add(line, b"", "form")
+
+
+# What counts ----------------------------------------------------------------------------------------------------------
+
+_ROWS: Mapping[str, Directive] = {row.name: row for row in TABLE}
+
+
+def _accept(settings: Iterator[_Setting], clock: Clock, problems: _Problems) -> dict[str, _Given]:
+    given: dict[str, _Given] = {}
+    for setting in settings:
+        text = setting.text
+        if not all(0x20 <= byte <= 0x7E for byte in text):
+            problems.add(setting.line, text, "bytes")
+            continue
+        written, equals, value = text.decode("ascii").partition("=")
+        name, blank, _ = written.lstrip("-").partition(" ")
+        row = _ROWS.get(name)
+        if not row:
+            problems.add(setting.line, text, "unknown")
+        elif not equals or blank:
+            problems.add(setting.line, text, "form")
+        elif name in given:
+            problems.add(setting.line, text, "repeated")
+        else:
+            try:
+                given[name] = _Given(setting, read(value, row, clock))
+            except Refused as refused:
+                rule = str(refused)
+                problems.add(setting.line, text, rule, row if rule == "value" else None)
+    return given
+
+
+def _drop_contradictions(given: dict[str, _Given], problems: _Problems) -> None:
+    def drop(name: str, rule: str) -> None:
+        setting = given.pop(name).setting
+        problems.add(setting.line, setting.text, rule)
+
+    for name in ("stop", "allow-downgrade"):
+        if name in given and given[name].value == "target" and "target" not in given:
+            drop(name, "no-target")
+    if "allow-downgrade" in given and "stop" in given:
+        order = _ROWS["stop"].choices
+        if order.index(given["allow-downgrade"].value) <= order.index(given["stop"].value):
+            drop("allow-downgrade", "no-further")

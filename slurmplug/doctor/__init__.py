@@ -1,0 +1,1 @@
+"""Checks that an installation has all that it needs."""

@@ -1,0 +1,1 @@
+"""Folds readings of the cluster into snapshots."""

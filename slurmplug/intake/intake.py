@@ -1,0 +1,342 @@
+"""From readings to snapshots: which row is which job, what it asks for, and what it has reported.
+
+The only place where readings are folded. It holds the jobs that live, and says with every snapshot what the ledger
+does not have yet; a daemon that restarts begins with what the ledger kept.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import tzinfo
+
+import numpy as np
+
+from policies.snapshot import JobKey, Snapshot
+from predictors.arrays import Bools, Ints
+from slurmplug.cluster.port import Ending, JobRows, Reading
+from slurmplug.directives import parser
+from slurmplug.intake import columns
+from slurmplug.intake.eligibility import fits, nodes_of
+from slurmplug.intake.job_record import Admission, Changes, JobFacts, JobRecord, Point, admitted, joined, of_next_run
+from slurmplug.intake.node_load import with_reports
+from slurmplug.spool import report_lines
+from slurmplug.spool.report_lines import Fault, Points, Run
+
+POINTS_A_READING = 60
+"""How many points of one job's quantity are kept of a reading; a job that reports every step is thinned to these."""
+PATIENCE = 3_600.0
+"""Seconds that an ending is waited for, of a job that Slurm lists no more."""
+
+
+class Intake:
+    """The jobs known to be alive, and how a reading changes them."""
+
+    def __init__(self, records: Iterable[JobRecord] = (), zone: tzinfo | None = None) -> None:
+        """`zone`: the cluster's time zone, for deadlines told as a time of day; None for this machine's."""
+        self._records = {record.key.job_id: record for record in records}
+        self._zone = zone
+        self._columns = columns.Columns()
+        self._before: tuple[float, JobRows] | None = None
+        self._last_listed: dict[int, float] = {}
+        """of the jobs that the last reading did not list"""
+        self._told_until = {
+            Run(job_id, record.points_of): float(record.points.times.max())
+            for job_id, record in self._records.items()
+            if len(record.points)
+        }
+
+    @property
+    def known(self) -> Collection[int]:
+        """The job ids whose script need not be read."""
+        return {
+            job_id
+            for job_id, record in self._records.items()
+            if record.directives is not None or not record.facts.batch
+        }
+
+    @property
+    def alive(self) -> Collection[int]:
+        """The job ids that had not ended when last seen."""
+        return {job_id for job_id, record in self._records.items() if record.facts.live}
+
+    @property
+    def runs(self) -> Collection[Run]:
+        """The runs under way."""
+        return {Run(job_id, each.facts.restarts) for job_id, each in self._records.items() if each.facts.live}
+
+    def absorb(self, reading: Reading, cycle: int) -> tuple[Snapshot, Changes]:
+        """Fold a reading into what is known."""
+        fold = _Fold(reading)
+        listed = self._match(reading, fold)
+        self._end(reading, fold)
+        for record in sorted(fold.unread, key=_is_part):
+            self._direct(record, reading, fold)
+        for job_id, chunk in reading.reports.items():
+            if job_id in self._records:
+                record = self._records[job_id]
+                _take_reports(record, self._not_told_before(record, chunk), fold)
+        rows = [row for row, record in enumerate(listed) if record.facts.live]
+        records = [listed[row] for row in rows]
+        priority, expected = reading.jobs.priority[rows], reading.jobs.expected[rows]
+        jobs, classes = self._columns.jobs_of(records, priority, expected, reading.now)
+        runs_on = columns.runs_on(records, reading.nodes.name)
+        snapshot = Snapshot(
+            cycle=cycle,
+            now=reading.now,
+            seed=cycle,
+            jobs=jobs,
+            nodes=with_reports(nodes_of(reading.nodes), records, runs_on, reading.now),
+            fits=fits(classes, reading.nodes, reading.reservations, reading.now),
+            runs_on=runs_on,
+        )
+        return snapshot, fold.changes()
+
+    def set_labels(self, labels: Mapping[JobKey, float]) -> None:
+        """Note the SiteFactors now in place."""
+        for key, label in labels.items():
+            record = self._records.get(key.job_id)
+            if record is not None and record.key == key:
+                record.label = label
+
+    @property
+    def waiting(self) -> Collection[int]:
+        """The job ids that wait for admission under an administrator's hold."""
+        return {job_id for job_id, each in self._records.items() if each.awaits and each.admission == "held"}
+
+    def set_admissions(self, admissions: Mapping[JobKey, Admission]) -> None:
+        """Note where jobs stand on their way to admission: who was let go and is held again does not wait for it."""
+        for key, admission in admissions.items():
+            record = self._records.get(key.job_id)
+            if record is not None and record.key == key:
+                record.admission = admission
+
+    def _not_told_before(self, record: JobRecord, chunk: bytes) -> bytes:
+        """A daemon that restarts reads the files from their beginning: without what it had folded before."""
+        run = Run(record.facts.job_id, record.facts.restarts)
+        if run not in self._told_until:
+            return chunk
+        rest = report_lines.since(chunk, self._told_until[run])
+        if rest:
+            del self._told_until[run]
+        return rest
+
+    # --- which job is it --------------------------------------------------------------------------------------------
+
+    def _match(self, reading: Reading, fold: "_Fold") -> list[JobRecord]:
+        """The record of each row of the reading, in their order; new ones are made."""
+        jobs, records = reading.jobs, self._records
+        listed = [records.get(job_id) for job_id in jobs.job_id.tolist()]
+        settled = np.array(
+            [each is not None and each.admission == "gone" and each.directives is not None for each in listed], bool
+        )
+        for row, told in self._differing(jobs, settled):
+            record, priority = listed[row], float(jobs.priority[row])
+            facts = told if record is None else _of_its_run(record.facts, told)
+            if record is None or _another(record.facts, facts):
+                if record is not None:
+                    self._leave(record, fold)
+                key = JobKey(reading.site.cluster, facts.job_id, int(facts.submit))
+                record = self._records[facts.job_id] = JobRecord(key, facts, label=self._label_of_new(facts))
+                fold.touch(record)
+            elif record.facts != facts:
+                if facts.restarts > record.facts.restarts:
+                    _close_run(record, facts, reading.now)
+                record.facts = facts
+                fold.touch(record)
+            before, record.admission = record.admission, admitted(record.admission, record.facts, priority)
+            if record.admission != before:
+                fold.touch(record)
+            if record.directives is None:
+                fold.unread.append(record)
+            listed[row] = record
+            self._last_listed.pop(facts.job_id, None)
+        return [record for record in listed if record is not None]
+
+    def _differing(self, jobs: JobRows, settled: Bools) -> Iterable[tuple[int, JobFacts]]:
+        """The rows (n,) of which something is new since the last reading, or that are not settled, and their facts."""
+        same = settled.copy()
+        if self._before is None or not len(self._before[1]):
+            same[:] = False
+        else:
+            before = self._before[1]
+            order = np.argsort(before.job_id)
+            at = order[np.searchsorted(before.job_id, jobs.job_id, sorter=order).clip(max=len(order) - 1)]
+            for name in JobFacts._fields:
+                now, then = getattr(jobs, name), getattr(before, name)[at]
+                same &= (now == then) | ((now != now) & (then != then))  # NaN is not itself
+        rows = np.flatnonzero(~same)
+        return zip(rows.tolist(), map(JobFacts._make, zip(*_fact_columns(jobs, rows), strict=True)), strict=True)
+
+    def _listed_last(self, job_id: int, now: float) -> float:
+        """When a job that is not listed was listed last; now, where this daemon never saw it."""
+        if job_id not in self._last_listed:
+            seen = self._before is not None and bool(np.any(self._before[1].job_id == job_id))
+            self._last_listed[job_id] = self._before[0] if self._before and seen else now
+        return self._last_listed[job_id]
+
+    def _label_of_new(self, facts: JobFacts) -> float:
+        """An element that leaves its array keeps the array's SiteFactor."""
+        array = self._records.get(facts.array_id) if facts.array_id != facts.job_id else None
+        return array.label if array is not None and array.facts.uid == facts.uid else 0.0
+
+    def _end(self, reading: Reading, fold: "_Fold") -> None:
+        endings = {ending.job_id: ending for ending in reading.endings}
+        present = set(reading.jobs.job_id.tolist())
+        for job_id in [job_id for job_id in self._records if job_id not in present]:
+            record = self._records[job_id]
+            last = self._listed_last(job_id, reading.now)
+            if record.facts.live and job_id in endings:
+                record.facts = _ended(record.facts, endings[job_id])
+            if not record.facts.live or reading.now - last > PATIENCE:
+                self._leave(record, fold)
+                del self._records[job_id]
+        self._before = reading.now, reading.jobs
+
+    def _leave(self, record: JobRecord, fold: "_Fold") -> None:
+        """Slurm lists it no more, and is not waited for."""
+        last = self._listed_last(record.facts.job_id, fold.reading.now)
+        del self._last_listed[record.facts.job_id]
+        if record.facts.live:
+            record.facts = record.facts._replace(state="UNKNOWN", end=last)
+        record.listed = False
+        fold.touch(record)
+
+    # --- what it asks for -------------------------------------------------------------------------------------------
+
+    def _direct(self, record: JobRecord, reading: Reading, fold: "_Fold") -> None:
+        facts = record.facts
+        whole = self._records.get(facts.array_id or facts.het_id)
+        if whole is not None and _is_part(record) and whole.directives is not None and whole.facts.uid == facts.uid:
+            record.directives = whole.directives
+        elif not facts.batch or facts.job_id in reading.scripts:
+            record.directives = parser.parse(
+                reading.scripts.get(facts.job_id, b""),
+                facts.comment,
+                submitted=record.key.first_submit,
+                zone=self._zone,
+            )
+        else:
+            return
+        fold.touch(record)
+
+
+@dataclass
+class _Fold:
+    """What one reading brings, gathered on the way."""
+
+    reading: Reading
+    touched: dict[JobKey, JobRecord] = field(default_factory=dict)
+    unread: list[JobRecord] = field(default_factory=list)
+    points: list[Point] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+
+    def touch(self, record: JobRecord) -> None:
+        self.touched[record.key] = record
+
+    def changes(self) -> Changes:
+        return Changes(
+            now=self.reading.now,
+            records=tuple(self.touched.values()),
+            points=tuple(self.points),
+            faults=(*self.reading.faults, *self.faults),
+        )
+
+
+def _fact_columns(jobs: JobRows, rows: Ints) -> list[list[object]]:
+    told = [getattr(jobs, name)[rows] for name in JobFacts._fields]
+    return [
+        [None if value != value else value for value in column.tolist()]
+        if column.dtype.kind == "f"
+        else column.tolist()
+        for column in told
+    ]
+
+
+def _another(old: JobFacts, new: JobFacts) -> bool:
+    """Whether a job id was used again: a requeue counts restarts up, so fewer, or life after an end, is another."""
+    if new.uid != old.uid or new.restarts < old.restarts:
+        return True
+    return new.restarts == old.restarts and new.live and not old.live and new.submit != old.submit
+
+
+def _of_its_run(old: JobFacts, new: JobFacts) -> JobFacts:
+    """A requeued job counts its restart at once, and only then completes the run before: until that is over it is
+    that run, whose start squeue then tells no more."""
+    if new.state == "COMPLETING" and new.restarts > old.restarts and old.start is not None:
+        return new._replace(restarts=old.restarts, start=old.start)
+    return new
+
+
+def _close_run(record: JobRecord, new: JobFacts, now: float) -> None:
+    """Add up what the run before a requeue waited and attained; the requeue was when it was submitted anew."""
+    old = record.facts
+    over = old.end if old.end is not None and not old.live else new.submit if new.submit > old.submit else now
+    began = old.start if old.start is not None and old.state != "PENDING" else over
+    if old.eligible is not None:
+        record.waited_before += max(0.0, began - old.eligible)
+    record.attained_before += max(0.0, over - began) * old.gpus
+
+
+def _is_part(record: JobRecord) -> bool:
+    """Whether it is an element of an array or a component of a heterogeneous job, other than the one that names it."""
+    whole = record.facts.array_id or record.facts.het_id
+    return whole not in (0, record.facts.job_id)
+
+
+def _ended(facts: JobFacts, ending: Ending) -> JobFacts:
+    start = None if ending.start != ending.start else ending.start
+    end = None if ending.end != ending.end else ending.end
+    return facts._replace(state=ending.state, start=start, end=end, exit_code=ending.exit_code)
+
+
+def _take_reports(record: JobRecord, chunk: bytes, fold: _Fold) -> None:
+    """Fold what the job's run told into its points, thinned: what is known is what the ledger keeps."""
+    run = record.facts.restarts
+    if run != record.points_of:
+        record.earlier, record.points = joined(record.earlier, record.points), of_next_run(record.points)
+        record.points_of = run
+    before = record.points
+    after, doubts = report_lines.fold(before, chunk, now=fold.reading.now, submitted=record.key.first_submit)
+    fold.faults += [Fault(record.facts.job_id, rule, "", count) for rule, count in doubts.items()]
+    if after.checkpoint_time != before.checkpoint_time or after.checkpoint != before.checkpoint:
+        fold.touch(record)
+    new = _changed(before, after)
+    added = _thinned(after, new)
+    for row in added.tolist():
+        told = {name: float(column[row]) for name, column in after.quantities.items()}
+        fold.points.append(Point(record.key, run, float(after.iterations[row]), float(after.times[row]), told))
+    if "thinned" in doubts or len(added) < len(new):
+        after = _rows(after, np.setdiff1d(np.arange(len(after)), np.setdiff1d(new, added)))
+        gone = np.setdiff1d(before.iterations, after.iterations).tolist()
+        fold.points += [Point(record.key, run, iteration, np.nan, None) for iteration in gone]
+    record.points = after
+
+
+def _changed(before: Points, after: Points) -> Ints:
+    """The rows of `after` that are new, or told anew."""
+    at = np.searchsorted(before.iterations, after.iterations)
+    nothing = np.full(len(before), np.nan)
+    same = np.append(before.iterations, np.nan)[at] == after.iterations
+    same &= np.append(before.times, np.nan)[at] == after.times
+    for name, values in after.quantities.items():
+        old = np.append(before.quantities.get(name, nothing), np.nan)[at]
+        same &= (old == values) | (np.isnan(old) & np.isnan(values))
+    return np.flatnonzero(~same)
+
+
+def _thinned(points: Points, rows: Ints) -> Ints:
+    """Of these rows those that are kept, evenly of each quantity: one that is told seldom is not lost among others."""
+    if len(rows) <= POINTS_A_READING:
+        return rows
+    told = [rows[~np.isnan(values[rows])] for values in points.quantities.values()] or [rows]
+    return np.unique(np.concatenate([_evenly(each) for each in told]))
+
+
+def _evenly(rows: Ints) -> Ints:
+    return rows[np.linspace(0, len(rows) - 1, min(len(rows), POINTS_A_READING)).round().astype(np.int64)]
+
+
+def _rows(points: Points, rows: Ints) -> Points:
+    """Only these points, and the quantities that any of them tells."""
+    columns = {name: column[rows] for name, column in points.quantities.items()}
+    told = {name: column for name, column in columns.items() if not np.isnan(column).all()}
+    return replace(points, iterations=points.iterations[rows], times=points.times[rows], quantities=told)

@@ -1,0 +1,1 @@
+"""Trains the predictors on the ledger's history, and measures them on it."""

@@ -1,0 +1,95 @@
+"""What was predicted of the site's own jobs against what came of them, from the ledger."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from predictors.arrays import Floats
+from predictors.scoring import Clock, Line, absolute_error, agreement, coverage, exceedance
+from predictors.trials import curves
+from predictors.trials.runtime import last_two
+from slurmplug import reports
+from slurmplug.errors import DataError
+from slurmplug.learning.training import finished_curves
+from slurmplug.ledger import Ledger
+from slurmplug.reports import Job, Selection
+
+FEWEST_CURVES = 10
+"""finished curves before predictors are tried on them"""
+
+
+def tables(ledger: Ledger, share: float, clock: Clock) -> dict[str, list[Line]]:
+    """By what was predicted: the run time when a job was first seen, its final value at half of its iterations, and the
+    final values of the finished curves as they would be predicted now from `share` of them.
+
+    Raises:
+        DataError: no job has ended of which anything was predicted.
+    """
+    finished = finished_curves(ledger)
+    runs = [curves.Run(curve) for curve in finished if len(curve) > curves.FEWEST_OBSERVED]
+    found = {
+        "run time, when first seen": run_times(ledger),
+        "final value, at half of the iterations": final_values(ledger),
+        "learning curves, predicted now": curves.trial(runs, share, clock) if len(runs) >= FEWEST_CURVES else [],
+    }
+    if not any(found.values()):
+        raise DataError(f"{ledger.name} holds no ended job of which anything was predicted")
+    return {name: lines for name, lines in found.items() if lines}
+
+
+def run_times(ledger: Ledger) -> list[Line]:
+    """Of the jobs that ended by themselves: what was kept of the first prediction, by what made it, and the request and
+    the mean of the user's last two beside it."""
+    rows = ledger.query("SELECT * FROM history ORDER BY submit")
+    jobs = [{"user": row["user"], "submit": row["submit"], "end": row["end"]} for row in rows]
+    two = last_two(jobs, np.array([row["runtime"] for row in rows], dtype=np.float64)).tolist()
+    told = [(row, pair) for row, pair in zip(rows, two, strict=True) if row["predicted"] is not None]
+    lines = [_kept("predicted", [row for row, _ in told])] if told else []
+    by = sorted({str(row["predicted_by"]) for row, _ in told})
+    lines += [_kept(f"  by {name}", [row for row, _ in told if row["predicted_by"] == name]) for name in by]
+    asked = [(row["time_limit"], row["runtime"]) for row, _ in told if row["time_limit"]]
+    alike = [(pair, row["runtime"]) for row, pair in told if not np.isnan(pair)]
+    return lines + [
+        Line("", method, len(pairs), _without_interval(*np.array(pairs, dtype=np.float64).T))
+        for method, pairs in (("request", asked), ("last two", alike))
+        if pairs
+    ]
+
+
+def final_values(ledger: Ledger) -> list[Line]:
+    """Of the jobs that did all their iterations, by the quantity of their target."""
+    whole = [
+        job
+        for job in reports.jobs(ledger, Selection(states=("COMPLETED",), start=0.0))
+        if job.foreseen.value is not None and job.did_all
+    ]
+    quantities = sorted({job.record.quantity for job in whole})
+    return [_foreseen(name, [job for job in whole if job.record.quantity == name]) for name in quantities]
+
+
+def _kept(method: str, rows: Sequence[Mapping[str, Any]]) -> Line:
+    value, low, high, actual = _columns(rows, "predicted", "predicted_low", "predicted_high", "runtime")
+    scores = {**_without_interval(value, actual), "covers 90%": coverage(low, high, actual)}
+    return Line("", method, len(rows), {**scores, "exceeds 0.95": exceedance(high, actual)})
+
+
+def _foreseen(quantity: str, jobs: Sequence[Job]) -> Line:
+    told = np.array([(*job.foreseen, job.value) for job in jobs], dtype=np.float64)
+    value, low, high, actual = told.T
+    scores = {"mae": absolute_error(value, actual), "covers 90%": coverage(low, high, actual)}
+    return Line(quantity, "foreseen", len(jobs), scores)
+
+
+def _without_interval(predicted: Floats, actual: Floats) -> dict[str, float]:
+    nothing = float("nan")
+    return {
+        "mae s": absolute_error(predicted, actual),
+        "min/max": agreement(np.maximum(predicted, 1.0), np.maximum(actual, 1.0)),
+        "covers 90%": nothing,
+        "exceeds 0.95": nothing,
+    }
+
+
+def _columns(rows: Sequence[Mapping[str, Any]], *names: str) -> list[Floats]:
+    return [np.array([row[name] for row in rows], dtype=np.float64) for name in names]

@@ -1,0 +1,138 @@
+"""From finished runs in the ledger to predictors, kept there for the next start."""
+
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from predictors.arrays import Floats
+from predictors.curve_meta import Meta
+from predictors.learning_curve import LearningCurvePredictor
+from predictors.runtime import RuntimeModel, RuntimePredictor
+from predictors.submitted import Job
+from slurmplug.forecasting.curve_fans import BEYOND_BELIEF, described, even
+from slurmplug.forecasting.forecaster import known_at_submit
+from slurmplug.forecasting.speed_fans import Placement, SeenSpeeds, kind_of
+from slurmplug.ledger import Ledger
+
+LATEST_RUNS = 20_000
+LATEST_CURVES = 2_000
+FEWEST_POINTS = 5
+"""A shorter curve teaches nothing about curves."""
+
+log = logging.getLogger(__name__)
+
+
+class Models(NamedTuple):
+    """What a forecaster uses."""
+
+    runtime: RuntimePredictor
+    curves: LearningCurvePredictor
+    speeds: SeenSpeeds
+
+
+def trained(ledger: Ledger, model: RuntimeModel, now: float) -> Models:
+    """Predictors fitted on the ledger's history, and saved in it."""
+    made = Models(RuntimePredictor(model), LearningCurvePredictor(), SeenSpeeds())
+    runs = ledger.query(f"SELECT * FROM history ORDER BY end DESC LIMIT {LATEST_RUNS}")[::-1]
+    if runs:
+        made.runtime.fit([_finished(run) for run in runs], [run["runtime"] for run in runs])
+    finished = []
+    for run, told in _reported(ledger):
+        curve = _curve(run, told)
+        if curve is not None:
+            finished.append((curve, _meta(run)))
+        _learn_speed(made.speeds, run, told)
+    if finished:
+        made.curves.fit([curve for curve, _ in finished], [meta for _, meta in finished])
+    ledger.save_model("runtime", made.runtime.version, made.runtime.state(), now)
+    ledger.save_model("learning curve", made.curves.version, made.curves.state(), now)
+    ledger.save_model("speed", made.speeds.version, made.speeds.state(), now)
+    log.info("trained on %d finished runs and %d learning curves", len(runs), len(finished))
+    return made
+
+
+def remembered(ledger: Ledger, model: RuntimeModel) -> Models | None:
+    """The predictors as last saved; None where there are none, or they are of another model or version: train anew."""
+    runtime, curves, speeds = (ledger.model(name) for name in ("runtime", "learning curve", "speed"))
+    if runtime is None or curves is None or speeds is None or runtime[2].get("model") != model:
+        return None
+    try:
+        return Models(
+            RuntimePredictor.from_state(runtime[2]),
+            LearningCurvePredictor.from_state(curves[2]),
+            SeenSpeeds.from_state(speeds[2]),
+        )
+    except ValueError as error:
+        log.info("%s", error)
+        return None
+
+
+def last_trained(ledger: Ledger) -> float:
+    """When the predictors were last saved, in seconds since the epoch; 0 where they never were."""
+    saved = ledger.model("runtime")
+    return 0.0 if saved is None else saved[1]
+
+
+def runs_to_learn(ledger: Ledger, since: float) -> tuple[int, int]:
+    """How many runs have finished since then, and in all."""
+    told = ledger.query("SELECT coalesce(sum(end > ?), 0) AS fresh, count(*) AS runs FROM history", since)[0]
+    return int(told["fresh"]), int(told["runs"])
+
+
+def finished_curves(ledger: Ledger) -> list[Floats]:
+    """The target's quantity against points one step apart, of runs that went to their end."""
+    return [curve for run, told in _reported(ledger) if (curve := _curve(run, told)) is not None]
+
+
+def _reported(ledger: Ledger) -> Iterator[tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]]:
+    """The latest finished runs, the last to end first, with what they told."""
+    for run in ledger.query(f"SELECT * FROM history ORDER BY end DESC LIMIT {LATEST_CURVES}"):
+        yield run, ledger.query(_TOLD, run["id"])
+
+
+def _curve(run: Mapping[str, Any], told: Sequence[Mapping[str, Any]]) -> Floats | None:
+    """One of the `finished_curves`; None of too few points, or of impossible ones."""
+    target = _asked(run).get("target") or {"quantity": "accuracy", "relation": ">="}
+    values = [(point["iteration"], json.loads(point["quantities"]).get(target["quantity"])) for point in told]
+    points = np.array([(at, value) for at, value in values if value is not None], dtype=float).reshape(-1, 2)
+    points[:, 0] += len(points) > 0 and points[0, 0] == 0  # as `columns` counts
+    if len(points) < FEWEST_POINTS or not np.abs(points).max() < BEYOND_BELIEF:
+        return None
+    sign = -1.0 if target["relation"] == "<=" else 1.0
+    return even(points[:, 0], sign * points[:, 1], points[-1, 0])[0]
+
+
+def _learn_speed(speeds: SeenSpeeds, run: Mapping[str, Any], told: Sequence[Mapping[str, Any]]) -> None:
+    """The median time of an iteration in the last of its runs, on the GPUs and nodes that it had then."""
+    points = np.array([(at["iteration"], at["time"]) for at in told if at["restarts"] == run["restarts"]], dtype=float)
+    if len(points) < FEWEST_POINTS or not run["gpus"] or not run["nodes"]:
+        return
+    with np.errstate(all="ignore"):  # what a job claims may be as close together as floats can
+        step = float(np.median(np.diff(points[:, 1]) / np.diff(points[:, 0])))
+    kind = kind_of(_asked(run).get("type") or "", run["user"], run["name"])
+    speeds.add(kind, Placement(run["gpus"], run["nodes"]), run["id"], step)
+
+
+def _meta(run: Mapping[str, Any]) -> Meta:
+    return described(_asked(run).get("type") or "", run["name"])
+
+
+def _asked(run: Mapping[str, Any]) -> dict[str, Any]:
+    return json.loads(run["directives"] or "null") or {}
+
+
+def _finished(run: Mapping[str, Any]) -> Job:
+    same = ("user", "account", "partition", "qos", "name", "gpus", "cpus", "memory", "time_limit")
+    known = known_at_submit(
+        **{name: run[name] for name in same}, kind=_asked(run).get("type") or "", submit=float(run["first_submit"])
+    )
+    return {**known, "end": run["end"]}
+
+
+_TOLD = """
+SELECT iteration, time, quantities, max(restarts) AS restarts FROM progress WHERE job = ? GROUP BY iteration
+"""
+"""What the last run told that told of each iteration."""

@@ -1,0 +1,90 @@
+"""What jobs claim, bounded before a policy sees it: nobody gains rank by claims alone.
+
+Pure. Urgency is what a user writes, progress what a job reports; both come from people who want to run.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from policies.plan import Reason
+from policies.snapshot import Curves, JobKey, Jobs, Snapshot
+from predictors.arrays import Bools, Floats
+from slurmplug.config.schema import Guardrails
+
+SOONEST = 1e-3
+"""Seconds that an iteration takes at least: it launches many kernels, each of which takes some microseconds."""
+STEEP = 100.0
+"""The factor by which no loss falls between two reports"""
+MOMENT = 1.0
+"""within so many seconds of each other."""
+
+
+def bounded(snapshot: Snapshot, limits: Guardrails) -> tuple[Snapshot, Mapping[JobKey, Reason]]:
+    """The snapshot as far as its jobs are believed, and what was not, by job.
+
+    Urgency is at most what the site grants the account. A job whose reports cannot be true ranks as one that reported
+    nothing: more iterations than its GPUs can have done in the time attained, or a loss that falls by a factor of
+    `STEEP` within `MOMENT`.
+    """
+    jobs = snapshot.jobs
+    granted = np.full(len(jobs), limits.urgency)
+    for account, most in limits.urgency_of.items():
+        granted[jobs.account == account] = most
+    eager = jobs.urgency > granted
+    fast, steep = too_fast(jobs), too_steep(jobs)
+    unbelieved = fast | steep
+    notes = {
+        jobs.keys[row]: _reason(jobs, granted, row, bool(fast[row]))
+        for row in np.flatnonzero(eager | unbelieved).tolist()
+    }
+    if not notes:
+        return snapshot, notes
+    believed = replace(
+        jobs,
+        urgency=np.fmin(jobs.urgency, np.where(np.isnan(jobs.urgency), np.nan, granted)),
+        iteration=np.where(unbelieved, 0.0, jobs.iteration),
+        iteration_time=np.where(unbelieved, np.nan, jobs.iteration_time),
+        losses=without(jobs.losses, unbelieved),
+        accuracies=without(jobs.accuracies, unbelieved),
+    )
+    return replace(snapshot, jobs=believed), notes
+
+
+def too_fast(jobs: Jobs) -> Bools:
+    """(n,) whether more iterations are reported than one each `SOONEST` of the time attained."""
+    ran = jobs.attained / np.maximum(jobs.gpus, 1)
+    return np.asarray((jobs.iteration > 1) & (jobs.gpus > 0) & (jobs.iteration * SOONEST > ran + MOMENT))
+
+
+def too_steep(jobs: Jobs) -> Bools:
+    """(n,) whether a loss falls by more than `STEEP` again and again, between reports less than `MOMENT` apart.
+
+    Once it may, in the first steps after a bad start.
+    """
+    quick = jobs.iteration_time < MOMENT
+    if not quick.any():
+        return np.asarray(quick)
+    curves = jobs.losses
+    row = np.repeat(np.arange(len(jobs)), curves.lengths())
+    before, after = curves.values[:-1], curves.values[1:]
+    with np.errstate(over="ignore", invalid="ignore"):
+        falls = (row[:-1] == row[1:]) & (after > 0) & (before > STEEP * after)
+    return np.asarray((np.bincount(row[1:][falls], minlength=len(jobs)) > 1) & quick)
+
+
+def without(curves: Curves, rows: Bools) -> Curves:
+    """The curves, with nothing in these rows (n,)."""
+    lengths = curves.lengths()
+    kept = np.repeat(~rows, lengths)
+    starts = np.concatenate([[0], np.cumsum(np.where(rows, 0, lengths))]).astype(np.int64)
+    return Curves(curves.iterations[kept], curves.values[kept], starts)
+
+
+def _reason(jobs: Jobs, granted: Floats, row: int, fast: bool) -> Reason:
+    if jobs.urgency[row] > granted[row]:
+        facts: dict[str, float | str] = {"urgency": float(jobs.urgency[row]), "granted": float(granted[row])}
+        return Reason("urgency-granted", facts)
+    told: dict[str, float | str] = {"iteration": float(jobs.iteration[row])}
+    return Reason("iterations-too-fast" if fast else "loss-too-steep", told)

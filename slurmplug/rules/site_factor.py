@@ -1,0 +1,132 @@
+"""From the decided order to the fewest SiteFactors to write.
+
+A label is the SiteFactor that a job is given: an integer from 0 to `top`, higher going first. Each write is a request
+that slurmctld serves alone, so labels in place stay wherever the order allows: order maintenance, solved anew each
+cycle by a longest subsequence that leaves room for the labels between.
+"""
+
+from bisect import bisect_right
+
+import numpy as np
+
+from policies.snapshot import Snapshot
+from predictors.arrays import Floats, Ints
+from slurmplug.cluster.port import Command, Site
+from slurmplug.config.schema import Priority
+from slurmplug.errors import ConfigError
+
+LIMIT = 2_147_483_645
+"""Slurm ignores a SiteFactor beyond it."""
+WEIGHTLESS_TOP = 2**30
+"""The highest label of a site whose weights are all 0: the label is all of the priority."""
+FEWEST = 16
+"""A queue that is shorter is spaced as if so many waited, so that one job more does not change every distance."""
+
+
+def spacing_and_top(site: Site, waiting: int, spacing: int | None, top: int | None) -> tuple[int, int]:
+    """The distance between neighbours, and the highest label; by the site's PriorityWeight* where not set.
+
+    The highest label is half of what the weights sum up to, so that fairshare and age still count and an old job that
+    is not managed (whose SiteFactor is 0) is not starved. The jobs that wait spread over half of the range, so that
+    their order counts beside fairshare however few they are, and the other half is room for those to come.
+
+    Raises:
+        ConfigError: spacing is not between 1 and top, or top is beyond what Slurm takes.
+    """
+    weights = sum(site.priority_weights.values())
+    if top is None:
+        top = min(max(weights // 2, 1), LIMIT) if weights else WEIGHTLESS_TOP
+    if spacing is None:
+        spacing = max(top // (2 * max(waiting, FEWEST)), 1)
+    if not 1 <= spacing <= top <= LIMIT:
+        raise ConfigError(f"priority.spacing {spacing} and priority.top {top}: set 1 <= spacing <= top <= {LIMIT}")
+    return spacing, top
+
+
+def order(rank: Floats, submitted: Floats, job_id: Ints) -> Ints:
+    """The rows that have a rank (n,), best first; of equal ranks the earlier submitted, then the lower job id."""
+    ranked = np.flatnonzero(~np.isnan(rank))
+    return ranked[np.lexsort((job_id[ranked], submitted[ranked], -rank[ranked]))]
+
+
+def relabel(best_first: Ints, labels: Floats, spacing: int, top: int, raised: int | None = None) -> Ints:
+    """New labels for the rows `best_first` (m,), in their order: decreasing, in [0, top], with the fewest changes.
+
+    `labels` (n,): those in place, NaN where not known. Of more than top // spacing rows, or `raised` where that is
+    fewer, only that many are ranked, and the rest share the label 0.
+    """
+    capacity = top // spacing if raised is None else min(top // spacing, raised)
+    in_place = labels[best_first[:capacity]][::-1]
+    least = 1 if len(best_first) > capacity else 0
+    new = np.zeros(len(best_first), dtype=np.int64)
+    new[:capacity] = _rising(in_place, least, spacing, top)[::-1]
+    return new
+
+
+def commands(
+    snapshot: Snapshot, rank: Floats, site: Site, settings: Priority, raised: int | None = None
+) -> list[Command]:
+    """The writes that bring the pending jobs with a rank (n,) into its order, best first.
+
+    `raised`: how many get a label at all, the elements of an array one by one; None for as many as there is room for.
+    Raises ConfigError.
+    """
+    jobs = snapshot.jobs
+    ids = np.array([key.job_id for key in jobs.keys], dtype=np.int64)
+    best_first = order(np.where(jobs.state == "pending", rank, np.nan), jobs.submitted, ids)
+    spacing, top = spacing_and_top(site, len(best_first), settings.spacing, settings.top)
+    if raised is not None:
+        raised = int(np.searchsorted(np.cumsum(jobs.elements[best_first]), raised, side="right"))
+    labels = relabel(best_first, jobs.label, spacing, top, raised)
+    new = labels != jobs.label[best_first]
+    return [
+        Command(f"{snapshot.cycle}-label-{jobs.keys[row].job_id}", "update", jobs.keys[row], {"SiteFactor": str(label)})
+        for row, label in zip(best_first[new].tolist(), labels[new].tolist(), strict=True)
+    ]
+
+
+def _rising(in_place: Floats, least: int, spacing: int, top: int) -> Ints:
+    """Increasing labels in [least, top] that keep as many as possible of those in place."""
+    n = len(in_place)
+    position = np.arange(n)
+    known = np.nan_to_num(in_place, nan=-1.0)
+    fits = (known == np.floor(known)) & (known - position >= least) & (known + (n - 1 - position) <= top)
+    kept = np.flatnonzero(fits)
+    room = known[kept].astype(np.int64) - kept
+    # Read from the top, so that of two sets as large the one is kept that lies lower: most of the room is above.
+    kept = kept[::-1][_longest_non_decreasing(-room[::-1])][::-1]
+    anchors = known[kept].astype(np.int64)
+    if not len(kept):
+        return np.asarray(spacing * (position + 1), dtype=np.int64)
+
+    # Below the first and above the last, labels go by the spacing while there is room; between two they spread evenly.
+    first, above = int(kept[0]), n - 1 - int(kept[-1])
+    below_step = min(spacing * (first + 1), int(anchors[0]) - least + 1)
+    above_step = min(spacing * (above + 1), top - int(anchors[-1]) + 1)
+    ends = np.concatenate([[-1], kept, [n]])
+    values = np.concatenate([[anchors[0] - below_step], anchors, [anchors[-1] + above_step]])
+    gap = np.searchsorted(kept, position, side="right")
+    left, width = ends[gap], np.diff(ends)[gap]
+    return np.asarray(values[gap] + np.diff(values)[gap] * (position - left) // width, dtype=np.int64)
+
+
+def _longest_non_decreasing(values: Ints) -> Ints:
+    """The indices of a longest non-decreasing subsequence (Fredman, Discrete Mathematics 11, 1975)."""
+    tails: list[int] = []
+    ends: list[int] = []
+    before: list[int] = []
+    for index, value in enumerate(values.tolist()):
+        length = bisect_right(tails, value)
+        before.append(ends[length - 1] if length else -1)
+        if length == len(tails):
+            tails.append(value)
+            ends.append(index)
+        else:
+            tails[length] = value
+            ends[length] = index
+    chosen = []
+    index = ends[-1] if ends else -1
+    while index >= 0:
+        chosen.append(index)
+        index = before[index]
+    return np.array(chosen[::-1], dtype=np.int64)

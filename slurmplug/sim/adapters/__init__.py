@@ -1,0 +1,1 @@
+"""What a cycle needs, played by the simulation."""

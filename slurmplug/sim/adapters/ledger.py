@@ -1,0 +1,124 @@
+"""The simulator's memory: what a cycle asks of the one on disk, counted as that one counts it."""
+
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from policies.plan import NOTHING_REMEMBERED, Memory
+from policies.snapshot import JobKey
+from slurmplug.cluster.port import Outcome, Status
+from slurmplug.cycle.record import CycleRecord
+from slurmplug.operations import Operation
+from slurmplug.operations.history import moves_of
+from slurmplug.rules.guardrails import HOUR, MOVES, Past
+
+CYCLES = 100
+"""How many cycles that commanded something are looked back at for failures in a row."""
+
+
+class MemoryLedger:
+    """What is remembered of the cycles, for as long as this object lives; see `slurmplug.ledger`."""
+
+    def __init__(self) -> None:
+        self._cycle, self._latest = 0, -np.inf
+        self._memory: dict[str, Memory] = {}
+        self._operations: dict[str, Operation] = {}
+        """those that are open, and those that count for an hour"""
+        self._commanding: deque[tuple[int, float, dict[str, Status]]] = deque(maxlen=CYCLES)
+        """cycle, when it started, and what came of each command"""
+        self._operation_of: dict[str, str] = {}
+        self._first_seen: dict[JobKey, float] = {}
+        """of the jobs that live"""
+        self._users: dict[JobKey, str] = {}
+        """of the jobs that live, or have operations that count"""
+
+    def next_cycle(self) -> int:
+        """The number of the cycle to come."""
+        return self._cycle + 1
+
+    def labels_set_elsewhere(self) -> Mapping[JobKey, float]:
+        """Nobody else writes here."""
+        return {}
+
+    def failed(self, policy: str, error: str, now: float) -> None:  # noqa: ARG002 nothing looks back at it
+        """Note a cycle that could not read."""
+        self._cycle, self._latest = self._cycle + 1, now
+
+    def recall(self, policy: str) -> Memory:
+        """What the policy asked to be remembered."""
+        return self._memory.get(policy, NOTHING_REMEMBERED)
+
+    def open_operations(self) -> Sequence[Operation]:
+        """The operations under way."""
+        return sorted((o for o in self._operations.values() if o.step != "ended"), key=lambda o: o.opened)
+
+    def past(self, now: float, first_seen: float = 0.0, jobs: Collection[JobKey] = ()) -> Past:
+        """What the guardrails must know of the cycles before, about these jobs and all others.
+
+        `first_seen`: seconds for which a job of `jobs` counts as just seen.
+        """
+        self._forget(now)
+        stops = [each for each in self._operations.values() if each.kind == "stop"]
+        failures = 0
+        for _, _, statuses in reversed(self._commanding):
+            if "done" in statuses.values():
+                break
+            failures += 1
+        moves = moves_of(((each, self._users[each.job]) for each in self._operations.values()), now)
+        return Past(
+            now=now,
+            latest=self._latest,
+            alive=len(self._first_seen),
+            stops_last_hour=sum(each.opened > now - HOUR for each in stops),
+            stopping=frozenset(each.job for each in stops if each.step != "ended"),
+            gave_up=frozenset(
+                each.job for each in stops if each.result.startswith("gave up") and each.since > now - HOUR
+            ),
+            **vars(moves),
+            fresh=frozenset(job for job in jobs if self._first_seen.get(job, now) > now - first_seen),
+            failures_in_a_row=failures,
+            last_failure=self._commanding[-1][1] if failures else -np.inf,
+        )
+
+    def begin(self, record: CycleRecord) -> None:
+        """Remember a cycle, before any of its effects."""
+        self._cycle, self._latest = record.snapshot.cycle, record.started
+        for each in record.changes.records:
+            if each.facts.live:
+                self._first_seen.setdefault(each.key, record.changes.now)
+                self._users[each.key] = each.facts.user
+            else:
+                self._first_seen.pop(each.key, None)
+        self._memory[record.policy] = record.plan.memory
+        self._operations.update((operation.id, operation) for operation in record.operations)
+        self._operation_of = {command.id: command.operation for command in record.commands if command.operation}
+        if record.commands:
+            unknown: dict[str, Status] = {command.id: "unknown" for command in record.commands}
+            self._commanding.append((self._cycle, record.started, unknown))
+
+    def finish(self, cycle: int, outcomes: Sequence[Outcome], labels: Mapping[JobKey, float], now: float) -> None:  # noqa: ARG002
+        """Note what came of a cycle's commands."""
+        if not outcomes:
+            return
+        self._commanding[-1][2].update((outcome.command, outcome.status) for outcome in outcomes)
+        for outcome in outcomes:
+            operation = self._operations.get(self._operation_of.get(outcome.command, ""))
+            if operation is not None and operation.step != "ended":
+                self._operations[operation.id] = replace(operation, told=outcome.status)
+
+    def _forget(self, now: float) -> None:
+        """Ended operations that count no more: those of jobs that live count for as long as these do."""
+        over = [
+            each
+            for each in self._operations.values()
+            if each.step == "ended"
+            and max(each.opened, each.since) <= now - HOUR
+            and not (each.kind in MOVES and each.job in self._first_seen)
+        ]
+        for each in over:
+            del self._operations[each.id]
+        if over:
+            needed = self._first_seen.keys() | {each.job for each in self._operations.values()}
+            self._users = {job: user for job, user in self._users.items() if job in needed}

@@ -1,0 +1,1 @@
+"""The simulated cluster: jobs, nodes, contention and events."""

@@ -1,0 +1,176 @@
+"""A workload in columns: what is known of its jobs before any of them runs.
+
+A training is a `SimJob`; a row is one Slurm job of it, and most trainings have one. Trainings are in order of
+submission, and so are the rows.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies.snapshot import JobKey
+from predictors.arrays import Bools, Floats, Ints
+from slurmplug.sim.engine.job import Part, SimJob
+
+CLUSTER = "simulated"
+MOST_REPORTS = 200
+"""A job reports so often at most over all of its iterations, evenly."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reports:
+    """What each training tells as it goes on: at every `step` (trainings,) iterations, by the pooled points.
+
+    Training j has the points `[starts[j]:starts[j + 1]]`; `has_loss` and `has_accuracy` say which quantities it tells.
+    """
+
+    step: Floats
+    iterations: Floats
+    losses: Floats
+    accuracies: Floats
+    starts: Ints
+    has_loss: Bools
+    has_accuracy: Bools
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """`columns`: those of `Jobs` that never change, one entry a row, by name.
+
+    training: (rows,) which. first_row: (trainings + 1,) its rows are `[first_row[j]:first_row[j + 1]]`. asked: (rows,)
+    GPUs. per_gpu: (rows, resources) demand a GPU, or in all where a row asks for none. edges: (edges, 2) a row and the
+    row that it depends on; parents: the same by row. checkpoint_every: (trainings,) seconds.
+    """
+
+    jobs: tuple[SimJob, ...]
+    keys: NDArray[np.object_]
+    columns: dict[str, NDArray[Any]]
+    training: Ints
+    first_row: Ints
+    submit: Floats
+    asked: Ints
+    per_gpu: Floats
+    edges: Ints
+    parents: Mapping[int, Sequence[int]]
+    checkpoint_every: Floats
+    reports: Reports
+
+    def rows_of(self, training: int) -> range:
+        """The rows of a training."""
+        return range(int(self.first_row[training]), int(self.first_row[training + 1]))
+
+
+def table(jobs: Sequence[SimJob], *, all_managed: bool) -> Table:
+    """The columns of these jobs, in order of submission.
+
+    all_managed: a policy that places jobs itself is given every job; those that the workload does not call managed
+    cannot be requeued.
+    """
+    ordered = tuple(sorted(jobs, key=lambda job: job.submit))
+    parts = [job.parts or (Part(job.gpus, job.cpus, job.memory),) for job in ordered]
+    counts = np.array([len(each) for each in parts], dtype=np.int64)
+    first_row = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    training = np.repeat(np.arange(len(ordered)), counts)
+    flat = [part for each in parts for part in each]
+    asked = np.array([part.gpus for part in flat], dtype=np.int64)
+    demand = np.array([[part.gpus, part.cpus, part.memory] for part in flat], dtype=np.float64).reshape(-1, 3)
+
+    def column(value: Callable[[SimJob], Any], dtype: Any = np.float64) -> NDArray[Any]:
+        return np.array([value(job) for job in ordered], dtype=dtype)[training]
+
+    elastic = (counts == 1)[training]
+    least = column(lambda job: job.gpus_min, np.int64)
+    most = column(lambda job: job.gpus_max, np.int64)
+    shares = np.array([part.share for part in flat], dtype=np.float64)
+    managed = column(lambda job: job.managed, bool)
+    keys = np.empty(len(flat), dtype=object)
+    for row, j in enumerate(training.tolist()):
+        keys[row] = JobKey(CLUSTER, row + 1, int(ordered[j].submit))
+    columns: dict[str, NDArray[Any]] = {
+        "elements": np.ones(len(flat), dtype=np.int64),
+        "managed": np.ones(len(flat), dtype=bool) if all_managed else managed,
+        "held": np.zeros(len(flat), dtype=bool),
+        "interactive": np.zeros(len(flat), dtype=bool),
+        "user": column(lambda job: job.user, np.str_),
+        "account": column(lambda job: job.account, np.str_),
+        "qos": column(lambda job: job.qos, np.str_),
+        "partition": column(lambda job: job.partition, np.str_),
+        "name": column(lambda job: job.name, np.str_),
+        "kind": column(lambda job: job.kind, np.str_),
+        "role": np.array([part.role for part in flat], dtype=np.str_),
+        "submitted": column(lambda job: job.submit),
+        "time_limit": column(lambda job: job.time_limit),
+        "gpus_min": np.where(elastic & (least > 0), least, asked),
+        "gpus_max": np.where(elastic & (most > 0), most, asked),
+        "placement": np.zeros(len(flat), dtype=np.int64),
+        "urgency": column(lambda job: job.urgency),
+        "deadline": column(lambda job: job.deadline),
+        "target": column(lambda job: job.target),
+        "max_iterations": column(lambda job: job.iterations if job.managed else np.nan),
+        "params": column(lambda job: job.params) * shares,
+        "utility": column(lambda job: job.utility or (np.nan,) * 3).reshape(-1, 3),
+        "stop": column(lambda job: job.stop, np.str_),
+        "downgrade": column(lambda job: job.downgrade, np.str_),
+        "signal": np.full(len(flat), "", dtype=np.str_),
+        "signal_to": np.full(len(flat), "", dtype=np.str_),
+        "grace": np.full(len(flat), np.nan),
+        "restartable": managed,
+        "awaits": np.zeros(len(flat), dtype=bool),
+    }
+    edges = _edges(parts, first_row)
+    return Table(
+        jobs=ordered,
+        keys=keys,
+        columns=columns,
+        training=training,
+        first_row=first_row,
+        submit=np.array([job.submit for job in ordered], dtype=np.float64),
+        asked=asked,
+        per_gpu=demand / np.maximum(asked, 1)[:, None],
+        edges=edges,
+        parents=_by_child(edges),
+        checkpoint_every=np.array([job.checkpoint_every for job in ordered], dtype=np.float64),
+        reports=_reports(ordered),
+    )
+
+
+def _edges(parts: Sequence[tuple[Part, ...]], first_row: Ints) -> Ints:
+    edges = [
+        (first + at, first + parent)
+        for each, first in zip(parts, first_row.tolist(), strict=False)
+        for at, part in enumerate(each)
+        for parent in part.parents
+    ]
+    return np.array(edges, dtype=np.int64).reshape(-1, 2)
+
+
+def _by_child(edges: Ints) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for row, parent in edges.tolist():
+        found.setdefault(row, []).append(parent)
+    return found
+
+
+def _reports(jobs: Sequence[SimJob]) -> Reports:
+    iterations, losses, accuracies, starts = [], [], [], [0]
+    step = np.array([max(1, -(-job.iterations // MOST_REPORTS)) for job in jobs], dtype=np.float64)
+    for job, every in zip(jobs, step.tolist(), strict=True):
+        at = np.arange(every, job.iterations + 0.5, every) if len(job.curve_at) else np.empty(0)
+        nothing = np.full(len(at), np.nan)
+        iterations.append(at)
+        losses.append(np.interp(at, job.curve_at, job.losses) if len(job.losses) else nothing)
+        accuracies.append(np.interp(at, job.curve_at, job.accuracies) if len(job.accuracies) else nothing)
+        starts.append(starts[-1] + len(at))
+    empty = [np.empty(0)]
+    return Reports(
+        step=step,
+        iterations=np.concatenate(iterations + empty),
+        losses=np.concatenate(losses + empty),
+        accuracies=np.concatenate(accuracies + empty),
+        starts=np.array(starts, dtype=np.int64),
+        has_loss=np.array([len(job.losses) > 0 for job in jobs], dtype=bool),
+        has_accuracy=np.array([len(job.accuracies) > 0 for job in jobs], dtype=bool),
+    )

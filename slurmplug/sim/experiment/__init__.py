@@ -1,0 +1,1 @@
+"""A simulation from the first job to the last, and what came of it."""

@@ -1,0 +1,160 @@
+"""What a simulated run came to, in the figures of the papers: times in seconds, one number each.
+
+jct: from submission to end, over jobs that ended. deadline_ratio: ended by their deadline, of those that have one.
+accuracy_by_deadline: the best reported by then, 0 where nothing was, over the jobs that tell accuracy; accuracy_ratio:
+had reported their target by then, of those that have one; who has no deadline is asked at the end. loss_integral:
+normalised loss, 1 before the first report and 0 at its least, from arrival to a horizon that the workload alone sets,
+the mean over jobs. time_to_90_loss: from arrival to nine tenths of the loss reduction. utility: the sum of OASiS'.
+"""
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from predictors.arrays import Floats
+from slurmplug.sim.engine.job import SimJob
+from slurmplug.sim.experiment.result import Finished, RunResult
+from slurmplug.sim.workloads.directives import alone
+
+REPORTS = 200
+"""a job reports so often at most"""
+URGENT = 8.0
+"""urgency above it is urgent (MLFS, section 4.2.2)"""
+_ALMOST = 1e-9
+
+
+def summary(result: RunResult) -> dict[str, Any]:
+    """One entry of `results`. NaN where no job tells of it."""
+    jobs = result.finished
+    ended = np.array([job.ended for job in jobs])
+    submitted = np.array([job.submitted for job in jobs])
+    deadline = np.array([job.job.deadline for job in jobs])
+    completed = np.array([job.state == "COMPLETED" for job in jobs], dtype=bool)
+    urgent = np.array([job.job.urgency > URGENT for job in jobs], dtype=bool)
+    jct = (ended - submitted)[np.isfinite(ended)]
+    met = (completed & (ended <= deadline + _ALMOST)).astype(np.float64)
+    has = np.isfinite(deadline)
+    learnt = [_Learnt(job) for job in jobs if len(job.job.losses) or len(job.job.accuracies)]
+    accuracies = [(each.best_accuracy(), each.job.target) for each in learnt if len(each.job.accuracies)]
+    losing = [each for each in learnt if len(each.job.losses)]
+    until = horizon([job.job for job in jobs])
+    decided = result.decide_seconds * 1e3
+    return {
+        "policy": result.policy,
+        "seed": result.seed,
+        "jobs": len(jobs),
+        "jct_mean": _mean(jct),
+        "jct_p50": _quantile(jct, 0.5),
+        "jct_p99": _quantile(jct, 0.99),
+        "makespan": float(np.nanmax(ended) - submitted.min()) if np.isfinite(ended).any() else math.nan,
+        "wait_mean": _mean([job.wait for job in jobs]),
+        "deadline_ratio": _mean(met[has]),
+        "accuracy_by_deadline": _mean([best for best, _ in accuracies]),
+        "accuracy_ratio": _mean([float(best >= target) for best, target in accuracies if target == target]),
+        "bandwidth_bytes": float(sum(job.bandwidth_bytes for job in jobs)),
+        "loss_integral": _mean([each.loss_integral(until) for each in losing]),
+        "time_to_90_loss": _mean([each.time_to(0.9) for each in losing]),
+        "time_to_95_loss": _mean([each.time_to(0.95) for each in losing]),
+        "utility": float(sum(_utility(job) for job in jobs)),
+        "gpu_hours": float(sum(job.gpu_seconds for job in jobs)) / 3600,
+        "preemptions": int(sum(job.preemptions for job in jobs)),
+        "migrations": int(sum(job.migrations for job in jobs)),
+        "resizes": int(sum(job.resizes for job in jobs)),
+        "stops": int(sum(job.stopped for job in jobs)),
+        "ended": int(np.isfinite(ended).sum()),
+        "urgent_deadline_ratio": _mean(met[has & urgent]),
+        "overload_s": float(result.overload_seconds),
+        "launcher": result.launcher,
+        "stopping": result.stopping,
+        "decide_ms_mean": _mean(decided),
+        "decide_ms_p99": _quantile(decided, 0.99),
+        "wall_s": result.wall_seconds,
+    }
+
+
+def horizon(jobs: list[SimJob]) -> float:
+    """Until when losses are integrated: the last arrival, and twice the longest run time."""
+    longest = max((alone(job, job.gpus) for job in jobs if len(job.losses)), default=0.0)
+    return max((job.submit for job in jobs), default=0.0) + 2 * longest
+
+
+class _Learnt:
+    """What one job had reported, by time."""
+
+    def __init__(self, told: Finished) -> None:
+        self.job, self._told = told.job, told
+        self._at, self._times = first_reached(told.times, told.iterations)
+
+    def best_accuracy(self) -> float:
+        """The best reported by the deadline, 0 where nothing was."""
+        deadline = self.job.deadline if self.job.deadline == self.job.deadline else math.inf
+        done = math.floor(self._reached(deadline) + _ALMOST)
+        if done < 1:
+            return 0.0
+        at, values = self.job.curve_at, self.job.accuracies
+        return float(np.max(values[at <= done], initial=float(np.interp(done, at, values))))
+
+    def loss_integral(self, until: float) -> float:
+        """Of the normalised loss, from arrival until then; the last one told holds on."""
+        steps, loss = self._losses()
+        when = np.clip(np.concatenate([[self._told.submitted], self._when(steps), [until]]), None, until)
+        return float(np.diff(when) @ np.concatenate([[1.0], loss]))
+
+    def time_to(self, reduction: float) -> float:
+        """Seconds from arrival until so much of the loss reduction was reported; NaN where it never was."""
+        steps, loss = self._losses()
+        reached = np.flatnonzero((loss <= 1 - reduction + _ALMOST) & np.isfinite(self._when(steps)))
+        return float(self._when(steps)[reached[0]]) - self._told.submitted if len(reached) else math.nan
+
+    def _losses(self) -> tuple[Floats, Floats]:
+        """Reported iterations, and the normalised loss at each."""
+        count = self.job.iterations
+        steps = np.unique(np.rint(np.linspace(1, count, min(count, REPORTS))))
+        values = np.interp(steps, self.job.curve_at, self.job.losses)
+        span = values[0] - values.min()
+        return steps, (values - values.min()) / span if span > 0 else np.zeros(len(values))
+
+    def _when(self, steps: Floats) -> Floats:
+        """When each of these iterations was first done; infinite where it was not."""
+        if not len(self._at):
+            return np.full(len(steps), np.inf)
+        return np.where(steps <= self._at[-1] + _ALMOST, np.interp(steps - _ALMOST, self._at, self._times), np.inf)
+
+    def _reached(self, time: float) -> float:
+        """The most iterations that were done by then."""
+        return float(np.interp(time, self._times, self._at, left=0.0)) if len(self._at) else 0.0
+
+
+def first_reached(times: Floats, iterations: Floats) -> tuple[Floats, Floats]:
+    """Corners (k,) of the most iterations done so far, and their times: what is done again counts once."""
+    at: list[float] = []
+    when: list[float] = []
+    most = 0.0
+    corners = list(zip(times.tolist(), iterations.tolist(), strict=True))
+    for (begin, low), (end, high) in pairwise(corners):
+        if high > most and high > low:
+            at += [most, high]
+            when += [begin + (end - begin) * max(most - low, 0.0) / (high - low), end]
+            most = high
+    return np.array(at), np.array(when)
+
+
+def _utility(told: Finished) -> float:
+    """th1 / (1 + exp(th2 (x - th3))) of a job that completed after x seconds (OASiS, section V-A), else 0."""
+    if told.job.utility is None or told.state != "COMPLETED":
+        return 0.0
+    worth, steepness, target = told.job.utility
+    exponent = steepness * (told.ended - told.submitted - target)
+    return worth / (1 + math.exp(min(exponent, 700.0)))
+
+
+def _mean(values: Floats | list[float]) -> float:
+    known = np.asarray(values, dtype=np.float64)
+    known = known[~np.isnan(known)]
+    return float(known.mean()) if len(known) else math.nan
+
+
+def _quantile(values: Floats, share: float) -> float:
+    return float(np.quantile(values, share)) if len(values) else math.nan

@@ -1,0 +1,1 @@
+"""A simulated Slurm that starts jobs: multifactor priority and backfill."""

@@ -1,0 +1,1 @@
+"""Workloads: generated, imported and read from CSV."""

@@ -1,0 +1,305 @@
+"""The workload format of slurmplug: one CSV of jobs, a column a field of `SimJob`; docs/workloads.md is its page.
+
+Speeds and curves stand in the cell itself or are named: the tables `X.speeds.csv` and `X.curves.csv` beside `X.csv`
+hold them. Remarks `# name = ...`, `# nodes = ...` and `# gpus_a_node = ...` before the heading tell of the workload.
+"""
+
+import csv
+import io
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+
+from predictors.arrays import Floats
+from slurmplug.console.table import printable
+from slurmplug.sim.engine.job import Part, SimJob, Speed, Workload
+from slurmplug.sim.workloads.load import Asked
+from slurmplug.sim.workloads.rows import Row, WorkloadError, as_number, collect, comma_separated, lines_of, shown
+
+NEEDED = ("submit", "name", "gpus", "iterations", "speed")
+MOST_POINTS = 100_000
+"""of one speed or curve"""
+MOST_PARTS = 1_000
+MOST_GPUS = 1_000_000
+MOST_SECONDS = 1e11
+STOPS = ("iterations", "optstop", "target")
+_HEAD_LINES = 100
+_TEXTS = ("user", "account", "qos", "partition", "kind")
+_AMOUNTS = ("memory", "traffic", "checkpoint_every", "restart", "startup", "runtime_noise", "loss_noise")
+_OPTIONAL = ("time_limit", "target", "deadline", "urgency", "params")
+_COUNTS = ("gpus_min", "gpus_max", "cpus")
+COLUMNS = (
+    "submit", "name", "gpus", "iterations", "speed", "curve", *_TEXTS, *_COUNTS, *_AMOUNTS, *_OPTIONAL, "utility",
+    "stop", "downgrade", "managed", "parts",
+)  # fmt: skip
+_DEFAULTS = {each.name: each.default for each in fields(SimJob)}
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Losses and accuracies (k,) at iterations (k,); NaN where a row tells only the other."""
+
+    at: Floats
+    losses: Floats
+    accuracies: Floats
+
+
+def workload(asked: Asked) -> Workload:
+    """
+    Raises:
+        WorkloadError
+    """
+    speeds = _speeds(_beside(asked.path, "speeds"))
+    curves = _curves(_beside(asked.path, "curves"))
+    rows = comma_separated(asked.path, NEEDED, known=(*COLUMNS,))
+    jobs, skipped = collect(rows, lambda row: _job(row, speeds, curves), skip_bad=asked.skip_bad)
+    name, nodes, gpus_a_node = _head(asked.path)
+    jobs.sort(key=lambda each: each.submit)
+    return Workload(name or _stem(asked.path), tuple(jobs), nodes, gpus_a_node, skipped)
+
+
+def write(workload: Workload, path: Path) -> None:
+    """The workload as this format, with its speeds and curves in files beside it, each written once.
+
+    Raises:
+        WorkloadError: where a file cannot be written
+    """
+    speeds: dict[int, tuple[str, Speed]] = {}
+    curves: dict[tuple[int, ...], tuple[str, SimJob]] = {}
+    lines = []
+    for job in workload.jobs:
+        speed, _ = speeds.setdefault(id(job.speed), (f"s{len(speeds)}", job.speed))
+        shape = tuple(id(each) if len(each) else 0 for each in (job.curve_at, job.losses, job.accuracies))
+        curve = curves.setdefault(shape, (f"c{len(curves)}", job))[0] if len(job.curve_at) else ""
+        lines.append(_cells(job, speed, curve))
+    remarks = (
+        f"# name = {printable(workload.name)}\n# nodes = {workload.nodes}\n# gpus_a_node = {workload.gpus_a_node}\n"
+    )
+    points = [(name, g, n, repr(r)) for name, speed in speeds.values() for g, n, r in zip(*_lists(speed), strict=True)]
+    told = [(name, *cells) for name, job in curves.values() for cells in _points(job)]
+    try:
+        path.write_text(remarks + _table(COLUMNS, lines), encoding="utf-8")
+        _side(path, "speeds").write_text(_table(("speed", "gpus", "nodes", "rate"), points), encoding="utf-8")
+        _side(path, "curves").write_text(_table(("curve", "at", "loss", "accuracy"), told), encoding="utf-8")
+    except OSError as error:
+        raise WorkloadError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _cells(job: SimJob, speed: str, curve: str) -> list[str]:
+    values = {name: getattr(job, name) for name in (*NEEDED[:4], *_TEXTS, *_COUNTS, *_AMOUNTS, *_OPTIONAL)}
+    cells = {name: "" if value != value else printable(str(value)) for name, value in values.items()}
+    utility = "" if job.utility is None else " ".join(map(repr, job.utility))
+    cells |= {"speed": speed, "curve": curve, "utility": utility, "stop": job.stop, "downgrade": job.downgrade}
+    cells |= {"managed": "yes" if job.managed else "no", "parts": ";".join(map(_part_text, job.parts))}
+    return [cells[name] for name in COLUMNS]
+
+
+def _part_text(part: Part) -> str:
+    parents = "+".join(map(str, part.parents))
+    return f"{part.role}:{part.gpus}:{part.cpus}:{part.memory!r}:{part.share!r}:{parents}"
+
+
+def _lists(speed: Speed) -> tuple[list[int], list[int], list[float]]:
+    return speed.gpus.tolist(), speed.nodes.tolist(), speed.rate.tolist()
+
+
+def _points(job: SimJob) -> Iterable[tuple[str, str, str]]:
+    def told(values: Floats, row: int) -> str:
+        return repr(float(values[row])) if row < len(values) and values[row] == values[row] else ""
+
+    return ((repr(float(at)), told(job.losses, i), told(job.accuracies, i)) for i, at in enumerate(job.curve_at))
+
+
+def _table(heading: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(heading)
+    writer.writerows(lines)
+    return text.getvalue()
+
+
+def _job(row: Row, speeds: Mapping[str, Speed], curves: Mapping[str, Curve]) -> SimJob:
+    gpus = row.integer("gpus", most=MOST_GPUS)
+    least, most = (row.integer(name, 0, most=MOST_GPUS) for name in ("gpus_min", "gpus_max"))
+    if least > (most or gpus) or (most and most < gpus):
+        raise row.bad("gpus_max", f"{least} to {most} GPUs are no range around {gpus}")
+    curve = _curve_of(row, curves)
+    submit = row.number("submit", most=MOST_SECONDS)
+    return SimJob(
+        name=row.text("name"),
+        submit=submit,
+        gpus=gpus,
+        iterations=row.integer("iterations", least=1, most=10**9),
+        speed=_speed_of(row, speeds, max(gpus, 1)),
+        gpus_min=least,
+        gpus_max=most,
+        cpus=row.integer("cpus", 0, most=10**7),
+        curve_at=curve.at,
+        losses=curve.losses,
+        accuracies=curve.accuracies,
+        utility=_utility(row),
+        stop=_word(row, "stop", STOPS, "iterations"),
+        downgrade=_word(row, "downgrade", STOPS[1:], ""),
+        managed=_word(row, "managed", ("yes", "no"), "yes") == "yes",
+        parts=_parts(row),
+        **{name: row.text(name, str(_DEFAULTS[name])) for name in _TEXTS},  # type: ignore[arg-type]
+        **{name: row.number(name, float(_DEFAULTS[name]), most=1e15) for name in _AMOUNTS},  # type: ignore[arg-type]
+        **{name: row.number(name, math.nan, most=1e15) for name in _OPTIONAL},  # type: ignore[arg-type]
+    )
+
+
+def _word(row: Row, column: str, choices: Sequence[str], default: str) -> str:
+    value = row.text(column, default)
+    if value != default and value not in choices:
+        raise row.bad(column, f"is {shown(value)}, not one of {', '.join(choices)}")
+    return value
+
+
+def _utility(row: Row) -> tuple[float, float, float] | None:
+    values = _list(row, "utility", row.cells.get("utility", ""))
+    if not values:
+        return None
+    if len(values) != 3 or min(values) < 0:
+        raise row.bad("utility", "is not three numbers: worth, steepness a second, seconds")
+    return values[0], values[1], values[2]
+
+
+def _speed_of(row: Row, speeds: Mapping[str, Speed], gpus: int) -> Speed:
+    """A name, a rate on the GPUs that it asks for, or points `GPUSxNODES:RATE` with spaces between."""
+    text = row.text("speed", longest=MOST_POINTS)
+    if text in speeds:
+        return speeds[text]
+    rate = as_number(text)
+    if rate is not None and rate > 0:
+        return Speed(np.array([gpus]), np.array([1]), np.array([rate]))
+    points = []
+    for word in text.split():
+        place, _, told = word.partition(":")
+        on, _, nodes = place.partition("x")
+        rate = as_number(told)
+        if not (on.isdecimal() and nodes.isdecimal() and on.isascii() and nodes.isascii()) or rate is None:
+            known = f"; the file beside it has {len(speeds)}" if speeds else ""
+            raise row.bad("speed", f"{shown(text)} is no speed that is named, no rate and no GPUSxNODES:RATE{known}")
+        points.append((int(on[:9]), int(nodes[:9]), rate))
+    return _speed(row, points, "speed")
+
+
+def _speed(row: Row, points: Sequence[tuple[int, int, float]], column: str) -> Speed:
+    gpus, nodes, rates = zip(*points, strict=True)
+    if min(rates) <= 0 or min(gpus) < 1 or min(nodes) < 1:
+        raise row.bad(column, "a speed needs rates above 0 on at least one GPU of one node")
+    if len({point[:2] for point in points}) != len(points):
+        raise row.bad(column, "tells two rates of as many GPUs and nodes")
+    return Speed(np.array(gpus), np.array(nodes), np.array(rates))
+
+
+def _curve_of(row: Row, curves: Mapping[str, Curve]) -> Curve:
+    """A name, or points `ITERATION:LOSS:ACCURACY` with spaces between, either of the two empty."""
+    text = row.text("curve", "", longest=MOST_POINTS)
+    if not text or text in curves:
+        return curves.get(text) or Curve(np.empty(0), np.empty(0), np.empty(0))
+    points = []
+    for word in text.split():
+        cells = word.split(":")
+        numbers = [math.nan if not cell else as_number(cell) for cell in cells]
+        if len(cells) != 3 or None in numbers:
+            raise row.bad("curve", f"{shown(text)} is no curve that is named, nor points ITERATION:LOSS:ACCURACY")
+        points.append(tuple(float(number) for number in numbers if number is not None))
+    return _curve(row, points, "curve")
+
+
+def _curve(row: Row, points: Sequence[tuple[float, ...]], column: str) -> Curve:
+    at, losses, accuracies = np.array(points).T
+    if not (at[0] >= 0 and (np.diff(at) > 0).all()):
+        raise row.bad(column, "the iterations of a curve do not increase from 0 or more")
+    if len(points) > MOST_POINTS:
+        raise row.bad(column, f"has more than {MOST_POINTS} points")
+    told = [values if (values == values).any() else np.empty(0) for values in (losses, accuracies)]
+    if any(len(values) and (values != values).any() for values in told):
+        raise row.bad(column, "tells a loss, or an accuracy, at some iterations and not at others")
+    return Curve(at, *told)
+
+
+def _parts(row: Row) -> tuple[Part, ...]:
+    """`ROLE:GPUS:CPUS:MEMORY:SHARE:PARENTS` with `;` between, parents as numbers from 0 with `+` between."""
+    words = [word for word in row.text("parts", "", longest=MOST_POINTS).split(";") if word]
+    if len(words) > MOST_PARTS:
+        raise row.bad("parts", f"are more than {MOST_PARTS}")
+    parts = []
+    for number, word in enumerate(words):
+        cells = word.strip().split(":")
+        values = [as_number(cell) for cell in cells[1:5]]
+        parents = [cell for cell in cells[-1].split("+") if cell]
+        whole = all(value is not None and value >= 0 for value in values) and all(
+            parent.isdecimal() and len(parent) < 5 and int(parent) < number for parent in parents
+        )
+        if len(cells) != 6 or not whole:
+            raise row.bad("parts", f"{shown(word)} is no ROLE:GPUS:CPUS:MEMORY:SHARE:PARENTS of parts before it")
+        gpus, cpus, memory, share = (value or 0.0 for value in values)
+        parts.append(Part(int(gpus), int(cpus), memory, cells[0], share, tuple(map(int, parents))))
+    return tuple(parts)
+
+
+def _list(row: Row, column: str, text: str) -> list[float]:
+    numbers = [as_number(word) for word in text.split()]
+    if len(numbers) > MOST_POINTS or None in numbers:
+        raise row.bad(column, f"{shown(text)} are no numbers with spaces between")
+    return [number for number in numbers if number is not None]
+
+
+def _speeds(path: Path | None) -> dict[str, Speed]:
+    points: dict[str, list[tuple[int, int, float]]] = defaultdict(list)
+    last: dict[str, Row] = {}
+    if path is not None:
+        for row in comma_separated(path, ("speed", "gpus", "nodes", "rate")):
+            name = row.text("speed")
+            at = row.integer("gpus", least=1, most=MOST_GPUS), row.integer("nodes", least=1, most=MOST_GPUS)
+            points[name].append((*at, row.number("rate")))
+            last[name] = row
+    return {name: _speed(last[name], told, "rate") for name, told in points.items()}
+
+
+def _curves(path: Path | None) -> dict[str, Curve]:
+    points: dict[str, list[tuple[float, ...]]] = defaultdict(list)
+    last: dict[str, Row] = {}
+    if path is not None:
+        for row in comma_separated(path, ("curve", "at", "loss", "accuracy")):
+            name = row.text("curve")
+            told = (row.number(column, math.nan, least=-math.inf) for column in ("loss", "accuracy"))
+            points[name].append((row.number("at"), *told))
+            last[name] = row
+    return {name: _curve(last[name], told, "at") for name, told in points.items()}
+
+
+def _head(path: Path) -> tuple[str, int, int]:
+    told: dict[str, str] = {}
+    with lines_of(path) as lines:
+        for _, line in zip(range(_HEAD_LINES), lines, strict=False):
+            if line.startswith("#"):
+                key, equals, value = line[1:].partition("=")
+                if equals:
+                    told[key.strip()] = value.strip()
+    counts = []
+    for key in ("nodes", "gpus_a_node"):
+        number = as_number(told.get(key, "0"))
+        if number is None or number != int(number) or not 0 <= number <= MOST_GPUS:
+            raise WorkloadError(f"{path}: # {key} = {shown(told[key])} is no whole number")
+        counts.append(int(number))
+    return told.get("name", "")[:256], counts[0], counts[1]
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(".gz").removesuffix(".csv")
+
+
+def _side(path: Path, kind: str) -> Path:
+    return path.with_name(f"{_stem(path)}.{kind}.csv")
+
+
+def _beside(path: Path, kind: str) -> Path | None:
+    plain = _side(path, kind)
+    return next((each for each in (plain, plain.with_name(f"{plain.name}.gz")) if each.is_file()), None)

@@ -1,0 +1,73 @@
+"""The workload of DL2 (Peng et al., arXiv 1909.06040, section 6): eight models, jobs of 147 minutes in the mean.
+
+From the paper: a model of Table 1 at random, tens to hundreds of epochs, more than half of the jobs longer than an hour
+and some of days, arrivals that follow the hours of a week; 200 jobs; the speed of a job varies about its model's.
+
+(choices) Workers synchronise by all-reduce and hold one GPU each, from 1 to 16; a job's duration is that on the four it
+asks for. A job arrives each 12 minutes in the mean, which loads 64 GPUs by about three quarters.
+"""
+
+import math
+
+import numpy as np
+
+from slurmplug.sim.engine.job import SimJob, Speed, Workload
+from slurmplug.sim.workloads import synthetic
+from slurmplug.sim.workloads.directives import wished
+from slurmplug.sim.workloads.generators.mlfs import week_arrivals
+from slurmplug.sim.workloads.load import Asked
+
+JOBS = 200
+NODES, GPUS_A_NODE = 16, 4
+INTERVAL = 720.0
+MEDIAN, MEAN = 65 * 60.0, 147 * 60.0
+SHORTEST, LONGEST = 300.0, 3 * 86_400.0
+ASKED, MOST = 4, 16
+VARIATION = 0.1
+MODELS = {
+    "resnet50": "resnet50", "vgg16": "vgg16", "resnext110": "resnet50", "inception-bn": "inception4", "seq2seq": "lstm",
+    "ctc": "lstm", "dssm": "mlp", "wlm": "transformer",
+}  # fmt: skip
+"""those of Table 1, by what each behaves like here (`synthetic`)"""
+
+
+def workload(asked: Asked) -> Workload:
+    """`?interval=` seconds between jobs in the mean.
+
+    Raises:
+        WorkloadError
+    """
+    interval = asked.options.number("interval", INTERVAL, least=1e-3)
+    rng = np.random.default_rng(asked.seed)
+    count = asked.jobs or JOBS
+    jobs = [_job(rng, number, at) for number, at in enumerate(week_arrivals(rng, count, interval * count))]
+    wishes = wished(jobs, asked.seed, gpus_a_node=GPUS_A_NODE)
+    return Workload(f"gen:dl2?interval={interval:g}", wishes, NODES, GPUS_A_NODE)
+
+
+def _job(rng: np.random.Generator, number: int, at: float) -> SimJob:
+    model = str(rng.choice(list(MODELS)))
+    sigma = math.sqrt(2 * math.log(MEAN / MEDIAN))
+    seconds = float(np.clip(MEDIAN * math.exp(sigma * rng.standard_normal()), SHORTEST, LONGEST))
+    epochs = int(10 ** rng.uniform(1.3, 2.5))
+    told = synthetic.sampled(epochs)
+    losses, accuracies = synthetic.learning(rng, len(told))
+    speed = synthetic.lasting(MODELS[model], ASKED, epochs, seconds, GPUS_A_NODE)
+    varied = float(np.exp(VARIATION * rng.standard_normal()))
+    params = synthetic.MODELS[MODELS[model]].params
+    return SimJob(
+        name=f"{model}-{number}",
+        submit=at,
+        gpus=ASKED,
+        iterations=epochs,
+        speed=Speed(speed.gpus, speed.nodes, speed.rate * varied),
+        kind=model,
+        gpus_min=1,
+        gpus_max=MOST,
+        cpus=ASKED * int(rng.integers(1, 5)),
+        curve_at=told,
+        losses=losses,
+        accuracies=accuracies,
+        params=params,
+        traffic=8 * params * 100,
+    )

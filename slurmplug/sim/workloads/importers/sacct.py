@@ -1,0 +1,95 @@
+"""A site's own past: what `sacct --parsable2` lists.
+
+    sacct -a -X --parsable2 --starttime=2026-01-01 --format=JobID,User,Account,Partition,QOS,Submit,ElapsedRaw,\
+Timelimit,AllocTRES,ReqTRES,NCPUS,State
+
+JobID, Submit and Elapsed or ElapsedRaw must be there. Times are taken as the clock showed them. Leave JobName out, or
+put it last: a name may hold the `|` that separates the columns.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from slurmplug.cluster import tres
+from slurmplug.sim.engine.job import SimJob, Workload
+from slurmplug.sim.workloads.importers.recorded import NAN, Recorded, job, span
+from slurmplug.sim.workloads.load import Asked
+from slurmplug.sim.workloads.rows import BadRow, Row, collect, comma_separated, shown
+
+_NEVER = frozenset({"", "Unknown", "None", "N/A"})
+MOST_GPUS = 1_000_000
+
+
+def workload(asked: Asked) -> Workload:
+    """Jobs that ran and held GPUs; `?cpu_jobs=on` those of CPUs alone too. Steps are left out.
+
+    Raises:
+        WorkloadError
+    """
+    wants_all = asked.options.text("cpu_jobs", "off", ("off", "on")) == "on"
+    rows = comma_separated(asked.path, ("JobID", "Submit"), delimiter="|")
+    jobs, skipped = collect(rows, _reader(wants_all), skip_bad=asked.skip_bad)
+    first = min((each.submit for each in jobs), default=0.0)
+    return Workload(str(asked.path), tuple(replace(each, submit=each.submit - first) for each in jobs), skipped=skipped)
+
+
+def _reader(wants_all: bool) -> Callable[[Row], SimJob | None]:
+    def read(row: Row) -> SimJob | None:
+        name = row.text("JobID")
+        if "." in name:
+            return None
+        seconds = row.number("ElapsedRaw") if row.text("ElapsedRaw", "") else span(row, "Elapsed")
+        if not seconds > 0 or row.text("Submit", "Unknown") in _NEVER:
+            return None
+        gpus, memory = _held(row)
+        if not gpus and not wants_all:
+            return None
+        limit = (
+            60 * row.number("TimelimitRaw")
+            if (row.text("TimelimitRaw", "") or "x")[0].isdecimal()
+            else span(row, "Timelimit")
+        )
+        return job(
+            Recorded(
+                name=name,
+                submit=_moment(row, "Submit"),
+                seconds=seconds,
+                gpus=gpus,
+                cpus=row.integer("NCPUS", 0, most=10**7),
+                memory=memory,
+                time_limit=max(limit, seconds) if limit == limit else NAN,
+                user=row.text("User", "user"),
+                account=row.text("Account", "account"),
+                qos=row.text("QOS", "normal"),
+                partition=row.text("Partition", "gpu"),
+            )
+        )
+
+    return read
+
+
+def _held(row: Row) -> tuple[int, float]:
+    """GPUs and MiB: what it was given, else what it asked for."""
+    text = row.text("AllocTRES", "", longest=4096) or row.text("ReqTRES", "", longest=4096)
+    try:
+        gpus, memory = tres.total_gpus(text) or 0, tres.memory(text)
+    except ValueError as error:
+        raise row.bad("AllocTRES", f"{shown(text)}: {error}") from error
+    if not 0 <= gpus <= MOST_GPUS:
+        raise row.bad("AllocTRES", f"{gpus} GPUs make no sense")
+    return gpus, memory
+
+
+def _moment(row: Row, column: str) -> float:
+    text = row.text(column)
+    if text.isdecimal() and text.isascii() and len(text) < 12:
+        return float(text)
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        raise _no_moment(row, column, text) from None
+
+
+def _no_moment(row: Row, column: str, text: str) -> BadRow:
+    return row.bad(column, f"is no time 2026-01-31T18:00:00, nor seconds since the epoch: {shown(text)}")

@@ -1,0 +1,69 @@
+"""The Standard Workload Format of the Parallel Workloads Archive (Chapin et al., JSSPP 1999).
+
+A processor of the log is a GPU here, since these are what the simulator gives away one by one.
+"""
+
+from slurmplug.sim.engine.job import SimJob, Workload
+from slurmplug.sim.workloads.importers.recorded import NAN, Recorded, job
+from slurmplug.sim.workloads.load import Asked
+from slurmplug.sim.workloads.rows import Row, collect, lines_of, space_separated
+
+FIELDS = (
+    "job", "submit", "wait", "run", "procs", "cpu", "mem", "procs_asked", "limit", "mem_asked", "status", "user",
+    "group", "exe", "queue", "partition", "previous", "think",
+)  # fmt: skip
+MOST = 10_000_000
+_HEAD = 1_000
+"""lines that are looked through for the header"""
+
+
+def workload(asked: Asked) -> Workload:
+    """Jobs that never ran are left out.
+
+    Raises:
+        WorkloadError
+    """
+    jobs, skipped = collect(space_separated(asked.path, FIELDS), _job, skip_bad=asked.skip_bad)
+    processors, nodes = _cluster(asked)
+    even = 0 < nodes <= processors and processors % nodes == 0
+    return Workload(
+        str(asked.path), tuple(jobs), nodes if even else processors, processors // nodes if even else 1, skipped
+    )
+
+
+def _job(row: Row) -> SimJob | None:
+    run = row.number("run", least=-1)
+    processors = max(row.integer("procs", least=-1, most=MOST), 0) or row.integer("procs_asked", least=-1, most=MOST)
+    if run <= 0 or processors <= 0:
+        return None
+    limit = row.number("limit", least=-1)
+    return job(
+        Recorded(
+            name=row.text("job"),
+            submit=row.number("submit"),
+            seconds=run,
+            gpus=processors,
+            time_limit=max(limit, run) if limit > 0 else NAN,
+            user=_name(row, "user"),
+            account=_name(row, "group"),
+            qos=_name(row, "queue"),
+            partition=_name(row, "partition"),
+        )
+    )
+
+
+def _name(row: Row, column: str) -> str:
+    number = row.integer(column, least=-1)
+    return f"{column}{number}" if number >= 0 else column
+
+
+def _cluster(asked: Asked) -> tuple[int, int]:
+    """Processors and nodes that the header names, 0 where it does not."""
+    told: dict[str, int] = {}
+    with lines_of(asked.path) as lines:
+        for _, line in zip(range(_HEAD), lines, strict=False):
+            key, colon, value = line.lstrip("; \t").partition(":")
+            word = next(iter(value.split()), "")
+            if line.startswith(";") and colon and word.isascii() and word.isdecimal() and len(word) < 9:
+                told.setdefault(key.strip(), int(word))
+    return told.get("MaxProcs", told.get("MaxNodes", 0)), told.get("MaxNodes", 0)

@@ -1,0 +1,1 @@
+"""The folder that jobs report in and are asked through."""

@@ -1,0 +1,463 @@
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slurmplug.cluster import parse
+from slurmplug.cluster.parse import ASKED_FIELDS, JOB_FIELDS, NODE_FIELDS, Marks, Queue
+from slurmplug.cluster.port import Asked, JobRows
+from slurmplug.errors import ReadFailed
+
+DATA = Path(__file__).parents[2] / "data"
+MARKS = Marks("fMARKED", "rMARKED")
+HOSTILE = "a=b|c\n99|99|RUNNING\n\x1f\x01\t%s,(null)"
+
+JOB: Mapping[str, str] = {
+    "JobID": "7", "ArrayJobID": "7", "ArrayTaskID": "N/A", "HetJobID": "N/A", "UserID": "5", "UserName": "ada",
+    "Account": "vision", "QOS": "normal", "Partition": "gpu", "State": "PENDING", "Reason": "Priority",
+    "Name": "train", "Comment": "(null)", "Dependency": "(null)", "Feature": "(null)", "Reservation": "(null)",
+    "NodeList": "", "BatchFlag": "1", "RestartCnt": "0", "SubmitTime": "1795249517", "EligibleTime": "1795249517",
+    "StartTime": "N/A", "EndTime": "N/A", "TimeLimit": "1-00:00:00", "PriorityLong": "1000", "NumNodes": "2",
+    "NumCPUs": "4", "NumTasks": "4", "Sockets": "*", "tres-alloc": "cpu=4,mem=100M,node=2,billing=4",
+    "tres-per-node": "N/A", "tres-per-job": "N/A", "tres-per-socket": "N/A", "tres-per-task": "N/A", "exit_code": "0:0",
+}  # fmt: skip
+
+
+def squeue(*jobs: Mapping[str, str]) -> str:
+    return "".join(MARKS.field.join({**JOB, **job}[name] for name in JOB_FIELDS) + MARKS.record + "\n" for job in jobs)
+
+
+def job(**fields: str) -> Mapping[str, Any]:
+    """The one row of a queue of one job; fields with `_` for `-`."""
+    given = {name.replace("_", "-") if name.startswith("tres") else name: value for name, value in fields.items()}
+    return row(parse.queue(squeue(given), MARKS).rows, 0)
+
+
+def row(rows: JobRows, at: int) -> Mapping[str, Any]:
+    return {name: getattr(rows, name)[at] for name in JobRows.__dataclass_fields__}
+
+
+@pytest.fixture(params=["slurm-22.05", "slurm-24.11", "slurm-26.05"])
+def recorded(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    return lambda name: (DATA / request.param / f"{name}.txt").read_bytes().decode("utf-8", "replace")
+
+
+@pytest.fixture
+def queue(recorded: Callable[[str], str]) -> Queue:
+    return parse.queue(recorded("squeue"), MARKS)
+
+
+@pytest.fixture
+def jobs(queue: Queue) -> Callable[[str], list[Mapping[str, Any]]]:
+    """The rows of the recorded queue whose name begins so, by job id."""
+    rows = queue.rows
+    order = np.argsort(rows.job_id)
+    return lambda name: [row(rows, at) for at in order.tolist() if rows.name[at].startswith(name)]
+
+
+# --- recorded queues ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "kind"),
+    [
+        ("per-node", 2, "a100"),
+        ("per-task", 4, ""),
+        ("typed", 2, "a100"),
+        ("array", 1, "v100"),
+        ("per-job", 6, ""),
+        ("per-socket", 4, ""),
+        ("mixed", 5, ""),
+        ("partitions", 2, ""),
+        ("no-gpu", 0, ""),
+    ],
+)
+def test_gpus_count_in_all_however_they_are_asked_for(jobs, name, gpus, kind):
+    for found in jobs(name):
+        assert (found["gpus"], found["gpu_type"]) == (gpus, kind)
+
+
+@pytest.mark.parametrize("name", ["per-node", "per-task", "typed", "array", "per-job", "per-socket", "mixed", "no-gpu"])
+def test_where_slurm_tracks_no_gpus_the_request_is_counted(recorded, name):
+    text = recorded("squeue")
+    for tracked in ("gres/gpu=", "gres/gpu:a100=", "gres/gpu:v100="):
+        for count in range(1, 7):
+            text = text.replace(f",{tracked}{count}", "")
+    tracked, untracked = parse.queue(recorded("squeue"), MARKS).rows, parse.queue(text, MARKS).rows
+    here = tracked.name == name
+    assert untracked.gpus[here].tolist() == tracked.gpus[here].tolist()
+
+
+def test_elements_that_wait_together_are_one_row(jobs):
+    waiting, *running = jobs("array")
+    assert (waiting["state"], waiting["elements"], waiting["array_task"]) == ("PENDING", 8, -1)
+    assert waiting["job_id"] == waiting["array_id"]
+    assert [(each["state"], each["elements"], each["array_task"]) for each in running] == [
+        ("RUNNING", 1, 0),
+        ("RUNNING", 1, 1),
+    ]
+    assert {each["array_id"] for each in running} == {waiting["job_id"]}
+
+
+def test_an_element_that_was_split_off_has_its_own_row(jobs):
+    together, apart = jobs("split")
+    assert (together["elements"], together["array_task"]) == (5, -1)
+    assert (apart["elements"], apart["array_task"], apart["array_id"]) == (1, 3, together["job_id"])
+
+
+def test_elements_are_addressed_by_exactly_their_tasks(queue, jobs):
+    array, *running = (each["job_id"] for each in jobs("array"))
+    split, apart = (each["job_id"] for each in jobs("split"))
+    assert queue.addresses == {
+        array: f"{array}_[2-9]",
+        running[0]: f"{array}_0",
+        running[1]: f"{array}_1",
+        split: f"{split}_[1-2,4-5,8]",
+        apart: f"{split}_3",
+    }
+
+
+def test_the_parts_of_a_heterogeneous_job_know_it(jobs):
+    leader, other = jobs("het")
+    assert leader["het_id"] == other["het_id"] == leader["job_id"]
+    assert (leader["gpus"], other["gpus"]) == (1, 0)
+
+
+def test_what_a_user_writes_forges_no_row(jobs):
+    (hostile,) = jobs("hostile")
+    assert (hostile["name"], hostile["comment"]) == (f"hostile {HOSTILE}", HOSTILE)
+
+
+def test_what_decides_where_a_job_may_run_is_told(jobs):
+    (found,) = jobs("partitions")
+    assert (found["partition"], found["features"], found["nodes"]) == ("gpu,fast", "fast&nvlink", 2)
+    assert jobs("reserved")[0]["reservation"] == "maintenance"
+
+
+def test_dependencies_are_told(jobs):
+    (dependent,) = jobs("dependent")
+    parents = [jobs(name)[0]["job_id"] for name in ("no-gpu", "mixed", "split")]
+    assert all(f":{parent}" in dependent["dependency"] for parent in parents)
+
+
+def test_holds_are_told(jobs):
+    assert jobs("typed")[0]["reason"] == "None"
+    assert (jobs("per-job")[0]["reason"], jobs("per-job")[0]["priority"]) == ("JobHeldUser", 0)
+    assert (jobs("held by")[0]["reason"], jobs("held by")[0]["priority"]) == ("JobHeldAdmin", 0)
+
+
+def test_times_are_seconds_since_the_epoch_and_durations_are_seconds(jobs):
+    (found,) = jobs("per-node")
+    assert found["time_limit"] == 86_400 + 2 * 3_600 + 4 * 60  # Slurm rounds up to whole minutes
+    assert found["end"] - found["start"] == found["time_limit"]
+    assert 1.7e9 < found["submit"] <= found["eligible"] <= found["start"]
+    assert np.isnan(jobs("no-gpu")[0]["time_limit"])
+
+
+def test_a_job_that_waits_has_no_start_though_slurm_expects_one(jobs):
+    (later,) = jobs("later")
+    assert later["reason"] == "BeginTime"
+    assert later["eligible"] > later["submit"]
+    assert np.isnan(later["start"])
+    assert np.isnan(later["end"])
+    assert later["expected"] >= later["eligible"]
+    assert np.isnan(jobs("per-node")[0]["expected"])
+
+
+def test_endings_are_told_as_a_shell_tells_them(jobs):
+    ended = {name: jobs(name)[0] for name in ("completed", "failed", "killed", "cancelled")}
+    assert [each["state"] for each in ended.values()] == ["COMPLETED", "FAILED", "FAILED", "CANCELLED"]
+    assert [each["exit_code"] for each in ended.values()] == [0, 3, 137, 0]
+
+
+def test_memory_is_in_mebibytes_in_all(jobs):
+    assert jobs("no-gpu")[0]["memory"] == 4_500
+
+
+def test_owners_are_told(jobs):
+    (found,) = jobs("typed")
+    assert (found["uid"], found["user"], found["account"], found["qos"]) == (5, "games", "vision", "normal")
+
+
+def test_a_node_in_several_partitions_is_one_row(recorded):
+    nodes = parse.nodes(recorded("sinfo"), MARKS)
+    assert nodes.name == ("n1", "n2", "n3", "n4", "n5")
+    assert nodes.partitions[:3] == (frozenset({"gpu", "fast"}), frozenset({"gpu", "fast"}), frozenset({"gpu"}))
+    assert nodes.features == (*[frozenset({"fast", "nvlink"})] * 2, frozenset({"slow"}), frozenset(), frozenset())
+    assert nodes.state == (*[frozenset({"mixed"})] * 4, frozenset({"idle", "drain"}))
+
+
+def test_the_gpus_of_a_node_are_counted_by_type(recorded):
+    nodes = parse.nodes(recorded("sinfo"), MARKS)
+    assert nodes.gpus == ({"a100": 4}, {"a100": 4}, {"v100": 4}, {"": 4}, {})
+    used = [sum(each.values()) for each in nodes.gpus_used]
+    assert used == [3, 1, 2, 4, 0]
+    assert nodes.gpus_used[0] == {"a100": 3}
+
+
+def test_the_cpus_and_memory_of_a_node_are_told(recorded):
+    nodes = parse.nodes(recorded("sinfo"), MARKS)
+    assert (nodes.cpus.tolist(), nodes.cpus_used.tolist()) == ([8] * 5, [2, 1, 2, 2, 0])
+    assert (nodes.memory.tolist(), nodes.memory_used.tolist()) == ([4_000] * 5, [200, 100, 200, 200, 0])
+    assert (nodes.memory_free > 0).all()
+    assert (nodes.cpu_load > 0).all()
+
+
+def test_reservations_are_told(recorded):
+    maintenance, lesson = parse.reservations(recorded("reservations"))
+    assert (maintenance.name, maintenance.nodes) == ("maintenance", frozenset({"n1", "n2", "n3"}))
+    assert (maintenance.users, maintenance.accounts) == (frozenset({"games", "news"}), frozenset())
+    assert maintenance.end - maintenance.start == 7_200
+    assert (lesson.name, lesson.users, lesson.accounts) == ("class", frozenset(), frozenset({"vision", "language"}))
+
+
+def test_the_site_is_told(recorded, request):
+    site = parse.site(recorded("config"))
+    assert site.cluster.startswith("sandbox_")
+    assert site.priority_type == "priority/multifactor"
+    assert site.version.startswith(request.node.callspec.params["recorded"].removeprefix("slurm-"))
+    assert {name: weight for name, weight in site.priority_weights.items() if weight} == {
+        "Age": 1_000,
+        "FairShare": 1_000,
+        "JobSize": 100,
+    }
+
+
+def test_the_accounting_tells_how_jobs_ended(recorded):
+    endings = {ending.job_id: ending for ending in parse.endings(recorded("sacct"))}
+    assert [ending.state for ending in endings.values()] == ["FAILED", "FAILED", "COMPLETED", "CANCELLED"]
+    assert [ending.exit_code for ending in endings.values()] == [3, 137, 0, 0]
+    assert endings[1].end >= endings[1].start > 1.7e9
+
+
+# --- one field at a time --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "gpus", "kind"),
+    [
+        ({"tres_per_node": "gres:gpu:a100:2"}, 4, "a100"),
+        ({"tres_per_node": "gres/gpu:a100:2"}, 4, "a100"),
+        ({"tres_per_node": "gres:gpu"}, 2, ""),
+        ({"tres_per_node": "gres/gpu:3090:2"}, 4, "3090"),
+        ({"tres_per_node": "gres/gpu:1,gres/craynetwork:9"}, 2, ""),
+        ({"tres_per_node": "gres/shard:4"}, 0, ""),
+        ({"tres_per_job": "gres/gpu:6"}, 6, ""),
+        ({"tres_per_task": "gres/gpu:a100=2"}, 8, "a100"),
+        ({"tres_per_task": "gres/gpu=2", "NumTasks": "4294967294"}, 2, ""),
+        ({"tres_per_socket": "gres:gpu:1", "Sockets": "2"}, 4, ""),
+        ({"tres_per_socket": "gres:gpu:1"}, 2, ""),
+        ({"tres_per_job": "gres:gpu:4", "tres_per_node": "gres:gpu:2"}, 4, ""),
+        ({"tres_alloc": "cpu=2,gres/gpu=6,gres/gpu:a100=2", "tres_per_job": "gres:gpu:6"}, 6, ""),
+        ({"tres_alloc": "gres/gpu:a100=2,gres/gpu:v100=1"}, 3, ""),
+        ({"tres_alloc": "cpu=2,gres/gpumem=40G,gres/gpuutil=1", "tres_per_node": "gres/gpu:1"}, 2, ""),
+    ],
+)
+def test_every_spelling_of_gpus_is_understood(fields, gpus, kind):
+    found = job(**fields)
+    assert (found["gpus"], found["gpu_type"]) == (gpus, kind)
+
+
+@pytest.mark.parametrize(
+    ("told", "seconds"),
+    [("1-02:03:04", 93_784), ("02:03:04", 7_384), ("30:00", 1_800), ("UNLIMITED", None), ("Partition_Limit", None)],
+)
+def test_every_spelling_of_a_time_limit_is_understood(told, seconds):
+    limit = job(TimeLimit=told)["time_limit"]
+    assert np.isnan(limit) if seconds is None else limit == seconds
+
+
+@pytest.mark.parametrize(("told", "code"), [("768", 3), ("9", 137), ("3:0", 3), ("0:15", 143), ("0", 0)])
+def test_a_wait_status_is_understood_as_well_as_a_pair(told, code):
+    assert job(exit_code=told)["exit_code"] == code
+
+
+@pytest.mark.parametrize(
+    ("tres", "mebibytes"), [("mem=2G", 2_048), ("mem=1.50G", 1_536), ("mem=512K", 0.5), ("mem=7", 7), ("cpu=1", 0)]
+)
+def test_every_unit_of_memory_is_understood(tres, mebibytes):
+    assert job(tres_alloc=tres)["memory"] == mebibytes
+
+
+def test_the_last_element_of_an_array_is_addressed_as_an_element():
+    found = parse.queue(squeue({"ArrayTaskID": "9", "State": "RUNNING"}), MARKS)
+    assert found.addresses == {7: "7_9"}
+    assert (found.rows.array_task.tolist(), found.rows.elements.tolist()) == ([9], [1])
+
+
+def test_long_texts_are_cut_to_their_bound():
+    found = job(Name="x" * 9_999, Comment="y" * 9_999)
+    assert (len(found["name"]), len(found["comment"])) == (parse.TEXT, parse.COMMENT)
+
+
+def test_an_empty_answer_is_an_empty_queue():
+    assert len(parse.queue("", MARKS).rows) == 0
+
+
+def test_no_reservations_are_none():
+    assert parse.reservations("No reservations in the system\n") == ()
+
+
+def test_the_weights_of_trackable_resources_are_told_one_by_one(recorded):
+    text = recorded("config").replace("PriorityWeightTRES      = (null)", "PriorityWeightTRES = CPU=10,GRES/gpu=300.5")
+    weights = parse.site(text).priority_weights
+    assert (weights["TRES/cpu"], weights["TRES/gres/gpu"]) == (10, 300)
+
+
+# --- answers that do not fit ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        squeue(JOB)[:-1],
+        squeue(JOB)[:-9],
+        squeue(JOB, JOB),
+        squeue(JOB).replace(MARKS.field, "", 1),
+        squeue({"Name": f"x{MARKS.field}y"}),
+        "squeue: something else\n",
+        *(squeue({name: "?"}) for name in JOB_FIELDS if name not in {
+            "UserName", "Account", "QOS", "Partition", "State", "Reason", "Name", "Comment", "Dependency", "Feature",
+            "Reservation", "NodeList", "Sockets", "tres-alloc", "tres-per-node", "tres-per-job", "tres-per-socket",
+            "tres-per-task",
+        }),
+        *(squeue({name: ""}) for name in ("JobID", "UserID", "BatchFlag", "NumNodes", "PriorityLong", "TimeLimit")),
+        squeue({"tres-per-node": "gres:gpu:a:b:2"}),
+        squeue({"tres-alloc": "mem=much"}),
+        squeue({"NumCPUs": "9" * 30}),
+    ],
+)  # fmt: skip
+def test_a_queue_that_does_not_fit_fails_the_reading(text):
+    with pytest.raises(ReadFailed):
+        parse.queue(text, MARKS)
+
+
+@pytest.mark.parametrize(("field", "value"), [("CPUsState", "1/2"), ("Memory", "4000+"), ("CPUsLoad", "?")])
+def test_nodes_that_do_not_fit_fail_the_reading(recorded, field, value):
+    record = recorded("sinfo").split(f"{MARKS.record}\n")[0].split(MARKS.field)
+    record[NODE_FIELDS.index(field)] = value
+    with pytest.raises(ReadFailed, match=field):
+        parse.nodes(MARKS.field.join(record) + f"{MARKS.record}\n", MARKS)
+
+
+@pytest.mark.parametrize("text", ["", "ReservationName=a Nodes=n1\n", "something else\n"])
+def test_reservations_that_do_not_fit_fail_the_reading(text):
+    with pytest.raises(ReadFailed):
+        parse.reservations(text)
+
+
+@pytest.mark.parametrize("setting", ["ClusterName", "SLURM_VERSION", "PriorityType"])
+def test_a_configuration_that_does_not_fit_fails_the_reading(recorded, setting):
+    with pytest.raises(ReadFailed, match=setting):
+        parse.site(recorded("config").replace(setting, "Else"))
+
+
+@pytest.mark.parametrize("text", ["1|FAILED|1|2\n", "1|FAILED|1|soon|0:0\n", "1|FAILED|1|2|x\n"])
+def test_an_accounting_that_does_not_fit_fails_the_reading(text):
+    with pytest.raises(ReadFailed):
+        parse.endings(text)
+
+
+def test_jobs_that_the_accounting_has_not_seen_end_are_no_endings():
+    assert parse.endings("5|RUNNING|1795249517|Unknown|0:0\n7_[2-9]|PENDING|Unknown|Unknown|0:0\n") == ()
+
+
+# --- how jobs asked --------------------------------------------------------------------------------------------------
+
+TOLD: Mapping[str, str] = {
+    "JobID": "7", "NumNodes": "2", "NumCPUs": "8", "tres-alloc": "cpu=8,mem=800M,node=2,gres/gpu=4", "HetJobID": "0",
+    "Reservation": "(null)", "tres-per-node": "gres:gpu:2", "tres-per-job": "N/A", "tres-per-socket": "N/A",
+    "tres-per-task": "N/A", "NumTasks": "2", "NTPerNode": "0", "cpus-per-task": "4", "MinCPUs": "4",
+    "MinMemory": "100M",
+    "mem-per-tres": "N/A", "cpus-per-tres": "N/A", "Requeue": "1",
+}  # fmt: skip
+
+
+def asked(constraints: str = "7  \n", **fields: str) -> Asked:
+    text = MARKS.field.join({**TOLD, **fields}[name] for name in ASKED_FIELDS) + MARKS.record + "\n"
+    return parse.asked(text, constraints, MARKS)[7]
+
+
+def test_how_a_job_asked_is_read_with_what_stands_in_the_way() -> None:
+    found = asked()
+    assert (found.nodes, found.gpus, found.cpus, found.memory, found.gres) == (2, 4, 8, 800.0, "gres:gpu:2")
+    assert (found.tasks, found.tasks_a_node, found.cpus_a_task, found.requeue, found.memory_asked) == (
+        2,
+        0,
+        4,
+        True,
+        True,
+    )
+    assert (found.reservation, found.excluded, found.required, found.gpus_otherwise) == ("", "", "", False)
+
+
+@pytest.mark.parametrize("dimension", ["tres-per-job", "tres-per-socket", "tres-per-task"])
+def test_gpus_asked_for_otherwise_than_by_node_are_told(dimension: str) -> None:
+    assert asked(**{dimension: "gres/gpu:2"}).gpus_otherwise
+
+
+def test_memory_and_cpus_that_follow_the_gpus_are_told() -> None:
+    assert not asked(**{"mem-per-tres": "gres:gpu:50", "MinMemory": "0"}).memory_asked
+    assert asked(**{"cpus-per-tres": "gres:gpu:2"}).cpus_by_gpu
+
+
+def test_constraints_are_host_lists_and_what_is_not_told_is_none() -> None:
+    assert (asked("7 n[1-2] n3\n").excluded, asked("7 n[1-2] n3\n").required) == ("n[1-2]", "n3")
+    assert asked("8 n1 n2\n").excluded == ""
+    assert asked("7 (null) (null)\n").required == ""
+
+
+def test_numbers_that_slurm_has_not_set_are_none() -> None:
+    assert asked(NTPerNode="65534").tasks_a_node == 0
+    assert asked(NumTasks="4294967294").tasks == 0
+
+
+def test_an_answer_that_is_no_number_is_an_error() -> None:
+    with pytest.raises(ReadFailed, match="job 7"):
+        asked(NumNodes="many")
+
+
+def test_site_factors_are_read_as_sprio_lists_them() -> None:
+    assert parse.site_factors("          7         62\n12_[0-2]    -31\n") == {7: 62, 12: -31}
+
+
+@pytest.mark.parametrize("text", ["7\n", "7 62 5\n", "sprio: error\n", "7 6.5\n"])
+def test_an_answer_of_sprio_that_does_not_fit_is_no_answer(text: str) -> None:
+    with pytest.raises(ReadFailed, match="sprio answers"):
+        parse.site_factors(text)
+
+
+def test_a_queue_that_is_read_after_others_is_as_one_that_is_read_alone():
+    """Jobs come, go, change and change place."""
+    random = np.random.default_rng(5)
+    jobs = {
+        n: {"JobID": str(n), "ArrayJobID": str(n), "Name": f"job\n{n}" * (n % 3 + 1), "NumNodes": "1", "NumTasks": "1"}
+        for n in range(1, 30)
+    }
+    array = [{"JobID": "50", "ArrayJobID": "50", "ArrayTaskID": str(task)} for task in (1, 2, 5)]
+    queues = parse.Queues(MARKS)
+    for look in range(10):
+        for n in random.choice(list(jobs), 4, replace=False).tolist():
+            changes = (
+                {"PriorityLong": str(look)},
+                {"State": "RUNNING", "StartTime": "1795249600"},
+                {"Comment": f"{look}"},
+            )
+            jobs[n] |= changes[look % 3]
+        there = random.permutation([n for n in jobs if random.random() < 0.8]).tolist()
+        told = squeue(*(jobs[n] for n in there), *(array if look % 2 else array[:2]))
+        again = queues.read(told)
+        alone = parse.queue(told, MARKS)
+        assert again.addresses == alone.addresses
+        for name in JobRows.__dataclass_fields__:
+            np.testing.assert_array_equal(getattr(again.rows, name), getattr(alone.rows, name), err_msg=name)
+
+
+def test_an_answer_that_does_not_fit_leaves_what_is_known_of_the_queue():
+    queues = parse.Queues(MARKS)
+    queues.read(squeue(JOB))
+    with pytest.raises(ReadFailed):
+        queues.read(squeue(JOB, {"JobID": "8", "NumNodes": "?"}))
+    assert queues.read(squeue(JOB, {"JobID": "9", "ArrayJobID": "9"})).rows.job_id.tolist() == [7, 9]

@@ -1,0 +1,180 @@
+"""status, pause and resume."""
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from slurmplug.commands import options
+from slurmplug.commands import status as status_command
+from slurmplug.config import policy_registry
+from slurmplug.console import times
+from slurmplug.daemon.reset import daemon_runs
+from slurmplug.spool.report_lines import Fault
+from tests.builders import NOW
+from tests.ledgers import Planned, Site
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with Site(tmp_path) as site:
+        yield site
+
+
+@contextmanager
+def locked(site: Site) -> Iterator[None]:
+    """As long as a daemon serves the ledger."""
+    with site.path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch, site: Site) -> None:
+    """The clock of the command is the cluster's."""
+    monkeypatch.setattr(status_command.time, "time", lambda: site.cluster.time + 5.0)
+
+
+def test_a_daemon_that_holds_its_lock_and_cycles_is_alive(site, now):
+    site.cycle()
+    with locked(site):
+        assert "daemon      alive: last cycle 00:00:05 ago, one every 60 s" in site.ask("status")
+
+
+def test_a_daemon_that_holds_its_lock_and_does_not_cycle_is_late(site, now):
+    site.cycle()
+    site.cluster.time += 600
+    with locked(site):
+        assert "daemon      late: last cycle 00:10:05 ago" in site.ask("status", code=1)
+
+
+def test_without_the_lock_it_is_not_running(site, now):
+    site.cycle()
+    assert "daemon      not running" in site.ask("status", code=1)
+
+
+@pytest.mark.parametrize("asked", [("queue",), ("prio",), ("why", "1")])
+def test_on_a_terminal_answers_without_a_daemon_say_of_what_time_they_are(site, now, monkeypatch, asked):
+    site.cluster.submit()
+    site.cycle()
+    as_of = f"The daemon is not alive (slurmplug status); this is as of {times.shown(site.cluster.time)}."
+    assert as_of not in site.ask(*asked)
+    monkeypatch.setattr(options, "_somebody_reads", lambda: True)
+    assert as_of in site.ask(*asked)
+    with locked(site):
+        assert "not alive" not in site.ask(*asked)
+
+
+def test_of_a_daemon_that_writes_no_cycles_it_is_said_where_the_reason_is(site, now):
+    site.cycle()
+    told = site.ask("status", code=1)
+    assert "journalctl -u slurmplugd" in told
+    with locked(site):
+        assert "journalctl" not in site.ask("status")
+
+
+def test_a_fresh_ledger_has_no_cycle_yet(site, now):
+    assert "no cycle yet" in site.ask("status", code=1)
+
+
+def test_the_last_cycle_in_figures(site, now):
+    site.cluster.start(site.cluster.submit())
+    site.cluster.submit()
+    site.cluster.submit(b"#!/bin/sh\ntrain\n")
+    site.cycle(2)
+    told = site.ask("status", code=1)
+    assert "last cycle  2: 3 jobs, 2 pending, 1 running, 2 managed" in told
+    assert "read " in told
+    assert f"policy      mlfs (installed: {', '.join(policy_registry.names())})" in told
+    assert "ledger.db: " in told
+
+
+def test_a_failed_read_is_told_beside_the_last_cycle_that_worked(site, now):
+    site.cluster.submit()
+    site.cycle()
+    site.cluster.reachable = False
+    site.cluster.time += 60
+    assert site.scheduler.run() is None
+    told = site.ask("status", code=1)
+    assert "error       squeue did not answer" in told
+    assert "last cycle  1: 1 job, " in told
+
+
+def test_modes_of_each_kind(tmp_path):
+    with Site(tmp_path, mode={"default": "act", "stop": "advise"}) as site:
+        site.cycle()
+        assert "mode        act; stop: advise" in site.ask("status", code=1)
+
+
+def test_open_operations_and_faults_are_counted(site, now):
+    site.cluster.start(site.cluster.submit())
+    site.train(1, dict.fromkeys(range(1, 8), 0.95))
+    site.cluster.faults += [Fault(1, "owner", "uid 5", 2), Fault(2, "owner", "uid 6", 1)]
+    site.cycle()
+    told = site.ask("status", code=1)
+    assert "operations  1 to stop (ask); stops in the last hour: 1" in told
+    assert "faults      owner 3" in told
+
+
+def test_a_frozen_cycle_is_explained(tmp_path):
+    with Site(tmp_path, guardrails={"breaker_failures": 1}) as site:
+        site.cluster.submit()
+        site.cluster.submit()
+        site.cluster.refuse = frozenset({"update"})
+        site.cycle(2)
+        told = site.ask("status", code=1)
+        assert "frozen      Commands failed in too many cycles in a row, so nothing is commanded for a while" in told
+        assert "Nothing was commanded in the last cycle. Commands failed" in site.ask("why", "1")
+
+
+def test_a_policys_failure_is_told_fit_for_a_terminal(tmp_path):
+    def fail(_):
+        raise RuntimeError("\x1b[2J")
+
+    with Site(tmp_path, Planned(fail)) as site:
+        site.cluster.submit()
+        site.cycle()
+        assert "error       policy planned failed: RuntimeError: \\x1b[2J" in site.ask("status", code=1)
+
+
+def test_json_tells_the_same(site, now):
+    site.cycle()
+    with locked(site):
+        told = site.json("status")
+    assert (told["alive"], told["age"], told["cycle"]["id"], told["paused"]) == (True, 5.0, 1, None)
+    assert told["cycle"]["started"] == NOW + 60
+
+
+class TestPause:
+    def test_a_pause_vetoes_and_leaves_no_label_until_it_is_over(self, site):
+        for urgency in (1, 9):
+            site.cluster.submit(b"#!/bin/sh\n#PLUG --urgency=%d\ntrain\n" % urgency)
+        site.ask("pause")
+        site.cycle()
+        assert site.cluster.done == []
+        site.ask("resume")
+        site.cycle()
+        assert site.cluster.verbs() == ["update"]
+
+    def test_status_tells_who_paused_and_why(self, site, now):
+        site.ask("pause", "disk", "is", "full\x1b")
+        site.cycle()
+        told = site.ask("status", code=1)
+        assert "paused, so it observes only: disk is full\\x1b (" in told
+
+    def test_resuming_tells_what_it_was_paused_for(self, site):
+        site.ask("pause", "upgrade")
+        assert "resumed; it was paused: upgrade (" in site.ask("resume")
+        assert "it was not paused" in site.ask("resume")
+
+
+class TestDaemonRuns:
+    def test_it_does_while_the_lock_is_held(self, site):
+        with locked(site):
+            assert daemon_runs(site.path)
+        assert not daemon_runs(site.path)
+
+    def test_it_does_not_where_there_never_was_a_lock(self, tmp_path):
+        assert not daemon_runs(tmp_path / "ledger.db")

@@ -1,0 +1,385 @@
+"""The endpoint: the same reports over the network, each user what Slurm would show, and strangers bounded."""
+
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from slurmplug.config.schema import Config
+from slurmplug.endpoint import munge, wire
+from slurmplug.endpoint.limits import RateLimit
+from slurmplug.endpoint.munge import Sender
+from slurmplug.endpoint.server import Bounds, Endpoint, Server, Serving
+from slurmplug.endpoint.viewers import FRESH, STALE, Viewers
+from slurmplug.errors import EndpointError, ReadFailed
+from tests.ledgers import Site, run
+
+ADA, BOB = 1001, 1002
+BOUNDS = Bounds()
+
+
+class FakeMunge:
+    """munged: who encodes is `uid`; a credential is good once."""
+
+    def __init__(self) -> None:
+        self.uid = 0
+        self.issued: dict[str, Sender] = {}
+        self.made = 0
+
+    def encode(self, payload: bytes, socket: Path | None) -> str:
+        self.made += 1
+        self.issued[f"MUNGE:{self.made}:"] = Sender(self.uid, payload)
+        return f"MUNGE:{self.made}:"
+
+    def decode(self, credential: str, socket: Path | None) -> Sender:
+        if credential not in self.issued:
+            raise EndpointError("Replayed credential")
+        return self.issued.pop(credential)
+
+
+class Slurm:
+    """Says who may see all jobs."""
+
+    def __init__(self, private: str = "jobs") -> None:
+        self.private, self.levels, self.reachable, self.asked = private, {"root": "Administrator"}, True, 0
+
+    def private_data(self) -> frozenset[str]:
+        self.asked += 1
+        if not self.reachable:
+            raise ReadFailed("sacctmgr exits 1")
+        return frozenset({self.private})
+
+    def admin_levels(self) -> Mapping[str, str]:
+        return self.levels
+
+
+class Served:
+    """A site's ledger behind a running endpoint, and commands on a login node."""
+
+    def __init__(self, site: Site, folder: Path, server: Server, slurm: Slurm, munged: FakeMunge) -> None:
+        self.site, self.slurm, self.munge = site, slurm, munged
+        self.port = server.server_port
+        self.config = folder / "login.toml"
+        self.config.write_text(
+            f'[ledger]\npath = "{folder}/not/here.db"\n[endpoint]\nurl = "http://127.0.0.1:{self.port}"\n'
+        )
+
+    def ask(self, uid: int, *arguments: str) -> Result:
+        self.munge.uid = uid
+        return run(arguments[0], "--config", str(self.config), *arguments[1:])
+
+    def post(self, path: str, body: bytes = b"{}", **headers: str) -> tuple[int, Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request("POST", path, body, headers)
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+        finally:
+            connection.close()
+
+    def signed(self, question: str, body: bytes = b"{}") -> dict[str, str]:
+        return {"Authorization": f"Munge {self.munge.encode(wire.payload(question, body), None)}"}
+
+
+@pytest.fixture
+def munged(monkeypatch: pytest.MonkeyPatch) -> FakeMunge:
+    fake = FakeMunge()
+    monkeypatch.setattr(munge, "encode", fake.encode)
+    monkeypatch.setattr(munge, "decode", fake.decode)
+    return fake
+
+
+@contextmanager
+def serving(folder: Path, munged: FakeMunge, bounds: Bounds = BOUNDS, a_minute: int = 1000) -> Iterator[Served]:
+    settings = {"listen": "127.0.0.1:0", "requests_per_minute": a_minute}
+    config = Config.model_validate({"endpoint": settings, "ledger": {"path": str(folder / "ledger.db")}})
+    slurm = Slurm()
+    with Site(folder) as site:
+        server = Server("127.0.0.1:0", Endpoint(site.path, lambda: config, Viewers(slurm), bounds))
+        thread = Serving(server, poll=0.01)
+        try:
+            yield Served(site, folder, server, slurm, munged)
+        finally:
+            thread.close()
+
+
+@pytest.fixture
+def served(tmp_path: Path, munged: FakeMunge) -> Iterator[Served]:
+    """Ada trains and has two jobs waiting; bob's waits before them."""
+    with serving(tmp_path, munged) as one:
+        cluster = one.site.cluster
+        runs = cluster.submit()
+        cluster.start(runs)
+        cluster.submit(b"#!/bin/sh\n#PLUG --urgency=2\ntrain\n")
+        cluster.submit(b"#!/bin/sh\n#PLUG --urgency=9\ntrain\n", uid=BOB, user="bob", name="secret-of-bob")
+        cluster.submit(b"#!/bin/sh\n#PLUG --urgency=1 --deadline=2h\ntrain\n", name="caf\u00e9\x1b")
+        one.site.train(runs, {1: 0.5, 2: 0.6, 3: 0.7})
+        one.site.cycle(2)
+        yield one
+
+
+class TestReports:
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("acct", "-a", "--json", "-S", "uts1000000000"),
+            ("acct", "-P", "-o", "all", "-j", "1,3"),
+            ("acct", "-a", "-s", "PD", "-S", "uts1000000000", "-E", "now", "-u", "bob"),
+            ("queue", "--json"),
+            ("queue", "-u", "ada"),
+            ("prio", "--long"),
+            ("prio", "--json"),
+            ("why", "1"),
+            ("why", "3", "--json"),
+        ],
+    )
+    def test_an_operator_gets_what_the_ledger_says(self, served: Served, arguments: tuple[str, ...]) -> None:
+        far = served.ask(0, *arguments)
+        assert far.exit_code == 0, far.output
+        assert far.output == served.site.ask(*arguments)
+        assert "1" in far.output
+
+    def test_status_is_told_to_everybody(self, served: Served) -> None:
+        told = json.loads(served.ask(ADA, "status", "--json").output)
+        assert (told["cycle"]["jobs"], told["running"], told["alive"]) == (4, False, False)
+
+    def test_a_user_sees_no_job_of_another_where_slurm_hides_it(self, served: Served) -> None:
+        for arguments in (
+            ("acct", "-a", "--json", "-S", "uts1000000000"),
+            ("acct", "--json", "-j", "1,2,3,4"),
+            ("queue", "--json"),
+            ("prio", "--json"),
+        ):
+            told = served.ask(ADA, *arguments).output
+            assert {job["user"] for job in json.loads(told)["jobs"]} == {"ada"}
+            assert "bob" not in told
+
+    def test_places_in_the_queue_count_the_jobs_that_are_hidden(self, served: Served) -> None:
+        mine = json.loads(served.ask(ADA, "prio", "--json").output)["jobs"]
+        assert sorted(job["position"] for job in mine) == [2, 3]
+
+    def test_why_names_no_job_that_is_hidden(self, served: Served) -> None:
+        told = served.ask(ADA, "why", "2").output
+        assert "Before it: a job that Slurm does not show you." in told
+        assert "bob" not in told
+        assert "Before it: job 3 of bob" in served.ask(0, "why", "2").output
+
+    def test_why_of_a_hidden_job_is_as_of_one_that_never_was(self, served: Served) -> None:
+        hidden, never = served.ask(ADA, "why", "3"), served.ask(ADA, "why", "99")
+        assert (hidden.exit_code, never.exit_code) == (1, 1)
+        assert hidden.output.replace("3", "99") == never.output
+
+    def test_a_user_who_is_known_only_by_hidden_jobs_is_not_known(self, served: Served) -> None:
+        assert "Invalid user id: bob" in served.ask(ADA, "acct", "-u", "bob").output
+
+    def test_everybody_sees_all_where_slurm_hides_nothing(self, tmp_path: Path, served: Served) -> None:
+        served.slurm.private = "usage"
+        told = json.loads(served.ask(ADA, "queue", "--json").output)["jobs"]
+        assert {job["user"] for job in told} == {"ada", "bob"}
+
+    def test_a_mistake_in_the_question_is_told(self, served: Served) -> None:
+        many = ",".join(map(str, range(1, 600)))
+        result = served.ask(ADA, "acct", "-j", many)
+        assert result.exit_code == 1
+        assert "at most 500 items" in result.output
+
+    def test_more_jobs_than_one_answer_holds_are_refused(self, tmp_path: Path, munged: FakeMunge) -> None:
+        with serving(tmp_path, munged, Bounds(jobs=2)) as one:
+            for _ in range(3):
+                one.site.cluster.submit()
+            one.site.cycle()
+            result = one.ask(0, "acct", "-a", "-S", "uts1000000000")
+        assert result.exit_code == 1
+        assert "more than 2 jobs: choose a shorter time" in result.output
+
+    def test_an_endpoint_that_is_not_there_is_named(self, tmp_path: Path, munged: FakeMunge) -> None:
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            file = tmp_path / "login.toml"
+            file.write_text(
+                f'[ledger]\npath = "{tmp_path}/none/l.db"\n[endpoint]\nurl = "http://127.0.0.1:{unused.getsockname()[1]}"'
+            )
+            result = run("queue", "--config", str(file))
+        assert result.exit_code == 1
+        assert "Connection refused; does it run there?" in result.output
+
+    def test_a_ledger_that_is_there_is_read_itself(self, served: Served) -> None:
+        settings = f'[ledger]\npath = "{served.site.path}"\n[endpoint]\nurl = "http://127.0.0.1:1"\n'
+        served.config.write_text(settings)
+        assert json.loads(served.ask(ADA, "queue", "--json").output)["jobs"]
+
+
+class TestStrangers:
+    def test_nothing_is_told_without_a_credential(self, served: Served) -> None:
+        assert served.post("/v1/queue")[0] == 401
+        assert served.post("/v1/queue", Authorization="Basic cm9vdDo=")[0] == 401
+        assert served.post("/v1/queue", Authorization="Munge MUNGE:forged:")[0] == 401
+
+    def test_a_credential_is_good_once(self, served: Served) -> None:
+        headers = served.signed("status")
+        assert served.post("/v1/status", **headers)[0] == 200
+        status, told = served.post("/v1/status", **headers)
+        assert (status, told) == (401, {"error": "Replayed credential"})
+
+    def test_a_credential_is_good_for_its_own_question_only(self, served: Served) -> None:
+        assert served.post("/v1/queue", **served.signed("status"))[0] == 401
+        assert served.post("/v1/queue", b'{"live": true}', **served.signed("queue"))[0] == 401
+
+    @pytest.mark.parametrize("path", ["/", "/v1/", "/v1/reset", "/v1/queue/../status", "/v2/queue"])
+    def test_there_is_nothing_but_the_questions(self, served: Served, path: str) -> None:
+        assert served.post(path, **served.signed("queue"))[0] == 404
+
+    def test_only_posts_are_answered(self, served: Served) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
+        connection.request("GET", "/v1/status")
+        assert connection.getresponse().status == 501
+        connection.close()
+
+    def test_a_long_body_is_refused_before_it_is_read(self, served: Served) -> None:
+        assert served.post("/v1/queue", b" " * (wire.QUESTION_BYTES + 1))[0] == 413
+
+    @pytest.mark.parametrize("length", ["", "-1", "1e3", "\u0661", "9" * 40])
+    def test_a_length_that_is_none_is_refused(self, served: Served, length: str) -> None:
+        with socket.create_connection(("127.0.0.1", served.port), timeout=60) as raw:
+            raw.sendall(f"POST /v1/queue HTTP/1.0\r\nContent-Length: {length}\r\n\r\n".encode())
+            assert raw.recv(100).split()[1] == b"411"
+
+    @pytest.mark.parametrize(
+        "body",
+        [b"", b"[]", b"{", b'{"sql": 1}', b'{"jobs": [[1]]}', b'{"jobs": "1"}', b'{"owner": 0}', b'{"most": 0}',
+         b"\xff", b'{"start": NaN}', b"[" * 60_000, b'{"users": ["a\\u0000b"]}'],
+    )  # fmt: skip
+    def test_a_question_that_makes_no_sense_does_no_harm(self, served: Served, body: bytes) -> None:
+        status, _ = served.post("/v1/queue", body, **served.signed("queue", body))
+        assert status == (200 if body == b"" else 400)
+        assert served.post("/v1/status", **served.signed("status"))[0] == 200
+
+    def test_a_name_that_no_user_can_have_is_no_question(self, served: Served) -> None:
+        body = b'{"user": "a\\u0000b"}'
+        assert served.post("/v1/user", body, **served.signed("user", body))[0] == 400
+
+    def test_each_user_has_a_rate_of_their_own(self, tmp_path: Path, munged: FakeMunge) -> None:
+        with serving(tmp_path, munged, a_minute=2) as one:
+            one.site.cycle()
+            munged.uid = ADA
+            told = [one.post("/v1/status", **one.signed("status"))[0] for _ in range(3)]
+            munged.uid = BOB
+            told.append(one.post("/v1/status", **one.signed("status"))[0])
+        assert told == [200, 200, 429, 200]
+
+    def test_at_most_four_credentials_are_looked_at_at_once(
+        self, served: Served, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lock, go = threading.Lock(), threading.Event()
+        at_once: list[int] = [0, 0]
+        full = threading.Semaphore(0)
+
+        def slow(credential: str, socket: Path | None) -> Sender:
+            with lock:
+                at_once[0] += 1
+                at_once[1] = max(at_once)
+            full.release()
+            go.wait(60)
+            with lock:
+                at_once[0] -= 1
+            raise EndpointError("forged")
+
+        monkeypatch.setattr(munge, "decode", slow)
+        threads = [
+            threading.Thread(target=served.post, args=("/v1/status",), kwargs={"Authorization": "Munge MUNGE:x:"})
+            for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for _ in range(4):
+            assert full.acquire(timeout=60)
+        assert not full.acquire(timeout=0.3)
+        go.set()
+        for thread in threads:
+            thread.join(60)
+        assert at_once == [0, 4]
+
+    def test_connections_are_counted_and_none_lasts(self, tmp_path: Path, munged: FakeMunge) -> None:
+        with serving(tmp_path, munged, Bounds(connections_of_an_address=1, life=1.0)) as one:
+            one.site.cycle()
+            with socket.create_connection(("127.0.0.1", one.port), timeout=60) as silent:
+                silent.sendall(b"POST /v1/status HTTP/1.0\r\n")
+                with socket.create_connection(("127.0.0.1", one.port), timeout=60) as second:
+                    assert second.recv(1) == b""
+                assert silent.recv(1) == b""
+            assert wait_for(lambda: one.post("/v1/status", **one.signed("status"))[0] == 200)
+
+
+def wait_for(true: Callable[[], bool]) -> bool:
+    """Whether it comes true; a connection that is refused meanwhile is not it."""
+    for _ in range(600):
+        try:
+            if true():
+                return True
+        except (OSError, http.client.HTTPException):
+            threading.Event().wait(0.1)
+    return False
+
+
+class TestViewers:
+    def test_operators_and_root_see_all(self) -> None:
+        slurm = Slurm()
+        slurm.levels = {"nobody": "Operator"}
+        viewers = Viewers(slurm)
+        assert viewers.of(0).sees_all
+        assert viewers.of(65534).sees_all
+        assert not viewers.of(ADA).sees_all
+
+    def test_slurm_is_asked_seldom(self) -> None:
+        slurm = Slurm()
+        viewers = Viewers(slurm)
+        for at in range(int(FRESH)):
+            viewers.of(ADA, 1000.0 + at)
+        assert slurm.asked == 1
+        viewers.of(ADA, 1000.0 + FRESH + 1)
+        assert slurm.asked == 2
+
+    def test_where_slurm_says_nothing_everybody_sees_their_own(self) -> None:
+        slurm = Slurm("none")
+        viewers = Viewers(slurm)
+        assert viewers.of(ADA, 1000.0).sees_all
+        slurm.reachable = False
+        assert viewers.of(ADA, 1000.0 + STALE).sees_all
+        assert not viewers.of(ADA, 1000.0 + STALE + FRESH + 1).sees_all
+        slurm.reachable = True
+        assert viewers.of(ADA, 1000.0 + STALE + 3 * FRESH).sees_all
+
+
+class TestRate:
+    def test_a_bucket_fills_again_over_a_minute(self) -> None:
+        rate = RateLimit(60)
+        assert [rate.allows(ADA, 0.0) for _ in range(61)] == [True] * 60 + [False]
+        assert rate.allows(ADA, 1.0)
+        assert not rate.allows(ADA, 1.5)
+        assert sum(rate.allows(ADA, 1e6) for _ in range(100)) == 60
+
+    def test_it_remembers_no_more_users_than_there_may_be(self) -> None:
+        rate = RateLimit(1)
+        for uid in range(20_000):
+            rate.allows(uid, 0.0)
+        assert len(rate._buckets) == 10_000
+
+
+class TestMunge:
+    def test_what_is_no_credential_is_not_given_to_munged(self) -> None:
+        for text in ("", "MUNGE:", "MUNGE:a b:", "MUNGE:" + "A" * 20_000 + ":", "x\ny"):
+            with pytest.raises(EndpointError, match="no MUNGE credential"):
+                munge.decode(text, None)
+
+    def test_a_munged_that_is_not_there_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(EndpointError, match="systemctl status munge"):
+            munge.encode(b"x", tmp_path / "no-socket")
+        with pytest.raises(EndpointError, match="does not vouch"):
+            munge.decode("MUNGE:" + "A" * 64 + ":", tmp_path / "no-socket")

@@ -1,0 +1,230 @@
+"""Losses, accuracies and speeds ahead: each from what is known of the job, asked for when that changes."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from policies.snapshot import Curves, JobKey, Jobs
+from predictors.forecast import Fan, Forecast, Forecasts
+from predictors.learning_curve import LearningCurvePredictor
+from predictors.loss import LossPredictor
+from predictors.speed import SpeedPredictor
+from slurmplug.forecasting.curve_fans import CurveFans, KeptFans, Known
+from slurmplug.forecasting.forecaster import Forecaster
+from slurmplug.forecasting.speed_fans import Placement, SeenSpeeds, SpeedFans, grid
+from tests.builders import CLUSTER, NOW, jobs, nodes, snapshot
+
+FALLING = [1.0, 0.6, 0.4, 0.3, 0.25]
+RISING = [0.1, 0.4, 0.55, 0.63, 0.68]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Any]]:
+    """The length of each curve that the predictors were given, and what else."""
+    told: list[tuple[int, Any]] = []
+    curve, loss = LearningCurvePredictor.predict_many, LossPredictor.predict_many
+
+    def curves_ahead(self: Any, curves: Any, ats: Any, metas: Any = None) -> Forecast:
+        told.extend((len(each), meta) for each, meta in zip(curves, metas, strict=True))
+        return curve(self, curves, ats, metas)
+
+    def losses_ahead(self: Any, curves: Any, ahead: Any) -> Forecast:
+        told.extend((len(each), steps) for each, steps in zip(curves, ahead, strict=True))
+        return loss(self, curves, ahead)
+
+    monkeypatch.setattr(LearningCurvePredictor, "predict_many", curves_ahead)
+    monkeypatch.setattr(LossPredictor, "predict_many", losses_ahead)
+    return told
+
+
+def made() -> CurveFans:
+    return CurveFans(LearningCurvePredictor(), LossPredictor("sublinear"))
+
+
+class TestLosses:
+    def test_begin_with_the_last_report_and_go_on_below_it(self) -> None:
+        fan = made().losses(jobs(losses=[FALLING]))
+        assert fan.at([0], 5).median.tolist() == [0.25]
+        assert fan.at([0], 15).median[0] < 0.25
+        assert fan.x[0].tolist() == [5, 6, 8, 15, 35, 105]
+
+    def test_are_by_iteration_where_a_job_reports_every_tenth(self) -> None:
+        of_jobs = jobs(losses=[FALLING])
+        tenth = Curves(of_jobs.losses.iterations * 10, of_jobs.losses.values, of_jobs.losses.starts)
+        fan = made().losses(jobs_with(of_jobs, losses=tenth))
+        assert fan.x[0].tolist() == [50, 60, 80, 150, 350, 1050]
+
+    def test_are_unknown_of_jobs_that_told_none_or_what_is_beyond_belief(self) -> None:
+        fan = made().losses(jobs(4, losses=[FALLING, [], [1.0, 1e200], [1.0, np.nan]]))
+        assert fan.known.tolist() == [True, False, False, False]
+
+    def test_are_asked_for_again_only_when_a_job_reported(self, asked: list[Any]) -> None:
+        kept = made()
+        for curve in (FALLING, FALLING, [*FALLING, 0.2]):
+            kept.losses(jobs(2, losses=[curve, RISING]))
+        assert [length for length, _ in asked] == [5] * 10 + [6] * 5
+
+
+class TestAccuracies:
+    def test_go_from_the_last_report_to_the_end(self) -> None:
+        fan = made().accuracies(jobs(accuracies=[RISING], max_iterations=65))
+        assert fan.x[0].tolist() == [5, 15, 25, 35, 45, 55, 65]
+        assert fan.at([0], 5).median.tolist() == [0.68]
+        assert fan.at([0], 65).median[0] > 0.68
+
+    def test_agree_with_the_final_value(self) -> None:
+        of_jobs = jobs(accuracies=[RISING], max_iterations=65)
+        told = Forecaster().forecast(snapshot(of_jobs), {"final", "accuracy"})
+        assert told.accuracy.at([0], 65).median == pytest.approx(told.final.median)
+
+    def test_are_unknown_without_a_curve_or_an_end(self) -> None:
+        fan = made().accuracies(jobs(3, accuracies=[RISING, [], RISING], max_iterations=[np.nan, 9, 9]))
+        assert fan.known.tolist() == [False, False, True]
+
+    def test_stay_where_they_are_after_the_end(self, asked: list[Any]) -> None:
+        fan = made().accuracies(jobs(accuracies=[RISING], max_iterations=5))
+        assert fan.at([0], 99).median.tolist() == [0.68]
+        assert asked == []
+
+    def test_go_by_what_is_known_of_the_job_at_its_start(self, asked: list[Any]) -> None:
+        made().accuracies(jobs(accuracies=[RISING], max_iterations=65, kind="mlp", name="run7"))
+        assert asked[0] == (5, {"type": "mlp", "name": "run7"})
+
+
+def jobs_with(of_jobs: Jobs, **columns: Any) -> Jobs:
+    return Jobs(**{**vars(of_jobs), **columns})
+
+
+class TestKeptFans:
+    asked: list[str]
+
+    def fan(self, kept: KeptFans, by: dict[str, int]) -> Fan:
+        """Fans whose value is what they went by."""
+        keys = list(by)
+        self.asked = []
+
+        def ask(due: Any) -> Known:
+            values = np.array([by[keys[i]] for i in due], dtype=float)
+            self.asked = [keys[i] for i in due]
+            table = Forecast.certain(np.repeat(values, 2), "test").table.reshape(len(due), 2, -1)
+            return Known(np.tile([1.0, 2.0], (len(due), 1)), table, np.full(len(due), "test"))
+
+        return kept.each(len(by), np.arange(len(by)), keys, list(by.values()), ask)
+
+    def test_new_ones_come_first_and_the_others_in_turn(self) -> None:
+        kept = KeptFans(2, most=2)
+        self.fan(kept, {"a": 1, "b": 1})
+        turns = []
+        for now in (2, 3, 4):
+            fan = self.fan(kept, {"a": now, "b": now, "c": 1, "d": now} if now > 2 else {"a": 2, "b": 2, "c": 1})
+            turns.append(self.asked)
+        assert turns == [["a", "c"], ["b", "d"], ["a", "b"]]
+        assert fan.at([0, 1, 2, 3], 1).median.tolist() == [4, 4, 1, 3]
+
+    def test_what_there_was_no_time_for_is_unknown(self) -> None:
+        assert self.fan(KeptFans(2, most=1), {"a": 1, "b": 1}).known.tolist() == [True, False]
+
+    def test_jobs_that_went_are_forgotten(self) -> None:
+        kept = KeptFans(2, most=9)
+        self.fan(kept, {"a": 1, "b": 1})
+        self.fan(kept, {"b": 1})
+        assert self.asked == []
+        self.fan(kept, {"a": 1, "b": 1})
+        assert self.asked == ["a"]
+
+
+def keys(*job_ids: int) -> tuple[JobKey, ...]:
+    return tuple(JobKey(CLUSTER, job_id, int(NOW)) for job_id in job_ids)
+
+
+def training(n: int = 1, on: Any = ((0, 0, 2),), **columns: Any) -> Any:
+    given = {"state": "running", "started": NOW - 1000.0, "iteration": 9, "gpus": 2, "gpus_max": 8, **columns}
+    return snapshot(jobs(n, **given), nodes(4), runs_on=np.array(on, dtype=np.int64))
+
+
+def speeds(seen: SeenSpeeds, look: Any, total: Any = np.nan) -> Fan:
+    values = np.broadcast_to(np.asarray(total, dtype=float), (len(look.jobs),))
+    return SpeedFans(seen).speeds(look, Forecast.certain(values, np.where(np.isnan(values), "", "test")))
+
+
+class TestSpeeds:
+    def test_are_measured_where_a_job_trains(self) -> None:
+        fan = speeds(SeenSpeeds(), training(iteration_time=0.5))
+        assert fan.source.tolist() == ["measured speed"]
+        assert fan.at([0], 2).median[0] == pytest.approx(2.0, rel=0.05)
+        assert fan.at([0], 1).median[0] < 2.0 < fan.at([0], 4).median[0] < 4.0
+
+    def test_of_a_job_that_waits_are_those_of_its_kind(self) -> None:
+        seen = SeenSpeeds()
+        speeds(seen, training(kind="resnet", iteration_time=0.5))
+        later = snapshot(jobs(2, keys=keys(7, 8), kind=["resnet", "bert"], gpus=2, gpus_max=8))
+        fan = speeds(seen, later)
+        assert fan.known.tolist() == [True, False]
+        assert fan.at([0], 2).median[0] == pytest.approx(2.0, rel=0.05)
+
+    def test_of_a_job_that_names_no_type_are_those_of_its_users_jobs_of_that_name(self) -> None:
+        seen = SeenSpeeds()
+        speeds(seen, training(user="ada", name="train", iteration_time=0.5))
+        fan = speeds(
+            seen, snapshot(jobs(3, keys=keys(7, 8, 9), user=["ada", "bob", "ada"], name=["train"] * 2 + ["x"]))
+        )
+        assert fan.known.tolist() == [True, False, False]
+
+    def test_keep_to_the_jobs_own_pace(self) -> None:
+        look = training(2, on=[(0, 0, 2), (1, 1, 2)], kind="mlp", iteration_time=[0.5, 2.0])
+        rates = speeds(SeenSpeeds(), look).at([0, 1], 2).median
+        assert rates[0] / rates[1] == pytest.approx(4.0)
+
+    def test_of_a_job_of_an_unseen_kind_are_by_its_run_time_and_say_so(self) -> None:
+        fan = speeds(SeenSpeeds(), snapshot(jobs(gpus=4, gpus_max=8, max_iterations=90)), total=900.0)
+        assert fan.source.tolist() == ["run time and scaling"]
+        assert fan.at([0], 4).median[0] == pytest.approx(0.1, rel=0.05)
+        assert 0.1 < fan.at([0], 8).median[0] < 0.2
+
+    @pytest.mark.parametrize("columns", [{"gpus": 0}, {"max_iterations": np.nan}, {}])
+    def test_are_unknown_of_a_job_of_which_nothing_tells_them(self, columns: Any) -> None:
+        look = snapshot(jobs(**{"gpus": 2, "max_iterations": 90, **columns}))
+        assert not speeds(SeenSpeeds(), look, total=np.nan if not columns else 900.0).known.any()
+
+    def test_are_fitted_once_while_little_changes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        fits: list[int] = []
+        fit = SpeedPredictor.fit
+
+        def noted(self: SpeedPredictor, *told: Any) -> SpeedPredictor:
+            fits.append(len(told[0]))
+            return fit(self, *told)
+
+        monkeypatch.setattr(SpeedPredictor, "fit", noted)
+        fan = SpeedFans(SeenSpeeds())
+        for step in (0.5, 0.501, 0.7):
+            fan.speeds(training(iteration_time=step), Forecast.unknown(1))
+        assert fits == [1, 1]
+
+    def test_are_kept_in_the_ledger_as_medians(self) -> None:
+        seen = SeenSpeeds()
+        for run, step in enumerate([1.0, 2.0, 9.0]):
+            seen.add("type mlp", Placement(2, 1), run, step)
+        again = SeenSpeeds.from_state(seen.state())
+        assert again.of("type mlp") == {Placement(2, 1): 2.0}
+        with pytest.raises(ValueError, match="fit it again"):
+            SeenSpeeds.from_state({**seen.state(), "version": "other"})
+
+    @pytest.mark.parametrize("wrong", [(Placement(2, 1), 0.0), (Placement(2, 1), np.inf), (Placement(1, 2), 1.0)])
+    def test_are_not_learnt_from_what_cannot_be(self, wrong: Any) -> None:
+        seen = SeenSpeeds()
+        seen.add("type mlp", wrong[0], 1, wrong[1])
+        assert seen.of("type mlp") == {}
+
+
+@pytest.mark.parametrize(("most", "counts"), [(1, [1]), (5, [1, 2, 3, 4, 5]), (16, [1, 2, 3, 4, 6, 8, 12, 16])])
+def test_the_grid_of_gpus_ends_with_the_most(most: int, counts: list[int]) -> None:
+    assert grid(most).tolist() == counts
+
+
+def test_what_is_not_needed_is_unknown() -> None:
+    look = training(iteration_time=0.5, losses=[FALLING], accuracies=[RISING], max_iterations=65)
+    told: Forecasts = Forecaster().forecast(look, frozenset({"speed"}))
+    assert told.speed.known.all()
+    assert not told.loss.known.any()
+    assert not told.accuracy.known.any()

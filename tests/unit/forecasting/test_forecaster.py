@@ -1,0 +1,236 @@
+"""What will be: each number from the best that is known of the job, asked for once, and believed within reason."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.mlfs.mlfs import MLFS
+from policies.snapshot import Curves, JobKey, Snapshot
+from predictors.forecast import NEEDS, Forecast, Forecasts, Need
+from predictors.learning_curve import LearningCurvePredictor
+from predictors.runtime import RuntimePredictor
+from slurmplug.forecasting.curve_fans import even
+from slurmplug.forecasting.forecaster import Forecaster
+from slurmplug.intake.intake import Intake
+from slurmplug.spool.report_lines import MOST_ITERATION
+from tests.builders import CLUSTER, NOW, jobs, nodes, snapshot
+from tests.fake_cluster import job_row, reading, report
+
+
+class CountsRuns(RuntimePredictor):
+    """Notes what it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[Any] = []
+
+    def predict_many(self, jobs: Any) -> Forecast:
+        self.asked += jobs
+        return super().predict_many(jobs)
+
+
+class CountsCurves(LearningCurvePredictor):
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[Any] = []
+
+    def predict_many(self, curves: Any, ats: Any, metas: Any = None) -> Forecast:
+        self.asked += list(zip(map(len, curves), ats, strict=True))
+        return super().predict_many(curves, ats, metas)
+
+
+NUMBERS_NEEDED: frozenset[Need] = frozenset({"total", "remaining", "final"})
+
+
+class Desk:
+    """A forecaster whose predictors note what they are asked."""
+
+    def __init__(self) -> None:
+        self.forecaster, self.runs, self.curves = Forecaster(), CountsRuns(), CountsCurves()
+        self.forecaster.use(self.runs, self.curves)
+
+    def ask(self, now: float = NOW, **columns: Any) -> Forecasts:
+        n = len(columns.get("keys", [0]))
+        return self.forecaster.forecast(snapshot(jobs(n, **columns), nodes(1), now=now), NUMBERS_NEEDED)
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def test_an_empty_queue_has_no_forecasts(desk: Desk) -> None:
+    told = desk.ask(keys=())
+    assert (len(told.total), len(told.remaining), len(told.final)) == (0, 0, 0)
+    assert (desk.runs.asked, desk.curves.asked) == ([], [])
+
+
+def test_what_is_not_needed_is_unknown_and_not_asked_for(desk: Desk) -> None:
+    seen = snapshot(jobs(1, time_limit=60.0, max_iterations=90, accuracies=[[0.1, 0.2]]), nodes(1))
+    told = desk.forecaster.forecast(seen, frozenset())
+    assert not (told.total.known | told.remaining.known | told.final.known).any()
+    assert (desk.runs.asked, desk.curves.asked) == ([], [])
+
+
+def test_a_job_without_reports_remains_what_its_run_time_leaves(desk: Desk) -> None:
+    told = desk.ask(NOW + 1800.0, time_limit=3600.0, state="running", started=NOW)
+    assert (told.total.source.tolist(), told.remaining.source.tolist()) == (["time limit"], ["time limit"])
+    assert told.remaining.median[0] == pytest.approx(900.0)
+    assert told.remaining.quantile(1.0)[0] == 1800.0
+
+
+def test_a_job_that_reports_remains_what_its_pace_leaves(desk: Desk) -> None:
+    columns: dict[str, Any] = {"state": "running", "started": NOW, "iteration": 40, "iteration_time": 2.0}
+    told = desk.ask(NOW + 100.0, max_iterations=90, time_limit=3600.0, **columns)
+    assert told.remaining.source.tolist() == ["progress"]
+    assert told.remaining.median[0] == pytest.approx(100.0)
+    assert told.total.median[0] == pytest.approx(200.0)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"max_iterations": np.nan},
+        {"iteration": 90},
+        {"iteration_time": 0},
+        {"iteration_time": np.nan},
+        {"iteration": 0},
+    ],
+)
+def test_a_job_without_a_pace_or_an_end_is_not_forecast_by_it(desk: Desk, columns: dict[str, Any]) -> None:
+    told = desk.ask(**{"max_iterations": 90, "iteration": 40, "iteration_time": 2.0, "time_limit": 60.0, **columns})
+    assert told.remaining.source.tolist() == ["time limit"]
+
+
+def test_a_job_of_which_nothing_is_known_is_unknown(desk: Desk) -> None:
+    assert not desk.ask().remaining.known.any()
+
+
+def test_a_start_ahead_of_the_clock_adds_nothing(desk: Desk) -> None:
+    told = desk.ask(NOW, time_limit=60.0, state="running", started=NOW + 1e4)
+    assert told.remaining.quantile(1.0)[0] == 60.0
+
+
+def keys(*job_ids: int) -> tuple[JobKey, ...]:
+    return tuple(JobKey(CLUSTER, job_id, int(NOW)) for job_id in job_ids)
+
+
+def test_a_run_time_is_asked_for_once_a_job_whatever_rows_come_and_go(desk: Desk) -> None:
+    limits = {1: 60.0, 2: 120.0, 3: 180.0}
+    for rows in ((1, 2), (2, 1), (3, 2), (2,)):
+        told = desk.ask(keys=keys(*rows), time_limit=[limits[row] for row in rows])
+        assert told.total.median.tolist() == [limits[row] / 2 for row in rows]
+    assert [job["time_limit"] for job in desk.runs.asked] == [60.0, 120.0, 180.0]
+
+
+def test_a_run_time_is_asked_for_again_when_what_it_goes_by_changed(desk: Desk) -> None:
+    for changed in ({}, {}, {"kind": "resnet"}, {"time_limit": 30.0}, {"max_iterations": 90}, {"gpus": 4}):
+        desk.ask(**{"time_limit": 60.0, **changed})
+    assert len(desk.runs.asked) == 5
+    assert desk.runs.asked[1]["type"] == "resnet"
+
+
+def test_new_predictors_are_asked_anew(desk: Desk) -> None:
+    desk.ask(time_limit=60.0)
+    desk.forecaster.use(desk.runs, desk.curves)
+    desk.ask(time_limit=60.0)
+    assert len(desk.runs.asked) == 2
+
+
+def test_a_final_value_is_asked_for_at_each_new_point_only(desk: Desk) -> None:
+    for curve in ([0.1], [0.1, 0.2], [0.1, 0.2], [0.1, 0.3]):
+        told = desk.ask(max_iterations=90, accuracies=[curve])
+        assert told.final.known.all()
+    assert desk.curves.asked == [(1, 90), (2, 90), (2, 90)]
+    assert told.models["final"] == desk.curves.version
+
+
+def test_a_job_that_is_at_its_end_ends_as_it_stands(desk: Desk) -> None:
+    told = desk.ask(max_iterations=3, accuracies=[[0.1, 0.2, 0.3]])
+    assert (told.final.median.tolist(), told.final.source.tolist()) == ([0.3], ["last report"])
+    assert desk.curves.asked == []
+
+
+def test_curves_belong_to_their_jobs(desk: Desk) -> None:
+    curves = [[], [0.5, 0.6], [0.1, 0.2, 0.3], [0.9]]
+    told = desk.ask(keys=keys(1, 2, 3, 4), max_iterations=[90, np.nan, 3, 90], accuracies=curves)
+    assert told.final.known.tolist() == [False, False, True, True]
+    assert told.final.median[2] == 0.3
+
+
+def test_a_final_value_goes_by_what_is_known_of_the_job_at_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    metas: list[Any] = []
+    curves = LearningCurvePredictor()
+    told = curves.predict_many
+    monkeypatch.setattr(curves, "predict_many", lambda c, ats, m=None: (metas.extend(m), told(c, ats, m))[1])
+    forecaster = Forecaster()
+    forecaster.use(RuntimePredictor(), curves)
+    known = jobs(2, kind=["mlp", ""], name=["run7", "run8"], max_iterations=90, accuracies=[[0.1, 0.2]] * 2)
+    forecaster.forecast(snapshot(known), {"final"})
+    assert metas == [{"type": "mlp", "name": "run7"}, {"name": "run8"}]
+
+
+@pytest.mark.parametrize(
+    ("iterations", "at", "points", "then"),
+    [
+        ([1, 2, 3], 90, 3, 90),
+        ([10, 20, 30], 90, 3, 9),
+        ([0, 1, 2], 90, 2, 90),
+        ([5], 90, 1, 18),
+        ([1, 2, 4, 8], 16, 4, 8),
+        ([1, 2, 3, 1e12], 90, 4, 0),
+        ([1e-300], 90, 1, 10**15),
+        ([5e-324], 90, 1, 10**15),
+    ],
+)
+def test_a_curve_is_made_even_with_as_many_points(iterations: list[float], at: float, points: int, then: int) -> None:
+    values = np.linspace(0.1, 0.9, len(iterations))
+    curve, place = even(np.array(iterations, dtype=float), values, at)
+    assert (len(curve), place) == (points, then)
+    assert curve[-1] == values[-1]
+
+
+# --- reports are claims -----------------------------------------------------------------------------------------------
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+LINES = st.lists(
+    st.tuples(st.floats(0, MOST_ITERATION) | st.integers(0, 9), NUMBERS, NUMBERS, st.floats(1, NOW * 2)), max_size=8
+)
+
+
+def claimed(lines: list[tuple[float, float, float, float]], script: bytes) -> Snapshot:
+    said = [report(iteration=i, loss=loss, accuracy=accuracy, time=at) for i, loss, accuracy, at in lines]
+    rows = [job_row(job_id, state="RUNNING", submit=NOW - 1e4, start=NOW - 1e4, node_list="n1") for job_id in (1, 2)]
+    honest = [report(iteration=i, loss=1 / i, accuracy=1 - 1 / i, time=NOW - 1e4 + i) for i in range(1, 20)]
+    look = reading(*rows, scripts={1: script, 2: script}, reports={1: b"".join(said), 2: b"".join(honest)})
+    return Intake().absorb(look, 1)[0]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    LINES,
+    st.sampled_from([b"--max-iterations=90", b"--max-iterations=1", b"--target=loss<=0.1 --max-iterations=1000000"]),
+)
+def test_whatever_a_job_claims_the_others_are_forecast_and_ranked(lines: Any, directives: bytes) -> None:
+    seen = claimed(lines, b"#PLUG --urgency=5 --stop=optstop " + directives + b"\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        told = Forecaster().forecast(seen, NEEDS)
+        plan = MLFS().decide(seen, told, {})
+    alone = Forecaster().forecast(claimed([], b"#PLUG --urgency=5 --stop=optstop " + directives + b"\n"), NEEDS)
+    assert told.final.table[1].tolist() == alone.final.table[1].tolist()
+    assert told.remaining.table[1].tolist() == alone.remaining.table[1].tolist()
+    assert np.isfinite(plan.rank).all()
+
+
+def test_the_first_iteration_counts_from_zero_or_not_at_all() -> None:
+    curve = Curves(np.array([0.0]), np.array([0.5]), np.array([0, 1]))
+    told = Desk().ask(max_iterations=90, accuracies=[[0.5]])
+    seen = jobs(1, max_iterations=90)
+    object.__setattr__(seen, "accuracies", curve)
+    assert told.final.known.all()
+    assert not Forecaster().forecast(snapshot(seen, nodes(1)), NEEDS).final.known.any()

@@ -1,0 +1,119 @@
+"""What the predictors are trained on: the runs that completed by themselves, and their curves."""
+
+import numpy as np
+import pytest
+
+from slurmplug.learning.training import last_trained, remembered, runs_to_learn, trained
+from slurmplug.ledger import Ledger
+from tests.ledgers import Site
+
+
+def finished(site: Site, curve: list[float], script: bytes = b"#PLUG --max-iterations=9\n") -> int:
+    """A job that reported this curve and completed."""
+    job_id = site.cluster.submit(script)
+    site.cluster.start(job_id)
+    for iteration, value in enumerate(curve, 1):
+        site.cluster.time += 10.0
+        site.cluster.say(job_id, iteration=iteration, accuracy=value, loss=1.0 - value)
+    site.cycle()
+    site.cluster.end(job_id)
+    site.cycle()
+    return job_id
+
+
+class Notes:
+    """What the curve predictor is fitted on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.curves: list[list[float]] = []
+        self.metas: object = None
+        monkeypatch.setattr("slurmplug.learning.training.LearningCurvePredictor.fit", self.fit)
+
+    def fit(self, curves: list[np.ndarray], meta: object = None) -> None:
+        self.curves = [curve.round(9).tolist() for curve in curves]
+        self.metas = meta
+
+
+def test_curves_are_learnt_from_runs_that_were_never_requeued(tmp_path, monkeypatch):
+    notes = Notes(monkeypatch)
+    with Site(tmp_path) as site:
+        finished(site, [0.1, 0.3, 0.5, 0.6, 0.65])
+        finished(site, [0.9, 0.8, 0.7, 0.6, 0.5], b"#PLUG --target=loss<=0.1\n")
+        trained(site.ledger, "stack", site.cluster.time)
+        assert sorted(notes.curves) == [[-0.1, -0.2, -0.3, -0.4, -0.5], [0.1, 0.3, 0.5, 0.6, 0.65]]
+        assert runs_to_learn(site.ledger, 0.0) == (2, 2)
+        assert runs_to_learn(site.ledger, last_trained(site.ledger)) == (0, 2)
+
+
+def test_what_a_run_told_again_after_a_requeue_counts(tmp_path, monkeypatch):
+    notes = Notes(monkeypatch)
+    with Site(tmp_path) as site:
+        job_id = site.cluster.submit(b"#PLUG --max-iterations=9\n")
+        for values in ([0.1, 0.2, 0.3, 0.4], [0.1, 0.2, 0.5, 0.6, 0.7]):
+            site.cluster.start(job_id)
+            for iteration, value in enumerate(values, 1):
+                site.cluster.say(job_id, iteration=iteration, accuracy=value)
+            site.cycle()
+            site.cluster.requeue(job_id)
+            site.cycle()
+        site.cluster.start(job_id)
+        site.cluster.time += 10.0
+        site.cluster.end(job_id)
+        site.cycle()
+        trained(site.ledger, "stack", site.cluster.time)
+        assert notes.curves == [[0.1, 0.2, 0.5, 0.6, 0.7]]
+
+
+@pytest.mark.parametrize("claims", [[1e300] * 6, [0.5]], ids=["impossible", "too few"])
+def test_a_claim_that_teaches_nothing_fails_no_training(tmp_path, claims):
+    with Site(tmp_path) as site:
+        finished(site, claims)
+        finished(site, [0.1, 0.3, 0.5, 0.6, 0.65])
+        trained(site.ledger, "stack", site.cluster.time)
+        assert remembered(site.ledger, "stack") is not None
+
+
+def test_a_ledger_without_models_remembers_none():
+    assert remembered(Ledger(None), "stack") is None
+
+
+def test_another_model_is_trained_anew(tmp_path):
+    with Site(tmp_path) as site:
+        finished(site, [0.1, 0.3, 0.5, 0.6, 0.65])
+        trained(site.ledger, "svr", site.cluster.time)
+        assert remembered(site.ledger, "stack") is None
+        assert remembered(site.ledger, "svr") is not None
+
+
+def test_a_run_is_learnt_from_as_it_is_asked_about(tmp_path, monkeypatch):
+    learnt, asked = [], []
+    monkeypatch.setattr(
+        "slurmplug.learning.training.RuntimePredictor.fit", lambda _, jobs, seconds: learnt.extend(jobs)
+    )
+    with Site(tmp_path) as site:
+        told = site.scheduler.forecaster._runtime.predict_many
+        site.scheduler.forecaster._runtime.predict_many = lambda jobs: (asked.extend(jobs), told(jobs))[1]
+        finished(site, [0.1, 0.3, 0.5, 0.6, 0.65], b"#PLUG --type=mlp\n")
+        trained(site.ledger, "stack", site.cluster.time)
+    assert {**asked[0], "end": learnt[0]["end"]} == learnt[0]
+    assert learnt[0]["type"] == "mlp"
+
+
+def test_a_curve_is_learnt_with_what_was_known_at_its_start(tmp_path, monkeypatch):
+    notes = Notes(monkeypatch)
+    with Site(tmp_path) as site:
+        finished(site, [0.1, 0.3, 0.5, 0.6, 0.65], b"#PLUG --type=mlp\n")
+        finished(site, [0.2, 0.3, 0.5, 0.6, 0.65], b"#PLUG --max-iterations=9\n")
+        trained(site.ledger, "stack", site.cluster.time)
+        kinds = dict(zip(map(tuple, notes.curves), [meta.get("type") for meta in notes.metas], strict=True))
+    assert sorted(kinds.values(), key=str) == [None, "mlp"]
+    assert kinds[0.1, 0.3, 0.5, 0.6, 0.65] == "mlp"
+    assert all(meta["name"] for meta in notes.metas)
+
+
+def test_the_pace_of_a_run_is_learnt_for_its_kind_and_remembered(tmp_path):
+    with Site(tmp_path) as site:
+        finished(site, [0.1, 0.3, 0.5, 0.6, 0.65], b"#PLUG --type=mlp\n")
+        trained(site.ledger, "stack", site.cluster.time)
+        known = remembered(site.ledger, "stack")
+    assert list(known.speeds.of("type mlp").values()) == [pytest.approx(10.0)]
