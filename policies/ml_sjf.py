@@ -5,8 +5,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from policies.allocation import in_order
-from policies.baselines.common import ordered, total_seconds
+from policies.placement.allocation import queue_order
+from policies.placement.demand import total_seconds
+from policies.placement.plans import plan_in_order
 from policies.plan import Memory, Plan
 from policies.snapshot import JobKey, Jobs, Snapshot
 from predictors.arrays import Floats, Ints, Texts
@@ -60,10 +61,10 @@ class MLSJF:
         elif self.settings.estimate == "type":
             seen = _seen(jobs, seconds, memory)
             seconds = _mean_of_type(jobs, seen)
-        order = in_order(jobs, seconds)
+        order = queue_order(jobs, seconds)
         if self.settings.mix > 0:
             order = mixed(jobs, order, seconds, self.settings.mix, float(snapshot.nodes.capacity[:, 0].sum()))
-        plan = ordered(snapshot, order, memory=seen)
+        plan = plan_in_order(snapshot, order, memory=seen)
         return Plan(plan.rank, {"estimate": seconds}, plan.actions, plan.memory)
 
 

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from policies.allocation import allocate, in_order
+from policies.placement.allocation import allocate, queue_order
 from policies.plan import Action, Memory, Plan
 from policies.snapshot import Snapshot
 from predictors.forecast import Forecasts, Need
@@ -46,7 +46,7 @@ class First(Told):
     name: ClassVar[str] = "first"
 
     def __init__(self) -> None:
-        super().__init__(lambda s: allocate(s, in_order(s.jobs), s.jobs.gpus).actions)
+        super().__init__(lambda s: allocate(s, queue_order(s.jobs), s.jobs.gpus).actions)
 
 
 class FirstByEvents(First):

@@ -6,8 +6,9 @@ from typing import ClassVar
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from policies.allocation import elastic, gangs, held_gpus, in_order, movable, startable
-from policies.baselines.common import shared, sizes
+from policies.placement.allocation import elastic, gang_gpus, held_gpus, movable, queue_order, startable
+from policies.placement.demand import cluster_shares
+from policies.placement.plans import plan_allocation
 from policies.plan import Memory, Plan
 from policies.snapshot import Snapshot
 from predictors.arrays import Floats, Ints
@@ -61,10 +62,10 @@ class Dorm:
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing is forecast
         """Rank by submission, and give GPUs as the programme says."""
         jobs = snapshot.jobs
-        order = in_order(jobs, jobs.state != "running")
+        order = queue_order(jobs, jobs.state != "running")
         flexible = elastic(jobs)
         least = np.where(flexible, jobs.gpus_min, jobs.gpus)
-        fallback = gangs(snapshot, order, preempt=flexible, asked=least)
+        fallback = gang_gpus(snapshot, order, preempt=flexible, requested=least)
         wanted = _remembered(snapshot, order, memory)
         if wanted is None:
             rows = order[(jobs.managed & (startable(jobs) | movable(jobs)))[order]][: self.settings.most]
@@ -72,7 +73,7 @@ class Dorm:
             found = solved(snapshot, rows, fallback, self.settings)
             if found is not None:
                 wanted[rows] = found
-        return shared(snapshot, order, wanted, memory=_noted(snapshot, order, wanted))
+        return plan_allocation(snapshot, order, wanted, memory=_noted(snapshot, order, wanted))
 
 
 def solved(snapshot: Snapshot, rows: Ints, wanted: Ints, settings: DormSettings) -> Ints | None:
@@ -88,7 +89,7 @@ def solved(snapshot: Snapshot, rows: Ints, wanted: Ints, settings: DormSettings)
     held = held_gpus(snapshot)[rows].astype(np.float64)
     least = np.where(flexible, jobs.gpus_min, jobs.gpus)[rows].astype(np.float64)
     most = np.where(flexible, jobs.gpus_max, jobs.gpus)[rows].astype(np.float64)
-    each = (sizes(snapshot) / np.maximum(jobs.gpus, 1)[:, None])[rows]
+    each = (cluster_shares(snapshot) / np.maximum(jobs.gpus, 1)[:, None])[rows]
     capacity = _left(snapshot, rows, wanted)
     share = each.max(axis=1)
     fair = fair_shares(each, most, capacity)
@@ -157,7 +158,7 @@ def _left(snapshot: Snapshot, rows: Ints, wanted: Ints) -> Floats:
     others[rows] = 0.0
     ours = np.bincount(on[:, 1], on[:, 2], len(nodes.names))
     foreign = np.maximum(nodes.used[:, 0] - ours, 0.0)[nodes.up].sum() / max(nodes.capacity[nodes.up, 0].sum(), 1.0)
-    left = 1.0 - others @ sizes(snapshot)
+    left = 1.0 - others @ cluster_shares(snapshot)
     left[0] -= foreign
     return np.maximum(left, 0.0)
 

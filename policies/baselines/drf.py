@@ -5,8 +5,9 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
-from policies.allocation import elastic, gangs, grown, in_order
-from policies.baselines.common import shared, sizes
+from policies.placement.allocation import elastic, gang_gpus, grow_elastic, queue_order
+from policies.placement.demand import cluster_shares
+from policies.placement.plans import plan_allocation
 from policies.plan import Memory, Plan
 from policies.snapshot import Snapshot
 from predictors.arrays import Floats
@@ -47,14 +48,16 @@ class DRF:
         jobs = snapshot.jobs
         flexible = elastic(jobs)
         least = np.where(flexible, jobs.gpus_min, jobs.gpus)
-        size = sizes(snapshot)
+        size = cluster_shares(snapshot)
         each = size / np.maximum(jobs.gpus, 1)[:, None]
         needed = np.where(flexible[:, None], each * least[:, None], size)
-        order = in_order(jobs, jobs.state != "running", self._before(snapshot, needed))
-        wanted = gangs(snapshot, order, preempt=flexible, asked=least)
+        order = queue_order(jobs, jobs.state != "running", self._before(snapshot, needed))
+        wanted = gang_gpus(snapshot, order, preempt=flexible, requested=least)
         dominant = each.max(axis=1)
-        return shared(
-            snapshot, order, grown(snapshot, wanted, lambda row, gpus: 1.0 / (gpus * max(float(dominant[row]), 1e-12)))
+        return plan_allocation(
+            snapshot,
+            order,
+            grow_elastic(snapshot, wanted, lambda row, gpus: 1.0 / (gpus * max(float(dominant[row]), 1e-12))),
         )
 
     def _before(self, snapshot: Snapshot, needed: Floats) -> Floats:

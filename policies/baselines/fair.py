@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from policies.allocation import elastic, gangs, grown, held_gpus, in_order
-from policies.baselines.common import shared
+from policies.placement.allocation import elastic, gang_gpus, grow_elastic, held_gpus, queue_order
+from policies.placement.plans import plan_allocation
 from policies.plan import Memory, Plan
 from policies.snapshot import Snapshot
 from predictors.arrays import Floats
@@ -42,11 +42,11 @@ class Fair:
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 it needs neither
         """Rank by what each has had, and share the GPUs evenly."""
         jobs = snapshot.jobs
-        order = in_order(jobs, self._turns(snapshot))
+        order = queue_order(jobs, self._turns(snapshot))
         flexible = elastic(jobs)
         least = np.where(flexible, jobs.gpus_min, jobs.gpus)
-        wanted = gangs(snapshot, order, preempt=flexible | (self.settings.quantum > 0), asked=least)
-        return shared(snapshot, order, grown(snapshot, wanted, lambda _, gpus: 1.0 / gpus))
+        wanted = gang_gpus(snapshot, order, preempt=flexible | (self.settings.quantum > 0), requested=least)
+        return plan_allocation(snapshot, order, grow_elastic(snapshot, wanted, lambda _, gpus: 1.0 / gpus))
 
     def _turns(self, snapshot: Snapshot) -> Floats:
         """(n,) quanta that each job has had of the GPUs it asks for; those that run finish theirs first."""

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from policies.allocation import in_order
-from policies.baselines.common import ordered
+from policies.placement.allocation import queue_order
+from policies.placement.plans import plan_in_order
 from policies.plan import Memory, Plan
 from policies.snapshot import Snapshot
 from predictors.forecast import Forecasts, Need
@@ -32,4 +32,4 @@ class FIFO:
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 it needs neither
         """Rank by submission, and start what comes first."""
-        return ordered(snapshot, in_order(snapshot.jobs), strict=self.settings.strict)
+        return plan_in_order(snapshot, queue_order(snapshot.jobs), strict=self.settings.strict)

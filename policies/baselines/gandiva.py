@@ -5,8 +5,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from policies.allocation import Allocation, allocate, gangs, held_gpus, in_order, movable, placing, ranked
-from policies.baselines.common import admitted
+from policies.placement.allocation import (
+    Allocation,
+    allocate,
+    gang_gpus,
+    held_gpus,
+    movable,
+    placement_action,
+    queue_order,
+    rank_from_order,
+)
+from policies.placement.plans import admission_releases
 from policies.plan import Action, Memory, Plan
 from policies.snapshot import Snapshot
 from predictors.arrays import Bools, Floats
@@ -47,7 +56,7 @@ class Gandiva:
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 it needs neither
         """Rank by submission, start by affinity, and move from where it is crowded or spread."""
         jobs = snapshot.jobs
-        order = in_order(jobs)
+        order = queue_order(jobs)
         crowded = crowding(snapshot) > self.settings.overload
         on = snapshot.runs_on
         held = held_gpus(snapshot)
@@ -58,9 +67,9 @@ class Gandiva:
             alike[on[held[on[:, 0]] == jobs.gpus[row], 1]] = True
             return np.asarray((alike | empty) & ~crowded)
 
-        allocation = allocate(snapshot, order, gangs(snapshot, order, preempt=False), exact=True, prefer=kin)
+        allocation = allocate(snapshot, order, gang_gpus(snapshot, order, preempt=False), exact=True, prefer=kin)
         moves = self._moves(snapshot, allocation, crowded)
-        return Plan(ranked(jobs, order), actions=(*allocation.actions, *moves, *admitted(jobs)))
+        return Plan(rank_from_order(jobs, order), actions=(*allocation.actions, *moves, *admission_releases(jobs)))
 
     def _moves(self, snapshot: Snapshot, allocation: Allocation, crowded: Bools) -> list[Action]:
         jobs, on, space = snapshot.jobs, snapshot.runs_on, allocation.after()
@@ -84,7 +93,7 @@ class Gandiva:
             space.give(row, here)
             space.take(row, place)
             relieved |= troubled
-            moves.append(placing(snapshot, row, place, int(held[row])))
+            moves.append(placement_action(snapshot, row, place, int(held[row])))
         return moves
 
 

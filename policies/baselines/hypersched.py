@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from policies.allocation import elastic, gangs, grown, in_order
-from policies.baselines.common import shared
+from policies.placement.allocation import elastic, gang_gpus, grow_elastic, queue_order
+from policies.placement.plans import plan_allocation
 from policies.plan import Memory, Plan
 from policies.snapshot import Snapshot
 from predictors.arrays import Floats
@@ -57,10 +57,12 @@ class HyperSched:
         late = jobs.deadline <= snapshot.now
         group = np.select([late, ~judged, gain >= self.settings.tolerance], [3, 0, 1], 2)
         worth = np.where(group == 1, gain * np.where(jobs.running, self.settings.hysteresis, 1.0), 0.0)
-        order = in_order(jobs, group, -worth, jobs.state != "running")
+        order = queue_order(jobs, group, -worth, jobs.state != "running")
         flexible = elastic(jobs)
-        wanted = gangs(snapshot, order, preempt=True, asked=np.where(flexible, jobs.gpus_min, jobs.gpus))
-        return shared(snapshot, order, grown(snapshot, wanted, lambda row, gpus: float(worth[row]) / gpus))
+        wanted = gang_gpus(snapshot, order, preempt=True, requested=np.where(flexible, jobs.gpus_min, jobs.gpus))
+        return plan_allocation(
+            snapshot, order, grow_elastic(snapshot, wanted, lambda row, gpus: float(worth[row]) / gpus)
+        )
 
 
 def gains(snapshot: Snapshot, forecasts: Forecasts, last: int) -> Floats:

@@ -6,8 +6,9 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import expit
 
-from policies.allocation import allocate, gangs, in_order, ranked
-from policies.baselines.common import admitted, remaining_seconds
+from policies.placement.allocation import allocate, gang_gpus, queue_order, rank_from_order
+from policies.placement.demand import remaining_seconds
+from policies.placement.plans import admission_releases
 from policies.plan import Memory, Plan
 from policies.snapshot import Jobs, Snapshot
 from predictors.arrays import Floats
@@ -60,10 +61,10 @@ class RRH:
         cost = self._cost(snapshot, seconds)
         taken = worth - cost > settings.threshold
         reward = (settings.reward * worth - (1 - settings.reward) * cost) / (seconds * np.maximum(jobs.gpus, 1))
-        order = in_order(jobs, ~taken, -reward)
-        wanted = gangs(snapshot, order[(taken | ~jobs.managed)[order]], preempt=True)
+        order = queue_order(jobs, ~taken, -reward)
+        wanted = gang_gpus(snapshot, order[(taken | ~jobs.managed)[order]], preempt=True)
         actions = allocate(snapshot, order, wanted, exact=True).actions
-        return Plan(ranked(jobs, order), {}, (*actions, *admitted(jobs, taken)))
+        return Plan(rank_from_order(jobs, order), {}, (*actions, *admission_releases(jobs, taken)))
 
     def _worth(self, snapshot: Snapshot, seconds: Floats) -> Floats:
         """(n,) present value of the utility of a job that runs now to its end."""

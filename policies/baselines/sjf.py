@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from policies.allocation import in_order
-from policies.baselines.common import ordered, remaining_seconds, total_seconds
+from policies.placement.allocation import queue_order
+from policies.placement.demand import remaining_seconds, total_seconds
+from policies.placement.plans import plan_in_order
 from policies.plan import Memory, Plan
 from policies.snapshot import Snapshot
 from predictors.forecast import Forecasts, Need
@@ -33,8 +34,8 @@ class SJF:
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
         """Rank by run time, and start what is shortest."""
-        order = in_order(snapshot.jobs, total_seconds(snapshot.jobs, forecasts.total))
-        return ordered(snapshot, order, strict=self.settings.strict)
+        order = queue_order(snapshot.jobs, total_seconds(snapshot.jobs, forecasts.total))
+        return plan_in_order(snapshot, order, strict=self.settings.strict)
 
 
 @dataclass(frozen=True)
@@ -57,5 +58,5 @@ class SRTF:
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
         """Rank by time left, and run what is nearest to its end."""
-        order = in_order(snapshot.jobs, remaining_seconds(snapshot, forecasts.remaining))
-        return ordered(snapshot, order, preempt=True)
+        order = queue_order(snapshot.jobs, remaining_seconds(snapshot, forecasts.remaining))
+        return plan_in_order(snapshot, order, preempt=True)

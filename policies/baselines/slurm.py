@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from policies.baselines.common import admitted
+from policies.placement.plans import admission_releases
 from policies.plan import Memory, Plan
 from policies.snapshot import Snapshot
 from predictors.forecast import Forecasts, Need
@@ -31,4 +31,4 @@ class Slurm:
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 it needs nothing
         """Leave every job to Slurm."""
-        return Plan(np.full(len(snapshot.jobs), np.nan), actions=admitted(snapshot.jobs))
+        return Plan(np.full(len(snapshot.jobs), np.nan), actions=admission_releases(snapshot.jobs))

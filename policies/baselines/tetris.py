@@ -5,9 +5,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from policies.allocation import Space, in_order, startable
-from policies.baselines.common import ordered, remaining_seconds, sizes
 from policies.mlfs.dependencies import Dependencies
+from policies.placement.allocation import queue_order, startable
+from policies.placement.demand import cluster_shares, remaining_seconds
+from policies.placement.plans import plan_in_order
+from policies.placement.space import Space
 from policies.plan import Memory, Plan
 from policies.snapshot import Snapshot
 from predictors.arrays import Floats
@@ -44,7 +46,7 @@ class Tetris:
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
         """Rank by score, and start what comes first."""
         score = _alignment(snapshot) - self.settings.shortness * _work(snapshot, forecasts)
-        return ordered(snapshot, in_order(snapshot.jobs, snapshot.jobs.state != "running", -score))
+        return plan_in_order(snapshot, queue_order(snapshot.jobs, snapshot.jobs.state != "running", -score))
 
 
 class Graphene:
@@ -69,21 +71,21 @@ class Graphene:
         jobs = snapshot.jobs
         work = _sums(jobs.ml_job, _work(snapshot, forecasts))
         score = _trouble(snapshot, forecasts) * _alignment(snapshot) - self.settings.shortness * work
-        return ordered(snapshot, in_order(jobs, jobs.state != "running", -score))
+        return plan_in_order(snapshot, queue_order(jobs, jobs.state != "running", -score))
 
 
 def _alignment(snapshot: Snapshot) -> Floats:
     """(n,) dot product of what the job asks for and what is free, divided by the mean of those that may start."""
     capacity = snapshot.nodes.capacity[snapshot.nodes.up].sum(axis=0)
     free = Space(snapshot).free.sum(axis=0) / np.where(capacity > 0, capacity, np.inf)
-    return _over_mean(sizes(snapshot) @ free, snapshot)
+    return _over_mean(cluster_shares(snapshot) @ free, snapshot)
 
 
 def _work(snapshot: Snapshot, forecasts: Forecasts) -> Floats:
     """(n,) time left times what the job holds meanwhile, divided likewise; of unknown length: as the longest known."""
     seconds = remaining_seconds(snapshot, forecasts.remaining)
     seconds = np.where(np.isnan(seconds), np.fmax.reduce(seconds, initial=0.0), seconds)
-    return _over_mean(seconds * sizes(snapshot).sum(axis=1), snapshot)
+    return _over_mean(seconds * cluster_shares(snapshot).sum(axis=1), snapshot)
 
 
 def _over_mean(values: Floats, snapshot: Snapshot) -> Floats:
@@ -99,7 +101,7 @@ def _trouble(snapshot: Snapshot, forecasts: Forecasts) -> Floats:
     chain = seconds.copy()
     for parents, children in Dependencies.of(jobs.ml_job, jobs.parents).levels:
         np.maximum.at(chain, parents, seconds[parents] + chain[children])
-    parts = [chain, seconds, sizes(snapshot).max(axis=1)]
+    parts = [chain, seconds, cluster_shares(snapshot).max(axis=1)]
     return np.asarray(np.mean([_of_greatest(jobs.ml_job, part) for part in parts], axis=0))
 
 

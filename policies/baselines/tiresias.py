@@ -6,8 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from policies.allocation import Packing, in_order
-from policies.baselines.common import ordered
+from policies.placement.allocation import queue_order
+from policies.placement.plans import plan_in_order
+from policies.placement.space import Packing
 from policies.plan import Memory, Plan
 from policies.snapshot import Jobs, Snapshot
 from predictors.arrays import Floats, Ints
@@ -57,8 +58,8 @@ class Tiresias:
         jobs = snapshot.jobs
         queue = queue_of(jobs, self.settings.queues)
         since, remembered = _entered(jobs, queue, snapshot.now, memory)
-        order = in_order(jobs, queue, since)
-        return ordered(snapshot, order, preempt=True, packing=self.settings.packing, memory=remembered)
+        order = queue_order(jobs, queue, since)
+        return plan_in_order(snapshot, order, preempt=True, packing=self.settings.packing, memory=remembered)
 
     def until(self, snapshot: Snapshot) -> float:
         """When the next running job falls into another queue, or a moment before; infinite where none will.
@@ -92,8 +93,8 @@ class Gittins:
         jobs = snapshot.jobs
         gpus = np.maximum(jobs.gpus, 1)
         index = gittins_index(forecasts.total, jobs.attained / gpus) / gpus
-        order = in_order(jobs, queue_of(jobs, self.settings.queues), -index)
-        return ordered(snapshot, order, preempt=True, packing=self.settings.packing)
+        order = queue_order(jobs, queue_of(jobs, self.settings.queues), -index)
+        return plan_in_order(snapshot, order, preempt=True, packing=self.settings.packing)
 
 
 def queue_of(jobs: Jobs, bounds: tuple[float, ...]) -> Ints:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.allocation import allocate, elastic, gangs, held_gpus, in_order, left_over
-from policies.baselines.optimus import MEDIAN
+from policies.marginal_gain.greedy import greedy_shares
+from policies.marginal_gain.speeds import MEDIAN
+from policies.placement.allocation import allocate, elastic, gang_gpus, held_gpus, leftover_gpus, queue_order
 from policies.plan import Action
-from policies.slaq.units import share_out
 from policies.snapshot import Snapshot
 from predictors.arrays import Bools, Floats, Ints
 from predictors.forecast import Fan
@@ -46,13 +46,13 @@ def grow(
     """
     jobs = snapshot.jobs
     shared = elastic(jobs) & speed.known & (free | jobs.pending)
-    order = in_order(jobs, -np.nan_to_num(rank))
-    wanted = gangs(snapshot, order, preempt=free, asked=np.where(shared, jobs.gpus_min, jobs.gpus))
+    order = queue_order(jobs, -np.nan_to_num(rank))
+    wanted = gang_gpus(snapshot, order, preempt=free, requested=np.where(shared, jobs.gpus_min, jobs.gpus))
     rows = np.flatnonzero(shared & (wanted > 0))
     if len(rows):
         wanted[rows] = 0
         worth = _Worth.of(snapshot, rows, rank[rows], speed, keep)
-        wanted[rows] = worth.shared_out(left_over(snapshot, wanted), remaining[rows], spared)
+        wanted[rows] = worth.shared_out(leftover_gpus(snapshot, wanted), remaining[rows], spared)
     others = {jobs.keys[row] for row in np.flatnonzero(~jobs.managed).tolist()}
     return tuple(action for action in allocate(snapshot, order, wanted).actions if action.job not in others)
 
@@ -97,7 +97,7 @@ def _by_worth(worth: Floats, least: Ints, most: Ints, units: int) -> Ints:
     nothing = np.zeros(len(worth), dtype=np.int64)
     short = nothing > 0
     for _ in range(2):
-        count = share_out(nothing, np.where(short, 0, most), units, lambda rows, gpus: worth[rows[:, None], gpus])
+        count = greedy_shares(nothing, np.where(short, 0, most), units, lambda rows, gpus: worth[rows[:, None], gpus])
         short = short | (count < least)
         if not (short & (count > 0)).any():
             break

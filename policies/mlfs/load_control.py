@@ -69,7 +69,7 @@ class Load:
     memory: Memory
 
 
-def judge_load(snapshot: Snapshot, memory: Memory, settings: LoadControlSettings) -> Load:
+def assess_load(snapshot: Snapshot, memory: Memory, settings: LoadControlSettings) -> Load:
     """Whether the cluster is overloaded: a job waits for resources, or O_c > h_s, for long enough.
 
     O_s is a node's dominant share, since a GPU node with idle CPUs is full. `memory` is that of the last cycle's Load.
@@ -93,7 +93,9 @@ def judge_load(snapshot: Snapshot, memory: Memory, settings: LoadControlSettings
     )
 
 
-def stops(snapshot: Snapshot, look: "Outlook", load: Load, settings: LoadControlSettings) -> tuple[Action, ...]:
+def stop_actions(
+    snapshot: Snapshot, look: "StopCandidates", load: Load, settings: LoadControlSettings
+) -> tuple[Action, ...]:
     """The stops of running managed jobs, by OptStop and each job's choice.
 
     Under `target`: stop at the required value. Under `optstop`: stop where what was achieved is within epsilon of the
@@ -140,7 +142,7 @@ def stops(snapshot: Snapshot, look: "Outlook", load: Load, settings: LoadControl
     )
 
 
-def share_left(jobs: Jobs, look: "Outlook") -> Floats:
+def remaining_share(jobs: Jobs, look: "StopCandidates") -> Floats:
     """(n,) in (0, 1]: the share of its iterations left to the maximum that a job will run until load control stops it.
 
     It stops at the required value, or within epsilon of the predicted maximum, by the option in force. Between its
@@ -164,7 +166,7 @@ def share_left(jobs: Jobs, look: "Outlook") -> Floats:
 
 
 @dataclass(frozen=True)
-class Outlook:
+class StopCandidates:
     """What is known of r jobs that may be stopped, each column (r,).
 
     asked, farthest: the option that its user chose, and how far the system may go. required: the value to reach, NaN
@@ -183,7 +185,7 @@ class Outlook:
     tolerance: Floats
 
     @classmethod
-    def of(cls, jobs: Jobs, final: Forecast, settings: LoadControlSettings, *, overloaded: bool) -> "Outlook":
+    def of(cls, jobs: Jobs, final: Forecast, settings: LoadControlSettings, *, overloaded: bool) -> "StopCandidates":
         """Of the managed jobs that may be stopped, have reported enough and are not in their last iteration.
 
         final: the target quantity at the end. overloaded: whether the cluster is, so that more may be stopped.

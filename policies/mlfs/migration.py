@@ -21,7 +21,7 @@ class MigrationSettings:
             raise ValueError(f"lowest is greater than 0 and at most 1, not {self.lowest}")
 
 
-def migrants(servers: Servers, rank: Floats, free: Bools, lowest: float) -> list[tuple[int, int]]:
+def select_migrations(servers: Servers, rank: Floats, free: Bools, lowest: float) -> list[tuple[int, int]]:
     """The jobs that are to leave, each with the node that it is to leave; what they hold is given back in `servers`.
 
     From each overloaded node leaves the job most like the ideal virtual one, until the node is not overloaded. rank
@@ -33,8 +33,8 @@ def migrants(servers: Servers, rank: Floats, free: Bools, lowest: float) -> list
         rows = np.unique(on[on[:, 1] == node, 0])
         rows = rows[~stays[rows]]
         while (contended := servers.contended(node)).any():
-            some = lowest_of(rows, rank, lowest) if contended[0] else rows
-            chosen = choose(servers, node, some, contended)
+            some = lowest_priority(rows, rank, lowest) if contended[0] else rows
+            chosen = closest_to_ideal(servers, node, some, contended)
             if chosen is None:
                 break
             servers.give(chosen, servers.space.place(chosen))
@@ -44,12 +44,12 @@ def migrants(servers: Servers, rank: Floats, free: Bools, lowest: float) -> list
     return leaving
 
 
-def lowest_of(rows: Ints, rank: Floats, share: float) -> Ints:
+def lowest_priority(rows: Ints, rank: Floats, share: float) -> Ints:
     """The share of these rows with the lowest priority, at least one: with GPUs overloaded, one of them leaves."""
     return rows[np.argsort(rank[rows], kind="stable")][: max(1, int(share * len(rows)))]
 
 
-def choose(servers: Servers, node: int, rows: Ints, contended: Bools) -> int | None:
+def closest_to_ideal(servers: Servers, node: int, rows: Ints, contended: Bools) -> int | None:
     """The one of these jobs (k,) on a node that is closest to the ideal virtual task; None where none relieves it.
 
     That has the most of each contended resource (3,: GPUs, CPUs, network), the least of the others, and communicates

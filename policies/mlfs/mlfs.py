@@ -6,12 +6,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from policies.baselines.common import admitted
 from policies.mlfs.growth import GrowthSettings, grow
-from policies.mlfs.load_control import LoadControlSettings, Outlook, judge_load, share_left, stops
+from policies.mlfs.load_control import LoadControlSettings, StopCandidates, assess_load, remaining_share, stop_actions
 from policies.mlfs.placement import Servers
 from policies.mlfs.priority import PrioritySettings, Ranking, rank
 from policies.mlfs.schedule import ScheduleSettings, changeable, schedule
+from policies.placement.plans import admission_releases
 from policies.plan import Action, Memory, Plan, Reason
 from policies.snapshot import JobKey, Jobs, Snapshot
 from predictors.forecast import Forecasts, Need
@@ -62,8 +62,8 @@ class MLFH:
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
         """Rank the managed jobs, and move, preempt and place."""
         jobs = snapshot.jobs
-        look = Outlook.of(jobs, forecasts.final, LoadControlSettings(), overloaded=False)
-        ranking = rank(jobs, snapshot.now, forecasts, self.settings, share_left(jobs, look))
+        look = StopCandidates.of(jobs, forecasts.final, LoadControlSettings(), overloaded=False)
+        ranking = rank(jobs, snapshot.now, forecasts, self.settings, remaining_share(jobs, look))
         actions = _moves(snapshot, forecasts, ranking, (), self.settings)
         return Plan(ranking.rank, ranking.terms, actions, notes=_notes(snapshot.jobs, ranking))
 
@@ -85,11 +85,11 @@ class MLFS:
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
         """MLF-H's decision, and the stops of jobs that have learnt what they were to learn or never will."""
         jobs, settings = snapshot.jobs, self.settings
-        load = judge_load(snapshot, memory, settings)
-        look = Outlook.of(jobs, forecasts.final, settings, overloaded=load.overloaded)
-        share = share_left(jobs, look) if settings.load_control else 1.0
+        load = assess_load(snapshot, memory, settings)
+        look = StopCandidates.of(jobs, forecasts.final, settings, overloaded=load.overloaded)
+        share = remaining_share(jobs, look) if settings.load_control else 1.0
         ranking = rank(jobs, snapshot.now, forecasts, settings, share)
-        asked = stops(snapshot, look, load, settings) if settings.load_control else ()
+        asked = stop_actions(snapshot, look, load, settings) if settings.load_control else ()
         actions = (*asked, *_moves(snapshot, forecasts, ranking, asked, settings))
         return Plan(ranking.rank, ranking.terms, actions, load.memory, _notes(snapshot.jobs, ranking))
 
@@ -102,11 +102,11 @@ def _moves(
     keys = {action.job for action in stopping}
     spared = np.array([row for row, key in enumerate(jobs.keys) if key in keys] if keys else [], dtype=np.int64)
     if not settings.grow or (settings.migrate and Servers(snapshot, settings).overloaded().any()):
-        return (*schedule(snapshot, ranking.rank, ranking.remaining, spared, settings), *admitted(jobs))
+        return (*schedule(snapshot, ranking.rank, ranking.remaining, spared, settings), *admission_releases(jobs))
     free = changeable(snapshot, spared, settings) & settings.preempt
     worth = settings.restart / settings.loss if settings.loss else np.inf
     sized = grow(snapshot, ranking.rank, ranking.remaining, forecasts.speed, free, keep=settings.keep, spared=worth)
-    return (*sized, *admitted(jobs))
+    return (*sized, *admission_releases(jobs))
 
 
 def _notes(jobs: Jobs, ranking: Ranking) -> Mapping[JobKey, Reason]:

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from policies.allocation import Place, Space
+from policies.placement.space import Placement, Space
 from policies.snapshot import RESOURCES, Snapshot
 from predictors.arrays import Bools, Floats, Ints
 
@@ -127,7 +127,7 @@ class Servers:
         capacity = self.snapshot.nodes.capacity[:, CPUS]
         return np.asarray(self.load + self.snapshot.jobs.demand[row, CPUS] <= self.settings.overload * capacity + 1e-9)
 
-    def find(self, row: int, nodes: Bools | None = None) -> Place | None:
+    def find(self, row: int, nodes: Bools | None = None) -> Placement | None:
         """Where the job goes: the one node most like the ideal, else over as few nodes as will do; None without room.
 
         `nodes` (nodes,): only these.
@@ -137,18 +137,18 @@ class Servers:
             return self._on_one(row, np.flatnonzero(suits))
         return self._spread(row, self._bears_part(row) if nodes is None else self._bears_part(row) & nodes)
 
-    def find_on(self, row: int, freed: Sequence[int]) -> Place | None:
+    def find_on(self, row: int, freed: Sequence[int]) -> Placement | None:
         """The same, where the job found no place before there was more room on these nodes, which are in order."""
         here = [node for node in freed if self._suits(row, node)]
         if here:
             return self._on_one(row, np.array(here))
         return self._spread(row, self._bears_part(row)) if any(self._bears_part(row, node) for node in freed) else None
 
-    def take(self, row: int, place: Place) -> None:
+    def take(self, row: int, place: Placement) -> None:
         """The job holds this, and bears on it."""
         self._bear(row, place, self.space.take(row, place), 1.0)
 
-    def give(self, row: int, place: Place) -> None:
+    def give(self, row: int, place: Placement) -> None:
         """The job holds this no longer."""
         self._bear(row, place, self.space.give(row, place), -1.0)
 
@@ -169,14 +169,14 @@ class Servers:
         others = all_there - float(self._volume[row]) * own
         return others if others > ROUNDING * all_there else 0.0
 
-    def network_of(self, row: int, place: Place) -> float:
+    def network_of(self, row: int, place: Placement) -> float:
         """The share of the network of each of these nodes that the job takes; a job all on one node talks to itself."""
         sends = float(self._sends[row])
         if not sends or len(place.nodes) > 1 or place == self.space.place(row):
             return sends
         return sends if self._family[self.snapshot.jobs.ml_job[row]] > 1 else 0.0
 
-    def _bear(self, row: int, place: Place, held: Sequence[tuple[int, Floats]], sign: float) -> None:
+    def _bear(self, row: int, place: Placement, held: Sequence[tuple[int, Floats]], sign: float) -> None:
         sends = self.network_of(row, place)
         for node, each in held:
             self.load[node] = max(self.load[node] + sign * each[CPUS], 0.0)
@@ -211,14 +211,14 @@ class Servers:
         held = capacity - self.space.free[at, CPUS] + cpus
         return (load > self.settings.overload * capacity) & (load > held + 1e-6)
 
-    def _on_one(self, row: int, candidates: Ints) -> Place | None:
+    def _on_one(self, row: int, candidates: Ints) -> Placement | None:
         """The job's place on one of these nodes, if there are any."""
         if not len(candidates):
             return None
         node = self._most_like_the_ideal(row, candidates) if len(candidates) > 1 else int(candidates[0])
-        return Place((node,), (int(self.snapshot.jobs.gpus[row]),))
+        return Placement((node,), (int(self.snapshot.jobs.gpus[row]),))
 
-    def _spread(self, row: int, nodes: Bools) -> Place | None:
+    def _spread(self, row: int, nodes: Bools) -> Placement | None:
         """The job's place over as few of these nodes (nodes,) as will do."""
         return self.space.fit(row, int(self.snapshot.jobs.gpus[row]), nodes=nodes)
 

@@ -15,9 +15,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from policies.allocation import Place, held_gpus, in_order, movable, startable
-from policies.mlfs.migration import MigrationSettings, migrants
+from policies.mlfs.migration import MigrationSettings, select_migrations
 from policies.mlfs.placement import PlacementSettings, Servers
+from policies.placement.allocation import held_gpus, movable, queue_order, startable
+from policies.placement.space import Placement
 from policies.plan import Action, Reason
 from policies.snapshot import Jobs, Snapshot
 from predictors.arrays import Bools, Floats, Ints
@@ -67,7 +68,7 @@ def schedule(
     return _Scheduling(snapshot, rank, remaining, stopping, settings).run()
 
 
-def losses(jobs: Jobs, restart: float) -> Floats:
+def preemption_loss(jobs: Jobs, restart: float) -> Floats:
     """(n,) seconds of training that a job loses when it is preempted: a restart, and what it will not have saved.
 
     A job is asked to save first. One that saved in this run by itself is believed to do so in its own time only, and
@@ -126,7 +127,7 @@ class _Scheduling:
         calm = ~servers.overloaded()
         if calm.all():
             return
-        leaving = migrants(servers, self.rank, self.free, self.settings.lowest)
+        leaving = select_migrations(servers, self.rank, self.free, self.settings.lowest)
         for row, node in sorted(leaving, key=lambda pair: -self.rank[pair[0]]):
             self.free[row] = False
             here, name = servers.space.place(row), self.snapshot.nodes.names[node]
@@ -146,7 +147,7 @@ class _Scheduling:
     def _start(self) -> None:
         """The pending jobs in order of priority, on what is free or on what others of lower priority give up."""
         jobs = self.snapshot.jobs
-        order = in_order(jobs, -np.nan_to_num(self.rank))
+        order = queue_order(jobs, -np.nan_to_num(self.rank))
         order = order[self.starts[order]]
         while len(order):
             members = self.families.of(int(order[0]))
@@ -180,9 +181,9 @@ class _Scheduling:
         """The GPUs that these jobs ask for beyond all that are free; negative where more are."""
         return sum(int(self.snapshot.jobs.gpus[row]) for row in rows) - self.servers.space.gpus
 
-    def taken(self, rows: Sequence[int]) -> list[Place] | None:
+    def taken(self, rows: Sequence[int]) -> list[Placement] | None:
         """Places for all of these jobs, which they hold then, or None."""
-        places: list[Place] = []
+        places: list[Placement] = []
         for row in rows:
             place = self.servers.find(row)
             if place is None:
@@ -193,7 +194,7 @@ class _Scheduling:
             places.append(place)
         return places
 
-    def taken_on(self, rows: Sequence[int], freed: Sequence[int]) -> list[Place] | None:
+    def taken_on(self, rows: Sequence[int], freed: Sequence[int]) -> list[Placement] | None:
         """The same, where these jobs found no places before there was more room on these nodes."""
         if len(rows) > 1:
             return self.taken(rows) if self.missing(rows) <= 0 else None
@@ -203,7 +204,7 @@ class _Scheduling:
         self.servers.take(rows[0], place)
         return [place]
 
-    def _action(self, kind: Literal["place", "migrate"], row: int, place: Place, reason: Reason) -> Action:
+    def _action(self, kind: Literal["place", "migrate"], row: int, place: Placement, reason: Reason) -> Action:
         jobs, names = self.snapshot.jobs, self.snapshot.nodes.names
         where = tuple(names[node] for node in place.nodes)
         return Action(kind, jobs.keys[row], reason, int(jobs.gpus[row]), where, place.shares)
@@ -238,13 +239,13 @@ class _Giving:
         on = scheduling.snapshot.runs_on
         self._helps = np.zeros(len(jobs), dtype=bool)
         self._helps[on[~scheduling.servers.overfull_without(scheduling.free)[on[:, 1]], 0]] = True
-        self._lost = losses(jobs, scheduling.settings.restart)
+        self._lost = preemption_loss(jobs, scheduling.settings.restart)
         self._budget = min(MOST, max(FEW, int(scheduling.settings.churn * len(runs))))
         self._tries = TRIES
         self._given: set[int] = set()
         self._lowest: dict[int, dict[int, _Unit]] = {}
 
-    def make_room(self, rows: Sequence[int], missing: int) -> list[Place] | None:
+    def make_room(self, rows: Sequence[int], missing: int) -> list[Placement] | None:
         """Places for these jobs, which found none, on what others give up; they hold them then.
 
         None where that is not worth it. missing: GPUs that they ask for beyond all that are free.
@@ -258,7 +259,7 @@ class _Giving:
         if not lower:
             return None
         before, given = 0, list[_Unit]()
-        places: list[Place] | None = None
+        places: list[Placement] | None = None
         for count in _counts(lower, missing):
             more = [unit for unit in lower[before:count] if unit.helps]
             before, given = count, given + more

@@ -12,11 +12,11 @@ from functools import cached_property
 
 import numpy as np
 
-from policies.allocation import held_gpus, movable, startable
+from policies.marginal_gain.training_forecast import TrainingForecast
 from policies.oasis.agenda import Name
 from policies.oasis.bid import Bid, Servers, utility
 from policies.oasis.settings import OASiSSettings
-from policies.slaq.outlook import Outlook
+from policies.placement.allocation import held_gpus, movable, startable
 from policies.snapshot import RESOURCES, Jobs, Snapshot
 from predictors.arrays import Bools, Floats, Ints
 from predictors.forecast import Fan, Forecasts
@@ -113,7 +113,7 @@ class Scene:
         known = self.forecasts
         if config.speed == "work":
             known = replace(known, speed=Fan.unknown(len(jobs)))
-        outlook = Outlook.of(self.snapshot, known, rows, self.held, config.slot)
+        outlook = TrainingForecast.of(self.snapshot, known, rows, self.held, config.slot)
         left = jobs.max_iterations[rows] - outlook.at
         seconds = self.forecasts.remaining.median[rows]
         by_time = seconds * np.maximum(np.where(self.held > 0, self.held, jobs.gpus)[rows], 1)

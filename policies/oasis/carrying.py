@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from policies.allocation import Space, allocate, movable, ranked, startable
-from policies.baselines.common import admitted
 from policies.oasis.bid import Bid
 from policies.oasis.bidding import Scene
 from policies.oasis.planning import Planned
+from policies.placement.allocation import allocate, movable, rank_from_order, startable
+from policies.placement.plans import admission_releases
+from policies.placement.space import Space
 from policies.plan import Action, Memory, Plan, Reason
 from predictors.arrays import Ints
 
@@ -34,7 +35,7 @@ def carried_out(scene: Scene, plan: Planned, memory: Memory) -> Plan:
     terms = {"payoff": payoff, "share": wanted.astype(np.float64)}
     notes = {jobs.keys[row]: _refusal(scene.bids[row], *offer) for row, offer in plan.rejected.items()}
     actions = (*allocate(snapshot, order, wanted).actions, *_admissions(scene, plan))
-    return Plan(ranked(jobs, order), terms, actions, memory, notes)
+    return Plan(rank_from_order(jobs, order), terms, actions, memory, notes)
 
 
 def _order(scene: Scene, plan: Planned, wanted: Ints, others: Ints) -> Ints:
@@ -96,7 +97,7 @@ def _admissions(scene: Scene, plan: Planned) -> tuple[Action, ...]:
             actions.append(Action("release", jobs.keys[row], reason, gpus=decided.count(decided.begin), begin=begin))
     plain = waits.copy()
     plain[list(scene.bids)] = False
-    return (*actions, *admitted(jobs, plain))
+    return (*actions, *admission_releases(jobs, plain))
 
 
 def _refusal(bid: Bid, cost: float, payoff: float) -> Reason:

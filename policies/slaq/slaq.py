@@ -5,11 +5,11 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from policies.allocation import allocate, held_gpus, movable, ranked, startable
-from policies.baselines.common import admitted
+from policies.marginal_gain.greedy import greedy_shares
+from policies.marginal_gain.training_forecast import TrainingForecast
+from policies.placement.allocation import allocate, held_gpus, movable, rank_from_order, startable
+from policies.placement.plans import admission_releases
 from policies.plan import Memory, Plan
-from policies.slaq.outlook import Outlook
-from policies.slaq.units import share_out
 from policies.snapshot import Jobs, Snapshot
 from predictors.arrays import Bools, Floats, Ints
 from predictors.forecast import Fan, Forecasts, Need
@@ -64,7 +64,7 @@ class Candidates(NamedTuple):
     starving: Bools
     resumes: Bools
     """it pays for a start: it runs, or ran"""
-    outlook: Outlook
+    outlook: TrainingForecast
 
 
 class SLAQ:
@@ -104,9 +104,9 @@ class SLAQ:
         wanted[among.rows] = gets
         foremost = np.lexsort((-worth, ~among.starving))
         order = np.concatenate([others, among.rows[foremost]])
-        actions = allocate(snapshot, order, wanted, spare=False).actions + admitted(jobs)
+        actions = allocate(snapshot, order, wanted, spare=False).actions + admission_releases(jobs)
         terms = {"reduction": _column(jobs, among.rows, worth), "share": wanted.astype(np.float64)}
-        return Plan(ranked(jobs, order), terms, actions, _remember(jobs, served, began))
+        return Plan(rank_from_order(jobs, order), terms, actions, _remember(jobs, served, began))
 
     def _settled(self, now: float, memory: Memory) -> tuple[bool, float]:
         """Whether the running jobs' shares stand for this epoch, and when it began."""
@@ -121,7 +121,7 @@ class SLAQ:
         jobs, config = snapshot.jobs, self.settings
         if config.speed == "work":
             forecasts = replace(forecasts, speed=Fan.unknown(len(jobs)))
-        outlook = Outlook.of(snapshot, forecasts, rows, held, config.ahead)
+        outlook = TrainingForecast.of(snapshot, forecasts, rows, held, config.ahead)
         there = snapshot.fits[:, snapshot.nodes.up] @ snapshot.nodes.capacity[snapshot.nodes.up, 0]
         least = np.maximum(jobs.gpus_min[rows], 1)
         most = np.minimum(np.maximum(jobs.gpus_max[rows], least), there[jobs.placement[rows]].astype(np.int64))
@@ -231,7 +231,7 @@ def _shared(among: Candidates, density: Floats, capacity: int, stays: Bools, con
         return np.asarray(weight * (loss - more))
 
     spare = capacity - int(gets.sum())
-    gets[order] = share_out(among.least[order], among.most[order], spare, worth)
+    gets[order] = greedy_shares(among.least[order], among.most[order], spare, worth)
     return gets
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from policies.allocation import Space
+from policies.placement.space import Space
 from policies.plan import Reason
 from policies.snapshot import Snapshot
 from predictors.arrays import Bools

@@ -10,9 +10,9 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from policies.placement.space import Placement, Space
 from policies.plan import Action
 from policies.snapshot import Snapshot
-from policies.space import Place, Space
 from slurmplug.cluster.port import Command, Site
 from slurmplug.rules.guardrails import Verdict
 
@@ -25,13 +25,13 @@ class _Seat(NamedTuple):
 
     row: int
     action: Action
-    held: Place
-    goal: Place | None
+    held: Placement
+    goal: Placement | None
 
 
 _Move: TypeAlias = tuple[_Seat, ...]
 """Seats that are taken together or not at all: the jobs of one ML job that start."""
-_NOWHERE = Place((), ())
+_NOWHERE = Placement((), ())
 
 
 def split(snapshot: Snapshot, verdict: Verdict, site: Site) -> tuple[tuple[Command, ...], Verdict]:
@@ -99,9 +99,9 @@ def _in_turn(snapshot: Snapshot, space: Space, moves: Sequence[_Move]) -> Iterat
         moves = waiting
 
 
-def _taken(snapshot: Snapshot, space: Space, move: _Move) -> list[Place | None] | None:
+def _taken(snapshot: Snapshot, space: Space, move: _Move) -> list[Placement | None] | None:
     """Where each seat's job goes, None where it stays, and that is taken; None for all where one finds no room."""
-    taken: list[Place | None] = []
+    taken: list[Placement | None] = []
     for seat in move:
         space.give(seat.row, seat.held)
         goal = seat.goal or _found(snapshot, space, seat)
@@ -140,10 +140,10 @@ def _seat(snapshot: Snapshot, space: Space, row: int, action: Action) -> _Seat:
         return _Seat(row, action, space.place(row), _NOWHERE)
     nodes = tuple(at[name] for name in action.nodes)
     shares = action.shares or tuple(_evenly(_gpus(snapshot, row, action), len(nodes)))
-    return _Seat(row, action, space.place(row), Place(nodes, shares))
+    return _Seat(row, action, space.place(row), Placement(nodes, shares))
 
 
-def _found(snapshot: Snapshot, space: Space, seat: _Seat) -> Place:
+def _found(snapshot: Snapshot, space: Space, seat: _Seat) -> Placement:
     """Where the job fits most tightly, its own GPUs given up; one that migrates goes to other nodes."""
     others = None
     if seat.action.kind == "migrate":
@@ -160,7 +160,7 @@ def _evenly(gpus: int, nodes: int) -> list[int]:
     return [gpus * (i + 1) // nodes - gpus * i // nodes for i in range(nodes)]
 
 
-def _place(snapshot: Snapshot, row: int, goal: Place) -> Command:
+def _place(snapshot: Snapshot, row: int, goal: Placement) -> Command:
     return _there(snapshot, row, (snapshot.nodes.names[node] for node in goal.nodes), goal.shares)
 
 

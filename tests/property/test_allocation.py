@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.allocation import allocate, held_gpus
-from policies.counted import CountedSpace
+from policies.placement.allocation import allocate, held_gpus
+from policies.placement.gpu_space import GPUSpace
+from policies.placement.space import Space
 from policies.snapshot import Snapshot
-from policies.space import Space
 from tests.builders import NOW, jobs, nodes, snapshot
 
 
@@ -69,15 +69,15 @@ def test_gpus_are_counted_where_cpus_are_no_scarcer():
     enough = snapshot(jobs(2, gpus=2, demand=[[2, 16, 0], [2, 8, 0]]), nodes(2))
     scarce = snapshot(jobs(2, gpus=2, demand=[[2, 17, 0], [2, 8, 0]]), nodes(2))
     rows = np.arange(2)
-    assert CountedSpace.of(enough, Space(enough), rows) is not None
-    assert CountedSpace.of(scarce, Space(scarce), rows) is None
-    assert CountedSpace.of(scarce, Space(scarce), rows[1:]) is not None
+    assert GPUSpace.of(enough, Space(enough), rows) is not None
+    assert GPUSpace.of(scarce, Space(scarce), rows) is None
+    assert GPUSpace.of(scarce, Space(scarce), rows[1:]) is not None
 
 
 def test_gpus_are_not_counted_where_a_job_may_not_use_all_nodes():
     site = snapshot(jobs(2, placement=[0, 1]), nodes(2), fits=np.array([[True, True], [True, False]]))
-    assert CountedSpace.of(site, Space(site), np.arange(2)) is None
-    assert CountedSpace.of(site, Space(site), np.array([0])) is not None
+    assert GPUSpace.of(site, Space(site), np.arange(2)) is None
+    assert GPUSpace.of(site, Space(site), np.array([0])) is not None
 
 
 def test_what_runs_and_is_resized_all_at_once_gets_every_gpu_that_it_ought_to_have():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.allocation import movable, startable
+from policies.placement.allocation import movable, startable
 from policies.plan import NOTHING_REMEMBERED
 from predictors.forecast import Fan, Forecast, Forecasts
 from slurmplug.config import policy_registry

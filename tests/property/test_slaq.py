@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.slaq.outlook import Outlook
-from policies.slaq.units import share_out
+from policies.marginal_gain.greedy import greedy_shares
+from policies.marginal_gain.training_forecast import TrainingForecast
 
 
 def algorithm_1(least, most, units, worth):
@@ -47,7 +47,7 @@ def test_one_selection_gives_what_popping_a_heap_gives(table, units):
     def worth(some, gpus):
         return values[some[:, None], gpus]
 
-    assert share_out(least, most, units, worth).tolist() == algorithm_1(least, most, units, worth)
+    assert greedy_shares(least, most, units, worth).tolist() == algorithm_1(least, most, units, worth)
 
 
 @given(st.integers(1, 5), st.integers(0, 60), st.integers(0, 2**32 - 1))
@@ -55,7 +55,7 @@ def test_the_total_reduction_is_the_greatest_of_all_allocations_where_more_gpus_
     random = np.random.default_rng(seed)
     gains = -np.sort(-random.random((n, 20)), axis=1)
     least, most = np.zeros(n, dtype=int), random.integers(0, 20, n)
-    given_units = share_out(least, most, units, lambda some, gpus: gains[some[:, None], gpus])
+    given_units = greedy_shares(least, most, units, lambda some, gpus: gains[some[:, None], gpus])
     best = np.zeros(1)  # by dynamic programming: the most that the jobs so far gain from so many GPUs
     for job in range(n):
         of_job = np.append(0.0, np.cumsum(gains[job]))[: most[job] + 1]
@@ -68,7 +68,7 @@ def test_the_total_reduction_is_the_greatest_of_all_allocations_where_more_gpus_
 @given(st.integers(1, 30), st.integers(0, 2**32 - 1))
 def test_a_longer_time_and_more_gpus_never_raise_the_loss(n, seed):
     random = np.random.default_rng(seed)
-    outlook = Outlook(
+    outlook = TrainingForecast(
         at=random.integers(0, 50, n).astype(float),
         last=np.full(n, 200.0),
         speed_at=np.tile([1.0, 2.0, 8.0], (n, 1)),

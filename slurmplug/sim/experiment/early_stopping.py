@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from policies.mlfs.load_control import LoadControlSettings, Outlook, judge_load, stops
+from policies.mlfs.load_control import LoadControlSettings, StopCandidates, assess_load, stop_actions
 from policies.plan import Plan
 from policies.policy import Policy
 from policies.snapshot import Snapshot
@@ -31,9 +31,9 @@ class Stopping:
         own = {name: value for name, value in memory.items() if not name.startswith(_OURS)}
         kept = {name.removeprefix(_OURS): value for name, value in memory.items() if name.startswith(_OURS)}
         plan = self._policy.decide(snapshot, forecasts, own)
-        load = judge_load(snapshot, kept, self._control)
-        look = Outlook.of(snapshot.jobs, forecasts.final, self._control, overloaded=load.overloaded)
-        stopping = stops(snapshot, look, load, self._control)
+        load = assess_load(snapshot, kept, self._control)
+        look = StopCandidates.of(snapshot.jobs, forecasts.final, self._control, overloaded=load.overloaded)
+        stopping = stop_actions(snapshot, look, load, self._control)
         stopped = {action.job for action in stopping}
         return replace(
             plan,

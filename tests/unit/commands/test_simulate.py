@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from policies.allocation import allocate, in_order
 from policies.baselines.optimus import Optimus
 from policies.baselines.sjf import SJF
 from policies.baselines.tiresias import Gittins, Tiresias, TiresiasSettings
 from policies.mlfs.mlfs import MLFS
+from policies.placement.allocation import allocate, queue_order
 from policies.plan import Action, Reason
 from policies.snapshot import Snapshot
 from slurmplug.commands import main
@@ -227,7 +227,7 @@ def test_cycles_are_left_out_until_a_job_has_stopped_or_has_had_its_time_and_tha
 ) -> None:
     def start_and_stop(snapshot: Snapshot) -> tuple[Action, ...]:
         jobs = snapshot.jobs
-        starts = allocate(snapshot, in_order(jobs), jobs.gpus).actions
+        starts = allocate(snapshot, queue_order(jobs), jobs.gpus).actions
         stops = (Action("stop", key, WHY) for key, s in zip(jobs.keys, jobs.state, strict=True) if s == "running")
         return (*starts, *stops)
 
@@ -245,7 +245,7 @@ def test_no_cycle_is_left_out_while_nothing_may_be_done_about_jobs_that_stopped(
 ) -> None:
     def start_and_stop(snapshot: Snapshot) -> tuple[Action, ...]:
         jobs = snapshot.jobs
-        starts = allocate(snapshot, in_order(jobs), jobs.gpus).actions
+        starts = allocate(snapshot, queue_order(jobs), jobs.gpus).actions
         return (*starts, *(Action("stop", key, WHY) for key in jobs.keys[1:] if snapshot.now == 10))
 
     def said() -> list[tuple[float, str]]:

@@ -5,20 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from policies.allocation import (
-    Space,
+from policies.placement.allocation import (
     allocate,
     elastic,
-    gangs,
-    grown,
+    gang_gpus,
+    grow_elastic,
     held_gpus,
-    in_order,
-    left_over,
+    leftover_gpus,
     movable,
-    ranked,
+    queue_order,
+    rank_from_order,
     startable,
 )
-from policies.space import Place
+from policies.placement.space import Placement, Space
 from tests.builders import NOW, jobs, nodes, snapshot
 
 
@@ -57,17 +56,17 @@ def test_only_a_managed_running_job_with_a_checkpoint_can_be_moved():
 
 def test_jobs_that_are_not_managed_come_first_by_submission():
     of_jobs = jobs(4, managed=[True, False, True, False], submitted=[NOW, NOW, NOW - 5, NOW - 1])
-    assert in_order(of_jobs, np.array([1.0, 9.0, 2.0, 9.0])).tolist() == [3, 1, 0, 2]
+    assert queue_order(of_jobs, np.array([1.0, 9.0, 2.0, 9.0])).tolist() == [3, 1, 0, 2]
 
 
 def test_what_is_unknown_comes_last_and_ties_go_by_submission():
     of_jobs = jobs(4, submitted=[NOW, NOW - 1, NOW - 2, NOW - 3])
-    assert in_order(of_jobs, np.array([5.0, 5.0, np.nan, 7.0])).tolist() == [1, 0, 3, 2]
+    assert queue_order(of_jobs, np.array([5.0, 5.0, np.nan, 7.0])).tolist() == [1, 0, 3, 2]
 
 
 def test_the_first_in_order_has_the_highest_rank_and_jobs_that_are_not_managed_none():
     of_jobs = jobs(3, managed=[True, False, True])
-    rank = ranked(of_jobs, np.array([2, 1, 0]))
+    rank = rank_from_order(of_jobs, np.array([2, 1, 0]))
     assert rank[2] > rank[0]
     assert np.isnan(rank[1])
 
@@ -99,8 +98,8 @@ def test_what_a_job_keeps_on_a_node_that_is_down_is_not_missing_elsewhere():
 
 def test_a_node_that_holds_more_than_it_has_takes_nothing_from_the_free_gpus():
     space = Space(snapshot(jobs(1, gpus=2), nodes(2)))
-    space.take(0, Place((0,), (2,)))
-    space.take(0, Place((0,), (4,)))
+    space.take(0, Placement((0,), (2,)))
+    space.take(0, Placement((0,), (4,)))
     assert space.gpus == 4
 
 
@@ -123,47 +122,47 @@ def test_a_job_goes_only_where_its_placement_class_may_run_and_nodes_are_up():
 def test_a_job_without_gpus_finds_a_node_with_its_cpus_free():
     of_jobs = jobs(1, gpus=0, demand=[[0, 20, 0]])
     given = snapshot(of_jobs, nodes(2, used=[[4, 16, 0], [4, 8, 0]]))
-    assert told(allocate(given, in_order(of_jobs), np.array([0])).actions) == [("place", 1, {"n2": 0})]
+    assert told(allocate(given, queue_order(of_jobs), np.array([0])).actions) == [("place", 1, {"n2": 0})]
 
 
 def test_gangs_go_in_order_and_what_does_not_fit_is_skipped():
     given = running_and_waiting(gpus=[4, 2, 7, 3, 2])
-    assert gangs(given, in_order(given.jobs), preempt=False).tolist() == [4, 2, 0, 3, 2]
+    assert gang_gpus(given, queue_order(given.jobs), preempt=False).tolist() == [4, 2, 0, 3, 2]
 
 
 def test_what_runs_gives_way_to_what_comes_before_it_only_with_preemption():
     given = running_and_waiting(gpus=[4, 2, 8])
     order = np.array([2, 0, 1])
-    assert gangs(given, order, preempt=False).tolist() == [4, 2, 0]
-    assert gangs(given, order, preempt=True).tolist() == [4, 0, 8]
+    assert gang_gpus(given, order, preempt=False).tolist() == [4, 2, 0]
+    assert gang_gpus(given, order, preempt=True).tolist() == [4, 0, 8]
 
 
 def test_a_job_without_a_checkpoint_never_gives_way():
     given = running_and_waiting(gpus=[4, 2, 8], restartable=False)
-    assert gangs(given, np.array([2, 0, 1]), preempt=True).tolist() == [4, 2, 0]
+    assert gang_gpus(given, np.array([2, 0, 1]), preempt=True).tolist() == [4, 2, 0]
 
 
 def test_gpus_that_a_placement_class_cannot_use_do_not_count_for_it():
     fits = np.array([[True, False, False], [True, True, True]])
     given = snapshot(jobs(3, gpus=[6, 9, 4], placement=[0, 1, 0]), nodes(3), fits=fits)
-    assert gangs(given, np.array([0, 1, 2]), preempt=False).tolist() == [0, 9, 0]
-    assert gangs(given, np.array([2, 1, 0]), preempt=False).tolist() == [0, 0, 4]
+    assert gang_gpus(given, np.array([0, 1, 2]), preempt=False).tolist() == [0, 9, 0]
+    assert gang_gpus(given, np.array([2, 1, 0]), preempt=False).tolist() == [0, 0, 4]
 
 
 def test_a_job_that_no_node_suits_takes_nobodys_place():
     given = snapshot(jobs(2, gpus=[6, 4], placement=[1, 0]), nodes(2), fits=np.array([[True, True], [False, False]]))
-    assert gangs(given, np.array([0, 1]), preempt=False).tolist() == [0, 4]
+    assert gang_gpus(given, np.array([0, 1]), preempt=False).tolist() == [0, 4]
 
 
 def test_a_job_is_counted_on_the_nodes_that_fewer_others_can_use():
     fits = np.array([[True, False, False], [True, True, True]])
     given = snapshot(jobs(2, gpus=[6, 4], placement=[1, 0]), nodes(3), fits=fits)
-    assert gangs(given, np.array([0, 1]), preempt=False).tolist() == [6, 4]
+    assert gang_gpus(given, np.array([0, 1]), preempt=False).tolist() == [6, 4]
 
 
 def test_a_pending_job_is_placed_and_one_that_keeps_its_gpus_is_not_touched():
     given = running_and_waiting(gpus=[4, 2, 2])
-    actions = allocate(given, in_order(given.jobs), np.array([4, 2, 2])).actions
+    actions = allocate(given, queue_order(given.jobs), np.array([4, 2, 2])).actions
     assert told(actions) == [("place", 3, {"n2": 2})]
 
 
@@ -175,20 +174,20 @@ def test_a_job_that_is_to_have_nothing_is_preempted_for_those_who_take_its_place
 
 def test_a_job_whose_place_nobody_takes_goes_on_unless_it_must_not():
     given = running_and_waiting(gpus=[4, 2, 2])
-    assert told(allocate(given, in_order(given.jobs), np.array([0, 2, 2])).actions) == [("place", 3, {"n2": 2})]
-    actions = allocate(given, in_order(given.jobs), np.array([0, 2, 0]), spare=False).actions
+    assert told(allocate(given, queue_order(given.jobs), np.array([0, 2, 2])).actions) == [("place", 3, {"n2": 2})]
+    actions = allocate(given, queue_order(given.jobs), np.array([0, 2, 0]), spare=False).actions
     assert told(actions) == [("preempt", 1, {})]
 
 
 def test_an_elastic_job_is_resized_running_and_placed_at_what_it_ought_to_have():
     given = running_and_waiting(gpus=[4, 2, 4], gpus_min=[4, 1, 1], gpus_max=[4, 8, 8])
-    actions = allocate(given, in_order(given.jobs), np.array([4, 4, 2])).actions
+    actions = allocate(given, queue_order(given.jobs), np.array([4, 4, 2])).actions
     assert told(actions) == [("resize", 2, {"n2": 4}), ("place", 3, {"n3": 2})]
 
 
 def test_an_elastic_job_for_which_there_is_less_room_gets_what_there_is():
     given = running_and_waiting(gpus=[4, 2, 4], gpus_min=[4, 2, 1], gpus_max=[4, 2, 8])
-    assert told(allocate(given, in_order(given.jobs), np.array([4, 2, 8])).actions) == [
+    assert told(allocate(given, queue_order(given.jobs), np.array([4, 2, 8])).actions) == [
         ("place", 3, {"n3": 4, "n2": 2})
     ]
 
@@ -196,25 +195,25 @@ def test_an_elastic_job_for_which_there_is_less_room_gets_what_there_is():
 def test_strictly_in_order_nothing_starts_behind_a_job_without_room():
     given = running_and_waiting(gpus=[4, 2, 8, 1])
     wanted = np.array([4, 2, 8, 1])
-    assert told(allocate(given, in_order(given.jobs), wanted, strict=True).actions) == []
-    assert told(allocate(given, in_order(given.jobs), wanted).actions) == [("place", 4, {"n2": 1})]
+    assert told(allocate(given, queue_order(given.jobs), wanted, strict=True).actions) == []
+    assert told(allocate(given, queue_order(given.jobs), wanted).actions) == [("place", 4, {"n2": 1})]
 
 
 def test_a_job_that_waits_for_another_is_not_placed():
     given = running_and_waiting(gpus=[4, 2, 1, 1], reason=["None", "None", "Dependency", "Priority"])
-    actions = allocate(given, in_order(given.jobs), given.jobs.gpus).actions
+    actions = allocate(given, queue_order(given.jobs), given.jobs.gpus).actions
     assert told(actions) == [("place", 4, {"n2": 1})]
 
 
 def test_an_array_starts_one_element_a_cycle():
     given = snapshot(jobs(1, elements=5))
-    assert told(allocate(given, in_order(given.jobs), np.array([1])).actions) == [("place", 1, {"n1": 1})]
+    assert told(allocate(given, queue_order(given.jobs), np.array([1])).actions) == [("place", 1, {"n1": 1})]
 
 
 def test_the_parts_of_an_ml_job_start_together_or_not_at_all():
     given = snapshot(jobs(4, gpus=[3, 2, 3, 2], ml_job=[0, 1, 0, 1]), nodes(1, capacity=[5, 32, 0]))
-    order = in_order(given.jobs)
-    wanted = gangs(given, order, preempt=False)
+    order = queue_order(given.jobs)
+    wanted = gang_gpus(given, order, preempt=False)
     assert wanted.tolist() == [0, 2, 0, 2]
     assert told(allocate(given, order, wanted).actions) == [("place", 2, {"n1": 2}), ("place", 4, {"n1": 2})]
 
@@ -222,12 +221,12 @@ def test_the_parts_of_an_ml_job_start_together_or_not_at_all():
 def test_a_part_that_finds_no_node_leaves_the_whole_ml_job_waiting():
     of_jobs = jobs(3, gpus=[2, 2, 2], ml_job=[0, 0, 2], demand=[[2, 2, 0], [2, 64, 0], [2, 2, 0]])
     given = snapshot(of_jobs, nodes(1, capacity=[6, 8, 0]))
-    assert told(allocate(given, in_order(of_jobs), of_jobs.gpus).actions) == [("place", 3, {"n1": 2})]
+    assert told(allocate(given, queue_order(of_jobs), of_jobs.gpus).actions) == [("place", 3, {"n1": 2})]
 
 
 def test_the_parts_of_an_ml_job_give_way_together():
     given = running_and_waiting(gpus=[4, 2, 9], ml_job=[0, 0, 2])
-    actions = allocate(given, np.array([2, 0, 1]), gangs(given, np.array([2, 0, 1]), preempt=True)).actions
+    actions = allocate(given, np.array([2, 0, 1]), gang_gpus(given, np.array([2, 0, 1]), preempt=True)).actions
     assert [kind for kind, *_ in told(actions)] == ["preempt", "preempt", "place"]
 
 
@@ -235,19 +234,19 @@ def test_gpus_left_over_go_where_one_more_gains_most():
     given = running_and_waiting(gpus=[4, 2, 4, 4], gpus_min=[4, 1, 1, 1], gpus_max=[4, 8, 8, 2])
     assert elastic(given.jobs).tolist() == [False, True, True, True]
     wanted = np.array([4, 1, 1, 1])
-    assert left_over(given, wanted) == 5
-    assert grown(given, wanted, lambda row, gpus: 1.0 / gpus).tolist() == [4, 3, 3, 2]
-    assert grown(given, wanted, lambda row, gpus: float(row == 3)).tolist() == [4, 1, 1, 2]
+    assert leftover_gpus(given, wanted) == 5
+    assert grow_elastic(given, wanted, lambda row, gpus: 1.0 / gpus).tolist() == [4, 3, 3, 2]
+    assert grow_elastic(given, wanted, lambda row, gpus: float(row == 3)).tolist() == [4, 1, 1, 2]
 
 
 def test_gpus_that_jobs_of_others_hold_are_not_handed_out():
     given = running_and_waiting(gpus=[4, 2, 1])
     crowded = replace(given, nodes=replace(given.nodes, used=np.array([[4.0, 0, 0], [4, 0, 0], [0, 0, 0]])))
-    assert left_over(crowded, held_gpus(crowded)) == 4
+    assert leftover_gpus(crowded, held_gpus(crowded)) == 4
     assert Space(crowded).gpus == 4
 
 
 @pytest.mark.parametrize("given", [snapshot(jobs(0), nodes(0)), snapshot(jobs(2), nodes(0)), snapshot(jobs(0))])
 def test_without_jobs_or_nodes_nothing_is_done(given):
-    order = in_order(given.jobs)
-    assert allocate(given, order, gangs(given, order, preempt=True)).actions == ()
+    order = queue_order(given.jobs)
+    assert allocate(given, order, gang_gpus(given, order, preempt=True)).actions == ()

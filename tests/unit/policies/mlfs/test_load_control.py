@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from policies.mlfs.load_control import LoadControlSettings, Outlook, judge_load, share_left, stops
+from policies.mlfs.load_control import LoadControlSettings, StopCandidates, assess_load, remaining_share, stop_actions
 from policies.mlfs.mlfs import MLFH, MLFS, MLFSSettings
 from policies.plan import NOTHING_REMEMBERED
 from predictors.forecast import Forecast
@@ -17,13 +17,13 @@ QUEUED = {"state": ["running", "pending"], "reason": ["None", "Resources"]}
 
 def load(*, overloaded, settings=AT_ONCE):
     waiting = jobs(reason="Resources" if overloaded else "None")
-    return judge_load(snapshot(waiting), NOTHING_REMEMBERED, settings)
+    return assess_load(snapshot(waiting), NOTHING_REMEMBERED, settings)
 
 
 def stops_of(of_jobs, final, *, overloaded=False, settings=AT_ONCE):
     """The stops of these jobs, by the forecasts of their ends."""
-    look = Outlook.of(of_jobs, final, settings, overloaded=overloaded)
-    return stops(snapshot(of_jobs), look, load(overloaded=overloaded), settings)
+    look = StopCandidates.of(of_jobs, final, settings, overloaded=overloaded)
+    return stop_actions(snapshot(of_jobs), look, load(overloaded=overloaded), settings)
 
 
 def stopped(curve, mean, sd, *, overloaded=False, settings=AT_ONCE, **columns):
@@ -41,7 +41,7 @@ class TestOverload:
     @pytest.mark.parametrize("reason", ["Resources", "Priority"])
     @pytest.mark.parametrize("managed", [True, False])
     def test_a_job_that_waits_for_its_turn_is_overload(self, reason, managed):
-        assert judge_load(snapshot(jobs(reason=reason, managed=managed)), {}, AT_ONCE).overloaded
+        assert assess_load(snapshot(jobs(reason=reason, managed=managed)), {}, AT_ONCE).overloaded
 
     @pytest.mark.parametrize(
         "columns",
@@ -53,28 +53,28 @@ class TestOverload:
         ],
     )
     def test_a_job_that_waits_for_something_else_is_not(self, columns):
-        assert not judge_load(snapshot(jobs(**columns)), {}, AT_ONCE).overloaded
+        assert not assess_load(snapshot(jobs(**columns)), {}, AT_ONCE).overloaded
 
     def test_degree_is_the_mean_of_the_dominant_shares_of_the_nodes_that_are_up(self):
         on_nodes = nodes(3, used=[[4, 1, 0], [1, 16, 0], [4, 32, 131_072]], up=[True, True, False])
-        assert judge_load(snapshot(on_nodes=on_nodes), {}, AT_ONCE).degree == 0.75
+        assert assess_load(snapshot(on_nodes=on_nodes), {}, AT_ONCE).degree == 0.75
 
     def test_full_gpus_are_overload_whatever_the_cpus_do(self):
-        assert judge_load(snapshot(on_nodes=nodes(used=[4, 1, 0])), {}, AT_ONCE).overloaded
-        assert not judge_load(snapshot(on_nodes=nodes(used=[3, 1, 0])), {}, AT_ONCE).overloaded
+        assert assess_load(snapshot(on_nodes=nodes(used=[4, 1, 0])), {}, AT_ONCE).overloaded
+        assert not assess_load(snapshot(on_nodes=nodes(used=[3, 1, 0])), {}, AT_ONCE).overloaded
 
     def test_a_cluster_without_nodes_or_of_nodes_without_gpus_has_a_degree(self):
-        assert judge_load(snapshot(on_nodes=nodes(0)), {}, AT_ONCE).degree == 0
-        assert judge_load(snapshot(on_nodes=nodes(capacity=[0, 32, 1], used=[0, 8, 0])), {}, AT_ONCE).degree == 0.25
+        assert assess_load(snapshot(on_nodes=nodes(0)), {}, AT_ONCE).degree == 0
+        assert assess_load(snapshot(on_nodes=nodes(capacity=[0, 32, 1], used=[0, 8, 0])), {}, AT_ONCE).degree == 0.25
 
     def test_elements_of_an_array_are_counted(self):
-        assert judge_load(snapshot(jobs(reason="Priority", elements=7)), {}, AT_ONCE).waiting == 7
+        assert assess_load(snapshot(jobs(reason="Priority", elements=7)), {}, AT_ONCE).waiting == 7
 
     def test_it_must_last_to_count_and_be_gone_for_a_while_to_end(self):
         settings = LoadControlSettings(overload_enter=3, overload_exit=2)
         memory, verdicts = NOTHING_REMEMBERED, []
         for busy in [1, 1, 0, 1, 1, 1, 0, 1, 0, 0, 0]:
-            result = judge_load(snapshot(jobs(reason="Resources" if busy else "None")), memory, settings)
+            result = assess_load(snapshot(jobs(reason="Resources" if busy else "None")), memory, settings)
             memory = result.memory
             verdicts.append(int(result.overloaded))
         assert verdicts == [0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0]
@@ -175,7 +175,7 @@ class TestShareLeft:
     def left(self, *, overloaded=False, end=END, **columns):
         given = {"accuracies": [self.CURVE], "iteration": 10, "max_iterations": 100, "stop": "target"}
         of_jobs, final = jobs(**given | columns), Forecast.certain([end], "test")
-        return share_left(of_jobs, Outlook.of(of_jobs, final, AT_ONCE, overloaded=overloaded))[0]
+        return remaining_share(of_jobs, StopCandidates.of(of_jobs, final, AT_ONCE, overloaded=overloaded))[0]
 
     def test_reaches_to_where_a_hyperbola_passes_the_target(self):
         assert self.left(target=1 - 10 / (46 + 9)) == pytest.approx((46 - 10) / (100 - 10))

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from policies.marginal_gain.speeds import MEDIAN
 from policies.snapshot import Curves, Jobs, Snapshot
 from predictors.arrays import Floats, Ints
-from predictors.forecast import LEVELS, Fan, Forecasts
+from predictors.forecast import Fan, Forecasts
 
-MEDIAN = int(np.searchsorted(LEVELS, 0.5))
 FEWEST = 5
 """reports of the loss from which on its forecast is believed: before, a curve is continued flat as often as not"""
 HALF = 5.0
@@ -23,7 +23,7 @@ _BLOCK = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
-class Outlook:
+class TrainingForecast:
     """What is known of m jobs: where each is, how fast it trains and how its loss goes on.
 
     at: iterations done by now. last: the iteration it ends at. speed_at, speed (m, k): iterations a second by GPUs,
@@ -63,7 +63,7 @@ class Outlook:
         return _interpolated(self.loss_at, self.losses, self.at[:, None])[:, 0]
 
     @classmethod
-    def of(cls, snapshot: Snapshot, forecasts: Forecasts, rows: Ints, held: Ints, epoch: float) -> Outlook:
+    def of(cls, snapshot: Snapshot, forecasts: Forecasts, rows: Ints, held: Ints, epoch: float) -> TrainingForecast:
         """Of these rows, holding `held` (n,) GPUs; an iteration is guessed at `epoch` seconds where nothing tells."""
         jobs, now = snapshot.jobs, snapshot.now
         m = len(rows)
@@ -91,7 +91,7 @@ class Outlook:
         )
         return outlook._since(jobs, rows, held, now)._seen(jobs, rows, unknown)
 
-    def _since(self, jobs: Jobs, rows: Ints, held: Ints, now: float) -> Outlook:
+    def _since(self, jobs: Jobs, rows: Ints, held: Ints, now: float) -> TrainingForecast:
         """With what was done since the last report: less than one more iteration, or it would have told."""
         some = np.arange(len(rows))
         rate = self.rate(some, np.maximum(held[rows], 1).astype(np.float64)[:, None])[:, 0]
@@ -99,7 +99,7 @@ class Outlook:
         done = np.clip(np.nan_to_num(since) * rate, 0.0, 1.0)
         return _replaced(self, at=np.minimum(self.at + done, self.last))
 
-    def _seen(self, jobs: Jobs, rows: Ints, unknown: np.ndarray) -> Outlook:
+    def _seen(self, jobs: Jobs, rows: Ints, unknown: np.ndarray) -> TrainingForecast:
         """With the largest fall and the first loss that the job reported, where its losses are known."""
         first, largest = _history(jobs.losses, rows)
         step = np.minimum(self.at + 1.0, self.last)[:, None]
@@ -110,8 +110,8 @@ class Outlook:
         return _replaced(self, largest=np.maximum(largest, 1e-300), first=begun)
 
 
-def _replaced(outlook: Outlook, **columns: Floats) -> Outlook:
-    return Outlook(**{**vars(outlook), **columns})
+def _replaced(outlook: TrainingForecast, **columns: Floats) -> TrainingForecast:
+    return TrainingForecast(**{**vars(outlook), **columns})
 
 
 def _medians(fan: Fan, rows: Ints) -> tuple[Floats, Floats]:

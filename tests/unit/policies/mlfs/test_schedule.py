@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.mlfs.migration import MigrationSettings, lowest_of, migrants
+from policies.mlfs.migration import MigrationSettings, lowest_priority, select_migrations
 from policies.mlfs.mlfs import MLFH, MLFHSettings
 from policies.mlfs.placement import PlacementSettings, Servers
-from policies.mlfs.schedule import FEW, ScheduleSettings, losses, schedule
+from policies.mlfs.schedule import FEW, ScheduleSettings, preemption_loss, schedule
 from policies.plan import Action
 from policies.snapshot import Jobs, Snapshot
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
@@ -38,7 +38,7 @@ def told(actions: tuple[Action, ...]) -> list[tuple[str, int, tuple[str, ...]]]:
 class TestWhoLeaves:
     def leaving(self, snapshot: Snapshot, rank: Any, lowest: float = 0.1, **settings: Any) -> list[tuple[int, int]]:
         servers = Servers(snapshot, PlacementSettings(**settings))
-        return migrants(servers, np.asarray(rank, dtype=float), snapshot.jobs.restartable, lowest)
+        return select_migrations(servers, np.asarray(rank, dtype=float), snapshot.jobs.restartable, lowest)
 
     def test_most_of_what_is_contended_and_least_of_all_else(self) -> None:
         # all bear on the network; the second as much as the third, with fewer GPUs
@@ -74,7 +74,7 @@ class TestWhoLeaves:
 
     @pytest.mark.parametrize(("share", "count"), [(0.01, 1), (0.5, 2), (1.0, 4)])
     def test_p_s_counts_from_the_lowest_and_at_least_one(self, share: float, count: int) -> None:
-        assert lowest_of(np.arange(4), np.array([4.0, 1.0, 3.0, 2.0]), share).tolist() == [1, 3, 2, 0][:count]
+        assert lowest_priority(np.arange(4), np.array([4.0, 1.0, 3.0, 2.0]), share).tolist() == [1, 3, 2, 0][:count]
 
 
 def decided(look: Snapshot, rank: Any, remaining: Any = HOUR, **settings: Any) -> tuple[Action, ...]:
@@ -230,7 +230,7 @@ def runs_partly_fixed() -> Jobs:
 
 def test_a_preempted_job_loses_its_restart_and_what_it_saves_in_its_own_time_only() -> None:
     of_jobs = jobs(4, iteration=10, checkpoint=[4, np.nan, 10, 4], resumed=[1, 1, 1, 5], iteration_time=5.0)
-    assert losses(of_jobs, 60.0).tolist() == [90.0, 60.0, 60.0, 60.0]
+    assert preemption_loss(of_jobs, 60.0).tolist() == [90.0, 60.0, 60.0, 60.0]
 
 
 class TestHysteresis:

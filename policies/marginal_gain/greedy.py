@@ -20,7 +20,7 @@ _FIRST, _MORE = 16, 4
 """units of each job looked at first, and how many times as many where these do not suffice"""
 
 
-def share_out(least: Ints, most: Ints, units: int, worth: Worth) -> Ints:
+def greedy_shares(least: Ints, most: Ints, units: int, worth: Worth) -> Ints:
     """(m,) GPUs of each job, from `least` to `most`, where `units` are there beyond all the minima."""
     count = np.asarray(least, dtype=np.int64).copy()
     rows = np.flatnonzero(most > least)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from policies.marginal_gain.training_forecast import TrainingForecast
 from policies.plan import NOTHING_REMEMBERED
-from policies.slaq.outlook import Outlook
 from policies.slaq.slaq import SLAQ, SLAQMaxMin, SLAQSettings
 from predictors.forecast import Fan, Forecast, Forecasts
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
@@ -185,7 +185,7 @@ def test_without_any_forecast_gpus_are_shared_alike():
 def test_without_a_speed_an_iteration_takes_c_s_over_n():
     of_jobs, on = running(1, 4, iteration=50, iteration_time=2.0)
     site = snapshot(of_jobs, nodes(1), runs_on=on)
-    outlook = Outlook.of(site, Forecasts.unknown(1), np.array([0]), np.array([4]), 60.0)
+    outlook = TrainingForecast.of(site, Forecasts.unknown(1), np.array([0]), np.array([4]), 60.0)
     rates = outlook.rate(np.array([0]), np.array([[1.0, 4.0, 8.0]]))
     assert rates[0].tolist() == pytest.approx([0.125, 0.5, 1.0])
 
@@ -193,7 +193,7 @@ def test_without_a_speed_an_iteration_takes_c_s_over_n():
 def test_the_largest_fall_is_the_one_reported_or_the_one_ahead():
     of_jobs, on = running(1, 4, iteration=5, losses=[[10.0, 6.0, 5.0, 4.5, 4.2]])
     site = snapshot(of_jobs, nodes(1), runs_on=on)
-    outlook = Outlook.of(site, predicted([[11.0, 1.0]]), np.array([0]), np.array([4]), 60.0)
+    outlook = TrainingForecast.of(site, predicted([[11.0, 1.0]]), np.array([0]), np.array([4]), 60.0)
     assert outlook.largest.tolist() == pytest.approx([4.0])
     assert outlook.first.tolist() == pytest.approx([11.0])
 

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.allocation import Place
 from policies.mlfs.placement import PlacementSettings, Servers, network_shares, volumes
+from policies.placement.space import Placement
 from policies.snapshot import Jobs, Snapshot
 from tests.builders import jobs, nodes, snapshot
 
@@ -25,31 +25,31 @@ def at(of_jobs: Jobs, n: int = 2, on: Any = (), **columns: Any) -> Snapshot:
 class TestTheIdealServer:
     def test_has_the_least_in_use_as_the_paper_says(self) -> None:
         seen = at(jobs(2, state=["running", "pending"]), on=[(0, 0, 1)])
-        assert Servers(seen, LEAST).find(1) == Place((1,), (1,))
+        assert Servers(seen, LEAST).find(1) == Placement((1,), (1,))
 
     def test_has_the_most_allocated_so_that_whole_nodes_stay_free(self) -> None:
         seen = at(jobs(2, state=["running", "pending"]), on=[(0, 1, 1)])
-        assert Servers(seen, TIGHT).find(1) == Place((1,), (1,))
+        assert Servers(seen, TIGHT).find(1) == Placement((1,), (1,))
 
     @pytest.mark.parametrize("settings", [LEAST, TIGHT])
     @pytest.mark.parametrize(
         "columns", [{"load": [[0, 20, 0], [0, 2, 0]]}, {"network": [0.6, 0.1]}, {"network": [0.6, np.nan]}]
     )
     def test_has_the_least_in_use_of_what_is_shared(self, settings: PlacementSettings, columns: Any) -> None:
-        assert Servers(at(jobs(), **columns), settings).find(0) == Place((1,), (1,))
+        assert Servers(at(jobs(), **columns), settings).find(0) == Placement((1,), (1,))
 
     def test_counts_every_resource_by_its_capacity(self) -> None:
         # half of the CPUs of the first node are taken, a quarter of the memory of the second
         used = [[0, 16, 0], [0, 0, 32_768]]
-        assert Servers(at(jobs(), used=used), LEAST).find(0) == Place((1,), (1,))
+        assert Servers(at(jobs(), used=used), LEAST).find(0) == Placement((1,), (1,))
 
     def test_hosts_the_jobs_of_its_ml_job_that_communicate_most(self) -> None:
         # the second node has more in use, and the larger part of the model
         of_jobs = jobs(4, ml_job=[0, 0, 2, 0], params=[1e6, 9e6, np.nan, 1e6], state=["running"] * 3 + ["pending"])
         seen = at(of_jobs, on=[(0, 0, 1), (1, 1, 1), (2, 1, 1)])
-        assert Servers(seen, LEAST).find(3) == Place((1,), (1,))
+        assert Servers(seen, LEAST).find(3) == Placement((1,), (1,))
         apart = PlacementSettings(ideal="least", use_bandwidth=False)
-        assert Servers(seen, apart).find(3) == Place((0,), (1,))
+        assert Servers(seen, apart).find(3) == Placement((0,), (1,))
 
     def test_who_is_left_alone_talks_to_nobody_whatever_adding_up_left_over(self) -> None:
         running = jobs(4, ml_job=0, params=[3_100_000.1, 500_000.1, 800_000.1, 200_000.1], state="running")
@@ -62,8 +62,8 @@ class TestTheIdealServer:
     def test_counts_a_mate_that_was_placed_just_before(self) -> None:
         seen = at(jobs(2, ml_job=0))
         servers = Servers(seen, LEAST)
-        servers.take(0, Place((1,), (1,)))
-        assert servers.find(1) == Place((1,), (1,))
+        servers.take(0, Placement((1,), (1,)))
+        assert servers.find(1) == Placement((1,), (1,))
 
 
 class TestWhoIsOverloaded:
@@ -92,7 +92,7 @@ class TestWhoIsOverloaded:
         assert Servers(seen, PlacementSettings(overload=0.7)).overloaded().tolist() == [True]
 
     def test_nothing_is_put_on_an_overloaded_node(self) -> None:
-        assert Servers(at(jobs(), network=[0.95, 0.9]), TIGHT).find(0) == Place((1,), (1,))
+        assert Servers(at(jobs(), network=[0.95, 0.9]), TIGHT).find(0) == Placement((1,), (1,))
 
     def test_nothing_is_put_where_its_traffic_would_overload(self) -> None:
         # 10 bytes a second are a tenth of a network; a gang of 8 over two nodes sends as much on each
@@ -106,7 +106,7 @@ class TestWhoIsOverloaded:
 class TestGangs:
     def test_go_on_one_node_where_one_suffices(self) -> None:
         seen = at(jobs(2, gpus=[2, 4], state=["running", "pending"]), 3, on=[(0, 0, 2)])
-        assert Servers(seen, TIGHT).find(1) in [Place((1,), (4,)), Place((2,), (4,))]
+        assert Servers(seen, TIGHT).find(1) in [Placement((1,), (4,)), Placement((2,), (4,))]
 
     def test_go_over_several_where_none_does(self) -> None:
         place = Servers(at(jobs(gpus=6), 3), TIGHT).find(0)

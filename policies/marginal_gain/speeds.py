@@ -1,0 +1,43 @@
+"""Median forecasts of training speed by number of GPUs, looked up without making a distribution of each."""
+
+from functools import lru_cache
+
+import numpy as np
+
+from predictors.forecast import LEVELS, Fan
+
+MEDIAN = int(np.abs(LEVELS - 0.5).argmin())
+"""The column of a fan's table that holds the median."""
+
+
+class MedianSpeeds:
+    """The median forecast of speed, row by row and GPU by GPU, without making a distribution of each."""
+
+    def __init__(self, fan: Fan) -> None:
+        self._place = fan.index.tolist()
+        self._gpus = fan.x
+        self._speed = fan.table[:, :, MEDIAN]
+        self._saved: dict[int, list[float]] = {}
+
+    @classmethod
+    @lru_cache(maxsize=1)
+    def of(cls, fan: Fan) -> "MedianSpeeds":
+        """Those of a fan, which often is the one of the decision before."""
+        return cls(fan)
+
+    def at(self, row: int, gpus: float) -> float:
+        """Iterations a second; NaN where nothing is known."""
+        place = self._place[row]
+        return float(np.interp(gpus, self._gpus[place], self._speed[place])) if place >= 0 else np.nan
+
+    def saved(self, row: int, gpus: int) -> float:
+        """Seconds that one GPU more than so many saves an iteration, of a row of which something is known."""
+        place = self._place[row]
+        saved = self._saved.get(place)
+        if saved is None:
+            grid = self._gpus[place]
+            speed = np.interp(np.arange(int(grid[-1]) + 1), grid, self._speed[place])
+            times = np.divide(1.0, speed, out=np.full(len(speed), np.inf), where=speed > 0)
+            with np.errstate(invalid="ignore"):
+                saved = self._saved[place] = (times[:-1] - times[1:]).tolist()
+        return saved[gpus] if gpus < len(saved) else 0.0

@@ -1,0 +1,164 @@
+"""What is free on each node where GPUs alone decide who fits: as `policies.space`, in whole numbers and much faster.
+
+Where no job has more CPUs or memory a GPU than any node has free for one, a job fits wherever its GPUs are free. That
+stays so whatever is taken and given, so only GPUs are counted. `tests/property/test_allocation.py` holds the places to
+those that `Space` finds.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+
+import numpy as np
+
+from policies.placement.space import Packing, Placement, Space
+from policies.snapshot import Snapshot
+from predictors.arrays import Ints
+
+_ALMOST = 1.0 + 1e-12
+
+
+class GPUSpace:
+    """A working copy of a `Space`, which `settled` brings up to date.
+
+    The nodes with as many free GPUs lie in one heap by row. A node that has another number by now is thrown away when
+    it comes to the top.
+    """
+
+    def __init__(self, snapshot: Snapshot, space: Space) -> None:
+        self._space = space
+        self._up = snapshot.nodes.up.tolist()
+        self._free: list[int] = space.free[:, 0].astype(np.int64).tolist()
+        self.gpus: int = sum(self._free)
+        """free in all"""
+        capacity = int(max(snapshot.nodes.capacity[:, 0].max(initial=0), max(self._free, default=0)))
+        self._with: list[list[int]] = [[] for _ in range(capacity + 1)]
+        self._levels = 0
+        """a bit for each number of free GPUs that a node may have"""
+        for node, free in enumerate(self._free):
+            self._with[free].append(node)
+            self._levels |= 1 << free
+        self._changes: list[tuple[int, int, int]] = []
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, space: Space, rows: Ints) -> GPUSpace | None:
+        """Where these rows may use all nodes, ask for GPUs, and GPUs alone tell whether they fit; else None."""
+        jobs, up, free = snapshot.jobs, snapshot.nodes.up, space.free
+        if not len(rows) or not np.all(jobs.demand[rows, 0] > 0):
+            return None
+        if not snapshot.fits[np.unique(jobs.placement[rows])][:, up].all() or not np.all(free[:, 0] % 1 == 0):
+            return None
+        some = free[free[:, 0] > 0]
+        a_gpu = (some[:, 1:] / some[:, :1]).min(axis=0, initial=np.inf)
+        most = (jobs.demand[rows, 1:] / jobs.demand[rows, :1]).max(axis=0)
+        return cls(snapshot, space) if np.all(most <= a_gpu * _ALMOST) else None
+
+    def settled(self) -> Space:
+        """The space that this is a copy of, with all that was taken and given."""
+        if self._changes:
+            self._space.change(np.array(self._changes, dtype=np.int64))
+            self._changes = []
+        return self._space
+
+    def place(self, row: int) -> Placement:
+        """Where the job runs now, by the snapshot; no node where it does not."""
+        return self._space.place(row)
+
+    def fits_there(self, row: int, place: Placement) -> bool:  # noqa: ARG002 all rows are alike here
+        """Whether what the job would hold there is free."""
+        pairs = zip(*place, strict=True)
+        return bool(place.nodes) and all(self._up[node] and self._free[node] >= share for node, share in pairs)
+
+    def take(self, row: int, place: Placement) -> None:
+        """The job holds this."""
+        for node, share in zip(*place, strict=True):
+            self._change(row, node, share)
+
+    def give(self, row: int, place: Placement) -> None:
+        """The job holds this no longer."""
+        for node, share in zip(*place, strict=True):
+            if self._up[node]:
+                self._change(row, node, -share)
+
+    def _change(self, row: int, node: int, taken: int) -> None:
+        free = self._free[node] - taken
+        self._free[node] = free
+        self.gpus -= taken
+        heapq.heappush(self._with[free], node)
+        self._levels |= 1 << free
+        self._changes.append((row, node, taken))
+
+    def room_in_all(self, row: int) -> int:  # noqa: ARG002
+        """How many GPUs the job could have on all nodes together."""
+        return self.gpus
+
+    def fit(self, row: int, gpus: int, packing: Packing = "tight") -> Placement | None:  # noqa: ARG002
+        """As `Space.fit`."""
+        if gpus > self.gpus:
+            return None
+        if gpus < len(self._with):
+            node = self._fewest(gpus) if packing == "tight" else self._most(gpus)
+            if node is not None:
+                return Placement((node,), (gpus,))
+        return self._spread(gpus, packing)
+
+    def _fewest(self, gpus: int) -> int | None:
+        """The first node of those with the fewest free GPUs, but so many at least."""
+        levels = self._levels >> gpus
+        while levels:
+            node = self._top(gpus + (levels & -levels).bit_length() - 1)
+            if node is not None:
+                return node
+            levels &= levels - 1
+        return None
+
+    def _most(self, gpus: int) -> int | None:
+        """The first node of those with the most free GPUs, if these are so many."""
+        levels = self._levels >> gpus
+        while levels:
+            highest = levels.bit_length() - 1
+            node = self._top(gpus + highest)
+            if node is not None:
+                return node
+            levels ^= 1 << highest
+        return None
+
+    def _top(self, free: int) -> int | None:
+        """The first node with exactly so many free GPUs."""
+        heap = self._with[free]
+        while heap and self._free[heap[0]] != free:
+            heapq.heappop(heap)
+        if heap:
+            return heap[0]
+        self._levels &= ~(1 << free)
+        return None
+
+    def _spread(self, gpus: int, packing: Packing) -> Placement:
+        """Whole nodes, those with the most free first, and the rest on one more; there are as many GPUs."""
+        nodes: list[int] = []
+        shares: list[int] = []
+        for node in self._by_room():
+            if self._free[node] >= gpus:
+                last = node if packing == "wide" else self._fewest_but(gpus, nodes)
+                return Placement((*nodes, last), (*shares, gpus))
+            nodes.append(node)
+            shares.append(self._free[node])
+            gpus -= self._free[node]
+        raise RuntimeError("more GPUs are counted as free than the nodes have")
+
+    def _by_room(self) -> Iterator[int]:
+        """The nodes, those with the most free GPUs first; of equal ones the first."""
+        for free in range(len(self._with) - 1, 0, -1):
+            yield from sorted({node for node in self._with[free] if self._free[node] == free})
+
+    def _fewest_but(self, gpus: int, chosen: list[int]) -> int:
+        """As `_fewest`, without those that are chosen already; there is one."""
+        levels = self._levels >> gpus
+        while levels:
+            free = gpus + (levels & -levels).bit_length() - 1
+            left = [node for node in self._with[free] if self._free[node] == free and node not in chosen]
+            if left:
+                return min(left)
+            levels &= levels - 1
+        raise RuntimeError("more GPUs are counted as free than the nodes have")

@@ -1,0 +1,158 @@
+"""What is free on each node, and where a job fits."""
+
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from policies.snapshot import Nodes, Snapshot
+from predictors.arrays import Bools, Floats, Ints
+
+Packing: TypeAlias = Literal["tight", "wide"]
+"""On as few nodes as will do, of which the fullest (tight), or those with the most free GPUs first (wide)."""
+_SLACK = 1e-9
+
+
+class Placement(NamedTuple):
+    """Rows of nodes, and the GPUs on each."""
+
+    nodes: tuple[int, ...]
+    shares: tuple[int, ...]
+
+
+def free_resources(nodes: Nodes, held: Floats) -> Floats:
+    """(nodes, r) what is free of the first r resources, of which jobs hold so much, (nodes, r).
+
+    Nothing on a node that is not up.
+    """
+    r = held.shape[1]
+    free = np.maximum(nodes.capacity[:, :r] - np.fmax(nodes.used[:, :r], held), 0.0)
+    return np.where(nodes.up[:, None], free, 0.0)
+
+
+class Space:
+    """What is free on each node, as a working copy: `take` and `give` change it.
+
+    `free` (nodes, resources): nothing on a node that is not up.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        jobs, nodes, on = snapshot.jobs, snapshot.nodes, snapshot.runs_on
+        count = jobs.demand[:, 0]
+        self._by_gpus = count > 0
+        self._per_gpu = jobs.demand / np.where(self._by_gpus, count, 1.0)[:, None]
+        weights = self._held(on[:, 0], on[:, 2])
+        there = len(nodes.names)
+        held = np.array([np.bincount(on[:, 1], column, there) for column in weights.T]).T
+        self.free: Floats = free_resources(nodes, held)
+        order = np.argsort(on[:, 0], kind="stable")
+        self._on = on[order]
+        self._first = np.searchsorted(self._on[:, 0], np.arange(len(jobs) + 1))
+        self._places: dict[int, Placement] = {}
+        self._holds: dict[tuple[int, Placement], list[tuple[int, Floats]]] = {}
+
+    @property
+    def gpus(self) -> int:
+        """Free GPUs in all."""
+        return int(np.maximum(self.free[:, 0], 0.0).sum())
+
+    def place(self, row: int) -> Placement:
+        """Where the job runs now, by the snapshot; no node where it does not."""
+        place = self._places.get(row)
+        if place is None:
+            _, nodes, shares = self._on[self._first[row] : self._first[row + 1]].T.tolist()
+            place = self._places[row] = Placement(tuple(nodes), tuple(shares))
+        return place
+
+    def fits_there(self, row: int, place: Placement) -> bool:
+        """Whether what the job would hold there is free; on a few numbers faster one by one than on arrays."""
+        held = self.on_each(row, place)
+        for node, each in held:
+            if not self._snapshot.nodes.up[node]:
+                return False
+            for has, wanted in zip(self.free[node].tolist(), each.tolist(), strict=True):
+                if has + _SLACK < wanted:
+                    return False
+        return bool(held)
+
+    def on_each(self, row: int, place: Placement) -> list[tuple[int, Floats]]:
+        """The nodes, and what the job holds on each, (resources,)."""
+        held = self._holds.get((row, place))
+        if held is None:
+            shares = place.shares if self._by_gpus[row] else [1] * len(place.nodes)
+            each = [self._per_gpu[row] * share for share in shares]
+            held = self._holds[row, place] = list(zip(place.nodes, each, strict=True))
+        return held
+
+    def take(self, row: int, place: Placement) -> list[tuple[int, Floats]]:
+        """The job holds this: the nodes, and what on each."""
+        held = self.on_each(row, place)
+        for node, each in held:
+            if self._snapshot.nodes.up[node]:
+                self.free[node] -= each
+        return held
+
+    def give(self, row: int, place: Placement) -> list[tuple[int, Floats]]:
+        """The job holds this no longer: the nodes, and what on each."""
+        held = self.on_each(row, place)
+        for node, each in held:
+            if self._snapshot.nodes.up[node]:
+                self.free[node] += each
+        return held
+
+    def give_all(self, rows: Ints) -> None:
+        """These jobs hold no longer what they hold by the snapshot."""
+        gives = np.zeros(len(self._first) - 1, dtype=bool)
+        gives[rows] = True
+        on = self._on[gives[self._on[:, 0]] & self._snapshot.nodes.up[self._on[:, 1]]]
+        np.add.at(self.free, on[:, 1], self._held(on[:, 0], on[:, 2]))
+
+    def change(self, taken: Ints) -> None:
+        """Jobs hold more or less: (k, 3) the job, the node and its GPUs, negative where they are given back."""
+        np.subtract.at(self.free, taken[:, 1], self._held(taken[:, 0], taken[:, 2]))
+
+    def fit(self, row: int, gpus: int, packing: Packing = "tight", nodes: Bools | None = None) -> Placement | None:
+        """Where the job finds so many GPUs, with CPUs and memory in proportion; None where there is no room.
+
+        The one node that suffices with the fewest GPUs free (tight) or the most (wide); else the fewest nodes, those
+        with the most free first. A job without GPUs is put on one node. `nodes` (nodes,): only these.
+        """
+        jobs, snapshot = self._snapshot.jobs, self._snapshot
+        allowed = snapshot.fits[jobs.placement[row]] & snapshot.nodes.up
+        if nodes is not None:
+            allowed = allowed & nodes
+        if gpus <= 0:
+            room = np.flatnonzero(allowed & np.all(self.free + _SLACK >= jobs.demand[row], axis=1))
+            return Placement((int(room[self.free[room, 1].argmin()]),), (0,)) if len(room) else None
+        units = np.where(allowed, self.room(row), 0.0)
+        if units.sum() < gpus:
+            return None
+        enough = np.flatnonzero(units >= gpus)
+        if len(enough):
+            left = self.free[enough, 0]
+            return Placement((int(enough[left.argmin() if packing == "tight" else left.argmax()]),), (gpus,))
+        most = np.argsort(-units, kind="stable")
+        whole = int(np.searchsorted(np.cumsum(units[most]), gpus))
+        shares = [int(share) for share in units[most[:whole]]]
+        rest = gpus - sum(shares)
+        last = most[whole:][units[most[whole:]] >= rest]
+        chosen = last[units[last].argmin()] if packing == "tight" else most[whole]
+        return Placement((*(int(node) for node in most[:whole]), int(chosen)), (*shares, rest))
+
+    def room(self, row: int) -> Floats:
+        """(nodes,) how many GPUs the job could have on each, with CPUs and memory in proportion."""
+        units = np.where(self._snapshot.fits[self._snapshot.jobs.placement[row]], self.free[:, 0], 0.0)
+        for resource in range(1, self.free.shape[1]):
+            each = self._per_gpu[row, resource]
+            if each > 0:
+                units = np.minimum(units, self.free[:, resource] / each)
+        return np.asarray(np.floor(units + _SLACK))
+
+    def room_in_all(self, row: int) -> int:
+        """How many GPUs the job could have on all nodes together."""
+        return int(self.room(row).sum())
+
+    def _held(self, rows: Ints, shares: Ints) -> Floats:
+        """(k, resources) what jobs hold with these GPUs; all that it asks for where a job asks for none."""
+        parts = np.where(self._by_gpus[rows], shares, 1.0)
+        return np.asarray(self._per_gpu[rows] * parts[:, None])
