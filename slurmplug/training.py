@@ -8,10 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from predictors.arrays import Floats
-from predictors.curve_meta import Meta
-from predictors.learning_curve import LearningCurvePredictor
-from predictors.runtime import RuntimeModel, RuntimePredictor
-from predictors.submitted import Job
+from predictors.learning_curve import LearningCurvePredictor, Meta
+from predictors.runtime import Job, RuntimeModel, RuntimePredictor
 from slurmplug.fans import BEYOND_BELIEF, described, even
 from slurmplug.forecaster import known_at_submit
 from slurmplug.ledger import Ledger
