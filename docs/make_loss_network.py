@@ -1,4 +1,4 @@
-"""Trains the network of `predictors.loss` into `predictors/loss_network.npz`: `python -m docs.make_loss_network`.
+"""Trains the network of `predictors.loss` into `predictors/loss/network.npz`: `python -m docs.make_loss_network`.
 
 A few minutes. Curves and seeds are always the same; so is the network, but for rounding.
 """
@@ -7,16 +7,16 @@ from pathlib import Path
 
 import numpy as np
 
-import predictors
+import predictors.loss
 from predictors.loss import LossPredictor
-from predictors.loss_training import drawn, lessons, trained
+from predictors.loss.training import drawn, lessons, trained
 
 SEED = 7
 
 
 def main() -> None:
     network = trained(lessons(list(drawn(SEED)), np.random.default_rng(SEED)), 0)
-    target = Path(predictors.__file__).with_name("loss_network.npz")
+    target = Path(predictors.loss.__file__).with_name("network.npz")
     np.savez(target, version=LossPredictor.version, **network.state())
 
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from predictors.arrays import Floats, Ints
-from predictors.curve_meta import Meta
 from predictors.forecast import LEVELS, Forecast
-from predictors.learning_curve import LearningCurvePredictor
+from predictors.learning_curve import LearningCurvePredictor, Meta
 from predictors.scoring import Clock, Line, distribution_scores, point_scores
 
 FEWEST_OBSERVED = 5

@@ -10,7 +10,7 @@ from typing import get_args
 import numpy as np
 
 from predictors.arrays import Floats
-from predictors.loss import Family, LossPredictor
+from predictors.loss import LossFamily, LossPredictor
 from predictors.scoring import Clock, Line, mean_line, relative_error
 
 AHEAD = 10
@@ -32,7 +32,7 @@ def trial(curves: Mapping[str, Sequence[Floats]], clock: Clock, ahead: int = AHE
     if not usable:
         raise ValueError(f"there is no loss curve of at least {_FIRST + ahead} points")
     methods: dict[str, list[Line]] = defaultdict(list)
-    for family in get_args(Family):
+    for family in get_args(LossFamily):
         predictor = LossPredictor(family)
         predictor.predict(next(iter(usable.values()))[0][:_FIRST], ahead)  # what it prepares once is not timed
         for kind, some in usable.items():

@@ -11,9 +11,8 @@ import numpy as np
 
 from predictors.arrays import Floats
 from predictors.forecast import Forecast
-from predictors.runtime import RuntimePredictor
+from predictors.runtime import Job, RuntimePredictor
 from predictors.scoring import UPPER_BOUND, Clock, Line, absolute_error, agreement, exceedance
-from predictors.submitted import Job
 
 GROWTH = 0.1
 """by what share the history has grown when "svr" is fitted again"""

@@ -11,9 +11,8 @@ import numpy as np
 
 from policies.snapshot import Curves, Jobs
 from predictors.arrays import Floats, Ints, Texts
-from predictors.curve_meta import Meta
 from predictors.forecast import LEVELS, Fan, Forecast
-from predictors.learning_curve import LearningCurvePredictor
+from predictors.learning_curve import LearningCurvePredictor, Meta
 from predictors.loss import LossPredictor
 
 BEYOND_BELIEF = 1e15

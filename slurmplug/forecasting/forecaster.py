@@ -10,13 +10,11 @@ import numpy as np
 
 from policies.snapshot import Jobs, Snapshot
 from predictors.arrays import Floats, Ints
-from predictors.curve_meta import Meta
 from predictors.forecast import Fan, Forecast, Forecasts, Need
-from predictors.learning_curve import LearningCurvePredictor
+from predictors.learning_curve import LearningCurvePredictor, Meta
 from predictors.loss import LossPredictor
-from predictors.runtime import RuntimeModel, RuntimePredictor
+from predictors.runtime import Job, RuntimeModel, RuntimePredictor
 from predictors.speed import SpeedPredictor
-from predictors.submitted import Job
 from slurmplug.forecasting.curve_fans import BEYOND_BELIEF, CurveFans, described, even
 from slurmplug.forecasting.speed_fans import SeenSpeeds, SpeedFans
 

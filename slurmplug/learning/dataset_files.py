@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from predictors.arrays import Floats
-from predictors.submitted import Job
+from predictors.runtime import Job
 from predictors.trials.curves import Run
 from predictors.trials.speed import Profile
 from slurmplug.errors import DataError

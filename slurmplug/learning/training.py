@@ -8,13 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from predictors.arrays import Floats
-from predictors.curve_meta import Meta
-from predictors.learning_curve import LearningCurvePredictor
-from predictors.runtime import RuntimeModel, RuntimePredictor
-from predictors.submitted import Job
+from predictors.learning_curve import LearningCurvePredictor, Meta
+from predictors.runtime import Job, RuntimeModel, RuntimePredictor
 from slurmplug.forecasting.curve_fans import BEYOND_BELIEF, described, even
 from slurmplug.forecasting.forecaster import known_at_submit
-from slurmplug.forecasting.speed_fans import Placement, SeenSpeeds, kind_of
 from slurmplug.ledger import Ledger
 
 LATEST_RUNS = 20_000

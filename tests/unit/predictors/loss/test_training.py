@@ -6,11 +6,11 @@ from functools import partial
 import numpy as np
 import pytest
 
-from predictors.loss_features import LAWS, Losses, looked_at
-from predictors.loss_fits import fits
-from predictors.loss_laws import declines, linear_prediction
-from predictors.loss_network import MIDDLE, LossNetwork
-from predictors.loss_training import drawn, gradient, lessons, pinball, started, trained
+from predictors.loss.extrapolation import declines, linear_prediction
+from predictors.loss.features import LAWS, Losses, looked_at
+from predictors.loss.least_squares import fits
+from predictors.loss.network import MIDDLE, LossNetwork
+from predictors.loss.training import drawn, gradient, lessons, pinball, started, trained
 
 K = np.arange(1.0, 61.0)
 TEN, POINTS = np.array([10.0]), np.array([60.0])
@@ -86,7 +86,7 @@ def exponentials() -> list[np.ndarray]:
 def test_a_network_learns_the_curves_that_it_is_given(
     exponentials: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("predictors.loss_training._BATCH", 64)
+    monkeypatch.setattr("predictors.loss.training._BATCH", 64)
     network = trained(lessons(exponentials, np.random.default_rng(2)), 0)
     curve = np.exp(-0.04 * np.arange(240.0)) + 0.3
     look = looked_at(Losses.of([curve[:30], curve[:60]]), np.array([10.0, 10.0]))
@@ -98,7 +98,7 @@ def test_a_network_learns_the_curves_that_it_is_given(
 
 
 def test_a_network_is_kept_as_arrays(exponentials: list[np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("predictors.loss_training._EPOCHS", 1)
+    monkeypatch.setattr("predictors.loss.training._EPOCHS", 1)
     network = trained(lessons(exponentials, np.random.default_rng(2)), 0)
     look = looked_at(Losses.of([1.0 / K]), TEN)
 

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
-from predictors.anchored import AnchoredForest, likeliest
 from predictors.forest import QuantileForest
+from predictors.runtime.anchored_forest import AnchoredForest, likeliest
 
 
 def test_a_target_near_an_anchor_is_found_where_no_target_was_before() -> None:

@@ -1,7 +1,7 @@
 """Curves as they are believed to be before any was seen: what the predictor learns from while it has no history.
 
 As in prior-fitted networks for learning curves (Adriaensen, Rakotoarison, Müller, Hutter 2023): draw from a prior,
-then learn to predict the draws. The prior: progress along a family of `predictors.curve_shapes` from chance level to a
+then learn to predict the draws. The prior: progress along a family of `predictors.learning_curve.shapes` from chance level to a
 top, possibly after a plateau; learning rates constant, annealed or dropped in steps, the longer runs mostly not
 constant; noise that is correlated and shrinks as the rate falls; some runs overfit, a few never learn.
 """

@@ -1,6 +1,6 @@
 """Which of what is known of runs at their start becomes a column."""
 
-from predictors.curve_meta import MetaColumns
+from predictors.learning_curve.metadata import MetaColumns
 
 
 def test_a_word_that_all_runs_have_and_one_that_goes_with_another_are_no_columns() -> None:

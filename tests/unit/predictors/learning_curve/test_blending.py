@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from predictors.curve_belief import GRID, LeftOut, Said, _blurred, doubted, mixed, sobered
-from predictors.curve_features import HISTORY_LENGTH, HORIZON
+from predictors.learning_curve.blending import GRID, LeftOut, Said, _blurred, doubted, mixed, sobered
+from predictors.learning_curve.features import HISTORY_LENGTH, HORIZON
 
 
 def test_a_short_run_is_expected_to_gain_less_of_what_the_prior_promises_than_a_long_one() -> None:

@@ -1,8 +1,8 @@
 """A network that says how a loss goes on: which of the simple laws to follow, how far beside them, and how surely.
 
-A mixture of experts (Jacobs, Jordan, Nowlan, Hinton 1991): two hidden layers weigh the laws of `predictors.loss_laws`
+A mixture of experts (Jacobs, Jordan, Nowlan, Hinton 1991): two hidden layers weigh the laws of `predictors.loss.extrapolation`
 and give the distances of thirteen quantiles from their weighted mean, in units of how far the laws are apart. Trained
-on the pinball loss by Adam (Kingma and Ba 2015), on draws of a prior alone (`predictors.loss_training`), as
+on the pinball loss by Adam (Kingma and Ba 2015), on draws of a prior alone (`predictors.loss.training`), as
 prior-fitted networks are (Müller and others 2022).
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictors.arrays import Floats
-from predictors.loss_features import LAWS, Look
+from predictors.loss.features import LAWS, Look
 
 Single: TypeAlias = NDArray[np.floating[Any]]
 

@@ -1,7 +1,7 @@
 """Run time by a quantile forest over what was asked for and what like jobs took, learnt and calibrated online.
 
 As in the predictions by users' history (Tsafrir, Etsion, Feitelson 2007; Gaussier, Glesser, Reis, Trystram 2015), with
-a distribution in place of a number: `predictors.anchored` forests on the rows of `predictors.run_history`.
+a distribution in place of a number: `predictors.runtime.anchored_forest` forests on the rows of `predictors.runtime.history`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from predictors.anchored import AnchoredForest, likeliest
 from predictors.arrays import Floats
 from predictors.forecast import Forecast
 from predictors.forest import QuantileForest
-from predictors.run_history import ANCHORS, RunHistory, job_rows, kinds, submitted_features
-from predictors.submitted import Submitted
+from predictors.runtime.anchored_forest import AnchoredForest, likeliest
+from predictors.runtime.history import ANCHORS, RunHistory, job_rows, kinds, submitted_features
+from predictors.runtime.job_table import Submitted
 
 FEWEST = 50
 """finished jobs that the forest needs"""
@@ -34,7 +34,7 @@ _LEAST_GROWTH = 500
 
 
 class StackedRuntimes:
-    """The model "stack" of `predictors.runtime`. Seconds; grows its forest anew when the history grew by a tenth."""
+    """The model "stack" of `predictors.runtime.predictor`. Seconds; grows its forest anew when the history grew by a tenth."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed

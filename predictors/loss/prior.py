@@ -1,4 +1,4 @@
-"""Loss curves as they are believed to be before any was seen, from which `predictors.loss` learns to continue them.
+"""Loss curves as they are believed to be before any was seen, from which `predictors.loss.predictor` learns to continue them.
 
 Gradient descent on a quadratic is a sum of exponentials over its spectrum, slowed where the rate decays; momentum
 makes it swing. First-order methods on other convex losses follow power laws. Networks fall late and in stages,

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from predictors.arrays import Floats
-from predictors.submitted import Submitted
+from predictors.runtime.job_table import Submitted
 
 TOLD = 10
 """latest run times of a kind of job that are told of it"""

@@ -2,8 +2,8 @@
 
 "sublinear" and "linear" are SLAQ's two families (Zhang, Stafman, Or, Freedman, SoCC 2017, section 4.1), by least
 squares with weights that decay with age. "auto" continues the curve by its latest changes: a network weighs some thirty
-simple laws by which it may go on (`predictors.loss_features`), as it learnt to from a prior over the shapes of loss
-curves (`predictors.loss_prior`) and from training algorithms on random problems (`predictors.loss_algorithms`).
+simple laws by which it may go on (`predictors.loss.features`), as it learnt to from a prior over the shapes of loss
+curves (`predictors.loss.prior`) and from training algorithms on random problems (`predictors.loss.algorithms`).
 Intervals widen by how it would have done on the curve's own past.
 """
 
@@ -19,12 +19,12 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from predictors.arrays import Bools, Floats
-from predictors.curves import cleaned
 from predictors.forecast import Forecast
-from predictors.loss_features import Losses, looked_at
-from predictors.loss_network import LEVELS, MIDDLE, LossNetwork
+from predictors.loss.features import Losses, looked_at
+from predictors.loss.network import LEVELS, MIDDLE, LossNetwork
+from predictors.missing_values import cleaned
 
-Family: TypeAlias = Literal["auto", "sublinear", "linear"]
+LossFamily: TypeAlias = Literal["auto", "sublinear", "linear"]
 
 DECAY = 0.9
 """weight of a point, of that of the next one"""
@@ -56,7 +56,7 @@ class LossPredictor:
 
     version: ClassVar[str] = "loss-4"
 
-    def __init__(self, family: Family = "auto") -> None:
+    def __init__(self, family: LossFamily = "auto") -> None:
         if family not in ("auto", "sublinear", "linear"):
             raise ValueError(f"a loss family is auto, sublinear or linear, not {family!r}")
         self.family = family
@@ -132,9 +132,11 @@ def _widened(curves: Sequence[Floats], ahead: Floats) -> Floats:
 @lru_cache(maxsize=1)
 def _network() -> LossNetwork:
     """That of the package, made by docs/make_loss_network.py."""
-    with resources.files("predictors").joinpath("loss_network.npz").open("rb") as file, np.load(file) as state:
+    with resources.files("predictors.loss").joinpath("network.npz").open("rb") as file, np.load(file) as state:
         if str(state["version"]) != LossPredictor.version:
-            raise ValueError(f"loss_network.npz is {state['version']}, not {LossPredictor.version}: make it anew")
+            raise ValueError(
+                f"predictors/loss/network.npz is {state['version']}, not {LossPredictor.version}: make it anew"
+            )
         return LossNetwork.from_state(state)
 
 

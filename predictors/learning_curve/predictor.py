@@ -1,9 +1,9 @@
 """A curve that rises, predicted at a later iteration: the weighted probabilistic learning curve (algorithms 1.6).
 
 The model is Domhan, Springenberg and Hutter's (IJCAI 2015), its sampler replaced by closed forms over a bank of shapes
-(`predictors.curve_bank`). A quantile forest corrects it (`predictors.forest`), given where the curve stands, how it
-moves, what the bank expects and what a Gaussian process over the history says (`predictors.curve_process`); it learns
-from history and from draws of a prior over curves (`predictors.curve_prior`), which count for less the longer the
+(`predictors.learning_curve.shape_mixture`). A quantile forest corrects it (`predictors.forest`), given where the curve stands, how it
+moves, what the bank expects and what a Gaussian process over the history says (`predictors.learning_curve.gaussian_process`); it learns
+from history and from draws of a prior over curves (`predictors.learning_curve.prior`), which count for less the longer the
 history is. The forest predicts what share of the distance to the top is still gained. Of a curve that is strange to the
 history, a forest that learnt from the prior alone has the more say.
 """
@@ -19,15 +19,25 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from predictors.arrays import Bools, Floats, Ints
-from predictors.curve_belief import GRID, LeftOut, Said, calibrated, doubted, mixed, quantiles, sobered, spread_out
-from predictors.curve_features import COUNT, HISTORY_LENGTH, HORIZON, SEEN, curve_features
-from predictors.curve_meta import Meta, MetaColumns
-from predictors.curve_prior import LENGTHS, prior_curves
-from predictors.curve_process import CurveProcess
-from predictors.curve_scale import CurveScale
-from predictors.curves import cleaned
 from predictors.forecast import Forecast
 from predictors.forest import BATCH, QuantileForest
+from predictors.learning_curve.blending import (
+    GRID,
+    LeftOut,
+    Said,
+    calibrated,
+    doubted,
+    mixed,
+    quantiles,
+    sobered,
+    spread_out,
+)
+from predictors.learning_curve.features import COUNT, HISTORY_LENGTH, HORIZON, SEEN, curve_features
+from predictors.learning_curve.gaussian_process import CurveProcess
+from predictors.learning_curve.metadata import Meta, MetaColumns
+from predictors.learning_curve.prior import LENGTHS, prior_curves
+from predictors.learning_curve.scaling import CurveScale
+from predictors.missing_values import cleaned
 
 State: TypeAlias = dict[str, Any]
 

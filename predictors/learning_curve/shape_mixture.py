@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from predictors.arrays import Floats, Ints
-from predictors.curve_shapes import scheduled_shapes, shapes
+from predictors.learning_curve.shapes import scheduled_shapes, shapes
 
 _MOST_POINTS = 64
 _WORTH = 8.0

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from predictors.arrays import Floats, clipped
-from predictors.curve_features import HISTORY_LENGTH, HORIZON
+from predictors.learning_curve.features import HISTORY_LENGTH, HORIZON
 
 GRID = np.array([0.005, 0.02, 0.05, 0.1, 0.15, 0.25, 0.35, 0.45, 0.5, 0.55, 0.65, 0.75, 0.85, 0.9, 0.95, 0.98, 0.995])
 _LOW, _QUARTER, _MIDDLE, _THREE_QUARTERS, _HIGH = np.searchsorted(GRID, [0.05, 0.25, 0.5, 0.75, 0.95]).tolist()

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from predictors.arrays import Floats, Ints
-from predictors.curve_bank import bank
+from predictors.learning_curve.shape_mixture import bank
 
 HISTORY_LENGTH, HORIZON, SEEN = 12, 13, 14
 """columns: logarithms of the iterations seen and of the iteration asked for, and the share of the second"""

@@ -1,4 +1,4 @@
-"""Losses of the algorithms themselves, on small random problems: what `predictors.loss` believes before it saw any.
+"""Losses of the algorithms themselves, on small random problems: what `predictors.loss.predictor` believes before it saw any.
 
 Linear models (logistic, hinge, squared loss, the latter with and without momentum) by gradient descent on all points or
 on mini-batches, gradient boosting of trees on all points or on samples, Lloyd's k-means, networks of one hidden layer.

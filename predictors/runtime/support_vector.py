@@ -19,7 +19,7 @@ from sklearn.svm import SVR
 
 from predictors.arrays import Floats, Texts
 from predictors.forecast import Forecast
-from predictors.submitted import Submitted
+from predictors.runtime.job_table import Submitted
 
 KERNELS = ("linear", "rbf")
 COSTS = (1.0, 10.0, 100.0, 1e3, 1e4)

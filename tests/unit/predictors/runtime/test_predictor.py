@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from predictors.runtime import RuntimePredictor
-from predictors.svr import FEWEST
+from predictors.runtime.support_vector import FEWEST
 
 
 def _history(n: int = 120, seed: int = 3) -> tuple[list[dict[str, object]], list[float]]:

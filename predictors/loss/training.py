@@ -1,4 +1,4 @@
-"""How the network of `predictors.loss` is made: from draws of a prior and losses of algorithms, and from no log.
+"""How the network of `predictors.loss.predictor` is made: from draws of a prior and losses of algorithms, and from no log.
 
 `docs/make_loss_network.py` runs it. A curve is looked at after several numbers of points, several iterations ahead.
 """
@@ -13,10 +13,10 @@ import numpy as np
 from numpy.random import Generator
 
 from predictors.arrays import Floats, Ints
-from predictors.loss_algorithms import boosting, clustering, linear_models, networks
-from predictors.loss_features import LAWS, Look, Losses, looked_at
-from predictors.loss_network import LEVELS, MIDDLE, OUT, LossNetwork, Single, forward, standardised
-from predictors.loss_prior import prior_losses
+from predictors.loss.algorithms import boosting, clustering, linear_models, networks
+from predictors.loss.features import LAWS, Look, Losses, looked_at
+from predictors.loss.network import LEVELS, MIDDLE, OUT, LossNetwork, Single, forward, standardised
+from predictors.loss.prior import prior_losses
 
 _DRAWS = ((prior_losses, 2400), (linear_models, 6300), (boosting, 1800), (clustering, 600), (networks, 1200))
 _LENGTH = 240

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from predictors.arrays import Bools, Floats, Texts
 from predictors.forecast import LEVELS, Forecast
-from predictors.runtime_stack import StackedRuntimes
-from predictors.submitted import Job, Submitted, positive_runtimes
-from predictors.svr import FEWEST, LATEST, SupportVectorModel
+from predictors.runtime.job_table import Job, Submitted, positive_runtimes
+from predictors.runtime.stack import StackedRuntimes
+from predictors.runtime.support_vector import FEWEST, LATEST, SupportVectorModel
 
 State = dict[str, Any]
 RuntimeModel: TypeAlias = Literal["stack", "svr"]
@@ -29,8 +29,8 @@ _PRIOR_WEIGHT = 2.0
 class RuntimePredictor:
     """Forecasts run times in seconds, not beyond the time limit (and what jobs here overrun it by).
 
-    model: "stack", a quantile forest over requests and like jobs (`predictors.runtime_stack`), or "svr", ML-SJF's
-    support vector regression by job type (`predictors.svr`). seed: of the trees or the folds.
+    model: "stack", a quantile forest over requests and like jobs (`predictors.runtime.stack`), or "svr", ML-SJF's
+    support vector regression by job type (`predictors.runtime.support_vector`). seed: of the trees or the folds.
     `Forecast.source` says what answered: the model's name, "user history", "time limit", or "" where nothing is known.
     """
 

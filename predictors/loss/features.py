@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from predictors.arrays import Floats, clipped
-from predictors.loss_fits import LOGS, WINDOW, fits
-from predictors.loss_laws import declines, linear_prediction
+from predictors.loss.extrapolation import declines, linear_prediction
+from predictors.loss.least_squares import LOGS, WINDOW, fits
 
 _RECENT = 10
 _EDGES = np.array([0, 1, 2, 3, 5, 7, 10, 15, 20, 30, 45, 60])

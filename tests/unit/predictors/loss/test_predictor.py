@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-import predictors.loss
+import predictors.loss.predictor
 from predictors.loss import LossPredictor
-from predictors.loss_algorithms import boosting, clustering, linear_models, networks
+from predictors.loss.algorithms import boosting, clustering, linear_models, networks
 
 K = np.arange(1.0, 61.0)
 SUBLINEAR = 1.0 / (0.002 * K**2 + 0.05 * K + 1.0) + 0.3
@@ -93,7 +93,7 @@ def test_further_ahead_is_less_certain() -> None:
 def _widths(curve: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]:
     """Of the 90% interval, and of what the network says by itself."""
     said = np.ptp(LossPredictor().predict(curve, 10).quantile([0.05, 0.95]))
-    monkeypatch.setattr(predictors.loss, "_PRIOR_ERRORS", 1e12)
+    monkeypatch.setattr(predictors.loss.predictor, "_PRIOR_ERRORS", 1e12)
     return said, np.ptp(LossPredictor().predict(curve, 10).quantile([0.05, 0.95]))
 
 
@@ -116,7 +116,7 @@ def test_the_past_does_not_move_the_median(monkeypatch: pytest.MonkeyPatch) -> N
     noisy = SUBLINEAR[:50] + 0.05 * np.random.default_rng(1).standard_normal(50)
     before = LossPredictor().predict(noisy, 10).median[0]
 
-    monkeypatch.setattr(predictors.loss, "_PRIOR_ERRORS", 1e12)
+    monkeypatch.setattr(predictors.loss.predictor, "_PRIOR_ERRORS", 1e12)
 
     assert LossPredictor().predict(noisy, 10).median[0] == pytest.approx(before)
 
@@ -176,7 +176,7 @@ def test_no_losses_no_steps_and_no_such_family_are_refused() -> None:
 
 def test_a_network_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LossPredictor, "version", "loss-0")
-    predictors.loss._network.cache_clear()
+    predictors.loss.predictor._network.cache_clear()
 
     with pytest.raises(ValueError, match="make it anew"):
         LossPredictor().predict([0.7, 0.6], 10)

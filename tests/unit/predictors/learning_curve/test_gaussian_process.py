@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from predictors.curve_process import _NOISE, CurveProcess, _left, _likeness, _right
 from predictors.learning_curve import LearningCurvePredictor
+from predictors.learning_curve.gaussian_process import _NOISE, CurveProcess, _left, _likeness, _right
 
 
 def _points(n: int = 80) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
