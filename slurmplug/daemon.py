@@ -24,8 +24,8 @@ from slurmplug.endpoint.viewers import Viewers
 from slurmplug.errors import ConfigError, LedgerError, NotConfirmed, SteppedDown
 from slurmplug.forecaster import Forecaster
 from slurmplug.intake import Intake
-from slurmplug.ledger import DAY, Ledger
-from slurmplug.lock import only_one
+from slurmplug.ledger.ledger import DAY, Ledger
+from slurmplug.ledger.lock import only_one
 from slurmplug.notify import Manager
 from slurmplug.spool import write_waiting
 from slurmplug.standby import FencedCluster, Publisher, Standby

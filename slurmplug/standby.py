@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from slurmplug import copies, takeover
+from slurmplug import takeover
 from slurmplug.cluster.port import Command, Outcome
 from slurmplug.cluster.site_client import SiteClient
 from slurmplug.cluster.slurm import SlurmCluster
 from slurmplug.config import Config
 from slurmplug.errors import LedgerError, NotConfirmed, ReadFailed, SteppedDown
+from slurmplug.ledger import backup as copies
 from slurmplug.notify import Manager
 from slurmplug.takeover import Life, Turn, Watch
 

@@ -14,7 +14,7 @@ from predictors.runtime import RuntimeModel, RuntimePredictor
 from predictors.submitted import Job
 from slurmplug.fans import BEYOND_BELIEF, described, even
 from slurmplug.forecaster import known_at_submit
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 from slurmplug.speeds import Placement, SeenSpeeds, kind_of
 
 LATEST_RUNS = 20_000

@@ -6,7 +6,7 @@ from slurmplug.config import Config
 from slurmplug.cycle import Scheduler
 from slurmplug.forecaster import Forecaster
 from slurmplug.intake import Intake
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 
 
 def begun(port: ClusterPort, policy: Policy, ledger: Ledger, config: Config) -> Scheduler:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from slurmplug import job_fields, reports, table, times
+from slurmplug import table, times
 from slurmplug.commands.options import (
     answering,
     emit,
@@ -19,7 +19,9 @@ from slurmplug.commands.options import (
     words,
 )
 from slurmplug.errors import UsageError
-from slurmplug.reports import JobId
+from slurmplug.reports import acct as job_fields
+from slurmplug.reports import job_view as reports
+from slurmplug.reports.job_view import JobId
 
 
 class _Mistake(click.UsageError):

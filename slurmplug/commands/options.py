@@ -17,12 +17,12 @@ import click
 
 from slurmplug import config as configuration
 from slurmplug import takeover, times
-from slurmplug.answers import Answers, LedgerAnswers
 from slurmplug.config import CONFIG_VARIABLE, DEFAULT_PATH, Config
 from slurmplug.endpoint.client import EndpointAnswers
 from slurmplug.errors import ConfigError, LedgerError, NotConfirmed, UsageError
-from slurmplug.ledger import Ledger
-from slurmplug.reports import JobId, Selection
+from slurmplug.ledger.ledger import Ledger
+from slurmplug.reports.job_view import JobId, Selection
+from slurmplug.reports.service import Answers, LedgerAnswers
 from slurmplug.table import printable
 
 LEDGER_VARIABLE = "SLURMPLUG_LEDGER"

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 import click
 
-from slurmplug import job_fields, standings, table
+from slurmplug import table
 from slurmplug.commands.options import emit, of_the_queue, terminal_width
-from slurmplug.standings import Entry
+from slurmplug.reports import acct as job_fields
+from slurmplug.reports import queue as standings
+from slurmplug.reports.queue import Entry
 from slurmplug.table import Field
 
 

@@ -10,8 +10,8 @@ from slurmplug.cluster.slurm import SlurmCluster
 from slurmplug.commands.options import by_whom, config_option, configured, emit, opened, require_here
 from slurmplug.config import Config
 from slurmplug.errors import UsageError
-from slurmplug.ledger import Ledger
-from slurmplug.reports import JobId
+from slurmplug.ledger.ledger import Ledger
+from slurmplug.reports.job_view import JobId
 from slurmplug.reset import (
     UNREAD,
     Returned,

@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from policies.plan import Reason
-from slurmplug import explain, times
+from slurmplug import times
 from slurmplug.commands.options import answering, emit, json_option, ledger_options
+from slurmplug.reports import explain
 from slurmplug.table import as_json, counted, printable
 
 

@@ -15,10 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from policies.plan import Reason
-from slurmplug import explain, reports, times
-from slurmplug.explain import About
-from slurmplug.ledger import Ledger
-from slurmplug.reports import Job, JobId, Selection
+from slurmplug import times
+from slurmplug.ledger.ledger import Ledger
+from slurmplug.reports import explain
+from slurmplug.reports import job_view as reports
+from slurmplug.reports.explain import About
+from slurmplug.reports.job_view import Job, JobId, Selection
 from slurmplug.table import printable
 
 EVENTS_SHOWN = 6

@@ -13,7 +13,7 @@ from slurmplug.cycle_record import CycleRecord
 from slurmplug.forecaster import Forecaster
 from slurmplug.guardrails import Past
 from slurmplug.intake import Intake
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 from tests.builders import NOW
 from tests.fake_cluster import job_row, node_rows, reading, report
 

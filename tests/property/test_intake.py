@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from policies.snapshot import Curves, Jobs
 from slurmplug.intake import Intake
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 from slurmplug.record import Changes
 from tests.fake_cluster import FakeCluster, report
 

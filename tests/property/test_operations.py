@@ -12,7 +12,7 @@ from policies.snapshot import Snapshot
 from predictors.forecast import Forecasts, Need
 from slurmplug.config import Config
 from slurmplug.errors import LedgerError
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 from slurmplug.operations import TRIES
 from slurmplug.record import LIVE_STATES
 from tests.fake_cluster import Crash, FakeCluster

@@ -20,7 +20,7 @@ from slurmplug.cycle import Scheduler
 from slurmplug.cycle_record import CycleRecord
 from slurmplug.forecaster import Forecaster
 from slurmplug.intake import Intake
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 from slurmplug.sim.job import Part, SimJob, Speed
 from slurmplug.sim.ledger import MemoryLedger
 from slurmplug.sim.run import Simulation

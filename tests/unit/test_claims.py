@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from policies.mlfs.mlfs import MLFH
-from slurmplug import explain
 from slurmplug.claims import bounded
 from slurmplug.config import Guardrails
+from slurmplug.reports import explain
 from tests.builders import forecasts, jobs, snapshot
 
 STEADY = [1.0, 0.9, 0.85]

@@ -10,7 +10,7 @@ from policies.snapshot import JobKey, Snapshot
 from slurmplug.cluster.port import Ending
 from slurmplug.columns import jobs_of
 from slurmplug.intake import PATIENCE, POINTS_A_READING, Intake
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 from slurmplug.progress import MOST_POINTS, Fault
 from slurmplug.record import Changes
 from tests.builders import CLUSTER, NOW

@@ -11,8 +11,8 @@ from slurmplug.cluster.port import Reservation
 from slurmplug.commands.reset import carry_out, carry_out_unrecorded, number_of
 from slurmplug.config import Config
 from slurmplug.errors import ReadFailed, UsageError
-from slurmplug.ledger import Ledger
-from slurmplug.reports import JobId
+from slurmplug.ledger.ledger import Ledger
+from slurmplug.reports.job_view import JobId
 from slurmplug.reset import give_back, give_back_unrecorded
 from tests.ledgers import ACTING, Site, run
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from slurmplug import copies, daemon, standby, takeover
+from slurmplug import daemon, standby, takeover
 from slurmplug.cluster.site_client import Controller, controllers
 from slurmplug.config import Config
 from slurmplug.cycle import Scheduler
 from slurmplug.errors import NotConfirmed, SteppedDown
+from slurmplug.ledger import backup as copies
 from slurmplug.notify import Manager
 from slurmplug.standby import Publisher, Standby
 from slurmplug.takeover import Life, Sign, Watch, stays, turn

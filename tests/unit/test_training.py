@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 from slurmplug.training import last_trained, remembered, runs_to_learn, trained
 from tests.ledgers import Site
 

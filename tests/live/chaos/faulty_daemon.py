@@ -24,7 +24,7 @@ from slurmplug.cluster.slurm import SlurmCluster
 from slurmplug.cycle_record import CycleRecord
 from slurmplug.daemon import serve
 from slurmplug.forecaster import Forecaster
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 
 CONFIG, FOLDER = map(Path, sys.argv[1:3])
 _begin, _finish, _apply = Ledger.begin, Ledger.finish, SlurmCluster.apply

@@ -14,11 +14,11 @@ from policies.plan import Reason
 from policies.snapshot import JobKey
 from predictors.arrays import Floats, Ints
 from predictors.forecast import Forecast
-from slurmplug import codec
 from slurmplug.cluster.port import Command
-from slurmplug.codec import rebuild
 from slurmplug.cycle_record import CycleRecord
 from slurmplug.directives import Directives
+from slurmplug.ledger import codec
+from slurmplug.ledger.codec import rebuild
 from slurmplug.operations import Operation
 from slurmplug.progress import Points
 from slurmplug.record import JobFacts, JobRecord, Point, joined

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from policies.plan import Reason
-from slurmplug import ledger_rows
 from slurmplug.errors import UsageError
-from slurmplug.ledger import Ledger
-from slurmplug.ledger_rows import Standings
+from slurmplug.ledger import rows as ledger_rows
+from slurmplug.ledger.ledger import Ledger
+from slurmplug.ledger.rows import Standings
 from slurmplug.record import JobRecord
 
 LOOKED_AT = 256

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from policies.plan import Reason
-from slurmplug import explain, guardrails, progress
-from slurmplug.explain import SENTENCES, About, background, sentence
+from slurmplug import guardrails, progress
+from slurmplug.reports import explain
+from slurmplug.reports.explain import SENTENCES, About, background, sentence
 from tests.builders import forecasts, jobs, nodes, snapshot
 
 STOP = {

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator
 
-from slurmplug import explain, times
-from slurmplug.reports import Forecast, Job
+from slurmplug import times
+from slurmplug.reports import explain
+from slurmplug.reports.job_view import Forecast, Job
 from slurmplug.table import counted, printable
 
 

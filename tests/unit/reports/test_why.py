@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from policies.plan import Action, Plan, Reason
-from slurmplug import reports, times
+from slurmplug import times
 from slurmplug.progress import Fault
+from slurmplug.reports import job_view as reports
 from tests.builders import NOW
 from tests.ledgers import Planned, Site
 

@@ -7,12 +7,14 @@ from operator import itemgetter
 from typing import Any
 
 from policies.plan import Reason
-from slurmplug import explain, prospects, times
-from slurmplug.deeds import Deeds
+from slurmplug import times
 from slurmplug.directives import Directives, Problem
-from slurmplug.explain import About
-from slurmplug.job_fields import exit_code
-from slurmplug.reports import Job
+from slurmplug.reports import explain
+from slurmplug.reports import predictions as prospects
+from slurmplug.reports.acct import exit_code
+from slurmplug.reports.explain import About
+from slurmplug.reports.job_audit import Deeds
+from slurmplug.reports.job_view import Job
 from slurmplug.table import counted, printable
 
 AHEAD = 3

@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from slurmplug import reports, table, times
-from slurmplug.ledger import Ledger
-from slurmplug.reports import Job, Selection
+from slurmplug import table, times
+from slurmplug.ledger.ledger import Ledger
+from slurmplug.reports import job_view as reports
+from slurmplug.reports.job_view import Job, Selection
 from slurmplug.table import Field, Value, printable
 
 BAR = 10
