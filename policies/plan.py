@@ -19,7 +19,7 @@ NOTHING_REMEMBERED: Memory = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Reason:
-    """A rule and the figures it went by; `slurmplug.explain` makes the sentence."""
+    """A rule and the figures it went by; `slurmplug.reports.explain` makes the sentence."""
 
     rule: str
     facts: Mapping[str, float | str] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from slurmplug.commands import main
 from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
 from slurmplug.cycle.record import CycleRecord
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 from tests.fake_cluster import FakeCluster
 from tests.schedulers import begun
 

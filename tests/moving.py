@@ -11,7 +11,7 @@ from policies.snapshot import Snapshot
 from predictors.forecast import Forecasts, Need
 from slurmplug.config.schema import Config
 from slurmplug.cycle.record import CycleRecord
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 from tests.fake_cluster import FakeCluster, node_rows
 from tests.schedulers import begun
 

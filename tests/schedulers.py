@@ -6,7 +6,7 @@ from slurmplug.config.schema import Config
 from slurmplug.cycle.scheduler import Scheduler
 from slurmplug.forecasting.forecaster import Forecaster
 from slurmplug.intake.intake import Intake
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 
 
 def begun(port: ClusterPort, policy: Policy, ledger: Ledger, config: Config) -> Scheduler:

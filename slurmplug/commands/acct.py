@@ -5,7 +5,6 @@ from pathlib import Path
 
 import click
 
-from slurmplug import job_fields, reports
 from slurmplug.commands.options import (
     answering,
     emit,
@@ -20,7 +19,9 @@ from slurmplug.commands.options import (
 )
 from slurmplug.console import table, times
 from slurmplug.errors import UsageError
-from slurmplug.reports import JobId
+from slurmplug.reports import acct as job_fields
+from slurmplug.reports import job_view as reports
+from slurmplug.reports.job_view import JobId
 
 
 class _Mistake(click.UsageError):

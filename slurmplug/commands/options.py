@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 import click
 
-from slurmplug.answers import Answers, LedgerAnswers
 from slurmplug.config import schema as configuration
 from slurmplug.config.schema import CONFIG_VARIABLE, DEFAULT_PATH, Config
 from slurmplug.console import times
@@ -23,8 +22,9 @@ from slurmplug.console.table import printable
 from slurmplug.daemon import lease
 from slurmplug.endpoint.client import EndpointAnswers
 from slurmplug.errors import ConfigError, LedgerError, NotConfirmed, UsageError
-from slurmplug.ledger import Ledger
-from slurmplug.reports import JobId, Selection
+from slurmplug.ledger.ledger import Ledger
+from slurmplug.reports.job_view import JobId, Selection
+from slurmplug.reports.service import Answers, LedgerAnswers
 
 LEDGER_VARIABLE = "SLURMPLUG_LEDGER"
 Command = TypeVar("Command", bound=Callable[..., Any])

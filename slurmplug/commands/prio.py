@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import click
 
-from slurmplug import standings
 from slurmplug.commands.options import emit, of_the_queue, terminal_width
 from slurmplug.console import table
-from slurmplug.standings import Entry
+from slurmplug.reports import queue as standings
+from slurmplug.reports.queue import Entry
 
 
 @click.command()

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import click
 
-from slurmplug import job_fields, standings
 from slurmplug.commands.options import emit, of_the_queue, terminal_width
 from slurmplug.console import table
 from slurmplug.console.table import Field
-from slurmplug.standings import Entry
+from slurmplug.reports import acct as job_fields
+from slurmplug.reports import queue as standings
+from slurmplug.reports.queue import Entry
 
 
 @click.command()

@@ -20,8 +20,8 @@ from slurmplug.daemon.reset import (
     seen_since,
 )
 from slurmplug.errors import UsageError
-from slurmplug.ledger import Ledger
-from slurmplug.reports import JobId
+from slurmplug.ledger.ledger import Ledger
+from slurmplug.reports.job_view import JobId
 
 LOOK_SECONDS = 0.2
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from slurmplug import copies
 from slurmplug.commands.options import config_option, configured, emit
-from slurmplug.lock import only_one
+from slurmplug.ledger import backup as copies
+from slurmplug.ledger.lock import only_one
 
 
 @click.command()

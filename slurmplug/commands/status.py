@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from policies.plan import Reason
-from slurmplug import explain
 from slurmplug.commands.options import answering, emit, json_option, ledger_options
 from slurmplug.console import times
 from slurmplug.console.table import as_json, counted, printable
+from slurmplug.reports import explain
 
 
 @click.command()

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import click
 
-from slurmplug import job_fields
-from slurmplug.answers import Told
 from slurmplug.commands.options import answering, emit, json_option, ledger_options, tell_of_a_dead_daemon
 from slurmplug.console import table
 from slurmplug.errors import UsageError
-from slurmplug.reports import JobId
-from slurmplug.story import Paragraph
+from slurmplug.reports import acct as job_fields
+from slurmplug.reports.job_view import JobId
+from slurmplug.reports.service import Told
+from slurmplug.reports.why import Paragraph
 
 MOST = 5
 """Elements of an array whose stories are told when the array is named."""

@@ -31,8 +31,8 @@ from slurmplug.errors import ConfigError, LedgerError, NotConfirmed, SteppedDown
 from slurmplug.forecasting.forecaster import Forecaster
 from slurmplug.intake.intake import Intake
 from slurmplug.learning import training
-from slurmplug.ledger import DAY, Ledger
-from slurmplug.lock import only_one
+from slurmplug.ledger.ledger import DAY, Ledger
+from slurmplug.ledger.lock import only_one
 from slurmplug.spool.report_files import write_waiting
 
 RETRAIN_SHARE = 0.2

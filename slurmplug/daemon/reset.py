@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from policies.snapshot import JobKey
 from slurmplug.cluster.port import ClusterPort, Command, Outcome, Reading, Traces
 from slurmplug.intake.job_record import LIVE_STATES
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 from slurmplug.operations import BINDING, RESERVATION, Operation
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from slurmplug import copies
 from slurmplug.cluster.port import Command, Outcome
 from slurmplug.cluster.site_client import SiteClient
 from slurmplug.cluster.slurm import SlurmCluster
@@ -16,6 +15,7 @@ from slurmplug.daemon import lease
 from slurmplug.daemon.lease import Life, Turn, Watch
 from slurmplug.daemon.sd_notify import Manager
 from slurmplug.errors import LedgerError, NotConfirmed, ReadFailed, SteppedDown
+from slurmplug.ledger import backup as copies
 
 LOOK = 10.0
 """Seconds from one look at the controllers to the next, or sooner where the patience is short."""

@@ -6,12 +6,12 @@ from http.client import HTTPConnection, HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 
-from slurmplug.answers import Told
 from slurmplug.config.schema import Endpoint
 from slurmplug.endpoint import munge, wire
 from slurmplug.errors import EndpointError, UsageError
-from slurmplug.reports import Job, JobId, Selection
-from slurmplug.standings import Entry
+from slurmplug.reports.job_view import Job, JobId, Selection
+from slurmplug.reports.queue import Entry
+from slurmplug.reports.service import Told
 
 TIMEOUT = 60.0
 """Seconds without a byte from the endpoint."""

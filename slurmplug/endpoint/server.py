@@ -17,13 +17,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from slurmplug.answers import LedgerAnswers
 from slurmplug.config.schema import Config
 from slurmplug.endpoint import munge, wire
 from slurmplug.endpoint.limits import RateLimit
 from slurmplug.endpoint.viewers import Viewers
 from slurmplug.errors import EndpointError, LedgerError, UsageError
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
+from slurmplug.reports.service import LedgerAnswers
 
 log = logging.getLogger(__name__)
 

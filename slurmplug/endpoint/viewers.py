@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
-from slurmplug.answers import Viewer
 from slurmplug.errors import ReadFailed
+from slurmplug.reports.service import Viewer
 
 FRESH = 60.0
 """Seconds that Slurm's answer is believed;"""

@@ -11,11 +11,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from slurmplug import reports
-from slurmplug.answers import Answers, Told
 from slurmplug.errors import EndpointError, UsageError
-from slurmplug.reports import JobId, Selection
-from slurmplug.standings import Entry
+from slurmplug.reports import job_view as reports
+from slurmplug.reports.job_view import JobId, Selection
+from slurmplug.reports.queue import Entry
+from slurmplug.reports.service import Answers, Told
 
 PREFIX = "/v1/"
 QUESTIONS = ("jobs", "queue", "story", "user", "status")

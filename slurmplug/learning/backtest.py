@@ -9,11 +9,11 @@ from predictors.arrays import Floats
 from predictors.scoring import Clock, Line, absolute_error, agreement, coverage, exceedance
 from predictors.trials import curves
 from predictors.trials.runtime import last_two
-from slurmplug import reports
 from slurmplug.errors import DataError
 from slurmplug.learning.training import finished_curves
-from slurmplug.ledger import Ledger
-from slurmplug.reports import Job, Selection
+from slurmplug.ledger.ledger import Ledger
+from slurmplug.reports import job_view as reports
+from slurmplug.reports.job_view import Job, Selection
 
 FEWEST_CURVES = 10
 """finished curves before predictors are tried on them"""

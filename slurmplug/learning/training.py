@@ -12,7 +12,8 @@ from predictors.learning_curve import LearningCurvePredictor, Meta
 from predictors.runtime import Job, RuntimeModel, RuntimePredictor
 from slurmplug.forecasting.curve_fans import BEYOND_BELIEF, described, even
 from slurmplug.forecasting.forecaster import known_at_submit
-from slurmplug.ledger import Ledger
+from slurmplug.forecasting.speed_fans import Placement, SeenSpeeds, kind_of
+from slurmplug.ledger.ledger import Ledger
 
 LATEST_RUNS = 20_000
 LATEST_CURVES = 2_000

@@ -15,12 +15,13 @@ from rich.table import Table
 from rich.text import Text
 
 from policies.plan import Reason
-from slurmplug import explain, reports
 from slurmplug.console import times
 from slurmplug.console.table import printable
-from slurmplug.explain import About
-from slurmplug.ledger import Ledger
-from slurmplug.reports import Job, JobId, Selection
+from slurmplug.ledger.ledger import Ledger
+from slurmplug.reports import explain
+from slurmplug.reports import job_view as reports
+from slurmplug.reports.explain import About
+from slurmplug.reports.job_view import Job, JobId, Selection
 
 EVENTS_SHOWN = 6
 ENDED_SHOWN = 8

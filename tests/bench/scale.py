@@ -30,7 +30,7 @@ from slurmplug.config.schema import Config
 from slurmplug.cycle.scheduler import Scheduler
 from slurmplug.forecasting.forecaster import Forecaster
 from slurmplug.intake.intake import Intake
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 from slurmplug.sandbox import ClusterSpec, Sandbox
 from slurmplug.sandbox.render import SCHEDULER
 from tests.bench.test_bench_read import MARKS, sinfo, squeue

@@ -11,7 +11,7 @@ from slurmplug.config.schema import Config
 from slurmplug.cycle.record import CycleRecord
 from slurmplug.forecasting.forecaster import Forecaster
 from slurmplug.intake.intake import Intake
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 from slurmplug.rules import guardrails
 from slurmplug.rules.guardrails import Past
 from tests.builders import NOW

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 from slurmplug.sandbox import Sandbox
 
 SLURMPLUG = str(Path(sys.executable).with_name("slurmplug"))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from slurmplug.config.schema import Config
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 from slurmplug.sandbox import Sandbox
 from tests.live.operated import operated
 from tests.moving import SETTINGS, DoesWhatItIsTold

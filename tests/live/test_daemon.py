@@ -7,9 +7,9 @@ from contextlib import closing
 
 import pytest
 
-from slurmplug import reports
-from slurmplug.ledger import Ledger
-from slurmplug.reports import Selection
+from slurmplug.ledger.ledger import Ledger
+from slurmplug.reports import job_view as reports
+from slurmplug.reports.job_view import Selection
 from slurmplug.sandbox import Sandbox
 from tests.live.daemon_process import DaemonProcess, daemon_beside, site_factors, training
 

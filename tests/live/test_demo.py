@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 from slurmplug.sandbox import Sandbox
 from slurmplug.sandbox.demo import play
 from slurmplug.sandbox.demo_jobs import DemoJob

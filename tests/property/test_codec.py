@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from slurmplug.codec import dumps, loads
+from slurmplug.ledger.codec import dumps, loads
 from tests.builders import jobs, nodes, snapshot
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)

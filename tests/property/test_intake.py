@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from policies.snapshot import Curves, Jobs
 from slurmplug.intake.intake import Intake
 from slurmplug.intake.job_record import Changes
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 from tests.fake_cluster import FakeCluster, report
 
 QUANTITIES = st.dictionaries(st.sampled_from(["loss", "accuracy", "perplexity"]), st.floats(0, 10), max_size=2)

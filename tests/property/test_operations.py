@@ -13,7 +13,7 @@ from predictors.forecast import Forecasts, Need
 from slurmplug.config.schema import Config
 from slurmplug.errors import LedgerError
 from slurmplug.intake.job_record import LIVE_STATES
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 from slurmplug.operations import TRIES
 from tests.fake_cluster import Crash, FakeCluster
 from tests.schedulers import begun

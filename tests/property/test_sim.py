@@ -20,7 +20,7 @@ from slurmplug.cycle.record import CycleRecord
 from slurmplug.cycle.scheduler import Scheduler
 from slurmplug.forecasting.forecaster import Forecaster
 from slurmplug.intake.intake import Intake
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 from slurmplug.sim.adapters.ledger import MemoryLedger
 from slurmplug.sim.engine.job import Part, SimJob, Speed
 from slurmplug.sim.experiment.simulation import Simulation

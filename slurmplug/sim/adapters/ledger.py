@@ -19,7 +19,7 @@ CYCLES = 100
 
 
 class MemoryLedger:
-    """What is remembered of the cycles, for as long as this object lives; see `slurmplug.ledger`."""
+    """What is remembered of the cycles, for as long as this object lives; see `slurmplug.ledger.ledger`."""
 
     def __init__(self) -> None:
         self._cycle, self._latest = 0, -np.inf

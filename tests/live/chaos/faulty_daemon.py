@@ -24,7 +24,7 @@ from slurmplug.cluster.slurm import SlurmCluster
 from slurmplug.cycle.record import CycleRecord
 from slurmplug.daemon.daemon import serve
 from slurmplug.forecasting.forecaster import Forecaster
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 
 CONFIG, FOLDER = map(Path, sys.argv[1:3])
 _begin, _finish, _apply = Ledger.begin, Ledger.finish, SlurmCluster.apply

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 
 if TYPE_CHECKING:
     from tests.live.chaos.run import Chaos

@@ -19,7 +19,7 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 from slurmplug.sandbox import ClusterSpec, Sandbox
 from slurmplug.sandbox.errors import CommandFailed
 from tests.live.chaos import invariants

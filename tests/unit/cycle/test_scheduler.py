@@ -15,11 +15,11 @@ from policies.plan import Memory, Plan, Reason
 from policies.policy import Policy
 from policies.snapshot import JobKey, Snapshot
 from predictors.forecast import Forecasts, Need
-from slurmplug.codec import loads, rebuild
 from slurmplug.config.schema import Config
 from slurmplug.cycle.record import CycleRecord
 from slurmplug.errors import LedgerError
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.codec import loads, rebuild
+from slurmplug.ledger.ledger import Ledger
 from tests.fake_cluster import Crash, FakeCluster
 from tests.schedulers import begun
 

@@ -12,8 +12,8 @@ from slurmplug.commands.reset import carry_out, carry_out_unrecorded, number_of
 from slurmplug.config.schema import Config
 from slurmplug.daemon.reset import give_back, give_back_unrecorded
 from slurmplug.errors import ReadFailed, UsageError
-from slurmplug.ledger import Ledger
-from slurmplug.reports import JobId
+from slurmplug.ledger.ledger import Ledger
+from slurmplug.reports.job_view import JobId
 from tests.ledgers import ACTING, Site, run
 
 

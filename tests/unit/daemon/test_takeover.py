@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from slurmplug import copies
 from slurmplug.cluster.site_client import Controller, controllers
 from slurmplug.config.schema import Config
 from slurmplug.cycle.scheduler import Scheduler
@@ -18,6 +17,7 @@ from slurmplug.daemon.lease import Life, Sign, Watch, stays, turn
 from slurmplug.daemon.sd_notify import Manager
 from slurmplug.daemon.standby import Publisher, Standby
 from slurmplug.errors import NotConfirmed, SteppedDown
+from slurmplug.ledger import backup as copies
 from tests.ledgers import Site, run
 
 PATIENCE = 60.0

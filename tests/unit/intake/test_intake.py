@@ -11,7 +11,7 @@ from slurmplug.cluster.port import Ending
 from slurmplug.intake.columns import jobs_of
 from slurmplug.intake.intake import PATIENCE, POINTS_A_READING, Intake
 from slurmplug.intake.job_record import Changes
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 from slurmplug.spool.report_lines import MOST_POINTS, Fault
 from tests.builders import CLUSTER, NOW
 from tests.fake_cluster import NAN, SCRIPT, job_row, reading, report

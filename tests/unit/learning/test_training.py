@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from slurmplug.learning.training import last_trained, remembered, runs_to_learn, trained
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 from tests.ledgers import Site
 
 

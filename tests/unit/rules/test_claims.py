@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from policies.mlfs.mlfs import MLFH
-from slurmplug import explain
 from slurmplug.config.schema import Guardrails
+from slurmplug.reports import explain
 from slurmplug.rules.claims import bounded
 from tests.builders import forecasts, jobs, snapshot
 

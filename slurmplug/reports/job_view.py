@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from policies.plan import Reason
-from slurmplug import ledger_rows
 from slurmplug.errors import UsageError
 from slurmplug.intake.job_record import JobRecord
-from slurmplug.ledger import Ledger
-from slurmplug.ledger_rows import Standings
+from slurmplug.ledger import rows as ledger_rows
+from slurmplug.ledger.ledger import Ledger
+from slurmplug.ledger.rows import Standings
 
 LOOKED_AT = 256
 """The last reports of a job in which a quantity is looked for."""

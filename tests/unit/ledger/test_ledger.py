@@ -16,16 +16,16 @@ import pytest
 from policies.plan import Action, Plan, Reason
 from policies.snapshot import JobKey, Snapshot
 from predictors.forecast import Forecast
-from slurmplug import ledger_file
 from slurmplug.cluster.port import Command, Outcome
-from slurmplug.codec import loads, rebuild
 from slurmplug.config.schema import Guardrails, parse
 from slurmplug.cycle.record import CycleRecord
 from slurmplug.errors import LedgerError
 from slurmplug.intake.intake import Intake
 from slurmplug.intake.job_record import Changes
-from slurmplug.ledger import DAY, Ledger
-from slurmplug.ledger_schema import MIGRATIONS
+from slurmplug.ledger import database as ledger_file
+from slurmplug.ledger.codec import loads, rebuild
+from slurmplug.ledger.ledger import DAY, Ledger
+from slurmplug.ledger.schema import MIGRATIONS
 from slurmplug.operations import Operation
 from slurmplug.rules.guardrails import Past, check
 from slurmplug.spool.report_lines import Fault
@@ -428,7 +428,7 @@ def test_a_ledger_that_is_opened_again_is_as_it_was(path: Path) -> None:
 OPENER = """
 import sys
 from pathlib import Path
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 sys.stdin.readline()
 Ledger(Path(sys.argv[1])).close()
 """
@@ -592,7 +592,7 @@ def test_a_full_disk_leaves_no_half_cycle_and_the_next_one_writes(ledger: Ledger
 READER = """
 import sys
 from pathlib import Path
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 from slurmplug.errors import LedgerError
 ledger = Ledger(Path(sys.argv[1]), readonly=True)
 print(len(ledger.live_records()), flush=True)
@@ -629,13 +629,13 @@ def test_a_killed_daemon_leaves_whole_cycles_only(path: Path) -> None:
     killed = f"""
 import os, signal
 from pathlib import Path
-from tests.unit.test_ledger import Ledger, changes
+from tests.unit.ledger.test_ledger import Ledger, changes
 ledger = Ledger(Path({str(path)!r}))
 with ledger._transaction():
     ledger._write_changes(changes(*range(10, 300)))
     os.kill(os.getpid(), signal.SIGKILL)
 """
-    done = subprocess.run([sys.executable, "-c", killed], check=False, cwd=Path(__file__).parents[2])
+    done = subprocess.run([sys.executable, "-c", killed], check=False, cwd=Path(__file__).parents[3])
     assert done.returncode == -9
     with closing(Ledger(path)) as ledger:
         assert [record.key.job_id for record in ledger.live_records()] == [1, 2]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from policies.plan import Action, Plan, Reason
-from slurmplug import reports
 from slurmplug.console import times
+from slurmplug.reports import job_view as reports
 from slurmplug.spool.report_lines import Fault
 from tests.builders import NOW
 from tests.ledgers import Planned, Site

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from policies.plan import Reason
-from slurmplug import explain
-from slurmplug.explain import SENTENCES, About, background, sentence
+from slurmplug.reports import explain
+from slurmplug.reports.explain import SENTENCES, About, background, sentence
 from slurmplug.rules import guardrails
 from slurmplug.spool import report_lines
 from tests.builders import forecasts, jobs, nodes, snapshot

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from slurmplug import job_fields
 from slurmplug.commands import options
 from slurmplug.console import times
 from slurmplug.errors import UsageError
+from slurmplug.reports import acct as job_fields
 from tests.builders import NOW
 from tests.ledgers import Site, run
 
@@ -506,5 +506,5 @@ class TestTimes:
 
 
 def test_the_documented_table_of_fields_is_made_from_them():
-    page = (Path(__file__).parents[2] / job_fields.generated().path).read_text()
-    assert job_fields.generated().renewed(page) == page, "run python -m slurmplug.job_fields"
+    page = (Path(__file__).parents[3] / job_fields.generated().path).read_text()
+    assert job_fields.generated().renewed(page) == page, "run python -m slurmplug.reports.acct"

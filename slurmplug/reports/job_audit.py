@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from slurmplug.ledger import Ledger
-from slurmplug.reports import Job
+from slurmplug.ledger.ledger import Ledger
+from slurmplug.reports.job_view import Job
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterator
 
-from slurmplug import explain
 from slurmplug.console import times
 from slurmplug.console.table import counted, printable
-from slurmplug.reports import Forecast, Job
+from slurmplug.reports import explain
+from slurmplug.reports.job_view import Forecast, Job
 
 
 def predicted(job: Job) -> Iterator[str]:

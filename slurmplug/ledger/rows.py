@@ -14,12 +14,12 @@ from policies.plan import Reason
 from policies.snapshot import JobKey
 from predictors.arrays import Floats, Ints
 from predictors.forecast import Forecast
-from slurmplug import codec
 from slurmplug.cluster.port import Command
-from slurmplug.codec import rebuild
 from slurmplug.cycle.record import CycleRecord
 from slurmplug.directives.parser import Directives
 from slurmplug.intake.job_record import JobFacts, JobRecord, Point, joined
+from slurmplug.ledger import codec
+from slurmplug.ledger.codec import rebuild
 from slurmplug.operations import Operation
 from slurmplug.spool.report_lines import Points
 

@@ -13,9 +13,9 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from slurmplug.errors import LedgerError
-from slurmplug.ledger import Ledger
-from slurmplug.ledger_file import GROUP_READS
-from slurmplug.ledger_schema import MIGRATIONS
+from slurmplug.ledger.database import GROUP_READS
+from slurmplug.ledger.ledger import Ledger
+from slurmplug.ledger.schema import MIGRATIONS
 from slurmplug.spool.report_files import Requests, What
 
 NEWEST, BEFORE = "ledger.db", "ledger.before.db"

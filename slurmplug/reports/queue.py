@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from slurmplug import reports
 from slurmplug.console import table, times
 from slurmplug.console.table import Field, Value, printable
-from slurmplug.ledger import Ledger
-from slurmplug.reports import Job, Selection
+from slurmplug.ledger.ledger import Ledger
+from slurmplug.reports import job_view as reports
+from slurmplug.reports.job_view import Job, Selection
 
 BAR = 10
 

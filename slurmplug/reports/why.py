@@ -7,14 +7,15 @@ from operator import itemgetter
 from typing import Any
 
 from policies.plan import Reason
-from slurmplug import explain, prospects
 from slurmplug.console import times
 from slurmplug.console.table import counted, printable
-from slurmplug.deeds import Deeds
 from slurmplug.directives.parser import Directives, Problem
-from slurmplug.explain import About
-from slurmplug.job_fields import exit_code
-from slurmplug.reports import Job
+from slurmplug.reports import explain
+from slurmplug.reports import predictions as prospects
+from slurmplug.reports.acct import exit_code
+from slurmplug.reports.explain import About
+from slurmplug.reports.job_audit import Deeds
+from slurmplug.reports.job_view import Job
 
 AHEAD = 3
 """How many of the jobs before it are named."""

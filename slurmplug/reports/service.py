@@ -10,15 +10,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from slurmplug import reports, standings, story
 from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
 from slurmplug.daemon.reset import daemon_runs
-from slurmplug.deeds import Deeds
-from slurmplug.ledger import DAY, Ledger
-from slurmplug.reports import Job, JobId, Selection
-from slurmplug.standings import Entry
-from slurmplug.story import Paragraph
+from slurmplug.ledger.ledger import DAY, Ledger
+from slurmplug.reports import job_view as reports
+from slurmplug.reports import queue as standings
+from slurmplug.reports import why as story
+from slurmplug.reports.job_audit import Deeds
+from slurmplug.reports.job_view import Job, JobId, Selection
+from slurmplug.reports.queue import Entry
+from slurmplug.reports.why import Paragraph
 
 MISSED = 3
 """So many intervals without a cycle, and the daemon counts as dead."""

@@ -16,13 +16,14 @@ import numpy as np
 from policies.plan import NOTHING_REMEMBERED, Memory
 from policies.snapshot import JobKey
 from predictors.arrays import Ints
-from slurmplug import codec, ledger_rows
 from slurmplug.cluster.port import Outcome
 from slurmplug.cycle.record import CycleRecord
 from slurmplug.errors import LedgerError
 from slurmplug.intake.job_record import Changes, JobRecord
-from slurmplug.ledger_file import LedgerFile
-from slurmplug.ledger_rows import Standings
+from slurmplug.ledger import codec
+from slurmplug.ledger import rows as ledger_rows
+from slurmplug.ledger.database import LedgerFile
+from slurmplug.ledger.rows import Standings
 from slurmplug.operations import Operation
 from slurmplug.operations.history import moves_of
 from slurmplug.rules.guardrails import HOUR, Past

@@ -11,8 +11,8 @@ from typing import Any
 from sqlite_utils import Database
 
 from slurmplug.errors import LedgerError
-from slurmplug.ledger_rows import Row
-from slurmplug.ledger_schema import MIGRATIONS
+from slurmplug.ledger.rows import Row
+from slurmplug.ledger.schema import MIGRATIONS
 
 BUSY_SECONDS = 10.0
 GROUP_READS = 0o640

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slurmplug import ledger_file
-from slurmplug.ledger import Ledger
-from slurmplug.ledger_schema import MIGRATIONS
+from slurmplug.ledger import database as ledger_file
+from slurmplug.ledger.ledger import Ledger
+from slurmplug.ledger.schema import MIGRATIONS
 from slurmplug.spool.report_files import Requests
 from slurmplug.spool.report_lines import Run
 from tests.ledgers import Site, run

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slurmplug.ledger import Ledger
+from slurmplug.ledger.ledger import Ledger
 from tests.ledgers import Site, run
 
 

@@ -10,7 +10,7 @@ import pytest
 from policies.plan import Action, Reason
 from policies.snapshot import JobKey, Snapshot
 from predictors.forecast import Forecast, Forecasts
-from slurmplug.codec import dumps, loads, rebuild
+from slurmplug.ledger.codec import dumps, loads, rebuild
 from tests.builders import CLUSTER, forecasts, jobs, nodes, snapshot
 
 

@@ -1,0 +1,1 @@
+"""The daemon's ledger: the SQLite file, and all SQL of the project."""
