@@ -14,11 +14,16 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import lil_array
 
-from policies.oasis.bid import Bid, utility
-from policies.oasis.book import Book
-from policies.oasis.planning import Decided, Market, admit, revised
-from policies.oasis.prices import bounds, terms
-from policies.oasis.settings import OASiSSettings
+from policies.oasis.admission import (
+    AdmittedSchedule,
+    Allocations,
+    Market,
+    admit,
+    improve_plan,
+    price_bounds,
+    price_terms,
+)
+from policies.oasis.bids import Bid, OASiSSettings, utility
 from predictors.arrays import Floats, Ints
 
 
@@ -101,39 +106,41 @@ def served(case: dict[str, Any], revisions: int) -> float:
     unit = case["capacity"].max(axis=0)
     slots, n = len(case["value"][0]), len(case["work"])
     left = case["work"].astype(float)
-    plans: dict[int, Decided] = {}
+    plans: dict[int, AdmittedSchedule] = {}
     past: list[Floats] = []
     total = 0.0
     for t in range(slots):
         bids = {
             job: Bid(
                 work=float(left[job]),
-                done=np.arange(case["workers"][job] + 1.0),
+                progress=np.arange(case["workers"][job] + 1.0),
                 value=case["value"][job][t:],
                 demand=case["demand"][job] / unit,
                 hosts=np.ones(len(case["capacity"]), dtype=bool),
-                best=max(float(case["value"][job].max()), 1e-3),
-                floor=max(float(case["value"][job][-1]), 1e-3),
+                upper_value=max(float(case["value"][job].max()), 1e-3),
+                lower_value=max(float(case["value"][job][-1]), 1e-3),
             )
             for job in range(n)
             if case["arrivals"][job] <= t and left[job] > 0
         }
-        past += [terms(each, "work", each.demand) for job, each in bids.items() if case["arrivals"][job] == t]
+        past += [price_terms(each, "work", each.demand) for job, each in bids.items() if case["arrivals"][job] == t]
         if not bids:
             continue
         capacity = np.repeat((case["capacity"] / unit)[None], slots - t, axis=0)
-        shop = Market(lambda capacity=capacity: Book(capacity), bounds(past, slots, capacity[0].sum()))
-        standing = {job: plan for job, plan in plans.items() if job in bids}
-        plan = admit(shop, bids, standing, [job for job in bids if job not in standing])
+        shop = Market(lambda capacity=capacity: Allocations(capacity), price_bounds(past, slots, capacity[0].sum()))
+        kept = {job: plan for job, plan in plans.items() if job in bids}
+        plan = admit(shop, bids, kept, [job for job in bids if job not in kept])
         if revisions:
-            plan = revised(shop, bids, plan, revisions, seed=t)
-        for job, decided in plan.admitted.items():
-            left[job] -= decided.count(0)
+            plan = improve_plan(shop, bids, plan, revisions, seed=t)
+        for job, schedule in plan.admitted.items():
+            left[job] -= schedule.count(0)
             if left[job] <= 0:
                 total += case["value"][job][t]
         plans = {
-            job: replace(decided, workers=_later(decided.workers), servers=_later(decided.servers))
-            for job, decided in plan.admitted.items()
+            job: replace(
+                schedule, workers=_later(schedule.workers), parameter_servers=_later(schedule.parameter_servers)
+            )
+            for job, schedule in plan.admitted.items()
         }
     return total
 

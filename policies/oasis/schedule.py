@@ -1,72 +1,89 @@
-"""Algorithm 2: when and where one job's workers cost least, for every slot that it might end in (section IV-C).
+"""Algorithm 2: the schedule of one job with the least cost, for every slot that it might end in (section IV-C).
 
-In a slot the cheapest servers come first. Over the slots up to an end, workers that all do as much are bought one by
-one, the cheapest first, which is exact; with parameter servers, a least number of workers or a rate that falls with
-their number, a dynamic programme over the work decides how much of it each slot does. Either is one forward pass.
+In a slot the cheapest servers come first. Over the slots up to an end, workers that contribute equally are bought one
+by one, the cheapest first, which is exact. With parameter servers, a minimum number of workers, or progress that is not
+linear in the workers, a dynamic programme over the work decides how much of it each slot does. Either is one forward
+pass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
-from policies.oasis.bid import Bid, Schedule
+from policies.oasis.bids import Bid
 from predictors.arrays import Floats, Ints
 
-Found: TypeAlias = tuple[Floats, Callable[[int], Ints]]
-"""(T,) the least cost of an end in each slot, and of an end the workers (T,) that it takes."""
+CostsByEnd: TypeAlias = tuple[Floats, Callable[[int], Ints]]
+"""(T,) the least cost of an end in each slot, and a function from an end to the workers (T,) of its schedule."""
 
-_UNITS = 400
-"""parts that the work is cut into at most, where the dynamic programme spreads it"""
-_FINEST = 4
-"""parts of what the fewest workers do in a slot"""
+_MAX_PARTS = 400
+"""parts that the dynamic programme divides the work into at most"""
+_PARTS_PER_SLOT = 4
+"""parts at most in what the fewest workers do in a slot"""
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """Workers (T, H) and parameter servers (T, K) by slot, their cost, the job's payoff, the slot of completion."""
+
+    workers: Ints
+    parameter_servers: Ints
+    cost: float
+    payoff: float
+    end: int
 
 
 def best_schedule(
-    bid: Bid, prices: Floats, free: Floats, server_prices: Floats | None = None, server_free: Floats | None = None
+    bid: Bid, prices: Floats, free: Floats, ps_prices: Floats | None = None, ps_free: Floats | None = None
 ) -> Schedule | None:
-    """The schedule with the greatest payoff at these prices; None where the work cannot be done in time.
+    """The schedule with the greatest payoff at these prices; None where the work cannot be done within T slots.
 
-    prices, free: (T, H, R), of a unit of each resource and what is left of it; of the servers that host workers, and
-    (T, K, R) of those that host parameter servers.
+    prices, free: (T, H, R), the price of a unit of each resource and the free capacity of the servers that host
+    workers. ps_prices, ps_free: (T, K, R), the same of those that host parameter servers.
+
+    Raises:
+        ValueError: the job has parameter servers and their prices are missing
     """
-    each, order, room = _offers(prices, np.where(bid.hosts[:, None], free, 0.0), bid.demand)
+    each, order, room = _cheapest_servers(prices, np.where(bid.hosts[:, None], free, 0.0), bid.demand)
     share = np.ones(len(each))
-    share[0] = bid.first
-    bought = _bought(each, order, room, bid.workers) * share[:, None]
-    if bid.servers is not None:
-        if server_prices is None or server_free is None:
+    share[0] = bid.slot_left
+    bought = _instance_prices(each, order, room, bid.max_workers) * share[:, None]
+    if bid.parameter_servers is not None:
+        if ps_prices is None or ps_free is None:
             raise ValueError("a job with parameter servers needs the prices of those that host them")
-        beside, where, there = _offers(server_prices, server_free, bid.servers.demand)
-        needed = np.ceil(np.arange(bid.workers + 1) * bid.servers.each - 1e-9).astype(np.int64)
-        paid = _totals(_bought(beside, where, there, int(needed.max()))) * share[:, None]
+        ps_each, ps_order, ps_room = _cheapest_servers(ps_prices, ps_free, bid.parameter_servers.demand)
+        per_worker = bid.parameter_servers.per_worker
+        needed = np.ceil(np.arange(bid.max_workers + 1) * per_worker - 1e-9).astype(np.int64)
+        paid = _totals(_instance_prices(ps_each, ps_order, ps_room, int(needed.max()))) * share[:, None]
         cost = _totals(bought) + paid[:, needed]
-        cost[:, needed > np.arange(bid.workers + 1)] = np.inf  # (7): no more parameter servers than workers
+        cost[:, needed > np.arange(bid.max_workers + 1)] = np.inf  # (7): no more parameter servers than workers
     else:
         cost = _totals(bought)
-    if bid.proportional:
-        costs, workers_to = _cheapest(bid, bought, share)
+    if bid.linear:
+        costs, workers_to = _greedy(bid, bought, share)
     else:
-        cost[:, 1 : bid.least] = np.inf
-        costs, workers_to = _programme(bid, cost, share)
+        cost[:, 1 : bid.min_workers] = np.inf
+        costs, workers_to = _dynamic_programme(bid, cost, share)
     with np.errstate(invalid="ignore"):
         payoff = np.where(np.isfinite(costs), bid.value - costs, -np.inf)
     end = int(np.argmax(payoff))
     if not np.isfinite(payoff[end]):
         return None
     workers = workers_to(end)
-    servers = np.zeros((len(prices), 0 if server_prices is None else server_prices.shape[1]), dtype=np.int64)
-    if bid.servers is not None:
-        servers = _spread(where, there, needed[workers])
-    return Schedule(_spread(order, room, workers), servers, float(costs[end]), float(payoff[end]), end)
+    servers = np.zeros((len(prices), 0 if ps_prices is None else ps_prices.shape[1]), dtype=np.int64)
+    if bid.parameter_servers is not None:
+        servers = _distribute(ps_order, ps_room, needed[workers])
+    return Schedule(_distribute(order, room, workers), servers, float(costs[end]), float(payoff[end]), end)
 
 
-def _offers(prices: Floats, free: Floats, demand: Floats) -> tuple[Floats, Ints, Ints]:
-    """(T, H) of each slot, the cheapest server first: the price of one instance there, the server, its room.
+def _cheapest_servers(prices: Floats, free: Floats, demand: Floats) -> tuple[Floats, Ints, Ints]:
+    """(T, H) in each slot, the cheapest server first: the price of one instance on it, the server, its room.
 
-    Less than nothing may be free, where who does not bid came between a plan and its slot: that is no room.
+    `free` may be negative, where jobs without a bid took capacity that was planned: then there is no room.
     """
     some = demand > 0
     with np.errstate(invalid="ignore"):
@@ -76,8 +93,8 @@ def _offers(prices: Floats, free: Floats, demand: Floats) -> tuple[Floats, Ints,
     return np.take_along_axis(price, order, 1), order, np.take_along_axis(room, order, 1)
 
 
-def _bought(each: Floats, order: Ints, room: Ints, most: int) -> Floats:
-    """(T, most) the price of the first, second, .. instance of each slot; inf beyond the room."""
+def _instance_prices(each: Floats, order: Ints, room: Ints, most: int) -> Floats:
+    """(T, most) the price of the first, second, .. instance in each slot; inf beyond the room."""
     slots, hosts = order.shape
     count = np.minimum(room, most)
     upto = np.cumsum(count, axis=1)
@@ -93,8 +110,8 @@ def _totals(bought: Floats) -> Floats:
     return np.concatenate([np.zeros((len(bought), 1)), np.cumsum(bought, axis=1)], axis=1)
 
 
-def _spread(order: Ints, room: Ints, count: Ints) -> Ints:
-    """(T, H) so many (T,) instances on the servers, the cheapest first."""
+def _distribute(order: Ints, room: Ints, count: Ints) -> Ints:
+    """(T, H) `count` (T,) instances distributed over the servers, the cheapest first."""
     before = np.cumsum(room, axis=1) - room
     taken = np.clip(count[:, None] - before, 0, room)
     out = np.zeros_like(taken)
@@ -102,14 +119,14 @@ def _spread(order: Ints, room: Ints, count: Ints) -> Ints:
     return out
 
 
-def _cheapest(bid: Bid, bought: Floats, share: Floats) -> Found:
-    """For each end the cost of the cheapest worker-slots that do the work, and which slots' workers these are.
+def _greedy(bid: Bid, bought: Floats, share: Floats) -> CostsByEnd:
+    """For each end the cost of the cheapest worker-slots that do the work, where progress is linear in the workers.
 
-    A worker of the present slot does `share` of a slot's work for as much of its price. Ends that cannot pay more than
-    the best so far, were all the work as cheap as the cheapest worker-slot, are not looked at.
+    A worker of the present slot does `share` of a slot's work at that share of the price. The search ends where even
+    the price of the cheapest worker-slot for all the work could not give a greater payoff.
     """
     slots = len(bought)
-    need = bid.work / bid.done[1] - 1e-9
+    need = bid.work / bid.progress[1] - 1e-9
     rates = np.where(share[:, None] > 0, bought / np.maximum(share[:, None], 1e-12), np.inf)
     least, counts = rates[:, 0], np.isfinite(rates).sum(axis=1)
     costs, best = np.full(slots, np.inf), -np.inf
@@ -140,30 +157,33 @@ def _cheapest(bid: Bid, bought: Floats, share: Floats) -> Found:
     return costs, workers_to
 
 
-def _programme(bid: Bid, cost: Floats, share: Floats) -> Found:
-    """The same by dynamic programming over parts of the work: cost(t, D) = min_d COST_t(t, d) + cost(t - 1, D - d)."""
+def _dynamic_programme(bid: Bid, cost: Floats, share: Floats) -> CostsByEnd:
+    """As `_greedy`, for any bid, over parts of the work: cost(t, D) = min_d COST_t(t, d) + cost(t - 1, D - d).
+
+    cost (T, N + 1): of so many workers, and their parameter servers, in each slot.
+    """
     slots = len(cost)
-    part = max(bid.work / _UNITS, bid.done[max(bid.least, 1)] / _FINEST)
-    units = int(np.ceil(bid.work / part - 1e-9))
-    paid = np.full(units + 1, np.inf)
+    part = max(bid.work / _MAX_PARTS, bid.progress[max(bid.min_workers, 1)] / _PARTS_PER_SLOT)
+    parts = int(np.ceil(bid.work / part - 1e-9))
+    paid = np.full(parts + 1, np.inf)
     paid[0] = 0.0
-    choices = np.zeros((slots, units + 1), dtype=np.int64)
+    choices = np.zeros((slots, parts + 1), dtype=np.int64)
     costs = np.full(slots, np.inf)
     steps = np.zeros((slots, cost.shape[1]), dtype=np.int64)
-    total = np.arange(units + 1)[:, None]
+    total = np.arange(parts + 1)[:, None]
     known: dict[float, Ints] = {}
     for t in range(slots):
-        steps[t] = np.floor(bid.done * share[t] / part + 1e-9).astype(np.int64)
+        steps[t] = np.floor(bid.progress * share[t] / part + 1e-9).astype(np.int64)
         if share[t] not in known:
             known[share[t]] = np.maximum(total - steps[t], 0)
         options = paid[known[share[t]]] + cost[t]
         choices[t] = options.argmin(axis=1)
-        paid = options[np.arange(units + 1), choices[t]]
-        costs[t] = paid[units]
+        paid = options[np.arange(parts + 1), choices[t]]
+        costs[t] = paid[parts]
 
     def workers_to(end: int) -> Ints:
         count = np.zeros(slots, dtype=np.int64)
-        left = units
+        left = parts
         for t in range(end, -1, -1):
             count[t] = choices[t, left]
             left = max(left - int(steps[t, count[t]]), 0)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from policies.oasis.bids import OASiSSettings
 from policies.oasis.oasis import OASiS
-from policies.oasis.settings import OASiSSettings
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
 
 SLOT = 600.0

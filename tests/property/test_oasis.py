@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.oasis.bid import Bid, Servers, log_utility, utility
-from policies.oasis.prices import Bounds, bounds, terms
+from policies.oasis.admission import PriceBounds, price_bounds, price_terms
+from policies.oasis.bids import Bid, ParameterServers, log_utility, utility
 from policies.oasis.schedule import best_schedule
 
 
@@ -21,13 +21,13 @@ def offers(draw, slots=3, hosts=2):
     value = -np.sort(-random.random(slots)) * 8
     bid = Bid(
         work=float(draw(st.integers(1, 8))),
-        done=np.arange(most + 1.0),
+        progress=np.arange(most + 1.0),
         value=value,
         demand=np.array([1.0, draw(st.sampled_from([0.0, 0.5, 1.0]))]),
         hosts=np.array([True, draw(st.booleans())]),
-        best=1.0,
-        floor=0.1,
-        least=draw(st.integers(1, most)),
+        upper_value=1.0,
+        lower_value=0.1,
+        min_workers=draw(st.integers(1, most)),
     )
     return bid, prices, free
 
@@ -38,15 +38,15 @@ def all_schedules(bid, prices, free):
     choices = []
     for t in range(slots):
         here = []
-        for count in product(range(bid.workers + 1), repeat=hosts):
+        for count in product(range(bid.max_workers + 1), repeat=hosts):
             total = sum(count)
             fits = all(np.all(n * bid.demand <= free[t, h] + 1e-9) and (n == 0 or bid.hosts[h]) for h, n in enumerate(count))  # fmt: skip  # noqa: E501
-            if fits and (total == 0 or bid.least <= total <= bid.workers):
+            if fits and (total == 0 or bid.min_workers <= total <= bid.max_workers):
                 here.append((total, sum(n * float(prices[t, h] @ bid.demand) for h, n in enumerate(count))))
         choices.append(here)
     best = -np.inf
     for picked in product(*choices):
-        done = np.cumsum([bid.done[total] for total, _ in picked])
+        done = np.cumsum([bid.progress[total] for total, _ in picked])
         if done[-1] >= bid.work:
             end = int(np.flatnonzero(done >= bid.work)[0])
             best = max(best, bid.value[end] - sum(cost for _, cost in picked))
@@ -71,9 +71,9 @@ def test_a_schedule_does_the_work_within_the_room_and_on_hosts_that_may(offer):
     if found is None:
         return
     count = found.workers.sum(axis=1)
-    assert bid.done[count].sum() >= bid.work
+    assert bid.progress[count].sum() >= bid.work
     assert np.all(count[found.end + 1 :] == 0)
-    assert np.all((count == 0) | ((count >= bid.least) & (count <= bid.workers)))
+    assert np.all((count == 0) | ((count >= bid.min_workers) & (count <= bid.max_workers)))
     assert np.all(found.workers[:, ~bid.hosts] == 0)
     assert np.all(found.workers[:, :, None] * bid.demand <= free + 1e-9)
     paid = (found.workers[:, :, None] * bid.demand * prices).sum()
@@ -86,17 +86,17 @@ def test_parameter_servers_serve_all_workers_and_are_no_more_than_they(offer, ea
     bid, prices, free = offer
     random = np.random.default_rng(seed)
     beside, room = random.random((3, 2, 2)), random.integers(0, 4, (3, 2, 2)).astype(float)
-    own = Servers(np.array([0.0, 1.0]), each)
-    wants = Bid(**{**vars(bid), "servers": own})
+    own = ParameterServers(np.array([0.0, 1.0]), each)
+    wants = Bid(**{**vars(bid), "parameter_servers": own})
     found = best_schedule(wants, prices, free, beside, room)
     if found is None:
         return
-    workers, servers = found.workers.sum(axis=1), found.servers.sum(axis=1)
+    workers, servers = found.workers.sum(axis=1), found.parameter_servers.sum(axis=1)
     assert np.all(servers >= workers * each - 1e-9)
     assert np.all(servers <= workers)
-    assert np.all(found.servers[:, :, None] * own.demand <= room + 1e-9)
+    assert np.all(found.parameter_servers[:, :, None] * own.demand <= room + 1e-9)
     paid = (found.workers[:, :, None] * bid.demand * prices).sum() + (
-        found.servers[:, :, None] * own.demand * beside
+        found.parameter_servers[:, :, None] * own.demand * beside
     ).sum()
     assert np.isclose(found.cost, paid)
 
@@ -114,18 +114,18 @@ def test_an_empty_cluster_admits_any_job_that_it_can_finish(seed, n, ceiling):
         shortest = int(np.ceil(work / workers)) - 1
         bid = Bid(
             work=work,
-            done=np.arange(workers + 1.0),
+            progress=np.arange(workers + 1.0),
             value=value,
             demand=random.uniform(0.01, 0.12, 3),
             hosts=np.ones(hosts, dtype=bool),
-            best=max(float(value[shortest]), 1e-3 * th[0]),
-            floor=max(float(value[-1]), 1e-3 * th[0]),
+            upper_value=max(float(value[shortest]), 1e-3 * th[0]),
+            lower_value=max(float(value[-1]), 1e-3 * th[0]),
         )
-        if value[shortest] >= bid.floor:
+        if value[shortest] >= bid.lower_value:
             seen.append(bid)
     if not seen:
         return
-    prices = bounds([terms(bid, ceiling, bid.demand) for bid in seen], slots, hosts * 3.0)
+    prices = price_bounds([price_terms(bid, ceiling, bid.demand) for bid in seen], slots, hosts * 3.0)
     empty = np.exp(prices.log_price(np.zeros((slots, hosts, 3))))
     for bid in seen:
         found = best_schedule(bid, empty, np.ones((slots, hosts, 3)))
@@ -144,6 +144,6 @@ def test_the_logarithm_of_a_utility_is_finite_and_that_of_the_utility(th1, th2, 
 
 @given(st.floats(-400, 0), st.floats(0, 50), st.lists(st.floats(0, 1), min_size=2, max_size=2))
 def test_prices_rise_with_what_is_taken(lower, spread, shares):
-    limits = Bounds(np.array([lower + spread]), lower)
+    limits = PriceBounds(np.array([lower + spread]), lower)
     low, high = sorted(shares)
     assert limits.log_price(np.array([low]))[0] <= limits.log_price(np.array([high]))[0]

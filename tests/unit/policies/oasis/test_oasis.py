@@ -3,13 +3,9 @@
 import numpy as np
 import pytest
 
-from policies.oasis.agenda import Agenda
-from policies.oasis.bid import Bid, utility
-from policies.oasis.book import Book
-from policies.oasis.oasis import OASiS
-from policies.oasis.planning import Market, admit, revised
-from policies.oasis.prices import bounds, terms
-from policies.oasis.settings import OASiSSettings
+from policies.oasis.admission import Allocations, Market, admit, improve_plan, price_bounds, price_terms
+from policies.oasis.bids import Bid, OASiSSettings, utility
+from policies.oasis.oasis import AuctionState, OASiS
 from policies.plan import NOTHING_REMEMBERED
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
 from tests.oasis_optimum import arriving, optimum, served
@@ -23,17 +19,17 @@ def bid(work=4.0, workers=2, value=None, demand=(0.25, 0.125), **more):
     worth = np.full(SLOTS, 10.0) if value is None else np.asarray(value, dtype=float)
     return Bid(
         work=work,
-        done=np.arange(workers + 1.0),
+        progress=np.arange(workers + 1.0),
         value=worth,
         demand=np.array(demand),
         hosts=np.ones(HOSTS, dtype=bool),
-        **{"best": float(worth.max()), "floor": float(worth.min()), **more},
+        **{"upper_value": float(worth.max()), "lower_value": float(worth.min()), **more},
     )
 
 
 def market(bids, slots=SLOTS, hosts=HOSTS, resources=2):
-    limits = bounds([terms(each, "work", each.demand) for each in bids], slots, float(hosts * resources))
-    return Market(lambda: Book(np.ones((slots, hosts, resources))), limits)
+    limits = price_bounds([price_terms(each, "work", each.demand) for each in bids], slots, float(hosts * resources))
+    return Market(lambda: Allocations(np.ones((slots, hosts, resources))), limits)
 
 
 def test_prices_are_those_of_formula_22_worked_out_by_hand():
@@ -41,7 +37,9 @@ def test_prices_are_those_of_formula_22_worked_out_by_hand():
         bid(work=4.0, value=[8.0] * 9 + [2.0]),
         bid(work=6.0, workers=3, demand=(0.5, 0.0), value=[9.0] * 9 + [3.0]),
     )
-    limits = bounds([terms(one, "paper", one.demand), terms(other, "paper", other.demand)], SLOTS, 4.0)
+    limits = price_bounds(
+        [price_terms(one, "paper", one.demand), price_terms(other, "paper", other.demand)], SLOTS, 4.0
+    )
     # D sum alpha: 4 x 0.375 = 1.5 and 6 x 0.5 = 3; 1/eta = min(1.5, 3) / (10 x 4) = 0.0375
     # L = 1/4 x 0.0375 x min(2 / 1.5, 3 / 3) = 0.009375; U = max(8 / 0.25, 9 / 0.5) = 32 and 8 / 0.125 = 64
     assert np.exp(limits.lower) == pytest.approx(0.009375)
@@ -53,17 +51,19 @@ def test_prices_are_those_of_formula_22_worked_out_by_hand():
 
 def test_the_upper_bound_for_the_whole_work_is_that_for_one_worker_slot_over_its_worker_slots():
     one = bid(work=4.0, value=[8.0] * SLOTS)
-    paper, work = (np.exp(bounds([terms(one, kind, one.demand)], SLOTS, 4.0).upper) for kind in ("paper", "work"))
+    paper, work = (
+        np.exp(price_bounds([price_terms(one, kind, one.demand)], SLOTS, 4.0).upper) for kind in ("paper", "work")
+    )
     assert work.tolist() == pytest.approx((paper / 4).tolist())
 
 
 def test_a_steep_sigmoid_does_not_underflow():
     steep = utility(np.array([50.0, 6.0, 1.0]), np.arange(SLOTS) * 100.0)
     assert steep[-1] == 0.0
-    one = bid(work=2.0, value=steep, floor=0.05)
-    limits = bounds([terms(one, "paper", one.demand)], SLOTS, 4.0)
+    one = bid(work=2.0, value=steep, lower_value=0.05)
+    limits = price_bounds([price_terms(one, "paper", one.demand)], SLOTS, 4.0)
     assert np.isfinite(limits.lower)
-    assert admit(Market(lambda: Book(np.ones((SLOTS, HOSTS, 2))), limits), {0: one}, {}, [0]).admitted
+    assert admit(Market(lambda: Allocations(np.ones((SLOTS, HOSTS, 2))), limits), {0: one}, {}, [0]).admitted
 
 
 def test_no_more_is_sold_than_there_is():
@@ -71,8 +71,8 @@ def test_no_more_is_sold_than_there_is():
     shop = market(crowd.values())
     plan = admit(shop, crowd, {}, sorted(crowd))
     used = np.zeros((SLOTS, HOSTS, 2))
-    for job, decided in plan.admitted.items():
-        for slot, host, workers in decided.workers:
+    for job, schedule in plan.admitted.items():
+        for slot, host, workers in schedule.workers:
             used[slot, host] += workers * crowd[job].demand
     assert np.all(used <= 1.0 + 1e-9)
     assert plan.rejected
@@ -83,7 +83,12 @@ def test_where_more_is_taken_than_there_is_nothing_is_sold():
     full = np.ones((SLOTS, HOSTS, 2))
     full[0] = -0.5
     one = bid(work=2.0, workers=2, value=[8.0] * SLOTS)
-    found = admit(Market(lambda: Book(full), bounds([terms(one, "paper", one.demand)], SLOTS, 4.0)), {0: one}, {}, [0])
+    found = admit(
+        Market(lambda: Allocations(full), price_bounds([price_terms(one, "paper", one.demand)], SLOTS, 4.0)),
+        {0: one},
+        {},
+        [0],
+    )
     assert found.admitted[0].workers[:, 2].tolist() == [2]
     assert found.admitted[0].begin > 0
 
@@ -103,9 +108,9 @@ def test_a_new_plan_is_made_where_a_job_of_more_worth_finds_no_room():
     shop = market([poor])
     first = admit(shop, {0: poor, 1: rich}, {}, [0, 1])
     assert list(first.rejected) == [1]
-    after = revised(shop, {0: poor, 1: rich}, first, 40, seed=0)
+    after = improve_plan(shop, {0: poor, 1: rich}, first, 40, seed=0)
     assert list(after.admitted) == [1]
-    assert after.worth({0: poor, 1: rich}) == pytest.approx(1000.0)
+    assert after.total_utility({0: poor, 1: rich}) == pytest.approx(1000.0)
 
 
 def test_a_revised_plan_is_never_worth_less():
@@ -116,9 +121,9 @@ def test_a_revised_plan_is_never_worth_less():
     }
     shop = market(crowd.values())
     plan = admit(shop, crowd, {}, sorted(crowd))
-    worths = [revised(shop, crowd, plan, offers, seed=1).worth(crowd) for offers in (0, 12, 60, 240)]
+    worths = [improve_plan(shop, crowd, plan, offers, seed=1).total_utility(crowd) for offers in (0, 12, 60, 240)]
     assert worths == sorted(worths)
-    assert worths[0] == plan.worth(crowd)
+    assert worths[0] == plan.total_utility(crowd)
 
 
 @pytest.mark.parametrize("n", [4, 6])
@@ -190,8 +195,8 @@ def test_one_that_is_turned_down_is_told_what_it_would_have_to_pay_and_is_asked_
 def test_memory_is_arrays_and_comes_back_as_it_went():
     plan = decide(site(3))
     assert all(isinstance(array, np.ndarray) and array.dtype.kind in "bifuU" for array in plan.memory.values())
-    agenda = Agenda.recalled(plan.memory, 3)
-    again = agenda.remembered()
+    state = AuctionState.from_memory(plan.memory, 3)
+    again = state.to_memory()
     assert {name: array.tolist() for name, array in again.items()} == {
         name: array.tolist() for name, array in plan.memory.items()
     }
