@@ -4,6 +4,7 @@ Property tests draw the same examples for the same code, so that a commit that p
 `pytest tests/property --hypothesis-profile=search` draws others, and more.
 """
 
+import os
 import signal
 
 import hypothesis
@@ -15,6 +16,11 @@ hypothesis.settings.load_profile("patient")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Children take signals as they would at a terminal, also where a background job or nohup has them ignored."""
+    """Children start as they would at a terminal.
+
+    They take signals also where a background job or nohup has them ignored, and buffer their output also in a container
+    whose image sets PYTHONUNBUFFERED.
+    """
+    os.environ.pop("PYTHONUNBUFFERED", None)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -202,7 +202,15 @@ def emit(lines: Iterable[str]) -> None:
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise
+            _discard_unwritten_output()
             raise click.ClickException(f"the answer cannot be written: {error.strerror}") from error
+
+
+def _discard_unwritten_output() -> None:
+    """Send what stdout still buffers to /dev/null: at exit Python flushes it again, and would end with status 120."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
 
 
 def terminal_width() -> int | None:

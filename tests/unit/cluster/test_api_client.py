@@ -127,7 +127,7 @@ def pretended(folder: Path, text: str) -> Path:
 def test_a_pyslurm_that_ends_the_process_is_never_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fatal = "import os, sys\nsys.stderr.write('fatal: Could not establish a configuration source')\nos._exit(1)\n"
+    fatal = "import os\nos.write(2, b'fatal: Could not establish a configuration source\\n')\nos._exit(1)\n"  # as in C
     monkeypatch.setenv("PYTHONPATH", str(pretended(tmp_path, fatal)))
     made = client(Slurm(client="pyslurm"))
     assert type(made) is CliClient
