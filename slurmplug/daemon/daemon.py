@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from types import FrameType
 
-from predictors.runtime import RuntimeModel
+from predictors.runtime import RuntimeModel, RuntimePredictor
 from slurmplug import operations
 from slurmplug.cluster.site_client import SiteClient
 from slurmplug.config import policy_registry
@@ -29,6 +29,7 @@ from slurmplug.endpoint.server import Endpoint, Server, Serving
 from slurmplug.endpoint.viewers import Viewers
 from slurmplug.errors import ConfigError, LedgerError, NotConfirmed, SteppedDown
 from slurmplug.forecasting.forecaster import Forecaster
+from slurmplug.forecasting.run_times import HistoryRunTimes
 from slurmplug.intake.intake import Intake
 from slurmplug.learning import training
 from slurmplug.ledger.ledger import DAY, Ledger
@@ -110,7 +111,7 @@ class Daemon:
             self._turn = Standby(config, folder, lambda: self._stopping) if folder else None
             self._looked = 0.0
             self._intake = Intake(self._ledger.live_records())
-            self._forecaster = Forecaster(config.predictors.runtime)
+            self._forecaster = Forecaster(HistoryRunTimes(RuntimePredictor(config.predictors.runtime)))
             self._scheduler = Scheduler(
                 port=self._port,
                 intake=self._intake,

@@ -10,8 +10,8 @@ import numpy as np
 from predictors.arrays import Floats
 from predictors.learning_curve import LearningCurvePredictor, Meta
 from predictors.runtime import Job, RuntimeModel, RuntimePredictor
-from slurmplug.forecasting.curve_fans import BEYOND_BELIEF, described, even
-from slurmplug.forecasting.forecaster import known_at_submit
+from slurmplug.forecasting.curve_fans import LARGEST_BELIEVABLE, described, even
+from slurmplug.forecasting.run_times import known_at_submit
 from slurmplug.forecasting.speed_fans import Placement, SeenSpeeds, kind_of
 from slurmplug.ledger.ledger import Ledger
 
@@ -97,7 +97,7 @@ def _curve(run: Mapping[str, Any], told: Sequence[Mapping[str, Any]]) -> Floats 
     values = [(point["iteration"], json.loads(point["quantities"]).get(target["quantity"])) for point in told]
     points = np.array([(at, value) for at, value in values if value is not None], dtype=float).reshape(-1, 2)
     points[:, 0] += len(points) > 0 and points[0, 0] == 0  # as `columns` counts
-    if len(points) < FEWEST_POINTS or not np.abs(points).max() < BEYOND_BELIEF:
+    if len(points) < FEWEST_POINTS or not np.abs(points).max() < LARGEST_BELIEVABLE:
         return None
     sign = -1.0 if target["relation"] == "<=" else 1.0
     return even(points[:, 0], sign * points[:, 1], points[-1, 0])[0]

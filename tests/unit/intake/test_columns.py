@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from policies.snapshot import JobKey
-from slurmplug.forecasting.forecaster import even
+from slurmplug.forecasting.curve_fans import even
 from slurmplug.intake.columns import jobs_of
 from slurmplug.intake.job_record import JobFacts, JobRecord
 from slurmplug.spool.report_lines import Points
