@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from types import FrameType
 
-from predictors.runtime import RuntimeModel
+from predictors.runtime import RuntimeModel, RuntimePredictor
 from slurmplug import config as configuration
 from slurmplug import doctor, doctor_facts, operations, registry, standby, training
 from slurmplug.cluster.site_client import SiteClient
@@ -27,6 +27,7 @@ from slurmplug.intake import Intake
 from slurmplug.ledger import DAY, Ledger
 from slurmplug.lock import only_one
 from slurmplug.notify import Manager
+from slurmplug.run_times import HistoryRunTimes
 from slurmplug.spool import write_waiting
 from slurmplug.standby import FencedCluster, Publisher, Standby
 from slurmplug.takeover import Life
@@ -106,7 +107,7 @@ class Daemon:
             self._turn = Standby(config, folder, lambda: self._stopping) if folder else None
             self._looked = 0.0
             self._intake = Intake(self._ledger.live_records())
-            self._forecaster = Forecaster(config.predictors.runtime)
+            self._forecaster = Forecaster(HistoryRunTimes(RuntimePredictor(config.predictors.runtime)))
             self._scheduler = Scheduler(
                 port=self._port,
                 intake=self._intake,

@@ -1,11 +1,13 @@
 """Iterations a second by GPUs: from the placements on which a job and those of its kind were seen to train."""
 
+import operator
 from collections.abc import Iterable, Mapping
+from math import isfinite, nan
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from policies.snapshot import Jobs, Snapshot
+from policies.snapshot import JobKey, Jobs, Snapshot
 from predictors.arrays import Floats, Ints
 from predictors.forecast import Fan, Forecast
 from predictors.speed import SpeedPredictor
@@ -25,6 +27,17 @@ class Placement(NamedTuple):
     nodes: int
 
 
+class _Scaled(NamedTuple):
+    """The speeds of a job: a table of its kind's or its placement's, times a factor."""
+
+    table: str | Placement
+    factor: float
+
+    @property
+    def source(self) -> str:
+        return "measured speed" if isinstance(self.table, str) else "run time and scaling"
+
+
 def kind_of(kind: str, user: str, name: str) -> str:
     """What jobs train alike: those of one type; of jobs that name none, one user's of one name."""
     return f"type {kind}" if kind else f"job {user} {name}"
@@ -40,29 +53,42 @@ class SeenSpeeds:
 
     def __init__(self) -> None:
         self._runs: dict[str, dict[Placement, dict[object, float]]] = {}
+        self._medians: dict[str, dict[Placement, float]] = {}
+        """of the kinds whose step times have not changed since they were computed"""
+        self._training: tuple[tuple[JobKey, ...], list[int], list[list[Any]]] = (), [], []
+        """the jobs of the snapshot noted last, those rows of them that trained, and how"""
 
     def add(self, kind: str, placement: Placement, run: object, step: float) -> None:
-        """A run of this kind took `step` seconds an iteration there; the same run told again replaces itself."""
-        if not (np.isfinite(step) and step > 0 and placement.gpus >= placement.nodes >= 1):
+        """A run of this kind took `step` seconds an iteration there; a run that is known is replaced."""
+        if not (isfinite(step) and step > 0 and placement.gpus >= placement.nodes >= 1):
             return
         runs = self._runs.setdefault(kind, {}).setdefault(placement, {})
-        runs.pop(run, None)
+        if runs.pop(run, None) != step:
+            self._medians.pop(kind, None)
         runs[run] = step
         while len(runs) > RUNS:
             del runs[next(iter(runs))]
+            self._medians.pop(kind, None)
 
     def note(self, snapshot: Snapshot) -> None:
-        """What the snapshot's jobs train at."""
+        """Add the step times of the snapshot's jobs; noting the same ones twice changes nothing."""
         jobs = snapshot.jobs
         gpus, nodes = placements(snapshot)
-        for row in np.flatnonzero((jobs.iteration_time > 0) & (gpus >= nodes) & (nodes > 0)).tolist():
-            run = (jobs.keys[row], int(jobs.restarts[row]))
-            place = Placement(int(gpus[row]), int(nodes[row]))
-            self.add(_kind(jobs, row), place, run, float(jobs.iteration_time[row]))
+        rows = np.flatnonzero((jobs.iteration_time > 0) & (gpus >= nodes) & (nodes > 0))
+        columns = (gpus, nodes, jobs.restarts, jobs.iteration_time, jobs.kind, jobs.user, jobs.name)
+        training = jobs.keys, rows.tolist(), [column[rows].tolist() for column in columns]
+        if training[0] is self._training[0] and training == self._training:
+            return
+        self._training = training
+        for row, *place, restarts, step, kind, user, name in zip(training[1], *training[2], strict=True):
+            self.add(kind_of(kind, user, name), Placement(*place), (jobs.keys[row], restarts), step)
 
-    def of(self, kind: str) -> dict[Placement, float]:
+    def of(self, kind: str) -> Mapping[Placement, float]:
         """The median step time in seconds of a kind, by placement."""
-        return {place: float(np.median(list(runs.values()))) for place, runs in self._runs.get(kind, {}).items()}
+        if kind not in self._medians:
+            runs = self._runs.get(kind, {})
+            self._medians[kind] = {place: float(np.median(list(steps.values()))) for place, steps in runs.items()}
+        return self._medians[kind]
 
     def state(self) -> dict[str, Any]:
         """Arrays and plain values, from which `from_state` makes the same: the medians."""
@@ -101,53 +127,73 @@ class SpeedFans:
 
     def __init__(self, seen: SeenSpeeds) -> None:
         self._seen = seen
-        self._fits: dict[str, tuple[dict[Placement, float], SpeedPredictor]] = {}
+        self._fits: dict[str, tuple[Mapping[Placement, float], SpeedPredictor]] = {}
         self._shapes: dict[Placement, SpeedPredictor] = {}
-        self._tables: dict[object, Floats] = {}
+        self._tables: dict[str | Placement, Floats] = {}
         self._grid: Floats = np.zeros(0)
         self._a_node = 0
+        self._latest: tuple[list[int], list[_Scaled], list[Floats], Fan] = [], [], [], Fan.unknown(0)
+        """the latest fan, and what it was made of"""
 
     def speeds(self, snapshot: Snapshot, total: Forecast) -> Fan:
-        """A fan over GPUs up to the most that any job may have. total (n,): forecast run times in seconds."""
+        """A fan over GPUs up to the most that any job may have. total (n,): forecast run times in seconds.
+
+        Jobs of the same speeds share a row of it. The same object as in the cycle before where nothing changed.
+        """
         jobs, n = snapshot.jobs, len(snapshot.jobs)
         self._seen.note(snapshot)
         rows = np.flatnonzero((jobs.gpus_max > 0) & (jobs.gpus > 0))
         if not len(rows):
             return Fan.unknown(n)
-        self._look_at(grid(int(jobs.gpus_max.max())), max(int(snapshot.nodes.capacity[:, 0].max(initial=0.0)), 1))
-        kinds = [_kind(jobs, row) for row in rows.tolist()]
-        fitted = self._fitted(dict.fromkeys(kinds))
-        gpus, nodes = placements(snapshot)
-        pace = jobs.max_iterations / total.median
-        known, tables, source = [], [], []
-        for row, kind in zip(rows.tolist(), kinds, strict=True):
+        a_node = max(int(snapshot.nodes.capacity[:, 0].max(initial=0.0)), 1)
+        self._tabulate_for(grid(int(jobs.gpus_max.max())), a_node)
+        kinds = _kinds(jobs)
+        fitted = self._fitted(dict.fromkeys(kinds[row] for row in rows.tolist()))
+        gpus, nodes = (held.tolist() for held in placements(snapshot))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            paces = (jobs.max_iterations / total.median).tolist()
+        requested, steps = jobs.gpus.tolist(), jobs.iteration_time.tolist()
+        shared: dict[_Scaled, int] = {}
+        index = [-1] * n
+        for row in rows.tolist():
+            kind = kinds[row]
             if kind in fitted:
-                usual = fitted[kind].get(Placement(int(gpus[row]), int(nodes[row])), np.nan)
-                own = usual / jobs.iteration_time[row]
-                tables.append(self._tables[kind] * (own if 0 < own < np.inf else 1.0))
-                source.append("measured speed")
-            elif 0 < pace[row] < np.inf:
-                tables.append(self._shape(int(jobs.gpus[row])) * pace[row])
-                source.append("run time and scaling")
+                usual = fitted[kind].get(Placement(gpus[row], nodes[row]), nan)
+                own = usual / steps[row] if steps[row] else nan
+                scaled = _Scaled(kind, own if 0 < own < np.inf else 1.0)
+            elif 0 < paces[row] < np.inf:
+                scaled = _Scaled(self._like(requested[row]), paces[row])
             else:
                 continue
-            known.append(row)
-        if not known:
-            return Fan.unknown(n)
-        index = np.full(n, -1)
-        index[known] = np.arange(len(known))
-        x = np.tile(self._grid, (len(known), 1))
-        return Fan(index, x, np.stack(tables), np.array(source, dtype=np.str_))
+            index[row] = shared.setdefault(scaled, len(shared))
+        return self._fan(index, list(shared))
 
-    def _look_at(self, gpus: Floats, a_node: int) -> None:
-        """Forget what was tabulated for other GPUs."""
+    def _fan(self, index: list[int], scaled: list["_Scaled"]) -> Fan:
+        """A fan of these tables, each times a number, at these places of the jobs."""
+        tables = [self._tables[each.table] for each in scaled]
+        before_index, before_scaled, before_tables, fan = self._latest
+        if index == before_index and scaled == before_scaled and all(map(operator.is_, tables, before_tables)):
+            return fan
+        if scaled:
+            x = np.tile(self._grid, (len(scaled), 1))
+            factors = np.array([each.factor for each in scaled])[:, None, None]
+            fan = Fan(np.array(index), x, np.stack(tables) * factors, np.array([each.source for each in scaled]))
+        else:
+            fan = Fan.unknown(len(index))
+        self._latest = index, scaled, tables, fan
+        return fan
+
+    def _tabulate_for(self, gpus: Floats, a_node: int) -> None:
+        """Forget the tables for other counts of GPUs, or other nodes."""
         if not np.array_equal(gpus, self._grid) or a_node != self._a_node:
             self._grid, self._a_node, self._tables = gpus, a_node, {}
 
     def _fitted(self, kinds: Iterable[str]) -> Mapping[str, Mapping[Placement, float]]:
         """The step times that each kind was seen at, of those kinds that have a table."""
         found = {kind: seen for kind in kinds if (seen := self._seen.of(kind))}
-        self._fits = {kind: fit for kind, fit in self._fits.items() if kind in found}
+        for kind in self._fits.keys() - found.keys():
+            del self._fits[kind]
+            self._tables.pop(kind, None)
         stale = [kind for kind, seen in found.items() if kind not in self._fits or _moved(self._fits[kind][0], seen)]
         for kind in sorted(stale, key=self._fits.__contains__)[:MOST_KINDS]:
             gpus, nodes = np.array(list(found[kind]), dtype=np.float64).T
@@ -159,14 +205,14 @@ class SpeedFans:
                 self._tables[kind] = self._tabulated(predictor)
         return {kind: found[kind] for kind in self._fits}
 
-    def _shape(self, gpus: int) -> Floats:
-        """Speeds in units of that on so many GPUs."""
+    def _like(self, gpus: int) -> Placement:
+        """The placement of so many GPUs, by which there is a table of speeds in units of that on it."""
         place = Placement(gpus, -(-gpus // self._a_node))
         if place not in self._shapes:
             self._shapes[place] = SpeedPredictor().fit([place.gpus], [place.nodes], [place.gpus])
         if place not in self._tables:
             self._tables[place] = self._tabulated(self._shapes[place])
-        return self._tables[place]
+        return place
 
     def _tabulated(self, predictor: SpeedPredictor) -> Floats:
         by_gpu = predictor.predict(self._grid, np.ceil(self._grid / self._a_node)).table
@@ -187,8 +233,9 @@ def grid(most: int) -> Floats:
     return counts[counts <= most].astype(np.float64)
 
 
-def _kind(jobs: Jobs, row: int) -> str:
-    return kind_of(str(jobs.kind[row]), str(jobs.user[row]), str(jobs.name[row]))
+def _kinds(jobs: Jobs) -> list[str]:
+    """(n,) the kind of each job."""
+    return list(map(kind_of, jobs.kind.tolist(), jobs.user.tolist(), jobs.name.tolist()))
 
 
 def _moved(before: Mapping[Placement, float], now: Mapping[Placement, float]) -> bool:

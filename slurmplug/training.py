@@ -12,9 +12,9 @@ from predictors.curve_meta import Meta
 from predictors.learning_curve import LearningCurvePredictor
 from predictors.runtime import RuntimeModel, RuntimePredictor
 from predictors.submitted import Job
-from slurmplug.fans import BEYOND_BELIEF, described, even
-from slurmplug.forecaster import known_at_submit
+from slurmplug.fans import LARGEST_BELIEVABLE, described, even
 from slurmplug.ledger import Ledger
+from slurmplug.run_times import known_at_submit
 from slurmplug.speeds import Placement, SeenSpeeds, kind_of
 
 LATEST_RUNS = 20_000
@@ -99,7 +99,7 @@ def _curve(run: Mapping[str, Any], told: Sequence[Mapping[str, Any]]) -> Floats 
     values = [(point["iteration"], json.loads(point["quantities"]).get(target["quantity"])) for point in told]
     points = np.array([(at, value) for at, value in values if value is not None], dtype=float).reshape(-1, 2)
     points[:, 0] += len(points) > 0 and points[0, 0] == 0  # as `columns` counts
-    if len(points) < FEWEST_POINTS or not np.abs(points).max() < BEYOND_BELIEF:
+    if len(points) < FEWEST_POINTS or not np.abs(points).max() < LARGEST_BELIEVABLE:
         return None
     sign = -1.0 if target["relation"] == "<=" else 1.0
     return even(points[:, 0], sign * points[:, 1], points[-1, 0])[0]

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from policies.snapshot import Curves, JobKey, Jobs
-from predictors.forecast import Fan, Forecast, Forecasts
+from predictors.forecast import LEVELS, Fan, Forecast, Forecasts
 from predictors.learning_curve import LearningCurvePredictor
 from predictors.loss import LossPredictor
 from predictors.speed import SpeedPredictor
-from slurmplug.fans import CurveFans, KeptFans, Known
+from slurmplug.fans import CurveFans, PredictedLosses
+from slurmplug.forecast_cache import CachePolicy, CurveForecasts, ForecastCache
 from slurmplug.forecaster import Forecaster
 from slurmplug.speeds import Placement, SeenSpeeds, SpeedFans, grid
 from tests.builders import CLUSTER, NOW, jobs, nodes, snapshot
@@ -39,7 +40,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Any]]:
 
 
 def made() -> CurveFans:
-    return CurveFans(LearningCurvePredictor(), LossPredictor("sublinear"))
+    return CurveFans(LearningCurvePredictor(), PredictedLosses(LossPredictor("sublinear")))
 
 
 class TestLosses:
@@ -96,42 +97,72 @@ def jobs_with(of_jobs: Jobs, **columns: Any) -> Jobs:
     return Jobs(**{**vars(of_jobs), **columns})
 
 
-class TestKeptFans:
-    asked: list[str]
+class TestForecastCache:
+    made: list[str]
 
-    def fan(self, kept: KeptFans, by: dict[str, int]) -> Fan:
-        """Fans whose value is what they went by."""
-        keys = list(by)
-        self.asked = []
+    def fan(self, cache: ForecastCache, inputs: dict[str, int], contents: dict[str, str] | None = None) -> Fan:
+        """Fans whose value is the input that they were made from."""
+        keys = list(inputs)
+        self.made = []
 
-        def ask(due: Any) -> Known:
-            values = np.array([by[keys[i]] for i in due], dtype=float)
-            self.asked = [keys[i] for i in due]
+        def make(due: Any) -> CurveForecasts:
+            values = np.array([inputs[keys[i]] for i in due], dtype=float)
+            self.made = [keys[i] for i in due]
             table = Forecast.certain(np.repeat(values, 2), "test").table.reshape(len(due), 2, -1)
-            return Known(np.tile([1.0, 2.0], (len(due), 1)), table, np.full(len(due), "test"))
+            return CurveForecasts(np.tile([1.0, 2.0], (len(due), 1)), table, np.full(len(due), "test"))
 
-        return kept.each(len(by), np.arange(len(by)), keys, list(by.values()), ask)
+        columns = np.array(list(inputs.values()), dtype=float)[:, None]
+        return cache.fan(keys, np.arange(len(keys)), columns, make, lambda i: (contents or {})[keys[i]])
 
     def test_new_ones_come_first_and_the_others_in_turn(self) -> None:
-        kept = KeptFans(2, most=2)
-        self.fan(kept, {"a": 1, "b": 1})
+        cache = ForecastCache(2, CachePolicy(most=2))
+        self.fan(cache, {"a": 1, "b": 1})
         turns = []
         for now in (2, 3, 4):
-            fan = self.fan(kept, {"a": now, "b": now, "c": 1, "d": now} if now > 2 else {"a": 2, "b": 2, "c": 1})
-            turns.append(self.asked)
+            fan = self.fan(cache, {"a": now, "b": now, "c": 1, "d": now} if now > 2 else {"a": 2, "b": 2, "c": 1})
+            turns.append(self.made)
         assert turns == [["a", "c"], ["b", "d"], ["a", "b"]]
         assert fan.at([0, 1, 2, 3], 1).median.tolist() == [4, 4, 1, 3]
 
     def test_what_there_was_no_time_for_is_unknown(self) -> None:
-        assert self.fan(KeptFans(2, most=1), {"a": 1, "b": 1}).known.tolist() == [True, False]
+        assert self.fan(ForecastCache(2, CachePolicy(most=1)), {"a": 1, "b": 1}).known.tolist() == [True, False]
 
     def test_jobs_that_went_are_forgotten(self) -> None:
-        kept = KeptFans(2, most=9)
-        self.fan(kept, {"a": 1, "b": 1})
-        self.fan(kept, {"b": 1})
-        assert self.asked == []
-        self.fan(kept, {"a": 1, "b": 1})
-        assert self.asked == ["a"]
+        cache = ForecastCache(2, CachePolicy())
+        self.fan(cache, {"a": 1, "b": 1})
+        self.fan(cache, {"b": 1})
+        assert self.made == []
+        self.fan(cache, {"a": 1, "b": 1})
+        assert self.made == ["a"]
+
+    def test_by_growth_a_curve_is_forecast_again_when_it_is_a_tenth_longer_or_shorter_than_it_was(self) -> None:
+        cache, made = ForecastCache(2, CachePolicy(growth=1.1)), []
+        for points in (1, 2, 3, 29, 30, 31, 32, 20, 20):
+            fan = self.fan(cache, {"a": points})
+            made.append(bool(self.made))
+        assert made == [True, True, True, True, False, False, True, True, False]
+        assert fan.at([0], 1).median.tolist() == [20]
+
+    def test_equal_curves_share_one_forecast_also_after_the_first_job_went(self) -> None:
+        cache, content = ForecastCache(2, CachePolicy(shared=True)), {"a": "x", "b": "x", "c": "y", "d": "x"}
+        self.fan(cache, {"a": 1, "b": 1, "c": 2}, content)
+        assert len(self.made) == 2
+        assert self.fan(cache, {"c": 2, "d": 1}, content).at([0, 1], 1).median.tolist() == [2, 1]
+        assert self.made == []
+
+    def test_the_fan_is_the_same_object_where_nothing_changed(self) -> None:
+        cache, keys = ForecastCache(1, CachePolicy()), ("a", "b")
+
+        def fan(rows: list[int], value: float) -> Fan:
+            made = CurveForecasts(
+                np.ones((len(rows), 1)), np.ones((len(rows), 1, len(LEVELS))), np.full(len(rows), "t")
+            )
+            return cache.fan(keys, np.array(rows), np.full((len(rows), 1), value), lambda due: made)
+
+        first = fan([0], 1.0)
+        assert fan([0], 1.0) is first
+        assert fan([0], 2.0) is not first
+        assert fan([1], 2.0).known.tolist() == [False, True]
 
 
 def keys(*job_ids: int) -> tuple[JobKey, ...]:
@@ -175,6 +206,16 @@ class TestSpeeds:
         look = training(2, on=[(0, 0, 2), (1, 1, 2)], kind="mlp", iteration_time=[0.5, 2.0])
         rates = speeds(SeenSpeeds(), look).at([0, 1], 2).median
         assert rates[0] / rates[1] == pytest.approx(4.0)
+
+    def test_jobs_of_the_same_speeds_share_a_row_of_the_fan(self) -> None:
+        look = snapshot(jobs(3, gpus=[4, 4, 2], gpus_max=8, max_iterations=90))
+        assert speeds(SeenSpeeds(), look, total=900.0).index.tolist() == [0, 0, 1]
+
+    def test_are_the_same_object_where_nothing_changed(self) -> None:
+        fans, look = SpeedFans(SeenSpeeds()), training(iteration_time=0.5)
+        first = fans.speeds(look, Forecast.unknown(1))
+        assert fans.speeds(look, Forecast.unknown(1)) is first
+        assert fans.speeds(training(iteration_time=0.7), Forecast.unknown(1)) is not first
 
     def test_of_a_job_of_an_unseen_kind_are_by_its_run_time_and_say_so(self) -> None:
         fan = speeds(SeenSpeeds(), snapshot(jobs(gpus=4, gpus_max=8, max_iterations=90)), total=900.0)

@@ -5,7 +5,7 @@ import pytest
 
 from policies.snapshot import JobKey
 from slurmplug.columns import jobs_of
-from slurmplug.forecaster import even
+from slurmplug.fans import even
 from slurmplug.progress import Points
 from slurmplug.record import JobFacts, JobRecord
 

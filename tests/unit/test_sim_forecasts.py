@@ -1,52 +1,210 @@
-"""What the simulator foretells of how fast jobs train."""
+"""A simulation forecasts as the daemon does: by the same code, from the snapshot alone, but for the run times."""
+
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
-from slurmplug.sim.engine import Engine
+from policies.plan import Memory, Plan
+from policies.snapshot import Snapshot
+from predictors.forecast import LEVELS, NEEDS, Fan, Forecasts, Need
+from predictors.learning_curve import LearningCurvePredictor
+from slurmplug.forecast_cache import EVERY_CHANGE
+from slurmplug.forecaster import Forecaster
 from slurmplug.sim.forecasts import SimForecaster
-from slurmplug.sim.job import SimJob, Speed
-from slurmplug.sim.nodes import SimNodes
-from slurmplug.sim.table import table
-from tests.builders import jobs, snapshot
+from slurmplug.sim.true_values import SOURCE, TrueRunTimes
+from slurmplug.speeds import grid
+from tests.sim_jobs import First, job, simulation, speed
 
-LINEAR = Speed(np.array([1, 8]), np.array([1, 1]), np.array([1.0, 8.0]))
-
-
-def site(nodes: int = 2) -> Engine:
-    """Two jobs of kinds of their own, on nodes of four GPUs; the first trains on two of them."""
-    told = [SimJob(f"j{n}", 0.0, 2, 1000, LINEAR, kind=f"kind-{n}", gpus_min=1, gpus_max=8) for n in range(2)]
-    columns = ((4,) * nodes, (8,) * nodes, (1000.0,) * nodes, (100.0,) * nodes)
-    made = Engine(table(tuple(told), all_managed=True), SimNodes(tuple(f"n{i}" for i in range(nodes)), *columns))
-    made.run_until(0.0)
-    assert made.place(0, ((0, 2),)) == ""
-    made.run_until(5.0)
-    return made
+CURVE_AT = np.arange(1.0, 101)
+FALLING, RISING = 1 / CURVE_AT + 0.1, 1 - 0.9 / np.sqrt(CURVE_AT)
+SPEED = speed((1, 1, 0.2), (4, 1, 0.6), (8, 2, 0.8))
 
 
-def test_a_speed_is_forecast_for_each_number_of_gpus_once_the_kind_has_trained() -> None:
-    speed = SimForecaster(site(), seed=0).forecast(snapshot(jobs(2, gpus=2)), {"speed"}).speed
-    assert speed.known.tolist() == [True, False]
-    assert speed.x.tolist() == [list(range(1, 9))]
-    assert speed.at(0, 2).median == pytest.approx(2.0, rel=0.1)
+class Watched(First):
+    """First come, first served; it lets a test see what it sees."""
+
+    needs: ClassVar[frozenset[Need]] = NEEDS
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[Snapshot, Forecasts]] = []
+
+    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
+        self.seen.append((snapshot, forecasts))
+        return super().decide(snapshot, forecasts, memory)
 
 
-def test_jobs_of_a_kind_share_the_forecast_of_their_speed() -> None:
-    forecaster, both = SimForecaster(site(), seed=0), jobs(2, gpus=2)
-    twice = jobs(3, gpus=2, keys=(both.keys[0], both.keys[1], both.keys[0]))
-    assert forecaster.forecast(snapshot(twice), {"speed"}).speed.index.tolist() == [0, -1, 0]
+def training(number: int, **fields: Any) -> Any:
+    """One of several jobs that report both curves; at times its kind, or its end, is unlike the others'."""
+    shape = 1.0 + 0.1 * number
+    given = {
+        "name": f"run{number}", "submit": 20.0 * number, "speed": SPEED, "kind": ("mlp", "cnn", "")[number % 3],
+        "gpus": 1 + number % 3, "gpus_min": 1, "gpus_max": 8, "iterations": 60 + number, "curve_at": CURVE_AT,
+        "losses": FALLING * shape, "accuracies": RISING / shape,
+    }  # fmt: skip
+    return job(**{**given, **fields})
 
 
-def test_on_a_large_cluster_only_some_of_the_numbers_beyond_64_are_forecast() -> None:
-    speed = SimForecaster(site(nodes=40), seed=0).forecast(snapshot(jobs(2, gpus=2)), {"speed"}).speed
-    assert speed.x[0, :64].tolist() == list(range(1, 65))
-    assert speed.x[0, -1] == 160
-    assert speed.x.shape[1] < 80
+def run_of(*jobs: Any) -> Any:
+    """A simulation of these, and its policy."""
+    policy = Watched()
+    return simulation(*jobs, policy=policy, interval=20.0), policy
 
 
-def test_the_forecast_follows_the_rows_of_the_snapshot() -> None:
-    forecaster, both = SimForecaster(site(), seed=0), jobs(2, gpus=2)
-    first = forecaster.forecast(snapshot(both), {"speed"}).speed
-    assert forecaster.forecast(snapshot(both), {"speed"}).speed is first
-    only = jobs(1, gpus=2, keys=both.keys[1:])
-    assert not forecaster.forecast(snapshot(only), {"speed"}).speed.known.any()
+def same_fan(some: Fan, others: Fan, rows: Any = None) -> None:
+    """Bit for bit, in these rows."""
+    rows = np.arange(len(some)) if rows is None else rows
+    assert (some.index[rows] >= 0).tolist() == (others.index[rows] >= 0).tolist()
+    rows = rows[some.index[rows] >= 0]
+    if not len(rows):
+        return
+    at, other = some.index[rows], others.index[rows]
+    assert some.source[at].tolist() == others.source[other].tolist()
+    assert np.array_equal(some.x[at], others.x[other])
+    assert np.array_equal(some.table[at], others.table[other])
+
+
+@pytest.fixture(scope="module")
+def watched() -> list[tuple[Snapshot, Forecasts, Forecasts, Forecasts]]:
+    """Of each cycle of a run the snapshot, and what the daemon's forecaster, the same with true run times, and the
+    simulation's say, which goes by the daemon's cache policy."""
+    simulated, policy = run_of(*(training(number) for number in range(6)))
+    live, true = Forecaster(), Forecaster(TrueRunTimes(simulated.engine, 0))
+    made = SimForecaster(simulated.engine, 0, EVERY_CHANGE)
+    found = []
+
+    class Both:
+        def forecast(self, snapshot: Snapshot, needs: Any) -> Forecasts:
+            found.append((snapshot, *(each.forecast(snapshot, needs) for each in (live, true, made))))
+            return found[-1][-1]
+
+    simulated.scheduler.forecaster = Both()
+    simulated.run()
+    assert len(policy.seen) == len(found) > 20
+    return found
+
+
+class TestTheDaemonsForecasterAndTheSimulations:
+    def test_say_the_same_of_curves_bit_for_bit(self, watched: Any) -> None:
+        assert any(made.final.known.sum() > 3 for _, _, _, made in watched)
+        for _, live, _, made in watched:
+            assert np.array_equal(live.final.table, made.final.table, equal_nan=True)
+            assert live.final.source.tolist() == made.final.source.tolist()
+            same_fan(live.accuracy, made.accuracy)
+            same_fan(live.loss, made.loss)
+
+    def test_say_the_same_of_speeds_given_the_same_run_times(self, watched: Any) -> None:
+        sources = set()
+        for _, _, true, made in watched:
+            same_fan(true.speed, made.speed)
+            sources |= set(made.speed.source.tolist())
+        assert sources == {"measured speed", "run time and scaling"}
+
+    def test_say_the_same_of_speeds_that_were_measured(self, watched: Any) -> None:
+        measured = 0
+        for _, live, _, made in watched:
+            rows = np.flatnonzero(live.speed.known)
+            rows = rows[live.speed.source[live.speed.index[rows]] == "measured speed"]
+            measured += len(rows)
+            same_fan(live.speed, made.speed, rows)
+        assert measured > 20
+
+    def test_name_the_same_models_but_for_run_times(self, watched: Any) -> None:
+        _, live, _, made = watched[-1]
+        assert live.models == {**made.models, "total": live.models["total"]}
+
+
+def test_a_simulation_remakes_a_final_accuracy_only_of_a_curve_a_tenth_longer_and_knows_the_same_jobs() -> None:
+    simulated, policy = run_of(*(training(number) for number in range(3)))
+    every = SimForecaster(simulated.engine, 0, EVERY_CHANGE)
+    simulated.run()
+    tables = set()
+    for snapshot, made in policy.seen:
+        fresh = every.forecast(snapshot, {"final", "accuracy", "loss"})
+        assert made.final.known.tolist() == fresh.final.known.tolist()
+        assert made.accuracy.known.tolist() == fresh.accuracy.known.tolist()
+        same_fan(made.loss, fresh.loss)
+        tables |= {row.tobytes() for row in made.final.table[made.final.known]}
+    assert 3 < len(tables) < 120
+
+
+class TestWhatHadDrifted:
+    def test_losses_are_by_the_daemons_predictor(self) -> None:
+        simulated, policy = run_of(training(0))
+        simulated.run()
+        sources = {source for _, made in policy.seen for source in made.loss.source.tolist()}
+        assert sources == {"loss changes"}
+
+    def test_speeds_are_at_the_daemons_counts_of_gpus(self) -> None:
+        simulated, policy = run_of(training(0, gpus_max=7))
+        simulated.run()
+        grids = {tuple(x) for _, made in policy.seen for x in made.speed.x.tolist()}
+        assert grids == {tuple(grid(7))}
+
+    def test_the_curve_predictor_is_given_the_type_and_the_name_of_the_job(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        metas: list[Any] = []
+        predict_many = LearningCurvePredictor.predict_many
+
+        def noted(self: Any, curves: Any, ats: Any, given: Any = None) -> Any:
+            metas.extend(given)
+            return predict_many(self, curves, ats, given)
+
+        monkeypatch.setattr(LearningCurvePredictor, "predict_many", noted)
+        run_of(training(0))[0].run()
+        assert metas
+        assert all(meta == {"type": "mlp", "name": "run0"} for meta in metas)
+
+    def test_the_speeds_of_unlike_jobs_of_one_kind_are_not_mixed(self) -> None:
+        """One trains at 1 iteration a second on 4 GPUs, the other at a tenth of that: both are forecast so."""
+        fast, slow = speed((1, 1, 0.4), (4, 1, 1.0)), speed((1, 1, 0.04), (4, 1, 0.1))
+        alike = {"kind": "mlp", "gpus": 4, "gpus_max": 4, "submit": 0.0, "iterations": 300}
+        simulated, policy = run_of(training(0, speed=fast, **alike), training(1, speed=slow, **alike))
+        simulated.run()
+        both = [
+            made.speed.at([0, 1], 4).median
+            for snapshot, made in policy.seen
+            if len(snapshot.jobs) == 2 and (snapshot.jobs.iteration_time > 0).all()
+        ]
+        assert both
+        assert np.array(both) == pytest.approx(np.tile([1.0, 0.1], (len(both), 1)), rel=0.1)
+
+
+class TestTrueValues:
+    def test_a_run_time_is_the_true_one_times_one_error_a_job(self) -> None:
+        simulated, policy = run_of(training(0, runtime_noise=0.5), training(1))
+        simulated.run()
+        totals = {key: made.total.median[row] for s, made in policy.seen for row, key in enumerate(s.jobs.keys)}
+        each = {key: made.total.median[row] for s, made in policy.seen[::-1] for row, key in enumerate(s.jobs.keys)}
+        assert totals == each
+        errors = np.array(list(totals.values())) / [300.0, 61 / SPEED.at(2, 1)]
+        assert errors[1] == pytest.approx(1.0)
+        assert errors[0] != pytest.approx(1.0, rel=0.01)
+        assert {source for _, made in policy.seen for source in made.remaining.source.tolist()} == {SOURCE}
+
+    def test_a_loss_with_a_noise_falls_as_the_true_one_times_one_error(self) -> None:
+        simulated, policy = run_of(training(0, loss_noise=0.5), training(1))
+        simulated.run()
+        ratios = []
+        for snapshot, made in policy.seen:
+            for row, key in enumerate(snapshot.jobs.keys):
+                if key.job_id == 1 and made.loss.known[row]:
+                    place = made.loss.index[row]
+                    x, table = made.loss.x[place], made.loss.table[place]
+                    truth = np.interp(x, CURVE_AT, FALLING)
+                    ratios += ((table[1:, 0] - table[0, 0]) / (truth[1:] - truth[0])).tolist()
+                    assert np.ptp(table, axis=1).tolist() == [0.0] * len(x)
+        assert ratios
+        assert ratios == pytest.approx([ratios[0]] * len(ratios))
+        assert ratios[0] != pytest.approx(1.0, rel=0.01)
+        assert {source for _, made in policy.seen for source in made.loss.source.tolist()} == {"loss changes", SOURCE}
+
+
+def test_a_policy_that_needs_nothing_gets_one_and_the_same_nothing() -> None:
+    simulated, policy = run_of(training(0, losses=FALLING))
+    policy.needs = frozenset()
+    simulated.run()
+    assert len({id(made.total.table) for s, made in policy.seen if len(s.jobs)}) == 1
+    assert policy.seen[0][1].speed.table.shape[2] == len(LEVELS)
