@@ -1,7 +1,6 @@
 """Risk and reward: what a job is worth, less what it delays."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from scipy.special import expit
@@ -10,6 +9,7 @@ from policies.placement.allocation import allocate, gang_gpus, queue_order, rank
 from policies.placement.demand import remaining_seconds
 from policies.placement.plans import admission_releases
 from policies.plan import Memory, Plan
+from policies.policy import Policy
 from policies.snapshot import Jobs, Snapshot
 from predictors.arrays import Floats
 from predictors.forecast import Forecasts, Need
@@ -35,7 +35,7 @@ class RRHSettings:
             raise ValueError(f"unknown is a number of seconds greater than 0, not {self.unknown}")
 
 
-class RRH:
+class RRH(Policy):
     """The risk-reward heuristic (Irwin, Grit, Chase, HPDC 2004), as OASiS (INFOCOM 2018, section V) compares with it.
 
     A job is admitted if its utility, less the cost of the delay that it brings to the others, is above a threshold; one
@@ -46,11 +46,11 @@ class RRH:
     runs, in proportion to its GPUs; the paper's bound on penalties has no counterpart here.
     """
 
-    name: ClassVar[str] = "rrh"
-    needs: ClassVar[frozenset[Need]] = frozenset({"remaining"})
+    name = "rrh"
+    needs: frozenset[Need] = frozenset({"remaining"})
 
     def __init__(self, settings: RRHSettings | None = None) -> None:
-        self.settings = settings or RRHSettings()
+        self.settings: RRHSettings = settings or RRHSettings()
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
         """Rank by reward, admit what is worth more than it costs, and run what comes first."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -23,12 +22,13 @@ from policies.placement.allocation import allocate, movable, rank_from_order, st
 from policies.placement.plans import admission_releases
 from policies.placement.space import Space
 from policies.plan import Action, Memory, Plan, Reason
+from policies.policy import Policy
 from policies.snapshot import RESOURCES, Snapshot
 from predictors.arrays import Floats, Ints
 from predictors.forecast import Forecasts, Need
 
 
-class OASiS:
+class OASiS(Policy):
     """Algorithms 1 and 2 for the jobs that declare a utility; others run by submission on what is left.
 
     Of the paper it takes prices (22), admission by payoff, schedules that change the number of workers from slot to
@@ -38,13 +38,13 @@ class OASiS:
     (`backfill`). It leaves out bandwidth, which Slurm does not allocate. `policies.placement` chooses the nodes.
     """
 
-    name: ClassVar[str] = "oasis"
-    needs: ClassVar[frozenset[Need]] = frozenset({"total", "remaining", "speed"})
+    name = "oasis"
+    needs: frozenset[Need] = frozenset({"total", "remaining", "speed"})
 
     def __init__(self, settings: OASiSSettings | None = None) -> None:
-        self.settings = settings or OASiSSettings()
+        self.settings: OASiSSettings = settings or OASiSSettings()
         if self.settings.speed == "work":
-            self.needs = type(self).needs - {"speed"}  # type: ignore[misc]  # by its settings a policy may need less
+            self.needs = type(self).needs - {"speed"}  # by its settings a policy may need less
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
         """Plan the slots to come, and start the present one."""

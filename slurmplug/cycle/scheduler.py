@@ -22,7 +22,7 @@ from slurmplug.cluster.port import Asked, ClusterPort, Command, Outcome, Reading
 from slurmplug.config.schema import Config
 from slurmplug.cycle.protocols import Forecaster, Intake, Ledger
 from slurmplug.cycle.record import CycleRecord
-from slurmplug.errors import ConfigError, ReadFailed
+from slurmplug.errors import ConfigError, LedgerError, ReadFailed
 from slurmplug.intake.job_record import Changes
 from slurmplug.operations import Operation, Sight
 from slurmplug.rules import claims, direct_placement, guardrails, site_factor
@@ -111,6 +111,15 @@ class Scheduler:
         jobs, took = len(snapshot.jobs), sum(clock.seconds.values())
         log.debug("cycle %d: %d jobs, %d commands, %.3f s", number, jobs, len(record.commands), took)
         return record
+
+    def seconds_to_next(self) -> float:
+        """The interval between two cycles, shorter while a job is being moved: it holds GPUs without training."""
+        config = self.config
+        try:
+            urgent = operations.urgent(self.ledger.open_operations())
+        except LedgerError:
+            urgent = False
+        return min(config.interval, config.operations.interval) if urgent else config.interval
 
     def _sight(
         self, snapshot: Snapshot, reading: Reading, verdict: guardrails.Verdict, opened: Sequence[Operation]
