@@ -1,13 +1,14 @@
 """ML-SJF: shortest predicted job first (Sherman, Lal, Choi, Pagarkar)."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
 from policies.allocation import in_order
 from policies.baselines.common import ordered, total_seconds
 from policies.plan import Memory, Plan
+from policies.policy import Policy
 from policies.snapshot import JobKey, Jobs, Snapshot
 from predictors.arrays import Floats, Ints, Texts
 from predictors.forecast import Forecasts, Need
@@ -33,7 +34,7 @@ class MLSJFSettings:
             raise ValueError(f"mix is a number not less than 0, not {self.mix}")
 
 
-class MLSJF:
+class MLSJF(Policy):
     """The job with the shortest predicted run time starts first, and runs to its end.
 
     Of the paper it takes the order (section 2.1), the run time predicted from what is known at submission (section 5;
@@ -43,12 +44,12 @@ class MLSJF:
     leaves out its agents: jobs go where they fit. One whose run time nobody knows comes last.
     """
 
-    name: ClassVar[str] = "ml-sjf"
-    needs: ClassVar[frozenset[Need]] = frozenset({"total"})
-    by_events: ClassVar[bool] = True
+    name = "ml-sjf"
+    needs: frozenset[Need] = frozenset({"total"})
+    decides_on = "events"
 
     def __init__(self, settings: MLSJFSettings | None = None) -> None:
-        self.settings = settings or MLSJFSettings()
+        self.settings: MLSJFSettings = settings or MLSJFSettings()
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
         """Rank by estimated run time, and start what is shortest."""

@@ -21,7 +21,7 @@ from slurmplug import claims, guardrails, labels, operations, placements
 from slurmplug.cluster.port import Asked, ClusterPort, Command, Outcome, Reading, Site
 from slurmplug.config import Config
 from slurmplug.cycle_record import CycleRecord
-from slurmplug.errors import ConfigError, ReadFailed
+from slurmplug.errors import ConfigError, LedgerError, ReadFailed
 from slurmplug.operations import Operation, Sight
 from slurmplug.parts import Forecaster, Intake, Ledger
 from slurmplug.record import Changes
@@ -110,6 +110,15 @@ class Scheduler:
         jobs, took = len(snapshot.jobs), sum(clock.seconds.values())
         log.debug("cycle %d: %d jobs, %d commands, %.3f s", number, jobs, len(record.commands), took)
         return record
+
+    def seconds_to_next(self) -> float:
+        """The interval between two cycles, shorter while a job is being moved: it holds GPUs without training."""
+        config = self.config
+        try:
+            urgent = operations.urgent(self.ledger.open_operations())
+        except LedgerError:
+            urgent = False
+        return min(config.interval, config.operations.interval) if urgent else config.interval
 
     def _sight(
         self, snapshot: Snapshot, reading: Reading, verdict: guardrails.Verdict, opened: Sequence[Operation]

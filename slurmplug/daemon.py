@@ -15,7 +15,7 @@ from types import FrameType
 
 from predictors.runtime import RuntimeModel
 from slurmplug import config as configuration
-from slurmplug import doctor, doctor_facts, operations, registry, standby, training
+from slurmplug import doctor, doctor_facts, registry, standby, training
 from slurmplug.cluster.site_client import SiteClient
 from slurmplug.config import Config
 from slurmplug.cycle import Scheduler
@@ -139,18 +139,9 @@ class Daemon:
                 began = time.monotonic()
                 self._manager.alive()
                 self._cycle()
-                self._rest(began + self._interval())
+                self._rest(began + self._scheduler.seconds_to_next())
             log.info("stands by from now on" if self._down else "stopped; running jobs go on")
         return self._stopping or not self._down
-
-    def _interval(self) -> float:
-        """Seconds from one cycle to the next: a job that is being moved holds GPUs without training."""
-        config = self._scheduler.config
-        try:
-            hurries = operations.urgent(self._ledger.open_operations())
-        except LedgerError:
-            hurries = False
-        return min(config.interval, config.operations.interval) if hurries else config.interval
 
     def _rest(self, until: float) -> None:
         """Wait, with a sign of life to the service manager where it wants them oftener than a cycle comes.

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from policies.policy import Policy
+from policies.policy import DECIDES_ON, Policy
 from predictors.forecast import NEEDS
 from slurmplug.config import Config
 from slurmplug.errors import ConfigError
@@ -33,17 +33,9 @@ def policy(config: Config) -> Policy:
     Raises:
         ConfigError: there is none of that name, it cannot be loaded, or it refuses the settings.
     """
-    asked = config.policy
-    try:
-        kind = _from_file(*asked.rsplit(":", 1)) if ".py:" in asked else _installed(asked)
-        name, default, known = _looked_at(kind)
-    except ConfigError:
-        raise
-    except (Exception, SystemExit) as error:
-        where = {point.name: point.value for point in entry_points(group=GROUP)}.get(asked)
-        origin = f"policy {asked} cannot be loaded" + (f" from {where}" if where else "")
-        raise ConfigError(f"{origin}: {type(error).__name__}: {error}") from error
-    settings = config.policies.get(asked, config.policies.get(name, {}))
+    kind, default = _loaded(config.policy)
+    name, known = kind.name, [field.name for field in fields(default)]
+    settings = config.policies.get(config.policy, config.policies.get(name, {}))
     for key in settings:
         if key not in known:
             hint = _hint(key, known) if known else "it has no settings"
@@ -51,6 +43,27 @@ def policy(config: Config) -> Policy:
         if said := _mistyped(settings[key], getattr(default, key)):
             raise ConfigError(f"policies.{name}.{key}: must be {said}, not {settings[key]!r}")
     return _made(kind, name, default, {"interval": config.interval} if "interval" in known else {}, settings)
+
+
+def own_name(policy: str) -> str:
+    """The name that a policy gives itself, of which its settings are; policy: as `policy = ` of the configuration.
+
+    Raises:
+        ConfigError: there is none of that name, or it cannot be loaded.
+    """
+    return str(_loaded(policy)[0].name)
+
+
+def _loaded(policy: str) -> tuple[Any, Any]:
+    """The class, and its settings at their defaults."""
+    try:
+        return _checked(_from_file(*policy.rsplit(":", 1)) if ".py:" in policy else _installed(policy))
+    except ConfigError:
+        raise
+    except (Exception, SystemExit) as error:
+        where = {point.name: point.value for point in entry_points(group=GROUP)}.get(policy)
+        origin = f"policy {policy} cannot be loaded" + (f" from {where}" if where else "")
+        raise ConfigError(f"{origin}: {type(error).__name__}: {error}") from error
 
 
 def _made(kind: Any, name: str, default: Any, told: Mapping[str, Any], settings: Mapping[str, Any]) -> Policy:
@@ -106,24 +119,29 @@ def _from_file(file: str, name: str) -> Any:
     return getattr(module, name)
 
 
-def _looked_at(kind: Any) -> tuple[str, Any, list[str]]:
-    """The name that a policy gives itself, its settings at their defaults, and their keys.
+def _checked(kind: type) -> tuple[Any, Any]:
+    """A class that decides, with the defaults of `Policy` for what it does not say; and its settings at theirs.
 
     Raises:
         ConfigError, TypeError: it is no policy
     """
-    default = kind().settings
-    known = [field.name for field in fields(default)]
-    name, needs = getattr(kind, "name", None), getattr(kind, "needs", None)
+    if not isinstance(kind, type):
+        raise TypeError("it is not a class")
+    complete: Any = kind if issubclass(kind, Policy) else type(kind.__name__, (kind, Policy), {})
+    default = complete().settings
+    fields(default)
+    name, needs, decides_on = complete.name, complete.needs, complete.decides_on
     if not isinstance(name, str) or not name:
         raise ConfigError(f'policy {kind.__name__} has no name: give the class `name = "..."`')
     if not isinstance(needs, Set) or not needs <= NEEDS:
         raise ConfigError(
             f"policy {name} needs {needs!r}: say which forecasts, a frozenset of {', '.join(sorted(NEEDS))}"
         )
-    if not callable(getattr(kind, "decide", None)):
+    if decides_on not in DECIDES_ON:
+        raise ConfigError(f"policy {name} decides on {decides_on!r}: say one of {', '.join(sorted(DECIDES_ON))}")
+    if complete.decide is Policy.decide or not callable(complete.decide):
         raise ConfigError(f"policy {name} does not decide: give it `def decide(self, snapshot, forecasts, memory)`")
-    return name, default, known
+    return complete, default
 
 
 def _hint(word: str, words: list[str]) -> str:

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from policies.plan import Action, Memory, Plan, Reason
+from policies.policy import Policy
 from policies.snapshot import Snapshot
-from predictors.forecast import Forecasts, Need
+from predictors.forecast import Forecasts
 from slurmplug.config import Config
 from slurmplug.cycle_record import CycleRecord
 from slurmplug.ledger import Ledger
@@ -31,11 +32,10 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-class DoesWhatItIsTold:
+class DoesWhatItIsTold(Policy):
     """Ranks nobody; `wanted`: the next actions by job id, kept until they are taken out."""
 
-    name: ClassVar[str] = "told"
-    needs: ClassVar[frozenset[Need]] = frozenset()
+    name = "told"
     settings = None
 
     def __init__(self) -> None:

@@ -1,14 +1,15 @@
 """Small simulations for tests: jobs with every field given a default, and policies that do what a test says."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from policies.allocation import allocate, in_order
 from policies.plan import Action, Memory, Plan
+from policies.policy import Policy
 from policies.snapshot import Snapshot
-from predictors.forecast import Forecasts, Need
+from predictors.forecast import Forecasts
 from slurmplug.sim.job import SimJob, Speed, Workload
 from slurmplug.sim.outcome import RunResult
 from slurmplug.sim.run import Settings, Simulation
@@ -26,11 +27,10 @@ def job(**fields: Any) -> SimJob:
     return SimJob(**told | fields)
 
 
-class Told:
+class Told(Policy):
     """A policy that does in each cycle what a test says; it remembers nothing."""
 
-    name: ClassVar[str] = "told"
-    needs: ClassVar[frozenset[Need]] = frozenset()
+    name = "told"
     settings = None
 
     def __init__(self, decide: Callable[[Snapshot], tuple[Action, ...]]) -> None:
@@ -43,7 +43,7 @@ class Told:
 class First(Told):
     """First come, first served."""
 
-    name: ClassVar[str] = "first"
+    name = "first"
 
     def __init__(self) -> None:
         super().__init__(lambda s: allocate(s, in_order(s.jobs), s.jobs.gpus).actions)
@@ -52,7 +52,7 @@ class First(Told):
 class FirstByEvents(First):
     """The same, which says that time alone changes nothing."""
 
-    by_events: ClassVar[bool] = True
+    decides_on = "events"
 
 
 def simulation(*jobs: SimJob, policy: Any = None, cluster: str = "2x4", **settings: Any) -> Simulation:

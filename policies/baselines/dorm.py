@@ -1,7 +1,6 @@
 """As many GPUs in use as may be, but fairly and without moving everyone: a mixed-integer programme."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
@@ -9,9 +8,10 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from policies.allocation import elastic, gangs, held_gpus, in_order, movable, startable
 from policies.baselines.common import shared, sizes
 from policies.plan import Memory, Plan
+from policies.policy import Policy
 from policies.snapshot import Snapshot
 from predictors.arrays import Floats, Ints
-from predictors.forecast import Forecasts, Need
+from predictors.forecast import Forecasts
 
 UNFAIR = 10.0
 """what a unit of fairness loss beyond its limit costs, in all that the cluster has"""
@@ -39,7 +39,7 @@ class DormSettings:
                 raise ValueError(f"{name} is greater than 0, not {getattr(self, name)}")
 
 
-class Dorm:
+class Dorm(Policy):
     """Utilisation at its greatest, within limits on unfairness and on change (Sun et al., ICDCS 2017, section III).
 
     Whenever a job came or ended, how many GPUs each job gets is found anew by a mixed-integer linear programme: the
@@ -51,12 +51,11 @@ class Dorm:
     nothing, what runs goes on and what fits starts in order of submission.
     """
 
-    name: ClassVar[str] = "dorm"
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    by_events: ClassVar[bool] = True
+    name = "dorm"
+    decides_on = "events"
 
     def __init__(self, settings: DormSettings | None = None) -> None:
-        self.settings = settings or DormSettings()
+        self.settings: DormSettings = settings or DormSettings()
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing is forecast
         """Rank by submission, and give GPUs as the programme says."""

@@ -1,16 +1,17 @@
 """Dominant resource fairness."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
 from policies.allocation import elastic, gangs, grown, in_order
 from policies.baselines.common import shared, sizes
 from policies.plan import Memory, Plan
+from policies.policy import Policy
 from policies.snapshot import Snapshot
 from predictors.arrays import Floats
-from predictors.forecast import Forecasts, Need
+from predictors.forecast import Forecasts
 
 Among = Literal["user", "account", "job"]
 
@@ -26,7 +27,7 @@ class DRFSettings:
             raise ValueError(f"among is {', '.join(get_args(Among))}, not {self.among!r}")
 
 
-class DRF:
+class DRF(Policy):
     """Max-min fairness of dominant shares by progressive filling (Ghodsi et al., NSDI 2011, algorithm 1).
 
     A dominant share is the greatest share of any resource that a user's jobs hold. The next job is the first, by
@@ -35,12 +36,11 @@ class DRF:
     job runs to its end: shares are evened out as jobs come and go. Weights are left out.
     """
 
-    name: ClassVar[str] = "drf"
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    by_events: ClassVar[bool] = True
+    name = "drf"
+    decides_on = "events"
 
     def __init__(self, settings: DRFSettings | None = None) -> None:
-        self.settings = settings or DRFSettings()
+        self.settings: DRFSettings = settings or DRFSettings()
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 it needs neither
         """Rank by the dominant share that each job's user has before it starts."""

@@ -1,16 +1,16 @@
 """An equal share of the GPUs for every job."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from policies.allocation import elastic, gangs, grown, held_gpus, in_order
 from policies.baselines.common import shared
 from policies.plan import Memory, Plan
+from policies.policy import Policy
 from policies.snapshot import Snapshot
 from predictors.arrays import Floats
-from predictors.forecast import Forecasts, Need
+from predictors.forecast import Forecasts
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class FairSettings:
             raise ValueError(f"quantum is a number of seconds not less than 0, not {self.quantum}")
 
 
-class Fair:
+class Fair(Policy):
     """Every job the same number of GPUs at once where it can take any number, and the same GPU time where it cannot.
 
     The fair scheduler that SLAQ (SoCC 2017, section 6) and MLFS (CoNEXT 2020, section 4.1, after Borg) compare with:
@@ -33,11 +33,10 @@ class Fair:
     take turns of a quantum, since a gang cannot be given less. Of Borg it leaves out priorities, quotas and users.
     """
 
-    name: ClassVar[str] = "fair"
-    needs: ClassVar[frozenset[Need]] = frozenset()
+    name = "fair"
 
     def __init__(self, settings: FairSettings | None = None) -> None:
-        self.settings = settings or FairSettings()
+        self.settings: FairSettings = settings or FairSettings()
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 it needs neither
         """Rank by what each has had, and share the GPUs evenly."""

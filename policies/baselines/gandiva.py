@@ -1,16 +1,16 @@
 """Affinity and migration: jobs of a size side by side, and away from where it is crowded."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from policies.allocation import Allocation, allocate, gangs, held_gpus, in_order, movable, placing, ranked
 from policies.baselines.common import admitted
 from policies.plan import Action, Memory, Plan
+from policies.policy import Policy
 from policies.snapshot import Snapshot
 from predictors.arrays import Bools, Floats
-from predictors.forecast import Forecasts, Need
+from predictors.forecast import Forecasts
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class GandivaSettings:
             raise ValueError("patience and moves are numbers not less than 0")
 
 
-class Gandiva:
+class Gandiva(Policy):
     """First in, first out; on nodes with jobs of as many GPUs; off nodes that are overloaded (Xiao et al., OSDI 2018).
 
     Section 4.1: a job is put where jobs of its size run (affinity), else on free nodes, else where there is room, and
@@ -38,11 +38,10 @@ class Gandiva:
     does not pack two jobs onto one GPU, slice its time or grow jobs into idle ones (3.3, 4.2): Slurm gives GPUs whole.
     """
 
-    name: ClassVar[str] = "gandiva"
-    needs: ClassVar[frozenset[Need]] = frozenset()
+    name = "gandiva"
 
     def __init__(self, settings: GandivaSettings | None = None) -> None:
-        self.settings = settings or GandivaSettings()
+        self.settings: GandivaSettings = settings or GandivaSettings()
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 it needs neither
         """Rank by submission, start by affinity, and move from where it is crowded or spread."""

@@ -1,13 +1,13 @@
 """As much accuracy as may be by the deadline."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from policies.allocation import elastic, gangs, grown, in_order
 from policies.baselines.common import shared
 from policies.plan import Memory, Plan
+from policies.policy import Policy
 from policies.snapshot import Snapshot
 from predictors.arrays import Floats
 from predictors.forecast import Forecasts, Need
@@ -31,7 +31,7 @@ class HyperSchedSettings:
             raise ValueError(f"hysteresis is at least 1, not {self.hysteresis}")
 
 
-class HyperSched:
+class HyperSched(Policy):
     """GPUs to the jobs whose accuracy will rise most by their deadline (Liaw et al., SoCC 2019).
 
     New jobs go first until they have reported a few accuracies (exploration, section 4.2); then those with the greatest
@@ -43,11 +43,11 @@ class HyperSched:
     Where no accuracy is forecast, it is taken to approach its end as 1/iteration.
     """
 
-    name: ClassVar[str] = "hypersched"
-    needs: ClassVar[frozenset[Need]] = frozenset({"accuracy"})
+    name = "hypersched"
+    needs: frozenset[Need] = frozenset({"accuracy"})
 
     def __init__(self, settings: HyperSchedSettings | None = None) -> None:
-        self.settings = settings or HyperSchedSettings()
+        self.settings: HyperSchedSettings = settings or HyperSchedSettings()
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
         """Rank new jobs first, then by gain, then those that are paused and late."""

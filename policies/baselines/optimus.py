@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
 
 import numpy as np
 
 from policies.allocation import Packing, elastic, gangs, grown, in_order
 from policies.baselines.common import remaining_seconds, shared
 from policies.plan import Memory, Plan
+from policies.policy import Policy
 from policies.snapshot import Snapshot
 from predictors.arrays import Floats
 from predictors.forecast import LEVELS, Fan, Forecasts, Need
@@ -32,7 +32,7 @@ class OptimusSettings:
             raise ValueError(f"packing is tight or wide, not {self.packing!r}")
 
 
-class Optimus:
+class Optimus(Policy):
     """Every job its least, then one GPU after another to the job that it shortens most (Peng et al., EuroSys 2018).
 
     Section 4.1: the marginal gain of one more worker is what it takes off the time left, iterations left over speed; a
@@ -43,12 +43,12 @@ class Optimus:
     given what it asked for. Left out: parameter servers and their balance (4.2, 5.3).
     """
 
-    name: ClassVar[str] = "optimus"
-    needs: ClassVar[frozenset[Need]] = frozenset({"speed", "remaining"})
-    by_reports: ClassVar[bool] = True
+    name = "optimus"
+    needs: frozenset[Need] = frozenset({"speed", "remaining"})
+    decides_on = "reports"
 
     def __init__(self, settings: OptimusSettings | None = None) -> None:
-        self.settings = settings or OptimusSettings()
+        self.settings: OptimusSettings = settings or OptimusSettings()
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
         """Rank by submission, and give GPUs by marginal gain."""

@@ -1,7 +1,6 @@
 """Risk and reward: what a job is worth, less what it delays."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from scipy.special import expit
@@ -9,6 +8,7 @@ from scipy.special import expit
 from policies.allocation import allocate, gangs, in_order, ranked
 from policies.baselines.common import admitted, remaining_seconds
 from policies.plan import Memory, Plan
+from policies.policy import Policy
 from policies.snapshot import Jobs, Snapshot
 from predictors.arrays import Floats
 from predictors.forecast import Forecasts, Need
@@ -34,7 +34,7 @@ class RRHSettings:
             raise ValueError(f"unknown is a number of seconds greater than 0, not {self.unknown}")
 
 
-class RRH:
+class RRH(Policy):
     """The risk-reward heuristic (Irwin, Grit, Chase, HPDC 2004), as OASiS (INFOCOM 2018, section V) compares with it.
 
     A job is admitted if its utility, less the cost of the delay that it brings to the others, is above a threshold; one
@@ -45,11 +45,11 @@ class RRH:
     runs, in proportion to its GPUs; the paper's bound on penalties has no counterpart here.
     """
 
-    name: ClassVar[str] = "rrh"
-    needs: ClassVar[frozenset[Need]] = frozenset({"remaining"})
+    name = "rrh"
+    needs: frozenset[Need] = frozenset({"remaining"})
 
     def __init__(self, settings: RRHSettings | None = None) -> None:
-        self.settings = settings or RRHSettings()
+        self.settings: RRHSettings = settings or RRHSettings()
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
         """Rank by reward, admit what is worth more than it costs, and run what comes first."""

@@ -1,14 +1,14 @@
 """Slurm alone."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from policies.baselines.common import admitted
 from policies.plan import Memory, Plan
+from policies.policy import Policy
 from policies.snapshot import Snapshot
-from predictors.forecast import Forecasts, Need
+from predictors.forecast import Forecasts
 
 
 @dataclass(frozen=True)
@@ -16,18 +16,17 @@ class SlurmSettings:
     """It has none: they are slurm.conf's."""
 
 
-class Slurm:
+class Slurm(Policy):
     """Slurm's own multifactor priority and backfill: no rank and no action, but that none waits for admission.
 
     What everything else is compared with. It needs Slurm, or its launcher in the simulator, to start jobs.
     """
 
-    name: ClassVar[str] = "slurm"
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    by_events: ClassVar[bool] = True
+    name = "slurm"
+    decides_on = "events"
 
     def __init__(self, settings: SlurmSettings | None = None) -> None:
-        self.settings = settings or SlurmSettings()
+        self.settings: SlurmSettings = settings or SlurmSettings()
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 it needs nothing
         """Leave every job to Slurm."""

@@ -1,7 +1,6 @@
 """Packing and shortness in one score: Tetris, and Graphene, which knows what depends on what."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -9,6 +8,7 @@ from policies.allocation import Space, in_order, startable
 from policies.baselines.common import ordered, remaining_seconds, sizes
 from policies.mlfs.dependencies import Dependencies
 from policies.plan import Memory, Plan
+from policies.policy import Policy
 from policies.snapshot import Snapshot
 from predictors.arrays import Floats
 from predictors.forecast import Forecasts, Need
@@ -25,7 +25,7 @@ class TetrisSettings:
             raise ValueError(f"shortness is a number not less than 0, not {self.shortness}")
 
 
-class Tetris:
+class Tetris(Policy):
     """The job starts first that fits best into what is free and has the least work left (Grandl et al., SIGCOMM 2014).
 
     Section 3: the alignment is the dot product of what a job asks for and what is free, both in shares of the cluster
@@ -34,12 +34,12 @@ class Tetris:
     cycle; the node is then the fullest that has room. Left out: fairness (3.4), and remote reads.
     """
 
-    name: ClassVar[str] = "tetris"
-    needs: ClassVar[frozenset[Need]] = frozenset({"remaining"})
-    by_events: ClassVar[bool] = True
+    name = "tetris"
+    needs: frozenset[Need] = frozenset({"remaining"})
+    decides_on = "events"
 
     def __init__(self, settings: TetrisSettings | None = None) -> None:
-        self.settings = settings or TetrisSettings()
+        self.settings: TetrisSettings = settings or TetrisSettings()
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
         """Rank by score, and start what comes first."""
@@ -47,7 +47,7 @@ class Tetris:
         return ordered(snapshot, in_order(snapshot.jobs, snapshot.jobs.state != "running", -score))
 
 
-class Graphene:
+class Graphene(Policy):
     """Troublesome tasks first: those with much below them and those that are tough to pack (Grandl et al., OSDI 2016).
 
     Within a job, here the ML job, tasks go by trouble (section 4): the mean of the run time of the task and the longest
@@ -57,12 +57,12 @@ class Graphene:
     unfairness (5). Where every ML job is one task it is Tetris.
     """
 
-    name: ClassVar[str] = "graphene"
-    needs: ClassVar[frozenset[Need]] = frozenset({"remaining"})
-    by_events: ClassVar[bool] = True
+    name = "graphene"
+    needs: frozenset[Need] = frozenset({"remaining"})
+    decides_on = "events"
 
     def __init__(self, settings: TetrisSettings | None = None) -> None:
-        self.settings = settings or TetrisSettings()
+        self.settings: TetrisSettings = settings or TetrisSettings()
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
         """Rank by score, and start what comes first."""

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
 
 import numpy as np
 
 from policies.allocation import Packing, in_order
 from policies.baselines.common import ordered
 from policies.plan import Memory, Plan
+from policies.policy import Policy
 from policies.snapshot import Jobs, Snapshot
 from predictors.arrays import Floats, Ints
 from predictors.forecast import LEVELS, Forecast, Forecasts, Need
@@ -34,7 +34,7 @@ class TiresiasSettings:
             raise ValueError(f"packing is tight or wide, not {self.packing!r}")
 
 
-class Tiresias:
+class Tiresias(Policy):
     """Discretised 2D-LAS: the less GPU time a job has had, the sooner it goes (Gu et al., NSDI 2019, section 3.2).
 
     Attained service is run time times GPUs. A job begins in the first queue and falls into the next when its service
@@ -46,11 +46,10 @@ class Tiresias:
     is put on few nodes.
     """
 
-    name: ClassVar[str] = "tiresias"
-    needs: ClassVar[frozenset[Need]] = frozenset()
+    name = "tiresias"
 
     def __init__(self, settings: TiresiasSettings | None = None) -> None:
-        self.settings = settings or TiresiasSettings()
+        self.settings: TiresiasSettings = settings or TiresiasSettings()
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 it knows nothing
         """Rank by queue and by time in it, and run what comes first."""
@@ -72,7 +71,7 @@ class Tiresias:
         return snapshot.now + float(left.min(initial=np.inf)) - A_MOMENT
 
 
-class Gittins:
+class Gittins(Policy):
     """Discretised 2D-Gittins index: as Tiresias, with a distribution of what jobs need (Gu et al., NSDI 2019, 3.2).
 
     Within a queue the job goes first whose chance to be done for the service that it would take until then is best:
@@ -81,11 +80,11 @@ class Gittins:
     forecast, of run time, times its GPUs. A job of which none is known comes after the others of its queue.
     """
 
-    name: ClassVar[str] = "gittins"
-    needs: ClassVar[frozenset[Need]] = frozenset({"total"})
+    name = "gittins"
+    needs: frozenset[Need] = frozenset({"total"})
 
     def __init__(self, settings: TiresiasSettings | None = None) -> None:
-        self.settings = settings or TiresiasSettings()
+        self.settings: TiresiasSettings = settings or TiresiasSettings()
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
         """Rank by queue and by Gittins index, and run what comes first."""

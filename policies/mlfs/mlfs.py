@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from policies.mlfs.placement import Servers
 from policies.mlfs.priority import PrioritySettings, Ranking, rank
 from policies.mlfs.schedule import ScheduleSettings, changeable, schedule
 from policies.plan import Action, Memory, Plan, Reason
+from policies.policy import Policy
 from policies.snapshot import JobKey, Jobs, Snapshot
 from predictors.forecast import Forecasts, Need
 
@@ -42,7 +42,7 @@ class MLFSSettings(MLFHSettings, LoadControlSettings):
         LoadControlSettings.__post_init__(self)
 
 
-class MLFH:
+class MLFH(Policy):
     """MLF-H of MLFS (Wang, Liu, Shen, CoNEXT 2020, section 3.3): priority, placement, migration.
 
     Of the paper it takes equations 2 to 6, task deadlines, the rank of parameter servers, the choice of servers and the
@@ -51,13 +51,13 @@ class MLFH:
     the jobs, their rank does the work.
     """
 
-    name: ClassVar[str] = "mlf-h"
-    needs: ClassVar[frozenset[Need]] = frozenset({"total", "remaining"})
+    name = "mlf-h"
+    needs: frozenset[Need] = frozenset({"total", "remaining"})
 
     def __init__(self, settings: MLFHSettings | None = None) -> None:
-        self.settings = settings or MLFHSettings()
+        self.settings: MLFHSettings = settings or MLFHSettings()
         if self.settings.grow:
-            self.needs = type(self).needs | {"speed"}  # type: ignore[misc]  # by its settings a policy may need more
+            self.needs = type(self).needs | {"speed"}  # by its settings a policy may need more
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
         """Rank the managed jobs, and move, preempt and place."""
@@ -68,19 +68,19 @@ class MLFH:
         return Plan(ranking.rank, ranking.terms, actions, notes=_notes(snapshot.jobs, ranking))
 
 
-class MLFS:
+class MLFS(Policy):
     """MLFS (Wang, Liu, Shen, CoNEXT 2020): MLF-H, and MLF-C's load control (section 3.5).
 
     Beside what MLFH leaves out, it leaves out MLF-RL (3.4), the learned placement.
     """
 
-    name: ClassVar[str] = "mlfs"
-    needs: ClassVar[frozenset[Need]] = frozenset({"total", "remaining", "final"})
+    name = "mlfs"
+    needs: frozenset[Need] = frozenset({"total", "remaining", "final"})
 
     def __init__(self, settings: MLFSSettings | None = None) -> None:
-        self.settings = settings or MLFSSettings()
+        self.settings: MLFSSettings = settings or MLFSSettings()
         if self.settings.grow:
-            self.needs = type(self).needs | {"speed"}  # type: ignore[misc]  # by its settings a policy may need more
+            self.needs = type(self).needs | {"speed"}  # by its settings a policy may need more
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
         """MLF-H's decision, and the stops of jobs that have learnt what they were to learn or never will."""

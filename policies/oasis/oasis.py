@@ -1,7 +1,5 @@
 """OASiS: jobs are admitted at a price and run by a schedule over slots (Bao, Peng, Wu, Li, INFOCOM 2018)."""
 
-from typing import ClassVar
-
 import numpy as np
 
 from policies.oasis.agenda import Agenda, upcoming
@@ -12,12 +10,13 @@ from policies.oasis.planning import Decided, Market, Planned, admit, revised
 from policies.oasis.prices import bounds, terms
 from policies.oasis.settings import OASiSSettings
 from policies.plan import Memory, Plan
+from policies.policy import Policy
 from policies.snapshot import RESOURCES, Snapshot
 from predictors.arrays import Floats
 from predictors.forecast import Forecasts, Need
 
 
-class OASiS:
+class OASiS(Policy):
     """Algorithms 1 and 2 for the jobs that declare a utility; others are served by submission on what is left.
 
     Of the paper it takes prices (22), admission by payoff, schedules that change the number of workers from slot to
@@ -27,13 +26,13 @@ class OASiS:
     (`backfill`). It leaves out bandwidth, which Slurm does not allocate. `policies.allocation` chooses the nodes.
     """
 
-    name: ClassVar[str] = "oasis"
-    needs: ClassVar[frozenset[Need]] = frozenset({"total", "remaining", "speed"})
+    name = "oasis"
+    needs: frozenset[Need] = frozenset({"total", "remaining", "speed"})
 
     def __init__(self, settings: OASiSSettings | None = None) -> None:
-        self.settings = settings or OASiSSettings()
+        self.settings: OASiSSettings = settings or OASiSSettings()
         if self.settings.speed == "work":
-            self.needs = type(self).needs - {"speed"}  # type: ignore[misc]  # by its settings a policy may need less
+            self.needs = type(self).needs - {"speed"}  # by its settings a policy may need less
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
         """Plan the slots to come, and bring this one about."""

@@ -1,13 +1,14 @@
 """SLAQ: GPUs go where the loss will fall most (Zhang, Stafman, Or, Freedman, SoCC 2017)."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from policies.allocation import allocate, held_gpus, movable, ranked, startable
 from policies.baselines.common import admitted
 from policies.plan import Memory, Plan
+from policies.policy import Policy
 from policies.slaq.outlook import Outlook
 from policies.slaq.units import share_out
 from policies.snapshot import Jobs, Snapshot
@@ -67,7 +68,7 @@ class Candidates(NamedTuple):
     outlook: Outlook
 
 
-class SLAQ:
+class SLAQ(Policy):
     """SLAQ's allocation (section 4.3): the most loss reduction in all jobs together within the next epoch.
 
     Of the paper it takes Algorithm 1, its run time model c S / N (4.2.1), weights, and the fall-back for other jobs:
@@ -78,13 +79,13 @@ class SLAQ:
     `policies.allocation` finds the places.
     """
 
-    name: ClassVar[str] = "slaq"
-    needs: ClassVar[frozenset[Need]] = frozenset({"loss", "speed", "total"})
+    name = "slaq"
+    needs: frozenset[Need] = frozenset({"loss", "speed", "total"})
 
     def __init__(self, settings: SLAQSettings | None = None) -> None:
-        self.settings = settings or SLAQSettings()
+        self.settings: SLAQSettings = settings or SLAQSettings()
         if self.settings.speed == "work":
-            self.needs = type(self).needs - {"speed"}  # type: ignore[misc]  # by its settings a policy may need less
+            self.needs = type(self).needs - {"speed"}  # by its settings a policy may need less
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
         """Share the GPUs; the rank is the order of reduction a GPU second."""
@@ -144,7 +145,7 @@ class SLAQ:
 class SLAQMaxMin(SLAQ):
     """SLAQ's other objective (section 4.3): each GPU goes to the job whose predicted loss is the highest."""
 
-    name: ClassVar[str] = "slaq-maxmin"
+    name = "slaq-maxmin"
 
     def __init__(self, settings: SLAQSettings | None = None) -> None:
         super().__init__(replace(settings or SLAQSettings(), objective="max-min"))

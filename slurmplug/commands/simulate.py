@@ -78,9 +78,9 @@ def simulate(
     json_path: Path | None,
 ) -> None:
     """Run WORKLOAD, a file, gen:NAME or the name of a small one of ours, under each policy on a simulated cluster."""
-    wanted = policies or ("mlfs", ALONE)
-    settings = _assigned(assigned, wanted)
-    made = [_policy(each, settings.get(each, {}), interval, stops=stopping == "on") for each in wanted]
+    wanted = [(each, registry.own_name(each)) for each in policies or ("mlfs", ALONE)]
+    settings = _assigned(assigned, dict(wanted))
+    made = [_policy(each, {own: settings.get(own, {})}, interval, stops=stopping == "on") for each, own in wanted]
     if json_path:
         _write(json_path, "", "a")
     results: list[Mapping[str, Any]] = []
@@ -107,14 +107,13 @@ def _write(path: Path, text: str, mode: Literal["a", "w"]) -> None:
         raise UsageError(f"{path} cannot be written: {error.strerror}; --json names another file") from error
 
 
-def _policy(name: str, settings: Mapping[str, Any], interval: float, *, stops: bool) -> Policy:
-    config = Config.model_validate({"policy": name, "interval": interval, "policies": {name: dict(settings)}})
-    policy = registry.policy(config)
-    return Stopping(policy) if stops and name not in ALWAYS_STOPS else policy  # type: ignore[return-value]
+def _policy(name: str, settings: Mapping[str, Mapping[str, Any]], interval: float, *, stops: bool) -> Policy:
+    policy = registry.policy(Config.model_validate({"policy": name, "interval": interval, "policies": settings}))
+    return Stopping(policy) if stops and policy.name not in ALWAYS_STOPS else policy
 
 
-def _assigned(items: Sequence[str], wanted: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The settings of each policy.
+def _assigned(items: Sequence[str], wanted: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """The settings of each policy, by the name that it gives itself. wanted: these names by those of --policy.
 
     Raises:
         UsageError
@@ -123,13 +122,15 @@ def _assigned(items: Sequence[str], wanted: Sequence[str]) -> dict[str, dict[str
     for item in items:
         where, equals, value = item.partition("=")
         policy, _, key = where.partition(".")
-        if not (equals and key) or policy not in wanted:
-            raise UsageError(f"--set {item}: say POLICY.KEY=VALUE, of a policy that is run: {', '.join(wanted)}")
+        own = wanted.get(policy, policy)
+        if not (equals and key) or own not in wanted.values():
+            named = ", ".join(dict.fromkeys(wanted.values()))
+            raise UsageError(f"--set {item}: say POLICY.KEY=VALUE, of a policy that is run: {named}")
         try:
-            told = json.loads(value)
+            parsed = json.loads(value)
         except ValueError:
-            told = value
-        settings.setdefault(policy, {})[key] = tuple(told) if isinstance(told, list) else told
+            parsed = value
+        settings.setdefault(own, {})[key] = tuple(parsed) if isinstance(parsed, list) else parsed
     return settings
 
 

@@ -14,7 +14,6 @@ from slurmplug.config import Config
 from slurmplug.cycle import Scheduler
 from slurmplug.cycle_record import CycleRecord
 from slurmplug.errors import UsageError
-from slurmplug.operations import MOVES
 from slurmplug.sim.cluster import SimCluster
 from slurmplug.sim.engine import Engine
 from slurmplug.sim.forecasts import SimForecaster
@@ -78,72 +77,61 @@ class Simulation:
         """Cycle until every job has ended. `tell` is called now and then with how many have, of how many."""
         began, engine, jobs = perf_counter(), self.engine, len(self.workload.jobs)
         idle = 0
-        alive = self._pass(self._tick(engine.next_event())) if jobs else False
+        alive = self.port.wait(self._cycle_at(engine.next_event())) if jobs else False
         while alive and idle < PATIENCE:
             refused = self.port.refused
             record = self.scheduler.run()
             assert record is not None, "a simulated cluster can always be read"
             self.decide_seconds.append(record.seconds["decide"])
-            soonest = engine.next_event()
-            idle = idle + 1 if soonest == inf and not record.commands else 0
-            until = engine.now + self._pace()
-            quiet = min(soonest, self._quiet_until(record, refused))
-            if engine.now < quiet < inf:
-                until = max(until, self._tick(quiet))
-            alive = self._pass(until)
+            next_event = engine.next_event()
+            idle = idle + 1 if next_event == inf and not record.commands else 0
+            until = engine.now + self.scheduler.seconds_to_next()
+            useful = min(next_event, self.next_useful_cycle(record, refused))
+            if engine.now < useful < inf:
+                until = max(until, self._cycle_at(useful))
+            alive = self.port.wait(until)
             if tell:
                 tell(jobs - engine.left, jobs)
         return self._result(perf_counter() - began)
 
-    def _pace(self) -> float:
-        """Seconds to the next cycle: fewer while a job is being moved, as the daemon has it."""
-        moving = any(
-            each.kind in MOVES and each.step not in ("bound", "watch") for each in self.ledger.open_operations()
-        )
-        return (
-            min(self.scheduler.config.operations.interval, self.settings.interval) if moving else self.settings.interval
-        )
-
-    def _pass(self, until: float) -> bool:
-        return self.port.wait(until)
-
-    def _tick(self, time: float) -> float:
-        """The cycle at that time or next after it."""
+    def _cycle_at(self, time: float) -> float:
+        """When the first cycle at that time or after it is due."""
         return ceil(time / self.settings.interval) * self.settings.interval
 
-    def _quiet_until(self, record: CycleRecord, refused: int) -> float:
-        """Until when the policy would do nothing if nothing happened, so that its cycles until then can be left out.
+    def next_useful_cycle(self, record: CycleRecord, refused: int) -> float:
+        """Until when the policy would do nothing if nothing happened, so that cycles until then can be left out.
 
-        Not at all where the guardrails left something to the next cycle. For ever, where nobody is there. Where a
-        policy goes by what happens and not by time (`by_events`), if all it wanted was done; or where it places jobs
-        and says how long (`until`), if it wanted nothing: until a job tells of another iteration, where it goes by that
-        too (`by_reports`). And where nobody waits, the policy wants nothing but what jobs were asked for, and remembers
-        what it did before, no node is overloaded, and none of those that run could be given other GPUs: until one of
-        these tells of another iteration, if any could be stopped, or one that was asked to stop has had its time.
+        Now, where the guardrails left something to the next cycle; infinite, where no job is there. The policy's own
+        `decides_on` and `until` say when it may decide otherwise (`policies.policy`). Where they do not, cycles are
+        left out while no job waits, no node is overloaded, no running job could be given other GPUs, and the policy
+        asked for nothing but stops that were asked for before, and remembers what it did: until a job that may be
+        stopped reports another iteration, or the time of one that was asked to stop is over.
+
+        record: of the cycle that has just run. refused: commands that were refused before it.
         """
         jobs, now = record.snapshot.jobs, self.engine.now
         if not len(jobs):
             return inf
         opened = self.ledger.open_operations()
-        asked = {each.job for each in opened if (each.kind, each.step, each.told) == ("stop", "ask", "done")}
-        left = record.verdict.frozen or record.postponed
-        if left or len(asked) < len(opened) or self.port.refused > refused:
+        stopping = {each.job for each in opened if (each.kind, each.step, each.told) == ("stop", "ask", "done")}
+        unfinished = record.verdict.frozen or record.postponed or len(stopping) < len(opened)
+        if unfinished or self.port.refused > refused:
             return now
-        given = min((each.limit for each in opened), default=inf)
-        if getattr(self.policy, "by_events", False):
-            return given
-        if (until := getattr(self.policy, "until", None)) and self.settings.launcher == "direct":
-            told = self.engine.next_report() if getattr(self.policy, "by_reports", False) else inf
-            return now if record.commands else min(given, told, float(until(record.snapshot)))
-        acts = any(action.kind != "stop" or action.job not in asked for action in record.plan.actions)
-        if record.commands or acts or not _alike(record.memory, record.plan.memory):
+        limit = min((each.limit for each in opened), default=inf)
+        if self.policy.decides_on == "events":
+            return limit
+        if self.settings.launcher == "direct" and (until := self.policy.until(record.snapshot)) is not None:
+            report = self.engine.next_report() if self.policy.decides_on == "reports" else inf
+            return now if record.commands else min(limit, report, until)
+        acts = any(action.kind != "stop" or action.job not in stopping for action in record.plan.actions)
+        if record.commands or acts or not _same_memory(record.memory, record.plan.memory):
             return now
-        if (jobs.state == "pending").any() or (self.engine.nodes.slowdown > 1).any():
+        if jobs.pending.any() or (self.engine.nodes.slowdown > 1).any():
             return now
         if not ((jobs.gpus_min == jobs.gpus_max) & (jobs.gpus == jobs.gpus_min)).all():
             return now
-        stoppable = (jobs.stop != "iterations") | (jobs.downgrade != "")
-        return min(given, self.engine.next_report() if stoppable.any() else inf)
+        may_be_stopped = (jobs.stop != "iterations") | (jobs.downgrade != "")
+        return min(limit, self.engine.next_report() if may_be_stopped.any() else inf)
 
     def _result(self, wall: float) -> RunResult:
         engine, settings = self.engine, self.settings
@@ -161,8 +149,8 @@ class Simulation:
         )
 
 
-def _alike(some: Memory, others: Memory) -> bool:
-    return some.keys() == others.keys() and all(np.array_equal(some[name], others[name]) for name in some)
+def _same_memory(before: Memory, after: Memory) -> bool:
+    return before.keys() == after.keys() and all(np.array_equal(before[name], after[name]) for name in before)
 
 
 def finished(engine: Engine, training: int) -> Finished:

@@ -13,18 +13,13 @@ _OURS = "stopping."
 """before the names of what is remembered for the load control"""
 
 
-class Stopping:
+class Stopping(Policy):
     """A policy's plan, and MLF-C's stops of what it leaves alone (Wang, Liu, Shen, CoNEXT 2020, section 3.5)."""
 
     def __init__(self, policy: Policy, settings: LoadControlSettings | None = None) -> None:
         self._policy, self._control = policy, settings or LoadControlSettings()
-        self.name = policy.name
+        self.name, self.settings = policy.name, policy.settings
         self.needs: frozenset[Need] = policy.needs | {"final"}
-
-    @property
-    def settings(self) -> Any:
-        """The policy's own."""
-        return self._policy.settings
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Any) -> Plan:
         """The policy's plan, and the stops."""

@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, ClassVar
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,12 +15,13 @@ from policies.mlfs.mlfs import MLFS
 from policies.plan import Memory, Plan, Reason
 from policies.policy import Policy
 from policies.snapshot import JobKey, Snapshot
-from predictors.forecast import Forecasts, Need
+from predictors.forecast import Forecasts
 from slurmplug.codec import loads, rebuild
 from slurmplug.config import Config
 from slurmplug.cycle_record import CycleRecord
 from slurmplug.errors import LedgerError
 from slurmplug.ledger import Ledger
+from slurmplug.operations import Operation
 from tests.fake_cluster import Crash, FakeCluster
 from tests.schedulers import begun
 
@@ -52,11 +54,10 @@ class Site:
             self.cluster.say(job_id, iteration=iteration, accuracy=value)
 
 
-class Ranks:
+class Ranks(Policy):
     """A policy that ranks by job id, or does what a test says."""
 
-    name: ClassVar[str] = "ranks"
-    needs: ClassVar[frozenset[Need]] = frozenset()
+    name = "ranks"
     settings = None
 
     def __init__(self, decide: Any = None) -> None:
@@ -98,6 +99,36 @@ def test_each_cycle_is_in_the_log_of_who_wants_it_verbose(ledger: Ledger, caplog
     with caplog.at_level("DEBUG"):
         site.cycle()
     assert re.search(r"cycle 2: 1 jobs, 0 commands, [0-9.]+ s", caplog.text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "step", "seconds"),
+    [
+        ("preempt", "ask", 5.0),
+        ("resize", "settle", 5.0),
+        ("migrate", "bound", 60.0),
+        ("resize", "watch", 60.0),
+        ("release", "let", 5.0),
+        ("stop", "ask", 60.0),
+    ],
+)
+def test_the_next_cycle_comes_sooner_while_a_job_is_moved_whoever_cycles(kind: Any, step: Any, seconds: float) -> None:
+    opened = Operation("o", kind, JobKey("test", 1, 1), Reason("test"), 0.0, step, 0.0, 1e9, 0)
+    sooner = {"interval": 60.0, "operations": {"interval": 5.0}}
+    with closing(Ledger(None)) as ledger:
+        site = Site(ledger, Ranks(), **sooner)
+        assert site.scheduler.seconds_to_next() == 60.0
+        site.scheduler.ledger = cast(Ledger, SimpleNamespace(open_operations=lambda: [opened]))
+        assert site.scheduler.seconds_to_next() == seconds
+
+
+def test_the_next_cycle_comes_at_its_time_where_the_ledger_cannot_be_read(ledger: Ledger) -> None:
+    def unreadable() -> list[Operation]:
+        raise LedgerError("disk I/O error")
+
+    scheduler = Site(ledger, Ranks(), interval=60.0).scheduler
+    scheduler.ledger = cast(Ledger, SimpleNamespace(open_operations=unreadable))
+    assert scheduler.seconds_to_next() == 60.0
 
 
 def test_ranks_become_labels_in_their_order_and_are_written_once(ledger: Ledger) -> None:

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from policies.policy import Policy
+from predictors.forecast import Forecasts
 from slurmplug import registry
 from slurmplug.config import Config
 from slurmplug.errors import ConfigError
+from tests.builders import jobs, nodes, snapshot
 
 
 def made(name: str = "mlfs", **policies: Any) -> Any:
@@ -190,6 +193,11 @@ def test_an_unknown_setting_of_a_file_is_answered_with_the_nearest(file: Path) -
         ('"ours", frozenset()', '"ours", frozenset({"tea"})', "say which forecasts"),
         ('"ours", frozenset()', '"ours", None', "say which forecasts"),
         ("def decide", "def judge", "does not decide"),
+        (
+            "frozenset()",
+            'frozenset(); decides_on = "whim"',
+            "policy ours decides on 'whim': say one of events, reports",
+        ),
     ],
 )
 def test_a_broken_file_is_refused_with_what_is_wrong(file: Path, before: str, after: str, message: str) -> None:
@@ -207,3 +215,26 @@ def test_a_file_that_everybody_can_write_is_not_run(file: Path) -> None:
     file.chmod(0o666)
     with pytest.raises(ConfigError, match="everybody can write it"):
         made(f"{file}:Ours")
+
+
+def test_a_site_policy_that_declares_nothing_needs_no_forecast_and_may_decide_otherwise_at_any_time(file: Path) -> None:
+    file.write_text(OURS.replace('name, needs = "ours", frozenset()', 'name = "ours"'))
+    policy = made(f"{file}:Ours", ours={"weight": 2.0})
+    given = snapshot(jobs(2, gpus=[1, 3]), nodes(1))
+    assert (policy.needs, policy.decides_on, policy.until(given)) == (frozenset(), "time", None)
+    assert policy.decide(given, Forecasts.unknown(2), {}).rank.tolist() == [2.0, 6.0]
+    assert isinstance(policy, Policy)
+
+
+def test_what_a_site_policy_declares_goes_before_the_defaults(file: Path) -> None:
+    file.write_text(OURS.replace("frozenset()", "frozenset({'total'}); decides_on = \"events\""))
+    policy = made(f"{file}:Ours")
+    assert (policy.needs, policy.decides_on, policy.until(snapshot())) == ({"total"}, "events", float("inf"))
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_every_installed_policy_declares_what_changes_its_decision(name: str) -> None:
+    policy = made(name)
+    assert isinstance(policy, Policy)
+    until = policy.until(snapshot(jobs(2, max_iterations=9.0)))
+    assert (until is None) == (policy.decides_on == "time" and name != "tiresias")

@@ -215,7 +215,7 @@ def test_a_policy_that_may_stop_jobs_is_asked_when_they_report_and_that_changes_
     curve = {"curve_at": at, "accuracies": 0.9 * at / (at + 2.0), "losses": 1.0 / at}
     jobs = [job(submit=333.0 * each, **curve, **told) for each in range(4)]
     seldom = run(*jobs, policy=MLFS())
-    monkeypatch.setattr(Simulation, "_quiet_until", lambda *_: 0.0)
+    monkeypatch.setattr(Simulation, "next_useful_cycle", lambda *_: 0.0)
     often = run(*jobs, policy=MLFS())
     assert ends(often) == ends(seldom)
     assert any(each.stopped for each in seldom.finished)
@@ -233,7 +233,7 @@ def test_cycles_are_left_out_until_a_job_has_stopped_or_has_had_its_time_and_tha
 
     jobs = [job(iterations=9, stop="target", speed=speed((1, 1, rate))) for rate in (0.01, 0.001)]
     seldom = run(*jobs, policy=Told(start_and_stop))
-    monkeypatch.setattr(Simulation, "_quiet_until", lambda *_: 0.0)
+    monkeypatch.setattr(Simulation, "next_useful_cycle", lambda *_: 0.0)
     often = run(*jobs, policy=Told(start_and_stop))
     assert ends(often) == ends(seldom) == [100.0, 310.0]
     assert [each.state for each in seldom.finished] == ["COMPLETED", "CANCELLED"]
@@ -263,7 +263,7 @@ def test_no_cycle_is_left_out_while_nothing_may_be_done_about_jobs_that_stopped(
     # all but one end at once, after which a cycle takes what it sees for a part of the jobs and does nothing
     jobs = [job(iterations=9, stop="target", speed=speed((1, 1, rate))) for rate in (0.001, *[0.01] * 23)]
     seldom = said()
-    monkeypatch.setattr(Simulation, "_quiet_until", lambda *_: 0.0)
+    monkeypatch.setattr(Simulation, "next_useful_cycle", lambda *_: 0.0)
     assert seldom == said()
     assert (110.0, "withdraw") in seldom
 
@@ -275,7 +275,7 @@ def test_the_next_cycle_is_not_left_out_after_one_that_did_nothing_as_too_few_jo
     jobs = [job(iterations=9_000), *(job() for _ in range(23)), *(job(submit=50.0) for _ in range(3))]
     seldom = run(*jobs, policy=policy, cluster="3x8")
     assert [each.started for each in seldom.finished[-3:]] == [110.0] * 3
-    monkeypatch.setattr(Simulation, "_quiet_until", lambda *_: 0.0)
+    monkeypatch.setattr(Simulation, "next_useful_cycle", lambda *_: 0.0)
     assert ends(seldom) == ends(run(*jobs, policy=policy, cluster="3x8"))
 
 
@@ -292,7 +292,7 @@ def test_the_next_cycle_is_not_left_out_after_one_that_wrote_as_many_priorities_
     jobs = [first, *(job(iterations=100 - 20 * at, submit=5.0) for at in range(4))]
     seldom = run_slowly()
     assert np.argsort([-each.started for each in seldom.finished], kind="stable").tolist() == [1, 2, 3, 4, 0]
-    monkeypatch.setattr(Simulation, "_quiet_until", lambda *_: 0.0)
+    monkeypatch.setattr(Simulation, "next_useful_cycle", lambda *_: 0.0)
     assert ends(seldom) == ends(run_slowly())
 
 
@@ -305,7 +305,7 @@ def test_tiresias_is_asked_when_a_job_falls_into_the_next_queue_and_that_changes
         for at in range(9)
     ]
     seldom = run(*jobs, policy=policy, cluster="1x4")
-    monkeypatch.setattr(Simulation, "_quiet_until", lambda *_: 0.0)
+    monkeypatch.setattr(Simulation, "next_useful_cycle", lambda *_: 0.0)
     often = run(*jobs, policy=policy, cluster="1x4")
     assert ends(often) == ends(seldom)
     assert sum(each.preemptions for each in seldom.finished) > 2
@@ -330,7 +330,7 @@ def test_optimus_is_asked_when_a_job_tells_of_another_iteration_and_that_changes
         for at in range(5)
     ]
     seldom = run(*jobs, policy=Optimus())
-    monkeypatch.setattr(Simulation, "_quiet_until", lambda *_: 0.0)
+    monkeypatch.setattr(Simulation, "next_useful_cycle", lambda *_: 0.0)
     often = run(*jobs, policy=Optimus())
     assert ends(often) == ends(seldom)
     assert sum(each.resizes for each in seldom.finished) > 2
@@ -419,6 +419,42 @@ def test_the_command_writes_the_figures_of_each_policy_and_seed(tmp_path: Path) 
         accuracy_ratio bandwidth_bytes loss_integral time_to_90_loss utility gpu_hours preemptions stops decide_ms_mean
         decide_ms_p99 wall_s""".split()
     assert set(asked_for) <= told["results"][0].keys()
+
+
+OURS = """
+from dataclasses import dataclass
+from policies.allocation import allocate, in_order, ranked
+from policies.plan import Plan
+
+@dataclass(frozen=True)
+class Settings:
+    backwards: bool = False
+
+class Ours:
+    name = "ours"
+
+    def __init__(self, settings=None):
+        self.settings = settings or Settings()
+
+    def decide(self, snapshot, forecasts, memory):
+        order = in_order(snapshot.jobs)[:: -1 if self.settings.backwards else 1]
+        return Plan(ranked(snapshot.jobs, order), actions=allocate(snapshot, order, snapshot.jobs.gpus).actions)
+"""
+
+
+def test_a_setting_of_a_sites_own_policy_goes_by_the_name_that_it_gives_itself(tmp_path: Path) -> None:
+    file, path = tmp_path / "ours.py", tmp_path / "figures.json"
+    file.write_text(OURS)
+    file.chmod(0o644)
+    run_it = ["simulate", "gen:mlfs", "--jobs", "30", "--cluster", "2x4", "--policy", f"{file}:Ours"]
+    figures = []
+    for setting in ("ours.backwards=false", "ours.backwards=true"):
+        done = CliRunner().invoke(main, [*run_it, "--set", setting, "--json", str(path)])
+        assert done.exit_code == 0, done.output
+        figures.append(json.loads(path.read_text())["results"][0]["wait_mean"])
+    assert figures[0] != figures[1]
+    done = CliRunner().invoke(main, [*run_it, "--set", "others.backwards=true"])
+    assert (done.exit_code, "of a policy that is run: ours" in done.output) == (1, True)
 
 
 @pytest.mark.parametrize(
