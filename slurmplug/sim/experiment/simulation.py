@@ -113,7 +113,7 @@ class Simulation:
         if not len(jobs):
             return inf
         opened = self.ledger.open_operations()
-        stopping = {each.job for each in opened if (each.kind, each.step, each.told) == ("stop", "ask", "done")}
+        stopping = {each.job for each in opened if (each.kind, each.step, each.last_status) == ("stop", "ask", "done")}
         unfinished = record.verdict.frozen or record.postponed or len(stopping) < len(opened)
         if unfinished or self.port.refused > refused:
             return now

@@ -10,7 +10,7 @@ import pytest
 
 from slurmplug.cluster.limits import Limits, OfQos
 from slurmplug.cluster.port import Command, Outcome, Reservation
-from slurmplug.operations.restart import LOST
+from slurmplug.operations.restart import PROGRESS_LOST
 from tests.fake_cluster import NOW, Crash
 from tests.moving import SIGNALLED, MovingSite
 
@@ -124,7 +124,7 @@ def test_a_job_that_saves_nothing_goes_on_untouched(site: MovingSite) -> None:
 def test_a_job_that_begins_again_is_told_of_and_never_requeued_any_more(site: MovingSite) -> None:
     job = until_requeued(site)
     goes_on(site, job, iteration=1)
-    assert site.result() == LOST
+    assert site.result() == PROGRESS_LOST
     site.cycle(kind="resize", gpus=2)
     assert "checkpoint not kept" in site.vetoes()
 
@@ -413,6 +413,18 @@ def test_a_moved_job_can_be_moved_again_and_is_kept_only_from_where_it_is_then(s
     site.cycle()
     site.cycle()
     assert site.cluster.jobs[job]["excluded"] == ""
+
+
+def test_a_moved_job_that_is_pending_and_resized_has_its_node_lists_restored_all_the_same(site: MovingSite) -> None:
+    job = until_requeued(site, **MOVE)
+    goes_on(site, job)
+    assert site.step() == "bound"
+    site.cluster.requeue(job)
+    site.cycle(kind="resize", gpus=1)
+    for _ in range(3):
+        site.cycle()
+    assert (site.cluster.jobs[job]["gpus"], site.cluster.jobs[job]["excluded"]) == (1, "")
+    assert [row["step"] for row in site.operations()] == ["ended", "ended"]
 
 
 @pytest.mark.parametrize(
