@@ -4,7 +4,7 @@ Pure. Each cycle `advance` takes what the snapshot shows of the open operations 
 A command whose status is not `done` is issued again, so a crash between two lines is only another snapshot.
 """
 
-from slurmplug.operations.advance import MOVES, admissions, advance, jobs_to_query, urgent
+from slurmplug.operations.advance import admissions, advance, jobs_to_query, urgent
 from slurmplug.operations.steps import request_fields
 from slurmplug.operations.values import (
     CANCEL_LIMIT,
@@ -19,6 +19,7 @@ from slurmplug.operations.values import (
     OperationSettings,
     reservation_name,
 )
+from slurmplug.rules.guardrails import MOVES
 
 __all__ = [
     "CANCEL_LIMIT",

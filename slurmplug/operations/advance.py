@@ -19,9 +19,8 @@ from slurmplug.operations.values import (
     PendingResizeFacts,
     RestartFacts,
 )
-from slurmplug.rules.guardrails import Verdict
+from slurmplug.rules.guardrails import MOVES, Verdict
 
-MOVES = frozenset({"resize", "migrate", "preempt"})
 KINDS = MOVES | {"stop", "hold", "release"}
 """The kinds of action that are carried out as operations."""
 

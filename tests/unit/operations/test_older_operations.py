@@ -21,7 +21,7 @@ from slurmplug.operations import Operation, OperationOutcome
 from slurmplug.operations.values import PendingResizeFacts, RestartFacts
 from tests.moving import MovingSite
 
-DUMP = Path(__file__).parents[1] / "data" / "operations-0d56d77.sql.gz"
+DUMP = Path(__file__).parents[2] / "data" / "operations-0d56d77.sql.gz"
 ENDED = {
     "hold of release-rewrite": "done", "hold of release-release": "done",
     "stop-stopped": "stopped", "stop-cancelled": "cancelled", "stop-gave-up": "gave up",
