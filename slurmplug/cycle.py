@@ -22,7 +22,7 @@ from slurmplug.cluster.port import Asked, ClusterPort, Command, Outcome, Reading
 from slurmplug.config import Config
 from slurmplug.cycle_record import CycleRecord
 from slurmplug.errors import ConfigError, ReadFailed
-from slurmplug.operations import Operation, Sight
+from slurmplug.operations import Observation, Operation
 from slurmplug.parts import Forecaster, Intake, Ledger
 from slurmplug.record import Changes
 
@@ -78,9 +78,9 @@ class Scheduler:
         verdict = guardrails.check(snapshot, plan, past, self.config.mode, self.config.guardrails, placement=placement)
         placed, lasting = placements.split(snapshot, verdict, reading.site)
         opened = self.ledger.open_operations()
-        sight = self._sight(snapshot, reading, lasting, opened)
-        moved, commands, refused = operations.advance(sight, lasting, opened, self._settings())
-        verdict = replace(verdict, actions=_without(verdict.actions, refused), vetoes=(*verdict.vetoes, *refused))
+        observation = self._observation(snapshot, reading, lasting, opened)
+        moved, commands, impossible = operations.advance(observation, lasting, opened, self._settings())
+        verdict = replace(verdict, actions=_without(verdict.actions, impossible), vetoes=(*verdict.vetoes, *impossible))
         writes, postponed, misfit = self._writes(snapshot, verdict, reading.site)
         record = CycleRecord(
             started=snapshot.now,
@@ -111,34 +111,36 @@ class Scheduler:
         log.debug("cycle %d: %d jobs, %d commands, %.3f s", number, jobs, len(record.commands), took)
         return record
 
-    def _sight(
+    def _observation(
         self, snapshot: Snapshot, reading: Reading, verdict: guardrails.Verdict, opened: Sequence[Operation]
-    ) -> Sight:
-        """What the operations look at; where Slurm does not tell how jobs asked, nothing new begins with them."""
-        wanted = operations.questions(verdict, opened)
-        asked: Mapping[int, Asked] = {}
+    ) -> Observation:
+        """What the operations see; for a job of which Slurm does not report the request, no operation begins."""
+        queried = operations.jobs_to_query(verdict, opened)
+        requests: Mapping[int, Asked] = {}
         limits = None
-        if wanted:
+        if queried:
             try:
-                asked = self.port.details([key.job_id for key in wanted])
+                requests = self.port.details([key.job_id for key in queried])
             except ReadFailed as error:
-                log.warning("how %d jobs asked is not known: %s", len(wanted), error)
+                log.warning("what %d jobs requested is not known: %s", len(queried), error)
             try:
                 limits = self.port.limits()
             except ReadFailed as error:
                 log.warning("the limits of QOS and associations are not known: %s", error)
-        return Sight(
+        return Observation(
             snapshot=snapshot,
             queue=reading.jobs,
             reservations=frozenset(each.name for each in reading.reservations),
-            set_aside=frozenset(node for each in reading.reservations for node in each.nodes),
-            asked=asked,
+            reserved_nodes=frozenset(node for each in reading.reservations for node in each.nodes),
+            requests=requests,
             limits=limits,
         )
 
-    def _settings(self) -> operations.Settings:
+    def _settings(self) -> operations.OperationSettings:
         stop, moves = self.config.stop, self.config.operations
-        return operations.Settings(stop.grace, stop.cancel, moves.start_limit, moves.watch_limit, moves.placement)
+        return operations.OperationSettings(
+            stop.grace, stop.cancel, moves.start_limit, moves.watch_limit, moves.placement
+        )
 
     def _decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> tuple[Plan, str]:
         """The policy's plan; one that fails leaves the queue to Slurm for this cycle, and the error is recorded."""
@@ -176,8 +178,8 @@ def _garbage_left() -> Iterator[None]:
             gc.enable()
 
 
-def _without(actions: Sequence[Action], refused: Sequence[tuple[Action, Reason]]) -> tuple[Action, ...]:
-    gone = {id(action) for action, _ in refused}
+def _without(actions: Sequence[Action], impossible: Sequence[tuple[Action, Reason]]) -> tuple[Action, ...]:
+    gone = {id(action) for action, _ in impossible}
     return tuple(action for action in actions if id(action) not in gone)
 
 

@@ -23,8 +23,8 @@ from slurmplug.errors import LedgerError
 from slurmplug.guardrails import HOUR, Past
 from slurmplug.ledger_file import LedgerFile
 from slurmplug.ledger_rows import Standings
-from slurmplug.operations import Operation
-from slurmplug.operations.history import moves_of
+from slurmplug.operations import Operation, OperationOutcome
+from slurmplug.operations.history import move_history
 from slurmplug.record import Changes, JobRecord
 
 DAY = 86_400.0
@@ -147,7 +147,7 @@ class Ledger(LedgerFile):
     def open_operations(self) -> list[Operation]:
         """The operations under way; a command that was never answered counts as unknown."""
         with self._errors():
-            return [ledger_rows.to_operation(row) for row in self.db.query(_OPEN_OPERATIONS)]
+            return [self._operation(row) for row in self.db.query(_OPEN_OPERATIONS)]
 
     def recall(self, policy: str) -> Memory:
         """What the policy asked to be remembered."""
@@ -168,7 +168,7 @@ class Ledger(LedgerFile):
             paused=self.control("paused") is not None,
             stops_last_hour=stops,
             stopping=self._stops_of("step != 'ended'"),
-            gave_up=self._stops_of("result LIKE 'gave up%' AND since > ?", now - HOUR),
+            gave_up=self._stops_of("outcome = ? AND since > ?", OperationOutcome.GAVE_UP.value, now - HOUR),
             **self._moves(now),
             fresh=frozenset(job for job in jobs if self._first_seen(job, now) > now - first_seen),
             **self.query(_LAST_SEEN)[0],
@@ -189,8 +189,8 @@ class Ledger(LedgerFile):
 
     def _moves(self, now: float) -> dict[str, Any]:
         """Of `Past`, what is about requeues."""
-        operations = [(ledger_rows.to_operation(row), row["user"]) for row in self.query(_MOVES, now - HOUR)]
-        return vars(moves_of(operations, now))
+        operations = [(self._operation(row), row["user"]) for row in self.query(_MOVES, now - HOUR)]
+        return vars(move_history(operations, now))
 
     def _first_seen(self, job: JobKey, now: float) -> float:
         """When; now, for one that the cycle at hand brought."""
@@ -320,7 +320,16 @@ class Ledger(LedgerFile):
         try:
             return codec.loads(data)
         except ValueError as error:
-            raise LedgerError(f"{self.name} is damaged, {error}: restore a backup, or move it away") from error
+            raise self._damaged(error) from error
+
+    def _operation(self, row: ledger_rows.Row) -> Operation:
+        try:
+            return ledger_rows.to_operation(row)
+        except ValueError as error:
+            raise self._damaged(f"operation {row['id']}: {error}") from error
+
+    def _damaged(self, what: object) -> LedgerError:
+        return LedgerError(f"{self.name} is damaged, {what}: restore a backup, or move it away")
 
 
 _FIRST_SEEN = """
@@ -349,7 +358,8 @@ VALUES (?, 'reset', 'done', 'operator', '', '{}', '{}', 0, 0, ?, ?)
 ON CONFLICT DO UPDATE SET last = excluded.last
 """
 _WITHDRAW = """
-UPDATE operations SET step = 'ended', result = 'withdrawn by an operator', since = ?, until = ?, told = ''
+UPDATE operations SET step = 'ended', outcome = 'withdrawn', result = 'withdrawn by an operator',
+    since = ?, until = ?, told = ''
 WHERE id = ? AND step != 'ended'
 """
 _TELL = """

@@ -5,10 +5,11 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, TypeAdapter
 
 from policies.plan import Reason
 from policies.snapshot import JobKey
@@ -19,7 +20,7 @@ from slurmplug.cluster.port import Command
 from slurmplug.codec import rebuild
 from slurmplug.cycle_record import CycleRecord
 from slurmplug.directives import Directives
-from slurmplug.operations import Operation
+from slurmplug.operations import Facts, Operation, OperationOutcome
 from slurmplug.progress import Points
 from slurmplug.record import JobFacts, JobRecord, Point, joined
 
@@ -163,37 +164,46 @@ def of_decisions(record: CycleRecord) -> Iterator[tuple[JobKey, tuple[str, str, 
         yield action.job, (action.kind, verdict, action.reason.rule, veto.rule, *facts)
 
 
-_OPERATION = ("id", "kind", "opened", "step", "since", "restarts", "told", "tries", "result")
-"""The fields of an operation that the ledger keeps as they are."""
+_OPERATION = ("id", "kind", "opened", "step", "since", "restarts", "tries", "result", "requeued")
+"""The fields of an operation whose columns have the same names and values."""
+_FACTS: TypeAdapter[Facts] = TypeAdapter(Annotated[Facts, Field(discriminator="type")])
+"""Of the column `noted`."""
 
 
 def of_operation(operation: Operation) -> Row:
-    """Without its job, which the ledger numbers."""
+    """The row of an operation, without its job, which the ledger numbers."""
     row = {name: getattr(operation, name) for name in _OPERATION}
     return {
         **row,
         "until": operation.limit,
+        "told": operation.last_status,
+        "outcome": operation.outcome and operation.outcome.value,
         "rule": operation.reason.rule,
         "facts": json.dumps(dict(operation.reason.facts)),
-        "owed": ",".join(operation.owed),
+        "owed": ",".join(operation.pending_cleanup),
         "goal": json.dumps(dict(operation.goal)),
         "undo": json.dumps(dict(operation.undo)),
-        "noted": json.dumps(dict(operation.facts)),
-        "requeued": operation.requeued,
+        "noted": _FACTS.dump_json(operation.facts).decode(),
     }
 
 
 def to_operation(row: Row) -> Operation:
+    """The operation of a row that was joined with its job's key.
+
+    Raises:
+        ValueError: a column was not written by `of_operation`.
+    """
     return Operation(
         **{name: row[name] for name in _OPERATION},
         job=JobKey(row["cluster"], row["job_id"], row["first_submit"]),
         reason=Reason(row["rule"], json.loads(row["facts"])),
         limit=row["until"],
-        owed=tuple(filter(None, row["owed"].split(","))),
+        last_status=row["told"],
+        outcome=None if row["outcome"] is None else OperationOutcome(row["outcome"]),
+        pending_cleanup=tuple(filter(None, row["owed"].split(","))),
         goal=json.loads(row["goal"]),
         undo=json.loads(row["undo"]),
-        facts=json.loads(row["noted"]),
-        requeued=row["requeued"],
+        facts=_FACTS.validate_json(row["noted"]),
     )
 
 

@@ -102,4 +102,45 @@ CREATE TABLE standing (id INTEGER PRIMARY KEY CHECK (id = 1), cycle INTEGER NOT 
 CREATE INDEX jobs_unpredicted ON jobs (ended, predicted) WHERE predicted IS NULL;
 CREATE INDEX jobs_given_back ON jobs (ended, given_back) WHERE given_back = 1;
 """,
+    """
+ALTER TABLE operations ADD COLUMN outcome TEXT;
+UPDATE operations SET outcome = CASE
+    WHEN result LIKE 'gave up%' THEN 'gave up'
+    WHEN result LIKE 'done, but it began again before its checkpoint%' THEN 'progress lost'
+    WHEN result LIKE 'done%' THEN 'done'
+    WHEN result LIKE 'withdrawn%' THEN 'withdrawn'
+    WHEN result LIKE 'requeued meanwhile%' THEN 'requeued meanwhile'
+    WHEN result IN ('stopped', 'cancelled', 'ended by itself') THEN result
+END;
+UPDATE operations SET noted = CASE
+    WHEN json_extract(noted, '$.checkpoint') IS NOT NULL THEN json_object(
+        'user', json_extract(noted, '$.user'),
+        'checkpoint', json(nullif(json_extract(noted, '$.checkpoint'), 'nan')),
+        'checkpoint_time', json(nullif(json_extract(noted, '$.checkpointed'), 'nan')),
+        'gpus_before', json(json_extract(noted, '$.had')),
+        'gpus', json(json_extract(noted, '$.gpus')),
+        'node_count', json(coalesce(json_extract(noted, '$.shape'), '0')),
+        'requested_nodes', json(coalesce(
+            '["' || replace(nullif(json_extract(noted, '$.wanted'), ''), ',', '","') || '"]', '[]')),
+        'nodes', json(coalesce(
+            '["' || replace(nullif(json_extract(noted, '$.nodes'), ''), ',', '","') || '"]', '[]')),
+        'reservation_seconds', json(coalesce(json_extract(noted, '$.seconds'), '0')),
+        'type', 'restart')
+    WHEN json_extract(noted, '$.had') IS NOT NULL THEN json_object(
+        'gpus_before', json(json_extract(noted, '$.had')),
+        'gpus', json(json_extract(noted, '$.gpus')),
+        'type', 'pending resize')
+    ELSE 'null'
+END;
+DROP VIEW history;
+DROP VIEW stops;
+CREATE VIEW stops AS
+    SELECT job, rule AS stop FROM operations JOIN jobs ON jobs.id = operations.job
+    WHERE kind = 'stop' AND step = 'ended'
+    AND (outcome = 'cancelled' OR (outcome = 'stopped' AND jobs.state = 'COMPLETED'));
+CREATE VIEW history AS
+    SELECT jobs.*, end - start AS runtime FROM jobs
+    WHERE ended = 1 AND state = 'COMPLETED' AND start IS NOT NULL AND end > start
+    AND id NOT IN (SELECT job FROM stops);
+""",
 )

@@ -1,25 +1,36 @@
-"""Giving back to Slurm what slurmplug set, with or without a daemon, with or without a ledger."""
+"""Giving back to Slurm what slurmplug set, with or without a daemon, with or without a ledger.
+
+In three stages: the steps are gathered from the ledger, or else from Slurm and the spool; their commands are applied;
+and their outcomes are written to the ledger and returned.
+"""
 
 import fcntl
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from policies.snapshot import JobKey
-from slurmplug.cluster.port import ClusterPort, Command, Outcome, Reading, Traces
+from slurmplug.cluster.port import ClusterPort, Command, JobRows, Outcome, Reading, Traces
 from slurmplug.ledger import Ledger
-from slurmplug.operations import BINDING, RESERVATION, Operation
+from slurmplug.operations import (
+    MOVES,
+    NODE_LIST_FIELDS,
+    RESERVATION_PREFIX,
+    Operation,
+    request_fields,
+)
 from slurmplug.record import LIVE_STATES
 
 
 @dataclass(frozen=True)
 class Returned:
-    """What came of it, by job ids. `gone`: jobs that ended meanwhile. `kept`: what could not be given back, and why.
+    """What was given back, as job ids. `gone`: jobs that have ended meanwhile. `kept`: by job id, what could not be
+    given back, and why.
 
-    `shapes`: GPUs, or nodes that a job was kept to or from; `reservations`: places that were secured; `holds`: jobs
-    that waited for admission and were let go.
+    `priorities`: SiteFactors; `requests`: to stop or to save; `shapes`: GPUs, and nodes that a job required or
+    excluded; `reservations`: those that secured a place; `holds`: jobs that waited for admission and were released.
     """
 
     priorities: Collection[int]
@@ -36,186 +47,238 @@ class Returned:
         return bool(self.priorities or self.requests or self.shapes or self.reservations or self.holds)
 
 
-class _Step(NamedTuple):
-    """One command, and what it gives back."""
-
-    what: str
-    command: Command
-
-
-_WORDS = {
+_Kind: TypeAlias = Literal["priorities", "requests", "shapes", "places", "reservations", "holds"]
+_NOUNS: Mapping[_Kind, str] = {
     "priorities": "its SiteFactor",
     "requests": "the request to it",
-    "shapes": "what it asks for",
+    "shapes": "its GPUs or its node lists",
     "places": "its place in the reservation",
     "reservations": "the reservation",
     "holds": "its hold",
 }
+_RUNS_WITH_NODES = "its node lists (ExcNodeList, ReqNodeList): Slurm changes them only while the job is pending"
+
+
+class _Step(NamedTuple):
+    """One command, and what it gives back."""
+
+    kind: _Kind
+    command: Command
+
+
+@dataclass(frozen=True)
+class _Outcomes:
+    """The steps that were taken, and the outcomes of their commands by id."""
+
+    steps: Sequence[_Step]
+    by_command: Mapping[str, Outcome]
+
+    def done(self) -> list[_Step]:
+        """The steps that took effect."""
+        return [step for step in self.steps if self._status(step) == "done"]
+
+    def failed(self) -> list[_Step]:
+        """The steps that were refused, or whose outcome is not known."""
+        return [step for step in self.steps if self._status(step) != "done"]
+
+    def labels(self) -> dict[JobKey, float]:
+        """The SiteFactor now in place: 0, NaN where it is not known; those that were refused are not named."""
+        factors = {"done": 0.0, "unknown": float("nan")}
+        return {
+            step.command.job: factors[status]
+            for step in self.steps
+            if step.kind == "priorities" and (status := self._status(step)) in factors
+        }
+
+    def returned(self, gone: Collection[int] = (), kept: Mapping[int, str] | None = None) -> Returned:
+        """The steps that were done, by kind, and those that failed with the reason, besides `kept`."""
+        jobs: dict[str, list[int]] = {kind: [] for kind in _NOUNS}
+        for step in self.done():
+            jobs[step.kind].append(step.command.job.job_id)
+        del jobs["places"]
+        failed = {step.command.job.job_id: self._why(step) for step in self.failed()}
+        return Returned(**{kind: sorted(ids) for kind, ids in jobs.items()}, gone=gone, kept={**(kept or {}), **failed})
+
+    def _status(self, step: _Step) -> str:
+        outcome = self.by_command.get(step.command.id)
+        return outcome.status if outcome else "unknown"
+
+    def _why(self, step: _Step) -> str:
+        outcome = self.by_command.get(step.command.id)
+        message = f": {outcome.message}" if outcome and outcome.message else ""
+        return f"{_NOUNS[step.kind]}: {self._status(step)}{message}"
 
 
 def give_back(ledger: Ledger, port: ClusterPort, only: int | None = None) -> Returned:
-    """Set every SiteFactor that is not 0, or not known, to 0; take back what open operations asked, wrote, secured and
-    constrained; let go who waits for admission.
+    """Gives back all that the ledger knows of.
 
-    `only`: of this job alone.
+    Every SiteFactor that is not 0, or not known, is set to 0; the requests, shapes, reservations and node lists of
+    open operations are taken back; jobs that wait for admission are released. `only`: of this job alone.
 
     Raises:
         ReadFailed: Slurm could not be read; nothing was given back.
         LedgerError: what was given back may not have been noted; giving back again does no harm.
     """
     reading = port.read(_Everything(), ())
-    state = {
-        job_id: told
-        for job_id, told in zip(reading.jobs.job_id.tolist(), reading.jobs.state.tolist(), strict=True)
-        if told in LIVE_STATES and only in (None, job_id)
-    }
-    set_by_us = [key for key, label in ledger.labels().items() if label != 0 and only in (None, key.job_id)]
+    states = _live_states(reading.jobs, only)
+    labelled = [key for key, label in ledger.labels().items() if label != 0 and only in (None, key.job_id)]
     opened = [each for each in ledger.open_operations() if only in (None, each.job.job_id)]
-    awaiting = [each.key for each in ledger.live_records() if each.awaits and each.key.job_id in state]
-    steps = [
-        *(_label(key) for key in set_by_us if key.job_id in state),
-        *_requests(opened),
-        *_shapes(opened, state),
-        *_places(reading, only),
-        *(_Step("holds", Command(f"reset-hold-{key.job_id}", "release", key)) for key in awaiting),
-    ]
-    commands = [step.command for step in steps]
-    outcomes = {outcome.command: outcome for outcome in (port.apply(commands) if commands else ())}
-    done = [step for step in steps if _status(outcomes, step.command) == "done"]
-    failed = [step for step in steps if step not in done]
-    bound = {
-        o.job.job_id: "nodes that it is kept from or to: Slurm lets them go when it waits"
-        for o in _bound(opened, state)
-    }
-    unsettled = {step.command.operation for step in failed} | {o.id for o in _bound(opened, state)}
-    doubtful = [step for step in failed if step.what == "priorities" and _status(outcomes, step.command) == "unknown"]
+    awaiting = [each.key for each in ledger.live_records() if each.awaits and each.key.job_id in states]
+    outcomes = _apply(port, _recorded_steps(reading, labelled, opened, awaiting, states=states, only=only))
+    bound = [each for each in opened if _runs_with_nodes(each, states)]
+    unsettled = {step.command.operation for step in outcomes.failed()} | {each.id for each in bound}
     ledger.reset(
-        labels={s.command.job: 0.0 for s in done if s.what == "priorities"}
-        | {s.command.job: float("nan") for s in doubtful},
+        labels=outcomes.labels(),
         withdrawn=[each.id for each in opened if each.id not in unsettled],
-        let_go=[step.command.job for step in done if step.what == "holds"],
+        let_go=[step.command.job for step in outcomes.done() if step.kind == "holds"],
         now=port.now(),
     )
-    return Returned(
-        **{what: _jobs(done, what) for what in ("priorities", "requests", "shapes", "reservations", "holds")},
-        gone=sorted(key.job_id for key in set_by_us if key.job_id not in state),
-        kept=bound | {step.command.job.job_id: _why(outcomes, step) for step in failed},
+    return outcomes.returned(
+        gone=sorted(key.job_id for key in labelled if key.job_id not in states),
+        kept={each.job.job_id: _RUNS_WITH_NODES for each in bound},
     )
+
+
+def _live_states(jobs: JobRows, only: int | None) -> dict[int, str]:
+    """The states of the jobs that have not ended, by job id."""
+    return {
+        job_id: state
+        for job_id, state in zip(jobs.job_id.tolist(), jobs.state.tolist(), strict=True)
+        if state in LIVE_STATES and only in (None, job_id)
+    }
+
+
+def _recorded_steps(
+    reading: Reading,
+    labelled: Iterable[JobKey],
+    opened: Sequence[Operation],
+    awaiting: Iterable[JobKey],
+    *,
+    states: Mapping[int, str],
+    only: int | None,
+) -> Iterator[_Step]:
+    """In the order in which the commands are issued: a job leaves its reservation before that is deleted."""
+    yield from (_unlabel(key) for key in labelled if key.job_id in states)
+    yield from _withdrawals(opened)
+    yield from _shapes(opened, states)
+    yield from _places(reading, only)
+    yield from (_release(key) for key in awaiting)
+
+
+def _apply(port: ClusterPort, steps: Iterable[_Step]) -> _Outcomes:
+    taken = list(steps)
+    outcomes = port.apply([step.command for step in taken]) if taken else ()
+    return _Outcomes(taken, {outcome.command: outcome for outcome in outcomes})
 
 
 class Traceable(ClusterPort, Protocol):
-    """A cluster that tells what slurmplug may have left, for want of a ledger."""
+    """A cluster that reports what slurmplug may have left, where there is no ledger."""
 
     def traces(self) -> Traces:
-        """What it tells."""
+        """What slurmplug may have left."""
         ...
 
 
 UNREAD = "could not be read"
 UNKNOWABLE = (
-    "not known without a ledger: SiteFactors of jobs that run, new shapes, nodes that jobs are kept from or to "
+    "not known without a ledger: SiteFactors of running jobs, new shapes, nodes that jobs exclude or require "
     "(`squeue -o '%A %x %n'` lists these)"
 )
 
 
 def give_back_unrecorded(port: Traceable, only: int | None = None) -> tuple[Returned, tuple[str, ...]]:
-    """Without a ledger: what Slurm and the spool tell, and what they leave in doubt.
+    """Gives back, without a ledger, what Slurm and the spool show; returns also what they leave in doubt.
 
-    Every SiteFactor of a job that waits is set to 0, whoever set it, and also where Slurm does not tell it. Let go is
-    who waited for admission when the daemon last lived, and is held by an operator.
+    Every SiteFactor of a pending job is set to 0, whoever set it, also where Slurm does not report it. Released are the
+    jobs that waited for admission when the daemon was last alive and are held by an operator.
 
     Raises:
         ReadFailed: Slurm could not be read; nothing was given back.
     """
     reading = port.read(_Everything(), ())
     traces = port.traces()
-    jobs, cluster = reading.jobs, reading.site.cluster
+    jobs = reading.jobs
     rows = {job_id: row for row, job_id in enumerate(jobs.job_id.tolist()) if only in (None, job_id)}
-    waits = {job_id for job_id, row in rows.items() if jobs.state[row] == "PENDING"}
-    held = {job_id for job_id in waits if jobs.reason[rows[job_id]] == "JobHeldAdmin"}
-    steps = [
-        *(_label(JobKey(cluster, job_id, 0)) for job_id in sorted(_labelled(waits, traces))),
-        *(_withdrawal(cluster, request) for request in traces.requests if only in (None, request[0])),
-        *_places(reading, only),
-        *(
-            _Step("holds", Command(f"reset-hold-{job_id}", "release", JobKey(cluster, job_id, 0)))
-            for job_id in sorted(held & traces.waiting)
-        ),
-    ]
-    commands = [step.command for step in steps]
-    outcomes = {outcome.command: outcome for outcome in (port.apply(commands) if commands else ())}
-    done = [step for step in steps if _status(outcomes, step.command) == "done"]
-    returned = Returned(
-        **{what: _jobs(done, what) for what in ("priorities", "requests", "shapes", "reservations", "holds")},
-        gone=(),
-        kept={step.command.job.job_id: _why(outcomes, step) for step in steps if step not in done},
-    )
+    pending = {job_id for job_id, row in rows.items() if jobs.state[row] == "PENDING"}
+    held = {job_id for job_id in pending if jobs.reason[rows[job_id]] == "JobHeldAdmin"}
+    outcomes = _apply(port, _traced_steps(reading, traces, pending, held, only=only))
     doubts = [f"{UNREAD}: {fault}" for fault in traces.faults]
     if unknown := sorted(held - traces.waiting):
         doubts.append(f"held by an operator, or by slurmplug: {','.join(map(str, unknown))}")
-    return returned, (*doubts, UNKNOWABLE)
+    return outcomes.returned(), (*doubts, UNKNOWABLE)
 
 
-def _labelled(waits: set[int], traces: Traces) -> set[int]:
-    """Those that wait with a SiteFactor, or with one that Slurm does not tell, as of jobs that may not start yet."""
+def _traced_steps(
+    reading: Reading, traces: Traces, pending: set[int], held: set[int], *, only: int | None
+) -> Iterator[_Step]:
+    cluster = reading.site.cluster
+    yield from (_unlabel(JobKey(cluster, job_id, 0)) for job_id in sorted(_labelled(pending, traces)))
+    for job_id, restart, what in traces.requests:
+        if only in (None, job_id):
+            fields = {"what": what, "restart": str(restart)}
+            name = f"reset-{job_id}-{restart}-{what}"
+            yield _Step("requests", Command(name, "withdraw", JobKey(cluster, job_id, 0), fields))
+    yield from _places(reading, only)
+    yield from (_release(JobKey(cluster, job_id, 0)) for job_id in sorted(held & traces.waiting))
+
+
+def _labelled(pending: set[int], traces: Traces) -> set[int]:
+    """The pending jobs with a SiteFactor, or with one that Slurm does not report, as of jobs that may not start yet."""
     if traces.site_factors is None:
         return set()
-    return {job_id for job_id in waits if traces.site_factors.get(job_id) != 0}
+    return {job_id for job_id in pending if traces.site_factors.get(job_id) != 0}
 
 
-def _withdrawal(cluster: str, request: tuple[int, int, str]) -> _Step:
-    job_id, restart, what = request
-    fields = {"what": what, "restart": str(restart)}
-    key = JobKey(cluster, job_id, 0)
-    return _Step("requests", Command(f"reset-{job_id}-{restart}-{what}", "withdraw", key, fields))
-
-
-def _label(key: JobKey) -> _Step:
+def _unlabel(key: JobKey) -> _Step:
     return _Step("priorities", Command(f"reset-{key.job_id}", "update", key, {"SiteFactor": "0"}))
 
 
-def _requests(opened: Sequence[Operation]) -> Iterator[_Step]:
-    for each in opened:
-        if each.kind in ("stop", "resize", "migrate", "preempt"):
-            what = "stop" if each.kind == "stop" else "checkpoint"
-            fields = {"what": what, "restart": str(each.restarts)}
-            yield _Step("requests", Command(f"reset-{each.id}", "withdraw", each.job, fields, each.id))
+def _release(key: JobKey) -> _Step:
+    return _Step("holds", Command(f"reset-hold-{key.job_id}", "release", key))
 
 
-def _shapes(opened: Sequence[Operation], state: Mapping[int, str]) -> Iterator[_Step]:
-    """Of those that wait: a new shape that is not confirmed, and nodes that a job is still kept from or to."""
+def _withdrawals(opened: Sequence[Operation]) -> Iterator[_Step]:
     for each in opened:
-        if state.get(each.job.job_id) != "PENDING" or each.step not in (
-            "rewrite",
-            "confirm",
-            "bound",
-            "lift",
-            "watch",
-            "undo",
-        ):
+        if each.kind in MOVES | {"stop"}:
+            yield _Step("requests", Command(f"reset-{each.id}", "withdraw", each.job, request_fields(each), each.id))
+
+
+_UNCONFIRMED = frozenset({"rewrite", "confirm", "undo"})
+"""The steps at which a job may have a new shape that is not confirmed."""
+_WITH_NODES = frozenset({"watch", "bound", "lift"})
+"""The steps at which a job may still require or exclude nodes."""
+
+
+def _shapes(opened: Sequence[Operation], states: Mapping[int, str]) -> Iterator[_Step]:
+    """Of pending jobs: new shapes that are not confirmed, and nodes that they still require or exclude."""
+    for each in opened:
+        if states.get(each.job.job_id) != "PENDING" or each.step not in _UNCONFIRMED | _WITH_NODES:
             continue
-        unsure = each.step in ("rewrite", "confirm", "undo")
-        fields = {name: value for name, value in each.undo.items() if unsure or name in BINDING}
+        whole = each.step in _UNCONFIRMED
+        fields = {name: value for name, value in each.undo.items() if whole or name in NODE_LIST_FIELDS}
         if fields:
             yield _Step("shapes", Command(f"reset-shape-{each.id}", "update", each.job, fields, each.id))
 
 
-def _bound(opened: Sequence[Operation], state: Mapping[int, str]) -> list[Operation]:
-    """Those whose job runs with nodes excluded or required."""
-    return [
-        o for o in opened if state.get(o.job.job_id, "PENDING") != "PENDING" and BINDING & o.goal.keys() and o.requeued
-    ]
+def _runs_with_nodes(operation: Operation, states: Mapping[int, str]) -> bool:
+    """Whether the operation's job runs with nodes excluded or required."""
+    running = states.get(operation.job.job_id, "PENDING") != "PENDING"
+    return running and operation.limits_nodes and bool(operation.requeued)
 
 
 def _places(reading: Reading, only: int | None) -> Iterator[_Step]:
-    """Reservations by our name, whoever made them, and the jobs in them."""
-    names = {each.name for each in reading.reservations if each.name.removeprefix(RESERVATION).isdecimal()}
-    ours = {name: int(name.removeprefix(RESERVATION)) for name in names if name.startswith(RESERVATION)}
-    jobs = reading.jobs
-    keys = {name: JobKey(reading.site.cluster, job_id, 0) for name, job_id in ours.items() if only in (None, job_id)}
-    for job_id, name, told in zip(jobs.job_id.tolist(), jobs.reservation.tolist(), jobs.state.tolist(), strict=True):
-        if name in keys and told in LIVE_STATES:
-            key = JobKey(reading.site.cluster, job_id, 0)
+    """Reservations by slurmplug's names, whoever made them, and the jobs in them."""
+    cluster, jobs = reading.site.cluster, reading.jobs
+    keys = {
+        each.name: JobKey(cluster, int(number), 0)
+        for each in reading.reservations
+        if (number := each.name.removeprefix(RESERVATION_PREFIX)) != each.name and number.isdecimal()
+    }
+    keys = {name: key for name, key in keys.items() if only in (None, key.job_id)}
+    states = zip(jobs.job_id.tolist(), jobs.reservation.tolist(), jobs.state.tolist(), strict=True)
+    for job_id, name, state in states:
+        if name in keys and state in LIVE_STATES:
+            key = JobKey(cluster, job_id, 0)
             yield _Step("places", Command(f"reset-place-{job_id}", "update", key, {"ReservationName": ""}))
     for name, key in sorted(keys.items()):
         yield _Step("reservations", Command(f"reset-{name}", "unreserve", key, {"name": name}))
@@ -246,17 +309,3 @@ def seen_since(ledger: Ledger, when: float) -> bool:
 class _Everything:
     def __contains__(self, _: object) -> bool:
         return True
-
-
-def _jobs(done: Sequence[_Step], what: str) -> list[int]:
-    return sorted(step.command.job.job_id for step in done if step.what == what)
-
-
-def _status(outcomes: Mapping[str, Outcome], command: Command) -> str:
-    return outcomes[command.id].status if command.id in outcomes else "unknown"
-
-
-def _why(outcomes: Mapping[str, Outcome], step: _Step) -> str:
-    outcome = outcomes.get(step.command.id)
-    message = f": {outcome.message}" if outcome and outcome.message else ""
-    return f"{_WORDS[step.what]}: {outcome.status if outcome else 'unknown'}{message}"

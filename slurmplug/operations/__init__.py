@@ -1,35 +1,41 @@
-"""What outlives a cycle: an allowed action, carried out step by step.
+"""Operations: allowed actions that take many cycles, carried out step by step.
 
-Pure. Each cycle `advance` looks at what the snapshot shows of an open operation and says the next command. A command
-whose outcome is not `done` is said again, so a crash between two lines is only another snapshot.
+Pure. Each cycle `advance` takes what the snapshot shows of the open operations and returns the commands to issue next.
+A command whose status is not `done` is issued again, so a crash between two lines is only another snapshot.
 """
 
-from slurmplug.operations.advance import MOVES, admissions, advance, questions, urgent
+from slurmplug.operations.advance import MOVES, admissions, advance, jobs_to_query, urgent
+from slurmplug.operations.steps import request_fields
 from slurmplug.operations.values import (
-    BINDING,
     CANCEL_LIMIT,
-    RESERVATION,
-    TRIES,
+    MAX_TRIES,
+    NODE_LIST_FIELDS,
+    RESERVATION_PREFIX,
+    CommandStatus,
+    Facts,
+    Observation,
     Operation,
-    Settings,
-    Sight,
-    Told,
-    reservation,
+    OperationOutcome,
+    OperationSettings,
+    reservation_name,
 )
 
 __all__ = [
-    "BINDING",
     "CANCEL_LIMIT",
+    "MAX_TRIES",
     "MOVES",
-    "RESERVATION",
-    "TRIES",
+    "NODE_LIST_FIELDS",
+    "RESERVATION_PREFIX",
+    "CommandStatus",
+    "Facts",
+    "Observation",
     "Operation",
-    "Settings",
-    "Sight",
-    "Told",
+    "OperationOutcome",
+    "OperationSettings",
     "admissions",
     "advance",
-    "questions",
-    "reservation",
+    "jobs_to_query",
+    "request_fields",
+    "reservation_name",
     "urgent",
 ]

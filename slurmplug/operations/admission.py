@@ -1,7 +1,7 @@
-"""Admission: who waits to be admitted is held as an administrator holds, until a policy lets it go. Pure.
+"""Admission: jobs that wait to be admitted are held by slurmplug as an operator, until a policy releases them. Pure.
 
-The submit plugin holds such a job as if its user did, and its user could let it go; an operator's hold only an
-operator lifts. So this comes first, for every job that waits, whatever the policy says of it.
+The submit plugin holds such a job as a user hold, which its user could release; only an operator releases an operator's
+hold. So every job that waits for admission is first held by slurmplug, whatever the policy decides about it.
 """
 
 from collections.abc import Iterator
@@ -10,103 +10,113 @@ from dataclasses import replace
 import numpy as np
 
 from policies.plan import Action, Reason
-from slurmplug.operations import waiting as of_waiting
-from slurmplug.operations.values import (
-    FOR_EVER,
-    TRIES,
-    Case,
-    Moved,
-    Sight,
-    cleaning,
-    closing,
+from slurmplug.operations import waiting
+from slurmplug.operations.steps import (
+    Transition,
+    clean_up,
+    finish,
+    give_up,
+    issue,
+    new_operation,
     next_step,
-    opened,
-    said,
-    said_again,
+    reissue,
+)
+from slurmplug.operations.values import (
+    MAX_TRIES,
+    NO_LIMIT,
+    Observation,
+    Operation,
+    OperationContext,
+    OperationOutcome,
 )
 
-ADMINS, USERS = "JobHeldAdmin", "JobHeldUser"
-"""Slurm's reasons of a job that an operator holds, and of one that its user holds, or the submit plugin."""
-LIMIT = 60.0
-"""Seconds until what was said has to be seen."""
+HELD_BY_ADMIN, HELD_BY_USER = "JobHeldAdmin", "JobHeldUser"
+"""Slurm's pending reasons: held by an operator, and held by its user or the submit plugin."""
+HOLD_LIMIT = 60.0
+"""Seconds until a hold, a release or a rewrite has to be seen in Slurm."""
+REFUSED = "Slurm refused"
 
 
-def wanted_holds(sight: Sight) -> Iterator[Action]:
-    """For each job that waits for admission under a hold that its user could lift."""
-    jobs = sight.snapshot.jobs
-    for row in np.flatnonzero(jobs.awaits & (jobs.reason != ADMINS)).tolist():
+def missing_holds(observation: Observation) -> Iterator[Action]:
+    """A hold for each job that waits for admission and that its user could release."""
+    jobs = observation.snapshot.jobs
+    for row in np.flatnonzero(jobs.awaits & (jobs.reason != HELD_BY_ADMIN)).tolist():
         yield Action("hold", jobs.keys[row], Reason("awaits"))
 
 
-def begin(action: Action, sight: Sight, row: int) -> Moved | None:
-    """Hold, or let go with the GPUs and at the time that the policy decided. None: nothing has to be said, or not yet.
+def begin(action: Action, observation: Observation, row: int) -> Transition | None:
+    """Holds the job, or releases it with the GPUs and the start time that the policy decided; None to do nothing yet.
 
-    A job is let go from an administrator's hold only: a hold that its user could have made says nothing of whether a
-    release came through.
+    A job is released from an operator's hold only: a user hold after a release may be the user's own, so it would not
+    show whether the release took effect.
 
     Raises:
-        Refused: it cannot be done.
+        ActionImpossible: with the reason.
     """
     if action.kind == "hold":
-        if str(sight.snapshot.jobs.reason[row]) == ADMINS:
+        if str(observation.snapshot.jobs.reason[row]) == HELD_BY_ADMIN:
             return None
-        return said(opened(action, sight, row, "hold", LIMIT), sight)
-    if str(sight.snapshot.jobs.reason[row]) == USERS:
+        return issue(new_operation(action, observation, row, "hold", HOLD_LIMIT), observation)
+    if str(observation.snapshot.jobs.reason[row]) == HELD_BY_USER:
         return None
     goal: dict[str, str] = {}
     undo: dict[str, str] = {}
-    if action.gpus is not None and action.gpus != int(sight.snapshot.jobs.gpus[row]):
-        goal, undo = of_waiting.rewrite(action, sight, row)
-    if action.begin is not None and action.begin > sight.snapshot.now:
+    if action.gpus is not None and action.gpus != int(observation.snapshot.jobs.gpus[row]):
+        goal, undo = waiting.rewrite(action, observation, row)
+    if action.begin is not None and action.begin > observation.snapshot.now:
         goal["StartTime"] = f"uts{int(action.begin)}"
-    operation = replace(opened(action, sight, row, "rewrite" if goal else "release", LIMIT), goal=goal, undo=undo)
-    return said(operation, sight)
+    operation = new_operation(action, observation, row, "rewrite" if goal else "release", HOLD_LIMIT)
+    return issue(replace(operation, goal=goal, undo=undo), observation)
 
 
-def go_on(case: Case) -> Moved | None:
-    """The next step, None to wait."""
-    operation = case.operation
+def proceed(context: OperationContext) -> Transition | None:
+    """The operation one step on; None to wait."""
+    operation = context.operation
     if operation.step == "undo":
-        return cleaning(case)
-    if case.row is None:
-        return closing(case, "ended by itself")
-    jobs = case.sight.snapshot.jobs
+        return clean_up(context)
+    if context.row is None:
+        return finish(context, OperationOutcome.JOB_ENDED)
+    jobs = context.observation.snapshot.jobs
     if operation.step == "hold":
-        return _holding(case, str(jobs.reason[case.row]), bool(jobs.held[case.row]))
-    if not jobs.held[case.row]:
-        return closing(case, "done")
+        return _holding(context, str(jobs.reason[context.row]), bool(jobs.held[context.row]))
+    if not jobs.held[context.row]:
+        return finish(context, OperationOutcome.DONE)
     if operation.step == "release":
-        return _releasing(case, str(jobs.reason[case.row]))
-    if not case.may:
-        return closing(case, "withdrawn", "undo")
-    if operation.step == "rewrite" and operation.told == "done":
-        return next_step(case, "release", FOR_EVER)
-    if operation.tries >= (2 if operation.told == "refused" else TRIES):
-        return closing(case, "gave up: Slurm refused", "undo")
-    return said_again(operation, case.sight)
+        return _releasing(context, str(jobs.reason[context.row]))
+    if not context.allowed:
+        return finish(context, OperationOutcome.WITHDRAWN, "undo")
+    if operation.step == "rewrite" and operation.last_status == "done":
+        return next_step(context, "release", NO_LIMIT)
+    if _failed(operation):
+        return give_up(context, REFUSED, "undo")
+    return reissue(operation, context.observation)
 
 
-def _holding(case: Case, reason: str, held: bool) -> Moved | None:
-    operation = case.operation
-    if reason == ADMINS:
-        return closing(case, "done")
-    if not held or not case.may:  # its user was quicker, or it may no longer be held
-        return closing(case, "withdrawn")
-    if operation.tries >= TRIES:
-        return closing(case, "gave up: Slurm refused")
-    return said_again(operation, case.sight)
+def _holding(context: OperationContext, reason: str, held: bool) -> Transition | None:
+    operation = context.operation
+    if reason == HELD_BY_ADMIN:
+        return finish(context, OperationOutcome.DONE)
+    if not held or not context.allowed:  # its user released it first, or it may no longer be held
+        return finish(context, OperationOutcome.WITHDRAWN)
+    if operation.tries >= MAX_TRIES:
+        return give_up(context, REFUSED)
+    return reissue(operation, context.observation)
 
 
-def _releasing(case: Case, reason: str) -> Moved | None:
-    """It is still held. As its user holds: then it was let go, and is its user's again.
+def _releasing(context: OperationContext, reason: str) -> Transition | None:
+    """The job is still held. Held by its user: then the release took effect, and its user has held it again.
 
-    It is no longer protected as who waits for admission, since it was written down as let go.
+    Such a job is no longer exempt from the protection of held jobs, as the ledger has it as released.
     """
-    operation = case.operation
-    if operation.told == "done" or reason == USERS:
-        return closing(case, "done, and it is held by its user or an operator")
-    if operation.kind not in case.verdict.acting:
-        return closing(case, "withdrawn", "undo")
-    if operation.tries >= (2 if operation.told == "refused" else TRIES):
-        return closing(case, "gave up: Slurm refused", "undo")
-    return said_again(operation, case.sight)
+    operation = context.operation
+    if operation.last_status == "done" or reason == HELD_BY_USER:
+        return finish(context, OperationOutcome.DONE, result="done, and it is held by its user or an operator")
+    if operation.kind not in context.verdict.acting:
+        return finish(context, OperationOutcome.WITHDRAWN, "undo")
+    if _failed(operation):
+        return give_up(context, REFUSED, "undo")
+    return reissue(operation, context.observation)
+
+
+def _failed(operation: Operation) -> bool:
+    return operation.tries >= (2 if operation.last_status == "refused" else MAX_TRIES)

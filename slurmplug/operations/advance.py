@@ -1,4 +1,4 @@
-"""All operations, one cycle on: those that are open take their next step, those newly allowed begin. Pure."""
+"""One cycle of all operations: those that are open take their next step, those newly allowed begin. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,23 +8,31 @@ from policies.snapshot import JobKey
 from slurmplug.cluster.port import Command
 from slurmplug.guardrails import Verdict
 from slurmplug.operations import admission, restart, stop, waiting
-from slurmplug.operations.shape import Refused
-from slurmplug.operations.values import Case, Moved, Operation, Settings, Sight
+from slurmplug.operations.shape import ActionImpossible
+from slurmplug.operations.steps import Transition, restart_limit
+from slurmplug.operations.values import (
+    Observation,
+    Operation,
+    OperationContext,
+    OperationOutcome,
+    OperationSettings,
+    PendingResizeFacts,
+)
 from slurmplug.record import Admission
 
 MOVES = frozenset({"resize", "migrate", "preempt"})
 KINDS = MOVES | {"stop", "hold", "release"}
-"""The actions that are operations."""
+"""The kinds of action that are carried out as operations."""
 
 
-def questions(verdict: Verdict, opened: Sequence[Operation]) -> frozenset[JobKey]:
-    """The jobs of which `Sight.asked` must tell how they asked, for the actions that are about to begin."""
+def jobs_to_query(verdict: Verdict, opened: Sequence[Operation]) -> frozenset[JobKey]:
+    """The jobs of which `Observation.requests` must say what they requested, for the operations of this cycle."""
     if verdict.frozen:
         return frozenset()
     kinds = MOVES | {"release"}
     lasting = [operation for operation in opened if operation.kind != "hold"]
-    begin = frozenset(action.job for action in verdict.actions if action.kind in kinds) - _busy(lasting)
-    return begin | frozenset(operation.job for operation in opened if "free" in operation.owed)
+    new = frozenset(action.job for action in verdict.actions if action.kind in kinds) - _busy_jobs(lasting)
+    return new | frozenset(operation.job for operation in opened if "free" in operation.pending_cleanup)
 
 
 def urgent(opened: Sequence[Operation]) -> bool:
@@ -34,125 +42,156 @@ def urgent(opened: Sequence[Operation]) -> bool:
 
 
 def admissions(operations: Sequence[Operation], commands: Sequence[Command]) -> dict[JobKey, Admission]:
-    """Where jobs stand on their way to admission once this is written: gone before they are let go, and back on it
-    where that came to nothing."""
-    kept: Mapping[JobKey, Admission] = {
+    """The admission state of jobs once these operations and commands are written.
+
+    A job counts as released before its release is issued, and as held again where its release failed.
+    """
+    failed = (OperationOutcome.GAVE_UP, OperationOutcome.WITHDRAWN)
+    held: Mapping[JobKey, Admission] = {
         operation.job: "held"
         for operation in operations
-        if operation.kind == "release"
-        and operation.step == "ended"
-        and operation.result.startswith(("gave up", "withdrawn"))
+        if operation.kind == "release" and operation.step == "ended" and operation.outcome in failed
     }
-    return {**kept, **{command.job: "gone" for command in commands if command.verb == "release"}}
+    return {**held, **{command.job: "gone" for command in commands if command.verb == "release"}}
 
 
-def _busy(opened: Sequence[Operation]) -> frozenset[JobKey]:
+def _busy_jobs(opened: Sequence[Operation]) -> frozenset[JobKey]:
     """The jobs for which nothing new may begin."""
-    return frozenset(operation.job for operation in opened if not _is_bound(operation))
+    return frozenset(operation.job for operation in opened if not operation.only_limits_nodes)
 
 
 def advance(
-    sight: Sight, verdict: Verdict, opened: Sequence[Operation], settings: Settings
+    observation: Observation, verdict: Verdict, opened: Sequence[Operation], settings: OperationSettings
 ) -> tuple[tuple[Operation, ...], tuple[Command, ...], tuple[tuple[Action, Reason], ...]]:
-    """Take every open operation one step on, and begin those newly allowed.
+    """Takes every open operation one step on, and begins those newly allowed.
 
-    Returns the operations that are new or changed, the commands to say now, and what was allowed but cannot be carried
-    out, with its reason. A frozen verdict gives nothing.
+    Returns the operations that are new or changed, the commands to issue now, and the allowed actions that cannot be
+    carried out, each with the reason. A frozen verdict gives nothing.
     """
     if verdict.frozen or not (opened or verdict.actions or "hold" in verdict.acting):
         return (), (), ()
-    rows = {key: row for row, key in enumerate(sight.snapshot.jobs.keys)}
-    moved: dict[str, Moved] = {}
+    rows = {key: row for row, key in enumerate(observation.snapshot.jobs.keys)}
+    transitions, observation = _proceed_all(observation, verdict, opened, rows, settings=settings)
+    begun, impossible = _begin_all(observation, verdict, opened, transitions, rows=rows, settings=settings)
+    transitions |= begun
+    operations = tuple(operation for operation, _ in transitions.values())
+    commands = tuple(command for _, command in transitions.values() if command is not None)
+    return operations, commands, impossible
+
+
+def _proceed_all(
+    observation: Observation,
+    verdict: Verdict,
+    opened: Sequence[Operation],
+    rows: Mapping[JobKey, int],
+    *,
+    settings: OperationSettings,
+) -> tuple[dict[str, Transition], Observation]:
+    """The open operations that change, by id, and the observation with the nodes that they reserve in this cycle."""
+    transitions: dict[str, Transition] = {}
     for before in opened:
-        operation = _not_of_later(before, sight.snapshot.now)
-        pair = _go_on(Case(operation, sight, rows.get(operation.job), verdict, settings))
-        if pair is None and operation is not before:
-            pair = operation, None
-        if pair is not None:
-            moved[operation.id] = pair
-            if pair[0].step == "reserve":  # no other operation is to choose the same place in this cycle
-                sight = replace(sight, set_aside=sight.set_aside | set(pair[0].nodes))
-    bound = {operation.job: operation for operation in opened if _is_bound(operation)}
-    held = {o.job for o, _ in moved.values() if o.kind == "hold" and o.step == "ended"}
-    taken = set(_busy(opened)) - held  # who is held as it should be can be let go at once
-    refused: list[tuple[Action, Reason]] = []
+        operation = _not_in_future(before, observation.snapshot.now)
+        context = OperationContext(operation, observation, rows.get(operation.job), verdict, settings)
+        transition = _proceed(context)
+        if transition is None and operation is not before:
+            transition = operation, None
+        if transition is not None:
+            transitions[operation.id] = transition
+            after = transition[0]
+            if after.step == "reserve":  # no other operation may choose the same place in this cycle
+                reserved = observation.reserved_nodes | set(after.reserved_nodes)
+                observation = replace(observation, reserved_nodes=reserved)
+    return transitions, observation
+
+
+def _begin_all(
+    observation: Observation,
+    verdict: Verdict,
+    opened: Sequence[Operation],
+    transitions: Mapping[str, Transition],
+    *,
+    rows: Mapping[JobKey, int],
+    settings: OperationSettings,
+) -> tuple[dict[str, Transition], tuple[tuple[Action, Reason], ...]]:
+    """The operations that begin and those that they replace, by id, and the actions that are impossible."""
+    bound = {operation.job: operation for operation in opened if operation.only_limits_nodes}
     watched = {operation.job: operation for operation in opened if operation.step == "watch"}
-    for action in _beginning(sight, verdict):
-        action = _of_the_whole(action, sight, rows)  # noqa: PLW2901 a component stops with its job
-        stops = action.kind == "stop" and action.job in watched  # what is only watched is not in the way
-        if (action.job in taken and not stops) or action.job not in rows:
+    held = {each.job for each, _ in transitions.values() if each.kind == "hold" and each.step == "ended"}
+    busy = set(_busy_jobs(opened)) - held  # a job that is now held as it should be can be released at once
+    begun: dict[str, Transition] = {}
+    impossible: list[tuple[Action, Reason]] = []
+    for requested in _actions_to_begin(observation, verdict):
+        action = _for_leader(requested, observation, rows)
+        stops = action.kind == "stop" and action.job in watched  # an operation that only watches does not prevent it
+        if (action.job in busy and not stops) or action.job not in rows:
             continue
+        row, earlier = rows[action.job], bound.get(action.job)
         try:
-            pair = _begin(action, sight, rows[action.job], settings, bound.get(action.job))
-        except Refused as why:
-            refused.append((action, why.reason))
+            transition = _begin(action, observation, row, settings, earlier)
+        except ActionImpossible as why:
+            impossible.append((action, why.reason))
             continue
-        if pair is None:
+        if transition is None:
             continue
-        taken.add(action.job)
-        moved[pair[0].id] = pair
+        busy.add(action.job)
+        operation = transition[0]
+        begun[operation.id] = transition
         if stops:
             ended = watched.pop(action.job)
-            moved[ended.id] = restart.unwatched(Case(ended, sight, rows[action.job], verdict, settings))
-        if pair[0].kind in MOVES and (last := bound.get(action.job)) is not None:
-            over = replace(last, step="ended", since=sight.snapshot.now, result=f"{last.result}, then {pair[0].kind}")
-            moved[last.id] = over, None
-    operations = tuple(operation for operation, _ in moved.values())
-    commands = tuple(command for _, command in moved.values() if command is not None)
-    return operations, commands, tuple(refused)
+            context = OperationContext(ended, observation, row, verdict, settings)
+            begun[ended.id] = restart.stop_watching(context)
+        if operation.kind in MOVES and earlier is not None:
+            result = f"{earlier.result}, then {operation.kind}"
+            begun[earlier.id] = replace(earlier, step="ended", since=observation.snapshot.now, result=result), None
+    return begun, tuple(impossible)
 
 
-def _not_of_later(operation: Operation, now: float) -> Operation:
-    """A clock that was set back does not make a step last until it is as late again."""
+def _not_in_future(operation: Operation, now: float) -> Operation:
+    """The operation with its step's limit counted from now where the clock was set back to before the step began."""
     if operation.since <= now:
         return operation
-    return replace(operation, since=now, limit=now + (operation.limit - operation.since))
+    return restart_limit(operation, now)
 
 
-def _beginning(sight: Sight, verdict: Verdict) -> list[Action]:
-    """What may begin: the allowed actions, and holds for those who wait to be admitted; a stop goes first."""
+def _actions_to_begin(observation: Observation, verdict: Verdict) -> list[Action]:
+    """The allowed actions, and holds for jobs that wait for admission; stops come first."""
     actions = [action for action in verdict.actions if action.kind in KINDS]
     if "hold" in verdict.acting:
-        rows = {key: row for row, key in enumerate(sight.snapshot.jobs.keys)}
+        rows = {key: row for row, key in enumerate(observation.snapshot.jobs.keys)}
         actions += [
             action
-            for action in admission.wanted_holds(sight)
+            for action in admission.missing_holds(observation)
             if not any(mask[rows[action.job]] for mask in verdict.spared.values())
         ]
     return sorted(actions, key=lambda action: action.kind != "stop")
 
 
-def _of_the_whole(action: Action, sight: Sight, rows: Mapping[JobKey, int]) -> Action:
-    """A stop of a component of a heterogeneous job is one of its leader, by whose id it reports and is asked."""
-    leader = sight.leader(action.job) if action.kind == "stop" else action.job.job_id
+def _for_leader(action: Action, observation: Observation, rows: Mapping[JobKey, int]) -> Action:
+    """The action; a stop of a component of a heterogeneous job is one of its leader, by whose id it reports."""
+    leader = observation.leader(action.job) if action.kind == "stop" else action.job.job_id
     if leader == action.job.job_id:
         return action
     return next((replace(action, job=key) for key in rows if key.job_id == leader), action)
 
 
-def _begin(action: Action, sight: Sight, row: int, settings: Settings, bound: Operation | None) -> Moved | None:
+def _begin(
+    action: Action, observation: Observation, row: int, settings: OperationSettings, bound: Operation | None
+) -> Transition | None:
     if action.kind == "stop":
-        return stop.begin(action, sight, row, settings)
+        return stop.begin(action, observation, row, settings)
     if action.kind in ("hold", "release"):
-        return admission.begin(action, sight, row)
-    if action.kind == "resize" and sight.snapshot.jobs.state[row] == "pending":
-        return waiting.begin(action, sight, row)
-    return restart.begin(action, sight, row, settings, bound)
+        return admission.begin(action, observation, row)
+    if action.kind == "resize" and observation.snapshot.jobs.state[row] == "pending":
+        return waiting.begin(action, observation, row)
+    return restart.begin(action, observation, row, settings, bound)
 
 
-def _go_on(case: Case) -> Moved | None:
-    operation = case.operation
+def _proceed(context: OperationContext) -> Transition | None:
+    operation = context.operation
     if operation.kind == "stop":
-        return stop.go_on(case)
+        return stop.proceed(context)
     if operation.kind in ("hold", "release"):
-        return admission.go_on(case)
-    return waiting.go_on(case) if _of_a_waiting_job(operation) else restart.go_on(case)
-
-
-def _of_a_waiting_job(operation: Operation) -> bool:
-    """A waiting job was asked for no checkpoint."""
-    return "checkpoint" not in operation.facts
-
-
-def _is_bound(operation: Operation) -> bool:
-    return operation.step in ("bound", "lift")
+        return admission.proceed(context)
+    if isinstance(operation.facts, PendingResizeFacts):
+        return waiting.proceed(context)
+    return restart.proceed(context)

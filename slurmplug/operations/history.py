@@ -1,17 +1,16 @@
-"""What operations that were mean to the guardrails: counted alike whoever keeps them. Pure."""
+"""What the guardrails count of past resizes, migrations and preemptions, whichever ledger keeps them. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from policies.snapshot import JobKey
 from slurmplug.guardrails import HOUR, MOVES, Requeue
-from slurmplug.operations.restart import LOST
-from slurmplug.operations.values import Operation
+from slurmplug.operations.values import Operation, OperationOutcome
 
 
 @dataclass(frozen=True)
-class Moves:
-    """Fields of `Past`."""
+class MoveHistory:
+    """The fields of `guardrails.Past` by these names."""
 
     requeues: tuple[Requeue, ...]
     moving: Mapping[JobKey, str]
@@ -19,17 +18,20 @@ class Moves:
     forgetful: frozenset[JobKey]
 
 
-def moves_of(operations: Iterable[tuple[Operation, str]], now: float) -> Moves:
-    """Of operations and their jobs' users: all that are open, of jobs that live, or that ended within the last hour.
+def move_history(operations: Iterable[tuple[Operation, str]], now: float) -> MoveHistory:
+    """The history of operations, each with its job's user: of all jobs that live, and those of the last hour.
 
-    A resize of a waiting job ends no run, so it is no requeue.
+    A resize of a pending job ends no run, so it is no requeue.
     """
     moves = [(each, user) for each, user in operations if each.kind in MOVES]
-    return Moves(
+    return MoveHistory(
         requeues=tuple(Requeue(each.job, user, each.requeued) for each, user in moves if each.requeued is not None),
-        moving={each.job: user for each, user in moves if each.step not in ("ended", "bound", "lift")},
-        move_gave_up=frozenset(
-            each.job for each, _ in moves if each.result.startswith("gave up") and each.since > now - HOUR
-        ),
-        forgetful=frozenset(each.job for each, _ in moves if each.result == LOST),
+        moving={each.job: user for each, user in moves if each.step != "ended" and not each.only_limits_nodes},
+        move_gave_up=frozenset(each.job for each, _ in moves if gave_up_since(each, now - HOUR)),
+        forgetful=frozenset(each.job for each, _ in moves if each.outcome is OperationOutcome.PROGRESS_LOST),
     )
+
+
+def gave_up_since(operation: Operation, time: float) -> bool:
+    """Whether the operation was given up after that time (seconds since the epoch)."""
+    return operation.outcome is OperationOutcome.GAVE_UP and operation.since > time

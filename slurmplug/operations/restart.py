@@ -1,14 +1,14 @@
-"""A running job is resized, moved or preempted: it saves, is requeued, and goes on from its checkpoint. Pure.
+"""A running job is resized, moved or preempted: it saves, is requeued, and continues from its checkpoint. Pure.
 
-save | signal   it is asked for a checkpoint, and reports one
+save | signal   it is asked for a checkpoint, until it reports one
 reserve         its place is secured by a reservation; not for a preemption
-requeue         until it waits again: COMPLETING is over
+requeue         until it is pending again, COMPLETING included
 settle          two seconds more, before which a restart on the same node may fail
-rewrite         shape, reservation and start in one update
-confirm         it runs
-free, unreserve it leaves the reservation, which goes
-watch           its first report tells whether it went on from the checkpoint
-bound, lift     nodes that it was kept to or from are let go when it waits again: Slurm refuses that while it runs
+rewrite         shape, reservation and start time in one update
+confirm         until it runs
+free, unreserve it leaves the reservation, which is deleted
+watch           its first report shows whether it continued from the checkpoint
+bound, lift     nodes that were required or excluded are restored once it is pending: Slurm refuses that while it runs
 """
 
 import math
@@ -17,334 +17,384 @@ from dataclasses import replace
 from policies.plan import Action
 from slurmplug.cluster.port import Asked
 from slurmplug.operations import shape
-from slurmplug.operations.shape import Place, Refused
-from slurmplug.operations.values import (
-    BINDING,
-    FOR_EVER,
-    REQUEUE_LIMIT,
-    TRIES,
-    Case,
-    Moved,
-    Operation,
-    Settings,
-    Sight,
-    Step,
-    cleaning,
-    closing,
-    grace,
+from slurmplug.operations.shape import ActionImpossible, PlacedShape
+from slurmplug.operations.steps import (
+    Transition,
+    clean_up,
+    finish,
+    give_up,
+    grace_seconds,
+    issue,
+    new_operation,
+    next_cleanup,
     next_step,
-    opened,
-    reservation,
-    said,
-    said_again,
-    waiting,
+    reissue,
+    restart_limit,
+    silent_step,
+)
+from slurmplug.operations.values import (
+    CLEANUP_STEPS,
+    MAX_TRIES,
+    NO_LIMIT,
+    NODE_LIST_FIELDS,
+    REQUEUE_LIMIT,
+    Observation,
+    Operation,
+    OperationContext,
+    OperationOutcome,
+    OperationSettings,
+    RestartFacts,
+    Step,
+    reservation_name,
 )
 
 SETTLE_SECONDS = 2.0
 """Between the end of COMPLETING and the update: sooner, 2 of 5 restarts on the same node failed."""
-RESERVE_TRIES = 3
-DOWN_PATIENCE = 20.0
-"""Seconds that a node may seem down: a slurmctld that restarts hears from its nodes a moment later."""
-LOST = "done, but it began again before its checkpoint"
-"""The result of a restart after which the job is not restarted any more."""
+MAX_RESERVE_TRIES = 3
+NODE_DOWN_SECONDS = 20.0
+"""How long a node may be shown as down: a slurmctld that restarts hears from its nodes a moment later."""
+PROGRESS_LOST = "done, but it began again before its checkpoint"
+"""The result of a restart after which the job is never restarted again."""
+STARTED_AGAIN = "it started again before it was changed"
 
 
-def begin(action: Action, sight: Sight, row: int, settings: Settings, bound: Operation | None = None) -> Moved:
-    """Ask for a checkpoint. `bound`: an earlier operation whose nodes the job is still kept to, which this one ends.
+def begin(
+    action: Action, observation: Observation, row: int, settings: OperationSettings, bound: Operation | None = None
+) -> Transition:
+    """Asks the job for a checkpoint.
+
+    `bound`: an earlier operation whose nodes the job still requires or excludes, which this one replaces.
 
     Raises:
-        Refused: it cannot be done.
+        ActionImpossible: with the reason.
     """
-    jobs = sight.snapshot.jobs
+    jobs = observation.snapshot.jobs
     step: Step = "signal" if jobs.signal[row] else "save"
-    operation = opened(action, sight, row, step, grace(sight.snapshot, row, settings))
-    facts = {
-        "user": str(jobs.user[row]),
-        "checkpoint": str(float(jobs.checkpoint[row])),
-        "checkpointed": str(float(jobs.checkpointed[row])),
-        "had": str(int(jobs.gpus[row])),
-        "gpus": str(_gpus(sight, row, action)),
-    }
+    operation = new_operation(action, observation, row, step, grace_seconds(observation.snapshot, row, settings))
+    facts = RestartFacts(
+        user=str(jobs.user[row]),
+        checkpoint=_known(float(jobs.checkpoint[row])),
+        checkpoint_time=_known(float(jobs.checkpointed[row])),
+        gpus_before=int(jobs.gpus[row]),
+        gpus=_gpus(observation, row, action),
+    )
     goal: dict[str, str] = {}
     undo: dict[str, str] = {}
-    _requeueable(sight, row)
+    _requeueable(observation, row)
     if action.kind != "preempt":
-        found = _place(sight, row, action, settings)
-        facts |= {"wanted": ",".join(_wanted(action, settings)), "nodes": "", "shape": str(found.shape.nodes)}
-        goal, undo = _rewrite(sight, row, action, found, settings=settings)
+        place = _find_place(observation, row, action, settings)
+        facts = replace(facts, requested_nodes=_requested_nodes(action, settings), node_count=place.shape.nodes)
+        goal, undo = _rewrite(observation, row, action, place, settings=settings)
     if bound is not None:
-        before = {name: value for name, value in bound.undo.items() if name in BINDING}
+        before = {name: value for name, value in bound.undo.items() if name in NODE_LIST_FIELDS}
         goal, undo = {**before, **goal}, {**undo, **before}
-    return said(replace(operation, owed=("withdraw",), facts=facts, goal=goal, undo=undo), sight)
+    return issue(replace(operation, pending_cleanup=("withdraw",), facts=facts, goal=goal, undo=undo), observation)
 
 
-def _wanted(action: Action, settings: Settings) -> tuple[str, ...]:
-    """The nodes that the policy names, where it may."""
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _requested_nodes(action: Action, settings: OperationSettings) -> tuple[str, ...]:
+    """The nodes that the policy names, where the site lets it."""
     return action.nodes if settings.placement == "pin" else ()
 
 
-def _without(sight: Sight, row: int, kind: str) -> tuple[str, ...]:
+def _excluded_nodes(observation: Observation, row: int, kind: str) -> tuple[str, ...]:
     """The nodes that a job that migrates leaves: those where it runs."""
-    return _nodes_of(sight, row) if kind == "migrate" else ()
+    return _nodes_of(observation, row) if kind == "migrate" else ()
 
 
-def _nodes_of(sight: Sight, row: int) -> tuple[str, ...]:
-    on = sight.snapshot.runs_on
-    return tuple(sight.snapshot.nodes.names[node] for node in sorted(set(on[on[:, 0] == row, 1].tolist())))
+def _nodes_of(observation: Observation, row: int) -> tuple[str, ...]:
+    on = observation.snapshot.runs_on
+    return tuple(observation.snapshot.nodes.names[node] for node in sorted(set(on[on[:, 0] == row, 1].tolist())))
 
 
-def _gpus(sight: Sight, row: int, action: Action) -> int:
-    return int(sight.snapshot.jobs.gpus[row]) if action.gpus is None or action.kind != "resize" else action.gpus
+def _gpus(observation: Observation, row: int, action: Action) -> int:
+    present = int(observation.snapshot.jobs.gpus[row])
+    return present if action.gpus is None or action.kind != "resize" else action.gpus
 
 
-def _requeueable(sight: Sight, row: int) -> Asked:
-    """How the job asked. Raises Refused where it cannot be requeued alone."""
-    asked = sight.asked.get(sight.snapshot.jobs.keys[row].job_id)
-    if asked is None:
-        raise Refused("not known")
-    if asked.het_id:
-        raise Refused("heterogeneous")
-    if not asked.requeue:
-        raise Refused("no requeue")
-    if asked.reservation:
-        raise Refused("in a reservation")
-    return asked
+def _requeueable(observation: Observation, row: int) -> Asked:
+    """What the job requested. Raises ActionImpossible where it cannot be requeued alone."""
+    request = observation.requests.get(observation.snapshot.jobs.keys[row].job_id)
+    if request is None:
+        raise ActionImpossible("not known")
+    if request.het_id:
+        raise ActionImpossible("heterogeneous")
+    if not request.requeue:
+        raise ActionImpossible("no requeue")
+    if request.reservation:
+        raise ActionImpossible("in a reservation")
+    return request
 
 
-def _place(sight: Sight, row: int, action: Action, settings: Settings) -> Place:
-    wanted, without = _wanted(action, settings), _without(sight, row, action.kind)
-    exactly = 0 if action.kind == "resize" else len(_nodes_of(sight, row))
-    return shape.place(sight, row, _gpus(sight, row, action), wanted=wanted, without=without, exactly=exactly)
+def _find_place(observation: Observation, row: int, action: Action, settings: OperationSettings) -> PlacedShape:
+    return shape.find_place(
+        observation,
+        row,
+        _gpus(observation, row, action),
+        requested=_requested_nodes(action, settings),
+        excluded=_excluded_nodes(observation, row, action.kind),
+        node_count=0 if action.kind == "resize" else len(_nodes_of(observation, row)),
+    )
 
 
 def _rewrite(
-    sight: Sight, row: int, action: Action, found: Place, *, settings: Settings
+    observation: Observation, row: int, action: Action, place: PlacedShape, *, settings: OperationSettings
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """What is to be updated, and what gives it back. Raises Refused."""
-    asked = _requeueable(sight, row)
+    """The fields of the update, and of the one that takes it back. Raises ActionImpossible."""
+    request = _requeueable(observation, row)
     if action.kind == "resize":
-        shape.within_limits(sight, row, _gpus(sight, row, action))
-        return shape.fields(asked, found.shape)
-    if _wanted(action, settings):
-        return {"ReqNodeList": ",".join(found.nodes)}, {"ReqNodeList": asked.required}
-    if asked.required:
-        raise Refused("kept to nodes")
-    without = filter(None, (asked.excluded, *_nodes_of(sight, row)))
-    return {"ExcNodeList": ",".join(without)}, {"ExcNodeList": asked.excluded}
+        shape.check_limits(observation, row, _gpus(observation, row, action))
+        return shape.update_fields(request, place.shape)
+    if _requested_nodes(action, settings):
+        return {"ReqNodeList": ",".join(place.nodes)}, {"ReqNodeList": request.required}
+    if request.required:
+        raise ActionImpossible("kept to nodes")
+    excluded = filter(None, (request.excluded, *_nodes_of(observation, row)))
+    return {"ExcNodeList": ",".join(excluded)}, {"ExcNodeList": request.excluded}
 
 
-def go_on(case: Case) -> Moved | None:
-    """The next step, None to wait."""
-    step = case.operation.step
-    if step in ("undo", "free", "unreserve", "withdraw"):
-        return cleaning(case)
-    if step in ("bound", "lift"):
-        return _bound(case)
-    if case.row is None:
-        return closing(case, "done, and it has ended since" if step == "watch" else "ended by itself")
-    return _STEPS[step](case)
+def proceed(context: OperationContext) -> Transition | None:
+    """The operation one step on; None to wait."""
+    step = context.operation.step
+    if step in CLEANUP_STEPS:
+        return clean_up(context)
+    if context.operation.only_limits_nodes:
+        return _restore_nodes(context)
+    if context.row is None:
+        if step == "watch":
+            return finish(context, OperationOutcome.DONE, result="done, and it has ended since")
+        return finish(context, OperationOutcome.JOB_ENDED)
+    return _STEPS[step](context)
 
 
-def _saving(case: Case) -> Moved | None:
-    operation, jobs, now = case.operation, case.sight.snapshot.jobs, case.now
-    if (over := _interrupted(case)) is not None:
-        return over
-    if case.state == "completing":
+def _facts(context: OperationContext) -> RestartFacts:
+    facts = context.operation.facts
+    assert isinstance(facts, RestartFacts), f"{context.operation.id} restarts no job"
+    return facts
+
+
+def _saving(context: OperationContext) -> Transition | None:
+    operation = context.operation
+    if (ended := _interrupted(context)) is not None:
+        return ended
+    if context.state == "completing":
         return None
-    if case.state == "suspended":  # it cannot save: its grace begins anew
-        return replace(operation, since=now, limit=now + (operation.limit - operation.since)), None
-    if _saved(case):
-        saved = {**operation.facts, "checkpoint": str(float(jobs.checkpoint[case.at]))}
-        case = case._replace(operation=replace(operation, facts=saved))
-        return _requeue(case) if operation.kind == "preempt" else _reserve(case)
-    if operation.told != "done":
-        if operation.tries >= TRIES:
-            return closing(case, "gave up: Slurm or the spool refused")
-        return said_again(operation, case.sight)
-    return closing(case, "gave up: it reported no checkpoint within its grace") if now >= operation.limit else None
-
-
-def _saved(case: Case) -> bool:
-    """Whether it reported a checkpoint since it was asked, and one that can be: of an iteration that it has reported.
-
-    A daemon that was away meanwhile sees one; the clocks of the job and of the daemon need not agree.
-    """
-    jobs, operation = case.sight.snapshot.jobs, case.operation
-    told, at = float(jobs.checkpoint[case.at]), float(jobs.checkpointed[case.at])
-    before = operation.fact("checkpoint"), operation.fact("checkpointed")
-    new = told != before[0] or (at != before[1] and not math.isnan(at))
-    return not math.isnan(told) and new and (jobs.iteration[case.at] == 0 or told <= jobs.iteration[case.at] + 1)
-
-
-def _interrupted(case: Case) -> Moved | None:
-    """What ends an operation whose job has not been requeued by it."""
-    if case.later_run or case.state == "pending":
-        return closing(case, "requeued meanwhile")
-    return closing(case, "withdrawn") if not case.may else None
-
-
-def _reserve(case: Case) -> Moved:
-    """Secure the place, chosen by what is free now."""
-    operation = case.operation
-    gpus, wanted = int(operation.facts["gpus"]), tuple(filter(None, operation.facts.get("wanted", "").split(",")))
-    without, exactly = _without(case.sight, case.at, operation.kind), int(operation.facts["shape"])
-    try:
-        found = shape.place(case.sight, case.at, gpus, wanted=wanted, without=without, exactly=exactly)
-    except Refused:
-        return closing(case, "gave up: its place was taken meanwhile")
-    seconds = math.ceil(2 * (REQUEUE_LIMIT + case.settings.start_limit))
-    facts = {**operation.facts, "nodes": ",".join(found.nodes), "seconds": str(seconds)}
-    goal = operation.goal
-    if "ReqNodeList" in goal:
-        goal = {**goal, "ReqNodeList": facts["nodes"]}
-    return next_step(case, "reserve", FOR_EVER, facts=facts, goal=goal, owed=("unreserve", "withdraw"))
-
-
-def _reserving(case: Case) -> Moved | None:
-    operation = case.operation
-    if (over := _interrupted(case)) is not None:
-        return over
-    if operation.told == "done" or reservation(operation.job) in case.sight.reservations:
-        return _requeue(case)
-    if operation.tries >= RESERVE_TRIES:
-        return closing(case, "gave up: Slurm refused the reservation")
-    if operation.told != "refused":
-        return said(operation, case.sight)
-    moved, command = _reserve(case)  # others may have reserved there, so perhaps elsewhere
-    return (replace(moved, tries=operation.tries + 1) if moved.step == "reserve" else moved), command
-
-
-def _requeue(case: Case) -> Moved:
-    return next_step(case, "requeue", REQUEUE_LIMIT, requeued=case.now)
-
-
-def _requeueing(case: Case) -> Moved | None:
-    operation = case.operation
-    if case.later_run:
-        return _requeued(case)
-    if case.state == "completing":
-        return None
-    if not case.may and operation.told not in ("done", "unknown"):
-        return closing(case, "withdrawn")
-    if operation.told == "refused" and operation.tries > 1:
-        case = case._replace(operation=replace(operation, requeued=None))
-        return closing(case, "gave up: Slurm refused to requeue it")
-    if operation.told != "done" or case.now >= operation.limit:
-        if operation.tries >= TRIES:
-            return closing(case, "gave up: it was not requeued")
-        return said_again(operation, case.sight)
+    if context.state == "suspended":  # it cannot save: its grace begins anew
+        return restart_limit(operation, context.now), None
+    if _has_saved(context):
+        checkpoint = float(context.observation.snapshot.jobs.checkpoint[context.live_row])
+        facts = replace(_facts(context), checkpoint=checkpoint)
+        context = context._replace(operation=replace(operation, facts=facts))
+        return _requeue(context) if operation.kind == "preempt" else _reserve(context)
+    if operation.last_status != "done":
+        if operation.tries >= MAX_TRIES:
+            return give_up(context, "Slurm or the spool refused")
+        return reissue(operation, context.observation)
+    if context.now >= operation.limit:
+        return give_up(context, "it reported no checkpoint within its grace")
     return None
 
 
-def _requeued(case: Case) -> Moved:
-    operation = case.operation
-    if case.state != "pending":
-        return closing(case, "gave up: it started again before it was changed")
-    if operation.kind == "preempt":
-        if BINDING & operation.goal.keys():
-            return next_step(case, "lift", FOR_EVER, result="done")
-        return closing(case, "done")
-    return waiting(case, "settle", SETTLE_SECONDS)
+def _has_saved(context: OperationContext) -> bool:
+    """Whether the job reported a checkpoint since it was asked, of an iteration that it has reported.
 
-
-def _settling(case: Case) -> Moved | None:
-    operation = case.operation
-    if case.state != "pending":
-        return closing(case, "gave up: it started again before it was changed")
-    if not case.may:
-        return closing(case, "withdrawn")
-    if case.now < operation.limit:
-        return None
-    if _changed_by_others(case):
-        return closing(case, "gave up: it was changed by others meanwhile")
-    start = {"ReservationName": reservation(operation.job), "StartTime": "now"}
-    undo = {**operation.undo, "StartTime": "now"}
-    goal, limit = {**operation.goal, **start}, case.settings.start_limit
-    return next_step(case, "rewrite", limit, goal=goal, undo=undo, owed=("free", "unreserve", "withdraw"))
-
-
-def _changed_by_others(case: Case) -> bool:
-    """Whether it asks for something else than before: what its user wrote since is not written over."""
-    return int(case.sight.snapshot.jobs.gpus[case.at]) != int(case.operation.facts["had"])
-
-
-def _rewriting(case: Case) -> Moved | None:
-    operation = case.operation
-    if case.state != "pending":
-        return _confirm(case)
-    if not case.may:
-        return closing(case, "withdrawn", "undo")
-    if operation.told == "done":
-        return _confirm(case)
-    if operation.told == "refused" or operation.tries >= TRIES:  # of a refused update, a part may be in place
-        return closing(case, "gave up: Slurm refused its new shape", "undo")
-    return said_again(operation, case.sight)
-
-
-def _confirm(case: Case) -> Moved:
-    moved, _ = waiting(case, "confirm", case.settings.start_limit)
-    return _confirming(case._replace(operation=moved)) or (moved, None)
-
-
-def _confirming(case: Case) -> Moved | None:
-    operation, jobs = case.operation, case.sight.snapshot.jobs
-    if case.state == "pending":
-        if case.later_run > 1:
-            return _requeued_since(case)
-        if not case.may:
-            return closing(case, "withdrawn", "undo")
-        nodes = case.sight.snapshot.nodes
-        fallen = [name for name, up in zip(nodes.names, nodes.up, strict=True) if not up and name in operation.nodes]
-        if fallen and case.now - operation.since >= DOWN_PATIENCE:
-            return closing(case, f"gave up: its place went down ({','.join(fallen)})", "undo")
-        if case.now >= operation.limit:
-            return closing(case, "gave up: it did not start in its place", "undo")
-        return None
-    if case.state == "completing":
-        return None
-    if int(jobs.gpus[case.at]) != int(operation.facts["gpus"]):
-        return closing(case, "gave up: it started again in another shape")
-    return closing(case, "")
-
-
-def _watching(case: Case) -> Moved | None:
-    operation, jobs = case.operation, case.sight.snapshot.jobs
-    if case.state == "pending":
-        return _requeued_since(case)
-    first = float(jobs.resumed[case.at])
-    if not math.isnan(first):
-        lost = first < operation.fact("checkpoint")
-        return closing(case, LOST if lost else "done")
-    return closing(case, "done, and it has reported nothing since") if case.now >= operation.limit else None
-
-
-def _requeued_since(case: Case) -> Moved:
-    """It ran in its place and waits again, as after its node failed; in its new shape, and for as long as Slurm says.
-
-    To let it start now would bring it to a node where the run that was lost may not have ended: Slurm refuses that
-    launch as it refuses one right after COMPLETING, and the job ends FAILED (`Job credential revoked`) or held.
+    A daemon that was away meanwhile sees that too; the clocks of the job and of the daemon need not agree.
     """
-    result = "done, and it was requeued since"
-    if BINDING & case.operation.goal.keys():
-        return next_step(case, "lift", FOR_EVER, result=result)
-    return closing(case, result)
+    jobs, facts = context.observation.snapshot.jobs, _facts(context)
+    checkpoint = _known(float(jobs.checkpoint[context.live_row]))
+    time = _known(float(jobs.checkpointed[context.live_row]))
+    if checkpoint is None:
+        return False
+    is_new = checkpoint != facts.checkpoint or time not in (None, facts.checkpoint_time)
+    iteration = float(jobs.iteration[context.live_row])
+    return is_new and (iteration == 0 or checkpoint <= iteration + 1)
 
 
-def unwatched(case: Case) -> Moved:
-    """It is to be stopped: whether it went on from its checkpoint is not waited for."""
-    return closing(case, "done, and it is being stopped")
+def _interrupted(context: OperationContext) -> Transition | None:
+    """The end of an operation whose job was requeued by others, or may no longer be restarted; None to go on."""
+    if context.restarts_since or context.state == "pending":
+        return finish(context, OperationOutcome.JOB_REQUEUED)
+    return None if context.allowed else finish(context, OperationOutcome.WITHDRAWN)
 
 
-def _bound(case: Case) -> Moved | None:
-    """Nodes that it was kept to or from are let go as soon as Slurm allows it."""
-    operation = case.operation
-    if case.row is None or (operation.step == "lift" and operation.told == "done"):
-        return waiting(case, "ended", 0.0)
-    if case.state != "pending":
-        return waiting(case, "bound", 0.0) if operation.step == "lift" else None
+def _reserve(context: OperationContext) -> Transition:
+    """Secures the place, chosen by what is free now."""
+    operation, facts = context.operation, _facts(context)
+    try:
+        place = shape.find_place(
+            context.observation,
+            context.live_row,
+            facts.gpus,
+            requested=facts.requested_nodes,
+            excluded=_excluded_nodes(context.observation, context.live_row, operation.kind),
+            node_count=facts.node_count,
+        )
+    except ActionImpossible:
+        return give_up(context, "its place was taken meanwhile")
+    seconds = math.ceil(2 * (REQUEUE_LIMIT + context.settings.start_limit))
+    facts = replace(facts, nodes=place.nodes, reservation_seconds=seconds)
+    goal = operation.goal
+    if "ReqNodeList" in goal:
+        goal = {**goal, "ReqNodeList": ",".join(place.nodes)}
+    return next_step(context, "reserve", NO_LIMIT, facts=facts, goal=goal, pending_cleanup=("unreserve", "withdraw"))
+
+
+def _reserving(context: OperationContext) -> Transition | None:
+    operation = context.operation
+    if (ended := _interrupted(context)) is not None:
+        return ended
+    if operation.last_status == "done" or reservation_name(operation.job) in context.observation.reservations:
+        return _requeue(context)
+    if operation.tries >= MAX_RESERVE_TRIES:
+        return give_up(context, "Slurm refused the reservation")
+    if operation.last_status != "refused":
+        return issue(operation, context.observation)
+    moved, command = _reserve(context)  # others may have reserved there, so perhaps elsewhere
+    return (replace(moved, tries=operation.tries + 1) if moved.step == "reserve" else moved), command
+
+
+def _requeue(context: OperationContext) -> Transition:
+    return next_step(context, "requeue", REQUEUE_LIMIT, requeued=context.now)
+
+
+def _requeueing(context: OperationContext) -> Transition | None:
+    operation = context.operation
+    if context.restarts_since:
+        return _requeued(context)
+    if context.state == "completing":
+        return None
+    if not context.allowed and operation.last_status not in ("done", "unknown"):
+        return finish(context, OperationOutcome.WITHDRAWN)
+    if operation.last_status == "refused" and operation.tries > 1:
+        context = context._replace(operation=replace(operation, requeued=None))
+        return give_up(context, "Slurm refused to requeue it")
+    if operation.last_status != "done" or context.now >= operation.limit:
+        if operation.tries >= MAX_TRIES:
+            return give_up(context, "it was not requeued")
+        return reissue(operation, context.observation)
+    return None
+
+
+def _requeued(context: OperationContext) -> Transition:
+    if context.state != "pending":
+        return give_up(context, STARTED_AGAIN)
+    if context.operation.kind == "preempt":
+        return _finish_pending(context, OperationOutcome.DONE.value)
+    return silent_step(context, "settle", SETTLE_SECONDS)
+
+
+def _finish_pending(context: OperationContext, result: str) -> Transition:
+    """The operation is done, and the job pending: nodes that it requires or excludes are restored at once."""
+    if context.operation.limits_nodes:
+        return next_step(context, "lift", NO_LIMIT, outcome=OperationOutcome.DONE, result=result)
+    return finish(context, OperationOutcome.DONE, result=result)
+
+
+def _settling(context: OperationContext) -> Transition | None:
+    operation = context.operation
+    if context.state != "pending":
+        return give_up(context, STARTED_AGAIN)
+    if not context.allowed:
+        return finish(context, OperationOutcome.WITHDRAWN)
+    if context.now < operation.limit:
+        return None
+    if _changed_by_others(context):
+        return give_up(context, "it was changed by others meanwhile")
+    start = {"ReservationName": reservation_name(operation.job), "StartTime": "now"}
+    undo = {**operation.undo, "StartTime": "now"}
+    goal, limit = {**operation.goal, **start}, context.settings.start_limit
+    cleanup = ("free", "unreserve", "withdraw")
+    return next_step(context, "rewrite", limit, goal=goal, undo=undo, pending_cleanup=cleanup)
+
+
+def _changed_by_others(context: OperationContext) -> bool:
+    """Whether the job requests other GPUs than before: what its user updated since is not overwritten."""
+    return int(context.observation.snapshot.jobs.gpus[context.live_row]) != _facts(context).gpus_before
+
+
+def _rewriting(context: OperationContext) -> Transition | None:
+    operation = context.operation
+    if context.state != "pending":
+        return _confirm(context)
+    if not context.allowed:
+        return finish(context, OperationOutcome.WITHDRAWN, "undo")
+    if operation.last_status == "done":
+        return _confirm(context)
+    if operation.last_status == "refused" or operation.tries >= MAX_TRIES:  # a refused update may be done in part
+        return give_up(context, "Slurm refused its new shape", "undo")
+    return reissue(operation, context.observation)
+
+
+def _confirm(context: OperationContext) -> Transition:
+    moved, _ = silent_step(context, "confirm", context.settings.start_limit)
+    return _confirming(context._replace(operation=moved)) or (moved, None)
+
+
+def _confirming(context: OperationContext) -> Transition | None:
+    if context.state == "pending":
+        return _awaiting_start(context)
+    if context.state == "completing":
+        return None
+    if int(context.observation.snapshot.jobs.gpus[context.live_row]) != _facts(context).gpus:
+        return give_up(context, "it started again in another shape")
+    return next_cleanup(context)  # and then `watch`
+
+
+def _awaiting_start(context: OperationContext) -> Transition | None:
+    operation, nodes = context.operation, context.observation.snapshot.nodes
+    if context.restarts_since > 1:
+        return _requeued_since(context)
+    if not context.allowed:
+        return finish(context, OperationOutcome.WITHDRAWN, "undo")
+    down = [name for name, up in zip(nodes.names, nodes.up, strict=True) if not up and name in operation.reserved_nodes]
+    if down and context.now - operation.since >= NODE_DOWN_SECONDS:
+        return give_up(context, f"its place went down ({','.join(down)})", "undo")
+    if context.now >= operation.limit:
+        return give_up(context, "it did not start in its place", "undo")
+    return None
+
+
+def _watching(context: OperationContext) -> Transition | None:
+    if context.state == "pending":
+        return _requeued_since(context)
+    first = _known(float(context.observation.snapshot.jobs.resumed[context.live_row]))
+    if first is not None:
+        checkpoint = _facts(context).checkpoint
+        if checkpoint is not None and first < checkpoint:
+            return finish(context, OperationOutcome.PROGRESS_LOST, result=PROGRESS_LOST)
+        return finish(context, OperationOutcome.DONE)
+    if context.now >= context.operation.limit:
+        return finish(context, OperationOutcome.DONE, result="done, and it has reported nothing since")
+    return None
+
+
+def _requeued_since(context: OperationContext) -> Transition:
+    """The job ran in its place and is pending again, as after its node failed: it keeps its new shape and waits.
+
+    To start it now would bring it to a node where the run that was lost may not have ended: Slurm refuses that launch
+    as it refuses one right after COMPLETING, and the job ends FAILED (`Job credential revoked`) or held.
+    """
+    return _finish_pending(context, "done, and it was requeued since")
+
+
+def stop_watching(context: OperationContext) -> Transition:
+    """Ends an operation at `watch` whose job is to be stopped: where it continued is not waited for."""
+    return finish(context, OperationOutcome.DONE, result="done, and it is being stopped")
+
+
+def _restore_nodes(context: OperationContext) -> Transition | None:
+    """Nodes that the job requires or excludes are restored as soon as Slurm allows it."""
+    operation = context.operation
+    if context.row is None or (operation.step == "lift" and operation.last_status == "done"):
+        return silent_step(context, "ended", 0.0)
+    if context.state != "pending":
+        return silent_step(context, "bound", 0.0) if operation.step == "lift" else None
     if operation.step == "bound":
-        return next_step(case, "lift", FOR_EVER)
-    return said(operation, case.sight)
+        return next_step(context, "lift", NO_LIMIT)
+    return issue(operation, context.observation)
 
 
 _STEPS = {

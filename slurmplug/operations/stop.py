@@ -1,69 +1,75 @@
-"""A stop, step by step: asked, given its grace, signalled where declared, cancelled last. Pure."""
+"""A stop, step by step: the job is asked, given its grace, signalled if it declared a signal, cancelled last. Pure."""
 
 from dataclasses import replace
 
 from policies.plan import Action
+from slurmplug.operations.steps import (
+    Transition,
+    clean_up,
+    finish,
+    give_up,
+    grace_seconds,
+    issue,
+    new_operation,
+    next_step,
+    reissue,
+    restart_limit,
+)
 from slurmplug.operations.values import (
     CANCEL_LIMIT,
-    TRIES,
-    Case,
-    Moved,
+    MAX_TRIES,
+    Observation,
     Operation,
-    Settings,
-    Sight,
-    cleaning,
-    closing,
-    grace,
-    next_step,
-    opened,
-    said,
-    said_again,
+    OperationContext,
+    OperationOutcome,
+    OperationSettings,
 )
 
 
-def begin(action: Action, sight: Sight, row: int, settings: Settings) -> Moved:
-    """Ask."""
-    operation = opened(action, sight, row, "ask", grace(sight.snapshot, row, settings))
-    return said(replace(operation, owed=("withdraw",)), sight)
+def begin(action: Action, observation: Observation, row: int, settings: OperationSettings) -> Transition:
+    """Asks the job to stop."""
+    operation = new_operation(action, observation, row, "ask", grace_seconds(observation.snapshot, row, settings))
+    return issue(replace(operation, pending_cleanup=("withdraw",)), observation)
 
 
-def go_on(case: Case) -> Moved | None:
-    """The next step, None to wait."""
-    operation, now = case.operation, case.now
+def proceed(context: OperationContext) -> Transition | None:
+    """The operation one step on; None to wait."""
+    operation, now = context.operation, context.now
     if operation.step == "withdraw":
-        return cleaning(case)
-    if case.row is None:
-        return closing(case, _how_it_ended(operation))
-    if case.later_run or case.state == "pending":
-        return closing(case, "requeued meanwhile")
-    if not case.may:
-        if operation.step != "cancel" or operation.told == "refused":
-            return closing(case, "withdrawn")
-        if operation.told != "done":
-            return None  # it may be cancelled already; it is not cancelled again
-    if case.state == "completing":
+        return clean_up(context)
+    if context.row is None:
+        return finish(context, _outcome_of_ended_job(operation))
+    if context.restarts_since or context.state == "pending":
+        return finish(context, OperationOutcome.JOB_REQUEUED)
+    if not context.allowed:
+        if operation.step != "cancel" or operation.last_status == "refused":
+            return finish(context, OperationOutcome.WITHDRAWN)
+        if operation.last_status != "done":
+            return None  # it may be cancelled already; the cancellation is not repeated
+    if context.state == "completing":
         return None
-    if case.state == "suspended" and operation.step != "cancel":  # it cannot save: its grace begins anew
-        return replace(operation, since=now, limit=now + (operation.limit - operation.since)), None
-    if operation.told != "done":
-        if operation.tries >= TRIES:
-            return closing(case, "gave up: Slurm or the spool refused")
-        return said_again(operation, case.sight)
-    return None if now < operation.limit else _next(case, case.row)
+    if context.state == "suspended" and operation.step != "cancel":  # it cannot save: its grace begins anew
+        return restart_limit(operation, now), None
+    if operation.last_status != "done":
+        if operation.tries >= MAX_TRIES:
+            return give_up(context, "Slurm or the spool refused")
+        return reissue(operation, context.observation)
+    return None if now < operation.limit else _escalate(context, context.row)
 
 
-def _next(case: Case, row: int) -> Moved:
-    operation = case.operation
-    if operation.step == "ask" and case.sight.snapshot.jobs.signal[row]:
-        return next_step(case, "signal", grace(case.sight.snapshot, row, case.settings))
+def _escalate(context: OperationContext, row: int) -> Transition:
+    operation = context.operation
+    if operation.step == "ask" and context.observation.snapshot.jobs.signal[row]:
+        return next_step(context, "signal", grace_seconds(context.observation.snapshot, row, context.settings))
     if operation.step == "cancel":
-        return closing(case, "gave up: the job outlived its cancellation")
-    if not case.settings.cancel:
-        return closing(case, "gave up: the job did not stop, and cancelling is off")
-    return next_step(case, "cancel", CANCEL_LIMIT)
+        return give_up(context, "the job outlived its cancellation")
+    if not context.settings.cancel:
+        return give_up(context, "the job did not stop, and cancelling is off")
+    return next_step(context, "cancel", CANCEL_LIMIT)
 
 
-def _how_it_ended(operation: Operation) -> str:
-    if operation.step == "ask" and operation.told == "refused":
-        return "ended by itself"
-    return "cancelled" if operation.step == "cancel" and operation.told != "refused" else "stopped"
+def _outcome_of_ended_job(operation: Operation) -> OperationOutcome:
+    if operation.step == "ask" and operation.last_status == "refused":
+        return OperationOutcome.JOB_ENDED
+    cancelled = operation.step == "cancel" and operation.last_status != "refused"
+    return OperationOutcome.CANCELLED if cancelled else OperationOutcome.STOPPED

@@ -1,58 +1,82 @@
-"""A waiting job is given other GPUs: its shape is rewritten where it stands in the queue. Pure."""
+"""A pending job is given another number of GPUs: its request is rewritten where it is in the queue. Pure."""
 
 from dataclasses import replace
 
 from policies.plan import Action
 from slurmplug.operations import shape
-from slurmplug.operations.shape import Refused
-from slurmplug.operations.values import TRIES, Case, Moved, Sight, cleaning, closing, opened, said, said_again
+from slurmplug.operations.shape import ActionImpossible
+from slurmplug.operations.steps import Transition, clean_up, finish, give_up, issue, new_operation, reissue
+from slurmplug.operations.values import (
+    MAX_TRIES,
+    Observation,
+    OperationContext,
+    OperationOutcome,
+    PendingResizeFacts,
+)
 
 REWRITE_LIMIT = 60.0
-"""Seconds until what was written has to be seen."""
+"""Seconds until the new shape has to be seen in Slurm."""
 
 
-def begin(action: Action, sight: Sight, row: int) -> Moved:
-    """Rewrite.
+def begin(action: Action, observation: Observation, row: int) -> Transition:
+    """Rewrites the job's request.
 
     Raises:
-        Refused: it cannot be done.
+        ActionImpossible: with the reason.
     """
-    goal, undo = rewrite(action, sight, row)
-    operation = opened(action, sight, row, "rewrite", REWRITE_LIMIT)
-    facts = {"gpus": str(action.gpus), "had": str(int(sight.snapshot.jobs.gpus[row]))}
-    return said(replace(operation, goal=goal, undo=undo, facts=facts), sight)
+    goal, undo = rewrite(action, observation, row)
+    operation = new_operation(action, observation, row, "rewrite", REWRITE_LIMIT)
+    facts = PendingResizeFacts(gpus_before=int(observation.snapshot.jobs.gpus[row]), gpus=_gpus(action))
+    return issue(replace(operation, goal=goal, undo=undo, facts=facts), observation)
 
 
-def rewrite(action: Action, sight: Sight, row: int) -> tuple[dict[str, str], dict[str, str]]:
-    """The update, and what gives it back. Raises Refused."""
-    jobs = sight.snapshot.jobs
-    asked = sight.asked.get(jobs.keys[row].job_id)
-    if asked is None or action.gpus is None:
-        raise Refused("not known")
+def rewrite(action: Action, observation: Observation, row: int) -> tuple[dict[str, str], dict[str, str]]:
+    """The fields of the update to the action's number of GPUs, and of the one that restores the present request.
+
+    Raises:
+        ActionImpossible: with the reason.
+    """
+    jobs = observation.snapshot.jobs
+    request = observation.requests.get(jobs.keys[row].job_id)
+    if request is None:
+        raise ActionImpossible("not known")
+    gpus = _gpus(action)
     if jobs.elements[row] > 1:
-        raise Refused("array")
-    if asked.het_id:
-        raise Refused("heterogeneous")
-    shape.within_limits(sight, row, action.gpus)
-    found = shape.shapes(sight.snapshot, row, action.gpus, asked.nodes, len(action.nodes))
-    return shape.fields(asked, found[0])
+        raise ActionImpossible("array")
+    if request.het_id:
+        raise ActionImpossible("heterogeneous")
+    shape.check_limits(observation, row, gpus)
+    shapes = shape.feasible_shapes(observation.snapshot, row, gpus, request.nodes, len(action.nodes))
+    return shape.update_fields(request, shapes[0])
 
 
-def go_on(case: Case) -> Moved | None:
-    """The next step, None to wait."""
-    operation = case.operation
+def _gpus(action: Action) -> int:
+    if action.gpus is None:
+        raise ActionImpossible("not known")
+    return action.gpus
+
+
+def proceed(context: OperationContext) -> Transition | None:
+    """The operation one step on; None to wait."""
+    operation = context.operation
     if operation.step == "undo":
-        return cleaning(case)
-    if case.row is None:
-        return closing(case, "ended by itself")
-    if int(case.sight.snapshot.jobs.gpus[case.row]) == int(operation.facts["gpus"]) and operation.told != "refused":
-        return closing(case, "done")
-    if case.state != "pending":
-        return closing(case, "gave up: it started before it was changed")
-    if not case.may:
-        return closing(case, "withdrawn", "undo")
-    if operation.told == "refused" or operation.tries >= TRIES:  # of a refused update, a part may be in place
-        return closing(case, "gave up: Slurm refused its new shape", "undo")
-    if operation.told != "done":
-        return said_again(operation, case.sight)
-    return closing(case, "gave up: its shape did not change", "undo") if case.now >= operation.limit else None
+        return clean_up(context)
+    if context.row is None:
+        return finish(context, OperationOutcome.JOB_ENDED)
+    if _has_new_shape(context) and operation.last_status != "refused":
+        return finish(context, OperationOutcome.DONE)
+    if context.state != "pending":
+        return give_up(context, "it started before it was changed")
+    if not context.allowed:
+        return finish(context, OperationOutcome.WITHDRAWN, "undo")
+    if operation.last_status == "refused" or operation.tries >= MAX_TRIES:  # a refused update may be done in part
+        return give_up(context, "Slurm refused its new shape", "undo")
+    if operation.last_status != "done":
+        return reissue(operation, context.observation)
+    return give_up(context, "its shape did not change", "undo") if context.now >= operation.limit else None
+
+
+def _has_new_shape(context: OperationContext) -> bool:
+    facts = context.operation.facts
+    assert isinstance(facts, PendingResizeFacts), f"{context.operation.id} resizes no pending job"
+    return int(context.observation.snapshot.jobs.gpus[context.live_row]) == facts.gpus

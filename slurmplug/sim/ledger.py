@@ -12,7 +12,7 @@ from slurmplug.cluster.port import Outcome, Status
 from slurmplug.cycle_record import CycleRecord
 from slurmplug.guardrails import HOUR, MOVES, Past
 from slurmplug.operations import Operation
-from slurmplug.operations.history import moves_of
+from slurmplug.operations.history import gave_up_since, move_history
 
 CYCLES = 100
 """How many cycles that commanded something are looked back at for failures in a row."""
@@ -66,16 +66,14 @@ class MemoryLedger:
             if "done" in statuses.values():
                 break
             failures += 1
-        moves = moves_of(((each, self._users[each.job]) for each in self._operations.values()), now)
+        moves = move_history(((each, self._users[each.job]) for each in self._operations.values()), now)
         return Past(
             now=now,
             latest=self._latest,
             alive=len(self._first_seen),
             stops_last_hour=sum(each.opened > now - HOUR for each in stops),
             stopping=frozenset(each.job for each in stops if each.step != "ended"),
-            gave_up=frozenset(
-                each.job for each in stops if each.result.startswith("gave up") and each.since > now - HOUR
-            ),
+            gave_up=frozenset(each.job for each in stops if gave_up_since(each, now - HOUR)),
             **vars(moves),
             fresh=frozenset(job for job in jobs if self._first_seen.get(job, now) > now - first_seen),
             failures_in_a_row=failures,
@@ -106,7 +104,7 @@ class MemoryLedger:
         for outcome in outcomes:
             operation = self._operations.get(self._operation_of.get(outcome.command, ""))
             if operation is not None and operation.step != "ended":
-                self._operations[operation.id] = replace(operation, told=outcome.status)
+                self._operations[operation.id] = replace(operation, last_status=outcome.status)
 
     def _forget(self, now: float) -> None:
         """Ended operations that count no more: those of jobs that live count for as long as these do."""

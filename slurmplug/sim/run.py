@@ -125,7 +125,7 @@ class Simulation:
         if not len(jobs):
             return inf
         opened = self.ledger.open_operations()
-        asked = {each.job for each in opened if (each.kind, each.step, each.told) == ("stop", "ask", "done")}
+        asked = {each.job for each in opened if (each.kind, each.step, each.last_status) == ("stop", "ask", "done")}
         left = record.verdict.frozen or record.postponed
         if left or len(asked) < len(opened) or self.port.refused > refused:
             return now

@@ -162,7 +162,7 @@ def said(site: LiveSite, job: int) -> set[str]:
 def place(site: LiveSite, job: int) -> str:
     """The node that was chosen for the job, or else the one where it runs."""
     chosen = json.loads(site.operations(job)[-1]["noted"])["nodes"]
-    return str(chosen or site.cluster.job(job)["NodeList"])
+    return ",".join(chosen) or site.cluster.job(job)["NodeList"]
 
 
 def goes_down(site: LiveSite, name: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slurmplug.operations.restart import LOST, SETTLE_SECONDS
+from slurmplug.operations.restart import PROGRESS_LOST, SETTLE_SECONDS
 from slurmplug.sandbox import Sandbox
 from tests.live.live_site import LiveSite, script
 
@@ -106,7 +106,7 @@ def test_claims_that_are_wrong_and_jobs_that_begin_again_are_found_out(site: Liv
     site.policy.wanted = {job: {"kind": "resize", "gpus": 4} for job in (liar, fresh)}
     site.until(lambda: site.operations(liar) and site.operations(fresh))
     site.policy.wanted = {}
-    assert site.until_over(fresh) == LOST
+    assert site.until_over(fresh) == PROGRESS_LOST
     assert site.until_over(liar) == "gave up: it reported no checkpoint within its grace"
     assert site.cluster.job(liar)["Restarts"] == "0"
     site.wants(fresh, kind="resize", gpus=1)

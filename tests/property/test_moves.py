@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from slurmplug.errors import LedgerError
-from slurmplug.operations.values import RESERVATION
+from slurmplug.operations.values import RESERVATION_PREFIX
 from slurmplug.record import LIVE_STATES
 from tests.fake_cluster import Crash
 from tests.moving import ADMITTED, ELASTIC, SIGNALLED, MovingSite
@@ -149,7 +149,7 @@ class Moves(RuleBasedStateMachine):
             self.cycle([], {}, seconds, "")
         opened = self.site.ledger.open_operations()
         assert {operation.step for operation in opened} <= {"bound"}
-        assert not [each for each in cluster.reservations if each.name.startswith(RESERVATION)]
+        assert not [each for each in cluster.reservations if each.name.startswith(RESERVATION_PREFIX)]
         for job_id, job in cluster.jobs.items():
             assert not job["reservation"]
             if job["state"] == "PENDING":

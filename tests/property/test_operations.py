@@ -13,7 +13,7 @@ from predictors.forecast import Forecasts, Need
 from slurmplug.config import Config
 from slurmplug.errors import LedgerError
 from slurmplug.ledger import Ledger
-from slurmplug.operations import TRIES
+from slurmplug.operations import MAX_TRIES
 from slurmplug.record import LIVE_STATES
 from tests.fake_cluster import Crash, FakeCluster
 from tests.schedulers import begun
@@ -166,7 +166,7 @@ class Stops(RuleBasedStateMachine):
         for job in self.cluster.jobs.values():
             if job["state"] == "SUSPENDED":
                 job["state"] = "RUNNING"
-        for _ in range(2 * TRIES + 4):
+        for _ in range(2 * MAX_TRIES + 4):
             self.cycle([], set(), 700.0, "")
         assert self.ledger.open_operations() == []
         runs = {(job_id, job["restarts"]) for job_id, job in self.cluster.jobs.items() if job["state"] == "RUNNING"}

@@ -297,7 +297,7 @@ def test_what_was_applied_and_could_not_be_written_down_is_unknown_and_judged_by
     assert statuses(ledger) == ["unknown"]
     site.cycle()
     assert site.cluster.verbs() == ["ask", "ask"]
-    assert [operation.told for operation in ledger.open_operations()] == ["done"]
+    assert [operation.last_status for operation in ledger.open_operations()] == ["done"]
 
 
 @pytest.mark.parametrize("after", [0, 1, 3])

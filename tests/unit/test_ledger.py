@@ -26,7 +26,7 @@ from slurmplug.guardrails import Past, check
 from slurmplug.intake import Intake
 from slurmplug.ledger import DAY, Ledger
 from slurmplug.ledger_schema import MIGRATIONS
-from slurmplug.operations import Operation
+from slurmplug.operations import Operation, OperationOutcome
 from slurmplug.progress import Fault
 from slurmplug.record import Changes
 from tests.builders import CLUSTER, NOW, forecasts, jobs, nodes, snapshot
@@ -236,7 +236,7 @@ def test_what_came_of_the_commands_is_written_to_them_their_operation_and_their_
     ledger.finish(1, outcomes, {key(1): 5.0, key(2): np.nan}, NOW + 2.0)
     told = {row["id"]: (row["status"], row["message"]) for row in ledger.query("SELECT * FROM commands")}
     assert told == {outcome.command: (outcome.status, outcome.message) for outcome in outcomes}
-    assert [each.told for each in ledger.open_operations()] == ["refused"]
+    assert [each.last_status for each in ledger.open_operations()] == ["refused"]
     assert ledger.query("SELECT label FROM jobs ORDER BY job_id") == [{"label": 5.0}, {"label": None}]
     assert ledger.query("SELECT finished FROM cycles") == [{"finished": NOW + 2.0}]
 
@@ -270,7 +270,7 @@ def test_a_crash_between_begin_and_finish_leaves_commands_unknown_and_labels_in_
         ledger.finish(1, [Outcome("1-label-1", "done"), Outcome("1-label-2", "done")], {key(1): 5.0, key(2): 5.0}, NOW)
         ledger.begin(cycle(2, operations=[operation], commands=[ask(operation), label(2, 1, 9)], changes=Changes(NOW)))
     with closing(Ledger(path)) as ledger:
-        assert [each.told for each in ledger.open_operations()] == [""]
+        assert [each.last_status for each in ledger.open_operations()] == [""]
         labels = {record.key.job_id: record.label for record in ledger.live_records()}
         assert np.isnan(labels[1])
         assert labels[2] == 5.0
@@ -348,7 +348,7 @@ def test_the_history_is_of_runs_that_completed_by_themselves(ledger: Ledger) -> 
         job_row(4, state="RUNNING", start=NOW, end=NOW + 60.0),
         job_row(5, state="COMPLETED", end=NOW + 60.0),
     ]
-    stopped = stop(2, step="ended", result="stopped")
+    stopped = stop(2, step="ended", outcome=OperationOutcome.STOPPED, result="stopped")
     everything = Intake().absorb(reading(*look), 1)[1]
     ledger.begin(cycle(1, operations=[stopped], changes=everything))
     assert ledger.query("SELECT job_id, runtime FROM history") == [{"job_id": 1, "runtime": 60.0}]

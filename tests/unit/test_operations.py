@@ -11,13 +11,21 @@ from policies.snapshot import Curves, Snapshot
 from slurmplug.cluster.port import Command
 from slurmplug.config import Guardrails, Modes
 from slurmplug.guardrails import Past, check
-from slurmplug.operations import CANCEL_LIMIT, TRIES, Operation, Settings, Sight, Told, advance
-from slurmplug.operations.values import grace
+from slurmplug.operations import (
+    CANCEL_LIMIT,
+    MAX_TRIES,
+    CommandStatus,
+    Observation,
+    Operation,
+    OperationSettings,
+    advance,
+)
+from slurmplug.operations.steps import grace_seconds
 from tests.builders import NOW, jobs, nodes, snapshot
 from tests.fake_cluster import job_row, job_rows
 
 GRACE = 60.0
-SETTINGS = Settings(grace=300.0, cancel=True)
+SETTINGS = OperationSettings(grace=300.0, cancel=True)
 
 
 class Story:
@@ -34,7 +42,13 @@ class Story:
         self.said: list[Command] = []
 
     def look(
-        self, after: float = 10.0, *, stop: bool = False, told: Told = "done", gone: bool = False, **columns: Any
+        self,
+        after: float = 10.0,
+        *,
+        stop: bool = False,
+        told: CommandStatus = "done",
+        gone: bool = False,
+        **columns: Any,
     ) -> str:
         """What is said in the next cycle, by its verb, or nothing; then what comes of it is told."""
         self.now += after
@@ -43,12 +57,12 @@ class Story:
         seen = snapshot(jobs(0 if gone else 1, **self.columns), nodes(1), cycle=self.cycle, now=self.now)
         return self.step(seen, stop, told)
 
-    def step(self, seen: Snapshot, stop: bool, told: Told) -> str:
+    def step(self, seen: Snapshot, stop: bool, told: CommandStatus) -> str:
         actions = (Action("stop", seen.jobs.keys[0], Reason("target", {"achieved": 0.9})),) if stop else ()
         plan = Plan(np.zeros(len(seen.jobs)), actions=actions)
         verdict = check(seen, plan, replace(self.past, now=self.now), self.modes, Guardrails())
         opened = [self.operation] if self.operation and self.operation.step != "ended" else []
-        moved, commands, _ = advance(Sight(seen), verdict, opened, self.settings)
+        moved, commands, _ = advance(Observation(seen), verdict, opened, self.settings)
         assert len(moved) <= 1
         assert len(commands) <= 1
         if moved:
@@ -56,7 +70,7 @@ class Story:
         for command in commands:
             assert command.operation == (self.operation and self.operation.id)
             if self.operation and self.operation.step != "ended":
-                self.operation = replace(self.operation, told=told)
+                self.operation = replace(self.operation, last_status=told)
         self.said += commands
         return commands[0].verb if commands else ""
 
@@ -121,13 +135,13 @@ def test_a_job_that_seldom_reports_has_twice_the_time_between_its_reports() -> N
 def test_what_is_between_reports_may_be_many_iterations() -> None:
     told = Curves(np.array([10.0, 15.0]), np.array([0.5, 0.6]), np.array([0, 2]))
     reporting = replace(jobs(1, grace=np.nan, iteration_time=100.0), accuracies=told)
-    assert grace(snapshot(reporting, nodes(1)), 0, SETTINGS) == 1000.0
+    assert grace_seconds(snapshot(reporting, nodes(1)), 0, SETTINGS) == 1000.0
 
 
 def test_what_a_job_reports_gives_it_no_longer_grace_than_it_could_declare() -> None:
     told = Curves(np.array([1.0, 2.0, 3.0, 1e12]), np.array([0.1, 0.2, 0.3, 0.4]), np.array([0, 4]))
     reporting = replace(jobs(1, grace=np.nan, iteration_time=100.0), accuracies=told)
-    assert grace(snapshot(reporting, nodes(1)), 0, SETTINGS) == 86_400.0
+    assert grace_seconds(snapshot(reporting, nodes(1)), 0, SETTINGS) == 86_400.0
 
 
 def test_a_grace_that_was_declared_holds_however_seldom_a_job_reports() -> None:
@@ -156,12 +170,12 @@ def test_grace_begins_when_the_request_came_through() -> None:
 
 @pytest.mark.parametrize("told", ["refused", "unknown"])
 @pytest.mark.parametrize("step", ["ask", "cancel"])
-def test_a_command_that_never_succeeds_is_given_up(told: Told, step: str) -> None:
+def test_a_command_that_never_succeeds_is_given_up(told: CommandStatus, step: str) -> None:
     story = Story()
     story.look(stop=True, told=told if step == "ask" else "done")
     if step == "cancel":
         assert story.look(GRACE, told=told) == "cancel"
-    for _ in range(TRIES - 1):
+    for _ in range(MAX_TRIES - 1):
         assert story.look(told=told) == step
     assert story.look() == "withdraw"
     assert story.look() == ""
@@ -240,11 +254,11 @@ def test_a_job_that_may_no_longer_be_stopped_is_let_go(why: str, signal: str) ->
 
 
 @pytest.mark.parametrize("told", ["unknown", "refused", ""])
-def test_a_job_that_is_let_go_is_told_until_it_knows_and_not_asked_meanwhile(told: Told) -> None:
+def test_a_job_that_is_let_go_is_told_until_it_knows_and_not_asked_meanwhile(told: CommandStatus) -> None:
     story = Story()
     story.look(stop=True)
     story.past = Past(NOW, paused=True)
-    for _ in range(2 * TRIES):
+    for _ in range(2 * MAX_TRIES):
         assert story.look(told=told) == "withdraw"
     story.past = Past(NOW)
     assert story.look(stop=True) == "withdraw"
@@ -265,7 +279,9 @@ def test_a_run_that_is_over_needs_no_longer_be_let_go(seen: dict[str, Any]) -> N
 
 @pytest.mark.parametrize("why", LET_GO)
 @pytest.mark.parametrize(("told", "said"), [("unknown", ""), ("", ""), ("refused", "withdraw"), ("done", "")])
-def test_a_job_that_may_no_longer_be_stopped_is_not_cancelled_once_more(why: str, told: Told, said: str) -> None:
+def test_a_job_that_may_no_longer_be_stopped_is_not_cancelled_once_more(
+    why: str, told: CommandStatus, said: str
+) -> None:
     story = Story()
     story.look(stop=True)
     assert story.look(GRACE, told=told) == "cancel"
@@ -287,18 +303,18 @@ def test_a_frozen_cycle_says_nothing_and_changes_nothing() -> None:
     seen = snapshot(jobs(2, state="running"), nodes(1))
     plan = Plan(np.zeros(2), actions=(Action("stop", seen.jobs.keys[0], Reason("target")),))
     verdict = check(seen, plan, Past(NOW + 1e6), Modes(default="act"), Guardrails())
-    assert advance(Sight(seen), verdict, [], SETTINGS) == ((), (), ())
+    assert advance(Observation(seen), verdict, [], SETTINGS) == ((), (), ())
 
 
 def test_a_job_that_is_being_stopped_is_not_asked_to_twice() -> None:
     seen = snapshot(jobs(2, state="running"), nodes(1))
     actions = [Action("stop", seen.jobs.keys[row], Reason("target")) for row in (0, 0, 1)]
     verdict = check(seen, Plan(np.zeros(2), actions=tuple(actions)), Past(NOW), Modes(default="act"), Guardrails())
-    operations, commands, _ = advance(Sight(seen), verdict, [], SETTINGS)
+    operations, commands, _ = advance(Observation(seen), verdict, [], SETTINGS)
     assert [operation.job for operation in operations] == list(seen.jobs.keys)
     assert len({command.id for command in commands}) == 2
-    told = [replace(operation, told="done") for operation in operations]
-    assert advance(Sight(seen), verdict, told, SETTINGS) == ((), (), ())
+    told = [replace(operation, last_status="done") for operation in operations]
+    assert advance(Observation(seen), verdict, told, SETTINGS) == ((), (), ())
 
 
 def test_commands_and_operations_have_names_of_their_own() -> None:
@@ -325,6 +341,6 @@ def test_a_component_of_a_heterogeneous_job_is_stopped_by_its_leader_and_once() 
     rows = [job_row(number, het_id=1 if number < 3 else 0, state="RUNNING") for number in (1, 2, 3)]
     actions = tuple(Action("stop", key, Reason("target")) for key in reversed(seen.jobs.keys))
     verdict = check(seen, Plan(np.zeros(3), actions=actions), Past(NOW), Modes(default="act"), Guardrails())
-    operations, commands, _ = advance(Sight(seen, queue=job_rows(rows)), verdict, [], SETTINGS)
+    operations, commands, _ = advance(Observation(seen, queue=job_rows(rows)), verdict, [], SETTINGS)
     assert sorted(operation.job.job_id for operation in operations) == [1, 3]
     assert sorted(command.job.job_id for command in commands) == [1, 3]

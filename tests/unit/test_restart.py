@@ -10,7 +10,7 @@ import pytest
 
 from slurmplug.cluster.limits import Limits, OfQos
 from slurmplug.cluster.port import Command, Outcome, Reservation
-from slurmplug.operations.restart import LOST
+from slurmplug.operations.restart import PROGRESS_LOST
 from tests.fake_cluster import NOW, Crash
 from tests.moving import SIGNALLED, MovingSite
 
@@ -124,7 +124,7 @@ def test_a_job_that_saves_nothing_goes_on_untouched(site: MovingSite) -> None:
 def test_a_job_that_begins_again_is_told_of_and_never_requeued_any_more(site: MovingSite) -> None:
     job = until_requeued(site)
     goes_on(site, job, iteration=1)
-    assert site.result() == LOST
+    assert site.result() == PROGRESS_LOST
     site.cycle(kind="resize", gpus=2)
     assert "checkpoint not kept" in site.vetoes()
 

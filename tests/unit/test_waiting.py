@@ -6,7 +6,7 @@ import pytest
 
 from slurmplug.cluster.limits import Assoc, Limits, OfAssoc, OfQos, Use, of_sacctmgr
 from slurmplug.cluster.port import Asked
-from slurmplug.operations.shape import Refused, Shape, fields
+from slurmplug.operations.shape import ActionImpossible, Shape, update_fields
 from tests.moving import MovingSite
 
 SHRINK = {"kind": "resize", "gpus": 1}
@@ -92,13 +92,13 @@ def asked(**given: Any) -> Asked:
     ],
 )  # fmt: skip
 def test_the_rest_goes_with_the_gpus_as_it_was_asked_for(job: Asked, shape: Shape, new: dict[str, str]) -> None:
-    goal, undo = fields(job, shape)
+    goal, undo = update_fields(job, shape)
     assert goal == new
     assert undo.keys() == goal.keys()
 
 
 def test_the_same_shape_needs_no_update() -> None:
-    assert fields(ASKED, Shape(1, 2)) == ({}, {})
+    assert update_fields(ASKED, Shape(1, 2)) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_the_same_shape_needs_no_update() -> None:
     ],
 )
 def test_what_slurm_cannot_change_is_refused(job: Asked, shape: Shape) -> None:
-    with pytest.raises(Refused, match="shape"):
-        fields(job, shape)
+    with pytest.raises(ActionImpossible, match="shape"):
+        update_fields(job, shape)
 
 
 QOS = "normal|||||\nsmall|gres/gpu=8||gres/gpu=4|cpu=64\ncapped||gres/gpu=2,mem=1G|||\n".replace(

@@ -162,4 +162,4 @@ def _cycle(operation: str) -> int:
 
 def _requeues(row: dict[str, Any]) -> bool:
     """Whether it is of a running job: only that was asked for a checkpoint."""
-    return "checkpoint" in json.loads(row["noted"])
+    return bool(json.loads(row["noted"])["type"] == "restart")

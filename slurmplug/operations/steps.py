@@ -1,0 +1,228 @@
+"""How an operation goes from step to step: commands issued, steps begun, outcomes settled, leftovers removed. Pure."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+from policies.plan import Action
+from policies.snapshot import Snapshot
+from slurmplug.cluster.port import Command, Verb
+from slurmplug.operations.values import (
+    CLEANUP_STEPS,
+    MAX_TRIES,
+    NO_LIMIT,
+    NODE_LIST_FIELDS,
+    Observation,
+    Operation,
+    OperationContext,
+    OperationOutcome,
+    OperationSettings,
+    RestartFacts,
+    Step,
+    reservation_name,
+)
+
+GRACE_REPORTS = 2
+"""A job that declared no grace is given the time between so many of its reports at least."""
+MAX_GRACE = 86_400.0
+"""Seconds; the most that a job can declare. Its reports, which are claims, never give it more."""
+
+Transition: TypeAlias = tuple[Operation, Command | None]
+"""An operation as it is after this cycle, and the command to issue now."""
+
+
+def new_operation(action: Action, observation: Observation, row: int, step: Step, limit: float) -> Operation:
+    """A new operation at its first step, whose command is not issued yet. `limit`: seconds that the step may take."""
+    now = observation.snapshot.now
+    return Operation(
+        id=f"{observation.snapshot.cycle}-{action.kind}-{action.job.job_id}",
+        kind=action.kind,
+        job=action.job,
+        reason=action.reason,
+        opened=now,
+        step=step,
+        since=now,
+        limit=now + limit,
+        restarts=int(observation.snapshot.jobs.restarts[row]),
+    )
+
+
+def grace_seconds(snapshot: Snapshot, row: int, settings: OperationSettings) -> float:
+    """Seconds that the job may take to save: as declared, else the site's, or twice the time between its reports.
+
+    A job that trains for an hour between two reports checks for requests once an hour.
+    """
+    jobs = snapshot.jobs
+    declared = float(jobs.grace[row])
+    if not math.isnan(declared):
+        return declared
+    reported = max(jobs.losses.row(row)[0], jobs.accuracies.row(row)[0], key=len)
+    iterations = float(reported[-1] - reported[-2]) if len(reported) > 1 else 1.0
+    interval = iterations * float(jobs.iteration_time[row])
+    return max(settings.grace, min(GRACE_REPORTS * interval, MAX_GRACE)) if math.isfinite(interval) else settings.grace
+
+
+def issue(operation: Operation, observation: Observation) -> Transition:
+    """The operation with its step's command issued once more."""
+    issued = replace(operation, tries=operation.tries + 1, last_status="")
+    return issued, _command(issued, observation)
+
+
+def reissue(operation: Operation, observation: Observation) -> Transition:
+    """As `issue`, with the step's time limit restarted: a step begins when its command took effect."""
+    return issue(restart_limit(operation, observation.snapshot.now), observation)
+
+
+def restart_limit(operation: Operation, now: float) -> Operation:
+    """The operation with its present step beginning now, and as long a time limit as before."""
+    return replace(operation, since=now, limit=now + (operation.limit - operation.since))
+
+
+def next_step(context: OperationContext, step: Step, limit: float, **changes: object) -> Transition:
+    """The next step, its command issued. `limit`: seconds it may take; `changes`: other fields of the operation."""
+    moved, _ = silent_step(context, step, limit, **changes)
+    return issue(moved, context.observation)
+
+
+def silent_step(context: OperationContext, step: Step, limit: float, **changes: object) -> Transition:
+    """As `next_step`, for a step without a command."""
+    now = context.now
+    moved = replace(
+        context.operation, step=step, since=now, limit=now + limit, last_status="", tries=0,
+        **changes,  # type: ignore[arg-type]
+    )  # fmt: skip
+    return moved, None
+
+
+def finish(context: OperationContext, outcome: OperationOutcome, *cleanup: Step, result: str = "") -> Transition:
+    """The outcome is settled: what is left over is removed, one step a cycle, and then the operation ends.
+
+    `cleanup`: steps to take besides those pending. `result`: the message for users; the outcome's own by default.
+    """
+    steps = {*context.operation.pending_cleanup, *cleanup}
+    operation = replace(
+        context.operation,
+        outcome=outcome,
+        result=result or outcome.value,
+        pending_cleanup=tuple(step for step in CLEANUP_STEPS if step in steps),
+    )
+    return next_cleanup(context._replace(operation=operation))
+
+
+def give_up(context: OperationContext, why: str, *cleanup: Step) -> Transition:
+    """As `finish`, for an operation that failed; `why` is told to users."""
+    return finish(context, OperationOutcome.GAVE_UP, *cleanup, result=f"{OperationOutcome.GAVE_UP.value}: {why}")
+
+
+def next_cleanup(context: OperationContext) -> Transition:
+    """The next cleanup step that is needed; after the last one the end, or `watch` where the outcome is not settled."""
+    operation = context.operation
+    for step in operation.pending_cleanup:
+        if step == "withdraw" and context.run_ended and operation.outcome is not None:
+            return _end_with_withdrawal(context)
+        if _needs_cleanup(context, step):
+            return next_step(context, step, NO_LIMIT)
+        operation = replace(
+            operation, pending_cleanup=tuple(each for each in operation.pending_cleanup if each != step)
+        )
+        context = context._replace(operation=operation)
+    if operation.outcome is None:
+        return silent_step(context, "watch", context.settings.watch_limit)
+    return silent_step(context, _last_step(context), 0.0)
+
+
+def _end_with_withdrawal(context: OperationContext) -> Transition:
+    """The request to a run that has ended is removed without waiting for the answer."""
+    _, command = next_step(context, "withdraw", NO_LIMIT)
+    return silent_step(context, _last_step(context), 0.0, pending_cleanup=())[0], command
+
+
+def _last_step(context: OperationContext) -> Step:
+    """`bound` where the job runs with nodes required or excluded: Slurm changes that only while it is pending."""
+    keeps_nodes = context.row is not None and context.state != "pending" and context.operation.limits_nodes
+    return "bound" if keeps_nodes else "ended"
+
+
+def clean_up(context: OperationContext) -> Transition:
+    """Goes on with the present step of CLEANUP_STEPS, until it is done or not needed any more."""
+    operation = context.operation
+    over = operation.last_status == "done" or not _needs_cleanup(context, operation.step)
+    over |= operation.step == "withdraw" and context.run_ended and operation.last_status != ""
+    given_up = operation.step in ("undo", "free") and operation.tries >= MAX_TRIES
+    if over or given_up:
+        pending = tuple(step for step in operation.pending_cleanup if step != operation.step)
+        return next_cleanup(context._replace(operation=replace(operation, pending_cleanup=pending)))
+    return issue(operation, context.observation)
+
+
+def _needs_cleanup(context: OperationContext, step: Step) -> bool:
+    """Whether there is something to take back, as far as the snapshot shows."""
+    operation, observation = context.operation, context.observation
+    if step == "unreserve":
+        return reservation_name(operation.job) in observation.reservations
+    if step == "withdraw":
+        return True
+    if context.row is None:
+        return False
+    if step == "undo":
+        return context.state == "pending" and bool(operation.undo)
+    request = observation.requests.get(operation.job.job_id)
+    return request is not None and request.reservation == reservation_name(operation.job)
+
+
+def _command(operation: Operation, observation: Observation) -> Command:
+    name = f"{operation.id}-{operation.step}-{observation.snapshot.cycle}"
+    verb, fields = _verb(operation, observation)
+    return Command(name, verb, operation.job, fields, operation.id)
+
+
+_WITHOUT_FIELDS: Mapping[Step, Verb] = {
+    "requeue": "requeue",
+    "cancel": "cancel",
+    "hold": "hold",
+    "release": "release",
+}
+"""The steps whose command has no fields."""
+
+
+def _verb(operation: Operation, observation: Observation) -> tuple[Verb, Mapping[str, str]]:
+    """The verb and the fields of the present step's command."""
+    step = operation.step
+    if step in _WITHOUT_FIELDS:
+        return _WITHOUT_FIELDS[step], {}
+    if step == "signal":
+        jobs = observation.snapshot.jobs
+        row = jobs.keys.index(operation.job)
+        return "signal", {"signal": str(jobs.signal[row]), "to": str(jobs.signal_to[row])}
+    if step in ("ask", "save"):
+        return "ask", request_fields(operation)
+    if step == "withdraw":
+        return "withdraw", request_fields(operation)
+    if step == "unreserve":
+        return "unreserve", {"name": reservation_name(operation.job)}
+    if step == "reserve":
+        return "reserve", _reservation_fields(operation)
+    updates: Mapping[Step, Mapping[str, str]] = {
+        "rewrite": operation.goal,
+        "undo": operation.undo,
+        "lift": {name: value for name, value in operation.undo.items() if name in NODE_LIST_FIELDS},
+        "free": {"ReservationName": ""},
+    }
+    return "update", updates[step]
+
+
+def _reservation_fields(operation: Operation) -> dict[str, str]:
+    facts = operation.facts
+    assert isinstance(facts, RestartFacts), f"{operation.id} reserves nothing"
+    return {
+        "name": reservation_name(operation.job),
+        "nodes": ",".join(facts.nodes),
+        "user": facts.user,
+        "seconds": str(facts.reservation_seconds),
+    }
+
+
+def request_fields(operation: Operation) -> dict[str, str]:
+    """The fields of the request to the run that the operation began with, to stop or to save."""
+    return {"what": "stop" if operation.kind == "stop" else "checkpoint", "restart": str(operation.restarts)}
