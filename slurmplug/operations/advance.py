@@ -17,6 +17,7 @@ from slurmplug.operations.values import (
     OperationOutcome,
     OperationSettings,
     PendingResizeFacts,
+    RestartFacts,
 )
 from slurmplug.record import Admission
 
@@ -140,7 +141,7 @@ def _begin_all(
             ended = watched.pop(action.job)
             context = OperationContext(ended, observation, row, verdict, settings)
             begun[ended.id] = restart.stop_watching(context)
-        if operation.kind in MOVES and earlier is not None:
+        if isinstance(operation.facts, RestartFacts) and earlier is not None:  # it restores the nodes in its place
             result = f"{earlier.result}, then {operation.kind}"
             begun[earlier.id] = replace(earlier, step="ended", since=observation.snapshot.now, result=result), None
     return begun, tuple(impossible)

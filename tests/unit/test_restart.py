@@ -415,6 +415,18 @@ def test_a_moved_job_can_be_moved_again_and_is_kept_only_from_where_it_is_then(s
     assert site.cluster.jobs[job]["excluded"] == ""
 
 
+def test_a_moved_job_that_is_pending_and_resized_has_its_node_lists_restored_all_the_same(site: MovingSite) -> None:
+    job = until_requeued(site, **MOVE)
+    goes_on(site, job)
+    assert site.step() == "bound"
+    site.cluster.requeue(job)
+    site.cycle(kind="resize", gpus=1)
+    for _ in range(3):
+        site.cycle()
+    assert (site.cluster.jobs[job]["gpus"], site.cluster.jobs[job]["excluded"]) == (1, "")
+    assert [row["step"] for row in site.operations()] == ["ended", "ended"]
+
+
 @pytest.mark.parametrize(
     ("given", "why"),
     [
