@@ -326,7 +326,7 @@ class Ledger(LedgerFile):
         try:
             return ledger_rows.to_operation(row)
         except ValueError as error:
-            raise self._damaged(f"operation {row['id']}: {error}") from error
+            raise self._damaged(f"operation {row['id']} cannot be read") from error
 
     def _damaged(self, what: object) -> LedgerError:
         return LedgerError(f"{self.name} is damaged, {what}: restore a backup, or move it away")

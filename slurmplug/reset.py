@@ -285,7 +285,7 @@ def _places(reading: Reading, only: int | None) -> Iterator[_Step]:
 
 
 def daemon_runs(ledger: Path) -> bool:
-    """Whether a daemon holds the lock beside this ledger; yes where that cannot be told."""
+    """Whether a daemon holds the lock beside this ledger; yes where it cannot be read."""
     try:
         descriptor = os.open(ledger.with_suffix(".lock"), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -71,9 +71,9 @@ def update_fields(request: Asked, shape: Shape) -> tuple[dict[str, str], dict[st
             if before != after:
                 new[name], old[name] = after, before
     if request.memory_asked and shape.gpus_per_node != per_node:
-        mine = request.memory / request.nodes
-        new["MinMemoryNode"] = max(1, math.ceil(mine * shape.gpus_per_node / per_node))
-        old["MinMemoryNode"] = max(1, math.ceil(mine))
+        memory_per_node = request.memory / request.nodes
+        new["MinMemoryNode"] = max(1, math.ceil(memory_per_node * shape.gpus_per_node / per_node))
+        old["MinMemoryNode"] = max(1, math.ceil(memory_per_node))
     return {name: str(value) for name, value in new.items()}, {name: str(value) for name, value in old.items()}
 
 
@@ -133,16 +133,16 @@ def find_place(
     """
     snapshot = observation.snapshot
     space = Space(snapshot)
-    mine = space.place(row)
-    space.give(row, mine)
+    present = space.place(row)
+    space.give(row, present)
     names = snapshot.nodes.names
     allowed = ~np.isin(names, list(excluded))
     if requested:
         allowed &= np.isin(names, list(requested))
     allowed &= ~np.isin(names, sorted(observation.reserved_nodes))  # reservations do not overlap
     room = np.where(allowed & snapshot.nodes.up, space.room(row), 0.0)
-    own = np.isin(np.arange(len(names)), list(mine.nodes))
-    for shape in feasible_shapes(snapshot, row, gpus, max(1, len(mine.nodes)), node_count or len(requested)):
+    own = np.isin(np.arange(len(names)), list(present.nodes))
+    for shape in feasible_shapes(snapshot, row, gpus, max(1, len(present.nodes)), node_count or len(requested)):
         enough = np.flatnonzero(room >= shape.gpus_per_node)
         if len(enough) >= shape.nodes:
             chosen = enough[np.lexsort((enough, room[enough], ~own[enough]))][: shape.nodes]
@@ -199,14 +199,14 @@ def _exceeded(observation: Observation, row: int, gpus: int) -> str:
     found = np.flatnonzero(queue.job_id == jobs.keys[row].job_id)
     if not len(found):
         return ""
-    mine = _use(queue, int(found[0]))
+    present = _use(queue, int(found[0]))
     grown: Mapping[str, float] = {
         "gres/gpu": float(gpus),
-        "cpu": mine.tres["cpu"] * gpus / before,
-        "mem": mine.tres["mem"] * gpus / before,
-        "node": mine.tres["node"],
+        "cpu": present.tres["cpu"] * gpus / before,
+        "mem": present.tres["mem"] * gpus / before,
+        "node": present.tres["node"],
     }
-    return observation.limits.exceeded(mine._replace(tres=grown), others)
+    return observation.limits.exceeded(present._replace(tres=grown), others)
 
 
 def _use(queue: JobRows, row: int) -> Use:

@@ -111,7 +111,7 @@ def finish(context: OperationContext, outcome: OperationOutcome, *cleanup: Step,
 
 
 def give_up(context: OperationContext, why: str, *cleanup: Step) -> Transition:
-    """As `finish`, for an operation that failed; `why` is told to users."""
+    """As `finish`, for an operation that failed; `why` is shown to users."""
     return finish(context, OperationOutcome.GAVE_UP, *cleanup, result=f"{OperationOutcome.GAVE_UP.value}: {why}")
 
 

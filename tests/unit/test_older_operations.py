@@ -22,7 +22,6 @@ from slurmplug.operations.values import PendingResizeFacts, RestartFacts
 from tests.moving import MovingSite
 
 DUMP = Path(__file__).parents[1] / "data" / "operations-0d56d77.sql.gz"
-NAMES = "SELECT operations.id, name FROM operations JOIN jobs ON jobs.id = job"
 ENDED = {
     "hold of release-rewrite": "done", "hold of release-release": "done",
     "stop-stopped": "stopped", "stop-cancelled": "cancelled", "stop-gave-up": "gave up",
@@ -67,7 +66,9 @@ def site(path: Path) -> Iterator[MovingSite]:
     cluster.jobs = {job["job_id"]: job for job in state["jobs"]}
     cluster.scripts = {int(job): script.encode() for job, script in state["scripts"].items()}
     cluster.reservations = [
-        Reservation(**{name: frozenset(value) if isinstance(value, list) else value for name, value in each.items()})
+        Reservation(
+            each["name"], frozenset(each["nodes"]), frozenset(each["users"]), frozenset(), each["start"], each["end"]
+        )
         for each in state["reservations"]
     ]
     cluster.requests = {(job, restart, what) for job, restart, what in state["requests"]}
@@ -76,7 +77,7 @@ def site(path: Path) -> Iterator[MovingSite]:
         yield site
 
 
-def rows(path: Path, sql: str) -> list[tuple[Any, ...]]:
+def selected(path: Path, sql: str) -> list[tuple[Any, ...]]:
     with closing(sqlite3.connect(path)) as db:
         return db.execute(sql).fetchall()
 
@@ -93,14 +94,15 @@ def opened(site: MovingSite) -> dict[str, Operation]:
 
 
 def test_the_older_ledger_has_the_schema_before_outcomes_and_an_open_operation_at_each_step(path: Path) -> None:
-    assert rows(path, "PRAGMA user_version") == [(3,)]
-    found = {step for (step,) in rows(path, "SELECT DISTINCT step FROM operations")}
+    assert selected(path, "PRAGMA user_version") == [(3,)]
+    found = {step for (step,) in selected(path, "SELECT DISTINCT step FROM operations")}
     assert found == set(
         "ask save signal reserve requeue settle rewrite confirm watch cancel hold release undo free unreserve withdraw "
         "bound lift ended".split()
     )
     assert {
-        name for (name,) in rows(path, "SELECT name FROM operations JOIN jobs ON jobs.id = job WHERE step != 'ended'")
+        name
+        for (name,) in selected(path, "SELECT name FROM operations JOIN jobs ON jobs.id = job WHERE step != 'ended'")
     } == set(ENDS)
 
 
@@ -108,13 +110,13 @@ def test_only_a_writer_migrates_it(path: Path) -> None:
     with pytest.raises(LedgerError, match="of an older release"):
         Ledger(path, readonly=True)
     Ledger(path).close()
-    assert rows(path, "PRAGMA user_version") == [(len(MIGRATIONS),)]
+    assert selected(path, "PRAGMA user_version") == [(len(MIGRATIONS),)]
     Ledger(path, readonly=True).close()
 
 
 def test_outcomes_are_read_from_the_messages_of_older_rows(path: Path) -> None:
     Ledger(path).close()
-    found = rows(path, "SELECT name, kind, outcome FROM operations JOIN jobs ON jobs.id = job")
+    found = selected(path, "SELECT name, kind, outcome FROM operations JOIN jobs ON jobs.id = job")
     outcomes = {
         f"hold of {name}" if kind == "hold" and name != "hold-hold" else name: outcome for name, kind, outcome in found
     }
@@ -125,10 +127,10 @@ def test_outcomes_are_read_from_the_messages_of_older_rows(path: Path) -> None:
 
 @pytest.mark.parametrize("view", ["stops", "history"])
 def test_the_stops_and_the_history_stay_the_same(path: Path, view: str) -> None:
-    before = rows(path, f"SELECT * FROM {view}")
+    before = selected(path, f"SELECT * FROM {view}")
     Ledger(path).close()
     assert before
-    assert rows(path, f"SELECT * FROM {view}") == before
+    assert selected(path, f"SELECT * FROM {view}") == before
 
 
 def test_the_guardrails_count_what_was_given_up_and_lost(site: MovingSite) -> None:
@@ -170,6 +172,14 @@ def test_facts_keep_every_digit_and_every_node(path: Path) -> None:
     assert facts == {RestartFacts("ada", 12.1, 1700000005.1234567, 2, 8, 2, nodes, nodes, 960)}
 
 
+@pytest.mark.parametrize("damage", ["noted = '{}'", "noted = 'x'", "outcome = 'x'"])
+def test_an_operation_that_cannot_be_read_is_damage_of_the_ledger(site: MovingSite, damage: str) -> None:
+    operation = opened(site)["resize-save"]
+    site.ledger.db.execute(f"UPDATE operations SET {damage} WHERE id = ?", [operation.id])
+    with pytest.raises(LedgerError, match=f"is damaged, operation {operation.id} cannot be read: restore a backup"):
+        site.ledger.open_operations()
+
+
 def test_every_open_operation_comes_to_its_end(site: MovingSite) -> None:
     for _ in range(20):
         for name, operation in opened(site).items():
@@ -177,10 +187,8 @@ def test_every_open_operation_comes_to_its_end(site: MovingSite) -> None:
         site.cycle()
         if not opened(site):
             break
-    ends = {
-        each["name"]: each["result"]
-        for each in site.ledger.query(f"{NAMES.replace('operations.id', 'result')} ORDER BY opened")
-    }
+    rows = site.ledger.query("SELECT name, outcome FROM operations JOIN jobs ON jobs.id = job ORDER BY opened")
+    ends = {row["name"]: row["outcome"] for row in rows}
     assert {name: ends[name] for name in ENDS} == ENDS
     jobs = {name: site.cluster.jobs[number(site, name)] for name in ENDS}
     assert {name: jobs[name]["gpus"] for name in RESIZED} == dict.fromkeys(RESIZED, 4)
