@@ -19,7 +19,6 @@ from predictors.arrays import Ints
 from slurmplug import codec, ledger_rows
 from slurmplug.cluster.port import Outcome
 from slurmplug.cycle_record import CycleRecord
-from slurmplug.errors import LedgerError
 from slurmplug.guardrails import HOUR, Past
 from slurmplug.ledger_file import LedgerFile
 from slurmplug.ledger_rows import Standings
@@ -159,17 +158,16 @@ class Ledger(LedgerFile):
 
         `first_seen`: seconds for which a job of `jobs` counts as just seen.
         """
-        stops = self.query("SELECT count(*) AS n FROM operations WHERE kind = 'stop' AND opened > ?", now - HOUR)[0][
-            "n"
-        ]
+        [stops] = self.query("SELECT count(*) AS n FROM operations WHERE kind = 'stop' AND opened > ?", now - HOUR)
+        moves = move_history(((self._operation(row), row["user"]) for row in self.query(_MOVES, now - HOUR)), now)
         failures = self._failures()
         return Past(
             now=now,
             paused=self.control("paused") is not None,
-            stops_last_hour=stops,
+            stops_last_hour=stops["n"],
             stopping=self._stops_of("step != 'ended'"),
             gave_up=self._stops_of("outcome = ? AND since > ?", OperationOutcome.GAVE_UP.value, now - HOUR),
-            **self._moves(now),
+            **vars(moves),
             fresh=frozenset(job for job in jobs if self._first_seen(job, now) > now - first_seen),
             **self.query(_LAST_SEEN)[0],
             failures_in_a_row=len(failures),
@@ -186,11 +184,6 @@ class Ledger(LedgerFile):
                     break
                 found.append(cycle["started"])
         return found
-
-    def _moves(self, now: float) -> dict[str, Any]:
-        """Of `Past`, what is about requeues."""
-        operations = [(self._operation(row), row["user"]) for row in self.query(_MOVES, now - HOUR)]
-        return vars(move_history(operations, now))
 
     def _first_seen(self, job: JobKey, now: float) -> float:
         """When; now, for one that the cycle at hand brought."""
@@ -328,9 +321,6 @@ class Ledger(LedgerFile):
         except ValueError as error:
             raise self._damaged(f"operation {row['id']} cannot be read") from error
 
-    def _damaged(self, what: object) -> LedgerError:
-        return LedgerError(f"{self.name} is damaged, {what}: restore a backup, or move it away")
-
 
 _FIRST_SEEN = """
 SELECT coalesce(first_seen, -9e999) AS at FROM jobs WHERE cluster = ? AND job_id = ? AND first_submit = ?
@@ -359,8 +349,7 @@ ON CONFLICT DO UPDATE SET last = excluded.last
 """
 _WITHDRAW = """
 UPDATE operations SET step = 'ended', outcome = 'withdrawn', result = 'withdrawn by an operator',
-    since = ?, until = ?, told = ''
-WHERE id = ? AND step != 'ended'
+    since = ?, until = ?, told = '' WHERE id = ? AND step != 'ended'
 """
 _TELL = """
 UPDATE operations SET told = ?1 WHERE step != 'ended' AND id = (SELECT operation FROM commands WHERE id = ?2)

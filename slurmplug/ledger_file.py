@@ -104,6 +104,9 @@ class LedgerFile:
             sql += f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {given}"
         self.db.conn.executemany(sql, (tuple(row.values()) for row in chain([first], remaining)))
 
+    def _damaged(self, what: object) -> LedgerError:
+        return LedgerError(f"{self.name} is damaged, {what}: restore a backup, or move it away")
+
     def _require_in_place(self) -> None:
         """Raises LedgerError where the file was moved away: what is written to it would be lost."""
         if _identity(self._path) != self._identity:

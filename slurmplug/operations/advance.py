@@ -6,7 +6,7 @@ from dataclasses import replace
 from policies.plan import Action, Reason
 from policies.snapshot import JobKey
 from slurmplug.cluster.port import Command
-from slurmplug.guardrails import Verdict
+from slurmplug.guardrails import MOVES, Verdict
 from slurmplug.operations import admission, restart, stop, waiting
 from slurmplug.operations.shape import ActionImpossible
 from slurmplug.operations.steps import Transition, restart_limit
@@ -21,7 +21,6 @@ from slurmplug.operations.values import (
 )
 from slurmplug.record import Admission
 
-MOVES = frozenset({"resize", "migrate", "preempt"})
 KINDS = MOVES | {"stop", "hold", "release"}
 """The kinds of action that are carried out as operations."""
 

@@ -15,9 +15,8 @@ import math
 from dataclasses import replace
 
 from policies.plan import Action
-from slurmplug.cluster.port import Asked
-from slurmplug.operations import shape
-from slurmplug.operations.shape import ActionImpossible, PlacedShape
+from slurmplug.operations import restart_request, shape
+from slurmplug.operations.shape import ActionImpossible
 from slurmplug.operations.steps import (
     Transition,
     clean_up,
@@ -76,15 +75,17 @@ def begin(
         checkpoint=_known(float(jobs.checkpoint[row])),
         checkpoint_time=_known(float(jobs.checkpointed[row])),
         gpus_before=int(jobs.gpus[row]),
-        gpus=_gpus(observation, row, action),
+        gpus=restart_request.gpus_after(observation, row, action),
     )
     goal: dict[str, str] = {}
     undo: dict[str, str] = {}
-    _requeueable(observation, row)
+    restart_request.requeueable(observation, row)
     if action.kind != "preempt":
-        place = _find_place(observation, row, action, settings)
-        facts = replace(facts, requested_nodes=_requested_nodes(action, settings), node_count=place.shape.nodes)
-        goal, undo = _rewrite(observation, row, action, place, settings=settings)
+        place = restart_request.find_place(observation, row, action, settings)
+        facts = replace(
+            facts, requested_nodes=restart_request.requested_nodes(action, settings), node_count=place.shape.nodes
+        )
+        goal, undo = restart_request.rewrite(observation, row, action, place, settings=settings)
     if bound is not None:
         before = {name: value for name, value in bound.undo.items() if name in NODE_LIST_FIELDS}
         goal, undo = {**before, **goal}, {**undo, **before}
@@ -93,67 +94,6 @@ def begin(
 
 def _known(value: float) -> float | None:
     return None if math.isnan(value) else value
-
-
-def _requested_nodes(action: Action, settings: OperationSettings) -> tuple[str, ...]:
-    """The nodes that the policy names, where the site lets it."""
-    return action.nodes if settings.placement == "pin" else ()
-
-
-def _excluded_nodes(observation: Observation, row: int, kind: str) -> tuple[str, ...]:
-    """The nodes that a job that migrates leaves: those where it runs."""
-    return _nodes_of(observation, row) if kind == "migrate" else ()
-
-
-def _nodes_of(observation: Observation, row: int) -> tuple[str, ...]:
-    on = observation.snapshot.runs_on
-    return tuple(observation.snapshot.nodes.names[node] for node in sorted(set(on[on[:, 0] == row, 1].tolist())))
-
-
-def _gpus(observation: Observation, row: int, action: Action) -> int:
-    present = int(observation.snapshot.jobs.gpus[row])
-    return present if action.gpus is None or action.kind != "resize" else action.gpus
-
-
-def _requeueable(observation: Observation, row: int) -> Asked:
-    """What the job requested. Raises ActionImpossible where it cannot be requeued alone."""
-    request = observation.requests.get(observation.snapshot.jobs.keys[row].job_id)
-    if request is None:
-        raise ActionImpossible("not known")
-    if request.het_id:
-        raise ActionImpossible("heterogeneous")
-    if not request.requeue:
-        raise ActionImpossible("no requeue")
-    if request.reservation:
-        raise ActionImpossible("in a reservation")
-    return request
-
-
-def _find_place(observation: Observation, row: int, action: Action, settings: OperationSettings) -> PlacedShape:
-    return shape.find_place(
-        observation,
-        row,
-        _gpus(observation, row, action),
-        requested=_requested_nodes(action, settings),
-        excluded=_excluded_nodes(observation, row, action.kind),
-        node_count=0 if action.kind == "resize" else len(_nodes_of(observation, row)),
-    )
-
-
-def _rewrite(
-    observation: Observation, row: int, action: Action, place: PlacedShape, *, settings: OperationSettings
-) -> tuple[dict[str, str], dict[str, str]]:
-    """The fields of the update, and of the one that takes it back. Raises ActionImpossible."""
-    request = _requeueable(observation, row)
-    if action.kind == "resize":
-        shape.check_limits(observation, row, _gpus(observation, row, action))
-        return shape.update_fields(request, place.shape)
-    if _requested_nodes(action, settings):
-        return {"ReqNodeList": ",".join(place.nodes)}, {"ReqNodeList": request.required}
-    if request.required:
-        raise ActionImpossible("kept to nodes")
-    excluded = filter(None, (request.excluded, *_nodes_of(observation, row)))
-    return {"ExcNodeList": ",".join(excluded)}, {"ExcNodeList": request.excluded}
 
 
 def proceed(context: OperationContext) -> Transition | None:
@@ -177,9 +117,9 @@ def _facts(context: OperationContext) -> RestartFacts:
 
 
 def _saving(context: OperationContext) -> Transition | None:
-    operation = context.operation
     if (ended := _interrupted(context)) is not None:
         return ended
+    operation = context.operation
     if context.state == "completing":
         return None
     if context.state == "suspended":  # it cannot save: its grace begins anew
@@ -193,9 +133,7 @@ def _saving(context: OperationContext) -> Transition | None:
         if operation.tries >= MAX_TRIES:
             return give_up(context, "Slurm or the spool refused")
         return reissue(operation, context.observation)
-    if context.now >= operation.limit:
-        return give_up(context, "it reported no checkpoint within its grace")
-    return None
+    return give_up(context, "it reported no checkpoint within its grace") if context.now >= operation.limit else None
 
 
 def _has_saved(context: OperationContext) -> bool:
@@ -229,17 +167,16 @@ def _reserve(context: OperationContext) -> Transition:
             context.live_row,
             facts.gpus,
             requested=facts.requested_nodes,
-            excluded=_excluded_nodes(context.observation, context.live_row, operation.kind),
+            excluded=restart_request.excluded_nodes(context.observation, context.live_row, operation.kind),
             node_count=facts.node_count,
         )
     except ActionImpossible:
         return give_up(context, "its place was taken meanwhile")
     seconds = math.ceil(2 * (REQUEUE_LIMIT + context.settings.start_limit))
     facts = replace(facts, nodes=place.nodes, reservation_seconds=seconds)
-    goal = operation.goal
-    if "ReqNodeList" in goal:
-        goal = {**goal, "ReqNodeList": ",".join(place.nodes)}
-    return next_step(context, "reserve", NO_LIMIT, facts=facts, goal=goal, pending_cleanup=("unreserve", "withdraw"))
+    required = {"ReqNodeList": ",".join(place.nodes)} if "ReqNodeList" in operation.goal else {}
+    goal, cleanup = {**operation.goal, **required}, ("unreserve", "withdraw")
+    return next_step(context, "reserve", NO_LIMIT, facts=facts, goal=goal, pending_cleanup=cleanup)
 
 
 def _reserving(context: OperationContext) -> Transition | None:
@@ -305,8 +242,8 @@ def _settling(context: OperationContext) -> Transition | None:
         return give_up(context, "it was changed by others meanwhile")
     start = {"ReservationName": reservation_name(operation.job), "StartTime": "now"}
     undo = {**operation.undo, "StartTime": "now"}
-    goal, limit = {**operation.goal, **start}, context.settings.start_limit
-    cleanup = ("free", "unreserve", "withdraw")
+    goal, cleanup = {**operation.goal, **start}, ("free", "unreserve", "withdraw")
+    limit = context.settings.start_limit
     return next_step(context, "rewrite", limit, goal=goal, undo=undo, pending_cleanup=cleanup)
 
 
@@ -352,17 +289,15 @@ def _awaiting_start(context: OperationContext) -> Transition | None:
     down = [name for name, up in zip(nodes.names, nodes.up, strict=True) if not up and name in operation.reserved_nodes]
     if down and context.now - operation.since >= NODE_DOWN_SECONDS:
         return give_up(context, f"its place went down ({','.join(down)})", "undo")
-    if context.now >= operation.limit:
-        return give_up(context, "it did not start in its place", "undo")
-    return None
+    return give_up(context, "it did not start in its place", "undo") if context.now >= operation.limit else None
 
 
 def _watching(context: OperationContext) -> Transition | None:
     if context.state == "pending":
         return _requeued_since(context)
     first = _known(float(context.observation.snapshot.jobs.resumed[context.live_row]))
+    checkpoint = _facts(context).checkpoint
     if first is not None:
-        checkpoint = _facts(context).checkpoint
         if checkpoint is not None and first < checkpoint:
             return finish(context, OperationOutcome.PROGRESS_LOST, result=PROGRESS_LOST)
         return finish(context, OperationOutcome.DONE)

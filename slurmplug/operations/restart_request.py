@@ -1,0 +1,82 @@
+"""What a restart changes in a running job's request, and where the job is to run then. Pure."""
+
+from policies.plan import Action
+from slurmplug.cluster.port import Asked
+from slurmplug.operations import shape
+from slurmplug.operations.shape import ActionImpossible, PlacedShape
+from slurmplug.operations.values import Observation, OperationSettings
+
+
+def requested_nodes(action: Action, settings: OperationSettings) -> tuple[str, ...]:
+    """The nodes that the policy names, where the site lets it."""
+    return action.nodes if settings.placement == "pin" else ()
+
+
+def excluded_nodes(observation: Observation, row: int, kind: str) -> tuple[str, ...]:
+    """The nodes that a job that migrates leaves: those where it runs."""
+    return _nodes_of(observation, row) if kind == "migrate" else ()
+
+
+def _nodes_of(observation: Observation, row: int) -> tuple[str, ...]:
+    on = observation.snapshot.runs_on
+    return tuple(observation.snapshot.nodes.names[node] for node in sorted(set(on[on[:, 0] == row, 1].tolist())))
+
+
+def gpus_after(observation: Observation, row: int, action: Action) -> int:
+    """The job's GPUs in all once the action is carried out."""
+    present = int(observation.snapshot.jobs.gpus[row])
+    return present if action.gpus is None or action.kind != "resize" else action.gpus
+
+
+def requeueable(observation: Observation, row: int) -> Asked:
+    """What the job requested.
+
+    Raises:
+        ActionImpossible: it cannot be requeued alone.
+    """
+    request = observation.requests.get(observation.snapshot.jobs.keys[row].job_id)
+    if request is None:
+        raise ActionImpossible("not known")
+    if request.het_id:
+        raise ActionImpossible("heterogeneous")
+    if not request.requeue:
+        raise ActionImpossible("no requeue")
+    if request.reservation:
+        raise ActionImpossible("in a reservation")
+    return request
+
+
+def find_place(observation: Observation, row: int, action: Action, settings: OperationSettings) -> PlacedShape:
+    """Where the job would run.
+
+    Raises:
+        ActionImpossible: there is no room for it.
+    """
+    return shape.find_place(
+        observation,
+        row,
+        gpus_after(observation, row, action),
+        requested=requested_nodes(action, settings),
+        excluded=excluded_nodes(observation, row, action.kind),
+        node_count=0 if action.kind == "resize" else len(_nodes_of(observation, row)),
+    )
+
+
+def rewrite(
+    observation: Observation, row: int, action: Action, place: PlacedShape, *, settings: OperationSettings
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The fields of the update of the requeued job, and of the one that takes it back.
+
+    Raises:
+        ActionImpossible: with the reason.
+    """
+    request = requeueable(observation, row)
+    if action.kind == "resize":
+        shape.check_limits(observation, row, gpus_after(observation, row, action))
+        return shape.update_fields(request, place.shape)
+    if requested_nodes(action, settings):
+        return {"ReqNodeList": ",".join(place.nodes)}, {"ReqNodeList": request.required}
+    if request.required:
+        raise ActionImpossible("kept to nodes")
+    excluded = filter(None, (request.excluded, *_nodes_of(observation, row)))
+    return {"ExcNodeList": ",".join(excluded)}, {"ExcNodeList": request.excluded}
