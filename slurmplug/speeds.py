@@ -118,11 +118,11 @@ class SpeedFans:
     """The speeds of the jobs in a snapshot by GPUs, on as few nodes as hold them.
 
     A kind that was seen training is fitted, and a job that trains moved to its own pace. Where no job of the kind was,
-    the forecast run time gives the pace on what the job asks for ("run time and scaling"); how that scales with GPUs is
+    the forecast run time gives the pace on what the job requests ("run time and scaling"); how that scales with GPUs is
     what may be expected of any job: less than in proportion, and less over several nodes.
 
     An iteration is the same work on any number of GPUs, such as an epoch. The predictor knows of steps in which a GPU
-    does the same work whatever their number, so it is told, and asked for, the time in which one GPU would do all.
+    does the same work whatever their number, so it is given, and predicts, the time in which one GPU would do all.
     """
 
     def __init__(self, seen: SeenSpeeds) -> None:

@@ -1,4 +1,4 @@
-"""Losses, accuracies and speeds ahead: each from what is known of the job, asked for when that changes."""
+"""Losses, accuracies and speeds ahead: each from what is known of the job, made when that changes."""
 
 from typing import Any
 
@@ -21,22 +21,22 @@ RISING = [0.1, 0.4, 0.55, 0.63, 0.68]
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Any]]:
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Any]]:
     """The length of each curve that the predictors were given, and what else."""
-    told: list[tuple[int, Any]] = []
+    calls: list[tuple[int, Any]] = []
     curve, loss = LearningCurvePredictor.predict_many, LossPredictor.predict_many
 
     def curves_ahead(self: Any, curves: Any, ats: Any, metas: Any = None) -> Forecast:
-        told.extend((len(each), meta) for each, meta in zip(curves, metas, strict=True))
+        calls.extend((len(each), meta) for each, meta in zip(curves, metas, strict=True))
         return curve(self, curves, ats, metas)
 
     def losses_ahead(self: Any, curves: Any, ahead: Any) -> Forecast:
-        told.extend((len(each), steps) for each, steps in zip(curves, ahead, strict=True))
+        calls.extend((len(each), steps) for each, steps in zip(curves, ahead, strict=True))
         return loss(self, curves, ahead)
 
     monkeypatch.setattr(LearningCurvePredictor, "predict_many", curves_ahead)
     monkeypatch.setattr(LossPredictor, "predict_many", losses_ahead)
-    return told
+    return calls
 
 
 def made() -> CurveFans:
@@ -56,15 +56,15 @@ class TestLosses:
         fan = made().losses(jobs_with(of_jobs, losses=tenth))
         assert fan.x[0].tolist() == [50, 60, 80, 150, 350, 1050]
 
-    def test_are_unknown_of_jobs_that_told_none_or_what_is_beyond_belief(self) -> None:
+    def test_are_unknown_of_jobs_that_reported_none_or_what_is_beyond_belief(self) -> None:
         fan = made().losses(jobs(4, losses=[FALLING, [], [1.0, 1e200], [1.0, np.nan]]))
         assert fan.known.tolist() == [True, False, False, False]
 
-    def test_are_asked_for_again_only_when_a_job_reported(self, asked: list[Any]) -> None:
-        kept = made()
+    def test_are_made_again_only_when_a_job_reported(self, calls: list[Any]) -> None:
+        fans = made()
         for curve in (FALLING, FALLING, [*FALLING, 0.2]):
-            kept.losses(jobs(2, losses=[curve, RISING]))
-        assert [length for length, _ in asked] == [5] * 10 + [6] * 5
+            fans.losses(jobs(2, losses=[curve, RISING]))
+        assert [length for length, _ in calls] == [5] * 10 + [6] * 5
 
 
 class TestAccuracies:
@@ -76,21 +76,21 @@ class TestAccuracies:
 
     def test_agree_with_the_final_value(self) -> None:
         of_jobs = jobs(accuracies=[RISING], max_iterations=65)
-        told = Forecaster().forecast(snapshot(of_jobs), {"final", "accuracy"})
-        assert told.accuracy.at([0], 65).median == pytest.approx(told.final.median)
+        result = Forecaster().forecast(snapshot(of_jobs), {"final", "accuracy"})
+        assert result.accuracy.at([0], 65).median == pytest.approx(result.final.median)
 
     def test_are_unknown_without_a_curve_or_an_end(self) -> None:
         fan = made().accuracies(jobs(3, accuracies=[RISING, [], RISING], max_iterations=[np.nan, 9, 9]))
         assert fan.known.tolist() == [False, False, True]
 
-    def test_stay_where_they_are_after_the_end(self, asked: list[Any]) -> None:
+    def test_stay_where_they_are_after_the_end(self, calls: list[Any]) -> None:
         fan = made().accuracies(jobs(accuracies=[RISING], max_iterations=5))
         assert fan.at([0], 99).median.tolist() == [0.68]
-        assert asked == []
+        assert calls == []
 
-    def test_go_by_what_is_known_of_the_job_at_its_start(self, asked: list[Any]) -> None:
+    def test_use_what_is_known_of_the_job_at_its_start(self, calls: list[Any]) -> None:
         made().accuracies(jobs(accuracies=[RISING], max_iterations=65, kind="mlp", name="run7"))
-        assert asked[0] == (5, {"type": "mlp", "name": "run7"})
+        assert calls[0] == (5, {"type": "mlp", "name": "run7"})
 
 
 def jobs_with(of_jobs: Jobs, **columns: Any) -> Jobs:
@@ -174,9 +174,9 @@ def training(n: int = 1, on: Any = ((0, 0, 2),), **columns: Any) -> Any:
     return snapshot(jobs(n, **given), nodes(4), runs_on=np.array(on, dtype=np.int64))
 
 
-def speeds(seen: SeenSpeeds, look: Any, total: Any = np.nan) -> Fan:
-    values = np.broadcast_to(np.asarray(total, dtype=float), (len(look.jobs),))
-    return SpeedFans(seen).speeds(look, Forecast.certain(values, np.where(np.isnan(values), "", "test")))
+def speeds(seen: SeenSpeeds, current: Any, total: Any = np.nan) -> Fan:
+    values = np.broadcast_to(np.asarray(total, dtype=float), (len(current.jobs),))
+    return SpeedFans(seen).speeds(current, Forecast.certain(values, np.where(np.isnan(values), "", "test")))
 
 
 class TestSpeeds:
@@ -203,18 +203,18 @@ class TestSpeeds:
         assert fan.known.tolist() == [True, False, False]
 
     def test_keep_to_the_jobs_own_pace(self) -> None:
-        look = training(2, on=[(0, 0, 2), (1, 1, 2)], kind="mlp", iteration_time=[0.5, 2.0])
-        rates = speeds(SeenSpeeds(), look).at([0, 1], 2).median
+        current = training(2, on=[(0, 0, 2), (1, 1, 2)], kind="mlp", iteration_time=[0.5, 2.0])
+        rates = speeds(SeenSpeeds(), current).at([0, 1], 2).median
         assert rates[0] / rates[1] == pytest.approx(4.0)
 
     def test_jobs_of_the_same_speeds_share_a_row_of_the_fan(self) -> None:
-        look = snapshot(jobs(3, gpus=[4, 4, 2], gpus_max=8, max_iterations=90))
-        assert speeds(SeenSpeeds(), look, total=900.0).index.tolist() == [0, 0, 1]
+        current = snapshot(jobs(3, gpus=[4, 4, 2], gpus_max=8, max_iterations=90))
+        assert speeds(SeenSpeeds(), current, total=900.0).index.tolist() == [0, 0, 1]
 
     def test_are_the_same_object_where_nothing_changed(self) -> None:
-        fans, look = SpeedFans(SeenSpeeds()), training(iteration_time=0.5)
-        first = fans.speeds(look, Forecast.unknown(1))
-        assert fans.speeds(look, Forecast.unknown(1)) is first
+        fans, current = SpeedFans(SeenSpeeds()), training(iteration_time=0.5)
+        first = fans.speeds(current, Forecast.unknown(1))
+        assert fans.speeds(current, Forecast.unknown(1)) is first
         assert fans.speeds(training(iteration_time=0.7), Forecast.unknown(1)) is not first
 
     def test_of_a_job_of_an_unseen_kind_are_by_its_run_time_and_say_so(self) -> None:
@@ -224,17 +224,17 @@ class TestSpeeds:
         assert 0.1 < fan.at([0], 8).median[0] < 0.2
 
     @pytest.mark.parametrize("columns", [{"gpus": 0}, {"max_iterations": np.nan}, {}])
-    def test_are_unknown_of_a_job_of_which_nothing_tells_them(self, columns: Any) -> None:
-        look = snapshot(jobs(**{"gpus": 2, "max_iterations": 90, **columns}))
-        assert not speeds(SeenSpeeds(), look, total=np.nan if not columns else 900.0).known.any()
+    def test_are_unknown_of_a_job_without_a_run_time_or_gpus(self, columns: Any) -> None:
+        current = snapshot(jobs(**{"gpus": 2, "max_iterations": 90, **columns}))
+        assert not speeds(SeenSpeeds(), current, total=np.nan if not columns else 900.0).known.any()
 
     def test_are_fitted_once_while_little_changes(self, monkeypatch: pytest.MonkeyPatch) -> None:
         fits: list[int] = []
         fit = SpeedPredictor.fit
 
-        def noted(self: SpeedPredictor, *told: Any) -> SpeedPredictor:
-            fits.append(len(told[0]))
-            return fit(self, *told)
+        def noted(self: SpeedPredictor, *points: Any) -> SpeedPredictor:
+            fits.append(len(points[0]))
+            return fit(self, *points)
 
         monkeypatch.setattr(SpeedPredictor, "fit", noted)
         fan = SpeedFans(SeenSpeeds())
@@ -264,8 +264,8 @@ def test_the_grid_of_gpus_ends_with_the_most(most: int, counts: list[int]) -> No
 
 
 def test_what_is_not_needed_is_unknown() -> None:
-    look = training(iteration_time=0.5, losses=[FALLING], accuracies=[RISING], max_iterations=65)
-    told: Forecasts = Forecaster().forecast(look, frozenset({"speed"}))
-    assert told.speed.known.all()
-    assert not told.loss.known.any()
-    assert not told.accuracy.known.any()
+    current = training(iteration_time=0.5, losses=[FALLING], accuracies=[RISING], max_iterations=65)
+    result: Forecasts = Forecaster().forecast(current, frozenset({"speed"}))
+    assert result.speed.known.all()
+    assert not result.loss.known.any()
+    assert not result.accuracy.known.any()

@@ -1,4 +1,4 @@
-"""What will be: each number from the best that is known of the job, asked for once, and believed within reason."""
+"""What will be: each number from the best that is known of the job, made once, and believed within reason."""
 
 import warnings
 from typing import Any
@@ -22,24 +22,24 @@ from tests.fake_cluster import job_row, reading, report
 
 
 class CountsRuns(RuntimePredictor):
-    """Notes what it is asked."""
+    """Records the jobs that it is called with."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[Any] = []
+        self.calls: list[Any] = []
 
     def predict_many(self, jobs: Any) -> Forecast:
-        self.asked += jobs
+        self.calls += jobs
         return super().predict_many(jobs)
 
 
 class CountsCurves(LearningCurvePredictor):
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[Any] = []
+        self.calls: list[Any] = []
 
     def predict_many(self, curves: Any, ats: Any, metas: Any = None) -> Forecast:
-        self.asked += list(zip(map(len, curves), ats, strict=True))
+        self.calls += list(zip(map(len, curves), ats, strict=True))
         return super().predict_many(curves, ats, metas)
 
 
@@ -47,13 +47,13 @@ NUMBERS_NEEDED: frozenset[Need] = frozenset({"total", "remaining", "final"})
 
 
 class Desk:
-    """A forecaster whose predictors note what they are asked."""
+    """A forecaster whose predictors record what they are called with."""
 
     def __init__(self) -> None:
         self.forecaster, self.runs, self.curves = Forecaster(), CountsRuns(), CountsCurves()
         self.forecaster.use(self.runs, self.curves)
 
-    def ask(self, now: float = NOW, **columns: Any) -> Forecasts:
+    def forecast(self, now: float = NOW, **columns: Any) -> Forecasts:
         n = len(columns.get("keys", [0]))
         return self.forecaster.forecast(snapshot(jobs(n, **columns), nodes(1), now=now), NUMBERS_NEEDED)
 
@@ -64,31 +64,31 @@ def desk() -> Desk:
 
 
 def test_an_empty_queue_has_no_forecasts(desk: Desk) -> None:
-    told = desk.ask(keys=())
-    assert (len(told.total), len(told.remaining), len(told.final)) == (0, 0, 0)
-    assert (desk.runs.asked, desk.curves.asked) == ([], [])
+    result = desk.forecast(keys=())
+    assert (len(result.total), len(result.remaining), len(result.final)) == (0, 0, 0)
+    assert (desk.runs.calls, desk.curves.calls) == ([], [])
 
 
-def test_what_is_not_needed_is_unknown_and_not_asked_for(desk: Desk) -> None:
+def test_what_is_not_needed_is_unknown_and_not_predicted(desk: Desk) -> None:
     seen = snapshot(jobs(1, time_limit=60.0, max_iterations=90, accuracies=[[0.1, 0.2]]), nodes(1))
-    told = desk.forecaster.forecast(seen, frozenset())
-    assert not (told.total.known | told.remaining.known | told.final.known).any()
-    assert (desk.runs.asked, desk.curves.asked) == ([], [])
+    result = desk.forecaster.forecast(seen, frozenset())
+    assert not (result.total.known | result.remaining.known | result.final.known).any()
+    assert (desk.runs.calls, desk.curves.calls) == ([], [])
 
 
 def test_a_job_without_reports_remains_what_its_run_time_leaves(desk: Desk) -> None:
-    told = desk.ask(NOW + 1800.0, time_limit=3600.0, state="running", started=NOW)
-    assert (told.total.source.tolist(), told.remaining.source.tolist()) == (["time limit"], ["time limit"])
-    assert told.remaining.median[0] == pytest.approx(900.0)
-    assert told.remaining.quantile(1.0)[0] == 1800.0
+    result = desk.forecast(NOW + 1800.0, time_limit=3600.0, state="running", started=NOW)
+    assert (result.total.source.tolist(), result.remaining.source.tolist()) == (["time limit"], ["time limit"])
+    assert result.remaining.median[0] == pytest.approx(900.0)
+    assert result.remaining.quantile(1.0)[0] == 1800.0
 
 
 def test_a_job_that_reports_remains_what_its_pace_leaves(desk: Desk) -> None:
     columns: dict[str, Any] = {"state": "running", "started": NOW, "iteration": 40, "iteration_time": 2.0}
-    told = desk.ask(NOW + 100.0, max_iterations=90, time_limit=3600.0, **columns)
-    assert told.remaining.source.tolist() == ["progress"]
-    assert told.remaining.median[0] == pytest.approx(100.0)
-    assert told.total.median[0] == pytest.approx(200.0)
+    result = desk.forecast(NOW + 100.0, max_iterations=90, time_limit=3600.0, **columns)
+    assert result.remaining.source.tolist() == ["progress"]
+    assert result.remaining.median[0] == pytest.approx(100.0)
+    assert result.total.median[0] == pytest.approx(200.0)
 
 
 @pytest.mark.parametrize(
@@ -102,71 +102,73 @@ def test_a_job_that_reports_remains_what_its_pace_leaves(desk: Desk) -> None:
     ],
 )
 def test_a_job_without_a_pace_or_an_end_is_not_forecast_by_it(desk: Desk, columns: dict[str, Any]) -> None:
-    told = desk.ask(**{"max_iterations": 90, "iteration": 40, "iteration_time": 2.0, "time_limit": 60.0, **columns})
-    assert told.remaining.source.tolist() == ["time limit"]
+    result = desk.forecast(
+        **{"max_iterations": 90, "iteration": 40, "iteration_time": 2.0, "time_limit": 60.0, **columns}
+    )
+    assert result.remaining.source.tolist() == ["time limit"]
 
 
 def test_a_job_of_which_nothing_is_known_is_unknown(desk: Desk) -> None:
-    assert not desk.ask().remaining.known.any()
+    assert not desk.forecast().remaining.known.any()
 
 
 def test_a_start_ahead_of_the_clock_adds_nothing(desk: Desk) -> None:
-    told = desk.ask(NOW, time_limit=60.0, state="running", started=NOW + 1e4)
-    assert told.remaining.quantile(1.0)[0] == 60.0
+    result = desk.forecast(NOW, time_limit=60.0, state="running", started=NOW + 1e4)
+    assert result.remaining.quantile(1.0)[0] == 60.0
 
 
 def keys(*job_ids: int) -> tuple[JobKey, ...]:
     return tuple(JobKey(CLUSTER, job_id, int(NOW)) for job_id in job_ids)
 
 
-def test_a_run_time_is_asked_for_once_a_job_whatever_rows_come_and_go(desk: Desk) -> None:
+def test_a_run_time_is_predicted_once_a_job_whatever_rows_come_and_go(desk: Desk) -> None:
     limits = {1: 60.0, 2: 120.0, 3: 180.0}
     for rows in ((1, 2), (2, 1), (3, 2), (2,)):
-        told = desk.ask(keys=keys(*rows), time_limit=[limits[row] for row in rows])
-        assert told.total.median.tolist() == [limits[row] / 2 for row in rows]
-    assert [job["time_limit"] for job in desk.runs.asked] == [60.0, 120.0, 180.0]
+        result = desk.forecast(keys=keys(*rows), time_limit=[limits[row] for row in rows])
+        assert result.total.median.tolist() == [limits[row] / 2 for row in rows]
+    assert [job["time_limit"] for job in desk.runs.calls] == [60.0, 120.0, 180.0]
 
 
-def test_a_run_time_is_asked_for_again_when_what_it_goes_by_changed(desk: Desk) -> None:
+def test_a_run_time_is_predicted_again_when_its_inputs_changed(desk: Desk) -> None:
     for changed in ({}, {}, {"kind": "resnet"}, {"time_limit": 30.0}, {"max_iterations": 90}, {"gpus": 4}):
-        desk.ask(**{"time_limit": 60.0, **changed})
-    assert len(desk.runs.asked) == 5
-    assert desk.runs.asked[1]["type"] == "resnet"
+        desk.forecast(**{"time_limit": 60.0, **changed})
+    assert len(desk.runs.calls) == 5
+    assert desk.runs.calls[1]["type"] == "resnet"
 
 
-def test_new_predictors_are_asked_anew(desk: Desk) -> None:
-    desk.ask(time_limit=60.0)
+def test_new_predictors_predict_anew(desk: Desk) -> None:
+    desk.forecast(time_limit=60.0)
     desk.forecaster.use(desk.runs, desk.curves)
-    desk.ask(time_limit=60.0)
-    assert len(desk.runs.asked) == 2
+    desk.forecast(time_limit=60.0)
+    assert len(desk.runs.calls) == 2
 
 
-def test_a_final_value_is_asked_for_at_each_new_point_only(desk: Desk) -> None:
+def test_a_final_value_is_predicted_at_each_new_point_only(desk: Desk) -> None:
     for curve in ([0.1], [0.1, 0.2], [0.1, 0.2], [0.1, 0.3]):
-        told = desk.ask(max_iterations=90, accuracies=[curve])
-        assert told.final.known.all()
-    assert desk.curves.asked == [(1, 90), (2, 90), (2, 90)]
-    assert told.models["final"] == desk.curves.version
+        result = desk.forecast(max_iterations=90, accuracies=[curve])
+        assert result.final.known.all()
+    assert desk.curves.calls == [(1, 90), (2, 90), (2, 90)]
+    assert result.models["final"] == desk.curves.version
 
 
-def test_a_job_that_is_at_its_end_ends_as_it_stands(desk: Desk) -> None:
-    told = desk.ask(max_iterations=3, accuracies=[[0.1, 0.2, 0.3]])
-    assert (told.final.median.tolist(), told.final.source.tolist()) == ([0.3], ["last report"])
-    assert desk.curves.asked == []
+def test_a_job_that_is_at_its_end_ends_at_its_last_value(desk: Desk) -> None:
+    result = desk.forecast(max_iterations=3, accuracies=[[0.1, 0.2, 0.3]])
+    assert (result.final.median.tolist(), result.final.source.tolist()) == ([0.3], ["last report"])
+    assert desk.curves.calls == []
 
 
 def test_curves_belong_to_their_jobs(desk: Desk) -> None:
     curves = [[], [0.5, 0.6], [0.1, 0.2, 0.3], [0.9]]
-    told = desk.ask(keys=keys(1, 2, 3, 4), max_iterations=[90, np.nan, 3, 90], accuracies=curves)
-    assert told.final.known.tolist() == [False, False, True, True]
-    assert told.final.median[2] == 0.3
+    result = desk.forecast(keys=keys(1, 2, 3, 4), max_iterations=[90, np.nan, 3, 90], accuracies=curves)
+    assert result.final.known.tolist() == [False, False, True, True]
+    assert result.final.median[2] == 0.3
 
 
-def test_a_final_value_goes_by_what_is_known_of_the_job_at_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_final_value_uses_what_is_known_of_the_job_at_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
     metas: list[Any] = []
     curves = LearningCurvePredictor()
-    told = curves.predict_many
-    monkeypatch.setattr(curves, "predict_many", lambda c, ats, m=None: (metas.extend(m), told(c, ats, m))[1])
+    predict_many = curves.predict_many
+    monkeypatch.setattr(curves, "predict_many", lambda c, ats, m=None: (metas.extend(m), predict_many(c, ats, m))[1])
     forecaster = Forecaster()
     forecaster.use(RuntimePredictor(), curves)
     known = jobs(2, kind=["mlp", ""], name=["run7", "run8"], max_iterations=90, accuracies=[[0.1, 0.2]] * 2)
@@ -203,11 +205,11 @@ LINES = st.lists(
 
 
 def claimed(lines: list[tuple[float, float, float, float]], script: bytes) -> Snapshot:
-    said = [report(iteration=i, loss=loss, accuracy=accuracy, time=at) for i, loss, accuracy, at in lines]
+    claims = [report(iteration=i, loss=loss, accuracy=accuracy, time=at) for i, loss, accuracy, at in lines]
     rows = [job_row(job_id, state="RUNNING", submit=NOW - 1e4, start=NOW - 1e4, node_list="n1") for job_id in (1, 2)]
     honest = [report(iteration=i, loss=1 / i, accuracy=1 - 1 / i, time=NOW - 1e4 + i) for i in range(1, 20)]
-    look = reading(*rows, scripts={1: script, 2: script}, reports={1: b"".join(said), 2: b"".join(honest)})
-    return Intake().absorb(look, 1)[0]
+    cluster = reading(*rows, scripts={1: script, 2: script}, reports={1: b"".join(claims), 2: b"".join(honest)})
+    return Intake().absorb(cluster, 1)[0]
 
 
 @settings(max_examples=150, deadline=None)
@@ -219,18 +221,18 @@ def test_whatever_a_job_claims_the_others_are_forecast_and_ranked(lines: Any, di
     seen = claimed(lines, b"#PLUG --urgency=5 --stop=optstop " + directives + b"\n")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        told = Forecaster().forecast(seen, NEEDS)
-        plan = MLFS().decide(seen, told, {})
+        result = Forecaster().forecast(seen, NEEDS)
+        plan = MLFS().decide(seen, result, {})
     alone = Forecaster().forecast(claimed([], b"#PLUG --urgency=5 --stop=optstop " + directives + b"\n"), NEEDS)
-    assert told.final.table[1].tolist() == alone.final.table[1].tolist()
-    assert told.remaining.table[1].tolist() == alone.remaining.table[1].tolist()
+    assert result.final.table[1].tolist() == alone.final.table[1].tolist()
+    assert result.remaining.table[1].tolist() == alone.remaining.table[1].tolist()
     assert np.isfinite(plan.rank).all()
 
 
 def test_the_first_iteration_counts_from_zero_or_not_at_all() -> None:
     curve = Curves(np.array([0.0]), np.array([0.5]), np.array([0, 1]))
-    told = Desk().ask(max_iterations=90, accuracies=[[0.5]])
+    result = Desk().forecast(max_iterations=90, accuracies=[[0.5]])
     seen = jobs(1, max_iterations=90)
     object.__setattr__(seen, "accuracies", curve)
-    assert told.final.known.all()
+    assert result.final.known.all()
     assert not Forecaster().forecast(snapshot(seen, nodes(1)), NEEDS).final.known.any()

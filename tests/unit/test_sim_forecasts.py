@@ -22,7 +22,7 @@ SPEED = speed((1, 1, 0.2), (4, 1, 0.6), (8, 2, 0.8))
 
 
 class Watched(First):
-    """First come, first served; it lets a test see what it sees."""
+    """First come, first served; it records its snapshots and forecasts."""
 
     needs: ClassVar[frozenset[Need]] = NEEDS
 
@@ -67,8 +67,8 @@ def same_fan(some: Fan, others: Fan, rows: Any = None) -> None:
 
 @pytest.fixture(scope="module")
 def watched() -> list[tuple[Snapshot, Forecasts, Forecasts, Forecasts]]:
-    """Of each cycle of a run the snapshot, and what the daemon's forecaster, the same with true run times, and the
-    simulation's say, which goes by the daemon's cache policy."""
+    """Of each cycle of a run the snapshot, and the forecasts of three forecasters: the daemon's, the daemon's with true
+    run times, and the simulation's with the daemon's cache policy."""
     simulated, policy = run_of(*(training(number) for number in range(6)))
     live, true = Forecaster(), Forecaster(TrueRunTimes(simulated.engine, 0))
     made = SimForecaster(simulated.engine, 0, EVERY_CHANGE)
@@ -86,7 +86,7 @@ def watched() -> list[tuple[Snapshot, Forecasts, Forecasts, Forecasts]]:
 
 
 class TestTheDaemonsForecasterAndTheSimulations:
-    def test_say_the_same_of_curves_bit_for_bit(self, watched: Any) -> None:
+    def test_agree_on_curves_bit_for_bit(self, watched: Any) -> None:
         assert any(made.final.known.sum() > 3 for _, _, _, made in watched)
         for _, live, _, made in watched:
             assert np.array_equal(live.final.table, made.final.table, equal_nan=True)
@@ -94,14 +94,14 @@ class TestTheDaemonsForecasterAndTheSimulations:
             same_fan(live.accuracy, made.accuracy)
             same_fan(live.loss, made.loss)
 
-    def test_say_the_same_of_speeds_given_the_same_run_times(self, watched: Any) -> None:
+    def test_agree_on_speeds_given_the_same_run_times(self, watched: Any) -> None:
         sources = set()
         for _, _, true, made in watched:
             same_fan(true.speed, made.speed)
             sources |= set(made.speed.source.tolist())
         assert sources == {"measured speed", "run time and scaling"}
 
-    def test_say_the_same_of_speeds_that_were_measured(self, watched: Any) -> None:
+    def test_agree_on_speeds_that_were_measured(self, watched: Any) -> None:
         measured = 0
         for _, live, _, made in watched:
             rows = np.flatnonzero(live.speed.known)
