@@ -104,7 +104,7 @@ def stop_actions(
     counts, as before a drop of the learning rate. Under both: stop where, with confidence, the final value misses the
     required one. No job is stopped on a prediction while its last point is its best by more than the noise.
 
-    A job is evaluated after every report, so the error that confidence allows is allowed_error over its iterations.
+    A job is evaluated after every report, so the error that confidence allows is spent over its iterations.
     """
     jobs = snapshot.jobs
     rows, curve, level, expected = candidates.rows, candidates.curve, candidates.level, candidates.final

@@ -42,7 +42,7 @@ def plan_allocation(
 ) -> Plan:
     """The rank by this order, and the actions that give each job its target GPUs, `wanted` (n,).
 
-    strict, exact, packing: as for `allocate`. placement_order: the order in which jobs are placement_order, if not
+    strict, exact, packing: as for `allocate`. placement_order: the order in which jobs are placed, if not
     `order`.
     """
     by_placement = order if placement_order is None else placement_order
