@@ -17,12 +17,13 @@ from predictors.forecast import Forecasts, Need
 
 @dataclass(frozen=True)
 class MLSJFSettings:
-    """estimate: what a job is taken to last. "forecast" is ML-SJF; the others are what the paper compares it with,
-    "random" a guess of its own for each job, "type" the mean of the jobs of its type seen so far ("hard-coded").
+    """estimate: the run time that is assumed. "forecast" is ML-SJF; the others are the paper's baselines: "random" a
+    random number for each job, "type" the mean of the jobs of its type so far ("hard-coded").
 
-    mix: how far heavy jobs alike are kept apart; 0 is the paper's order. A job of a heavy type, in the mean as long as
-    those that wait or longer, counts as exp(mix (share - due)) times as long: share is what its type has of the GPUs,
-    due what it has of the work that waits. So heavy jobs run beside light ones of other types, from the beginning.
+    mix: how strongly heavy jobs of one type are kept apart; 0 is the paper's order. A job of a heavy type, with at
+    least the mean run time of all pending jobs, counts as exp(mix (share - due)) times as long: share is its
+    type's share of the GPUs, due its type's share of the pending work. So heavy jobs run beside light ones of other
+    types.
     """
 
     estimate: Literal["forecast", "random", "type"] = "forecast"
@@ -38,11 +39,11 @@ class MLSJFSettings:
 class MLSJF(Policy):
     """The job with the shortest predicted run time starts first, and runs to its end.
 
-    Of the paper it takes the order (section 2.1), the run time predicted from what is known at submission (section 5;
-    `predictors.runtime`, support vector regression among others), and its rivals: a random guess and the type's mean.
-    A forecast without error, as the simulator has where a workload names none, is the truth. The paper's finding that
-    an order by run time runs equal heavy jobs beside each other (section 6) led to the mix term, which is ours. It
-    leaves out its agents: jobs go where they fit. One whose run time nobody knows comes last.
+    Of the paper it takes the order (section 2.1), the run time predicted from the features at submission (section 5;
+    `predictors.runtime`, support vector regression among others), and its baselines: a random number and the type's
+    mean. The paper's finding that an order by run time runs equal heavy jobs side by side (section 6) led to the mix
+    term, which is an addition. It leaves out the paper's agents: jobs are placed where they fit. A job of unknown run
+    time comes last.
     """
 
     name = "ml-sjf"
@@ -53,31 +54,31 @@ class MLSJF(Policy):
         self.settings: MLSJFSettings = settings or MLSJFSettings()
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
-        """Rank by estimated run time, and start what is shortest."""
+        """Rank by estimated run time, and start the shortest jobs."""
         jobs = snapshot.jobs
         seconds = total_seconds(jobs, forecasts.total)
-        seen = memory
+        statistics = memory
         if self.settings.estimate == "random":
-            seconds = np.array([guess(key, snapshot.seed) for key in jobs.keys], dtype=np.float64)
+            seconds = np.array([random_estimate(key, snapshot.seed) for key in jobs.keys], dtype=np.float64)
         elif self.settings.estimate == "type":
-            seen = _seen(jobs, seconds, memory)
-            seconds = _mean_of_type(jobs, seen)
+            statistics = _type_statistics(jobs, seconds, memory)
+            seconds = _mean_of_type(jobs, statistics)
         order = queue_order(jobs, seconds)
         if self.settings.mix > 0:
-            order = mixed(jobs, order, seconds, self.settings.mix, float(snapshot.nodes.capacity[:, 0].sum()))
-        plan = plan_in_order(snapshot, order, memory=seen)
+            order = mixed_order(jobs, order, seconds, self.settings.mix, float(snapshot.nodes.capacity[:, 0].sum()))
+        plan = plan_in_order(snapshot, order, memory=statistics)
         return Plan(plan.rank, {"estimate": seconds}, plan.actions, plan.memory)
 
 
-def guess(key: JobKey, seed: int) -> float:
-    """A number from 0 to 1 that is the job's own, whenever it is asked for."""
+def random_estimate(key: JobKey, seed: int) -> float:
+    """A random number from 0 to 1, always the same for a job and seed."""
     return float(np.random.default_rng([seed, *key[1:]]).random())
 
 
-def mixed(jobs: Jobs, order: Ints, seconds: Floats, mix: float, gpus: float) -> Ints:
-    """The order, one by one: of the foremost job of each type the one that counts as shortest.
+def mixed_order(jobs: Jobs, order: Ints, seconds: Floats, mix: float, gpus: float) -> Ints:
+    """The order with heavy jobs of one type kept apart: one by one, of the first job of each type the shortest.
 
-    A type's share of all `gpus` is that of what runs and of what was ordered before, as far as these go.
+    A type's share of all `gpus` is that of running jobs and of those ordered before, the oldest leaving when full.
     """
     runs, managed = jobs.running[order], jobs.managed[order]
     waits = order[~runs & managed]
@@ -94,41 +95,41 @@ def mixed(jobs: Jobs, order: Ints, seconds: Floats, mix: float, gpus: float) -> 
     queues = [waits[kind_of[waits] == kind] for kind in range(len(kinds))]
     at = np.zeros(len(kinds), dtype=np.int64)
     chosen: list[int] = []
-    beside = order[runs].tolist()  # what the next would run beside: the oldest goes where there is no room
+    alongside = order[runs].tolist()  # jobs that the next one runs beside: the oldest leaves when all GPUs are taken
     for _ in range(len(waits)):
-        while beside and taken.sum() + 1 > gpus:
-            gone = beside.pop(0)
-            taken[kind_of[gone]] -= need[gone]
+        while alongside and taken.sum() + 1 > gpus:
+            oldest = alongside.pop(0)
+            taken[kind_of[oldest]] -= need[oldest]
         heads = [(kind, int(queue[at[kind]])) for kind, queue in enumerate(queues) if at[kind] < len(queue)]
 
-        def counts(head: tuple[int, int]) -> tuple[float, int]:
+        def effective_length(head: tuple[int, int]) -> tuple[float, int]:
             kind, row = head
             share = min(taken[kind] / max(gpus, 1.0), 1.0)
-            lasts = seconds[row] if np.isfinite(seconds[row]) else np.inf
-            return lasts * (np.exp(mix * (share - due[kind])) if heavy[kind] else 1.0), row
+            length = seconds[row] if np.isfinite(seconds[row]) else np.inf
+            return length * (np.exp(mix * (share - due[kind])) if heavy[kind] else 1.0), row
 
-        kind, row = min(heads, key=counts)
+        kind, row = min(heads, key=effective_length)
         at[kind] += 1
         chosen.append(row)
-        beside.append(row)
+        alongside.append(row)
         taken[kind] += need[row]
-    out_of_line = order[runs | ~managed]
-    return np.concatenate([out_of_line, np.array(chosen, dtype=np.int64)])
+    not_waiting = order[runs | ~managed]
+    return np.concatenate([not_waiting, np.array(chosen, dtype=np.int64)])
 
 
-def _seen(jobs: Jobs, seconds: Floats, memory: Memory) -> Memory:
-    """Of each type the run times of its jobs so far, in sum and number; each job counts once."""
+def _type_statistics(jobs: Jobs, seconds: Floats, memory: Memory) -> Memory:
+    """The sum and the number of the run times of each type so far; each job counts once."""
     types: Texts = memory["types"] if memory else np.zeros(0, dtype=np.str_)
     sums = dict(zip(types.tolist(), memory["sums"].tolist(), strict=True)) if memory else {}
     numbers = dict(zip(types.tolist(), memory["numbers"].tolist(), strict=True)) if memory else {}
     told = {tuple(key) for key in memory["told"].tolist()} if memory else set()
-    now = {tuple(key[1:]) for key in jobs.keys}
+    present = {tuple(key[1:]) for key in jobs.keys}
     for row, key in enumerate(jobs.keys):
         if tuple(key[1:]) not in told and np.isfinite(seconds[row]):
             kind = str(jobs.kind[row])
             sums[kind] = sums.get(kind, 0.0) + float(seconds[row])
             numbers[kind] = numbers.get(kind, 0) + 1
-    kept = sorted(now)
+    kept = sorted(present)
     return {
         "types": np.array(list(sums), dtype=np.str_),
         "sums": np.array(list(sums.values()), dtype=np.float64),
@@ -137,7 +138,7 @@ def _seen(jobs: Jobs, seconds: Floats, memory: Memory) -> Memory:
     }
 
 
-def _mean_of_type(jobs: Jobs, seen: Memory) -> Floats:
-    """(n,) NaN for a type of which nothing is known."""
-    means = dict(zip(seen["types"].tolist(), (seen["sums"] / seen["numbers"]).tolist(), strict=True))
+def _mean_of_type(jobs: Jobs, statistics: Memory) -> Floats:
+    """(n,) the mean run time of each job's type, NaN for an unknown type."""
+    means = dict(zip(statistics["types"].tolist(), (statistics["sums"] / statistics["numbers"]).tolist(), strict=True))
     return np.array([means.get(kind, np.nan) for kind in jobs.kind.tolist()], dtype=np.float64)

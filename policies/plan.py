@@ -1,4 +1,4 @@
-"""What ought to be: a rank for every job, sparse actions, and a reason for each."""
+"""A policy's decision: a rank for every job, actions for some, and a reason for each action."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,14 +12,14 @@ from predictors.arrays import Floats
 
 ActionKind: TypeAlias = Literal["hold", "release", "place", "resize", "migrate", "preempt", "stop"]
 Memory: TypeAlias = Mapping[str, NDArray[Any]]
-"""What a policy must remember between cycles; it comes back at its next decide()."""
+"""Arrays that a policy keeps between cycles; they are passed to its next `decide`."""
 
 NOTHING_REMEMBERED: Memory = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class Reason:
-    """A rule and the figures it went by; `slurmplug.reports.explain` makes the sentence."""
+    """The rule that led to a decision and the figures it used; `slurmplug.reports.explain` turns it into a sentence."""
 
     rule: str
     facts: Mapping[str, float | str] = field(default_factory=dict)
@@ -27,10 +27,11 @@ class Reason:
 
 @dataclass(frozen=True)
 class Action:
-    """What is to happen to one job.
+    """One action on one job.
 
-    `place` starts a pending job on `nodes`, `migrate` moves a running one there (anywhere else where none are named),
-    `resize` gives it `gpus`. `shares`: the GPUs on each of the nodes; empty for as even as may be.
+    `place` starts a pending job on `nodes`, `migrate` moves a running one there (to any other nodes if none are named),
+    `resize` gives it `gpus`. shares: the GPUs on each of the nodes; empty for as even as possible. begin: when a
+    `release` lets the job start, in seconds since the epoch.
     """
 
     kind: ActionKind
@@ -46,8 +47,8 @@ class Action:
 class Plan:
     """A policy's decision.
 
-    `rank` (n,): higher goes first, NaN leaves the job to Slurm. `terms`: the parts of the rank, each (n,), which
-    `slurmplug prio` shows as columns. `notes`: what is wrong with a job, for `slurmplug why`.
+    rank (n,): higher goes first, NaN leaves the job to Slurm. terms: the parts of the rank, each (n,), which `slurmplug
+    prio` shows as columns. memory: passed to the next decision. notes: problems of single jobs, for `slurmplug why`.
     """
 
     rank: Floats

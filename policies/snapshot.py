@@ -1,7 +1,7 @@
-"""What is: the cluster at one moment, in columns.
+"""The cluster at one moment, in columns: the input of every policy.
 
-Every column of `Jobs` has one entry a job, so that a policy decides 100,000 jobs without a Python loop. Times are
-seconds since the epoch, durations are seconds, and NaN stands for what was not given or is not known.
+Every column of `Jobs` has one entry per job, so that a policy decides on 100,000 jobs without a Python loop. Times are
+seconds since the epoch, durations are seconds, and NaN means not given or unknown.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ RESOURCES = ("gpus", "cpus", "memory")
 
 
 class JobKey(NamedTuple):
-    """What names a job for ever: Slurm's job ids wrap and a requeue changes the submit time."""
+    """The permanent identity of a job: Slurm's job ids wrap around, and a requeue changes the submit time."""
 
     cluster: str
     job_id: int
@@ -26,7 +26,7 @@ class JobKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Curves:
-    """A curve for each row: row i's points are `[starts[i]:starts[i + 1]]` of `iterations` and `values`."""
+    """One curve per row: row i's points are `[starts[i]:starts[i + 1]]` of `iterations` and `values`."""
 
     iterations: Floats
     values: Floats
@@ -44,7 +44,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class Jobs:
-    """The jobs that wait or run. A pending array is one row of so many `elements`."""
+    """The pending and running jobs. A pending array is one row with its number of `elements`."""
 
     keys: tuple[JobKey, ...]
     elements: Ints
@@ -52,9 +52,9 @@ class Jobs:
     state: Texts
     """pending, running, suspended or completing"""
     reason: Texts
-    """why Slurm says that it waits: Priority, Resources, Dependency, ..."""
+    """Slurm's reason for a pending job: Priority, Resources, Dependency, ..."""
     managed: Bools
-    """slurmplug may rank it and act on it"""
+    """slurmplug may rank the job and act on it"""
     held: Bools
     interactive: Bools
     user: Texts
@@ -63,7 +63,7 @@ class Jobs:
     partition: Texts
     name: Texts
     kind: Texts
-    """`--type`: jobs of one kind train alike"""
+    """`--type`: jobs of one kind train in the same way"""
     ml_job: Ints
     """the first row of the jobs that train the same model"""
     role: Texts
@@ -72,30 +72,30 @@ class Jobs:
     submitted: Floats
     started: Floats
     expected: Floats
-    """when Slurm expects it to start, while it waits; NaN where it does not say"""
+    """the start that Slurm expects for a pending job; NaN where it expects none"""
     time_limit: Floats
     waited: Floats
     """seconds eligible and pending, in this run and those before it"""
     attained: Floats
-    """GPU seconds, likewise"""
+    """GPU seconds, in this run and those before it"""
     priority: Floats
-    """Slurm's own, with the label in it"""
+    """Slurm's own priority, which includes the SiteFactor"""
     label: Floats
-    """the SiteFactor in place, NaN where not known"""
+    """the present SiteFactor, NaN where unknown"""
 
     gpus: Ints
-    """asked for, or held while it runs"""
+    """requested, or held by a running job"""
     gpus_min: Ints
     gpus_max: Ints
     demand: Floats
     """(n, resources)"""
     placement: Ints
-    """row of `Snapshot.fits`"""
+    """placement class: a row of `Snapshot.fits`"""
 
     urgency: Floats
     deadline: Floats
     target: Floats
-    """of the curve in `accuracies`: the value to reach, higher being better"""
+    """the value that the curve in `accuracies` is to reach, higher being better"""
     max_iterations: Floats
     params: Floats
     utility: Floats
@@ -103,71 +103,71 @@ class Jobs:
     stop: Texts
     """iterations, optstop or target"""
     downgrade: Texts
-    """how far the system may go under overload: empty, optstop or target"""
+    """the stop option that slurmplug may apply under overload: empty, optstop or target"""
     signal: Texts
     """as declared with --checkpoint: USR1; empty for none"""
     signal_to: Texts
     """batch, steps or full"""
     grace: Floats
-    """seconds from a request to its next step"""
+    """seconds from a request to stop to the next step"""
     restartable: Bools
-    """it declared a checkpoint, by --checkpoint: once requeued it goes on from there"""
+    """declared --checkpoint: after a requeue the job resumes from there"""
     awaits: Bools
-    """held since its submission until a policy admits it"""
+    """held since its submission until a policy admits the job"""
     traffic: Floats
-    """bytes a second that it sends between nodes, as it reported"""
+    """bytes a second sent between nodes, as reported"""
 
     iteration: Floats
-    """how many it has reported as done, 0 before the first report"""
+    """iterations reported as done, 0 before the first report"""
     iteration_time: Floats
     """median seconds an iteration in this run"""
     checkpoint: Floats
     """the iteration of the last checkpoint"""
     checkpointed: Floats
-    """when that was reported"""
+    """when the last checkpoint was reported"""
     resumed: Floats
-    """the first iteration that this run reported"""
+    """the first iteration reported in this run"""
     reported: Floats
-    """when the last report was made"""
+    """the time of the last report"""
     losses: Curves
     accuracies: Curves
-    """the quantity that the target names (accuracy where it names none), negated where lower is better"""
+    """the quantity of the target (accuracy without one), negated where lower is better"""
     parents: Ints
-    """(edges, 2): row, row that it depends on"""
+    """(edges, 2): a row and the row that it depends on, -1 if missing"""
 
     def __len__(self) -> int:
         return len(self.keys)
 
     @cached_property
     def pending(self) -> Bools:
-        """(n,) read only, as `running`: texts are slow to compare, and every part of a decision asks."""
+        """(n,) whether the job is pending; read only and cached, as `running`, since comparing texts is slow."""
         return _read_only(self.state == "pending")
 
     @cached_property
     def running(self) -> Bools:
-        """(n,)"""
+        """(n,) whether the job runs; read only."""
         return _read_only(self.state == "running")
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """The nodes, in columns of the resources."""
+    """The nodes; `capacity`, `used` and `load` have a column for each of `RESOURCES`."""
 
     names: tuple[str, ...]
     up: Bools
     capacity: Floats
     used: Floats
     load: Floats
-    """measured use of what is shared, in the unit of the capacity; NaN where nothing tells it"""
+    """measured use, in the unit of the capacity; NaN where unknown"""
     load_age: Floats
     """seconds since the oldest figure of the load was measured"""
     network: Floats
-    """share of the network's bandwidth in use, in [0, 1]; NaN where nothing tells it"""
+    """share of the network's bandwidth in use, in [0, 1]; NaN where unknown"""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All that a decision may look at. A policy takes its time from `now` and its randomness from `seed`."""
+    """The complete input of a decision. A policy takes its time from `now` and its randomness from `seed`."""
 
     cycle: int
     now: float
@@ -175,7 +175,7 @@ class Snapshot:
     jobs: Jobs
     nodes: Nodes
     fits: Bools
-    """(placement classes, nodes): partition, features, reservation and typed gres allow it there"""
+    """(placement classes, nodes): whether partition, features, reservation and typed gres allow a job there"""
     runs_on: Ints
     """(allocations, 3): job row, node row, GPUs"""
 

@@ -1,4 +1,4 @@
-"""As many GPUs in use as may be, but fairly and without moving everyone: a mixed-integer programme."""
+"""The highest utilisation within limits on unfairness and on changes: a mixed-integer programme."""
 
 from dataclasses import dataclass
 
@@ -15,15 +15,16 @@ from predictors.arrays import Floats, Ints
 from predictors.forecast import Forecasts
 
 UNFAIR = 10.0
-"""what a unit of fairness loss beyond its limit costs, in all that the cluster has"""
+"""the cost of a unit of fairness loss beyond its limit, in clusters' utilisation of resources"""
 OLDEST = 1e-3
-"""by how much the first of all jobs is preferred to the last, which tells alike ones apart"""
+"""the preference of the first of all jobs over the last, which breaks ties"""
 
 
 @dataclass(frozen=True)
 class DormSettings:
-    """fairness: fairness loss that is allowed, theta 1, in [0, 1]. adjustment: share of the running jobs whose GPUs may
-    change at once, theta 2. seconds, branches: limits of the solver. most: jobs that it sees, the first in line."""
+    """fairness: theta 1, the fairness loss allowed, in [0, 1]. adjustment: theta 2, the share of the running jobs whose
+    GPUs may change at once. seconds, branches: limits of the solver. most: jobs in the programme, the first in
+    order."""
 
     fairness: float = 0.2
     adjustment: float = 0.2
@@ -41,15 +42,15 @@ class DormSettings:
 
 
 class Dorm(Policy):
-    """Utilisation at its greatest, within limits on unfairness and on change (Sun et al., ICDCS 2017, section III).
+    """The greatest utilisation within limits on unfairness and on changes (Sun et al., ICDCS 2017, section III).
 
-    Whenever a job came or ended, how many GPUs each job gets is found anew by a mixed-integer linear programme: the
-    greatest sum over resources of what is in use, where the shares of all jobs differ from dominant resource fairness
-    by at most theta 1 (in all, as a part of 2), and at most theta 2 of the running jobs change. All jobs are admitted,
-    rigid ones with what they ask for or not at all. The paper's programme also chooses nodes; here places are chosen
-    afterwards, on as few nodes as will do, since its size grows by the nodes. The limit on unfairness can be passed, at
-    a price, since gangs may leave no other way. HiGHS solves it, as far as it comes within its limits; where it finds
-    nothing, what runs goes on and what fits starts in order of submission.
+    Whenever a job is submitted or ends, a mixed-integer linear programme computes the GPUs of each job: it maximises
+    the utilisation summed over resources, where the shares of all jobs differ from dominant resource fairness by at
+    most theta 1 (in total, as a part of 2), and at most theta 2 of the running jobs change. All jobs are admitted,
+    rigid ones with what they request or not at all. The paper's programme also chooses nodes; here nodes are chosen
+    afterwards, as few as possible, since its size grows with the nodes. The limit on unfairness may be exceeded at a
+    cost, since gangs can make it infeasible. HiGHS solves it within its limits; if it finds no solution, running jobs
+    continue and jobs that fit start in order of submission.
     """
 
     name = "dorm"
@@ -58,8 +59,8 @@ class Dorm(Policy):
     def __init__(self, settings: DormSettings | None = None) -> None:
         self.settings: DormSettings = settings or DormSettings()
 
-    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing is forecast
-        """Rank by submission, and give GPUs as the programme says."""
+    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 unused here
+        """Rank by submission, and allocate GPUs by the programme."""
         jobs = snapshot.jobs
         order = queue_order(jobs, jobs.state != "running")
         flexible = elastic(jobs)
@@ -69,17 +70,17 @@ class Dorm(Policy):
         if wanted is None:
             rows = order[(jobs.managed & (startable(jobs) | movable(jobs)))[order]][: self.settings.most]
             wanted = fallback.copy()
-            found = solved(snapshot, rows, fallback, self.settings)
+            found = solve(snapshot, rows, fallback, self.settings)
             if found is not None:
                 wanted[rows] = found
-        return plan_allocation(snapshot, order, wanted, memory=_noted(snapshot, order, wanted))
+        return plan_allocation(snapshot, order, wanted, memory=_to_memory(snapshot, order, wanted))
 
 
-def solved(snapshot: Snapshot, rows: Ints, wanted: Ints, settings: DormSettings) -> Ints | None:
-    """(k,) GPUs for each of these rows, all other jobs at what they ought to have; None where none was found.
+def solve(snapshot: Snapshot, rows: Ints, wanted: Ints, settings: DormSettings) -> Ints | None:
+    """(k,) GPUs for each of these rows, with all other jobs at `wanted` (n,); None if no solution was found.
 
-    Variables, k each: GPUs n, whether the job runs a, how far its share is from the fair one d, whether it changes c;
-    and the fairness loss s beyond its limit.
+    Variables, k each: GPUs n, whether the job runs a, the distance of its share from the fair one d, whether it changes
+    c; and the fairness loss s beyond its limit.
     """
     jobs, k = snapshot.jobs, len(rows)
     if not k:
@@ -89,7 +90,7 @@ def solved(snapshot: Snapshot, rows: Ints, wanted: Ints, settings: DormSettings)
     least = np.where(flexible, jobs.gpus_min, jobs.gpus)[rows].astype(np.float64)
     most = np.where(flexible, jobs.gpus_max, jobs.gpus)[rows].astype(np.float64)
     each = (cluster_shares(snapshot) / np.maximum(jobs.gpus, 1)[:, None])[rows]
-    capacity = _left(snapshot, rows, wanted)
+    capacity = _capacity_left(snapshot, rows, wanted)
     share = each.max(axis=1)
     fair = fair_shares(each, most, capacity)
     runs = held > 0
@@ -99,15 +100,21 @@ def solved(snapshot: Snapshot, rows: Ints, wanted: Ints, settings: DormSettings)
     shares, reach = np.diag(share), np.diag(np.maximum(most, held))
     columns = np.block(
         [
-            [one, -np.diag(least), none, none, zero],  # at least its least, if it runs
-            [one, -np.diag(most), none, none, zero],  # and at most its most
-            [each.T, kinds, kinds, kinds, kinds[:, :1]],  # within what there is of each resource
-            [shares, none, -one, none, zero],  # its share is no further above the fair one than d
-            [shares, none, one, none, zero],  # nor below
-            [one, none, none, -reach, zero],  # it has what it holds, unless it changes
+            [one, -np.diag(least), none, none, zero],  # at least its minimum, if it runs
+            [one, -np.diag(most), none, none, zero],  # and at most its maximum
+            [each.T, kinds, kinds, kinds, kinds[:, :1]],  # within the capacity of each resource
+            [shares, none, -one, none, zero],  # its share is at most d above the fair one
+            [shares, none, one, none, zero],  # and at most d below
+            [one, none, none, -reach, zero],  # it keeps what it holds, unless it changes
             [one, none, none, reach, zero],
-            [across, across, across + 1.0, across, -np.ones((1, 1))],  # the fairness loss, and what of it is beyond
-            [across, across, across, across + runs, np.zeros((1, 1))],  # how many change
+            [
+                across,
+                across,
+                across + 1.0,
+                across,
+                -np.ones((1, 1)),
+            ],  # the fairness loss, and its part beyond the limit
+            [across, across, across, across + runs, np.zeros((1, 1))],  # the number of changes
         ]
     )
     free = np.full(k, np.inf)
@@ -123,9 +130,9 @@ def solved(snapshot: Snapshot, rows: Ints, wanted: Ints, settings: DormSettings)
         (np.array([-np.inf]), np.array([np.ceil(settings.adjustment * runs.sum())])),
     ]
     lower, upper = (np.concatenate([pair[side] for pair in limits]) for side in (0, 1))
-    worth = each.sum(axis=1) * (1.0 + OLDEST * np.linspace(1.0, 0.0, k))
+    utilisation = each.sum(axis=1) * (1.0 + OLDEST * np.linspace(1.0, 0.0, k))
     found = milp(
-        np.concatenate([-worth, np.zeros(3 * k), [UNFAIR]]),
+        np.concatenate([-utilisation, np.zeros(3 * k), [UNFAIR]]),
         integrality=np.concatenate([np.ones(2 * k), np.zeros(k), np.ones(k), [0]]),
         bounds=Bounds(
             np.zeros(4 * k + 1), np.concatenate([most, np.ones(k), np.full(k, np.inf), np.ones(k), [np.inf]])
@@ -137,9 +144,9 @@ def solved(snapshot: Snapshot, rows: Ints, wanted: Ints, settings: DormSettings)
 
 
 def fair_shares(each: Floats, most: Floats, capacity: Floats) -> Floats:
-    """(k,) the same dominant share for all, or what each can use, where GPUs can be divided.
+    """(k,) an equal dominant share for all jobs, or less where a job cannot use it, with fractional GPUs.
 
-    each: (k, resources) what a GPU of the job comes with. most: (k,) GPUs that it can use. capacity: (resources,)
+    each: (k, resources) the job's demand per GPU. most: (k,) the most GPUs that it can use. capacity: (resources,)
     """
     dominant = each.max(axis=1)
     low, high = 0.0, 1.0
@@ -150,8 +157,8 @@ def fair_shares(each: Floats, most: Floats, capacity: Floats) -> Floats:
     return np.asarray(np.minimum(most * dominant, low))
 
 
-def _left(snapshot: Snapshot, rows: Ints, wanted: Ints) -> Floats:
-    """(resources,) the share of the cluster that these rows can have, all others having what they ought to."""
+def _capacity_left(snapshot: Snapshot, rows: Ints, wanted: Ints) -> Floats:
+    """(resources,) the share of the cluster that is left for these rows, with all other jobs at `wanted`."""
     jobs, nodes, on = snapshot.jobs, snapshot.nodes, snapshot.runs_on
     others = wanted / np.maximum(jobs.gpus, 1)
     others[rows] = 0.0
@@ -163,8 +170,8 @@ def _left(snapshot: Snapshot, rows: Ints, wanted: Ints) -> Floats:
 
 
 def _remembered(snapshot: Snapshot, order: Ints, memory: Memory) -> Ints | None:
-    """What was found last time, if no job came or ended and no node since."""
-    if "wanted" not in memory or not np.array_equal(memory.get("jobs", np.zeros((0, 2))), _names(snapshot, order)):
+    """The last solution, if neither the jobs nor the nodes have changed since."""
+    if "wanted" not in memory or not np.array_equal(memory.get("jobs", np.zeros((0, 2))), _job_names(snapshot, order)):
         return None
     if int(memory["nodes"][0]) != int(snapshot.nodes.up.sum()):
         return None
@@ -173,15 +180,15 @@ def _remembered(snapshot: Snapshot, order: Ints, memory: Memory) -> Ints | None:
     return wanted
 
 
-def _noted(snapshot: Snapshot, order: Ints, wanted: Ints) -> Memory:
+def _to_memory(snapshot: Snapshot, order: Ints, wanted: Ints) -> Memory:
     return {
-        "jobs": _names(snapshot, order),
+        "jobs": _job_names(snapshot, order),
         "wanted": wanted[np.sort(order)],
         "nodes": np.array([snapshot.nodes.up.sum()], dtype=np.int64),
     }
 
 
-def _names(snapshot: Snapshot, order: Ints) -> Ints:
-    """(jobs, 2) what tells the jobs of this order apart."""
+def _job_names(snapshot: Snapshot, order: Ints) -> Ints:
+    """(jobs, 2) job id and first submission of the jobs in this order."""
     keys = [snapshot.jobs.keys[row] for row in np.sort(order).tolist()]
     return np.array([(key.job_id, key.first_submit) for key in keys], dtype=np.int64).reshape(-1, 2)

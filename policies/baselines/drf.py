@@ -19,7 +19,7 @@ Among = Literal["user", "account", "job"]
 
 @dataclass(frozen=True)
 class DRFSettings:
-    """among: whose shares are evened out, those of users, of accounts or of jobs."""
+    """among: whether shares are equalised between users, accounts or jobs."""
 
     among: Among = "user"
 
@@ -32,9 +32,9 @@ class DRF(Policy):
     """Max-min fairness of dominant shares by progressive filling (Ghodsi et al., NSDI 2011, algorithm 1).
 
     A dominant share is the greatest share of any resource that a user's jobs hold. The next job is the first, by
-    submission, of the user with the least; elastic jobs are counted with their least, and then share what is left, one
-    GPU after another to the job with the least dominant share, as OASiS (INFOCOM 2018, section V) sets DRF up. A rigid
-    job runs to its end: shares are evened out as jobs come and go. Weights are left out.
+    submission, of the user with the smallest; elastic jobs count with their minimum, and then share what is left, one
+    GPU after another to the job with the smallest dominant share, as OASiS (INFOCOM 2018, section V) sets DRF up. A
+    rigid job runs to its end: shares are equalised as jobs start and end. Weights are left out.
     """
 
     name = "drf"
@@ -43,15 +43,15 @@ class DRF(Policy):
     def __init__(self, settings: DRFSettings | None = None) -> None:
         self.settings: DRFSettings = settings or DRFSettings()
 
-    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 it needs neither
-        """Rank by the dominant share that each job's user has before it starts."""
+    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 unused here
+        """Rank by the dominant share that the owner of each job has without it."""
         jobs = snapshot.jobs
         flexible = elastic(jobs)
         least = np.where(flexible, jobs.gpus_min, jobs.gpus)
         size = cluster_shares(snapshot)
         each = size / np.maximum(jobs.gpus, 1)[:, None]
         needed = np.where(flexible[:, None], each * least[:, None], size)
-        order = queue_order(jobs, jobs.state != "running", self._before(snapshot, needed))
+        order = queue_order(jobs, jobs.state != "running", self._owner_share(snapshot, needed))
         wanted = gang_gpus(snapshot, order, preempt=flexible, requested=least)
         dominant = each.max(axis=1)
         return plan_allocation(
@@ -60,8 +60,8 @@ class DRF(Policy):
             grow_elastic(snapshot, wanted, lambda row, gpus: 1.0 / (gpus * max(float(dominant[row]), 1e-12))),
         )
 
-    def _before(self, snapshot: Snapshot, needed: Floats) -> Floats:
-        """(n,) the dominant share of whoever owns the job, counting what runs and its jobs before this one."""
+    def _owner_share(self, snapshot: Snapshot, needed: Floats) -> Floats:
+        """(n,) the dominant share of each job's owner, counting its running jobs and its earlier pending ones."""
         jobs = snapshot.jobs
         if self.settings.among == "job":
             return np.where(jobs.running, needed.max(axis=1), 0.0)

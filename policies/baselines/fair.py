@@ -15,7 +15,7 @@ from predictors.forecast import Forecasts
 
 @dataclass(frozen=True)
 class FairSettings:
-    """quantum: seconds after which a job that runs gives way to one that has had less; 0 for never."""
+    """quantum: seconds after which a running job is preempted for one that attained less; 0 for never."""
 
     quantum: float = 3600.0
 
@@ -25,12 +25,12 @@ class FairSettings:
 
 
 class Fair(Policy):
-    """Every job the same number of GPUs at once where it can take any number, and the same GPU time where it cannot.
+    """Equal numbers of GPUs for elastic jobs, equal GPU time for rigid ones.
 
     The fair scheduler that SLAQ (SoCC 2017, section 6) and MLFS (CoNEXT 2020, section 4.1, after Borg) compare with:
-    max-min fairness over jobs. Elastic jobs share what rigid ones leave, one GPU after another to whoever has the
-    fewest. Where not all can run, those go first that have had the least GPU time for each GPU that they ask for, and
-    take turns of a quantum, since a gang cannot be given less. Of Borg it leaves out priorities, quotas and users.
+    max-min fairness over jobs. Elastic jobs share what rigid ones leave, one GPU after another to the job with the
+    fewest. If not all can run, those with the least attained GPU time per requested GPU go first, and take turns of a
+    quantum, since a gang cannot run on fewer GPUs. Of Borg it leaves out priorities, quotas and users.
     """
 
     name = "fair"
@@ -38,17 +38,17 @@ class Fair(Policy):
     def __init__(self, settings: FairSettings | None = None) -> None:
         self.settings: FairSettings = settings or FairSettings()
 
-    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 it needs neither
-        """Rank by what each has had, and share the GPUs evenly."""
+    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 unused here
+        """Rank by attained service, and share the GPUs evenly."""
         jobs = snapshot.jobs
-        order = queue_order(jobs, self._turns(snapshot))
+        order = queue_order(jobs, self._quanta(snapshot))
         flexible = elastic(jobs)
         least = np.where(flexible, jobs.gpus_min, jobs.gpus)
         wanted = gang_gpus(snapshot, order, preempt=flexible | (self.settings.quantum > 0), requested=least)
         return plan_allocation(snapshot, order, grow_elastic(snapshot, wanted, lambda _, gpus: 1.0 / gpus))
 
-    def _turns(self, snapshot: Snapshot) -> Floats:
-        """(n,) quanta that each job has had of the GPUs it asks for; those that run finish theirs first."""
+    def _quanta(self, snapshot: Snapshot) -> Floats:
+        """(n,) quanta that each job attained on its requested GPUs; -1 for a job in the middle of a quantum."""
         jobs = snapshot.jobs
         seconds = jobs.attained / np.maximum(jobs.gpus, 1)
         if not self.settings.quantum:

@@ -12,13 +12,13 @@ from predictors.forecast import Forecasts
 
 @dataclass(frozen=True)
 class FIFOSettings:
-    """strict: nothing overtakes a job for which there is no room; else what fits goes on."""
+    """strict: no job starts before an earlier one that has no room yet; otherwise jobs that fit overtake it."""
 
     strict: bool = True
 
 
 class FIFO(Policy):
-    """Jobs start in the order of their submission, with the GPUs they asked for, and run to their end.
+    """Jobs start in the order of their submission, on the GPUs that they requested, and run to their end.
 
     The baseline of OASiS (INFOCOM 2018, section V) and of every other paper. It leaves nothing out.
     """
@@ -29,6 +29,6 @@ class FIFO(Policy):
     def __init__(self, settings: FIFOSettings | None = None) -> None:
         self.settings: FIFOSettings = settings or FIFOSettings()
 
-    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 it needs neither
-        """Rank by submission, and start what comes first."""
+    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 unused here
+        """Rank by submission, and start jobs in this order."""
         return plan_in_order(snapshot, queue_order(snapshot.jobs), strict=self.settings.strict)

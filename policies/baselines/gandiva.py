@@ -1,4 +1,4 @@
-"""Affinity and migration: jobs of a size side by side, and away from where it is crowded."""
+"""Affinity and migration: jobs of equal size share nodes, and jobs leave overloaded nodes."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ from predictors.forecast import Forecasts
 @dataclass(frozen=True)
 class GandivaSettings:
     """overload: share of a node's CPUs, memory or network in use above which it is overloaded. patience: seconds that
-    a job runs before it is moved. moves: jobs moved in one cycle at most."""
+    a job runs before it may be migrated. moves: most migrations in one cycle."""
 
     overload: float = 0.9
     patience: float = 600.0
@@ -39,12 +39,13 @@ class GandivaSettings:
 
 
 class Gandiva(Policy):
-    """First in, first out; on nodes with jobs of as many GPUs; off nodes that are overloaded (Xiao et al., OSDI 2018).
+    """First in, first out, with affinity and migration (Xiao et al., OSDI 2018).
 
-    Section 4.1: a job is put where jobs of its size run (affinity), else on free nodes, else where there is room, and
-    what does not fit is overtaken. Section 4.2, and MLFS (CoNEXT 2020, section 2) of it: of an overloaded node the job
-    with the fewest GPUs goes to another node, and a job spread over more nodes than it needs is brought together. It
-    does not pack two jobs onto one GPU, slice its time or grow jobs into idle ones (3.3, 4.2): Slurm gives GPUs whole.
+    Section 4.1: a job is placed where jobs of its size run (affinity), else on free nodes, else where there is room,
+    and jobs that fit overtake one that does not. Section 4.2, as MLFS (CoNEXT 2020, section 2) describes it: from an
+    overloaded node the job with the fewest GPUs migrates, and a job on more nodes than it needs is consolidated. It
+    does not pack two jobs onto one GPU, share its time or grow jobs into idle ones (3.3, 4.2): Slurm allocates whole
+    GPUs.
     """
 
     name = "gandiva"
@@ -52,52 +53,54 @@ class Gandiva(Policy):
     def __init__(self, settings: GandivaSettings | None = None) -> None:
         self.settings: GandivaSettings = settings or GandivaSettings()
 
-    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 it needs neither
-        """Rank by submission, start by affinity, and move from where it is crowded or spread."""
+    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 unused here
+        """Rank by submission, place by affinity, and migrate jobs off overloaded nodes or onto fewer nodes."""
         jobs = snapshot.jobs
         order = queue_order(jobs)
-        crowded = crowding(snapshot) > self.settings.overload
+        overloaded = shared_load(snapshot) > self.settings.overload
         on = snapshot.runs_on
         held = held_gpus(snapshot)
-        empty = np.bincount(on[:, 1], minlength=len(crowded)) == 0
+        empty = np.bincount(on[:, 1], minlength=len(overloaded)) == 0
 
-        def kin(row: int) -> Bools:
-            alike = np.zeros(len(crowded), dtype=bool)
+        def affine_nodes(row: int) -> Bools:
+            alike = np.zeros(len(overloaded), dtype=bool)
             alike[on[held[on[:, 0]] == jobs.gpus[row], 1]] = True
-            return np.asarray((alike | empty) & ~crowded)
+            return np.asarray((alike | empty) & ~overloaded)
 
-        allocation = allocate(snapshot, order, gang_gpus(snapshot, order, preempt=False), exact=True, prefer=kin)
-        moves = self._moves(snapshot, allocation, crowded)
+        allocation = allocate(
+            snapshot, order, gang_gpus(snapshot, order, preempt=False), exact=True, prefer=affine_nodes
+        )
+        moves = self._migrations(snapshot, allocation, overloaded)
         return Plan(rank_from_order(jobs, order), actions=(*allocation.actions, *moves, *admission_releases(jobs)))
 
-    def _moves(self, snapshot: Snapshot, allocation: Allocation, crowded: Bools) -> list[Action]:
+    def _migrations(self, snapshot: Snapshot, allocation: Allocation, overloaded: Bools) -> list[Action]:
         jobs, on, space = snapshot.jobs, snapshot.runs_on, allocation.after()
         held = held_gpus(snapshot)
         settled = movable(jobs) & (snapshot.now - jobs.started >= self.settings.patience)
         spread = np.bincount(on[:, 0], minlength=len(jobs))
         relieved: set[int] = set()
         moves: list[Action] = []
-        on_crowded = np.bincount(on[crowded[on[:, 1]], 0], minlength=len(jobs)) > 0
-        candidates = np.flatnonzero(settled & (held > 0) & (on_crowded | (spread > 1)))
-        for row in candidates[np.lexsort((candidates, held[candidates], ~on_crowded[candidates]))].tolist():
+        on_overloaded = np.bincount(on[overloaded[on[:, 1]], 0], minlength=len(jobs)) > 0
+        candidates = np.flatnonzero(settled & (held > 0) & (on_overloaded | (spread > 1)))
+        for row in candidates[np.lexsort((candidates, held[candidates], ~on_overloaded[candidates]))].tolist():
             if len(moves) >= self.settings.moves:
                 break
             here = space.place(row)
-            troubled = {node for node in here.nodes if crowded[node]} - relieved
-            if not troubled and len(here.nodes) == 1:
+            relieves = {node for node in here.nodes if overloaded[node]} - relieved
+            if not relieves and len(here.nodes) == 1:
                 continue
-            place = space.fit(row, int(held[row]), nodes=~crowded)
-            if place is None or not (troubled or len(place.nodes) < len(here.nodes)):
+            place = space.fit(row, int(held[row]), nodes=~overloaded)
+            if place is None or not (relieves or len(place.nodes) < len(here.nodes)):
                 continue
             space.give(row, here)
             space.take(row, place)
-            relieved |= troubled
+            relieved |= relieves
             moves.append(placement_action(snapshot, row, place, int(held[row])))
         return moves
 
 
-def crowding(snapshot: Snapshot) -> Floats:
-    """(nodes,) the greatest share in use of what jobs on a node share: CPUs, memory, network; 0 where none is known."""
+def shared_load(snapshot: Snapshot) -> Floats:
+    """(nodes,) the greatest share in use of a node's CPUs, memory and network; 0 where none is known."""
     nodes = snapshot.nodes
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = np.where(nodes.capacity[:, 1:] > 0, nodes.load[:, 1:] / nodes.capacity[:, 1:], np.nan)

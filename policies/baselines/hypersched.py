@@ -1,4 +1,4 @@
-"""As much accuracy as may be by the deadline."""
+"""As much accuracy as possible by the deadline."""
 
 from dataclasses import dataclass
 
@@ -15,8 +15,8 @@ from predictors.forecast import Forecasts, Need
 
 @dataclass(frozen=True)
 class HyperSchedSettings:
-    """trial: accuracies that a job reports before it is judged. tolerance: accuracy that it must promise to gain; below
-    it is paused. hysteresis: factor on the gain of a job that runs."""
+    """trial: accuracies that a job reports before its gain is estimated. tolerance: the least expected gain in
+    accuracy; a job below it is paused. hysteresis: factor on the gain of a running job."""
 
     trial: int = 3
     tolerance: float = 0.002
@@ -32,15 +32,15 @@ class HyperSchedSettings:
 
 
 class HyperSched(Policy):
-    """GPUs to the jobs whose accuracy will rise most by their deadline (Liaw et al., SoCC 2019).
+    """GPUs for the jobs whose accuracy will rise most by their deadline (Liaw et al., SoCC 2019).
 
     New jobs go first until they have reported a few accuracies (exploration, section 4.2); then those with the greatest
-    gain by the deadline (exploitation, 4.3), and elastic jobs get GPUs in proportion to it; one that no longer improves
-    is paused, and one past its deadline waits, while others want its place. The paper schedules the trials of one
-    search under one deadline; here every job has its own, as MLFS (CoNEXT 2020, section 2) describes it. Left out: the
-    rungs of successive halving, since jobs of other models are not compared by their accuracy.
+    gain by the deadline (exploitation, 4.3), and elastic jobs get GPUs in proportion to it. A job that no longer
+    improves is paused, and one past its deadline waits, while others need its GPUs. The paper schedules the trials of
+    one search under one deadline; here every job has its own, as MLFS (CoNEXT 2020, section 2) describes it. Left out:
+    the rungs of successive halving, since the accuracies of different models do not compare.
 
-    Where no accuracy is forecast, it is taken to approach its end as 1/iteration.
+    Without a forecast the accuracy is extrapolated to converge as 1/iteration.
     """
 
     name = "hypersched"
@@ -49,11 +49,11 @@ class HyperSched(Policy):
     def __init__(self, settings: HyperSchedSettings | None = None) -> None:
         self.settings: HyperSchedSettings = settings or HyperSchedSettings()
 
-    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
-        """Rank new jobs first, then by gain, then those that are paused and late."""
+    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 unused here
+        """Rank new jobs first, then by expected gain, then paused jobs, then late ones."""
         jobs = snapshot.jobs
         judged = jobs.accuracies.lengths() >= self.settings.trial
-        gain = np.where(judged, gains(snapshot, forecasts, self.settings.trial), np.inf)
+        gain = np.where(judged, expected_gains(snapshot, forecasts, self.settings.trial), np.inf)
         late = jobs.deadline <= snapshot.now
         group = np.select([late, ~judged, gain >= self.settings.tolerance], [3, 0, 1], 2)
         worth = np.where(group == 1, gain * np.where(jobs.running, self.settings.hysteresis, 1.0), 0.0)
@@ -65,9 +65,11 @@ class HyperSched(Policy):
         )
 
 
-def gains(snapshot: Snapshot, forecasts: Forecasts, last: int) -> Floats:
-    """(n,) by how much each accuracy will rise until the deadline, or the last iteration if that is sooner; NaN where
-    fewer than `last` are reported, over the last of which it is extrapolated."""
+def expected_gains(snapshot: Snapshot, forecasts: Forecasts, last: int) -> Floats:
+    """(n,) the expected rise of each accuracy until the deadline, or the last iteration if that is sooner.
+
+    Forecast, or else extrapolated from the `last` latest reports; NaN for a job with fewer reports.
+    """
     jobs, curves = snapshot.jobs, snapshot.jobs.accuracies
     gain = np.full(len(jobs), np.nan)
     rows = np.flatnonzero(curves.lengths() >= last)
@@ -79,7 +81,9 @@ def gains(snapshot: Snapshot, forecasts: Forecasts, last: int) -> Floats:
     reached = np.where(paced, at + seconds / np.where(paced, jobs.iteration_time[rows], 1.0), np.inf)
     reached = np.fmin(reached, np.where(jobs.max_iterations[rows] > 0, jobs.max_iterations[rows], np.inf))
     gain[rows] = slope * at * np.maximum(1.0 - at / np.maximum(reached, 1e-9), 0.0)
-    told = np.flatnonzero(forecasts.accuracy.known[rows] & np.isfinite(reached))
-    if len(told):
-        gain[rows[told]] = np.maximum(forecasts.accuracy.at(rows[told], reached[told]).median - value[told], 0.0)
+    forecast = np.flatnonzero(forecasts.accuracy.known[rows] & np.isfinite(reached))
+    if len(forecast):
+        gain[rows[forecast]] = np.maximum(
+            forecasts.accuracy.at(rows[forecast], reached[forecast]).median - value[forecast], 0.0
+        )
     return gain

@@ -1,4 +1,4 @@
-"""GPUs where they shorten the time left most."""
+"""GPUs to the jobs whose remaining time they shorten most."""
 
 from dataclasses import dataclass
 
@@ -15,15 +15,15 @@ from policies.snapshot import Snapshot
 from predictors.arrays import Floats
 from predictors.forecast import Forecasts, Need
 
-A_LITTLE = 1e-3
-"""of an iteration: enough for a job in its last one to be given GPUs that nobody else wants"""
-MOST = float(np.finfo(np.float64).max)
+LAST_ITERATION = 1e-3
+"""iterations that a job in its last one counts as: enough to get GPUs that no other job needs"""
+LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True)
 class OptimusSettings:
-    """packing: as for Tiresias. begun: an iteration that has begun counts as done, as in Pollux's simulation, so that
-    in its last one a job asks for its least only."""
+    """packing: as for Tiresias. begun: an iteration in progress counts as done, as in Pollux's simulation, so that a
+    job in its last one gets its minimum only."""
 
     packing: Packing = "wide"
     begun: bool = True
@@ -34,14 +34,15 @@ class OptimusSettings:
 
 
 class Optimus(Policy):
-    """Every job its least, then one GPU after another to the job that it shortens most (Peng et al., EuroSys 2018).
+    """The minimum for every job, then one GPU after another to the job that it shortens most (Peng et al., EuroSys
+    2018).
 
-    Section 4.1: the marginal gain of one more worker is what it takes off the time left, iterations left over speed; a
-    GPU goes to the greatest, as long as there is a positive one. Speed is forecast by GPUs (their section 3.2); the
-    iterations left are those to the maximum that the job names (they fit a loss curve, 3.1). As Pollux (Qiao et al.,
-    OSDI 2021, section 5.3) simulates it: the least is handed out by submission; jobs whose number changes are placed
-    anew, the smallest first (after 4.2). A job whose number of GPUs is fixed, or of whose speed nothing is known, is
-    given what it asked for. Left out: parameter servers and their balance (4.2, 5.3).
+    Section 4.1: the marginal gain of one more worker is the reduction of the remaining time, which is iterations left
+    over speed; a GPU goes to the greatest positive gain. Speed is forecast by GPUs (their section 3.2); the iterations
+    left are those to the job's declared maximum (they fit a loss curve, 3.1). As Pollux (Qiao et al., OSDI 2021,
+    section 5.3) simulates it: minima are allocated by submission; jobs whose number changes are placed anew, the
+    smallest first (after 4.2). A rigid job, or one of unknown speed, gets the GPUs that it requested. Left out:
+    parameter servers and their balance (4.2, 5.3).
     """
 
     name = "optimus"
@@ -51,24 +52,24 @@ class Optimus(Policy):
     def __init__(self, settings: OptimusSettings | None = None) -> None:
         self.settings: OptimusSettings = settings or OptimusSettings()
 
-    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
-        """Rank by submission, and give GPUs by marginal gain."""
+    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 unused here
+        """Rank by submission, and allocate GPUs by marginal gain."""
         jobs = snapshot.jobs
         speeds = MedianSpeeds.of(forecasts.speed)
         left = iterations_left(snapshot, forecasts, speeds, begun=self.settings.begun)
-        told = elastic(jobs) & (left > 0)
-        least = np.where(told, jobs.gpus_min, jobs.gpus)
+        scales = elastic(jobs) & (left > 0)
+        least = np.where(scales, jobs.gpus_min, jobs.gpus)
         order = queue_order(jobs)
         wanted = gang_gpus(snapshot, order, preempt=True, requested=least)
 
-        iterations = np.where(told, left, 0.0).tolist()
+        iterations = np.where(scales, left, 0.0).tolist()
 
         def gain(row: int, gpus: int) -> float:
             return iterations[row] * speeds.saved(row, gpus) if iterations[row] else 0.0
 
         wanted = grow_elastic(snapshot, wanted, gain)
         smallest_first = order[np.argsort(wanted[order], kind="stable")]
-        return plan_allocation(snapshot, order, wanted, packing=self.settings.packing, placed=smallest_first)
+        return plan_allocation(snapshot, order, wanted, packing=self.settings.packing, placement_order=smallest_first)
 
     def until(self, snapshot: Snapshot) -> float:
         """For ever, if nothing happens and no job reports: it would decide as it did.
@@ -79,13 +80,15 @@ class Optimus(Policy):
 
 
 def iterations_left(snapshot: Snapshot, forecasts: Forecasts, speeds: MedianSpeeds, *, begun: bool) -> Floats:
-    """(n,) iterations to the maximum that the job names, or else as many as the forecast time left holds; 0 where no
-    speed is known, or neither of these. begun: not counting the one under way, but for a little."""
+    """(n,) iterations to the job's declared maximum, or else those that fit into the forecast remaining time.
+
+    0 for a job of unknown speed, or without either. begun: without the one in progress (see `LAST_ITERATION`).
+    """
     jobs, known = snapshot.jobs, forecasts.speed.known
     left = jobs.max_iterations - jobs.iteration
-    left = np.where(known, np.maximum(left - 1.0, A_LITTLE) if begun else left, 0.0)
+    left = np.where(known, np.maximum(left - 1.0, LAST_ITERATION) if begun else left, 0.0)
     rows = np.flatnonzero(known & np.isnan(left)).tolist()
     seconds = remaining_seconds(snapshot, forecasts.remaining) if rows else left
     for row in rows:
         left[row] = seconds[row] * speeds.at(row, float(jobs.gpus[row]))
-    return np.asarray(np.fmin(np.fmax(left, 0.0), MOST))
+    return np.asarray(np.fmin(np.fmax(left, 0.0), LARGEST))

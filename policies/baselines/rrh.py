@@ -1,4 +1,4 @@
-"""Risk and reward: what a job is worth, less what it delays."""
+"""Risk and reward: the utility of a job, less what the others lose by it."""
 
 from dataclasses import dataclass
 
@@ -17,9 +17,9 @@ from predictors.forecast import Forecasts, Need
 
 @dataclass(frozen=True)
 class RRHSettings:
-    """threshold: utility that a job must bring beyond what it costs the others. reward: the weight of its utility
-    against that cost, alpha. discount: share by which utility loses value in each hour until it comes. unknown: seconds
-    that a job takes of which nothing tells how long."""
+    """threshold: utility beyond a job's cost to the others that admits it. reward: alpha, the weight of its utility
+    against that cost. discount: share by which utility loses value in each hour until completion. unknown: seconds that
+    a job of unknown duration is assumed to take."""
 
     threshold: float = 0.0
     reward: float = 0.5
@@ -38,12 +38,12 @@ class RRHSettings:
 class RRH(Policy):
     """The risk-reward heuristic (Irwin, Grit, Chase, HPDC 2004), as OASiS (INFOCOM 2018, section V) compares with it.
 
-    A job is admitted if its utility, less the cost of the delay that it brings to the others, is above a threshold; one
-    that is not is looked at again in each cycle. Those admitted go by reward for each GPU second (First Reward, section
-    5.2): alpha times the present value of the utility, less (1 - alpha) times that cost. What runs goes on or is paused
-    by the same, with the GPUs it asked for. Utility is that of OASiS, by the time from submission to completion; a job
-    without one is worth its urgency, at any time. The cost counts what the utilities of the others lose while the job
-    runs, in proportion to its GPUs; the paper's bound on penalties has no counterpart here.
+    A job is admitted if its utility, less the cost of the delay that it causes others, exceeds a threshold; a rejected
+    job is evaluated again in each cycle. Admitted jobs are ranked by reward per GPU second (First Reward, section 5.2):
+    alpha times the present value of the utility, less (1 - alpha) times that cost. Running jobs continue or are
+    preempted by the same rank, on the GPUs that they requested. Utility is that of OASiS, by the time from submission
+    to completion; a job without one has its urgency as utility at any time. The cost is what the utilities of the
+    others lose while the job runs, in proportion to its GPUs; the paper's bound on penalties has no counterpart here.
     """
 
     name = "rrh"
@@ -52,28 +52,28 @@ class RRH(Policy):
     def __init__(self, settings: RRHSettings | None = None) -> None:
         self.settings: RRHSettings = settings or RRHSettings()
 
-    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
-        """Rank by reward, admit what is worth more than it costs, and run what comes first."""
+    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 unused here
+        """Rank by reward, admit the jobs whose utility exceeds their cost, and run them in this order."""
         jobs, settings = snapshot.jobs, self.settings
         seconds = remaining_seconds(snapshot, forecasts.remaining)
         seconds = np.maximum(np.where(np.isnan(seconds), settings.unknown, seconds), 1.0)
-        worth = self._worth(snapshot, seconds)
+        value = self._present_value(snapshot, seconds)
         cost = self._cost(snapshot, seconds)
-        taken = worth - cost > settings.threshold
-        reward = (settings.reward * worth - (1 - settings.reward) * cost) / (seconds * np.maximum(jobs.gpus, 1))
-        order = queue_order(jobs, ~taken, -reward)
-        wanted = gang_gpus(snapshot, order[(taken | ~jobs.managed)[order]], preempt=True)
+        admitted = value - cost > settings.threshold
+        reward = (settings.reward * value - (1 - settings.reward) * cost) / (seconds * np.maximum(jobs.gpus, 1))
+        order = queue_order(jobs, ~admitted, -reward)
+        wanted = gang_gpus(snapshot, order[(admitted | ~jobs.managed)[order]], preempt=True)
         actions = allocate(snapshot, order, wanted, exact=True).actions
-        return Plan(rank_from_order(jobs, order), {}, (*actions, *admission_releases(jobs, taken)))
+        return Plan(rank_from_order(jobs, order), {}, (*actions, *admission_releases(jobs, admitted)))
 
-    def _worth(self, snapshot: Snapshot, seconds: Floats) -> Floats:
-        """(n,) present value of the utility of a job that runs now to its end."""
+    def _present_value(self, snapshot: Snapshot, seconds: Floats) -> Floats:
+        """(n,) present value of the utility of each job if it runs from now to its end."""
         jobs = snapshot.jobs
         at_end = utility(jobs, snapshot.now - jobs.submitted + seconds)
         return at_end / (1.0 + self.settings.discount * seconds / 3600.0)
 
     def _cost(self, snapshot: Snapshot, seconds: Floats) -> Floats:
-        """(n,) utility that all others lose by the share of the GPUs that the job takes while it runs."""
+        """(n,) the utility that all others lose while the job runs, by its share of the GPUs."""
         jobs, nodes = snapshot.jobs, snapshot.nodes
         if not len(jobs):
             return np.zeros(0)
@@ -86,8 +86,9 @@ class RRH(Policy):
 
 
 def utility(jobs: Jobs, latency: Floats) -> Floats:
-    """(n,) OASiS' th1 / (1 + exp(th2 (latency - th3))) so many seconds after submission; else its urgency, or 1."""
-    told = ~np.isnan(jobs.utility).any(axis=1)
+    """(n,) OASiS' th1 / (1 + exp(th2 (latency - th3))) at `latency` seconds after submission; else the urgency, or
+    1."""
+    declared = ~np.isnan(jobs.utility).any(axis=1)
     th1, th2, th3 = np.nan_to_num(jobs.utility).T
     plain = np.where(np.isnan(jobs.urgency), 1.0, jobs.urgency)
-    return np.where(told, th1 * expit(-th2 * (latency - th3)), plain)
+    return np.where(declared, th1 * expit(-th2 * (latency - th3)), plain)

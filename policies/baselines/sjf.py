@@ -13,7 +13,7 @@ from predictors.forecast import Forecasts, Need
 
 @dataclass(frozen=True)
 class SJFSettings:
-    """strict: nothing overtakes a job for which there is no room; else what fits goes on."""
+    """strict: no job starts before a shorter one that has no room yet; otherwise jobs that fit overtake it."""
 
     strict: bool = False
 
@@ -21,8 +21,8 @@ class SJFSettings:
 class SJF(Policy):
     """The job with the shortest expected run time starts first, and runs to its end.
 
-    The baseline of ML-SJF (Sherman et al.), on whatever forecast the site has. A job whose run time nobody knows counts
-    with its time limit; without one it comes last, in order of submission.
+    The baseline of ML-SJF (Sherman et al.), on whatever forecast the site has. A job of unknown run time counts with
+    its time limit; without one it comes last, in order of submission.
     """
 
     name = "sjf"
@@ -32,22 +32,22 @@ class SJF(Policy):
     def __init__(self, settings: SJFSettings | None = None) -> None:
         self.settings: SJFSettings = settings or SJFSettings()
 
-    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
-        """Rank by run time, and start what is shortest."""
+    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 unused here
+        """Rank by expected run time, and start the shortest jobs."""
         order = queue_order(snapshot.jobs, total_seconds(snapshot.jobs, forecasts.total))
         return plan_in_order(snapshot, order, strict=self.settings.strict)
 
 
 @dataclass(frozen=True)
 class SRTFSettings:
-    """It has none."""
+    """SRTF has no settings."""
 
 
 class SRTF(Policy):
-    """The jobs with the least expected time left run, each with the GPUs it asked for; the others wait.
+    """The jobs with the least expected remaining time run, each on the GPUs that it requested; the others wait.
 
-    Schrage (1968). Preemptive: a job with a checkpoint gives way to one that will be done sooner. What a restart costs
-    is left out, as is how many GPUs a job takes. Unknown run times count as in SJF.
+    Schrage (1968). Preemptive: a job with a checkpoint is preempted for one that will end sooner. The cost of a restart
+    is left out, as is the number of GPUs of a job. Unknown run times count as in SJF.
     """
 
     name = "srtf"
@@ -56,7 +56,7 @@ class SRTF(Policy):
     def __init__(self, settings: SRTFSettings | None = None) -> None:
         self.settings: SRTFSettings = settings or SRTFSettings()
 
-    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
-        """Rank by time left, and run what is nearest to its end."""
+    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 unused here
+        """Rank by expected remaining time, and run the jobs nearest to their end."""
         order = queue_order(snapshot.jobs, remaining_seconds(snapshot, forecasts.remaining))
         return plan_in_order(snapshot, order, preempt=True)

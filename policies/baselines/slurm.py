@@ -1,4 +1,4 @@
-"""Slurm alone."""
+"""Slurm without slurmplug's decisions."""
 
 from dataclasses import dataclass
 
@@ -13,13 +13,13 @@ from predictors.forecast import Forecasts
 
 @dataclass(frozen=True)
 class SlurmSettings:
-    """It has none: they are slurm.conf's."""
+    """Slurm has no settings here: they are in slurm.conf."""
 
 
 class Slurm(Policy):
-    """Slurm's own multifactor priority and backfill: no rank and no action, but that none waits for admission.
+    """Slurm's own multifactor priority and backfill: no rank, and no action but the release of jobs held for admission.
 
-    What everything else is compared with. It needs Slurm, or its launcher in the simulator, to start jobs.
+    The reference for all comparisons. It needs Slurm, or Slurm's launcher in the simulator, to start jobs.
     """
 
     name = "slurm"
@@ -28,6 +28,6 @@ class Slurm(Policy):
     def __init__(self, settings: SlurmSettings | None = None) -> None:
         self.settings: SlurmSettings = settings or SlurmSettings()
 
-    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 it needs nothing
+    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 unused here
         """Leave every job to Slurm."""
         return Plan(np.full(len(snapshot.jobs), np.nan), actions=admission_releases(snapshot.jobs))

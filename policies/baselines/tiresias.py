@@ -15,13 +15,13 @@ from predictors.arrays import Floats, Ints
 from predictors.forecast import LEVELS, Forecast, Forecasts, Need
 
 A_MOMENT = 1e-6
-"""seconds, more than what rounding makes of a time"""
+"""seconds, more than the rounding error of a time"""
 
 
 @dataclass(frozen=True)
 class TiresiasSettings:
-    """queues: GPU seconds after which a job falls into the next queue, increasing. packing: on the nodes with the most
-    free GPUs first (wide), as in Pollux's simulation of it, or on the fullest that will do (tight)."""
+    """queues: GPU seconds after which a job is demoted to the next queue, increasing. packing: on the nodes with the
+    most free GPUs first (wide), as in Pollux's simulation of it, or on the fullest that suffices (tight)."""
 
     queues: tuple[float, ...] = (57_600.0,)
     packing: Packing = "wide"
@@ -36,15 +36,15 @@ class TiresiasSettings:
 
 
 class Tiresias(Policy):
-    """Discretised 2D-LAS: the less GPU time a job has had, the sooner it goes (Gu et al., NSDI 2019, section 3.2).
+    """Discretised 2D-LAS: jobs with the least attained GPU time go first (Gu et al., NSDI 2019, section 3.2).
 
-    Attained service is run time times GPUs. A job begins in the first queue and falls into the next when its service
-    passes the bound between them. Within a queue first in, first out, by when a job came into it. At every cycle those
-    run that come first and fit, counted in GPUs; what does not fit is skipped, what runs and comes later is preempted.
+    Attained service is run time times GPUs. A job begins in the first queue and is demoted to the next when its service
+    passes the bound between them. Within a queue jobs are first in, first out, by when they entered it. In every cycle
+    the first jobs that fit, by GPU counts, run; jobs that do not fit are skipped, running jobs after them preempted.
 
     As Pollux (Qiao et al., OSDI 2021, section 5.3) simulates it: two queues, 16 GPU hours. Left out: the promotion of
-    jobs that starve (section 3.2.2), off there too, and placement by the skew of the model's tensors (3.3): every job
-    is put on few nodes.
+    starving jobs (section 3.2.2), disabled there too, and placement by the skew of the model's tensors (3.3): every job
+    is placed on few nodes.
     """
 
     name = "tiresias"
@@ -52,11 +52,11 @@ class Tiresias(Policy):
     def __init__(self, settings: TiresiasSettings | None = None) -> None:
         self.settings: TiresiasSettings = settings or TiresiasSettings()
 
-    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 it knows nothing
-        """Rank by queue and by time in it, and run what comes first."""
+    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 unused here
+        """Rank by queue and by entry into it, and run jobs in this order."""
         jobs = snapshot.jobs
         queue = queue_of(jobs, self.settings.queues)
-        since, remembered = _entered(jobs, queue, snapshot.now, memory)
+        since, remembered = _queue_entries(jobs, queue, snapshot.now, memory)
         order = queue_order(jobs, queue, since)
         return plan_in_order(snapshot, order, preempt=True, packing=self.settings.packing, memory=remembered)
 
@@ -73,12 +73,12 @@ class Tiresias(Policy):
 
 
 class Gittins(Policy):
-    """Discretised 2D-Gittins index: as Tiresias, with a distribution of what jobs need (Gu et al., NSDI 2019, 3.2).
+    """Discretised 2D-Gittins index: Tiresias with a distribution of the service needed (Gu et al., NSDI 2019, 3.2).
 
-    Within a queue the job goes first whose chance to be done for the service that it would take until then is best:
-    the Gittins index, the greatest over d of P(S - a <= d | S > a) / E[min(S - a, d) | S > a], with a the service
-    attained and S what the job needs in all. The paper learns one distribution of all jobs; here each has its own
-    forecast, of run time, times its GPUs. A job of which none is known comes after the others of its queue.
+    Within a queue jobs are ranked by the probability of completion per service until then: the Gittins index, the
+    greatest over d of P(S - a <= d | S > a) / E[min(S - a, d) | S > a], with a the attained service and S the total
+    service that the job needs. The paper learns one distribution of all jobs; here each job has its own forecast of run
+    time, times its GPUs. A job without a forecast comes after the others of its queue.
     """
 
     name = "gittins"
@@ -87,8 +87,8 @@ class Gittins(Policy):
     def __init__(self, settings: TiresiasSettings | None = None) -> None:
         self.settings: TiresiasSettings = settings or TiresiasSettings()
 
-    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
-        """Rank by queue and by Gittins index, and run what comes first."""
+    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 unused here
+        """Rank by queue and by Gittins index, and run jobs in this order."""
         jobs = snapshot.jobs
         gpus = np.maximum(jobs.gpus, 1)
         index = gittins_index(forecasts.total, jobs.attained / gpus) / gpus
@@ -97,15 +97,15 @@ class Gittins(Policy):
 
 
 def queue_of(jobs: Jobs, bounds: tuple[float, ...]) -> Ints:
-    """(n,) the queue that each job is in, 0 the first."""
+    """(n,) the queue of each job by its attained service, 0 the first."""
     return np.searchsorted(np.array(bounds), jobs.attained, side="right")
 
 
 def gittins_index(total: Forecast, attained: Floats) -> Floats:
-    """(n,) the Gittins index of jobs that have run `attained` (n,) seconds, in 1/s; 0 where all of the distribution is
-    past, NaN where it is not known.
+    """(n,) the Gittins index, in 1/s, of jobs that have run `attained` (n,) seconds.
 
-    Exact for the tabulated distributions, with d at their quantiles; an infinite end counts as the quantile before it.
+    0 where the whole distribution lies below `attained`, NaN where it is unknown. Exact for the tabulated
+    distributions, with d at their quantiles; an infinite last quantile counts as the one before it.
     """
     alive = np.nan_to_num(total.sf(attained))[:, None]
     ends = np.where(np.isfinite(total.table), total.table, total.table[:, [-2]])
@@ -118,14 +118,14 @@ def gittins_index(total: Forecast, attained: Floats) -> Floats:
     return np.where(total.known, ratio.max(axis=1), np.nan)
 
 
-def _entered(jobs: Jobs, queue: Ints, now: float, memory: Memory) -> tuple[Floats, Memory]:
-    """(n,) when each job came into its queue: on its submission, or when it was first seen there; what to remember."""
+def _queue_entries(jobs: Jobs, queue: Ints, now: float, memory: Memory) -> tuple[Floats, Memory]:
+    """(n,) when each job entered its queue, its submission or when it was first seen there; and what to remember."""
     since = jobs.submitted.copy()
-    fallen = np.flatnonzero(queue > 0)
+    demoted = np.flatnonzero(queue > 0)
     names = ("job_id", "first_submit", "queue", "since")
     columns = [memory[name].tolist() for name in names] if all(name in memory for name in names) else [[]] * 4
     known = {(job, submit, at): when for job, submit, at, when in zip(*columns, strict=True)}
-    told = [(jobs.keys[row].job_id, jobs.keys[row].first_submit, int(queue[row])) for row in fallen.tolist()]
-    since[fallen] = [known.get(key, now) for key in told]
-    ids = np.array(told, dtype=np.int64).reshape(-1, 3)
-    return since, dict(zip(names, (ids[:, 0], ids[:, 1], ids[:, 2], since[fallen]), strict=True))
+    entries = [(jobs.keys[row].job_id, jobs.keys[row].first_submit, int(queue[row])) for row in demoted.tolist()]
+    since[demoted] = [known.get(entry, now) for entry in entries]
+    ids = np.array(entries, dtype=np.int64).reshape(-1, 3)
+    return since, dict(zip(names, (ids[:, 0], ids[:, 1], ids[:, 2], since[demoted]), strict=True))

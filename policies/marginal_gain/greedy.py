@@ -1,9 +1,9 @@
-"""SLAQ's Algorithm 1: every job has its minimum, then GPUs go one by one to the job that is worth most.
+"""SLAQ's Algorithm 1: every job gets its minimum, then GPUs go one by one to the job with the greatest marginal gain.
 
-The paper keeps the jobs in a heap and pops one for each GPU. The units that are popped are those of the greatest keys,
-where a unit's key is the least worth of it and of the units of its job before it: a job whose next unit is worth little
-has to give that one away before a better one behind it can be reached. So one selection among sorted keys gives the
-heap's allocation, to the unit and with its ties (the first of the jobs goes first), also where worth is not concave.
+The paper keeps the jobs in a heap and pops one for each GPU. The units popped are those of the greatest keys, where the
+key of a unit is the smallest gain among it and the units of its job before it: a unit of little gain must be allocated
+before a better one after it can be. So one selection among sorted keys gives the same allocation as the heap, to the
+unit and including ties (the first job goes first), also where gains are not concave.
 """
 
 from collections.abc import Callable
@@ -13,15 +13,15 @@ import numpy as np
 
 from predictors.arrays import Floats, Ints
 
-Worth: TypeAlias = Callable[[Ints, Ints], Floats]
-"""Of jobs (r,) with so many GPUs already, (r, c): what one more is worth to each, (r, c)."""
+MarginalGain: TypeAlias = Callable[[Ints, Ints], Floats]
+"""From rows (r,) of the jobs and their numbers of GPUs (r, c): the gain of one more GPU for each, (r, c)."""
 
-_FIRST, _MORE = 16, 4
-"""units of each job looked at first, and how many times as many where these do not suffice"""
+_FIRST_UNITS, _GROWTH = 16, 4
+"""units of each job that are evaluated first, and the factor on them where they do not suffice"""
 
 
-def greedy_shares(least: Ints, most: Ints, units: int, worth: Worth) -> Ints:
-    """(m,) GPUs of each job, from `least` to `most`, where `units` are there beyond all the minima."""
+def greedy_shares(least: Ints, most: Ints, units: int, marginal_gain: MarginalGain) -> Ints:
+    """(m,) GPUs of each job, from `least` to `most` (m,), with `units` GPUs available beyond all the minima."""
     count = np.asarray(least, dtype=np.int64).copy()
     rows = np.flatnonzero(most > least)
     budget = min(units, int((most - least)[rows].sum()))
@@ -32,25 +32,25 @@ def greedy_shares(least: Ints, most: Ints, units: int, worth: Worth) -> Ints:
     at = np.zeros(len(rows), dtype=np.int64)
     carried = np.full(len(rows), np.inf)
     keys, owners = np.zeros(0), np.zeros(0, dtype=np.int64)
-    width = _FIRST
+    width = _FIRST_UNITS
     while True:
         offset = at[:, None] + np.arange(width)
         before = least[rows, None] + offset
-        there = before < most[rows, None]
-        value = np.where(there, worth(rows, np.minimum(before, most[rows, None] - 1)), -np.inf)
+        available = before < most[rows, None]
+        value = np.where(available, marginal_gain(rows, np.minimum(before, most[rows, None] - 1)), -np.inf)
         value = np.minimum(np.minimum.accumulate(value, axis=1), carried[:, None])
-        keys, owners = np.append(keys, value[there]), np.append(owners, np.repeat(rows, there.sum(axis=1)))
+        keys, owners = np.append(keys, value[available]), np.append(owners, np.repeat(rows, available.sum(axis=1)))
         given = _greatest(keys, owners, budget, len(least))
         end = at + width
         full = (given[rows] >= end) & (end < (most - least)[rows])
         if not full.any():
             return count + given
         rows, at, carried = rows[full], end[full], value[full, -1]
-        width *= _MORE
+        width *= _GROWTH
 
 
 def _greatest(keys: Floats, owners: Ints, budget: int, m: int) -> Ints:
-    """(m,) how many of the `budget` greatest keys each job owns; of equal ones the first jobs' go first."""
+    """(m,) the number of the `budget` greatest keys that each job owns; among equal keys the first job goes first."""
     if budget >= len(keys):
         return np.bincount(owners, minlength=m)
     limit = np.partition(keys, len(keys) - budget)[len(keys) - budget]

@@ -11,7 +11,7 @@ MEDIAN = int(np.abs(LEVELS - 0.5).argmin())
 
 
 class MedianSpeeds:
-    """The median forecast of speed, row by row and GPU by GPU, without making a distribution of each."""
+    """The median forecast of speed by row and number of GPUs."""
 
     def __init__(self, fan: Fan) -> None:
         self._place = fan.index.tolist()
@@ -22,16 +22,16 @@ class MedianSpeeds:
     @classmethod
     @lru_cache(maxsize=1)
     def of(cls, fan: Fan) -> "MedianSpeeds":
-        """Those of a fan, which often is the one of the decision before."""
+        """The speeds of a fan; cached, since consecutive decisions often have the same fan."""
         return cls(fan)
 
     def at(self, row: int, gpus: float) -> float:
-        """Iterations a second; NaN where nothing is known."""
+        """Iterations a second of this row on so many GPUs; NaN where the speed is unknown."""
         place = self._place[row]
         return float(np.interp(gpus, self._gpus[place], self._speed[place])) if place >= 0 else np.nan
 
     def saved(self, row: int, gpus: int) -> float:
-        """Seconds that one GPU more than so many saves an iteration, of a row of which something is known."""
+        """Seconds an iteration that one more GPU saves this row, whose speed is known, on `gpus` GPUs."""
         place = self._place[row]
         saved = self._saved.get(place)
         if saved is None:

@@ -1,4 +1,4 @@
-"""Which jobs depend on which, inside an ML job, without cycles."""
+"""Dependencies between the jobs of an ML job, without cycles."""
 
 from dataclasses import dataclass
 
@@ -11,10 +11,10 @@ from predictors.arrays import Bools, Ints
 
 @dataclass(frozen=True)
 class Dependencies:
-    """The children that count in MLFS' equations 3 and 5: jobs of the same ML job that depend on a job.
+    """The children in MLFS' equations 3 and 5: jobs of the same ML job that depend on a job.
 
-    levels: pairs of rows (parents, children), a level's children being parents in earlier levels only. cyclic (n,):
-    the job waits for itself. orphaned (n,): it waits for a job that is not there. Neither kind has children here.
+    levels: pairs of rows (parents, children); the children of a level are parents in earlier levels only. cyclic (n,):
+    the job depends on itself. orphaned (n,): it depends on a job that does not exist. Neither kind has children here.
     """
 
     levels: tuple[tuple[Ints, Ints], ...]
@@ -23,7 +23,7 @@ class Dependencies:
 
     @classmethod
     def of(cls, ml_job: Ints, parents: Ints) -> "Dependencies":
-        """From each job's ML job (n,) and `parents` (edges, 2): row, row that it depends on, -1 for one not there."""
+        """From each job's ML job (n,) and `parents` (edges, 2): a row and the row that it depends on, -1 if missing."""
         n = len(ml_job)
         if not len(parents):
             return cls((), np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_))
@@ -38,7 +38,7 @@ class Dependencies:
 
 def _in_cycles(n: int, parent: Ints, child: Ints) -> Bools:
     cyclic = np.zeros(n, dtype=np.bool_)
-    if (parent >= child).any():  # who waits only for earlier rows does not wait for itself
+    if (parent >= child).any():  # jobs that depend on earlier rows only are not in a cycle
         graph = coo_array((np.ones(len(parent)), (parent, child)), shape=(n, n)).tocsr()
         component = connected_components(graph, directed=True, connection="strong")[1]
         cyclic = np.bincount(component, minlength=n)[component] > 1
@@ -47,7 +47,7 @@ def _in_cycles(n: int, parent: Ints, child: Ints) -> Bools:
 
 
 def _levels(n: int, parent: Ints, child: Ints) -> tuple[tuple[Ints, Ints], ...]:
-    """Kahn's order, a level at a time, from the jobs on which nothing depends."""
+    """Kahn's topological order, level by level, from the jobs without dependants."""
     levels = []
     order = np.argsort(child, kind="stable")
     waits, unfinished = np.bincount(child, minlength=n), np.bincount(parent, minlength=n)

@@ -1,9 +1,9 @@
-"""Elastic jobs under MLF-H: more GPUs than they asked for where these are worth most, fewer where others need them.
+"""Elastic jobs under MLF-H: more GPUs than requested where they are worth most, fewer where other jobs need them.
 
-Beyond the paper, whose jobs have one size. The priority is about a rate of finishing, so a GPU is worth the part by
-which it raises that rate, times the priority; of that the square root, since whoever gives all to the job that is
-nearest its end wastes what it trains ever less well on (Berg, Vesilo, Harchol-Balter: heSRPT, 2020, where the shares
-depend on the order of the jobs alone).
+Beyond the paper, whose jobs are rigid. The priority is roughly a completion rate, so a GPU is worth the relative
+increase of that rate times the priority; of that the square root, since all GPUs on the job nearest its end would be
+used ever less efficiently (Berg, Vesilo, Harchol-Balter: heSRPT, 2020, where the shares depend on the order of the jobs
+alone).
 """
 
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ from predictors.forecast import Fan
 
 @dataclass(frozen=True)
 class GrowthSettings:
-    """grow: whether elastic jobs are given other numbers of GPUs than they asked for. keep: by what factor a GPU is
-    worth more to the job that has it."""
+    """grow: whether elastic jobs get other numbers of GPUs than they requested. keep: factor on the worth of a GPU to
+    the job that holds it."""
 
     grow: bool = False
     keep: float = 2.0
@@ -33,39 +33,46 @@ class GrowthSettings:
 
 
 def grow(
-    snapshot: Snapshot, rank: Floats, remaining: Floats, speed: Fan, free: Bools, *, keep: float, spared: float
+    snapshot: Snapshot,
+    rank: Floats,
+    remaining: Floats,
+    speed: Fan,
+    changeable: Bools,
+    *,
+    keep: float,
+    least_saving: float,
 ) -> tuple[Action, ...]:
-    """The actions that give each job the GPUs that it ought to have.
+    """The actions that resize elastic jobs by the worth of GPUs to them, and start and preempt jobs by priority.
 
-    In order of priority those run that find room, elastic ones in their least; the GPUs of the elastic ones and what is
-    left are then shared out by worth, at which some may lose all. What jobs that are not managed will hold is kept for
-    them. rank (n,): the priorities. remaining (n,): predicted seconds left on the GPUs that each has or asked for.
-    speed: iterations a second by GPUs; a job of which none is known has the GPUs that it asked for. free (n,): the
-    running jobs that may be changed. keep: by what factor a GPU is worth more to who has it. spared: seconds that a
-    running job must be spared to be given more.
+    In order of priority the jobs that fit run, elastic ones at their minimum; the GPUs of the elastic ones and those
+    left over are then divided by worth, where some may lose all. GPUs for jobs that are not managed stay reserved. rank
+    (n,): the priorities. remaining (n,): predicted seconds left on the GPUs that each job holds or requested. speed:
+    iterations a second by GPUs; a job of unknown speed gets the GPUs that it requested. changeable (n,): the running
+    jobs that may be resized or preempted. keep: factor on the worth of a GPU to the job that holds it. least_saving:
+    seconds that more GPUs must save a running job for it to be resized.
     """
     jobs = snapshot.jobs
-    shared = elastic(jobs) & speed.known & (free | jobs.pending)
+    resizable = elastic(jobs) & speed.known & (changeable | jobs.pending)
     order = queue_order(jobs, -np.nan_to_num(rank))
-    wanted = gang_gpus(snapshot, order, preempt=free, requested=np.where(shared, jobs.gpus_min, jobs.gpus))
-    rows = np.flatnonzero(shared & (wanted > 0))
+    wanted = gang_gpus(snapshot, order, preempt=changeable, requested=np.where(resizable, jobs.gpus_min, jobs.gpus))
+    rows = np.flatnonzero(resizable & (wanted > 0))
     if len(rows):
         wanted[rows] = 0
         worth = _Worth.of(snapshot, rows, rank[rows], speed, keep)
-        wanted[rows] = worth.shared_out(leftover_gpus(snapshot, wanted), remaining[rows], spared)
+        wanted[rows] = worth.divide(leftover_gpus(snapshot, wanted), remaining[rows], least_saving)
     others = {jobs.keys[row] for row in np.flatnonzero(~jobs.managed).tolist()}
     return tuple(action for action in allocate(snapshot, order, wanted).actions if action.job not in others)
 
 
 @dataclass(frozen=True)
 class _Worth:
-    """What GPUs are worth to r elastic jobs, which have `has` and train on `least` to `most` (r,).
+    """The worth of GPUs to r elastic jobs, which hold `held` and can train on `least` to `most` (r,).
 
-    rates (r, g + 1): the speed on 0, 1, ... GPUs over that on those that each has or asked for. each (r, g): what the
-    first, the second, ... GPU is worth.
+    rates (r, g + 1): the speed on 0, 1, ... GPUs relative to that on the GPUs each holds or requested. each (r, g): the
+    worth of the first, the second, ... GPU.
     """
 
-    has: Ints
+    held: Ints
     least: Ints
     most: Ints
     rates: Floats
@@ -73,27 +80,27 @@ class _Worth:
 
     @classmethod
     def of(cls, snapshot: Snapshot, rows: Ints, rank: Floats, speed: Fan, keep: float) -> "_Worth":
-        """Of these rows (r,), with this rank (r,)."""
-        jobs, has = snapshot.jobs, held_gpus(snapshot)[rows]
+        """The worth of GPUs to these rows (r,), with this rank (r,)."""
+        jobs, held = snapshot.jobs, held_gpus(snapshot)[rows]
         least, most = jobs.gpus_min[rows], jobs.gpus_max[rows]
-        rates = _rates(speed, rows, max(int(most.max()), int(has.max())), np.where(has > 0, has, jobs.gpus[rows]))
+        rates = _rates(speed, rows, max(int(most.max()), int(held.max())), np.where(held > 0, held, jobs.gpus[rows]))
         each = np.diff(rates, axis=1) * _weight(rank, rates[:, 1])[:, None]
-        return cls(has, least, most, rates, np.where(np.arange(each.shape[1]) < has[:, None], each * keep, each))
+        return cls(held, least, most, rates, np.where(np.arange(each.shape[1]) < held[:, None], each * keep, each))
 
-    def shared_out(self, units: int, remaining: Floats, spared: float) -> Ints:
-        """(r,) GPUs of each, of so many; remaining (r,): seconds left on those that each has."""
+    def divide(self, units: int, remaining: Floats, least_saving: float) -> Ints:
+        """(r,) the share of each job in `units` GPUs; remaining (r,): seconds left on the GPUs that each holds."""
         count = _by_worth(self.each, self.least, self.most, units)
         row = np.arange(len(count))
-        before, after = self.rates[row, self.has], self.rates[row, count]
+        before, after = self.rates[row, self.held], self.rates[row, count]
         saved = remaining * (1.0 - np.divide(before, after, out=np.ones(len(row)), where=after > 0))
-        little = (self.has > 0) & (count > self.has) & (saved < spared)
-        if not little.any():
+        not_worth_it = (self.held > 0) & (count > self.held) & (saved < least_saving)
+        if not not_worth_it.any():
             return count
-        return _by_worth(self.each, self.least, np.where(little, self.has, self.most), units)
+        return _by_worth(self.each, self.least, np.where(not_worth_it, self.held, self.most), units)
 
 
 def _by_worth(worth: Floats, least: Ints, most: Ints, units: int) -> Ints:
-    """(r,) GPUs of each, by what each one is worth (r, g); none for who does not come to its least."""
+    """(r,) the GPUs of each job, by the worth (r, g) of each GPU; 0 for a job that would not get its minimum."""
     nothing = np.zeros(len(worth), dtype=np.int64)
     short = nothing > 0
     for _ in range(2):
@@ -105,15 +112,16 @@ def _by_worth(worth: Floats, least: Ints, most: Ints, units: int) -> Ints:
 
 
 def _weight(rank: Floats, one: Floats) -> Floats:
-    """(r,) what the speed on one GPU is worth, of jobs that train so fast on one GPU as `one` (r,) says."""
+    """(r,) the weight of relative speed in the worth of a GPU; one (r,): the relative speed on one GPU."""
     known = (rank > 0) & (one > 0)
     return np.where(known, np.sqrt(np.where(known, rank * one, 1.0)) / np.where(known, one, 1.0), 0.0)
 
 
 def _rates(speed: Fan, rows: Ints, most: int, gpus: Ints) -> Floats:
-    """(r, most + 1) the speed of these rows on 0, 1, ... GPUs over that on `gpus` (r,), on its concave hull.
+    """(r, most + 1) the speed of these rows on 0, 1, ... GPUs relative to that on `gpus` (r,), on its concave hull.
 
-    A second node costs speed that the third GPU on it brings back: whoever looked one GPU ahead would stop before it.
+    The first GPU on a second node may reduce the speed and further ones raise it: a greedy search one GPU ahead without
+    the hull would stop before it.
     """
     at = np.arange(most + 1, dtype=np.float64)
     table = np.zeros((len(rows), len(at)))
@@ -128,7 +136,7 @@ def _rates(speed: Fan, rows: Ints, most: int, gpus: Ints) -> Floats:
 
 
 def _hull(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """The upper concave hull of these points and the origin, as far as it rises."""
+    """The upper concave hull of these points and the origin, without its falling part."""
     kept = [(0.0, 0.0)]
     for a, b in zip(x.tolist(), y.tolist(), strict=True):
         while len(kept) > 1 and (kept[-1][1] - kept[-2][1]) * (a - kept[-2][0]) <= (b - kept[-2][1]) * (

@@ -1,4 +1,4 @@
-"""MLF-C: under overload, stop training that has learnt all that was asked of it, or never will.
+"""MLF-C: under overload, stop training that has reached its target, or never will.
 
 MLFS (Wang, Liu, Shen, CoNEXT 2020) section 3.5, with the early stopping of Domhan, Springenberg, Hutter: Speeding Up
 Automatic Hyperparameter Optimization of Deep Neural Networks by Extrapolation of Learning Curves, IJCAI 2015.
@@ -16,25 +16,25 @@ from predictors.arrays import Bools, Floats, Ints, Texts
 from predictors.forecast import Forecast
 
 OPTIONS = ("iterations", "optstop", "target")
-"""The ways of stopping, each going further than the one before; their indices are the levels below."""
+"""The stop options, each stopping earlier than the one before; their indices are the levels below."""
 ITERATIONS, OPTSTOP, TARGET = range(len(OPTIONS))
-LATEST = 10
-"""The noise of a curve is that of so many of its last points."""
-SURPRISE = 0.005
-"""The share of curves of kinds never seen that end above all that was foreseen from a quarter or half of them."""
+NOISE_WINDOW = 10
+"""The noise of a curve is estimated from this many of its last points."""
+UNFORESEEN = 0.005
+"""The share of curves of unseen kinds that end above the whole forecast made from a quarter or half of them."""
 NORMAL_MAD = 0.6745
 """median |z| of a standard normal z"""
 
 
 @dataclass(frozen=True)
 class LoadControlSettings:
-    """When a cluster is overloaded, and how sure a stop must be.
+    """When a cluster counts as overloaded, and how certain a stop must be.
 
     overload_degree: h_s, the mean dominant share of the nodes above which the cluster is overloaded, in [0, 1].
-    overload_enter, overload_exit: cycles that overload must last, or be gone, before it counts. confidence: that a
-    job misses its target before it is stopped, in (0.5, 1), once its iterations end; before, more. min_observed:
-    points of a curve before a stop. epsilon: the share of the achieved value that is not worth training on for.
-    minimum_accuracy: the target of a job that names none; NaN: none.
+    overload_enter, overload_exit: cycles that overload must last, or be over, before the state changes. confidence:
+    with which a job must be predicted to miss its target before it is stopped, in (0.5, 1), at the end of its
+    iterations; earlier, more. min_observed: points of a curve before a stop. epsilon: the share of the achieved value
+    that is not worth downgraded training. minimum_accuracy: the target of a job without one; NaN: none.
     """
 
     overload_degree: float = 0.9
@@ -54,14 +54,15 @@ class LoadControlSettings:
         if not 0.5 < self.confidence < 1:
             raise ValueError(f"confidence is between 0.5 and 1, not {self.confidence}")
         if self.min_observed < 3:
-            raise ValueError(f"min_observed is at least 3, from which noise can be told, not {self.min_observed}")
+            raise ValueError(f"min_observed is at least 3, which an estimate of noise needs, not {self.min_observed}")
         if not 0 <= self.epsilon < 1:
             raise ValueError(f"epsilon is at least 0 and less than 1, not {self.epsilon}")
 
 
 @dataclass(frozen=True)
 class Load:
-    """The load of the cluster: whether it counts as overload, O_c in [0, 1], and the jobs that wait for resources."""
+    """The load of the cluster: whether it is overloaded, O_c in [0, 1], and the number of jobs waiting for
+    resources."""
 
     overloaded: bool
     degree: float
@@ -70,9 +71,9 @@ class Load:
 
 
 def assess_load(snapshot: Snapshot, memory: Memory, settings: LoadControlSettings) -> Load:
-    """Whether the cluster is overloaded: a job waits for resources, or O_c > h_s, for long enough.
+    """The load of the cluster, overloaded if a job waits for resources, or O_c > h_s, for long enough.
 
-    O_s is a node's dominant share, since a GPU node with idle CPUs is full. `memory` is that of the last cycle's Load.
+    O_s is a node's dominant share, since a GPU node with idle CPUs is full. memory: of the last cycle's `Load`.
     """
     jobs, nodes = snapshot.jobs, snapshot.nodes
     queued = jobs.pending & ~jobs.held & ((jobs.reason == "Resources") | (jobs.reason == "Priority"))
@@ -94,27 +95,27 @@ def assess_load(snapshot: Snapshot, memory: Memory, settings: LoadControlSetting
 
 
 def stop_actions(
-    snapshot: Snapshot, look: "StopCandidates", load: Load, settings: LoadControlSettings
+    snapshot: Snapshot, candidates: "StopCandidates", load: Load, settings: LoadControlSettings
 ) -> tuple[Action, ...]:
-    """The stops of running managed jobs, by OptStop and each job's choice.
+    """The stops of running managed jobs, by OptStop and the option of each job.
 
-    Under `target`: stop at the required value. Under `optstop`: stop where what was achieved is within epsilon of the
-    predicted maximum, which is the mean of the better of the two, the end and what was achieved: a small chance of a
-    large gain counts, as before a drop of the learning rate. Under both: stop where, with confidence, the end misses
-    the required value. No job is stopped on a prediction while its last point is its best by more than the noise.
+    Under `target`: stop at the required value. Under `optstop`: stop where the best value is within epsilon of the
+    predicted maximum, which is the mean of the better of the final and the best value: a small chance of a large gain
+    counts, as before a drop of the learning rate. Under both: stop where, with confidence, the final value misses the
+    required one. No job is stopped on a prediction while its last point is its best by more than the noise.
 
-    A job is looked at after every report, so the error that confidence leaves is spent over its iterations.
+    A job is evaluated after every report, so the error that confidence allows is spent over its iterations.
     """
     jobs = snapshot.jobs
-    rows, curve, level, expected = look.rows, look.curve, look.level, look.final
+    rows, curve, level, expected = candidates.rows, candidates.curve, candidates.level, candidates.final
     if not len(rows):
         return ()
 
-    spent = _spent(1 - settings.confidence, jobs.iteration[rows] / jobs.max_iterations[rows])
-    misses = (look.p_reach + SURPRISE < spent) & (curve.gain <= curve.noise)
-    complete = (level == OPTSTOP) & (curve.best >= look.maximum - look.tolerance)
-    complete &= curve.gain <= np.maximum(curve.noise, look.tolerance)
-    causes = np.select([(level == TARGET) & look.reached, misses, complete], ["reached", "misses", "maximum"], "")
+    allowed_error = _allowed_error(1 - settings.confidence, jobs.iteration[rows] / jobs.max_iterations[rows])
+    misses = (candidates.p_reach + UNFORESEEN < allowed_error) & (curve.gain <= curve.noise)
+    complete = (level == OPTSTOP) & (curve.best >= candidates.maximum - candidates.tolerance)
+    complete &= curve.gain <= np.maximum(curve.noise, candidates.tolerance)
+    causes = np.select([(level == TARGET) & candidates.reached, misses, complete], ["reached", "misses", "maximum"], "")
 
     predicted = expected.median
     return tuple(
@@ -129,12 +130,12 @@ def stop_actions(
                 "overload_degree": load.degree,
                 "waiting": float(load.waiting),
                 "achieved": float(curve.best[i]),
-                "target": float(look.required[i]),
+                "target": float(candidates.required[i]),
                 "target_of": "site" if np.isnan(jobs.target[rows[i]]) else "job",
-                "probability": float(look.p_reach[i]),
+                "probability": float(candidates.p_reach[i]),
                 "predicted": float(predicted[i]),
-                "predicted_maximum": float(look.maximum[i]),
-                "tolerance": float(look.tolerance[i]),
+                "predicted_maximum": float(candidates.maximum[i]),
+                "tolerance": float(candidates.tolerance[i]),
                 "confidence": settings.confidence,
             },
         )
@@ -142,24 +143,24 @@ def stop_actions(
     )
 
 
-def remaining_share(jobs: Jobs, look: "StopCandidates") -> Floats:
-    """(n,) in (0, 1]: the share of its iterations left to the maximum that a job will run until load control stops it.
+def remaining_share(jobs: Jobs, candidates: "StopCandidates") -> Floats:
+    """(n,) in (0, 1]: the share of its remaining iterations that a job will run before load control stops it.
 
     It stops at the required value, or within epsilon of the predicted maximum, by the option in force. Between its
-    first report and the median forecast of its end a curve is taken to be the hyperbola through these and its best
-    value now. 1 where the option, the forecast or the shape of the curve tells of no stop.
+    first report and the median forecast of its end a curve is assumed to be the hyperbola through these and its best
+    value now. 1 where the option, the forecast or the shape of the curve predicts no stop.
     """
     left = np.ones(len(jobs))
-    rows, curve = look.rows, look.curve
+    rows, curve = candidates.rows, candidates.curve
     if not len(rows):
         return left
     most, done = jobs.max_iterations[rows], jobs.iteration[rows]
-    first, at, end, best = curve.first, curve.at, look.final.median, curve.best
-    value = np.where(look.level == TARGET, look.required, look.maximum - look.tolerance)
-    told = (best > first) & (end > value) & (value > best) & (at > curve.begun) & (most > at)
-    parts = ((value, best), (end, first), (at, curve.begun)), ((end, value), (best, first), (most, curve.begun))
-    over, under = (np.prod([np.where(told, a - b, 1.0) for a, b in part], axis=0) for part in parts)
-    share = np.divide(over, over + under, out=np.ones_like(over), where=told & (over + under > 0))
+    first, at, end, best = curve.first, curve.at, candidates.final.median, curve.best
+    value = np.where(candidates.level == TARGET, candidates.required, candidates.maximum - candidates.tolerance)
+    stops = (best > first) & (end > value) & (value > best) & (at > curve.first_at) & (most > at)
+    parts = ((value, best), (end, first), (at, curve.first_at)), ((end, value), (best, first), (most, curve.first_at))
+    over, under = (np.prod([np.where(stops, a - b, 1.0) for a, b in part], axis=0) for part in parts)
+    share = np.divide(over, over + under, out=np.ones_like(over), where=stops & (over + under > 0))
     share[value <= best] = 0.0
     left[rows] = np.where(done < most, np.maximum(share, 1.0 / np.maximum(most - done, 1.0)), 1.0)
     return left
@@ -167,17 +168,17 @@ def remaining_share(jobs: Jobs, look: "StopCandidates") -> Floats:
 
 @dataclass(frozen=True)
 class StopCandidates:
-    """What is known of r jobs that may be stopped, each column (r,).
+    """The r jobs that may be stopped, each column (r,).
 
-    asked, farthest: the option that its user chose, and how far the system may go. required: the value to reach, NaN
-    for none. maximum: what is expected of the better of the end and of what was achieved. tolerance: what of it is not
-    worth training on for.
+    requested, farthest: the level that the user chose, and the highest that the system may apply. required: the value
+    to reach, NaN for none. reached: whether it has been. maximum: the expectation of the better of the final and the
+    best value. tolerance: the part of it that is not worth downgraded training.
     """
 
     rows: Ints
     curve: "_Curve"
     final: Forecast
-    asked: Ints
+    requested: Ints
     farthest: Ints
     required: Floats
     reached: Bools
@@ -186,12 +187,13 @@ class StopCandidates:
 
     @classmethod
     def of(cls, jobs: Jobs, final: Forecast, settings: LoadControlSettings, *, overloaded: bool) -> "StopCandidates":
-        """Of the managed jobs that may be stopped, have reported enough and are not in their last iteration.
+        """The managed jobs that may be stopped, have reported enough and are not in their last iteration.
 
-        final: the target quantity at the end. overloaded: whether the cluster is, so that more may be stopped.
+        final: the target quantity at the end. overloaded: whether the cluster is overloaded, so that `downgrade`
+        applies.
         """
-        asked = _levels(jobs.stop)
-        farthest = np.maximum(asked, _levels(jobs.downgrade)) if overloaded else asked
+        requested = _levels(jobs.stop)
+        farthest = np.maximum(requested, _levels(jobs.downgrade)) if overloaded else requested
         observed = jobs.accuracies.lengths() >= settings.min_observed
         ending = jobs.iteration >= jobs.max_iterations
         rows = np.flatnonzero(jobs.managed & (farthest > ITERATIONS) & observed & ~ending)
@@ -201,25 +203,26 @@ class StopCandidates:
         reached = curve.best >= required
         maximum = expected.clip(lower=curve.best).mean
         tolerance = settings.epsilon * np.abs(curve.best)
-        return cls(rows, curve, expected, asked[rows], farthest[rows], required, reached, maximum, tolerance)
+        return cls(rows, curve, expected, requested[rows], farthest[rows], required, reached, maximum, tolerance)
 
     @cached_property
     def p_reach(self) -> Floats:
-        """(r,) the chance to reach the required value."""
+        """(r,) the probability of reaching the required value."""
         return np.where(self.reached, 1.0, self.final.sf(self.required))
 
     @cached_property
     def level(self) -> Ints:
-        """(r,) the option in force: nobody who did not ask for it goes on to a target that is out of reach."""
-        further = (self.farthest == TARGET) & (self.asked < TARGET)
-        if not further.any():
+        """(r,) the level in force: a job that was downgraded to `target` uses `optstop` if its target is out of
+        reach."""
+        downgraded = (self.farthest == TARGET) & (self.requested < TARGET)
+        if not downgraded.any():
             return self.farthest
-        helps = self.p_reach >= 0.5
-        return np.where(further & ~helps, OPTSTOP, self.farthest)
+        within_reach = self.p_reach >= 0.5
+        return np.where(downgraded & ~within_reach, OPTSTOP, self.farthest)
 
 
-def _spent(error: float, share: Floats) -> Floats:
-    """(r,) the chance of a wrong stop that may be taken when this share of the iterations is done.
+def _allowed_error(error: float, share: Floats) -> Floats:
+    """(r,) the probability of a wrong stop that is allowed once this share of the iterations is done.
 
     O'Brien and Fleming's bound as a spending function (Lan and DeMets 1983, alpha_1): little at first, all at the end.
     """
@@ -228,7 +231,7 @@ def _spent(error: float, share: Floats) -> Floats:
 
 
 def _stop(jobs: Jobs, row: int, cause: str, facts: dict[str, float | str]) -> Action:
-    """A stop with all its facts that are known: NaN means nothing in a sentence."""
+    """A stop with all facts that are known, without those that are NaN."""
     facts |= {
         "cause": cause,
         "iteration": float(jobs.iteration[row]),
@@ -246,15 +249,15 @@ def _levels(options: Texts) -> Ints:
 
 @dataclass(frozen=True)
 class _Curve:
-    """Of curves of at least three points, each (r,): the best value, what the last point gained on it, the noise.
+    """Curves of at least three points, each column (r,): the best value, the gain of the last point, the noise.
 
-    begun, first: the iteration and the value of the first point; at: the iteration of the last.
+    first_at, first: the iteration and the value of the first point; at: the iteration of the last.
     """
 
     best: Floats
     gain: Floats
     noise: Floats
-    begun: Floats
+    first_at: Floats
     first: Floats
     at: Floats
 
@@ -266,22 +269,22 @@ class _Curve:
         values = np.append(curves.values, np.nan)
         last = values[ends - 1]
         before = np.fmax.reduceat(values, np.stack([starts, ends - 1], axis=1).ravel())[::2]
-        at = ends[:, None] + np.arange(-LATEST, 0)
+        at = ends[:, None] + np.arange(-NOISE_WINDOW, 0)
         points = np.where(at >= starts[:, None], values[np.maximum(at, 0)], np.nan)
-        # Second differences see no trend; of independent noise they have six times its variance.
+        # Second differences cancel a linear trend; for independent noise they have six times its variance.
         bends = _row_medians(np.abs(np.diff(points, n=2, axis=1)))
         return cls(
             best=np.fmax(before, last),
             gain=last - before,
             noise=bends / (NORMAL_MAD * np.sqrt(6)),
-            begun=curves.iterations[starts],
+            first_at=curves.iterations[starts],
             first=curves.values[starts],
             at=curves.iterations[ends - 1],
         )
 
 
 def _row_medians(table: Floats) -> Floats:
-    """(n,) the median of what is not NaN in each row of (n, k), NaN where all is."""
+    """(n,) the median of each row of (n, k) without its NaN, NaN where all are."""
     in_order = np.sort(table, axis=1)
     count = np.isfinite(table).sum(axis=1)
     each = np.arange(len(table))

@@ -1,4 +1,4 @@
-"""MLF-H's migration: which jobs leave an overloaded server (MLFS, Wang, Liu, Shen, CoNEXT 2020, section 3.3.3)."""
+"""MLF-H's migration: the jobs that leave an overloaded server (MLFS, Wang, Liu, Shen, CoNEXT 2020, section 3.3.3)."""
 
 from dataclasses import dataclass
 
@@ -21,20 +21,20 @@ class MigrationSettings:
             raise ValueError(f"lowest is greater than 0 and at most 1, not {self.lowest}")
 
 
-def select_migrations(servers: Servers, rank: Floats, free: Bools, lowest: float) -> list[tuple[int, int]]:
-    """The jobs that are to leave, each with the node that it is to leave; what they hold is given back in `servers`.
+def select_migrations(servers: Servers, rank: Floats, changeable: Bools, lowest: float) -> list[tuple[int, int]]:
+    """The jobs to migrate, each with the node that it leaves; what they hold is freed in `servers`.
 
-    From each overloaded node leaves the job most like the ideal virtual one, until the node is not overloaded. rank
-    (n,): their priorities. free (n,): jobs that may be moved. lowest: p_s.
+    From each overloaded node the job closest to the ideal virtual task leaves, until the node is not overloaded. rank
+    (n,): the priorities. changeable (n,): jobs that may migrate. lowest: p_s.
     """
     leaving: list[tuple[int, int]] = []
-    on, stays = servers.snapshot.runs_on, ~free
+    on, stays = servers.snapshot.runs_on, ~changeable
     for node in np.flatnonzero(servers.overloaded() & servers.snapshot.nodes.up).tolist():
         rows = np.unique(on[on[:, 1] == node, 0])
         rows = rows[~stays[rows]]
         while (contended := servers.contended(node)).any():
-            some = lowest_priority(rows, rank, lowest) if contended[0] else rows
-            chosen = closest_to_ideal(servers, node, some, contended)
+            candidates = lowest_priority(rows, rank, lowest) if contended[0] else rows
+            chosen = closest_to_ideal(servers, node, candidates, contended)
             if chosen is None:
                 break
             servers.give(chosen, servers.space.place(chosen))
@@ -45,34 +45,34 @@ def select_migrations(servers: Servers, rank: Floats, free: Bools, lowest: float
 
 
 def lowest_priority(rows: Ints, rank: Floats, share: float) -> Ints:
-    """The share of these rows with the lowest priority, at least one: with GPUs overloaded, one of them leaves."""
+    """The given share of these rows with the lowest priority, at least one: candidates if GPUs are overloaded."""
     return rows[np.argsort(rank[rows], kind="stable")][: max(1, int(share * len(rows)))]
 
 
 def closest_to_ideal(servers: Servers, node: int, rows: Ints, contended: Bools) -> int | None:
-    """The one of these jobs (k,) on a node that is closest to the ideal virtual task; None where none relieves it.
+    """The one of these jobs (k,) on a node that is closest to the ideal virtual task; None if none relieving the node.
 
-    That has the most of each contended resource (3,: GPUs, CPUs, network), the least of the others, and communicates
-    with nobody on the node.
+    The ideal task uses the most of each contended resource (3,: GPUs, CPUs, network), the least of the others, and
+    communicates with no job on the node.
     """
     use = np.array([_use(servers, node, row) for row in rows.tolist()]).reshape(-1, 3)
-    relieves = (use[:, contended] > 0).any(axis=1)
-    rows, use = rows[relieves], use[relieves]
+    relieving = (use[:, contended] > 0).any(axis=1)
+    rows, use = rows[relieving], use[relieving]
     if not len(rows):
         return None
     ideal = np.where(contended, use.max(axis=0), use.min(axis=0))
-    away = ((use - ideal) ** 2).sum(axis=1)
+    distance = ((use - ideal) ** 2).sum(axis=1)
     if servers.settings.use_bandwidth:
-        talk = np.array([servers.talk(row, node) for row in rows.tolist()])
-        away += (talk / max(float(talk.max()), 1e-300)) ** 2
-    return int(rows[away.argmin()])
+        volume = np.array([servers.communication_on(row, node) for row in rows.tolist()])
+        distance += (volume / max(float(volume.max()), 1e-300)) ** 2
+    return int(rows[distance.argmin()])
 
 
 def _use(servers: Servers, node: int, row: int) -> tuple[float, float, float]:
-    """The shares of the node's GPUs and CPUs that the job holds, and of its network."""
+    """The shares of the node's GPUs, CPUs and network that the job uses."""
     place = servers.space.place(row)
     share = place.shares[place.nodes.index(node)]
     capacity, demand = servers.snapshot.nodes.capacity[node], servers.snapshot.jobs.demand[row]
     part = share / demand[GPUS] if demand[GPUS] > 0 else 1.0
     gpus, cpus = (demand[[GPUS, CPUS]] * part / np.maximum(capacity[[GPUS, CPUS]], 1e-300)).tolist()
-    return min(gpus, 1.0), min(cpus, 1.0), servers.network_of(row, place)
+    return min(gpus, 1.0), min(cpus, 1.0), servers.network_share(row, place)

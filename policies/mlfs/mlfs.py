@@ -19,7 +19,7 @@ from predictors.forecast import Forecasts, Need
 
 @dataclass(frozen=True)
 class MLFHSettings(PrioritySettings, ScheduleSettings, GrowthSettings):
-    """The settings of MLF-H. What its parts are worth is told by going without them.
+    """The settings of MLF-H. Each part can be switched off, which shows its contribution.
 
     use_urgency = false: without the jobs' urgency; use_deadline = false; use_bandwidth = false: without regard to
     communication; migrate = false; preempt = false.
@@ -33,7 +33,7 @@ class MLFHSettings(PrioritySettings, ScheduleSettings, GrowthSettings):
 
 @dataclass(frozen=True)
 class MLFSSettings(MLFHSettings, LoadControlSettings):
-    """The settings of MLF-H and of MLF-C; load_control: whether there is MLF-C."""
+    """The settings of MLF-H and of MLF-C; load_control: whether MLF-C is on."""
 
     load_control: bool = True
 
@@ -47,8 +47,8 @@ class MLFH(Policy):
 
     Of the paper it takes equations 2 to 6, task deadlines, the rank of parameter servers, the choice of servers and the
     migration from overloaded ones. It leaves out replicas against stragglers and the choice of a GPU in a server.
-    Beyond the paper, running jobs give way to those of higher priority (`policies.mlfs.schedule`). Where Slurm places
-    the jobs, their rank does the work.
+    Beyond the paper, running jobs are preempted for those of higher priority (`policies.mlfs.schedule`). Where Slurm
+    places the jobs, only their rank has an effect.
     """
 
     name = "mlf-h"
@@ -59,12 +59,12 @@ class MLFH(Policy):
         if self.settings.grow:
             self.needs = type(self).needs | {"speed"}  # by its settings a policy may need more
 
-    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 nothing to remember
-        """Rank the managed jobs, and move, preempt and place."""
+    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 unused here
+        """Rank the managed jobs, and migrate, preempt and place them."""
         jobs = snapshot.jobs
-        look = StopCandidates.of(jobs, forecasts.final, LoadControlSettings(), overloaded=False)
-        ranking = rank(jobs, snapshot.now, forecasts, self.settings, remaining_share(jobs, look))
-        actions = _moves(snapshot, forecasts, ranking, (), self.settings)
+        candidates = StopCandidates.of(jobs, forecasts.final, LoadControlSettings(), overloaded=False)
+        ranking = rank(jobs, snapshot.now, forecasts, self.settings, remaining_share(jobs, candidates))
+        actions = _actions(snapshot, forecasts, ranking, (), self.settings)
         return Plan(ranking.rank, ranking.terms, actions, notes=_notes(snapshot.jobs, ranking))
 
 
@@ -83,34 +83,42 @@ class MLFS(Policy):
             self.needs = type(self).needs | {"speed"}  # by its settings a policy may need more
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
-        """MLF-H's decision, and the stops of jobs that have learnt what they were to learn or never will."""
+        """MLF-H's decision, and the stops of jobs that have reached their target or never will."""
         jobs, settings = snapshot.jobs, self.settings
         load = assess_load(snapshot, memory, settings)
-        look = StopCandidates.of(jobs, forecasts.final, settings, overloaded=load.overloaded)
-        share = remaining_share(jobs, look) if settings.load_control else 1.0
+        candidates = StopCandidates.of(jobs, forecasts.final, settings, overloaded=load.overloaded)
+        share = remaining_share(jobs, candidates) if settings.load_control else 1.0
         ranking = rank(jobs, snapshot.now, forecasts, settings, share)
-        asked = stop_actions(snapshot, look, load, settings) if settings.load_control else ()
-        actions = (*asked, *_moves(snapshot, forecasts, ranking, asked, settings))
+        stopping = stop_actions(snapshot, candidates, load, settings) if settings.load_control else ()
+        actions = (*stopping, *_actions(snapshot, forecasts, ranking, stopping, settings))
         return Plan(ranking.rank, ranking.terms, actions, load.memory, _notes(snapshot.jobs, ranking))
 
 
-def _moves(
+def _actions(
     snapshot: Snapshot, forecasts: Forecasts, ranking: Ranking, stopping: Sequence[Action], settings: MLFHSettings
 ) -> tuple[Action, ...]:
-    """The actions of one decision. Where a node is overloaded, jobs keep their GPUs in number until it is relieved."""
+    """The actions of one decision. While a node is overloaded, no elastic job is resized."""
     jobs = snapshot.jobs
     keys = {action.job for action in stopping}
-    spared = np.array([row for row, key in enumerate(jobs.keys) if key in keys] if keys else [], dtype=np.int64)
+    stopped = np.array([row for row, key in enumerate(jobs.keys) if key in keys] if keys else [], dtype=np.int64)
     if not settings.grow or (settings.migrate and Servers(snapshot, settings).overloaded().any()):
-        return (*schedule(snapshot, ranking.rank, ranking.remaining, spared, settings), *admission_releases(jobs))
-    free = changeable(snapshot, spared, settings) & settings.preempt
-    worth = settings.restart / settings.loss if settings.loss else np.inf
-    sized = grow(snapshot, ranking.rank, ranking.remaining, forecasts.speed, free, keep=settings.keep, spared=worth)
+        return (*schedule(snapshot, ranking.rank, ranking.remaining, stopped, settings), *admission_releases(jobs))
+    changeable_rows = changeable(snapshot, stopped, settings) & settings.preempt
+    least_saving = settings.restart / settings.loss if settings.loss else np.inf
+    sized = grow(
+        snapshot,
+        ranking.rank,
+        ranking.remaining,
+        forecasts.speed,
+        changeable_rows,
+        keep=settings.keep,
+        least_saving=least_saving,
+    )
     return (*sized, *admission_releases(jobs))
 
 
 def _notes(jobs: Jobs, ranking: Ranking) -> Mapping[JobKey, Reason]:
-    """The managed jobs whose dependencies make no sense."""
+    """The managed jobs with a dependency cycle or a missing parent."""
     dependencies = ranking.dependencies
     rows = np.flatnonzero((dependencies.cyclic | dependencies.orphaned) & jobs.managed).tolist()
     rules = {row: "dependency-cycle" if dependencies.cyclic[row] else "parent-missing" for row in rows}

@@ -1,9 +1,9 @@
-"""MLF-H's priority: what a job's next iteration is worth, and how near its end, its deadline and its patience are.
+"""MLF-H's priority: the learning gain of a job's next iteration, its remaining time, its deadline and its waiting.
 
 Wang, Liu, Shen: Job Scheduling for Large-Scale Machine Learning Clusters (MLFS), CoNEXT 2020, section 3.3.1, equations
 2 to 6. The paper gives no units; `literal` takes the equations as printed, in hours, and `scaled` measures every term
-against the rate of finishing, so that waiting cannot turn the order into first come, first served. What is written
-below about iterations, loss ratio, children and deadlines holds for both.
+against the completion rate, so that waiting cannot turn the order into first come, first served. Iterations, loss
+ratio, children and deadlines are the same in both.
 """
 
 from collections.abc import Mapping
@@ -21,21 +21,21 @@ Form = Literal["scaled", "literal"]
 HOUR = 3600.0
 DAY = 24 * HOUR
 PATIENCE = 10.0
-"""scaled: waiting so many times its own run time halves what waiting can add"""
+"""scaled: after waiting this many times its own run time a job has half of what waiting can add"""
 STAGES = 9.0
-"""the iterations that equation 2 counts from the beginning of a job to its end, where its horizon is known"""
+"""the iterations that equation 2 counts from the start of a job to its end, where its maximum is known"""
 
 
 @dataclass(frozen=True)
 class PrioritySettings:
-    """The weights of equations 2 to 6, and what stands in where the paper is silent.
+    """The weights of equations 2 to 6, and defaults where the paper gives none.
 
-    form: see the module. alpha: share of the learning part. gamma: discount of the children, in [0, 1). gamma_d,
+    form: see the module. alpha: weight of the learning part. gamma: discount of the children, in [0, 1). gamma_d,
     gamma_r, gamma_w: weights of deadline, remaining time and waiting (the last in the literal form only).
-    hysteresis: factor of a job that runs (scaled form). interval: seconds between decisions, and the least time that
-    counts. urgency: of a job that names none, 0 to 10. max_deadline: seconds from submission, for a job with none.
-    unknown_total: seconds, where neither a forecast nor a time limit tells. smoothing: losses over which the latest
-    reduction is averaged. use_urgency, use_deadline: whether the jobs' own urgency and deadlines count.
+    hysteresis: factor for a running job (scaled form). interval: seconds between decisions, and the shortest time in
+    any term. urgency: of a job without one, 0 to 10. max_deadline: seconds from submission, for a job without one.
+    unknown_total: seconds, without a forecast and a time limit. smoothing: losses over which the latest reduction is
+    averaged. use_urgency, use_deadline: whether the jobs' own urgency and deadlines count.
     """
 
     form: Form = "scaled"
@@ -75,9 +75,9 @@ class PrioritySettings:
 
 @dataclass(frozen=True)
 class Ranking:
-    """The priority of n jobs, NaN for one that is not managed. `terms`: its parts, each (n,), whose sum is `rank`.
+    """The priority of n jobs, NaN for those that are not managed.
 
-    `remaining` (n,): the seconds of run time left that they go by.
+    terms: the parts, each (n,), whose sum is `rank`. remaining (n,): the remaining seconds that they are computed from.
     """
 
     rank: Floats
@@ -87,7 +87,7 @@ class Ranking:
 
 
 class Times(NamedTuple):
-    """Seconds, each (n,): to the deadline (negative past it), of run time left and in all, and in the queue so far."""
+    """Seconds, each (n,): to the deadline (negative past it), remaining and total run time, and waiting time so far."""
 
     left: Floats
     remaining: Floats
@@ -100,10 +100,10 @@ def rank(
 ) -> Ranking:
     """P of equation 6 for every managed job, in 1/hours where the terms have a unit.
 
-    share_left (n,): the share of the run time left after which the job will be stopped.
+    share_left (n,): the share of the remaining run time after which the job will be stopped.
 
     The terms: learning (eq. 2), remaining, deadline, waiting (eq. 4), children (eqs. 3 and 5), running (hysteresis) and
-    server (what lifts a parameter server above the workers of its ML job).
+    server (which raises a parameter server above the workers of its ML job).
     """
     dependencies = Dependencies.of(jobs.ml_job, jobs.parents)
     remaining, total = run_times(jobs, now, forecasts, settings)
@@ -113,7 +113,7 @@ def rank(
     if not settings.use_deadline:
         settings = replace(settings, gamma_d=0.0)
     form = _scaled if settings.form == "scaled" else _literal
-    own_learning, own_terms = form(learning_claim(jobs, remaining, settings), times, settings)
+    own_learning, own_terms = form(learning_priority(jobs, remaining, settings), times, settings)
     own_computing = np.sum(list(own_terms.values()), axis=0)
     alpha, beta = settings.alpha, 1 - settings.alpha
     terms = {"learning": alpha * own_learning} | {name: beta * term for name, term in own_terms.items()}
@@ -124,18 +124,18 @@ def rank(
     terms["running"] = np.where(jobs.running & (settings.form == "scaled"), settings.hysteresis - 1, 0)
     terms["running"] = terms["running"] * priority
     priority = priority + terms["running"]
-    lifted = _servers_first(jobs, priority)
-    terms["server"] = lifted - priority
-    for column in (lifted, *terms.values()):
+    raised = _raise_servers(jobs, priority)
+    terms["server"] = raised - priority
+    for column in (raised, *terms.values()):
         column[~jobs.managed] = np.nan
-    return Ranking(lifted, terms, dependencies, remaining)
+    return Ranking(raised, terms, dependencies, remaining)
 
 
 def run_times(jobs: Jobs, now: float, forecasts: Forecasts, settings: PrioritySettings) -> tuple[Floats, Floats]:
     """(n,) predicted remaining and total run time in seconds, neither less than one interval.
 
-    What remains is the first of these that is known and positive: the forecast; the forecast of the total, less what
-    has elapsed; the time limit, less what has elapsed; `unknown_total`.
+    The remaining time is the first of these that is known and positive: the forecast; the forecast of the total, less
+    what has elapsed; the time limit, less what has elapsed; `unknown_total`.
     """
     elapsed = np.fmax(np.where(jobs.pending, 0.0, now - jobs.started), 0.0)
     predicted = forecasts.total.median
@@ -149,9 +149,9 @@ def run_times(jobs: Jobs, now: float, forecasts: Forecasts, settings: PrioritySe
 def task_deadlines(
     jobs: Jobs, now: float, remaining: Floats, dependencies: Dependencies, settings: PrioritySettings
 ) -> Floats:
-    """(n,) seconds since the epoch by which each job must end for those below it to make theirs (section 3.3.1).
+    """(n,) seconds since the epoch by which each job must end for its dependants to meet theirs (section 3.3.1).
 
-    A job with no deadline has its ML job's (the latest that one of its jobs names), else the site's maximum.
+    A job without a deadline has the latest one of its ML job, else the site's maximum.
     """
     latest = np.full(len(jobs), -np.inf)
     named = ~np.isnan(jobs.deadline)
@@ -166,11 +166,11 @@ def task_deadlines(
     return deadline
 
 
-def learning_claim(jobs: Jobs, remaining: Floats, settings: PrioritySettings) -> Floats:
+def learning_priority(jobs: Jobs, remaining: Floats, settings: PrioritySettings) -> Floats:
     """(n,) P0ml of equation 2: urgency, stage, the latest share of the loss reduction, the share of the model.
 
-    The stage I is 1 + 9 * done / max, or 1 + done where no maximum is known. Iterations are claims of the job, so it
-    is never less than the GPU time attained makes it: what does not report loses its claim as it runs.
+    The stage I is 1 + 9 * done / max, or 1 + done without a maximum. Iterations are reported by the job itself, so the
+    stage is at least the one that follows from attained GPU time: a job that does not report loses priority as it runs.
     """
     named = ~np.isnan(jobs.urgency) & settings.use_urgency
     urgency = np.clip(np.where(named, jobs.urgency, settings.urgency), 0.0, 10.0)
@@ -185,12 +185,12 @@ def learning_claim(jobs: Jobs, remaining: Floats, settings: PrioritySettings) ->
     return urgency * loss_ratio(jobs.losses, reported, settings.smoothing) * model_share(jobs) / stage
 
 
-def loss_ratio(losses: Curves, passed: Floats, smoothing: int) -> Floats:
+def loss_ratio(losses: Curves, iterations_done: Floats, smoothing: int) -> Floats:
     """(n,) in [0, 1]: the loss reduction of the latest iteration over all reductions so far.
 
-    An iteration is what the stage counts: `passed` (n,) of them lie behind each job, so that one which reports every
-    step is not taken to gain less than one which reports every epoch. Its reduction is averaged over at least
-    `smoothing` reports. 1 until two losses exist, 0 when no loss was ever gained.
+    Iterations are counted as by the stage, `iterations_done` (n,) so far, so that a job which reports every step does
+    not seem to gain less than one which reports every epoch. The reduction is averaged over at least `smoothing`
+    reports. 1 until two losses exist, 0 if the loss never fell.
     """
     count = losses.lengths() - 1
     rows = np.flatnonzero(count >= 1)
@@ -202,7 +202,7 @@ def loss_ratio(losses: Curves, passed: Floats, smoothing: int) -> Floats:
         gains[1:-1] = losses.values[:-1] - losses.values[1:]
     gains = np.where(np.isfinite(gains) & (gains > 0), gains, 0.0)
     starts, ends, reports = losses.starts[rows] + 1, losses.starts[rows + 1], count[rows]
-    length = np.maximum(reports / np.maximum(passed[rows], 1.0), 1.0)
+    length = np.maximum(reports / np.maximum(iterations_done[rows], 1.0), 1.0)
     window = np.minimum(np.maximum(np.ceil(length).astype(np.int64), smoothing), reports)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         recent = np.add.reduceat(gains, np.stack([ends - window, ends], axis=1).ravel())[::2]
@@ -212,31 +212,31 @@ def loss_ratio(losses: Curves, passed: Floats, smoothing: int) -> Floats:
 
 
 def model_share(jobs: Jobs) -> Floats:
-    """(n,) S_k / S_J: a job's share of its ML job's parameters; one that names none has the mean of those that do."""
+    """(n,) S_k / S_J: the job's share of its ML job's parameters; a job without a figure has the mean of the others."""
     named = jobs.params > 0
-    given = np.where(named, jobs.params, 0.0)
-    sums, counts = (np.bincount(jobs.ml_job, weights=column, minlength=len(jobs)) for column in (given, named))
+    parameters = np.where(named, jobs.params, 0.0)
+    sums, counts = (np.bincount(jobs.ml_job, weights=column, minlength=len(jobs)) for column in (parameters, named))
     mean = np.divide(sums, counts, out=np.ones(len(jobs)), where=counts > 0)
-    size = np.where(named, given, mean[jobs.ml_job])
+    size = np.where(named, parameters, mean[jobs.ml_job])
     return np.asarray(size / np.bincount(jobs.ml_job, weights=size, minlength=len(jobs))[jobs.ml_job])
 
 
-def _literal(claim: Floats, times: Times, settings: PrioritySettings) -> tuple[Floats, dict[str, Floats]]:
+def _literal(learning: Floats, times: Times, settings: PrioritySettings) -> tuple[Floats, dict[str, Floats]]:
     """Equations 2 and 4 as printed, in hours."""
     left = np.maximum(times.left, settings.interval)
-    return claim, {
+    return learning, {
         "remaining": settings.gamma_r * HOUR / times.remaining,
         "deadline": np.where(times.left > 0, settings.gamma_d * HOUR / left, 0.0),
         "waiting": settings.gamma_w * times.waited / HOUR,
     }
 
 
-def _scaled(claim: Floats, times: Times, settings: PrioritySettings) -> tuple[Floats, dict[str, Floats]]:
-    """Every term in units of the rate of finishing, which none of them exceeds."""
+def _scaled(learning: Floats, times: Times, settings: PrioritySettings) -> tuple[Floats, dict[str, Floats]]:
+    """Every term in units of the completion rate, which none of them exceeds."""
     rate = settings.gamma_r * HOUR / times.remaining
     slack = times.left - times.remaining
     urgent = np.minimum(settings.gamma_d * HOUR / np.maximum(slack, settings.interval), rate)
-    return claim / 10.0 * rate, {
+    return learning / 10.0 * rate, {
         "remaining": rate,
         "deadline": np.where(slack >= 0, urgent, 0.0),
         "waiting": rate * times.waited / (times.waited + PATIENCE * times.total),
@@ -244,7 +244,7 @@ def _scaled(claim: Floats, times: Times, settings: PrioritySettings) -> tuple[Fl
 
 
 def _children(own: Floats, dependencies: Dependencies, gamma: float) -> Floats:
-    """(n,) what equations 3 and 5 add to the own terms, with the sum at most 1 / (1 - gamma) times the own one."""
+    """(n,) what equations 3 and 5 add for the children, with the sum at most 1 / (1 - gamma) times the own term."""
     room = own * (gamma / (1.0 - gamma))
     added = np.zeros_like(own)
     for parents, children in dependencies.levels:
@@ -252,8 +252,8 @@ def _children(own: Floats, dependencies: Dependencies, gamma: float) -> Floats:
     return np.minimum(added, room)
 
 
-def _servers_first(jobs: Jobs, priority: Floats) -> Floats:
-    """The priorities, with each parameter server's above all workers of its ML job (section 3.3.1)."""
+def _raise_servers(jobs: Jobs, priority: Floats) -> Floats:
+    """The priorities, with that of each parameter server above all workers of its ML job (section 3.3.1)."""
     server: Bools = jobs.role == "ps"
     if not server.any():
         return priority

@@ -1,9 +1,9 @@
-"""MLF-H's schedule: who moves, who starts, and who gives way, in order of priority.
+"""MLF-H's schedule: the jobs that migrate, start and are preempted, in order of priority.
 
 Wang, Liu, Shen: Job Scheduling for Large-Scale Machine Learning Clusters (MLFS), CoNEXT 2020, sections 3.3.2 and 3.3.3.
-The paper takes nobody's GPUs away but to relieve a node. With `preempt` running jobs compete by their priority too,
-which their hysteresis raises, as far as they can go on from a checkpoint and what is lost is little against what the
-other is spared. The jobs of an ML job train together, so they start and give way together.
+The paper preempts jobs only to relieve a node. With `preempt` running jobs compete by priority too, which hysteresis
+raises, if they can resume from a checkpoint and what they lose is little against the waiting time that the other job
+saves. The jobs of an ML job train together: they are a gang, which starts and is preempted as a whole.
 """
 
 from bisect import bisect_left
@@ -26,12 +26,13 @@ from predictors.arrays import Bools, Floats, Ints
 
 @dataclass(frozen=True)
 class ScheduleSettings(PlacementSettings, MigrationSettings):
-    """Who may start and who gives way.
+    """Which jobs may start and which may be preempted.
 
-    preempt: whether running jobs give way to those of higher priority. skip: whether a job that does not fit lets those
-    behind it go first. loss: the share of what a job is spared that the preemptions for it may cost, in GPU seconds.
-    restart: seconds that a start from a checkpoint takes. settle: seconds that a job runs at least before it is moved.
-    churn: the share of the running jobs that one decision may preempt, where that is more than a few.
+    preempt: whether running jobs are preempted for those of higher priority. skip: whether jobs may start before one of
+    higher priority that does not fit. loss: what preemptions for a job may cost, in GPU seconds, as a share of the
+    waiting time that they save it. restart: seconds that a start from a checkpoint takes. settle: seconds that a job
+    runs at least before it is moved. churn: the share of the running jobs that one decision may preempt, if that is
+    more than a few.
     """
 
     preempt: bool = True
@@ -52,27 +53,27 @@ class ScheduleSettings(PlacementSettings, MigrationSettings):
 
 
 FEW, MOST = 8, 50
-"""So many may be preempted in one decision however few run, and no more however many."""
+"""A decision may preempt at least FEW gangs, however few run, and at most MOST, however many."""
 TRIES = 20
-"""So often may room for a job be sought among the running ones in vain, in one decision."""
+"""After this many failed searches for victims a decision makes no further one."""
 
 
 def schedule(
     snapshot: Snapshot, rank: Floats, remaining: Floats, stopping: Ints, settings: ScheduleSettings
 ) -> tuple[Action, ...]:
-    """The moves, preemptions and placements of one decision.
+    """The migrations, preemptions and placements of one decision.
 
     rank (n,): the priorities, those of running jobs with their hysteresis. remaining (n,): predicted seconds of run
-    time left. stopping: rows of jobs that are asked to stop, which are left alone.
+    time left. stopping: rows of jobs that are being stopped, which are not touched.
     """
-    return _Scheduling(snapshot, rank, remaining, stopping, settings).run()
+    return _Decision(snapshot, rank, remaining, stopping, settings).run()
 
 
 def preemption_loss(jobs: Jobs, restart: float) -> Floats:
-    """(n,) seconds of training that a job loses when it is preempted: a restart, and what it will not have saved.
+    """(n,) seconds of training that a job loses when it is preempted: a restart, and work since the last checkpoint.
 
-    A job is asked to save first. One that saved in this run by itself is believed to do so in its own time only, and
-    loses what it has done since.
+    A job gets a request to save first. One that saved in this run by itself is assumed to save at its own times only,
+    and loses its work since then.
     """
     by_itself = jobs.checkpoint > jobs.resumed
     since = (jobs.iteration - jobs.checkpoint) * jobs.iteration_time
@@ -80,14 +81,14 @@ def preemption_loss(jobs: Jobs, restart: float) -> Floats:
 
 
 def changeable(snapshot: Snapshot, stopping: Ints, settings: ScheduleSettings) -> Bools:
-    """(n,) the running jobs that may be moved, preempted or given other GPUs now."""
-    free = movable(snapshot.jobs) & (snapshot.now - snapshot.jobs.started >= settings.settle)
-    free[stopping] = False
-    return free
+    """(n,) the running jobs that may be migrated, preempted or resized now."""
+    allowed = movable(snapshot.jobs) & (snapshot.now - snapshot.jobs.started >= settings.settle)
+    allowed[stopping] = False
+    return allowed
 
 
-class _Scheduling:
-    """One decision under way."""
+class _Decision:
+    """One decision in progress."""
 
     def __init__(
         self, snapshot: Snapshot, rank: Floats, remaining: Floats, stopping: Ints, settings: ScheduleSettings
@@ -95,94 +96,94 @@ class _Scheduling:
         jobs = snapshot.jobs
         self.snapshot, self.rank, self.remaining, self.settings = snapshot, rank, remaining, settings
         self.servers = Servers(snapshot, settings)
-        self.free = changeable(snapshot, stopping, settings)
+        self.changeable = changeable(snapshot, stopping, settings)
         self.runs, self.starts = jobs.running, startable(jobs) & jobs.managed
         self._trains = self.runs | self.starts
-        self.leaving: list[Action] = []
-        self.coming: list[Action] = []
+        self.preemptions: list[Action] = []
+        self.placements: list[Action] = []
 
     @cached_property
-    def families(self) -> "_Families":
-        return _Families(self.snapshot.jobs)
+    def gang_rows(self) -> "_GangRows":
+        return _GangRows(self.snapshot.jobs)
 
     @cached_property
-    def giving(self) -> "_Giving":
-        return _Giving(self)
+    def preemption(self) -> "_Preemption":
+        return _Preemption(self)
 
     def run(self) -> tuple[Action, ...]:
         if self.settings.migrate:
             self._migrate()
         if self.starts.any():
             self._start()
-        return (*self.leaving, *self.coming)
+        return (*self.preemptions, *self.placements)
 
     def _migrate(self) -> None:
-        """Who leaves an overloaded node goes to another that it does not overload, in order of priority.
+        """Move jobs off overloaded nodes to others that they do not overload, in order of priority.
 
-        One that finds none stays, unless GPUs or network of its node are overloaded then: it goes back to the queue.
-        On crowded CPUs it trains more slowly, and in the queue not at all; one that overloads any network by itself
-        would be sent back for ever.
+        A job that fits on no other node stays, unless the GPUs or network of its node are overloaded then: it is
+        preempted. On contended CPUs it trains more slowly, in the queue not at all; a job that overloads any network by
+        itself would be preempted for ever.
         """
         servers = self.servers
-        calm = ~servers.overloaded()
-        if calm.all():
+        not_overloaded = ~servers.overloaded()
+        if not_overloaded.all():
             return
-        leaving = select_migrations(servers, self.rank, self.free, self.settings.lowest)
-        for row, node in sorted(leaving, key=lambda pair: -self.rank[pair[0]]):
-            self.free[row] = False
+        migrations = select_migrations(servers, self.rank, self.changeable, self.settings.lowest)
+        for row, node in sorted(migrations, key=lambda pair: -self.rank[pair[0]]):
+            self.changeable[row] = False
             here, name = servers.space.place(row), self.snapshot.nodes.names[node]
             reason = Reason("overloaded node", {"node": name, "rank": float(self.rank[row])})
-            place = servers.find(row, calm & servers.bears(row))
+            place = servers.find(row, not_overloaded & servers.has_idle_cpus(row))
             if place is not None:
                 servers.take(row, place)
-                self.coming.append(self._action("migrate", row, place, reason))
+                self.placements.append(self._action("migrate", row, place, reason))
                 continue
             servers.take(row, here)
-            too_much = servers.network_of(row, here) > self.settings.overload
-            gives_way = self.settings.preempt and self.families.size(row) == 1 and not too_much
-            if gives_way and servers.overfull()[node]:
+            too_much = servers.network_share(row, here) > self.settings.overload
+            may_preempt = self.settings.preempt and self.gang_rows.size(row) == 1 and not too_much
+            if may_preempt and servers.overloaded_besides_cpus()[node]:
                 servers.give(row, here)
-                self.leaving.append(Action("preempt", self.snapshot.jobs.keys[row], reason))
+                self.preemptions.append(Action("preempt", self.snapshot.jobs.keys[row], reason))
 
     def _start(self) -> None:
-        """The pending jobs in order of priority, on what is free or on what others of lower priority give up."""
+        """Start the pending jobs in order of priority, on free resources or on those of preempted jobs."""
         jobs = self.snapshot.jobs
         order = queue_order(jobs, -np.nan_to_num(self.rank))
         order = order[self.starts[order]]
         while len(order):
-            members = self.families.of(int(order[0]))
+            members = self.gang_rows.of(int(order[0]))
             order = order[1:] if len(members) == 1 else order[jobs.ml_job[order] != jobs.ml_job[members[0]]]
-            if not self._whole(members):
+            if not self._complete(members):
                 continue
             rows = members[self.starts[members]].tolist()
-            missing = self.missing(rows)
-            places = self.taken(rows) if missing <= 0 else None
+            missing_gpus = self.missing_gpus(rows)
+            places = self.allocate_all(rows) if missing_gpus <= 0 else None
             if places is None and self.settings.preempt:
-                places = self.giving.make_room(rows, missing)
+                places = self.preemption.make_room(rows, missing_gpus)
             if places is not None:
                 reason = Reason("its turn", _known({"rank": self.highest(rows)}))
-                self.coming += [
+                self.placements += [
                     self._action("place", row, place, reason) for row, place in zip(rows, places, strict=True)
                 ]
             elif not self.settings.skip:
                 break
             elif len(rows) == 1:
-                order = order[~_no_easier(jobs, order, rows[0])]
+                order = order[~_requests_no_less(jobs, order, rows[0])]
 
-    def _whole(self, members: Ints) -> bool:
-        """Whether all jobs of an ML job run or may start: a part of a model cannot train alone."""
+    def _complete(self, members: Ints) -> bool:
+        """Whether all jobs of a gang run or may start: a part of a model cannot train alone."""
         return len(members) == 1 or bool(self._trains[members].all())
 
     def highest(self, rows: Sequence[int]) -> float:
-        """The highest priority of these jobs."""
+        """The highest rank of these jobs."""
         return float(max(self.rank[row] for row in rows))
 
-    def missing(self, rows: Sequence[int]) -> int:
-        """The GPUs that these jobs ask for beyond all that are free; negative where more are."""
+    def missing_gpus(self, rows: Sequence[int]) -> int:
+        """The GPUs that these jobs request beyond all that are free; negative if more are free."""
         return sum(int(self.snapshot.jobs.gpus[row]) for row in rows) - self.servers.space.gpus
 
-    def taken(self, rows: Sequence[int]) -> list[Placement] | None:
-        """Places for all of these jobs, which they hold then, or None."""
+    def allocate_all(self, rows: Sequence[int]) -> list[Placement] | None:
+        """Allocate placements to all of these jobs, or to none and return None."""
         places: list[Placement] = []
         for row in rows:
             place = self.servers.find(row)
@@ -194,10 +195,10 @@ class _Scheduling:
             places.append(place)
         return places
 
-    def taken_on(self, rows: Sequence[int], freed: Sequence[int]) -> list[Placement] | None:
-        """The same, where these jobs found no places before there was more room on these nodes."""
+    def allocate_all_on(self, rows: Sequence[int], freed: Sequence[int]) -> list[Placement] | None:
+        """The same, for jobs that had no placements until there was more room on these nodes."""
         if len(rows) > 1:
-            return self.taken(rows) if self.missing(rows) <= 0 else None
+            return self.allocate_all(rows) if self.missing_gpus(rows) <= 0 else None
         place = self.servers.find_on(rows[0], freed)
         if place is None:
             return None
@@ -210,10 +211,10 @@ class _Scheduling:
         return Action(kind, jobs.keys[row], reason, int(jobs.gpus[row]), where, place.shares)
 
 
-class _Unit(NamedTuple):
-    """The jobs of an ML job that give way together: their rows, the highest of their ranks, and the GPUs they hold.
+class _Gang(NamedTuple):
+    """A gang of running jobs that can be preempted: rows, the highest of their ranks, the GPUs they hold.
 
-    helps: whether anybody may be placed on one of their nodes then; where not, nothing is sought there.
+    helps: whether a job could be placed on one of their nodes then; otherwise those nodes are not searched.
     """
 
     rows: tuple[int, ...]
@@ -222,157 +223,157 @@ class _Unit(NamedTuple):
     helps: bool
 
 
-class _Giving:
-    """The running jobs that may give way, those of the lowest priority first, the jobs of an ML job side by side."""
+class _Preemption:
+    """Preemption of running gangs, those of the lowest priority first."""
 
-    def __init__(self, scheduling: _Scheduling) -> None:
-        jobs = scheduling.snapshot.jobs
-        runs = np.flatnonzero(scheduling.runs)
-        stays = np.bincount(jobs.ml_job[runs], ~scheduling.free[runs], minlength=len(jobs)) > 0
+    def __init__(self, decision: _Decision) -> None:
+        jobs = decision.snapshot.jobs
+        runs = np.flatnonzero(decision.runs)
+        stays = np.bincount(jobs.ml_job[runs], ~decision.changeable[runs], minlength=len(jobs)) > 0
         rows = runs[~stays[jobs.ml_job[runs]]]
         highest = np.full(len(jobs), -np.inf)
-        np.maximum.at(highest, jobs.ml_job[rows], scheduling.rank[rows])
+        np.maximum.at(highest, jobs.ml_job[rows], decision.rank[rows])
         rank = highest[jobs.ml_job[rows]]
-        self._of = scheduling
+        self._decision = decision
         self._rows, self._highest = rows[np.lexsort((jobs.ml_job[rows], rank))], highest
-        self._held = held_gpus(scheduling.snapshot)
-        on = scheduling.snapshot.runs_on
+        self._held = held_gpus(decision.snapshot)
+        on = decision.snapshot.runs_on
         self._helps = np.zeros(len(jobs), dtype=bool)
-        self._helps[on[~scheduling.servers.overfull_without(scheduling.free)[on[:, 1]], 0]] = True
-        self._lost = preemption_loss(jobs, scheduling.settings.restart)
-        self._budget = min(MOST, max(FEW, int(scheduling.settings.churn * len(runs))))
+        self._helps[on[~decision.servers.overloaded_without(decision.changeable)[on[:, 1]], 0]] = True
+        self._lost = preemption_loss(jobs, decision.settings.restart)
+        self._budget = min(MOST, max(FEW, int(decision.settings.churn * len(runs))))
         self._tries = TRIES
-        self._given: set[int] = set()
-        self._lowest: dict[int, dict[int, _Unit]] = {}
+        self._preempted: set[int] = set()
+        self._by_placement: dict[int, dict[int, _Gang]] = {}
 
-    def make_room(self, rows: Sequence[int], missing: int) -> list[Placement] | None:
-        """Places for these jobs, which found none, on what others give up; they hold them then.
+    def make_room(self, rows: Sequence[int], missing_gpus: int) -> list[Placement] | None:
+        """Preempt gangs of lower priority and allocate placements to these jobs, which had none before.
 
-        None where that is not worth it. missing: GPUs that they ask for beyond all that are free.
+        None if that costs more than it is worth. missing_gpus: GPUs that they request beyond all that are free.
         """
-        of, jobs = self._of, self._of.snapshot.jobs
-        asked = sum(int(jobs.gpus[row]) for row in rows)
-        if not asked or not self._tries or not self._budget:
+        decision, jobs = self._decision, self._decision.snapshot.jobs
+        requested = sum(int(jobs.gpus[row]) for row in rows)
+        if not requested or not self._tries or not self._budget:
             return None
-        units = list(self._candidates(int(jobs.placement[rows[0]])).values())
-        lower = units[: min(bisect_left(units, of.highest(rows), key=_rank), self._budget)]
+        gangs = list(self._candidates(int(jobs.placement[rows[0]])).values())
+        lower = gangs[: min(bisect_left(gangs, decision.highest(rows), key=_rank), self._budget)]
         if not lower:
             return None
-        before, given = 0, list[_Unit]()
+        before, freed = 0, list[_Gang]()
         places: list[Placement] | None = None
-        for count in _counts(lower, missing):
-            more = [unit for unit in lower[before:count] if unit.helps]
-            before, given = count, given + more
-            places = of.taken_on(rows, self._give(more)) if more else None
+        for count in _gang_counts(lower, missing_gpus):
+            more = [gang for gang in lower[before:count] if gang.helps]
+            before, freed = count, freed + more
+            places = decision.allocate_all_on(rows, self._free(more)) if more else None
             if places is not None:
                 break
-        victims = self._still_needed(given)
-        if places is not None and self._worth(victims, asked):
+        victims = self._needed(freed)
+        if places is not None and self._worthwhile(victims, requested):
             self._preempt(rows, victims)
             return places
         for row, place in zip(rows, places or (), strict=False):
-            of.servers.give(row, place)
+            decision.servers.give(row, place)
         for row in victims:
-            of.servers.take(row, of.servers.space.place(row))
+            decision.servers.take(row, decision.servers.space.place(row))
         self._tries -= 1
         return None
 
-    def _candidates(self, placement: int) -> dict[int, _Unit]:
-        """The lowest that hold GPUs where jobs of this placement class may run, as many as may go, by ML job."""
-        if placement not in self._lowest:
-            snapshot = self._of.snapshot
+    def _candidates(self, placement: int) -> dict[int, _Gang]:
+        """The gangs of lowest priority with GPUs where jobs of this placement class may run, by ML job."""
+        if placement not in self._by_placement:
+            snapshot = self._decision.snapshot
             on = snapshot.runs_on[snapshot.fits[placement][snapshot.runs_on[:, 1]]]
             there = np.zeros(len(snapshot.jobs), dtype=bool)
             there[on[:, 0]] = True
-            there[list(self._given)] = False
+            there[list(self._preempted)] = False
             rows = self._rows[there[self._rows]]
-            self._lowest[placement] = self._units(rows)
-        return self._lowest[placement]
+            self._by_placement[placement] = self._gangs(rows)
+        return self._by_placement[placement]
 
-    def _give(self, units: Sequence[_Unit]) -> list[int]:
-        """These give up what they hold; the nodes that it is on, in order."""
-        servers = self._of.servers
+    def _free(self, gangs: Sequence[_Gang]) -> list[int]:
+        """Free what these gangs hold; returns its nodes in order of rows."""
+        servers = self._decision.servers
         nodes: set[int] = set()
-        for unit in units:
-            for row in unit.rows:
+        for gang in gangs:
+            for row in gang.rows:
                 place = servers.space.place(row)
                 servers.give(row, place)
                 nodes.update(place.nodes)
         return sorted(nodes)
 
-    def _units(self, rows: Ints) -> dict[int, _Unit]:
-        """The first of these rows, of which those of an ML job lie side by side, by ML job."""
-        families = self._of.snapshot.jobs.ml_job[rows]
-        begins = np.flatnonzero(np.diff(families, prepend=-1))
+    def _gangs(self, rows: Ints) -> dict[int, _Gang]:
+        """The first gangs of these rows, in which those of an ML job are adjacent, by ML job."""
+        ml_jobs = self._decision.snapshot.jobs.ml_job[rows]
+        begins = np.flatnonzero(np.diff(ml_jobs, prepend=-1))
         if not len(begins):
             return {}
         ends = np.append(begins, len(rows))[1 : MOST + 1]
         begins, rows = begins[:MOST], rows[: ends[-1]]
         held, helps = np.add.reduceat(self._held[rows], begins), np.logical_or.reduceat(self._helps[rows], begins)
-        columns = (begins, ends, families[begins], self._highest[families[begins]], held, helps)
+        columns = (begins, ends, ml_jobs[begins], self._highest[ml_jobs[begins]], held, helps)
         each = zip(*(column.tolist() for column in columns), strict=True)
         return {
-            family: _Unit(tuple(rows[begin:end].tolist()), rank, gpus, some)
-            for begin, end, family, rank, gpus, some in each
+            ml_job: _Gang(tuple(rows[begin:end].tolist()), rank, gpus, some)
+            for begin, end, ml_job, rank, gpus, some in each
         }
 
-    def _still_needed(self, given: Sequence[_Unit]) -> list[int]:
-        """Those of the rows whose place is taken now; the others, the highest first, take theirs again."""
-        servers = self._of.servers
+    def _needed(self, freed: Sequence[_Gang]) -> list[int]:
+        """The rows whose placement is needed now; the other gangs, the highest first, get theirs back."""
+        servers = self._decision.servers
         needed: list[int] = []
-        for unit in reversed(given):
+        for gang in reversed(freed):
             taken: list[int] = []
-            for row in unit.rows:
+            for row in gang.rows:
                 if servers.space.fits_there(row, servers.space.place(row)):
                     servers.take(row, servers.space.place(row))
                     taken.append(row)
-            if len(taken) < len(unit.rows):
+            if len(taken) < len(gang.rows):
                 for row in taken:
                     servers.give(row, servers.space.place(row))
-                needed += unit.rows
+                needed += gang.rows
         return needed
 
-    def _worth(self, victims: Sequence[int], asked: int) -> bool:
-        """Whether what the victims lose is little against what is spared: to wait for them to end, in GPU seconds."""
+    def _worthwhile(self, victims: Sequence[int], requested: int) -> bool:
+        """Whether the victims lose little against the wait for their end that is saved, in GPU seconds."""
         cost = sum(float(self._held[row] * self._lost[row]) for row in victims)
-        spared = asked * max((float(self._of.remaining[row]) for row in victims), default=0.0)
-        return cost <= self._of.settings.loss * spared
+        saved = requested * max((float(self._decision.remaining[row]) for row in victims), default=0.0)
+        return cost <= self._decision.settings.loss * saved
 
     def _preempt(self, rows: Sequence[int], victims: Sequence[int]) -> None:
-        of, jobs = self._of, self._of.snapshot.jobs
-        first = max(rows, key=lambda row: of.rank[row])
-        facts = {"by": float(jobs.keys[first].job_id), "by_rank": float(of.rank[first])}
+        decision, jobs = self._decision, self._decision.snapshot.jobs
+        first = max(rows, key=lambda row: decision.rank[row])
+        facts = {"by": float(jobs.keys[first].job_id), "by_rank": float(decision.rank[first])}
         for row in victims:
-            lost = {"rank": float(of.rank[row]), "lost": float(self._lost[row])}
-            of.leaving.append(Action("preempt", jobs.keys[row], Reason("gives way", _known(facts | lost))))
-        families = {int(jobs.ml_job[row]) for row in victims}
-        self._budget -= len(families)
-        self._given.update(victims)
-        for units in self._lowest.values():
-            for family in families & units.keys():
-                left = [row for row in units[family].rows if row not in self._given]
+            lost = {"rank": float(decision.rank[row]), "lost": float(self._lost[row])}
+            decision.preemptions.append(Action("preempt", jobs.keys[row], Reason("gives way", _known(facts | lost))))
+        ml_jobs = {int(jobs.ml_job[row]) for row in victims}
+        self._budget -= len(ml_jobs)
+        self._preempted.update(victims)
+        for gangs in self._by_placement.values():
+            for ml_job in ml_jobs & gangs.keys():
+                left = [row for row in gangs[ml_job].rows if row not in self._preempted]
                 if left:
-                    units.update(self._units(np.array(left)))
+                    gangs.update(self._gangs(np.array(left)))
                 else:
-                    del units[family]
+                    del gangs[ml_job]
 
 
-def _rank(unit: _Unit) -> float:
-    return unit.rank
+def _rank(gang: _Gang) -> float:
+    return gang.rank
 
 
-def _counts(lower: Sequence[_Unit], missing: int) -> Iterator[int]:
-    """How many of the lowest give way: as many as hold the missing GPUs, then by half more jobs, at last all."""
+def _gang_counts(lower: Sequence[_Gang], missing_gpus: int) -> Iterator[int]:
+    """How many gangs to try: those that hold the missing GPUs, then half more jobs each time, at last all."""
     held = jobs = enough = 0
-    for count, unit in enumerate(lower, start=1):
-        held, jobs = held + unit.held, jobs + len(unit.rows)
-        if held >= missing and (jobs >= enough or count == len(lower)):
+    for count, gang in enumerate(lower, start=1):
+        held, jobs = held + gang.held, jobs + len(gang.rows)
+        if held >= missing_gpus and (jobs >= enough or count == len(lower)):
             yield count
             enough = max(jobs + 1, jobs * 3 // 2)
 
 
-class _Families:
-    """The rows of each ML job."""
+class _GangRows:
+    """The rows of each gang: the jobs of one ML job."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._ml_job = jobs.ml_job
@@ -384,13 +385,13 @@ class _Families:
         return int(self._sizes[self._ml_job[row]])
 
     def of(self, row: int) -> Ints:
-        """The rows of the ML job that this row belongs to."""
-        family = self._ml_job[row]
-        return self._order[self._first[family] : self._first[family] + self._sizes[family]]
+        """The rows of the gang of this row."""
+        ml_job = self._ml_job[row]
+        return self._order[self._first[ml_job] : self._first[ml_job] + self._sizes[ml_job]]
 
 
-def _no_easier(jobs: Jobs, rows: Ints, row: int) -> Bools:
-    """(k,) which of these rows ask for no less than this one, on the same nodes."""
+def _requests_no_less(jobs: Jobs, rows: Ints, row: int) -> Bools:
+    """(k,) which of these rows request no less of any resource than this one, on the same nodes."""
     no_less = [column[rows] >= column[row] for column in jobs.demand.T]  # much faster than over rows of three
     return np.asarray(np.logical_and.reduce([jobs.placement[rows] == jobs.placement[row], *no_less]))
 

@@ -1,13 +1,13 @@
-"""From "how many GPUs each job ought to have" to actions: what is free on each node, and who goes where.
+"""From target GPU counts to actions: the order of the jobs, the GPUs of each, and the nodes that they go to.
 
-A policy says in which order the jobs go and how many GPUs each ought to have; `allocate` says what must happen to bring
-the cluster there. Whether these actions are carried out is not known here: where Slurm places jobs itself, only their
-rank tells, so that a policy ranks in the same order.
+A policy orders the jobs and sets a target number of GPUs for each; `allocate` returns the actions that bring the
+cluster there. A policy does not know whether its actions are carried out: where Slurm places the jobs, only their rank
+has an effect, so a policy ranks them in the same order.
 
-What all policies have in common: a job that is not managed is started before all others, at what it asked for, in order
-of submission, and keeps its GPUs to its end, as if they were reserved. A managed job that declared no checkpoint keeps
-its GPUs too. The jobs of one ML job start and give way together, since a part of a model cannot train alone. A pending
-array starts one element a cycle: its row stands for as many jobs as wait.
+All policies have in common: a job that is not managed starts before all others, on the GPUs that it requested, in order
+of submission, and keeps them to its end, as if they were reserved. A managed job without a checkpoint keeps its GPUs
+too. The jobs of one ML job are a gang: they start and are preempted together, since a part of a model cannot train
+alone. A pending array starts one element a cycle: its row represents all elements that wait.
 """
 
 import heapq
@@ -24,48 +24,49 @@ from policies.snapshot import Jobs, Snapshot
 from predictors.arrays import Bools, Floats, Ints
 
 WAITS_FOR_ROOM = ("None", "Priority", "Resources", "")
-"""The reasons of a pending job that could start if there were room; any other keeps it wherever it is placed."""
+"""Slurm's reasons of a pending job that starts as soon as there is room; any other reason keeps it pending."""
 
 
 class Allocation(NamedTuple):
-    """The actions that bring the cluster there, and what tells what is free then."""
+    """The actions that reach the target GPU counts, and a function that returns what is free after them."""
 
     actions: tuple[Action, ...]
     after: Callable[[], Space]
 
 
 def startable(jobs: Jobs) -> Bools:
-    """(n,) pending, and waiting for nothing but room."""
+    """(n,) whether the job is pending and waits for nothing but room."""
     for_room = np.logical_or.reduce([jobs.reason == reason for reason in WAITS_FOR_ROOM])
     return np.asarray(jobs.pending & for_room & ~jobs.held & ~jobs.awaits)
 
 
 def movable(jobs: Jobs) -> Bools:
-    """(n,) running, and free to be preempted, resized or moved: managed, with a checkpoint to go on from."""
+    """(n,) whether the job runs and may be preempted, resized or migrated: managed, with a checkpoint to resume
+    from."""
     return np.asarray(jobs.running & jobs.managed & jobs.restartable & ~jobs.held & ~jobs.interactive)
 
 
 def elastic(jobs: Jobs) -> Bools:
-    """(n,) trains on more GPUs or fewer: it waits, or can be moved."""
+    """(n,) whether the number of GPUs may change: the job is elastic, and pending or movable."""
     return np.asarray((jobs.gpus_max > jobs.gpus_min) & jobs.managed & (movable(jobs) | jobs.pending))
 
 
 def managed_rank(jobs: Jobs, rank: Floats) -> Floats:
-    """(n,) the rank of the managed jobs; NaN leaves the others to Slurm."""
+    """(n,) the rank of the managed jobs, NaN for all others, which leaves them to Slurm."""
     return np.where(jobs.managed, np.asarray(rank, dtype=np.float64), np.nan)
 
 
 def rank_from_order(jobs: Jobs, order: Ints) -> Floats:
-    """(n,) the rank that says this order of rows, the first highest; NaN for those not in it or not managed."""
+    """(n,) the rank for this order of rows, the first highest; NaN for jobs that are not in it or not managed."""
     rank = np.full(len(jobs), np.nan)
     rank[order] = np.arange(len(order), 0, -1, dtype=np.float64)
     return managed_rank(jobs, rank)
 
 
 def queue_order(jobs: Jobs, *keys: Floats | Ints | Bools) -> Ints:
-    """The rows that run or wait, by these keys (n,), the first the foremost, the least first and NaN last.
+    """The rows of running and pending jobs, sorted by these keys (n,) in turn, ascending, NaN last.
 
-    Ties go by submission, then by row. Jobs that are not managed come before all others, by submission.
+    Ties are broken by submission, then by row. Jobs that are not managed come before all others, by submission.
     """
     rows = np.flatnonzero(jobs.pending | jobs.running)
     managed = jobs.managed[rows]
@@ -74,17 +75,17 @@ def queue_order(jobs: Jobs, *keys: Floats | Ints | Bools) -> Ints:
 
 
 def held_gpus(snapshot: Snapshot) -> Ints:
-    """(n,) the GPUs that each job holds on the nodes."""
+    """(n,) the number of GPUs that each job holds."""
     on = snapshot.runs_on
     return np.bincount(on[:, 0], weights=on[:, 2], minlength=len(snapshot.jobs)).astype(np.int64)
 
 
 def gang_gpus(snapshot: Snapshot, order: Ints, *, preempt: Bools | bool, requested: Ints | None = None) -> Ints:
-    """(n,) the GPUs that each job ought to have where those go first that come first, each at what it requested.
+    """(n,) the target GPUs of each job by gang scheduling in this order: the requested number, or 0.
 
-    By count alone: what fits into the GPUs that the jobs before it leave goes, what does not is skipped. A running job
-    keeps what it has, and is counted before all others, unless it is movable and `preempt`, for all or (n,) for each,
-    says that it gives way. Nodes that the same jobs may use are a pool. requested: (n,) where it is not `Jobs.gpus`.
+    By GPU counts alone: a gang that fits into the GPUs left by those before it is chosen, one that does not is skipped.
+    A running job keeps its GPUs and is counted first, unless it is movable and `preempt`, for all or (n,) for each,
+    allows its preemption. Nodes that are open to the same jobs are one pool. requested (n,): in place of `Jobs.gpus`.
     """
     jobs, nodes, on = snapshot.jobs, snapshot.nodes, snapshot.runs_on
     requested = jobs.gpus if requested is None else requested
@@ -99,14 +100,14 @@ def gang_gpus(snapshot: Snapshot, order: Ints, *, preempt: Bools | bool, request
     candidates, starts = group_gangs(jobs, order[(yields | startable(jobs))[order]])
     each, classes = requested[candidates].tolist(), jobs.placement[candidates].tolist()
     chosen: list[int] = []
-    for gpus, fewest, first, end in _by_team(requested[candidates], starts):
+    for gpus, fewest, first, end in _by_gang(requested[candidates], starts):
         if fewest > total:
             break
         if gpus > total:
             continue
         rest = left
         for at in range(first, end) if several else ():
-            rest = _drawn(rest, pools[classes[at]], each[at])
+            rest = _subtract(rest, pools[classes[at]], each[at])
         if rest:
             left = rest
             total -= gpus
@@ -117,7 +118,8 @@ def gang_gpus(snapshot: Snapshot, order: Ints, *, preempt: Bools | bool, request
 
 
 def group_gangs(jobs: Jobs, rows: Ints) -> tuple[Ints, Ints]:
-    """These rows, those of one ML job side by side in the place of their first; and where each of the t begins (t,)."""
+    """The rows, those of one ML job adjacent at the position of its first; and the start (g,) of each of the g
+    gangs."""
     if np.array_equal(jobs.ml_job[rows], rows):
         return rows, np.arange(len(rows))
     _, first, member = np.unique(jobs.ml_job[rows], return_index=True, return_inverse=True)
@@ -126,8 +128,8 @@ def group_gangs(jobs: Jobs, rows: Ints) -> tuple[Ints, Ints]:
     return rows[order], np.flatnonzero(np.diff(heads[order], prepend=-1))
 
 
-def _by_team(gpus: Ints, starts: Ints) -> Iterator[tuple[int, int, int, int]]:
-    """Of each team the GPUs, the fewest of any team from there on, and where it begins and ends."""
+def _by_gang(gpus: Ints, starts: Ints) -> Iterator[tuple[int, int, int, int]]:
+    """For each gang its GPUs, the fewest GPUs of any gang from it on, its start and its end."""
     if not len(starts):
         return iter(())
     needs = np.add.reduceat(gpus, starts)
@@ -135,8 +137,8 @@ def _by_team(gpus: Ints, starts: Ints) -> Iterator[tuple[int, int, int, int]]:
     return zip(needs.tolist(), fewest.tolist(), starts.tolist(), [*starts[1:].tolist(), len(gpus)], strict=True)
 
 
-def _drawn(left: list[int], pools: list[int], gpus: int) -> list[int]:
-    """What is left of each pool with so many GPUs out of these; nothing where they have not as many."""
+def _subtract(left: list[int], pools: list[int], gpus: int) -> list[int]:
+    """What is left of each pool after taking this many GPUs from these pools; empty where they do not have as many."""
     if not left or gpus > sum(left[pool] for pool in pools):
         return []
     rest = left.copy()
@@ -148,7 +150,7 @@ def _drawn(left: list[int], pools: list[int], gpus: int) -> list[int]:
 
 
 def leftover_gpus(snapshot: Snapshot, wanted: Ints) -> int:
-    """The GPUs that nobody has where every job has those that it ought to have."""
+    """The number of GPUs that stay free when every job has its target."""
     nodes, on = snapshot.nodes, snapshot.runs_on
     ours = np.bincount(on[:, 1], on[:, 2], len(nodes.names))
     usable = nodes.capacity[:, 0] - np.maximum(nodes.used[:, 0] - ours, 0.0)
@@ -156,9 +158,9 @@ def leftover_gpus(snapshot: Snapshot, wanted: Ints) -> int:
 
 
 def grow_elastic(snapshot: Snapshot, wanted: Ints, gain: Callable[[int, int], float]) -> Ints:
-    """(n,) the GPUs of each job after what is left over went one by one to the elastic job that gains most by one more.
+    """(n,) the target GPUs after each leftover GPU went to the elastic job with the greatest marginal gain.
 
-    gain: of a row by one GPU more than so many; a job that gains nothing gets none. Among equals the first row.
+    gain(row, gpus): of one more GPU than that; a job without a gain gets none. Ties go to the first row.
     """
     jobs, left = snapshot.jobs, leftover_gpus(snapshot, wanted)
     grows = np.flatnonzero(elastic(jobs) & (wanted > 0) & (wanted < jobs.gpus_max)).tolist()
@@ -178,7 +180,7 @@ def grow_elastic(snapshot: Snapshot, wanted: Ints, gain: Callable[[int, int], fl
 
 
 def _pools(fits: Bools, free: Floats) -> tuple[list[int], list[list[int]]]:
-    """The free GPUs of each pool of nodes, and the pools that each placement class may use, the least shared first."""
+    """The free GPUs of each pool of nodes, and the pools open to each placement class, the least shared pool first."""
     if fits.all():
         return [int(free.sum())], [[0]] * len(fits)
     columns, pool_of = np.unique(fits, axis=1, return_inverse=True)
@@ -198,21 +200,21 @@ def allocate(
     spare: bool = True,
     prefer: Callable[[int], Bools] | None = None,
 ) -> Allocation:
-    """The actions that give each job the GPUs that it ought to have.
+    """The actions that give each job its target number of GPUs.
 
-    `order`: rows, the first placed first. `wanted` (n,): GPUs, 0 for none; it counts for jobs that may start, and for
-    running ones that can be moved, also outside of `order`. A running job that keeps its number stays where it is; one
-    with another number is resized, in place of all its GPUs; one with none is preempted, but with `spare` only where
-    others took its place. A pending job for which there is no room waits: those behind it go on, but not with `strict`.
-    An elastic job for which there is less room than wanted gets what there is, unless it must be `exact`. prefer: of a
-    row, the nodes (nodes,) that are tried first.
+    order: rows, the first placed first. wanted (n,): target GPUs, 0 for none; it applies to jobs that may start and to
+    running jobs that are movable, also outside of `order`. A running job with an unchanged number stays where it is.
+    One with another number is resized, which replaces its whole placement. One with 0 is preempted; with `spare` only
+    where others took its place. A pending job without room waits: jobs after it may start, but not with `strict`. An
+    elastic job with less room than its target gets what there is, unless `exact`. prefer(row): the nodes (nodes,) tried
+    first.
     """
     least = np.where(elastic(snapshot.jobs) & (not exact), snapshot.jobs.gpus_min, wanted)
-    return _Allocating(snapshot, wanted, least, packing, prefer).run(np.asarray(order, dtype=np.int64), strict, spare)
+    return _Allocator(snapshot, wanted, least, packing, prefer).run(np.asarray(order, dtype=np.int64), strict, spare)
 
 
 def placement_action(snapshot: Snapshot, row: int, place: Placement, had: int) -> Action:
-    """The action that brings the job there: place a pending one; resize or migrate one that runs, on `had` GPUs."""
+    """The action that moves a job there: `place` if it is pending, `resize` or `migrate` if it runs, on `had` GPUs."""
     jobs, gpus = snapshot.jobs, sum(place.shares)
     names = snapshot.nodes.names
     nodes = tuple([names[node] for node in place.nodes])
@@ -223,8 +225,8 @@ def placement_action(snapshot: Snapshot, row: int, place: Placement, had: int) -
     return Action("resize", jobs.keys[row], Reason("share", {"gpus": gpus, "had": had}), gpus, nodes, place.shares)
 
 
-class _Allocating:
-    """One allocation under way. `nodes`, and `space`, which is told only once somebody moves: what is free."""
+class _Allocator:
+    """One allocation in progress. `nodes` is what is free; `space` is the same, or a faster copy that counts GPUs."""
 
     space: Space | GPUSpace
 
@@ -235,8 +237,8 @@ class _Allocating:
         self.wanted, self.least = wanted, least
         self.held = held_gpus(snapshot)
         self.places: dict[int, Placement] = {}
-        """of jobs that get another place than they have, no node for one that is preempted"""
-        self.misfits: set[tuple[float, ...]] = set()
+        """the new placements of jobs that start, move or are preempted (without nodes)"""
+        self.without_room: set[tuple[float, ...]] = set()
 
     @cached_property
     def nodes(self) -> Space:
@@ -247,48 +249,49 @@ class _Allocating:
         changed = movable(jobs) & (self.held != self.wanted)
         released = np.flatnonzero(changed)
         starts = startable(jobs) & ((self.wanted > 0) | (jobs.gpus == 0))
-        placed = order[(starts | (changed & (self.wanted > 0)))[order]]
-        if not len(placed) and not len(released):
+        to_place = order[(starts | (changed & (self.wanted > 0)))[order]]
+        if not len(to_place) and not len(released):
             return Allocation((), lambda: self.nodes)
         self.nodes.give_all(released)
-        counted = None if self.prefer else GPUSpace.of(self.snapshot, self.nodes, np.append(placed, released))
+        counted = None if self.prefer else GPUSpace.of(self.snapshot, self.nodes, np.append(to_place, released))
         self.space = counted or self.nodes
-        kept = self._placed(placed, strict)
+        kept = self._place(to_place, strict)
         idle = released[[row not in self.places and row not in kept for row in released.tolist()]]
         rows, begins = group_gangs(jobs, idle)
-        for team in np.split(rows, begins[1:]):
-            if not ((spare or self.wanted[team].any()) and self._stay(team.tolist())):
-                self.places |= {row: Placement((), ()) for row in team.tolist()}
-        return Allocation(self._actions(), counted.settled if counted else lambda: self.nodes)
+        for gang in np.split(rows, begins[1:]):
+            if not ((spare or self.wanted[gang].any()) and self._keep(gang.tolist())):
+                self.places |= {row: Placement((), ()) for row in gang.tolist()}
+        return Allocation(self._actions(), counted.updated_space if counted else lambda: self.nodes)
 
-    def _placed(self, rows: Ints, strict: bool) -> set[int]:
-        """Place these rows as far as there is room; the running ones that found none and keep what they have."""
+    def _place(self, rows: Ints, strict: bool) -> set[int]:
+        """Place these rows as far as there is room; returns the running ones that found none and keep their
+        placement."""
         kept: set[int] = set()
         left = self.space.gpus
         rows, starts = group_gangs(self.snapshot.jobs, rows)
         runs, each = self.snapshot.jobs.running[rows].tolist(), rows.tolist()
-        for _, fewest, first, end in _by_team(np.minimum(self.wanted, self.least)[rows], starts):
+        for _, fewest, first, end in _by_gang(np.minimum(self.wanted, self.least)[rows], starts):
             if fewest > left:
                 break
-            team = each[first:end]
-            gpus = self._seat(team, left)
+            gang = each[first:end]
+            gpus = self._place_gang(gang, left)
             if gpus is not None:
                 left -= gpus
-            elif runs[first] and self._stay(team):
-                kept |= set(team)
-                left -= int(self.held[team].sum())
+            elif runs[first] and self._keep(gang):
+                kept |= set(gang)
+                left -= int(self.held[gang].sum())
             elif strict and not runs[first]:
                 break
         return kept
 
-    def _seat(self, team: list[int], left: int) -> int | None:
-        """The GPUs that this ML job takes, of `left` that are free; None where not all of it has room, and nothing is
-        taken."""
+    def _place_gang(self, gang: list[int], left: int) -> int | None:
+        """Place this gang: the GPUs that it takes, of `left` free ones; None, and nothing taken, unless all of it
+        fits."""
         gpus = 0
-        for at, row in enumerate(team):
+        for at, row in enumerate(gang):
             place = self._fit(row, left - gpus)
             if place is None:
-                for before in team[:at]:
+                for before in gang[:at]:
                     self.space.give(before, self.places.pop(before))
                 return None
             self.places[row] = place
@@ -296,10 +299,10 @@ class _Allocating:
             gpus += sum(place.shares)
         return gpus
 
-    def _stay(self, team: list[int]) -> bool:
-        """Whether the ML job can keep what it has; it has it then."""
+    def _keep(self, gang: list[int]) -> bool:
+        """Whether the gang can keep its placement; if so it is taken."""
         taken: list[int] = []
-        for row in team:
+        for row in gang:
             place = self.space.place(row)
             if not self.space.fits_there(row, place):
                 for before in taken:
@@ -310,11 +313,11 @@ class _Allocating:
         return True
 
     def _fit(self, row: int, left: int) -> Placement | None:
-        """A place for the job, of which `left` GPUs are free in all; an elastic one may get fewer than wanted."""
+        """A placement for the job, with `left` free GPUs in total; an elastic job may get fewer than its target."""
         gpus, least = int(self.wanted[row]), int(self.least[row])
         if min(gpus, least) > left:
             return None
-        if self.misfits and self._alike(row) in self.misfits:
+        if self.without_room and self._request(row) in self.without_room:
             return None
         place = self.nodes.fit(row, gpus, self.packing, self.prefer(row)) if self.prefer else None
         place = place or self.space.fit(row, gpus, self.packing)
@@ -323,11 +326,11 @@ class _Allocating:
             if least <= room < gpus and room != self.held[row]:
                 place = self.space.fit(row, room, self.packing)
         if place is None and not self.held[row]:
-            self.misfits.add(self._alike(row))
+            self.without_room.add(self._request(row))
         return place
 
-    def _alike(self, row: int) -> tuple[float, ...]:
-        """What jobs have in common where one finds no room: then no other does."""
+    def _request(self, row: int) -> tuple[float, ...]:
+        """The request of a job: where one job finds no room, no other with the same request does."""
         jobs = self.snapshot.jobs
         of_row = (float(jobs.placement[row]), float(self.wanted[row]), float(self.least[row]))
         return (*of_row, *jobs.demand[row].tolist())
@@ -335,8 +338,8 @@ class _Allocating:
     def _actions(self) -> tuple[Action, ...]:
         jobs = self.snapshot.jobs
         preempted = [row for row, place in self.places.items() if not place.nodes]
-        placed = [(row, place) for row, place in self.places.items() if place.nodes]
+        to_place = [(row, place) for row, place in self.places.items() if place.nodes]
         return (
             *(Action("preempt", jobs.keys[row], Reason("makes room")) for row in preempted),
-            *(placement_action(self.snapshot, row, place, int(self.held[row])) for row, place in placed),
+            *(placement_action(self.snapshot, row, place, int(self.held[row])) for row, place in to_place),
         )

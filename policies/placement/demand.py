@@ -8,18 +8,18 @@ from predictors.forecast import Forecast
 
 
 def cluster_shares(snapshot: Snapshot) -> Floats:
-    """(n, resources) what each job asks for, in shares of all that the nodes have."""
+    """(n, resources) the demand of each job as a share of the total capacity of the nodes that are up."""
     capacity = snapshot.nodes.capacity[snapshot.nodes.up].sum(axis=0)
     return np.asarray(snapshot.jobs.demand / np.where(capacity > 0, capacity, np.inf))
 
 
 def total_seconds(jobs: Jobs, forecast: Forecast) -> Floats:
-    """(n,) expected run time in all; the time limit where nothing is forecast, NaN where there is none either."""
+    """(n,) expected total run time in seconds; the time limit without a forecast, NaN without either."""
     return np.where(forecast.known, forecast.mean, jobs.time_limit)
 
 
 def remaining_seconds(snapshot: Snapshot, forecast: Forecast) -> Floats:
-    """(n,) expected run time left; what the time limit leaves where nothing is forecast, NaN without one."""
+    """(n,) expected remaining seconds; what is left of the time limit without a forecast, NaN without either."""
     jobs = snapshot.jobs
     elapsed = np.nan_to_num(np.maximum(snapshot.now - jobs.started, 0.0))
     return np.where(forecast.known, forecast.mean, np.maximum(jobs.time_limit - elapsed, 0.0))

@@ -1,8 +1,8 @@
-"""What is free on each node where GPUs alone decide who fits: as `policies.space`, in whole numbers and much faster.
+"""Free GPUs on each node, where GPUs alone decide which jobs fit: as `Space`, in whole numbers and much faster.
 
-Where no job has more CPUs or memory a GPU than any node has free for one, a job fits wherever its GPUs are free. That
-stays so whatever is taken and given, so only GPUs are counted. `tests/property/test_allocation.py` holds the places to
-those that `Space` finds.
+If no job needs more CPUs or memory per GPU than any node has free per GPU, a job fits wherever its GPUs are free. This
+remains true whatever is taken and given, so only GPUs are counted. `tests/property/test_allocation.py` compares the
+placements with those of `Space`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _ALMOST = 1.0 + 1e-12
 
 
 class GPUSpace:
-    """A working copy of a `Space`, which `settled` brings up to date.
+    """A working copy of a `Space` that counts GPUs only; `updated_space` applies its changes to the original.
 
-    The nodes with as many free GPUs lie in one heap by row. A node that has another number by now is thrown away when
-    it comes to the top.
+    For each number of free GPUs there is a heap of nodes by row. An entry whose node has another number by now is
+    dropped when it reaches the top.
     """
 
     def __init__(self, snapshot: Snapshot, space: Space) -> None:
@@ -31,11 +31,11 @@ class GPUSpace:
         self._up = snapshot.nodes.up.tolist()
         self._free: list[int] = space.free[:, 0].astype(np.int64).tolist()
         self.gpus: int = sum(self._free)
-        """free in all"""
+        """free GPUs in total"""
         capacity = int(max(snapshot.nodes.capacity[:, 0].max(initial=0), max(self._free, default=0)))
         self._with: list[list[int]] = [[] for _ in range(capacity + 1)]
         self._levels = 0
-        """a bit for each number of free GPUs that a node may have"""
+        """bit i: some node may have i free GPUs"""
         for node, free in enumerate(self._free):
             self._with[free].append(node)
             self._levels |= 1 << free
@@ -43,7 +43,7 @@ class GPUSpace:
 
     @classmethod
     def of(cls, snapshot: Snapshot, space: Space, rows: Ints) -> GPUSpace | None:
-        """Where these rows may use all nodes, ask for GPUs, and GPUs alone tell whether they fit; else None."""
+        """A copy if these rows may use all nodes, request GPUs, and fit by GPUs alone; else None."""
         jobs, up, free = snapshot.jobs, snapshot.nodes.up, space.free
         if not len(rows) or not np.all(jobs.demand[rows, 0] > 0):
             return None
@@ -54,29 +54,29 @@ class GPUSpace:
         most = (jobs.demand[rows, 1:] / jobs.demand[rows, :1]).max(axis=0)
         return cls(snapshot, space) if np.all(most <= a_gpu * _ALMOST) else None
 
-    def settled(self) -> Space:
-        """The space that this is a copy of, with all that was taken and given."""
+    def updated_space(self) -> Space:
+        """The original space, with all that was taken and given here."""
         if self._changes:
             self._space.change(np.array(self._changes, dtype=np.int64))
             self._changes = []
         return self._space
 
     def place(self, row: int) -> Placement:
-        """Where the job runs now, by the snapshot; no node where it does not."""
+        """The placement of the job in the snapshot; without nodes if it does not run."""
         return self._space.place(row)
 
-    def fits_there(self, row: int, place: Placement) -> bool:  # noqa: ARG002 all rows are alike here
-        """Whether what the job would hold there is free."""
+    def fits_there(self, row: int, place: Placement) -> bool:  # noqa: ARG002 the same for all rows
+        """Whether the GPUs of this placement are free."""
         pairs = zip(*place, strict=True)
         return bool(place.nodes) and all(self._up[node] and self._free[node] >= share for node, share in pairs)
 
     def take(self, row: int, place: Placement) -> None:
-        """The job holds this."""
+        """Allocate this placement to the job."""
         for node, share in zip(*place, strict=True):
             self._change(row, node, share)
 
     def give(self, row: int, place: Placement) -> None:
-        """The job holds this no longer."""
+        """Free this placement of the job."""
         for node, share in zip(*place, strict=True):
             if self._up[node]:
                 self._change(row, node, -share)
@@ -90,21 +90,21 @@ class GPUSpace:
         self._changes.append((row, node, taken))
 
     def room_in_all(self, row: int) -> int:  # noqa: ARG002
-        """How many GPUs the job could have on all nodes together."""
+        """The number of GPUs that the job could get on all nodes together."""
         return self.gpus
 
     def fit(self, row: int, gpus: int, packing: Packing = "tight") -> Placement | None:  # noqa: ARG002
-        """As `Space.fit`."""
+        """A placement with this many GPUs; as `Space.fit`."""
         if gpus > self.gpus:
             return None
         if gpus < len(self._with):
-            node = self._fewest(gpus) if packing == "tight" else self._most(gpus)
+            node = self._fullest(gpus) if packing == "tight" else self._emptiest(gpus)
             if node is not None:
                 return Placement((node,), (gpus,))
         return self._spread(gpus, packing)
 
-    def _fewest(self, gpus: int) -> int | None:
-        """The first node of those with the fewest free GPUs, but so many at least."""
+    def _fullest(self, gpus: int) -> int | None:
+        """The first of the nodes with the fewest free GPUs that are at least `gpus`."""
         levels = self._levels >> gpus
         while levels:
             node = self._top(gpus + (levels & -levels).bit_length() - 1)
@@ -113,8 +113,8 @@ class GPUSpace:
             levels &= levels - 1
         return None
 
-    def _most(self, gpus: int) -> int | None:
-        """The first node of those with the most free GPUs, if these are so many."""
+    def _emptiest(self, gpus: int) -> int | None:
+        """The first of the nodes with the most free GPUs, if that is at least `gpus`."""
         levels = self._levels >> gpus
         while levels:
             highest = levels.bit_length() - 1
@@ -125,7 +125,7 @@ class GPUSpace:
         return None
 
     def _top(self, free: int) -> int | None:
-        """The first node with exactly so many free GPUs."""
+        """The first node with exactly this many free GPUs."""
         heap = self._with[free]
         while heap and self._free[heap[0]] != free:
             heapq.heappop(heap)
@@ -135,25 +135,25 @@ class GPUSpace:
         return None
 
     def _spread(self, gpus: int, packing: Packing) -> Placement:
-        """Whole nodes, those with the most free first, and the rest on one more; there are as many GPUs."""
+        """Whole nodes, those with the most free GPUs first, and the rest on one more; `gpus` are free in total."""
         nodes: list[int] = []
         shares: list[int] = []
-        for node in self._by_room():
+        for node in self._by_free_gpus():
             if self._free[node] >= gpus:
-                last = node if packing == "wide" else self._fewest_but(gpus, nodes)
+                last = node if packing == "wide" else self._fullest_but(gpus, nodes)
                 return Placement((*nodes, last), (*shares, gpus))
             nodes.append(node)
             shares.append(self._free[node])
             gpus -= self._free[node]
         raise RuntimeError("more GPUs are counted as free than the nodes have")
 
-    def _by_room(self) -> Iterator[int]:
-        """The nodes, those with the most free GPUs first; of equal ones the first."""
+    def _by_free_gpus(self) -> Iterator[int]:
+        """The nodes by free GPUs, descending, then by row."""
         for free in range(len(self._with) - 1, 0, -1):
             yield from sorted({node for node in self._with[free] if self._free[node] == free})
 
-    def _fewest_but(self, gpus: int, chosen: list[int]) -> int:
-        """As `_fewest`, without those that are chosen already; there is one."""
+    def _fullest_but(self, gpus: int, chosen: list[int]) -> int:
+        """As `_fullest`, without the nodes chosen already; one exists."""
         levels = self._levels >> gpus
         while levels:
             free = gpus + (levels & -levels).bit_length() - 1

@@ -18,9 +18,9 @@ def plan_in_order(
     packing: Packing = "tight",
     memory: Memory = NOTHING_REMEMBERED,
 ) -> Plan:
-    """Those first that come first in this order of rows, each with the GPUs that it asked for.
+    """Run the jobs in this order of rows, each on the GPUs that it requested.
 
-    preempt: what runs gives way to what comes before it. strict: nothing starts past a job for which there is no room.
+    preempt: running jobs are preempted for jobs before them. strict: no job starts before one that has no room yet.
     """
     if strict:
         wanted = np.where(startable(snapshot.jobs), snapshot.jobs.gpus, held_gpus(snapshot))
@@ -37,15 +37,16 @@ def plan_allocation(
     strict: bool = False,
     exact: bool = False,
     packing: Packing = "tight",
-    placed: Ints | None = None,
+    placement_order: Ints | None = None,
     memory: Memory = NOTHING_REMEMBERED,
 ) -> Plan:
-    """The rank of this order, and the actions that give each job the GPUs that it ought to have.
+    """The rank by this order, and the actions that give each job its target GPUs, `wanted` (n,).
 
-    strict, exact, packing: as for `allocate`. placed: in which order the places are chosen, where it is another.
+    strict, exact, packing: as for `allocate`. placement_order: the order in which jobs are placed, if not
+    `order`.
     """
-    first = order if placed is None else placed
-    allocation = allocate(snapshot, first, wanted, strict=strict, exact=exact, packing=packing)
+    by_placement = order if placement_order is None else placement_order
+    allocation = allocate(snapshot, by_placement, wanted, strict=strict, exact=exact, packing=packing)
     return Plan(
         rank_from_order(snapshot.jobs, order),
         actions=allocation.actions + admission_releases(snapshot.jobs),
@@ -54,7 +55,8 @@ def plan_allocation(
 
 
 def admission_releases(jobs: Jobs, which: Bools | None = None) -> tuple[Action, ...]:
-    """The release of all jobs that are held for admission, or of these (n,): a policy without admission lets all in."""
+    """Releases of all jobs that are held for admission, or of those in `which` (n,); a policy without admission uses
+    all."""
     rows = jobs.awaits & jobs.managed & jobs.pending
     if which is not None:
         rows = rows & which

@@ -1,4 +1,4 @@
-"""What is free on each node, and where a job fits."""
+"""Free resources on each node, and the nodes that a job fits on."""
 
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -8,31 +8,29 @@ from policies.snapshot import Nodes, Snapshot
 from predictors.arrays import Bools, Floats, Ints
 
 Packing: TypeAlias = Literal["tight", "wide"]
-"""On as few nodes as will do, of which the fullest (tight), or those with the most free GPUs first (wide)."""
+"""On as few nodes as possible: the fullest that suffices (tight), or the one with the most free GPUs (wide)."""
 _SLACK = 1e-9
 
 
 class Placement(NamedTuple):
-    """Rows of nodes, and the GPUs on each."""
+    """The nodes that a job is placed on, by row, and its GPUs on each; no node: it does not run."""
 
     nodes: tuple[int, ...]
     shares: tuple[int, ...]
 
 
 def free_resources(nodes: Nodes, held: Floats) -> Floats:
-    """(nodes, r) what is free of the first r resources, of which jobs hold so much, (nodes, r).
-
-    Nothing on a node that is not up.
-    """
+    """(nodes, r) what is free of the first r resources, of which jobs hold `held` (nodes, r); 0 on nodes that are
+    down."""
     r = held.shape[1]
     free = np.maximum(nodes.capacity[:, :r] - np.fmax(nodes.used[:, :r], held), 0.0)
     return np.where(nodes.up[:, None], free, 0.0)
 
 
 class Space:
-    """What is free on each node, as a working copy: `take` and `give` change it.
+    """What is free on each node, as a working copy that `take` and `give` change.
 
-    `free` (nodes, resources): nothing on a node that is not up.
+    `free` (nodes, resources): 0 on nodes that are down.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -53,11 +51,11 @@ class Space:
 
     @property
     def gpus(self) -> int:
-        """Free GPUs in all."""
+        """The total number of free GPUs."""
         return int(np.maximum(self.free[:, 0], 0.0).sum())
 
     def place(self, row: int) -> Placement:
-        """Where the job runs now, by the snapshot; no node where it does not."""
+        """The placement of the job in the snapshot; without nodes if it does not run."""
         place = self._places.get(row)
         if place is None:
             _, nodes, shares = self._on[self._first[row] : self._first[row + 1]].T.tolist()
@@ -65,7 +63,7 @@ class Space:
         return place
 
     def fits_there(self, row: int, place: Placement) -> bool:
-        """Whether what the job would hold there is free; on a few numbers faster one by one than on arrays."""
+        """Whether all that the job needs in this placement is free; for a few numbers loops are faster than arrays."""
         held = self.on_each(row, place)
         for node, each in held:
             if not self._snapshot.nodes.up[node]:
@@ -76,7 +74,7 @@ class Space:
         return bool(held)
 
     def on_each(self, row: int, place: Placement) -> list[tuple[int, Floats]]:
-        """The nodes, and what the job holds on each, (resources,)."""
+        """The nodes of this placement, each with what the job holds there (resources,)."""
         held = self._holds.get((row, place))
         if held is None:
             shares = place.shares if self._by_gpus[row] else [1] * len(place.nodes)
@@ -85,7 +83,7 @@ class Space:
         return held
 
     def take(self, row: int, place: Placement) -> list[tuple[int, Floats]]:
-        """The job holds this: the nodes, and what on each."""
+        """Allocate this placement to the job; returns `on_each`."""
         held = self.on_each(row, place)
         for node, each in held:
             if self._snapshot.nodes.up[node]:
@@ -93,7 +91,7 @@ class Space:
         return held
 
     def give(self, row: int, place: Placement) -> list[tuple[int, Floats]]:
-        """The job holds this no longer: the nodes, and what on each."""
+        """Free this placement of the job; returns `on_each`."""
         held = self.on_each(row, place)
         for node, each in held:
             if self._snapshot.nodes.up[node]:
@@ -101,21 +99,21 @@ class Space:
         return held
 
     def give_all(self, rows: Ints) -> None:
-        """These jobs hold no longer what they hold by the snapshot."""
+        """Free all that these jobs hold in the snapshot."""
         gives = np.zeros(len(self._first) - 1, dtype=bool)
         gives[rows] = True
         on = self._on[gives[self._on[:, 0]] & self._snapshot.nodes.up[self._on[:, 1]]]
         np.add.at(self.free, on[:, 1], self._held(on[:, 0], on[:, 2]))
 
     def change(self, taken: Ints) -> None:
-        """Jobs hold more or less: (k, 3) the job, the node and its GPUs, negative where they are given back."""
+        """Apply several changes: (k, 3) job row, node row and GPUs taken, negative if given back."""
         np.subtract.at(self.free, taken[:, 1], self._held(taken[:, 0], taken[:, 2]))
 
     def fit(self, row: int, gpus: int, packing: Packing = "tight", nodes: Bools | None = None) -> Placement | None:
-        """Where the job finds so many GPUs, with CPUs and memory in proportion; None where there is no room.
+        """A placement with this many GPUs for the job, with CPUs and memory in proportion; None without room.
 
-        The one node that suffices with the fewest GPUs free (tight) or the most (wide); else the fewest nodes, those
-        with the most free first. A job without GPUs is put on one node. `nodes` (nodes,): only these.
+        On the one sufficient node with the fewest free GPUs (tight) or the most (wide); else on as few nodes as
+        possible, those with the most room first. A job without GPUs goes to one node. nodes (nodes,): only these.
         """
         jobs, snapshot = self._snapshot.jobs, self._snapshot
         allowed = snapshot.fits[jobs.placement[row]] & snapshot.nodes.up
@@ -140,7 +138,7 @@ class Space:
         return Placement((*(int(node) for node in most[:whole]), int(chosen)), (*shares, rest))
 
     def room(self, row: int) -> Floats:
-        """(nodes,) how many GPUs the job could have on each, with CPUs and memory in proportion."""
+        """(nodes,) the number of GPUs that the job could get on each node, with CPUs and memory in proportion."""
         units = np.where(self._snapshot.fits[self._snapshot.jobs.placement[row]], self.free[:, 0], 0.0)
         for resource in range(1, self.free.shape[1]):
             each = self._per_gpu[row, resource]
@@ -149,10 +147,10 @@ class Space:
         return np.asarray(np.floor(units + _SLACK))
 
     def room_in_all(self, row: int) -> int:
-        """How many GPUs the job could have on all nodes together."""
+        """The number of GPUs that the job could get on all nodes together."""
         return int(self.room(row).sum())
 
     def _held(self, rows: Ints, shares: Ints) -> Floats:
-        """(k, resources) what jobs hold with these GPUs; all that it asks for where a job asks for none."""
+        """(k, resources) what jobs hold with these GPUs; a job that requests no GPUs holds its whole demand."""
         parts = np.where(self._by_gpus[rows], shares, 1.0)
         return np.asarray(self._per_gpu[rows] * parts[:, None])

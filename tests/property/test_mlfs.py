@@ -330,7 +330,7 @@ def test_a_job_without_a_place_finds_the_same_one_by_looking_where_there_is_more
 def test_leaving_out_who_gives_up_nothing_that_helps_changes_no_decision(cluster, config):
     look, predicted = cluster
     plan = MLFH(config).decide(look, predicted, {})
-    with patch.object(Servers, "overfull_without", lambda servers, _: np.zeros(len(servers.network), dtype=bool)):
+    with patch.object(Servers, "overloaded_without", lambda servers, _: np.zeros(len(servers.network), dtype=bool)):
         assert plan.actions == MLFH(config).decide(look, predicted, {}).actions
 
 

@@ -8,7 +8,7 @@ from policies.baselines.drf import DRF, DRFSettings
 from policies.baselines.fair import Fair, FairSettings
 from policies.baselines.fifo import FIFO, FIFOSettings
 from policies.baselines.gandiva import Gandiva, GandivaSettings
-from policies.baselines.hypersched import HyperSched, gains
+from policies.baselines.hypersched import HyperSched, expected_gains
 from policies.baselines.optimus import Optimus, OptimusSettings
 from policies.baselines.rrh import RRH, RRHSettings, utility
 from policies.baselines.sjf import SJF, SRTF
@@ -306,7 +306,7 @@ def test_hypersched_puts_those_past_their_deadline_last():
 def test_a_gain_is_what_the_iterations_before_the_deadline_bring():
     given = queue(gpus=[1, 1], accuracies=[CURVES[0]] * 2, iteration_time=60.0, deadline=[NOW + 240, NOW + 60])
     expected = 0.1 * 4 * (1 - 4 / np.array([8, 5]))  # the last slope, falling off as 1 / iteration squared
-    assert gains(given, forecasts(2), 3) == pytest.approx(expected)
+    assert expected_gains(given, forecasts(2), 3) == pytest.approx(expected)
 
 
 def sigmoid(priority, sensitivity, target):

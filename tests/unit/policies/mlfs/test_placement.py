@@ -54,10 +54,10 @@ class TestTheIdealServer:
     def test_who_is_left_alone_talks_to_nobody_whatever_adding_up_left_over(self) -> None:
         running = jobs(4, ml_job=0, params=[3_100_000.1, 500_000.1, 800_000.1, 200_000.1], state="running")
         servers = Servers(at(running, on=[(row, 0, 1) for row in range(4)]), LEAST)
-        assert servers.talk(0, 0) > 0
+        assert servers.communication_on(0, 0) > 0
         for row in (1, 2, 3):
             servers.give(row, servers.space.place(row))
-        assert servers.talk(0, 0) == 0.0
+        assert servers.communication_on(0, 0) == 0.0
 
     def test_counts_a_mate_that_was_placed_just_before(self) -> None:
         seen = at(jobs(2, ml_job=0))

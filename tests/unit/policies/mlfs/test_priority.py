@@ -7,7 +7,7 @@ from policies.mlfs.dependencies import Dependencies
 from policies.mlfs.priority import (
     HOUR,
     PrioritySettings,
-    learning_claim,
+    learning_priority,
     loss_ratio,
     model_share,
     rank,
@@ -37,37 +37,37 @@ class TestEquation2:
             params=[1e6, 3e6],
             ml_job=0,
         )
-        claim = learning_claim(of_jobs, np.full(2, HOUR), SCALED)
+        claim = learning_priority(of_jobs, np.full(2, HOUR), SCALED)
         assert claim[0] == pytest.approx(6 * (1 / 3) * (1 / 3) * (1 / 4))
 
     def test_stage_counts_the_share_of_a_known_horizon(self):
         of_jobs = jobs(2, urgency=10, iteration=[50, 5_000], max_iterations=[100, 10_000])
-        assert learning_claim(of_jobs, np.full(2, HOUR), SCALED) == pytest.approx([10 / 5.5, 10 / 5.5])
+        assert learning_priority(of_jobs, np.full(2, HOUR), SCALED) == pytest.approx([10 / 5.5, 10 / 5.5])
 
     def test_stage_counts_iterations_where_no_horizon_is_known(self):
-        assert learning_claim(jobs(iteration=4, urgency=10), np.array([HOUR]), SCALED) == pytest.approx([10 / 5])
+        assert learning_priority(jobs(iteration=4, urgency=10), np.array([HOUR]), SCALED) == pytest.approx([10 / 5])
 
     def test_stage_stops_at_the_horizon(self):
         of_jobs = jobs(iteration=200, max_iterations=100, urgency=10)
-        assert learning_claim(of_jobs, np.array([HOUR]), SCALED) == pytest.approx([1.0])
+        assert learning_priority(of_jobs, np.array([HOUR]), SCALED) == pytest.approx([1.0])
 
     def test_a_horizon_next_to_nothing_is_behind_a_job_that_has_done_anything(self):
         of_jobs = jobs(2, iteration=[179_769_314.0, 0], max_iterations=1e-300, urgency=10)
         with np.errstate(all="raise"):
-            assert learning_claim(of_jobs, np.full(2, HOUR), SCALED) == pytest.approx([1.0, 10.0])
+            assert learning_priority(of_jobs, np.full(2, HOUR), SCALED) == pytest.approx([1.0, 10.0])
 
     def test_a_job_that_does_not_report_loses_its_claim_by_the_gpu_time_it_attained(self):
         # half of its time is behind it: 2 GPUs for an hour, and an hour to come
         of_jobs = jobs(urgency=10, gpus=2, attained=2 * HOUR, max_iterations=100)
-        assert learning_claim(of_jobs, np.array([HOUR]), SCALED) == pytest.approx([10 / 5.5])
+        assert learning_priority(of_jobs, np.array([HOUR]), SCALED) == pytest.approx([10 / 5.5])
 
     def test_a_job_without_urgency_has_the_sites(self):
         of_jobs = jobs(2, urgency=[np.nan, 4])
         settings = PrioritySettings(urgency=4)
-        assert np.ptp(learning_claim(of_jobs, np.full(2, HOUR), settings)) == 0
+        assert np.ptp(learning_priority(of_jobs, np.full(2, HOUR), settings)) == 0
 
     def test_urgency_beyond_ten_counts_as_ten(self):
-        assert learning_claim(jobs(urgency=1e6), np.array([HOUR]), SCALED) == [10.0]
+        assert learning_priority(jobs(urgency=1e6), np.array([HOUR]), SCALED) == [10.0]
 
 
 class TestLossRatio:
