@@ -2,6 +2,7 @@
 SHELL := /bin/bash
 VENV := $(shell .ci/environment path)
 PY := $(VENV)/bin/python
+PARALLEL := -n auto --dist loadfile --no-loadscope-reorder --benchmark-disable
 
 .PHONY: help install demo test test-failed lint bench bench-scale figures clean bench-live chaos fidelity results
 
@@ -14,8 +15,11 @@ install: ## the virtual environment, and Slurm from Debian's packages where it i
 demo: install ## a throwaway Slurm cluster, 34 training jobs, the daemon, and what it did: under 4 minutes
 	@.ci/as-root $(VENV)/bin/slurmplug sandbox demo .demo
 
-test: install ## every test: unit, property, live on a real Slurm
-	@.ci/as-root $(PY) -m pytest
+test: install ## every test: unit, property, live on a real Slurm; TESTS= some of them
+	@.ci/as-root $(PY) -m pytest $(PARALLEL) $(TESTS)
+
+test-debian-13: ## the unit and property tests on a Debian 13 that is made in /var/cache, where this may be done
+	@.ci/as-root .ci/debian-13 make test TESTS="tests/unit tests/property"
 
 test-failed: install ## what failed in the last test run, once more
 	@.ci/as-root $(PY) -m pytest --last-failed --last-failed-no-failures=none

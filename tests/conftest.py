@@ -10,6 +10,9 @@ import signal
 import hypothesis
 import pytest
 
+MOST_WORKERS = 8
+"""Each has a Slurm cluster of its own while live tests run, of some 300 MB."""
+
 hypothesis.settings.register_profile("patient", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("search", deadline=None, max_examples=1_000)
 hypothesis.settings.load_profile("patient")
@@ -24,3 +27,9 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("PYTHONUNBUFFERED", None)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Of `-n auto`: one more than there are processors, for a live test waits more than it computes."""
+    return min((os.cpu_count() or 1) + 1, MOST_WORKERS)

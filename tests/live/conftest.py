@@ -1,5 +1,7 @@
 """A real Slurm for the live tests: one cluster for the whole session, handed to each test with a clean queue.
 
+Of a session that pytest-xdist distributes, each worker has a cluster of its own.
+
 Nothing is skipped: where Slurm is not installed, the tests fail with the message that says what to install.
 """
 
@@ -21,10 +23,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_failed] = False
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if _HERE in item.path.parents:
             item.add_marker(pytest.mark.live)
+    if hasattr(config, "workerinput"):  # by pytest-xdist: the long ones first, and what is short fills the end
+        items.sort(key=lambda item: _HERE not in item.path.parents)
 
 
 @pytest.hookimpl(wrapper=True)
