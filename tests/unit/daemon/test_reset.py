@@ -13,7 +13,7 @@ from slurmplug.config.schema import Config
 from slurmplug.daemon.reset import give_back, give_back_unrecorded
 from slurmplug.errors import ReadFailed, UsageError
 from slurmplug.ledger.ledger import Ledger
-from slurmplug.reports.job_view import JobId
+from slurmplug.ledger.selection import JobId
 from tests.ledgers import ACTING, Site, run
 
 
@@ -98,7 +98,7 @@ class TestGivingBack:
     def test_the_story_tells_of_it(self, site):
         give_back(site.ledger, site.cluster)
         assert "An operator ran `slurmplug reset`; its SiteFactor was set to 0." in site.ask("why", "2")
-        assert "that was over: withdrawn by an operator." in site.ask("why", "4")
+        assert "finished: withdrawn by an operator." in site.ask("why", "4")
 
 
 class TestTheDaemonAfterwards:
