@@ -1,7 +1,6 @@
 """What was predicted of the site's own jobs against what came of them, from the ledger."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,9 +9,12 @@ from predictors.scoring import Clock, Line, absolute_error, agreement, coverage,
 from predictors.trials import curves
 from predictors.trials.runtime import last_two
 from slurmplug.errors import DataError
+from slurmplug.ledger import queries
 from slurmplug.ledger.ledger import Ledger
-from slurmplug.reports import job_view as reports
-from slurmplug.reports.job_view import Job, Selection
+from slurmplug.ledger.queries import FinishedRun
+from slurmplug.ledger.selection import Selection
+from slurmplug.reports import job_view
+from slurmplug.reports.job_view import Job
 from slurmplug.training import finished_curves
 
 FEWEST_CURVES = 10
@@ -41,15 +43,15 @@ def tables(ledger: Ledger, share: float, clock: Clock) -> dict[str, list[Line]]:
 def run_times(ledger: Ledger) -> list[Line]:
     """Of the jobs that ended by themselves: what was kept of the first prediction, by what made it, and the request and
     the mean of the user's last two beside it."""
-    rows = ledger.query("SELECT * FROM history ORDER BY submit")
-    jobs = [{"user": row["user"], "submit": row["submit"], "end": row["end"]} for row in rows]
-    two = last_two(jobs, np.array([row["runtime"] for row in rows], dtype=np.float64)).tolist()
-    told = [(row, pair) for row, pair in zip(rows, two, strict=True) if row["predicted"] is not None]
-    lines = [_kept("predicted", [row for row, _ in told])] if told else []
-    by = sorted({str(row["predicted_by"]) for row, _ in told})
-    lines += [_kept(f"  by {name}", [row for row, _ in told if row["predicted_by"] == name]) for name in by]
-    asked = [(row["time_limit"], row["runtime"]) for row, _ in told if row["time_limit"]]
-    alike = [(pair, row["runtime"]) for row, pair in told if not np.isnan(pair)]
+    runs = queries.finished_runs(ledger)
+    jobs = [{"user": run.user, "submit": run.submit, "end": run.end} for run in runs]
+    two = last_two(jobs, np.array([run.runtime for run in runs], dtype=np.float64)).tolist()
+    predicted = [(run, pair) for run, pair in zip(runs, two, strict=True) if run.predicted is not None]
+    lines = [_kept("predicted", [run for run, _ in predicted])] if predicted else []
+    by = sorted({str(run.predicted_by) for run, _ in predicted})
+    lines += [_kept(f"  by {name}", [run for run, _ in predicted if run.predicted_by == name]) for name in by]
+    asked = [(run.time_limit, run.runtime) for run, _ in predicted if run.time_limit]
+    alike = [(pair, run.runtime) for run, pair in predicted if not np.isnan(pair)]
     return lines + [
         Line("", method, len(pairs), _without_interval(*np.array(pairs, dtype=np.float64).T))
         for method, pairs in (("request", asked), ("last two", alike))
@@ -61,22 +63,21 @@ def final_values(ledger: Ledger) -> list[Line]:
     """Of the jobs that did all their iterations, by the quantity of their target."""
     whole = [
         job
-        for job in reports.jobs(ledger, Selection(states=("COMPLETED",), start=0.0))
+        for job in job_view.jobs(ledger, Selection(states=("COMPLETED",), start=0.0))
         if job.foreseen.value is not None and job.did_all
     ]
     quantities = sorted({job.record.quantity for job in whole})
     return [_foreseen(name, [job for job in whole if job.record.quantity == name]) for name in quantities]
 
 
-def _kept(method: str, rows: Sequence[Mapping[str, Any]]) -> Line:
-    value, low, high, actual = _columns(rows, "predicted", "predicted_low", "predicted_high", "runtime")
+def _kept(method: str, runs: Sequence[FinishedRun]) -> Line:
+    value, low, high, actual = _columns(runs, "predicted", "predicted_low", "predicted_high", "runtime")
     scores = {**_without_interval(value, actual), "covers 90%": coverage(low, high, actual)}
-    return Line("", method, len(rows), {**scores, "exceeds 0.95": exceedance(high, actual)})
+    return Line("", method, len(runs), {**scores, "exceeds 0.95": exceedance(high, actual)})
 
 
 def _foreseen(quantity: str, jobs: Sequence[Job]) -> Line:
-    told = np.array([(*job.foreseen, job.value) for job in jobs], dtype=np.float64)
-    value, low, high, actual = told.T
+    value, low, high, actual = np.array([(*job.foreseen, job.value) for job in jobs], dtype=np.float64).T
     scores = {"mae": absolute_error(value, actual), "covers 90%": coverage(low, high, actual)}
     return Line(quantity, "foreseen", len(jobs), scores)
 
@@ -91,5 +92,5 @@ def _without_interval(predicted: Floats, actual: Floats) -> dict[str, float]:
     }
 
 
-def _columns(rows: Sequence[Mapping[str, Any]], *names: str) -> list[Floats]:
-    return [np.array([row[name] for row in rows], dtype=np.float64) for name in names]
+def _columns(runs: Sequence[FinishedRun], *names: str) -> list[Floats]:
+    return [np.array([getattr(run, name) for run in runs], dtype=np.float64) for name in names]

@@ -1,10 +1,7 @@
 """Giving back to Slurm what slurmplug set, with or without a daemon, with or without a ledger."""
 
-import fcntl
-import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from policies.snapshot import JobKey
@@ -219,28 +216,6 @@ def _places(reading: Reading, only: int | None) -> Iterator[_Step]:
             yield _Step("places", Command(f"reset-place-{job_id}", "update", key, {"ReservationName": ""}))
     for name, key in sorted(keys.items()):
         yield _Step("reservations", Command(f"reset-{name}", "unreserve", key, {"name": name}))
-
-
-def daemon_runs(ledger: Path) -> bool:
-    """Whether a daemon holds the lock beside this ledger; yes where that cannot be told."""
-    try:
-        descriptor = os.open(ledger.with_suffix(".lock"), os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    except PermissionError:
-        return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
-
-
-def seen_since(ledger: Ledger, when: float) -> bool:
-    """Whether the daemon began a cycle after that time, so that no earlier one is still at work."""
-    return bool(ledger.query("SELECT 1 FROM cycles WHERE started > ? LIMIT 1", when))
 
 
 class _Everything:

@@ -13,7 +13,7 @@ from slurmplug.cluster.site_client import SiteClient
 from slurmplug.cluster.slurm import SlurmCluster
 from slurmplug.config import Config
 from slurmplug.errors import LedgerError, NotConfirmed, ReadFailed, SteppedDown
-from slurmplug.ledger import backup as copies
+from slurmplug.ledger import backup
 from slurmplug.notify import Manager
 from slurmplug.takeover import Life, Turn, Watch
 
@@ -104,11 +104,11 @@ def adopt(config: Config, folder: Path) -> None:
         LedgerError: this machine's ledger is damaged, or the copy cannot be put in place.
     """
     path = config.ledger.path
-    found = copies.newest(folder)
-    own = copies.last_cycle(path) if path.exists() else float("-inf")
+    found = backup.newest(folder)
+    own = backup.last_cycle(path) if path.exists() else float("-inf")
     if found is None or found[1] <= own:
         return
-    aside = copies.install(found[0], path, config.spool.path)
+    aside = backup.install(found[0], path, config.spool.path)
     kept = f"; what was there is {aside} now" if aside else ""
     log.warning("taking over from %s, %.0f s old%s", found[0], max(0.0, time.time() - found[1]), kept)
 
@@ -129,11 +129,11 @@ class Publisher:
             self._last = None
         if self._last is None and now - self._begun >= self._every:
             self._begun = now
-            self._last = self._pool.submit(copies.publish, self._ledger, self._folder, self._life.owns)
+            self._last = self._pool.submit(backup.publish, self._ledger, self._folder, self._life.owns)
 
     def close(self) -> None:
         """A last copy: whoever acts next goes on from here."""
-        self._tell(self._pool.submit(copies.publish, self._ledger, self._folder, self._life.owns))
+        self._tell(self._pool.submit(backup.publish, self._ledger, self._folder, self._life.owns))
         self._pool.shutdown()
 
     def _tell(self, copy: "Future[None]") -> None:

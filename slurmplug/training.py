@@ -1,9 +1,8 @@
 """From finished runs in the ledger to predictors, kept there for the next start."""
 
-import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +13,9 @@ from predictors.runtime import RuntimeModel, RuntimePredictor
 from predictors.submitted import Job
 from slurmplug.fans import BEYOND_BELIEF, described, even
 from slurmplug.forecaster import known_at_submit
+from slurmplug.ledger import queries
 from slurmplug.ledger.ledger import Ledger
+from slurmplug.ledger.queries import FinishedRun, Report
 from slurmplug.speeds import Placement, SeenSpeeds, kind_of
 
 LATEST_RUNS = 20_000
@@ -36,15 +37,15 @@ class Models(NamedTuple):
 def trained(ledger: Ledger, model: RuntimeModel, now: float) -> Models:
     """Predictors fitted on the ledger's history, and saved in it."""
     made = Models(RuntimePredictor(model), LearningCurvePredictor(), SeenSpeeds())
-    runs = ledger.query(f"SELECT * FROM history ORDER BY end DESC LIMIT {LATEST_RUNS}")[::-1]
+    runs = queries.latest_finished_runs(ledger, LATEST_RUNS)[::-1]
     if runs:
-        made.runtime.fit([_finished(run) for run in runs], [run["runtime"] for run in runs])
+        made.runtime.fit([_finished(run) for run in runs], [run.runtime for run in runs])
     finished = []
-    for run, told in _reported(ledger):
-        curve = _curve(run, told)
+    for run, reports in _reported(ledger):
+        curve = _curve(run, reports)
         if curve is not None:
             finished.append((curve, _meta(run)))
-        _learn_speed(made.speeds, run, told)
+        _learn_speed(made.speeds, run, reports)
     if finished:
         made.curves.fit([curve for curve, _ in finished], [meta for _, meta in finished])
     ledger.save_model("runtime", made.runtime.version, made.runtime.state(), now)
@@ -78,25 +79,24 @@ def last_trained(ledger: Ledger) -> float:
 
 def runs_to_learn(ledger: Ledger, since: float) -> tuple[int, int]:
     """How many runs have finished since then, and in all."""
-    told = ledger.query("SELECT coalesce(sum(end > ?), 0) AS fresh, count(*) AS runs FROM history", since)[0]
-    return int(told["fresh"]), int(told["runs"])
+    return queries.finished_run_counts(ledger, since)
 
 
 def finished_curves(ledger: Ledger) -> list[Floats]:
     """The target's quantity against points one step apart, of runs that went to their end."""
-    return [curve for run, told in _reported(ledger) if (curve := _curve(run, told)) is not None]
+    return [curve for run, reports in _reported(ledger) if (curve := _curve(run, reports)) is not None]
 
 
-def _reported(ledger: Ledger) -> Iterator[tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]]:
-    """The latest finished runs, the last to end first, with what they told."""
-    for run in ledger.query(f"SELECT * FROM history ORDER BY end DESC LIMIT {LATEST_CURVES}"):
-        yield run, ledger.query(_TOLD, run["id"])
+def _reported(ledger: Ledger) -> Iterator[tuple[FinishedRun, Sequence[Report]]]:
+    """The latest finished runs, the last to end first, with their reports."""
+    for run in queries.latest_finished_runs(ledger, LATEST_CURVES):
+        yield run, queries.reports(ledger, run.id)
 
 
-def _curve(run: Mapping[str, Any], told: Sequence[Mapping[str, Any]]) -> Floats | None:
+def _curve(run: FinishedRun, reports: Sequence[Report]) -> Floats | None:
     """One of the `finished_curves`; None of too few points, or of impossible ones."""
-    target = _asked(run).get("target") or {"quantity": "accuracy", "relation": ">="}
-    values = [(point["iteration"], json.loads(point["quantities"]).get(target["quantity"])) for point in told]
+    target = run.directives.get("target") or {"quantity": "accuracy", "relation": ">="}
+    values = [(report.iteration, report.quantities.get(target["quantity"])) for report in reports]
     points = np.array([(at, value) for at, value in values if value is not None], dtype=float).reshape(-1, 2)
     points[:, 0] += len(points) > 0 and points[0, 0] == 0  # as `columns` counts
     if len(points) < FEWEST_POINTS or not np.abs(points).max() < BEYOND_BELIEF:
@@ -105,34 +105,26 @@ def _curve(run: Mapping[str, Any], told: Sequence[Mapping[str, Any]]) -> Floats 
     return even(points[:, 0], sign * points[:, 1], points[-1, 0])[0]
 
 
-def _learn_speed(speeds: SeenSpeeds, run: Mapping[str, Any], told: Sequence[Mapping[str, Any]]) -> None:
+def _learn_speed(speeds: SeenSpeeds, run: FinishedRun, reports: Sequence[Report]) -> None:
     """The median time of an iteration in the last of its runs, on the GPUs and nodes that it had then."""
-    points = np.array([(at["iteration"], at["time"]) for at in told if at["restarts"] == run["restarts"]], dtype=float)
-    if len(points) < FEWEST_POINTS or not run["gpus"] or not run["nodes"]:
+    points = np.array([(each.iteration, each.time) for each in reports if each.restarts == run.restarts], dtype=float)
+    if len(points) < FEWEST_POINTS or not run.gpus or not run.nodes:
         return
     with np.errstate(all="ignore"):  # what a job claims may be as close together as floats can
         step = float(np.median(np.diff(points[:, 1]) / np.diff(points[:, 0])))
-    kind = kind_of(_asked(run).get("type") or "", run["user"], run["name"])
-    speeds.add(kind, Placement(run["gpus"], run["nodes"]), run["id"], step)
+    kind = kind_of(run.directives.get("type") or "", run.user, run.name)
+    speeds.add(kind, Placement(run.gpus, run.nodes), run.id, step)
 
 
-def _meta(run: Mapping[str, Any]) -> Meta:
-    return described(_asked(run).get("type") or "", run["name"])
+def _meta(run: FinishedRun) -> Meta:
+    return described(run.directives.get("type") or "", run.name)
 
 
-def _asked(run: Mapping[str, Any]) -> dict[str, Any]:
-    return json.loads(run["directives"] or "null") or {}
-
-
-def _finished(run: Mapping[str, Any]) -> Job:
+def _finished(run: FinishedRun) -> Job:
     same = ("user", "account", "partition", "qos", "name", "gpus", "cpus", "memory", "time_limit")
     known = known_at_submit(
-        **{name: run[name] for name in same}, kind=_asked(run).get("type") or "", submit=float(run["first_submit"])
+        **{name: getattr(run, name) for name in same},
+        kind=run.directives.get("type") or "",
+        submit=float(run.first_submit),
     )
-    return {**known, "end": run["end"]}
-
-
-_TOLD = """
-SELECT iteration, time, quantities, max(restarts) AS restarts FROM progress WHERE job = ? GROUP BY iteration
-"""
-"""What the last run told that told of each iteration."""
+    return {**known, "end": run.end}

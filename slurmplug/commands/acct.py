@@ -1,4 +1,4 @@
-"""`slurmplug acct`: what became of the jobs, as sacct tells it, and what slurmplug had to do with it."""
+"""`slurmplug acct`: the jobs as sacct shows them, and what slurmplug predicted and decided about each."""
 
 import time
 from pathlib import Path
@@ -7,21 +7,20 @@ import click
 
 from slurmplug import table, times
 from slurmplug.commands.options import (
-    answering,
     emit,
     jobs_option,
     json_option,
     ledger_options,
     noheader_option,
+    opened_reports,
     own_uid,
     require_users,
     users_option,
     words,
 )
 from slurmplug.errors import UsageError
-from slurmplug.reports import acct as job_fields
-from slurmplug.reports import job_view as reports
-from slurmplug.reports.job_view import JobId
+from slurmplug.ledger.selection import STATES, JobId, Selection
+from slurmplug.reports.acct import DEFAULT, FIELDS
 
 
 class _Mistake(click.UsageError):
@@ -75,19 +74,19 @@ def acct(
     delimiter: str,
     wants_json: bool,
 ) -> None:
-    """Tell of jobs that wait, run and ended: sacct's options, formats and fields, and slurmplug's.
+    """Show jobs that wait, run and ended: sacct's options, formats and fields, and slurmplug's.
 
     TIME is HH:MM[:SS], MMDD[YY], MM/DD[/YY]-HH:MM, YYYY-MM-DD[THH:MM[:SS]], today, midnight, noon, now-2hours or
     seconds since the epoch.
     """
     if helpformat:
-        emit(f"{field.name:<15} {field.about}" for field in job_fields.FIELDS)
+        emit(f"{field.name:<15} {field.about}" for field in FIELDS)
         return
-    fields = table.chosen(wanted or job_fields.DEFAULT, job_fields.FIELDS)
+    fields = table.chosen(wanted or DEFAULT, FIELDS)
     chosen_states = tuple(map(_state, words(states)))
     start, end = _window(bool(jobs), bool(chosen_states), starttime, endtime)
     mine = not (allusers or users or jobs) and own_uid() != "0"
-    which = reports.Selection(
+    which = Selection(
         jobs=jobs,
         users=(own_uid(),) if mine else users,
         accounts=words(accounts),
@@ -96,11 +95,11 @@ def acct(
         end=end,
         uneligible=bool(jobs),
     )
-    with answering(config_path, ledger_path) as answers:
-        require_users(answers, users)
-        found = answers.jobs(which)
+    with opened_reports(config_path, ledger_path) as reports:
+        require_users(reports, users)
+        found = reports.jobs(which)
     if wants_json:
-        emit([table.as_json({"jobs": [table.as_mapping(job_fields.FIELDS, job) for job in found]})])
+        emit([table.as_json({"jobs": [table.as_mapping(FIELDS, job) for job in found]})])
     elif parsable or parsable2:
         emit(table.separated(fields, found, delimiter, header=not noheader, ending=not parsable2))
     else:
@@ -108,9 +107,9 @@ def acct(
 
 
 def _state(word: str) -> str:
-    name = reports.STATES.get(word.upper(), word.upper())
-    if name not in reports.STATES.values():
-        raise UsageError(f"unrecognized job state value {word!r}; known: {', '.join(reports.STATES)}")
+    name = STATES.get(word.upper(), word.upper())
+    if name not in STATES.values():
+        raise UsageError(f"unrecognized job state value {word!r}; known: {', '.join(STATES)}")
     return name
 
 

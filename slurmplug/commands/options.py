@@ -18,11 +18,11 @@ import click
 from slurmplug import config as configuration
 from slurmplug import takeover, times
 from slurmplug.config import CONFIG_VARIABLE, DEFAULT_PATH, Config
-from slurmplug.endpoint.client import EndpointAnswers
+from slurmplug.endpoint.client import EndpointReports
 from slurmplug.errors import ConfigError, LedgerError, NotConfirmed, UsageError
 from slurmplug.ledger.ledger import Ledger
-from slurmplug.reports.job_view import JobId, Selection
-from slurmplug.reports.service import Answers, LedgerAnswers
+from slurmplug.ledger.selection import JobId, Selection
+from slurmplug.reports.service import LedgerReports, Reports
 from slurmplug.table import printable
 
 LEDGER_VARIABLE = "SLURMPLUG_LEDGER"
@@ -130,8 +130,8 @@ def require_here(config: Config) -> None:
 
 
 @contextmanager
-def answering(config_path: Path, ledger_path: Path | None) -> Iterator[Answers]:
-    """Who answers a report: the ledger, or the daemon's endpoint where that is configured and the ledger is not there.
+def opened_reports(config_path: Path, ledger_path: Path | None) -> Iterator[Reports]:
+    """The reports, from the ledger, or from the daemon's endpoint where that is configured and no ledger is here.
 
     Raises:
         ConfigError, LedgerError, EndpointError
@@ -139,10 +139,10 @@ def answering(config_path: Path, ledger_path: Path | None) -> Iterator[Answers]:
     config = configured(config_path) if ledger_path is None or config_path.exists() else Config()
     path = ledger_path or config.ledger.path
     if ledger_path is None and config.endpoint.url and _unreadable(path):
-        yield EndpointAnswers(config.endpoint)
+        yield EndpointReports(config.endpoint)
         return
     with opened(config_path, ledger_path) as ledger:
-        yield LedgerAnswers(ledger, path, config)
+        yield LedgerReports(ledger, path, config)
 
 
 def _unreadable(path: Path) -> str:
@@ -164,27 +164,27 @@ def of_the_queue(command: Callable[..., None]) -> Callable[..., None]:
     def with_entries(
         *, config_path: Path, ledger_path: Path | None, jobs: tuple[JobId, ...], users: tuple[str, ...], **others: Any
     ) -> None:
-        with answering(config_path, ledger_path) as answers:
-            require_users(answers, users)
-            entries = answers.queue(Selection(jobs=jobs, users=users, live=True))
-            tell_of_a_dead_daemon(answers)
+        with opened_reports(config_path, ledger_path) as reports:
+            require_users(reports, users)
+            entries = reports.queue(Selection(jobs=jobs, users=users, live=True))
+            warn_of_dead_daemon(reports)
         command(entries=entries, **others)
 
     return ledger_options(jobs_option(users_option(noheader_option(json_option(with_entries)))))
 
 
-def require_users(answers: Answers, users: Iterable[str]) -> None:
+def require_users(reports: Reports, users: Iterable[str]) -> None:
     """Raises UsageError where one of them is nobody."""
     for user in users:
-        if not answers.knows_user(user):
+        if not reports.knows_user(user):
             raise UsageError(f"Invalid user id: {printable(user)}")
 
 
-def tell_of_a_dead_daemon(answers: Answers) -> None:
-    """Say on a terminal of what time the answers are; an endpoint is the daemon's own, so who answers there lives."""
-    if not isinstance(answers, LedgerAnswers) or not _somebody_reads():
+def warn_of_dead_daemon(reports: Reports) -> None:
+    """Say on a terminal how old the reports are, where the daemon is not alive; an endpoint is the daemon's own."""
+    if not isinstance(reports, LedgerReports) or not _somebody_reads():
         return
-    if (since := answers.dead_since(time.time())) is not None:
+    if (since := reports.dead_since(time.time())) is not None:
         click.echo(f"The daemon is not alive (slurmplug status); this is as of {times.shown(since)}.", err=True)
 
 

@@ -1,4 +1,4 @@
-"""`slurmplug prio`: what a job's rank is made of."""
+"""`slurmplug prio`: the terms that each job's score adds up."""
 
 from collections.abc import Sequence
 
@@ -6,42 +6,41 @@ import click
 
 from slurmplug import table
 from slurmplug.commands.options import emit, of_the_queue, terminal_width
-from slurmplug.reports import queue as standings
-from slurmplug.reports.queue import Entry
+from slurmplug.reports.queue import QueueEntry, prio_fields, term_names
 
 
 @click.command()
 @click.option("-l", "--long", "wants_long", is_flag=True, help="Also account, partition, QOS and Slurm's priority.")
 @of_the_queue
-def prio(*, entries: Sequence[Entry], wants_long: bool, noheader: bool, wants_json: bool) -> None:
-    """Show each term of the rank of pending jobs, as sprio does of Slurm's priority.
+def prio(*, entries: Sequence[QueueEntry], wants_long: bool, noheader: bool, wants_json: bool) -> None:
+    """Show the rank of pending jobs and each term of their score, as sprio does of Slurm's priority.
 
     A terminal that has no room for all of them does not get those that are 0 for every job.
     """
-    pending = [entry for entry in entries if entry.position]
+    pending = [entry for entry in entries if entry.rank]
     if wants_json:
         emit([table.as_json({"jobs": [_mapping(entry) for entry in pending]})])
         return
-    fields = table.as_wide_as_needed(standings.prio_fields(pending, long=wants_long), pending)
-    width, terms = terminal_width(), standings.term_names(pending)
+    fields = table.as_wide_as_needed(prio_fields(pending, long=wants_long), pending)
+    width, terms = terminal_width(), term_names(pending)
     if width is not None and sum(field.width + 1 for field in fields) > width + 1:
         fields = [field for field in fields if field.name not in terms or any(map(field.value, pending))]
     emit(line.rstrip() for line in table.lines(fields, pending, header=not noheader, rule=False))
 
 
-def _mapping(entry: Entry) -> dict[str, object]:
-    job, stood = entry.job, entry.job.standing
+def _mapping(entry: QueueEntry) -> dict[str, object]:
+    job, ranking = entry.job, entry.job.ranking
     facts = job.record.facts
     label = job.record.label
     return {
         "jobid": job.id,
-        "position": entry.position,
+        "position": entry.rank,
         "user": facts.user,
         "account": facts.account,
         "partition": facts.partition,
         "qos": facts.qos,
         "label": None if label != label else label,
-        "priority": stood.priority if stood else None,
-        "rank": stood.rank if stood else None,
-        "terms": dict(stood.terms) if stood else {},
+        "priority": ranking.priority if ranking else None,
+        "rank": ranking.score if ranking else None,
+        "terms": dict(ranking.terms) if ranking else {},
     }

@@ -10,16 +10,16 @@ from slurmplug.cluster.slurm import SlurmCluster
 from slurmplug.commands.options import by_whom, config_option, configured, emit, opened, require_here
 from slurmplug.config import Config
 from slurmplug.errors import UsageError
+from slurmplug.ledger import queries
 from slurmplug.ledger.ledger import Ledger
-from slurmplug.reports.job_view import JobId
+from slurmplug.ledger.lock import daemon_runs
+from slurmplug.ledger.selection import JobId
 from slurmplug.reset import (
     UNREAD,
     Returned,
     Traceable,
-    daemon_runs,
     give_back,
     give_back_unrecorded,
-    seen_since,
 )
 from slurmplug.table import printable
 
@@ -62,15 +62,12 @@ def number_of(ledger: Ledger, wanted: JobId) -> int:
     """The number of a job; that of an element of an array is its own. Raises UsageError where it is not known."""
     if wanted.task is None:
         return wanted.number
-    rows = ledger.query(
-        "SELECT job_id FROM jobs WHERE array_id = ? AND array_task = ? AND ended = 0", wanted.number, wanted.task
-    )
-    if not rows:
+    number = queries.live_job(ledger, *wanted)
+    if number is None:
         raise UsageError(
             f"slurmplug knows no job {wanted.number}_{wanted.task} that has not ended; "
             f"elements that still wait together go by {wanted.number}"
         )
-    number: int = rows[0]["job_id"]
     return number
 
 
@@ -82,7 +79,7 @@ def carry_out(config: Config, ledger: Ledger, port: ClusterPort, job: int | None
             ledger.set_control("paused", reason)
         emit(["paused; `slurmplug resume` lets the daemon set priorities again"])
     else:
-        if not ledger.query("SELECT 1 FROM jobs WHERE job_id = ? AND ended = 0", job):
+        if queries.live_job(ledger, job, None) is None:
             raise UsageError(f"slurmplug knows no job {job} that has not ended")
         ledger.give_back([job])
         emit([f"job {job} is left alone from now on"])
@@ -91,9 +88,9 @@ def carry_out(config: Config, ledger: Ledger, port: ClusterPort, job: int | None
     if daemon_runs(config.ledger.path):
         emit(["waiting for the daemon's next cycle, as this one may just have written"])
         deadline = time.monotonic() + 2 * config.interval + config.slurm.timeout
-        while not seen_since(ledger, asked) and time.monotonic() < deadline:
+        while not queries.began_cycle_since(ledger, asked) and time.monotonic() < deadline:
             time.sleep(LOOK_SECONDS)
-        if not seen_since(ledger, asked):
+        if not queries.began_cycle_since(ledger, asked):
             emit(["the daemon began no cycle: look at its log, and reset again when it runs or is stopped"])
             return False
         returned = give_back(ledger, port, job)

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from slurmplug.commands.options import config_option, configured, emit
-from slurmplug.ledger import backup as copies
+from slurmplug.ledger import backup
 from slurmplug.ledger.lock import only_one
 
 
@@ -21,5 +21,5 @@ def restore(*, file: Path, config_path: Path) -> None:
     config = configured(config_path)
     path = config.ledger.path
     with only_one(path.with_suffix(".lock")):
-        aside = copies.install(file, path, config.spool.path)
+        aside = backup.install(file, path, config.spool.path)
     emit([f"{path}: restored from {file}", *([f"what was there is {aside} now"] if aside else [])])

@@ -1,4 +1,4 @@
-"""`slurmplug why`: the story of one job."""
+"""`slurmplug why`: why a job has its rank, and what was done to it."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -6,15 +6,15 @@ from pathlib import Path
 import click
 
 from slurmplug import table
-from slurmplug.commands.options import answering, emit, json_option, ledger_options, tell_of_a_dead_daemon
+from slurmplug.commands.options import emit, json_option, ledger_options, opened_reports, warn_of_dead_daemon
 from slurmplug.errors import UsageError
-from slurmplug.reports import acct as job_fields
-from slurmplug.reports.job_view import JobId
-from slurmplug.reports.service import Told
+from slurmplug.ledger.selection import JobId
+from slurmplug.reports.acct import FIELDS
+from slurmplug.reports.service import JobExplanation
 from slurmplug.reports.why import Paragraph
 
 MOST = 5
-"""Elements of an array whose stories are told when the array is named."""
+"""Elements of an array that are explained when the array is named."""
 
 
 @click.command()
@@ -22,30 +22,30 @@ MOST = 5
 @ledger_options
 @json_option
 def why(*, job: str, config_path: Path, ledger_path: Path | None, wants_json: bool) -> None:
-    """Tell why JOBID (12, or 12_3 of an array) stands where it stands, and what was done to it by which rule."""
+    """Explain the rank of JOBID (12, or 12_3 of an array), and what was done to it by which rule."""
     wanted = JobId.parse(job)
-    with answering(config_path, ledger_path) as answers:
-        told = answers.story(wanted)
-        together = [] if told or wanted.task is None else _waiting(answers.story(JobId(wanted.number)))
-        tell_of_a_dead_daemon(answers)
-    if not (told or together):
+    with opened_reports(config_path, ledger_path) as reports:
+        found = reports.explain_job(wanted)
+        together = [] if found or wanted.task is None else _waiting(reports.explain_job(JobId(wanted.number)))
+        warn_of_dead_daemon(reports)
+    if not (found or together):
         raise UsageError(
             f"slurmplug knows no job {job}: it came after the last cycle, never was, is older than the retention, or "
             "Slurm does not show it to you"
         )
     if wants_json:
-        mappings = [{"job": table.as_mapping(job_fields.FIELDS, each.job), **each.story} for each in told or together]
+        mappings = [{"job": table.as_mapping(FIELDS, each.job), **each.story} for each in found or together]
         emit([table.as_json({"jobs": mappings})])
         return
     if together:
         emit([f"{job} has not started; if it is one of its array, it is one of these that wait together:"])
-    for each in (told or together)[:MOST]:
+    for each in (found or together)[:MOST]:
         emit(_lines(each.paragraphs))
-    if len(told) > MOST:
-        emit([f"{len(told) - MOST} more elements: name one of {', '.join(e.job.id for e in told[MOST:][:20])}."])
+    if len(found) > MOST:
+        emit([f"{len(found) - MOST} more elements: name one of {', '.join(e.job.id for e in found[MOST:][:20])}."])
 
 
-def _waiting(array: Iterable[Told]) -> list[Told]:
+def _waiting(array: Iterable[JobExplanation]) -> list[JobExplanation]:
     """What stands for the elements that wait together."""
     return [each for each in array if each.job.record.facts.array_task < 0]
 

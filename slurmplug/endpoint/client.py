@@ -9,35 +9,41 @@ from urllib.parse import urlsplit
 from slurmplug.config import Endpoint
 from slurmplug.endpoint import munge, wire
 from slurmplug.errors import EndpointError, UsageError
-from slurmplug.reports.job_view import Job, JobId, Selection
-from slurmplug.reports.queue import Entry
-from slurmplug.reports.service import Told
+from slurmplug.ledger.selection import JobId, Selection
+from slurmplug.reports.job_view import Job
+from slurmplug.reports.queue import QueueEntry
+from slurmplug.reports.service import JobExplanation
 
 TIMEOUT = 60.0
 """Seconds without a byte from the endpoint."""
 MOST_BYTES = 512 << 20
 
 
-class EndpointAnswers:
-    """`Answers` of a daemon elsewhere. Every method raises EndpointError where it does not answer or refuses."""
+class EndpointReports:
+    """`Reports` of a daemon elsewhere. Every method raises EndpointError where it does not answer or refuses."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._url = endpoint.url
         self._socket = endpoint.munge_socket
 
     def jobs(self, which: Selection) -> list[Job]:
+        """For `acct`."""
         return wire.jobs(self._ask("jobs", wire.of_selection(which)))
 
-    def queue(self, which: Selection) -> list[Entry]:
+    def queue(self, which: Selection) -> list[QueueEntry]:
+        """For `queue` and `prio`."""
         return wire.entries(self._ask("queue", wire.of_selection(which)))
 
-    def story(self, job: JobId) -> list[Told]:
-        return wire.stories(self._ask("story", {"job": list(job)}))
+    def explain_job(self, job: JobId) -> list[JobExplanation]:
+        """For `why`."""
+        return wire.explanations(self._ask("story", {"job": list(job)}))
 
     def knows_user(self, user: str) -> bool:
+        """Whether it is an account there, or there are jobs of it."""
         return bool(self._ask("user", {"user": user}).get("known"))
 
     def status(self, now: float) -> dict[str, Any]:  # noqa: ARG002 the daemon's clock counts
+        """For `status`."""
         return self._ask("status", {})
 
     def _ask(self, question: str, asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from slurmplug.endpoint.limits import RateLimit
 from slurmplug.endpoint.viewers import Viewers
 from slurmplug.errors import EndpointError, LedgerError, UsageError
 from slurmplug.ledger.ledger import Ledger
-from slurmplug.reports.service import LedgerAnswers
+from slurmplug.reports.service import LedgerReports
 
 log = logging.getLogger(__name__)
 
@@ -99,8 +99,8 @@ class Endpoint:
         with _Turn(self._reporting, self.bounds.wait):
             ledger = Ledger(self._ledger, readonly=True)
             try:
-                answers = LedgerAnswers(ledger, self._ledger, self._config(), viewer, self.bounds.jobs)
-                return wire.answer(question, body, answers, time.time())
+                reports = LedgerReports(ledger, self._ledger, self._config(), viewer, self.bounds.jobs)
+                return wire.answer(question, body, reports, time.time())
             finally:
                 ledger.close()
 

@@ -1,6 +1,6 @@
 """The questions and answers of the endpoint as JSON, the same for both ends.
 
-A job travels as the ledger's row that it is made from, so that both ends make the same `Job` of it.
+A job is sent as the ledger's columns that it is made from, so that both ends make the same `Job` of it.
 """
 
 import hashlib
@@ -12,10 +12,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from slurmplug.errors import EndpointError, UsageError
-from slurmplug.reports import job_view as reports
-from slurmplug.reports.job_view import JobId, Selection
-from slurmplug.reports.queue import Entry
-from slurmplug.reports.service import Answers, Told
+from slurmplug.ledger.selection import JobId, Selection
+from slurmplug.reports.job_view import Job, from_columns
+from slurmplug.reports.queue import QueueEntry
+from slurmplug.reports.service import JobExplanation, Reports
 
 PREFIX = "/v1/"
 QUESTIONS = ("jobs", "queue", "story", "user", "status")
@@ -75,7 +75,7 @@ def of_selection(which: Selection) -> dict[str, Any]:
     }
 
 
-def answer(question: str, body: bytes, answers: Answers, now: float) -> dict[str, Any]:
+def answer(question: str, body: bytes, reports: Reports, now: float) -> dict[str, Any]:
     """The answer to a question, as JSON has it.
 
     Raises:
@@ -83,22 +83,22 @@ def answer(question: str, body: bytes, answers: Answers, now: float) -> dict[str
         LedgerError
     """
     try:
-        asked = json.loads(body) if body else {}
+        parameters = json.loads(body) if body else {}
         if question in ("jobs", "queue"):
-            which = _selection(_Which.model_validate(asked))
+            which = _selection(_Which.model_validate(parameters))
             if question == "jobs":
-                return {"jobs": [job.columns for job in answers.jobs(which)]}
-            return {"entries": [_of_entry(entry) for entry in answers.queue(which)]}
-        named = _Named.model_validate(asked)
+                return {"jobs": [job.columns for job in reports.jobs(which)]}
+            return {"entries": [_of_entry(entry) for entry in reports.queue(which)]}
+        named = _Named.model_validate(parameters)
     except (ValueError, RecursionError) as error:
         raise UsageError(_mistake(error)) from error
     if question == "story" and named.job:
-        told = answers.story(JobId(*named.job))
-        return {"told": [{"job": each.job.columns, "story": each.story} for each in told]}
+        found = reports.explain_job(JobId(*named.job))
+        return {"explained": [{"job": each.job.columns, "story": each.story} for each in found]}
     if question == "user" and named.user is not None:
-        return {"known": answers.knows_user(named.user)}
+        return {"known": reports.knows_user(named.user)}
     if question == "status":
-        return answers.status(now)
+        return reports.status(now)
     raise UsageError(f"not a question: {question}")
 
 
@@ -122,34 +122,34 @@ def _mistake(error: Exception) -> str:
     return "the question is no JSON"
 
 
-def _of_entry(entry: Entry) -> dict[str, Any]:
-    return {"job": entry.job.columns, "position": entry.position, "doing": entry.doing}
+def _of_entry(entry: QueueEntry) -> dict[str, Any]:
+    return {"job": entry.job.columns, "position": entry.rank, "doing": entry.doing}
 
 
 # --- answers -------------------------------------------------------------------------------------------------------
 
 
-def jobs(told: Mapping[str, Any]) -> list[reports.Job]:
+def jobs(answer: Mapping[str, Any]) -> list[Job]:
     """The answer to `jobs`. Raises EndpointError."""
     with _understood():
-        return [reports.of_columns(columns) for columns in told["jobs"]]
+        return [from_columns(columns) for columns in answer["jobs"]]
 
 
-def entries(told: Mapping[str, Any]) -> list[Entry]:
+def entries(answer: Mapping[str, Any]) -> list[QueueEntry]:
     """The answer to `queue`. Raises EndpointError."""
     with _understood():
-        return [Entry(reports.of_columns(e["job"]), e["position"], e["doing"]) for e in told["entries"]]
+        return [QueueEntry(from_columns(e["job"]), e["position"], e["doing"]) for e in answer["entries"]]
 
 
-def stories(told: Mapping[str, Any]) -> list[Told]:
+def explanations(answer: Mapping[str, Any]) -> list[JobExplanation]:
     """The answer to `story`. Raises EndpointError."""
     with _understood():
-        return [Told(reports.of_columns(each["job"]), each["story"]) for each in told["told"]]
+        return [JobExplanation(from_columns(each["job"]), each["story"]) for each in answer["explained"]]
 
 
 @contextmanager
 def _understood() -> Iterator[None]:
-    """Turns what another release may have said into an error with advice."""
+    """Turn what another release may have sent into an error that says what to do."""
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -7,15 +7,15 @@ belongs. Arrays of text are kept as their distinct texts and an index into them,
 import functools
 import io
 import json
-import types
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict, TypeAdapter
 
 T = TypeVar("T")
 
@@ -59,30 +59,24 @@ def loads(data: bytes) -> Any:
     """
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            return _flesh(json.loads(archive["skeleton"].tobytes()), archive)
+            return _filled(json.loads(archive["skeleton"].tobytes()), archive)
     except _DAMAGE as error:
         raise ValueError(f"not a value of this codec: {error}") from error
 
 
 def rebuild(kind: Any, tree: Any) -> Any:
-    """Turn what `loads` gave back into the dataclass `kind`, going by its fields' types."""
-    if isinstance(kind, type) and is_dataclass(kind):
-        hints = _hints(kind)
-        return kind(**{field.name: rebuild(hints[field.name], tree[field.name]) for field in fields(kind)})
-    if isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return kind(*tree)
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin is tuple:
-        kinds = inner[:1] * len(tree) if inner[-1] is ... else inner
-        return tuple(rebuild(one, item) for one, item in zip(kinds, tree, strict=True))
-    if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
-        return {key: rebuild(inner[1], item) for key, item in tree.items()}
-    if origin in (Union, types.UnionType) and tree is not None:
-        return rebuild(next(option for option in inner if option is not type(None)), tree)
-    return tree
+    """Turn what `loads` returned into a value of the type `kind`: dataclasses, named tuples, sequences and mappings.
+
+    Raises:
+        ValueError: the tree is of another type.
+    """
+    return _adapter(kind).validate_python((tree,))[0]
 
 
-_hints = functools.cache(get_type_hints)
+@functools.cache
+def _adapter(kind: Any) -> TypeAdapter[tuple[Any]]:
+    """In a tuple, as pydantic takes no settings for a dataclass alone. Arrays are only checked to be arrays."""
+    return TypeAdapter(tuple[kind], config=ConfigDict(arbitrary_types_allowed=True))
 
 
 def _skeleton(value: Any, arrays: list[NDArray[Any]]) -> Any:
@@ -141,18 +135,18 @@ def _by_columns(rows: Sequence[Any]) -> list[NDArray[Any]]:
     if not hasattr(kind, "_fields") or any(row.__class__ is not kind for row in rows):
         return []
     columns = []
-    for told in zip(*rows, strict=True):
-        types = set(map(type, told))
+    for values in zip(*rows, strict=True):
+        types = set(map(type, values))
         if len(types) > 1 or types.pop() not in _PLAIN:
             return []
-        column = np.array(told)
-        if column.dtype.kind not in "ifU" or column.tolist() != list(told):
+        column = np.array(values)
+        if column.dtype.kind not in "ifU" or column.tolist() != list(values):
             return []
         columns.append(column)
     return columns
 
 
-def _flesh(skeleton: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+def _filled(skeleton: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     if isinstance(skeleton, dict):
         if _ARRAY in skeleton:
             return arrays[str(skeleton[_ARRAY])]
@@ -160,9 +154,9 @@ def _flesh(skeleton: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
             at = skeleton[_TEXTS]
             return arrays[str(at)][arrays[str(at + 1)]]
         if _ROWS in skeleton:
-            columns = (_flesh(column, arrays).tolist() for column in skeleton[_ROWS])
+            columns = (_filled(column, arrays).tolist() for column in skeleton[_ROWS])
             return [list(row) for row in zip(*columns, strict=True)]
-        return {key: _flesh(item, arrays) for key, item in skeleton.items()}
+        return {key: _filled(item, arrays) for key, item in skeleton.items()}
     if isinstance(skeleton, list):
-        return [_flesh(item, arrays) for item in skeleton]
+        return [_filled(item, arrays) for item in skeleton]
     return skeleton

@@ -1,4 +1,4 @@
-"""The ledger's file: opened, brought up to date, written in whole transactions, and its errors told with advice."""
+"""The ledger's file: opened, migrated, written in whole transactions; its errors say what to do."""
 
 import os
 import sqlite3
@@ -11,6 +11,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from slurmplug.errors import LedgerError
+from slurmplug.ledger import codec
 from slurmplug.ledger.rows import Row
 from slurmplug.ledger.schema import MIGRATIONS
 
@@ -27,7 +28,7 @@ class LedgerFile:
         """As `Ledger`."""
         self.name = f"the ledger {path}" if path else "the ledger in memory"
         self._path = path
-        with self._errors():
+        with self.errors():
             self.db = _connected(path, readonly)
             self._identity = _identity(path)
             self._migrate(readonly)
@@ -38,12 +39,24 @@ class LedgerFile:
 
     def query(self, sql: str, *parameters: object) -> list[dict[str, Any]]:
         """The rows of a SELECT."""
-        with self._errors():
+        with self.errors():
             return list(self.db.query(sql, parameters))
+
+    def value(self, sql: str, *parameters: object) -> Any:
+        """The only column of the only row of a SELECT."""
+        with self.errors():
+            return self.db.execute(sql, parameters).fetchone()[0]
+
+    def decoded(self, data: bytes) -> Any:
+        """A value that `codec.dumps` stored. Raises LedgerError where it is damaged."""
+        try:
+            return codec.loads(data)
+        except ValueError as error:
+            raise LedgerError(f"{self.name} is damaged, {error}: restore a backup, or move it away") from error
 
     def backup(self, path: Path) -> None:
         """Copy the ledger while it is in use (SQLite's online backup): one file, whose readers need write nothing."""
-        with self._errors():
+        with self.errors():
             target = sqlite3.connect(path)
             try:
                 self.db.conn.backup(target)
@@ -86,7 +99,7 @@ class LedgerFile:
             raise
 
     def _version(self) -> int:
-        return int(self.db.execute("PRAGMA user_version").fetchone()[0])
+        return int(self.value("PRAGMA user_version"))
 
     def _put(self, table: str, rows: Iterable[Row], key: Sequence[str] = ()) -> None:
         """Insert rows of one shape; one with the same key is replaced, where a key is given.
@@ -112,7 +125,7 @@ class LedgerFile:
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """All or nothing. It waits for the lock at its begin, where waiting helps: not between reading and writing."""
-        with self._errors():
+        with self.errors():
             self._require_in_place()
             self.db.conn.execute("BEGIN IMMEDIATE")
             try:
@@ -123,7 +136,8 @@ class LedgerFile:
                 raise
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def errors(self) -> Iterator[None]:
+        """Turn an error of SQLite into a LedgerError that says what to do."""
         try:
             yield
         except sqlite3.Error as error:

@@ -7,25 +7,22 @@ left alone.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from policies.plan import NOTHING_REMEMBERED, Memory
+from policies.plan import Memory
 from policies.snapshot import JobKey
 from predictors.arrays import Ints
 from slurmplug.cluster.port import Outcome
 from slurmplug.cycle_record import CycleRecord
-from slurmplug.errors import LedgerError
-from slurmplug.guardrails import HOUR, Past
-from slurmplug.ledger import codec
+from slurmplug.guardrails import Past
+from slurmplug.ledger import codec, cycle_queries
 from slurmplug.ledger import rows as ledger_rows
 from slurmplug.ledger.database import LedgerFile
-from slurmplug.ledger.rows import Standings
 from slurmplug.operations import Operation
-from slurmplug.operations.history import moves_of
 from slurmplug.record import Changes, JobRecord
 
 DAY = 86_400.0
@@ -56,8 +53,7 @@ class Ledger(LedgerFile):
 
     def next_cycle(self) -> int:
         """The number of the cycle to come."""
-        with self._errors():
-            return int(self.db.execute("SELECT coalesce(max(id), 0) + 1 FROM cycles").fetchone()[0])
+        return cycle_queries.next_cycle(self)
 
     def begin(self, record: CycleRecord) -> None:
         """Write a cycle, whole or not at all, before any of its effects."""
@@ -116,20 +112,11 @@ class Ledger(LedgerFile):
 
     def live_records(self) -> list[JobRecord]:
         """The jobs that live or that Slurm still listed when last seen, with their directives and progress."""
-        with self._errors():
-            in_doubt = {row["job"] for row in self.db.query(_LABELS_IN_DOUBT)}
-            return [
-                ledger_rows.to_record(
-                    row | ({"label": None} if row["id"] in in_doubt else {}),
-                    self.db.query("SELECT * FROM progress WHERE job = ? ORDER BY restarts, iteration", [row["id"]]),
-                )
-                for row in self.db.query("SELECT * FROM jobs WHERE ended = 0 OR listed = 1 ORDER BY id")
-            ]
+        return cycle_queries.live_records(self)
 
     def labels_set_elsewhere(self) -> dict[JobKey, float]:
         """The labels of the live jobs, where another process wrote to the ledger since the last call; else none."""
-        with self._errors():
-            version = int(self.db.execute("PRAGMA data_version").fetchone()[0])
+        version = cycle_queries.data_version(self)
         if version == self._seen:
             return {}
         self._seen = version
@@ -137,77 +124,22 @@ class Ledger(LedgerFile):
 
     def labels(self) -> dict[JobKey, float]:
         """The SiteFactor in place of each live job, NaN where not known."""
-        in_doubt = {row["job"] for row in self.query(_LABELS_IN_DOUBT)}
-        return {
-            JobKey(row["cluster"], row["job_id"], row["first_submit"]): (
-                np.nan if row["id"] in in_doubt else ledger_rows.number(row["label"])
-            )
-            for row in self.query("SELECT id, cluster, job_id, first_submit, label FROM jobs WHERE ended = 0")
-        }
+        return cycle_queries.labels(self)
 
     def open_operations(self) -> list[Operation]:
         """The operations under way; a command that was never answered counts as unknown."""
-        with self._errors():
-            return [ledger_rows.to_operation(row) for row in self.db.query(_OPEN_OPERATIONS)]
+        return cycle_queries.open_operations(self)
 
     def recall(self, policy: str) -> Memory:
-        """What the policy asked to be remembered."""
-        rows = self.query("SELECT state FROM memory WHERE policy = ?", policy)
-        return self._stored(rows[0]["state"]) if rows else NOTHING_REMEMBERED
+        """What the policy keeps from cycle to cycle."""
+        return cycle_queries.policy_memory(self, policy)
 
     def past(self, now: float, first_seen: float = 0.0, jobs: Collection[JobKey] = ()) -> Past:
         """What the guardrails must know of the cycles before, about these jobs and all others.
 
         `first_seen`: seconds for which a job of `jobs` counts as just seen.
         """
-        stops = self.query("SELECT count(*) AS n FROM operations WHERE kind = 'stop' AND opened > ?", now - HOUR)[0][
-            "n"
-        ]
-        failures = self._failures()
-        return Past(
-            now=now,
-            paused=self.control("paused") is not None,
-            stops_last_hour=stops,
-            stopping=self._stops_of("step != 'ended'"),
-            gave_up=self._stops_of("result LIKE 'gave up%' AND since > ?", now - HOUR),
-            **self._moves(now),
-            fresh=frozenset(job for job in jobs if self._first_seen(job, now) > now - first_seen),
-            **self.query(_LAST_SEEN)[0],
-            failures_in_a_row=len(failures),
-            last_failure=failures[0] if failures else -np.inf,
-            given_back=frozenset(row["job_id"] for row in self.query(_GIVEN_BACK)),
-        )
-
-    def _failures(self) -> list[float]:
-        """When the last cycles began that commanded something and in which nothing was done, the last first."""
-        found = []
-        with self._errors(), closing(self.db.query(_COMMANDING_CYCLES)) as cycles:
-            for cycle in cycles:
-                if not cycle["failed"]:
-                    break
-                found.append(cycle["started"])
-        return found
-
-    def _moves(self, now: float) -> dict[str, Any]:
-        """Of `Past`, what is about requeues."""
-        operations = [(ledger_rows.to_operation(row), row["user"]) for row in self.query(_MOVES, now - HOUR)]
-        return vars(moves_of(operations, now))
-
-    def _first_seen(self, job: JobKey, now: float) -> float:
-        """When; now, for one that the cycle at hand brought."""
-        seen = self.query(_FIRST_SEEN, *job)
-        return float(seen[0]["at"]) if seen else now
-
-    def _stops_of(self, where: str, *parameters: object) -> frozenset[JobKey]:
-        rows = self.query(f"{_STOPS} AND {where}", *parameters)
-        return frozenset(JobKey(row["cluster"], row["job_id"], row["first_submit"]) for row in rows)
-
-    # --- what the reports ask --------------------------------------------------------------------------------------
-
-    def standings(self) -> Standings | None:
-        """Where the jobs of the last cycle stand; None before the first."""
-        rows = self.query(_STANDINGS)
-        return Standings(rows[0]["cycle"], rows[0]["started"], self._stored(rows[0]["told"])) if rows else None
+        return cycle_queries.past(self, now, first_seen, jobs)
 
     # --- models, switches, upkeep -----------------------------------------------------------------------------------
 
@@ -218,14 +150,12 @@ class Ledger(LedgerFile):
             self._put("models", [row], key=["name"])
 
     def model(self, name: str) -> tuple[str, float, Any] | None:
-        """A predictor's version, when it was trained, and its state."""
-        rows = self.query("SELECT version, trained_at, state FROM models WHERE name = ?", name)
-        return (rows[0]["version"], rows[0]["trained_at"], self._stored(rows[0]["state"])) if rows else None
+        """A predictor's version, when it was trained (seconds since the epoch), and its state."""
+        return cycle_queries.model(self, name)
 
     def control(self, name: str) -> str | None:
         """A switch that an operator set."""
-        rows = self.query("SELECT value FROM controls WHERE name = ?", name)
-        return str(rows[0]["value"]) if rows else None
+        return cycle_queries.control(self, name)
 
     def set_control(self, name: str, value: str | None) -> None:
         """Set a switch; None clears it."""
@@ -293,8 +223,7 @@ class Ledger(LedgerFile):
         seen, total, final = record.snapshot.jobs, record.forecasts.total, record.forecasts.final
         run = self.db.conn.executemany
         if total.known.any():
-            new = [row[0] for row in self.db.execute(_UNPREDICTED)]
-            rows = np.flatnonzero(total.known & np.isin(jobs, new))
+            rows = np.flatnonzero(total.known & np.isin(jobs, cycle_queries.unpredicted(self)))
             run(_FIRST_PREDICTION, ledger_rows.of_predictions(total, rows, total.source, jobs))
         done = seen.iteration / seen.max_iterations
         rows = np.flatnonzero(final.known & (done < 1.0))
@@ -302,10 +231,7 @@ class Ledger(LedgerFile):
 
     def _id(self, key: JobKey) -> int:
         if key not in self._ids:
-            found = self.db.execute(
-                "SELECT id FROM jobs WHERE cluster = ? AND job_id = ? AND first_submit = ?", list(key)
-            )
-            self._ids[key] = found.fetchone()[0]
+            self._ids[key] = cycle_queries.row_id(self, key)
         return self._ids[key]
 
     @contextmanager
@@ -317,27 +243,7 @@ class Ledger(LedgerFile):
             self._ids.clear()  # some may be of rows that were rolled back
             raise
 
-    def _stored(self, data: bytes) -> Any:
-        try:
-            return codec.loads(data)
-        except ValueError as error:
-            raise LedgerError(f"{self.name} is damaged, {error}: restore a backup, or move it away") from error
 
-
-_FIRST_SEEN = """
-SELECT coalesce(first_seen, -9e999) AS at FROM jobs WHERE cluster = ? AND job_id = ? AND first_submit = ?
-"""
-_LAST_SEEN = """
-SELECT coalesce((SELECT started FROM cycles ORDER BY id DESC LIMIT 1), -9e999) AS latest,
-    (SELECT count(*) FROM jobs WHERE ended = 0) AS alive
-"""
-_LABELS_IN_DOUBT = """
-SELECT job FROM (
-    SELECT job, status, max(cycle) FROM commands JOIN jobs ON jobs.id = commands.job
-    WHERE ended = 0 AND status != 'refused' AND fields LIKE '%SiteFactor%' GROUP BY job
-) WHERE status = 'unknown'
-"""
-"""Jobs that a label was written to without an answer: their rows still have the one before it."""
 _DECIDE = """
 INSERT INTO decisions (job, kind, verdict, rule, veto, facts, veto_facts, first_cycle, last_cycle, first, last)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -356,10 +262,6 @@ WHERE id = ? AND step != 'ended'
 _TELL = """
 UPDATE operations SET told = ?1 WHERE step != 'ended' AND id = (SELECT operation FROM commands WHERE id = ?2)
 """
-_STANDINGS = """
-SELECT cycle, (SELECT started FROM cycles WHERE cycles.id = standing.cycle) AS started, told FROM standing
-"""
-_UNPREDICTED = "SELECT id FROM jobs WHERE predicted IS NULL AND ended = 0"
 _FIRST_PREDICTION = """
 UPDATE jobs SET predicted_low = ?, predicted_high = ?, predicted = ?, predicted_by = ? WHERE id = ?
 """
@@ -372,28 +274,4 @@ WHERE id = ? AND ? < CASE WHEN foreseen IS NULL THEN 1.0 ELSE 0.5000001 END
 _COUNT_FAULT = """
 INSERT INTO faults (job_id, rule, detail, count, first, last) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET count = count + excluded.count, last = excluded.last
-"""
-_OPEN_OPERATIONS = """
-SELECT operations.*, jobs.cluster, jobs.job_id, jobs.first_submit
-FROM operations JOIN jobs ON jobs.id = operations.job WHERE step != 'ended' ORDER BY opened
-"""
-_MOVES = """
-SELECT operations.*, jobs.cluster, jobs.job_id, jobs.first_submit, jobs.user
-FROM operations JOIN jobs ON jobs.id = operations.job
-WHERE kind IN ('resize', 'migrate', 'preempt')
-    AND (operations.job IN (SELECT id FROM jobs WHERE ended = 0) OR operations.since > ?)
-"""
-_STOPS = """
-SELECT cluster, job_id, first_submit FROM operations JOIN jobs ON jobs.id = operations.job WHERE kind = 'stop'
-"""
-_GIVEN_BACK = """
-SELECT job_id FROM jobs WHERE ended = 0 AND given_back = 1
-UNION SELECT part.job_id FROM jobs AS whole JOIN jobs AS part
-    ON part.ended = 0 AND part.array_id = whole.job_id AND part.uid = whole.uid AND part.cluster = whole.cluster
-WHERE whole.given_back = 1 AND whole.array_id = whole.job_id
-"""
-"""With the elements of an array, also those that started since."""
-_COMMANDING_CYCLES = """
-SELECT (SELECT started FROM cycles WHERE id = cycle) AS started, sum(status = 'done') = 0 AS failed
-FROM commands GROUP BY cycle ORDER BY cycle DESC LIMIT 100
 """

@@ -36,3 +36,20 @@ def only_one(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def daemon_runs(ledger: Path) -> bool:
+    """Whether a daemon holds the lock beside this ledger; yes where that cannot be told."""
+    try:
+        descriptor = os.open(ledger.with_suffix(".lock"), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except PermissionError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from policies.plan import Reason
 from policies.snapshot import JobKey
@@ -18,12 +19,12 @@ from slurmplug.cluster.port import Command
 from slurmplug.cycle_record import CycleRecord
 from slurmplug.directives import Directives
 from slurmplug.ledger import codec
-from slurmplug.ledger.codec import rebuild
 from slurmplug.operations import Operation
 from slurmplug.progress import Points
 from slurmplug.record import JobFacts, JobRecord, Point, joined
 
 Row = dict[str, Any]
+_DIRECTIVES: TypeAdapter[Directives | None] = TypeAdapter(Directives | None)
 INTERVAL = (0.05, 0.5, 0.95)
 """The levels of a prediction that are kept."""
 
@@ -63,7 +64,7 @@ def inputs_of(record: CycleRecord) -> bytes:
 
 
 def of_standing(record: CycleRecord, jobs: Sequence[int]) -> Row:
-    """Where each job of the snapshot stands, in columns, as there may be 100,000 jobs. `jobs`: their rows (n,)."""
+    """The ranking of each job of the snapshot, in columns, as there may be 100,000 jobs. `jobs`: their rows (n,)."""
     seen, plan, verdict, forecasts = record.snapshot.jobs, record.plan, record.verdict, record.forecasts
     spared = np.full(len(seen), "", dtype="U16")
     for rule, mask in reversed(list(verdict.spared.items())):
@@ -77,7 +78,7 @@ def of_standing(record: CycleRecord, jobs: Sequence[int]) -> Row:
         "done": seen.iteration / seen.max_iterations,
         "start": seen.expected,
     }
-    told = {
+    ranking = {
         "job": np.array(jobs, dtype=np.int64),
         "rank": plan.rank,
         "allowed": ~np.isnan(verdict.rank),
@@ -93,62 +94,62 @@ def of_standing(record: CycleRecord, jobs: Sequence[int]) -> Row:
             [job, asdict(plan.notes[key])] for job, key in zip(jobs, seen.keys, strict=True) if key in plan.notes
         ],
     }
-    return {"id": 1, "cycle": record.snapshot.cycle, "told": codec.dumps(told, packed=False)}
+    return {"id": 1, "cycle": record.snapshot.cycle, "told": codec.dumps(ranking, packed=False)}
 
 
 def _known(columns: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Those that tell of any job."""
+    """Those with a value for any job."""
     return {name: column for name, column in columns.items() if not np.isnan(column).all()}
 
 
 def _with_interval(name: str, forecast: Forecast) -> dict[str, Floats]:
-    """Its median, and between what it lies with 90 %."""
+    """Its median, and the ends of its 90 % interval."""
     low, median, high = forecast.quantile(INTERVAL).T
     return {name: median, f"{name}_low": low, f"{name}_high": high}
 
 
-class Standings:
-    """Where the jobs of a cycle stood, from what `of_standing` kept."""
+class CycleRankings:
+    """The rank of each job of a cycle and what goes with it, as `of_standing` stored them."""
 
-    def __init__(self, cycle: int, started: float | None, told: Mapping[str, Any]) -> None:
-        """`started`: when that cycle began, None where it was forgotten since."""
+    def __init__(self, cycle: int, started: float | None, stored: Mapping[str, Any]) -> None:
+        """`started`: when that cycle began, None where it was deleted since."""
         self.started = started
         self._cycle = cycle
-        self._places = {job: place for place, job in enumerate(told["job"].tolist())}
-        self._plain, self._terms, self._forecast = (
+        self._places = {job: place for place, job in enumerate(stored["job"].tolist())}
+        self._columns, self._terms, self._forecast = (
             {name: column.tolist() for name, column in columns.items()}
-            for columns in ({name: told[name] for name in _PLAIN}, told["terms"], told["forecast"])
+            for columns in ({name: stored[name] for name in _COLUMNS}, stored["terms"], stored["forecast"])
         )
-        self._notes = dict(told["notes"])
+        self._notes = dict(stored["notes"])
 
     @property
     def jobs(self) -> Collection[int]:
-        """The rows of the jobs that were there."""
+        """The row ids of the jobs of that cycle."""
         return self._places.keys()
 
     def of(self, job: int) -> Row:
-        """Where it stood; what was not known is None, or left out of `terms` and `forecast`."""
+        """The columns of one job; what was not known is None, or left out of `terms` and `forecast`."""
         place = self._places[job]
         return {
             "cycle": self._cycle,
-            **dict.fromkeys(_PLAIN),
-            **_at(place, self._plain),
-            "terms": _at(place, self._terms),
-            "forecast": _at(place, self._forecast),
+            **dict.fromkeys(_COLUMNS),
+            **_known_at(place, self._columns),
+            "terms": _known_at(place, self._terms),
+            "forecast": _known_at(place, self._forecast),
             "note": self._notes.get(job),
         }
 
 
-_PLAIN = ("rank", "allowed", "spared", "priority")
+_COLUMNS = ("rank", "allowed", "spared", "priority")
 
 
-def _at(place: int, columns: Mapping[str, Sequence[Any]]) -> Row:
-    """What the columns tell there, without NaN."""
-    return {name: told for name, column in columns.items() if (told := column[place]) == told}
+def _known_at(place: int, columns: Mapping[str, Sequence[Any]]) -> Row:
+    """The values at that place, without NaN."""
+    return {name: value for name, column in columns.items() if (value := column[place]) == value}
 
 
 def of_predictions(forecast: Forecast, rows: Ints, *columns: NDArray[Any]) -> Iterator[tuple[Any, ...]]:
-    """Of these rows: what the median lies between with 90 %, the median, and what the columns (n,) tell."""
+    """Of these rows: the ends of the 90 % interval, the median, and the values of the columns (n,)."""
     low, median, high = forecast[rows].quantile(INTERVAL).T.tolist()
     return zip(low, high, median, *(column[rows].tolist() for column in columns), strict=True)
 
@@ -235,14 +236,14 @@ def of_points(points: Iterable[Point]) -> Iterator[tuple[JobKey, Row]]:
 
 def to_record(row: Row, points: Iterable[Row]) -> JobRecord:
     facts = JobFacts(**{name: row[name] for name in JobFacts._fields})._replace(batch=bool(row["batch"]))
-    earlier, last, told = Points(), 0, Points()
+    earlier, last, latest = Points(), 0, Points()
     for run, rows in groupby(points, key=lambda point: int(point["restarts"])):
-        earlier, last, told = joined(earlier, told), run, _points(list(rows))
+        earlier, last, latest = joined(earlier, latest), run, _points(list(rows))
     return JobRecord(
         key=JobKey(row["cluster"], row["job_id"], row["first_submit"]),
         facts=facts,
-        directives=rebuild(Directives | None, json.loads(row["directives"])),
-        points=replace(told, checkpoint=number(row["checkpoint"]), checkpoint_time=number(row["checkpoint_time"])),
+        directives=_DIRECTIVES.validate_python(json.loads(row["directives"])),
+        points=replace(latest, checkpoint=number(row["checkpoint"]), checkpoint_time=number(row["checkpoint_time"])),
         points_of=last,
         earlier=earlier,
         label=number(row["label"]),

@@ -1,4 +1,4 @@
-"""The columns that `slurmplug acct` can show of a job: sacct's names where it has them, and what slurmplug adds.
+"""The fields that `slurmplug acct` can show of a job: named as in sacct where that has them, and those of slurmplug.
 
 `python -m slurmplug.reports.acct` writes the table of `docs/reports.md` anew, run where the sources are.
 """
@@ -23,12 +23,12 @@ def _fact(name: str) -> Callable[[Job], Value]:
     return value
 
 
-def _asked(value: Callable[[Any], Value]) -> Callable[[Job], Value]:
+def _directive(value: Callable[[Any], Value]) -> Callable[[Job], Value]:
     return lambda job: value(job.record.directives) if job.record.directives else None
 
 
 def exit_code(job: Job) -> str:
-    """STATUS:SIGNAL as sacct shows it, of what a shell would tell."""
+    """STATUS:SIGNAL as sacct shows it, from an exit code as a shell has it."""
     code = job.record.facts.exit_code
     return f"0:{code - 128}" if code > 128 else f"{code}:0"
 
@@ -55,7 +55,7 @@ def _known(value: float) -> int | float | None:
 
 
 def _priority(job: Job) -> Value:
-    return _whole(job.standing.priority) if job.standing else None
+    return _whole(job.ranking.priority) if job.ranking else None
 
 
 def _predicted(part: str) -> Callable[[Job], float | None]:
@@ -75,11 +75,11 @@ FIELDS: tuple[Field[Job], ...] = tuple(
         (
             # Slurm's
             Field("Account", "text", 10, "the account it is charged to", _fact("account")),
-            Field("AllocCPUS", "integer", 10, "CPUs held, or asked for", _fact("cpus")),
-            Field("AllocNodes", "integer", 10, "nodes held, or asked for", _fact("nodes")),
+            Field("AllocCPUS", "integer", 10, "CPUs held, or requested", _fact("cpus")),
+            Field("AllocNodes", "integer", 10, "nodes held, or requested", _fact("nodes")),
             Field("Cluster", "text", 10, "the cluster's name", lambda job: job.record.key.cluster),
             Field("Comment", "text", 14, "its --comment", _fact("comment")),
-            Field("Constraints", "text", 12, "the features it asks for", _fact("features")),
+            Field("Constraints", "text", 12, "the features it requests", _fact("features")),
             Field("Elapsed", "span", 10, "how long it has run, this time", lambda job: job.elapsed),
             Field("ElapsedRaw", "integer", 10, "likewise, in seconds", lambda job: int(job.elapsed)),
             Field("Eligible", "time", 19, "when it could first run", _fact("eligible"), "Unknown"),
@@ -88,15 +88,15 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("JobID", "text", 12, "its id; ARRAY_ELEMENT of an array", lambda job: job.id, left=True),
             Field("JobIDRaw", "integer", 12, "its id, a number", lambda job: job.record.key.job_id, left=True),
             Field("JobName", "text", 10, "its name", _fact("name")),
-            Field("NCPUS", "integer", 10, "CPUs held, or asked for", _fact("cpus")),
-            Field("NNodes", "integer", 8, "nodes held, or asked for", _fact("nodes")),
+            Field("NCPUS", "integer", 10, "CPUs held, or requested", _fact("cpus")),
+            Field("NNodes", "integer", 8, "nodes held, or requested", _fact("nodes")),
             Field("NodeList", "text", 15, "where it runs or ran", _fact("node_list")),
             Field("Partition", "text", 10, "its partitions", _fact("partition")),
-            Field("Priority", "integer", 10, "Slurm's own, the label in it, until it ends", _priority),
+            Field("Priority", "integer", 10, "Slurm's own, the SiteFactor in it, until it ends", _priority),
             Field("QOS", "text", 10, "its quality of service", _fact("qos")),
-            Field("Reason", "text", 12, "why Slurm says that it waits", _fact("reason")),
-            Field("ReqMem", "number", 10, "memory asked for in all, MiB", _fact("memory")),
-            Field("Reservation", "text", 20, "the reservation it asks for", _fact("reservation")),
+            Field("Reason", "text", 12, "Slurm's reason why it waits", _fact("reason")),
+            Field("ReqMem", "number", 10, "memory requested in all, MiB", _fact("memory")),
+            Field("Reservation", "text", 20, "the reservation it requests", _fact("reservation")),
             Field("Restarts", "integer", 8, "how often it was requeued", lambda job: job.record.facts.restarts),
             Field("Start", "time", 19, "when it started", lambda job: job.started, "Unknown"),
             Field("State", "text", 10, "Slurm's state", lambda job: job.record.facts.state),
@@ -104,17 +104,17 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("Timelimit", "span", 10, "its time limit", _time_limit, "UNLIMITED"),
             Field("UID", "integer", 6, "its user's number", lambda job: job.record.facts.uid),
             Field("User", "text", 9, "its user", _fact("user")),
-            # what it asked for
-            Field("AllowDowngrade", "text", 14, "--allow-downgrade", _asked(lambda d: d.allow_downgrade)),
-            Field("Deadline", "time", 19, "--deadline", _asked(lambda d: d.deadline)),
-            Field("GPURange", "text", 8, "--gpus", _asked(_gpu_range)),
-            Field("MaxIterations", "integer", 13, "--max-iterations", _asked(lambda d: d.max_iterations)),
-            Field("MLJob", "text", 15, "--ml-job", _asked(lambda d: d.ml_job)),
-            Field("StopAt", "text", 10, "--stop", _asked(lambda d: d.stop)),
-            Field("Target", "text", 15, "--target", _asked(_target)),
-            Field("Type", "text", 12, "--type", _asked(lambda d: d.type)),
-            Field("Urgency", "number", 7, "--urgency", _asked(lambda d: d.urgency)),
-            Field("Problems", "integer", 8, "directives that do not count", _asked(lambda d: len(d.problems))),
+            # its directives
+            Field("AllowDowngrade", "text", 14, "--allow-downgrade", _directive(lambda d: d.allow_downgrade)),
+            Field("Deadline", "time", 19, "--deadline", _directive(lambda d: d.deadline)),
+            Field("GPURange", "text", 8, "--gpus", _directive(_gpu_range)),
+            Field("MaxIterations", "integer", 13, "--max-iterations", _directive(lambda d: d.max_iterations)),
+            Field("MLJob", "text", 15, "--ml-job", _directive(lambda d: d.ml_job)),
+            Field("StopAt", "text", 10, "--stop", _directive(lambda d: d.stop)),
+            Field("Target", "text", 15, "--target", _directive(_target)),
+            Field("Type", "text", 12, "--type", _directive(lambda d: d.type)),
+            Field("Urgency", "number", 7, "--urgency", _directive(lambda d: d.urgency)),
+            Field("Problems", "integer", 8, "directives that are ignored", _directive(lambda d: len(d.problems))),
             # what it reported
             Field("Accuracy", "number", 9, "the last accuracy", lambda job: job.quantities.get("accuracy")),
             Field("Checkpoint", "integer", 10, "the iteration of its last checkpoint", lambda j: _whole(j.checkpoint)),
@@ -127,7 +127,7 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("Final", "number", 9, "Value after the last iteration, predicted", lambda job: job.final.value),
             Field("FinalLow", "number", 9, "Final's 5 % quantile", lambda job: job.final.low),
             Field("FinalHigh", "number", 9, "Final's 95 % quantile", lambda job: job.final.high),
-            Field("GPUs", "integer", 5, "GPUs held, or asked for", lambda job: job.record.facts.gpus),
+            Field("GPUs", "integer", 5, "GPUs held, or requested", lambda job: job.record.facts.gpus),
             Field("GPUType", "text", 10, "their type", _fact("gpu_type")),
             Field("Label", "integer", 10, "the SiteFactor that slurmplug set", lambda job: _known(job.record.label)),
             Field("Managed", "text", 7, "whether slurmplug may act on it", lambda job: job.record.managed),
@@ -139,12 +139,12 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("Predicted", "span", 10, "its run time, as first predicted", _predicted("value")),
             Field("PredictedHigh", "span", 13, "Predicted's 95 % quantile", _predicted("high")),
             Field("PredictedLow", "span", 12, "Predicted's 5 % quantile", _predicted("low")),
-            Field("Rank", "number", 10, "the policy's; higher goes first", lambda job: job.rank),
+            Field("Rank", "number", 10, "the policy's score; higher goes first", lambda job: job.score),
             Field("Reach", "share", 7, "probability that Final meets its target", lambda job: job.reach),
             Field("Remaining", "span", 10, "run time left, predicted", lambda job: job.remaining.value),
             Field("RemainingLow", "span", 12, "Remaining's 5 % quantile", lambda job: job.remaining.low),
             Field("RemainingHigh", "span", 13, "Remaining's 95 % quantile", lambda job: job.remaining.high),
-            Field("Saved", "integer", 8, "iterations that a stop spared", lambda job: _whole(job.saved)),
+            Field("Saved", "integer", 8, "iterations that a stop saved", lambda job: _whole(job.saved)),
             Field("Stop", "text", 8, "the rule by which it was stopped: target, optstop", lambda job: job.stop),
             Field("Waited", "span", 10, "how long it was eligible and waited", lambda job: job.waited),
         ),

@@ -1,38 +1,39 @@
-"""The questions that the reports ask: the waist between the commands and what they read.
+"""What the reports can answer: the interface between the commands and the ledger, or the daemon's endpoint.
 
-`LedgerAnswers` reads the ledger, for an operator or, in the daemon's endpoint, for a user from whom Slurm hides jobs.
-`endpoint/client.py` asks the same questions over the network.
+`LedgerReports` reads the ledger, for an operator or, in the daemon's endpoint, for a user from whom Slurm hides jobs.
+`endpoint/client.py` asks the same of the daemon over the network.
 """
 
-import json
+import pwd
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from slurmplug import registry
 from slurmplug.config import Config
+from slurmplug.ledger import queries
 from slurmplug.ledger.ledger import DAY, Ledger
-from slurmplug.reports import job_view as reports
-from slurmplug.reports import queue as standings
-from slurmplug.reports import why as story
-from slurmplug.reports.job_audit import Deeds
-from slurmplug.reports.job_view import Job, JobId, Selection
-from slurmplug.reports.queue import Entry
+from slurmplug.ledger.lock import daemon_runs
+from slurmplug.ledger.queries import LastCycle
+from slurmplug.ledger.selection import JobId, Selection
+from slurmplug.reports import job_view, why
+from slurmplug.reports.job_view import Job
+from slurmplug.reports.queue import QueueEntry, queue_view
 from slurmplug.reports.why import Paragraph
-from slurmplug.reset import daemon_runs
 
 MISSED = 3
-"""So many intervals without a cycle, and the daemon counts as dead."""
+"""After so many intervals without a cycle the daemon counts as dead."""
 
 
 class Viewer(NamedTuple):
-    """Who asks: a uid, and whether Slurm shows it everybody's jobs."""
+    """Who reads a report: a uid, and whether Slurm shows it everybody's jobs."""
 
     uid: int
     sees_all: bool
 
     def sees(self, job: Job) -> bool:
+        """Whether Slurm shows the viewer this job."""
         return self.sees_all or job.record.facts.uid == self.uid
 
 
@@ -40,29 +41,31 @@ OPERATOR = Viewer(0, sees_all=True)
 
 
 @dataclass(frozen=True)
-class Told:
-    """A job and its story: for people the paragraphs, for programs also the rows that they were made from."""
+class JobExplanation:
+    """A job and what explains it: for people the paragraphs, for programs also the rows that they were made from."""
 
     job: Job
     story: Mapping[str, Any]
+    """as JSON has it: the paragraphs as `story`, and the rows by table"""
 
     @property
     def paragraphs(self) -> list[Paragraph]:
+        """The sentences by heading."""
         return [Paragraph(each["about"], tuple(each["sentences"])) for each in self.story["story"]]
 
 
-class Answers(Protocol):
-    """What the reports can ask. Every method raises LedgerError where the ledger cannot be read."""
+class Reports(Protocol):
+    """What can be asked. Every method raises LedgerError where the ledger cannot be read."""
 
     def jobs(self, which: Selection) -> list[Job]:
         """For `acct`. Raises UsageError where these are too many."""
         ...
 
-    def queue(self, which: Selection) -> list[Entry]:
+    def queue(self, which: Selection) -> list[QueueEntry]:
         """For `queue` and `prio`."""
         ...
 
-    def story(self, job: JobId) -> list[Told]:
+    def explain_job(self, job: JobId) -> list[JobExplanation]:
         """For `why`: of each element of an array; empty where there is no such job."""
         ...
 
@@ -75,89 +78,98 @@ class Answers(Protocol):
         ...
 
 
-class LedgerAnswers:
-    """`Answers` from a ledger, as its daemon's configuration has it."""
+class LedgerReports:
+    """`Reports` from a ledger, as its daemon's configuration has it."""
 
     def __init__(self, ledger: Ledger, path: Path, config: Config, viewer: Viewer = OPERATOR, most: int = 0) -> None:
-        """`viewer` gets what Slurm shows it; more jobs than `most` are refused, 0 for none."""
+        """`viewer` gets what Slurm shows it; more jobs than `most` are refused, 0 for any number."""
         self._ledger, self._path, self._config = ledger, path, config
         self._viewer = viewer
         self._most = most
 
     def jobs(self, which: Selection) -> list[Job]:
-        return reports.jobs(self._ledger, self._shown(which))
+        """For `acct`. Raises UsageError where these are too many."""
+        return job_view.jobs(self._ledger, self._visible(which))
 
-    def queue(self, which: Selection) -> list[Entry]:
-        return standings.queue(self._ledger, self._shown(which))
+    def queue(self, which: Selection) -> list[QueueEntry]:
+        """For `queue` and `prio`."""
+        return queue_view(self._ledger, self._visible(which))
 
-    def story(self, job: JobId) -> list[Told]:
+    def explain_job(self, job: JobId) -> list[JobExplanation]:
+        """For `why`: of each element of an array; empty where there is no such job."""
         found = self.jobs(Selection(jobs=(job,)))
-        order = reports.ranked(reports.jobs(self._ledger, Selection(live=True))) if found else []
-        cycle = reports.last_cycle(self._ledger)
-        return [self._told(each, order, cycle) for each in found]
+        order = job_view.ranked(job_view.jobs(self._ledger, Selection(live=True))) if found else []
+        cycle = queries.last_cycle(self._ledger)
+        return [self._explained(each, order, cycle) for each in found]
+
+    def _explained(self, job: Job, order: Sequence[Job], cycle: LastCycle | None) -> JobExplanation:
+        audit = queries.job_audit(self._ledger, job.row, job.record)
+        paragraphs = why.explain_job(job, order, cycle, audit, self._viewer.sees)
+        story = [{"about": each.about, "sentences": list(each.sentences)} for each in paragraphs]
+        return JobExplanation(job, {"story": story, **asdict(audit)})
 
     def knows_user(self, user: str) -> bool:
-        return reports.known_user(self._ledger, user, jobs_count=self._viewer.sees_all)
+        """Whether it is an account of this machine, or the ledger has jobs of it that the viewer may know of."""
+        return _has_account(user) or (self._viewer.sees_all and queries.has_jobs_of(self._ledger, user))
 
     def dead_since(self, now: float) -> float | None:
         """When its last cycle began, where the daemon is not alive; None where it is, or never was."""
-        newest = self._ledger.query("SELECT started FROM cycles ORDER BY id DESC LIMIT 1")
-        if not newest or self._alive(daemon_runs(self._path), now - newest[0]["started"]):
+        last = queries.last_attempt(self._ledger)
+        if last is None or self._alive(daemon_runs(self._path), now - last.started):
             return None
-        started: float = newest[0]["started"]
-        return started
+        return last.started
 
     def _alive(self, running: bool, age: float | None) -> bool:
         return running and age is not None and age < MISSED * self._config.interval
 
     def status(self, now: float) -> dict[str, Any]:
+        """For `status`: what JSON shows."""
         ledger, config = self._ledger, self._config
-        newest = ledger.query("SELECT started, error FROM cycles ORDER BY id DESC LIMIT 1")
-        cycle = reports.last_cycle(ledger) or {}
-        age = now - newest[0]["started"] if newest else None
-        running, paused, past = daemon_runs(self._path), ledger.control("paused"), ledger.past(now)
+        last, cycle = queries.last_attempt(ledger), queries.last_cycle(ledger)
+        age = now - last.started if last else None
+        running, past = daemon_runs(self._path), ledger.past(now)
+        figures = ("id", "started", "jobs", "pending", "running", "managed", "postponed")
         return {
             "alive": self._alive(running, age),
             "running": running,
             "age": age,
             "interval": config.interval,
-            "paused": paused,
+            "paused": ledger.control("paused"),
             "hindered": ledger.control("hindered"),
-            "modes": json.loads(cycle.get("modes") or "{}"),
-            "policy": cycle.get("policy") or config.policy,
+            "modes": cycle.modes if cycle else {},
+            "policy": (cycle and cycle.policy) or config.policy,
             "policies": registry.names(),
             "cycle": {
-                "id": cycle.get("id"),
-                "started": cycle.get("started"),
-                **{name: cycle.get(name) for name in ("jobs", "pending", "running", "managed", "postponed")},
-                "seconds": json.loads(cycle.get("seconds") or "{}"),
+                **{name: getattr(cycle, name, None) for name in figures},
+                "seconds": cycle.seconds if cycle else {},
             },
-            "frozen": cycle.get("frozen") or "",
-            "error": newest[0]["error"] if newest else "",
-            "operations": ledger.query(_OPERATIONS),
+            "frozen": (cycle and cycle.frozen) or "",
+            "error": last.error if last else "",
+            "operations": queries.open_operation_counts(ledger),
             "stops_last_hour": past.stops_last_hour,
             "failures_in_a_row": past.failures_in_a_row,
-            "faults": ledger.query(_FAULTS, now - DAY),
+            "faults": queries.fault_counts(ledger, now - DAY),
             "ledger": {
                 "path": str(self._path),
                 "bytes": sum(part.stat().st_size for part in _parts(self._path) if part.exists()),
-                **ledger.query(_SIZES)[0],
+                **queries.sizes(ledger),
             },
         }
 
-    def _told(self, job: Job, order: Sequence[Job], cycle: Mapping[str, Any] | None) -> Told:
-        deeds = Deeds.of(self._ledger, job)
-        return Told(job, story.as_mapping(story.tell(job, order, cycle, deeds, self._viewer.sees), deeds))
-
-    def _shown(self, which: Selection) -> Selection:
+    def _visible(self, which: Selection) -> Selection:
         owner = which.owner if self._viewer.sees_all else self._viewer.uid
         return replace(which, owner=owner, most=self._most)
 
 
+def _has_account(user: str) -> bool:
+    """Whether this machine has an account of that name, or uid in digits."""
+    number = user.isascii() and user.isdecimal() and len(user) < 11
+    try:
+        pwd.getpwuid(int(user)) if number else pwd.getpwnam(user)
+    except (KeyError, OverflowError):
+        return False
+    return True
+
+
 def _parts(path: Path) -> tuple[Path, Path]:
     return path, path.with_name(f"{path.name}-wal")
-
-
-_OPERATIONS = "SELECT kind, step, count(*) AS jobs FROM operations WHERE step != 'ended' GROUP BY kind, step"
-_FAULTS = "SELECT rule, sum(count) AS count, max(last) AS last FROM faults WHERE last > ? GROUP BY rule ORDER BY rule"
-_SIZES = "SELECT (SELECT count(*) FROM jobs) AS jobs, (SELECT count(*) FROM cycles) AS cycles"

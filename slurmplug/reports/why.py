@@ -1,6 +1,5 @@
-"""The story of one job, for `slurmplug why`: what it asked, what is predicted, where it stands, what was done to it."""
+"""`slurmplug why` in sentences: what a job requested and reported, its predictions, its rank, the actions on it."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -9,39 +8,38 @@ from typing import Any
 from policies.plan import Reason
 from slurmplug import times
 from slurmplug.directives import Directives, Problem
+from slurmplug.ledger.queries import JobAudit, LastCycle
 from slurmplug.reports import explain
-from slurmplug.reports import predictions as prospects
 from slurmplug.reports.acct import exit_code
 from slurmplug.reports.explain import About
-from slurmplug.reports.job_audit import Deeds
 from slurmplug.reports.job_view import Job
+from slurmplug.reports.predictions import predictions
 from slurmplug.table import counted, printable
 
 AHEAD = 3
-"""How many of the jobs before it are named."""
+"""How many of the jobs ahead of it are named."""
 _STEPS = {
-    "ask": "it was asked to stop, by a file that its report() looks for",
+    "ask": "it was asked to stop, by a file that its report() checks for",
     "signal": "it was sent the signal that it declared",
-    "save": "it was asked for a checkpoint, by a file that its checkpoint_requested() looks for",
-    "reserve": "its place was secured by a reservation",
+    "save": "it was asked for a checkpoint, by a file that its checkpoint_requested() checks for",
+    "reserve": "its nodes were reserved",
     "requeue": "it was requeued",
-    "settle": "it waited for its last run to be over",
-    "rewrite": "what it asks for was rewritten",
-    "confirm": "it was to start in its place",
-    "watch": "it ran, and had to report where it went on",
-    "undo": "what it asks for was given back",
-    "free": "it left the reservation",
-    "unreserve": "the reservation was removed",
-    "bound": "nodes that it is kept from or to are let go when it waits again",
-    "lift": "nodes that it was kept from or to were let go",
-    "hold": "it was held as an operator holds",
-    "release": "it was let go",
+    "settle": "it waited for its last run to end",
+    "rewrite": "its resource request was changed",
+    "confirm": "it waited to start with the new request",
+    "watch": "it ran again, and its first report had to go on from its checkpoint",
+    "undo": "its resource request was changed back",
+    "free": "it was taken out of the reservation",
+    "unreserve": "the reservation was deleted",
+    "bound": "its required or excluded nodes are cleared when it is pending again",
+    "lift": "its required or excluded nodes were cleared",
+    "hold": "it was held, as an operator holds a job",
+    "release": "it was released",
     "cancel": "it was cancelled, as it did not stop by itself",
-    "withdraw": "the request was taken back",
+    "withdraw": "the request was withdrawn",
 }
-
 _SILENT = frozenset({"settle", "confirm", "watch", "bound"})
-"""The steps that say nothing to Slurm."""
+"""The steps in which no command is sent."""
 
 
 @dataclass(frozen=True)
@@ -52,34 +50,26 @@ class Paragraph:
     sentences: tuple[str, ...]
 
 
-def tell(
+def explain_job(
     job: Job,
     order: Sequence[Job],
-    cycle: Mapping[str, Any] | None,
-    deeds: Deeds,
+    cycle: LastCycle | None,
+    audit: JobAudit,
     sees: Callable[[Job], bool] = lambda _: True,
 ) -> list[Paragraph]:
-    """The whole story. `order`: the jobs that the last cycle ranked, the first to go first, `cycle` its row; only jobs
-    that the reader `sees` are named."""
+    """The whole explanation. `order`: the jobs that the last cycle ranked, the first to go first; only jobs that the
+    reader `sees` are named."""
     about = About(job.record.quantity, job.record.sign)
-    told = [
+    paragraphs = [
         Paragraph("Job", tuple(_introduction(job))),
-        Paragraph("It asked", tuple(_asked(job.record.directives))),
-        Paragraph("It reported", tuple(_reported(job))),
-        Paragraph("Predicted", tuple(prospects.predicted(job))),
-        Paragraph("It stands", tuple(_standing(job, order, cycle, sees))),
-        Paragraph("Done to it", tuple(sentence for _, sentence in sorted(_done(deeds, about), key=itemgetter(0)))),
-        Paragraph("Not believed of its reports", tuple(_doubted(deeds.faults))),
+        Paragraph("Requested", tuple(_requested(job.record.directives))),
+        Paragraph("Reported", tuple(_reported(job))),
+        Paragraph("Predicted", tuple(predictions(job))),
+        Paragraph("Rank", tuple(_rank(job, order, cycle, sees))),
+        Paragraph("Actions", tuple(sentence for _, sentence in sorted(_actions(audit, about), key=itemgetter(0)))),
+        Paragraph("Reports not believed", tuple(_doubted_reports(audit.faults))),
     ]
-    return [paragraph for paragraph in told if paragraph.sentences]
-
-
-def as_mapping(paragraphs: Iterable[Paragraph], deeds: Deeds) -> dict[str, Any]:
-    """For JSON: the sentences, and the rows that they were made from."""
-    return {
-        "story": [{"about": each.about, "sentences": list(each.sentences)} for each in paragraphs],
-        **deeds.as_mapping(),
-    }
+    return [paragraph for paragraph in paragraphs if paragraph.sentences]
 
 
 def _introduction(job: Job) -> Iterator[str]:
@@ -87,7 +77,7 @@ def _introduction(job: Job) -> Iterator[str]:
     where = f" on {printable(facts.node_list)}" if facts.node_list else ""
     yield (
         f"Job {job.id}, '{printable(facts.name)}' of {printable(facts.user)} (account {printable(facts.account)}, "
-        f"partition {printable(facts.partition)}), asks for {counted(facts.gpus, 'GPU')}: {facts.state}{where}."
+        f"partition {printable(facts.partition)}), requests {counted(facts.gpus, 'GPU')}: {facts.state}{where}."
     )
     limit = f"may run for {times.span(facts.time_limit)}" if facts.time_limit is not None else "has no time limit"
     ran = f", {'has run' if job.live else 'ran'} for {times.span(job.elapsed)}" if job.started is not None else ""
@@ -97,28 +87,27 @@ def _introduction(job: Job) -> Iterator[str]:
         status = f", with exit code {exit_code(job)}" if facts.exit_code else ""
         yield f"It ended {times.shown(job.ended)}{status}."
     if job.waits and facts.reason not in {"", "None"}:
-        yield f"Slurm says that it waits for: {printable(facts.reason)}."
+        yield f"Slurm's reason why it waits: {printable(facts.reason)}."
     if job.expected is not None:
-        yield f"Slurm expects to start it {times.shown(job.expected)}, if those before it use all of their time limits."
+        yield f"Slurm expects to start it {times.shown(job.expected)}, if the jobs ahead use all of their time limits."
 
 
-def _asked(given: Directives | None) -> Iterator[str]:
+def _requested(given: Directives | None) -> Iterator[str]:
     if given is None:
         yield "Its script has not been read yet."
         return
-    said = [
+    valid = [
         f"--{name.replace('_', '-')}={_directive(name, getattr(given, name))}"
         for name in given.__dataclass_fields__
         if name != "problems" and getattr(given, name) is not None
     ]
-    yield f"{', '.join(said)}." if said else "Nothing that counts." if given.problems else "Nothing."
-    for problem in sorted(given.problems, key=_in_order):
-        told = str(problem)
-        yield f"Not counted: {told}{'' if told.endswith('?') else '.'}"
+    yield f"{', '.join(valid)}." if valid else "Nothing valid." if given.problems else "Nothing."
+    for problem in map(str, sorted(given.problems, key=_in_order)):
+        yield f"Ignored: {problem}{'' if problem.endswith('?') else '.'}"
 
 
 def _in_order(problem: Problem) -> tuple[bool, int]:
-    """By line, the comment first, which was written last; how many more there are comes at the end."""
+    """By line, the comment first; how many more there are comes at the end."""
     return problem.rule == "more", problem.line
 
 
@@ -143,144 +132,156 @@ def _reported(job: Job) -> Iterator[str]:
             yield (
                 "Nothing yet: does its training loop call report()?"
                 if job.live
-                else "Nothing: its training loop did not call report(), or its reports were not read."
+                else "Nothing: its training loop did not call report(), or its reports could not be read."
             )
         return
     given = job.record.directives
     most = f" of {given.max_iterations}" if given and given.max_iterations else ""
-    told = ", ".join(f"{name} {value:.4g}" for name, value in job.quantities.items())
-    yield f"Iteration {job.iteration:.15g}{most}{': ' if told else ''}{told}."
+    values = ", ".join(f"{name} {value:.4g}" for name, value in job.quantities.items())
+    yield f"Iteration {job.iteration:.15g}{most}{': ' if values else ''}{values}."
     if job.checkpoint is not None:
         yield f"Its last checkpoint holds iteration {job.checkpoint:.15g}."
     if job.saved:
-        yield f"{counted(round(job.saved), 'iteration')} {'was' if job.saved == 1 else 'were'} spared."
+        yield f"{counted(round(job.saved), 'iteration')} {'was' if job.saved == 1 else 'were'} saved."
 
 
-def _standing(
-    job: Job, order: Sequence[Job], cycle: Mapping[str, Any] | None, sees: Callable[[Job], bool]
-) -> Iterator[str]:
-    stood = job.standing
+def _rank(job: Job, order: Sequence[Job], cycle: LastCycle | None, sees: Callable[[Job], bool]) -> Iterator[str]:
+    ranking = job.ranking
     if not job.live:
-        yield "It has ended, so it stands nowhere."
+        yield "Not ranked: the job has ended."
         return
-    if stood is None:
-        yield "It was not there in the last cycle."
+    if ranking is None:
+        yield "Not ranked: the last cycle did not see the job."
         return
-    if job.given_back:
-        yield f"Slurm alone decides about it. {explain.sentence(Reason('given back'))}."
+    if ranking.note is not None and not job.given_back:
+        yield f"{explain.sentence(ranking.note)}."
+    if rule := "given back" if job.given_back else ranking.protected_by:
+        yield f"Left to Slurm. {explain.sentence(Reason(rule))}."
         return
-    if stood.note is not None:
-        yield f"{explain.sentence(stood.note)}."
-    if stood.spared:
-        yield f"Slurm alone decides about it. {explain.sentence(Reason(stood.spared))}."
-        return
-    if stood.rank is not None:
-        place = next((n for n, other in enumerate(order) if other.row == job.row), None)
-        where = f"It is number {place + 1} of {len(order)} pending jobs, by" if place is not None else "It has"
-        parts = [f"{name} {value:.4g}" for name, value in stood.terms.items() if value]
-        yield f"{where} a rank of {stood.rank:.5g}{' = ' if parts else ''}{' + '.join(parts)}."
-        for ahead in reversed(order[max(0, (place or 0) - AHEAD) : place or 0]):
-            yield _ahead(job, ahead) if sees(ahead) else "Before it: a job that Slurm does not show you."
-        if place is not None:
-            yield from _in_slurm(job, order[place + 1 :])
+    if ranking.score is not None:
+        yield from _score(job, ranking.score, order, sees)
     if cycle is not None:
-        yield from _hindered(job, cycle)
+        yield from _not_in_effect(job, cycle)
+
+
+def _score(job: Job, score: float, order: Sequence[Job], sees: Callable[[Job], bool]) -> Iterator[str]:
+    """Its rank and score, and the jobs next to it."""
+    place = next((n for n, other in enumerate(order) if other.row == job.row), None)
+    terms = " + ".join(f"{name} {value:.4g}" for name, value in _terms(job).items() if value)
+    rank = f"Rank {place + 1} of {len(order)} pending jobs, by a score of" if place is not None else "A score of"
+    yield f"{rank} {score:.5g}{' = ' if terms else ''}{terms}."
+    if place is None:
+        return
+    for ahead in reversed(order[max(0, place - AHEAD) : place]):
+        yield _ahead(job, ahead) if sees(ahead) else "Ahead of it: a job that Slurm does not show you."
+    yield from _slurms_order(job, order[place + 1 :])
 
 
 def _ahead(job: Job, other: Job) -> str:
+    score = other.score or 0.0
+    return f"Ahead of it: job {other.id} of {printable(other.record.facts.user)}, score {score:.5g}{_lead(job, other)}."
+
+
+def _lead(job: Job, other: Job) -> str:
+    """By which term the other job is ahead most."""
     mine, theirs = _terms(job), _terms(other)
     lead = {name: theirs.get(name, 0.0) - mine.get(name, 0.0) for name in {**mine, **theirs}}
-    rank = other.standing.rank if other.standing else None
     most = max(lead, key=lambda name: lead[name], default="")
-    told = [f"{terms.get(most, 0.0):.4g}" for terms in (theirs, mine)]
-    by = (
-        f", ahead most by {explain.term(most)} ({' against '.join(told)})"
-        if most and lead[most] > 0 and told[0] != told[1]
-        else ", ahead by very little"
-        if most and lead[most] > 0
-        else ", which was submitted first"
-        if rank == (job.standing.rank if job.standing else None)
-        else ""
-    )
-    return f"Before it: job {other.id} of {printable(other.record.facts.user)}, rank {rank or 0.0:.5g}{by}."
+    if most and lead[most] > 0:
+        values = [f"{terms.get(most, 0.0):.4g}" for terms in (theirs, mine)]
+        if values[0] == values[1]:
+            return ", ahead by very little"
+        return f", ahead most by {explain.term(most)} ({' against '.join(values)})"
+    return ", which was submitted first" if other.score == job.score else ""
 
 
 def _terms(job: Job) -> Mapping[str, float]:
-    return job.standing.terms if job.standing else {}
+    return job.ranking.terms if job.ranking else {}
 
 
-def _in_slurm(job: Job, behind: Sequence[Job]) -> Iterator[str]:
-    """Slurm's order is by its own priority, of which the label is one part."""
-    own = job.standing.priority if job.standing else None
+def _slurms_order(job: Job, behind: Sequence[Job]) -> Iterator[str]:
+    """Slurm's order is by its own priority, of which the SiteFactor is one part."""
+    own = job.ranking.priority if job.ranking else None
     label = job.record.label
     factor = "not known" if label != label else f"{label:.0f}"
     yield f"Its SiteFactor is {factor}" + (f", its priority in Slurm {own:.0f}." if own is not None else ".")
-    above = [other for other in behind if other.standing and (other.standing.priority or 0.0) > (own or 0.0)]
+    above = [other for other in behind if other.ranking and (other.ranking.priority or 0.0) > (own or 0.0)]
     if above:
         yield (
-            f"Slurm puts {counted(len(above), 'job')} of lower rank before it all the same, as it also counts "
+            f"Slurm's priority puts {counted(len(above), 'job')} of lower rank ahead of it, as it also counts "
             "fairshare, age, size, partition and QOS."
         )
 
 
-def _hindered(job: Job, cycle: Mapping[str, Any]) -> Iterator[str]:
-    if cycle["error"]:
-        yield f"In the last cycle the {printable(cycle['error'])}."
-    if cycle["frozen"]:
-        yield f"Nothing was commanded in the last cycle. {explain.sentence(Reason(cycle['frozen']))}."
-    modes = json.loads(cycle["modes"] or "{}")
-    mode = modes.get("rank") or modes.get("default")
+def _not_in_effect(job: Job, cycle: LastCycle) -> Iterator[str]:
+    """Why what was decided in the last cycle was not carried out."""
+    if cycle.error:
+        yield f"In the last cycle the {printable(cycle.error)}."
+    if cycle.frozen:
+        yield f"No commands were sent in the last cycle. {explain.sentence(Reason(cycle.frozen))}."
+    mode = cycle.modes.get("rank") or cycle.modes.get("default")
     if job.waits and mode and mode != "act":
-        yield f"Slurm is not told of the rank: the mode for ranks is {mode}."
-    elif job.waits and job.standing and not job.standing.allowed:
-        yield "Slurm is not told of the rank, as an operator paused slurmplug."
+        yield f"The rank is not written to Slurm: the mode for ranks is {mode}."
+    elif job.waits and job.ranking and not job.ranking.allowed:
+        yield "The rank is not written to Slurm: an operator paused slurmplug."
 
 
-def _done(deeds: Deeds, about: About) -> Iterator[tuple[float, str]]:
-    """What was done and decided, each with its time."""
-    for decision in deeds.decisions:
-        if decision["kind"] == "place" and decision["veto"] == "placement":
-            continue  # where Slurm places the jobs, that a policy would have is told by their rank
-        if decision["verdict"] == "done":
-            yield (
-                decision["first"],
-                f"{_when(decision)}: {explain.sentence(_reason(decision))}; its SiteFactor was set to 0.",
-            )
-        elif decision["verdict"] != "allowed":
-            veto = explain.sentence(Reason(decision["veto"], json.loads(decision["veto_facts"])))
-            notice = "Notice only" if decision["verdict"] == "notice" else "Not done"
-            reason = explain.sentence(_reason(decision), about)
-            yield decision["first"], f"{_when(decision)}: {_rule(decision)}. {reason}. {notice}: {_lower(veto)}."
-    for operation in deeds.operations:
-        yield from _operation(operation, deeds, about)
-    labels = [c for c in deeds.commands if not c["operation"]]
-    if labels:
-        last = labels[-1]
-        told = ", ".join(f"{name} {value}" for name, value in json.loads(last["fields"]).items())
+def _actions(audit: JobAudit, about: About) -> Iterator[tuple[float, str]]:
+    """What was decided and done, each with its time."""
+    for decision in audit.decisions:
+        if sentence := _decision(decision, about):
+            yield decision["first"], sentence
+    for operation in audit.operations:
+        yield from _operation(operation, audit, about)
+    written = [command for command in audit.commands if not command["operation"]]
+    if written:
+        last = written[-1]
+        values = ", ".join(f"{name} {value}" for name, value in last["fields"].items())
         yield (
             last["at"],
-            f"{times.shown(last['at'])}: its priority was written, {counted(len(labels), 'time')} in all: "
-            f"{printable(told)}: {_outcome(last)}.",
+            f"{times.shown(last['at'])}: its priority was written, {counted(len(written), 'time')} in all, last "
+            f"{printable(values)}: {_outcome(last)}.",
         )
 
 
-def _operation(operation: Mapping[str, Any], deeds: Deeds, about: About) -> Iterator[tuple[float, str]]:
+def _decision(decision: Mapping[str, Any], about: About) -> str:
+    """One of a guardrail, or of an operator; empty for one that was carried out, and for a placement that was left to
+    Slurm: which nodes it should use shows in the ranks."""
+    if decision["verdict"] == "allowed" or (decision["kind"], decision["veto"]) == ("place", "placement"):
+        return ""
+    reason = explain.sentence(_reason(decision), about)
+    if decision["verdict"] == "done":
+        return f"{_when(decision)}: {reason}; its SiteFactor was set to 0."
+    veto = explain.sentence(Reason(decision["veto"], decision["veto_facts"]))
+    result = "Notice only" if decision["verdict"] == "notice" else "Not done"
+    return f"{_when(decision)}: {_rule(decision)}. {reason}. {result}: {_lower(veto)}."
+
+
+def _operation(operation: Mapping[str, Any], audit: JobAudit, about: About) -> Iterator[tuple[float, str]]:
     reason, opened = _reason(operation), operation["opened"]
     yield opened, f"{times.shown(opened)}: {_rule(operation)}. {explain.sentence(reason, about)}."
     if background := explain.background(reason):
         yield opened, f"{background}."
-    said = [command for command in deeds.commands if command["operation"] == operation["id"]]
-    for step in (each for each in deeds.steps if each["operation"] == operation["id"] and each["step"] != "ended"):
-        outcomes = [_outcome(c) for c in said if c["id"].startswith(f"{operation['id']}-{step['step']}-")]
-        what = _STEPS.get(step["step"], printable(step["step"]))
-        came = "" if step["step"] in _SILENT else f": {', '.join(outcomes) or 'not said yet'}"
-        yield step["at"], f"{times.shown(step['at'])}: {what}{came}."
+    commands = [command for command in audit.commands if command["operation"] == operation["id"]]
+    for step in audit.steps:
+        if step["operation"] == operation["id"] and step["step"] != "ended":
+            yield step["at"], f"{times.shown(step['at'])}: {_step(step, commands)}."
     if operation["step"] == "ended":
-        over = operation["since"]
-        yield over, f"{times.shown(over)}: that was over: {printable(operation['result'])}."
+        ended = operation["since"]
+        yield ended, f"{times.shown(ended)}: finished: {printable(operation['result'])}."
 
 
-def _doubted(faults: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _step(step: Mapping[str, Any], commands: Iterable[Mapping[str, Any]]) -> str:
+    """What it does, and the outcome of its commands."""
+    name = step["step"]
+    text = _STEPS.get(name, printable(name))
+    if name in _SILENT:
+        return text
+    outcomes = [_outcome(each) for each in commands if each["id"].startswith(f"{step['operation']}-{name}-")]
+    return f"{text}: {', '.join(outcomes) or 'not sent yet'}"
+
+
+def _doubted_reports(faults: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     for fault in faults:
         reason = Reason(fault["rule"], {"detail": fault["detail"]} if fault["detail"] else {})
         yield f"{explain.sentence(reason)} ({counted(fault['count'], 'time')}, last {times.shown(fault['last'])})."
@@ -291,7 +292,7 @@ def _rule(row: Mapping[str, Any]) -> str:
 
 
 def _reason(row: Mapping[str, Any]) -> Reason:
-    return Reason(row["rule"], json.loads(row["facts"]))
+    return Reason(row["rule"], row["facts"])
 
 
 def _when(decision: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from rich.console import Console
 from slurmplug.commands.options import LEDGER_VARIABLE
 from slurmplug.errors import LedgerError, SandboxError
 from slurmplug.ledger.ledger import Ledger
-from slurmplug.reports.job_view import JobId
+from slurmplug.ledger.selection import JobId
 from slurmplug.sandbox import ClusterSpec, Sandbox, processes, reachable
 from slurmplug.sandbox.demo_jobs import JOBS, DemoJob
 from slurmplug.sandbox.errors import WaitTimeout

@@ -1,6 +1,5 @@
 """The demo's view of the queue, from the ledger alone: a live table on a terminal, else a line an event."""
 
-import json
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,11 +15,12 @@ from rich.text import Text
 
 from policies.plan import Reason
 from slurmplug import times
+from slurmplug.ledger import queries
 from slurmplug.ledger.ledger import Ledger
-from slurmplug.reports import explain
-from slurmplug.reports import job_view as reports
+from slurmplug.ledger.selection import JobId, Selection
+from slurmplug.reports import explain, job_view
 from slurmplug.reports.explain import About
-from slurmplug.reports.job_view import Job, JobId, Selection
+from slurmplug.reports.job_view import Job
 from slurmplug.table import printable
 
 EVENTS_SHOWN = 6
@@ -42,12 +42,11 @@ class Scene:
     @classmethod
     def of(cls, ledger: Ledger, which: Sequence[JobId]) -> "Scene":
         """Of these jobs. Raises LedgerError."""
-        jobs = reports.jobs(ledger, Selection(tuple(which)))
-        stops = ledger.query("SELECT job, rule, facts FROM operations WHERE kind = 'stop' ORDER BY opened")
+        jobs = job_view.jobs(ledger, Selection(tuple(which)))
         return cls(
             jobs={job.row: job for job in jobs},
-            order=[job.row for job in reports.ranked(jobs)],
-            stops={row["job"]: Reason(row["rule"], json.loads(row["facts"])) for row in stops},
+            order=[job.row for job in job_view.ranked(jobs)],
+            stops=queries.stop_reasons(ledger),
         )
 
     @property
@@ -211,7 +210,7 @@ def _quantity(job: Job) -> str:
 
 
 def _rank(job: Job) -> str:
-    return f"{job.standing.rank:.3g}" if job.standing and job.standing.rank is not None and job.live else ""
+    return f"{job.ranking.score:.3g}" if job.ranking and job.ranking.score is not None and job.live else ""
 
 
 def _whereabouts(job: Job) -> str:

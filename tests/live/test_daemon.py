@@ -8,8 +8,8 @@ from contextlib import closing
 import pytest
 
 from slurmplug.ledger.ledger import Ledger
-from slurmplug.reports import job_view as reports
-from slurmplug.reports.job_view import Selection
+from slurmplug.ledger.selection import Selection
+from slurmplug.reports import job_view
 from slurmplug.sandbox import Sandbox
 from tests.live.daemon_process import DaemonProcess, daemon_beside, site_factors, training
 
@@ -77,8 +77,8 @@ def test_what_is_not_ours_is_never_touched(full: Sandbox, daemon: DaemonProcess)
     assert touched
     assert touched <= ours
     with closing(Ledger(daemon.ledger_path, readonly=True)) as ledger:
-        live = reports.jobs(ledger, Selection(live=True))
-    spared = {job.record.key.job_id: job.standing.spared for job in live if job.standing}
+        live = job_view.jobs(ledger, Selection(live=True))
+    spared = {job.record.key.job_id: job.ranking.protected_by for job in live if job.ranking}
     assert spared[held_by_user] == spared[held_by_admin] == "held"
     assert spared[unmanaged] == spared[off] == "unmanaged"
     assert spared[excluded_user] == spared[excluded_name] == "excluded"

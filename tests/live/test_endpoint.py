@@ -57,7 +57,7 @@ def test_users_on_login_nodes_read_their_own_jobs_and_nobody_elses(cluster: Sand
     assert {job["user"] for job in all_told} == {ada}  # jobs of other tests, too, but nobody else's
     assert seen(bob, "queue") == {his}
     assert {hers, his} <= seen(cluster.operator, "queue")
-    assert "Before it: a job that Slurm does not show you." in ask(ada, "why", str(hers)).stdout
+    assert "Ahead of it: a job that Slurm does not show you." in ask(ada, "why", str(hers)).stdout
     assert f"slurmplug knows no job {his}" in ask(ada, "why", str(his)).stderr
     assert "secret" in ask(bob, "why", str(his)).stdout
     assert "daemon      alive" in ask(ada, "status").stdout

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from slurmplug.ledger.ledger import Ledger
-from slurmplug.reports.job_view import JobId
+from slurmplug.ledger.selection import JobId
 from slurmplug.sandbox.view import LEAP, NOTHING, Board, Lines, Scene, events, view
 from tests.ledgers import Site
 

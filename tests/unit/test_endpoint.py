@@ -167,9 +167,9 @@ class TestReports:
 
     def test_why_names_no_job_that_is_hidden(self, served: Served) -> None:
         told = served.ask(ADA, "why", "2").output
-        assert "Before it: a job that Slurm does not show you." in told
+        assert "Ahead of it: a job that Slurm does not show you." in told
         assert "bob" not in told
-        assert "Before it: job 3 of bob" in served.ask(0, "why", "2").output
+        assert "Ahead of it: job 3 of bob" in served.ask(0, "why", "2").output
 
     def test_why_of_a_hidden_job_is_as_of_one_that_never_was(self, served: Served) -> None:
         hidden, never = served.ask(ADA, "why", "3"), served.ask(ADA, "why", "99")

@@ -12,7 +12,7 @@ from slurmplug.commands.reset import carry_out, carry_out_unrecorded, number_of
 from slurmplug.config import Config
 from slurmplug.errors import ReadFailed, UsageError
 from slurmplug.ledger.ledger import Ledger
-from slurmplug.reports.job_view import JobId
+from slurmplug.ledger.selection import JobId
 from slurmplug.reset import give_back, give_back_unrecorded
 from tests.ledgers import ACTING, Site, run
 
@@ -98,7 +98,7 @@ class TestGivingBack:
     def test_the_story_tells_of_it(self, site):
         give_back(site.ledger, site.cluster)
         assert "An operator ran `slurmplug reset`; its SiteFactor was set to 0." in site.ask("why", "2")
-        assert "that was over: withdrawn by an operator." in site.ask("why", "4")
+        assert "finished: withdrawn by an operator." in site.ask("why", "4")
 
 
 class TestTheDaemonAfterwards:

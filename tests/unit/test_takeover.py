@@ -14,7 +14,7 @@ from slurmplug.cluster.site_client import Controller, controllers
 from slurmplug.config import Config
 from slurmplug.cycle import Scheduler
 from slurmplug.errors import NotConfirmed, SteppedDown
-from slurmplug.ledger import backup as copies
+from slurmplug.ledger import backup
 from slurmplug.notify import Manager
 from slurmplug.standby import Publisher, Standby
 from slurmplug.takeover import Life, Sign, Watch, stays, turn
@@ -188,16 +188,16 @@ class TestTakingOver:
     def test_a_backup_goes_on_from_the_primarys_copy(self, site: Site, tmp_path: Path) -> None:
         shared = tmp_path / "shared"
         shared.mkdir()
-        copies.publish(site.path, shared, lambda: True)
+        backup.publish(site.path, shared, lambda: True)
         config = config_of(tmp_path / "backup", shared)
         standby.adopt(config, shared)
-        assert copies.last_cycle(config.ledger.path) == copies.last_cycle(site.path)
-        assert (shared / copies.NEWEST).stat().st_mode & 0o777 == 0o600
+        assert backup.last_cycle(config.ledger.path) == backup.last_cycle(site.path)
+        assert (shared / backup.NEWEST).stat().st_mode & 0o777 == 0o600
 
     def test_the_ledger_that_knows_more_stays(self, site: Site, tmp_path: Path) -> None:
         shared = tmp_path / "shared"
         shared.mkdir()
-        copies.publish(site.path, shared, lambda: True)
+        backup.publish(site.path, shared, lambda: True)
         site.cycle()
         before = site.path.stat().st_ino
         standby.adopt(config_of(tmp_path / "primary", shared).model_copy(update={"ledger": Config().ledger.model_copy(
@@ -207,17 +207,17 @@ class TestTakingOver:
     def test_a_damaged_copy_gives_way_to_the_one_before(self, site: Site, tmp_path: Path) -> None:
         shared = tmp_path / "shared"
         shared.mkdir()
-        copies.publish(site.path, shared, lambda: True)
-        first = copies.last_cycle(shared / copies.NEWEST)
+        backup.publish(site.path, shared, lambda: True)
+        first = backup.last_cycle(shared / backup.NEWEST)
         site.cycle()
-        copies.publish(site.path, shared, lambda: True)
-        newest = shared / copies.NEWEST
+        backup.publish(site.path, shared, lambda: True)
+        newest = shared / backup.NEWEST
         newest.write_bytes(newest.read_bytes()[:5000])
-        assert copies.newest(shared) == (shared / copies.BEFORE, first)
+        assert backup.newest(shared) == (shared / backup.BEFORE, first)
 
     def test_nothing_is_published_by_one_that_acts_no_more(self, site: Site, tmp_path: Path) -> None:
-        copies.publish(site.path, tmp_path, lambda: False)
-        assert copies.newest(tmp_path) is None
+        backup.publish(site.path, tmp_path, lambda: False)
+        assert backup.newest(tmp_path) is None
 
     def test_copies_are_made_when_due_and_a_last_one_at_the_end(self, site: Site, tmp_path: Path) -> None:
         config = config_of(tmp_path / "primary", tmp_path)
@@ -229,11 +229,11 @@ class TestTakingOver:
         publisher.tick(999.0)
         publisher._pool.shutdown()
         publisher._pool = type(publisher._pool)(1)
-        first = copies.newest(tmp_path)
+        first = backup.newest(tmp_path)
         assert first is not None
         site.cycle()
         publisher.close()
-        last = copies.newest(tmp_path)
+        last = backup.newest(tmp_path)
         assert last is not None
         assert last[1] > first[1]
 

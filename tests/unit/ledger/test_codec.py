@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -114,10 +115,21 @@ def test_nothing_is_unpickled() -> None:
             loads(data)
 
 
+class Optional(NamedTuple):
+    number: int
+    other: int | None
+
+
 def test_many_named_tuples_come_back_as_they_were_by_columns_or_not() -> None:
     keys = tuple(JobKey("cluster", 2**40 + at, at) for at in range(100))
-    mixed = tuple(JobKey("cluster", at, None if at else 0) for at in range(100))  # type: ignore[arg-type]
     ended = tuple(JobKey("cluster\0", at, 0) for at in range(100))
     beyond = tuple(JobKey("cluster", 2**63 + at, 0) for at in range(100))
-    for given in (keys, keys[:3], mixed, ended, beyond):
+    for given in (keys, keys[:3], ended, beyond):
         assert rebuild(tuple[JobKey, ...], loads(dumps(given))) == given
+    mixed = tuple(Optional(at, None if at else 0) for at in range(100))
+    assert rebuild(tuple[Optional, ...], loads(dumps(mixed))) == mixed
+
+
+def test_a_tree_of_another_type_is_refused() -> None:
+    with pytest.raises(ValueError, match="valid integer"):
+        rebuild(tuple[JobKey, ...], [["cluster", "seven", 0]])

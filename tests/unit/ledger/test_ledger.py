@@ -22,7 +22,7 @@ from slurmplug.cycle_record import CycleRecord
 from slurmplug.errors import LedgerError
 from slurmplug.guardrails import Past, check
 from slurmplug.intake import Intake
-from slurmplug.ledger import database as ledger_file
+from slurmplug.ledger import database, queries
 from slurmplug.ledger.codec import loads, rebuild
 from slurmplug.ledger.ledger import DAY, Ledger
 from slurmplug.ledger.schema import MIGRATIONS
@@ -171,7 +171,7 @@ def test_a_cycle_whose_outcomes_were_never_written_has_no_inputs_and_leaves_none
 
 
 def test_where_each_job_stands_comes_back_as_it_was_and_without_what_is_not_known(ledger: Ledger) -> None:
-    assert ledger.standings() is None
+    assert queries.cycle_rankings(ledger) is None
     nan = float("nan")
     plan = Plan(
         np.array([2.5, nan, np.inf]),
@@ -184,7 +184,7 @@ def test_where_each_job_stands_comes_back_as_it_was_and_without_what_is_not_know
     verdict = check(seen, plan, Past(NOW), parse('[mode]\ndefault = "observe"').mode, Guardrails(exclude_users={"ada"}))
     told = forecasts(3, remaining=[60.0, nan, 60.0], final=final)
     ledger.begin(replace(record, snapshot=seen, forecasts=told, verdict=verdict))
-    stood = ledger.standings()
+    stood = queries.cycle_rankings(ledger)
     assert stood is not None
     rows = {row["job_id"]: row["id"] for row in ledger.query("SELECT id, job_id FROM jobs")}
     assert set(stood.jobs) == set(rows.values())
@@ -201,7 +201,7 @@ def test_where_each_job_stands_comes_back_as_it_was_and_without_what_is_not_know
     assert "remaining" not in second["forecast"]
     assert (third["rank"], third["forecast"]["remaining"]) == (np.inf, 60.0)
     ledger.begin(cycle(2, (2,), changes=Changes(NOW)))
-    again = ledger.standings()
+    again = queries.cycle_rankings(ledger)
     assert again is not None
     assert list(again.jobs) == [rows[2]]
 
@@ -453,7 +453,7 @@ def test_an_older_ledger_is_brought_up_to_date_and_keeps_what_it_has(
         ledger.begin(cycle(1))
         before = content(ledger)
     later = "\nALTER TABLE jobs ADD COLUMN colour TEXT;\nCREATE TABLE colours (name TEXT);\n"
-    monkeypatch.setattr(ledger_file, "MIGRATIONS", (*MIGRATIONS, later))
+    monkeypatch.setattr(database, "MIGRATIONS", (*MIGRATIONS, later))
     with pytest.raises(LedgerError, match="of an older release, or empty: start the daemon"):
         Ledger(path, readonly=True)
     with closing(Ledger(path)) as ledger:
@@ -466,7 +466,7 @@ def test_a_ledger_of_the_second_version_is_upgraded_and_tells_where_jobs_stand_f
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(ledger_file, "MIGRATIONS", MIGRATIONS[:2])
+        patch.setattr(database, "MIGRATIONS", MIGRATIONS[:2])
         with closing(Ledger(path)) as ledger, ledger._transaction():
             ledger._write_changes(changes(1, 2))
             ledger.db.execute("UPDATE jobs SET given_back = 1 WHERE job_id = 2")
@@ -475,9 +475,9 @@ def test_a_ledger_of_the_second_version_is_upgraded_and_tells_where_jobs_stand_f
         assert ledger.db.execute("PRAGMA user_version").fetchone()[0] == len(MIGRATIONS)
         assert [record.key.job_id for record in ledger.live_records()] == [1, 2]
         assert ledger.past(NOW).given_back == frozenset({2})
-        assert ledger.standings() is None
+        assert queries.cycle_rankings(ledger) is None
         ledger.begin(cycle(1, changes=Changes(NOW)))
-        stood = ledger.standings()
+        stood = queries.cycle_rankings(ledger)
         assert stood is not None
         assert len(stood.jobs) == 2
     with closing(sqlite3.connect(path.with_name(f"{path.name}.version-2"))) as kept:
@@ -489,7 +489,7 @@ def test_a_migration_that_fails_leaves_the_ledger_as_it_was(path: Path, monkeypa
         ledger.begin(cycle(1))
     broken = "\nCREATE TABLE colours (name TEXT);\nALTER TABLE missing ADD COLUMN x;\n"
     with monkeypatch.context() as patch:
-        patch.setattr(ledger_file, "MIGRATIONS", (*MIGRATIONS, broken))
+        patch.setattr(database, "MIGRATIONS", (*MIGRATIONS, broken))
         with pytest.raises(LedgerError, match="no such table: missing"):
             Ledger(path)
     with closing(Ledger(path)) as ledger:
@@ -532,7 +532,11 @@ def test_a_damaged_value_in_the_ledger_is_said_to_be(ledger: Ledger) -> None:
     ledger.save_model("runtime", "svr-1", {}, NOW)
     for table, column in (("memory", "state"), ("models", "state"), ("standing", "told")):
         ledger.db.execute(f"UPDATE {table} SET {column} = substr({column}, 1, 40)")
-    for asked in (lambda: ledger.recall("mlfs"), lambda: ledger.model("runtime"), ledger.standings):
+    for asked in (
+        lambda: ledger.recall("mlfs"),
+        lambda: ledger.model("runtime"),
+        lambda: queries.cycle_rankings(ledger),
+    ):
         with pytest.raises(LedgerError, match=r"is damaged, not a value of this codec.*restore a backup"):
             asked()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slurmplug.ledger import database as ledger_file
+from slurmplug.ledger import database
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.schema import MIGRATIONS
 from slurmplug.progress import Run
@@ -110,7 +110,7 @@ def test_an_upgrade_keeps_a_copy_of_the_release_before(
 ) -> None:
     version = len(MIGRATIONS)
     site.ledger.close()
-    monkeypatch.setattr(ledger_file, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE coming (id INTEGER)"))
+    monkeypatch.setattr(database, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE coming (id INTEGER)"))
     Ledger(site.path).close()
     monkeypatch.undo()
     kept = Ledger(tmp_path / f"ledger.db.version-{version}", readonly=True)

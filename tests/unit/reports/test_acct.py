@@ -12,7 +12,7 @@ import pytest
 from slurmplug import times
 from slurmplug.commands import options
 from slurmplug.errors import UsageError
-from slurmplug.reports import acct as job_fields
+from slurmplug.reports import acct
 from tests.builders import NOW
 from tests.ledgers import Site, run
 
@@ -193,7 +193,7 @@ class TestWhichJobs:
 
 
 class TestFields:
-    def test_a_stopped_job_tells_by_which_rule_and_what_was_spared(self, trained):
+    def test_a_stopped_job_tells_by_which_rule_and_what_was_saved(self, trained):
         wanted = "JobID,State,ExitCode,Stop,Iterations,MaxIterations,Saved,Value,Loss,Target,Elapsed"
         row = trained.table("-j", "1", "-o", wanted)[0]
         assert row == {
@@ -218,7 +218,7 @@ class TestFields:
         assert "Iteration 7 of 90: accuracy 0.96." in told
         assert ", after iteration 7 of 90." in told
         assert "Its last checkpoint holds iteration 5." in told
-        assert "83 iterations were spared." in told
+        assert "83 iterations were saved." in told
 
     def test_a_job_that_was_cancelled_while_it_waited_never_started(self, site):
         job = site.cluster.submit()
@@ -305,15 +305,15 @@ class TestFields:
         ]  # fmt: skip
 
     def test_all_fields_can_be_asked_for(self, trained):
-        assert list(trained.table("-j", "1", "-o", "ALL")[0]) == [field.name for field in job_fields.FIELDS]
+        assert list(trained.table("-j", "1", "-o", "ALL")[0]) == [field.name for field in acct.FIELDS]
 
     def test_every_field_can_be_named_exactly(self, trained):
-        for field in job_fields.FIELDS:
+        for field in acct.FIELDS:
             assert list(trained.table("-j", "1", "-o", field.name.lower())[0]) == [field.name]
 
     def test_helpformat_lists_every_field_without_a_ledger(self):
         shown = run("acct", "--helpformat", "--ledger", "/nowhere").output
-        assert [line.split()[0] for line in shown.splitlines()] == [field.name for field in job_fields.FIELDS]
+        assert [line.split()[0] for line in shown.splitlines()] == [field.name for field in acct.FIELDS]
 
 
 class TestFormats:
@@ -506,5 +506,5 @@ class TestTimes:
 
 
 def test_the_documented_table_of_fields_is_made_from_them():
-    page = (Path(__file__).parents[3] / job_fields.generated().path).read_text()
-    assert job_fields.generated().renewed(page) == page, "run python -m slurmplug.reports.acct"
+    page = (Path(__file__).parents[3] / acct.generated().path).read_text()
+    assert acct.generated().renewed(page) == page, "run python -m slurmplug.reports.acct"

@@ -27,15 +27,15 @@ def test_a_stop_at_the_target_names_value_target_and_iteration():
 def test_admission_tells_what_a_job_costs_and_what_it_is_worth():
     refused = Reason("rejected", {"price": 12.0, "payoff": -4.5, "utility": 7.5, "needs": "a lower price"})
     assert sentence(refused) == (
-        "It is not let in for now: the best that it is offered costs 12, and to be done by then is worth 7.5; "
-        "it takes a lower price"
+        "It is not admitted for now: the best schedule costs 12, and completion by then is worth 7.5; "
+        "it needs a lower price"
     )
     nowhere = Reason("rejected", {"utility": 7.5, "needs": "more free GPUs within the horizon"})
-    assert sentence(nowhere) == "It is not let in for now; it takes more free GPUs within the horizon"
+    assert sentence(nowhere) == "It is not admitted for now; it needs more free GPUs within the horizon"
     assert sentence(Reason("admitted", {"price": 1.5, "payoff": 6.0})) == (
-        "It is let in: what its GPUs cost is 6 less than its completion is worth"
+        "It is admitted: its GPUs cost 6 less than its completion is worth"
     )
-    assert sentence(Reason("admitted")) == "It is let in"
+    assert sentence(Reason("admitted")) == "It is admitted"
 
 
 def test_a_maximum_names_what_is_still_expected():

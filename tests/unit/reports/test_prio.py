@@ -33,7 +33,7 @@ def test_pending_jobs_in_order_with_terms_that_add_up_to_the_rank(site):
 def test_a_column_for_each_term_of_the_policy(site):
     heading, first, *_ = [line.split() for line in site.ask("prio").splitlines()]
     terms = site.json("prio")["jobs"][0]["terms"]
-    assert heading == ["POS", "JOBID", "USER", "RANK", *(name.upper() for name in terms)]
+    assert heading == ["RANK", "JOBID", "USER", "SCORE", *(name.upper() for name in terms)]
     assert len(first) == len(heading)
 
 
@@ -47,7 +47,7 @@ def test_long_lines_have_slurms_side_too(site):
 def test_80_columns_do_without_the_terms_that_are_0_of_all(site, monkeypatch):
     monkeypatch.setattr(prio_command, "terminal_width", lambda: 80)
     heading, *lines = site.ask("prio").splitlines()
-    assert heading.split() == ["POS", "JOBID", "USER", "RANK", "LEARNING", "REMAINING", "DEADLINE", "WAITING"]
+    assert heading.split() == ["RANK", "JOBID", "USER", "SCORE", "LEARNING", "REMAINING", "DEADLINE", "WAITING"]
     assert max(map(len, (heading, *lines))) <= 80
     monkeypatch.setattr(prio_command, "terminal_width", lambda: 132)
     assert "SERVER" in site.ask("prio")

@@ -47,13 +47,13 @@ def test_a_job_that_slurm_alone_decides_about_has_no_rank(busy):
     ranks = {job["jobid"]: job["rank"] for job in busy.json("queue")["jobs"]}
     assert {job for job, rank in ranks.items() if rank is None} == {"2", "3", "5"}
     heading, *lines = busy.ask("queue").splitlines()
-    ends = heading.index("RANK") + len("RANK")
-    assert [bool(line[ends - 4 : ends].strip()) for line in lines] == [True, True, False, False, False]
+    ends = heading.index("SCORE") + len("SCORE")
+    assert [bool(line[ends - 5 : ends].strip()) for line in lines] == [True, True, False, False, False]
 
 
 def test_lines_tell_progress_and_quantity(busy):
     heading, first, *_ = busy.ask("queue").splitlines()
-    assert heading.split()[:6] == ["POS", "JOBID", "USER", "NAME", "STATE", "GPUS"]
+    assert heading.split()[:6] == ["RANK", "JOBID", "USER", "NAME", "STATE", "GPUS"]
     assert "30/90" in first
     assert "accuracy 0.5" in first
     assert "###......." in first
@@ -92,7 +92,7 @@ class TestDoing:
     def test_an_open_stop_says_its_step(self, busy):
         busy.train(1, dict.fromkeys(range(31, 38), 0.95))
         busy.cycle()
-        assert self.doing(busy)["1"] == "stop (target): asked"
+        assert self.doing(busy)["1"] == "stop (target): requested"
 
     def test_a_stop_that_would_be_says_what_forbids_it(self, tmp_path):
         with Site(tmp_path, mode={"default": "observe"}) as site:
@@ -146,12 +146,12 @@ class TestTerminals:
         site.train(job, dict.fromkeys(range(1, 8), 0.95))
         site.cycle()
         heading, *lines = self.shown(site, 80, monkeypatch)
-        assert heading.split() == "POS JOBID USER NAME ST GPUS ITER VALUE LEFT DEADLINE DOING".split()
+        assert heading.split() == "RANK JOBID USER NAME ST GPUS ITER VALUE LEFT DEADLINE DOING".split()
         assert max(map(len, (heading, *lines))) <= 80
         line = next(line for line in lines if " a-long-+ " in line)
         assert line.split()[:7] == [str(job), "a-long-+", "a-long-+", "R", "1", "7/90", "0.95"]
         assert line.endswith(times.shown(site.cluster.jobs[job]["submit"] + 7_200)[5:16])
-        assert lines[-1].endswith(" Slurm's (u+")
+        assert lines[-1].endswith(" Slurm's (+")
 
     @pytest.mark.parametrize("width", range(55, 140, 5))
     def test_no_deadline_is_cut(self, busy, width, monkeypatch):
@@ -170,7 +170,7 @@ class TestTerminals:
         assert "accuracy 0.5" in lines[1]
         assert " RUNNING " in lines[1]
         assert times.shown(NOW + 7_200) in lines[2]
-        assert "RANK" in lines[0]
+        assert "SCORE" in lines[0]
 
     def test_where_there_is_none_nothing_is_cut(self, site):
         site.cluster.submit(name="n" * 300)

@@ -10,8 +10,8 @@ import pytest
 from slurmplug import registry, times
 from slurmplug.commands import options
 from slurmplug.commands import status as status_command
+from slurmplug.ledger.lock import daemon_runs
 from slurmplug.progress import Fault
-from slurmplug.reset import daemon_runs
 from tests.builders import NOW
 from tests.ledgers import Planned, Site
 
@@ -124,8 +124,8 @@ def test_a_frozen_cycle_is_explained(tmp_path):
         site.cluster.refuse = frozenset({"update"})
         site.cycle(2)
         told = site.ask("status", code=1)
-        assert "frozen      Commands failed in too many cycles in a row, so nothing is commanded for a while" in told
-        assert "Nothing was commanded in the last cycle. Commands failed" in site.ask("why", "1")
+        assert "frozen      Commands failed in too many cycles in a row, so no commands are sent for a while" in told
+        assert "No commands were sent in the last cycle. Commands failed" in site.ask("why", "1")
 
 
 def test_a_policys_failure_is_told_fit_for_a_terminal(tmp_path):

@@ -1,4 +1,4 @@
-"""why: the story of one job, from real cycles."""
+"""why: one job explained, from real cycles."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import pytest
 from policies.plan import Action, Plan, Reason
 from slurmplug import times
 from slurmplug.progress import Fault
-from slurmplug.reports import job_view as reports
+from slurmplug.reports import job_view
 from tests.builders import NOW
 from tests.ledgers import Planned, Site
 
@@ -33,7 +33,7 @@ def stopping(site: Site) -> int:
     return job
 
 
-class TestWhatItAsked:
+class TestWhatItRequested:
     def test_directives_are_told_as_they_would_be_written(self, site):
         site.cluster.submit(
             b"#!/bin/sh\n#PLUG --deadline=2h --target=loss<=0.25 --max-iterations=90 --gpus=2..8\n"
@@ -53,32 +53,32 @@ class TestWhatItAsked:
         site.cluster.submit(b"#!/bin/sh\n#PLUG --urgency=7\n#PLUG --tagret=accuracy>=0.9\ntrain\n")
         site.cycle()
         told = site.ask("why", "1").splitlines()
-        assert "  Not counted: line 3: --tagret=accuracy>=0.9: no such directive; did you mean --target?" in told
+        assert "  Ignored: line 3: --tagret=accuracy>=0.9: no such directive; did you mean --target?" in told
 
     def test_the_mistakes_of_the_comment_come_before_those_of_the_script(self, site):
         script = b"#!/bin/sh\n" + b"#PLUG --urgencey=7\n" * 3 + b"#PLUG --type=x\ntrain\n"
         site.cluster.submit(script, comment="plug: tagret=1")
         site.cycle()
-        told = [line.split(":")[1].strip() for line in site.ask("why", "1").splitlines() if "Not counted" in line]
+        told = [line.split(":")[1].strip() for line in site.ask("why", "1").splitlines() if "Ignored" in line]
         assert told == ["comment", "line 2", "line 3", "line 4"]
 
     def test_mistakes_come_in_the_order_of_their_lines(self, site):
         site.cluster.submit(b"#!/bin/sh\n#PLUG --stop=target\n#PLUG --urgency=1\n#PLUG --urgency=9\ntrain\n")
         site.cycle()
-        told = [line.split(":")[1].strip() for line in site.ask("why", "1").splitlines() if "Not counted" in line]
+        told = [line.split(":")[1].strip() for line in site.ask("why", "1").splitlines() if "Ignored" in line]
         assert told == ["line 2", "line 4"]
 
     def test_a_job_that_asked_for_nothing_made_no_mistake(self, site):
         site.cluster.submit(b"#!/bin/sh\ntrain\n")
         site.cluster.submit(b"#!/bin/sh\n#PLUG --urgencey=7\ntrain\n")
         site.cycle()
-        assert "It asked:\n  Nothing.\n" in site.ask("why", "1")
-        assert "It asked:\n  Nothing that counts.\n" in site.ask("why", "2")
+        assert "Requested:\n  Nothing.\n" in site.ask("why", "1")
+        assert "Requested:\n  Nothing valid.\n" in site.ask("why", "2")
 
     def test_that_there_are_more_mistakes_than_are_named_is_told_last(self, site):
         site.cluster.submit(b"#!/bin/sh\n" + b"#PLUG --urgencey=7\n" * 99 + b"#PLUG --type=x\ntrain\n")
         site.cycle()
-        told = [line for line in site.ask("why", "1").splitlines() if "Not counted" in line]
+        told = [line for line in site.ask("why", "1").splitlines() if "Ignored" in line]
         assert "line 2" in told[0]
         assert "line" not in told[-1]
 
@@ -86,13 +86,13 @@ class TestWhatItAsked:
         site.cluster.submit(b"#!/bin/sh\ntrain\n")
         site.cycle()
         told = site.ask("why", "1")
-        assert "Slurm alone decides about it. It carries no directive" in told
+        assert "Left to Slurm. It has no directive" in told
 
     @pytest.mark.parametrize(
         ("given", "because"),
         [
-            ({"reason": "JobHeldUser", "priority": 0.0}, "holds it"),
-            ({"batch": False, "comment": "plug: urgency=3"}, "salloc"),
+            ({"reason": "JobHeldUser", "priority": 0.0}, "It is held by its user or an operator"),
+            ({"batch": False, "comment": "plug: urgency=3"}, "It is an interactive job (salloc or srun)"),
         ],
     )
     def test_a_job_that_is_not_to_be_touched_is_told_why(self, site, given, because):
@@ -101,7 +101,7 @@ class TestWhatItAsked:
         assert because in site.ask("why", "1")
 
 
-class TestWhereItStands:
+class TestItsRank:
     @pytest.fixture
     def crowd(self, site: Site) -> Site:
         for urgency in range(6):
@@ -111,23 +111,23 @@ class TestWhereItStands:
 
     def test_its_position_its_rank_and_the_next_three_before_it(self, crowd):
         told = crowd.ask("why", "2").splitlines()
-        standing = told[told.index("It stands:") + 1 :]
-        assert standing[0].startswith("  It is number 5 of 6 pending jobs, by a rank of ")
-        assert " = learning " in standing[0]
-        assert [line.split()[3] for line in standing if line.startswith("  Before it: job")] == ["3", "4", "5"]
-        assert "job 3 of u2, rank" in standing[1]
-        assert "ahead most by what its next iteration learns (" in standing[1]
+        ranking = told[told.index("Rank:") + 1 :]
+        assert ranking[0].startswith("  Rank 5 of 6 pending jobs, by a score of ")
+        assert " = learning " in ranking[0]
+        assert [line.split()[4] for line in ranking if line.startswith("  Ahead of it: job")] == ["3", "4", "5"]
+        assert "job 3 of u2, score" in ranking[1]
+        assert "ahead most by what its next iteration learns (" in ranking[1]
 
     def test_the_first_has_nobody_before_it(self, crowd):
         told = crowd.ask("why", "6")
-        assert "It is number 1 of 6 pending jobs" in told
-        assert "Before it" not in told
+        assert "Rank 1 of 6 pending jobs" in told
+        assert "Ahead of it" not in told
 
     def test_when_slurm_expects_it_to_start_is_told_while_that_is_to_come(self, crowd):
         assert "expects" not in crowd.ask("why", "6")
         crowd.cluster.jobs[6]["expected"] = NOW + 7_200.0
         crowd.cycle()
-        assert f"Slurm expects to start it {times.shown(NOW + 7_200)}, if those before it" in crowd.ask("why", "6")
+        assert f"Slurm expects to start it {times.shown(NOW + 7_200)}, if the jobs ahead use" in crowd.ask("why", "6")
         crowd.cluster.jobs[6]["expected"] = NOW
         crowd.cycle()
         assert "expects" not in crowd.ask("why", "6")
@@ -135,27 +135,27 @@ class TestWhereItStands:
     def test_an_order_of_slurms_own_that_differs_is_told(self, crowd):
         crowd.cluster.jobs[1]["priority"] = 9_000.0
         crowd.cycle()
-        assert "Slurm puts 1 job of lower rank before it all the same" in crowd.ask("why", "6")
-        assert "all the same" not in crowd.ask("why", "1")
+        assert "Slurm's priority puts 1 job of lower rank ahead of it" in crowd.ask("why", "6")
+        assert "lower rank" not in crowd.ask("why", "1")
 
     def test_an_observing_daemon_is_said_to_tell_slurm_nothing(self, tmp_path):
         with Site(tmp_path, mode={"default": "act", "rank": "observe"}) as site:
             site.cluster.submit()
             site.cycle()
-            assert "Slurm is not told of the rank: the mode for ranks is observe." in site.ask("why", "1")
+            assert "The rank is not written to Slurm: the mode for ranks is observe." in site.ask("why", "1")
 
     def test_a_paused_daemon_is_named(self, site):
         site.ledger.set_control("paused", "maintenance")
         site.cluster.submit()
         site.cycle()
-        assert "Slurm is not told of the rank, as an operator paused slurmplug." in site.ask("why", "1")
+        assert "The rank is not written to Slurm: an operator paused slurmplug." in site.ask("why", "1")
 
     def test_of_equal_ranks_the_one_submitted_first_goes_first(self, tmp_path):
         with Site(tmp_path, Planned(lambda snapshot: Plan(np.ones(len(snapshot.jobs))))) as site:
             site.cluster.submit()
             site.cluster.submit()
             site.cycle()
-            assert "Before it: job 1 of ada, rank 1, which was submitted first." in site.ask("why", "2")
+            assert "Ahead of it: job 1 of ada, score 1, which was submitted first." in site.ask("why", "2")
 
     def test_a_lead_that_its_digits_do_not_show_is_told_without_them(self, tmp_path):
         learnt = np.array([1.0, 1.0 + 1e-9])
@@ -163,18 +163,18 @@ class TestWhereItStands:
             site.cluster.submit()
             site.cluster.submit()
             site.cycle()
-            assert "Before it: job 2 of ada, rank 1, ahead by very little." in site.ask("why", "1")
+            assert "Ahead of it: job 2 of ada, score 1, ahead by very little." in site.ask("why", "1")
 
     def test_a_job_that_was_given_back_is_left_to_slurm(self, crowd):
         crowd.ledger.give_back([6])
-        assert "An operator took it out of slurmplug's hands" in crowd.ask("why", "6")
-        assert "It is number 1 of 5 pending jobs" in crowd.ask("why", "5")
+        assert "An operator excluded it with `slurmplug reset --job`" in crowd.ask("why", "6")
+        assert "Rank 1 of 5 pending jobs" in crowd.ask("why", "5")
 
     def test_the_policys_note_is_told(self, site):
         site.cluster.submit(dependency="afterok:2")
         site.cluster.submit(dependency="afterok:1")
         site.cycle()
-        assert "Its dependencies go in a circle" in site.ask("why", "1")
+        assert "Its dependencies form a cycle" in site.ask("why", "1")
 
     def test_a_failed_policy_is_told(self, tmp_path):
         def fail(_):
@@ -189,7 +189,7 @@ class TestWhereItStands:
 class TestWhatIsPredicted:
     def told(self, site: Site) -> list[str]:
         lines = site.ask("why", "1").split("Predicted:\n")[1].splitlines()
-        return [line.strip() for line in lines[: lines.index("It stands:")]]
+        return [line.strip() for line in lines[: lines.index("Rank:")]]
 
     def submit(self, site: Site, deadline: bytes, **given: Any) -> int:
         """A job that may run for an hour and reports, with a deadline."""
@@ -198,16 +198,14 @@ class TestWhatIsPredicted:
     def test_a_job_that_waits_without_any_prediction_is_told_why(self, site):
         site.cluster.submit(time_limit=np.nan)
         site.cycle()
-        assert self.told(site) == [
-            "Nothing of its run time: slurmplug has seen no finished run like it, and it has no time limit."
-        ]
+        assert self.told(site) == ["No run time: slurmplug has seen no finished run like it, and it has no time limit."]
 
     def test_a_policy_that_asks_for_no_run_times_is_told(self, tmp_path):
         with Site(tmp_path, Planned(lambda snapshot: Plan(np.ones(len(snapshot.jobs))))) as site:
             self.submit(site, b"2h")
             site.cycle()
             assert self.told(site) == [
-                "Nothing of its run time: the policy asks for no run times.",
+                "No run time: the policy needs no run times.",
                 f"Whether its deadline, {times.shown(NOW + 7_200)}, can be met is not predicted.",
             ]
 
@@ -275,11 +273,11 @@ class TestWhatWasDone:
         site.cluster.end(job)
         site.cycle()
         opened, ended = times.shown(NOW + 66), times.shown(NOW + 126)
-        assert site.ask("why", "1").split("Done to it:\n")[1].splitlines() == [
+        assert site.ask("why", "1").split("Actions:\n")[1].splitlines() == [
             f"  {opened}: stop, by the rule target. Its accuracy of 0.92 meets the target of 0.9 that the job set, "
             "after iteration 6 of 90.",
-            f"  {opened}: it was asked to stop, by a file that its report() looks for: done.",
-            f"  {ended}: that was over: stopped.",
+            f"  {opened}: it was asked to stop, by a file that its report() checks for: done.",
+            f"  {ended}: finished: stopped.",
         ]
 
     def test_every_step_and_what_slurm_answered(self, tmp_path):
@@ -309,7 +307,7 @@ class TestWhatWasDone:
             first, last = times.shown(NOW + 66), times.shown(NOW + 186)
             told = site.ask("why", "1")
             assert f"{first} to {last}: stop, by the rule target. Its accuracy" in told
-            assert "Not done: the site lets slurmplug only observe." in told
+            assert "Not done: the mode is observe." in told
 
     def test_a_stop_by_overload_tells_of_the_overload(self, site):
         job = site.cluster.submit(
@@ -321,8 +319,8 @@ class TestWhatWasDone:
         site.cycle(4)
         told = site.ask("why", "1")
         assert (
-            "The job asked to stop by iterations, and allows target, which held because the cluster was overloaded"
-            in told
+            "The job requested --stop=iterations and allows target, "
+            "which was applied because the cluster was overloaded (" in told
         )
 
     def test_priorities_that_were_written_are_counted(self, site):
@@ -330,7 +328,7 @@ class TestWhatWasDone:
         site.cluster.submit()
         site.cycle()
         label = site.cluster.jobs[1]["label"]
-        written = f"{times.shown(NOW + 60)}: its priority was written, 1 time in all: SiteFactor {label}: done."
+        written = f"{times.shown(NOW + 60)}: its priority was written, 1 time in all, last SiteFactor {label}: done."
         assert written in site.ask("why", "1")
 
     def test_what_was_not_believed_is_told_with_how_often(self, site):
@@ -341,7 +339,7 @@ class TestWhatWasDone:
         site.cycle()
         told = site.ask("why", "1")
         assert "A file with the name of its report belongs to another user (uid 4711) (3 times, last" in told
-        assert "A line of its reports is no JSON object (2 times, last" in told
+        assert "A line of its reports is not a JSON object (2 times, last" in told
 
     def test_a_rule_of_another_policy_is_told_with_its_facts(self, tmp_path):
         def plan(snapshot):
@@ -407,9 +405,9 @@ class TestWhichJob:
         site.cluster.end(job)
         site.cycle()
         told = site.ask("why", "1")
-        assert "It has ended, so it stands nowhere." in told
+        assert "Not ranked: the job has ended." in told
         assert re.search(r"When first seen, a run time of 00:0.* to 00:0.*, by its own pace\. It took 00:01:06\.", told)
-        assert "84 iterations were spared." in told
+        assert "84 iterations were saved." in told
 
     def test_a_run_without_reports_is_asked_for_them_only_while_it_runs(self, site):
         job = site.cluster.submit()
@@ -421,7 +419,7 @@ class TestWhichJob:
         site.cluster.end(job)
         site.cycle()
         told = site.ask("why", "1")
-        assert "Nothing: its training loop did not call report(), or its reports were not read." in told
+        assert "Nothing: its training loop did not call report(), or its reports could not be read." in told
         assert ", ran for " in told
 
     def test_an_array_is_told_element_by_element(self, site):
@@ -464,8 +462,8 @@ def test_the_queue_is_put_in_order_once_for_all_elements_of_an_array(site, monke
         site.cluster.submit(array_id=1, array_task=task)
     site.cycle()
     orders: list[int] = []
-    ranked = reports.ranked
-    monkeypatch.setattr(reports, "ranked", lambda queue: orders.append(1) or ranked(queue))
+    ranked = job_view.ranked
+    monkeypatch.setattr(job_view, "ranked", lambda queue: orders.append(1) or ranked(queue))
     assert "15 more elements" in site.ask("why", "1")
     assert len(orders) == 1
 

@@ -1,0 +1,175 @@
+"""What the daemon reads from the ledger: at its start, and in each cycle of those before it.
+
+All functions raise `LedgerError` where the ledger cannot be read.
+"""
+
+from collections.abc import Collection
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+
+from policies.plan import NOTHING_REMEMBERED, Memory
+from policies.snapshot import JobKey
+from slurmplug.guardrails import HOUR, Past
+from slurmplug.ledger import rows
+from slurmplug.ledger.database import LedgerFile
+from slurmplug.ledger.rows import Row
+from slurmplug.operations import Operation
+from slurmplug.operations.history import moves_of
+from slurmplug.record import JobRecord
+
+
+def next_cycle(ledger: LedgerFile) -> int:
+    """The number of the cycle to come."""
+    return int(ledger.value("SELECT coalesce(max(id), 0) + 1 FROM cycles"))
+
+
+def data_version(ledger: LedgerFile) -> int:
+    """A number that changes when another process writes to the ledger."""
+    return int(ledger.value("PRAGMA data_version"))
+
+
+def row_id(ledger: LedgerFile, key: JobKey) -> int:
+    """The row of a job that the ledger has."""
+    return int(ledger.value("SELECT id FROM jobs WHERE cluster = ? AND job_id = ? AND first_submit = ?", *key))
+
+
+def unpredicted(ledger: LedgerFile) -> list[int]:
+    """The rows of live jobs without a first prediction of their run time."""
+    return [row["id"] for row in ledger.query("SELECT id FROM jobs WHERE predicted IS NULL AND ended = 0")]
+
+
+def live_records(ledger: LedgerFile) -> list[JobRecord]:
+    """The jobs that live or that Slurm still listed when last seen, with their directives and progress."""
+    doubtful = _labels_in_doubt(ledger)
+    return [
+        rows.to_record(
+            row | ({"label": None} if row["id"] in doubtful else {}),
+            ledger.query("SELECT * FROM progress WHERE job = ? ORDER BY restarts, iteration", row["id"]),
+        )
+        for row in ledger.query("SELECT * FROM jobs WHERE ended = 0 OR listed = 1 ORDER BY id")
+    ]
+
+
+def labels(ledger: LedgerFile) -> dict[JobKey, float]:
+    """The SiteFactor in place of each live job, NaN where not known."""
+    doubtful = _labels_in_doubt(ledger)
+    return {
+        _key(row): np.nan if row["id"] in doubtful else rows.number(row["label"])
+        for row in ledger.query("SELECT id, cluster, job_id, first_submit, label FROM jobs WHERE ended = 0")
+    }
+
+
+def _labels_in_doubt(ledger: LedgerFile) -> set[int]:
+    """Jobs whose label was written without an answer: their rows still have the one before it."""
+    return {row["job"] for row in ledger.query(_LABELS_IN_DOUBT)}
+
+
+def open_operations(ledger: LedgerFile) -> list[Operation]:
+    """The operations under way; a command that was never answered counts as unknown."""
+    return [rows.to_operation(row) for row in ledger.query(_OPEN_OPERATIONS)]
+
+
+def policy_memory(ledger: LedgerFile, policy: str) -> Memory:
+    """What the policy keeps from cycle to cycle."""
+    found = ledger.query("SELECT state FROM memory WHERE policy = ?", policy)
+    return ledger.decoded(found[0]["state"]) if found else NOTHING_REMEMBERED
+
+
+def model(ledger: LedgerFile, name: str) -> tuple[str, float, Any] | None:
+    """A predictor's version, when it was trained (seconds since the epoch), and its state."""
+    found = ledger.query("SELECT version, trained_at, state FROM models WHERE name = ?", name)
+    return (found[0]["version"], found[0]["trained_at"], ledger.decoded(found[0]["state"])) if found else None
+
+
+def control(ledger: LedgerFile, name: str) -> str | None:
+    """A switch that an operator set."""
+    found = ledger.query("SELECT value FROM controls WHERE name = ?", name)
+    return str(found[0]["value"]) if found else None
+
+
+def past(ledger: LedgerFile, now: float, first_seen: float, jobs: Collection[JobKey]) -> Past:
+    """What the guardrails need of the cycles before; `first_seen`: seconds for which a job of `jobs` counts as new."""
+    failures = _failed_cycles(ledger)
+    moves = [(rows.to_operation(row), row["user"]) for row in ledger.query(_MOVES, now - HOUR)]
+    return Past(
+        now=now,
+        paused=control(ledger, "paused") is not None,
+        stops_last_hour=ledger.value(
+            "SELECT count(*) AS n FROM operations WHERE kind = 'stop' AND opened > ?", now - HOUR
+        ),
+        stopping=_stops_of(ledger, "step != 'ended'"),
+        gave_up=_stops_of(ledger, "result LIKE 'gave up%' AND since > ?", now - HOUR),
+        **vars(moves_of(moves, now)),
+        fresh=frozenset(job for job in jobs if _first_seen(ledger, job, now) > now - first_seen),
+        **ledger.query(_LAST_SEEN)[0],
+        failures_in_a_row=len(failures),
+        last_failure=failures[0] if failures else -np.inf,
+        given_back=frozenset(row["job_id"] for row in ledger.query(_GIVEN_BACK)),
+    )
+
+
+def _failed_cycles(ledger: LedgerFile) -> list[float]:
+    """When the last cycles began that commanded something and in which nothing was done, the last first."""
+    found = []
+    with ledger.errors(), closing(ledger.db.query(_COMMANDING_CYCLES)) as cycles:
+        for cycle in cycles:
+            if not cycle["failed"]:
+                break
+            found.append(cycle["started"])
+    return found
+
+
+def _first_seen(ledger: LedgerFile, job: JobKey, now: float) -> float:
+    """When; now, for one that the cycle at hand brought."""
+    seen = ledger.query(_FIRST_SEEN, *job)
+    return float(seen[0]["at"]) if seen else now
+
+
+def _stops_of(ledger: LedgerFile, where: str, *parameters: object) -> frozenset[JobKey]:
+    return frozenset(map(_key, ledger.query(f"{_STOPS} AND {where}", *parameters)))
+
+
+def _key(row: Row) -> JobKey:
+    return JobKey(row["cluster"], row["job_id"], row["first_submit"])
+
+
+_FIRST_SEEN = """
+SELECT coalesce(first_seen, -9e999) AS at FROM jobs WHERE cluster = ? AND job_id = ? AND first_submit = ?
+"""
+_LAST_SEEN = """
+SELECT coalesce((SELECT started FROM cycles ORDER BY id DESC LIMIT 1), -9e999) AS latest,
+    (SELECT count(*) FROM jobs WHERE ended = 0) AS alive
+"""
+_LABELS_IN_DOUBT = """
+SELECT job FROM (
+    SELECT job, status, max(cycle) FROM commands JOIN jobs ON jobs.id = commands.job
+    WHERE ended = 0 AND status != 'refused' AND fields LIKE '%SiteFactor%' GROUP BY job
+) WHERE status = 'unknown'
+"""
+"""Jobs that a label was written to without an answer: their rows still have the one before it."""
+_OPEN_OPERATIONS = """
+SELECT operations.*, jobs.cluster, jobs.job_id, jobs.first_submit
+FROM operations JOIN jobs ON jobs.id = operations.job WHERE step != 'ended' ORDER BY opened
+"""
+_MOVES = """
+SELECT operations.*, jobs.cluster, jobs.job_id, jobs.first_submit, jobs.user
+FROM operations JOIN jobs ON jobs.id = operations.job
+WHERE kind IN ('resize', 'migrate', 'preempt')
+    AND (operations.job IN (SELECT id FROM jobs WHERE ended = 0) OR operations.since > ?)
+"""
+_STOPS = """
+SELECT cluster, job_id, first_submit FROM operations JOIN jobs ON jobs.id = operations.job WHERE kind = 'stop'
+"""
+_GIVEN_BACK = """
+SELECT job_id FROM jobs WHERE ended = 0 AND given_back = 1
+UNION SELECT part.job_id FROM jobs AS whole JOIN jobs AS part
+    ON part.ended = 0 AND part.array_id = whole.job_id AND part.uid = whole.uid AND part.cluster = whole.cluster
+WHERE whole.given_back = 1 AND whole.array_id = whole.job_id
+"""
+"""With the elements of an array, also those that started since."""
+_COMMANDING_CYCLES = """
+SELECT (SELECT started FROM cycles WHERE id = cycle) AS started, sum(status = 'done') = 0 AS failed
+FROM commands GROUP BY cycle ORDER BY cycle DESC LIMIT 100
+"""

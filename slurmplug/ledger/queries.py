@@ -1,0 +1,314 @@
+"""What reports, commands and predictors read from the ledger, as values: so that nobody else writes SQL.
+
+All functions raise `LedgerError` where the ledger cannot be read.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from policies.plan import Reason
+from slurmplug.errors import UsageError
+from slurmplug.ledger.database import LedgerFile
+from slurmplug.ledger.rows import CycleRankings, Row
+from slurmplug.ledger.selection import Selection, condition
+from slurmplug.record import JobRecord
+
+LAST_REPORTS = 256
+"""How many of a job's last reports are searched for the last value of each quantity."""
+
+
+class LastCycle(NamedTuple):
+    """The last cycle that read the cluster. `seconds`: what each part of it took; `frozen`: the rule that forbade all
+    commands, or empty; `error`: what failed, or empty."""
+
+    id: int
+    started: float
+    policy: str
+    modes: Mapping[str, str]
+    jobs: int
+    pending: int
+    running: int
+    managed: int
+    frozen: str
+    postponed: int
+    seconds: Mapping[str, float]
+    error: str
+
+
+class Attempt(NamedTuple):
+    """A cycle, whether or not it could read the cluster: when it began, and its error or an empty text."""
+
+    started: float
+    error: str
+
+
+class OpenStep(NamedTuple):
+    """At what step an operation on a job is. `job`: the job's row."""
+
+    job: int
+    kind: str
+    rule: str
+    step: str
+
+
+class ForbiddenAction(NamedTuple):
+    """An action that the policy wanted in the last cycle and a guardrail forbade. `mode`: observe or advise, where that
+    is the reason."""
+
+    job: int
+    kind: str
+    rule: str
+    veto: str
+    mode: str
+
+
+@dataclass(frozen=True)
+class JobAudit:
+    """The ledger's rows about one job, the earliest first, with their JSON columns read: what was decided about it and
+    done to it, and which of its reports were not believed."""
+
+    operations: Sequence[Row]
+    steps: Sequence[Row]
+    commands: Sequence[Row]
+    decisions: Sequence[Row]
+    faults: Sequence[Row]
+
+
+def cycle_rankings(ledger: LedgerFile) -> CycleRankings | None:
+    """The rank of each job of the last cycle, and what goes with it; None before the first cycle."""
+    found = ledger.query(_RANKINGS)
+    if not found:
+        return None
+    return CycleRankings(found[0]["cycle"], found[0]["started"], ledger.decoded(found[0]["told"]))
+
+
+def jobs(ledger: LedgerFile, which: Selection) -> list[Row]:
+    """The columns of these jobs by id, elements of an array together, with their last reports and their ranking.
+
+    Of several that had the same id in turn the latest, as sacct without --duplicates.
+
+    Raises:
+        UsageError: they are more than `which.most`.
+    """
+    ranked = cycle_rankings(ledger)
+    where, values = condition(which, ranked.jobs if ranked else ())
+    limit = which.most + 1 if which.most else -1
+    found = ledger.query(_JOBS.format(where=where), *values, limit)
+    if which.most and len(found) > which.most:
+        raise UsageError(f"these are more than {which.most} jobs: choose a shorter time, users or states")
+    return [row | _ranking(row, ranked) | _last_reports(ledger, row["id"]) for row in found]
+
+
+def _ranking(row: Row, ranked: CycleRankings | None) -> Row:
+    """That in the last cycle, and when the job was `seen` last; a `cycle` of None where it was not there."""
+    if ranked is None or row["id"] not in ranked.jobs:
+        return {"cycle": None, "seen": row["last_seen"]}
+    return {**ranked.of(row["id"]), "seen": max(row["last_seen"], ranked.started or 0.0)}
+
+
+def _last_reports(ledger: LedgerFile, job: int) -> Row:
+    """The last `iteration`, and the last value of each of its `quantities`."""
+    found = ledger.query(_LAST_REPORTS, job, LAST_REPORTS)
+    quantities: dict[str, float] = {}
+    for row in reversed(found):
+        quantities |= json.loads(row["quantities"])
+    return {"iteration": found[0]["iteration"] if found else None, "quantities": quantities}
+
+
+def job_audit(ledger: LedgerFile, job: int, record: JobRecord) -> JobAudit:
+    """What was decided about a job and done to it. `job`: its row."""
+    return JobAudit(
+        operations=_audited(ledger, "SELECT * FROM operations WHERE job = ? ORDER BY opened", job),
+        steps=_audited(ledger, _STEPS, job),
+        commands=_audited(ledger, _COMMANDS, job),
+        decisions=_audited(ledger, "SELECT * FROM decisions WHERE job = ? ORDER BY first", job),
+        faults=_audited(ledger, _JOB_FAULTS, record.key.job_id, record.key.first_submit),
+    )
+
+
+def _audited(ledger: LedgerFile, sql: str, *parameters: object) -> list[Row]:
+    return [
+        {name: json.loads(value) if name in _AUDITED_JSON else value for name, value in row.items()}
+        for row in ledger.query(sql, *parameters)
+    ]
+
+
+def last_cycle(ledger: LedgerFile) -> LastCycle | None:
+    """The last cycle that read the cluster."""
+    found = ledger.query(_LAST_CYCLE)
+    if not found:
+        return None
+    read = {name: json.loads(found[0][name] or "{}") for name in ("modes", "seconds")}
+    return LastCycle(**{**found[0], **read})
+
+
+def last_attempt(ledger: LedgerFile) -> Attempt | None:
+    """The last cycle, whether or not it could read the cluster."""
+    found = ledger.query("SELECT started, error FROM cycles ORDER BY id DESC LIMIT 1")
+    return Attempt(**found[0]) if found else None
+
+
+def began_cycle_since(ledger: LedgerFile, when: float) -> bool:
+    """Whether a cycle began after that time, so that no earlier one is still at work."""
+    return bool(ledger.query("SELECT 1 FROM cycles WHERE started > ? LIMIT 1", when))
+
+
+def open_steps(ledger: LedgerFile) -> list[OpenStep]:
+    """The steps of all open operations, the earliest operation first."""
+    found = ledger.query("SELECT job, kind, rule, step FROM operations WHERE step != 'ended' ORDER BY opened")
+    return [OpenStep(**row) for row in found]
+
+
+def forbidden_actions(ledger: LedgerFile) -> list[ForbiddenAction]:
+    """What the policy wanted in the last cycle and a guardrail forbade. Without placements: which nodes Slurm should
+    use shows in the ranks."""
+    return [
+        ForbiddenAction(**{**row, "mode": json.loads(row["mode"]).get("mode", "")})
+        for row in ledger.query(_FORBIDDEN_ACTIONS)
+    ]
+
+
+def stop_reasons(ledger: LedgerFile) -> dict[int, Reason]:
+    """Why each job was stopped, by the job's row: the last reason, where there were several."""
+    found = ledger.query("SELECT job, rule, facts FROM operations WHERE kind = 'stop' ORDER BY opened")
+    return {row["job"]: Reason(row["rule"], json.loads(row["facts"])) for row in found}
+
+
+def open_operation_counts(ledger: LedgerFile) -> list[Row]:
+    """How many `jobs` have an open operation of each `kind` and `step`."""
+    return ledger.query("SELECT kind, step, count(*) AS jobs FROM operations WHERE step != 'ended' GROUP BY kind, step")
+
+
+def fault_counts(ledger: LedgerFile, since: float) -> list[Row]:
+    """By `rule`, the `count` of doubted reports and when the `last` one came, where that was after `since`."""
+    return ledger.query(
+        "SELECT rule, sum(count) AS count, max(last) AS last FROM faults WHERE last > ? GROUP BY rule ORDER BY rule",
+        since,
+    )
+
+
+def sizes(ledger: LedgerFile) -> Row:
+    """How many `jobs` and `cycles` the ledger has."""
+    return ledger.query("SELECT (SELECT count(*) FROM jobs) AS jobs, (SELECT count(*) FROM cycles) AS cycles")[0]
+
+
+def has_jobs_of(ledger: LedgerFile, user: str) -> bool:
+    """Whether the ledger has jobs of a user: a name, or a uid in digits."""
+    found = ledger.query("SELECT DISTINCT user, uid FROM jobs")
+    return any(user in (row["user"], str(row["uid"])) for row in found)
+
+
+def live_job(ledger: LedgerFile, number: int, task: int | None) -> int | None:
+    """The number of a job that has not ended, or of an element of an array; None where there is none."""
+    if task is None:
+        found = ledger.query("SELECT job_id FROM jobs WHERE job_id = ? AND ended = 0", number)
+    else:
+        found = ledger.query(
+            "SELECT job_id FROM jobs WHERE array_id = ? AND array_task = ? AND ended = 0", number, task
+        )
+    return int(found[0]["job_id"]) if found else None
+
+
+# --- what predictors learn from -------------------------------------------------------------------------------------
+
+
+class FinishedRun(NamedTuple):
+    """A job that completed by itself. Times in seconds; `runtime` is that of its last run."""
+
+    id: int
+    user: str
+    account: str
+    partition: str
+    qos: str
+    name: str
+    gpus: int
+    nodes: int
+    cpus: int
+    memory: float
+    time_limit: float | None
+    first_submit: float
+    submit: float
+    end: float
+    runtime: float
+    restarts: int
+    directives: Mapping[str, Any]
+    predicted: float | None
+    predicted_low: float | None
+    predicted_high: float | None
+    predicted_by: str | None
+
+
+class Report(NamedTuple):
+    """What a job reported of an iteration, in its run number `restarts`."""
+
+    iteration: float
+    time: float
+    quantities: Mapping[str, float]
+    restarts: int
+
+
+def finished_runs(ledger: LedgerFile) -> list[FinishedRun]:
+    """All of them, in the order of their submission."""
+    return _finished(ledger.query(f"{_FINISHED_RUNS} ORDER BY submit"))
+
+
+def latest_finished_runs(ledger: LedgerFile, most: int) -> list[FinishedRun]:
+    """At most so many, the last to end first."""
+    return _finished(ledger.query(f"{_FINISHED_RUNS} ORDER BY end DESC LIMIT ?", most))
+
+
+def _finished(found: Iterable[Row]) -> list[FinishedRun]:
+    return [FinishedRun(**{**row, "directives": json.loads(row["directives"] or "null") or {}}) for row in found]
+
+
+def finished_run_counts(ledger: LedgerFile, since: float) -> tuple[int, int]:
+    """How many runs ended after that time, and how many there are in all."""
+    [row] = ledger.query("SELECT coalesce(sum(end > ?), 0) AS fresh, count(*) AS runs FROM history", since)
+    return int(row["fresh"]), int(row["runs"])
+
+
+def reports(ledger: LedgerFile, job: int) -> list[Report]:
+    """The last report of each iteration. `job`: its row."""
+    return [Report(**{**row, "quantities": json.loads(row["quantities"])}) for row in ledger.query(_REPORTS, job)]
+
+
+_LAST_CYCLE = f"""
+SELECT {", ".join(LastCycle._fields)} FROM cycles WHERE error = '' OR jobs IS NOT NULL ORDER BY id DESC LIMIT 1
+"""
+_AUDITED_JSON = frozenset({"facts", "veto_facts", "fields"})
+_FINISHED_RUNS = f"SELECT {', '.join(FinishedRun._fields)} FROM history"
+_REPORTS = """
+SELECT iteration, time, quantities, max(restarts) AS restarts FROM progress WHERE job = ? GROUP BY iteration
+"""
+"""The values are those of the row with the maximum: SQLite's bare columns."""
+_RANKINGS = """
+SELECT cycle, (SELECT started FROM cycles WHERE cycles.id = standing.cycle) AS started, told FROM standing
+"""
+_JOBS = """
+SELECT jobs.*, (SELECT stop FROM stops WHERE stops.job = jobs.id LIMIT 1) AS stop,
+    (SELECT iteration FROM progress WHERE job = jobs.id ORDER BY restarts, iteration LIMIT 1) AS first_reported
+FROM jobs
+WHERE {where} AND NOT EXISTS (
+    SELECT 1 FROM jobs AS later
+    WHERE later.cluster = jobs.cluster AND later.job_id = jobs.job_id AND later.first_submit > jobs.first_submit
+)
+ORDER BY coalesce(nullif(jobs.array_id, 0), jobs.job_id), jobs.array_task, jobs.job_id LIMIT ?
+"""
+_LAST_REPORTS = """
+SELECT iteration, quantities FROM progress WHERE job = ? ORDER BY restarts DESC, iteration DESC LIMIT ?
+"""
+_STEPS = """
+SELECT steps.* FROM steps JOIN operations ON operations.id = steps.operation WHERE operations.job = ? ORDER BY steps.at
+"""
+_COMMANDS = """
+SELECT commands.*, cycles.started AS at FROM commands JOIN cycles ON cycles.id = commands.cycle
+WHERE commands.job = ? ORDER BY commands.cycle
+"""
+_JOB_FAULTS = "SELECT * FROM faults WHERE job_id = ? AND last >= ? ORDER BY first"
+_FORBIDDEN_ACTIONS = """
+SELECT job, kind, rule, veto, veto_facts AS mode FROM decisions
+WHERE verdict IN ('vetoed', 'notice') AND veto != 'placement'
+    AND last_cycle = (SELECT max(cycle) FROM standing) ORDER BY last
+"""
