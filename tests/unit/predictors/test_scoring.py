@@ -6,7 +6,7 @@ from scipy.stats import norm
 
 from predictors import scoring
 from predictors.forecast import Forecast
-from predictors.scoring import Line
+from predictors.scoring import ScoreRow
 
 
 def test_too_long_and_too_short_by_the_same_factor_agree_alike():
@@ -49,5 +49,5 @@ def test_predictions_that_are_not_one_a_value_are_refused(predicted):
 
 
 def test_a_mean_of_lines_counts_each_alike():
-    lines = [Line("a", "m", 1, {"mae": 1.0}), Line("b", "m", 99, {"mae": 3.0})]
-    assert scoring.mean_line(lines, "both") == Line("both", "m", 100, {"mae": 2.0})
+    lines = [ScoreRow("a", "m", 1, {"mae": 1.0}), ScoreRow("b", "m", 99, {"mae": 3.0})]
+    assert scoring.mean_row(lines, "both") == ScoreRow("both", "m", 100, {"mae": 2.0})
