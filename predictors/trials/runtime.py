@@ -53,7 +53,7 @@ def trial(
     last_two_mean = np.where(np.isnan(pair := last_two(arrived, actual)), default, pair)
     for name, simple, safe in (
         ("request", request, request),
-        ("last last_two_mean", last_two_mean, np.full(len(last_two_mean), np.nan)),
+        ("last two", last_two_mean, np.full(len(last_two_mean), np.nan)),
     ):
         scores = _scores(simple[earlier:], safe[earlier:], actual[earlier:])
         table.append(ScoreRow("", name, len(actual) - earlier, {**scores, "ms": float("nan")}))
