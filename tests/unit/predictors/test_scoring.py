@@ -21,8 +21,8 @@ def test_an_error_relative_to_nothing_does_not_count():
 
 def test_the_log_likelihood_of_a_normal_is_its_density():
     actual = np.array([0.1, -0.4])
-    told = scoring.log_likelihood(Forecast.normal([0.0, 0.0], [1.0, 1.0], "test"), actual)
-    assert told == pytest.approx(norm.logpdf(actual).mean(), abs=0.02)
+    likelihood = scoring.log_likelihood(Forecast.normal([0.0, 0.0], [1.0, 1.0], "test"), actual)
+    assert likelihood == pytest.approx(norm.logpdf(actual).mean(), abs=0.02)
 
 
 @pytest.mark.parametrize(("actual", "expected"), [(1e9, -20.0), (3.0, 20.0)])

@@ -13,7 +13,7 @@ from predictors.trials.optstop import WatchedRun
 
 
 def ticks():
-    """A clock of which each look takes a second."""
+    """A clock that advances one second at each call."""
     return count().__next__
 
 
@@ -54,18 +54,18 @@ class TestCurves:
 
         class Spy(LearningCurvePredictor):
             def fit(self, some, meta=None):
-                self.learnt = {curve.tobytes() for curve in some}
+                self.fitted_on = {curve.tobytes() for curve in some}
                 return super().fit(some, meta)
 
             def predict_many(self, some, ats, metas=None):
-                seen.extend((curve.tobytes(), self.learnt) for curve in some)
+                seen.extend((curve.tobytes(), self.fitted_on) for curve in some)
                 return super().predict_many(some, ats, metas)
 
         monkeypatch.setattr(curves, "LearningCurvePredictor", Spy)
         runs = [*rising(6, group="a"), *rising(6, group="b", seed=1)]
         curves.trial(runs, 0.5, ticks())
         assert len(seen) > 12
-        assert not any(known.startswith(part) for part, learnt in seen for known in learnt)
+        assert not any(known.startswith(part) for part, fitted_on in seen for known in fitted_on)
 
     def test_a_group_unseen_is_one_of_several(self):
         one = curves.trial(rising(6, group="a"), 0.5, ticks())
@@ -83,11 +83,11 @@ class TestCurves:
 
 class TestOptStop:
     @staticmethod
-    def watched(*ends, doubts=()):
+    def watched(*ends, uncertain=()):
         """Runs of ten epochs, of which it is soon known how they end, save those in doubt."""
         return [
             WatchedRun(
-                np.linspace(0, end, 10), Forecast.normal(np.full(5, end), 0.2 if end in doubts else 1e-3, "test")
+                np.linspace(0, end, 10), Forecast.normal(np.full(5, end), 0.2 if end in uncertain else 1e-3, "test")
             )
             for end in ends
         ]
@@ -97,7 +97,7 @@ class TestOptStop:
         assert used == [10, 5, 10, 5]
 
     def test_a_run_in_doubt_goes_on(self):
-        used = list(optstop.optstop(self.watched(0.5, 0.4, doubts=(0.4,)), np.arange(2), 0.05))
+        used = list(optstop.optstop(self.watched(0.5, 0.4, uncertain=(0.4,)), np.arange(2), 0.05))
         assert used == [10, 10]
 
     def test_a_threshold_of_nothing_stops_nothing(self):
@@ -109,11 +109,13 @@ class TestOptStop:
 
     def test_a_run_that_seldom_ends_best_lowers_the_threshold_as_one_that_often_does(self, monkeypatch):
         history = rising(40)
-        doubtful = sorted(history, key=lambda run: run.values[-1])[-5]
+        uncertain_run = sorted(history, key=lambda run: run.values[-1])[-5]
 
         def watch(runs, predictor):
-            told = [Forecast.normal([run.values[-1] - 0.1 * (run is doubtful)] * 3, 0.05, "test") for run in runs]
-            return [WatchedRun(run.values, forecast) for run, forecast in zip(runs, told, strict=True)]
+            predicted = [
+                Forecast.normal([run.values[-1] - 0.1 * (run is uncertain_run)] * 3, 0.05, "test") for run in runs
+            ]
+            return [WatchedRun(run.values, forecast) for run, forecast in zip(runs, predicted, strict=True)]
 
         monkeypatch.setattr(optstop, "watch", watch)
         assert optstop.safe_threshold(history, 0.05) == pytest.approx(0.023, abs=0.002)
@@ -173,9 +175,9 @@ class TestRuntime:
 
     def test_only_jobs_finished_by_then_are_known(self):
         jobs = [self.job(0, 100), self.job(50, 200), self.job(99, 10), self.job(100, 10), self.job(300, 10)]
-        told = runtime.last_two(jobs, np.array([100.0, 200.0, 10.0, 10.0, 10.0]))
-        assert np.isnan(told[:3]).all()
-        assert told[3:].tolist() == [100.0, 105.0]
+        predicted = runtime.last_two(jobs, np.array([100.0, 200.0, 10.0, 10.0, 10.0]))
+        assert np.isnan(predicted[:3]).all()
+        assert predicted[3:].tolist() == [100.0, 105.0]
 
     def test_other_users_jobs_are_not_a_users_last_two(self):
         jobs = [self.job(0, 100, "ada"), self.job(200, 50, "bob")]

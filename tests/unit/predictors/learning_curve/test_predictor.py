@@ -92,7 +92,7 @@ def test_a_percentage_is_forecast_as_the_share_it_is() -> None:
 
 
 def test_a_quantity_without_bounds_is_forecast_in_its_own_scale() -> None:
-    """A loss of which the target asks less comes negated."""
+    """A loss, for which lower is better, comes negated."""
     curve = -(1000.0 + 5000.0 * np.arange(1.0, 41.0) ** -0.8)
 
     forecast = LearningCurvePredictor().predict(curve, at=100)

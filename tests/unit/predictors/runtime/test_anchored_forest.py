@@ -1,4 +1,4 @@
-"""A forest of differences from anchors says what no tree of absolute values can, and where min/max is the largest."""
+"""An anchored forest predicts differences that no tree of absolute values can; the draw with the best min/max."""
 
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
