@@ -9,13 +9,13 @@ import numpy as np
 
 import predictors.loss
 from predictors.loss import LossPredictor
-from predictors.loss.training import drawn, lessons, trained
+from predictors.loss.training import make_training_set, sample_curves, train
 
 SEED = 7
 
 
 def main() -> None:
-    network = trained(lessons(list(drawn(SEED)), np.random.default_rng(SEED)), 0)
+    network = train(make_training_set(list(sample_curves(SEED)), np.random.default_rng(SEED)), 0)
     target = Path(predictors.loss.__file__).with_name("network.npz")
     np.savez(target, version=LossPredictor.version, **network.state())
 

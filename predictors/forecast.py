@@ -1,15 +1,14 @@
-"""Forecasts: distributions of numbers, as values.
+"""Forecasts: distributions of numbers, as immutable values.
 
-Every predictor answers with a `Forecast`, n distributions side by side, each given by its quantiles at the same fixed
-probability levels. What decides live, in simulation and in an audit therefore reads the same numbers, and a forecast
-is stored as plain arrays. `Fan` is the same for a quantity that depends on x (an iteration, a count of GPUs).
+Every predictor returns a `Forecast`: n distributions, each given by its quantiles at the same fixed probability levels.
+Live scheduling, simulation and audits therefore read the same numbers, and a forecast is stored as plain arrays. A
+`Fan` is a forecast as a function of x (an iteration, a number of GPUs); `Forecasts` are all of a snapshot's jobs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -17,28 +16,27 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from predictors.arrays import Bools, Floats, Ints, Texts
+from predictors.quantile_table import INNER_LEVELS, LEVELS, LevelInterpolation
+
+__all__ = ["LEVELS", "NEEDS", "Fan", "Forecast", "Forecasts", "Need"]
 
 Need: TypeAlias = Literal["total", "remaining", "final", "accuracy", "loss", "speed"]
+"""What can be forecast of a job; `Forecasts` has a field for each."""
 NEEDS: frozenset[Need] = frozenset(get_args(Need))
 
-_OUTER = np.array([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1])
-_INNER = np.linspace(0.15, 0.85, 15)
-#: The probability levels of every table; the first and the last are the bounds of the support, which may be infinite.
-LEVELS: Floats = np.round(np.concatenate([[0.0], _OUTER, _INNER, 1.0 - _OUTER[::-1], [1.0]]), 6)
-_INSIDE = LEVELS[1:-1]
 _LAST = len(LEVELS) - 1
-_MIDDLE = int(np.flatnonzero(LEVELS == 0.5)[0])
+_MEDIAN = int(np.flatnonzero(LEVELS == 0.5)[0])
 
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
-    """n distributions by their quantiles.
+    """n distributions, given by their quantiles.
 
-    Between two levels probability is spread evenly; beyond the outermost inner levels it falls off evenly to a finite
-    bound, or exponentially (with the density of the neighbouring piece) to an infinite one. Equal quantiles are an
-    atom. An unknown row is NaN throughout and has the source "".
+    The density is constant between two levels. Beyond the outermost inner levels it is constant up to a finite bound,
+    or falls exponentially (continuing the density of the neighbouring piece) towards an infinite one. Equal quantiles
+    are an atom. An unknown row is NaN throughout and has the source "".
 
-    table: (n, len(LEVELS)) quantiles, not decreasing along a row. source: (n,) what made each row.
+    table: (n, len(LEVELS)) quantiles, not decreasing along a row. source: (n,) name of the method that made each row.
     Raises ValueError for other shapes and for rows that decrease.
     """
 
@@ -63,38 +61,39 @@ class Forecast:
 
     @classmethod
     def _of(cls, table: Floats, source: Texts) -> Forecast:
-        """Rows of other forecasts, which need no second look."""
+        """A forecast of rows that are known to be valid."""
         made = object.__new__(cls)
         for name, column in (("table", table), ("source", source)):
             column.flags.writeable = False
             object.__setattr__(made, name, column)
         return made
 
-    # --- making ---------------------------------------------------------------------------------------------------
+    # --- constructors -----------------------------------------------------------------------------------------------
 
     @classmethod
     def unknown(cls, n: int) -> Forecast:
-        """n rows of which nothing is known."""
+        """n unknown rows."""
         return cls._of(np.full((n, len(LEVELS)), np.nan), np.full(n, ""))
 
     @classmethod
     def certain(cls, value: ArrayLike, source: ArrayLike) -> Forecast:
-        """All probability at `value` (n,)."""
+        """Point masses at `value`, a number or (n,)."""
         values = np.atleast_1d(np.asarray(value, dtype=np.float64))
         return cls(np.repeat(values[:, None], len(LEVELS), axis=1), _texts(source, len(values)))
 
     @classmethod
     def normal(cls, mean: ArrayLike, sd: ArrayLike, source: ArrayLike) -> Forecast:
-        """Normal distributions with `mean` and `sd` (n,)."""
+        """Normal distributions with `mean` and standard deviation `sd`, each a number or (n,)."""
         mean, sd = (np.atleast_1d(a) for a in np.broadcast_arrays(*(np.asarray(a, np.float64) for a in (mean, sd))))
-        return cls.quantiles(_INSIDE, mean[:, None] + sd[:, None] * ndtri(_INSIDE), source)
+        return cls.quantiles(INNER_LEVELS, mean[:, None] + sd[:, None] * ndtri(INNER_LEVELS), source)
 
     @classmethod
     def lognormal(cls, median: ArrayLike, sigma: ArrayLike, source: ArrayLike) -> Forecast:
-        """Lognormal distributions with `median` and `sigma`, the standard deviation of the logarithm (n,)."""
+        """Lognormal distributions with `median` and `sigma`, the standard deviation of the logarithm, a number or
+        (n,)."""
         logs = np.log(np.atleast_1d(np.asarray(median, dtype=np.float64)))
         inner = cls.normal(logs, sigma, source).table[:, 1:-1]
-        return cls.quantiles(_INSIDE, np.exp(inner), source, lower=0.0)
+        return cls.quantiles(INNER_LEVELS, np.exp(inner), source, lower=0.0)
 
     @classmethod
     def quantiles(
@@ -108,15 +107,15 @@ class Forecast:
     ) -> Forecast:
         """Distributions with the quantiles `values` (n, k) at increasing `levels` (k,) inside (0, 1).
 
-        A bound is a number, or one a row.
-        Values that cross are put in order (Chernozhukov, Fernández-Val, Galichon 2010); levels that the table has
-        and `levels` has not are interpolated, outside of them on exponential tails.
+        lower, upper: bounds, each a number or (n,). Quantiles that cross are sorted (Chernozhukov, Fernández-Val,
+        Galichon 2010). Levels of the table that are not given are interpolated, and extrapolated on exponential tails.
+        Raises ValueError unless levels increase, and are as many as the values of a row.
         """
         at = np.asarray(levels, dtype=np.float64)
         given = np.sort(np.atleast_2d(np.asarray(values, dtype=np.float64)), axis=1)
         if at.ndim != 1 or given.shape[1] != len(at):
             raise ValueError("there are as many levels as values of a row")
-        inner = _Between.of(at.tobytes()).inner(given)
+        inner = LevelInterpolation.of(at.tobytes()).inner(given)
         table = np.empty((len(given), len(LEVELS)))
         table[:, 0], table[:, -1] = lower, upper
         table[:, 1:-1] = np.minimum(np.maximum(inner, table[:, :1]), table[:, -1:])
@@ -127,7 +126,7 @@ class Forecast:
 
     @classmethod
     def assemble(cls, n: int, parts: Sequence[tuple[ArrayLike, Forecast]]) -> Forecast:
-        """n rows, of which each part gives some: pairs of row numbers and their forecasts; the rest is unknown."""
+        """n rows from parts: pairs of row numbers and a forecast of as many rows. All other rows are unknown."""
         table = np.full((n, len(LEVELS)), np.nan)
         source = np.full(n, "", dtype=np.result_type(np.str_, *(part.source.dtype for _, part in parts)))
         for rows, part in parts:
@@ -137,13 +136,14 @@ class Forecast:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Forecast:
-        """What `to_arrays` gave."""
+        """The forecast whose `to_arrays` this is."""
         return cls(arrays["table"], arrays["source"])
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """The columns by name, from which `from_arrays` makes the same forecast."""
         return {"table": self.table, "source": self.source}
 
-    # --- asking ---------------------------------------------------------------------------------------------------
+    # --- queries ----------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self.table)
@@ -155,16 +155,16 @@ class Forecast:
 
     @property
     def known(self) -> Bools:
-        """(n,) whether anything is known of the row."""
+        """(n,) whether the row is known."""
         return ~np.isnan(self.table[:, 1])
 
     @property
     def mean(self) -> Floats:
-        """(n,) exact means of the tabulated distributions."""
+        """(n,) means of the tabulated distributions, exact."""
         inner = self.table[:, 1:-1]
-        between = ((inner[:, 1:] + inner[:, :-1]) * np.diff(_INSIDE)).sum(axis=1) / 2
+        between = ((inner[:, 1:] + inner[:, :-1]) * np.diff(INNER_LEVELS)).sum(axis=1) / 2
         lower, upper = self.table[:, 0], self.table[:, -1]
-        edge = _INSIDE[0]
+        edge = INNER_LEVELS[0]
         down, up = self._scales()
         with np.errstate(invalid="ignore"):
             left = np.where(np.isfinite(lower), (lower + inner[:, 0]) / 2, inner[:, 0] - down) * edge
@@ -173,14 +173,14 @@ class Forecast:
 
     @property
     def median(self) -> Floats:
-        """(n,)"""
-        return self.table[:, _MIDDLE]
+        """(n,) medians."""
+        return self.table[:, _MEDIAN]
 
     def quantile(self, q: ArrayLike) -> Floats:
-        """(n,) for one level q in [0, 1], (n, k) for an array of k levels."""
+        """Quantiles: (n,) for a level q in [0, 1], (n, k) for k levels. Raises ValueError for a level outside of it."""
         levels = np.asarray(q, dtype=np.float64)
-        places = np.searchsorted(_INSIDE, levels)
-        if (_INSIDE.take(places, mode="clip") == levels).all():
+        places = np.searchsorted(INNER_LEVELS, levels)
+        if (INNER_LEVELS.take(places, mode="clip") == levels).all():
             return self.table.take(places + 1, axis=1)
         if np.any((levels < 0) | (levels > 1)):
             raise ValueError("a quantile's level is between 0 and 1")
@@ -189,7 +189,7 @@ class Forecast:
         return values[:, 0] if levels.ndim == 0 else values
 
     def sf(self, y: ArrayLike) -> Floats:
-        """(n,) P(Y >= y), for y a number or one a row."""
+        """(n,) survival function P(Y >= y); y is a number or (n,). NaN where unknown."""
         values = self._rowwise(y)
         piece = np.clip((self.table < values[:, None]).sum(axis=1) - 1, 0, _LAST - 1)
         low, high = self._edges(piece)
@@ -197,34 +197,34 @@ class Forecast:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             share = np.where(values > low, (values - low) / (high - low), 0.0)
             inside = 1.0 - (LEVELS[piece] + share * (LEVELS[piece + 1] - LEVELS[piece]))
-            left = 1.0 - _INSIDE[0] * np.exp(-np.where(high > values, (high - values) / down, 0.0))
-            right = _INSIDE[0] * np.exp(-np.where(values > low, (values - low) / up, 0.0))
+            left = 1.0 - INNER_LEVELS[0] * np.exp(-np.where(high > values, (high - values) / down, 0.0))
+            right = INNER_LEVELS[0] * np.exp(-np.where(values > low, (values - low) / up, 0.0))
         result = np.where(np.isinf(low), left, np.where(np.isinf(high), right, inside))
         result = np.where(values <= self.table[:, 0], 1.0, np.where(values > self.table[:, -1], 0.0, result))
         return np.where(self.known & ~np.isnan(values), result, np.nan)
 
     def logpdf(self, y: ArrayLike) -> Floats:
-        """(n,) the logarithm of the density at y; +inf on an atom, -inf outside of the support."""
+        """(n,) logarithm of the density at y, a number or (n,): +inf on an atom, -inf outside of the support."""
         values = self._rowwise(y)
         piece = np.clip((self.table < values[:, None]).sum(axis=1) - 1, 0, _LAST - 1)
         low, high = self._edges(piece)
         down, up = self._scales()
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             inside = np.log(LEVELS[piece + 1] - LEVELS[piece]) - np.log(high - low)
-            left = np.log(_INSIDE[0] / down) - (high - values) / down
-            right = np.log(_INSIDE[0] / up) - (values - low) / up
+            left = np.log(INNER_LEVELS[0] / down) - (high - values) / down
+            right = np.log(INNER_LEVELS[0] / up) - (values - low) / up
         result = np.where(np.isinf(low), left, np.where(np.isinf(high), right, inside))
         atom = ((self.table[:, 1:] == values[:, None]) & (self.table[:, :-1] == values[:, None])).any(axis=1)
         outside = (values < self.table[:, 0]) | (values > self.table[:, -1])
         result = np.where(atom, np.inf, np.where(outside, -np.inf, result))
         return np.where(self.known & ~np.isnan(values), result, np.nan)
 
-    # --- transforming ---------------------------------------------------------------------------------------------
+    # --- transformations --------------------------------------------------------------------------------------------
 
     def beyond(self, y: ArrayLike) -> Forecast:
-        """Of Y - y given Y > y, for y a number or one a row: of the total run time, what remains after y.
+        """The distribution of Y - y given Y > y, for y a number or (n,): of a run time, the time remaining after y.
 
-        Where Y cannot pass y, nothing remains: all probability is at 0.
+        Where Y cannot exceed y it is a point mass at 0.
         """
         values = self._rowwise(y)
         survival = self.sf(values)[:, None] * (1.0 - LEVELS)
@@ -239,17 +239,18 @@ class Forecast:
         return Forecast(np.where(np.isnan(table).any(axis=1, keepdims=True), np.nan, table), self.source)
 
     def clip(self, lower: ArrayLike = -np.inf, upper: ArrayLike = np.inf) -> Forecast:
-        """Of min(max(Y, lower), upper), each a number or one a row; a NaN bound does not bind."""
+        """The distribution of min(max(Y, lower), upper); a bound is a number or (n,), and is ignored where it is
+        NaN."""
         low, high = self._rowwise(lower)[:, None], self._rowwise(upper)[:, None]
         return Forecast._of(np.where(self.known[:, None], np.fmin(np.fmax(self.table, low), high), np.nan), self.source)
 
     def times(self, factor: ArrayLike) -> Forecast:
-        """Of Y times a number, or one a row, that is not negative; 0 times anything is 0."""
+        """The distribution of Y times a factor that is not negative, a number or (n,). 0 times infinity is 0."""
         factors = self._rowwise(factor)[:, None]
         table = np.multiply(self.table, factors, out=np.zeros_like(self.table), where=factors > 0)
         return Forecast._of(table, self.source)
 
-    # --- pieces ---------------------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------------------------
 
     def _rowwise(self, y: ArrayLike) -> Floats:
         return np.broadcast_to(np.asarray(y, dtype=np.float64), (len(self),))
@@ -260,7 +261,7 @@ class Forecast:
 
     def _scales(self) -> tuple[Floats, Floats]:
         """(n,) mean excess of the lower and of the upper exponential tail."""
-        per_mass = _INSIDE[0] / (_INSIDE[1] - _INSIDE[0])
+        per_mass = INNER_LEVELS[0] / (INNER_LEVELS[1] - INNER_LEVELS[0])
         return (self.table[:, 2] - self.table[:, 1]) * per_mass, (self.table[:, -2] - self.table[:, -3]) * per_mass
 
     def _at_level(self, level: Floats, survival: Floats) -> Floats:
@@ -272,17 +273,20 @@ class Forecast:
         share = (level - LEVELS[piece]) / (LEVELS[piece + 1] - LEVELS[piece])
         with np.errstate(divide="ignore", invalid="ignore"):
             inside = np.where(share > 0, low + share * (high - low), low)
-            left = high + np.where(down > 0, down * np.log(level / _INSIDE[0]), 0.0)
-            right = low - np.where(up > 0, up * np.log(survival / _INSIDE[0]), 0.0)
+            left = high + np.where(down > 0, down * np.log(level / INNER_LEVELS[0]), 0.0)
+            right = low - np.where(up > 0, up * np.log(survival / INNER_LEVELS[0]), 0.0)
         return np.where(np.isinf(low) & (low < 0), left, np.where(np.isinf(high) & (high > 0), right, inside))
 
 
 @dataclass(frozen=True, eq=False)
 class Fan:
-    """A quantity of n rows against x, from tabulated quantiles, linear in x between the columns and flat outside.
+    """Distributions of n rows as functions of x: quantiles tabulated at k values of x.
 
-    index: (n,) the place of each row among the m known ones, -1 where nothing is known. x: (m, k) increasing along a
-    row. table: (m, k, len(LEVELS)). source: (m,).
+    Quantiles are interpolated linearly in x, and constant outside of the tabulated range.
+
+    index: (n,) position of each row among the m known ones, -1 where it is unknown. x: (m, k) increasing along a row.
+    table: (m, k, len(LEVELS)) quantiles. source: (m,) name of the method that made each row. Raises ValueError for
+    other shapes, for x that does not increase, and for an index out of range.
     """
 
     index: Ints
@@ -301,12 +305,13 @@ class Fan:
 
     @classmethod
     def unknown(cls, n: int) -> Fan:
-        """n rows of which nothing is known."""
+        """n unknown rows."""
         return cls(np.full(n, -1), np.zeros((0, 1)), np.zeros((0, 1, len(LEVELS))), np.zeros(0, dtype=np.str_))
 
     @classmethod
     def of(cls, n: int, rows: ArrayLike, x: Floats, forecasts: Sequence[Forecast]) -> Fan:
-        """A fan of n rows, where `rows` (m,) are known at x (m, k): k forecasts of m rows, one a column."""
+        """A fan of n rows, where `rows` (m,) are known at x (m, k), by k forecasts of m rows each, one for each
+        column."""
         index = np.full(n, -1)
         index[np.asarray(rows)] = np.arange(len(x))
         table = np.stack([forecast.table for forecast in forecasts], axis=1)
@@ -314,10 +319,11 @@ class Fan:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Fan:
-        """What `to_arrays` gave."""
+        """The fan whose `to_arrays` this is."""
         return cls(arrays["index"], arrays["x"], arrays["table"], arrays["source"])
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """The columns by name, from which `from_arrays` makes the same fan."""
         return {"index": self.index, "x": self.x, "table": self.table, "source": self.source}
 
     def __len__(self) -> int:
@@ -325,11 +331,11 @@ class Fan:
 
     @property
     def known(self) -> Bools:
-        """(n,) whether anything is known of the row."""
+        """(n,) whether the row is known."""
         return self.index >= 0
 
     def at(self, rows: ArrayLike, x: ArrayLike) -> Forecast:
-        """The quantity of `rows` (r,) at `x` (a number, or one a row)."""
+        """The distributions of `rows` (r,) at `x`, a number or (r,). Unknown where the row is, or where x is NaN."""
         wanted = np.atleast_1d(np.asarray(rows, dtype=np.int64))
         points = np.broadcast_to(np.asarray(x, dtype=np.float64), wanted.shape)
         place = self.index[wanted]
@@ -350,10 +356,10 @@ class Fan:
 
 @dataclass(frozen=True, eq=False)
 class Forecasts:
-    """All that is forecast for a snapshot, rows as its jobs; what was not asked for is unknown.
+    """All forecasts for the n jobs of a snapshot, in its order; what was not requested is unknown.
 
-    total, remaining: seconds. final: the target quantity at the maximum iteration. accuracy, loss: by iteration.
-    speed: iterations a second by GPUs. models: the version of what made each.
+    total, remaining: run time in seconds. final: the target metric at the maximum iteration. accuracy, loss: by
+    iteration. speed: iterations per second by number of GPUs. models: version of the model behind each.
     """
 
     total: Forecast
@@ -366,46 +372,10 @@ class Forecasts:
 
     @classmethod
     def unknown(cls, n: int) -> Forecasts:
-        """Nothing is known of n jobs."""
+        """Forecasts of n jobs that are all unknown."""
         nothing, fan = Forecast.unknown(n), Fan.unknown(n)
         return cls(nothing, nothing, nothing, fan, fan, fan)
 
 
 def _texts(source: ArrayLike, n: int) -> Texts:
     return np.array(np.broadcast_to(np.asarray(source, dtype=np.str_), (n,)))
-
-
-@dataclass(frozen=True, eq=False)
-class _Between:
-    """How quantiles at some levels become those at the inner levels of the table.
-
-    right, share: (inner levels,) between which two, and how far. below, above: what is added of the first and the last
-    slope, beyond the outermost. same: whether the levels are the inner ones.
-    """
-
-    same: bool
-    right: Ints
-    share: Floats
-    below: Floats
-    above: Floats
-
-    @staticmethod
-    @lru_cache(maxsize=64)
-    def of(levels: bytes) -> _Between:
-        at = np.frombuffer(levels)
-        if len(at) < 2 or at[0] <= 0 or at[-1] >= 1 or np.any(np.diff(at) <= 0):
-            raise ValueError("levels are increasing and inside (0, 1)")
-        right = np.clip(np.searchsorted(at, _INSIDE), 1, len(at) - 1)
-        share = np.clip((_INSIDE - at[right - 1]) / (at[right] - at[right - 1]), 0.0, 1.0)
-        below = np.log(np.minimum(_INSIDE / at[0], 1.0)) * at[0] / (at[1] - at[0])
-        above = -np.log(np.minimum((1 - _INSIDE) / (1 - at[-1]), 1.0)) * (1 - at[-1]) / (at[-1] - at[-2])
-        return _Between(np.array_equal(at, _INSIDE), right, share, below, above)
-
-    def inner(self, given: Floats) -> Floats:
-        """(n, inner levels) of increasing quantiles (n, k)."""
-        if self.same:
-            return given
-        left = given.take(self.right - 1, axis=1)
-        inner = left + self.share * (given.take(self.right, axis=1) - left)
-        inner += (given[:, 1:2] - given[:, :1]) * self.below + (given[:, -1:] - given[:, -2:-1]) * self.above
-        return np.maximum.accumulate(inner, axis=1)

@@ -1,8 +1,8 @@
-"""Quantile regression forest (Meinshausen 2006) over extremely randomised trees (Geurts, Ernst, Wehenkel 2006).
+"""Quantile regression forest (Meinshausen 2006) of extremely randomised trees (Geurts, Ernst, Wehenkel 2006).
 
-Grown by scikit-learn, kept and evaluated as plain arrays, so that a model is stored without pickle and a batch is
-predicted without a Python loop over its rows. Each leaf keeps a few evenly spaced order statistics of the targets that
-fell into it; all of them together, over the trees, are a sample of the predictive distribution.
+Grown by scikit-learn, stored and evaluated as plain arrays: a model is saved without pickle, and a batch is predicted
+without a Python loop over its rows. Each leaf keeps a few evenly spaced order statistics of its training targets; those
+of all trees together are a sample of the predictive distribution.
 """
 
 from __future__ import annotations
@@ -18,20 +18,23 @@ from sklearn.tree import ExtraTreeRegressor
 
 from predictors.arrays import Floats, Ints
 
-KEPT = 4
-"""order statistics kept a leaf"""
+LEAF_VALUES = 4
+"""order statistics kept of each leaf"""
 BATCH = 4096
-"""rows that are looked at together"""
-_STRIDE = 4
-"""steps down the trees before it is looked whether all are in leaves"""
+"""rows that are evaluated at once"""
+_LEVELS_AT_ONCE = 4
+"""steps down the trees between two checks whether every row has reached a leaf"""
 
 
 @dataclass(frozen=True, eq=False)
 class QuantileForest:
-    """Trees side by side: from node i it goes to below[i] where feature[i] <= threshold[i], to the node after that
-    where it is not; from a leaf to itself.
+    """The nodes of all trees in flat arrays.
 
-    roots (trees,); feature, threshold, below (nodes,); leaf (nodes, KEPT): increasing targets.
+    From node i the next one is below[i] where x[feature[i]] <= threshold[i], and below[i] + 1 otherwise. A leaf's next
+    node is itself.
+
+    roots: (trees,) root of each tree. feature, threshold, below: (nodes,). leaf: (nodes, LEAF_VALUES) increasing order
+    statistics of the targets, for leaves.
     """
 
     roots: Ints
@@ -53,7 +56,11 @@ class QuantileForest:
         seed: int,
         share: float = 0.7,
     ) -> QuantileForest:
-        """Grow on x (n, features), y (n,); a tree sees a share of the groups (n,), whose rows are not independent."""
+        """Grow `trees` trees on features x (n, features) and targets y (n,).
+
+        groups: (n,) rows of the same group are not independent; each tree is grown on a random `share` of the groups.
+        smallest_leaf: least rows of a leaf. features: share of the features that are tried at a split.
+        """
         random = np.random.default_rng(seed)
         names, group = np.unique(groups, return_inverse=True)
         roots: list[int] = []
@@ -66,13 +73,13 @@ class QuantileForest:
                 min_samples_leaf=smallest_leaf, max_features=features, random_state=int(random.integers(2**31))
             ).fit(x[rows], y[rows])
             roots.append(start)
-            parts.append(_flat(grown, x[rows], y[rows], start))
+            parts.append(_flatten(grown, x[rows], y[rows], start))
             start += grown.tree_.node_count
         return cls(np.array(roots), *(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
     @classmethod
     def joined(cls, forests: Sequence[QuantileForest]) -> QuantileForest:
-        """The trees of all, in their order, as one forest."""
+        """One forest of the trees of all forests, in their order."""
         starts = np.cumsum([0, *(len(forest.feature) for forest in forests)])[:-1]
         pairs = list(zip(forests, starts.tolist(), strict=True))
         return cls(
@@ -84,44 +91,47 @@ class QuantileForest:
         )
 
     def sample(self, x: Floats) -> Floats:
-        """(n, trees * KEPT) sorted draws, equally likely, of the predictive distribution at x (n, features)."""
+        """(n, trees * LEAF_VALUES) sorted, equally likely draws of the predictive distribution at x (n, features)."""
         return np.concatenate([self._sample(x[i : i + BATCH]) for i in range(0, max(len(x), 1), BATCH)])
 
     def _sample(self, x: Floats) -> Floats:
         return np.sort(self.leaves(x).reshape(len(x), -1), axis=1)
 
     def leaves(self, x: Floats) -> Floats:
-        """(n, trees, KEPT): what each tree says of x (n, features)."""
+        """(n, trees, LEAF_VALUES) values of the leaf that each row of x (n, features) falls into, for each tree."""
         values = x.astype(np.float32).ravel()
         start = np.repeat(np.arange(len(x)) * x.shape[1], len(self.roots))
         node = np.tile(self.roots, len(x))
         feature, threshold, below = self._nodes
         while True:
             before = node
-            for _ in range(_STRIDE):
+            for _ in range(_LEVELS_AT_ONCE):
                 node = below.take(node) + (values.take(feature.take(node) + start) > threshold.take(node))
             if (before == node).all():
                 break
-        return self.leaf.take(node, axis=0).reshape(len(x), len(self.roots), KEPT).astype(np.float64)
+        return self.leaf.take(node, axis=0).reshape(len(x), len(self.roots), LEAF_VALUES).astype(np.float64)
 
     @cached_property
     def _nodes(self) -> tuple[NDArray[np.intp], NDArray[np.float32], NDArray[np.intp]]:
-        """Feature, threshold and below, places as wide as NumPy wants them."""
+        """Feature, threshold and below, as NumPy indexes with them fastest."""
         return self.feature.astype(np.intp), self.threshold, self.below.astype(np.intp)
 
     def state(self) -> dict[str, NDArray[Any]]:
+        """Arrays, from which `from_state` makes the same forest."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> QuantileForest:
+        """The forest whose `state` this is."""
         return cls(*(np.asarray(state[name]) for name in cls.__dataclass_fields__))
 
 
-def _flat(grown: ExtraTreeRegressor, x: Floats, y: Floats, start: int) -> tuple[NDArray[Any], ...]:
+def _flatten(grown: ExtraTreeRegressor, x: Floats, y: Floats, start: int) -> tuple[NDArray[Any], ...]:
+    """Feature, threshold, below and leaf of one tree, whose first node gets the number `start`."""
     tree = grown.tree_
     nodes = np.arange(tree.node_count)
     parents = np.flatnonzero(tree.children_left >= 0)
-    # The two nodes below one follow each other.
+    # Nodes are renumbered so that the two children of a node follow each other.
     place = np.zeros_like(nodes)
     place[tree.children_left[parents]] = 2 * np.arange(len(parents)) + 1
     place[tree.children_right[parents]] = 2 * np.arange(len(parents)) + 2
@@ -130,11 +140,11 @@ def _flat(grown: ExtraTreeRegressor, x: Floats, y: Floats, start: int) -> tuple[
     feature[place[parents]] = tree.feature[parents]
     threshold[place[parents]] = tree.threshold[parents]
     below[place[parents]] = place[tree.children_left[parents]]
-    fell = place[grown.apply(x)]
-    order = np.lexsort((y, fell))
-    ends = np.searchsorted(fell[order], nodes, side="right")
-    count = ends - np.searchsorted(fell[order], nodes)
-    middle = (np.arange(KEPT) + 0.5) / KEPT
-    taken = (ends - count)[:, None] + np.floor(middle * count[:, None]).astype(np.int64)
-    leaf = np.where(count[:, None] > 0, y[order][np.minimum(taken, len(y) - 1)], 0.0)
+    leaf_of_row = place[grown.apply(x)]
+    order = np.lexsort((y, leaf_of_row))
+    ends = np.searchsorted(leaf_of_row[order], nodes, side="right")
+    count = ends - np.searchsorted(leaf_of_row[order], nodes)
+    fractions = (np.arange(LEAF_VALUES) + 0.5) / LEAF_VALUES
+    chosen = (ends - count)[:, None] + np.floor(fractions * count[:, None]).astype(np.int64)
+    leaf = np.where(count[:, None] > 0, y[order][np.minimum(chosen, len(y) - 1)], 0.0)
     return feature, threshold, (start + below).astype(np.int32), leaf.astype(np.float32)

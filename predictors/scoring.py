@@ -1,6 +1,6 @@
-"""Scores: how far forecasts were from what came, each the mean over the items.
+"""Scores of forecasts against actual values, each the mean over the items.
 
-`Line` is a row of the tables that `predictors.trials` make with them.
+`ScoreRow` is a row of the tables that `predictors.trials` make of them.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from predictors.arrays import Floats
 from predictors.forecast import Forecast
 
 Clock: TypeAlias = Callable[[], float]
-"""Seconds that pass."""
+"""Returns seconds from an arbitrary origin, as `time.perf_counter` does."""
 
 LIKELIHOOD_BOUND = 20.0
-"""A log likelihood counts no less than minus this, and no more than this: an atom's density has no end."""
+"""Log likelihoods are clipped to plus and minus this, as the density of an atom is infinite."""
 UPPER_BOUND = 0.95
-"""The level of the quantile that is taken for a safe upper bound."""
+"""Level of the quantile that is used as an upper bound."""
 INTERVAL = (0.05, 0.95)
+"""Levels of the bounds of the 90% interval."""
 
 
 @dataclass(frozen=True)
-class Line:
-    """How a method did on a part of the data: `scores` by name, NaN where the method has no such thing."""
+class ScoreRow:
+    """The scores of a method on a part of the data, by name; NaN for a score that the method has not."""
 
     part: str
     method: str
@@ -36,13 +37,13 @@ class Line:
 
 
 def absolute_error(predicted: ArrayLike, actual: ArrayLike) -> float:
-    """Mean of |p - t|, in the unit of both."""
+    """Mean of |p - t|, in the unit of both. Raises ValueError unless there are as many of each, and any."""
     p, t = _paired(predicted, actual)
     return float(np.abs(p - t).mean())
 
 
 def relative_error(predicted: ArrayLike, actual: ArrayLike, scale: ArrayLike) -> float:
-    """Mean of |p - t| / scale, over the items whose scale is not 0; NaN where there are none."""
+    """Mean of |p - t| / |scale| over the items whose scale is not 0; NaN without any."""
     p, t = _paired(predicted, actual)
     size = np.abs(np.broadcast_to(np.asarray(scale, dtype=np.float64), t.shape))
     given = size > 0
@@ -50,7 +51,7 @@ def relative_error(predicted: ArrayLike, actual: ArrayLike, scale: ArrayLike) ->
 
 
 def agreement(predicted: ArrayLike, actual: ArrayLike) -> float:
-    """Mean of min(p, t) / max(p, t) of positive numbers: 1 is right, too long and too short count alike.
+    """Mean of min(p, t) / max(p, t) of positive numbers: 1 is best; too long and too short count alike.
 
     The accuracy of Tsafrir, Etsion, Feitelson (TPDS 2007, section 3).
     """
@@ -59,24 +60,24 @@ def agreement(predicted: ArrayLike, actual: ArrayLike) -> float:
 
 
 def log_likelihood(forecast: Forecast, actual: ArrayLike) -> float:
-    """Mean of the logarithm of the density where the actual value fell, within +-`LIKELIHOOD_BOUND`."""
+    """Mean logarithm of the density at the actual values, each clipped to +-`LIKELIHOOD_BOUND`."""
     density = forecast.logpdf(actual)
     return float(np.clip(density, -LIKELIHOOD_BOUND, LIKELIHOOD_BOUND).mean())
 
 
 def coverage(low: ArrayLike, high: ArrayLike, actual: ArrayLike) -> float:
-    """The share of the actual values that lie in their intervals."""
+    """Share of the actual values in their intervals, bounds included."""
     t = np.asarray(actual, dtype=np.float64)
     return float(((np.asarray(low) <= t) & (t <= np.asarray(high))).mean())
 
 
 def exceedance(bound: ArrayLike, actual: ArrayLike) -> float:
-    """The share of the actual values above their bounds."""
+    """Share of the actual values above their bounds."""
     return float((np.asarray(actual, dtype=np.float64) > np.asarray(bound)).mean())
 
 
 def distribution_scores(forecast: Forecast, actual: ArrayLike) -> dict[str, float]:
-    """What a forecast is judged by: error of the median, log likelihood, coverage of the 90% interval."""
+    """Scores of a distribution: absolute error of the median, log likelihood, coverage of the 90% interval."""
     low, high = forecast.quantile(INTERVAL).T
     return {
         "mae": absolute_error(forecast.median, actual),
@@ -86,20 +87,20 @@ def distribution_scores(forecast: Forecast, actual: ArrayLike) -> dict[str, floa
 
 
 def point_scores(predicted: ArrayLike, actual: ArrayLike) -> dict[str, float]:
-    """Of a method that gives no distribution."""
+    """The same scores of a method that gives no distribution: NaN but for the error."""
     nothing = float("nan")
     return {"mae": absolute_error(predicted, actual), "log likelihood": nothing, "covers 90%": nothing}
 
 
-def mean_line(lines: Sequence[Line], part: str) -> Line:
-    """The mean of some lines of one method, each counting the same."""
-    names = lines[0].scores
-    scores = {name: float(np.mean([line.scores[name] for line in lines])) for name in names}
-    return Line(part, lines[0].method, sum(line.items for line in lines), scores)
+def mean_row(rows: Sequence[ScoreRow], part: str) -> ScoreRow:
+    """The unweighted mean of rows of one method, as a row for `part`."""
+    names = rows[0].scores
+    scores = {name: float(np.mean([row.scores[name] for row in rows])) for name in names}
+    return ScoreRow(part, rows[0].method, sum(row.items for row in rows), scores)
 
 
 def _paired(predicted: ArrayLike, actual: ArrayLike) -> tuple[Floats, Floats]:
-    """Raises ValueError unless there is one prediction an actual value, and any."""
+    """Both as arrays. Raises ValueError unless there is one prediction for each actual value, and at least one."""
     p, t = np.asarray(predicted, dtype=np.float64), np.asarray(actual, dtype=np.float64)
     if p.shape != t.shape or not p.size:
         raise ValueError(f"{p.size} predictions cannot be scored on {t.size} values")

@@ -1,12 +1,14 @@
-"""Speed of a training job by GPUs and nodes, from the few placements that it was measured on.
+"""Forecasts the speed of a training job by GPUs and nodes, from the few placements on which it was measured.
 
-The step time is Pollux' (Qiao et al., OSDI 2021, section 3.2): gradient and synchronisation overlap in part,
-T = (T_grad^g + T_sync^g)^(1/g); T_sync is 0 on one GPU, a + b (GPUs - 2) within a node and another a + b (GPUs - 2)
-across nodes, here with c (GPUs a node - 1) where those of a node share its link. T_grad grows with the GPUs a node too,
-1 + d (GPUs a node - 1)^e, where they share its processors and its memory. Few points cannot tell as many parameters:
-drawn from a prior once, they are weighted by how well they explain the points, the time scale of the job integrated
-out. What the model misses is alike at like placements: a Gaussian process over the logarithms of GPUs and nodes. Where
-hardly any draw explains the points, the weights are tempered and the forecast is wider.
+The model of the step time is Pollux' (Qiao et al., OSDI 2021, section 3.2): gradient and synchronisation overlap in
+part, T = (T_grad^g + T_sync^g)^(1/g). T_sync is 0 on one GPU, a + b (GPUs - 2) within a node, and another a + b (GPUs -
+2) across nodes, here with an additional c (GPUs per node - 1) for GPUs that share the link of their node. T_grad grows
+with the GPUs per node too, by 1 + d (GPUs per node - 1)^e, where they share processors and memory.
+
+A few measurements do not determine so many parameters: draws from a prior are weighted by their likelihood, with the
+time scale of the job integrated out. The model error is a Gaussian process over the logarithms of GPUs and nodes, so
+that it is similar at similar placements. Where hardly any draw explains the measurements, the weights are tempered,
+which widens the forecast.
 """
 
 from __future__ import annotations
@@ -24,18 +26,19 @@ from predictors.forecast import LEVELS, Forecast
 
 _DRAWS = 8000
 _KEPT = 300
-_FEWEST = 60.0
-"""effective number of draws that a forecast stands on"""
+_MIN_EFFECTIVE_DRAWS = 60.0
+"""least effective sample size of the weighted draws; weights are tempered until it is reached"""
 _NOISE = 0.07
-"""standard deviation of the logarithm of a measured step time about what it would be in the mean"""
-_MISSED = 0.15
-"""and of that mean about the model, the same within a factor of two in GPUs and nodes"""
+"""standard deviation of the logarithm of a measured step time about its expectation"""
+_MODEL_ERROR = 0.15
+"""standard deviation of the logarithm of that expectation about the model; its length scale is a factor of two in GPUs
+and nodes"""
 _SCALE_SPREAD = 30.0
-"""of the logarithm of the time scale a priori: next to nothing is known of it"""
+"""prior standard deviation of the logarithm of the time scale: next to no information"""
 
 
 class SpeedPredictor:
-    """Forecasts iterations a second on so many GPUs of so many nodes."""
+    """Forecasts iterations per second on a number of GPUs over a number of nodes."""
 
     version: ClassVar[str] = "speed-2"
 
@@ -43,31 +46,36 @@ class SpeedPredictor:
         self.gpus_, self.nodes_, self.step_time_ = np.zeros(0), np.zeros(0), np.zeros(0)
 
     def fit(self, gpus: ArrayLike, nodes: ArrayLike, step_time: ArrayLike) -> SpeedPredictor:
-        """Learn from step times in seconds (k,), measured on `gpus` (k,) GPUs over `nodes` (k,) nodes.
+        """Fit on step times in seconds (k,), measured on `gpus` (k,) GPUs over `nodes` (k,) nodes.
 
-        Raises ValueError unless all are positive, finite and alike in length, and no node is without a GPU.
+        Raises ValueError unless all are positive, finite and of the same length, and each node has a GPU.
         """
-        count, spread = _placements(gpus, nodes)
+        gpu_count, node_count = _placements(gpus, nodes)
         times = np.atleast_1d(np.asarray(step_time, dtype=np.float64))
-        if times.shape != count.shape or not np.all(np.isfinite(times) & (times > 0)):
+        if times.shape != gpu_count.shape or not np.all(np.isfinite(times) & (times > 0)):
             raise ValueError("a step time is a positive number of seconds, one a placement")
-        self.gpus_, self.nodes_, self.step_time_ = count, spread, times
+        self.gpus_, self.nodes_, self.step_time_ = gpu_count, node_count, times
         return self
 
     def predict(self, gpus: ArrayLike, nodes: ArrayLike) -> Forecast:
-        """Iterations a second on `gpus` (n,) GPUs over `nodes` (n,) nodes; unknown before anything was measured."""
-        count, spread = _placements(gpus, nodes)
-        if not len(self.step_time_) or not len(count):
-            return Forecast.unknown(len(count))
+        """Iterations per second on `gpus` (n,) GPUs over `nodes` (n,) nodes; unknown before any `fit`.
+
+        Raises ValueError unless both are of the same length, and each node has a GPU.
+        """
+        gpu_count, node_count = _placements(gpus, nodes)
+        if not len(self.step_time_) or not len(gpu_count):
+            return Forecast.unknown(len(gpu_count))
         measured = (self.gpus_, self.nodes_)
-        covariance = _missed(measured, measured) + _NOISE**2 * np.eye(len(self.gpus_))
+        covariance = _model_error_covariance(measured, measured) + _NOISE**2 * np.eye(len(self.gpus_))
         precision = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
-        draws, level, off, temper = self._posterior(precision)
-        shared = _missed((count, spread), measured)
-        gain = shared @ precision
-        centres = level + _by_draw(count.tobytes(), spread.tobytes())[draws].T.copy() + gain @ off
-        unknown = _MISSED**2 - (gain * shared).sum(axis=1) + (1.0 - gain.sum(axis=1)) ** 2 / _total(precision)
-        sd = np.sqrt(np.maximum(unknown, 0.0) + _NOISE**2 / temper)
+        draws, level, residuals, temper = self._posterior(precision)
+        covariance_to_measured = _model_error_covariance((gpu_count, node_count), measured)
+        gain = covariance_to_measured @ precision
+        by_draw = _draws_by_placement(gpu_count.tobytes(), node_count.tobytes())[draws].T.copy()
+        centres = level + by_draw + gain @ residuals
+        from_scale = (1.0 - gain.sum(axis=1)) ** 2 / _total_precision(precision)
+        variance = _MODEL_ERROR**2 - (gain * covariance_to_measured).sum(axis=1) + from_scale
+        sd = np.sqrt(np.maximum(variance, 0.0) + _NOISE**2 / temper)
         return Forecast.quantiles(LEVELS[1:-1], np.exp(_mixture(-centres, sd)), "measured speed", lower=0.0)
 
     def state(self) -> dict[str, Any]:
@@ -76,55 +84,56 @@ class SpeedPredictor:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> SpeedPredictor:
-        """Raises ValueError for the state of another version: fit again instead."""
+        """The predictor whose `state` this is. Raises ValueError for one of another version: fit again instead."""
         if state.get("version") != cls.version:
             raise ValueError(f"a model of version {state.get('version')!r} is not one of {cls.version!r}: fit it again")
-        made = cls()
-        return made.fit(state["gpus"], state["nodes"], state["step_time"]) if len(state["gpus"]) else made
+        restored = cls()
+        return restored.fit(state["gpus"], state["nodes"], state["step_time"]) if len(state["gpus"]) else restored
 
     def _posterior(self, precision: Floats) -> tuple[Ints, Floats, Floats, float]:
-        """Equally likely draws (_KEPT,), of each the level of the logarithm of the time (_KEPT,) and the points'
-        distances from it (k, _KEPT); what the weights were tempered by."""
-        off = np.log(self.step_time_)[:, None] - _log_step_times(self.gpus_, self.nodes_)
-        level = precision.sum(axis=0) @ off / _total(precision)
-        misfit = (np.einsum("ij,ij->j", precision @ off, off) - _total(precision) * level**2) / 2.0
-        temper, weight = 1.0, _weights(misfit)
-        while 1.0 / (weight**2).sum() < _FEWEST:
+        """A sample of the posterior: indices of equally likely draws (_KEPT,), the logarithm of the time scale of each
+        (_KEPT,), the residuals of the measurements (k, _KEPT), and the exponent by which weights were tempered."""
+        residuals = np.log(self.step_time_)[:, None] - _log_step_times(self.gpus_, self.nodes_)
+        level = precision.sum(axis=0) @ residuals / _total_precision(precision)
+        squares = np.einsum("ij,ij->j", precision @ residuals, residuals)
+        negative_log_likelihood = (squares - _total_precision(precision) * level**2) / 2.0
+        temper, weight = 1.0, _weights(negative_log_likelihood)
+        while 1.0 / (weight**2).sum() < _MIN_EFFECTIVE_DRAWS:
             temper *= 0.7
-            weight = _weights(temper * misfit)
+            weight = _weights(temper * negative_log_likelihood)
         draws = np.searchsorted(np.cumsum(weight), (np.arange(_KEPT) + 0.5) / _KEPT).clip(max=_DRAWS - 1)
-        return draws, level[draws], off[:, draws] - level[draws], temper
+        return draws, level[draws], residuals[:, draws] - level[draws], temper
 
 
-def _total(precision: Floats) -> float:
-    """Of the level, by the points and what is known of it before."""
+def _total_precision(precision: Floats) -> float:
+    """Posterior precision of the logarithm of the time scale."""
     return float(precision.sum() + 1.0 / _SCALE_SPREAD**2)
 
 
-def _missed(some: tuple[Floats, Floats], others: tuple[Floats, Floats]) -> Floats:
-    """(n, k) covariance of what the model misses at n and at k placements, both GPUs and nodes."""
+def _model_error_covariance(some: tuple[Floats, Floats], others: tuple[Floats, Floats]) -> Floats:
+    """(n, k) covariance of the model error between n and k placements, each a pair of GPUs and nodes."""
     distance = sum(np.log2(a[:, None] / b) ** 2 for a, b in zip(some, others, strict=True))
-    return np.asarray(_MISSED**2 * np.exp(-distance / 2.0))
+    return np.asarray(_MODEL_ERROR**2 * np.exp(-distance / 2.0))
 
 
-def _weights(misfit: Floats) -> Floats:
-    weight = np.exp(misfit.min() - misfit)
+def _weights(negative_log_likelihood: Floats) -> Floats:
+    weight = np.exp(negative_log_likelihood.min() - negative_log_likelihood)
     return np.asarray(weight / weight.sum())
 
 
 def _placements(gpus: ArrayLike, nodes: ArrayLike) -> tuple[Floats, Floats]:
-    count = np.atleast_1d(np.asarray(gpus, dtype=np.float64))
-    spread = np.atleast_1d(np.asarray(nodes, dtype=np.float64))
-    if count.shape != spread.shape or count.ndim != 1:
+    gpu_count = np.atleast_1d(np.asarray(gpus, dtype=np.float64))
+    node_count = np.atleast_1d(np.asarray(nodes, dtype=np.float64))
+    if gpu_count.shape != node_count.shape or gpu_count.ndim != 1:
         raise ValueError("as many counts of nodes as of GPUs are needed")
-    if not np.all(np.isfinite(count) & (spread >= 1) & (count >= spread)):
+    if not np.all(np.isfinite(gpu_count) & (node_count >= 1) & (gpu_count >= node_count)):
         raise ValueError("a placement has at least one GPU on each of its nodes")
-    return count, spread
+    return gpu_count, node_count
 
 
 @lru_cache(maxsize=1)
 def _prior() -> Mapping[str, Floats]:
-    """Parameters (_DRAWS,), times in units of the gradient's; a GPU more adds a share of the first synchronisation."""
+    """Parameters (_DRAWS,) by name; times are in units of T_grad with one GPU on each node."""
     random = np.random.default_rng(11)
 
     def between(low: float, high: float) -> Floats:
@@ -145,37 +154,38 @@ def _prior() -> Mapping[str, Floats]:
 
 
 @lru_cache(maxsize=8)
-def _by_draw(gpus: bytes, nodes: bytes) -> Floats:
-    """(_DRAWS, n) the same as `_log_step_times`, for those who ask for a few draws of the same placements again."""
+def _draws_by_placement(gpus: bytes, nodes: bytes) -> Floats:
+    """(_DRAWS, n) `_log_step_times` transposed and cached, for looking up a few draws of the same placements again."""
     return np.ascontiguousarray(_log_step_times(np.frombuffer(gpus), np.frombuffer(nodes)).T)
 
 
 def _log_step_times(gpus: Floats, nodes: Floats) -> Floats:
-    """(n, _DRAWS) logarithm of the step time in units of the gradient's, by the draws of the prior."""
+    """(n, _DRAWS) logarithm of the step time in units of T_grad, for each draw of the prior."""
     return np.stack([_log_step_time(*place) for place in zip(gpus.tolist(), nodes.tolist(), strict=True)])
 
 
 @lru_cache(maxsize=256)
 def _log_step_time(gpus: float, nodes: float) -> Floats:
-    """(_DRAWS,) the same on one placement, by all draws."""
+    """(_DRAWS,) the same for one placement."""
     prior = _prior()
-    more, beside = max(gpus - 2.0, 0.0), gpus / nodes - 1.0
+    additional_gpus, additional_on_node = max(gpus - 2.0, 0.0), gpus / nodes - 1.0
     if gpus <= 1:
         sync = np.zeros(_DRAWS)
     elif nodes <= 1:
-        sync = prior["local"] + prior["local_more"] * more
+        sync = prior["local"] + prior["local_more"] * additional_gpus
     else:
-        sync = prior["across"] + prior["across_more"] * more + prior["shared"] * beside
-    gradient = 1.0 + prior["crowding"] * beside ** prior["bend"]
+        sync = prior["across"] + prior["across_more"] * additional_gpus + prior["shared"] * additional_on_node
+    gradient = 1.0 + prior["crowding"] * additional_on_node ** prior["bend"]
     return np.asarray(np.log(gradient ** prior["overlap"] + sync ** prior["overlap"]) / prior["overlap"])
 
 
 def _mixture(centres: Floats, sd: Floats) -> Floats:
-    """(n, inner levels) quantiles of equal mixtures of normals at `centres` (n, m), of spreads `sd` (n,)."""
+    """(n, inner levels) quantiles of uniform mixtures of normals with means `centres` (n, m) and deviations `sd`
+    (n,)."""
     part = ndtri((np.arange(9) + 0.5) / 9.0)
     runs = np.sort(centres, axis=1)[:, None, :] + np.multiply.outer(sd, part)[:, :, None]
     values = runs.reshape(len(sd), -1)
-    values.sort(axis=1, kind="stable")  # which merges runs that are in order
+    values.sort(axis=1, kind="stable")  # a stable sort merges the sorted parts
     position = LEVELS[1:-1] * (values.shape[1] - 1)
     below = np.floor(position).astype(np.int64)
     low, high, share = values[:, below], values[:, np.minimum(below + 1, values.shape[1] - 1)], position - below

@@ -1,4 +1,4 @@
-"""Forecasts the final value of a rising learning curve: `LearningCurvePredictor`, and `Meta`, what it takes of a run."""
+"""Forecasts learning curves: import `LearningCurvePredictor`, and `Meta`, what is known of a run at its start."""
 
 from predictors.learning_curve.metadata import Meta
 from predictors.learning_curve.predictor import LearningCurvePredictor

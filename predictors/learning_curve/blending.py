@@ -1,6 +1,7 @@
-"""What the history and what a prior say of curves becomes one distribution, and how far each is to be believed. Pure.
+"""Blends the quantiles by a site's history with those by the prior, and calibrates the blend.
 
-Quantiles stand at the levels of `GRID`, of the share of the distance to the top that is still gained.
+All quantiles are of the normalised gain: the share of the distance from the last value to the top that is still gained,
+at the levels `QUANTILE_LEVELS`.
 """
 
 from __future__ import annotations
@@ -11,127 +12,142 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from predictors.arrays import Floats, clipped
+from predictors.arrays import Floats, clip
 from predictors.learning_curve.features import HISTORY_LENGTH, HORIZON
 
-GRID = np.array([0.005, 0.02, 0.05, 0.1, 0.15, 0.25, 0.35, 0.45, 0.5, 0.55, 0.65, 0.75, 0.85, 0.9, 0.95, 0.98, 0.995])
-_LOW, _QUARTER, _MIDDLE, _THREE_QUARTERS, _HIGH = np.searchsorted(GRID, [0.05, 0.25, 0.5, 0.75, 0.95]).tolist()
-_NORMAL = ndtri(GRID)
-_T_QUANTILES = stdtrit(3.0, GRID) / stdtrit(3.0, 0.75)
-_COVERED = 0.9
-_DOUBTS = (0.0, *np.geomspace(0.1, 1000.0, 17).tolist())
-_UNKEPT, _PROMISING = 0.2, (70.0, 200.0)
-"""how much less than the prior expects runs of the first horizon gain; those of the second gain as much"""
-_UPSIDE, _DOWNSIDE = 0.7, 0.9
-"""and how wide the prior's intervals are above and below the median, of what they would be"""
-_SEEN = 5
-_LEAST_BLUR, _STRANGE_BLUR = 0.003, 0.04
-"""standard deviations, as shares of the distance to the top, of a curve of the history, and how much more of another"""
-_NARROWEST = 2e-4
+QUANTILE_LEVELS = np.array(
+    [0.005, 0.02, 0.05, 0.1, 0.15, 0.25, 0.35, 0.45, 0.5, 0.55, 0.65, 0.75, 0.85, 0.9, 0.95, 0.98, 0.995]
+)
+_LOW, _QUARTER, _MEDIAN, _THREE_QUARTERS, _HIGH = np.searchsorted(
+    QUANTILE_LEVELS, [0.05, 0.25, 0.5, 0.75, 0.95]
+).tolist()
+_NORMAL = ndtri(QUANTILE_LEVELS)
+_STUDENT_T = stdtrit(3.0, QUANTILE_LEVELS) / stdtrit(3.0, 0.75)
+_COVERAGE = 0.9
+_PENALTIES = (0.0, *np.geomspace(0.1, 1000.0, 17).tolist())
+_SHORT_RUN_SHRINKAGE, _SHORT_AND_LONG = 0.2, (70.0, 200.0)
+"""by how much less than the prior expects runs of the first horizon gain; those of the second gain as much"""
+_UPPER_SHRINKAGE, _LOWER_SHRINKAGE = 0.7, 0.9
+"""factors of the widths of the prior's intervals above and below the median"""
+_FEWEST_SEEN = 5
+_FAMILIAR_NOISE, _UNFAMILIAR_NOISE = 0.003, 0.04
+"""standard deviations of the normal error of familiar curves, and what unfamiliar ones add to it"""
+_MIN_WIDTH = 2e-4
 
 
-class Said(NamedTuple):
-    """warm, cold: (m, levels of the grid) quantiles of the target, by the history and by the prior. familiarity: (m,)
-    how likely a lesson is one of the history and not of the prior."""
+class SourceQuantiles(NamedTuple):
+    """What the model of the history and that of the prior predict for m curves.
 
-    warm: Floats
-    cold: Floats
+    history, prior: (m, levels) quantiles. familiarity: (m,) by a classifier, the probability that such an example
+    comes from the history and not from the prior.
+    """
+
+    history: Floats
+    prior: Floats
     familiarity: Floats
 
 
-class LeftOut(NamedTuple):
-    """What a model that did not learn from some curves said of their lessons; y: (m,) the targets. room: (m,) how far
-    it is from where they stand to the top."""
+class HeldOut(NamedTuple):
+    """Predictions for m examples of curves that the model was not fitted on.
 
-    said: Said
-    y: Floats
-    room: Floats
-
-
-def mixed(said: Said, spread: float, doubt: float) -> Floats:
-    """Quantiles (m, levels of the grid): at each level the mean of what the history and what the prior says.
-
-    The history's weight is the probability that a curve is one of its kind and not the prior's: by Bayes' rule, the
-    odds that familiarity tells, as if all curves to come were of kinds that were learnt from, divided by `doubt`.
+    quantiles: what was predicted. target: (m,) the gains that came. headroom: (m,) distance from the last value to the
+    top, in normalised units.
     """
-    alike = said.familiarity
-    warm = _smoothed(spread_out(said.warm, _widened(spread, alike))) + _blurred(alike)
-    cold = spread_out(said.cold, max(spread, 1.0))
-    weight = alike / (alike + doubt * (1.0 - alike))
-    return np.asarray(cold + weight[:, None] * (warm - cold))
+
+    quantiles: SourceQuantiles
+    target: Floats
+    headroom: Floats
 
 
-def _smoothed(gains: Floats) -> Floats:
-    """Quantiles (m, levels of the grid) halfway to those of Student's t with three degrees of freedom, scaled on each
-    side of the median to the same quartile: few draws say little of the tails, and nothing of fine structure."""
-    low, middle, high = (gains[:, level : level + 1] for level in (_QUARTER, _MIDDLE, _THREE_QUARTERS))
-    return np.asarray((gains + middle + np.where(GRID > 0.5, high - middle, middle - low) * _T_QUANTILES) / 2.0)
+def blend(quantiles: SourceQuantiles, spread: float, shift_penalty: float) -> Floats:
+    """(m, levels) quantiles averaged over history and prior level by level.
+
+    The weight of the history is the probability that the curve is of a kind in it: the odds of the familiarity divided
+    by `shift_penalty`, which corrects for curves to come being of other kinds than those in the history.
+    """
+    familiarity = quantiles.familiarity
+    history = _smooth_tails(scale_about_median(quantiles.history, _spread_by_familiarity(spread, familiarity)))
+    history = history + _normal_error(familiarity)
+    prior = scale_about_median(quantiles.prior, max(spread, 1.0))
+    weight = familiarity / (familiarity + shift_penalty * (1.0 - familiarity))
+    return np.asarray(prior + weight[:, None] * (history - prior))
 
 
-def _widened(spread: float, familiarity: Floats) -> Floats:
-    """(m, 1) what the history allows to be narrower is so only as far as a curve is like it."""
+def _smooth_tails(gains: Floats) -> Floats:
+    """Quantiles (m, levels) averaged with those of Student's t of three degrees of freedom that has the same quartiles
+    on each side of the median: the forest's few draws determine neither the tails nor fine structure."""
+    low, median, high = (gains[:, level : level + 1] for level in (_QUARTER, _MEDIAN, _THREE_QUARTERS))
+    return np.asarray(
+        (gains + median + np.where(QUANTILE_LEVELS > 0.5, high - median, median - low) * _STUDENT_T) / 2.0
+    )
+
+
+def _spread_by_familiarity(spread: float, familiarity: Floats) -> Floats:
+    """(m, 1) the spread of each curve: a factor below 1 applies only as far as the curve is familiar."""
     return np.asarray(1.0 + (spread - 1.0) * np.where(spread < 1.0, familiarity, 1.0))[:, None]
 
 
-def sobered(gains: Floats, x: Floats) -> Floats:
-    """Quantiles (m, levels of the grid) of the share still gained, by draws of the prior, as real curves have it.
+def shrink_overconfident(gains: Floats, x: Floats) -> Floats:
+    """Quantiles (m, levels) by the prior, shrunk to what real curves gain; x: (m, features).
 
-    The prior promises more than short runs keep, and they surprise less often than it says. That was seen of curves of
-    `_SEEN` iterations or more; of fewer, the prior's word stands. x: (m, features).
+    Curves of the prior gain more than real short runs do, and its intervals are too wide. Both were measured on curves
+    of at least `_FEWEST_SEEN` iterations; shorter ones are left as they are.
     """
-    short, long = np.log(_PROMISING)
-    middle = gains[:, _MIDDLE : _MIDDLE + 1]
-    off = gains - middle
-    kept = 1.0 - _UNKEPT * clipped((long - x[:, HORIZON : HORIZON + 1]) / (long - short), 0.0, 1.0)
-    sober = middle * kept + np.where(off > 0, _UPSIDE, _DOWNSIDE) * off
-    return np.asarray(np.where(x[:, HISTORY_LENGTH : HISTORY_LENGTH + 1] >= np.log(_SEEN), sober, gains))
+    short, long = np.log(_SHORT_AND_LONG)
+    median = gains[:, _MEDIAN : _MEDIAN + 1]
+    deviation = gains - median
+    kept = 1.0 - _SHORT_RUN_SHRINKAGE * clip((long - x[:, HORIZON : HORIZON + 1]) / (long - short), 0.0, 1.0)
+    shrunk = median * kept + np.where(deviation > 0, _UPPER_SHRINKAGE, _LOWER_SHRINKAGE) * deviation
+    return np.asarray(np.where(x[:, HISTORY_LENGTH : HISTORY_LENGTH + 1] >= np.log(_FEWEST_SEEN), shrunk, gains))
 
 
-def _blurred(familiarity: Floats) -> Floats:
-    """(m, levels of the grid) a normal error added to draws, which are of few curves: small where they are alike."""
-    return (_LEAST_BLUR + _STRANGE_BLUR * (1.0 - familiarity))[:, None] * _NORMAL
+def _normal_error(familiarity: Floats) -> Floats:
+    """(m, levels) quantiles of the normal error added to the forest's draws, which come from few curves."""
+    return (_FAMILIAR_NOISE + _UNFAMILIAR_NOISE * (1.0 - familiarity))[:, None] * _NORMAL
 
 
-def calibrated(left_out: Sequence[LeftOut], finished: int) -> float:
-    """By how much intervals about the median must be spread so that 90% of them cover, on curves left out in turn.
+def fit_spread(held_out: Sequence[HeldOut], finished: int) -> float:
+    """The factor, in [0.5, 4], by which intervals must be scaled to cover 90% of held-out targets; 1 without any.
 
-    Split conformal prediction (Vovk; Romano, Patterson, Candès 2019) with the interval's own width as the scale and
-    the correction for few curves.
+    Split conformal prediction (Vovk; Romano, Patterson, Candès 2019), the error measured in units of the interval's own
+    width, with the correction for `finished` curves.
     """
-    needed = []
-    for said, y, _ in left_out:
-        low, middle, high = _smoothed(spread_out(said.warm, 1.0))[:, [_LOW, _MIDDLE, _HIGH]].T
-        off = y - middle
-        ratio = np.where(off > 0, off / np.maximum(high - middle, 1e-9), off / np.minimum(low - middle, -1e-9))
-        needed.append(np.where(ratio < 1.0, 1.0 + (ratio - 1.0) / said.familiarity, ratio))
-    covered = min(1.0, _COVERED * (1.0 + 1.0 / finished))
-    return float(np.clip(np.quantile(np.concatenate(needed), covered), 0.5, 4.0)) if needed else 1.0
+    factors = []
+    for quantiles, target, _ in held_out:
+        low, median, high = _smooth_tails(scale_about_median(quantiles.history, 1.0))[:, [_LOW, _MEDIAN, _HIGH]].T
+        error = target - median
+        ratio = np.where(error > 0, error / np.maximum(high - median, 1e-9), error / np.minimum(low - median, -1e-9))
+        factors.append(np.where(ratio < 1.0, 1.0 + (ratio - 1.0) / quantiles.familiarity, ratio))
+    level = min(1.0, _COVERAGE * (1.0 + 1.0 / finished))
+    return float(np.clip(np.quantile(np.concatenate(factors), level), 0.5, 4.0)) if factors else 1.0
 
 
-def doubted(left_out: Sequence[LeftOut], spread: float) -> float:
-    """The doubt with which the mixtures of what history and prior say have the least pinball loss, in curves' units."""
+def fit_shift_penalty(held_out: Sequence[HeldOut], spread: float) -> float:
+    """The shift penalty of `blend` with the least pinball loss on the held-out examples, in the units of the curves."""
 
-    def loss(doubt: float) -> float:
+    def loss(penalty: float) -> float:
         total = 0.0
-        for said, y, room in left_out:
-            off = y[:, None] - mixed(said, spread, doubt)
-            total += float((np.maximum(GRID * off, (GRID - 1.0) * off) * room[:, None]).sum())
+        for quantiles, target, headroom in held_out:
+            error = target[:, None] - blend(quantiles, spread, penalty)
+            total += float(
+                (np.maximum(QUANTILE_LEVELS * error, (QUANTILE_LEVELS - 1.0) * error) * headroom[:, None]).sum()
+            )
         return total
 
-    return float(min(_DOUBTS, key=loss))
+    return float(min(_PENALTIES, key=loss))
 
 
-def quantiles(draws: Floats, times: int = 1) -> Floats:
-    """(m, levels of the grid) of sorted draws (m, s), each taken so many times."""
-    count = draws.shape[1] * times
-    position = np.minimum(np.maximum(GRID * count - 0.5, 0.0), count - 1.0)
+def sample_quantiles(draws: Floats, repeats: int = 1) -> Floats:
+    """(m, levels) quantiles of sorted draws (m, s), each draw counted `repeats` times."""
+    count = draws.shape[1] * repeats
+    position = np.minimum(np.maximum(QUANTILE_LEVELS * count - 0.5, 0.0), count - 1.0)
     below = position.astype(np.int64)
     above = np.minimum(below + 1, count - 1)
-    values = draws.take(below // times, axis=1)
-    return np.asarray(values + (position - below) * (draws.take(above // times, axis=1) - values))
+    values = draws.take(below // repeats, axis=1)
+    return np.asarray(values + (position - below) * (draws.take(above // repeats, axis=1) - values))
 
 
-def spread_out(values: Floats, spread: float | Floats) -> Floats:
-    """Quantiles (m, levels of the grid) spread about the median, and a little apart."""
-    middle = values[:, _MIDDLE : _MIDDLE + 1]
-    return np.asarray(middle + spread * (values - middle) + _NARROWEST * (GRID - 0.5))
+def scale_about_median(values: Floats, spread: float | Floats) -> Floats:
+    """Quantiles (m, levels) scaled about the median by `spread`, a number or (m, 1), and kept a minimum width apart."""
+    median = values[:, _MEDIAN : _MEDIAN + 1]
+    return np.asarray(median + spread * (values - median) + _MIN_WIDTH * (QUANTILE_LEVELS - 0.5))

@@ -1,4 +1,4 @@
-"""What a model sees of the beginning of a learning curve: where it stands, how it moves, what the bank expects."""
+"""Features of a partial learning curve: its level, its movement, and the predictions of the shape mixture."""
 
 from __future__ import annotations
 
@@ -8,33 +8,34 @@ from functools import lru_cache
 import numpy as np
 
 from predictors.arrays import Floats, Ints
-from predictors.learning_curve.shape_mixture import bank
+from predictors.learning_curve.shape_mixture import shape_mixture
 
-HISTORY_LENGTH, HORIZON, SEEN = 12, 13, 14
-"""columns: logarithms of the iterations seen and of the iteration asked for, and the share of the second"""
-COUNT = 30
+HISTORY_LENGTH, HORIZON, SEEN_SHARE = 12, 13, 14
+"""columns: logarithms of the iterations seen and of the horizon, and the share of the horizon that was seen"""
+FEATURE_COUNT = 30
 _SEGMENTS = 10
-_TINY = 1e-3
+_LOG_OFFSET = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class _Places:
-    """Where curves of one length are looked at.
+class _Windows:
+    """The windows over which curves of one length are averaged, and the weights of their slopes.
 
-    starts, ends, widths: (14,) windows: the first five points, the latest, those before them, the last tenth, and
-    `_SEGMENTS` even ones. tail: points of the second. by_log: weights of the last half whose product with it is the
-    slope of the least squares line through it by the logarithm of the iteration. by_iteration: of the tail, by itself.
+    starts, ends, widths: (14,) windows: the first five points, the tail (the last fifth), the fifth before it, the last
+    tenth, and `_SEGMENTS` even ones. tail: points in the tail. log_slope: weights of the last half, whose product with
+    it is the slope of its least squares line against the logarithm of the iteration. tail_slope: the same of the tail,
+    against the share of the curve.
     """
 
     starts: Ints
     ends: Ints
     widths: Floats
     tail: int
-    by_log: Floats
-    by_iteration: Floats
+    log_slope: Floats
+    tail_slope: Floats
 
     @classmethod
-    def of(cls, n: int) -> _Places:
+    def for_length(cls, n: int) -> _Windows:
         tail, half = max(2, n // 5), max(3, n // 2)
         before = (max(n - 2 * tail, 0), n - tail) if n > tail else (0, 1)
         edges = np.floor(np.linspace(0, n, _SEGMENTS + 1)).astype(np.int64)
@@ -45,30 +46,30 @@ class _Places:
         recent = min(tail, n)
         return cls(
             starts, ends, (ends - starts).astype(np.float64), recent,
-            _slope(np.log(np.arange(1.0, n + 1.0)[-half:])), _slope(np.arange(recent) / n),
+            _slope_weights(np.log(np.arange(1.0, n + 1.0)[-half:])), _slope_weights(np.arange(recent) / n),
         )  # fmt: skip
 
 
 @lru_cache(maxsize=64)
-def _places(n: int) -> _Places:
-    return _Places.of(n)
+def _windows(n: int) -> _Windows:
+    return _Windows.for_length(n)
 
 
 def curve_features(curves: Floats, horizons: Floats) -> Floats:
-    """(m, COUNT) of curves (m, n) in units of their scale, each to be continued to its iteration of `horizons` (m,).
+    """(m, FEATURE_COUNT) features of normalised curves (m, n) whose values at iterations `horizons` (m,) are predicted.
 
-    Levels are relative to the last value: what is learnt at one height then helps at another.
+    Levels are relative to the last value, so that examples at one level inform predictions at another.
     """
     m, n = curves.shape
-    at = _places(n)
+    windows = _windows(n)
     sums = np.zeros((m, n + 1))
     curves.cumsum(axis=1, out=sums[:, 1:])
-    means = (sums.take(at.ends, axis=1) - sums.take(at.starts, axis=1)) / at.widths
+    means = (sums.take(windows.ends, axis=1) - sums.take(windows.starts, axis=1)) / windows.widths
     ordered = np.sort(curves, axis=1)
     last, level, highest = curves[:, -1], means[:, 3], curves.argmax(axis=1)
-    recent, steps = curves[:, -at.tail :], curves[:, -max(4, n // 3) :]
-    expected, spread, likeliest = bank(n).expects(curves, horizons)
-    x = np.empty((m, COUNT))
+    recent, steps = curves[:, -windows.tail :], curves[:, -max(4, n // 3) :]
+    expected, spread, likeliest = shape_mixture(n).predict(curves, horizons)
+    x = np.empty((m, FEATURE_COUNT))
     x[:, 0] = last
     x[:, 1] = ordered[:, -1]
     x[:, 2] = level
@@ -78,34 +79,34 @@ def curve_features(curves: Floats, horizons: Floats) -> Floats:
     x[:, 6] = spread
     x[:, 7] = likeliest
     x[:, 8] = means[:, 2] - level
-    x[:, 9] = recent @ at.by_iteration
-    x[:, 10] = _deviation(steps[:, 1:] - steps[:, :-1]) / np.sqrt(2.0)
-    x[:, 11] = curves[:, -len(at.by_log) :] @ at.by_log * np.log(horizons / n)
-    x[:, HISTORY_LENGTH], x[:, HORIZON], x[:, SEEN] = np.log(n), np.log(horizons), n / horizons
+    x[:, 9] = recent @ windows.tail_slope
+    x[:, 10] = _standard_deviation(steps[:, 1:] - steps[:, :-1]) / np.sqrt(2.0)
+    x[:, 11] = curves[:, -len(windows.log_slope) :] @ windows.log_slope * np.log(horizons / n)
+    x[:, HISTORY_LENGTH], x[:, HORIZON], x[:, SEEN_SHARE] = np.log(n), np.log(horizons), n / horizons
     x[:, 15] = highest / n
-    x[:, 16] = _deviation(recent)
+    x[:, 16] = _standard_deviation(recent)
     x[:, 17:27] = means[:, 4:]
     x[:, 27] = curves[:, min(4, n - 1)]
     x[:, 28] = means[:, 0]
     x[:, 29] = (ordered[:, (n - 1) // 2] + ordered[:, n // 2]) / 2.0
-    x[:, _RELATIVE] -= last[:, None]
-    x[:, _LOGARITHMS] = np.log(x[:, _LOGARITHMS] + _TINY)
+    x[:, _RELATIVE_COLUMNS] -= last[:, None]
+    x[:, _LOG_COLUMNS] = np.log(x[:, _LOG_COLUMNS] + _LOG_OFFSET)
     return x
 
 
-_RELATIVE = np.array([1, 2, 5, 7, *range(17, 28), 29])
-_LOGARITHMS = np.array([6, 10, 16])
+_RELATIVE_COLUMNS = np.array([1, 2, 5, 7, *range(17, 28), 29])
+_LOG_COLUMNS = np.array([6, 10, 16])
 
 
-def _slope(x: Floats) -> Floats:
-    """What values at x (p,) are multiplied by, and added up, for the slope of the least squares line through them."""
+def _slope_weights(x: Floats) -> Floats:
+    """(p,) weights whose product with values at x (p,) is the slope of the least squares line through them."""
     centred = x - x.mean()
     square = float(centred @ centred)
     return np.asarray(centred / square if square > 0 else np.zeros_like(centred))
 
 
-def _deviation(values: Floats) -> Floats:
-    """(m,) standard deviations of values (m, p); 0 of none."""
+def _standard_deviation(values: Floats) -> Floats:
+    """(m,) standard deviations of the rows of values (m, p); 0 for rows without values."""
     p = max(values.shape[1], 1)
     off = values - values.sum(axis=1, keepdims=True) / p
     return np.asarray(np.sqrt((off**2).sum(axis=1) / p))

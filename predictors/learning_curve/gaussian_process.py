@@ -1,8 +1,8 @@
-"""A Gaussian process over beginnings of curves (Rasmussen, Williams 2006, chapter 2): what smooth neighbours gained.
+"""Gaussian process regression over partial learning curves (Rasmussen, Williams 2006, chapter 2).
 
-Trees see one feature at a time; here a curve is like another where all features are. What the process says of a curve
-is a feature of the forest, which learns where it may be trusted (stacking; Wolpert 1992): of the curves that it
-learnt from, it therefore tells what it would have said without each.
+Trees split on one feature at a time; the process compares curves by all features at once. Its prediction is a feature
+of the quantile forest, which learns where to trust it (stacking; Wolpert 1992). For the curves that it was fitted on,
+that feature is therefore the prediction of a process that has not seen the curve.
 """
 
 from __future__ import annotations
@@ -14,22 +14,24 @@ from typing import Any
 
 import numpy as np
 
-from predictors.arrays import Floats, Ints, clipped
+from predictors.arrays import Floats, Ints, clip
 
 _NOISE = 0.1
-"""variance of the targets about the process, in units of that of each of the two terms of their likeness"""
-_WITHIN, _BETWEEN = 0.7, 1.0
-"""length scales: of standardised features, times the root of their number, and of what is known at the start"""
-_FARTHEST = 4.0
+"""variance of the observation noise, in units of the variance of each of the two terms of the kernel"""
+_FEATURE_SCALE, _METADATA_SCALE = 0.7, 1.0
+"""length scales: of standardised features, times the root of their number, and of encoded metadata"""
+_MOST_DEVIATIONS = 4.0
+"""standardised features are clipped there"""
 _BATCH = 512
 
 
 @dataclass(frozen=True, eq=False)
-class CurveProcess:
-    """Curves are alike in the product of two squared exponentials, of features and of what is known, plus the first.
+class CurveGaussianProcess:
+    """The kernel is a squared exponential of the features, plus its product with one of the metadata.
 
-    centre, scale: (features,). features, known: the points, (p, columns) in units of their length scales. weight: (p,).
-    level: of the targets, at which it stays far from all points.
+    centre, scale: (features,) that standardise features. features, known: (p, columns) features and metadata of the
+    training points, divided by their length scales. weight: (p,) inverse covariance times targets. level: prior mean of
+    the targets, which predictions approach far from all training points.
     """
 
     centre: Floats
@@ -41,47 +43,50 @@ class CurveProcess:
 
     @classmethod
     def fit(
-        cls, x: Floats, known: Floats, y: Floats, owner: Ints, asked: tuple[Floats, Floats, Ints]
-    ) -> tuple[CurveProcess, Floats]:
-        """Of points x (p, features), known (p, columns), targets y (p,), and the curve that each is of, owner (p,).
+        cls, x: Floats, known: Floats, y: Floats, owner: Ints, queries: tuple[Floats, Floats, Ints]
+    ) -> tuple[CurveGaussianProcess, Floats]:
+        """Fit to features x (p, features), encoded metadata known (p, columns) and targets y (p,).
 
-        Beside it, what it says of `asked`, of n such (features, known, owner), without the points of the same curve:
-        (n,). The inverse of the covariance without a block of its rows is not computed anew (ibid., section 5.4.2).
+        owner: (p,) number of the curve that each point belongs to. queries: (features, metadata, owner) of n points.
+        Returns the process, and its predictions (n,) for the queries, each made without the training points of its own
+        curve, by the leave-out formula for the inverse covariance (ibid., section 5.4.2).
         """
         scale = np.maximum(x.std(axis=0), 1e-3)
-        made = cls(np.median(x, axis=0), scale, x[:0], known[:0], y[:0], float(y.mean()))
-        features, others = made._inputs(x, known)
-        points = _right(features), _right(others)
-        covariance = _likeness(_left(features), _left(others), *points)
+        fitted = cls(np.median(x, axis=0), scale, x[:0], known[:0], y[:0], float(y.mean()))
+        features, metadata = fitted._scaled(x, known)
+        points = _right_factor(features), _right_factor(metadata)
+        covariance = _kernel(_left_factor(features), _left_factor(metadata), *points)
         covariance[np.diag_indices(len(y))] += _NOISE
         inverse = np.linalg.inv(covariance)
-        weight = inverse @ (y - made.level)
-        made = cls(made.centre, scale, features, others, weight, made.level)
-        told = np.empty(len(asked[2]))
-        for curve in np.unique(asked[2]).tolist():
-            rows, own = np.flatnonzero(asked[2] == curve), np.flatnonzero(owner == curve)
+        weight = inverse @ (y - fitted.level)
+        fitted = cls(fitted.centre, scale, features, metadata, weight, fitted.level)
+        held_out = np.empty(len(queries[2]))
+        for curve in np.unique(queries[2]).tolist():
+            rows, own = np.flatnonzero(queries[2] == curve), np.flatnonzero(owner == curve)
             without = weight - inverse[:, own] @ np.linalg.solve(inverse[np.ix_(own, own)], weight[own])
             without[own] = 0.0
-            told[rows] = made.level + made._likeness(asked[0][rows], asked[1][rows]) @ without
-        return made, told
+            held_out[rows] = fitted.level + fitted._covariance(queries[0][rows], queries[1][rows]) @ without
+        return fitted, held_out
 
     def predict(self, x: Floats, known: Floats) -> Floats:
-        """(n,) the mean at x (n, features), known (n, columns)."""
+        """(n,) posterior mean at features x (n, features) and encoded metadata known (n, columns)."""
         parts = [
-            self._likeness(x[i : i + _BATCH], known[i : i + _BATCH]) @ self.weight
+            self._covariance(x[i : i + _BATCH], known[i : i + _BATCH]) @ self.weight
             for i in range(0, max(len(x), 1), _BATCH)
         ]
         return np.asarray(self.level + np.concatenate(parts))
 
-    def inputs(self, x: Floats, known: Floats) -> Floats:
-        """(n, columns) of x (n, features), known (n, columns), in units of their length scales."""
-        return np.concatenate(self._inputs(x, known), axis=1)
+    def scaled_inputs(self, x: Floats, known: Floats) -> Floats:
+        """(n, columns): features x (n, features) and metadata known (n, columns), divided by their length scales."""
+        return np.concatenate(self._scaled(x, known), axis=1)
 
     def state(self) -> dict[str, Any]:
+        """Arrays and a number, from which `from_state` makes the same process."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> CurveProcess:
+    def from_state(cls, state: Mapping[str, Any]) -> CurveGaussianProcess:
+        """The process whose `state` this is."""
         centre, scale, features, known, weight = (
             np.asarray(state[name]) for name in ("centre", "scale", "features", "known", "weight")
         )
@@ -89,28 +94,28 @@ class CurveProcess:
 
     @cached_property
     def _points(self) -> tuple[Floats, Floats]:
-        return _right(self.features), _right(self.known)
+        return _right_factor(self.features), _right_factor(self.known)
 
-    def _likeness(self, x: Floats, known: Floats) -> Floats:
-        """(n, p)"""
-        features, others = self._inputs(x, known)
-        return _likeness(_left(features), _left(others), *self._points)
+    def _covariance(self, x: Floats, known: Floats) -> Floats:
+        """(n, p) with the training points."""
+        features, metadata = self._scaled(x, known)
+        return _kernel(_left_factor(features), _left_factor(metadata), *self._points)
 
-    def _inputs(self, x: Floats, known: Floats) -> tuple[Floats, Floats]:
-        away = clipped((x - self.centre) / self.scale, -_FARTHEST, _FARTHEST)
-        return away / (_WITHIN * np.sqrt(2.0 * x.shape[1])), known / (_BETWEEN * np.sqrt(2.0))
+    def _scaled(self, x: Floats, known: Floats) -> tuple[Floats, Floats]:
+        standardised = clip((x - self.centre) / self.scale, -_MOST_DEVIATIONS, _MOST_DEVIATIONS)
+        return standardised / (_FEATURE_SCALE * np.sqrt(2.0 * x.shape[1])), known / (_METADATA_SCALE * np.sqrt(2.0))
 
 
-def _likeness(a: Floats, a_known: Floats, b: Floats, b_known: Floats) -> Floats:
-    """(n, p) of sides as `_left` and `_right` make them."""
+def _kernel(a: Floats, a_known: Floats, b: Floats, b_known: Floats) -> Floats:
+    """(n, p) covariance, of factors made by `_left_factor` (a) and `_right_factor` (b)."""
     return np.asarray(np.exp(a @ b) * (1.0 + np.exp(a_known @ b_known)))
 
 
-def _left(a: Floats) -> Floats:
-    """(n, c + 2) of a (n, c): `_left(a) @ _right(b)` is minus the squared distances, in one product."""
+def _left_factor(a: Floats) -> Floats:
+    """(n, c + 2) of a (n, c): `_left_factor(a) @ _right_factor(b)` is minus the squared distances, in one product."""
     return np.concatenate([a, (a**2).sum(axis=1, keepdims=True), np.ones((len(a), 1))], axis=1)
 
 
-def _right(b: Floats) -> Floats:
+def _right_factor(b: Floats) -> Floats:
     """(c + 2, p) of b (p, c)."""
     return np.concatenate([2.0 * b.T, -np.ones((1, len(b))), -(b**2).sum(axis=1)[None]])

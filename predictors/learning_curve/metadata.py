@@ -1,4 +1,4 @@
-"""What is known of a training run at its start, as columns: hyper-parameters, model, data set."""
+"""Encodes what is known of a training run at its start (hyper-parameters, model, data set) as numeric columns."""
 
 from __future__ import annotations
 
@@ -13,21 +13,25 @@ from numpy.typing import NDArray
 from predictors.arrays import Floats
 
 Meta: TypeAlias = Mapping[str, Any] | None
-"""Numbers and texts by name; a mapping inside it (`hp`) counts as part of it, anything else is passed over."""
+"""Numbers and strings by name. Entries of a nested mapping (`hp`) count as entries of their own; values of any other
+type are ignored."""
 
-_RAREST = 3
-_MOST_WORDS = 24
+_FEWEST_RUNS = 3
+"""runs that must have a name or a category before it becomes a column"""
+_MOST_CATEGORIES = 24
 _MOST_NUMBERS = 24
 _MISSING = -0.5
 _KNOTS = np.linspace(0.0, 1.0, 33)
 
 
 @dataclass(frozen=True, eq=False)
-class MetaColumns:
-    """Which names and words of past runs are columns: numbers seen in at least three runs, words likewise,
-    unless all runs have them, or just the runs that have another.
+class MetadataEncoder:
+    """The columns into which metadata is encoded: numbers by their rank, categories one-hot.
 
-    knots: (numbers, 33) quantiles of each number: a column holds ranks, as rates and sizes span orders of magnitude.
+    A category becomes a column unless all runs share it or exactly the same runs share another one.
+
+    numbers: names of the numeric columns. knots: (numbers, 33) quantiles of each over the past runs; values are encoded
+    as ranks because learning rates and sizes span orders of magnitude. words: (name, category) of the other columns.
     """
 
     numbers: tuple[str, ...] = ()
@@ -35,37 +39,38 @@ class MetaColumns:
     words: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def of(cls, metas: Sequence[Meta]) -> MetaColumns:
-        flat = [_flat(meta) for meta in metas]
+    def fit(cls, metas: Sequence[Meta]) -> MetadataEncoder:
+        """Choose the columns from the metadata of past runs."""
+        flat = [_flatten(meta) for meta in metas]
         count = Counter(name for row in flat for name, value in row.items() if not isinstance(value, str))
-        numbers = tuple(name for name, times in count.most_common(_MOST_NUMBERS) if times >= _RAREST)
+        numbers = tuple(name for name, times in count.most_common(_MOST_NUMBERS) if times >= _FEWEST_RUNS)
         known = [[row[name] for row in flat if not isinstance(row.get(name, ""), str)] for name in numbers]
         knots = np.array([np.quantile(np.array(values, dtype=np.float64), _KNOTS) for values in known])
-        words = Counter((name, value) for row in flat for name, value in row.items() if isinstance(value, str))
-        kinds = Counter(name for name, _ in words)
+        categories = Counter((name, value) for row in flat for name, value in row.items() if isinstance(value, str))
+        category_counts = Counter(name for name, _ in categories)
         columns: dict[bytes, tuple[str, str]] = {}
-        for word, times in words.most_common():
-            if _RAREST <= times < len(metas) and kinds[word[0]] <= len(metas) / 2:
-                columns.setdefault(bytes(row.get(word[0]) == word[1] for row in flat), word)
-        telling = list(columns.values())[:_MOST_WORDS]
-        return cls(numbers, knots.reshape(-1, len(_KNOTS)), tuple(telling))
+        for category, times in categories.most_common():
+            if _FEWEST_RUNS <= times < len(metas) and category_counts[category[0]] <= len(metas) / 2:
+                columns.setdefault(bytes(row.get(category[0]) == category[1] for row in flat), category)
+        return cls(numbers, knots.reshape(-1, len(_KNOTS)), tuple(list(columns.values())[:_MOST_CATEGORIES]))
 
-    def matrix(self, metas: Sequence[Meta]) -> Floats:
-        """(n, columns): ranks of numbers within 0 and 1, below 0 where missing; words as 0 or 1."""
-        flat = [_flat(meta) for meta in metas]
+    def encode(self, metas: Sequence[Meta]) -> Floats:
+        """(n, columns): ranks of numbers in [0, 1], negative where missing; then one column of 0 or 1 a category."""
+        flat = [_flatten(meta) for meta in metas]
         ranks = [
             [_rank(row.get(name), knots) for name, knots in zip(self.numbers, self.knots, strict=True)] for row in flat
         ]
-        words = [[float(row.get(name) == word) for name, word in self.words] for row in flat]
+        one_hot = [[float(row.get(name) == category) for name, category in self.words] for row in flat]
         return np.concatenate(
             [
                 np.array(part, dtype=np.float64).reshape(len(flat), width)
-                for part, width in ((ranks, len(self.numbers)), (words, len(self.words)))
+                for part, width in ((ranks, len(self.numbers)), (one_hot, len(self.words)))
             ],
             axis=1,
         )
 
     def state(self) -> dict[str, NDArray[Any]]:
+        """Arrays, from which `from_state` makes the same encoder."""
         return {
             "numbers": np.array(self.numbers, dtype=np.str_),
             "knots": self.knots,
@@ -73,8 +78,9 @@ class MetaColumns:
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> MetaColumns:
-        words = tuple((str(name), str(word)) for name, word in state["words"])
+    def from_state(cls, state: Mapping[str, Any]) -> MetadataEncoder:
+        """The encoder whose `state` this is."""
+        words = tuple((str(name), str(category)) for name, category in state["words"])
         return cls(tuple(str(name) for name in state["numbers"]), np.asarray(state["knots"]), words)
 
 
@@ -84,8 +90,8 @@ def _rank(value: float | str | None, knots: Floats) -> float:
     return float(np.searchsorted(knots, value) + np.searchsorted(knots, value, side="right")) / (2.0 * len(knots))
 
 
-def _flat(meta: Meta) -> dict[str, float | str]:
-    """Finite numbers and texts, one level of mappings unfolded."""
+def _flatten(meta: Meta) -> dict[str, float | str]:
+    """The finite numbers and strings, those of nested mappings (one level) included."""
     result: dict[str, float | str] = {}
     for name, value in (meta or {}).items():
         inner = value.items() if isinstance(value, Mapping) else [(name, value)]

@@ -1,7 +1,7 @@
-"""The weighted probabilistic learning curve in closed form (Domhan, Springenberg, Hutter 2015, section 3).
+"""The weighted probabilistic learning curve model in closed form (Domhan, Springenberg, Hutter 2015, section 3).
 
-Each shape of the bank is a linear regression with an asymptote, a gain and a noise that are integrated out under a
-normal-inverse-gamma prior; shapes are weighted by their marginal likelihood. The mixture is of Student's t.
+Each shape is a Bayesian linear regression whose asymptote, gain and noise are integrated out under a
+normal-inverse-gamma prior. Shapes are weighted by their marginal likelihood; the result is a mixture of Student's t.
 """
 
 from __future__ import annotations
@@ -13,35 +13,36 @@ from typing import NamedTuple
 import numpy as np
 
 from predictors.arrays import Floats, Ints
-from predictors.learning_curve.shapes import scheduled_shapes, shapes
+from predictors.learning_curve.shapes import evaluate_scheduled_shapes, evaluate_shapes
 
 _MOST_POINTS = 64
-_WORTH = 8.0
-"""independent points that a curve is worth at most: the misfit of neighbouring points is alike"""
+_EFFECTIVE_POINTS = 8.0
+"""independent points that a curve counts as at most: the errors of neighbouring points are correlated"""
 _NOISE = 0.01
 _NOISE_SHAPE = 1.0
-_VARIANCE = 100.0
-"""of asymptote and gain a priori, in units of the noise's variance"""
-_ALIKE = 1e-9
-"""of shapes whose evidence differs by less, as before a drop, the first is the likeliest"""
-_STILL = 1e-9
-"""a shape that moves less between the first and the last point is no use"""
+_PRIOR_VARIANCE = 100.0
+"""of asymptote and gain, in units of the variance of the noise"""
+_EVIDENCE_TOLERANCE = 1e-9
+"""shapes whose evidence differs by less count as equally likely, and the first one is taken"""
+_MIN_CHANGE = 1e-9
+"""a shape that changes by less between the first and the last point cannot be fitted"""
 
 
-class Regressions(NamedTuple):
-    """On K shapes at p points; with an axis more, as often as there are horizons. All that no curve changes.
+class ShapeRegressions(NamedTuple):
+    """What the regressions on K shapes at p points have in common for all curves; h horizons may be a leading axis.
 
-    A shape goes from -1 at the first point to 0 at the last. A point's weight grows in proportion to its place; the
-    prior is centred on the weighted mean and no gain.
+    Shapes are scaled to go from -1 at the first point to 0 at the last. The weight of a point grows in proportion to
+    its position. The prior is centred on the weighted mean of the curve and a gain of zero.
 
-    product: (..., p, K) what points less their mean are multiplied by. gain: (..., K) the gain, per unit of the
-    product. evidence: (..., K) of the logarithm of the marginal likelihood. last, fall: (..., K) of the shape. a, b, d:
-    the normal equations.
+    projection: (..., p, K) maps the points, less their mean, to the product of the curve with each shape.
+    gain: (..., K) the estimated gain per unit of that product. log_evidence: (..., K) the part of the log marginal
+    likelihood that no curve changes. last, fall: (..., K) last value of the shape, and its fall from the first.
+    a, b, d: the normal equations [[a, b], [b, d]] of asymptote and gain.
     """
 
-    product: Floats
+    projection: Floats
     gain: Floats
-    evidence: Floats
+    log_evidence: Floats
     last: Floats
     fall: Floats
     a: float
@@ -49,92 +50,99 @@ class Regressions(NamedTuple):
     d: Floats
 
     @classmethod
-    def on(cls, values: Floats, w: Floats) -> Regressions:
-        """On shapes that are values (..., K, p) at points of weights w (p,)."""
+    def prepare(cls, values: Floats, w: Floats) -> ShapeRegressions:
+        """For shapes with values (..., K, p) at points with weights w (p,)."""
         first, last = values[..., 0], values[..., -1]
-        usable = np.abs(first - last) > _STILL
+        usable = np.abs(first - last) > _MIN_CHANGE
         fall = np.where(usable, first - last, 1.0)
         progress = (last[..., None] - values) / fall[..., None]
-        a, b, d = float(w.sum()) + 1.0 / _VARIANCE, progress @ w, progress**2 @ w + 1.0 / _VARIANCE
+        a, b, d = float(w.sum()) + 1.0 / _PRIOR_VARIANCE, progress @ w, progress**2 @ w + 1.0 / _PRIOR_VARIANCE
         determinant = a * d - b * b
-        evidence = np.where(usable | (len(w) == 1), -0.5 * np.log(determinant), -np.inf)
-        return cls(np.swapaxes(progress * w, -1, -2), a / determinant, evidence, last, fall, a, b, d)
+        log_evidence = np.where(usable | (len(w) == 1), -0.5 * np.log(determinant), -np.inf)
+        return cls(np.swapaxes(progress * w, -1, -2), a / determinant, log_evidence, last, fall, a, b, d)
 
-    def at(self, final: Floats) -> tuple[Floats, ...]:
-        """Where shapes are final (h, K) at the horizons: gain, evidence, what the gain adds to the mean, per unit of
-        the product, and leverage, each (h, K)."""
+    def at_horizons(self, final: Floats) -> tuple[Floats, ...]:
+        """For shapes with values final (h, K) at the horizons: gain, log evidence, the change of the mean per unit of
+        the product, and the leverage of the horizon, each (h, K)."""
         ahead = (self.last - final) / self.fall
         determinant = self.a * self.d - self.b**2
-        beyond = (self.a * ahead - self.b) / determinant
+        change = (self.a * ahead - self.b) / determinant
         leverage = (self.d - 2.0 * self.b * ahead + self.a * ahead**2) / determinant
-        return tuple(np.broadcast_arrays(self.gain, self.evidence, beyond, leverage))
+        return tuple(np.broadcast_arrays(self.gain, self.log_evidence, change, leverage))
 
 
 @dataclass(frozen=True, eq=False)
-class Bank:
-    """Of curves of one length. starts: (p,) the points are means of a curve from each of these on.
+class ShapeMixture:
+    """The mixture over all shapes, for curves of `length` iterations.
 
-    x, w: (p,) the iterations of these points, and their weights. free: on the shapes that know no horizon.
+    Long curves are averaged over windows first. starts: (p,) first iteration of each window, counted from 0.
+    x, w: (p,) mean iteration and weight of each. free: the regressions on shapes that do not depend on the horizon.
     """
 
     length: int
     starts: Ints
     x: Floats
     w: Floats
-    free: Regressions
+    free: ShapeRegressions
 
     @classmethod
-    def of(cls, length: int) -> Bank:
+    def for_length(cls, length: int) -> ShapeMixture:
+        """The mixture for curves of `length` iterations."""
         edges = np.unique(np.round(np.linspace(0, length, min(length, _MOST_POINTS) + 1)))
         x = (edges[:-1] + 1.0 + edges[1:]) / 2.0
         w = np.arange(1.0, len(edges)) / (len(edges) - 1)
-        w *= min(1.0, _WORTH / w.sum())
-        return cls(length, edges[:-1].astype(np.int64), x, w, Regressions.on(shapes(x), w))
+        w *= min(1.0, _EFFECTIVE_POINTS / w.sum())
+        return cls(length, edges[:-1].astype(np.int64), x, w, ShapeRegressions.prepare(evaluate_shapes(x), w))
 
-    def expects(self, curves: Floats, horizons: Floats) -> tuple[Floats, Floats, Floats]:
-        """Of curves (m, length) at horizons (m,): mean and standard deviation of the mixture, and the location of the
-        likeliest shape, within 0 and 1, each (m,)."""
+    def predict(self, curves: Floats, horizons: Floats) -> tuple[Floats, Floats, Floats]:
+        """For normalised curves (m, length), the value at iterations `horizons` (m,).
+
+        Returns mean and standard deviation of the mixture, and the mean of its likeliest shape in [0, 1], each (m,).
+        """
         points = curves
         if len(self.starts) < self.length:
             points = np.add.reduceat(curves, self.starts, axis=1) / np.diff(self.starts, append=self.length)
         total = self.w.sum()
         level = points @ (self.w / total)
-        moved = points - level[:, None]
-        to, which = np.unique(horizons, return_inverse=True)
-        ends = shapes(to).T
-        x = np.append(np.broadcast_to(self.x, (len(to), len(self.x))), to[:, None], axis=1)
-        values = scheduled_shapes(x, to)
-        scheduled = Regressions.on(values[:, :, :-1], self.w)
-        product = np.append(moved @ self.free.product, _each_by_its_own(moved, scheduled.product, which), axis=1)
-        gain, evidence, beyond, leverage = (
+        centred = points - level[:, None]
+        unique_horizons, which = np.unique(horizons, return_inverse=True)
+        final = evaluate_shapes(unique_horizons).T
+        count = len(unique_horizons)
+        x = np.append(np.broadcast_to(self.x, (count, len(self.x))), unique_horizons[:, None], axis=1)
+        values = evaluate_scheduled_shapes(x, unique_horizons)
+        scheduled = ShapeRegressions.prepare(values[:, :, :-1], self.w)
+        product = np.append(
+            centred @ self.free.projection, _multiply_rowwise(centred, scheduled.projection, which), axis=1
+        )
+        gain, log_evidence, change, leverage = (
             np.append(one, other, axis=1)[which]
-            for one, other in zip(self.free.at(ends), scheduled.at(values[:, :, -1]), strict=True)
+            for one, other in zip(self.free.at_horizons(final), scheduled.at_horizons(values[:, :, -1]), strict=True)
         )
         shape = _NOISE_SHAPE + total / 2.0
-        square = moved**2 @ (self.w / total) * total
+        square = centred**2 @ (self.w / total) * total
         rate = _NOISE_SHAPE * _NOISE**2 + np.maximum(square[:, None] - gain * product**2, 0.0) / 2.0
-        evidence = evidence - shape * np.log(rate)
-        mean = np.minimum(np.maximum(level[:, None] + product * beyond, 0.0), 1.0)
-        highest = evidence.max(axis=1, keepdims=True)
-        likeliest = (evidence > highest - _ALIKE).argmax(axis=1)
-        weight = np.exp(evidence - highest)
+        log_evidence = log_evidence - shape * np.log(rate)
+        mean = np.minimum(np.maximum(level[:, None] + product * change, 0.0), 1.0)
+        highest = log_evidence.max(axis=1, keepdims=True)
+        likeliest = (log_evidence > highest - _EVIDENCE_TOLERANCE).argmax(axis=1)
+        weight = np.exp(log_evidence - highest)
         weight /= weight.sum(axis=1, keepdims=True)
         expected = (weight * mean).sum(axis=1)
         variance = (weight * ((mean - expected[:, None]) ** 2 + rate * ((1.0 + leverage) / shape))).sum(axis=1)
         return expected, np.sqrt(variance), mean[np.arange(len(curves)), likeliest]
 
 
-def _each_by_its_own(rows: Floats, products: Floats, which: Ints) -> Floats:
-    """(m, K) of rows (m, p), each multiplied by its own of products (h, p, K)."""
-    found = np.empty((len(rows), products.shape[-1]))
+def _multiply_rowwise(rows: Floats, matrices: Floats, which: Ints) -> Floats:
+    """(m, K): each of rows (m, p) times the one of matrices (h, p, K) that `which` (m,) names."""
+    result = np.empty((len(rows), matrices.shape[-1]))
     order = np.argsort(which, kind="stable")
-    ends = np.cumsum(np.bincount(which, minlength=len(products)))
-    for mine, product in zip(np.split(order, ends[:-1]), products, strict=True):
-        found[mine] = rows[mine] @ product
-    return found
+    ends = np.cumsum(np.bincount(which, minlength=len(matrices)))
+    for group, matrix in zip(np.split(order, ends[:-1]), matrices, strict=True):
+        result[group] = rows[group] @ matrix
+    return result
 
 
 @lru_cache(maxsize=512)
-def bank(length: int) -> Bank:
-    """The bank for curves of `length` points."""
-    return Bank.of(length)
+def shape_mixture(length: int) -> ShapeMixture:
+    """The cached mixture for curves of `length` iterations."""
+    return ShapeMixture.for_length(length)

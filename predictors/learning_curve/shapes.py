@@ -1,9 +1,10 @@
-"""Shapes of learning curves: how what is still to be gained falls from the first iteration on.
+"""Parametric families of learning curves: how the gain that remains shrinks from the first iteration on.
 
 The eleven families of the weighted probabilistic learning curve model (Domhan, Springenberg, Hutter 2015, table 1) are
-affine in an asymptote and a gain once the parameters that bend them are fixed. The bank holds each family over a grid
-of these, so that only the asymptote, the gain and the noise are left, and those have a closed form. Families that are
-the same up to asymptote and gain share shapes (hill3, mmf and log power; Weibull, Janoschek and exp4).
+affine in an asymptote and a gain once their nonlinear parameters are fixed. Each family is held over a grid of those,
+one shape for each combination, so that only the asymptote, the gain and the noise remain to be inferred, which has a
+closed form. Families that are equal up to asymptote and gain share shapes (hill3, mmf and log power; Weibull, Janoschek
+and exp4).
 """
 
 from __future__ import annotations
@@ -16,27 +17,27 @@ import numpy as np
 
 from predictors.arrays import Floats
 
-Family: TypeAlias = Callable[[Floats], Floats]
-"""Of iterations x (p,), k shapes (k, p); any scale, any offset."""
-ScheduledFamily: TypeAlias = Callable[[Floats, Floats], Floats]
-"""Of iterations x (h, p) and h horizons (h, 1), k shapes to each (h, k, p)."""
+ShapeFamily: TypeAlias = Callable[[Floats], Floats]
+"""Maps iterations x (p,) to k shapes (k, p), in any scale and with any offset."""
+ScheduledShapeFamily: TypeAlias = Callable[[Floats, Floats], Floats]
+"""Maps iterations x (h, p) and horizons (h, 1) to k shapes for each horizon (h, k, p)."""
 
 _SCALES = (1.5, 4.0, 10.0, 25.0, 60.0, 150.0)
 
 
-def _columns(*grids: Iterable[float]) -> Floats:
-    """All combinations, a parameter a row: (parameters, k, 1)."""
+def _parameter_grid(*grids: Iterable[float]) -> Floats:
+    """(parameters, k, 1): all k combinations of the values of each parameter."""
     return np.array(list(itertools.product(*grids))).T[:, :, None]
 
 
-_PURE_POWERS = _columns((0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0))
-_POWERS = _columns((2.0, 5.0, 15.0, 50.0), (0.5, 1.0, 2.0, 4.0))
-_HILLS = _columns(_SCALES, (1.0, 1.5, 2.5, 4.0))
-_WEIBULLS = _columns(_SCALES, (0.35, 0.6, 1.0, 1.6, 2.5))
-_LOG_LOGS = _columns((0.5, 1.0, 3.0))
-_VAPOURS = _columns((-3.0, -1.0, -0.3), (-0.2, 0.05))
-_ANNEALED = _columns((1.0, 2.0))
-_DROPS = _columns((0.3, 0.5, 0.6, 0.75, 0.9))
+_PURE_POWERS = _parameter_grid((0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0))
+_POWERS = _parameter_grid((2.0, 5.0, 15.0, 50.0), (0.5, 1.0, 2.0, 4.0))
+_HILLS = _parameter_grid(_SCALES, (1.0, 1.5, 2.5, 4.0))
+_WEIBULLS = _parameter_grid(_SCALES, (0.35, 0.6, 1.0, 1.6, 2.5))
+_LOG_LOGS = _parameter_grid((0.5, 1.0, 3.0))
+_VAPOURS = _parameter_grid((-3.0, -1.0, -0.3), (-0.2, 0.05))
+_ANNEALED = _parameter_grid((1.0, 2.0))
+_DROPS = _parameter_grid((0.3, 0.5, 0.6, 0.75, 0.9))
 
 
 def _pure_power(x: Floats) -> Floats:
@@ -87,7 +88,7 @@ def _drop(x: Floats, horizon: Floats) -> Floats:
     return np.asarray(np.where(x[:, None] < share * horizon[:, None], 1.0, 0.0) + 0.5 * x[:, None] ** -0.5)
 
 
-BANK: tuple[Family, ...] = (
+SHAPE_FAMILIES: tuple[ShapeFamily, ...] = (
     _pure_power,  # pow3
     _power,  # pow4
     _hill,
@@ -96,16 +97,16 @@ BANK: tuple[Family, ...] = (
     _log_log_linear,
     _vapour_pressure,
 )
-SCHEDULED: tuple[ScheduledFamily, ...] = (_cosine, _annealed, _drop)
-"""They know the declared horizon: schedules that anneal or drop the learning rate."""
+SCHEDULED_FAMILIES: tuple[ScheduledShapeFamily, ...] = (_cosine, _annealed, _drop)
+"""Shapes that depend on the horizon: the learning rate is annealed, or dropped, towards the declared end."""
 
 
-def shapes(x: Floats) -> Floats:
-    """(K, p) of the bank at iterations x (p,)."""
+def evaluate_shapes(x: Floats) -> Floats:
+    """(K, p) values of all shapes of `SHAPE_FAMILIES` at iterations x (p,)."""
     with np.errstate(over="ignore", under="ignore"):
-        return np.concatenate([family(x) for family in BANK])
+        return np.concatenate([family(x) for family in SHAPE_FAMILIES])
 
 
-def scheduled_shapes(x: Floats, horizons: Floats) -> Floats:
-    """(h, K, p) of those that know the horizon, to each of `horizons` (h,) at its iterations x (h, p)."""
-    return np.concatenate([family(x, horizons[:, None]) for family in SCHEDULED], axis=1)
+def evaluate_scheduled_shapes(x: Floats, horizons: Floats) -> Floats:
+    """(h, K, p) values of all shapes of `SCHEDULED_FAMILIES` for `horizons` (h,), at iterations x (h, p) of each."""
+    return np.concatenate([family(x, horizons[:, None]) for family in SCHEDULED_FAMILIES], axis=1)

@@ -1,4 +1,4 @@
-"""Forecasts a loss some iterations ahead: `LossPredictor`, and `LossFamily`, the names of its methods."""
+"""Forecasts losses: import `LossPredictor`, and `LossFamily`, the names of its methods, from here."""
 
 from predictors.loss.predictor import LossFamily, LossPredictor
 

@@ -1,10 +1,11 @@
-"""Least squares fits to the latest of a loss curve: shapes of decline, and lines.
+"""Weighted least squares fits future the latest losses: shapes of decline, and straight lines.
 
-Shapes are exponentials in the iteration and powers of it from several origins, each as level + gain * shape; older
-points weigh less. They are mixed by how well they fit, their likelihood tempered as neighbouring residuals are alike.
-Lines go through spans of the latest points: of logarithms by iterations and by their logarithm, and of losses.
+Shapes are exponentials in the iteration and power laws from several origins, each as level + gain * shape; older points
+weigh less. They are averaged by their likelihood, tempered because neighbouring residuals are correlated. Lines are
+fitted to spans of the latest points: logarithms of the loss against the iteration and against its logarithm, and
+the loss against the iteration.
 
-All of it is linear in the losses and in their squares once their number is known.
+For a given number of points, every fit is linear in the losses and their squares.
 """
 
 from __future__ import annotations
@@ -17,45 +18,43 @@ import numpy as np
 from predictors.arrays import Floats
 
 WINDOW = 60
-"""points that are looked at"""
-LOGS = 8
-"""lines through logarithms: the first"""
+"""latest points that are fitted"""
+LOG_LINES = 8
+"""the first lines are fitted to logarithms of the loss"""
 _AGE = np.arange(WINDOW - 1.0, -1.0, -1.0)
-_DECAYED = 0.9**_AGE
-_TEMPER = 0.5
+_AGE_WEIGHT = 0.9**_AGE
+_TEMPERATURE = 0.5
 _FACTORS = 1.0 - np.concatenate([[-0.03, -0.01], np.geomspace(0.004, 0.7, 16)])
-"""of an exponential, an iteration: the first two run away from their level"""
+"""factors of an exponential for each iteration; the first two diverge"""
 _EXPONENTIAL = _FACTORS ** -_AGE[:, None]
 _ORIGINS = np.array([0.0, 2.0, 8.0, 30.0])
-"""iterations before the first at which a power starts"""
+"""iterations before the first one at which a power law starts"""
 _POWERS = np.array([0.3, 0.7, 1.0, 1.5, 2.5, 4.0])
 _EXPONENTIALS = len(_FACTORS)
 _SHAPES = _EXPONENTIALS + len(_ORIGINS) * len(_POWERS)
-_PARTS = np.zeros((_SHAPES, 3))
-_PARTS[:, 0] = 1.0
-_PARTS[:_EXPONENTIALS, 1] = 1.0
-_PARTS[_EXPONENTIALS:, 2] = 1.0
-"""what the three mixtures are of: all shapes, exponentials, powers"""
+_MIXTURES = np.zeros((_SHAPES, 3))
+_MIXTURES[:, 0] = 1.0
+_MIXTURES[:_EXPONENTIALS, 1] = 1.0
+_MIXTURES[_EXPONENTIALS:, 2] = 1.0
+"""members of the three mixtures: all shapes, exponentials, power laws"""
 _SPANS = np.array([6.0, 12.0, 24.0, 60.0, 6.0, 12.0, 24.0, 60.0, 6.0, 12.0, 24.0])
-"""points of a line: of the logarithm by iterations, by their logarithm, and of the loss by iterations"""
+"""points of each line: log loss against iterations, against their logarithm, and loss against iterations"""
 _LINES = len(_SPANS)
-_BY_LOG = slice(4, LOGS)
+_BY_LOG = slice(4, LOG_LINES)
 _SLOPES = slice(_SHAPES, _SHAPES + _LINES)
 _MEANS = slice(_SHAPES + _LINES, _SHAPES + 2 * _LINES)
-
-
-_REST = np.cumsum([WINDOW, _SHAPES, _SHAPES, _LINES, _LINES])
+_OFFSETS = np.cumsum([WINDOW, _SHAPES, _SHAPES, _LINES, _LINES])
 
 
 @lru_cache(maxsize=512)
-def _plan(k: float) -> tuple[Floats, Floats]:
-    """Fits to curves of k points, as far as no loss changes them.
+def _design(k: float) -> tuple[Floats, Floats]:
+    """What the fits to all curves of k points have in common.
 
-    (WINDOW, ..) what the latest losses, less their mean, are multiplied by for their products with each shape, and the
-    slope and the mean of each line. And one after the other (`_REST` are the ends): weights of the points, mean and
-    variance of the shapes, mean and square of the lines' x, what the weights added up to.
+    First, (WINDOW, columns): the matrix by which the latest losses, less their mean, are multiplied for their products
+    with each shape, and for the slope and the mean of each line. Second, concatenated (`_OFFSETS` are the ends):
+    weights of the points, mean and variance of the shapes, mean and variance of the lines' x, sum of the weights.
     """
-    weight = (k > _AGE) * _DECAYED
+    weight = (k > _AGE) * _AGE_WEIGHT
     points = float(weight.sum())
     weight /= points
     start = k + _ORIGINS
@@ -63,77 +62,85 @@ def _plan(k: float) -> tuple[Floats, Floats]:
     powers = np.exp(-since[:, :, None] * _POWERS).reshape(WINDOW, -1)
     shape = np.concatenate([_EXPONENTIAL, powers], axis=1)
     mean = weight @ shape
-    apart = weight[:, None] * (shape - mean)
-    variance = np.maximum((apart * (shape - mean)).sum(axis=0), 1e-14)
+    centred = weight[:, None] * (shape - mean)
+    variance = np.maximum((centred * (shape - mean)).sum(axis=0), 1e-14)
 
     x = np.repeat(-_AGE[None], _LINES, axis=0)
     x[_BY_LOG] = np.log(np.maximum(k - _AGE, 1.0) / k)
     span = np.minimum(_SPANS, k)[:, None]
-    even = (span > _AGE) / span
-    x_mean = (x * even).sum(axis=1)
-    off = even * (x - x_mean[:, None])
-    square = (off * x).sum(axis=1)
-    slope = off / np.where(square > 0, square, 1.0)[:, None]
-    rest = np.concatenate([weight, mean, variance, x_mean, square, [points]])
-    return np.concatenate([apart, slope.T, even.T], axis=1), rest
+    uniform = (span > _AGE) / span
+    x_mean = (x * uniform).sum(axis=1)
+    deviation = uniform * (x - x_mean[:, None])
+    square = (deviation * x).sum(axis=1)
+    slope = deviation / np.where(square > 0, square, 1.0)[:, None]
+    statistics = np.concatenate([weight, mean, variance, x_mean, square, [points]])
+    return np.concatenate([centred, slope.T, uniform.T], axis=1), statistics
 
 
 @dataclass(frozen=True)
-class Fits:
-    """Of two looks at n curves, the losses and their logarithms, in their order.
+class LeastSquaresFits:
+    """Fits to n curves, as losses and as logarithms (an axis of length 2, in this order).
 
-    mixed: (n, 2, 3) what mixtures of all shapes, of the exponentials and of the powers expect. disagreement, distance,
-    exponential: (n, 2) how far the shapes are apart, how far from the losses, and the share of the exponentials.
-    ends, levels, off: (n, lines) where each line ends, its level now, its distance.
+    mixtures: (n, 2, 3) predictions of the mixtures of all shapes, of the exponentials and of the power laws.
+    disagreement, error: (n, 2) standard deviation of the shapes' predictions, and their root mean square residual.
+    exponential: (n, 2) weight of the exponentials. line_ends, line_levels, line_errors: (n, lines) prediction of each
+    line, its value at the latest point, and its root mean square residual.
     """
 
-    mixed: Floats
+    mixtures: Floats
     disagreement: Floats
-    distance: Floats
+    error: Floats
     exponential: Floats
-    ends: Floats
-    levels: Floats
-    off: Floats
+    line_ends: Floats
+    line_levels: Floats
+    line_errors: Floats
 
 
-def fits(y: Floats, k: Floats, ahead: Floats) -> Fits:
-    """To y (n, 2, WINDOW), the latest losses and their logarithms, of k (n,) points, to go on for `ahead` (n,)."""
+def fit_least_squares(y: Floats, k: Floats, ahead: Floats) -> LeastSquaresFits:
+    """Fit to y (n, 2, WINDOW), the latest losses and their logarithms, and predict `ahead` (n,) iterations further.
+
+    k: (n,) number of points of each curve.
+    """
     lengths = k.tolist()
-    plans = [_plan(length) for length in (lengths if len(set(lengths)) > 1 else lengths[:1])]
-    weight, mean, variance, x_mean, x_square, points = np.split(np.array([rest for _, rest in plans]), _REST, axis=1)
+    designs = [_design(length) for length in (lengths if len(set(lengths)) > 1 else lengths[:1])]
+    statistics = np.array([statistics for _, statistics in designs])
+    weight, mean, variance, x_mean, x_square, points = np.split(statistics, _OFFSETS, axis=1)
     level = (y @ weight[:, :, None])[:, :, 0]
     y = y - level[:, :, None]
     square = y**2
-    told = np.concatenate([y, square], axis=1) @ np.array([product for product, _ in plans])
+    products = np.concatenate([y, square], axis=1) @ np.array([product for product, _ in designs])
     mean_square = square @ weight[:, :, None]
-    product, line_squares = told[:, :2, :_SHAPES], told[:, 2:, _MEANS]
+    product, line_squares = products[:, :2, :_SHAPES], products[:, 2:, _MEANS]
 
     start = k[:, None] + _ORIGINS
-    to = np.empty((len(y), 1, _SHAPES))
-    to[:, 0, :_EXPONENTIALS] = _FACTORS ** ahead[:, None]
-    to[:, 0, _EXPONENTIALS:] = np.exp(-np.log1p(ahead[:, None] / start)[:, :, None] * _POWERS).reshape(len(y), -1)
+    future = np.empty((len(y), 1, _SHAPES))
+    future[:, 0, :_EXPONENTIALS] = _FACTORS ** ahead[:, None]
+    future[:, 0, _EXPONENTIALS:] = np.exp(-np.log1p(ahead[:, None] / start)[:, :, None] * _POWERS).reshape(len(y), -1)
     gain = product / variance[:, None]
-    value = level[:, :, None] + gain * (to - mean[:, None])
-    error = np.maximum(mean_square - gain * product, 1e-12 * (mean_square + level[:, :, None] ** 2) + 1e-300)
-    likelihood = (-0.5 * _TEMPER * np.maximum(points - 2.0, 0.5))[:, :, None] * np.log(error)
+    value = level[:, :, None] + gain * (future - mean[:, None])
+    square_error = np.maximum(mean_square - gain * product, 1e-12 * (mean_square + level[:, :, None] ** 2) + 1e-300)
+    likelihood = (-0.5 * _TEMPERATURE * np.maximum(points - 2.0, 0.5))[:, :, None] * np.log(square_error)
     share = np.exp(likelihood - likelihood.max(axis=2, keepdims=True))
     share /= share.sum(axis=2, keepdims=True)
-    faint = share + 1e-12
-    mixed = (faint * value) @ _PARTS / (faint @ _PARTS)
-    disagreement = np.sqrt((share * (value - mixed[:, :, :1]) ** 2).sum(axis=2))
-    distance = np.sqrt((share * error).sum(axis=2))
+    floored = share + 1e-12
+    mixtures = (floored * value) @ _MIXTURES / (floored @ _MIXTURES)
+    disagreement = np.sqrt((share * (value - mixtures[:, :, :1]) ** 2).sum(axis=2))
+    exponential = share[:, :, :_EXPONENTIALS].sum(axis=2)
 
-    slope, y_mean, y_square = (_of_lines(part) for part in (told[:, :2, _SLOPES], told[:, :2, _MEANS], line_squares))
-    levels = _of_lines(level[:, :, None] + np.zeros(_LINES)) + y_mean - slope * x_mean
-    further = np.empty((len(y), _LINES))
-    further[:] = ahead[:, None]
-    further[:, _BY_LOG] = np.log1p(ahead / k)[:, None]
-    off = np.sqrt(np.maximum(y_square - y_mean**2 - slope**2 * x_square, 0.0))
-    return Fits(
-        mixed, disagreement, distance, share[:, :, :_EXPONENTIALS].sum(axis=2), levels + slope * further, levels, off
-    )  # fmt: skip
+    slope, y_mean, y_square = (
+        _select_lines(part) for part in (products[:, :2, _SLOPES], products[:, :2, _MEANS], line_squares)
+    )
+    levels = _select_lines(level[:, :, None] + np.zeros(_LINES)) + y_mean - slope * x_mean
+    line_ahead = np.empty((len(y), _LINES))
+    line_ahead[:] = ahead[:, None]
+    line_ahead[:, _BY_LOG] = np.log1p(ahead / k)[:, None]
+    line_errors = np.sqrt(np.maximum(y_square - y_mean**2 - slope**2 * x_square, 0.0))
+    error = np.sqrt((share * square_error).sum(axis=2))
+    return LeastSquaresFits(
+        mixtures, disagreement, error, exponential, levels + slope * line_ahead, levels, line_errors
+    )
 
 
-def _of_lines(told: Floats) -> Floats:
-    """(n, lines) of (n, 2, lines): the first lines go through logarithms."""
-    return np.concatenate([told[:, 1, :LOGS], told[:, 0, LOGS:]], axis=1)
+def _select_lines(products: Floats) -> Floats:
+    """(n, lines) of (n, 2, lines): the first lines are those of the logarithms."""
+    return np.concatenate([products[:, 1, :LOG_LINES], products[:, 0, LOG_LINES:]], axis=1)

@@ -1,8 +1,8 @@
-"""A network that says how a loss goes on: which of the simple laws to follow, how far beside them, and how surely.
+"""The network that combines the extrapolation rules: a mixture of experts with quantiles about its mean.
 
-A mixture of experts (Jacobs, Jordan, Nowlan, Hinton 1991): two hidden layers weigh the laws of `predictors.loss.extrapolation`
-and give the distances of thirteen quantiles from their weighted mean, in units of how far the laws are apart. Trained
-on the pinball loss by Adam (Kingma and Ba 2015), on draws of a prior alone (`predictors.loss.training`), as
+Two hidden layers weigh the experts (Jacobs, Jordan, Nowlan, Hinton 1991), which are the rules of `extrapolation` and
+`least_squares`, and give the distances of thirteen quantiles from their weighted mean in units of the experts'
+dispersion. Trained on the pinball loss by Adam (Kingma, Ba 2015), on simulated curves alone (`training`), as
 prior-fitted networks are (Müller and others 2022).
 """
 
@@ -16,20 +16,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictors.arrays import Floats
-from predictors.loss.features import LAWS, Look
+from predictors.loss.features import EXPERTS, LossFeatures
 
 Single: TypeAlias = NDArray[np.floating[Any]]
+"""float32 in training, float64 when predicting"""
 
 LEVELS = np.array([0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
 MIDDLE = 6
-OUT = LAWS + 2 + len(LEVELS) - 1
-"""a weight for each law, the median's distance from their mean, the logarithm of the scale, gaps between quantiles"""
+"""index of the median"""
+OUTPUTS = EXPERTS + 2 + len(LEVELS) - 1
+"""of the network: a weight for each expert, the distance of the median from their weighted mean, the logarithm of the
+scale, and the gaps between successive quantiles"""
 _BOUND = 6.0
+"""of standardised features, and of the logarithm of the scale"""
 
 
 @dataclass(frozen=True, eq=False)
 class LossNetwork:
-    """centre, scale (f,) of the features; weights first (f, h), second (h, h), last (h, out), each with a bias."""
+    """The weights of the network.
+
+    centre, scale: (f,) that standardise the features. first: (f, h), second: (h, h), last: (h, OUTPUTS), each with a
+    bias.
+    """
 
     centre: Floats
     scale: Floats
@@ -40,39 +48,45 @@ class LossNetwork:
     last: Floats
     last_bias: Floats
 
-    def quantiles(self, look: Look) -> Floats:
-        """(n, len(LEVELS)) increasing quantiles of the change of n curves, in their reaches."""
-        x = standardised(look.features, self.centre, self.scale)
+    def quantiles(self, features: LossFeatures) -> Floats:
+        """(n, len(LEVELS)) increasing quantiles of the change of n losses, in units of `LossFeatures.unit`."""
+        x = standardise(features.values, self.centre, self.scale)
         weights = (self.first, self.first_bias, self.second, self.second_bias, self.last, self.last_bias)
-        return np.asarray(forward(weights, x, look.laws, look.apart)[0])
+        return np.asarray(forward(weights, x, features.experts, features.dispersion)[0])
 
     def state(self) -> dict[str, NDArray[Any]]:
+        """The weights as float32 arrays, from which `from_state` makes the network."""
         return {name: values.astype(np.float32) for name, values in vars(self).items()}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> LossNetwork:
+        """The network whose `state` this is."""
         return cls(*(np.asarray(state[name], dtype=np.float64) for name in cls.__dataclass_fields__))
 
 
-def standardised(features: Floats, centre: Floats, scale: Floats) -> Floats:
+def standardise(features: Floats, centre: Floats, scale: Floats) -> Floats:
+    """Features (n, f) in units of `scale` about `centre`, bounded."""
     return np.asarray(np.minimum(np.maximum((features - centre) / scale, -_BOUND), _BOUND))
 
 
-def forward(weights: tuple[Single, ...], x: Single, laws: Single, apart: Single) -> tuple[Single, ...]:
-    """Quantiles (n, levels) from standardised features x (n, f), and what the gradient is made of."""
+def forward(weights: tuple[Single, ...], x: Single, experts: Single, dispersion: Single) -> tuple[Single, ...]:
+    """The forward pass, for standardised features x (n, f), experts (n, EXPERTS) and their dispersion (n,).
+
+    Returns the quantiles (n, levels), and the intermediate results of which the gradient is computed.
+    """
     first, first_bias, second, second_bias, last, last_bias = weights
     hidden = np.maximum(x @ first + first_bias, 0.0)
-    deeper = np.maximum(hidden @ second + second_bias, 0.0)
-    out = deeper @ last + last_bias
-    share = np.exp(out[..., :LAWS] - out[..., :LAWS].max(axis=-1, keepdims=True))
+    second_hidden = np.maximum(hidden @ second + second_bias, 0.0)
+    out = second_hidden @ last + last_bias
+    share = np.exp(out[..., :EXPERTS] - out[..., :EXPERTS].max(axis=-1, keepdims=True))
     share /= share.sum(axis=-1, keepdims=True)
-    mean = (share * laws).sum(axis=-1, keepdims=True)
-    bent = np.tanh(out[..., LAWS + 1 : LAWS + 2] / _BOUND)
-    scale = apart[:, None] * np.exp(_BOUND * bent)
-    gaps = np.logaddexp(0.0, out[..., LAWS + 2 :])
+    mean = (share * experts).sum(axis=-1, keepdims=True)
+    log_scale = np.tanh(out[..., EXPERTS + 1 : EXPERTS + 2] / _BOUND)
+    scale = dispersion[:, None] * np.exp(_BOUND * log_scale)
+    gaps = np.logaddexp(0.0, out[..., EXPERTS + 2 :])
     offset = np.empty((*out.shape[:-1], len(LEVELS)), dtype=out.dtype)
     offset[..., MIDDLE] = 0.0
     offset[..., MIDDLE + 1 :] = np.cumsum(gaps[..., MIDDLE:], axis=-1)
     offset[..., :MIDDLE] = -np.cumsum(gaps[..., :MIDDLE], axis=-1)[..., ::-1]
-    offset += out[..., LAWS : LAWS + 1]
-    return mean + scale * offset, hidden, deeper, out, share, mean, bent, scale, offset
+    offset += out[..., EXPERTS : EXPERTS + 1]
+    return mean + scale * offset, hidden, second_hidden, out, share, mean, log_scale, scale, offset

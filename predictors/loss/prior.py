@@ -1,8 +1,8 @@
-"""Loss curves as they are believed to be before any was seen, from which `predictors.loss.predictor` learns to continue them.
+"""The prior over loss curves, from which the network of `LossPredictor` is trained.
 
-Gradient descent on a quadratic is a sum of exponentials over its spectrum, slowed where the rate decays; momentum
-makes it swing. First-order methods on other convex losses follow power laws. Networks fall late and in stages,
-alternating minimisation (k-means, topic models) at once and then in small drops. Mini-batches add noise.
+Gradient descent on a quadratic is a sum of exponentials over its spectrum, slowed where the learning rate decays;
+momentum makes it oscillate. First-order methods on other convex losses follow power laws. Neural networks fall late and
+in stages, alternating minimisation (k-means, topic models) at once and then in small drops. Mini-batches add noise.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from predictors.arrays import Floats
 _MODES = 8
 
 
-def prior_losses(length: int, count: int, random: Generator) -> Floats:
-    """(count, length) curves that fall from about 1 towards a floor."""
+def sample_prior_losses(length: int, count: int, random: Generator) -> Floats:
+    """(count, length) loss curves that fall from about 1 towards a floor."""
     k = np.arange(0.0, length)
-    kinds = [_descent, _descent, _power_law, _late, _at_once]
+    kinds = [_descent, _descent, _power_law, _late, _immediate]
     share = -(-count // len(kinds))
     falling = np.concatenate([kind(k, share, random) for kind in kinds])[:count]
     floor = np.where(random.random(count) < 0.3, 0.0, random.uniform(0.0, 20.0, count) ** 1.5 / 20.0)[:, None]
@@ -29,14 +29,14 @@ def prior_losses(length: int, count: int, random: Generator) -> Floats:
 def _descent(k: Floats, count: int, random: Generator) -> Floats:
     rates = np.exp(random.uniform(np.log(1e-4), 0.0, (count, _MODES)))
     gains = random.exponential(1.0, (count, _MODES)) * rates ** random.uniform(-0.3, 0.3, (count, 1))
-    slowing = np.where(random.random(count) < 0.6, 0.0, np.exp(random.uniform(np.log(0.003), np.log(0.5), count)))
-    time = np.where(slowing[:, None] > 0, np.log1p(slowing[:, None] * k) / np.maximum(slowing[:, None], 1e-9), k)
+    decay = np.where(random.random(count) < 0.6, 0.0, np.exp(random.uniform(np.log(0.003), np.log(0.5), count)))
+    time = np.where(decay[:, None] > 0, np.log1p(decay[:, None] * k) / np.maximum(decay[:, None], 1e-9), k)
     falling = np.einsum("cm,cmk->ck", gains, np.exp(-rates[:, :, None] * time[:, None, :]))
-    swing = np.where(random.random(count) < 0.15, random.uniform(0.0, 0.5, count), 0.0)[:, None]
+    oscillation = np.where(random.random(count) < 0.15, random.uniform(0.0, 0.5, count), 0.0)[:, None]
     damping = np.exp(random.uniform(np.log(0.02), np.log(0.3), (count, 1)))
-    pace = np.exp(random.uniform(np.log(0.1), 0.0, (count, 1)))
+    frequency = np.exp(random.uniform(np.log(0.1), 0.0, (count, 1)))
     return np.asarray(
-        falling / gains.sum(axis=1, keepdims=True) * (1 + swing * np.exp(-damping * k) * np.sin(pace * k))
+        falling / gains.sum(axis=1, keepdims=True) * (1 + oscillation * np.exp(-damping * k) * np.sin(frequency * k))
     )
 
 
@@ -46,18 +46,18 @@ def _power_law(k: Floats, count: int, random: Generator) -> Floats:
 
 
 def _late(k: Floats, count: int, random: Generator) -> Floats:
-    """One to two sigmoidal falls, in a share of the logarithm of the loss."""
+    """One or two sigmoidal falls; in some curves, of the logarithm of the loss."""
     total = np.zeros((count, len(k)))
     for weight in (np.ones(count), random.uniform(0.0, 0.6, count) * (random.random(count) < 0.5)):
         scale = np.exp(random.uniform(np.log(1.0), np.log(1.5 * len(k)), (count, 1)))
         steepness = np.exp(random.uniform(np.log(0.7), np.log(4.0), (count, 1)))
         total += weight[:, None] / (1.0 + (k / scale) ** steepness)
     total /= total[:, :1]
-    deep = random.random((count, 1)) < 0.4
-    return np.where(deep, np.exp((total - 1.0) * random.uniform(1.0, 8.0, (count, 1))), total)
+    logarithmic = random.random((count, 1)) < 0.4
+    return np.where(logarithmic, np.exp((total - 1.0) * random.uniform(1.0, 8.0, (count, 1))), total)
 
 
-def _at_once(k: Floats, count: int, random: Generator) -> Floats:
+def _immediate(k: Floats, count: int, random: Generator) -> Floats:
     falling = np.exp(-np.exp(random.uniform(np.log(0.2), np.log(3.0), (count, 1))) * np.minimum(k, 300.0))
     slow = 0.15 * np.exp(-np.exp(random.uniform(np.log(0.02), np.log(0.5), (count, 1))) * k)
     drops = random.exponential(0.02, (count, len(k))) * (random.random((count, len(k))) < 0.1)
@@ -68,8 +68,10 @@ def _at_once(k: Floats, count: int, random: Generator) -> Floats:
 def _noise(falling: Floats, random: Generator) -> Floats:
     count, length = falling.shape
     size = np.where(random.random(count) < 0.4, 0.0, np.exp(random.uniform(np.log(1e-5), np.log(0.05), count)))
-    kept = random.uniform(0.0, 0.8, (count, 1)) * (random.random((count, 1)) < 0.5)
-    fresh = random.standard_normal((count, length))
-    noise = np.stack([lfilter([1.0], [1.0, -c], row) for c, row in zip(kept[:, 0], fresh, strict=True)])
+    autocorrelation = random.uniform(0.0, 0.8, (count, 1)) * (random.random((count, 1)) < 0.5)
+    innovations = random.standard_normal((count, length))
+    noise = np.stack(
+        [lfilter([1.0], [1.0, -phi], row) for phi, row in zip(autocorrelation[:, 0], innovations, strict=True)]
+    )
     relative = random.random((count, 1)) < 0.5
     return np.asarray(size[:, None] * noise * np.where(relative, np.abs(falling) + 0.05, 1.0))

@@ -1,4 +1,5 @@
-"""Forecasts the run time of a job at submission: `RuntimePredictor`, its model names and the `Job` that it takes."""
+"""Forecasts run times: import `RuntimePredictor`, `RuntimeModel`, its models' names, and `Job`, its input, from
+here."""
 
 from predictors.runtime.job_table import Job
 from predictors.runtime.predictor import RuntimeModel, RuntimePredictor

@@ -1,8 +1,8 @@
-"""Forests of how far a target is from several anchors, pooled.
+"""Quantile forests of the distance of a target from several anchors, pooled into one distribution.
 
-A tree predicts constants: that a job takes as long as the one before it takes many splits to say, and one leaf to say
-of the difference. Which anchor is the right one differs by job, so each gets forests of its own, and the draws of all
-are one distribution. Half of the forests learn from the later half of the rows alone, as what is learnt drifts.
+Trees predict constants: for a run time to equal the previous one they need many splits, for the difference to be zero a
+single leaf. Which anchor fits best differs between jobs, so each anchor has forests of its own, whose draws are pooled.
+Half of the forests are fitted on the later half of the rows only, because the relation drifts.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from predictors.arrays import Floats
 from predictors.forest import BATCH, QuantileForest
 
 _TREES = 10
-"""an anchor and half"""
-_SMALLEST_LEAF = 4
-_FEATURES = 0.5
+"""of each forest; an anchor has two forests"""
+_MIN_LEAF = 4
+_FEATURE_SHARE = 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class AnchoredForest:
-    """One forest, of which every `2 * _TREES` trees after each other say how far the target is from one anchor."""
+    """The forests of all anchors joined: each `2 * _TREES` successive trees predict the distance from one anchor."""
 
     forest: QuantileForest
 
     @classmethod
     def fit(cls, x: Floats, anchors: Floats, y: Floats, seed: int) -> AnchoredForest:
-        """Grow on x (n, features), anchors (n, k) and y (n,), the oldest row first."""
+        """Fit on features x (n, features), anchors (n, k) and targets y (n,), the oldest row first."""
         random = np.random.default_rng(seed)
         rows = np.arange(len(y))
         grown = [
@@ -37,8 +37,8 @@ class AnchoredForest:
                 (y - anchor)[part],
                 part,
                 trees=_TREES,
-                smallest_leaf=_SMALLEST_LEAF,
-                features=_FEATURES,
+                smallest_leaf=_MIN_LEAF,
+                features=_FEATURE_SHARE,
                 seed=int(random.integers(2**31)),
             )
             for anchor in anchors.T
@@ -47,7 +47,7 @@ class AnchoredForest:
         return cls(QuantileForest.joined(grown))
 
     def sample(self, x: Floats, anchors: Floats) -> Floats:
-        """(n, draws) sorted and equally likely, for x (n, features) and anchors (n, k)."""
+        """(n, draws) sorted, equally likely draws of the target for features x (n, features) and anchors (n, k)."""
         parts = [
             self.forest.leaves(x[i : i + BATCH]) + np.repeat(anchors[i : i + BATCH], 2 * _TREES, axis=1)[:, :, None]
             for i in range(0, max(len(x), 1), BATCH)
@@ -55,12 +55,12 @@ class AnchoredForest:
         return np.concatenate([np.sort(part.reshape(len(part), -1), axis=1) for part in parts])
 
 
-def likeliest(draws: Floats) -> Floats:
-    """(n,) of logarithms drawn, sorted (n, s): the draw whose min(p, t) / max(p, t) with all of them is the largest.
+def max_agreement_draw(draws: Floats) -> Floats:
+    """(n,) of sorted draws (n, s) of logarithms, the one with the largest mean of min(p, t) / max(p, t) over all draws.
 
-    exp(-|c - y|) summed over the draws y on either side of c, by cumulative sums.
+    That is the mean of exp(-|c - y|) over the draws y, computed by cumulative sums on either side of c.
     """
-    moved = draws - np.median(draws, axis=1, keepdims=True)
-    below = np.exp(-moved) * np.cumsum(np.exp(moved), axis=1)
-    above = np.exp(moved) * (np.cumsum(np.exp(-moved)[:, ::-1], axis=1)[:, ::-1] - np.exp(-moved))
+    centred = draws - np.median(draws, axis=1, keepdims=True)
+    below = np.exp(-centred) * np.cumsum(np.exp(centred), axis=1)
+    above = np.exp(centred) * (np.cumsum(np.exp(-centred)[:, ::-1], axis=1)[:, ::-1] - np.exp(-centred))
     return np.asarray(np.take_along_axis(draws, (below + above).argmax(axis=1)[:, None], axis=1)[:, 0])

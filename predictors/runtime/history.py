@@ -1,4 +1,8 @@
-"""What finished jobs tell of a new one: the latest run times of the same user, project, program and request."""
+"""Run times of similar finished jobs: those of the same user, project, program and request.
+
+A job belongs to eight groups, from its project to the same program with the same request by the same user. A new job is
+described by statistics of the latest run times in each of its groups.
+"""
 
 from __future__ import annotations
 
@@ -12,76 +16,78 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from predictors.arrays import Floats
-from predictors.runtime.job_table import Submitted
+from predictors.runtime.job_table import JobTable
 
-TOLD = 10
-"""latest run times of a kind of job that are told of it"""
+SUMMARISED = 10
+"""latest run times of a group that its statistics are computed from"""
 _KEPT = 100
-"""and that are kept of it, so that it can be told what was known some time ago"""
-_FORGOTTEN = 100_000
-"""kinds of job kept, those without news the longest going first"""
+"""latest run times of a group that are kept, so that statistics at an earlier time can be computed"""
+_MOST_GROUPS = 100_000
+"""groups kept; those without a finished job for the longest time are dropped first"""
 _MISSING = -3.0
 _DIGITS = re.compile(r"\d+")
 _SEPARATOR = "\x1f"
 _DAY = 86_400.0
 
-Key: TypeAlias = str
-Told: TypeAlias = tuple[float, float, float, float, float, float]
-"""Of the logarithms of the latest run times: last, last but one, median, spread, how many, and their mean, in which the
-latest count most. After them comes how long ago the last one ended."""
-_NOTHING: Told = (_MISSING, _MISSING, _MISSING, _MISSING, 0.0, _MISSING)
-_LAST, _MEDIAN, _COUNT, _RECENT = 0, 2, 4, 5
-_TOLD_COLUMNS = len(_NOTHING) + 1
-_FADES = 0.8
-"""what a run time counts of the one after it"""
+GroupKey: TypeAlias = str
+GroupStatistics: TypeAlias = tuple[float, float, float, float, float, float]
+"""Of the logarithms of the latest run times of a group: the last, the last but one, median, standard deviation, count,
+and an exponentially weighted mean. In feature rows they are followed by the time since the last one ended."""
+_NO_STATISTICS: GroupStatistics = (_MISSING, _MISSING, _MISSING, _MISSING, 0.0, _MISSING)
+_LAST, _MEDIAN, _COUNT, _WEIGHTED_MEAN = 0, 2, 4, 5
+_GROUP_COLUMNS = len(_NO_STATISTICS) + 1
+_DECAY = 0.8
+"""weight of a run time relative to that of the next one"""
 _NARROWEST_FIRST = (7, 6, 4, 5, 2, 3, 1, 0)
-"""of `kinds`, in what order they are asked"""
+"""order in which the groups of `group_keys` are searched for an anchor"""
 _FEWEST_FOR_MEDIAN = 3
-_UNHEARD = 2.0
-"""log of how much shorter than its limit a job is expected of which nothing is known"""
+_LIMIT_MARGIN = 2.0
+"""how much shorter than its time limit a job without similar ones is expected to be, as a logarithm"""
 _HOUR = float(np.log(3600.0))
 ANCHORS = 4
-"""the last columns of a job's row: log run times it may be near, of `job_rows`"""
+"""number of anchors, the last columns of `job_features`: logarithms of run times that the job's may be close to"""
 
 
 class RunHistory:
-    """The latest run times of each kind of job, a kind being any of several ways in which jobs are alike."""
+    """The latest run times of each group of similar jobs."""
 
     def __init__(self) -> None:
-        self._runs: dict[Key, deque[tuple[float, float]]] = {}
-        self._told: dict[Key, Told] = {}
+        self._runs: dict[GroupKey, deque[tuple[float, float]]] = {}
+        self._statistics: dict[GroupKey, GroupStatistics] = {}
 
-    def add(self, keys: tuple[Key, ...], runtime: float, end: float) -> None:
-        """One more finished job of these kinds: its run time in seconds, and when it ended."""
+    def add(self, keys: tuple[GroupKey, ...], runtime: float, end: float) -> None:
+        """Add a finished job to its groups: its run time, and when it ended, both in seconds."""
         value = float(np.log(runtime))
         for key in keys:
             runs = self._runs.pop(key, None) or deque(maxlen=_KEPT)
             runs.append((value, end))
             self._runs[key] = runs
-            self._told[key] = _told([latest for latest, _ in runs][-TOLD:])
-        while len(self._runs) > _FORGOTTEN:
+            self._statistics[key] = _summarise([logarithm for logarithm, _ in runs][-SUMMARISED:])
+        while len(self._runs) > _MOST_GROUPS:
             oldest = next(iter(self._runs))
-            del self._runs[oldest], self._told[oldest]
+            del self._runs[oldest], self._statistics[oldest]
 
-    def features(self, keys: tuple[Key, ...], time: float) -> list[float]:
-        """What is told of each kind, one after the other, and how long before `time` (NaN: not known) it last ended."""
+    def features(self, keys: tuple[GroupKey, ...], time: float) -> list[float]:
+        """The statistics of each group, and the time from its last end to `time` (seconds; NaN: unknown), in one
+        row."""
         row: list[float] = []
         for key in keys:
             runs = self._runs.get(key)
-            row += self._told.get(key, _NOTHING)
-            row.append(_since(runs[-1][1], time) if runs else _MISSING)
+            row += self._statistics.get(key, _NO_STATISTICS)
+            row.append(_log_elapsed(runs[-1][1], time) if runs else _MISSING)
         return row
 
-    def features_at(self, keys: tuple[Key, ...], time: float) -> list[float]:
-        """What was told of each kind at `time`."""
+    def features_at(self, keys: tuple[GroupKey, ...], time: float) -> list[float]:
+        """The features as they were at `time` (seconds), from the jobs that had ended by then."""
         row: list[float] = []
         for key in keys:
-            known = [run for run in self._runs.get(key, ()) if run[1] <= time][-TOLD:]
-            row += _told([value for value, _ in known]) if known else _NOTHING
-            row.append(_since(known[-1][1], time) if known else _MISSING)
+            ended = [run for run in self._runs.get(key, ()) if run[1] <= time][-SUMMARISED:]
+            row += _summarise([value for value, _ in ended]) if ended else _NO_STATISTICS
+            row.append(_log_elapsed(ended[-1][1], time) if ended else _MISSING)
         return row
 
     def state(self) -> dict[str, Any]:
+        """Arrays, from which `from_state` makes the same history."""
         runs = list(self._runs.values())
         return {
             "keys": np.array(list(self._runs), dtype=np.str_),
@@ -91,25 +97,26 @@ class RunHistory:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> RunHistory:
-        made = cls()
+        """The history whose `state` this is."""
+        restored = cls()
         ends = np.cumsum(np.asarray(state["counts"], dtype=np.int64))
         for key, pairs in zip(state["keys"], np.split(np.asarray(state["runs"]), ends)[:-1], strict=True):
             runs = deque(((float(value), float(end)) for value, end in pairs), maxlen=_KEPT)
-            made._runs[str(key)] = runs
-            made._told[str(key)] = _told([value for value, _ in runs][-TOLD:])
-        return made
+            restored._runs[str(key)] = runs
+            restored._statistics[str(key)] = _summarise([value for value, _ in runs][-SUMMARISED:])
+        return restored
 
 
-def kinds(jobs: Submitted) -> Iterator[tuple[Key, ...]]:
-    """The kinds that each job belongs to, from the widest to the narrowest."""
+def group_keys(jobs: JobTable) -> Iterator[tuple[GroupKey, ...]]:
+    """The groups of each job, from the widest to the narrowest."""
     text, number = jobs.texts, jobs.numbers
     project = np.where(text["account"] != "", text["account"], text["group"])
     columns = (project, text["user"], text["type"], text["exe"], text["name"], text["workdir"])
     sizes = np.stack([number[name] for name in ("gpus", "cpus", "nodes")], axis=1)
-    for i, (account, user, kind, exe, name, folder) in enumerate(zip(*columns, strict=True)):
+    for i, (account, user, job_type, exe, name, folder) in enumerate(zip(*columns, strict=True)):
         size = ",".join(f"{value:g}" for value in sizes[i])
         limit = f"{number['time_limit'][i]:g}"
-        program = kind or exe or _DIGITS.sub("#", name)
+        program = job_type or exe or _DIGITS.sub("#", name)
         yield (
             _key("project", account),
             _key("user", user),
@@ -122,8 +129,8 @@ def kinds(jobs: Submitted) -> Iterator[tuple[Key, ...]]:
         )
 
 
-def submitted_features(jobs: Submitted) -> Floats:
-    """(n, features) of what is known at submit by itself."""
+def submission_features(jobs: JobTable) -> Floats:
+    """(n, features) of each job by itself: logarithms of its request, hour and weekday, and codes of its names."""
     number, text = jobs.numbers, jobs.texts
     with np.errstate(divide="ignore", invalid="ignore"):
         sizes = [np.log1p(number[name]) for name in ("gpus", "cpus", "nodes", "mem", "time_limit")]
@@ -134,32 +141,33 @@ def submitted_features(jobs: Submitted) -> Floats:
     return np.where(np.isfinite(columns), columns, _MISSING)
 
 
-def job_rows(own: Floats, told: Floats, limit: Floats) -> Floats:
-    """(n, features): what is known at submit (`submitted_features`), what like jobs tell, and anchors from both.
+def job_features(own: Floats, similar: Floats, limit: Floats) -> Floats:
+    """(n, features): the jobs' own features, those of similar jobs, and the anchors derived from both.
 
-    told: (n, kinds x columns) of `RunHistory.features`. limit: (n,) seconds or NaN. The anchors: of the narrowest kind
-    that is known the recent mean, the last, the median, of three at least; and the time limit.
+    own: (n, features) of `submission_features`. similar: (n, groups x columns) of `RunHistory.features`. limit: (n,)
+    time limits in seconds, or NaN. The anchors are, of the narrowest group with enough run times, the weighted mean,
+    the last, the median (of at least three), and the time limit.
     """
-    table = told.reshape(len(own), -1, _TOLD_COLUMNS)
+    table = similar.reshape(len(own), -1, _GROUP_COLUMNS)
     limits = np.log(limit)
-    guess = np.where(np.isfinite(limits), limits - _UNHEARD, _HOUR)
-    recent = _narrowest(table, _RECENT, 1, guess)
-    last = _narrowest(table, _LAST, 1, recent)
-    median = _narrowest(table, _MEDIAN, _FEWEST_FOR_MEDIAN, recent)
+    default = np.where(np.isfinite(limits), limits - _LIMIT_MARGIN, _HOUR)
+    recent = _from_narrowest(table, _WEIGHTED_MEAN, 1, default)
+    last = _from_narrowest(table, _LAST, 1, recent)
+    median = _from_narrowest(table, _MEDIAN, _FEWEST_FOR_MEDIAN, recent)
     limits = np.where(np.isfinite(limits), limits, recent)
-    return np.column_stack([own, told, limits - recent, recent, last, median, limits])
+    return np.column_stack([own, similar, limits - recent, recent, last, median, limits])
 
 
-def _narrowest(table: Floats, column: int, least: int, otherwise: Floats) -> Floats:
-    """(n,) the column of the narrowest kind that has `least` run times."""
-    value = otherwise
-    for kind in reversed(_NARROWEST_FIRST):
-        value = np.where(table[:, kind, _COUNT] >= least, table[:, kind, column], value)
+def _from_narrowest(table: Floats, column: int, fewest: int, default: Floats) -> Floats:
+    """(n,) the column of the narrowest group that has at least `fewest` run times."""
+    value = default
+    for group in reversed(_NARROWEST_FIRST):
+        value = np.where(table[:, group, _COUNT] >= fewest, table[:, group, column], value)
     return value
 
 
-def _since(end: float, time: float) -> float:
-    """Logarithm of the seconds, none before the end."""
+def _log_elapsed(end: float, time: float) -> float:
+    """Logarithm of 1 + the seconds from `end` to `time`, which count as 0 if negative."""
     return math.log1p(max(time - end, 0.0)) if math.isfinite(time - end) else _MISSING
 
 
@@ -169,24 +177,24 @@ def _codes(values: np.ndarray[Any, np.dtype[np.str_]]) -> Floats:
     return np.array([zlib.crc32(name.encode()) % 9973 for name in names], dtype=np.float64)[place]
 
 
-def _key(*parts: str) -> Key:
+def _key(*parts: str) -> GroupKey:
     return _SEPARATOR.join(parts)
 
 
-def _told(runs: list[float]) -> Told:
-    order, count = sorted(runs), len(runs)
-    middle = (order[(count - 1) // 2] + order[count // 2]) / 2.0
+def _summarise(runs: list[float]) -> GroupStatistics:
+    ordered, count = sorted(runs), len(runs)
+    median = (ordered[(count - 1) // 2] + ordered[count // 2]) / 2.0
     mean = sum(runs) / count
-    spread = (sum((value - mean) ** 2 for value in runs) / count) ** 0.5
-    fading, weight = 0.0, 0.0
+    deviation = (sum((value - mean) ** 2 for value in runs) / count) ** 0.5
+    weighted, weight = 0.0, 0.0
     for value in runs:
-        fading, weight = _FADES * fading + value, _FADES * weight + 1.0
+        weighted, weight = _DECAY * weighted + value, _DECAY * weight + 1.0
     several = count > 1
     return (
         runs[-1],
         runs[-2] if several else _MISSING,
-        middle,
-        spread if several else _MISSING,
+        median,
+        deviation if several else _MISSING,
         float(count),
-        fading / weight,
+        weighted / weight,
     )

@@ -1,4 +1,4 @@
-"""What is known of a job when it is submitted, as columns."""
+"""Jobs as the run time predictor sees them: what is known at submission, as columns."""
 
 from __future__ import annotations
 
@@ -11,40 +11,44 @@ import numpy as np
 from predictors.arrays import Floats, Ints, Texts
 
 Job: TypeAlias = Mapping[str, Any]
-"""Any of user, group, account, partition, qos, type, exe, name, workdir (texts), gpus, cpus, nodes, mem, time_limit,
-submit (numbers; seconds); what is missing or None is not known. Of a finished job also end, as submit."""
+"""A job by field: the strings user, group, account, partition, qos, type, exe, name, workdir and the numbers gpus,
+cpus, nodes, mem, time_limit, submit (times in seconds); of a finished job also end. A field that is missing or None is
+unknown."""
 
-NUMBERS = ("gpus", "cpus", "nodes", "mem", "time_limit", "submit", "end")
-TEXTS = ("user", "group", "account", "partition", "qos", "type", "exe", "name", "workdir")
+NUMBER_COLUMNS = ("gpus", "cpus", "nodes", "mem", "time_limit", "submit", "end")
+TEXT_COLUMNS = ("user", "group", "account", "partition", "qos", "type", "exe", "name", "workdir")
 
 
 @dataclass(frozen=True, eq=False)
-class Submitted:
-    """n jobs. numbers: each (n,), NaN where not known. texts: each (n,), "" where not known."""
+class JobTable:
+    """n jobs as columns (n,). numbers: NaN where unknown. texts: "" where unknown."""
 
     numbers: Mapping[str, Floats]
     texts: Mapping[str, Texts]
 
     @classmethod
-    def of(cls, jobs: Sequence[Job]) -> Submitted:
-        """Raises ValueError for a number that is none."""
+    def of(cls, jobs: Sequence[Job]) -> JobTable:
+        """The table of n jobs. Raises ValueError for a numeric field that holds no number."""
         return cls(
-            {name: np.array([_number(name, job.get(name)) for job in jobs], dtype=np.float64) for name in NUMBERS},
-            {name: np.array([_text(job.get(name)) for job in jobs], dtype=np.str_) for name in TEXTS},
+            {
+                name: np.array([_number(name, job.get(name)) for job in jobs], dtype=np.float64)
+                for name in NUMBER_COLUMNS
+            },
+            {name: np.array([_text(job.get(name)) for job in jobs], dtype=np.str_) for name in TEXT_COLUMNS},
         )
 
     def __len__(self) -> int:
         return len(self.numbers["gpus"])
 
-    def __getitem__(self, rows: Ints) -> Submitted:
-        return Submitted(
+    def __getitem__(self, rows: Ints) -> JobTable:
+        return JobTable(
             {name: values[rows] for name, values in self.numbers.items()},
             {name: values[rows] for name, values in self.texts.items()},
         )
 
     @property
-    def kind(self) -> Texts:
-        """(n,) what runs alike: the declared type, else the executable."""
+    def run_type(self) -> Texts:
+        """(n,) the declared type of each job, or its executable where none is declared."""
         return np.where(self.texts["type"] != "", self.texts["type"], self.texts["exe"])
 
     @property
@@ -55,7 +59,10 @@ class Submitted:
 
 
 def positive_runtimes(runtimes: Sequence[float] | Floats, jobs: int) -> Floats:
-    """The run times in seconds, at least one each. Raises ValueError unless there is one finite number a job."""
+    """(jobs,) run times in seconds, raised to at least 1.
+
+    Raises ValueError unless there is one finite number for each job, and none is negative.
+    """
     seconds = np.asarray(runtimes, dtype=np.float64)
     if seconds.shape != (jobs,):
         raise ValueError(f"{jobs} jobs need as many run times, not {seconds.shape}")
@@ -68,7 +75,7 @@ def _number(name: str, value: object) -> float:
     if value is None or value == "":
         return float("nan")
     try:
-        return float(value)  # type: ignore[arg-type]  # what cannot be one raises here
+        return float(value)  # type: ignore[arg-type]  # raises for what is no number
     except (TypeError, ValueError) as error:
         raise ValueError(f"a job's {name} is a number, not {value!r}") from error
 

@@ -1,6 +1,7 @@
-"""Run time of a job from what is known when it is submitted.
+"""Forecasts the run time of a job from what is known at submission.
 
-The better source that knows something answers, row by row: the model, the user's own finished jobs, the time limit.
+Each job is predicted by the best source that knows something of it: the model, its user's finished jobs, or its time
+limit.
 """
 
 from __future__ import annotations
@@ -14,24 +15,27 @@ from numpy.typing import NDArray
 
 from predictors.arrays import Bools, Floats, Texts
 from predictors.forecast import LEVELS, Forecast
-from predictors.runtime.job_table import Job, Submitted, positive_runtimes
-from predictors.runtime.stack import StackedRuntimes
+from predictors.runtime.job_table import Job, JobTable, positive_runtimes
+from predictors.runtime.stack import StackModel
 from predictors.runtime.support_vector import FEWEST, LATEST, SupportVectorModel
+from predictors.state import State, prefixed, unprefixed
 
-State = dict[str, Any]
 RuntimeModel: TypeAlias = Literal["stack", "svr"]
-REMEMBERED = 20
-"""latest run times kept a user"""
+USER_RUNS = 20
+"""latest run times kept of each user"""
 _PRIOR_SIGMA = 1.5
+"""prior standard deviation of the logarithm of a user's run times"""
 _PRIOR_WEIGHT = 2.0
+"""run times that this prior counts as"""
 
 
 class RuntimePredictor:
-    """Forecasts run times in seconds, not beyond the time limit (and what jobs here overrun it by).
+    """Forecasts run times in seconds, not above the time limit (for "stack", plus what jobs here overrun it by).
 
-    model: "stack", a quantile forest over requests and like jobs (`predictors.runtime.stack`), or "svr", ML-SJF's
-    support vector regression by job type (`predictors.runtime.support_vector`). seed: of the trees or the folds.
-    `Forecast.source` says what answered: the model's name, "user history", "time limit", or "" where nothing is known.
+    model: "stack", a quantile forest over requests and similar jobs (`stack`), or "svr", ML-SJF's support vector
+    regression for each job type (`support_vector`). seed: of the trees or of the folds. Raises ValueError for any
+    other. `Forecast.source` names what a forecast is from: the model, "user history", "time limit", or "" where it is
+    unknown.
     """
 
     version: ClassVar[str] = "runtime-4"
@@ -41,104 +45,102 @@ class RuntimePredictor:
             raise ValueError(f"a run time model is stack or svr, not {model!r}")
         self.model = model
         self.seed = seed
-        self.stack_ = StackedRuntimes(seed)
+        self.stack_ = StackModel(seed)
         self.models_: dict[str, SupportVectorModel] = {}
         self.recent_: dict[str, deque[float]] = {}
 
     def fit(self, jobs: Sequence[Job], runtimes: Sequence[float] | Floats) -> RuntimePredictor:
-        """Learn from finished jobs, in the order in which they finished.
+        """Fit on finished jobs, in the order in which they finished, and their run times (n,) in seconds.
 
-        Raises ValueError unless there is one finite run time, not negative, a job.
+        Raises ValueError unless there is one finite, non-negative run time for each job.
         """
-        submitted = Submitted.of(jobs)
+        table = JobTable.of(jobs)
         seconds = positive_runtimes(runtimes, len(jobs))
-        self.stack_, self.models_, self.recent_ = StackedRuntimes(self.seed), {}, {}
-        for user, value in zip(submitted.texts["user"], seconds, strict=True):
-            self._remember(str(user), float(value))
+        self.stack_, self.models_, self.recent_ = StackModel(self.seed), {}, {}
+        for user, value in zip(table.texts["user"], seconds, strict=True):
+            self._add_to_user(str(user), float(value))
         if self.model == "stack" and len(jobs):
-            self.stack_.fit(submitted, seconds)
+            self.stack_.fit(table, seconds)
         if self.model == "svr":
-            kind = submitted.kind
-            for name in np.unique(kind):
-                latest = np.flatnonzero(kind == name)[-LATEST:]
+            run_type = table.run_type
+            for name in np.unique(run_type):
+                latest = np.flatnonzero(run_type == name)[-LATEST:]
                 if len(latest) >= FEWEST:
-                    self.models_[str(name)] = SupportVectorModel.fit(submitted[latest], seconds[latest], self.seed)
+                    self.models_[str(name)] = SupportVectorModel.fit(table[latest], seconds[latest], self.seed)
         return self
 
     def update(self, job: Job, runtime: float) -> None:
-        """One more finished job, in its user's history at once.
+        """Add one finished job and its run time in seconds to its user's history.
 
-        "svr" learns from it when it is fitted again; "stack" corrects its bound by it, and learns anew by itself,
-        which takes seconds, whenever its history has grown by a tenth: not a call for the scheduling cycle.
+        "svr" uses it at the next `fit`. "stack" adapts its bound, and refits itself whenever its history has grown by a
+        tenth, which takes seconds: do not call it in the scheduling cycle. Raises ValueError as `fit` does.
         """
         seconds = positive_runtimes([runtime], 1)
-        submitted = Submitted.of([job])
-        self._remember(str(submitted.texts["user"][0]), float(seconds[0]))
+        table = JobTable.of([job])
+        self._add_to_user(str(table.texts["user"][0]), float(seconds[0]))
         if self.model == "stack":
-            self.stack_.update(submitted, float(seconds[0]))
+            self.stack_.update(table, float(seconds[0]))
 
     def predict(self, job: Job) -> Forecast:
-        """The forecast of one job's run time in seconds."""
+        """The run time of one job in seconds, as a forecast of one row."""
         return self.predict_many([job])
 
     def predict_many(self, jobs: Sequence[Job]) -> Forecast:
-        """The forecast of the run time in seconds of n jobs."""
-        submitted = Submitted.of(jobs)
-        open_rows = np.ones(len(jobs), dtype=np.bool_)
+        """The run times of n jobs in seconds. Raises ValueError for a numeric field that holds no number."""
+        table = JobTable.of(jobs)
+        unanswered = np.ones(len(jobs), dtype=np.bool_)
         parts: list[tuple[NDArray[np.int64], Forecast]] = []
         if self.stack_.forest is not None and len(jobs):
-            return self.stack_.predict(submitted)
-        kind = submitted.kind
+            return self.stack_.predict(table)
+        run_type = table.run_type
         for name, model in self.models_.items():
-            rows = np.flatnonzero(kind == name)
+            rows = np.flatnonzero(run_type == name)
             if len(rows):
-                parts.append((rows, model.predict(submitted[rows])))
-                open_rows[rows] = False
-        parts.append(self._from_users(submitted.texts["user"], open_rows))
-        parts.append(_from_limits(submitted.limit, open_rows))
-        return Forecast.assemble(len(jobs), parts).clip(upper=submitted.limit)
+                parts.append((rows, model.predict(table[rows])))
+                unanswered[rows] = False
+        parts.append(self._from_users(table.texts["user"], unanswered))
+        parts.append(_from_limits(table.limit, unanswered))
+        return Forecast.assemble(len(jobs), parts).clip(upper=table.limit)
 
     def state(self) -> State:
         """Arrays and plain values, from which `from_state` makes the same predictor."""
         names = list(self.models_)
-        flat = {
-            f"model/{i}/{key}": value
-            for i, name in enumerate(names)
-            for key, value in self.models_[name].state().items()
-        }
+        models: State = {}
+        for i, name in enumerate(names):
+            models |= prefixed(f"model/{i}/", self.models_[name].state())
         users = list(self.recent_)
         return {
             "version": self.version, "model": self.model, "seed": self.seed, "types": names, "users": users,
             "recent": np.array([value for user in users for value in self.recent_[user]]),
             "recent_counts": np.array([len(self.recent_[user]) for user in users], dtype=np.int64),
-            **flat, **{f"stack/{name}": value for name, value in self.stack_.state().items()},
+            **models, **prefixed("stack/", self.stack_.state()),
         }  # fmt: skip
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> RuntimePredictor:
-        """Raises ValueError for the state of another version: fit again instead."""
+        """The predictor whose `state` this is. Raises ValueError for one of another version: fit again instead."""
         if state.get("version") != cls.version:
             raise ValueError(f"a model of version {state.get('version')!r} is not one of {cls.version!r}: fit it again")
-        made = cls(state["model"], int(state["seed"]))
+        restored = cls(state["model"], int(state["seed"]))
         for i, name in enumerate(state["types"]):
-            start = f"model/{i}/"
-            part = {key.removeprefix(start): value for key, value in state.items() if key.startswith(start)}
-            made.models_[str(name)] = SupportVectorModel.from_state(part)
-        stacked = {name.removeprefix("stack/"): value for name, value in state.items() if name.startswith("stack/")}
-        made.stack_ = StackedRuntimes.from_state(stacked, made.seed)
+            restored.models_[str(name)] = SupportVectorModel.from_state(unprefixed(f"model/{i}/", state))
+        restored.stack_ = StackModel.from_state(unprefixed("stack/", state), restored.seed)
         ends = np.cumsum(np.asarray(state["recent_counts"], dtype=np.int64))
         for user, values in zip(state["users"], np.split(np.asarray(state["recent"]), ends)[:-1], strict=True):
-            made.recent_[str(user)] = deque(values.tolist(), maxlen=REMEMBERED)
-        return made
+            restored.recent_[str(user)] = deque(values.tolist(), maxlen=USER_RUNS)
+        return restored
 
-    def _remember(self, user: str, seconds: float) -> None:
+    def _add_to_user(self, user: str, seconds: float) -> None:
         if user:
-            self.recent_.setdefault(user, deque(maxlen=REMEMBERED)).append(seconds)
+            self.recent_.setdefault(user, deque(maxlen=USER_RUNS)).append(seconds)
 
-    def _from_users(self, users: Texts, open_rows: Bools) -> tuple[NDArray[np.int64], Forecast]:
-        """Lognormal about the user's latest jobs; few or unlike ones make it wide. Closes the rows it answers."""
-        rows = np.array([i for i in np.flatnonzero(open_rows) if str(users[i]) in self.recent_], dtype=np.int64)
-        open_rows[rows] = False
+    def _from_users(self, users: Texts, unanswered: Bools) -> tuple[NDArray[np.int64], Forecast]:
+        """Rows and forecasts of jobs whose user has finished some: lognormal, wider for few or dissimilar run times.
+
+        Marks its rows as answered.
+        """
+        rows = np.array([i for i in np.flatnonzero(unanswered) if str(users[i]) in self.recent_], dtype=np.int64)
+        unanswered[rows] = False
         if not len(rows):
             return rows, Forecast.unknown(0)
         logs = [np.log(self.recent_[str(users[i])]) for i in rows]
@@ -149,8 +151,8 @@ class RuntimePredictor:
         return rows, Forecast.lognormal(np.exp(middle), np.sqrt(variance), "user history")
 
 
-def _from_limits(limit: Floats, open_rows: Bools) -> tuple[NDArray[np.int64], Forecast]:
-    """Anything up to the time limit, evenly: all that a limit says. Closes the rows it answers."""
-    rows = np.flatnonzero(open_rows & ~np.isnan(limit))
-    open_rows[rows] = False
+def _from_limits(limit: Floats, unanswered: Bools) -> tuple[NDArray[np.int64], Forecast]:
+    """Rows and forecasts of jobs with a time limit: uniform up to it. Marks its rows as answered."""
+    rows = np.flatnonzero(unanswered & ~np.isnan(limit))
+    unanswered[rows] = False
     return rows, Forecast(limit[rows, None] * LEVELS, np.full(len(rows), "time limit"))

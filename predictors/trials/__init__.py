@@ -1,1 +1,1 @@
-"""How well the predictors do on data with a known end, the simple methods beside them: tables as lists of `Line`."""
+"""Evaluates the predictors and simple baselines on data whose outcome is known; each trial returns rows of a table."""

@@ -1,4 +1,4 @@
-"""Losses some iterations ahead, by kind of algorithm (SLAQ, SoCC 2017, section 4.1 and its Table 1)."""
+"""Evaluates loss forecasts by kind of algorithm, as SLAQ does (SoCC 2017, section 4.1 and Table 1)."""
 
 from __future__ import annotations
 
@@ -11,47 +11,48 @@ import numpy as np
 
 from predictors.arrays import Floats
 from predictors.loss import LossFamily, LossPredictor
-from predictors.scoring import Clock, Line, mean_line, relative_error
+from predictors.scoring import Clock, ScoreRow, mean_row, relative_error
 
 AHEAD = 10
+"""iterations ahead, as SLAQ predicts them"""
 CONVEX = frozenset({"LogReg", "SVM", "SVMPoly", "LinReg", "KMeans", "LDA", "GBTReg"})
+"""SLAQ's algorithms with convex losses, by the names of its Table 1"""
 _FIRST = 10
-"""points seen before a curve is predicted: as many as are looked ahead"""
+"""points seen before the first prediction"""
 _MOST_CUTS = 25
 
 
-def trial(curves: Mapping[str, Sequence[Floats]], clock: Clock, ahead: int = AHEAD) -> list[Line]:
-    """Predict losses `ahead` iterations after up to 25 points of each curve, evenly spread from the tenth on.
+def trial(curves: Mapping[str, Sequence[Floats]], clock: Clock, ahead: int = AHEAD) -> list[ScoreRow]:
+    """Predict losses `ahead` iterations after up to 25 points of each curve, evenly spaced from the tenth on.
 
-    curves: by kind. Errors are relative to the value that came, and to the curve's range. Kinds count alike in the
-    means, and curves alike in a kind.
-    Raises ValueError where no curve is long enough.
+    curves: by kind, each (k,). Errors are relative to the actual loss, and to the range of the curve. In means, all
+    kinds weigh the same, and within a kind all curves. Raises ValueError where no curve is long enough.
     """
     usable = {kind: [c for c in some if len(c) >= _FIRST + ahead] for kind, some in curves.items()}
     usable = {kind: some for kind, some in sorted(usable.items()) if some}
     if not usable:
         raise ValueError(f"there is no loss curve of at least {_FIRST + ahead} points")
-    methods: dict[str, list[Line]] = defaultdict(list)
+    methods: dict[str, list[ScoreRow]] = defaultdict(list)
     for family in get_args(LossFamily):
         predictor = LossPredictor(family)
-        predictor.predict(next(iter(usable.values()))[0][:_FIRST], ahead)  # what it prepares once is not timed
+        predictor.predict(next(iter(usable.values()))[0][:_FIRST], ahead)  # one-time preparation is not timed
         for kind, some in usable.items():
-            methods[family].append(_line(kind, family, some, ahead, predictor=predictor, clock=clock))
+            methods[family].append(_score(kind, family, some, ahead, predictor=predictor, clock=clock))
     for kind, some in usable.items():
-        methods["last value"].append(_line(kind, "last value", some, ahead, predictor=None, clock=clock))
-    lines = []
-    for of_method in methods.values():
-        if convex := [line for line in of_method if line.part in CONVEX]:
-            lines.append(mean_line(convex, "convex kinds"))
-        # Losses of some kinds end near zero, where an error relative to the value says nothing.
-        whole = mean_line(of_method, "all kinds")
-        lines += [replace(whole, scores={**whole.scores, "of the value": float("nan")}), *of_method]
-    return lines
+        methods["last value"].append(_score(kind, "last value", some, ahead, predictor=None, clock=clock))
+    table = []
+    for method_rows in methods.values():
+        if convex := [row for row in method_rows if row.part in CONVEX]:
+            table.append(mean_row(convex, "convex kinds"))
+        # Losses of some kinds end near zero, where an error relative to the loss is meaningless.
+        whole = mean_row(method_rows, "all kinds")
+        table += [replace(whole, scores={**whole.scores, "of the value": float("nan")}), *method_rows]
+    return table
 
 
-def _line(
+def _score(
     kind: str, method: str, curves: Sequence[Floats], ahead: int, *, predictor: LossPredictor | None, clock: Clock
-) -> Line:
+) -> ScoreRow:
     by_value, by_range, seconds, count = [], [], 0.0, 0
     for curve in curves:
         last = len(curve) - ahead
@@ -69,10 +70,10 @@ def _line(
         count += len(cuts)
     ms = 1e3 * seconds / count if predictor else float("nan")
     scores = {"of the value": _mean(by_value), "of the range": _mean(by_range), "ms": ms}
-    return Line(kind, method, count, scores)
+    return ScoreRow(kind, method, count, scores)
 
 
 def _mean(errors: Sequence[float]) -> float:
-    """Over the curves whose error can be told."""
-    told = [error for error in errors if not np.isnan(error)]
-    return float(np.mean(told)) if told else float("nan")
+    """Mean over the curves whose error is defined, NaN without any."""
+    defined = [error for error in errors if not np.isnan(error)]
+    return float(np.mean(defined)) if defined else float("nan")

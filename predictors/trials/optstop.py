@@ -1,7 +1,7 @@
-"""OptStop (MLFS 3.5, after Domhan, Springenberg, Hutter 2015): many runs one after another, the hopeless ones stopped.
+"""Evaluates OptStop (MLFS 3.5, after Domhan, Springenberg, Hutter 2015): early stopping of the runs of a search.
 
-A run is stopped once P(its last value >= the best found so far) is below a threshold. The threshold is not chosen but
-read from a history: see `safe_threshold`.
+A run is stopped once P(its last value >= the best so far) is below a threshold, which is calibrated on past runs: see
+`safe_threshold`.
 """
 
 from __future__ import annotations
@@ -15,46 +15,48 @@ import numpy as np
 from predictors.arrays import Floats, Ints
 from predictors.forecast import Forecast
 from predictors.learning_curve import LearningCurvePredictor
-from predictors.scoring import Clock, Line
-from predictors.trials.curves import FEWEST_OBSERVED, Run
+from predictors.scoring import Clock, ScoreRow
+from predictors.trials.curves import FEWEST_OBSERVED, FinishedRun
 
 ORDERS = 30
+"""random orders in which the runs of a search are replayed"""
 FEWEST_RUNS = 20
+"""runs that a search needs"""
 RISK = 0.05
-"""the probability with which the best run may be stopped"""
+"""accepted probability of stopping the best run"""
 _FOLDS = 3
-_SEARCH = 20
-"""runs of a past search"""
+_SEARCH_SIZE = 20
+"""runs of a simulated past search"""
 _SEARCHES = 200
-_ETA = 3
+_REDUCTION_FACTOR = 3
 _STARTUP = 5
 
 
 @dataclass(frozen=True)
-class Watched:
-    """A run and what was forecast of its last value at each epoch from the `FEWEST_OBSERVED`th to the last but one."""
+class WatchedRun:
+    """A run (n,), and the forecast of its last value at each epoch from the `FEWEST_OBSERVED`th to the last but one."""
 
     values: Floats
     forecast: Forecast
 
-    def unlikely(self, best: float) -> Floats:
-        """(epochs watched,) P(the last value >= best)."""
+    def probability_of_reaching(self, best: float) -> Floats:
+        """(epochs,) P(last value >= best) at each epoch that was watched."""
         return self.forecast.sf(best)
 
 
-Rule: TypeAlias = Callable[[Sequence[Watched], Ints], Iterator[int]]
-"""Given runs and their order, after how many epochs each is stopped, in that order."""
+Rule: TypeAlias = Callable[[Sequence[WatchedRun], Ints], Iterator[int]]
+"""Maps runs and their order to the number of epochs after which each is stopped, in that order."""
 
 
 def searches(
-    runs: Sequence[Run], history: Sequence[Run] | None = None, seed: int = 0
-) -> list[tuple[str, list[Run], list[Run]]]:
-    """The searches among the runs, by group: its name, the runs to replay, and the history to learn from.
+    runs: Sequence[FinishedRun], history: Sequence[FinishedRun] | None = None, seed: int = 0
+) -> list[tuple[str, list[FinishedRun], list[FinishedRun]]]:
+    """Splits runs into searches, one for each group: (name, runs to replay, history to fit on).
 
-    Without a history, half of each group is replayed, and all other runs are the history; then the other half is.
-    Groups with fewer than `FEWEST_RUNS` runs to replay are no search. Raises ValueError where there is none.
+    Without a history, each half of a group is replayed in turn, with all other runs as its history. Groups with fewer
+    than `FEWEST_RUNS` runs to replay are skipped. Raises ValueError where none is left.
     """
-    found: list[tuple[str, list[Run], list[Run]]] = []
+    found: list[tuple[str, list[FinishedRun], list[FinishedRun]]] = []
     for name in sorted({run.group for run in runs}):
         rows = [i for i, run in enumerate(runs) if run.group == name]
         if history is not None:
@@ -71,19 +73,19 @@ def searches(
 
 
 def trial(
-    runs: Sequence[Run],
-    history: Sequence[Run],
+    runs: Sequence[FinishedRun],
+    history: Sequence[FinishedRun],
     clock: Clock,
     *,
     orders: int = ORDERS,
     risk: float = RISK,
     seed: int = 0,
-) -> list[Line]:
-    """Replay the runs in random orders under OptStop, the median rule, successive halving, and nothing.
+) -> list[ScoreRow]:
+    """Replay the runs in random orders under OptStop, the median rule, successive halving, and undefined.
 
-    `runs` are of one search: their last values are compared. `history`: finished runs, from which the predictor and
-    the threshold are learnt. Scores: the share of all epochs that was used; the regret, in hundredths of the values'
-    unit; the share of orders in which the best run was found.
+    runs: of one search, so that their last values are comparable. history: finished runs on which the predictor is
+    fitted and the threshold calibrated. risk: accepted probability of stopping the best run. Scores: share of all
+    epochs used; regret, in hundredths of the unit of the values; share of orders in which the best run was found.
     Raises ValueError for fewer than two runs longer than `FEWEST_OBSERVED` epochs.
     """
     watched_runs = [run for run in runs if len(run.values) > FEWEST_OBSERVED]
@@ -103,51 +105,52 @@ def trial(
     }
     random = np.random.default_rng(seed)
     permutations = [random.permutation(len(watched)) for _ in range(orders)]
-    nothing = float("nan")
-    lines = []
+    undefined = float("nan")
+    table = []
     for name, rule in rules.items():
         outcomes = np.array([_outcome(watched, order, rule) for order in permutations])
         used, regret, found = outcomes.mean(axis=0).tolist()
-        own = {"threshold": threshold, "ms": ms} if name == "optstop" else {"threshold": nothing, "ms": nothing}
-        lines.append(
-            Line("", name, len(watched), {"epochs used": used, "regret": 100 * regret, "best found": found, **own})
+        own = {"threshold": threshold, "ms": ms} if name == "optstop" else {"threshold": undefined, "ms": undefined}
+        table.append(
+            ScoreRow("", name, len(watched), {"epochs used": used, "regret": 100 * regret, "best found": found, **own})
         )
-    return lines
+    return table
 
 
-def safe_threshold(history: Sequence[Run], risk: float, groups: Collection[str] = (), seed: int = 0) -> float:
-    """Below which P(last value >= best so far) the best run of a search falls with a probability of `risk`; 0: none.
+def safe_threshold(history: Sequence[FinishedRun], risk: float, groups: Collection[str] = (), seed: int = 0) -> float:
+    """The threshold below which P(last value >= best so far) of the best run falls with probability `risk`; 0 for
+    never.
 
-    The best run of a search ends at y, at least the best so far, so its P is never below the least that P(Y >= y) came
-    to while it was watched. That least is measured on past searches: `_SEARCH` random runs of a group of the history at
-    a time, watched by a predictor that did not learn from them. The threshold is the `risk` quantile of it over the
-    runs that ended best in one of them (split conformal prediction, Vovk, Gammerman, Shafer 2005, section 4.2), each
-    counted once: they are few, and the same ones end best again and again.
-    It is read from `groups` where the history has enough runs of them: curves of other kinds are other curves.
+    The best run of a search ends at y, at least the best so far, so its P is never below the minimum of P(Y >= y) over
+    its epochs. That minimum is measured on simulated past searches, each of `_SEARCH_SIZE` random runs of a group,
+    forecast by a predictor that was not fitted on them. The threshold is its `risk` quantile over the runs that ended
+    best in one of them (split conformal prediction, Vovk, Gammerman, Shafer 2005, section 4.2). Each such run counts
+    once, as there are few and the same ones end best repeatedly. Only `groups` are used where the history has enough of
+    their runs, as other groups have other curves.
     """
     random = np.random.default_rng(seed)
     lowest = np.empty(len(history))
     for fold in np.array_split(random.permutation(len(history)), _FOLDS):
-        out = set(fold.tolist())
-        rest = [run for i, run in enumerate(history) if i not in out]
+        held_out = set(fold.tolist())
+        rest = [run for i, run in enumerate(history) if i not in held_out]
         predictor = LearningCurvePredictor(seed).fit([run.values for run in rest], [run.meta for run in rest])
         tested = watch([history[i] for i in fold.tolist()], predictor)
-        lowest[fold] = [float(each.unlikely(float(each.values[-1])).min()) for each in tested]
+        lowest[fold] = [float(each.probability_of_reaching(float(each.values[-1])).min()) for each in tested]
     ends = np.array([run.values[-1] for run in history])
     group = np.array([run.group for run in history], dtype=np.str_)
     names, counts = np.unique(group, return_counts=True)
-    searched = [name for name, count in zip(names.tolist(), counts, strict=True) if count >= _SEARCH]
+    searched = [name for name, count in zip(names.tolist(), counts, strict=True) if count >= _SEARCH_SIZE]
     bests: set[int] = set()
     for name in [name for name in searched if name in groups] or searched:
         rows = np.flatnonzero(group == name)
         for _ in range(_SEARCHES):
-            search = random.choice(rows, _SEARCH, replace=False)
+            search = random.choice(rows, _SEARCH_SIZE, replace=False)
             bests.add(int(search[ends[search].argmax()]))
     return float(np.quantile(lowest[sorted(bests)], risk, method="lower")) if bests else 0.0
 
 
-def watch(runs: Sequence[Run], predictor: LearningCurvePredictor) -> list[Watched]:
-    """The runs with their forecasts, epoch by epoch."""
+def watch(runs: Sequence[FinishedRun], predictor: LearningCurvePredictor) -> list[WatchedRun]:
+    """The runs with the forecasts of their last value, epoch by epoch."""
     pairs = [(run, n) for run in runs for n in range(FEWEST_OBSERVED, len(run.values))]
     if not pairs:
         return []
@@ -156,24 +159,27 @@ def watch(runs: Sequence[Run], predictor: LearningCurvePredictor) -> list[Watche
     )
     ends = np.cumsum([len(run.values) - FEWEST_OBSERVED for run in runs]).tolist()
     return [
-        Watched(run.values, forecast[start:end]) for run, start, end in zip(runs, [0, *ends[:-1]], ends, strict=True)
+        WatchedRun(run.values, forecast[start:end]) for run, start, end in zip(runs, [0, *ends[:-1]], ends, strict=True)
     ]
 
 
-def optstop(watched: Sequence[Watched], order: Ints, threshold: float) -> Iterator[int]:
-    """Stop a run once it is as good as certain that it will not end best."""
+def optstop(watched: Sequence[WatchedRun], order: Ints, threshold: float) -> Iterator[int]:
+    """Yields epochs used: a run is stopped once P(its last value >= the best so far) is below the threshold."""
     best = -np.inf
     for i in order.tolist():
-        hopeless = np.flatnonzero(watched[i].unlikely(best) < threshold)
-        if len(hopeless):
-            yield FEWEST_OBSERVED + int(hopeless[0])
+        below_threshold = np.flatnonzero(watched[i].probability_of_reaching(best) < threshold)
+        if len(below_threshold):
+            yield FEWEST_OBSERVED + int(below_threshold[0])
         else:
             best = max(best, float(watched[i].values[-1]))
             yield len(watched[i].values)
 
 
-def median_rule(watched: Sequence[Watched], order: Ints) -> Iterator[int]:
-    """Stop a run whose best is below the median of what the finished ones had then (Golovin et al. 2017, 3.2)."""
+def median_rule(watched: Sequence[WatchedRun], order: Ints) -> Iterator[int]:
+    """Yields epochs used: a run is stopped when its best value is below the median of the finished runs' values then.
+
+    The median stopping rule (Golovin et al. 2017, section 3.2).
+    """
     finished: list[Floats] = []
     for i in order.tolist():
         values = watched[i].values
@@ -189,26 +195,26 @@ def median_rule(watched: Sequence[Watched], order: Ints) -> Iterator[int]:
         yield used
 
 
-def successive_halving(watched: Sequence[Watched], order: Ints) -> Iterator[int]:
-    """Stop a run that at a ninth or a third of its epochs is not in the best third of those that came so far.
+def successive_halving(watched: Sequence[WatchedRun], order: Ints) -> Iterator[int]:
+    """Yields epochs used: a run is stopped at a ninth or a third of its epochs unless it is in the best third so far.
 
-    Asynchronous successive halving (Li et al., MLSys 2020, algorithm 2) in order of arrival.
+    Asynchronous successive halving (Li et al., MLSys 2020, algorithm 2), in order of arrival.
     """
     rungs: list[list[float]] = [[], []]
     for i in order.tolist():
         values = watched[i].values
         used = len(values)
         for rung, seen in enumerate(rungs):
-            n = max(1, len(values) // _ETA ** (len(rungs) - rung))
+            n = max(1, len(values) // _REDUCTION_FACTOR ** (len(rungs) - rung))
             seen.append(float(values[n - 1]))
-            if sum(other > values[n - 1] for other in seen) >= max(1, len(seen) // _ETA):
+            if sum(other > values[n - 1] for other in seen) >= max(1, len(seen) // _REDUCTION_FACTOR):
                 used = n
                 break
         yield used
 
 
-def _outcome(watched: Sequence[Watched], order: Ints, rule: Rule) -> tuple[float, float, float]:
-    """Share of the epochs used, regret, whether a best run was found."""
+def _outcome(watched: Sequence[WatchedRun], order: Ints, rule: Rule) -> tuple[float, float, float]:
+    """Share of all epochs used, regret, and whether the best run was found."""
     used = np.array(list(rule(watched, order)))
     lengths = np.array([len(watched[i].values) for i in order.tolist()])
     ends = np.array([watched[i].values[-1] for i in order.tolist()])

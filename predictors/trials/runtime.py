@@ -1,4 +1,4 @@
-"""Run times online: jobs in order of submission, each predicted from those that had finished by then."""
+"""Evaluates run time forecasts online: each job is predicted at submission, from the jobs that had finished by then."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy as np
 from predictors.arrays import Floats
 from predictors.forecast import Forecast
 from predictors.runtime import Job, RuntimePredictor
-from predictors.scoring import UPPER_BOUND, Clock, Line, absolute_error, agreement, exceedance
+from predictors.scoring import UPPER_BOUND, Clock, ScoreRow, absolute_error, agreement, exceedance
 
 GROWTH = 0.1
-"""by what share the history has grown when "svr" is fitted again"""
+"""share by which the history grows before "svr" is fitted again"""
 FEWEST = 200
-"""finished jobs more, at least, before that"""
+"""finished jobs before it is fitted again, at least"""
 _SHORTEST = 1.0
 
 
@@ -28,43 +28,46 @@ def trial(
     *,
     earlier: int = 0,
     models: Sequence[Literal["stack", "svr"]] = ("stack", "svr"),
-) -> list[Line]:
-    """Predict each job when it is submitted, by the models, by its request, and by its user's last two jobs.
+) -> list[ScoreRow]:
+    """Predict each job at submission, by the models, by its time limit, and by its user's last two jobs.
 
-    jobs: with submit and end. runtimes: seconds. Where nothing is known yet, the request stands in, else the mean of
-    all jobs finished. earlier: so many jobs, the first submitted, are learnt from but not scored.
-    Raises ValueError without jobs to score.
+    jobs: with submit and end. runtimes: (n,) seconds. Where a method has no prediction, the time limit is used, or else
+    the mean of all finished jobs. clock: times the predictions. earlier: number of jobs, the first submitted, that are
+    replayed but not scored. Raises ValueError without jobs to score.
     """
     if len(jobs) <= earlier:
         raise ValueError("there are no jobs to predict")
     order = np.argsort([float(job["submit"]) for job in jobs], kind="stable").tolist()
     arrived = [jobs[i] for i in order]
     actual = np.maximum(np.asarray(runtimes, dtype=np.float64)[order], _SHORTEST)
-    stand_in = _stand_in(arrived, actual)
-    lines = []
+    default = _default_prediction(arrived, actual)
+    table = []
     for model in models:
-        forecast, seconds = _online(model, arrived, actual, clock)
-        predicted = np.where(forecast.known, forecast.median, stand_in)
-        bound = np.where(forecast.known, forecast.quantile(UPPER_BOUND), stand_in)
+        forecast, seconds = _replay(model, arrived, actual, clock)
+        predicted = np.where(forecast.known, forecast.median, default)
+        bound = np.where(forecast.known, forecast.quantile(UPPER_BOUND), default)
         scores = _scores(predicted[earlier:], bound[earlier:], actual[earlier:])
-        lines.append(Line("", model, len(actual) - earlier, {**scores, "ms": 1e3 * seconds / len(actual)}))
+        table.append(ScoreRow("", model, len(actual) - earlier, {**scores, "ms": 1e3 * seconds / len(actual)}))
     request = np.array([_request(job) for job in arrived])
-    request = np.where(np.isnan(request), stand_in, request)
-    two = np.where(np.isnan(pair := last_two(arrived, actual)), stand_in, pair)
-    for name, simple, safe in (("request", request, request), ("last two", two, np.full(len(two), np.nan))):
+    request = np.where(np.isnan(request), default, request)
+    last_two_mean = np.where(np.isnan(pair := last_two(arrived, actual)), default, pair)
+    for name, simple, safe in (
+        ("request", request, request),
+        ("last two", last_two_mean, np.full(len(last_two_mean), np.nan)),
+    ):
         scores = _scores(simple[earlier:], safe[earlier:], actual[earlier:])
-        lines.append(Line("", name, len(actual) - earlier, {**scores, "ms": float("nan")}))
-    return lines
+        table.append(ScoreRow("", name, len(actual) - earlier, {**scores, "ms": float("nan")}))
+    return table
 
 
 def last_two(jobs: Sequence[Job], runtimes: Floats) -> Floats:
-    """Mean of the user's latest two jobs that had finished by then, NaN where there was none (Tsafrir et al. 2007).
+    """(n,) mean run time in seconds of the user's last two jobs finished at submission, NaN without any.
 
-    jobs: in order of submission. runtimes: seconds.
+    The predictor of Tsafrir, Etsion and Feitelson (TPDS 2007). jobs: in order of submission. runtimes: (n,) seconds.
     """
     recent: dict[object, deque[float]] = defaultdict(lambda: deque(maxlen=2))
     result = np.full(len(jobs), np.nan)
-    for rows, finished in _rounds(jobs):
+    for rows, finished in _submission_rounds(jobs):
         for i in finished:
             recent[jobs[i].get("user")].append(float(runtimes[i]))
         for i in rows:
@@ -73,20 +76,20 @@ def last_two(jobs: Sequence[Job], runtimes: Floats) -> Floats:
     return result
 
 
-def _online(
+def _replay(
     model: Literal["stack", "svr"], jobs: Sequence[Job], runtimes: Floats, clock: Clock
 ) -> tuple[Forecast, float]:
-    """The forecasts made at submission, and the seconds that asking for them took; learning is not counted."""
+    """The forecasts made at submission, and the seconds that they took, without fitting."""
     predictor = RuntimePredictor(model)
-    parts, seconds, learnt = [], 0.0, 0
-    done: list[int] = []
-    for rows, finished in _rounds(jobs):
+    parts, seconds, fitted_on = [], 0.0, 0
+    finished_rows: list[int] = []
+    for rows, finished in _submission_rounds(jobs):
         for i in finished:
             predictor.update(jobs[i], float(runtimes[i]))
-        done += finished
-        if model == "svr" and len(done) - learnt >= max(FEWEST, GROWTH * learnt):
-            predictor.fit([jobs[i] for i in done], runtimes[done])
-            learnt = len(done)
+        finished_rows += finished
+        if model == "svr" and len(finished_rows) - fitted_on >= max(FEWEST, GROWTH * fitted_on):
+            predictor.fit([jobs[i] for i in finished_rows], runtimes[finished_rows])
+            fitted_on = len(finished_rows)
         start = clock()
         forecast = predictor.predict_many([jobs[i] for i in rows])
         forecast.quantile([0.5, UPPER_BOUND])
@@ -96,8 +99,8 @@ def _online(
     return Forecast(table, source), seconds
 
 
-def _rounds(jobs: Sequence[Job]) -> Iterator[tuple[list[int], list[int]]]:
-    """Jobs that are submitted while none finishes, and those that finished before them since the round before."""
+def _submission_rounds(jobs: Sequence[Job]) -> Iterator[tuple[list[int], list[int]]]:
+    """Yields jobs submitted while none finishes, and the jobs that finished since the previous round."""
     running: list[tuple[float, int]] = []
     rows: list[int] = []
     finished: list[int] = []
@@ -113,10 +116,10 @@ def _rounds(jobs: Sequence[Job]) -> Iterator[tuple[list[int], list[int]]]:
     yield rows, finished
 
 
-def _stand_in(jobs: Sequence[Job], runtimes: Floats) -> Floats:
-    """The request, else the mean of what has finished, else an hour."""
+def _default_prediction(jobs: Sequence[Job], runtimes: Floats) -> Floats:
+    """(n,) the time limit, or else the mean of the finished jobs, or else an hour, in seconds."""
     result, total, count = np.full(len(jobs), 3600.0), 0.0, 0
-    for rows, finished in _rounds(jobs):
+    for rows, finished in _submission_rounds(jobs):
         total, count = total + float(runtimes[finished].sum()), count + len(finished)
         result[rows] = total / count if count else 3600.0
     request = np.array([_request(job) for job in jobs])

@@ -1,4 +1,4 @@
-"""Step times at counts of GPUs that were not measured, from one, two and three that were."""
+"""Evaluates speed forecasts: step times at numbers of GPUs that were not measured, from one to three that were."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from predictors.arrays import Bools, Floats
-from predictors.scoring import INTERVAL, Clock, Line, coverage, relative_error
+from predictors.scoring import INTERVAL, Clock, ScoreRow, coverage, relative_error
 from predictors.speed import SpeedPredictor
 
 POINTS = (1, 2, 3)
+"""numbers of measurements that a job is predicted from"""
 DRAWS = 3
-"""times that the measured counts are drawn, a job"""
+"""random choices of the measurements of each job"""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A job measured on placements: (n,) GPUs, nodes, seconds a step; what it trains and on which GPUs."""
+    """Step times of a job on n placements: gpus, nodes, and step_time in seconds, each (n,); its model and GPU type."""
 
     model: str
     gpu_type: str
@@ -27,17 +28,17 @@ class Profile:
     step_time: Floats
 
 
-def trial(profiles: Sequence[Profile], clock: Clock, seed: int = 0) -> list[Line]:
-    """Measure each job at random counts of GPUs, on one placement each, and predict it at all others.
+def trial(profiles: Sequence[Profile], clock: Clock, seed: int = 0) -> list[ScoreRow]:
+    """Fit on each job's step times at random numbers of GPUs, one placement each, and predict all others.
 
-    A job is predicted from its own points alone, so that every model and every type of GPU is new. Errors are relative
-    to the step time; jobs count alike. "nearest": the step takes as long as at the nearest count that was measured.
-    Raises ValueError where no job was measured at more than three counts.
+    A job is predicted from its own measurements alone, so that every model and GPU type is new to the predictor. Errors
+    are relative to the step time; all jobs weigh the same. The baseline "nearest" predicts the step time at the nearest
+    number of GPUs that was measured. Raises ValueError where no job was measured at more than three.
     """
     jobs = [each for each in profiles if len(np.unique(each.gpus)) > max(POINTS)]
     if not jobs:
         raise ValueError(f"no job was measured on more than {max(POINTS)} counts of GPUs")
-    lines = []
+    table = []
     for points in POINTS:
         rows = [
             (job, *_one(job, points, np.random.default_rng([seed, number, draw]), clock))
@@ -54,14 +55,14 @@ def trial(profiles: Sequence[Profile], clock: Clock, seed: int = 0) -> list[Line
             error, nearest, covered, ms = numbers[chosen].mean(axis=0).tolist()
             part, nothing = f"from {points}{name}", float("nan")
             scores = {"error": error, "covers 90%": covered, "ms": ms}
-            lines.append(Line(part, "measured speed", int(chosen.sum()), scores))
+            table.append(ScoreRow(part, "measured speed", int(chosen.sum()), scores))
             scores = {"error": nearest, "covers 90%": nothing, "ms": nothing}
-            lines.append(Line(part, "nearest", int(chosen.sum()), scores))
-    return lines
+            table.append(ScoreRow(part, "nearest", int(chosen.sum()), scores))
+    return table
 
 
 def _one(job: Profile, points: int, random: np.random.Generator, clock: Clock) -> tuple[float, float, float, float]:
-    """Error, error of the nearest, coverage, milliseconds."""
+    """Relative error, that of the baseline, coverage of the 90% interval, and milliseconds for each prediction."""
     counts = random.choice(np.unique(job.gpus), points, replace=False)
     seen = np.array([random.choice(np.flatnonzero(job.gpus == count)) for count in counts])
     new = ~np.isin(job.gpus, counts)

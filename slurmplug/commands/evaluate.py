@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from predictors.scoring import Line
+from predictors.scoring import ScoreRow
 from slurmplug.commands.options import emit, json_option, ledger_options, opened
 from slurmplug.console import table
 from slurmplug.console.table import Field, Value
@@ -59,7 +59,7 @@ def evaluate(
         raise UsageError(f"evaluate {kind} needs at least one FILE")
     if histories and kind not in _WITH_HISTORY:
         raise UsageError(f"--history goes with {', '.join(sorted(_WITH_HISTORY))}")
-    tables: Mapping[str, Sequence[Line]]
+    tables: Mapping[str, Sequence[ScoreRow]]
     try:
         if kind:
             tables = _TRIALS[kind](files, histories, observe)
@@ -79,7 +79,7 @@ def evaluate(
 # The predictors take a second to load, which `slurmplug --help` and completion need not wait for.
 
 
-def _curves(files: Sequence[Path], histories: Sequence[Path], observe: float) -> dict[str, list[Line]]:
+def _curves(files: Sequence[Path], histories: Sequence[Path], observe: float) -> dict[str, list[ScoreRow]]:
     from predictors.trials import curves  # noqa: PLC0415
     from slurmplug.learning import dataset_files  # noqa: PLC0415
 
@@ -88,7 +88,7 @@ def _curves(files: Sequence[Path], histories: Sequence[Path], observe: float) ->
     return {f"last value, from {observe:.0%} of the curve": curves.trial(runs, observe, perf_counter, history)}
 
 
-def _optstop(files: Sequence[Path], histories: Sequence[Path], observe: float) -> dict[str, list[Line]]:  # noqa: ARG001
+def _optstop(files: Sequence[Path], histories: Sequence[Path], observe: float) -> dict[str, list[ScoreRow]]:  # noqa: ARG001
     from predictors.trials import optstop  # noqa: PLC0415
     from slurmplug.learning import dataset_files  # noqa: PLC0415
 
@@ -101,14 +101,14 @@ def _optstop(files: Sequence[Path], histories: Sequence[Path], observe: float) -
     }
 
 
-def _loss(files: Sequence[Path], histories: Sequence[Path], observe: float) -> dict[str, list[Line]]:  # noqa: ARG001
+def _loss(files: Sequence[Path], histories: Sequence[Path], observe: float) -> dict[str, list[ScoreRow]]:  # noqa: ARG001
     from predictors.trials import loss  # noqa: PLC0415
     from slurmplug.learning import dataset_files  # noqa: PLC0415
 
     return {f"loss, {loss.AHEAD} iterations ahead": loss.trial(dataset_files.loss_curves(files), perf_counter)}
 
 
-def _runtime(files: Sequence[Path], histories: Sequence[Path], observe: float) -> dict[str, list[Line]]:  # noqa: ARG001
+def _runtime(files: Sequence[Path], histories: Sequence[Path], observe: float) -> dict[str, list[ScoreRow]]:  # noqa: ARG001
     import numpy as np  # noqa: PLC0415
 
     from predictors.trials import runtime  # noqa: PLC0415
@@ -129,27 +129,27 @@ def _runtime(files: Sequence[Path], histories: Sequence[Path], observe: float) -
     return tables
 
 
-def _speed(files: Sequence[Path], histories: Sequence[Path], observe: float) -> dict[str, list[Line]]:  # noqa: ARG001
+def _speed(files: Sequence[Path], histories: Sequence[Path], observe: float) -> dict[str, list[ScoreRow]]:  # noqa: ARG001
     from predictors.trials import speed  # noqa: PLC0415
     from slurmplug.learning import dataset_files  # noqa: PLC0415
 
     return {"step time at other counts of GPUs": speed.trial(dataset_files.speeds(files), perf_counter)}
 
 
-_TRIALS: Mapping[str, Callable[[Sequence[Path], Sequence[Path], float], dict[str, list[Line]]]] = {
+_TRIALS: Mapping[str, Callable[[Sequence[Path], Sequence[Path], float], dict[str, list[ScoreRow]]]] = {
     "curves": _curves, "loss": _loss, "optstop": _optstop, "runtime": _runtime, "speed": _speed,
 }  # fmt: skip
 _WITH_HISTORY = frozenset({"curves", "optstop", "runtime"})
 
 
-def _mapping(line: Line) -> dict[str, Any]:
+def _mapping(line: ScoreRow) -> dict[str, Any]:
     scores = {name: None if value != value else value for name, value in line.scores.items()}
     return {"part": line.part, "method": line.method, "items": line.items, **scores}
 
 
-def _shown(name: str, lines: Sequence[Line]) -> Iterator[str]:
+def _shown(name: str, lines: Sequence[ScoreRow]) -> Iterator[str]:
     yield f"{table.printable(name)}:"
-    fields: list[Field[Line]] = [
+    fields: list[Field[ScoreRow]] = [
         Field("PART", "text", 48, "", lambda line: line.part, left=True),
         Field("METHOD", "text", 24, "", lambda line: line.method, left=True),
         Field("ITEMS", "integer", 8, "", lambda line: line.items),
@@ -160,8 +160,8 @@ def _shown(name: str, lines: Sequence[Line]) -> Iterator[str]:
     yield from (f"  {text.rstrip()}" for text in table.lines(table.as_wide_as_needed(fields, lines), lines, rule=False))
 
 
-def _score(name: str) -> Field[Line]:
-    def value(line: Line) -> Value:
+def _score(name: str) -> Field[ScoreRow]:
+    def value(line: ScoreRow) -> Value:
         score = line.scores.get(name, float("nan"))
         return "-" if score != score else format(score, _DETAIL.get(name, ".4f"))
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from predictors.arrays import Floats
-from predictors.scoring import Clock, Line, absolute_error, agreement, coverage, exceedance
+from predictors.scoring import Clock, ScoreRow, absolute_error, agreement, coverage, exceedance
 from predictors.trials import curves
 from predictors.trials.runtime import last_two
 from slurmplug.errors import DataError
@@ -21,7 +21,7 @@ FEWEST_CURVES = 10
 """finished curves before predictors are tried on them"""
 
 
-def tables(ledger: Ledger, share: float, clock: Clock) -> dict[str, list[Line]]:
+def tables(ledger: Ledger, share: float, clock: Clock) -> dict[str, list[ScoreRow]]:
     """By what was predicted: the run time when a job was first seen, its final value at half of its iterations, and the
     final values of the finished curves as they would be predicted now from `share` of them.
 
@@ -29,7 +29,7 @@ def tables(ledger: Ledger, share: float, clock: Clock) -> dict[str, list[Line]]:
         DataError: no job has ended of which anything was predicted.
     """
     finished = finished_curves(ledger)
-    runs = [curves.Run(curve) for curve in finished if len(curve) > curves.FEWEST_OBSERVED]
+    runs = [curves.FinishedRun(curve) for curve in finished if len(curve) > curves.FEWEST_OBSERVED]
     found = {
         "run time, when first seen": run_times(ledger),
         "final value, at half of the iterations": final_values(ledger),
@@ -40,7 +40,7 @@ def tables(ledger: Ledger, share: float, clock: Clock) -> dict[str, list[Line]]:
     return {name: lines for name, lines in found.items() if lines}
 
 
-def run_times(ledger: Ledger) -> list[Line]:
+def run_times(ledger: Ledger) -> list[ScoreRow]:
     """Of the jobs that ended by themselves: what was kept of the first prediction, by what made it, and the request and
     the mean of the user's last two beside it."""
     runs = queries.finished_runs(ledger)
@@ -53,13 +53,13 @@ def run_times(ledger: Ledger) -> list[Line]:
     asked = [(run.time_limit, run.runtime) for run, _ in predicted if run.time_limit]
     alike = [(pair, run.runtime) for run, pair in predicted if not np.isnan(pair)]
     return lines + [
-        Line("", method, len(pairs), _without_interval(*np.array(pairs, dtype=np.float64).T))
+        ScoreRow("", method, len(pairs), _without_interval(*np.array(pairs, dtype=np.float64).T))
         for method, pairs in (("request", asked), ("last two", alike))
         if pairs
     ]
 
 
-def final_values(ledger: Ledger) -> list[Line]:
+def final_values(ledger: Ledger) -> list[ScoreRow]:
     """Of the jobs that did all their iterations, by the quantity of their target."""
     whole = [
         job
@@ -70,16 +70,16 @@ def final_values(ledger: Ledger) -> list[Line]:
     return [_foreseen(name, [job for job in whole if job.record.quantity == name]) for name in quantities]
 
 
-def _kept(method: str, runs: Sequence[FinishedRun]) -> Line:
+def _kept(method: str, runs: Sequence[FinishedRun]) -> ScoreRow:
     value, low, high, actual = _columns(runs, "predicted", "predicted_low", "predicted_high", "runtime")
     scores = {**_without_interval(value, actual), "covers 90%": coverage(low, high, actual)}
-    return Line("", method, len(runs), {**scores, "exceeds 0.95": exceedance(high, actual)})
+    return ScoreRow("", method, len(runs), {**scores, "exceeds 0.95": exceedance(high, actual)})
 
 
-def _foreseen(quantity: str, jobs: Sequence[Job]) -> Line:
+def _foreseen(quantity: str, jobs: Sequence[Job]) -> ScoreRow:
     value, low, high, actual = np.array([(*job.foreseen, job.value) for job in jobs], dtype=np.float64).T
     scores = {"mae": absolute_error(value, actual), "covers 90%": coverage(low, high, actual)}
-    return Line(quantity, "foreseen", len(jobs), scores)
+    return ScoreRow(quantity, "foreseen", len(jobs), scores)
 
 
 def _without_interval(predicted: Floats, actual: Floats) -> dict[str, float]:

@@ -21,7 +21,7 @@ import pandas as pd
 
 from predictors.arrays import Floats
 from predictors.runtime import Job
-from predictors.trials.curves import Run
+from predictors.trials.curves import FinishedRun
 from predictors.trials.speed import Profile
 from slurmplug.errors import DataError
 
@@ -46,7 +46,7 @@ class Log:
     runtimes: Floats
 
 
-def accuracy_curves(paths: Sequence[Path]) -> list[Run]:
+def accuracy_curves(paths: Sequence[Path]) -> list[FinishedRun]:
     """The runs that have `val_acc`, of JSON lines; everything else of a line is what was known of the run.
 
     Raises:
@@ -59,7 +59,7 @@ def accuracy_curves(paths: Sequence[Path]) -> list[Run]:
             values = _curve(row["val_acc"], "val_acc", where)
             if len(values) > MOST_EPOCHS:
                 raise DataError(f"{where}: val_acc has {len(values)} points; {MOST_EPOCHS} are the most that are taken")
-            runs.append(Run(values, str(row.get("group", "")), meta))
+            runs.append(FinishedRun(values, str(row.get("group", "")), meta))
     return _some(runs, paths, "a curve of val_acc")
 
 

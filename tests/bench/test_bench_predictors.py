@@ -25,12 +25,12 @@ def jobs(n, seed=0):
     random = np.random.default_rng(seed)
     users = random.integers(50, size=n)
     runtimes = np.exp(random.normal(4 + users / 10, 0.5))
-    asked = [
+    new_jobs = [
         {"user": f"u{user}", "partition": "gpu", "gpus": int(2**size), "cpus": 8, "time_limit": 86_400.0,
          "submit": 60.0 * i, "type": "train", "name": f"job{i}"}
         for i, (user, size) in enumerate(zip(users, random.integers(4, size=n), strict=True))
     ]  # fmt: skip
-    return asked, runtimes
+    return new_jobs, runtimes
 
 
 @SIZES
@@ -61,8 +61,8 @@ def test_bench_losses(benchmark, n, family):
 @pytest.mark.parametrize("model", ["stack", "svr"])
 def test_bench_run_times(benchmark, n, model):
     predictor = RuntimePredictor(model).fit(*jobs(2_000, seed=1))
-    asked, _ = jobs(n)
-    quantiles = benchmark(lambda: predictor.predict_many(asked).quantile(LEVELS))
+    new_jobs, _ = jobs(n)
+    quantiles = benchmark(lambda: predictor.predict_many(new_jobs).quantile(LEVELS))
     assert np.isfinite(quantiles).all()
 
 

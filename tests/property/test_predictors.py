@@ -1,4 +1,4 @@
-"""Whatever they are given, predictors answer with a distribution or say what is wrong."""
+"""For any input, predictors return a distribution or raise a ValueError that names the fault."""
 
 import numpy as np
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""Trees of a quantile forest learn from parts of the data."""
+"""Trees of a quantile forest are fitted on parts of the data."""
 
 import numpy as np
 import pytest

@@ -6,7 +6,7 @@ from scipy.stats import norm
 
 from predictors import scoring
 from predictors.forecast import Forecast
-from predictors.scoring import Line
+from predictors.scoring import ScoreRow
 
 
 def test_too_long_and_too_short_by_the_same_factor_agree_alike():
@@ -21,8 +21,8 @@ def test_an_error_relative_to_nothing_does_not_count():
 
 def test_the_log_likelihood_of_a_normal_is_its_density():
     actual = np.array([0.1, -0.4])
-    told = scoring.log_likelihood(Forecast.normal([0.0, 0.0], [1.0, 1.0], "test"), actual)
-    assert told == pytest.approx(norm.logpdf(actual).mean(), abs=0.02)
+    likelihood = scoring.log_likelihood(Forecast.normal([0.0, 0.0], [1.0, 1.0], "test"), actual)
+    assert likelihood == pytest.approx(norm.logpdf(actual).mean(), abs=0.02)
 
 
 @pytest.mark.parametrize(("actual", "expected"), [(1e9, -20.0), (3.0, 20.0)])
@@ -49,5 +49,5 @@ def test_predictions_that_are_not_one_a_value_are_refused(predicted):
 
 
 def test_a_mean_of_lines_counts_each_alike():
-    lines = [Line("a", "m", 1, {"mae": 1.0}), Line("b", "m", 99, {"mae": 3.0})]
-    assert scoring.mean_line(lines, "both") == Line("both", "m", 100, {"mae": 2.0})
+    lines = [ScoreRow("a", "m", 1, {"mae": 1.0}), ScoreRow("b", "m", 99, {"mae": 3.0})]
+    assert scoring.mean_row(lines, "both") == ScoreRow("both", "m", 100, {"mae": 2.0})

@@ -8,12 +8,12 @@ import pytest
 from predictors.forecast import Forecast
 from predictors.learning_curve import LearningCurvePredictor
 from predictors.trials import curves, loss, optstop, runtime, speed
-from predictors.trials.curves import Run
-from predictors.trials.optstop import Watched
+from predictors.trials.curves import FinishedRun
+from predictors.trials.optstop import WatchedRun
 
 
 def ticks():
-    """A clock of which each look takes a second."""
+    """A clock that advances one second at each call."""
     return count().__next__
 
 
@@ -21,7 +21,7 @@ def rising(n, points=30, group="", seed=0):
     random = np.random.default_rng(seed)
     x = np.arange(1.0, points + 1)
     return [
-        Run(top - drop * x**-power + random.normal(0, 0.003, points), group)
+        FinishedRun(top - drop * x**-power + random.normal(0, 0.003, points), group)
         for top, drop, power in zip(
             random.uniform(0.6, 0.9, n), random.uniform(0.2, 0.5, n), random.uniform(0.5, 1.5, n), strict=True
         )
@@ -34,8 +34,8 @@ def scored(lines, part, method):
 
 class TestCurves:
     def test_five_points_are_seen_of_a_short_curve_and_the_share_of_a_long_one(self):
-        assert len(Run(np.zeros(12)).observed(0.25)) == 5
-        assert len(Run(np.zeros(100)).observed(0.25)) == 25
+        assert len(FinishedRun(np.zeros(12)).observed(0.25)) == 5
+        assert len(FinishedRun(np.zeros(100)).observed(0.25)) == 25
 
     def test_a_power_law_is_continued(self):
         x = np.arange(1.0, 11)
@@ -45,7 +45,7 @@ class TestCurves:
         assert curves.power_law(np.linspace(0.9, 0.5, 10), 100) <= 0.9
 
     def test_the_last_value_is_off_by_what_is_still_gained(self):
-        runs = [Run(np.linspace(0.0, 1.0, 21)) for _ in range(4)]
+        runs = [FinishedRun(np.linspace(0.0, 1.0, 21)) for _ in range(4)]
         lines = curves.trial(runs, 0.5, ticks())
         assert scored(lines, "cold", "last value")["mae"] == pytest.approx(1.0 - runs[0].observed(0.5)[-1])
 
@@ -54,18 +54,18 @@ class TestCurves:
 
         class Spy(LearningCurvePredictor):
             def fit(self, some, meta=None):
-                self.learnt = {curve.tobytes() for curve in some}
+                self.fitted_on = {curve.tobytes() for curve in some}
                 return super().fit(some, meta)
 
             def predict_many(self, some, ats, metas=None):
-                seen.extend((curve.tobytes(), self.learnt) for curve in some)
+                seen.extend((curve.tobytes(), self.fitted_on) for curve in some)
                 return super().predict_many(some, ats, metas)
 
         monkeypatch.setattr(curves, "LearningCurvePredictor", Spy)
         runs = [*rising(6, group="a"), *rising(6, group="b", seed=1)]
         curves.trial(runs, 0.5, ticks())
         assert len(seen) > 12
-        assert not any(known.startswith(part) for part, learnt in seen for known in learnt)
+        assert not any(known.startswith(part) for part, fitted_on in seen for known in fitted_on)
 
     def test_a_group_unseen_is_one_of_several(self):
         one = curves.trial(rising(6, group="a"), 0.5, ticks())
@@ -78,15 +78,17 @@ class TestCurves:
 
     def test_curves_that_are_too_short_cannot_be_tried(self):
         with pytest.raises(ValueError, match="fewer than two curves"):
-            curves.trial([Run(np.zeros(5))] * 3, 0.25, ticks())
+            curves.trial([FinishedRun(np.zeros(5))] * 3, 0.25, ticks())
 
 
 class TestOptStop:
     @staticmethod
-    def watched(*ends, doubts=()):
+    def watched(*ends, uncertain=()):
         """Runs of ten epochs, of which it is soon known how they end, save those in doubt."""
         return [
-            Watched(np.linspace(0, end, 10), Forecast.normal(np.full(5, end), 0.2 if end in doubts else 1e-3, "test"))
+            WatchedRun(
+                np.linspace(0, end, 10), Forecast.normal(np.full(5, end), 0.2 if end in uncertain else 1e-3, "test")
+            )
             for end in ends
         ]
 
@@ -95,7 +97,7 @@ class TestOptStop:
         assert used == [10, 5, 10, 5]
 
     def test_a_run_in_doubt_goes_on(self):
-        used = list(optstop.optstop(self.watched(0.5, 0.4, doubts=(0.4,)), np.arange(2), 0.05))
+        used = list(optstop.optstop(self.watched(0.5, 0.4, uncertain=(0.4,)), np.arange(2), 0.05))
         assert used == [10, 10]
 
     def test_a_threshold_of_nothing_stops_nothing(self):
@@ -107,11 +109,13 @@ class TestOptStop:
 
     def test_a_run_that_seldom_ends_best_lowers_the_threshold_as_one_that_often_does(self, monkeypatch):
         history = rising(40)
-        doubtful = sorted(history, key=lambda run: run.values[-1])[-5]
+        uncertain_run = sorted(history, key=lambda run: run.values[-1])[-5]
 
         def watch(runs, predictor):
-            told = [Forecast.normal([run.values[-1] - 0.1 * (run is doubtful)] * 3, 0.05, "test") for run in runs]
-            return [Watched(run.values, forecast) for run, forecast in zip(runs, told, strict=True)]
+            predicted = [
+                Forecast.normal([run.values[-1] - 0.1 * (run is uncertain_run)] * 3, 0.05, "test") for run in runs
+            ]
+            return [WatchedRun(run.values, forecast) for run, forecast in zip(runs, predicted, strict=True)]
 
         monkeypatch.setattr(optstop, "watch", watch)
         assert optstop.safe_threshold(history, 0.05) == pytest.approx(0.023, abs=0.002)
@@ -171,9 +175,9 @@ class TestRuntime:
 
     def test_only_jobs_finished_by_then_are_known(self):
         jobs = [self.job(0, 100), self.job(50, 200), self.job(99, 10), self.job(100, 10), self.job(300, 10)]
-        told = runtime.last_two(jobs, np.array([100.0, 200.0, 10.0, 10.0, 10.0]))
-        assert np.isnan(told[:3]).all()
-        assert told[3:].tolist() == [100.0, 105.0]
+        predicted = runtime.last_two(jobs, np.array([100.0, 200.0, 10.0, 10.0, 10.0]))
+        assert np.isnan(predicted[:3]).all()
+        assert predicted[3:].tolist() == [100.0, 105.0]
 
     def test_other_users_jobs_are_not_a_users_last_two(self):
         jobs = [self.job(0, 100, "ada"), self.job(200, 50, "bob")]

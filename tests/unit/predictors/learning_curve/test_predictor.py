@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from predictors.learning_curve import LearningCurvePredictor
-from predictors.learning_curve.predictor import _kinds
+from predictors.learning_curve.forests import cluster_curves
 
 _TOPS, _SPEEDS = np.linspace(0.65, 0.95, 20), np.resize([0.4, 0.7, 1.0, 1.3], 20)
 _COLD = LearningCurvePredictor()
@@ -92,7 +92,7 @@ def test_a_percentage_is_forecast_as_the_share_it_is() -> None:
 
 
 def test_a_quantity_without_bounds_is_forecast_in_its_own_scale() -> None:
-    """A loss of which the target asks less comes negated."""
+    """A loss, for which lower is better, comes negated."""
     curve = -(1000.0 + 5000.0 * np.arange(1.0, 41.0) ** -0.8)
 
     forecast = LearningCurvePredictor().predict(curve, at=100)
@@ -254,7 +254,7 @@ def test_curves_of_unlike_kinds_are_of_different_clusters() -> None:
     owner = np.repeat(np.arange(41), 3)  # the last is none of the history
     inputs = np.append(centres, [[50.0, 50.0]], axis=0)[owner] + 0.1 * random.standard_normal((123, 2))
 
-    kinds = _kinds(inputs, owner, 40)
+    clusters = cluster_curves(inputs, owner, 40)
 
-    assert [len(set(kinds[i : i + 10].tolist())) for i in range(0, 40, 10)] == [1] * 4
-    assert len(set(kinds.tolist())) == 4
+    assert [len(set(clusters[i : i + 10].tolist())) for i in range(0, 40, 10)] == [1] * 4
+    assert len(set(clusters.tolist())) == 4

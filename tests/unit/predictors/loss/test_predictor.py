@@ -91,14 +91,14 @@ def test_further_ahead_is_less_certain() -> None:
 
 
 def _widths(curve: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]:
-    """Of the 90% interval, and of what the network says by itself."""
-    said = np.ptp(LossPredictor().predict(curve, 10).quantile([0.05, 0.95]))
+    """Of the 90% interval, and of the one that the network gives by itself."""
+    widened = np.ptp(LossPredictor().predict(curve, 10).quantile([0.05, 0.95]))
     monkeypatch.setattr(predictors.loss.predictor, "_PRIOR_ERRORS", 1e12)
-    return said, np.ptp(LossPredictor().predict(curve, 10).quantile([0.05, 0.95]))
+    return widened, np.ptp(LossPredictor().predict(curve, 10).quantile([0.05, 0.95]))
 
 
 def test_an_interval_widens_where_those_before_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It fell by a third at the thirtieth point and again at the fortieth, which nothing had told of."""
+    """It fell by a third at the thirtieth point and again at the fortieth, which nothing announced."""
     curve = np.concatenate([SUBLINEAR[:30], SUBLINEAR[30:40] / 1.5, SUBLINEAR[40:50] / 2.25])
 
     with_past, alone = _widths(curve, monkeypatch)

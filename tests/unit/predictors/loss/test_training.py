@@ -1,4 +1,4 @@
-"""Laws continue exactly the losses they describe; a network learns which of them to follow."""
+"""Extrapolation rules continue exactly the losses they describe; a network learns how to weigh them."""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,45 +6,45 @@ from functools import partial
 import numpy as np
 import pytest
 
-from predictors.loss.extrapolation import declines, linear_prediction
-from predictors.loss.features import LAWS, Losses, looked_at
-from predictors.loss.least_squares import fits
+from predictors.loss.extrapolation import linear_prediction, shrinking_changes
+from predictors.loss.features import EXPERTS, LossWindows, extract_features
+from predictors.loss.least_squares import fit_least_squares
 from predictors.loss.network import MIDDLE, LossNetwork
-from predictors.loss.training import drawn, gradient, lessons, pinball, started, trained
+from predictors.loss.training import gradient, initial_weights, make_training_set, pinball_loss, sample_curves, train
 
 K = np.arange(1.0, 61.0)
 TEN, POINTS = np.array([10.0]), np.array([60.0])
-Curve = Callable[[np.ndarray], np.ndarray]
+LossCurve = Callable[[np.ndarray], np.ndarray]
 
 
 @pytest.mark.parametrize("curve", [lambda k: 0.92**k, lambda k: k**-0.7, lambda k: (k + 8.0) ** -1.5])
-def test_a_shape_of_the_bank_is_continued(curve: Curve) -> None:
+def test_a_loss_of_a_known_shape_is_continued(curve: LossCurve) -> None:
     y = curve(K) - curve(K[-1])
 
-    fit = fits(np.stack([y, y])[None], POINTS, TEN)
+    fit = fit_least_squares(np.stack([y, y])[None], POINTS, TEN)
 
-    assert fit.mixed[0, 0, 0] == pytest.approx(curve(K[-1] + 10.0) - curve(K[-1]), rel=0.05)
-    assert fit.distance[0, 0] < 0.01 * np.ptp(y)
+    assert fit.mixtures[0, 0, 0] == pytest.approx(curve(K[-1] + 10.0) - curve(K[-1]), rel=0.05)
+    assert fit.error[0, 0] < 0.01 * np.ptp(y)
 
 
 def test_lines_go_straight_on() -> None:
     z, exponential, power = -0.1 * K + 6.0, np.log(0.97) * (K - 60.0), -0.8 * np.log(K / 60.0)
 
-    by_log = fits(np.stack([z, exponential])[None], POINTS, TEN)
-    by_loglog = fits(np.stack([z, power])[None], POINTS, TEN)
+    by_log = fit_least_squares(np.stack([z, exponential])[None], POINTS, TEN)
+    by_loglog = fit_least_squares(np.stack([z, power])[None], POINTS, TEN)
 
-    assert by_log.ends[0, 8:] == pytest.approx([-1.0] * 3)
-    assert by_log.ends[0, :4] == pytest.approx([10.0 * np.log(0.97)] * 4)
-    assert by_loglog.ends[0, 4:8] == pytest.approx([-0.8 * np.log(70.0 / 60.0)] * 4)
-    assert by_log.levels[0, 8:] == pytest.approx([0.0] * 3, abs=1e-9)
-    assert by_log.off[0, [0, 1, 2, 3, 8, 9, 10]] == pytest.approx([0.0] * 7, abs=1e-6)
+    assert by_log.line_ends[0, 8:] == pytest.approx([-1.0] * 3)
+    assert by_log.line_ends[0, :4] == pytest.approx([10.0 * np.log(0.97)] * 4)
+    assert by_loglog.line_ends[0, 4:8] == pytest.approx([-0.8 * np.log(70.0 / 60.0)] * 4)
+    assert by_log.line_levels[0, 8:] == pytest.approx([0.0] * 3, abs=1e-9)
+    assert by_log.line_errors[0, [0, 1, 2, 3, 8, 9, 10]] == pytest.approx([0.0] * 7, abs=1e-6)
 
 
 def test_changes_that_shrink_by_a_ratio_go_on_shrinking() -> None:
     y = 0.9**K
-    to_come, ratio = declines((y[-1] - y[::-1])[None], POINTS, TEN)
+    steps_ahead, ratio = shrinking_changes((y[-1] - y[::-1])[None], POINTS, TEN)
 
-    assert to_come[0, :4] == pytest.approx([(0.9**70 - 0.9**60) / 10.0] * 4)
+    assert steps_ahead[0, :4] == pytest.approx([(0.9**70 - 0.9**60) / 10.0] * 4)
     assert ratio[0] == pytest.approx([0.9, 0.9**3, 0.9**5, 0.9**10])
 
 
@@ -60,18 +60,18 @@ def test_linear_prediction_goes_on_swinging() -> None:
 
 def test_the_gradient_is_the_slope_of_the_pinball_loss() -> None:
     random = np.random.default_rng(0)
-    x, laws = random.standard_normal((8, 5)), random.standard_normal((8, LAWS))
-    apart, target, weight = random.uniform(0.1, 1.0, 8), random.standard_normal(8), random.uniform(0.5, 2.0, 8)
-    weights = tuple(w.astype(np.float64) for w in started(5, random))
-    score = partial(pinball, target=target, weight=weight)
+    x, experts = random.standard_normal((8, 5)), random.standard_normal((8, EXPERTS))
+    dispersion, target, weight = random.uniform(0.1, 1.0, 8), random.standard_normal(8), random.uniform(0.5, 2.0, 8)
+    weights = tuple(w.astype(np.float64) for w in initial_weights(5, random))
+    score = partial(pinball_loss, target=target, weight=weight)
 
-    _, slopes = gradient(weights, x, laws, apart, score)
-    for w, slope in zip(weights, slopes, strict=True):
+    _, gradients = gradient(weights, x, experts, dispersion, score)
+    for w, slope in zip(weights, gradients, strict=True):
         steepest = np.unravel_index(np.abs(slope).argmax(), w.shape)
         around = []
         for value in (w[steepest] - 1e-6, w[steepest] + 1e-6):
             before, w[steepest] = w[steepest], value
-            around.append(gradient(weights, x, laws, apart, score)[0])
+            around.append(gradient(weights, x, experts, dispersion, score)[0])
             w[steepest] = before
         assert slope[steepest] == pytest.approx((around[1] - around[0]) / 2e-6, rel=1e-3)
 
@@ -87,11 +87,11 @@ def test_a_network_learns_the_curves_that_it_is_given(
     exponentials: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("predictors.loss.training._BATCH", 64)
-    network = trained(lessons(exponentials, np.random.default_rng(2)), 0)
+    network = train(make_training_set(exponentials, np.random.default_rng(2)), 0)
     curve = np.exp(-0.04 * np.arange(240.0)) + 0.3
-    look = looked_at(Losses.of([curve[:30], curve[:60]]), np.array([10.0, 10.0]))
+    features = extract_features(LossWindows.of([curve[:30], curve[:60]]), np.array([10.0, 10.0]))
 
-    quantiles = network.quantiles(look) * look.reach[:, None]
+    quantiles = network.quantiles(features) * features.unit[:, None]
 
     assert quantiles[:, MIDDLE] == pytest.approx(curve[[39, 69]] - curve[[29, 59]], rel=0.05)
     assert (np.diff(quantiles, axis=1) >= 0).all()
@@ -99,16 +99,16 @@ def test_a_network_learns_the_curves_that_it_is_given(
 
 def test_a_network_is_kept_as_arrays(exponentials: list[np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("predictors.loss.training._EPOCHS", 1)
-    network = trained(lessons(exponentials, np.random.default_rng(2)), 0)
-    look = looked_at(Losses.of([1.0 / K]), TEN)
+    network = train(make_training_set(exponentials, np.random.default_rng(2)), 0)
+    features = extract_features(LossWindows.of([1.0 / K]), TEN)
 
     kept = LossNetwork.from_state(network.state())
 
-    np.testing.assert_array_equal(kept.quantiles(look), network.quantiles(look))
+    np.testing.assert_array_equal(kept.quantiles(features), network.quantiles(features))
 
 
 def test_the_curves_learnt_from_are_the_same_each_time() -> None:
-    one, other = (next(iter(drawn(7))) for _ in range(2))
+    one, other = (next(iter(sample_curves(7))) for _ in range(2))
 
     np.testing.assert_array_equal(one, other)
     assert one.shape == (300, 240)

@@ -1,10 +1,10 @@
-"""A forest of differences from anchors says what no tree of absolute values can, and where min/max is the largest."""
+"""An anchored forest predicts differences that no tree of absolute values can; the draw with the best min/max."""
 
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
 from predictors.forest import QuantileForest
-from predictors.runtime.anchored_forest import AnchoredForest, likeliest
+from predictors.runtime.anchored_forest import AnchoredForest, max_agreement_draw
 
 
 def test_a_target_near_an_anchor_is_found_where_no_target_was_before() -> None:
@@ -31,13 +31,13 @@ def test_the_likeliest_is_the_draw_with_the_largest_mean_of_min_by_max() -> None
     draws = np.sort(np.random.default_rng(2).normal(5.0, 2.0, (20, 40)), axis=1)
     by_hand = [row[np.argmax([np.exp(-np.abs(c - row)).mean() for c in row])] for row in draws]
 
-    assert_array_equal(likeliest(draws), by_hand)
+    assert_array_equal(max_agreement_draw(draws), by_hand)
 
 
 def test_of_many_short_runs_and_some_long_ones_the_likeliest_is_short() -> None:
     draws = np.log(np.sort(np.concatenate([np.full(45, 10.0), np.geomspace(100.0, 1e5, 55)])))[None]
 
-    assert_allclose(np.exp(likeliest(draws)), 10.0)
+    assert_allclose(np.exp(max_agreement_draw(draws)), 10.0)
 
 
 def test_joined_forests_say_what_each_of_them_says() -> None:
