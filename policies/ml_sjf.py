@@ -122,10 +122,10 @@ def _type_statistics(jobs: Jobs, seconds: Floats, memory: Memory) -> Memory:
     types: Texts = memory["types"] if memory else np.zeros(0, dtype=np.str_)
     sums = dict(zip(types.tolist(), memory["sums"].tolist(), strict=True)) if memory else {}
     numbers = dict(zip(types.tolist(), memory["numbers"].tolist(), strict=True)) if memory else {}
-    told = {tuple(key) for key in memory["told"].tolist()} if memory else set()
+    counted = {tuple(key) for key in memory["told"].tolist()} if memory else set()
     present = {tuple(key[1:]) for key in jobs.keys}
     for row, key in enumerate(jobs.keys):
-        if tuple(key[1:]) not in told and np.isfinite(seconds[row]):
+        if tuple(key[1:]) not in counted and np.isfinite(seconds[row]):
             kind = str(jobs.kind[row])
             sums[kind] = sums.get(kind, 0.0) + float(seconds[row])
             numbers[kind] = numbers.get(kind, 0) + 1

@@ -1,4 +1,4 @@
-"""Median forecasts of training speed by number of GPUs, looked up without making a distribution of each."""
+"""Median forecasts of training speed by number of GPUs, without a distribution object for each lookup."""
 
 from functools import lru_cache
 
@@ -26,7 +26,7 @@ class MedianSpeeds:
         return cls(fan)
 
     def at(self, row: int, gpus: float) -> float:
-        """Iterations a second of this row on so many GPUs; NaN where the speed is unknown."""
+        """Iterations a second of this row on `gpus` GPUs; NaN where the speed is unknown."""
         place = self._place[row]
         return float(np.interp(gpus, self._gpus[place], self._speed[place])) if place >= 0 else np.nan
 

@@ -34,7 +34,7 @@ class LoadControlSettings:
     overload_enter, overload_exit: cycles that overload must last, or be over, before the state changes. confidence:
     with which a job must be predicted to miss its target before it is stopped, in (0.5, 1), at the end of its
     iterations; earlier, more. min_observed: points of a curve before a stop. epsilon: the share of the achieved value
-    that is not worth downgraded training. minimum_accuracy: the target of a job without one; NaN: none.
+    that is not worth further training. minimum_accuracy: the target of a job without one; NaN: none.
     """
 
     overload_degree: float = 0.9
@@ -172,7 +172,7 @@ class StopCandidates:
 
     requested, farthest: the level that the user chose, and the highest that the system may apply. required: the value
     to reach, NaN for none. reached: whether it has been. maximum: the expectation of the better of the final and the
-    best value. tolerance: the part of it that is not worth downgraded training.
+    best value. tolerance: the part of it that is not worth further training.
     """
 
     rows: Ints

@@ -50,7 +50,7 @@ def lowest_priority(rows: Ints, rank: Floats, share: float) -> Ints:
 
 
 def closest_to_ideal(servers: Servers, node: int, rows: Ints, contended: Bools) -> int | None:
-    """The one of these jobs (k,) on a node that is closest to the ideal virtual task; None if none relieving the node.
+    """The one of these jobs (k,) on a node that is closest to the ideal virtual task; None if none relieves the node.
 
     The ideal task uses the most of each contended resource (3,: GPUs, CPUs, network), the least of the others, and
     communicates with no job on the node.

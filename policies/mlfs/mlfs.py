@@ -71,7 +71,7 @@ class MLFH(Policy):
 class MLFS(Policy):
     """MLFS (Wang, Liu, Shen, CoNEXT 2020): MLF-H, and MLF-C's load control (section 3.5).
 
-    Beside what MLFH leaves out, it leaves out MLF-RL (3.4), the learned placement.
+    In addition to what MLFH leaves out, it leaves out MLF-RL (3.4), the learned placement.
     """
 
     name = "mlfs"

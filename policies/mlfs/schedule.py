@@ -29,10 +29,9 @@ class ScheduleSettings(PlacementSettings, MigrationSettings):
     """Which jobs may start and which may be preempted.
 
     preempt: whether running jobs are preempted for those of higher priority. skip: whether jobs may start before one of
-    higher priority that does not fit. loss: what preemptions for a job may cost, in GPU seconds, as a share of the
-    waiting time that they save it. restart: seconds that a start from a checkpoint takes. settle: seconds that a job
-    runs at least before it is moved. churn: the share of the running jobs that one decision may preempt, if that is
-    more than a few.
+    higher priority that does not fit. loss: the cost of preemptions for a job, in GPU seconds, as a share of the
+    waiting time saved. restart: seconds that a start from a checkpoint takes. settle: seconds that a job runs before it
+    may be moved. churn: the share of the running jobs that one decision may preempt, if that is more than a few.
     """
 
     preempt: bool = True

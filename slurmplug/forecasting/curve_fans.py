@@ -91,7 +91,7 @@ class CurveFans:
         def content(position: int) -> Hashable:
             row = int(rows[position])
             iterations, values = jobs.accuracies.row(row)
-            known = self._curves.meta_.matrix([_meta(jobs, row)]).tobytes()
+            known = self._curves.metadata_.encode([_meta(jobs, row)]).tobytes()
             return iterations.tobytes(), values.tobytes(), float(jobs.max_iterations[row]), known
 
         inputs = _inputs(jobs, jobs.accuracies, rows)

@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 
 from policies.placement import allocation, gpu_space, space
+from predictors.forecast import Forecasts
+from slurmplug.config import policy_registry
+from slurmplug.config.schema import Config
 from tests.builders import NOW, jobs, nodes, snapshot
 
 RENAMED = {
@@ -69,3 +72,38 @@ def test_gangs_takes_the_argument_that_was_called_asked(monkeypatch):
     order = module.in_order(given.jobs)
     assert module.gangs(given, order, preempt=False).tolist() == [0, 4]
     assert module.gangs(given, order, preempt=False, asked=np.array([2, 2])).tolist() == [2, 2]
+
+
+OF_A_SITE = """
+from dataclasses import dataclass
+
+from policies.allocation import allocate, gangs, in_order, ranked
+from policies.plan import Plan
+
+@dataclass(frozen=True)
+class Settings:
+    preempt: bool = False
+
+class Largest:
+    name, needs = "largest", frozenset()
+
+    def __init__(self, settings=None):
+        self.settings = settings or Settings()
+
+    def decide(self, snapshot, forecasts, memory):
+        order = in_order(snapshot.jobs, -snapshot.jobs.gpus)
+        gpus = gangs(snapshot, order, preempt=self.settings.preempt)
+        return Plan(ranked(snapshot.jobs, order), actions=allocate(snapshot, order, gpus).actions)
+"""
+
+
+def test_a_policy_of_a_site_with_the_earlier_names_decides_as_before(tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, "policies.allocation", raising=False)
+    path = tmp_path / "ours.py"
+    path.write_text(OF_A_SITE, encoding="utf-8")
+    path.chmod(0o644)
+    with pytest.warns(DeprecationWarning, match=r"policies\.allocation is deprecated"):
+        policy = policy_registry.policy(Config.model_validate({"policy": f"{path}:Largest"}))
+    plan = policy.decide(snapshot(jobs(3, gpus=[1, 4, 2]), nodes(1)), Forecasts.unknown(3), {})
+    assert np.argsort(-plan.rank).tolist() == [1, 2, 0]
+    assert [(action.kind, action.job.job_id) for action in plan.actions] == [("place", 2)]
