@@ -44,5 +44,7 @@ def with_reports(nodes: Nodes, records: Sequence[JobRecord], runs_on: Ints, now:
 
 
 def _recent(record: JobRecord, name: str, now: float) -> float:
-    told = record.points.load_time
-    return record.points.load.get(name, np.nan) if now - told <= BELIEVED_FOR else np.nan
+    """The figure that the present run reported last; one of a run before it was measured on other nodes."""
+    if record.points_of != record.facts.restarts or not now - record.points.load_time <= BELIEVED_FOR:
+        return np.nan
+    return record.points.load.get(name, np.nan)

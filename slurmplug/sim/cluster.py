@@ -28,6 +28,8 @@ class SimCluster:
         """commands so far"""
         self.labels, self.priority = np.zeros(len(engine.state)), np.ones(len(engine.state))
         """(rows,) nobody asks for them where the policy places"""
+        self.reservations: dict[int, str] = {}
+        """by row, which reservation a job asks for"""
         self._node = {name: node for node, name in enumerate(engine.nodes.names)}
         self._do: Mapping[str, Callable[[int, Command], str]] = {
             "place": self._place,

@@ -24,6 +24,7 @@ import numpy as np
 from predictors.arrays import Floats, Ints
 from slurmplug.sim.agenda import Agenda, Event
 from slurmplug.sim.job import Speed
+from slurmplug.sim.last_reports import LastReports
 from slurmplug.sim.nodes import SimNodes
 from slurmplug.sim.shared import SharedNodes
 from slurmplug.sim.story import Story
@@ -64,6 +65,11 @@ class Engine:
         """where the present run took up, and when it began to train"""
         self.save_at = np.full(trainings, np.nan)
         """the iteration after which the present run was asked to save"""
+        self.took_up, self.trained_in = np.zeros(rows), np.full(rows, -1)
+        """where the run in which each row trained last took up, and which restart that was"""
+        self.reports = LastReports(trainings)
+        self.checkpoint, self.checkpointed = np.full(trainings, np.nan), np.full(trainings, np.nan)
+        """the last checkpoint before the present run, and when it was saved"""
         self.sent, self._crossing = np.zeros(trainings), np.zeros(trainings)
         """bytes a second between nodes at full speed; the share of its traffic that crosses nodes"""
         self.first_started, self.ended = np.full(trainings, np.nan), np.full(trainings, np.nan)
@@ -173,6 +179,7 @@ class Engine:
         if state == RUNNING:
             self._pause(training)
             self.attained[row] += self.gpus[row] * (self.now - self.started[row])
+            self.waits_since[row] = self.now
             self.restarts[row] += 1
             story = self.stories[training]
             story.resizes += int(gpus != self.gpus[row])
@@ -258,6 +265,23 @@ class Engine:
             kept = max(kept, story.iteration_at(last))
         return min(kept, done)
 
+    def last_checkpoint(self, training: int) -> tuple[float, float]:
+        """The iteration of the last checkpoint that it has reported, and when; NaN before the first."""
+        before = float(self.checkpoint[training]), float(self.checkpointed[training])
+        job, story = self.table.jobs[training], self.stories[training]
+        if not job.managed or not self.rate[training] or self.now <= self.anchor[training]:
+            return before
+        story.corner(self.now, self.done(training))
+        asked, since = float(self.save_at[training]), float(self.run_since[training])
+        return story.last_checkpoint(before, asked, since, job.checkpoint_every)
+
+    def _last_saved(self, training: int) -> tuple[float, float]:
+        """The same once it is paused: a training without checkpoints of its own saves then."""
+        job, done = self.table.jobs[training], floor(self.done(training) + _ALMOST)
+        if job.managed and not job.checkpoint_every and done:
+            return float(done), self.now
+        return self.last_checkpoint(training)
+
     def end(self, training: int, state: str) -> None:
         """It is over: COMPLETED, TIMEOUT or CANCELLED."""
         self._halt(training)
@@ -328,6 +352,9 @@ class Engine:
         story.placed, story.saved = frozenset(nodes), done
         self.anchor[training] = self.run_since[training] = resume
         self.run_iteration[training], self.save_at[training] = done, np.nan
+        for row in rows:
+            if self.trained_in[row] != self.restarts[row]:
+                self.trained_in[row], self.took_up[row] = self.restarts[row], done
         self.nominal[training] = self.speed(training, max(1, int(self.gpus[rows.start : rows.stop].sum())), len(nodes))
         self._crossing[training] = self._crossing_share(rows, len(nodes))
         self.sent[training] = job.traffic * self._crossing[training] * self.nominal[training]
@@ -350,6 +377,7 @@ class Engine:
         if training not in self._spread:
             return
         kept = self.saved(training)
+        self.checkpoint[training], self.checkpointed[training] = self._last_saved(training)
         self._halt(training)
         story = self.stories[training]
         self.iteration[training] = kept
@@ -378,6 +406,8 @@ class Engine:
         done, story = self.done(training), self.stories[training]
         traffic = self.table.jobs[training].traffic * self._crossing[training]
         story.bandwidth += traffic * (done - float(self.iteration[training]))
+        since = float(self.anchor[training]), float(self.iteration[training])
+        self.reports.note(training, story, since, float(self.rate[training]), done)
         self.anchor[training], self.iteration[training] = self.now, done
         story.corner(self.now, done)
 

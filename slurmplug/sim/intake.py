@@ -4,7 +4,9 @@ It tells what `slurmplug.intake` would make of the same cluster's readings, for 
 """
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,18 +16,29 @@ from predictors.arrays import Bools, Floats, Ints
 from slurmplug.cluster.port import Reading
 from slurmplug.record import Changes, JobFacts, JobRecord
 from slurmplug.sim.engine import PENDING, RUNNING, Engine
+from slurmplug.sim.last_reports import Pace
+from slurmplug.sim.story import ALMOST
 
 SEEDS = 1_000_003
 """distance between the seeds of two runs, each of whose cycles has one"""
-_ALMOST = 1e-9
 
 
 class SimIntake:
     """Looks at the engine in place of the reading's rows."""
 
-    def __init__(self, engine: Engine, labels: Floats, priority: Floats, seed: int = 0) -> None:
-        """labels, priority: (rows,) of all jobs, as the launcher keeps them."""
+    def __init__(
+        self,
+        engine: Engine,
+        labels: Floats,
+        priority: Floats,
+        reservations: Mapping[int, str] = MappingProxyType({}),
+        seed: int = 0,
+    ) -> None:
+        """labels, priority: (rows,) of all jobs, as the launcher keeps them; reservations: by row, as they ask."""
         self._engine, self._labels, self._priority, self._seed = engine, labels, priority, seed
+        self._reservations = reservations
+        self._classes: list[str] = [""]
+        """the reservation that each placement class asks for"""
         self._live: Ints = np.zeros(0, dtype=np.int64)
         self._training = self._live
         self._lasting: dict[str, Any] = {}
@@ -65,13 +78,14 @@ class SimIntake:
         if self._seen != engine.changes:
             self._seen = engine.changes
             self._look()
+        jobs = self._jobs()
         snapshot = Snapshot(
             cycle=cycle,
             now=reading.now,
             seed=self._seed * SEEDS + cycle,
-            jobs=self._jobs(),
-            nodes=self._nodes,
-            fits=self._fits,
+            jobs=jobs,
+            nodes=replace(self._nodes, network=self._network(jobs.reported > jobs.started)),
+            fits=self._fits_of(reading) if reading.reservations or len(self._classes) > 1 else self._fits,
             runs_on=self._runs_on,
         )
         return snapshot, Changes(reading.now, self._changed(before))
@@ -110,9 +124,11 @@ class SimIntake:
             used=used,
             load=_load(used, there.capacity, there.threshold),
             load_age=np.zeros(len(there)),
-            network=np.clip(there.network / there.bandwidth, 0.0, 1.0),
+            network=np.full(len(there), np.nan),
         )
         self._runs_on = self._allocations()
+        self._first_node = np.full(len(live), len(there))
+        np.minimum.at(self._first_node, self._runs_on[:, 0], self._runs_on[:, 1])
         running, gpus = engine.state[live] == RUNNING, engine.gpus[live]
         self._running = running
         self._columns = self._lasting | {
@@ -122,6 +138,10 @@ class SimIntake:
             "gpus": gpus,
             "demand": engine.table.per_gpu[live] * np.maximum(gpus, 1)[:, None],
         }
+        self._classes = ["", *sorted({name for name in self._reservations.values() if name})]
+        if len(self._classes) > 1:
+            asked = [self._classes.index(self._reservations.get(row, "")) for row in live.tolist()]
+            self._columns["placement"] = np.array(asked, dtype=np.int64)
 
     def _look_who(self) -> None:
         """Which rows live; their columns that never change are taken once."""
@@ -138,7 +158,6 @@ class SimIntake:
         self._lasting = {name: column[live] for name, column in table.columns.items()}
         self._lasting["keys"] = tuple(table.keys[live])
         self._lasting["ml_job"] = self._place[self._first_row[live]]
-        self._lasting["checkpointed"] = np.full(len(live), np.nan)
         alive = np.zeros(len(state), dtype=bool)
         if len(table.edges):
             alive[live] = True
@@ -149,17 +168,13 @@ class SimIntake:
 
     def _jobs(self) -> Jobs:
         engine, live, training, running = self._engine, self._live, self._training, self._running
-        now, waits_since, gpus = engine.now, engine.waits_since[live], self._columns["gpus"]
+        now, waits_since, gpus, started = engine.now, engine.waits_since[live], *self._of("gpus", "started")
         waits = np.where(running, 0.0, np.maximum(now - waits_since, 0.0))
-        held = np.where(running, gpus * (now - np.where(running, self._columns["started"], now)), 0.0)
-        progress, rate = engine.progress(training), engine.rate[training]
-        taken_up = engine.run_iteration[training]
-        managed = ~np.isnan(self._columns["max_iterations"])
-        iteration = np.where(managed, np.floor(progress + _ALMOST), 0.0)
-        paced = managed & running & (rate > 0) & (iteration - np.ceil(taken_up - _ALMOST) >= 2)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            told = engine.anchor[training] + (iteration - engine.iteration[training]) / rate
-            pace = np.where(paced, 1.0 / rate, np.nan)
+        held = np.where(running, gpus * (now - np.where(running, started, now)), 0.0)
+        rate = engine.rate[training]
+        iteration, iteration_time, reported = self._progress(training)
+        checkpoint, checkpointed = self._checkpoints(training)
+        reports = reported > started  # its present run
         losses, accuracies = self._curves(training, iteration)
         return Jobs(
             **self._columns,
@@ -170,26 +185,63 @@ class SimIntake:
             priority=self._priority[live],
             label=self._labels[live],
             iteration=iteration,
-            iteration_time=pace,
-            checkpoint=self._checkpoints(training, progress, managed),
-            resumed=np.where(iteration > taken_up, np.floor(taken_up) + 1, np.nan),
-            reported=np.where((iteration > 0) & (rate > 0), np.minimum(told, now), np.nan),
-            traffic=np.where(rate > 0, engine.sent[training] * _slowed(engine, training, rate), np.nan),
+            iteration_time=iteration_time,
+            checkpoint=checkpoint,
+            checkpointed=checkpointed,
+            resumed=np.where(reports, np.floor(engine.took_up[live] + ALMOST) + 1, np.nan),
+            reported=reported,
+            traffic=np.where(reports, engine.sent[training] * _slowed(engine, training, rate), np.nan),
             losses=losses,
             accuracies=accuracies,
         )
 
-    def _checkpoints(self, training: Ints, progress: Floats, managed: Bools) -> Floats:
-        """(n,) NaN before the first: of a training that saves when it is asked to, what it took up from."""
+    def _of(self, *names: str) -> list[Any]:
+        return [self._columns[name] for name in names]
+
+    def _progress(self, training: Ints) -> tuple[Floats, Floats, Floats]:
+        """(n,) the last iteration that was reported, the seconds that one takes, and when that was."""
+        engine, reports = self._engine, self._engine.reports
+        managed = ~np.isnan(self._columns["max_iterations"])
+        rows = np.flatnonzero(managed & ((engine.rate[training] > 0) | (reports.iteration[training] > 0)))
+        of = training[rows]
+        pace = Pace(engine.anchor[of], engine.iteration[of], engine.rate[of], engine.progress(of))
+        since = np.nan_to_num(self._columns["started"][rows])
+        found = np.zeros(len(training)), np.full(len(training), np.nan), np.full(len(training), np.nan)
+        last, when = reports.until(of, pace)
+        for column, values in zip(
+            found, (last, reports.iteration_times(of, pace, since), np.minimum(when, engine.now)), strict=True
+        ):
+            column[rows] = values
+        return found
+
+    def _checkpoints(self, training: Ints) -> tuple[Floats, Floats]:
+        """(n,) the iteration of the last checkpoint that was reported, and when; NaN before the first."""
         engine = self._engine
-        taken_up = engine.run_iteration[training]
-        every = engine.table.checkpoint_every[training]
-        trained = np.maximum(engine.now - engine.run_since[training], 0.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            share = np.where((every > 0) & (trained > 0), np.floor(trained / every) * every / trained, 0.0)
-        kept = np.floor(taken_up + share * np.maximum(progress - taken_up, 0.0) + _ALMOST)
-        kept = np.fmax(kept, np.where(engine.save_at[training] <= progress, engine.save_at[training], np.nan))
-        return np.where(managed & (kept > 0), kept, np.nan)
+        found, when = engine.checkpoint[training], engine.checkpointed[training]
+        saves = (engine.table.checkpoint_every[training] > 0) | ~np.isnan(engine.save_at[training])
+        for row in np.flatnonzero(saves & (engine.rate[training] > 0)).tolist():
+            found[row], when[row] = engine.last_checkpoint(int(training[row]))
+        return found, when
+
+    def _network(self, reports: Bools) -> Floats:
+        """(nodes,) the greatest share of its first node's network that a job on it reports; NaN where none does."""
+        nodes = self._engine.nodes
+        share = np.clip(nodes.network / nodes.bandwidth, 0.0, 1.0)
+        rows, there, _ = self._runs_on.T
+        found = np.full(len(nodes), np.nan)
+        np.fmax.at(found, there, np.where(reports[rows], share[self._first_node[rows]], np.nan))
+        return found
+
+    def _fits_of(self, reading: Reading) -> Bools:
+        """(placement classes, nodes) every node but those that are set aside for others."""
+        names = self._engine.nodes.names
+        aside = {each.name: each.nodes for each in reading.reservations if each.start <= reading.now < each.end}
+        taken = frozenset().union(*aside.values())
+        fits = np.ones((len(self._classes), len(names)), dtype=bool)
+        for row, reservation in enumerate(self._classes):
+            inside = aside.get(reservation, frozenset())
+            fits[row] = [name in inside if reservation else name not in taken for name in names]
+        return fits
 
     def _curves(self, training: Ints, iteration: Floats) -> tuple[Curves, Curves]:
         reports = self._engine.table.reports

@@ -8,7 +8,7 @@ says where it starts.
 """
 
 from collections.abc import Collection, Container, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -44,14 +44,6 @@ class _Leaving:
     until: float
 
 
-@dataclass
-class _Wishes:
-    """What was written of a job."""
-
-    reservation: dict[int, str] = field(default_factory=dict)
-    noted: dict[int, dict[str, str]] = field(default_factory=dict)
-
-
 class SlurmSimCluster(SimCluster):
     """The port to an engine whose jobs Slurm starts. `labels`, `priority` (rows,): SiteFactors, and what they give."""
 
@@ -63,7 +55,8 @@ class SlurmSimCluster(SimCluster):
         self.priority: Floats = np.ones(rows)
         self._usage = Usage()
         self._used_until: Mapping[str, float] = {}
-        self._wishes = _Wishes()
+        self._noted: dict[int, dict[str, str]] = {}
+        """the nodes that a job asked to be kept to or from"""
         self._set_aside: dict[str, _SetAside] = {}
         self._seen = self._backfilled = -1
         self._last_look = -np.inf
@@ -147,11 +140,11 @@ class SlurmSimCluster(SimCluster):
         if "SiteFactor" in fields:
             self.labels[row] = float(fields["SiteFactor"])
         if "ReservationName" in fields:
-            self._wishes.reservation[row] = fields["ReservationName"]
+            self.reservations[row] = fields["ReservationName"]
         if "StartTime" in fields:
             told = fields["StartTime"]
             engine.eligible(row, engine.now if told == "now" else float(told.removeprefix("uts")))
-        self._wishes.noted.setdefault(row, {}).update({name: fields[name] for name in fields.keys() & _NOTED})
+        self._noted.setdefault(row, {}).update({name: fields[name] for name in fields.keys() & _NOTED})
         engine.changes += 1
         return ""
 
@@ -187,11 +180,11 @@ class SlurmSimCluster(SimCluster):
         most = max(1, int(engine.nodes.capacity[:, 0].max()))
         nodes = len(engine.holds.get(row, ())) or max(1, -(-gpus // most))
         even = gpus % nodes == 0
-        noted = self._wishes.noted.get(row, {})
+        noted = self._noted.get(row, {})
         return Asked(
             nodes=nodes, gpus=gpus, cpus=int(demand[1]), memory=float(demand[2]),
             het_id=row + 1 if len(engine.table.rows_of(int(engine.table.training[row]))) > 1 else 0,
-            reservation=self._wishes.reservation.get(row, ""), gres=f"gres:gpu:{gpus // nodes}",
+            reservation=self.reservations.get(row, ""), gres=f"gres:gpu:{gpus // nodes}",
             gpus_otherwise=not even, tasks=gpus, tasks_a_node=0, cpus_a_task=1, fewest_cpus=1, memory_asked=False,
             cpus_by_gpu=True, requeue=True, excluded=noted.get("ExcNodeList", ""),
             required=noted.get("ReqNodeList", ""),
@@ -273,7 +266,7 @@ class SlurmSimCluster(SimCluster):
             eligible=eligible,
             begin=eligible,
             **{name: column[waiting] for name, column in self._columns.items()},
-            reservation=np.array([self._wishes.reservation.get(row, "") for row in first.tolist()], dtype=np.str_),
+            reservation=np.array([self.reservations.get(row, "") for row in first.tolist()], dtype=np.str_),
             nice=np.zeros(len(waiting)),
             site_factor=self.labels[first],
         )

@@ -2,6 +2,11 @@
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from math import floor, nan
+from operator import itemgetter
+
+ALMOST = 1e-9
+"""of an iteration: what rounding may lack of one that is done"""
 
 
 @dataclass
@@ -38,3 +43,30 @@ class Story:
         left, right = self.times[after - 1], self.times[after]
         low, high = self.iterations[after - 1], self.iterations[after]
         return low + (high - low) * (time - left) / (right - left) if right > left else high
+
+    def time_of(self, iteration: float) -> float:
+        """When the progress last came to an iteration; NaN where it never did."""
+        for at in range(len(self.times) - 1, 0, -1):
+            low, high = self.iterations[at - 1], self.iterations[at]
+            if low < iteration <= high:
+                return self.times[at - 1] + (self.times[at] - self.times[at - 1]) * (iteration - low) / (high - low)
+        return nan
+
+    def last_checkpoint(
+        self, before: tuple[float, float], asked: float, since: float, every: float
+    ) -> tuple[float, float]:
+        """The iteration of the last checkpoint until the last corner, and when it was saved.
+
+        before: those of the run before. asked: after which iteration the run was asked to save, NaN where it was not.
+        since: when it began to train. every: seconds between checkpoints of its own, 0 for none.
+        """
+        saves = [before]
+        now, done = self.times[-1], self.iterations[-1]
+        if asked <= done + ALMOST:
+            reached = self.time_of(asked)
+            saves.append((asked, reached if reached == reached else now))
+        if every and now - since >= every:
+            last = since + floor((now - since) / every) * every
+            saves.append((float(floor(self.iteration_at(last) + ALMOST)), last))
+        made = [(iteration, time) for iteration, time in saves if iteration > 0]
+        return max(made, key=itemgetter(1)) if made else before
