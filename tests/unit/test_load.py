@@ -19,7 +19,7 @@ from tests.builders import NOW, nodes
 
 
 def record(job_id: int, told: dict[str, float], at: float = NOW) -> JobRecord:
-    its_facts = JobFacts(**dict.fromkeys(JobFacts._fields, ""))  # type: ignore[arg-type]  none of them is looked at
+    its_facts = JobFacts(**{**dict.fromkeys(JobFacts._fields, ""), "restarts": 0})  # type: ignore[arg-type]  no other is looked at
     return JobRecord(JobKey("testing", job_id, int(NOW)), its_facts, points=Points(load=told, load_time=at))
 
 
@@ -124,3 +124,10 @@ def test_nodes_bear_what_the_jobs_on_them_tell() -> None:
     assert told.load[:, 1:].tolist() == [[1.0, 2.0]] * 3
     np.testing.assert_array_equal(traffic(records, np.arange(3), NOW), [3.0, np.nan, np.nan])
     np.testing.assert_array_equal(traffic(records, np.array([1]), NOW), [np.nan] * 3)
+
+
+def test_a_load_that_the_run_before_a_requeue_measured_says_nothing_of_the_nodes_of_the_next() -> None:
+    again = record(1, {"gpu": 0.5, "network": 0.2, "sent": 3.0})
+    again.facts = again.facts._replace(restarts=1)
+    told = with_reports(nodes(1, load=[np.nan, 1.0, 2.0]), [again], np.array([[0, 0, 2]]), NOW)
+    assert np.isnan([told.load[0, 0], told.network[0], *traffic([again], np.arange(1), NOW)]).all()
