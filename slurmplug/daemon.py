@@ -247,7 +247,7 @@ class Daemon:
     def _tidy(self) -> None:
         now, keep = self._port.now(), self._scheduler.config.ledger
         if now - self._swept > DAY:
-            self._ledger.forget(now, keep.keep_days, keep.keep_inputs_days)
+            self._ledger.delete_old(now, keep.keep_days, keep.keep_inputs_days)
             for fault in self._port.sweep(self._intake.runs, now - KEEP_REPORTS):
                 log.warning("%s: %s", fault.rule, fault.detail)
             self._swept = now

@@ -93,7 +93,7 @@ def examine(facts: Facts) -> list[Finding]:
 def hindered(findings: Sequence[Finding]) -> dict[str, str]:
     """By kind of action, or `everything`: what is missing and the line that mends it."""
     return {
-        kind: f"{each.about}: {each.says}; mend it: {each.mend}" for each in reversed(findings) for kind in each.hinders
+        kind: f"{each.about}: {each.says}; fix it: {each.mend}" for each in reversed(findings) for kind in each.hinders
     }
 
 

@@ -12,7 +12,7 @@ COMMANDS = {
     "check-config": "Is the configuration valid?",
     "compare": "By how much simulated policies differ.",
     "daemon": "Serve the cluster, in the foreground.",
-    "doctor": "What a site lacks, with the line that mends it.",
+    "doctor": "What a site lacks, and how to fix it.",
     "evaluate": "How good the predictors are.",
     "pause": "Let the daemon observe only.",
     "prio": "Each term of the rank of pending jobs.",

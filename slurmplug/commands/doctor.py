@@ -1,4 +1,4 @@
-"""`slurmplug doctor`: has this site what slurmplug needs, and what mends it where not?"""
+"""`slurmplug doctor`: what this site lacks, and how to fix it."""
 
 import os
 import pwd
@@ -22,7 +22,7 @@ _SIGNS = {"ok": "ok   ", "note": "note ", "wrong": "WRONG"}
 @click.option("--user", default="", metavar="NAME", help=f"The daemon's account; as root, {ACCOUNT} where it is there.")
 @json_option
 def doctor(*, config_path: Path, user: str, wants_json: bool) -> None:
-    """Check Slurm, the daemon's rights, the spool, the clock and the ledger; each finding with the line that mends it.
+    """Check Slurm, the daemon's rights, the spool, the clock and the ledger; each finding says how to fix it.
 
     A note is worth knowing; what is WRONG keeps the daemon from acting, and ends this with 1.
     """
@@ -63,6 +63,6 @@ def _lines(findings: Sequence[Finding]) -> Iterator[str]:
     for each in findings:
         yield f"{_SIGNS[each.level]}  {each.about:<{width}}  {printable(each.says)}"
         if each.mend:
-            yield f"{'':<{width + 9}}mend it: {printable(each.mend)}"
+            yield f"{'':<{width + 9}}fix it: {printable(each.mend)}"
     wrong, notes = (sum(each.level == level for each in findings) for level in ("wrong", "note"))
     yield f"{counted(wrong, 'thing')} wrong, {counted(notes, 'note')}"

@@ -46,7 +46,7 @@ def why(*, job: str, config_path: Path, ledger_path: Path | None, wants_json: bo
 
 
 def _waiting(array: Iterable[JobExplanation]) -> list[JobExplanation]:
-    """What stands for the elements that wait together."""
+    """The records of the elements that wait together."""
     return [each for each in array if each.job.record.facts.array_task < 0]
 
 

@@ -1,7 +1,7 @@
-"""Copies of the ledger: put aside, checked, and put in its place again.
+"""Copies of the ledger: made, checked, and restored.
 
-A copy is older than what Slurm has, so once one is in place no label in it is believed, and no request of the spool
-that it does not know: what is newer is read from Slurm and from the spool again.
+A copy is older than what Slurm has. Once one is restored, no SiteFactor in it counts as known, and requests in the
+spool that it does not know are withdrawn: what is newer is read from Slurm and from the spool again.
 """
 
 import os
@@ -19,35 +19,35 @@ from slurmplug.ledger.schema import MIGRATIONS
 from slurmplug.spool import Requests, What
 
 NEWEST, BEFORE = "ledger.db", "ledger.before.db"
-"""In the takeover's folder: the last copy, and the one before."""
+"""In the takeover's folder: the last copy, and the one before it."""
 
 
 def publish(ledger: Path, folder: Path, may: Callable[[], bool]) -> None:
-    """Copy the ledger, while it is in use, into the folder that the controllers share; the one before stays too.
+    """Copy the ledger, while it is in use, into the folder that the controllers share; the copy before is kept too.
 
-    `may`: asked last, whether this daemon still is the one that acts; where not, nothing is published.
+    `may`: called last; where it says that this daemon is no longer the one that acts, nothing is published.
 
     Raises:
         LedgerError
     """
-    beside, coming = ledger.with_name(f"{ledger.name}.copying"), folder / f".{NEWEST}.coming"
+    local, shared = ledger.with_name(f"{ledger.name}.copying"), folder / f".{NEWEST}.coming"
     with _advice(f"no copy of {ledger} can be made in {folder}"):
-        beside.unlink(missing_ok=True)
+        local.unlink(missing_ok=True)
         try:
-            beside.touch(0o600)
+            local.touch(0o600)
             with closing(Ledger(ledger, readonly=True)) as source:
-                source.backup(beside)
-            _copied(beside, coming)
+                source.backup(local)
+            _copy(local, shared)
         finally:
-            beside.unlink(missing_ok=True)
+            local.unlink(missing_ok=True)
         if may():
             with suppress(FileNotFoundError):
                 os.replace(folder / NEWEST, folder / BEFORE)
-            os.replace(coming, folder / NEWEST)
+            os.replace(shared, folder / NEWEST)
 
 
 def newest(folder: Path) -> tuple[Path, float] | None:
-    """The newest sound copy in the folder, and when its last cycle began; None where there is none."""
+    """The newest copy in the folder that is not damaged, and when its last cycle began; None where there is none."""
     found = []
     for path in (folder / NEWEST, folder / BEFORE):
         with suppress(LedgerError):
@@ -73,10 +73,10 @@ def last_cycle(path: Path) -> float:
 
 
 def install(copy: Path, ledger: Path, spool: Path) -> Path | None:
-    """Put a copy in the ledger's place, which no daemon may use meanwhile; tells where the old one was moved to.
+    """Restore a copy, while no daemon runs. Returns where the ledger that it replaces was moved to, if there was one.
 
     Raises:
-        LedgerError: the copy is not sound, and nothing was changed; or it cannot be put in place.
+        LedgerError: the copy is damaged, and nothing was changed; or it cannot be put in place.
     """
     last_cycle(copy)
     coming = ledger.with_name(f"{ledger.name}.coming")
@@ -89,15 +89,15 @@ def install(copy: Path, ledger: Path, spool: Path) -> Path | None:
         aside = _moved_aside(ledger)
         os.replace(coming, ledger)
         with closing(Ledger(ledger)) as installed:
-            installed.distrust()
+            installed.mark_unknown()
             expected = {(o.job.job_id, o.restarts) for o in installed.open_operations()}
-        _given_to(ledger, ledger.parent.stat())
-    _withdraw_others(spool, expected)
+        _chown(ledger, ledger.parent.stat())
+    _withdraw_unknown(spool, expected)
     return aside
 
 
-def _withdraw_others(spool: Path, expected: set[tuple[int, int]]) -> None:
-    """Requests that the copy knows nothing of: who asked, and by which rule, is lost."""
+def _withdraw_unknown(spool: Path, expected: set[tuple[int, int]]) -> None:
+    """Withdraw the requests that the copy does not know: their operation and rule are lost."""
     requests = Requests(spool)
     kinds: tuple[What, ...] = ("stop", "checkpoint")
     for what in kinds:
@@ -131,21 +131,21 @@ def _moved_aside(ledger: Path) -> Path | None:
 
 
 def _owned_as(path: Path, like: Path) -> None:
-    """Whose the ledger was that is replaced, else whose its folder is: root restores, the daemon's account writes."""
+    """Give it the owner of the ledger that it replaces, else of its folder: root restores, the daemon writes."""
     at = (like if like.exists() else like.parent).stat()
-    _given_to(path, at)
+    _chown(path, at)
     path.chmod(at.st_mode & 0o777 if like.exists() else GROUP_READS)
 
 
-def _given_to(path: Path, at: os.stat_result) -> None:
+def _chown(path: Path, at: os.stat_result) -> None:
     if os.geteuid() == 0:
         for ending in ("", "-wal", "-shm"):
             with suppress(FileNotFoundError):
                 os.chown(path.with_name(path.name + ending), at.st_uid, at.st_gid)
 
 
-def _copied(source: Path, target: Path) -> None:
-    """Whole, and on the disk."""
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file and sync it to the disk."""
     with source.open("rb") as read:
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb") as write:

@@ -1,7 +1,7 @@
-"""Values to bytes and back, without pickle: what the ledger keeps of a cycle's inputs and of a model.
+"""Values to bytes and back, without pickle: how the ledger stores the inputs of a cycle and the state of a model.
 
 The bytes are NumPy's npz format (numpy.lib.format): the arrays of the value, and a JSON skeleton that says where each
-belongs. Arrays of text are kept as their distinct texts and an index into them, as are tables whose rows repeat.
+belongs. Arrays of text are stored as their distinct texts and an index into them, as are tables whose rows repeat.
 """
 
 import functools
@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 _ARRAY, _TEXTS, _ROWS = _MARKS = ("@array", "@texts", "@rows")
 _MANY = 64
-"""Named tuples of which so many are kept by columns, and tables of so many rows without repetition."""
+"""From so many on, named tuples are stored by columns, and tables without repeated rows."""
 _LEVEL = 1
-"""of zlib: what is kept of a cycle is written in that cycle"""
+"""zlib's fastest: a cycle's inputs are written within that cycle"""
 _PLAIN = (str, int, float)
 _DAMAGE = (
     OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, MemoryError,
@@ -52,7 +52,7 @@ def dumps(value: Any, *, packed: bool = True) -> bytes:
 
 
 def loads(data: bytes) -> Any:
-    """The tree again, its dataclasses as mappings and its sequences as lists.
+    """The tree from its bytes, with dataclasses as mappings and sequences as lists.
 
     Raises:
         ValueError: these are not bytes that `dumps` made.
@@ -111,7 +111,7 @@ def _skeleton(value: Any, arrays: list[NDArray[Any]]) -> Any:
 
 
 def _distinct(texts: NDArray[np.str_]) -> tuple[NDArray[np.str_], NDArray[np.int32]]:
-    """The different texts, and which of them stands at each place."""
+    """The distinct texts, and the index of each place's text."""
     found, index = _numbered(texts.ravel().tolist())
     return np.array(found, dtype=np.str_), index.reshape(texts.shape)
 

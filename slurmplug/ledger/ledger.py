@@ -1,8 +1,8 @@
-"""The daemon's memory: one SQLite file in WAL mode, one writer, any number of readers.
+"""The daemon's ledger: one SQLite file in WAL mode, one writer, any number of readers.
 
-A cycle is written in one transaction before any of its effects, and what came of them in a second one, with what it
-was decided from. A database that is locked, full or corrupt raises `LedgerError`, and the cycle ends there: Slurm is
-left alone.
+A cycle is written in one transaction before any of its effects, and the outcomes of these in a second one, with the
+inputs of the decision. A database that is locked, full or corrupt raises `LedgerError`, and the cycle ends there:
+Slurm is left alone.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,12 +15,10 @@ import numpy as np
 
 from policies.plan import Memory
 from policies.snapshot import JobKey
-from predictors.arrays import Ints
 from slurmplug.cluster.port import Outcome
 from slurmplug.cycle_record import CycleRecord
 from slurmplug.guardrails import Past
-from slurmplug.ledger import codec, cycle_queries
-from slurmplug.ledger import rows as ledger_rows
+from slurmplug.ledger import codec, cycle_queries, rows
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.operations import Operation
 from slurmplug.record import Changes, JobRecord
@@ -29,10 +27,10 @@ DAY = 86_400.0
 
 
 class Ledger(LedgerFile):
-    """What the daemon keeps, and what is asked of it."""
+    """All writing to the ledger, and what the daemon reads from it."""
 
     def __init__(self, path: Path | None, *, readonly: bool = False) -> None:
-        """Open it, or make it; None keeps it in memory.
+        """Open the file, or make it; None keeps the ledger in memory.
 
         Raises:
             LedgerError: it cannot be opened, is not a ledger, is corrupt, or is of a newer release.
@@ -41,11 +39,11 @@ class Ledger(LedgerFile):
         self._seen = -1
         self._encoder = ThreadPoolExecutor(1, thread_name_prefix="ledger")
         self._inputs: tuple[int, Future[bytes]] | None = None
-        """of the last cycle that commanded something, made while its commands are carried out"""
+        """the number of the last cycle with commands, and its inputs, which are encoded while these are carried out"""
         super().__init__(path, readonly=readonly)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._encoder.shutdown()
         super().close()
 
@@ -57,65 +55,42 @@ class Ledger(LedgerFile):
 
     def begin(self, record: CycleRecord) -> None:
         """Write a cycle, whole or not at all, before any of its effects."""
-        cycle, now = record.snapshot.cycle, record.snapshot.now
         with self._transaction():
             self._write_changes(record.changes)
-            self._put("cycles", [ledger_rows.of_cycle(record)])
-            jobs = [self._id(key) for key in record.snapshot.jobs.keys]
-            self._put("standing", [ledger_rows.of_standing(record, jobs)], key=["id"])
-            self._keep_predictions(record, np.array(jobs, dtype=np.int64))
-            self.db.conn.executemany(
-                _DECIDE,
-                [(self._id(key), *row, cycle, cycle, now, now) for key, row in ledger_rows.of_decisions(record)],
-            )
-            operations = ({"job": self._id(o.job), **ledger_rows.of_operation(o)} for o in record.operations)
-            self._put("operations", operations, key=["id"])
-            steps = [(o.id, o.step, now, cycle) for o in record.operations]
-            self.db.conn.executemany(
-                "INSERT OR IGNORE INTO steps (operation, step, at, cycle) VALUES (?, ?, ?, ?)", steps
-            )
-            self.db.conn.executemany(
-                "UPDATE jobs SET admission = ? WHERE id = ?",
-                [(admission, self._id(key)) for key, admission in record.admissions.items()],
-            )
-            commands = ({"job": self._id(c.job), "cycle": cycle, **ledger_rows.of_command(c)} for c in record.commands)
-            self._put("commands", commands)
+            self._put("cycles", [rows.of_cycle(record)])
+            self._write_rankings(record)
+            self._write_decisions(record)
+            self._write_operations(record)
             memory = {"policy": record.policy, "state": codec.dumps(record.plan.memory)}
             self._put("memory", [memory], key=["policy"])
         if record.commands:
-            self._inputs = cycle, self._encoder.submit(ledger_rows.inputs_of, record)
+            self._inputs = record.snapshot.cycle, self._encoder.submit(rows.inputs_of, record)
 
     def failed(self, policy: str, error: str, now: float) -> None:
-        """Note a cycle that could not read."""
+        """Write a cycle that could not read the cluster."""
         with self._transaction():
             row = {"id": self.next_cycle(), "started": now, "finished": now, "policy": policy, "error": error}
             self._put("cycles", [row])
 
     def finish(self, cycle: int, outcomes: Sequence[Outcome], labels: Mapping[JobKey, float], now: float) -> None:
-        """Write what came of a cycle's commands, and the labels now in place (NaN: not known)."""
+        """Write the outcomes of a cycle's commands, and the SiteFactors now in place (NaN: not known)."""
         inputs = self._inputs[1].result() if self._inputs and self._inputs[0] == cycle else None
         with self._transaction():
-            run = self.db.conn.executemany
-            run(
-                "UPDATE commands SET status = ?, message = ? WHERE id = ?",
-                [(o.status, o.message, o.command) for o in outcomes],
-            )
-            run(_TELL, [(outcome.status, outcome.command) for outcome in outcomes])
-            run(
-                "UPDATE jobs SET label = ? WHERE id = ?",
-                [(ledger_rows.null(v), self._id(k)) for k, v in labels.items()],
-            )
+            answers = [(o.status, o.message, o.command) for o in outcomes]
+            self._run("UPDATE commands SET status = ?, message = ? WHERE id = ?", answers)
+            self._run(_SET_LAST_STATUS, [(outcome.status, outcome.command) for outcome in outcomes])
+            self._run(_SET_LABEL, [(rows.null(label), self._id(key)) for key, label in labels.items()])
             self.db.execute("UPDATE cycles SET finished = ?, inputs = ? WHERE id = ?", [now, inputs, cycle])
         self._inputs = None
 
-    # --- what a daemon starts from ----------------------------------------------------------------------------------
+    # --- what the daemon reads --------------------------------------------------------------------------------------
 
     def live_records(self) -> list[JobRecord]:
         """The jobs that live or that Slurm still listed when last seen, with their directives and progress."""
         return cycle_queries.live_records(self)
 
     def labels_set_elsewhere(self) -> dict[JobKey, float]:
-        """The labels of the live jobs, where another process wrote to the ledger since the last call; else none."""
+        """The SiteFactors of the live jobs, if another process wrote to the ledger since the last call; else empty."""
         version = cycle_queries.data_version(self)
         if version == self._seen:
             return {}
@@ -135,16 +110,16 @@ class Ledger(LedgerFile):
         return cycle_queries.policy_memory(self, policy)
 
     def past(self, now: float, first_seen: float = 0.0, jobs: Collection[JobKey] = ()) -> Past:
-        """What the guardrails must know of the cycles before, about these jobs and all others.
+        """What the guardrails need of the cycles before, about these jobs and all others.
 
-        `first_seen`: seconds for which a job of `jobs` counts as just seen.
+        `first_seen`: seconds for which a job of `jobs` counts as new.
         """
         return cycle_queries.past(self, now, first_seen, jobs)
 
     # --- models, switches, upkeep -----------------------------------------------------------------------------------
 
     def save_model(self, name: str, version: str, state: Mapping[str, Any], trained_at: float) -> None:
-        """Keep a predictor's state, without pickle, with the version of what made it."""
+        """Store a predictor's state, without pickle, with the predictor's version."""
         row = {"name": name, "version": version, "trained_at": trained_at, "state": codec.dumps(state)}
         with self._transaction():
             self._put("models", [row], key=["name"])
@@ -165,32 +140,29 @@ class Ledger(LedgerFile):
                 self._put("controls", [{"name": name, "value": value}])
 
     def give_back(self, job_ids: Iterable[int]) -> None:
-        """Take jobs out of slurmplug's hands for good."""
+        """Exclude jobs from slurmplug for good."""
         with self._transaction():
-            self.db.conn.executemany(
-                "UPDATE jobs SET given_back = 1 WHERE job_id = ? AND ended = 0", [(j,) for j in job_ids]
-            )
+            self._run("UPDATE jobs SET given_back = 1 WHERE job_id = ? AND ended = 0", [(job,) for job in job_ids])
 
     def reset(
         self, labels: Mapping[JobKey, float], withdrawn: Iterable[str], let_go: Iterable[JobKey], now: float
     ) -> None:
-        """Note that an operator gave labels back (NaN: not known), ended operations, let go who waited."""
+        """Write that an operator took back SiteFactors (NaN: not known), ended operations, released held jobs."""
         with self._transaction():
-            run = self.db.conn.executemany
-            rows = [(ledger_rows.null(label), self._id(key)) for key, label in labels.items()]
-            run("UPDATE jobs SET label = ? WHERE id = ?", rows)
-            run(_RESET, [(job, now, now) for label, job in rows if label == 0])
-            run("UPDATE jobs SET admission = 'gone' WHERE id = ?", [(self._id(key),) for key in let_go])
-            run(_WITHDRAW, [(now, now, operation) for operation in withdrawn])
+            written = [(rows.null(label), self._id(key)) for key, label in labels.items()]
+            self._run(_SET_LABEL, written)
+            self._run(_PUT_RESET, [(job, now, now) for label, job in written if label == 0])
+            self._run("UPDATE jobs SET admission = 'gone' WHERE id = ?", [(self._id(key),) for key in let_go])
+            self._run(_WITHDRAW, [(now, now, operation) for operation in withdrawn])
 
-    def distrust(self) -> None:
-        """After an older copy was put in place: no label of a live job, and no answer to an open step, is known."""
+    def mark_unknown(self) -> None:
+        """Mark as not known what an older copy cannot know: SiteFactors of live jobs, and outcomes of open steps."""
         with self._transaction():
             self.db.execute("UPDATE jobs SET label = NULL WHERE ended = 0")
             self.db.execute("UPDATE operations SET told = 'unknown' WHERE step != 'ended'")
 
-    def forget(self, now: float, keep_days: float, keep_inputs_days: float) -> None:
-        """Drop what is older than the retention."""
+    def delete_old(self, now: float, keep_days: float, keep_inputs_days: float) -> None:
+        """Delete what is older than the retention, in days."""
         old = now - keep_days * DAY
         with self._transaction():
             self.db.execute(
@@ -203,33 +175,57 @@ class Ledger(LedgerFile):
             self.db.execute("DELETE FROM faults WHERE last < ?", [old])
         self._ids.clear()
 
-    # --- within -----------------------------------------------------------------------------------------------------
+    # --- the parts of a cycle -----------------------------------------------------------------------------------------
 
     def _write_changes(self, changes: Changes) -> None:
-        records = (ledger_rows.of_record(record, changes.now) for record in changes.records)
+        """The jobs that changed, their new points, and the reports that were not believed."""
+        records = (rows.of_record(record, changes.now) for record in changes.records)
         self._put("jobs", records, key=["cluster", "job_id", "first_submit"])
-        points = ({"job": self._id(key), **row} for key, row in ledger_rows.of_points(changes.points))
+        points = ({"job": self._id(key), **row} for key, row in rows.of_points(changes.points))
         self._put("progress", points, key=["job", "restarts", "iteration"])
-        self.db.conn.executemany(
-            "DELETE FROM progress WHERE job = ? AND restarts = ? AND iteration = ?",
-            [(self._id(p.key), p.restarts, p.iteration) for p in changes.points if p.quantities is None],
-        )
-        self.db.conn.executemany(
-            _COUNT_FAULT, [(f.job, f.rule, f.detail, f.count, changes.now, changes.now) for f in changes.faults]
-        )
+        deleted = [(self._id(p.key), p.restarts, p.iteration) for p in changes.points if p.quantities is None]
+        self._run("DELETE FROM progress WHERE job = ? AND restarts = ? AND iteration = ?", deleted)
+        faults = [(f.job, f.rule, f.detail, f.count, changes.now, changes.now) for f in changes.faults]
+        self._run(_COUNT_FAULT, faults)
 
-    def _keep_predictions(self, record: CycleRecord, jobs: Ints) -> None:
-        """Of the jobs in these rows (n,): the first prediction of a run time, and that of the final value at half."""
+    def _write_rankings(self, record: CycleRecord) -> None:
+        """The rank of each job and its forecasts; for good the first run time forecast, and that of the final value at
+        half of the iterations."""
+        jobs = [self._id(key) for key in record.snapshot.jobs.keys]
+        self._put("standing", [rows.of_standing(record, jobs)], key=["id"])
+        ids = np.array(jobs, dtype=np.int64)
         seen, total, final = record.snapshot.jobs, record.forecasts.total, record.forecasts.final
-        run = self.db.conn.executemany
         if total.known.any():
-            rows = np.flatnonzero(total.known & np.isin(jobs, cycle_queries.unpredicted(self)))
-            run(_FIRST_PREDICTION, ledger_rows.of_predictions(total, rows, total.source, jobs))
+            new = np.flatnonzero(total.known & np.isin(ids, cycle_queries.unpredicted(self)))
+            self._run(_FIRST_PREDICTION, rows.of_predictions(total, new, total.source, ids))
         done = seen.iteration / seen.max_iterations
-        rows = np.flatnonzero(final.known & (done < 1.0))
-        run(_PREDICTION_AT_HALF, ledger_rows.of_predictions(final, rows, seen.iteration, jobs, done))
+        running = np.flatnonzero(final.known & (done < 1.0))
+        self._run(_PREDICTION_AT_HALF, rows.of_predictions(final, running, seen.iteration, ids, done))
+
+    def _write_decisions(self, record: CycleRecord) -> None:
+        """What the policy wanted and the guardrails said, and which jobs are admitted."""
+        cycle, now = record.snapshot.cycle, record.snapshot.now
+        decisions = [(self._id(key), *row, cycle, cycle, now, now) for key, row in rows.of_decisions(record)]
+        self._run(_PUT_DECISION, decisions)
+        admissions = [(admission, self._id(key)) for key, admission in record.admissions.items()]
+        self._run("UPDATE jobs SET admission = ? WHERE id = ?", admissions)
+
+    def _write_operations(self, record: CycleRecord) -> None:
+        """The operations that moved on, their steps, and the commands of the cycle."""
+        cycle, now = record.snapshot.cycle, record.snapshot.now
+        operations = ({"job": self._id(o.job), **rows.of_operation(o)} for o in record.operations)
+        self._put("operations", operations, key=["id"])
+        steps = [(o.id, o.step, now, cycle) for o in record.operations]
+        self._run("INSERT OR IGNORE INTO steps (operation, step, at, cycle) VALUES (?, ?, ?, ?)", steps)
+        commands = ({"job": self._id(c.job), "cycle": cycle, **rows.of_command(c)} for c in record.commands)
+        self._put("commands", commands)
+
+    def _run(self, sql: str, parameters: Iterable[Sequence[Any]]) -> None:
+        """Execute a statement for each of the parameters."""
+        self.db.conn.executemany(sql, parameters)
 
     def _id(self, key: JobKey) -> int:
+        """The row of a job."""
         if key not in self._ids:
             self._ids[key] = cycle_queries.row_id(self, key)
         return self._ids[key]
@@ -244,33 +240,34 @@ class Ledger(LedgerFile):
             raise
 
 
-_DECIDE = """
+_PUT_DECISION = """
 INSERT INTO decisions (job, kind, verdict, rule, veto, facts, veto_facts, first_cycle, last_cycle, first, last)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET facts = excluded.facts, veto_facts = excluded.veto_facts,
     last_cycle = excluded.last_cycle, last = excluded.last
 """
-_RESET = """
+_PUT_RESET = """
 INSERT INTO decisions (job, kind, verdict, rule, veto, facts, veto_facts, first_cycle, last_cycle, first, last)
 VALUES (?, 'reset', 'done', 'operator', '', '{}', '{}', 0, 0, ?, ?)
 ON CONFLICT DO UPDATE SET last = excluded.last
 """
+_SET_LABEL = "UPDATE jobs SET label = ? WHERE id = ?"
 _WITHDRAW = """
 UPDATE operations SET step = 'ended', result = 'withdrawn by an operator', since = ?, until = ?, told = ''
 WHERE id = ? AND step != 'ended'
 """
-_TELL = """
+_SET_LAST_STATUS = """
 UPDATE operations SET told = ?1 WHERE step != 'ended' AND id = (SELECT operation FROM commands WHERE id = ?2)
 """
 _FIRST_PREDICTION = """
 UPDATE jobs SET predicted_low = ?, predicted_high = ?, predicted = ?, predicted_by = ? WHERE id = ?
 """
-"""Of the run time, when the job was first seen."""
+"""The run time, when the job was first seen."""
 _PREDICTION_AT_HALF = """
 UPDATE jobs SET foreseen_low = ?, foreseen_high = ?, foreseen = ?, foreseen_at = ?
 WHERE id = ? AND ? < CASE WHEN foreseen IS NULL THEN 1.0 ELSE 0.5000001 END
 """
-"""Of the final value: the last one made until half of the iterations were done, else the first one after that."""
+"""The final value: the last one made until half of the iterations were done, else the first one after that."""
 _COUNT_FAULT = """
 INSERT INTO faults (job_id, rule, detail, count, first, last) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET count = count + excluded.count, last = excluded.last

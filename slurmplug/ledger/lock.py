@@ -1,4 +1,4 @@
-"""One daemon at a time: a lock on a file, held as long as its process lives."""
+"""One daemon at a time: a lock on a file, held as long as its process lives, and whether one holds it."""
 
 import fcntl
 import os
@@ -39,7 +39,7 @@ def only_one(path: Path) -> Iterator[None]:
 
 
 def daemon_runs(ledger: Path) -> bool:
-    """Whether a daemon holds the lock beside this ledger; yes where that cannot be told."""
+    """Whether a daemon holds the lock beside this ledger; True where that cannot be read."""
     try:
         descriptor = os.open(ledger.with_suffix(".lock"), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Between the values of a cycle and the rows of the ledger."""
+"""The values of a cycle as rows of the ledger, and back."""
 
 import json
 import math
@@ -40,7 +40,7 @@ def number(value: float | None) -> float:
 
 
 def of_cycle(record: CycleRecord) -> Row:
-    """Without its inputs."""
+    """The row of a cycle, without its inputs."""
     jobs = record.snapshot.jobs
     return {
         "id": record.snapshot.cycle,
@@ -59,7 +59,7 @@ def of_cycle(record: CycleRecord) -> Row:
 
 
 def inputs_of(record: CycleRecord) -> bytes:
-    """What the cycle was decided from, for an audit to decide again."""
+    """The inputs of the cycle's decision, so that an audit can decide again."""
     return codec.dumps([record.snapshot, record.forecasts, record.memory])
 
 
@@ -169,7 +169,7 @@ _OPERATION = ("id", "kind", "opened", "step", "since", "restarts", "told", "trie
 
 
 def of_operation(operation: Operation) -> Row:
-    """Without its job, which the ledger numbers."""
+    """Without its job, for which the ledger has a row id."""
     row = {name: getattr(operation, name) for name in _OPERATION}
     return {
         **row,
@@ -185,6 +185,7 @@ def of_operation(operation: Operation) -> Row:
 
 
 def to_operation(row: Row) -> Operation:
+    """An operation from its row, joined with the key of its job."""
     return Operation(
         **{name: row[name] for name in _OPERATION},
         job=JobKey(row["cluster"], row["job_id"], row["first_submit"]),
@@ -199,6 +200,7 @@ def to_operation(row: Row) -> Operation:
 
 
 def of_command(command: Command) -> Row:
+    """Without its job and its cycle."""
     return {
         "id": command.id,
         "operation": command.operation or None,
@@ -208,6 +210,7 @@ def of_command(command: Command) -> Row:
 
 
 def of_record(record: JobRecord, now: float) -> Row:
+    """Without its points. `now`: when it was last seen."""
     return {
         **record.facts._asdict(),
         "cluster": record.key.cluster,
@@ -226,7 +229,7 @@ def of_record(record: JobRecord, now: float) -> Row:
 
 
 def of_points(points: Iterable[Point]) -> Iterator[tuple[JobKey, Row]]:
-    """Of the points that are kept."""
+    """The rows of the points that are to be stored."""
     for point in points:
         if point.quantities is not None:
             quantities = json.dumps(_numbers(point.quantities))
@@ -235,6 +238,7 @@ def of_points(points: Iterable[Point]) -> Iterator[tuple[JobKey, Row]]:
 
 
 def to_record(row: Row, points: Iterable[Row]) -> JobRecord:
+    """A job from its row and its points, in the order of their runs and iterations."""
     facts = JobFacts(**{name: row[name] for name in JobFacts._fields})._replace(batch=bool(row["batch"]))
     earlier, last, latest = Points(), 0, Points()
     for run, rows in groupby(points, key=lambda point: int(point["restarts"])):

@@ -21,7 +21,7 @@ WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPEC
 
 
 class JobId(NamedTuple):
-    """As users write them: 12 is job 12, or all of array 12; 12_3 one element of it; 12+1 one component of a
+    """A job as users write it: 12 is job 12, or all of array 12; 12_3 one element of it; 12+1 one component of a
     heterogeneous job, whose jobs have ids one after the other."""
 
     number: int
@@ -39,7 +39,7 @@ class JobId(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """Which jobs: empty fields do not choose. `states`: Slurm's long names. `start`, `end`: the window of acct."""
+    """Which jobs: an empty field selects all. `states`: Slurm's long names. `start`, `end`: the window of acct."""
 
     jobs: tuple[JobId, ...] = ()
     users: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class Selection:
     uneligible: bool = True
     """also jobs that were never eligible"""
     owner: int | None = None
-    """only jobs of this uid, whatever else is chosen"""
+    """only jobs of this uid, whatever else is selected"""
     most: int = 0
     """more jobs than that are refused; 0: any number"""
 

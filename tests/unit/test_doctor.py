@@ -208,4 +208,4 @@ def test_the_command_tells_each_finding_and_ends_with_1_where_one_is_wrong(monke
     ill = run("doctor", "--config", str(file))
     assert ill.exit_code == 1
     assert "WRONG  clock " in ill.output
-    assert "mend it: systemctl enable --now systemd-timesyncd" in ill.output
+    assert "fix it: systemctl enable --now systemd-timesyncd" in ill.output

@@ -19,6 +19,7 @@ from predictors.forecast import Forecast
 from slurmplug.cluster.port import Command, Outcome
 from slurmplug.config import Guardrails, parse
 from slurmplug.cycle_record import CycleRecord
+from slurmplug.directives import Directives, Target
 from slurmplug.errors import LedgerError
 from slurmplug.guardrails import Past, check
 from slurmplug.intake import Intake
@@ -385,10 +386,10 @@ def test_what_is_older_than_the_retention_is_forgotten_with_its_story(ledger: Le
     ledger.finish(1, [], {}, NOW)
     ledger.begin(cycle(2, [2], commands=[label(2, 2)], changes=Changes(NOW), now=NOW + 20 * DAY))
     ledger.finish(2, [], {}, NOW + 20 * DAY)
-    ledger.forget(NOW + 21 * DAY, keep_days=400, keep_inputs_days=14)
+    ledger.delete_old(NOW + 21 * DAY, keep_days=400, keep_inputs_days=14)
     assert [row["inputs"] is None for row in ledger.query("SELECT inputs FROM cycles ORDER BY id")] == [True, False]
     assert count(ledger, "jobs") == 2
-    ledger.forget(NOW + 400 * DAY + 1, keep_days=400, keep_inputs_days=14)
+    ledger.delete_old(NOW + 400 * DAY + 1, keep_days=400, keep_inputs_days=14)
     assert [row["job_id"] for row in ledger.query("SELECT job_id FROM jobs")] == [2]
     counts = {table: count(ledger, table) for table in TABLES}
     assert {name: n for name, n in counts.items() if n} == {
@@ -401,7 +402,7 @@ def test_what_is_older_than_the_retention_is_forgotten_with_its_story(ledger: Le
 def test_cycles_are_numbered_on_although_all_were_forgotten(ledger: Ledger) -> None:
     for number in (1, 2, 3):
         ledger.begin(cycle(number))
-    ledger.forget(NOW + 1000 * DAY, keep_days=1, keep_inputs_days=1)
+    ledger.delete_old(NOW + 1000 * DAY, keep_days=1, keep_inputs_days=1)
     assert ledger.next_cycle() == 4
 
 
@@ -460,6 +461,16 @@ def test_an_older_ledger_is_brought_up_to_date_and_keeps_what_it_has(
         assert ledger.db.execute("PRAGMA user_version").fetchone()[0] == len(MIGRATIONS) + 1
         assert count(ledger, "colours") == 0
         assert [{**row, "colour": None} for row in before["jobs"]] == ledger.query("SELECT * FROM jobs")
+
+
+def test_directives_that_an_older_release_stored_are_read_without_those_that_came_later(ledger: Ledger) -> None:
+    ledger.begin(cycle(1, (1, 2)))
+    stored = '{"urgency": 7.0, "target": {"quantity": "loss", "relation": "<=", "value": 1}, "problems": []}'
+    ledger.db.execute("UPDATE jobs SET directives = ? WHERE job_id = 1", [stored])
+    ledger.db.execute("UPDATE jobs SET directives = 'null' WHERE job_id = 2")
+    first, second = ledger.live_records()
+    assert first.directives == Directives(urgency=7.0, target=Target("loss", "<=", 1.0))
+    assert second.directives is None
 
 
 def test_a_ledger_of_the_second_version_is_upgraded_and_tells_where_jobs_stand_from_the_next_cycle_on(
