@@ -163,7 +163,7 @@ _PRIO_LONG: tuple[Field[QueueEntry], ...] = (
     Field("ACCOUNT", "text", 12, "", lambda e: e.job.record.facts.account, left=True),
     Field("PARTITION", "text", 12, "", lambda e: e.job.record.facts.partition, left=True),
     Field("QOS", "text", 10, "", lambda e: e.job.record.facts.qos, left=True),
-    Field("SITEFACTOR", "integer", 11, "the label in place", _label),
+    Field("SITEFACTOR", "integer", 11, "the SiteFactor in place", _label),
     Field("PRIORITY", "integer", 10, "Slurm's own", _priority),
 )
 

@@ -1,6 +1,7 @@
 """What the reports can answer: the interface between the commands and the ledger, or the daemon's endpoint.
 
-`LedgerReports` reads the ledger, for an operator or, in the daemon's endpoint, for a user from whom Slurm hides jobs.
+`LedgerReports` reads the ledger, for an operator or, in the daemon's endpoint, for a user with the
+jobs that Slurm shows.
 `endpoint/client.py` asks the same of the daemon over the network.
 """
 
