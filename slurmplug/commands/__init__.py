@@ -7,7 +7,7 @@ import click
 from slurmplug.errors import SlurmplugError
 
 COMMANDS = {
-    "acct": "Jobs that wait, run and ended, as sacct tells them.",
+    "acct": "Jobs that wait, run and ended, as sacct shows them.",
     "backup": "Copy the ledger to a file.",
     "check-config": "Is the configuration valid?",
     "compare": "By how much simulated policies differ.",
@@ -15,7 +15,7 @@ COMMANDS = {
     "doctor": "What a site lacks, and how to fix it.",
     "evaluate": "How good the predictors are.",
     "pause": "Let the daemon observe only.",
-    "prio": "Each term of the rank of pending jobs.",
+    "prio": "The rank of pending jobs, and each term of their score.",
     "queue": "The queue as slurmplug sees it.",
     "reset": "Give back to Slurm what slurmplug set.",
     "restore": "Put a backup in the ledger's place.",
@@ -25,7 +25,7 @@ COMMANDS = {
     "show-config": "The settings in force.",
     "simulate": "What policies would make of a workload.",
     "status": "Is the daemon alive, and what does it do?",
-    "why": "The story of one job.",
+    "why": "Why a job has its rank, and what was done to it.",
 }
 """What there is, and what it is for."""
 
