@@ -40,6 +40,14 @@ def test_running_jobs_come_first_then_the_ranked_in_order_then_the_others(busy):
     ]  # fmt: skip
 
 
+def test_rank_is_the_position_and_score_the_number_that_the_policy_ranks_by(busy):
+    first = next(job for job in busy.json("queue")["jobs"] if job["position"] == 1)
+    heading, _, line, *_ = busy.ask("queue").splitlines()
+    ends = heading.index("SCORE") + len("SCORE")
+    assert line.split()[:2] == ["1", first["jobid"]]
+    assert line[:ends].split()[-1] == f"{first['rank']:.6g}"
+
+
 def test_a_job_that_slurm_alone_decides_about_has_no_rank(busy):
     busy.cluster.submit(reason="JobHeldUser", priority=0.0)
     busy.cycle()
