@@ -7,7 +7,7 @@ PARALLEL := -n auto --dist loadfile --no-loadscope-reorder --benchmark-disable
 .PHONY: help install demo test test-failed lint bench bench-scale figures clean bench-live chaos fidelity results
 
 help: ## this list
-	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
 install: ## the virtual environment, and Slurm from Debian's packages where it is missing
 	@.ci/environment make
