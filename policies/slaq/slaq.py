@@ -199,17 +199,17 @@ def _shares(candidates: Candidates, density: Floats, capacity: int, config: SLAQ
     """(m,) GPUs of each job."""
     stays = np.zeros(len(candidates.rows), dtype=bool)
     for _ in range(3 if config.restart > 0 else 1):
-        shares = _shared(candidates, density, capacity, stays, config)
+        shares = _allocated(candidates, density, capacity, stays, config)
         more = _not_worth_resizing(candidates, shares, stays, config) if config.restart > 0 else stays
         if np.array_equal(more, stays):
             break
         stays = more
     else:
-        shares = _shared(candidates, density, capacity, stays, config)
+        shares = _allocated(candidates, density, capacity, stays, config)
     return shares
 
 
-def _shared(candidates: Candidates, density: Floats, capacity: int, stays: Bools, config: SLAQSettings) -> Ints:
+def _allocated(candidates: Candidates, density: Floats, capacity: int, stays: Bools, config: SLAQSettings) -> Ints:
     """(m,) GPUs of each job, where those in `stays` keep their GPUs: admission, then Algorithm 1."""
     shares = np.where(stays, candidates.held, 0)
     left = capacity - int(shares.sum())
