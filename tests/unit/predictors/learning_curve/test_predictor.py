@@ -232,6 +232,15 @@ def test_a_fitted_model_comes_back_from_plain_values(fitted: LearningCurvePredic
     np.testing.assert_array_equal(back.predict(_rising(10), 40).table, fitted.predict(_rising(10), 40).table)
 
 
+def test_the_keys_of_a_state_are_those_of_models_in_ledgers(fitted: LearningCurvePredictor) -> None:
+    """Of version learning-curve-8: a ledger keeps them, whatever the attributes are called."""
+    forest, process = "roots feature threshold below leaf", "centre scale features known weight level"
+    expected = {"version", "seed", "spread", "doubt", *(f"meta/{name}" for name in ("numbers", "knots", "words"))}
+    expected |= {f"forest/{name}" for name in forest.split()} | {f"process/{name}" for name in process.split()}
+
+    assert set(fitted.state()) == expected
+
+
 def test_a_model_of_another_version_is_refused(fitted: LearningCurvePredictor) -> None:
     with pytest.raises(ValueError, match="fit it again"):
         LearningCurvePredictor.from_state({**fitted.state(), "version": "learning-curve-0"})

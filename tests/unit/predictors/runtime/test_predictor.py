@@ -202,6 +202,23 @@ def test_a_forecast_sees_only_jobs_that_had_ended_at_submit() -> None:
     np.testing.assert_array_equal(predictor.stack_.x[-1], predictor.stack_.x[-2])
 
 
+def test_the_keys_of_a_state_are_those_of_models_in_ledgers(fitted: RuntimePredictor, stack: RuntimePredictor) -> None:
+    """Of version runtime-4: a ledger keeps them, whatever the attributes are called."""
+    own = "version model seed types users recent recent_counts".split()
+    svr = "middle scale places_partition places_qos places_user support dual intercept kernel gamma cost residuals"
+    plain, forest = "stretch overrun clock x y limits".split(), "roots feature threshold below leaf".split()
+    stacked = {f"stack/{name}" for name in plain} | {f"stack/history/{name}" for name in ("keys", "counts", "runs")}
+
+    states = fitted.state(), stack.state()
+
+    assert set(states[0]) == {
+        *own,
+        *stacked,
+        *(f"model/{i}/{name}" for i in range(len(fitted.models_)) for name in svr.split()),
+    }
+    assert set(states[1]) == {*own, *stacked, *(f"stack/forest/{name}" for name in forest)}
+
+
 def test_the_stack_comes_back_from_plain_values_and_goes_on_learning(stack: RuntimePredictor) -> None:
     jobs, runtimes = _log(30, seed=6)
     one, two = RuntimePredictor.from_state(stack.state()), RuntimePredictor.from_state(stack.state())
