@@ -10,7 +10,7 @@ from policies.placement.allocation import leftover_gpus as left_over
 from policies.placement.allocation import managed_rank as within
 from policies.placement.allocation import placement_action as placing
 from policies.placement.allocation import queue_order as in_order
-from policies.placement.allocation import rank_from_order as ranked
+from policies.placement.allocation import score_from_order as ranked
 from policies.placement.space import Packing, Space
 from policies.placement.space import Placement as Place
 from policies.snapshot import Snapshot

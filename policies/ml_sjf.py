@@ -67,7 +67,7 @@ class MLSJF(Policy):
         if self.settings.mix > 0:
             order = mixed_order(jobs, order, seconds, self.settings.mix, float(snapshot.nodes.capacity[:, 0].sum()))
         plan = plan_in_order(snapshot, order, memory=statistics)
-        return Plan(plan.rank, {"estimate": seconds}, plan.actions, plan.memory)
+        return Plan(plan.score, {"estimate": seconds}, plan.actions, plan.memory)
 
 
 def random_estimate(key: JobKey, seed: int) -> float:

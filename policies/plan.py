@@ -1,10 +1,12 @@
-"""A policy's decision: a rank for every job, actions for some, and a reason for each action."""
+"""A policy's decision: a score for every job, actions for some, and a reason for each action."""
 
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
 from numpy.typing import NDArray
 
 from policies.snapshot import JobKey
@@ -47,12 +49,20 @@ class Action:
 class Plan:
     """A policy's decision.
 
-    rank (n,): higher goes first, NaN leaves the job to Slurm. terms: the parts of the rank, each (n,), which `slurmplug
-    prio` shows as columns. memory: passed to the next decision. notes: problems of single jobs, for `slurmplug why`.
+    score (n,): higher goes first, NaN leaves the job to Slurm. terms: the parts of the score, each (n,), which
+    `slurmplug prio` shows as columns. memory: passed to the next decision. notes: problems of single jobs, for
+    `slurmplug why`. `Plan(rank=...)` is the deprecated name of the score.
     """
 
-    rank: Floats
+    score: Floats = field(default_factory=lambda: np.zeros(0))
     terms: Mapping[str, Floats] = field(default_factory=dict)
     actions: tuple[Action, ...] = ()
     memory: Memory = field(default_factory=lambda: NOTHING_REMEMBERED)
     notes: Mapping[JobKey, Reason] = field(default_factory=dict)
+    rank: InitVar[Floats | None] = None
+
+    def __post_init__(self, rank: Floats | None) -> None:
+        """Accept the deprecated name."""
+        if rank is not None:
+            warnings.warn("Plan(rank=...) is now Plan(score=...)", DeprecationWarning, stacklevel=3)
+            object.__setattr__(self, "score", rank)

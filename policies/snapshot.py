@@ -80,7 +80,7 @@ class Jobs:
     """GPU seconds, in this run and those before it"""
     priority: Floats
     """Slurm's own priority, which includes the SiteFactor"""
-    label: Floats
+    site_factor: Floats
     """the present SiteFactor, NaN where unknown"""
 
     gpus: Ints

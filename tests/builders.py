@@ -41,7 +41,7 @@ _COLUMNS: dict[str, tuple[type, Any]] = {
     "waited": (np.float64, 0.0),
     "attained": (np.float64, 0.0),
     "priority": (np.float64, 1.0),
-    "label": (np.float64, np.nan),
+    "site_factor": (np.float64, np.nan),
     "gpus": (np.int64, 1),
     "placement": (np.int64, 0),
     "urgency": (np.float64, np.nan),

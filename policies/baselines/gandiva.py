@@ -12,7 +12,7 @@ from policies.placement.allocation import (
     movable,
     placement_action,
     queue_order,
-    rank_from_order,
+    score_from_order,
 )
 from policies.placement.plans import admission_releases
 from policies.plan import Action, Memory, Plan
@@ -71,7 +71,7 @@ class Gandiva(Policy):
             snapshot, order, gang_gpus(snapshot, order, preempt=False), exact=True, prefer=affine_nodes
         )
         moves = self._migrations(snapshot, allocation, overloaded)
-        return Plan(rank_from_order(jobs, order), actions=(*allocation.actions, *moves, *admission_releases(jobs)))
+        return Plan(score_from_order(jobs, order), actions=(*allocation.actions, *moves, *admission_releases(jobs)))
 
     def _migrations(self, snapshot: Snapshot, allocation: Allocation, overloaded: Bools) -> list[Action]:
         jobs, on, space = snapshot.jobs, snapshot.runs_on, allocation.after()

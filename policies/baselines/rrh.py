@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-from policies.placement.allocation import allocate, gang_gpus, queue_order, rank_from_order
+from policies.placement.allocation import allocate, gang_gpus, queue_order, score_from_order
 from policies.placement.demand import remaining_seconds
 from policies.placement.plans import admission_releases
 from policies.plan import Memory, Plan
@@ -64,7 +64,7 @@ class RRH(Policy):
         order = queue_order(jobs, ~admitted, -reward)
         wanted = gang_gpus(snapshot, order[(admitted | ~jobs.managed)[order]], preempt=True)
         actions = allocate(snapshot, order, wanted, exact=True).actions
-        return Plan(rank_from_order(jobs, order), {}, (*actions, *admission_releases(jobs, admitted)))
+        return Plan(score_from_order(jobs, order), {}, (*actions, *admission_releases(jobs, admitted)))
 
     def _present_value(self, snapshot: Snapshot, seconds: Floats) -> Floats:
         """(n,) present value of the utility of each job if it runs from now to its end."""

@@ -34,7 +34,7 @@ class GrowthSettings:
 
 def grow(
     snapshot: Snapshot,
-    rank: Floats,
+    score: Floats,
     remaining: Floats,
     speed: Fan,
     changeable: Bools,
@@ -53,12 +53,12 @@ def grow(
     """
     jobs = snapshot.jobs
     resizable = elastic(jobs) & speed.known & (changeable | jobs.pending)
-    order = queue_order(jobs, -np.nan_to_num(rank))
+    order = queue_order(jobs, -np.nan_to_num(score))
     wanted = gang_gpus(snapshot, order, preempt=changeable, requested=np.where(resizable, jobs.gpus_min, jobs.gpus))
     rows = np.flatnonzero(resizable & (wanted > 0))
     if len(rows):
         wanted[rows] = 0
-        worth = _Worth.of(snapshot, rows, rank[rows], speed, keep)
+        worth = _Worth.of(snapshot, rows, score[rows], speed, keep)
         wanted[rows] = worth.divide(leftover_gpus(snapshot, wanted), remaining[rows], least_saving)
     others = {jobs.keys[row] for row in np.flatnonzero(~jobs.managed).tolist()}
     return tuple(action for action in allocate(snapshot, order, wanted).actions if action.job not in others)
@@ -79,12 +79,12 @@ class _Worth:
     each: Floats
 
     @classmethod
-    def of(cls, snapshot: Snapshot, rows: Ints, rank: Floats, speed: Fan, keep: float) -> "_Worth":
+    def of(cls, snapshot: Snapshot, rows: Ints, score: Floats, speed: Fan, keep: float) -> "_Worth":
         """The worth of GPUs to these rows (r,), with this rank (r,)."""
         jobs, held = snapshot.jobs, held_gpus(snapshot)[rows]
         least, most = jobs.gpus_min[rows], jobs.gpus_max[rows]
         rates = _rates(speed, rows, max(int(most.max()), int(held.max())), np.where(held > 0, held, jobs.gpus[rows]))
-        each = np.diff(rates, axis=1) * _weight(rank, rates[:, 1])[:, None]
+        each = np.diff(rates, axis=1) * _weight(score, rates[:, 1])[:, None]
         return cls(held, least, most, rates, np.where(np.arange(each.shape[1]) < held[:, None], each * keep, each))
 
     def divide(self, units: int, remaining: Floats, least_saving: float) -> Ints:
@@ -111,10 +111,10 @@ def _by_worth(worth: Floats, least: Ints, most: Ints, units: int) -> Ints:
     return np.where(short, 0, count)
 
 
-def _weight(rank: Floats, one: Floats) -> Floats:
+def _weight(score: Floats, one: Floats) -> Floats:
     """(r,) the weight of relative speed in the worth of a GPU; one (r,): the relative speed on one GPU."""
-    known = (rank > 0) & (one > 0)
-    return np.where(known, np.sqrt(np.where(known, rank * one, 1.0)) / np.where(known, one, 1.0), 0.0)
+    known = (score > 0) & (one > 0)
+    return np.where(known, np.sqrt(np.where(known, score * one, 1.0)) / np.where(known, one, 1.0), 0.0)
 
 
 def _rates(speed: Fan, rows: Ints, most: int, gpus: Ints) -> Floats:

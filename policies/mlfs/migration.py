@@ -21,7 +21,7 @@ class MigrationSettings:
             raise ValueError(f"lowest is greater than 0 and at most 1, not {self.lowest}")
 
 
-def select_migrations(servers: Servers, rank: Floats, changeable: Bools, lowest: float) -> list[tuple[int, int]]:
+def select_migrations(servers: Servers, score: Floats, changeable: Bools, lowest: float) -> list[tuple[int, int]]:
     """The jobs to migrate, each with the node that it leaves; what they hold is freed in `servers`.
 
     From each overloaded node the job closest to the ideal virtual task leaves, until the node is not overloaded. rank
@@ -33,7 +33,7 @@ def select_migrations(servers: Servers, rank: Floats, changeable: Bools, lowest:
         rows = np.unique(on[on[:, 1] == node, 0])
         rows = rows[~stays[rows]]
         while (contended := servers.contended(node)).any():
-            candidates = lowest_priority(rows, rank, lowest) if contended[0] else rows
+            candidates = lowest_priority(rows, score, lowest) if contended[0] else rows
             chosen = closest_to_ideal(servers, node, candidates, contended)
             if chosen is None:
                 break
@@ -44,9 +44,9 @@ def select_migrations(servers: Servers, rank: Floats, changeable: Bools, lowest:
     return leaving
 
 
-def lowest_priority(rows: Ints, rank: Floats, share: float) -> Ints:
+def lowest_priority(rows: Ints, score: Floats, share: float) -> Ints:
     """The given share of these rows with the lowest priority, at least one: candidates if GPUs are overloaded."""
-    return rows[np.argsort(rank[rows], kind="stable")][: max(1, int(share * len(rows)))]
+    return rows[np.argsort(score[rows], kind="stable")][: max(1, int(share * len(rows)))]
 
 
 def closest_to_ideal(servers: Servers, node: int, rows: Ints, contended: Bools) -> int | None:

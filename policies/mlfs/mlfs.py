@@ -8,7 +8,7 @@ import numpy as np
 from policies.mlfs.growth import GrowthSettings, grow
 from policies.mlfs.load_control import LoadControlSettings, StopCandidates, assess_load, remaining_share, stop_actions
 from policies.mlfs.placement import Servers
-from policies.mlfs.priority import PrioritySettings, Ranking, rank
+from policies.mlfs.priority import PrioritySettings, Ranking, score
 from policies.mlfs.schedule import ScheduleSettings, changeable, schedule
 from policies.placement.plans import admission_releases
 from policies.plan import Action, Memory, Plan, Reason
@@ -63,9 +63,9 @@ class MLFH(Policy):
         """Rank the managed jobs, and migrate, preempt and place them."""
         jobs = snapshot.jobs
         candidates = StopCandidates.of(jobs, forecasts.final, LoadControlSettings(), overloaded=False)
-        ranking = rank(jobs, snapshot.now, forecasts, self.settings, remaining_share(jobs, candidates))
+        ranking = score(jobs, snapshot.now, forecasts, self.settings, remaining_share(jobs, candidates))
         actions = _actions(snapshot, forecasts, ranking, (), self.settings)
-        return Plan(ranking.rank, ranking.terms, actions, notes=_notes(snapshot.jobs, ranking))
+        return Plan(ranking.score, ranking.terms, actions, notes=_notes(snapshot.jobs, ranking))
 
 
 class MLFS(Policy):
@@ -88,10 +88,10 @@ class MLFS(Policy):
         load = assess_load(snapshot, memory, settings)
         candidates = StopCandidates.of(jobs, forecasts.final, settings, overloaded=load.overloaded)
         share = remaining_share(jobs, candidates) if settings.load_control else 1.0
-        ranking = rank(jobs, snapshot.now, forecasts, settings, share)
+        ranking = score(jobs, snapshot.now, forecasts, settings, share)
         stopping = stop_actions(snapshot, candidates, load, settings) if settings.load_control else ()
         actions = (*stopping, *_actions(snapshot, forecasts, ranking, stopping, settings))
-        return Plan(ranking.rank, ranking.terms, actions, load.memory, _notes(snapshot.jobs, ranking))
+        return Plan(ranking.score, ranking.terms, actions, load.memory, _notes(snapshot.jobs, ranking))
 
 
 def _actions(
@@ -102,12 +102,12 @@ def _actions(
     keys = {action.job for action in stopping}
     stopped = np.array([row for row, key in enumerate(jobs.keys) if key in keys] if keys else [], dtype=np.int64)
     if not settings.grow or (settings.migrate and Servers(snapshot, settings).overloaded().any()):
-        return (*schedule(snapshot, ranking.rank, ranking.remaining, stopped, settings), *admission_releases(jobs))
+        return (*schedule(snapshot, ranking.score, ranking.remaining, stopped, settings), *admission_releases(jobs))
     changeable_rows = changeable(snapshot, stopped, settings) & settings.preempt
     least_saving = settings.restart / settings.loss if settings.loss else np.inf
     sized = grow(
         snapshot,
-        ranking.rank,
+        ranking.score,
         ranking.remaining,
         forecasts.speed,
         changeable_rows,

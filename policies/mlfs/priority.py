@@ -80,7 +80,7 @@ class Ranking:
     terms: the parts, each (n,), whose sum is `rank`. remaining (n,): the remaining seconds that they are computed from.
     """
 
-    rank: Floats
+    score: Floats
     terms: Mapping[str, Floats]
     dependencies: Dependencies
     remaining: Floats
@@ -95,7 +95,7 @@ class Times(NamedTuple):
     waited: Floats
 
 
-def rank(
+def score(
     jobs: Jobs, now: float, forecasts: Forecasts, settings: PrioritySettings, share_left: Floats | float = 1.0
 ) -> Ranking:
     """P of equation 6 for every managed job, in 1/hours where the terms have a unit.

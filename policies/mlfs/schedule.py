@@ -58,14 +58,14 @@ TRIES = 20
 
 
 def schedule(
-    snapshot: Snapshot, rank: Floats, remaining: Floats, stopping: Ints, settings: ScheduleSettings
+    snapshot: Snapshot, score: Floats, remaining: Floats, stopping: Ints, settings: ScheduleSettings
 ) -> tuple[Action, ...]:
     """The migrations, preemptions and placements of one decision.
 
     rank (n,): the priorities, those of running jobs with their hysteresis. remaining (n,): predicted seconds of run
     time left. stopping: rows of jobs that are being stopped, which are not touched.
     """
-    return _Decision(snapshot, rank, remaining, stopping, settings).run()
+    return _Decision(snapshot, score, remaining, stopping, settings).run()
 
 
 def preemption_loss(jobs: Jobs, restart: float) -> Floats:
@@ -90,10 +90,10 @@ class _Decision:
     """One decision in progress."""
 
     def __init__(
-        self, snapshot: Snapshot, rank: Floats, remaining: Floats, stopping: Ints, settings: ScheduleSettings
+        self, snapshot: Snapshot, score: Floats, remaining: Floats, stopping: Ints, settings: ScheduleSettings
     ) -> None:
         jobs = snapshot.jobs
-        self.snapshot, self.rank, self.remaining, self.settings = snapshot, rank, remaining, settings
+        self.snapshot, self.score, self.remaining, self.settings = snapshot, score, remaining, settings
         self.servers = Servers(snapshot, settings)
         self.changeable = changeable(snapshot, stopping, settings)
         self.runs, self.starts = jobs.running, startable(jobs) & jobs.managed
@@ -127,11 +127,11 @@ class _Decision:
         not_overloaded = ~servers.overloaded()
         if not_overloaded.all():
             return
-        migrations = select_migrations(servers, self.rank, self.changeable, self.settings.lowest)
-        for row, node in sorted(migrations, key=lambda pair: -self.rank[pair[0]]):
+        migrations = select_migrations(servers, self.score, self.changeable, self.settings.lowest)
+        for row, node in sorted(migrations, key=lambda pair: -self.score[pair[0]]):
             self.changeable[row] = False
             here, name = servers.space.place(row), self.snapshot.nodes.names[node]
-            reason = Reason("overloaded node", {"node": name, "rank": float(self.rank[row])})
+            reason = Reason("overloaded node", {"node": name, "rank": float(self.score[row])})
             place = servers.find(row, not_overloaded & servers.has_idle_cpus(row))
             if place is not None:
                 servers.take(row, place)
@@ -147,7 +147,7 @@ class _Decision:
     def _start(self) -> None:
         """Start the pending jobs in order of priority, on free resources or on those of preempted jobs."""
         jobs = self.snapshot.jobs
-        order = queue_order(jobs, -np.nan_to_num(self.rank))
+        order = queue_order(jobs, -np.nan_to_num(self.score))
         order = order[self.starts[order]]
         while len(order):
             members = self.gang_rows.of(int(order[0]))
@@ -175,7 +175,7 @@ class _Decision:
 
     def highest(self, rows: Sequence[int]) -> float:
         """The highest rank of these jobs."""
-        return float(max(self.rank[row] for row in rows))
+        return float(max(self.score[row] for row in rows))
 
     def missing_gpus(self, rows: Sequence[int]) -> int:
         """The GPUs that these jobs request beyond all that are free; negative if more are free."""
@@ -217,7 +217,7 @@ class _Gang(NamedTuple):
     """
 
     rows: tuple[int, ...]
-    rank: float
+    score: float
     held: int
     helps: bool
 
@@ -231,10 +231,10 @@ class _Preemption:
         stays = np.bincount(jobs.ml_job[runs], ~decision.changeable[runs], minlength=len(jobs)) > 0
         rows = runs[~stays[jobs.ml_job[runs]]]
         highest = np.full(len(jobs), -np.inf)
-        np.maximum.at(highest, jobs.ml_job[rows], decision.rank[rows])
-        rank = highest[jobs.ml_job[rows]]
+        np.maximum.at(highest, jobs.ml_job[rows], decision.score[rows])
+        score = highest[jobs.ml_job[rows]]
         self._decision = decision
-        self._rows, self._highest = rows[np.lexsort((jobs.ml_job[rows], rank))], highest
+        self._rows, self._highest = rows[np.lexsort((jobs.ml_job[rows], score))], highest
         self._held = held_gpus(decision.snapshot)
         on = decision.snapshot.runs_on
         self._helps = np.zeros(len(jobs), dtype=bool)
@@ -312,8 +312,8 @@ class _Preemption:
         columns = (begins, ends, ml_jobs[begins], self._highest[ml_jobs[begins]], held, helps)
         each = zip(*(column.tolist() for column in columns), strict=True)
         return {
-            ml_job: _Gang(tuple(rows[begin:end].tolist()), rank, gpus, some)
-            for begin, end, ml_job, rank, gpus, some in each
+            ml_job: _Gang(tuple(rows[begin:end].tolist()), score, gpus, some)
+            for begin, end, ml_job, score, gpus, some in each
         }
 
     def _needed(self, freed: Sequence[_Gang]) -> list[int]:
@@ -340,10 +340,10 @@ class _Preemption:
 
     def _preempt(self, rows: Sequence[int], victims: Sequence[int]) -> None:
         decision, jobs = self._decision, self._decision.snapshot.jobs
-        first = max(rows, key=lambda row: decision.rank[row])
-        facts = {"by": float(jobs.keys[first].job_id), "by_rank": float(decision.rank[first])}
+        first = max(rows, key=lambda row: decision.score[row])
+        facts = {"by": float(jobs.keys[first].job_id), "by_rank": float(decision.score[first])}
         for row in victims:
-            lost = {"rank": float(decision.rank[row]), "lost": float(self._lost[row])}
+            lost = {"rank": float(decision.score[row]), "lost": float(self._lost[row])}
             decision.preemptions.append(Action("preempt", jobs.keys[row], Reason("gives way", _known(facts | lost))))
         ml_jobs = {int(jobs.ml_job[row]) for row in victims}
         self._budget -= len(ml_jobs)
@@ -358,7 +358,7 @@ class _Preemption:
 
 
 def _rank(gang: _Gang) -> float:
-    return gang.rank
+    return gang.score
 
 
 def _gang_counts(lower: Sequence[_Gang], missing_gpus: int) -> Iterator[int]:

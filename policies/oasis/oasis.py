@@ -18,7 +18,7 @@ from policies.oasis.admission import (
     price_terms,
 )
 from policies.oasis.bids import Auction, Bid, JobName, OASiSSettings
-from policies.placement.allocation import allocate, movable, rank_from_order, startable
+from policies.placement.allocation import allocate, movable, score_from_order, startable
 from policies.placement.plans import admission_releases
 from policies.placement.space import Space
 from policies.plan import Action, Memory, Plan, Reason
@@ -181,7 +181,7 @@ def to_plan(auction: Auction, plan: AdmissionPlan, memory: Memory) -> Plan:
     terms = {"payoff": payoff, "share": wanted.astype(np.float64)}
     notes = {jobs.keys[row]: _rejection(auction.bids[row], *offer) for row, offer in plan.rejected.items()}
     actions = (*allocate(snapshot, order, wanted).actions, *_admissions(auction, plan))
-    return Plan(rank_from_order(jobs, order), terms, actions, memory, notes)
+    return Plan(score_from_order(jobs, order), terms, actions, memory, notes)
 
 
 def _order(auction: Auction, plan: AdmissionPlan, wanted: Ints, others: Ints) -> Ints:

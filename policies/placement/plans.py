@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from policies.placement.allocation import allocate, gang_gpus, held_gpus, rank_from_order, startable
+from policies.placement.allocation import allocate, gang_gpus, held_gpus, score_from_order, startable
 from policies.placement.space import Packing
 from policies.plan import NOTHING_REMEMBERED, Action, Memory, Plan, Reason
 from policies.snapshot import Jobs, Snapshot
@@ -48,7 +48,7 @@ def plan_allocation(
     by_placement = order if placement_order is None else placement_order
     allocation = allocate(snapshot, by_placement, wanted, strict=strict, exact=exact, packing=packing)
     return Plan(
-        rank_from_order(snapshot.jobs, order),
+        score_from_order(snapshot.jobs, order),
         actions=allocation.actions + admission_releases(snapshot.jobs),
         memory=memory,
     )

@@ -7,7 +7,7 @@ import numpy as np
 
 from policies.marginal_gain.greedy import greedy_shares
 from policies.marginal_gain.training_forecast import TrainingForecast
-from policies.placement.allocation import allocate, held_gpus, movable, rank_from_order, startable
+from policies.placement.allocation import allocate, held_gpus, movable, score_from_order, startable
 from policies.placement.plans import admission_releases
 from policies.plan import Memory, Plan
 from policies.policy import Policy
@@ -107,7 +107,7 @@ class SLAQ(Policy):
         order = np.concatenate([others, candidates.rows[first]])
         actions = allocate(snapshot, order, wanted, spare=False).actions + admission_releases(jobs)
         terms = {"reduction": _column(jobs, candidates.rows, gain), "share": wanted.astype(np.float64)}
-        return Plan(rank_from_order(jobs, order), terms, actions, _remember(jobs, served, began))
+        return Plan(score_from_order(jobs, order), terms, actions, _remember(jobs, served, began))
 
     def _epoch(self, now: float, memory: Memory) -> tuple[bool, float]:
         """Whether the shares of running jobs are fixed for this epoch, and when it began."""

@@ -31,7 +31,7 @@ def prio(*, entries: Sequence[QueueEntry], wants_long: bool, noheader: bool, wan
 def _mapping(entry: QueueEntry) -> dict[str, object]:
     job, ranking = entry.job, entry.job.ranking
     facts = job.record.facts
-    label = job.record.label
+    site_factor = job.record.site_factor
     return {
         "jobid": job.id,
         "position": entry.rank,
@@ -39,7 +39,7 @@ def _mapping(entry: QueueEntry) -> dict[str, object]:
         "account": facts.account,
         "partition": facts.partition,
         "qos": facts.qos,
-        "label": None if label != label else label,
+        "label": None if site_factor != site_factor else site_factor,
         "priority": ranking.priority if ranking else None,
         "rank": ranking.score if ranking else None,
         "terms": dict(ranking.terms) if ranking else {},

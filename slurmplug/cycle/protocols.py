@@ -1,4 +1,4 @@
-"""What a cycle asks of its parts, whoever plays them: the daemon's write to disk, the simulator's keep it in memory."""
+"""The interfaces of a cycle's parts. The daemon's intake, forecaster and ledger implement them, and the simulator's."""
 
 from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Protocol
@@ -30,17 +30,17 @@ class Intake(Protocol):
         """Fold a reading into what is known."""
         ...
 
-    def set_labels(self, labels: Mapping[JobKey, float]) -> None:
-        """Note the SiteFactors now in place."""
+    def set_site_factors(self, site_factors: Mapping[JobKey, float]) -> None:
+        """Store the SiteFactors now in place."""
         ...
 
     def set_admissions(self, admissions: Mapping[JobKey, Admission]) -> None:
-        """Note where jobs stand on their way to admission."""
+        """Store how far jobs are on their way to admission."""
         ...
 
 
 class Forecaster(Protocol):
-    """Knows what will be."""
+    """Forecasts run times, accuracies and speeds."""
 
     def forecast(self, snapshot: Snapshot, needs: Set[Need]) -> Forecasts:
         """The forecasts that a policy needs, rows as the snapshot's jobs; the rest is unknown."""
@@ -48,22 +48,22 @@ class Forecaster(Protocol):
 
 
 class Ledger(Protocol):
-    """Remembers the cycles. Whatever it cannot do is a `LedgerError`."""
+    """Records cycles. Its methods raise LedgerError where it cannot be read or written."""
 
     def next_cycle(self) -> int:
         """The number of the cycle to come."""
         ...
 
-    def labels_set_elsewhere(self) -> Mapping[JobKey, float]:
-        """The labels of the live jobs, where someone else wrote to the ledger since the last call; else none."""
+    def site_factors_set_elsewhere(self) -> Mapping[JobKey, float]:
+        """The SiteFactors of live jobs, if another process wrote to the ledger since the last call; else none."""
         ...
 
     def failed(self, policy: str, error: str, now: float) -> None:
-        """Note a cycle that could not read."""
+        """Record a cycle in which the cluster could not be read."""
         ...
 
     def recall(self, policy: str) -> Memory:
-        """What the policy asked to be remembered."""
+        """The `Plan.memory` of the policy's last cycle."""
         ...
 
     def past(self, now: float, first_seen: float, jobs: Collection[JobKey]) -> Past:
@@ -81,6 +81,6 @@ class Ledger(Protocol):
         """Write a cycle, whole or not at all, before any of its effects."""
         ...
 
-    def finish(self, cycle: int, outcomes: Sequence[Outcome], labels: Mapping[JobKey, float], now: float) -> None:
-        """Write what came of a cycle's commands, and the labels now in place (NaN: not known)."""
+    def finish(self, cycle: int, outcomes: Sequence[Outcome], site_factors: Mapping[JobKey, float], now: float) -> None:
+        """Record the outcomes of a cycle's commands, and the SiteFactors now in place (NaN: unknown)."""
         ...

@@ -1,4 +1,4 @@
-"""One cycle as a value: what was seen, foreseen, decided, allowed and commanded."""
+"""One cycle as a value: its snapshot, forecasts, plan, verdict, operations and commands."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from slurmplug.rules.guardrails import Verdict
 
 @dataclass(frozen=True)
 class CycleRecord:
-    """All of one cycle, as it is written before its effects. `seconds`: what each part of it took."""
+    """One cycle, as the ledger records it before its effects. seconds: what each stage took."""
 
     started: float
     policy: str
@@ -31,4 +31,4 @@ class CycleRecord:
     seconds: Mapping[str, float]
     error: str = ""
     admissions: Mapping[JobKey, Admission] = field(default_factory=dict)
-    """where jobs stand on their way to admission from now on"""
+    """how far jobs are on their way to admission after this cycle"""

@@ -1,7 +1,6 @@
-"""One scheduling cycle: read, forecast, decide, guard, record, apply.
+"""One scheduling cycle: read, absorb, forecast, decide, guard, advance, record, apply.
 
-The same for the daemon, the simulator and replay. Everything before `Ledger.begin` only looks and thinks; everything
-after it has an effect.
+The same for the daemon and the simulator. Nothing before `Ledger.begin` has an effect.
 """
 
 import gc
@@ -32,7 +31,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Scheduler:
-    """The parts that one cycle goes through. `config` and `policy` may be replaced between two cycles."""
+    """Runs cycles with these parts. `config` and `policy` may be replaced between two cycles."""
 
     port: ClusterPort
     intake: Intake
@@ -43,46 +42,54 @@ class Scheduler:
     _unwritten: Changes | None = None
 
     def run(self) -> CycleRecord | None:
-        """One cycle; None where the cluster could not be read.
+        """One cycle; None if the cluster could not be read.
 
         Raises:
-            LedgerError: nothing was applied, or what was applied is `unknown` until the next cycle looks.
+            LedgerError: nothing was applied, or the outcomes of what was applied are `unknown` until the next cycle.
         """
-        with _garbage_left():
+        with gc_paused():
             return self._run()
 
     def _run(self) -> CycleRecord | None:
-        clock = _Clock()
+        stages = _StageTimes()
         number = self.ledger.next_cycle()
-        self.intake.set_labels(self.ledger.labels_set_elsewhere())  # what is read below is not read again
-        try:
-            with clock.part("read"):
-                reading = self.port.read(self.intake.known, self.intake.alive)
-        except ReadFailed as error:
-            log.warning("cycle %d: %s; nothing is done", number, error)
-            self.ledger.failed(self.policy.name, str(error), self.port.now())
+        self.intake.set_site_factors(self.ledger.site_factors_set_elsewhere())
+
+        # 1. Read the cluster. If that fails, nothing else is done in this cycle.
+        with stages.timed("read"):
+            reading = self._read(number)
+        if reading is None:
             return None
-        with clock.part("absorb"):
+
+        # 2. Absorb the reading into a snapshot, and into the changes that the ledger does not have yet.
+        with stages.timed("absorb"):
             snapshot, changes = self.intake.absorb(reading, number)
             changes = self._unwritten = changes.after(self._unwritten)
-        with clock.part("forecast"):
-            snapshot, doubts = claims.bounded(snapshot, self.config.guardrails)
+
+        # 3. Forecast what the policy needs, from claims that are believed.
+        with stages.timed("forecast"):
+            snapshot, not_believed = claims.limit_claims(snapshot, self.config.guardrails)
             memory = self.ledger.recall(self.policy.name)
             forecasts = self.forecaster.forecast(snapshot, self.policy.needs)
-        with clock.part("decide"):
+
+        # 4. Decide: the policy's plan.
+        with stages.timed("decide"):
             plan, failure = self._decide(snapshot, forecasts, memory)
             plan = guardrails.starving_first(snapshot, plan, self.config.guardrails)
-            plan = replace(plan, notes={**doubts, **plan.notes})
-        acted_on = [action.job for action in plan.actions]
-        past = self.ledger.past(self.port.now(), self.config.guardrails.first_seen, acted_on)
-        placement = "all" if reading.site.places else self.config.operations.placement
-        verdict = guardrails.check(snapshot, plan, past, self.config.mode, self.config.guardrails, placement=placement)
-        placed, lasting = direct_placement.split(snapshot, verdict, reading.site)
+            plan = replace(plan, notes={**not_believed, **plan.notes})
+
+        # 5. Guard: what of the plan is allowed.
+        verdict = self._check(snapshot, plan, reading.site)
+
+        # 6. Advance: the commands of placements, operations and SiteFactors.
+        placed, verdict_of_operations = direct_placement.split(snapshot, verdict, reading.site)
         opened = self.ledger.open_operations()
-        observation = self._observation(snapshot, reading, lasting, opened)
-        moved, commands, impossible = operations.advance(observation, lasting, opened, self._settings())
+        observation = self._observation(snapshot, reading, verdict_of_operations, opened)
+        moved, commands, impossible = operations.advance(observation, verdict_of_operations, opened, self._settings())
         verdict = replace(verdict, actions=_without(verdict.actions, impossible), vetoes=(*verdict.vetoes, *impossible))
-        writes, postponed, misfit = self._writes(snapshot, verdict, reading.site)
+        updates, postponed, misfit = self._site_factor_updates(snapshot, verdict, reading.site)
+
+        # 7. Record: all of it is in the ledger before any of its effects.
         record = CycleRecord(
             started=snapshot.now,
             policy=self.policy.name,
@@ -93,24 +100,40 @@ class Scheduler:
             plan=plan,
             verdict=verdict,
             operations=moved,
-            commands=(*commands, *placed, *writes),
+            commands=(*commands, *placed, *updates),
             changes=changes,
             postponed=postponed,
-            seconds=clock.seconds,
+            seconds=stages.seconds,
             error=failure or misfit,
             admissions=operations.admissions(moved, commands),
         )
         self.ledger.begin(record)
         self._unwritten = None
         self.intake.set_admissions(record.admissions)
-        with clock.part("apply"):
+
+        # 8. Apply the commands, and record their outcomes.
+        with stages.timed("apply"):
             outcomes = self.port.apply(record.commands) if record.commands else ()
-        now_in_place = _labels_in_place(record.commands, outcomes)
-        self.intake.set_labels(now_in_place)
-        self.ledger.finish(number, outcomes, now_in_place, self.port.now())
-        jobs, took = len(snapshot.jobs), sum(clock.seconds.values())
+        in_place = _site_factors_in_place(record.commands, outcomes)
+        self.intake.set_site_factors(in_place)
+        self.ledger.finish(number, outcomes, in_place, self.port.now())
+        jobs, took = len(snapshot.jobs), sum(stages.seconds.values())
         log.debug("cycle %d: %d jobs, %d commands, %.3f s", number, jobs, len(record.commands), took)
         return record
+
+    def _read(self, number: int) -> Reading | None:
+        try:
+            return self.port.read(self.intake.known, self.intake.alive)
+        except ReadFailed as error:
+            log.warning("cycle %d: %s; nothing is done", number, error)
+            self.ledger.failed(self.policy.name, str(error), self.port.now())
+            return None
+
+    def _check(self, snapshot: Snapshot, plan: Plan, site: Site) -> guardrails.Verdict:
+        limits, jobs = self.config.guardrails, [action.job for action in plan.actions]
+        past = self.ledger.past(self.port.now(), limits.first_seen, jobs)
+        placement = "all" if site.places else self.config.operations.placement
+        return guardrails.check(snapshot, plan, past, self.config.mode, limits, placement=placement)
 
     def seconds_to_next(self) -> float:
         """The interval between two cycles, shorter while a job is being moved: it holds GPUs without training."""
@@ -155,20 +178,20 @@ class Scheduler:
     def _decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> tuple[Plan, str]:
         """The policy's plan; one that fails leaves the queue to Slurm for this cycle, and the error is recorded."""
         try:
-            return guardrails.sound(snapshot, self.policy.decide(snapshot, forecasts, memory)), ""
+            return guardrails.validate_plan(snapshot, self.policy.decide(snapshot, forecasts, memory)), ""
         except (Exception, SystemExit) as error:  # a site's own policy does not end the daemon
             log.exception("policy %s failed; Slurm decides alone in this cycle", self.policy.name)
-            nothing = Plan(rank=np.full(len(snapshot.jobs), np.nan), memory=memory)
+            nothing = Plan(score=np.full(len(snapshot.jobs), np.nan), memory=memory)
             return nothing, f"policy {self.policy.name} failed: {type(error).__name__}: {error}"
 
-    def _writes(
+    def _site_factor_updates(
         self, snapshot: Snapshot, verdict: guardrails.Verdict, site: Site
     ) -> tuple[Sequence[Command], int, str]:
-        """The priorities to write, how many wait for the next cycle, and why none could be made."""
+        """The SiteFactors to write, how many are postponed to the next cycle, and why none could be computed."""
         if verdict.frozen or site.places:
             return (), 0, ""
         try:
-            writes = site_factor.commands(snapshot, verdict.rank, site, self.config.priority, verdict.raised)
+            writes = site_factor.commands(snapshot, verdict.score, site, self.config.priority, verdict.raised)
         except ConfigError as error:
             log.error("%s; no priority is written", error)
             return (), 0, str(error)
@@ -176,9 +199,8 @@ class Scheduler:
 
 
 @contextmanager
-def _garbage_left() -> Iterator[None]:
-    """Circular garbage waits for the time between two cycles: to look for it among all that is known of 10,000 jobs
-    takes as long as to decide."""
+def gc_paused() -> Iterator[None]:
+    """Pauses Python's cyclic garbage collector: with 10,000 jobs in memory a collection takes as long as a decision."""
     before = gc.isenabled()
     gc.disable()
     try:
@@ -193,8 +215,8 @@ def _without(actions: Sequence[Action], impossible: Sequence[tuple[Action, Reaso
     return tuple(action for action in actions if id(action) not in gone)
 
 
-def _labels_in_place(commands: Sequence[Command], outcomes: Sequence[Outcome]) -> dict[JobKey, float]:
-    """The label that each written job now has; one that a refused write left as it was is not named."""
+def _site_factors_in_place(commands: Sequence[Command], outcomes: Sequence[Outcome]) -> dict[JobKey, float]:
+    """The SiteFactor that each written job now has, NaN where unknown; jobs whose write was refused are left out."""
     written = {command.id: command for command in commands if "SiteFactor" in command.fields}
     return {
         written[outcome.command].job: (
@@ -205,16 +227,17 @@ def _labels_in_place(commands: Sequence[Command], outcomes: Sequence[Outcome]) -
     }
 
 
-class _Clock:
-    """What the parts of a cycle take, in seconds."""
+class _StageTimes:
+    """The seconds that each stage of a cycle took."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
     @contextmanager
-    def part(self, name: str) -> Iterator[None]:
+    def timed(self, stage: str) -> Iterator[None]:
+        """Add what the block takes."""
         start = perf_counter()
         try:
             yield
         finally:
-            self.seconds[name] = perf_counter() - start
+            self.seconds[stage] = perf_counter() - start

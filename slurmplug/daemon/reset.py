@@ -78,7 +78,7 @@ class _Outcomes:
         """The steps that were refused, or whose outcome is not known."""
         return [step for step in self.steps if self._status(step) != "done"]
 
-    def labels(self) -> dict[JobKey, float]:
+    def site_factors(self) -> dict[JobKey, float]:
         """The SiteFactor now in place: 0, NaN where it is not known; those that were refused are not named."""
         factors = {"done": 0.0, "unknown": float("nan")}
         return {
@@ -118,20 +118,22 @@ def give_back(ledger: Ledger, port: ClusterPort, only: int | None = None) -> Ret
     """
     reading = port.read(_Everything(), ())
     states = _live_states(reading.jobs, only)
-    labelled = [key for key, label in ledger.labels().items() if label != 0 and only in (None, key.job_id)]
+    written = [
+        key for key, site_factor in ledger.site_factors().items() if site_factor != 0 and only in (None, key.job_id)
+    ]
     opened = [each for each in ledger.open_operations() if only in (None, each.job.job_id)]
     awaiting = [each.key for each in ledger.live_records() if each.awaits and each.key.job_id in states]
-    outcomes = _apply(port, _recorded_steps(reading, labelled, opened, awaiting, states=states, only=only))
+    outcomes = _apply(port, _recorded_steps(reading, written, opened, awaiting, states=states, only=only))
     bound = [each for each in opened if _runs_with_nodes(each, states)]
     unsettled = {step.command.operation for step in outcomes.failed()} | {each.id for each in bound}
     ledger.reset(
-        labels=outcomes.labels(),
+        site_factors=outcomes.site_factors(),
         withdrawn=[each.id for each in opened if each.id not in unsettled],
         let_go=[step.command.job for step in outcomes.done() if step.kind == "holds"],
         now=port.now(),
     )
     return outcomes.returned(
-        gone=sorted(key.job_id for key in labelled if key.job_id not in states),
+        gone=sorted(key.job_id for key in written if key.job_id not in states),
         kept={each.job.job_id: _RUNS_WITH_NODES for each in bound},
     )
 
@@ -147,7 +149,7 @@ def _live_states(jobs: JobRows, only: int | None) -> dict[int, str]:
 
 def _recorded_steps(
     reading: Reading,
-    labelled: Iterable[JobKey],
+    written: Iterable[JobKey],
     opened: Sequence[Operation],
     awaiting: Iterable[JobKey],
     *,
@@ -155,7 +157,7 @@ def _recorded_steps(
     only: int | None,
 ) -> Iterator[_Step]:
     """In the order in which the commands are issued: a job leaves its reservation before that is deleted."""
-    yield from (_unlabel(key) for key in labelled if key.job_id in states)
+    yield from (_clear_site_factor(key) for key in written if key.job_id in states)
     yield from _withdrawals(opened)
     yield from _shapes(opened, states)
     yield from _places(reading, only)
@@ -209,7 +211,7 @@ def _traced_steps(
     reading: Reading, traces: Traces, pending: set[int], held: set[int], *, only: int | None
 ) -> Iterator[_Step]:
     cluster = reading.site.cluster
-    yield from (_unlabel(JobKey(cluster, job_id, 0)) for job_id in sorted(_labelled(pending, traces)))
+    yield from (_clear_site_factor(JobKey(cluster, job_id, 0)) for job_id in sorted(_with_site_factor(pending, traces)))
     for job_id, restart, what in traces.requests:
         if only in (None, job_id):
             fields = {"what": what, "restart": str(restart)}
@@ -219,14 +221,14 @@ def _traced_steps(
     yield from (_release(JobKey(cluster, job_id, 0)) for job_id in sorted(held & traces.waiting))
 
 
-def _labelled(pending: set[int], traces: Traces) -> set[int]:
+def _with_site_factor(pending: set[int], traces: Traces) -> set[int]:
     """The pending jobs with a SiteFactor, or with one that Slurm does not report, as of jobs that may not start yet."""
     if traces.site_factors is None:
         return set()
     return {job_id for job_id in pending if traces.site_factors.get(job_id) != 0}
 
 
-def _unlabel(key: JobKey) -> _Step:
+def _clear_site_factor(key: JobKey) -> _Step:
     return _Step("priorities", Command(f"reset-{key.job_id}", "update", key, {"SiteFactor": "0"}))
 
 

@@ -69,7 +69,7 @@ class Columns:
             waited=told["waited_before"] + np.nan_to_num(np.maximum(until - eligible, 0.0)),
             attained=told["attained_before"] + gpus * ran,
             priority=priority,
-            label=np.array([record.label for record in records], dtype=float),
+            site_factor=np.array([record.site_factor for record in records], dtype=float),
             demand=np.stack([gpus, told["cpus"], told["memory"]], axis=1).astype(float).reshape(-1, 3),
             placement=placement,
             traffic=traffic(records, np.flatnonzero(told["loaded"]), now),

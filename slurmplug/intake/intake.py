@@ -90,12 +90,12 @@ class Intake:
         )
         return snapshot, fold.changes()
 
-    def set_labels(self, labels: Mapping[JobKey, float]) -> None:
+    def set_site_factors(self, site_factors: Mapping[JobKey, float]) -> None:
         """Note the SiteFactors now in place."""
-        for key, label in labels.items():
+        for key, site_factor in site_factors.items():
             record = self._records.get(key.job_id)
             if record is not None and record.key == key:
-                record.label = label
+                record.site_factor = site_factor
 
     @property
     def waiting(self) -> Collection[int]:
@@ -135,7 +135,9 @@ class Intake:
                 if record is not None:
                     self._leave(record, fold)
                 key = JobKey(reading.site.cluster, facts.job_id, int(facts.submit))
-                record = self._records[facts.job_id] = JobRecord(key, facts, label=self._label_of_new(facts))
+                record = self._records[facts.job_id] = JobRecord(
+                    key, facts, site_factor=self._site_factor_of_new(facts)
+                )
                 fold.touch(record)
             elif record.facts != facts:
                 if facts.restarts > record.facts.restarts:
@@ -173,10 +175,10 @@ class Intake:
             self._last_listed[job_id] = self._before[0] if self._before and seen else now
         return self._last_listed[job_id]
 
-    def _label_of_new(self, facts: JobFacts) -> float:
+    def _site_factor_of_new(self, facts: JobFacts) -> float:
         """An element that leaves its array keeps the array's SiteFactor."""
         array = self._records.get(facts.array_id) if facts.array_id != facts.job_id else None
-        return array.label if array is not None and array.facts.uid == facts.uid else 0.0
+        return array.site_factor if array is not None and array.facts.uid == facts.uid else 0.0
 
     def _end(self, reading: Reading, fold: "_Fold") -> None:
         endings = {ending.job_id: ending for ending in reading.endings}

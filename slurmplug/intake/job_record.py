@@ -95,7 +95,7 @@ class JobRecord:
     """the restart of that run"""
     earlier: Points = field(default_factory=Points)
     """what the runs before it told"""
-    label: float = 0.0
+    site_factor: float = 0.0
     waited_before: float = 0.0
     attained_before: float = 0.0
     listed: bool = True

@@ -42,7 +42,7 @@ def unpredicted(ledger: LedgerFile) -> list[int]:
 
 def live_records(ledger: LedgerFile) -> list[JobRecord]:
     """The jobs that live or that Slurm still listed when last seen, with their directives and progress."""
-    doubtful = _labels_in_doubt(ledger)
+    doubtful = _site_factors_in_doubt(ledger)
     return [
         rows.to_record(
             row | ({"label": None} if row["id"] in doubtful else {}),
@@ -52,18 +52,18 @@ def live_records(ledger: LedgerFile) -> list[JobRecord]:
     ]
 
 
-def labels(ledger: LedgerFile) -> dict[JobKey, float]:
+def site_factors(ledger: LedgerFile) -> dict[JobKey, float]:
     """The SiteFactor in place of each live job, NaN where not known."""
-    doubtful = _labels_in_doubt(ledger)
+    doubtful = _site_factors_in_doubt(ledger)
     return {
         _key(row): np.nan if row["id"] in doubtful else rows.number(row["label"])
         for row in ledger.query("SELECT id, cluster, job_id, first_submit, label FROM jobs WHERE ended = 0")
     }
 
 
-def _labels_in_doubt(ledger: LedgerFile) -> set[int]:
+def _site_factors_in_doubt(ledger: LedgerFile) -> set[int]:
     """Jobs whose label was written without an answer: their rows still have the one before it."""
-    return {row["job"] for row in ledger.query(_LABELS_IN_DOUBT)}
+    return {row["job"] for row in ledger.query(_SITE_FACTORS_IN_DOUBT)}
 
 
 def open_operations(ledger: LedgerFile) -> list[Operation]:
@@ -149,7 +149,7 @@ _LAST_SEEN = """
 SELECT coalesce((SELECT started FROM cycles ORDER BY id DESC LIMIT 1), -9e999) AS latest,
     (SELECT count(*) FROM jobs WHERE ended = 0) AS alive
 """
-_LABELS_IN_DOUBT = """
+_SITE_FACTORS_IN_DOUBT = """
 SELECT job FROM (
     SELECT job, status, max(cycle) FROM commands JOIN jobs ON jobs.id = commands.job
     WHERE ended = 0 AND status != 'refused' AND fields LIKE '%SiteFactor%' GROUP BY job

@@ -72,14 +72,16 @@ class Ledger(LedgerFile):
             row = {"id": self.next_cycle(), "started": now, "finished": now, "policy": policy, "error": error}
             self._put("cycles", [row])
 
-    def finish(self, cycle: int, outcomes: Sequence[Outcome], labels: Mapping[JobKey, float], now: float) -> None:
+    def finish(self, cycle: int, outcomes: Sequence[Outcome], site_factors: Mapping[JobKey, float], now: float) -> None:
         """Write the outcomes of a cycle's commands, and the SiteFactors now in place (NaN: not known)."""
         inputs = self._inputs[1].result() if self._inputs and self._inputs[0] == cycle else None
         with self._transaction():
             answers = [(o.status, o.message, o.command) for o in outcomes]
             self._run("UPDATE commands SET status = ?, message = ? WHERE id = ?", answers)
             self._run(_SET_LAST_STATUS, [(outcome.status, outcome.command) for outcome in outcomes])
-            self._run(_SET_LABEL, [(rows.null(label), self._id(key)) for key, label in labels.items()])
+            self._run(
+                _SET_LABEL, [(rows.null(site_factor), self._id(key)) for key, site_factor in site_factors.items()]
+            )
             self.db.execute("UPDATE cycles SET finished = ?, inputs = ? WHERE id = ?", [now, inputs, cycle])
         self._inputs = None
 
@@ -89,17 +91,17 @@ class Ledger(LedgerFile):
         """The jobs that live or that Slurm still listed when last seen, with their directives and progress."""
         return cycle_queries.live_records(self)
 
-    def labels_set_elsewhere(self) -> dict[JobKey, float]:
+    def site_factors_set_elsewhere(self) -> dict[JobKey, float]:
         """The SiteFactors of the live jobs, if another process wrote to the ledger since the last call; else empty."""
         version = cycle_queries.data_version(self)
         if version == self._seen:
             return {}
         self._seen = version
-        return self.labels()
+        return self.site_factors()
 
-    def labels(self) -> dict[JobKey, float]:
+    def site_factors(self) -> dict[JobKey, float]:
         """The SiteFactor in place of each live job, NaN where not known."""
-        return cycle_queries.labels(self)
+        return cycle_queries.site_factors(self)
 
     def open_operations(self) -> list[Operation]:
         """The operations under way; a command that was never answered counts as unknown."""
@@ -145,13 +147,13 @@ class Ledger(LedgerFile):
             self._run("UPDATE jobs SET given_back = 1 WHERE job_id = ? AND ended = 0", [(job,) for job in job_ids])
 
     def reset(
-        self, labels: Mapping[JobKey, float], withdrawn: Iterable[str], let_go: Iterable[JobKey], now: float
+        self, site_factors: Mapping[JobKey, float], withdrawn: Iterable[str], let_go: Iterable[JobKey], now: float
     ) -> None:
         """Write that an operator took back SiteFactors (NaN: not known), ended operations, released held jobs."""
         with self._transaction():
-            written = [(rows.null(label), self._id(key)) for key, label in labels.items()]
+            written = [(rows.null(site_factor), self._id(key)) for key, site_factor in site_factors.items()]
             self._run(_SET_LABEL, written)
-            self._run(_PUT_RESET, [(job, now, now) for label, job in written if label == 0])
+            self._run(_PUT_RESET, [(job, now, now) for site_factor, job in written if site_factor == 0])
             self._run("UPDATE jobs SET admission = 'gone' WHERE id = ?", [(self._id(key),) for key in let_go])
             self._run(_WITHDRAW, [(now, now, operation) for operation in withdrawn])
 

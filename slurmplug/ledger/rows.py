@@ -67,7 +67,7 @@ def of_standing(record: CycleRecord, jobs: Sequence[int]) -> Row:
     """The ranking of each job of the snapshot, in columns, as there may be 100,000 jobs. `jobs`: their rows (n,)."""
     seen, plan, verdict, forecasts = record.snapshot.jobs, record.plan, record.verdict, record.forecasts
     spared = np.full(len(seen), "", dtype="U16")
-    for rule, mask in reversed(list(verdict.spared.items())):
+    for rule, mask in reversed(list(verdict.protected_by.items())):
         spared[mask] = rule
     predicted = {
         **_with_interval("total", forecasts.total),
@@ -80,8 +80,8 @@ def of_standing(record: CycleRecord, jobs: Sequence[int]) -> Row:
     }
     ranking = {
         "job": np.array(jobs, dtype=np.int64),
-        "rank": plan.rank,
-        "allowed": ~np.isnan(verdict.rank),
+        "rank": plan.score,
+        "allowed": ~np.isnan(verdict.score),
         "spared": spared,
         "priority": seen.priority,
         "terms": _known(plan.terms),
@@ -226,7 +226,7 @@ def of_record(record: JobRecord, now: float) -> Row:
         "directives": json.dumps(None if record.directives is None else asdict(record.directives)),
         "checkpoint": null(record.points.checkpoint),
         "checkpoint_time": null(record.points.checkpoint_time),
-        "label": null(record.label),
+        "label": null(record.site_factor),
         "waited_before": record.waited_before,
         "attained_before": record.attained_before,
         "ended": int(not record.facts.live),
@@ -258,7 +258,7 @@ def to_record(row: Row, points: Iterable[Row]) -> JobRecord:
         points=replace(latest, checkpoint=number(row["checkpoint"]), checkpoint_time=number(row["checkpoint_time"])),
         points_of=last,
         earlier=earlier,
-        label=number(row["label"]),
+        site_factor=number(row["label"]),
         waited_before=row["waited_before"],
         attained_before=row["attained_before"],
         listed=bool(row["listed"]),

@@ -161,7 +161,7 @@ def _actions_to_begin(observation: Observation, verdict: Verdict) -> list[Action
         actions += [
             action
             for action in admission.missing_holds(observation)
-            if not any(mask[rows[action.job]] for mask in verdict.spared.values())
+            if not any(mask[rows[action.job]] for mask in verdict.protected_by.values())
         ]
     return sorted(actions, key=lambda action: action.kind != "stop")
 

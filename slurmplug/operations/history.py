@@ -15,7 +15,7 @@ class MoveHistory:
     requeues: tuple[Requeue, ...]
     moving: Mapping[JobKey, str]
     move_gave_up: frozenset[JobKey]
-    forgetful: frozenset[JobKey]
+    lost_progress: frozenset[JobKey]
 
 
 def move_history(operations: Iterable[tuple[Operation, str]], now: float) -> MoveHistory:
@@ -28,7 +28,7 @@ def move_history(operations: Iterable[tuple[Operation, str]], now: float) -> Mov
         requeues=tuple(Requeue(each.job, user, each.requeued) for each, user in moves if each.requeued is not None),
         moving={each.job: user for each, user in moves if each.step != "ended" and not each.only_limits_nodes},
         move_gave_up=frozenset(each.job for each, _ in moves if gave_up_since(each, now - HOUR)),
-        forgetful=frozenset(each.job for each, _ in moves if each.outcome is OperationOutcome.PROGRESS_LOST),
+        lost_progress=frozenset(each.job for each, _ in moves if each.outcome is OperationOutcome.PROGRESS_LOST),
     )
 
 

@@ -215,7 +215,7 @@ class OperationContext(NamedTuple):
     @property
     def allowed(self) -> bool:
         """Whether the kind of action is still allowed, and the job not protected."""
-        protected = self.row is not None and any(mask[self.row] for mask in self.verdict.spared.values())
+        protected = self.row is not None and any(mask[self.row] for mask in self.verdict.protected_by.values())
         return self.operation.kind in self.verdict.acting and not protected
 
 

@@ -93,9 +93,9 @@ def _priority(entry: QueueEntry) -> Value:
     return entry.job.ranking.priority if entry.job.ranking else None
 
 
-def _label(entry: QueueEntry) -> Value:
-    label = entry.job.record.label
-    return None if label != label else int(label)
+def _site_factor(entry: QueueEntry) -> Value:
+    site_factor = entry.job.record.site_factor
+    return None if site_factor != site_factor else int(site_factor)
 
 
 _CODES = {name: code for code, name in LIVE_STATES.items()} | {
@@ -163,7 +163,7 @@ _PRIO_LONG: tuple[Field[QueueEntry], ...] = (
     Field("ACCOUNT", "text", 12, "", lambda e: e.job.record.facts.account, left=True),
     Field("PARTITION", "text", 12, "", lambda e: e.job.record.facts.partition, left=True),
     Field("QOS", "text", 10, "", lambda e: e.job.record.facts.qos, left=True),
-    Field("SITEFACTOR", "integer", 11, "the SiteFactor in place", _label),
+    Field("SITEFACTOR", "integer", 11, "the SiteFactor in place", _site_factor),
     Field("PRIORITY", "integer", 10, "Slurm's own", _priority),
 )
 

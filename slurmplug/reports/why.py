@@ -202,8 +202,8 @@ def _terms(job: Job) -> Mapping[str, float]:
 def _slurms_order(job: Job, behind: Sequence[Job]) -> Iterator[str]:
     """Slurm's order is by its own priority, of which the SiteFactor is one part."""
     own = job.ranking.priority if job.ranking else None
-    label = job.record.label
-    factor = "not known" if label != label else f"{label:.0f}"
+    site_factor = job.record.site_factor
+    factor = "not known" if site_factor != site_factor else f"{site_factor:.0f}"
     yield f"Its SiteFactor is {factor}" + (f", its priority in Slurm {own:.0f}." if own is not None else ".")
     above = [other for other in behind if other.ranking and (other.ranking.priority or 0.0) > (own or 0.0)]
     if above:

@@ -1,7 +1,4 @@
-"""What jobs claim, bounded before a policy sees it: nobody gains rank by claims alone.
-
-Pure. Urgency is what a user writes, progress what a job reports; both come from people who want to run.
-"""
+"""Limits on what users write and jobs report, applied before a policy sees it: claims alone gain no priority. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,30 +11,30 @@ from predictors.arrays import Bools, Floats
 from slurmplug.config.schema import Guardrails
 
 SOONEST = 1e-3
-"""Seconds that an iteration takes at least: it launches many kernels, each of which takes some microseconds."""
+"""The shortest iteration in seconds: it launches many kernels, each of which takes some microseconds."""
 STEEP = 100.0
-"""The factor by which no loss falls between two reports"""
+"""No loss falls by more than this factor between two reports less than `MOMENT` apart."""
 MOMENT = 1.0
-"""within so many seconds of each other."""
+"""Seconds."""
 
 
-def bounded(snapshot: Snapshot, limits: Guardrails) -> tuple[Snapshot, Mapping[JobKey, Reason]]:
-    """The snapshot as far as its jobs are believed, and what was not, by job.
+def limit_claims(snapshot: Snapshot, limits: Guardrails) -> tuple[Snapshot, Mapping[JobKey, Reason]]:
+    """The snapshot without claims that are not believed, and for each job the reason why.
 
-    Urgency is at most what the site grants the account. A job whose reports cannot be true ranks as one that reported
-    nothing: more iterations than its GPUs can have done in the time attained, or a loss that falls by a factor of
-    `STEEP` within `MOMENT`.
+    Urgency is limited to what the site grants the account. A job whose reports cannot be true counts as one that
+    reported nothing: more iterations than its GPUs can have done in the time attained, or a loss that falls by a factor
+    of `STEEP` within `MOMENT`.
     """
     jobs = snapshot.jobs
     granted = np.full(len(jobs), limits.urgency)
     for account, most in limits.urgency_of.items():
         granted[jobs.account == account] = most
-    eager = jobs.urgency > granted
+    too_urgent = jobs.urgency > granted
     fast, steep = too_fast(jobs), too_steep(jobs)
     unbelieved = fast | steep
     notes = {
         jobs.keys[row]: _reason(jobs, granted, row, bool(fast[row]))
-        for row in np.flatnonzero(eager | unbelieved).tolist()
+        for row in np.flatnonzero(too_urgent | unbelieved).tolist()
     }
     if not notes:
         return snapshot, notes
@@ -61,7 +58,7 @@ def too_fast(jobs: Jobs) -> Bools:
 def too_steep(jobs: Jobs) -> Bools:
     """(n,) whether a loss falls by more than `STEEP` again and again, between reports less than `MOMENT` apart.
 
-    Once it may, in the first steps after a bad start.
+    Once is possible, in the first steps after a bad start.
     """
     quick = jobs.iteration_time < MOMENT
     if not quick.any():
@@ -86,5 +83,5 @@ def _reason(jobs: Jobs, granted: Floats, row: int, fast: bool) -> Reason:
     if jobs.urgency[row] > granted[row]:
         facts: dict[str, float | str] = {"urgency": float(jobs.urgency[row]), "granted": float(granted[row])}
         return Reason("urgency-granted", facts)
-    told: dict[str, float | str] = {"iteration": float(jobs.iteration[row])}
-    return Reason("iterations-too-fast" if fast else "loss-too-steep", told)
+    reported: dict[str, float | str] = {"iteration": float(jobs.iteration[row])}
+    return Reason("iterations-too-fast" if fast else "loss-too-steep", reported)

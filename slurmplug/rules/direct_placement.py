@@ -1,6 +1,6 @@
-"""What an allowed plan means where the policy places the jobs itself: commands that take effect at once.
+"""The commands of an allowed plan where the policy places jobs itself, as simulations of the papers do. Pure.
 
-Pure. Slurm places jobs by itself, and there these actions are operations; see `Site.places`.
+They take effect at once. Slurm chooses nodes by itself; there these actions become operations (see `Site.places`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ MOVES = frozenset({"place", "resize", "migrate", "preempt"})
 
 
 class _Seat(NamedTuple):
-    """A job that is to hold `goal` from now on, or else what `action` leaves open; it holds `held`, or nothing yet."""
+    """A job that holds `held` (nothing if pending) and is to hold `goal`; None where the action names no nodes."""
 
     row: int
     action: Action
@@ -35,12 +35,12 @@ _NOWHERE = Placement((), ())
 
 
 def split(snapshot: Snapshot, verdict: Verdict, site: Site) -> tuple[tuple[Command, ...], Verdict]:
-    """The commands that place jobs, where the site lets the policy do that; and the verdict on all else.
+    """The commands that place jobs, where the site lets the policy place them, and the verdict without their actions.
 
-    Who leaves goes first. The others follow as room for them is free; running jobs that wait for each other's room
-    give theirs up together before they take their new one. A job without room where it was put stays as it is, and so
-    does an ML job of several jobs unless all of them run then: a part of a model cannot train alone. Where an action
-    names no node, the job goes where it fits most tightly.
+    Preempted jobs leave first. The others follow as nodes become free; running jobs that wait for each other's GPUs
+    release theirs together before they take the new ones. A job that does not fit where it was placed stays as it is,
+    and so does an ML job of several jobs unless all of them run then: a part of a model cannot train alone. If an
+    action names no node, the job is placed where it fits most tightly.
     """
     if not site.places or verdict.frozen or not verdict.actions:
         return (), verdict
@@ -52,20 +52,22 @@ def split(snapshot: Snapshot, verdict: Verdict, site: Site) -> tuple[tuple[Comma
 def _commands(snapshot: Snapshot, actions: Sequence[Action]) -> Iterator[Command]:
     jobs = snapshot.jobs
     rows = {key: row for row, key in enumerate(jobs.keys)} if len(actions) > 1 else {}
-    told = {rows[a.job] if rows else jobs.keys.index(a.job): a for a in actions}
+    by_row = {rows[a.job] if rows else jobs.keys.index(a.job): a for a in actions}
     runs = jobs.state == "running"
     if (jobs.ml_job == np.arange(len(jobs))).all() and all(a.kind == "place" and a.shares for a in actions):
-        yield from (_start(snapshot, row, action) for row, action in told.items() if jobs.state[row] == "pending")
+        yield from (_start(snapshot, row, action) for row, action in by_row.items() if jobs.state[row] == "pending")
         return
     space = Space(snapshot)
-    for row, action in told.items():
+    for row, action in by_row.items():
         if action.kind == "preempt" and runs[row]:
             space.give(row, space.place(row))
             yield _requeue(snapshot, row)
-    moving = [row for row, action in told.items() if action.kind != "preempt" and runs[row] and action.kind != "place"]
-    starting = [row for row, action in told.items() if action.kind == "place" and jobs.state[row] == "pending"]
-    moves: list[_Move] = [(_seat(snapshot, space, row, told[row]),) for row in moving]
-    moves += _gangs(snapshot, [_seat(snapshot, space, row, told[row]) for row in starting])
+    moving = [
+        row for row, action in by_row.items() if action.kind != "preempt" and runs[row] and action.kind != "place"
+    ]
+    starting = [row for row, action in by_row.items() if action.kind == "place" and jobs.state[row] == "pending"]
+    moves: list[_Move] = [(_seat(snapshot, space, row, by_row[row]),) for row in moving]
+    moves += _gangs(snapshot, [_seat(snapshot, space, row, by_row[row]) for row in starting])
     yield from _in_turn(snapshot, space, moves)
 
 

@@ -1,7 +1,7 @@
-"""What may be: the rules that bound every plan, whichever policy made it.
+"""The rules that limit every plan, whichever policy made it. Pure.
 
-Pure. A guardrail is a small class with the name by which `slurmplug why` tells of it. Some protect jobs, some bound
-how much is done; what they veto is kept with its rule.
+Some rules protect jobs, others limit how much is done. Each veto is recorded with the name of its rule, which
+`slurmplug why` explains.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,11 +19,11 @@ from slurmplug.config.schema import Guardrails, Mode, Modes
 
 HOUR = 3600.0
 MANY = 20
-"""jobs, of which more than half do not end between two looks"""
+"""From this many jobs on, a snapshot that has lost most of them is taken to be incomplete."""
 
 
 class Requeue(NamedTuple):
-    """A run that slurmplug ended, so that its job goes on elsewhere or later."""
+    """A requeue by slurmplug, after which the job continues elsewhere or later."""
 
     job: JobKey
     user: str
@@ -32,48 +32,49 @@ class Requeue(NamedTuple):
 
 @dataclass(frozen=True)
 class Past:
-    """What the guardrails must know of the cycles before: computed from the ledger."""
+    """What the guardrails need of earlier cycles, computed from the ledger. Times in seconds since the epoch."""
 
     now: float
     paused: bool = False
     stops_last_hour: int = 0
     stopping: frozenset[JobKey] = frozenset()
-    """whose stop is under way"""
+    """jobs with a stop in progress"""
     gave_up: frozenset[JobKey] = frozenset()
-    """whose stop was given up within the last hour"""
+    """jobs whose stop was given up within the last hour"""
     latest: float = -np.inf
-    """when the cycle before this one began"""
+    """when the previous cycle began"""
     alive: int = 0
-    """the jobs that were alive then"""
+    """the number of live jobs then"""
     failures_in_a_row: int = 0
     last_failure: float = -np.inf
     given_back: frozenset[int] = frozenset()
-    """job ids that an operator took out of slurmplug's hands"""
+    """ids of jobs that an operator excluded with `slurmplug reset --job`"""
     requeues: tuple[Requeue, ...] = ()
-    """those of the last hour, and all of jobs that live"""
+    """those of the last hour, and all of live jobs"""
     moving: Mapping[JobKey, str] = field(default_factory=dict)
-    """the jobs whose resize, migration or preemption is under way, and their users"""
+    """jobs with a resize, migration or preemption in progress, and their users"""
     move_gave_up: frozenset[JobKey] = frozenset()
-    """for whom that was given up within the last hour"""
-    forgetful: frozenset[JobKey] = frozenset()
-    """which did not go on from their checkpoint"""
+    """jobs of which one was given up within the last hour"""
+    lost_progress: frozenset[JobKey] = frozenset()
+    """jobs that did not resume from their checkpoint"""
     fresh: frozenset[JobKey] = frozenset()
-    """first seen a moment ago"""
+    """jobs first seen within `guardrails.first_seen` seconds"""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is left of a plan. `rank`: NaN where Slurm decides. `frozen`: not one command this cycle, for the reason.
+    """The allowed part of a plan.
 
-    `acting`: the kinds of action in mode act. `spared`: by rule, the jobs (n,) that it protects. `raised`: how many
-    jobs may be put before those that Slurm orders alone; None for all.
+    score (n,): NaN leaves the job to Slurm. acting: the kinds of action in mode act. protected_by: by rule, the jobs
+    (n,) that it protects. frozen: why no command at all is sent in this cycle. raised: how many jobs may be put ahead
+    of those that Slurm orders alone; None for all.
     """
 
-    rank: Floats
+    score: Floats
     actions: tuple[Action, ...]
     vetoes: tuple[tuple[Action, Reason], ...]
     acting: frozenset[str]
-    spared: Mapping[str, Bools]
+    protected_by: Mapping[str, Bools]
     frozen: Reason | None = None
     raised: int | None = None
 
@@ -85,24 +86,24 @@ KINDS = frozenset({"rank", *get_args(ActionKind)})
 def check(
     snapshot: Snapshot, plan: Plan, past: Past, modes: Modes, limits: Guardrails, *, placement: str = "pin"
 ) -> Verdict:
-    """Hold a plan against every rule.
+    """Check a plan against every rule.
 
-    `placement`: who may say where a job runs: off, nobody; exclude, nobody, but a job may be moved away from where it
-    is; pin, the policy, of a job that is moved; all, of every job, which starts only where it says (`Site.places`).
+    placement: who chooses nodes: off, Slurm alone; exclude, Slurm, but a job may be moved away from its nodes; pin, the
+    policy for jobs that it moves; all, the policy for every job (`Site.places`).
     """
     kinds = KINDS
     mode: dict[str, Mode] = {kind: "observe" if past.paused else modes.of(kind) for kind in kinds}
-    spared = {each.rule: each.spares(snapshot.jobs, past, limits) for each in PROTECTIONS}
-    untouchable = np.logical_or.reduce(list(spared.values()))
+    protected_by = {each.rule: each.protects(snapshot.jobs, past, limits) for each in PROTECTIONS}
+    protected = np.logical_or.reduce(list(protected_by.values()))
     rows = {key: row for row, key in enumerate(snapshot.jobs.keys)} if plan.actions else {}
 
     allowed: list[Action] = []
     vetoes: list[tuple[Action, Reason]] = []
     for action in plan.actions:
         row = rows[action.job]
-        reason = next((Reason(rule) for rule, mask in spared.items() if mask[row]), None)
+        reason = next((Reason(rule) for rule, mask in protected_by.items() if mask[row]), None)
         reason = reason or _placement(action, placement)
-        reason = reason or _mode(mode[action.kind], past) or _vain(action, str(snapshot.jobs.state[row]), past)
+        reason = reason or _mode(mode[action.kind], past) or _no_effect(action, str(snapshot.jobs.state[row]), past)
         if placement != "all":
             reason = reason or _move(action, snapshot, row, past, limits)
             reason = reason or _move_budget(action, snapshot, rows, allowed, past=past, limits=limits)
@@ -112,41 +113,41 @@ def check(
         else:
             vetoes.append((action, reason))
     return Verdict(
-        rank=np.where(untouchable | (mode["rank"] != "act"), np.nan, plan.rank),
+        score=np.where(protected | (mode["rank"] != "act"), np.nan, plan.score),
         actions=tuple(allowed),
         vetoes=tuple(vetoes),
         acting=frozenset(kind for kind in mode if mode[kind] == "act"),
-        spared=spared,
+        protected_by=protected_by,
         frozen=_frozen(snapshot, past, limits),
         raised=_raised(snapshot.jobs, limits),
     )
 
 
 def starving_first(snapshot: Snapshot, plan: Plan, limits: Guardrails) -> Plan:
-    """The plan with those jobs before all others that have waited for `max_wait`, the longest wait first."""
+    """The plan with jobs that have waited longer than `max_wait` ahead of all others, the longest wait first."""
     jobs = snapshot.jobs
-    starving = (jobs.state == "pending") & jobs.managed & (jobs.waited > limits.max_wait) & ~np.isnan(plan.rank)
+    starving = (jobs.state == "pending") & jobs.managed & (jobs.waited > limits.max_wait) & ~np.isnan(plan.score)
     rows = np.flatnonzero(starving)
     if not len(rows):
         return plan
-    rank = np.array(plan.rank, dtype=np.float64)
-    first = np.nanmax(np.where(np.isfinite(rank), rank, 0.0))
-    rank[rows[np.argsort(jobs.waited[rows], kind="stable")]] = first + 1.0 + np.arange(len(rows))
+    score = np.array(plan.score, dtype=np.float64)
+    first = np.nanmax(np.where(np.isfinite(score), score, 0.0))
+    score[rows[np.argsort(jobs.waited[rows], kind="stable")]] = first + 1.0 + np.arange(len(rows))
     waits = {jobs.keys[row]: Reason("starvation", {"waited": float(jobs.waited[row])}) for row in rows.tolist()}
-    return replace(plan, rank=rank, notes={**waits, **plan.notes})
+    return replace(plan, score=score, notes={**waits, **plan.notes})
 
 
-def sound(snapshot: Snapshot, plan: Plan) -> Plan:
-    """The plan, where it is one for this snapshot and can be kept.
+def validate_plan(snapshot: Snapshot, plan: Plan) -> Plan:
+    """The plan unchanged, if it is valid for this snapshot and can be recorded.
 
     Raises:
-        ValueError: a rank or a term is not one number a job, an action is for a job that is not there, or a fact or the
-            memory cannot be kept.
+        ValueError: a score or a term is not one number per job, an action names a job that is not in the snapshot, or a
+            fact or the memory cannot be recorded.
     """
     jobs = set(snapshot.jobs.keys) if plan.actions or plan.notes else frozenset()
-    for name, column in {"rank": plan.rank, **plan.terms}.items():
+    for name, column in {"score": plan.score, **plan.terms}.items():
         if np.shape(column) != (len(snapshot.jobs),) or np.asarray(column).dtype.kind not in "bif":
-            raise ValueError(f"{name} is one number a job, not {np.asarray(column).dtype} {np.shape(column)}")
+            raise ValueError(f"{name} is one number per job, not {np.asarray(column).dtype} {np.shape(column)}")
     for job, reason in [*((action.job, action.reason) for action in plan.actions), *plan.notes.items()]:
         if job not in jobs:
             raise ValueError(f"job {job} is not in the snapshot")
@@ -158,12 +159,12 @@ def sound(snapshot: Snapshot, plan: Plan) -> Plan:
 
 
 def within_budget(writes: Sequence[Command], limits: Guardrails) -> tuple[Sequence[Command], int]:
-    """The writes that one cycle may make, and how many wait for the next."""
+    """The writes of this cycle, and how many are postponed to the next."""
     return writes[: limits.writes_per_cycle], max(0, len(writes) - limits.writes_per_cycle)
 
 
 def _raised(jobs: Jobs, limits: Guardrails) -> int | None:
-    """Of those that wait, jobs without directives are to be at least a share: so many others may stand before them."""
+    """How many managed jobs may go ahead, so that `unmanaged_share` of the pending jobs are ones without directives."""
     share = limits.unmanaged_share
     if share == 0:
         return None
@@ -191,7 +192,7 @@ def _mode(mode: Mode, past: Past) -> Reason | None:
     return Reason("paused") if past.paused else Reason("mode", {"mode": mode})
 
 
-def _vain(action: Action, state: str, past: Past) -> Reason | None:
+def _no_effect(action: Action, state: str, past: Past) -> Reason | None:
     if action.kind != "stop":
         return None
     if state not in ("running", "suspended"):
@@ -200,7 +201,7 @@ def _vain(action: Action, state: str, past: Past) -> Reason | None:
 
 
 def _budget(action: Action, allowed: Sequence[Action], past: Past, limits: Guardrails) -> Reason | None:
-    """A policy says a stop again as long as it wants it: one under way was counted when it began."""
+    """A policy repeats a stop in every cycle; one in progress was counted when it began."""
     if action.kind != "stop" or action.job in past.stopping:
         return None
     done = sum(other.kind == "stop" and other.job not in past.stopping for other in allowed)
@@ -212,18 +213,18 @@ def _budget(action: Action, allowed: Sequence[Action], past: Past, limits: Guard
 
 
 def _placement(action: Action, placement: str) -> Reason | None:
-    """Where jobs run is Slurm's to say, unless the site says otherwise."""
+    """Slurm chooses nodes unless the site allows otherwise."""
     needs = {"place": ("all",), "migrate": ("exclude", "pin", "all")}.get(action.kind)
     return None if needs is None or placement in needs else Reason("placement", {"placement": placement})
 
 
 def _requeues(action: Action, state: str) -> bool:
-    """Whether it ends a run: a waiting job is resized where it stands."""
+    """Whether it ends a run; a pending job is resized in place."""
     return action.kind in MOVES and state != "pending"
 
 
 def _move(action: Action, snapshot: Snapshot, row: int, past: Past, limits: Guardrails) -> Reason | None:
-    """Whether this job can be admitted, resized, moved or preempted, and may be now."""
+    """Whether this job can be admitted, resized, moved or preempted now."""
     jobs, job = snapshot.jobs, action.job
     state = str(jobs.state[row])
     least, most, gpus = int(jobs.gpus_min[row]), int(jobs.gpus_max[row]), action.gpus or 0
@@ -244,12 +245,12 @@ def _move(action: Action, snapshot: Snapshot, row: int, past: Past, limits: Guar
 
 
 def _requeue(action: Action, snapshot: Snapshot, row: int, past: Past, limits: Guardrails) -> Reason | None:
-    """Whether this run may be ended, so that its job goes on elsewhere or later."""
+    """Whether this run may be ended, so that the job continues elsewhere or later."""
     jobs, now, job = snapshot.jobs, snapshot.now, action.job
     own = [requeue.at for requeue in past.requeues if requeue.job == job]
     if not jobs.restartable[row]:
         return Reason("not restartable")
-    if job in past.forgetful:
+    if job in past.lost_progress:
         return Reason("checkpoint not kept")
     if job in past.fresh:
         return Reason("first seen", {"limit": limits.first_seen})
@@ -274,7 +275,7 @@ def _move_budget(
     past: Past,
     limits: Guardrails,
 ) -> Reason | None:
-    """Runs that are being ended count as if they were."""
+    """The limits on requeues per cycle, hour and user; requeues in progress count."""
     jobs, row = snapshot.jobs, rows[action.job]
     if not _requeues(action, str(jobs.state[row])) or action.job in past.moving:
         return None
@@ -292,48 +293,52 @@ def _move_budget(
 
 
 class Protection(Protocol):
-    """A rule that keeps jobs out of reach, whatever the plan says."""
+    """A rule that exempts jobs from every action."""
 
     rule: ClassVar[str]
 
-    def spares(self, jobs: Jobs, past: Past, limits: Guardrails) -> Bools:
-        """(n,) the jobs that are not to be touched."""
+    def protects(self, jobs: Jobs, past: Past, limits: Guardrails) -> Bools:
+        """(n,) whether each job is protected."""
         ...
 
 
 class Held:
-    """Held by its user or an operator: whoever holds a job decides when it goes on."""
+    """Held by its user or an operator, who alone decides when it continues."""
 
     rule: ClassVar[str] = "held"
 
-    def spares(self, jobs: Jobs, past: Past, limits: Guardrails) -> Bools:  # noqa: ARG002
+    def protects(self, jobs: Jobs, past: Past, limits: Guardrails) -> Bools:  # noqa: ARG002
+        """Held jobs, except those that wait for admission."""
         return jobs.held & ~jobs.awaits
 
 
 class Interactive:
-    """Someone sits before it: salloc and srun."""
+    """An interactive job: salloc or srun."""
 
     rule: ClassVar[str] = "interactive"
 
-    def spares(self, jobs: Jobs, past: Past, limits: Guardrails) -> Bools:  # noqa: ARG002
+    def protects(self, jobs: Jobs, past: Past, limits: Guardrails) -> Bools:  # noqa: ARG002
+        """Interactive jobs."""
         return jobs.interactive
 
 
 class Unmanaged:
-    """It carries no directive, or --manage=off."""
+    """A job without directives, or with --manage=off."""
 
     rule: ClassVar[str] = "unmanaged"
 
-    def spares(self, jobs: Jobs, past: Past, limits: Guardrails) -> Bools:  # noqa: ARG002
+    def protects(self, jobs: Jobs, past: Past, limits: Guardrails) -> Bools:  # noqa: ARG002
+        """Jobs that are not managed."""
         return ~jobs.managed
 
 
 class Excluded:
-    """The site leaves this user, account, QOS, partition or job name alone."""
+    """A job of a user, account, QOS, partition or job name that the site excludes."""
 
     rule: ClassVar[str] = "excluded"
 
-    def spares(self, jobs: Jobs, past: Past, limits: Guardrails) -> Bools:  # noqa: ARG002
+    def protects(self, jobs: Jobs, past: Past, limits: Guardrails) -> Bools:  # noqa: ARG002
+        """Jobs that match one of the site's `exclude_*` settings."""
         names = (limits.exclude_users, limits.exclude_accounts, limits.exclude_qos)
         if not any((*names, limits.exclude_partitions, limits.exclude_names)):
             return np.zeros(len(jobs), dtype=bool)
@@ -341,18 +346,19 @@ class Excluded:
             np.isin(jobs.user, sorted(limits.exclude_users)),
             np.isin(jobs.account, sorted(limits.exclude_accounts)),
             np.isin(jobs.qos, sorted(limits.exclude_qos)),
-            [bool(limits.exclude_partitions & set(str(asked).split(","))) for asked in jobs.partition],
+            [bool(limits.exclude_partitions & set(str(partitions).split(","))) for partitions in jobs.partition],
             [any(fnmatchcase(str(name), pattern) for pattern in limits.exclude_names) for name in jobs.name],
         ]
         return np.asarray(np.logical_or.reduce(np.array(listed, dtype=bool), axis=0))
 
 
 class GivenBack:
-    """An operator took it out of slurmplug's hands with `slurmplug reset --job`."""
+    """A job that an operator excluded with `slurmplug reset --job`."""
 
     rule: ClassVar[str] = "given back"
 
-    def spares(self, jobs: Jobs, past: Past, limits: Guardrails) -> Bools:  # noqa: ARG002
+    def protects(self, jobs: Jobs, past: Past, limits: Guardrails) -> Bools:  # noqa: ARG002
+        """Jobs given back and not managed since."""
         if not past.given_back:
             return np.zeros(len(jobs), dtype=bool)
         return np.isin([key.job_id for key in jobs.keys], sorted(past.given_back))

@@ -1,8 +1,8 @@
-"""From the decided order to the fewest SiteFactors to write.
+"""From the scores of a plan to the fewest SiteFactors to write. Pure.
 
-A label is the SiteFactor that a job is given: an integer from 0 to `top`, higher going first. Each write is a request
-that slurmctld serves alone, so labels in place stay wherever the order allows: order maintenance, solved anew each
-cycle by a longest subsequence that leaves room for the labels between.
+slurmplug writes SiteFactors from 0 to `top`; a job with a higher one goes first. slurmctld serves one update at a time,
+so SiteFactors in place are kept wherever the order allows: order maintenance, solved again in each cycle by a longest
+non-decreasing subsequence that leaves room for the values between.
 """
 
 from bisect import bisect_right
@@ -18,17 +18,17 @@ from slurmplug.errors import ConfigError
 LIMIT = 2_147_483_645
 """Slurm ignores a SiteFactor beyond it."""
 WEIGHTLESS_TOP = 2**30
-"""The highest label of a site whose weights are all 0: the label is all of the priority."""
+"""The highest SiteFactor of a site whose weights are all 0, where it is the whole priority."""
 FEWEST = 16
-"""A queue that is shorter is spaced as if so many waited, so that one job more does not change every distance."""
+"""A shorter queue is spaced as if this many jobs waited, so that one more job does not change every distance."""
 
 
 def spacing_and_top(site: Site, waiting: int, spacing: int | None, top: int | None) -> tuple[int, int]:
-    """The distance between neighbours, and the highest label; by the site's PriorityWeight* where not set.
+    """The distance between neighbours, and the highest SiteFactor; by the site's PriorityWeight* where not set.
 
-    The highest label is half of what the weights sum up to, so that fairshare and age still count and an old job that
-    is not managed (whose SiteFactor is 0) is not starved. The jobs that wait spread over half of the range, so that
-    their order counts beside fairshare however few they are, and the other half is room for those to come.
+    The highest is half of the sum of the weights, so that fairshare and age still count and an old job that is not
+    managed (its SiteFactor is 0) is not starved. Pending jobs are spread over half of the range, so that their order
+    counts beside fairshare however few they are; the other half is room for later jobs.
 
     Raises:
         ConfigError: spacing is not between 1 and top, or top is beyond what Slurm takes.
@@ -43,20 +43,20 @@ def spacing_and_top(site: Site, waiting: int, spacing: int | None, top: int | No
     return spacing, top
 
 
-def order(rank: Floats, submitted: Floats, job_id: Ints) -> Ints:
-    """The rows that have a rank (n,), best first; of equal ranks the earlier submitted, then the lower job id."""
-    ranked = np.flatnonzero(~np.isnan(rank))
-    return ranked[np.lexsort((job_id[ranked], submitted[ranked], -rank[ranked]))]
+def order(score: Floats, submitted: Floats, job_id: Ints) -> Ints:
+    """The rows that have a score (n,), best first; of equal scores the earlier submitted, then the lower job id."""
+    ranked = np.flatnonzero(~np.isnan(score))
+    return ranked[np.lexsort((job_id[ranked], submitted[ranked], -score[ranked]))]
 
 
-def relabel(best_first: Ints, labels: Floats, spacing: int, top: int, raised: int | None = None) -> Ints:
-    """New labels for the rows `best_first` (m,), in their order: decreasing, in [0, top], with the fewest changes.
+def assign(best_first: Ints, site_factors: Floats, spacing: int, top: int, raised: int | None = None) -> Ints:
+    """New SiteFactors (m,) of the rows `best_first` (m,): decreasing, in [0, top], with the fewest changes.
 
-    `labels` (n,): those in place, NaN where not known. Of more than top // spacing rows, or `raised` where that is
-    fewer, only that many are ranked, and the rest share the label 0.
+    site_factors (n,): those in place, NaN where not known. Of more than top // spacing rows, or `raised` where that is
+    fewer, only that many are ordered, and the others share the SiteFactor 0.
     """
     capacity = top // spacing if raised is None else min(top // spacing, raised)
-    in_place = labels[best_first[:capacity]][::-1]
+    in_place = site_factors[best_first[:capacity]][::-1]
     least = 1 if len(best_first) > capacity else 0
     new = np.zeros(len(best_first), dtype=np.int64)
     new[:capacity] = _rising(in_place, least, spacing, top)[::-1]
@@ -64,29 +64,36 @@ def relabel(best_first: Ints, labels: Floats, spacing: int, top: int, raised: in
 
 
 def commands(
-    snapshot: Snapshot, rank: Floats, site: Site, settings: Priority, raised: int | None = None
+    snapshot: Snapshot, score: Floats, site: Site, settings: Priority, raised: int | None = None
 ) -> list[Command]:
-    """The writes that bring the pending jobs with a rank (n,) into its order, best first.
+    """The updates that bring the pending jobs that have a score (n,) into its order, best first.
 
-    `raised`: how many get a label at all, the elements of an array one by one; None for as many as there is room for.
-    Raises ConfigError.
+    raised: how many get a SiteFactor above 0, each array element counted; None for as many as there is room for.
+
+    Raises:
+        ConfigError: as `spacing_and_top`.
     """
     jobs = snapshot.jobs
     ids = np.array([key.job_id for key in jobs.keys], dtype=np.int64)
-    best_first = order(np.where(jobs.state == "pending", rank, np.nan), jobs.submitted, ids)
+    best_first = order(np.where(jobs.state == "pending", score, np.nan), jobs.submitted, ids)
     spacing, top = spacing_and_top(site, len(best_first), settings.spacing, settings.top)
     if raised is not None:
         raised = int(np.searchsorted(np.cumsum(jobs.elements[best_first]), raised, side="right"))
-    labels = relabel(best_first, jobs.label, spacing, top, raised)
-    new = labels != jobs.label[best_first]
+    site_factors = assign(best_first, jobs.site_factor, spacing, top, raised)
+    new = site_factors != jobs.site_factor[best_first]
     return [
-        Command(f"{snapshot.cycle}-label-{jobs.keys[row].job_id}", "update", jobs.keys[row], {"SiteFactor": str(label)})
-        for row, label in zip(best_first[new].tolist(), labels[new].tolist(), strict=True)
+        Command(
+            f"{snapshot.cycle}-label-{jobs.keys[row].job_id}",
+            "update",
+            jobs.keys[row],
+            {"SiteFactor": str(site_factor)},
+        )
+        for row, site_factor in zip(best_first[new].tolist(), site_factors[new].tolist(), strict=True)
     ]
 
 
 def _rising(in_place: Floats, least: int, spacing: int, top: int) -> Ints:
-    """Increasing labels in [least, top] that keep as many as possible of those in place."""
+    """Increasing SiteFactors in [least, top] that keep as many as possible of those in place."""
     n = len(in_place)
     position = np.arange(n)
     known = np.nan_to_num(in_place, nan=-1.0)
@@ -99,7 +106,7 @@ def _rising(in_place: Floats, least: int, spacing: int, top: int) -> Ints:
     if not len(kept):
         return np.asarray(spacing * (position + 1), dtype=np.int64)
 
-    # Below the first and above the last, labels go by the spacing while there is room; between two they spread evenly.
+    # Outside the kept values the step is `spacing` while there is room; between two of them it is even.
     first, above = int(kept[0]), n - 1 - int(kept[-1])
     below_step = min(spacing * (first + 1), int(anchors[0]) - least + 1)
     above_step = min(spacing * (above + 1), top - int(anchors[-1]) + 1)

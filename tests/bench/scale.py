@@ -157,8 +157,8 @@ def rest(bare: Bare | None) -> None:
 def forget(scheduler: Scheduler, job_ids: Collection[int]) -> None:
     """That these jobs have the labels that were written."""
     some = set(job_ids)
-    keys = [key for key in scheduler.ledger.labels() if key.job_id in some]  # type: ignore[attr-defined]
-    scheduler.intake.set_labels(dict.fromkeys(keys, float("nan")))
+    keys = [key for key in scheduler.ledger.site_factors() if key.job_id in some]  # type: ignore[attr-defined]
+    scheduler.intake.set_site_factors(dict.fromkeys(keys, float("nan")))
 
 
 def backfill_depth(cluster: Sandbox, writes: Sequence[str], seconds: float) -> float:

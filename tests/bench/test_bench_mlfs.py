@@ -5,7 +5,7 @@ import pytest
 
 from policies.mlfs.mlfs import MLFH, MLFS, MLFSSettings
 from predictors.forecast import Forecast, Forecasts
-from slurmplug.rules.site_factor import order, relabel
+from slurmplug.rules.site_factor import assign, order
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
 
 SIZES = [1_860, 10_000, 100_000]
@@ -65,7 +65,7 @@ def queue(request):
 @pytest.mark.parametrize("policy", [MLFH(), MLFS(MLFSSettings(overload_enter=1))], ids=["mlf-h", "mlfs"])
 def test_bench_decide(benchmark, queue, policy):
     plan = benchmark(policy.decide, *queue, {})
-    assert np.all(np.isfinite(plan.rank))
+    assert np.all(np.isfinite(plan.score))
     assert any(action.kind == "stop" for action in plan.actions) == (policy.name == "mlfs")
     assert any(action.kind == "preempt" for action in plan.actions)
 
@@ -74,13 +74,13 @@ def test_bench_decide(benchmark, queue, policy):
 @pytest.mark.parametrize("n", SIZES, ids=lambda n: f"{n} jobs")
 def test_bench_labels(benchmark, n, moved):
     random = np.random.default_rng(0)
-    rank = np.arange(n, dtype=float)
-    labels = 1_000.0 * (1 + rank)
+    score = np.arange(n, dtype=float)
+    site_factors = 1_000.0 * (1 + score)
     some = random.random(n) < moved
-    rank[some] = random.uniform(0, n, some.sum())
+    score[some] = random.uniform(0, n, some.sum())
     submitted, job_id = np.zeros(n), np.arange(n)
 
     def decide():
-        return relabel(order(rank, submitted, job_id), labels, 1_000, 2**30)
+        return assign(order(score, submitted, job_id), site_factors, 1_000, 2**30)
 
     assert np.all(np.diff(benchmark(decide)) < 0)

@@ -56,4 +56,4 @@ def test_bench_decide_a_queue(benchmark, revisions):
     policy = OASiS(OASiSSettings(slot=SLOT, revisions=revisions))
     site, ahead = queue(40, 10)
     plan = benchmark(policy.decide, site, ahead, {})
-    assert np.isfinite(plan.rank).all()
+    assert np.isfinite(plan.score).all()

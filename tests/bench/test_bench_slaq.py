@@ -60,5 +60,5 @@ POLICIES = {
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 def test_bench_decide(benchmark, cluster, policy):
     plan = benchmark(policy.decide, *cluster, {})
-    assert np.all(np.isfinite(plan.rank))
+    assert np.all(np.isfinite(plan.score))
     assert plan.terms["share"].sum() == NODES * GPUS

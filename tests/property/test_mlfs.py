@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from policies.mlfs.load_control import LoadControlSettings
 from policies.mlfs.mlfs import MLFH, MLFS, MLFHSettings, MLFSSettings
 from policies.mlfs.placement import Servers
-from policies.mlfs.priority import HOUR, PrioritySettings, rank
+from policies.mlfs.priority import HOUR, PrioritySettings, score
 from predictors.forecast import Forecast
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
 
@@ -51,7 +51,7 @@ def queues(draw, most=8):
 
 
 def priorities(of_jobs, predicted, config):
-    return rank(of_jobs, NOW, predicted, config).rank
+    return score(of_jobs, NOW, predicted, config).score
 
 
 def with_value(column, row, value):
@@ -118,7 +118,7 @@ def test_raising_a_childs_own_term_never_lowers_its_parent(queue, config, data):
 @given(queues(), FORMS)
 def test_children_add_at_most_four_times_the_own_value(queue, config):
     of_jobs, predicted = queue
-    terms = rank(of_jobs, NOW, predicted, config).terms
+    terms = score(of_jobs, NOW, predicted, config).terms
     own = terms["learning"] + terms["remaining"] + terms["deadline"] + terms["waiting"]
     assert np.all(terms["children"] <= 4 * own * (1 + 1e-9))
 
@@ -126,8 +126,8 @@ def test_children_add_at_most_four_times_the_own_value(queue, config):
 @given(queues(), FORMS)
 def test_the_terms_sum_up_to_the_rank(queue, config):
     of_jobs, predicted = queue
-    result = rank(of_jobs, NOW, predicted, config)
-    assert np.sum(list(result.terms.values()), axis=0) == pytest.approx(result.rank)
+    result = score(of_jobs, NOW, predicted, config)
+    assert np.sum(list(result.terms.values()), axis=0) == pytest.approx(result.score)
 
 
 @given(queues(), FORMS, st.randoms(use_true_random=False))
@@ -205,7 +205,7 @@ def test_only_running_managed_jobs_that_allow_it_are_stopped_and_never_early(cur
 def test_the_same_arguments_give_the_same_plan(queue):
     of_jobs, predicted = queue
     first, second = (MLFS().decide(snapshot(of_jobs), predicted, {}) for _ in range(2))
-    assert np.array_equal(first.rank, second.rank)
+    assert np.array_equal(first.score, second.score)
     assert first.actions == second.actions
 
 

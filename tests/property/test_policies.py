@@ -12,7 +12,7 @@ from policies.plan import NOTHING_REMEMBERED
 from predictors.forecast import Fan, Forecast, Forecasts
 from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
-from slurmplug.rules.guardrails import sound
+from slurmplug.rules.guardrails import validate_plan
 from tests.builders import NOW, jobs, nodes, snapshot
 
 HOUR = 3600.0
@@ -101,7 +101,7 @@ def cycles(draw):
 
 
 def decided(name, cycle, memory=NOTHING_REMEMBERED):
-    return sound(cycle[0], POLICIES[name].decide(*cycle, memory))
+    return validate_plan(cycle[0], POLICIES[name].decide(*cycle, memory))
 
 
 def after(given_snapshot, plan):
@@ -156,7 +156,7 @@ def check_actions(name, given_snapshot, predicted):
             assert of_jobs.gpus_min[row] <= action.gpus <= of_jobs.gpus_max[row], name
             on = [given_snapshot.nodes.names.index(node) for node in action.nodes]
             assert given_snapshot.fits[of_jobs.placement[row], on].all(), name
-    assert np.isnan(plan.rank[~of_jobs.managed]).all(), name
+    assert np.isnan(plan.score[~of_jobs.managed]).all(), name
 
 
 @settings(max_examples=40)
@@ -164,7 +164,7 @@ def check_actions(name, given_snapshot, predicted):
 def test_the_same_cycle_is_decided_the_same_way(cycle):
     for name in NAMES:
         first, second = decided(name, cycle), decided(name, cycle)
-        assert np.array_equal(first.rank, second.rank, equal_nan=True), name
+        assert np.array_equal(first.score, second.score, equal_nan=True), name
         assert first.actions == second.actions, name
         assert first.memory.keys() == second.memory.keys(), name
         for key in first.memory:

@@ -38,8 +38,8 @@ def test_the_example_is_a_complete_policy_of_under_thirty_lines(file: Path) -> N
     assert policy.name == "earliest-deadline"
     assert policy.settings.preempt
     given = snapshot(jobs(4, gpus=[4, 4, 8, 1], deadline=[np.nan, NOW + 60, np.nan, NOW + 30]), nodes(3))
-    plan = guardrails.sound(given, policy.decide(given, Forecasts.unknown(4), {}))
-    assert np.argsort(-plan.rank).tolist() == [3, 1, 2, 0]
+    plan = guardrails.validate_plan(given, policy.decide(given, Forecasts.unknown(4), {}))
+    assert np.argsort(-plan.score).tolist() == [3, 1, 2, 0]
     assert [action.job.job_id for action in plan.actions if action.kind == "place"] == [4, 2, 1]
 
 

@@ -26,7 +26,7 @@ class SimCluster:
         self.engine = engine
         self.refused = 0
         """commands so far"""
-        self.labels, self.priority = np.zeros(len(engine.state)), np.ones(len(engine.state))
+        self.site_factors, self.priority = np.zeros(len(engine.state)), np.ones(len(engine.state))
         """(rows,) nobody asks for them where the policy places"""
         self.reservations: dict[int, str] = {}
         """by row, which reservation a job asks for"""

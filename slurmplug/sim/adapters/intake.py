@@ -29,13 +29,13 @@ class SimIntake:
     def __init__(
         self,
         engine: Engine,
-        labels: Floats,
+        site_factors: Floats,
         priority: Floats,
         reservations: Mapping[int, str] = MappingProxyType({}),
         seed: int = 0,
     ) -> None:
         """labels, priority: (rows,) of all jobs, as the launcher keeps them; reservations: by row, as they ask."""
-        self._engine, self._labels, self._priority, self._seed = engine, labels, priority, seed
+        self._engine, self._site_factors, self._priority, self._seed = engine, site_factors, priority, seed
         self._reservations = reservations
         self._classes: list[str] = [""]
         """the reservation that each placement class asks for"""
@@ -66,7 +66,7 @@ class SimIntake:
         """Nothing is looked up in an accounting."""
         return ()
 
-    def set_labels(self, labels: Mapping[JobKey, float]) -> None:
+    def set_site_factors(self, site_factors: Mapping[JobKey, float]) -> None:
         """The launcher keeps them."""
 
     def set_admissions(self, admissions: Mapping[JobKey, str]) -> None:
@@ -183,7 +183,7 @@ class SimIntake:
             waited=engine.waited[live] + waits,
             attained=engine.attained[live] + held,
             priority=self._priority[live],
-            label=self._labels[live],
+            site_factor=self._site_factors[live],
             iteration=iteration,
             iteration_time=iteration_time,
             checkpoint=checkpoint,

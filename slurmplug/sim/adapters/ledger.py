@@ -38,7 +38,7 @@ class MemoryLedger:
         """The number of the cycle to come."""
         return self._cycle + 1
 
-    def labels_set_elsewhere(self) -> Mapping[JobKey, float]:
+    def site_factors_set_elsewhere(self) -> Mapping[JobKey, float]:
         """Nobody else writes here."""
         return {}
 
@@ -96,7 +96,7 @@ class MemoryLedger:
             unknown: dict[str, Status] = {command.id: "unknown" for command in record.commands}
             self._commanding.append((self._cycle, record.started, unknown))
 
-    def finish(self, cycle: int, outcomes: Sequence[Outcome], labels: Mapping[JobKey, float], now: float) -> None:  # noqa: ARG002
+    def finish(self, cycle: int, outcomes: Sequence[Outcome], site_factors: Mapping[JobKey, float], now: float) -> None:  # noqa: ARG002
         """Note what came of a cycle's commands."""
         if not outcomes:
             return

@@ -65,7 +65,9 @@ class Simulation:
         self.ledger = MemoryLedger()
         self.scheduler = Scheduler(
             port=self.port,
-            intake=SimIntake(self.engine, self.port.labels, self.port.priority, self.port.reservations, settings.seed),
+            intake=SimIntake(
+                self.engine, self.port.site_factors, self.port.priority, self.port.reservations, settings.seed
+            ),
             forecaster=SimForecaster(self.engine, settings.seed),
             policy=policy,
             ledger=self.ledger,

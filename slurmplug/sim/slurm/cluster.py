@@ -51,7 +51,7 @@ class SlurmSimCluster(SimCluster):
         super().__init__(engine)
         self._settings = settings or Settings()
         rows = len(engine.state)
-        self.labels: Floats = np.zeros(rows)
+        self.site_factors: Floats = np.zeros(rows)
         self.priority: Floats = np.ones(rows)
         self._usage = Usage()
         self._used_until: Mapping[str, float] = {}
@@ -138,7 +138,7 @@ class SlurmSimCluster(SimCluster):
                 nodes = self._asked(row).nodes
             engine.reshape(row, per_node * nodes)
         if "SiteFactor" in fields:
-            self.labels[row] = float(fields["SiteFactor"])
+            self.site_factors[row] = float(fields["SiteFactor"])
         if "ReservationName" in fields:
             self.reservations[row] = fields["ReservationName"]
         if "StartTime" in fields:
@@ -268,7 +268,7 @@ class SlurmSimCluster(SimCluster):
             **{name: column[waiting] for name, column in self._columns.items()},
             reservation=np.array([self.reservations.get(row, "") for row in first.tolist()], dtype=np.str_),
             nice=np.zeros(len(waiting)),
-            site_factor=self.labels[first],
+            site_factor=self.site_factors[first],
         )
 
     def _held(self) -> Held:

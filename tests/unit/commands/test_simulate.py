@@ -370,7 +370,7 @@ def test_our_labels_decide_what_slurm_starts_first() -> None:
     class Last(Told):
         def decide(self, snapshot: Snapshot, forecasts: Any, memory: Any) -> Any:
             plan = super().decide(snapshot, forecasts, memory)
-            return replace(plan, rank=np.array([float(key.job_id) for key in snapshot.jobs.keys]))
+            return replace(plan, score=np.array([float(key.job_id) for key in snapshot.jobs.keys]))
 
     jobs = [job(gpus=8, submit=float(at), speed=speed((8, 2, 1.0)), time_limit=500.0) for at in range(4)]
     told = run(*jobs, launcher="slurm", policy=Last(lambda _: ())).finished

@@ -222,7 +222,7 @@ def test_a_site_policy_that_declares_nothing_needs_no_forecast_and_may_decide_ot
     policy = made(f"{file}:Ours", ours={"weight": 2.0})
     given = snapshot(jobs(2, gpus=[1, 3]), nodes(1))
     assert (policy.needs, policy.decides_on, policy.until(given)) == (frozenset(), "time", None)
-    assert policy.decide(given, Forecasts.unknown(2), {}).rank.tolist() == [2.0, 6.0]
+    assert policy.decide(given, Forecasts.unknown(2), {}).score.tolist() == [2.0, 6.0]
     assert isinstance(policy, Policy)
 
 

@@ -76,7 +76,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
         yield opened
 
 
-def labels(site: Site) -> dict[int, int]:
+def site_factors(site: Site) -> dict[int, int]:
     return {job_id: job.get("label", 0) for job_id, job in site.cluster.jobs.items()}
 
 
@@ -136,7 +136,7 @@ def test_ranks_become_labels_in_their_order_and_are_written_once(ledger: Ledger)
     for _ in range(4):
         site.cluster.submit()
     site.cycle()
-    told = labels(site)
+    told = site_factors(site)
     assert sorted(told, key=told.__getitem__) == [1, 2, 3, 4]
     assert set(statuses(ledger)) == {"done"}
     assert site.cycle().commands == ()
@@ -150,13 +150,13 @@ def test_a_daemon_that_does_not_act_commands_nothing_even_with_labels_in_place(l
     for _ in range(3):
         site.cluster.submit()
     site.cycle()
-    before, done = labels(site), len(site.cluster.done)
+    before, done = site_factors(site), len(site.cluster.done)
     site.config = Config.model_validate({"mode": {"default": mode}})
     site.restart()
     site.trains(1, *np.linspace(0.5, 0.95, 9))
     record = site.cycle()
     assert record.commands == ()
-    assert (labels(site), len(site.cluster.done)) == (before, done)
+    assert (site_factors(site), len(site.cluster.done)) == (before, done)
 
 
 def test_a_job_that_meets_its_target_is_asked_stops_and_is_told_as_stopped(ledger: Ledger) -> None:
@@ -223,11 +223,11 @@ def test_a_policy_that_fails_leaves_the_queue_to_slurm_for_this_cycle(ledger: Le
     for _ in range(2):
         site.cluster.submit()
     site.cycle()
-    before = labels(site)
+    before = site_factors(site)
     site.scheduler.policy = Ranks(decide)
     record = site.cycle()
     assert error in record.error
-    assert (record.commands, labels(site)) == ((), before)
+    assert (record.commands, site_factors(site)) == ((), before)
     assert error in ledger.query("SELECT error FROM cycles WHERE id = 2")[0]["error"]
 
 
@@ -343,7 +343,7 @@ def test_after_a_crash_among_its_commands_a_daemon_brings_the_order_about(ledger
     assert set(statuses(ledger)) == {"unknown"}
     site.restart()
     site.cycle()
-    told = labels(site)
+    told = site_factors(site)
     assert sorted(told, key=told.__getitem__) == [1, 2, 3, 4, 5]
     assert len(set(told.values())) == 5
     assert site.cycle().commands == ()
@@ -384,7 +384,7 @@ def test_writes_beyond_the_budget_wait_and_are_counted(ledger: Ledger) -> None:
     assert (len(first.commands), first.postponed) == (2, 3)
     while site.cycle().commands:
         pass
-    told = labels(site)
+    told = site_factors(site)
     assert sorted(told, key=told.__getitem__) == [1, 2, 3, 4, 5, 6]
 
 
@@ -414,7 +414,7 @@ def test_a_recorded_cycle_is_decided_again_to_the_same_plan(ledger: Ledger) -> N
             continue
         snapshot, forecasts, memory = loads(rows[0]["inputs"])
         again = MLFS().decide(rebuild(Snapshot, snapshot), rebuild(Forecasts, forecasts), memory)
-        np.testing.assert_array_equal(again.rank, record.plan.rank)
+        np.testing.assert_array_equal(again.score, record.plan.score)
         assert again.terms.keys() == record.plan.terms.keys()
         for name, term in again.terms.items():
             np.testing.assert_array_equal(term, record.plan.terms[name])

@@ -26,12 +26,12 @@ def site(tmp_path: Path) -> Iterator[Site]:
         site.cluster.start(site.cluster.submit())
         site.train(4, dict.fromkeys(range(1, 8), 0.95))
         site.cycle()
-        assert labels(site) == {1: 0, 2: 62, 3: 31, 4: 0}
+        assert site_factors(site) == {1: 0, 2: 62, 3: 31, 4: 0}
         assert site.cluster.asked(4)
         yield site
 
 
-def labels(site: Site) -> dict[int, int]:
+def site_factors(site: Site) -> dict[int, int]:
     """In Slurm."""
     return {job_id: job.get("label", 0) for job_id, job in site.cluster.jobs.items()}
 
@@ -44,7 +44,7 @@ class TestGivingBack:
     def test_every_label_and_every_request_goes(self, site):
         returned = give_back(site.ledger, site.cluster)
         assert (list(returned.priorities), list(returned.requests), dict(returned.kept)) == ([2, 3], [4], {})
-        assert set(labels(site).values()) == {0}
+        assert set(site_factors(site).values()) == {0}
         assert not site.cluster.asked(4)
 
     def test_doing_it_again_does_nothing(self, site):
@@ -56,7 +56,7 @@ class TestGivingBack:
     def test_of_one_job_alone(self, site):
         returned = give_back(site.ledger, site.cluster, 2)
         assert (list(returned.priorities), list(returned.requests)) == ([2], [])
-        assert labels(site) == {1: 0, 2: 0, 3: 31, 4: 0}
+        assert site_factors(site) == {1: 0, 2: 0, 3: 31, 4: 0}
         assert site.cluster.asked(4)
 
     def test_a_label_that_is_not_known_is_given_back_too(self, site):
@@ -113,13 +113,13 @@ class TestTheDaemonAfterwards:
     def test_it_sets_them_anew_once_it_may(self, site):
         self.from_elsewhere(site)
         site.cycle()
-        assert labels(site) == {1: 0, 2: 62, 3: 31, 4: 0}
+        assert site_factors(site) == {1: 0, 2: 62, 3: 31, 4: 0}
 
     def test_a_paused_one_leaves_them_given_back(self, site):
         site.ledger.set_control("paused", "")
         self.from_elsewhere(site)
         site.cycle(3)
-        assert set(labels(site).values()) == {0}
+        assert set(site_factors(site).values()) == {0}
         assert site.ledger.query("SELECT count(*) AS n FROM jobs WHERE label != 0")[0]["n"] == 0
 
     def test_a_stop_that_was_taken_back_is_not_gone_on_with(self, site):
@@ -133,7 +133,7 @@ class TestTheDaemonAfterwards:
         site.ledger.give_back([2])
         self.from_elsewhere(site, 2)
         site.cycle(3)
-        assert labels(site)[2] == 0
+        assert site_factors(site)[2] == 0
 
 
 class TestTheCommand:
@@ -151,7 +151,7 @@ class TestTheCommand:
         assert carry_out(config_of(site), site.ledger, site.cluster, 2, "reset")
         assert site.ledger.control("paused") is None
         site.cycle(2)
-        assert labels(site)[2] == 0
+        assert site_factors(site)[2] == 0
 
     def test_a_job_that_is_not_known_is_refused(self, site):
         with pytest.raises(UsageError, match="no job 99"):
@@ -198,7 +198,7 @@ class TestTheCommand:
             late.start()
             assert carry_out(config_of(site), site.ledger, site.cluster, None, "reset")
         late.join()
-        assert set(labels(site).values()) == {0}
+        assert set(site_factors(site).values()) == {0}
         assert capsys.readouterr().out.count("given back: priorities") == 2
 
     def test_a_daemon_that_hangs_is_told_of(self, site, capsys):
@@ -215,14 +215,14 @@ class TestTheCommand:
         result = run("reset", "--config", str(file))
         assert result.exit_code == 1
         assert "Error: " in result.output
-        assert labels(site)[2] == 62
+        assert site_factors(site)[2] == 62
 
 
 class TestWithoutALedger:
     def test_every_site_factor_and_request_that_can_be_seen_goes(self, site):
         returned, doubts = give_back_unrecorded(site.cluster)
         assert (list(returned.priorities), list(returned.requests), dict(returned.kept)) == ([2, 3], [4], {})
-        assert set(labels(site).values()) == {0}
+        assert set(site_factors(site).values()) == {0}
         assert not site.cluster.asked(4)
         assert [doubt.partition(":")[0] for doubt in doubts] == ["not known without a ledger"]
 
@@ -251,7 +251,7 @@ class TestWithoutALedger:
     def test_of_one_job_alone(self, site):
         returned, _ = give_back_unrecorded(site.cluster, 2)
         assert (list(returned.priorities), list(returned.requests)) == ([2], [])
-        assert labels(site) == {1: 0, 2: 0, 3: 31, 4: 0}
+        assert site_factors(site) == {1: 0, 2: 0, 3: 31, 4: 0}
 
     def test_what_slurm_refuses_is_named_and_no_success(self, site, capsys):
         site.cluster.refuse = frozenset({"update"})

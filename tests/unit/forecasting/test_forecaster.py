@@ -226,7 +226,7 @@ def test_whatever_a_job_claims_the_others_are_forecast_and_ranked(lines: Any, di
     alone = Forecaster().forecast(claimed([], b"#PLUG --urgency=5 --stop=optstop " + directives + b"\n"), NEEDS)
     assert result.final.table[1].tolist() == alone.final.table[1].tolist()
     assert result.remaining.table[1].tolist() == alone.remaining.table[1].tolist()
-    assert np.isfinite(plan.rank).all()
+    assert np.isfinite(plan.score).all()
 
 
 def test_the_first_iteration_counts_from_zero_or_not_at_all() -> None:

@@ -216,12 +216,12 @@ def test_elements_of_an_array_have_its_directives_and_its_label(looks: Looks) ->
     array = job_row(7, array_id=7, elements=3)
     snapshot, _ = looks.look(array)
     assert snapshot.jobs.elements.tolist() == [3]
-    looks.intake.set_labels({key(7): 500.0})
+    looks.intake.set_site_factors({key(7): 500.0})
     element = job_row(8, array_id=7, array_task=1, **RUNNING)
     snapshot, _ = looks.look(element, array | {"elements": 2}, scripts={})
     assert snapshot.jobs.keys == (key(8), key(7))
     assert snapshot.jobs.target.tolist() == [0.9, 0.9]
-    assert snapshot.jobs.label.tolist() == [500.0, 500.0]
+    assert snapshot.jobs.site_factor.tolist() == [500.0, 500.0]
 
 
 def test_an_element_that_stands_before_its_array_waits_for_no_second_look(looks: Looks) -> None:

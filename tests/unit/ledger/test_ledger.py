@@ -110,7 +110,7 @@ def cycle(
     return replace(made, **given)
 
 
-def label(number: int, job_id: int, value: int = 5) -> Command:
+def site_factor(number: int, job_id: int, value: int = 5) -> Command:
     return Command(f"{number}-label-{job_id}", "update", key(job_id), {"SiteFactor": str(value)})
 
 
@@ -136,7 +136,7 @@ def content(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
 def test_a_cycle_is_written_with_all_that_led_to_it(ledger: Ledger) -> None:
     action = Action("stop", key(1), Reason("target", {"achieved": 0.9}))
     operation = stop(1)
-    ledger.begin(cycle(1, actions=[action], operations=[operation], commands=[ask(operation), label(1, 2)]))
+    ledger.begin(cycle(1, actions=[action], operations=[operation], commands=[ask(operation), site_factor(1, 2)]))
     [row] = ledger.query("SELECT * FROM cycles")
     assert {name: row[name] for name in ("id", "policy", "jobs", "running", "managed", "postponed", "finished")} == {
         "id": 1, "policy": "mlfs", "jobs": 2, "running": 2, "managed": 2, "postponed": 3, "finished": None,
@@ -149,7 +149,7 @@ def test_a_cycle_is_written_with_all_that_led_to_it(ledger: Ledger) -> None:
 
 
 def test_the_inputs_of_a_cycle_that_commanded_something_come_back_whole(ledger: Ledger) -> None:
-    record = cycle(1, commands=[label(1, 2)])
+    record = cycle(1, commands=[site_factor(1, 2)])
     ledger.begin(record)
     ledger.finish(1, [], {}, NOW)
     ledger.begin(cycle(2, changes=Changes(NOW)))
@@ -165,7 +165,7 @@ def test_the_inputs_of_a_cycle_that_commanded_something_come_back_whole(ledger: 
 
 
 def test_a_cycle_whose_outcomes_were_never_written_has_no_inputs_and_leaves_none_to_the_next(ledger: Ledger) -> None:
-    ledger.begin(cycle(1, commands=[label(1, 2)]))
+    ledger.begin(cycle(1, commands=[site_factor(1, 2)]))
     ledger.begin(cycle(2, changes=Changes(NOW)))
     ledger.finish(2, [], {}, NOW)
     assert [row["inputs"] for row in ledger.query("SELECT inputs FROM cycles")] == [None, None]
@@ -228,7 +228,7 @@ def test_the_first_prediction_of_a_run_time_is_kept_and_of_a_final_value_the_las
 
 def test_what_came_of_the_commands_is_written_to_them_their_operation_and_their_jobs(ledger: Ledger) -> None:
     operation = stop(1)
-    ledger.begin(cycle(1, operations=[operation], commands=[ask(operation), label(1, 1), label(1, 2)]))
+    ledger.begin(cycle(1, operations=[operation], commands=[ask(operation), site_factor(1, 1), site_factor(1, 2)]))
     outcomes = [
         Outcome(ask(operation).id, "refused", "no space"),
         Outcome("1-label-1", "done"),
@@ -267,29 +267,31 @@ def test_faults_are_counted(ledger: Ledger) -> None:
 def test_a_crash_between_begin_and_finish_leaves_commands_unknown_and_labels_in_doubt(path: Path) -> None:
     with closing(Ledger(path)) as ledger:
         operation = stop(1)
-        ledger.begin(cycle(1, commands=[label(1, 1), label(1, 2)]))
+        ledger.begin(cycle(1, commands=[site_factor(1, 1), site_factor(1, 2)]))
         ledger.finish(1, [Outcome("1-label-1", "done"), Outcome("1-label-2", "done")], {key(1): 5.0, key(2): 5.0}, NOW)
-        ledger.begin(cycle(2, operations=[operation], commands=[ask(operation), label(2, 1, 9)], changes=Changes(NOW)))
+        ledger.begin(
+            cycle(2, operations=[operation], commands=[ask(operation), site_factor(2, 1, 9)], changes=Changes(NOW))
+        )
     with closing(Ledger(path)) as ledger:
         assert [each.last_status for each in ledger.open_operations()] == [""]
-        labels = {record.key.job_id: record.label for record in ledger.live_records()}
-        assert np.isnan(labels[1])
-        assert labels[2] == 5.0
-        ledger.begin(cycle(3, commands=[label(3, 1, 7)], changes=Changes(NOW)))
+        site_factors = {record.key.job_id: record.site_factor for record in ledger.live_records()}
+        assert np.isnan(site_factors[1])
+        assert site_factors[2] == 5.0
+        ledger.begin(cycle(3, commands=[site_factor(3, 1, 7)], changes=Changes(NOW)))
         ledger.finish(3, [Outcome("3-label-1", "done")], {key(1): 7.0}, NOW)
-        assert {record.label for record in ledger.live_records()} == {7.0, 5.0}
+        assert {record.site_factor for record in ledger.live_records()} == {7.0, 5.0}
 
 
 def test_a_refused_write_leaves_no_doubt_about_the_label(ledger: Ledger) -> None:
-    ledger.begin(cycle(1, [1], commands=[label(1, 1)]))
+    ledger.begin(cycle(1, [1], commands=[site_factor(1, 1)]))
     ledger.finish(1, [Outcome("1-label-1", "refused", "held")], {}, NOW)
-    assert [record.label for record in ledger.live_records()] == [0.0]
+    assert [record.site_factor for record in ledger.live_records()] == [0.0]
 
 
 def test_a_cycle_that_fails_half_way_leaves_nothing(ledger: Ledger) -> None:
     ledger.begin(cycle(1))
     before = content(ledger)
-    twice = [label(2, 3), label(2, 3)]
+    twice = [site_factor(2, 3), site_factor(2, 3)]
     with pytest.raises(LedgerError, match=r"ledger\.db cannot be used: UNIQUE constraint failed"):
         ledger.begin(cycle(2, [3], commands=twice))
     assert content(ledger) == before
@@ -314,7 +316,7 @@ def test_the_past_counts_stops_failures_and_what_was_given_back(ledger: Ledger) 
     late = stop(2, 2)
     ledger.begin(cycle(2, operations=[late], commands=[ask(late, 2)]))
     ledger.finish(2, [Outcome(ask(late, 2).id, "refused")], {}, NOW)
-    ledger.begin(cycle(3, commands=[label(3, 1)], now=NOW + 60.0))
+    ledger.begin(cycle(3, commands=[site_factor(3, 1)], now=NOW + 60.0))
     ledger.set_control("paused", "maintenance")
     ledger.give_back([2])
     past = ledger.past(NOW + 120.0)
@@ -381,10 +383,10 @@ def test_what_is_older_than_the_retention_is_forgotten_with_its_story(ledger: Le
     told = Intake().absorb(reading(job_row(2, state="RUNNING", start=NOW), reports={2: report(iteration=1)}), 1)[1]
     both = replace(over, records=over.records + told.records, points=told.points, faults=(Fault(1, "link", "", 1),))
     ledger.begin(
-        cycle(1, actions=[action], operations=[operation], commands=[ask(operation), label(1, 2)], changes=both)
+        cycle(1, actions=[action], operations=[operation], commands=[ask(operation), site_factor(1, 2)], changes=both)
     )
     ledger.finish(1, [], {}, NOW)
-    ledger.begin(cycle(2, [2], commands=[label(2, 2)], changes=Changes(NOW), now=NOW + 20 * DAY))
+    ledger.begin(cycle(2, [2], commands=[site_factor(2, 2)], changes=Changes(NOW), now=NOW + 20 * DAY))
     ledger.finish(2, [], {}, NOW + 20 * DAY)
     ledger.delete_old(NOW + 21 * DAY, keep_days=400, keep_inputs_days=14)
     assert [row["inputs"] is None for row in ledger.query("SELECT inputs FROM cycles ORDER BY id")] == [True, False]
@@ -596,10 +598,10 @@ def test_a_full_disk_leaves_no_half_cycle_and_the_next_one_writes(ledger: Ledger
     pages = ledger.db.execute("PRAGMA page_count").fetchone()[0]
     ledger.db.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(LedgerError, match="database or disk is full; make room on its disk"):
-        ledger.begin(cycle(2, range(10, 400), commands=[label(2, 10)]))
+        ledger.begin(cycle(2, range(10, 400), commands=[site_factor(2, 10)]))
     assert content(ledger) == before
     ledger.db.execute("PRAGMA max_page_count = 100000")
-    ledger.begin(cycle(2, range(10, 400), commands=[label(2, 10)]))
+    ledger.begin(cycle(2, range(10, 400), commands=[site_factor(2, 10)]))
     assert count(ledger, "jobs") == 392
     assert ledger.db.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
 

@@ -57,7 +57,7 @@ def test_no_label_of_it_is_believed_so_all_are_written_anew(site: Site, backup: 
     site.ledger.close()
     restore(site, backup)
     restored = Ledger(site.path)
-    assert np.isnan(list(restored.labels().values())).all()
+    assert np.isnan(list(restored.site_factors().values())).all()
     restored.close()
 
 

@@ -138,7 +138,7 @@ def test_the_guardrails_count_what_was_given_up_and_lost(site: MovingSite) -> No
     for found, names in (
         (past.gave_up, ["stop-gave-up"]),
         (past.move_gave_up, ["resize-gave-up"]),
-        (past.forgetful, ["resize-lost"]),
+        (past.lost_progress, ["resize-lost"]),
     ):
         assert {key.job_id for key in found} == {number(site, name) for name in names}
 

@@ -22,7 +22,7 @@ def decide(of_jobs, seconds, memory=NOTHING_REMEMBERED, seed=0, machines=None, *
 def test_the_shortest_forecast_starts_first_and_an_unknown_one_last():
     plan = decide(jobs(4), [300.0, np.nan, 100.0, 200.0])
     assert started(plan) == [3, 4]
-    assert np.argsort(-plan.rank).tolist() == [2, 3, 0, 1]
+    assert np.argsort(-plan.score).tolist() == [2, 3, 0, 1]
 
 
 def test_what_runs_goes_on():
@@ -34,8 +34,8 @@ def test_what_runs_goes_on():
 
 def test_a_random_guess_is_the_jobs_own_and_the_seeds():
     of_jobs = jobs(8)
-    one, again = (decide(of_jobs, 1.0, estimate="random").rank.tolist() for _ in range(2))
-    other = decide(of_jobs, 1.0, estimate="random", seed=1).rank.tolist()
+    one, again = (decide(of_jobs, 1.0, estimate="random").score.tolist() for _ in range(2))
+    other = decide(of_jobs, 1.0, estimate="random", seed=1).score.tolist()
     assert one == again
     assert one != other
 
@@ -53,8 +53,8 @@ def test_the_mean_of_the_type_counts_jobs_that_are_gone():
 def test_the_mix_term_keeps_equal_heavy_jobs_apart():
     kinds = ["light"] * 4 + ["heavy"] * 4 + ["other"] * 4
     seconds = np.array([1.0] * 4 + [100.0] * 4 + [101.0] * 4)
-    together = np.argsort(-decide(jobs(12, kind=kinds), seconds).rank)
-    apart = np.argsort(-decide(jobs(12, kind=kinds), seconds, mix=1.0).rank)
+    together = np.argsort(-decide(jobs(12, kind=kinds), seconds).score)
+    apart = np.argsort(-decide(jobs(12, kind=kinds), seconds, mix=1.0).score)
     assert [kinds[row] for row in together] == kinds
     assert [kinds[row] for row in apart[:4]] == ["light"] * 4
     assert all(kinds[one] != kinds[next_one] for one, next_one in pairwise(apart[4:]))
@@ -64,7 +64,7 @@ def test_every_job_keeps_its_place_in_its_type_and_none_is_lost_by_mixing():
     random = np.random.default_rng(0)
     kinds = random.choice(["a", "b", "c"], 50)
     seconds = random.lognormal(3, 1, 50)
-    order = np.argsort(-decide(jobs(50, kind=kinds), seconds, mix=2.0).rank)
+    order = np.argsort(-decide(jobs(50, kind=kinds), seconds, mix=2.0).score)
     assert sorted(order.tolist()) == list(range(50))
     for kind in "abc":
         of_kind = order[kinds[order] == kind]

@@ -17,8 +17,8 @@ from slurmplug.rules.guardrails import (
     Requeue,
     Verdict,
     check,
-    sound,
     starving_first,
+    validate_plan,
     within_budget,
 )
 from tests.builders import CLUSTER, NOW, jobs, nodes, snapshot
@@ -47,16 +47,16 @@ def vetoes(verdict: Verdict) -> list[str]:
 def test_in_act_mode_a_plan_passes_as_it_is() -> None:
     verdict = checked(running(2))
     assert (len(verdict.actions), vetoes(verdict), verdict.frozen) == (2, [], None)
-    assert verdict.rank.tolist() == [0.0, 1.0]
+    assert verdict.score.tolist() == [0.0, 1.0]
     assert verdict.acting == KINDS - {"hold", "release"}
 
 
 def test_who_waited_too_long_goes_first_and_is_told_so() -> None:
     seen = snapshot(jobs(5, waited=[10, 900, 800, 900, 700], managed=[True, True, True, False, True]))
     plan = starving_first(seen, Plan(np.array([9.0, 1.0, 2.0, np.nan, np.nan])), Guardrails(max_wait=600))
-    assert plan.rank[[1, 2]].tolist() == [11.0, 10.0]
-    assert plan.rank[0] == 9.0
-    assert np.isnan(plan.rank[[3, 4]]).all()
+    assert plan.score[[1, 2]].tolist() == [11.0, 10.0]
+    assert plan.score[0] == 9.0
+    assert np.isnan(plan.score[[3, 4]]).all()
     assert {key.job_id: reason.rule for key, reason in plan.notes.items()} == {2: "starvation", 3: "starvation"}
 
 
@@ -97,15 +97,15 @@ def test_a_mode_that_does_not_act_lets_nothing_through_and_says_which_it_is(mode
     verdict = checked(running(2), modes=Modes(default=mode))
     assert (verdict.actions, verdict.acting) == ((), frozenset())
     assert [(reason.rule, reason.facts["mode"]) for _, reason in verdict.vetoes] == [("mode", mode)] * 2
-    assert np.isnan(verdict.rank).all()
+    assert np.isnan(verdict.score).all()
 
 
 def test_each_kind_of_action_has_its_own_mode() -> None:
     verdict = checked(running(1), modes=Modes(default="observe", stop="act"))
     assert (len(verdict.actions), verdict.acting) == (1, {"stop"})
-    assert np.isnan(verdict.rank).all()
+    assert np.isnan(verdict.score).all()
     verdict = checked(running(1), modes=Modes(default="act", stop="observe"))
-    assert (vetoes(verdict), verdict.rank.tolist()) == (["mode"], [0.0])
+    assert (vetoes(verdict), verdict.score.tolist()) == (["mode"], [0.0])
 
 
 def test_kinds_that_no_line_names_go_by_the_default() -> None:
@@ -117,7 +117,7 @@ def test_kinds_that_no_line_names_go_by_the_default() -> None:
 def test_a_pause_observes_whatever_the_mode() -> None:
     verdict = checked(running(1), past=Past(NOW, paused=True))
     assert (vetoes(verdict), verdict.acting) == (["paused"], frozenset())
-    assert np.isnan(verdict.rank).all()
+    assert np.isnan(verdict.score).all()
 
 
 @pytest.mark.parametrize(
@@ -142,14 +142,14 @@ def test_a_protected_job_is_neither_stopped_nor_ranked(rule: str, columns: Any, 
     verdict = checked(running(2, **one), **limits)
     assert vetoes(verdict) == [rule]
     assert [action.job.job_id for action in verdict.actions] == [2]
-    assert np.isnan(verdict.rank).tolist() == [True, False]
-    assert verdict.spared[rule].tolist() == [True, False]
+    assert np.isnan(verdict.score).tolist() == [True, False]
+    assert verdict.protected_by[rule].tolist() == [True, False]
 
 
 def test_what_an_operator_took_back_is_left_alone() -> None:
     verdict = checked(running(2), past=Past(NOW, given_back=frozenset({1})))
     assert vetoes(verdict) == ["given back"]
-    assert np.isnan(verdict.rank).tolist() == [True, False]
+    assert np.isnan(verdict.score).tolist() == [True, False]
 
 
 def test_a_pattern_does_not_match_what_only_begins_alike_or_in_other_letters() -> None:
@@ -159,7 +159,7 @@ def test_a_pattern_does_not_match_what_only_begins_alike_or_in_other_letters() -
 
 def test_every_protection_has_a_rule_of_its_own_and_answers_for_no_jobs() -> None:
     assert len({protection.rule for protection in PROTECTIONS}) == len(PROTECTIONS)
-    assert checked(running(0)).rank.tolist() == []
+    assert checked(running(0)).score.tolist() == []
 
 
 def test_a_job_that_does_not_run_is_not_stopped() -> None:
@@ -241,7 +241,7 @@ def test_the_writes_of_one_cycle_are_bounded_and_the_rest_is_counted() -> None:
 )  # fmt: skip
 def test_a_plan_that_is_none_for_this_snapshot_is_refused(plan: Plan, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        sound(running(2), plan)
+        validate_plan(running(2), plan)
 
 
 def test_a_sound_plan_is_handed_on() -> None:
@@ -253,7 +253,7 @@ def test_a_sound_plan_is_handed_on() -> None:
         {"x": np.array(["a"])},
         {seen.jobs.keys[1]: Reason("y", {"z": 1.0})},
     )
-    assert sound(seen, plan) is plan
+    assert validate_plan(seen, plan) is plan
 
 
 # --- resizing, moving, preempting, admitting
@@ -287,7 +287,7 @@ def moved(
 def test_a_job_that_declared_a_checkpoint_may_be_moved(kind: Any) -> None:
     assert moved(kind) == ""
     assert moved(kind, restartable=False) == "not restartable"
-    assert moved(kind, past=Past(NOW, forgetful=frozenset({MOVER}))) == "checkpoint not kept"
+    assert moved(kind, past=Past(NOW, lost_progress=frozenset({MOVER}))) == "checkpoint not kept"
     assert moved(kind, past=Past(NOW, move_gave_up=frozenset({MOVER}))) == "gave up moving"
     assert moved(kind, past=Past(NOW, fresh=frozenset({MOVER}))) == "first seen"
     assert moved(kind, modes=Modes(**{"default": "act", kind: "observe"})) == "mode"

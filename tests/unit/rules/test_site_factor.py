@@ -6,13 +6,13 @@ import pytest
 from slurmplug.cluster.port import Site
 from slurmplug.config.schema import Priority
 from slurmplug.errors import ConfigError
-from slurmplug.rules.site_factor import LIMIT, commands, order, relabel, spacing_and_top
+from slurmplug.rules.site_factor import LIMIT, assign, commands, order, spacing_and_top
 from tests.builders import jobs, snapshot
 
 
-def relabelled(in_place, *, spacing=10, top=1000):
+def assigned(in_place, *, spacing=10, top=1000):
     """The new labels of a queue whose labels in place are given best first."""
-    return relabel(np.arange(len(in_place)), np.array(in_place, dtype=float), spacing, top).tolist()
+    return assign(np.arange(len(in_place)), np.array(in_place, dtype=float), spacing, top).tolist()
 
 
 NEW = np.nan
@@ -20,63 +20,63 @@ NEW = np.nan
 
 class TestRelabel:
     def test_a_fresh_queue_gets_multiples_of_the_spacing(self):
-        assert relabelled([NEW] * 4) == [40, 30, 20, 10]
+        assert assigned([NEW] * 4) == [40, 30, 20, 10]
 
     def test_of_more_than_may_be_raised_the_rest_share_no_label(self):
         best_first = np.arange(4)
-        assert relabel(best_first, np.full(4, NEW), 10, 1000, raised=2).tolist() == [20, 10, 0, 0]
-        assert relabel(best_first, np.array([40.0, 30, 20, 10]), 10, 1000, raised=2).tolist() == [40, 30, 0, 0]
-        assert relabel(best_first, np.full(4, NEW), 10, 1000, raised=0).tolist() == [0, 0, 0, 0]
+        assert assign(best_first, np.full(4, NEW), 10, 1000, raised=2).tolist() == [20, 10, 0, 0]
+        assert assign(best_first, np.array([40.0, 30, 20, 10]), 10, 1000, raised=2).tolist() == [40, 30, 0, 0]
+        assert assign(best_first, np.full(4, NEW), 10, 1000, raised=0).tolist() == [0, 0, 0, 0]
 
     def test_an_empty_queue_gets_nothing(self):
-        assert relabelled([]) == []
+        assert assigned([]) == []
 
     def test_an_order_that_did_not_change_is_not_written(self):
-        assert relabelled([400, 37, 36, 0]) == [400, 37, 36, 0]
+        assert assigned([400, 37, 36, 0]) == [400, 37, 36, 0]
 
     def test_a_new_job_goes_into_the_middle_of_its_gap(self):
-        assert relabelled([40, 30, NEW, 20]) == [40, 30, 25, 20]
+        assert assigned([40, 30, NEW, 20]) == [40, 30, 25, 20]
 
     def test_new_jobs_spread_evenly_over_their_gap(self):
-        assert relabelled([100, NEW, NEW, NEW, 20]) == [100, 80, 60, 40, 20]
+        assert assigned([100, NEW, NEW, NEW, 20]) == [100, 80, 60, 40, 20]
 
     def test_a_new_best_job_goes_one_spacing_above(self):
-        assert relabelled([NEW, NEW, 40]) == [60, 50, 40]
+        assert assigned([NEW, NEW, 40]) == [60, 50, 40]
 
     def test_a_new_worst_job_goes_one_spacing_below(self):
-        assert relabelled([60, NEW, NEW]) == [60, 50, 40]
+        assert assigned([60, NEW, NEW]) == [60, 50, 40]
 
     def test_near_an_end_new_jobs_share_what_is_left(self):
-        assert relabelled([NEW, NEW, 994], top=1000) == [998, 996, 994]
-        assert relabelled([5, NEW, NEW]) == [5, 3, 1]
+        assert assigned([NEW, NEW, 994], top=1000) == [998, 996, 994]
+        assert assigned([5, NEW, NEW]) == [5, 3, 1]
 
     def test_a_job_that_overtakes_all_is_the_only_one_written(self):
-        assert relabelled([10, 40, 30, 20]) == [50, 40, 30, 20]
+        assert assigned([10, 40, 30, 20]) == [50, 40, 30, 20]
 
     def test_without_a_gap_the_fewest_make_room(self):
-        assert relabelled([22, 21, NEW, 20]) == [22, 21, 13, 6]
+        assert assigned([22, 21, NEW, 20]) == [22, 21, 13, 6]
 
     def test_a_label_that_is_no_label_of_ours_is_written(self):
-        assert relabelled([2_000, -5, 0.5]) == [30, 20, 10]
+        assert assigned([2_000, -5, 0.5]) == [30, 20, 10]
 
     def test_equal_labels_in_place_are_told_apart(self):
-        assert relabelled([20, 20, 20]) == [40, 30, 20]
+        assert assigned([20, 20, 20]) == [40, 30, 20]
 
     def test_beyond_the_capacity_the_rest_share_zero(self):
-        assert relabelled([NEW] * 5, spacing=10, top=35) == [30, 20, 10, 0, 0]
+        assert assigned([NEW] * 5, spacing=10, top=35) == [30, 20, 10, 0, 0]
 
     def test_beyond_the_capacity_no_ranked_job_keeps_zero(self):
-        assert relabelled([30, 20, 0, 0], spacing=10, top=35) == [30, 20, 10, 0]
+        assert assigned([30, 20, 0, 0], spacing=10, top=35) == [30, 20, 10, 0]
 
     def test_only_the_rows_in_the_order_are_labelled(self):
-        assert relabel(np.array([2, 0]), np.array([10.0, 99.0, 20.0]), 10, 1000).tolist() == [20, 10]
+        assert assign(np.array([2, 0]), np.array([10.0, 99.0, 20.0]), 10, 1000).tolist() == [20, 10]
 
     def test_of_an_array_every_element_counts_among_those_that_are_raised(self):
         queue = snapshot(jobs(4, elements=[1, 2, 5, 1]))
-        rank = np.array([4.0, 3.0, 2.0, 1.0])
-        for raised, labelled in ((2, [1]), (3, [1, 2]), (7, [1, 2]), (8, [1, 2, 3]), (None, [1, 2, 3, 4])):
-            writes = commands(queue, rank, site(age=1_000), Priority(), raised)
-            assert [write.job.job_id for write in writes if write.fields["SiteFactor"] != "0"] == labelled
+        score = np.array([4.0, 3.0, 2.0, 1.0])
+        for raised, written in ((2, [1]), (3, [1, 2]), (7, [1, 2]), (8, [1, 2, 3]), (None, [1, 2, 3, 4])):
+            writes = commands(queue, score, site(age=1_000), Priority(), raised)
+            assert [write.job.job_id for write in writes if write.fields["SiteFactor"] != "0"] == written
 
 
 class TestOrder:
@@ -84,8 +84,8 @@ class TestOrder:
         assert order(np.array([1.0, np.nan, 3.0]), np.zeros(3), np.arange(3)).tolist() == [2, 0]
 
     def test_equals_go_by_submission_and_then_by_job_id(self):
-        rank, submitted, job_id = np.ones(4), np.array([5.0, 3.0, 3.0, 9.0]), np.array([1, 8, 7, 2])
-        assert order(rank, submitted, job_id).tolist() == [2, 1, 0, 3]
+        score, submitted, job_id = np.ones(4), np.array([5.0, 3.0, 3.0, 9.0]), np.array([1, 8, 7, 2])
+        assert order(score, submitted, job_id).tolist() == [2, 1, 0, 3]
 
 
 def site(**weights):

@@ -32,7 +32,7 @@ def deeds(plan):
 
 def order(plan):
     """Job ids, the highest rank first."""
-    return [int(row) + 1 for row in np.argsort(-plan.rank, kind="stable") if not np.isnan(plan.rank[row])]
+    return [int(row) + 1 for row in np.argsort(-plan.score, kind="stable") if not np.isnan(plan.score[row])]
 
 
 def queue(**columns):
@@ -98,7 +98,7 @@ def test_srtf_preempts_for_what_is_sooner_done():
 
 def test_slurm_alone_ranks_nothing_and_starts_nothing():
     plan = decided(Slurm(), queue(gpus=[1, 1]))
-    assert np.isnan(plan.rank).all()
+    assert np.isnan(plan.score).all()
     assert deeds(plan) == set()
 
 

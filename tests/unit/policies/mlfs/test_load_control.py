@@ -204,7 +204,7 @@ class TestShareLeft:
         )
         predicted = forecasts(2, remaining=9_000, final=Forecast.certain([self.END] * 2, "test"))
         with_control, without = (
-            MLFS(MLFSSettings(load_control=on)).decide(snapshot(of_jobs), predicted, {}).rank for on in (True, False)
+            MLFS(MLFSSettings(load_control=on)).decide(snapshot(of_jobs), predicted, {}).score for on in (True, False)
         )
         assert with_control[0] > with_control[1]
         assert without[0] == without[1]
@@ -325,7 +325,7 @@ class TestPolicies:
     def test_mlfs_ranks_and_places_like_mlf_h_and_stops(self):
         heuristic = MLFH().decide(snapshot(self.OF_JOBS), forecasts(2), {})
         full = MLFS().decide(snapshot(self.OF_JOBS), forecasts(2), {})
-        assert np.array_equal(heuristic.rank, full.rank)
+        assert np.array_equal(heuristic.score, full.score)
         assert [action.kind for action in full.actions] == ["stop", *(action.kind for action in heuristic.actions)]
 
     def test_mlfs_without_load_control_does_what_mlf_h_does(self):

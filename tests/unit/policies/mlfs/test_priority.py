@@ -10,8 +10,8 @@ from policies.mlfs.priority import (
     learning_priority,
     loss_ratio,
     model_share,
-    rank,
     run_times,
+    score,
     task_deadlines,
 )
 from tests.builders import NOW, curves, forecasts, jobs
@@ -23,7 +23,7 @@ FAR = NOW + 1e15
 
 
 def ranked(of_jobs, settings, **predicted):
-    return rank(of_jobs, NOW, forecasts(len(of_jobs), **predicted), settings)
+    return score(of_jobs, NOW, forecasts(len(of_jobs), **predicted), settings)
 
 
 class TestEquation2:
@@ -146,25 +146,25 @@ class TestEquation6:
         """The own terms are 5 * 1 * 1 * 1 for learning and 0.3 / 2 + 0.3 / 4 + 0.35 * 3 for computing."""
         of_jobs = jobs(deadline=NOW + 2 * HOUR, waited=3 * HOUR, urgency=5)
         result = ranked(of_jobs, LITERAL, remaining=4 * HOUR)
-        assert result.rank == pytest.approx([0.3 * 5 + 0.7 * (0.15 + 0.075 + 1.05)])
+        assert result.score == pytest.approx([0.3 * 5 + 0.7 * (0.15 + 0.075 + 1.05)])
 
     def test_scaled(self):
         """Pml is 5/10 of R = 0.075; Pc is R, 0.3 / 6 for the slack, and 5/45 of R for waiting."""
         of_jobs = jobs(deadline=NOW + 10 * HOUR, waited=5 * HOUR, urgency=5)
         result = ranked(of_jobs, SCALED, remaining=4 * HOUR, total=4 * HOUR)
-        assert result.rank == pytest.approx([0.3 * 0.0375 + 0.7 * (0.125 + 0.075 / 9)])
+        assert result.score == pytest.approx([0.3 * 0.0375 + 0.7 * (0.125 + 0.075 / 9)])
 
     def test_scaled_a_running_job_has_its_priority_times_the_hysteresis(self):
         result = ranked(jobs(2, state=["running", "pending"], started=NOW), SCALED, remaining=HOUR, total=HOUR)
-        assert result.rank[0] == pytest.approx(1.3 * result.rank[1])
+        assert result.score[0] == pytest.approx(1.3 * result.score[1])
 
     def test_literal_a_running_job_has_no_advantage(self):
         result = ranked(jobs(2, state=["running", "pending"], started=NOW), LITERAL, remaining=HOUR)
-        assert result.rank[0] == result.rank[1]
+        assert result.score[0] == result.score[1]
 
     def test_jobs_that_are_not_managed_have_no_rank_and_no_terms(self):
         result = ranked(jobs(2, managed=[True, False]), SCALED)
-        assert np.isnan(result.rank).tolist() == [False, True]
+        assert np.isnan(result.score).tolist() == [False, True]
         assert all(np.isnan(term).tolist() == [False, True] for term in result.terms.values())
 
 
@@ -175,7 +175,7 @@ class TestChildren:
 
     def priority(self, n, parents, **columns):
         of_jobs = jobs(n, **{"parents": parents, "ml_job": 0, "deadline": FAR} | columns)
-        return ranked(of_jobs, self.ALONE, remaining=0.3 * HOUR).rank
+        return ranked(of_jobs, self.ALONE, remaining=0.3 * HOUR).score
 
     def test_a_chain_is_discounted_by_its_distance(self):
         assert self.priority(3, [(1, 0), (2, 1)]) == pytest.approx([1 + 0.8 + 0.64, 1.8, 1])
@@ -217,8 +217,8 @@ class TestParameterServers:
             urgency=[9, 0, 10, 1, 10],
         )
         result = ranked(of_jobs, SCALED)
-        assert result.rank[1] > result.rank[2] > result.rank[0]
-        assert result.rank[1] == pytest.approx(result.rank[2])
+        assert result.score[1] > result.score[2] > result.score[0]
+        assert result.score[1] == pytest.approx(result.score[2])
         assert result.terms["server"][4] == 0
 
 

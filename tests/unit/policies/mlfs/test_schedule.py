@@ -36,9 +36,9 @@ def told(actions: tuple[Action, ...]) -> list[tuple[str, int, tuple[str, ...]]]:
 
 
 class TestWhoLeaves:
-    def leaving(self, snapshot: Snapshot, rank: Any, lowest: float = 0.1, **settings: Any) -> list[tuple[int, int]]:
+    def leaving(self, snapshot: Snapshot, score: Any, lowest: float = 0.1, **settings: Any) -> list[tuple[int, int]]:
         servers = Servers(snapshot, PlacementSettings(**settings))
-        return select_migrations(servers, np.asarray(rank, dtype=float), snapshot.jobs.restartable, lowest)
+        return select_migrations(servers, np.asarray(score, dtype=float), snapshot.jobs.restartable, lowest)
 
     def test_most_of_what_is_contended_and_least_of_all_else(self) -> None:
         # all bear on the network; the second as much as the third, with fewer GPUs
@@ -77,10 +77,10 @@ class TestWhoLeaves:
         assert lowest_priority(np.arange(4), np.array([4.0, 1.0, 3.0, 2.0]), share).tolist() == [1, 3, 2, 0][:count]
 
 
-def decided(look: Snapshot, rank: Any, remaining: Any = HOUR, **settings: Any) -> tuple[Action, ...]:
+def decided(look: Snapshot, score: Any, remaining: Any = HOUR, **settings: Any) -> tuple[Action, ...]:
     n = len(look.jobs)
     left = np.broadcast_to(np.asarray(remaining, dtype=float), (n,))
-    return schedule(look, np.asarray(rank, dtype=float), left, NOBODY, ScheduleSettings(**settings))
+    return schedule(look, np.asarray(score, dtype=float), left, NOBODY, ScheduleSettings(**settings))
 
 
 class TestMigration:
@@ -166,8 +166,8 @@ class TestPreemption:
         assert (facts["by"], facts["by_rank"], facts["rank"]) == (2.0, 2.0, 1.0)
 
     @pytest.mark.parametrize("rank", [[2, 1], [1, 1]])
-    def test_leaves_what_is_no_lower(self, rank: list[float]) -> None:
-        assert decided(self.look(), rank) == ()
+    def test_leaves_what_is_no_lower(self, score: list[float]) -> None:
+        assert decided(self.look(), score) == ()
 
     @pytest.mark.parametrize(
         "columns",
@@ -255,14 +255,14 @@ class TestAblations:
         plan = MLFH(MLFHSettings(**settings)).decide(
             snapshot(self.OF_JOBS), forecasts(2, remaining=remaining, total=remaining), {}
         )
-        return [int(row) for row in np.argsort(-plan.rank)]
+        return [int(row) for row in np.argsort(-plan.score)]
 
     def test_urgency(self) -> None:
         assert self.order([2 * HOUR, 2 * HOUR], gamma_d=0.0) == [1, 0]
         plan = MLFH(MLFHSettings(gamma_d=0.0, use_urgency=False)).decide(
             snapshot(self.OF_JOBS), forecasts(2, remaining=HOUR, total=HOUR), {}
         )
-        assert plan.rank[0] == plan.rank[1]
+        assert plan.score[0] == plan.score[1]
 
     def test_deadline(self) -> None:
         assert self.order([2 * HOUR, 1.9 * HOUR], use_urgency=False) == [0, 1]

@@ -14,7 +14,7 @@ from policies.placement.allocation import (
     leftover_gpus,
     movable,
     queue_order,
-    rank_from_order,
+    score_from_order,
     startable,
 )
 from policies.placement.space import Placement, Space
@@ -66,9 +66,9 @@ def test_what_is_unknown_comes_last_and_ties_go_by_submission():
 
 def test_the_first_in_order_has_the_highest_rank_and_jobs_that_are_not_managed_none():
     of_jobs = jobs(3, managed=[True, False, True])
-    rank = rank_from_order(of_jobs, np.array([2, 1, 0]))
-    assert rank[2] > rank[0]
-    assert np.isnan(rank[1])
+    score = score_from_order(of_jobs, np.array([2, 1, 0]))
+    assert score[2] > score[0]
+    assert np.isnan(score[1])
 
 
 def test_the_one_node_with_the_fewest_free_gpus_that_suffices_is_chosen():

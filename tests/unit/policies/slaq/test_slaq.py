@@ -95,7 +95,7 @@ def test_where_not_all_minima_fit_the_greatest_reduction_a_gpu_goes_first():
     policy = SLAQ(SLAQSettings(interval=1.0, speed="forecast"))
     plan = policy.decide(snapshot(of_jobs, nodes(1)), ahead, NOTHING_REMEMBERED)
     assert [action.job for action in plan.actions] == [of_jobs.keys[1]]
-    assert np.argmax(plan.rank) == 1
+    assert np.argmax(plan.score) == 1
 
 
 def test_a_job_that_starves_goes_first_and_a_running_one_makes_room():

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmplug.rules.site_factor import order, relabel
+from slurmplug.rules.site_factor import assign, order
 
 LABELS = st.one_of(st.just(np.nan), st.integers(-3, 45).map(float), st.sampled_from([0.5, 1e12, np.inf]))
 
@@ -20,8 +20,8 @@ def queues(draw, most=12):
     return np.array(in_place), spacing, top
 
 
-def relabelled(in_place, spacing, top):
-    return relabel(np.arange(len(in_place)), in_place, spacing, top)
+def assigned(in_place, spacing, top):
+    return assign(np.arange(len(in_place)), in_place, spacing, top)
 
 
 def written(in_place, new):
@@ -47,7 +47,7 @@ def fewest_writes(in_place, spacing, top):
 @given(queues())
 def test_label_order_is_the_decided_order_within_range(queue):
     in_place, spacing, top = queue
-    new = relabelled(in_place, spacing, top)
+    new = assigned(in_place, spacing, top)
     capacity = top // spacing
     assert np.all(np.diff(new[:capacity]) < 0)
     assert np.all(new[capacity:] == 0)
@@ -59,7 +59,7 @@ def test_label_order_is_the_decided_order_within_range(queue):
 @given(queues(most=10))
 def test_writes_are_the_fewest_that_any_labelling_needs(queue):
     in_place, spacing, top = queue
-    assert written(in_place, relabelled(in_place, spacing, top)) == fewest_writes(in_place, spacing, top)
+    assert written(in_place, assigned(in_place, spacing, top)) == fewest_writes(in_place, spacing, top)
 
 
 def by_exhaustion(in_place, top):
@@ -69,9 +69,9 @@ def by_exhaustion(in_place, top):
 
 
 @given(st.lists(st.one_of(st.just(np.nan), st.integers(0, 8).map(float)), max_size=6))
-def test_no_labelling_at_all_writes_less(labels):
-    in_place = np.array(labels)
-    assert written(in_place, relabelled(in_place, 1, 8)) == by_exhaustion(in_place, 8)
+def test_no_labelling_at_all_writes_less(site_factors):
+    in_place = np.array(site_factors)
+    assert written(in_place, assigned(in_place, 1, 8)) == by_exhaustion(in_place, 8)
 
 
 def longest_non_decreasing(values):
@@ -85,30 +85,32 @@ def longest_non_decreasing(values):
 @given(st.permutations(range(40)))
 def test_where_gaps_have_room_writes_are_n_less_the_longest_increasing_subsequence(ranks):
     in_place = 1000.0 * (1 + np.array(ranks))
-    new = relabelled(in_place, 1000, 1_000_000)
+    new = assigned(in_place, 1000, 1_000_000)
     assert written(in_place, new) == 40 - longest_non_decreasing(in_place[::-1])
 
 
 @given(queues())
 def test_a_second_look_writes_nothing(queue):
     in_place, spacing, top = queue
-    new = relabelled(in_place, spacing, top)
-    assert relabelled(new.astype(float), spacing, top).tolist() == new.tolist()
+    new = assigned(in_place, spacing, top)
+    assert assigned(new.astype(float), spacing, top).tolist() == new.tolist()
 
 
 @given(queues(), st.data())
 def test_ended_jobs_cost_no_writes(queue, data):
     in_place, spacing, top = queue
     capacity = top // spacing
-    labels = relabelled(in_place[:capacity], spacing, top).astype(float)
-    stay = np.array(data.draw(st.lists(st.booleans(), min_size=len(labels), max_size=len(labels))), dtype=bool)
+    site_factors = assigned(in_place[:capacity], spacing, top).astype(float)
+    stay = np.array(
+        data.draw(st.lists(st.booleans(), min_size=len(site_factors), max_size=len(site_factors))), dtype=bool
+    )
     still = np.flatnonzero(stay)
-    assert relabel(still, labels, spacing, top).tolist() == labels[still].tolist()
+    assert assign(still, site_factors, spacing, top).tolist() == site_factors[still].tolist()
 
 
 @given(st.lists(st.tuples(st.sampled_from([1.0, 2.0, np.nan]), st.integers(0, 2), st.integers(0, 99)), max_size=12))
 def test_order_is_that_of_sorting_by_rank_submission_and_id(rows):
-    rank, submitted, job_id = (np.array([row[i] for row in rows], dtype=float) for i in range(3))
-    by_key = [row for row in range(len(rows)) if not np.isnan(rank[row])]
-    by_key.sort(key=lambda row: (-rank[row], submitted[row], job_id[row]))
-    assert order(rank, submitted, job_id.astype(np.int64)).tolist() == by_key
+    score, submitted, job_id = (np.array([row[i] for row in rows], dtype=float) for i in range(3))
+    by_key = [row for row in range(len(rows)) if not np.isnan(score[row])]
+    by_key.sort(key=lambda row: (-score[row], submitted[row], job_id[row]))
+    assert order(score, submitted, job_id.astype(np.int64)).tolist() == by_key

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from policies.placement import allocation, gpu_space, space
+from policies.plan import Plan
 from predictors.forecast import Forecasts
 from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
@@ -28,7 +29,7 @@ RENAMED = {
             "left_over": allocation.leftover_gpus,
             "movable": allocation.movable,
             "placing": allocation.placement_action,
-            "ranked": allocation.rank_from_order,
+            "ranked": allocation.score_from_order,
             "startable": allocation.startable,
             "teams": allocation.group_gangs,
             "within": allocation.managed_rank,
@@ -105,5 +106,11 @@ def test_a_policy_of_a_site_with_the_earlier_names_decides_as_before(tmp_path, m
     with pytest.warns(DeprecationWarning, match=r"policies\.allocation is deprecated"):
         policy = policy_registry.policy(Config.model_validate({"policy": f"{path}:Largest"}))
     plan = policy.decide(snapshot(jobs(3, gpus=[1, 4, 2]), nodes(1)), Forecasts.unknown(3), {})
-    assert np.argsort(-plan.rank).tolist() == [1, 2, 0]
+    assert np.argsort(-plan.score).tolist() == [1, 2, 0]
     assert [(action.kind, action.job.job_id) for action in plan.actions] == [("place", 2)]
+
+
+def test_a_plan_takes_its_scores_by_the_name_that_they_had():
+    with pytest.warns(DeprecationWarning, match=r"Plan\(score=\.\.\.\)"):
+        plan = Plan(rank=np.array([2.0, 1.0]))
+    assert plan.score.tolist() == [2.0, 1.0]
