@@ -2,8 +2,7 @@
 
 import json
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -45,10 +44,20 @@ def site(cluster: Sandbox, tmp_path: Path) -> Iterator[LiveSite]:
 
 @pytest.fixture
 def falling(site: LiveSite) -> Iterator[LiveSite]:
-    """Slurm 22.05 does not free the GPUs of a job whose earlier step outlived its node; a slurmctld that starts counts
-    anew, for the tests that follow."""
+    """Nodes that are set DOWN stay so until they are resumed.
+
+    With the sandbox's ReturnToService=2 an answer that a slurmd gave before it was killed, and that slurmctld looks at
+    later, as under load, returns its node to service: Slurm launches jobs on a dead node, and each costs a requeue.
+    """
+    path = site.cluster.layout.slurm_conf
+    conf = path.read_text()
+    assert "ReturnToService=2\n" in conf
+    path.write_text(conf.replace("ReturnToService=2\n", "ReturnToService=0\n"))
+    site.cluster.restart("slurmctld")
     yield site
+    path.write_text(conf)
     site.cluster.clear()
+    # Slurm 22.05 does not free the GPUs of a job whose earlier step outlived its node; one that starts counts anew.
     site.cluster.restart("slurmctld")
 
 
@@ -88,15 +97,8 @@ def nothing_is_left(site: LiveSite, *jobs: int) -> bool:
 
 
 def until_it_runs(site: LiveSite, job: int) -> None:
-    """Also where Slurm lets a job wait for two minutes after a requeue, as it does without slurmplug.
-
-    A node that is back kills what it finds of a lost run; a launch in that second fails (`Job credential revoked`).
-    """
-    site.cluster.wait(
-        lambda: "down" not in site.cluster.run("root", ["sinfo", "-h", "-N", "-o", "%T"]).stdout, PATIENCE
-    )
-    time.sleep(restart.SETTLE_SECONDS)
-    if site.cluster.job(job)["JobState"] == "PENDING":
+    """Also where Slurm lets a job wait for two minutes after a requeue, as it does without slurmplug."""
+    if site.cluster.wait_job(job, ("PENDING", "RUNNING"), PATIENCE)["JobState"] == "PENDING":
         site.cluster.run("root", ["scontrol", "update", f"JobId={job}", "StartTime=now"], check=False)
     site.cluster.wait_job(job, "RUNNING", PATIENCE)
 
@@ -140,8 +142,7 @@ def test_a_node_that_goes_down_at_a_step_costs_the_run_there_at_most(
     try:
         until_ended(site, *jobs, each_cycle=nodes_fall)
     finally:
-        for each in set(down.values()):
-            site.cluster.start(each)
+        come_back(site, set(down.values()))
     for job, at in jobs.items():
         result, done = str(site.operations(job)[-1]["result"]), said(site, job)
         assert result.startswith(RESULTS_WHERE_IT_FELL[at]), (at, result)
@@ -166,10 +167,22 @@ def place(site: LiveSite, job: int) -> str:
 
 
 def goes_down(site: LiveSite, name: str) -> None:
-    """Without its slurmd, or it would be back as soon as it registers (ReturnToService=2)."""
+    """Without its slurmd, so that what it runs is lost."""
     if site.cluster.daemons.alive(name):
         site.cluster.kill(name)
         site.cluster.run("root", ["scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=test"])
+
+
+def come_back(site: LiveSite, names: Collection[str]) -> None:
+    """Nodes serve again, once no slurmstepd of a lost run is left there: beside one a launch fails."""
+    sockets = [(site.cluster.folder / "nodes" / name, f"{name}_*.*") for name in names]
+    for name in names:
+        site.cluster.start(name)
+    site.cluster.wait(
+        lambda: not any(list(folder.glob(steps)) for folder, steps in sockets), PATIENCE, "the lost runs to end"
+    )
+    if names:
+        site.cluster.run("root", ["scontrol", "update", f"NodeName={','.join(names)}", "State=RESUME"])
 
 
 def test_a_scontrol_that_hangs_leaves_it_open_and_nothing_is_done_twice(site: LiveSite) -> None:
