@@ -4,7 +4,7 @@ VENV := $(shell .ci/environment path)
 PY := $(VENV)/bin/python
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder --benchmark-disable
 
-.PHONY: help install demo test test-failed lint bench bench-scale figures clean bench-live chaos fidelity results
+.PHONY: $(shell sed -nE 's/^([a-z0-9-]+):.*/\1/p' $(MAKEFILE_LIST))
 
 help: ## this list
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
