@@ -131,7 +131,7 @@ def test_the_next_cycle_comes_at_its_time_where_the_ledger_cannot_be_read(ledger
     assert scheduler.seconds_to_next() == 60.0
 
 
-def test_ranks_become_labels_in_their_order_and_are_written_once(ledger: Ledger) -> None:
+def test_scores_become_site_factors_in_their_order_and_are_written_once(ledger: Ledger) -> None:
     site = Site(ledger, Ranks())
     for _ in range(4):
         site.cluster.submit()
@@ -212,7 +212,7 @@ def fails(_: Snapshot) -> Plan:
     [
         (leaves, "policy ranks failed: SystemExit: a policy that would end the daemon"),
         (fails, "policy ranks failed: ZeroDivisionError: somebody else's policy"),
-        (lambda seen: Plan(np.zeros(99)), "policy ranks failed: ValueError: rank is one number a job"),
+        (lambda seen: Plan(np.zeros(99)), "policy ranks failed: ValueError: score is one number per job"),
         (lambda seen: Plan(np.zeros(2), notes={JobKey("", 9, 9): Reason("x")}), "not in the snapshot"),
         (lambda seen: Plan(np.zeros(2), memory={"x": np.array([object()])}), "memory is arrays"),
         (lambda seen: None, "policy ranks failed: AttributeError"),
@@ -301,7 +301,7 @@ def test_reports_are_not_lost_to_a_ledger_that_cannot_be_read(ledger: Ledger, mo
     def locked(*_: object) -> Any:
         raise LedgerError("locked")
 
-    for name in ("next_cycle", "labels_set_elsewhere", "recall", "past", "open_operations", "begin"):
+    for name in ("next_cycle", "site_factors_set_elsewhere", "recall", "past", "open_operations", "begin"):
         with monkeypatch.context() as patch:
             patch.setattr(ledger, name, locked)
             with pytest.raises(LedgerError):

@@ -228,10 +228,10 @@ def test_the_writes_of_one_cycle_are_bounded_and_the_rest_is_counted() -> None:
 @pytest.mark.parametrize(
     ("plan", "why"),
     [
-        (Plan(np.zeros(3)), r"rank is one number a job, not float64 \(3,\)"),
-        (Plan(np.zeros((2, 1))), "rank"),
-        (Plan(np.array(["a", "b"])), "rank"),
-        (Plan(np.zeros(2), {"P": np.zeros(1)}), "P is one number a job"),
+        (Plan(np.zeros(3)), r"score is one number per job, not float64 \(3,\)"),
+        (Plan(np.zeros((2, 1))), "score"),
+        (Plan(np.array(["a", "b"])), "score"),
+        (Plan(np.zeros(2), {"P": np.zeros(1)}), "P is one number per job"),
         (Plan(np.zeros(2), actions=(Action("stop", JobKey(CLUSTER, 9, 0), Reason("x")),)), "not in the snapshot"),
         (Plan(np.zeros(2), notes={JobKey(CLUSTER, 9, 0): Reason("x")}), "not in the snapshot"),
         (Plan(np.zeros(2), notes={JobKey(CLUSTER, 1, int(NOW)): Reason("x", {"n": np.int64(3)})}), "facts of x"),
