@@ -26,7 +26,7 @@ class SandboxError(SlurmplugError):
 
 
 class UsageError(SlurmplugError):
-    """What was asked for at the command line makes no sense."""
+    """Options or arguments of a command that cannot be used together, or at all."""
 
 
 class DataError(SlurmplugError):
@@ -42,4 +42,4 @@ class SteppedDown(SlurmplugError):
 
 
 class NotConfirmed(SlurmplugError):
-    """Whether another daemon acts cannot be told at the moment, so nothing is done."""
+    """Whether another daemon acts is not known at the moment, so nothing is done."""

@@ -1,0 +1,1 @@
+"""The schedulers that the papers compare with."""

@@ -1,0 +1,1 @@
+"""MLFS (Wang, Liu, Shen, CoNEXT 2020): MLF-H and MLF-C."""

@@ -1,0 +1,1 @@
+"""OASiS (Bao, Peng, Wu, Li, INFOCOM 2018)."""

@@ -1,0 +1,1 @@
+"""SLAQ (Zhang, Stafman, Or, Freedman, SoCC 2017)."""

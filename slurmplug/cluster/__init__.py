@@ -1,0 +1,1 @@
+"""Slurm, by its command line or by pyslurm."""
