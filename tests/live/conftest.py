@@ -5,6 +5,7 @@ Of a session that pytest-xdist distributes, each worker has a cluster of its own
 Nothing is skipped: where Slurm is not installed, the tests fail with the message that says what to install.
 """
 
+import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -55,12 +56,12 @@ def _running_sandbox(config: pytest.Config, spec: ClusterSpec | None = None) -> 
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where slurmctld, which is not root, can read."""
-    path = tmp_path_factory.mktemp("site")
-    for each in (path, *path.parents[:2]):
-        each.chmod(each.stat().st_mode | 0o055)  # with a short --basetemp one of them is /tmp
-    return path
+def folder() -> Iterator[Path]:
+    """Where slurmctld, which is not root, can read: not below a folder of pytest, which closes it to others."""
+    with tempfile.TemporaryDirectory(prefix="slurmplug-site-") as name:
+        path = Path(name)
+        path.chmod(0o755)
+        yield path
 
 
 @pytest.fixture(scope="session")

@@ -3,18 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from slurmplug.sandbox import ClusterSpec, Sandbox
 from tests.live.chaos import run
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Where the operator's account can go."""
-    for each in (tmp_path, *tmp_path.parents[:2]):
-        each.chmod(each.stat().st_mode | 0o055)
-    return tmp_path
 
 
 def test_whatever_fails_no_invariant_is_violated(
