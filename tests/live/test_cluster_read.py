@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slurmplug.cluster.hostlist import expand
 from slurmplug.cluster.slurm import SlurmCluster
 from slurmplug.errors import ReadFailed
 from slurmplug.intake.job_record import LIVE_STATES
@@ -110,6 +111,15 @@ def test_gpus_are_counted_in_all_however_they_are_asked_for(
         cluster.wait_job(job, "RUNNING")
     found = read(operated(cluster, tmp_path))[job]
     assert (found["gpus"], found["gpu_type"]) == (gpus, kind)
+
+
+@pytest.mark.parametrize(
+    "hostlist",
+    ["n[1-3,7]", "n[01-10]", "n[01-3]", "n[3,1-2]", "n[1-2]-g[0-3]", "tux[1-2][3-4]", "b2,a1,n[099-101]", "n!1,a^b"],
+)
+def test_a_host_list_has_the_nodes_that_scontrol_lists(cluster: Sandbox, hostlist: str) -> None:
+    shown = cluster.run("root", ["scontrol", "show", "hostnames", hostlist]).stdout
+    assert expand(hostlist) == shown.split()
 
 
 def test_what_decides_where_jobs_run_is_read(special_cluster: Callable[[ClusterSpec], Sandbox], tmp_path: Path) -> None:

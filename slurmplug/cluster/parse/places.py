@@ -6,10 +6,10 @@ from collections import defaultdict
 import numpy as np
 
 from slurmplug.cluster import tres
+from slurmplug.cluster.hostlist import expand
 from slurmplug.cluster.parse.table import UNSET, Marks, column, measured, moment, names, table, values
 from slurmplug.cluster.port import NodeRows, Reservation
 from slurmplug.errors import ReadFailed
-from slurmplug.intake.eligibility import expand
 
 NODE_FIELDS = (
     "NodeList", "PartitionName", "StateComplete", "Features", "Gres", "GresUsed", "CPUsState", "CPUsLoad", "Memory",
