@@ -9,7 +9,7 @@ import pytest
 
 from policies.snapshot import JobKey
 from slurmplug.cluster import api_client
-from slurmplug.cluster.api_client import ApiClient, client, imported
+from slurmplug.cluster.api_client import ApiClient, import_pyslurm, make_client
 from slurmplug.cluster.cli_client import CliClient
 from slurmplug.cluster.port import Command, Outcome
 from slurmplug.config.schema import Slurm
@@ -129,7 +129,7 @@ def test_a_pyslurm_that_ends_the_process_is_never_imported(
 ) -> None:
     fatal = "import os\nos.write(2, b'fatal: Could not establish a configuration source\\n')\nos._exit(1)\n"  # as in C
     monkeypatch.setenv("PYTHONPATH", str(pretended(tmp_path, fatal)))
-    made = client(Slurm(client="pyslurm"))
+    made = make_client(Slurm(client="pyslurm"))
     assert type(made) is CliClient
     assert "Could not establish a configuration source" in caplog.text
     assert "the command line is used" in caplog.text
@@ -137,8 +137,8 @@ def test_a_pyslurm_that_ends_the_process_is_never_imported(
 
 def test_a_pyslurm_that_is_not_there_leaves_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PYTHONPATH", str(pretended(tmp_path, "raise ImportError('of another Slurm')\n")))
-    assert type(client(Slurm(client="pyslurm"))) is CliClient
-    assert imported(None, python=str(tmp_path / "no-python")) is None
+    assert type(make_client(Slurm(client="pyslurm"))) is CliClient
+    assert import_pyslurm(None, python=str(tmp_path / "no-python")) is None
 
 
 def test_it_is_imported_once_proven_with_the_configured_slurm_conf(
@@ -150,12 +150,12 @@ def test_it_is_imported_once_proven_with_the_configured_slurm_conf(
     )
     monkeypatch.setenv("PYTHONPATH", str(pretended(tmp_path, text)))
     monkeypatch.setenv("SLURM_CONF", "elsewhere")
-    module = imported(conf, load=lambda name: sys)
+    module = import_pyslurm(conf, load=lambda name: sys)
     assert module is sys
     assert os.environ["SLURM_CONF"] == str(conf)
 
 
 def test_nothing_is_imported_unless_it_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api_client, "imported", lambda conf: pytest.fail("it was looked for"))
-    assert type(client(Slurm())) is CliClient
+    monkeypatch.setattr(api_client, "import_pyslurm", lambda conf: pytest.fail("it was looked for"))
+    assert type(make_client(Slurm())) is CliClient
     assert "pyslurm" not in sys.modules
