@@ -35,7 +35,7 @@ written = st.one_of(texts, bytes_).filter(lambda text: SEPARATORS.field not in t
 
 
 def record(job_id: int, **fields: str) -> str:
-    told = {
+    fields = {
         **dict.fromkeys(JOB_FIELDS, "N/A"),
         **dict.fromkeys(NUMBERS, "1"),
         "exit_code": "0",
@@ -43,7 +43,7 @@ def record(job_id: int, **fields: str) -> str:
         "JobID": str(job_id),
         **fields,
     }
-    return SEPARATORS.field.join(told[name] for name in JOB_FIELDS) + SEPARATORS.record + "\n"
+    return SEPARATORS.field.join(fields[name] for name in JOB_FIELDS) + SEPARATORS.record + "\n"
 
 
 @given(st.lists(st.tuples(written, written), max_size=5))

@@ -29,7 +29,7 @@ class FakePyslurm:
     RPCError = RPCError
 
     def __init__(self, fails: dict[int, RPCError] | None = None) -> None:
-        self.said: list[Any] = []
+        self.modified: list[Any] = []
         self.fails = fails or {}
 
     def Job(self, job_id: int) -> Any:
@@ -40,7 +40,7 @@ class FakePyslurm:
                 assert all(changes.values()), "pyslurm takes 0 for not set"
                 if job_id in outer.fails:
                     raise outer.fails[job_id]
-                outer.said.append((job_id, changes))
+                outer.modified.append((job_id, changes))
 
         return One()
 
@@ -78,7 +78,7 @@ def test_site_factors_go_by_pyslurm_and_the_rest_by_one_scontrol_in_order(by_sco
     outcomes = ApiClient(module, None, None, 20.0).write(commands, ["1", "2", "3", "4", "5_[0-3]", "6"])
     assert [outcome.command for outcome in outcomes] == list("abcdef")
     assert [outcome.message for outcome in outcomes] == ["", "scontrol", "scontrol", "", "scontrol", "scontrol"]
-    assert module.said == [(1, {"site_factor": 5}), (4, {"site_factor": -7})]
+    assert module.modified == [(1, {"site_factor": 5}), (4, {"site_factor": -7})]
     assert by_scontrol == [["2", "3"], ["5_[0-3]", "6"]]
 
 
@@ -86,7 +86,7 @@ def test_site_factors_go_by_pyslurm_and_the_rest_by_one_scontrol_in_order(by_sco
 def test_what_is_no_site_factor_is_left_to_the_command_line(by_scontrol: list[list[str]], value: str) -> None:
     module = FakePyslurm()
     ApiClient(module, None, None, 20.0).write([update("a", SiteFactor=value)], ["1"])
-    assert module.said == []
+    assert module.modified == []
     assert by_scontrol == [["1"]]
 
 
@@ -104,8 +104,8 @@ def test_what_is_no_site_factor_is_left_to_the_command_line(by_scontrol: list[li
     ],
 )
 def test_what_slurm_refuses_and_what_it_does_not_answer_differ(error: RPCError, status: str) -> None:
-    told = ApiClient(FakePyslurm({1: error}), None, None, 20.0).write([update("a", SiteFactor="5")], ["1"])
-    assert [(each.status, each.message) for each in told] == [(status, str(error))]
+    outcomes = ApiClient(FakePyslurm({1: error}), None, None, 20.0).write([update("a", SiteFactor="5")], ["1"])
+    assert [(each.status, each.message) for each in outcomes] == [(status, str(error))]
 
 
 def test_after_a_call_that_is_not_answered_the_others_go_by_scontrol_whose_time_has_a_limit(
@@ -113,8 +113,8 @@ def test_after_a_call_that_is_not_answered_the_others_go_by_scontrol_whose_time_
 ) -> None:
     module = FakePyslurm({1: RPCError(2017, "Invalid job id specified"), 2: RPCError(1802, "receive failure")})
     commands = [update(name, SiteFactor="5") for name in "abcd"]
-    told = ApiClient(module, None, None, 20.0).write(commands, ["1", "2", "3", "4"])
-    assert [each.status for each in told] == ["refused", "unknown", "done", "done"]
+    outcomes = ApiClient(module, None, None, 20.0).write(commands, ["1", "2", "3", "4"])
+    assert [each.status for each in outcomes] == ["refused", "unknown", "done", "done"]
     assert by_scontrol == [["3", "4"]]
 
 

@@ -76,7 +76,7 @@ def jobs(queue: Queue) -> Callable[[str], list[Mapping[str, Any]]]:
         ("no-gpu", 0, ""),
     ],
 )
-def test_gpus_count_in_all_however_they_are_asked_for(jobs, name, gpus, kind):
+def test_gpus_are_counted_in_all_however_they_are_requested(jobs, name, gpus, kind):
     for found in jobs(name):
         assert (found["gpus"], found["gpu_type"]) == (gpus, kind)
 
@@ -132,19 +132,19 @@ def test_what_a_user_writes_forges_no_row(jobs):
     assert (hostile["name"], hostile["comment"]) == (f"hostile {HOSTILE}", HOSTILE)
 
 
-def test_what_decides_where_a_job_may_run_is_told(jobs):
+def test_what_decides_where_a_job_may_run_is_parsed(jobs):
     (found,) = jobs("partitions")
     assert (found["partition"], found["features"], found["nodes"]) == ("gpu,fast", "fast&nvlink", 2)
     assert jobs("reserved")[0]["reservation"] == "maintenance"
 
 
-def test_dependencies_are_told(jobs):
+def test_dependencies_are_parsed(jobs):
     (dependent,) = jobs("dependent")
     parents = [jobs(name)[0]["job_id"] for name in ("no-gpu", "mixed", "split")]
     assert all(f":{parent}" in dependent["dependency"] for parent in parents)
 
 
-def test_holds_are_told(jobs):
+def test_holds_are_parsed(jobs):
     assert jobs("typed")[0]["reason"] == "None"
     assert (jobs("per-job")[0]["reason"], jobs("per-job")[0]["priority"]) == ("JobHeldUser", 0)
     assert (jobs("held by")[0]["reason"], jobs("held by")[0]["priority"]) == ("JobHeldAdmin", 0)
@@ -168,7 +168,7 @@ def test_a_job_that_waits_has_no_start_though_slurm_expects_one(jobs):
     assert np.isnan(jobs("per-node")[0]["expected"])
 
 
-def test_endings_are_told_as_a_shell_tells_them(jobs):
+def test_exit_codes_of_endings_are_as_a_shell_has_them(jobs):
     ended = {name: jobs(name)[0] for name in ("completed", "failed", "killed", "cancelled")}
     assert [each["state"] for each in ended.values()] == ["COMPLETED", "FAILED", "FAILED", "CANCELLED"]
     assert [each["exit_code"] for each in ended.values()] == [0, 3, 137, 0]
@@ -178,7 +178,7 @@ def test_memory_is_in_mebibytes_in_all(jobs):
     assert jobs("no-gpu")[0]["memory"] == 4_500
 
 
-def test_owners_are_told(jobs):
+def test_owners_are_parsed(jobs):
     (found,) = jobs("typed")
     assert (found["uid"], found["user"], found["account"], found["qos"]) == (5, "games", "vision", "normal")
 
@@ -199,7 +199,7 @@ def test_the_gpus_of_a_node_are_counted_by_type(recorded):
     assert nodes.gpus_used[0] == {"a100": 3}
 
 
-def test_the_cpus_and_memory_of_a_node_are_told(recorded):
+def test_the_cpus_and_memory_of_a_node_are_parsed(recorded):
     nodes = parse.nodes(recorded("sinfo"), SEPARATORS)
     assert (nodes.cpus.tolist(), nodes.cpus_used.tolist()) == ([8] * 5, [2, 1, 2, 2, 0])
     assert (nodes.memory.tolist(), nodes.memory_used.tolist()) == ([4_000] * 5, [200, 100, 200, 200, 0])
@@ -207,7 +207,7 @@ def test_the_cpus_and_memory_of_a_node_are_told(recorded):
     assert (nodes.cpu_load > 0).all()
 
 
-def test_reservations_are_told(recorded):
+def test_reservations_are_parsed(recorded):
     maintenance, lesson = parse.reservations(recorded("reservations"))
     assert (maintenance.name, maintenance.nodes) == ("maintenance", frozenset({"n1", "n2", "n3"}))
     assert (maintenance.users, maintenance.accounts) == (frozenset({"games", "news"}), frozenset())
@@ -215,7 +215,7 @@ def test_reservations_are_told(recorded):
     assert (lesson.name, lesson.users, lesson.accounts) == ("class", frozenset(), frozenset({"vision", "language"}))
 
 
-def test_the_site_is_told(recorded, request):
+def test_the_site_is_parsed(recorded, request):
     site = parse.site(recorded("config"))
     assert site.cluster.startswith("sandbox_")
     assert site.priority_type == "priority/multifactor"
@@ -263,17 +263,17 @@ def test_every_spelling_of_gpus_is_understood(fields, gpus, kind):
 
 
 @pytest.mark.parametrize(
-    ("told", "seconds"),
+    ("text", "seconds"),
     [("1-02:03:04", 93_784), ("02:03:04", 7_384), ("30:00", 1_800), ("UNLIMITED", None), ("Partition_Limit", None)],
 )
-def test_every_spelling_of_a_time_limit_is_understood(told, seconds):
-    limit = job(TimeLimit=told)["time_limit"]
+def test_every_spelling_of_a_time_limit_is_understood(text, seconds):
+    limit = job(TimeLimit=text)["time_limit"]
     assert np.isnan(limit) if seconds is None else limit == seconds
 
 
-@pytest.mark.parametrize(("told", "code"), [("768", 3), ("9", 137), ("3:0", 3), ("0:15", 143), ("0", 0)])
-def test_a_wait_status_is_understood_as_well_as_a_pair(told, code):
-    assert job(exit_code=told)["exit_code"] == code
+@pytest.mark.parametrize(("text", "code"), [("768", 3), ("9", 137), ("3:0", 3), ("0:15", 143), ("0", 0)])
+def test_a_wait_status_is_understood_as_well_as_a_pair(text, code):
+    assert job(exit_code=text)["exit_code"] == code
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_no_reservations_are_none():
     assert parse.reservations("No reservations in the system\n") == ()
 
 
-def test_the_weights_of_trackable_resources_are_told_one_by_one(recorded):
+def test_the_weights_of_trackable_resources_are_separate(recorded):
     text = recorded("config").replace("PriorityWeightTRES      = (null)", "PriorityWeightTRES = CPU=10,GRES/gpu=300.5")
     weights = parse.site(text).priority_weights
     assert (weights["TRES/cpu"], weights["TRES/gres/gpu"]) == (10, 300)
@@ -368,7 +368,7 @@ def test_jobs_that_the_accounting_has_not_seen_end_are_no_endings():
 
 # --- what jobs request ------------------------------------------------------------------------------------------------
 
-TOLD: Mapping[str, str] = {
+REQUEST: Mapping[str, str] = {
     "JobID": "7", "NumNodes": "2", "NumCPUs": "8", "tres-alloc": "cpu=8,mem=800M,node=2,gres/gpu=4", "HetJobID": "0",
     "Reservation": "(null)", "tres-per-node": "gres:gpu:2", "tres-per-job": "N/A", "tres-per-socket": "N/A",
     "tres-per-task": "N/A", "NumTasks": "2", "NTPerNode": "0", "cpus-per-task": "4", "MinCPUs": "4",
@@ -379,12 +379,14 @@ TOLD: Mapping[str, str] = {
 
 def request(constraints: str = "7  \n", **fields: str) -> ResourceRequest:
     text = (
-        SEPARATORS.field.join({**TOLD, **fields}[name] for name in RESOURCE_REQUEST_FIELDS) + SEPARATORS.record + "\n"
+        SEPARATORS.field.join({**REQUEST, **fields}[name] for name in RESOURCE_REQUEST_FIELDS)
+        + SEPARATORS.record
+        + "\n"
     )
     return parse.resource_requests(text, constraints, SEPARATORS)[7]
 
 
-def test_how_a_job_asked_is_read_with_what_stands_in_the_way() -> None:
+def test_what_a_job_requests_and_by_which_options_is_parsed() -> None:
     found = request()
     assert (found.nodes, found.gpus, found.cpus, found.memory, found.gres) == (2, 4, 8, 800.0, "gres:gpu:2")
     assert (found.tasks, found.tasks_per_node, found.cpus_per_task, found.requeue, found.memory_requested) == (
@@ -403,16 +405,16 @@ def test_how_a_job_asked_is_read_with_what_stands_in_the_way() -> None:
 
 
 @pytest.mark.parametrize("dimension", ["tres-per-job", "tres-per-socket", "tres-per-task"])
-def test_gpus_asked_for_otherwise_than_by_node_are_told(dimension: str) -> None:
+def test_gpus_not_requested_per_node_are_recognised(dimension: str) -> None:
     assert request(**{dimension: "gres/gpu:2"}).gpus_not_per_node
 
 
-def test_memory_and_cpus_that_follow_the_gpus_are_told() -> None:
+def test_memory_and_cpus_that_follow_the_gpus_are_recognised() -> None:
     assert not request(**{"mem-per-tres": "gres:gpu:50", "MinMemory": "0"}).memory_requested
     assert request(**{"cpus-per-tres": "gres:gpu:2"}).cpus_follow_gpus
 
 
-def test_constraints_are_host_lists_and_what_is_not_told_is_none() -> None:
+def test_excluded_and_required_nodes_are_host_lists_or_empty() -> None:
     assert (request("7 n[1-2] n3\n").excluded_nodes, request("7 n[1-2] n3\n").required_nodes) == ("n[1-2]", "n3")
     assert request("8 n1 n2\n").excluded_nodes == ""
     assert request("7 (null) (null)\n").required_nodes == ""
@@ -447,18 +449,18 @@ def test_a_queue_that_is_read_after_others_is_as_one_that_is_read_alone():
     }
     array = [{"JobID": "50", "ArrayJobID": "50", "ArrayTaskID": str(task)} for task in (1, 2, 5)]
     queues = parse.QueueReader(SEPARATORS)
-    for look in range(10):
+    for call in range(10):
         for n in random.choice(list(jobs), 4, replace=False).tolist():
             changes = (
-                {"PriorityLong": str(look)},
+                {"PriorityLong": str(call)},
                 {"State": "RUNNING", "StartTime": "1795249600"},
-                {"Comment": f"{look}"},
+                {"Comment": f"{call}"},
             )
-            jobs[n] |= changes[look % 3]
+            jobs[n] |= changes[call % 3]
         there = random.permutation([n for n in jobs if random.random() < 0.8]).tolist()
-        told = squeue(*(jobs[n] for n in there), *(array if look % 2 else array[:2]))
-        again = queues.read(told)
-        alone = parse.queue(told, SEPARATORS)
+        text = squeue(*(jobs[n] for n in there), *(array if call % 2 else array[:2]))
+        again = queues.read(text)
+        alone = parse.queue(text, SEPARATORS)
         assert again.addresses == alone.addresses
         for name in JobRows.__dataclass_fields__:
             np.testing.assert_array_equal(getattr(again.rows, name), getattr(alone.rows, name), err_msg=name)
