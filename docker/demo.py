@@ -40,7 +40,7 @@ def main() -> None:
         script = job.script(sys.executable, DATA, SECONDS)
         told = as_user(USERS[job.user], "sbatch", "--parsable", *job.options(), *after, stdin=script)
         ids[job.name] = told.strip().split(";")[0]
-        print(f"submitted  {ids[job.name]} {job.name}: {job.gpus} GPUs {job.asks}", flush=True)
+        print(f"submitted  {ids[job.name]} {job.name}: {job.gpus} GPUs {job.directives}", flush=True)
     while subprocess.run(["squeue", "-h", "-a"], capture_output=True, text=True, check=True).stdout.strip():
         if time.monotonic() - began > LIMIT:
             sys.exit("the jobs took too long")

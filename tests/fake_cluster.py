@@ -13,7 +13,6 @@ import numpy as np
 from predictors.arrays import Bools, Floats, Ints
 from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.port import (
-    Asked,
     Command,
     Ending,
     JobRows,
@@ -21,6 +20,7 @@ from slurmplug.cluster.port import (
     Outcome,
     Reading,
     Reservation,
+    ResourceRequest,
     Site,
     Strings,
     Traces,
@@ -253,25 +253,25 @@ class FakeCluster:
             faults=faults,
         )
 
-    def details(self, job_ids: Collection[int]) -> dict[int, Asked]:
+    def resource_requests(self, job_ids: Collection[int]) -> dict[int, ResourceRequest]:
         if not self.reachable:
             raise ReadFailed("squeue did not answer")
-        return {job_id: self._details(self.jobs[job_id]) for job_id in job_ids if job_id in self.jobs}
+        return {job_id: self._resource_request(self.jobs[job_id]) for job_id in job_ids if job_id in self.jobs}
 
     def limits(self) -> Limits:
         return self.limited
 
     @staticmethod
-    def _details(job: Mapping[str, Any]) -> Asked:
+    def _resource_request(job: Mapping[str, Any]) -> ResourceRequest:
         told: dict[str, Any] = {
             "nodes": job["nodes"], "gpus": job["gpus"], "cpus": job["cpus"], "memory": job["memory"],
-            "het_id": job["het_id"], "reservation": job["reservation"], "gpus_otherwise": False,
-            "gres": f"gres:gpu:{job['gpus'] // job['nodes']}", "tasks": job["nodes"], "tasks_a_node": 0,
-            "cpus_a_task": job["cpus"] // job["nodes"], "fewest_cpus": 1, "memory_asked": True, "cpus_by_gpu": False,
-            "requeue": True,
-            "excluded": job.get("excluded", ""), "required": job.get("required", ""),
+            "het_id": job["het_id"], "reservation": job["reservation"], "gpus_not_per_node": False,
+            "gres": f"gres:gpu:{job['gpus'] // job['nodes']}", "tasks": job["nodes"], "tasks_per_node": 0,
+            "cpus_per_task": job["cpus"] // job["nodes"], "min_cpus_per_node": 1,
+            "memory_requested": True, "cpus_follow_gpus": False, "requeue": True,
+            "excluded_nodes": job.get("excluded", ""), "required_nodes": job.get("required", ""),
         }  # fmt: skip
-        return Asked(**{**told, **job.get("asked", {})})
+        return ResourceRequest(**{**told, **job.get("request", {})})
 
     def traces(self) -> Traces:
         """As sprio tells SiteFactors: of jobs that wait and may start."""
@@ -330,7 +330,7 @@ class FakeCluster:
         job = self._live(command)
         if job is None or job["state"] == "PENDING":
             return "Job/step already completing or completed"
-        if not job.get("asked", {}).get("requeue", True):
+        if not job.get("request", {}).get("requeue", True):
             return "Requested operation is presently disabled"
         self.requeue(command.job.job_id)
         return ""

@@ -1,7 +1,7 @@
-"""What a QOS or an association may use in all, and whether a job of another shape would be held by it. Pure.
+"""The limits of QOS and associations, and whether a job that changes its shape would exceed one. Pure.
 
-Slurm lets an update through that a limit then holds for good (`QOSMaxGRESPerUser`, `AssocGrpGRES`, ...), so that is
-looked at before: sacctmgr(1), GrpTRES, MaxTRES, MaxTRESPerUser, MaxTRESPerAccount; resource_limits(5).
+Slurm accepts an update after which a limit keeps the job pending for good (`QOSMaxGRESPerUser`, `AssocGrpGRES`, ...).
+So the limits are checked before: sacctmgr(1), GrpTRES, MaxTRES, MaxTRESPerUser, MaxTRESPerAccount; resource_limits(5).
 """
 
 import re
@@ -13,14 +13,14 @@ from slurmplug.cluster import tres
 
 Tres = Mapping[str, float]
 """Amounts by the names of TRES: cpu, mem (MiB), node, gres/gpu."""
-TRACKED = ("cpu", "mem", "node", "gres/gpu")
+CHECKED_TRES = ("cpu", "mem", "node", "gres/gpu")
 QOS_FIELDS = "Name,GrpTRES,MaxTRES,MaxTRESPU,MaxTRESPA"
 ASSOC_FIELDS = "Account,User,Partition,GrpTRES,MaxTRES,ParentName"
-_TOKEN = re.compile(r"(\w+)=(\S*)")
+_FIELD = re.compile(r"(\w+)=(\S*)")
 
 
-class Use(NamedTuple):
-    """One job that holds something, or is to."""
+class ResourceUse(NamedTuple):
+    """What one job uses, or would use, and whose limits apply to it."""
 
     user: str
     account: str
@@ -30,7 +30,7 @@ class Use(NamedTuple):
 
 
 class Assoc(NamedTuple):
-    """An account (no user), or a user in it, perhaps in one partition only."""
+    """An account (without a user), or a user in it, in one partition only where that is set."""
 
     account: str
     user: str
@@ -38,8 +38,11 @@ class Assoc(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OfQos:
-    """The limits of a QOS: in all, of a job, of a user, of an account. A partition's count beside the job's own."""
+class QosLimits:
+    """The limits of a QOS: on all of its jobs, on a job, on a user's jobs, on an account's jobs.
+
+    Those of a partition's QOS apply in addition to those of the job's own.
+    """
 
     group: Tres = field(default_factory=dict)
     job: Tres = field(default_factory=dict)
@@ -48,8 +51,8 @@ class OfQos:
 
 
 @dataclass(frozen=True)
-class OfAssoc:
-    """The limits of an association, in all and of a job; `parent` is the account above."""
+class AssocLimits:
+    """The limits of an association, on all of its jobs and on a job; `parent` is the parent account."""
 
     group: Tres = field(default_factory=dict)
     job: Tres = field(default_factory=dict)
@@ -58,34 +61,34 @@ class OfAssoc:
 
 @dataclass(frozen=True)
 class Limits:
-    """All of a cluster's. `partition_qos`: the QOS that a partition brings."""
+    """All limits of a cluster. `partition_qos`: the QOS of each partition that has one."""
 
-    qos: Mapping[str, OfQos] = field(default_factory=dict)
-    assocs: Mapping[Assoc, OfAssoc] = field(default_factory=dict)
+    qos: Mapping[str, QosLimits] = field(default_factory=dict)
+    assocs: Mapping[Assoc, AssocLimits] = field(default_factory=dict)
     partition_qos: Mapping[str, str] = field(default_factory=dict)
 
-    def exceeded(self, job: Use, others: Sequence[Use]) -> str:
-        """The first limit that this job would exceed beside these others that run; empty where none."""
+    def exceeded(self, job: ResourceUse, others: Sequence[ResourceUse]) -> str:
+        """The first limit that the job would exceed while the others run, as `MaxTRES of QOS x: cpu=4`; else empty."""
         return next(self._exceeded(job, others), "")
 
-    def _exceeded(self, job: Use, others: Sequence[Use]) -> Iterator[str]:
+    def _exceeded(self, job: ResourceUse, others: Sequence[ResourceUse]) -> Iterator[str]:
         for name in dict.fromkeys((self.partition_qos.get(job.partition, ""), job.qos)):
             if (limits := self.qos.get(name)) is not None:
                 mine = [use for use in others if name in (use.qos, self.partition_qos.get(use.partition, ""))]
-                yield from _over(f"MaxTRES of QOS {name}", limits.job, job, ())
-                yield from _over(f"MaxTRESPU of QOS {name}", limits.user, job, [u for u in mine if u.user == job.user])
-                yield from _over(
-                    f"MaxTRESPA of QOS {name}", limits.account, job, [u for u in mine if u.account == job.account]
-                )
-                yield from _over(f"GrpTRES of QOS {name}", limits.group, job, mine)
-        for assoc, limits_of in self._above(job):
-            below = [use for use in others if assoc in [each for each, _ in self._above(use)]]
+                same_user = [use for use in mine if use.user == job.user]
+                same_account = [use for use in mine if use.account == job.account]
+                yield from _exceeded_tres(f"MaxTRES of QOS {name}", limits.job, job, ())
+                yield from _exceeded_tres(f"MaxTRESPU of QOS {name}", limits.user, job, same_user)
+                yield from _exceeded_tres(f"MaxTRESPA of QOS {name}", limits.account, job, same_account)
+                yield from _exceeded_tres(f"GrpTRES of QOS {name}", limits.group, job, mine)
+        for assoc, assoc_limits in self._assocs_of(job):
+            below = [use for use in others if assoc in [each for each, _ in self._assocs_of(use)]]
             name = f"{assoc.user} in {assoc.account}" if assoc.user else f"account {assoc.account}"
-            yield from _over(f"MaxTRES of {name}", limits_of.job, job, ())
-            yield from _over(f"GrpTRES of {name}", limits_of.group, job, below)
+            yield from _exceeded_tres(f"MaxTRES of {name}", assoc_limits.job, job, ())
+            yield from _exceeded_tres(f"GrpTRES of {name}", assoc_limits.group, job, below)
 
-    def _above(self, job: Use) -> Iterator[tuple[Assoc, OfAssoc]]:
-        """The job's association and the accounts above it."""
+    def _assocs_of(self, job: ResourceUse) -> Iterator[tuple[Assoc, AssocLimits]]:
+        """The job's associations and the accounts above them, from the lowest up."""
         own = (Assoc(job.account, job.user, job.partition), Assoc(job.account, job.user, ""))
         yield from ((each, self.assocs[each]) for each in own if each in self.assocs)
         account, seen = job.account, set()
@@ -98,30 +101,36 @@ class Limits:
             account = self.assocs[each].parent
 
 
-def _over(name: str, limit: Tres, job: Use, others: Sequence[Use]) -> Iterator[str]:
+def _exceeded_tres(name: str, limit: Tres, job: ResourceUse, others: Sequence[ResourceUse]) -> Iterator[str]:
     for kind, most in limit.items():
         if job.tres.get(kind, 0.0) + sum(use.tres.get(kind, 0.0) for use in others) > most:
             yield f"{name}: {kind}={most:g}"
 
 
-def of_sacctmgr(qos: str, assocs: str, partitions: str) -> Limits:
-    """Of `sacctmgr -nP show qos` and `show assoc` with the fields above, and `scontrol -o show partition`.
+def parse_limits(qos: str, assocs: str, partitions: str) -> Limits:
+    """The limits in what sacctmgr and scontrol print.
 
-    Raises ValueError where an answer has other fields.
+    Args:
+        qos: the output of `sacctmgr -nP show qos` with QOS_FIELDS.
+        assocs: the output of `sacctmgr -nP show assoc` with ASSOC_FIELDS.
+        partitions: the output of `scontrol -o show partition`.
+
+    Raises:
+        ValueError: a line has other fields.
     """
     return Limits(
         qos={
-            name: OfQos(_tres(group), _tres(job), _tres(user), _tres(account))
+            name: QosLimits(_tres(group), _tres(job), _tres(user), _tres(account))
             for name, group, job, user, account in _rows(qos, 5)
         },
         assocs={
-            Assoc(account, user, partition): OfAssoc(_tres(group), _tres(job), parent)
+            Assoc(account, user, partition): AssocLimits(_tres(group), _tres(job), parent)
             for account, user, partition, group, job, parent in _rows(assocs, 6)
         },
         partition_qos={
-            told["PartitionName"]: told["QoS"]
-            for told in (dict(reversed(_TOKEN.findall(line))) for line in partitions.splitlines())
-            if told.get("QoS", "N/A") not in ("N/A", "") and "PartitionName" in told
+            partition["PartitionName"]: partition["QoS"]
+            for partition in (dict(reversed(_FIELD.findall(line))) for line in partitions.splitlines())
+            if partition.get("QoS", "N/A") not in ("N/A", "") and "PartitionName" in partition
         },
     )
 
@@ -135,10 +144,10 @@ def _rows(text: str, width: int) -> Iterator[list[str]]:
 
 
 def _tres(text: str) -> Tres:
-    """The tracked ones; a negative number is no limit."""
+    """The amounts of CHECKED_TRES; a negative one is no limit."""
     found: dict[str, float] = {}
     for item in text.split(","):
         name, equals, amount = item.partition("=")
-        if equals and name in TRACKED and not amount.startswith("-"):
+        if equals and name in CHECKED_TRES and not amount.startswith("-"):
             found[name] = tres.memory(item) if name == "mem" else float(amount)
     return found

@@ -1,6 +1,6 @@
-"""The door to a cluster: a `Reading` comes in, `Command`s go out, and time passes.
+"""The interface to a cluster, live or simulated: a `Reading` comes in, `Command`s go out, and time passes.
 
-Rows are in neutral columns: whatever dialect a Slurm release or a client speaks ends in the client.
+Rows have the same columns whatever the Slurm release and the client: how these differ is known to the client alone.
 """
 
 from collections.abc import Collection, Container, Mapping, Sequence
@@ -16,7 +16,7 @@ from slurmplug.cluster.limits import Limits
 from slurmplug.spool.report_lines import Fault
 
 Strings: TypeAlias = NDArray[np.object_]
-"""Texts whose length a user chooses: Python's own, since one long comment would widen every entry of `Texts`."""
+"""Texts whose length a user chooses: Python objects, since one long comment would widen every entry of `Texts`."""
 
 Verb: TypeAlias = Literal[
     "update", "requeue", "signal", "cancel", "ask", "withdraw", "hold", "release", "reserve", "unreserve", "place"
@@ -26,13 +26,17 @@ Status: TypeAlias = Literal["done", "refused", "unknown"]
 
 @dataclass(frozen=True)
 class JobRows:
-    """The jobs that Slurm knows, ended ones too; one entry a job, a pending array being one of so many elements."""
+    """The jobs that Slurm lists, ended ones too: columns with one entry per job.
+
+    The elements of an array that are still pending together are one entry, which counts them. Times are seconds since
+    the epoch.
+    """
 
     job_id: Ints
     array_id: Ints
     """0 outside an array"""
     array_task: Ints
-    """-1 outside an array, and for elements that still wait together"""
+    """-1 outside an array, and for elements that are still pending together"""
     elements: Ints
     het_id: Ints
     """0 outside a heterogeneous job"""
@@ -41,7 +45,7 @@ class JobRows:
     account: Texts
     qos: Texts
     partition: Strings
-    """as asked for, several joined by commas"""
+    """as requested, several joined by commas"""
     state: Texts
     """Slurm's long name: PENDING, RUNNING, COMPLETED, ..."""
     reason: Texts
@@ -56,11 +60,11 @@ class JobRows:
     submit: Floats
     eligible: Floats
     start: Floats
-    """NaN while it waits"""
+    """NaN while it is pending"""
     expected: Floats
-    """when Slurm expects it to start, while it waits; NaN where it does not say"""
+    """of a pending job, when Slurm expects it to start; NaN where it expects nothing yet"""
     end: Floats
-    """when it ended or will be ended; NaN while it waits or runs without a limit"""
+    """when it ended or its time limit ends it; NaN while it is pending or runs without a limit"""
     time_limit: Floats
     """seconds, NaN for unlimited"""
     priority: Floats
@@ -69,11 +73,11 @@ class JobRows:
     memory: Floats
     """MiB in all"""
     gpus: Ints
-    """in all: held while it runs, else asked for per node, job, socket or task"""
+    """in all: allocated while it runs, else requested per node, job, socket or task"""
     gpu_type: Texts
-    """as asked for; empty for any, and where one job asks for several types"""
+    """as requested; empty for any, and where one job requests several types"""
     exit_code: Ints
-    """as a shell tells it: 128 and the number of the signal that ended it"""
+    """as a shell has it: 128 plus the number of the signal that ended it"""
 
     def __len__(self) -> int:
         return len(self.job_id)
@@ -81,11 +85,14 @@ class JobRows:
 
 @dataclass(frozen=True)
 class NodeRows:
-    """The nodes; `gpus` and `gpus_used` count each type (empty name for an untyped GPU)."""
+    """The nodes: columns with one entry per node. Memory is in MiB.
+
+    `gpus` and `gpus_used` count the GPUs by type; those without a type are under the empty name.
+    """
 
     name: tuple[str, ...]
     state: tuple[frozenset[str], ...]
-    """Slurm's state and flags in small letters: idle, mixed, drain, reserved, ..."""
+    """Slurm's state and flags in lower case: idle, mixed, drain, reserved, ..."""
     partitions: tuple[frozenset[str], ...]
     features: tuple[frozenset[str], ...]
     gpus: tuple[Mapping[str, int], ...]
@@ -96,12 +103,12 @@ class NodeRows:
     memory: Floats
     memory_used: Floats
     memory_free: Floats
-    """as the operating system says; NaN where it does not"""
+    """as the node's operating system reports it; NaN where it does not"""
 
 
 @dataclass(frozen=True)
 class Reservation:
-    """Nodes set aside; seconds since the epoch."""
+    """Nodes that are reserved for users or accounts, from `start` to `end` in seconds since the epoch."""
 
     name: str
     nodes: frozenset[str]
@@ -113,7 +120,7 @@ class Reservation:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a job ended that Slurm's controller no longer lists, from the accounting."""
+    """How a job ended that slurmctld no longer lists, from the accounting. Times are seconds since the epoch."""
 
     job_id: int
     state: str
@@ -123,10 +130,11 @@ class Ending:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a job holds or asks for in all, and how it asked: what of it can be rewritten, and what stands in the way.
+class ResourceRequest:
+    """What a job has or requests in all, and the options by which it requested that.
 
-    Numbers are 0 where the job did not ask for them.
+    From these follows what an update of the job has to change, and what rules an update out. Numbers are 0 where the
+    job did not request them.
     """
 
     nodes: int
@@ -138,40 +146,39 @@ class Asked:
     reservation: str
 
     gres: str
-    """for each node, as Slurm tells it: gres:gpu:2, or gres/gpu:a100:2 since 23.02"""
-    gpus_otherwise: bool
-    """it asked for GPUs by job, socket or task, which Slurm does not let change"""
+    """per node, as squeue prints it: gres:gpu:2, or gres/gpu:a100:2 since 23.02"""
+    gpus_not_per_node: bool
+    """whether it requested GPUs per job, socket or task, which Slurm does not let an update change"""
     tasks: int
-    tasks_a_node: int
-    cpus_a_task: int
-    fewest_cpus: int
-    """of each node"""
-    memory_asked: bool
-    """by node or CPU: not by GPU, and not all that a node has"""
-    cpus_by_gpu: bool
-    """its CPUs follow its GPUs by themselves"""
+    tasks_per_node: int
+    cpus_per_task: int
+    min_cpus_per_node: int
+    memory_requested: bool
+    """whether per node or per CPU: not per GPU, and not all that a node has"""
+    cpus_follow_gpus: bool
+    """whether it requested CPUs per GPU, so that Slurm changes their number with that of the GPUs"""
     requeue: bool
     """whether Slurm may requeue it"""
-    excluded: str
-    """nodes, as a host list"""
-    required: str
+    excluded_nodes: str
+    """a host list, as is `required_nodes`"""
+    required_nodes: str
 
 
 @dataclass(frozen=True)
 class Site:
-    """What the site's configuration says that decisions depend on."""
+    """What decisions depend on in the site's slurm.conf."""
 
     cluster: str
     version: str
     priority_type: str
     priority_weights: Mapping[str, int]
     places: bool = False
-    """whether jobs start where the policy places them, and only then; Slurm places them itself"""
+    """whether jobs start where the policy places them, and only then; False under Slurm, which places them itself"""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One look at the cluster. `scripts` and `reports` hold only what is new, by job id."""
+    """The state of the cluster at one time, `now`. `scripts` and `reports` hold only what is new, by job id."""
 
     now: float
     site: Site
@@ -186,16 +193,16 @@ class Reading:
 
 @dataclass(frozen=True)
 class Traces:
-    """What slurmplug may have left, told without its ledger. `requests`: job id, restart and what is asked.
+    """What a daemon may have left in Slurm and in the spool, found without its ledger.
 
-    `faults`: what could not be read.
+    `requests`: the job id, the restart and the kind of each request file. `faults`: what could not be read.
     """
 
     site_factors: Mapping[int, int] | None
-    """of the jobs that wait and may start, which alone sprio tells; None where it tells nothing"""
+    """by job id, of the pending jobs that may start, as sprio lists no others; None where it could not be read"""
     requests: tuple[tuple[int, int, str], ...] = ()
     waiting: frozenset[int] = frozenset()
-    """the job ids that the daemon held for admission when it last lived"""
+    """the job ids that the daemon held for admission when it last ran"""
     faults: tuple[str, ...] = ()
 
 
@@ -203,11 +210,16 @@ class Traces:
 class Command:
     """One effect on one job, for an operation or for none.
 
-    `fields` by verb: update, what to set (SiteFactor, Gres, StartTime, ...), several at once; signal, `signal` and `to`
-    (batch, steps or full); ask and withdraw, `what` (stop or checkpoint) and `restart`, the run that is meant; reserve,
-    `name`, `nodes` joined by commas, `user` and `seconds`: these nodes start no other job for so long; unreserve,
-    `name`; requeue, cancel, hold (as an administrator) and release, nothing. place, only where `Site.places`: `nodes`,
-    such as n1:4,n2:2, where the job is to hold these GPUs from now on.
+    The `fields` of each verb:
+
+    update      what to set (SiteFactor, Gres, StartTime, ...), several at once
+    signal      `signal`, and `to`: batch, steps or full
+    ask         `what` to request of the job, stop or checkpoint, and `restart`, the number of its run
+    withdraw    the same, of a request to take back
+    reserve     `name`, `nodes` joined by commas, `user` and `seconds`: these nodes start no other job for so long
+    unreserve   `name`
+    place       `nodes`, such as n1:4,n2:2: the GPUs that the job has from now on; only where `Site.places`
+    requeue, cancel, hold (as an administrator) and release have none.
     """
 
     id: str
@@ -219,7 +231,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a command; `unknown` is judged by the next snapshot."""
+    """What came of a command. What an `unknown` one did is found in the next reading."""
 
     command: str
     status: Status
@@ -227,21 +239,23 @@ class Outcome:
 
 
 class ClusterPort(Protocol):
-    """A cluster, live or simulated; nobody behind this door asks which."""
+    """A cluster, live or simulated; its callers cannot tell which."""
 
     def read(self, known: Container[int], alive: Collection[int]) -> Reading:
-        """Look at the cluster.
+        """Read the state of the cluster.
 
-        `known` are the job ids whose scripts are not wanted; `alive` those that had not ended when last seen: one of
-        them that the controller no longer lists comes back as an `Ending`.
+        Args:
+            known: the ids of jobs whose scripts are not needed.
+            alive: the ids of jobs that had not ended when last read; one of them that slurmctld no longer lists is
+                returned as an `Ending`.
 
         Raises:
-            ReadFailed: the cluster could not be read. Never an empty queue instead.
+            ReadFailed: the cluster could not be read. An empty queue is never returned instead.
         """
         ...
 
-    def details(self, job_ids: Collection[int]) -> Mapping[int, Asked]:
-        """How these jobs asked for what they hold, of those that there are.
+    def resource_requests(self, job_ids: Collection[int]) -> Mapping[int, ResourceRequest]:
+        """By job id, what these jobs request and how, of those that slurmctld lists.
 
         Raises:
             ReadFailed: the cluster could not be read.
@@ -249,11 +263,11 @@ class ClusterPort(Protocol):
         ...
 
     def limits(self) -> Limits:
-        """What QOS and associations may use in all. Raises ReadFailed."""
+        """The limits of QOS and associations. Raises ReadFailed."""
         ...
 
     def apply(self, commands: Sequence[Command]) -> Sequence[Outcome]:
-        """Carry the commands out in order; one outcome each."""
+        """Carry the commands out in order; returns one outcome for each."""
         ...
 
     def now(self) -> float:
@@ -261,5 +275,5 @@ class ClusterPort(Protocol):
         ...
 
     def wait(self, until: float) -> bool:
-        """Let time pass until then, or sooner when woken; False: stop looping."""
+        """Let time pass until `until`, seconds since the epoch, or sooner when woken; False ends the daemon's loop."""
         ...

@@ -1,6 +1,6 @@
-"""What Slurm says of itself rather than of its jobs: its settings, who may do what, which controllers answer.
+"""What Slurm reports about the site rather than its jobs: slurm.conf, who may do what, which controllers answer.
 
-Asked by `doctor`, the endpoint and the standby, each seldom.
+For `doctor`, the endpoint and the standby, which read it seldom.
 """
 
 import re
@@ -18,15 +18,15 @@ _PRIVATE = re.compile(r"^PrivateData\s*=\s*(\S+)", re.MULTILINE)
 _LEVELS = frozenset({"None", "Operator", "Administrator"})
 
 
-class Settings(NamedTuple):
-    """slurm.conf as slurmctld has it; `as_of`: its clock when it said so, seconds since the epoch, None if untold."""
+class SlurmConf(NamedTuple):
+    """slurm.conf as slurmctld has it, and its time then: seconds since the epoch, None where it reports none."""
 
     values: Mapping[str, str]
     as_of: float | None
 
 
 class Controller(NamedTuple):
-    """One of SlurmctldHost, in their order; `role`: primary, backup, backup1, ..."""
+    """A controller of SlurmctldHost; `role` is primary, backup, backup1, ..."""
 
     role: str
     host: str
@@ -34,55 +34,55 @@ class Controller(NamedTuple):
 
 
 class SiteClient(CliClient):
-    """scontrol, sacctmgr and sinfo, asked about the site."""
+    """What scontrol, sacctmgr and sinfo report about the site."""
 
-    def settings(self) -> Settings:
-        """Raises ReadFailed."""
-        return settings(self._ask("scontrol", "show", "config"))
+    def slurm_conf(self) -> SlurmConf:
+        """The configuration that slurmctld runs with. Raises ReadFailed."""
+        return parse_slurm_conf(self._query("scontrol", "show", "config"))
 
     def admin_levels(self) -> Mapping[str, str]:
-        """By user: None, Operator or Administrator; of those users whom this one may see. Raises ReadFailed."""
-        return admin_levels(
-            self._ask("sacctmgr", "--noheader", "--parsable2", "show", "user", "format=User,AdminLevel")
+        """By user: None, Operator or Administrator; of the users that this one may see. Raises ReadFailed."""
+        return parse_admin_levels(
+            self._query("sacctmgr", "--noheader", "--parsable2", "show", "user", "format=User,AdminLevel")
         )
 
     def private_data(self) -> frozenset[str]:
-        """What PrivateData of slurm.conf and of slurmdbd.conf hides, together. Raises ReadFailed."""
-        told = self.settings().values.get("PrivateData", "none")
-        answer = self._ask("sacctmgr", "show", "configuration")
-        return private_data([told, *_PRIVATE.findall(answer)])
+        """The words of PrivateData in slurm.conf and in slurmdbd.conf together. Raises ReadFailed."""
+        slurmctld = self.slurm_conf().values.get("PrivateData", "none")
+        slurmdbd = self._query("sacctmgr", "show", "configuration")
+        return parse_private_data([slurmctld, *_PRIVATE.findall(slurmdbd)])
 
     def controllers(self) -> tuple[Controller, ...]:
-        """Which answer, the primary first. Raises ReadFailed where scontrol tells of none."""
-        told = self._answered(["scontrol", "ping"], subprocess.PIPE)  # it exits 1 where one is down
-        found = controllers(told.stdout.decode("utf-8", "replace"))
+        """The controllers, the primary first. Raises ReadFailed where scontrol lists none."""
+        answer = self._run_to_end(["scontrol", "ping"], subprocess.PIPE)  # it exits 1 where one is down
+        found = parse_controllers(answer.stdout.decode("utf-8", "replace"))
         if not found:
-            raise ReadFailed("scontrol ping tells of no controller")
+            raise ReadFailed("scontrol ping lists no controller")
         return found
 
     def node_hosts(self) -> frozenset[str]:
-        """The machines of the nodes. Raises ReadFailed."""
-        answer = self._ask("sinfo", "--noheader", "--all", "--Node", "-O", "NodeHost:|")
+        """The host names of the nodes. Raises ReadFailed."""
+        answer = self._query("sinfo", "--noheader", "--all", "--Node", "-O", "NodeHost:|")
         return frozenset(host.strip() for host in answer.split("|")) - {""}
 
 
-def settings(text: str) -> Settings:
-    """Of `scontrol show config` with SLURM_TIME_FORMAT=%s. The first of two lines with one name counts."""
+def parse_slurm_conf(text: str) -> SlurmConf:
+    """The output of `scontrol show config` with SLURM_TIME_FORMAT=%s. The first of two lines with one name counts."""
     as_of = _AS_OF.search(text)
-    return Settings(dict(reversed(_SETTING.findall(text))), float(as_of[1]) if as_of else None)
+    return SlurmConf(dict(reversed(_SETTING.findall(text))), float(as_of[1]) if as_of else None)
 
 
-def admin_levels(text: str) -> dict[str, str]:
-    """Of `sacctmgr --noheader --parsable2 show user format=User,AdminLevel`."""
+def parse_admin_levels(text: str) -> dict[str, str]:
+    """By user, of the output of `sacctmgr --noheader --parsable2 show user format=User,AdminLevel`."""
     rows = (line.rpartition("|") for line in text.splitlines())
     return {user: level for user, bar, level in rows if bar and level in _LEVELS}
 
 
-def private_data(told: list[str]) -> frozenset[str]:
-    """The words of several PrivateData values; `all` stands for each."""
-    return frozenset(word for value in told for word in value.lower().split(",")) - {"none", "(null)", ""}
+def parse_private_data(values: list[str]) -> frozenset[str]:
+    """The words in several values of PrivateData; one may be `all`."""
+    return frozenset(word for value in values for word in value.lower().split(",")) - {"none", "(null)", ""}
 
 
-def controllers(text: str) -> tuple[Controller, ...]:
-    """Of `scontrol ping`."""
+def parse_controllers(text: str) -> tuple[Controller, ...]:
+    """The controllers in the output of `scontrol ping`."""
     return tuple(Controller(role, host, state == "UP") for role, host, state in _CONTROLLER.findall(text))

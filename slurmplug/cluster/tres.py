@@ -1,6 +1,7 @@
-"""Slurm's texts of resources: TRES such as `cpu=2,mem=100M,gres/gpu=2`, gres such as `gpu:a100:4(IDX:0-1,3)`.
+"""Parsers of TRES such as `cpu=2,mem=100M,gres/gpu=2` and of gres such as `gpu:a100:4(IDX:0-1,3)`. Pure.
 
-Before 23.02 a request reads `gres:gpu:a100:2`, since then `gres/gpu:a100:2`, and per task `gres/gpu:a100=2`.
+A requested gres is printed as `gres:gpu:a100:2` before 23.02, as `gres/gpu:a100:2` since then, and per task as
+`gres/gpu:a100=2`.
 """
 
 import re
@@ -13,7 +14,7 @@ _MEBIBYTES = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P"
 
 
 def gpus(text: str) -> dict[str, int]:
-    """The GPUs in a list of gres, by type; the untyped ones under the empty name. Raises ValueError."""
+    """The number of GPUs in a list of gres, by type; those without one under the empty name. Raises ValueError."""
     found: dict[str, int] = {}
     for item in _DETAIL.sub("", text).split(","):
         if (match := _GPU.fullmatch(item)) is None:
@@ -28,7 +29,7 @@ def gpus(text: str) -> dict[str, int]:
 
 
 def total_gpus(tres: str) -> int | None:
-    """The GPUs in a list of TRES, None where Slurm does not track them. `gres/gpu` counts those of every type."""
+    """The number of GPUs in a list of TRES, None where Slurm does not track them. `gres/gpu` counts every type."""
     found = gpus(tres)
     return found.get("", sum(found.values())) if found else None
 
@@ -45,5 +46,5 @@ def memory(tres: str) -> float:
 
 
 def only_type(found: Mapping[str, int]) -> str:
-    """The type where all of the GPUs are of one, else empty."""
+    """The type of the GPUs in a result of `gpus` where they all have the same, else empty."""
     return next(iter(found)) if len(found) == 1 else ""

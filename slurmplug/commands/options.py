@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import click
 
 from slurmplug.config import schema as configuration
-from slurmplug.config.schema import CONFIG_VARIABLE, DEFAULT_PATH, Config
+from slurmplug.config.schema import CONFIG_VARIABLE, DEFAULT_PATH, LEDGER_VARIABLE, Config
 from slurmplug.console import times
 from slurmplug.console.table import printable
 from slurmplug.daemon import lease
@@ -26,7 +26,6 @@ from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.selection import JobId, Selection
 from slurmplug.reports.service import LedgerReports, Reports
 
-LEDGER_VARIABLE = "SLURMPLUG_LEDGER"
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 config_option = click.option(

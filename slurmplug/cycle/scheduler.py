@@ -17,7 +17,7 @@ from policies.policy import Policy
 from policies.snapshot import JobKey, Snapshot
 from predictors.forecast import Forecasts
 from slurmplug import operations
-from slurmplug.cluster.port import Asked, ClusterPort, Command, Outcome, Reading, Site
+from slurmplug.cluster.port import ClusterPort, Command, Outcome, Reading, ResourceRequest, Site
 from slurmplug.config.schema import Config
 from slurmplug.cycle.protocols import Forecaster, Intake, Ledger
 from slurmplug.cycle.record import CycleRecord
@@ -149,11 +149,11 @@ class Scheduler:
     ) -> Observation:
         """What the operations see; for a job of which Slurm does not report the request, no operation begins."""
         queried = operations.jobs_to_query(verdict, opened)
-        requests: Mapping[int, Asked] = {}
+        requests: Mapping[int, ResourceRequest] = {}
         limits = None
         if queried:
             try:
-                requests = self.port.details([key.job_id for key in queried])
+                requests = self.port.resource_requests([key.job_id for key in queried])
             except ReadFailed as error:
                 log.warning("what %d jobs requested is not known: %s", len(queried), error)
             try:

@@ -27,8 +27,8 @@ def look(config: Config) -> Facts:
     clock, level, others = None, "", 0
     try:
         before = time.time()
-        told = client.settings()
-        settings, clock = dict(told.values), _apart(told.as_of, before, time.time())
+        slurm_conf = client.slurm_conf()
+        settings, clock = dict(slurm_conf.values), _apart(slurm_conf.as_of, before, time.time())
         others = len(client.node_hosts() - {socket.gethostname(), socket.gethostname().split(".")[0]})
     except ReadFailed as error:
         trouble["Slurm"] = str(error)

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from policies.snapshot import Curves, Jobs
 from predictors.arrays import Floats, Ints
+from slurmplug.cluster.hostlist import expand
 from slurmplug.directives.parser import Directives
-from slurmplug.intake.eligibility import PlacementClass, expand
+from slurmplug.intake.eligibility import PlacementClass
 from slurmplug.intake.job_record import JobFacts, JobRecord, curve
 from slurmplug.intake.node_load import traffic
 from slurmplug.spool.report_lines import Points

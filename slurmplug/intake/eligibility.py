@@ -15,9 +15,7 @@ NOT_UP = frozenset(
     "powered_down powering_down reboot reboot_issued unknown".split()
 )
 """Node states and flags in which no job starts (sinfo(1), NODE STATE CODES)."""
-MOST_NODES = 100_000
 _TOKEN = re.compile(r"[&|(\[]|[)\]](?:\*\d+)?|[^&|()\[\]*\s]+(?:\*\d+)?")
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 class PlacementClass(NamedTuple):
@@ -123,29 +121,6 @@ class _Term(NamedTuple):
         else:
             value = self.value and right
         return _Term(value, "&", self.bracketed)
-
-
-def expand(hostlist: str) -> list[str]:
-    """The names in a host list such as `n[1-3,07],login` (scontrol(1), show hostnames), at most MOST_NODES."""
-    names: list[str] = []
-    for item in re.findall(r"[^,\[\]]+(?:\[[^\[\]]*\][^,\[\]]*)*", hostlist):
-        prefixes = [""]
-        for literal, ranges in re.findall(r"([^\[\]]+)|\[([^\[\]]*)\]", item):
-            tails = [literal] if literal else _numbers(ranges)
-            if len(prefixes) * len(tails) > MOST_NODES:
-                raise ValueError(f"a host list of more than {MOST_NODES} nodes")
-            prefixes = [head + tail for head in prefixes for tail in tails]
-        names += prefixes
-    return names
-
-
-def _numbers(ranges: str) -> list[str]:
-    found = []
-    for low, high in _RANGE.findall(ranges):
-        if int(high or low) - int(low) > MOST_NODES:
-            raise ValueError(f"a host list of more than {MOST_NODES} nodes")
-        found += [str(number).zfill(len(low)) for number in range(int(low), int(high or low) + 1)]
-    return found
 
 
 def _columns(gpus: np.ndarray, cpus: np.ndarray, memory: np.ndarray) -> np.ndarray:

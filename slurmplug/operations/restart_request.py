@@ -1,7 +1,7 @@
 """What a restart changes in a running job's request, and where the job is to run then. Pure."""
 
 from policies.plan import Action
-from slurmplug.cluster.port import Asked
+from slurmplug.cluster.port import ResourceRequest
 from slurmplug.operations import shape
 from slurmplug.operations.shape import ActionImpossible, PlacedShape
 from slurmplug.operations.values import Observation, OperationSettings
@@ -28,7 +28,7 @@ def gpus_after(observation: Observation, row: int, action: Action) -> int:
     return present if action.gpus is None or action.kind != "resize" else action.gpus
 
 
-def requeueable(observation: Observation, row: int) -> Asked:
+def requeueable(observation: Observation, row: int) -> ResourceRequest:
     """What the job requested.
 
     Raises:
@@ -75,8 +75,8 @@ def rewrite(
         shape.check_limits(observation, row, gpus_after(observation, row, action))
         return shape.update_fields(request, place.shape)
     if requested_nodes(action, settings):
-        return {"ReqNodeList": ",".join(place.nodes)}, {"ReqNodeList": request.required}
-    if request.required:
+        return {"ReqNodeList": ",".join(place.nodes)}, {"ReqNodeList": request.required_nodes}
+    if request.required_nodes:
         raise ActionImpossible("kept to nodes")
-    excluded = filter(None, (request.excluded, *_nodes_of(observation, row)))
-    return {"ExcNodeList": ",".join(excluded)}, {"ExcNodeList": request.excluded}
+    excluded = filter(None, (request.excluded_nodes, *_nodes_of(observation, row)))
+    return {"ExcNodeList": ",".join(excluded)}, {"ExcNodeList": request.excluded_nodes}

@@ -17,8 +17,8 @@ from policies.plan import Reason
 from policies.snapshot import Snapshot
 from predictors.arrays import Bools
 from slurmplug.cluster import tres
-from slurmplug.cluster.limits import Use
-from slurmplug.cluster.port import Asked, JobRows
+from slurmplug.cluster.limits import ResourceUse
+from slurmplug.cluster.port import JobRows, ResourceRequest
 from slurmplug.operations.values import Observation
 
 MAX_NODES = 64
@@ -40,7 +40,7 @@ class Shape(NamedTuple):
     gpus_per_node: int
 
 
-def update_fields(request: Asked, shape: Shape) -> tuple[dict[str, str], dict[str, str]]:
+def update_fields(request: ResourceRequest, shape: Shape) -> tuple[dict[str, str], dict[str, str]]:
     """The fields of the update that gives a job this shape, and of the one that restores its present one.
 
     Tasks scale with the GPUs where there is one for each, else with the nodes; CPUs and memory with the GPUs.
@@ -59,27 +59,27 @@ def update_fields(request: Asked, shape: Shape) -> tuple[dict[str, str], dict[st
     if tasks_after != tasks:
         new["NumTasks"], old["NumTasks"] = tasks_after, tasks
     growth = shape.nodes * shape.gpus_per_node / request.gpus
-    if not request.cpus_by_gpu:
-        cpus_per_task = max(1, round(request.cpus_a_task * growth * tasks / tasks_after))
+    if not request.cpus_follow_gpus:
+        cpus_per_task = max(1, round(request.cpus_per_task * growth * tasks / tasks_after))
         cpus = max(cpus_per_task * tasks_after, math.ceil(request.cpus * growth))
-        fewest = max(1, round(request.fewest_cpus * shape.gpus_per_node / per_node))
+        fewest = max(1, round(request.min_cpus_per_node * shape.gpus_per_node / per_node))
         for name, before, after in (
-            ("MinCPUsNode", request.fewest_cpus, fewest),
-            ("CPUsPerTask", request.cpus_a_task, cpus_per_task),
+            ("MinCPUsNode", request.min_cpus_per_node, fewest),
+            ("CPUsPerTask", request.cpus_per_task, cpus_per_task),
             ("NumCPUs", request.cpus, cpus),
         ):
             if before != after:
                 new[name], old[name] = after, before
-    if request.memory_asked and shape.gpus_per_node != per_node:
+    if request.memory_requested and shape.gpus_per_node != per_node:
         memory_per_node = request.memory / request.nodes
         new["MinMemoryNode"] = max(1, math.ceil(memory_per_node * shape.gpus_per_node / per_node))
         old["MinMemoryNode"] = max(1, math.ceil(memory_per_node))
     return {name: str(value) for name, value in new.items()}, {name: str(value) for name, value in old.items()}
 
 
-def _gpus_per_node(request: Asked) -> tuple[str, int]:
+def _gpus_per_node(request: ResourceRequest) -> tuple[str, int]:
     found = tres.gpus(request.gres)
-    if request.gpus_otherwise or len(found) != 1 or "," in request.gres:
+    if request.gpus_not_per_node or len(found) != 1 or "," in request.gres:
         raise ActionImpossible("shape", asked="GPUs otherwise than for each node")
     [(kind, per_node)] = found.items()
     if request.nodes < 1 or per_node < 1 or request.nodes * per_node != request.gpus:
@@ -91,13 +91,13 @@ def _gres(kind: str, gpus: int) -> str:
     return f"gpu:{kind}:{gpus}" if kind else f"gpu:{gpus}"
 
 
-def _tasks(request: Asked, per_node: int, shape: Shape) -> tuple[int, int]:
+def _tasks(request: ResourceRequest, per_node: int, shape: Shape) -> tuple[int, int]:
     """The tasks before and after."""
     tasks = max(1, request.tasks)
-    if request.tasks_a_node:
-        if request.tasks_a_node > 1 and shape.gpus_per_node != per_node:
+    if request.tasks_per_node:
+        if request.tasks_per_node > 1 and shape.gpus_per_node != per_node:
             raise ActionImpossible("shape", asked="several tasks for each node")
-        return tasks, request.tasks_a_node * shape.nodes
+        return tasks, request.tasks_per_node * shape.nodes
     if tasks == request.gpus and tasks > 1:
         return tasks, shape.nodes * shape.gpus_per_node
     if tasks % request.nodes:
@@ -209,7 +209,7 @@ def _exceeded(observation: Observation, row: int, gpus: int) -> str:
     return observation.limits.exceeded(present._replace(tres=grown), others)
 
 
-def _use(queue: JobRows, row: int) -> Use:
+def _use(queue: JobRows, row: int) -> ResourceUse:
     amounts = {"gres/gpu": queue.gpus[row], "cpu": queue.cpus[row], "mem": queue.memory[row], "node": queue.nodes[row]}
     user, account, qos, partition = (str(each[row]) for each in (queue.user, queue.account, queue.qos, queue.partition))
-    return Use(user, account, qos, partition, {name: float(value) for name, value in amounts.items()})
+    return ResourceUse(user, account, qos, partition, {name: float(value) for name, value in amounts.items()})

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from policies.plan import ActionKind, Reason
 from policies.snapshot import JobKey, Snapshot
 from slurmplug.cluster.limits import Limits
-from slurmplug.cluster.port import Asked, JobRows
+from slurmplug.cluster.port import JobRows, ResourceRequest
 from slurmplug.rules.guardrails import Verdict
 
 Step: TypeAlias = Literal[
@@ -164,7 +164,7 @@ class Observation:
     queue: JobRows | None = None
     reservations: frozenset[str] = frozenset()
     reserved_nodes: frozenset[str] = frozenset()
-    requests: Mapping[int, Asked] = field(default_factory=dict)
+    requests: Mapping[int, ResourceRequest] = field(default_factory=dict)
     limits: Limits | None = None
 
     def leader(self, key: JobKey) -> int:

@@ -1,4 +1,4 @@
-"""The system accounts a sandbox uses, and what they can reach. None is created.
+"""The system accounts that a sandbox uses, and what they can access. None is created.
 
 `munge`, `mysql` and `slurm` come with Debian's packages. The others exist on every Debian (base-passwd) and own nothing
 that a job could harm: `backup` is the account of slurmplug's daemon; `games`, `news` and `irc` are researchers.
@@ -35,14 +35,19 @@ _SOCKET_PATH_LIMIT = 60  # sun_path holds 108 bytes; slurmstepd's sockets add a 
 
 
 def require_installed() -> None:
-    """Raise NotInstalled, naming the packages, unless every program and account is there; SandboxError unless root."""
+    """Check that a sandbox can run here.
+
+    Raises:
+        NotInstalled: a program or an account is missing; the message names the packages to install.
+        SandboxError: this process is not root's.
+    """
     missing = {package for name, package in _PROGRAMS.items() if shutil.which(name, path=SYSTEM_PATH) is None}
     if not any(Path("/usr/lib").glob("*/slurm*/accounting_storage_mysql.so")):
         missing.add("slurm-wlm-mysql-plugin")
     if missing:
         raise NotInstalled(f"{', '.join(sorted(missing))} not installed; run: apt-get install {_PACKAGES}")
-    known = {entry.pw_name for entry in pwd.getpwall()}
-    if absent := [name for name in ACCOUNTS if name not in known]:
+    existing = {entry.pw_name for entry in pwd.getpwall()}
+    if absent := [name for name in ACCOUNTS if name not in existing]:
         raise NotInstalled(f"no account {', '.join(absent)}; run: apt-get install --reinstall base-passwd {_PACKAGES}")
     if os.geteuid() != 0:
         raise SandboxError("a sandbox runs jobs of several users and needs root; run it with sudo")
@@ -51,7 +56,10 @@ def require_installed() -> None:
 def run_as(
     account: str, argv: list[str], *, env: Mapping[str, str], cwd: Path, stdin: str | None = None, timeout: float = 60
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command as an account, with its own group and no supplementary ones; undecodable bytes survive."""
+    """Run a command as an account, with its own group and no supplementary ones, and return its output.
+
+    Bytes that are no UTF-8 are kept by surrogateescape. Raises subprocess.TimeoutExpired after `timeout` seconds.
+    """
     entry = pwd.getpwnam(account)
     return subprocess.run(
         argv,
@@ -71,9 +79,9 @@ def run_as(
 
 
 def reachable(account: str, path: Path) -> bool:
-    """Tell whether an account can read a file, or enter and list a folder, through every folder above it.
+    """Whether an account can read a file, or enter and list a folder, through every folder above it.
 
-    An interpreter below /root, for one, is not reachable for anyone but root.
+    An interpreter below /root, for example, is reachable for root alone.
     """
     rights = ["-r", "-x"] if path.is_dir() else ["-r"]
     return all(
@@ -82,27 +90,27 @@ def reachable(account: str, path: Path) -> bool:
     )
 
 
-def claim_folder(wished: Path | None) -> Path:
-    """Make the folder for a sandbox's state: the wished one if every account can reach it, else a fresh temporary one.
+def claim_folder(requested: Path | None) -> Path:
+    """Make the folder for a sandbox's state: the requested one if every account can reach it, else a temporary one.
 
-    In the latter case the wished path becomes a link to it. Raises SandboxError if the wished path is in use.
+    In the latter case the requested path becomes a link to it. Raises SandboxError if the requested path is in use.
     """
-    if wished is None:
+    if requested is None:
         return _temporary_folder()
-    wished = wished.absolute()
-    if wished.is_symlink() and not wished.exists():
-        wished.unlink()
-    if wished.is_symlink() or (wished.exists() and any(wished.iterdir())):
-        raise SandboxError(f"{wished} is in use; run `slurmplug sandbox down {wished}` or choose another folder")
-    wished.parent.mkdir(parents=True, exist_ok=True)
-    if len(str(wished)) <= _SOCKET_PATH_LIMIT and all(reachable(account, wished.parent) for account in ACCOUNTS):
-        wished.mkdir(exist_ok=True)
-        wished.chmod(0o755)
-        return wished
-    if wished.exists():
-        wished.rmdir()
+    requested = requested.absolute()
+    if requested.is_symlink() and not requested.exists():
+        requested.unlink()
+    if requested.is_symlink() or (requested.exists() and any(requested.iterdir())):
+        raise SandboxError(f"{requested} is in use; run `slurmplug sandbox down {requested}` or choose another folder")
+    requested.parent.mkdir(parents=True, exist_ok=True)
+    if len(str(requested)) <= _SOCKET_PATH_LIMIT and all(reachable(account, requested.parent) for account in ACCOUNTS):
+        requested.mkdir(exist_ok=True)
+        requested.chmod(0o755)
+        return requested
+    if requested.exists():
+        requested.rmdir()
     folder = _temporary_folder()
-    wished.symlink_to(folder)
+    requested.symlink_to(folder)
     return folder
 
 
@@ -115,8 +123,8 @@ def _temporary_folder() -> Path:
     raise SandboxError("neither $TMPDIR nor /tmp nor /var/tmp can be entered by all users; set TMPDIR to one that can")
 
 
-def own(path: Path, account: str, mode: int) -> None:
-    """Give a path to an account and its group."""
+def set_owner(path: Path, account: str, mode: int) -> None:
+    """Make an account and its group the owners of a path, and set its mode."""
     entry = pwd.getpwnam(account)
     os.chown(path, entry.pw_uid, entry.pw_gid)
     path.chmod(mode)

@@ -1,4 +1,4 @@
-"""From a spec to running daemons: the table of what to start and the order that makes it quick."""
+"""Starting a sandbox: its configuration, the commands of its daemons, and the order that starts them quickly."""
 
 import os
 import secrets
@@ -7,32 +7,32 @@ import subprocess
 from pathlib import Path
 
 from slurmplug.sandbox import processes, render
-from slurmplug.sandbox.accounts import MARIADB, MUNGE, SLURM, SYSTEM_PATH, own, run_as
+from slurmplug.sandbox.accounts import MARIADB, MUNGE, SLURM, SYSTEM_PATH, run_as, set_owner
 from slurmplug.sandbox.daemons import Daemons
 from slurmplug.sandbox.errors import StartFailed
 from slurmplug.sandbox.layout import Layout
-from slurmplug.sandbox.processes import Daemon
+from slurmplug.sandbox.processes import DaemonCommand
 from slurmplug.sandbox.render import Ports
 from slurmplug.sandbox.spec import ClusterSpec
 
 
 def prepare(spec: ClusterSpec, layout: Layout, ports: Ports) -> Daemons:
-    """Fill an empty folder with what a cluster needs; nothing runs yet."""
+    """Write everything that a cluster needs into an empty folder; nothing is started yet."""
     cluster = f"sandbox_{secrets.token_hex(3)}"
     layout.make(spec)
     _configure(spec, layout, cluster, ports)
-    return Daemons(layout, cluster, _table(spec, layout, ports))
+    return Daemons(layout, cluster, _daemon_commands(spec, layout, ports))
 
 
 def start(spec: ClusterSpec, layout: Layout, daemons: Daemons) -> None:
-    """Bring every daemon up; returns once they answer. The caller ends what has started when this raises."""
+    """Start every daemon; returns when all answer. Where this raises, the caller ends those that have started."""
     daemons.spawn("munged")
     _install_database(layout)
     daemons.spawn("mariadbd")
     daemons.await_ready("munged", "mariadbd")
     daemons.spawn("slurmdbd")
     daemons.await_ready("slurmdbd")
-    _register(layout, daemons.cluster)
+    _load_accounts(layout, daemons.cluster)  # before slurmctld, which enforces associations
     daemons.spawn("slurmctld")
     daemons.await_ready("slurmctld")
     for name in spec.node_names:
@@ -60,11 +60,11 @@ def _configure(spec: ClusterSpec, layout: Layout, cluster: str, ports: Ports) ->
 def _write_secret(path: Path, text: str, account: str) -> None:
     path.touch(0o600)
     path.write_text(text)
-    own(path, account, 0o600)
+    set_owner(path, account, 0o600)
 
 
 def _slurm_version() -> tuple[int, int]:
-    """`slurmctld -V` says "slurm-wlm 22.05.8"."""
+    """The release, such as (22, 5); `slurmctld -V` prints "slurm-wlm 22.05.8"."""
     answer = subprocess.run(
         ["slurmctld", "-V"], env={"PATH": SYSTEM_PATH}, capture_output=True, text=True, check=True, timeout=10
     ).stdout
@@ -72,11 +72,11 @@ def _slurm_version() -> tuple[int, int]:
     return int(year), int(month)
 
 
-def _table(spec: ClusterSpec, layout: Layout, ports: Ports) -> dict[str, Daemon]:
+def _daemon_commands(spec: ClusterSpec, layout: Layout, ports: Ports) -> dict[str, DaemonCommand]:
     env = _env(layout)
     munge = layout.munge_key.parent
     return {
-        "munged": Daemon(
+        "munged": DaemonCommand(
             MUNGE,
             (
                 "munged",
@@ -90,7 +90,7 @@ def _table(spec: ClusterSpec, layout: Layout, ports: Ports) -> dict[str, Daemon]
             env,
             str(layout.munge_socket),
         ),
-        "mariadbd": Daemon(
+        "mariadbd": DaemonCommand(
             MARIADB,
             (
                 "mariadbd",
@@ -104,12 +104,12 @@ def _table(spec: ClusterSpec, layout: Layout, ports: Ports) -> dict[str, Daemon]
             env,
             ports.mariadbd,
         ),
-        "slurmdbd": Daemon(SLURM, ("slurmdbd", "-D"), env, ports.slurmdbd),
-        # -i: 26.05 does not start again when it was killed before it had written every file of its state.
-        # It also listens before it has read its configuration, so ask it.
-        "slurmctld": Daemon(SLURM, ("slurmctld", "-D", "-i"), env, ports.slurmctld, ("scontrol", "ping")),
+        "slurmdbd": DaemonCommand(SLURM, ("slurmdbd", "-D"), env, ports.slurmdbd),
+        # -i: 26.05 does not start again after it was killed before it had written every file of its state.
+        # It also listens before it has read its configuration, so a probe is needed.
+        "slurmctld": DaemonCommand(SLURM, ("slurmctld", "-D", "-i"), env, ports.slurmctld, ("scontrol", "ping")),
         **{
-            name: Daemon("root", ("slurmd", "-D", "-N", name), env, port)
+            name: DaemonCommand("root", ("slurmd", "-D", "-N", name), env, port)
             for name, port in zip(spec.node_names, ports.nodes, strict=True)
         },
     }
@@ -136,8 +136,8 @@ def _install_database(layout: Layout) -> None:
         raise StartFailed(f"mariadb-install-db ended with status {status}; see {log}")
 
 
-def _register(layout: Layout, cluster: str) -> None:
-    """Before slurmctld starts, which enforces associations. `load` takes a third of the time of single `add`s."""
+def _load_accounts(layout: Layout, cluster: str) -> None:
+    """Register the accounts. `load` takes a third of the time of single `add`s."""
     accounting = layout.slurm_conf.parent / "accounting.cfg"
     accounting.write_text(render.accounting(cluster))
     argv = ["sacctmgr", "-i", "load", str(accounting)]

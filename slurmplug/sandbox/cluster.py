@@ -42,17 +42,23 @@ class Sandbox:
     researchers = accounts.RESEARCHERS
 
     def __init__(self, spec: ClusterSpec | None = None, folder: Path | None = None) -> None:
-        """`folder` None: a fresh one below $TMPDIR. One that others cannot enter becomes a link to one below /tmp."""
+        """Start nothing yet.
+
+        Args:
+            spec: the cluster; None for four nodes of four GPUs.
+            folder: for all of its state; None for a temporary one below $TMPDIR. A folder that other users cannot enter
+                becomes a link to one below /tmp.
+        """
         self.spec = spec or ClusterSpec()
-        self.wished = folder.absolute() if folder else None
+        self.requested_folder = folder.absolute() if folder else None
         self._layout: Layout | None = None
         self._daemons: Daemons | None = None
 
     @classmethod
     def attach(cls, folder: Path) -> "Sandbox":
-        """The sandbox that another process brought up in `folder`. Raises SandboxError if none is there.
+        """The sandbox that another process started in `folder`. Raises SandboxError if none is there.
 
-        Its `spec` is not known here and stays the default one.
+        Its `spec` is not stored, and is the default one here.
         """
         found = cls(folder=folder)
         found._layout = Layout(folder.resolve())
@@ -60,9 +66,13 @@ class Sandbox:
         return found
 
     def up(self) -> None:
-        """Start everything; returns when every node is idle. Whatever had started is ended again if that fails."""
+        """Start everything; returns when every node is idle. Where that fails, whatever had started is ended again.
+
+        Raises:
+            SandboxError: it cannot run here, or a daemon did not start in time; the logs are kept.
+        """
         accounts.require_installed()
-        self._layout = Layout(accounts.claim_folder(self.wished))
+        self._layout = Layout(accounts.claim_folder(self.requested_folder))
         try:
             with free_ports(3 + len(self.spec.nodes)) as (mariadbd, slurmdbd, slurmctld, *nodes):
                 ports = Ports(mariadbd, slurmdbd, slurmctld, tuple(nodes))
@@ -77,7 +87,7 @@ class Sandbox:
     def down(self, *, keep_logs: bool = False) -> None:
         """End every daemon and every process of every job, then remove the folder.
 
-        `keep_logs` leaves the logs, the configuration, the spool and what jobs wrote; another `down` removes these.
+        `keep_logs` keeps the logs, the configuration, the spool and what jobs wrote; another `down` removes these.
         """
         if self._daemons:
             self._daemons.end_all()
@@ -85,8 +95,8 @@ class Sandbox:
             self.layout.remove_bulk()
             return
         shutil.rmtree(self.folder)
-        if self.wished and self.wished.is_symlink():
-            self.wished.unlink()
+        if self.requested_folder and self.requested_folder.is_symlink():
+            self.requested_folder.unlink()
 
     def __enter__(self) -> Self:
         self.up()
@@ -99,22 +109,26 @@ class Sandbox:
 
     @property
     def layout(self) -> Layout:
+        """The paths in the folder. Raises SandboxError before `up`."""
         if self._layout is None:
             raise SandboxError("the sandbox is not up")
         return self._layout
 
     @property
     def daemons(self) -> Daemons:
+        """The daemons by name. Raises SandboxError before `up`."""
         if self._daemons is None:
             raise SandboxError("the sandbox is not up")
         return self._daemons
 
     @property
     def folder(self) -> Path:
+        """The folder with all of the state."""
         return self.layout.folder
 
     @property
     def logs(self) -> Path:
+        """The folder with the logs of the daemons."""
         return self.layout.logs
 
     @property
@@ -132,7 +146,7 @@ class Sandbox:
         return self.layout.home(user)
 
     def env(self, user: str) -> dict[str, str]:
-        """The whole environment of a user's commands; nothing of the caller's, such as SQUEUE_FORMAT, is in it."""
+        """The whole environment of a user's commands; nothing of the caller's, such as SQUEUE_FORMAT, is added."""
         return {
             "PATH": accounts.SYSTEM_PATH,
             "LC_ALL": "C",
@@ -154,7 +168,10 @@ class Sandbox:
         check: bool = True,
         timeout: float = 60,
     ) -> CompletedProcess[str]:
-        """Run a command as a user, in their home, with `env` added. Raises CommandFailed unless it exits 0."""
+        """Run a command as a user, in their home, with `env` added to their environment, and return its output.
+
+        Raises CommandFailed where `check` is set and the command does not exit with 0.
+        """
         answer = accounts.run_as(
             user,
             list(argv),
@@ -172,15 +189,15 @@ class Sandbox:
         return int(self.run(user, ["sbatch", "--parsable", *args], input=script).stdout.split(";")[0])
 
     def job(self, job_id: int | str) -> dict[str, str]:
-        """The fields of `scontrol show job` as root sees them; of several elements of an array, the first one's.
+        """The fields of `scontrol show job` as root sees them; of several elements of an array, those of the first.
 
-        `TRES` is what it has, or asks for where it waits, in every release. Made for tests: a job whose name or comment
-        contains `Field=` can forge fields.
+        In every release, `TRES` is what the job has, or requests while it is pending. For tests only: a job whose name
+        or comment contains `Field=` can forge fields.
         """
-        return fields_of(self.run("root", ["scontrol", "show", "job", str(job_id)]).stdout)
+        return job_fields(self.run("root", ["scontrol", "show", "job", str(job_id)]).stdout)
 
     def wait(self, predicate: Callable[[], T], timeout: float = 30, what: str = "") -> T:
-        """Poll until the predicate gives something true, and return it. Raises WaitTimeout."""
+        """Poll until `predicate` returns something true; returns that. Raises WaitTimeout after `timeout` seconds."""
         limit = time.monotonic() + timeout
         while not (found := predicate()):
             if time.monotonic() > limit:
@@ -220,13 +237,14 @@ class Sandbox:
         self.daemons.end(daemon, signal.SIGKILL)
 
     def restart(self, daemon: str) -> None:
+        """End a daemon by SIGTERM, start it again and wait until it answers."""
         self.stop(daemon)
         self.start(daemon)
 
     def clear(self, timeout: float = 30) -> None:
-        """Make the queue clean: daemons run, no jobs, no reservations, an empty spool, and every node idle.
+        """Start daemons that do not run, remove all jobs, reservations and files in the spool, and resume every node.
 
-        Accounting, and with it fairshare, remembers what ran before.
+        Accounting, and with it fairshare, still counts what ran before.
         """
         for name in self.daemons.names:
             if not self.daemons.alive(name):
@@ -256,8 +274,8 @@ class Sandbox:
         return self.run("root", argv).stdout.splitlines()
 
 
-def fields_of(shown: str) -> dict[str, str]:
-    """By name, of the first job that `scontrol show job` shows."""
+def job_fields(shown: str) -> dict[str, str]:
+    """The fields by name, of the first job in the output of `scontrol show job`."""
     fields = dict(_FIELD.findall(shown.partition("\n\n")[0]))
     if "ReqTRES" in fields:  # 23.02 and later
         held = fields.get("AllocTRES", "(null)")

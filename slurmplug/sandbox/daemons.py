@@ -1,4 +1,4 @@
-"""The daemons of one sandbox: started, watched and ended by name, and noted in a state file for other processes."""
+"""The daemons of one sandbox: started, checked and ended by name, and recorded in a state file for other processes."""
 
 import json
 import os
@@ -15,64 +15,68 @@ from slurmplug.errors import SandboxError
 from slurmplug.sandbox import processes
 from slurmplug.sandbox.errors import StartFailed
 from slurmplug.sandbox.layout import Layout
-from slurmplug.sandbox.processes import Daemon, Process
+from slurmplug.sandbox.processes import DaemonCommand, Process
 
 _LISTEN, _ACCEPTS = "0A", "00010000"  # the state of a TCP socket and the flags of a Unix one that listen
 _POLL = 0.02
 
 
 class Daemons:
-    """By name: munged, mariadbd, slurmdbd, slurmctld, n1, n2, ..."""
+    """The daemons by name: munged, mariadbd, slurmdbd, slurmctld, n1, n2, ..."""
 
-    def __init__(self, layout: Layout, cluster: str, table: Mapping[str, Daemon]) -> None:
+    def __init__(self, layout: Layout, cluster: str, commands: Mapping[str, DaemonCommand]) -> None:
         self.cluster = cluster
         self._layout = layout
-        self._table = dict(table)
-        self._noted: dict[str, Process] = {}
+        self._commands = dict(commands)
+        self._processes: dict[str, Process] = {}
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._save()
 
     @classmethod
     def load(cls, layout: Layout) -> "Daemons":
-        """Take over the daemons that another process started. Raises SandboxError where no sandbox is."""
+        """The daemons that another process started. Raises SandboxError where there is no sandbox."""
         try:
             state = json.loads(layout.state.read_text())
         except FileNotFoundError as error:
-            raise SandboxError(f"no sandbox in {layout.folder}: it was stopped already, or lies elsewhere") from error
+            raise SandboxError(
+                f"no sandbox in {layout.folder}: it was stopped already, or is in another folder"
+            ) from error
         found = cls.__new__(cls)
         found.cluster = state["cluster"]
         found._layout = layout
-        found._table = {name: Daemon(**fields) for name, fields in state["daemons"].items()}
-        found._noted = {name: Process(**fields) for name, fields in state["processes"].items()}
+        found._commands = {name: DaemonCommand(**fields) for name, fields in state["daemons"].items()}
+        found._processes = {name: Process(**fields) for name, fields in state["processes"].items()}
         found._children = {}
         return found
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(self._table)
+        """The names of all daemons, running or not."""
+        return tuple(self._commands)
 
     def alive(self, name: str) -> bool:
-        noted = self._noted.get(name)
-        return noted is not None and processes.identify(noted.pid) == noted
+        """Whether a daemon runs."""
+        process = self._processes.get(name)
+        return process is not None and processes.identify(process.pid) == process
 
     def spawn(self, name: str) -> None:
         """Start a daemon without waiting for it. Raises SandboxError if it runs already or is unknown."""
-        daemon = self._daemon(name)
+        command = self._command(name)
         if self.alive(name):
             raise SandboxError(f"{name} runs already")
         self._reap()
         with _uninterrupted():
-            child = processes.spawn(daemon.account, daemon.argv, daemon.env, self._log(name))
+            child = processes.spawn(command.account, command.argv, command.env, self._log(name))
             self._children[name] = child
             if process := processes.identify(child.pid):
-                self._noted[name] = process
+                self._processes[name] = process
                 self._save()
 
     def await_ready(self, *names: str, timeout: float = 30.0) -> None:
-        """Wait until daemons answer. Raises StartFailed when one ends or is late."""
+        """Wait until daemons answer. Raises StartFailed when one ends or takes longer than `timeout` seconds."""
         limit = time.monotonic() + timeout
         for name in names:
-            while not _is_ready(self._daemon(name)):
+            while not _is_ready(self._command(name)):
                 if not self.alive(name):
                     raise self._failure(name, "ended while it started")
                 if time.monotonic() > limit:
@@ -81,12 +85,12 @@ class Daemons:
 
     def end(self, name: str, signum: int, timeout: float = 20.0) -> None:
         """Signal a daemon and wait until it has ended. Raises SandboxError when it does not run or does not end."""
-        self._daemon(name)
+        self._command(name)
         if not self.alive(name):
             raise SandboxError(f"{name} does not run")
-        process = self._noted[name]
+        process = self._processes[name]
         processes.send(process, signum)
-        if not processes.ended(process, timeout):
+        if not processes.wait_until_ended(process, timeout):
             raise SandboxError(
                 f"{name} (process {process.pid}) still runs {timeout:g} s after {signal.strsignal(signum)}"
             )
@@ -95,19 +99,19 @@ class Daemons:
     def end_all(self) -> None:
         """End every daemon, then every process of every job, by SIGKILL. Raises SandboxError if one survives."""
         with _uninterrupted():
-            left = processes.kill(self._noted.values())
-            # What was just being started may not have been seen: look again until there is nothing.
-            while not left and (others := processes.of_cluster(self._layout.slurm_conf, self._layout.logs)):
+            left = processes.kill(self._processes.values())
+            # A process that was just being started may be missed: repeat until none is found.
+            while not left and (others := processes.cluster_processes(self._layout.slurm_conf, self._layout.logs)):
                 left = processes.kill(others)
             self._reap()
         if left:
             raise SandboxError(f"processes {[process.pid for process in left]} do not end; see them with ps -p")
 
-    def _daemon(self, name: str) -> Daemon:
+    def _command(self, name: str) -> DaemonCommand:
         try:
-            return self._table[name]
+            return self._commands[name]
         except KeyError:
-            raise SandboxError(f"no daemon {name}; there are {', '.join(self._table)}") from None
+            raise SandboxError(f"no daemon {name}; there are {', '.join(self._commands)}") from None
 
     def _log(self, name: str) -> Path:
         return self._layout.logs / f"{name}.out"
@@ -123,8 +127,8 @@ class Daemons:
     def _save(self) -> None:
         state = {
             "cluster": self.cluster,
-            "daemons": {name: asdict(daemon) for name, daemon in self._table.items()},
-            "processes": {name: asdict(process) for name, process in self._noted.items()},
+            "daemons": {name: asdict(command) for name, command in self._commands.items()},
+            "processes": {name: asdict(process) for name, process in self._processes.items()},
         }
         fresh = self._layout.state.with_suffix(".new")
         fresh.touch(0o600)
@@ -134,7 +138,7 @@ class Daemons:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Put a Ctrl-C off until the end of the block, so that no daemon is started without being noted."""
+    """Delay a Ctrl-C until the end of the block, so that no daemon is started without being recorded."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -148,7 +152,7 @@ def _uninterrupted() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _is_ready(daemon: Daemon) -> bool:
+def _is_ready(daemon: DaemonCommand) -> bool:
     if not _listens(daemon.listens):
         return False
     try:
@@ -164,7 +168,7 @@ def _is_ready(daemon: Daemon) -> bool:
 
 
 def _listens(where: str | int) -> bool:
-    """Look into the kernel's tables of sockets, see proc(5): to connect and say nothing would confuse the daemon."""
+    """Whether a socket listens, by the tables in proc(5): to connect and send nothing would confuse the daemon."""
     if isinstance(where, str):
         sockets = map(str.split, Path("/proc/net/unix").read_text().splitlines()[1:])
         return any(fields[-1] == where and fields[3] == _ACCEPTS for fields in sockets)

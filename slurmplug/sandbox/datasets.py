@@ -9,13 +9,13 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 HELD_OUT = 0.3
-"""the share of the rows on which a model is measured"""
+"""the share of the rows on which a model is evaluated"""
 
 
 def save_all(folder: Path) -> None:
-    """Write each as FOLDER/NAME.npz: x, y, held_out_x and held_out_y, standardised by the rows to learn from.
+    """Write each data set as FOLDER/NAME.npz: x, y, held_out_x and held_out_y, standardised by the training rows.
 
-    digits, cancer, wine, clusters and moons have classes in y, counted from 0; diabetes has a measured quantity.
+    In digits, cancer, wine, clusters and moons, y are classes counted from 0; in diabetes it is a measured quantity.
     """
     clusters = datasets.make_classification(
         2000, 20, n_informative=8, n_classes=4, class_sep=1.2, flip_y=0.02, random_state=0

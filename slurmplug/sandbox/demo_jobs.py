@@ -1,4 +1,4 @@
-"""What the demo submits: jobs of three researchers who together want far more GPUs than there are."""
+"""The jobs that the demo submits: of three researchers, who together request far more GPUs than there are."""
 
 import shlex
 from collections.abc import Sequence
@@ -15,10 +15,13 @@ MINUTES = 5
 class DemoJob:
     """One sbatch.
 
-    user: of the sandbox's researchers, by number. data: the name of a data set. model: further options of
-    `slurmplug.sandbox.training`. asks: the options of its `#PLUG` line; where there are any, --max-iterations is added.
-    after: the name of the job whose success it waits for. elements: of an array whose index is the seed; 0 for none.
-    at: seconds after the first submission.
+    user        the number of the researcher who submits it
+    data        the name of a data set
+    model       further options of `slurmplug.sandbox.training`
+    directives  the options of its `#PLUG` line; where there are any, --max-iterations is added
+    after       the name of the job that has to complete before it
+    elements    of an array whose index is the seed; 0 for no array
+    at          seconds after the first submission
     """
 
     name: str
@@ -27,25 +30,25 @@ class DemoJob:
     data: str
     model: str
     iterations: int
-    asks: str = ""
+    directives: str = ""
     after: str = ""
     elements: int = 0
     at: float = 0.0
 
     def options(self) -> list[str]:
-        """Of sbatch, without the dependency."""
+        """The options of sbatch, without the dependency."""
         array = [f"--array=0-{self.elements - 1}"] if self.elements else []
         return [f"--job-name={self.name}", f"--gres=gpu:{self.gpus}", f"--time={MINUTES}", *array]
 
     def script(self, python: str, data: Path, seconds: float) -> str:
-        """The batch script. `data`: the folder of the data sets, `seconds`: what an iteration takes."""
-        asks = f"{PREFIX} {self.asks} --max-iterations={self.iterations}" if self.asks else "#"
+        """The batch script, with the path of a Python, the folder of the data sets and the seconds of an iteration."""
+        directives = f"{PREFIX} {self.directives} --max-iterations={self.iterations}" if self.directives else "#"
         program = shlex.join(
             [python, "-m", "slurmplug.sandbox.training", f"{data}/{self.data}.npz", f"--iterations={self.iterations}"]
         )
         seed = " --seed=$SLURM_ARRAY_TASK_ID" if self.elements else ""
         return (
-            f"#!/bin/sh\n{asks}\nexport OMP_NUM_THREADS=1\n"
+            f"#!/bin/sh\n{directives}\nexport OMP_NUM_THREADS=1\n"
             f"exec {program} {self.model} --seconds={seconds:g}{seed} --save={self.name}-$SLURM_JOB_ID.npz\n"
         )
 

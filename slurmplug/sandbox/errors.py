@@ -1,10 +1,10 @@
-"""What can go wrong with a sandbox; every message says what to do next."""
+"""The errors of a sandbox; every message says what to do next."""
 
 from slurmplug.errors import SandboxError
 
 
 class NotInstalled(SandboxError):
-    """A program or an account that Debian's packages bring is missing."""
+    """A program or an account of Debian's packages is missing."""
 
 
 class StartFailed(SandboxError):
@@ -12,8 +12,8 @@ class StartFailed(SandboxError):
 
 
 class CommandFailed(SandboxError):
-    """A client command of Slurm ended with an error."""
+    """A command of a user ended with an error."""
 
 
 class WaitTimeout(SandboxError):
-    """What was waited for did not come about in time."""
+    """What was waited for did not happen in time."""

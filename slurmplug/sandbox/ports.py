@@ -1,4 +1,4 @@
-"""TCP ports that nobody uses, also not another sandbox that is starting beside this one."""
+"""TCP ports that are free, also while another sandbox is starting on the machine."""
 
 import random
 import socket

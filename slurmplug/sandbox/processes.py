@@ -1,4 +1,4 @@
-"""Processes that outlive who started them: noted by id and start time, so that no other process is ever signalled."""
+"""Processes that outlive their parent: identified by id and start time, so that no other process is ever signalled."""
 
 import os
 import pwd
@@ -10,21 +10,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-_GONE = (FileNotFoundError, ProcessLookupError, PermissionError)  # what reading below /proc/PID may end with
+_GONE = (FileNotFoundError, ProcessLookupError, PermissionError)  # errors of reading in /proc/PID of an ended process
 
 
 @dataclass(frozen=True)
 class Process:
-    """A process id is reused in time; together with the start (clock ticks since boot, proc(5)) it is unique."""
+    """A process: ids are reused, but unique together with the start time (clock ticks since boot, proc(5))."""
 
     pid: int
     started: int
 
 
 @dataclass(frozen=True)
-class Daemon:
-    """How to start a daemon, and how to tell that it is ready: it listens at a TCP port or at the path of a socket, and
-    then the `probe`, if there is one, succeeds.
+class DaemonCommand:
+    """How to start a daemon, and when it is ready: it listens at a TCP port or at the path of a socket, and then the
+    command `probe`, if there is one, succeeds.
     """
 
     account: str
@@ -54,13 +54,13 @@ def spawn(account: str, argv: Sequence[str], env: Mapping[str, str], output: Pat
 
 
 def identify(pid: int) -> Process | None:
-    """The process that has this id now; None if there is none, or only a zombie."""
+    """The process that has this id now; None if there is none, or a zombie."""
     fields = _stat(pid)
     return None if not fields or fields[0] in b"ZX" else Process(pid, int(fields[19]))
 
 
 def send(process: Process, signum: int) -> None:
-    """Signal a process if it still is the one that was noted."""
+    """Signal a process, unless it has ended."""
     try:
         handle = os.pidfd_open(process.pid)
     except ProcessLookupError:
@@ -74,8 +74,8 @@ def send(process: Process, signum: int) -> None:
         os.close(handle)
 
 
-def ended(process: Process, timeout: float) -> bool:
-    """Wait until a process, of whichever parent, has ended; False when it still runs after `timeout` seconds."""
+def wait_until_ended(process: Process, timeout: float) -> bool:
+    """Wait until a process, of any parent, has ended; False when it still runs after `timeout` seconds."""
     try:
         handle = os.pidfd_open(process.pid)
     except ProcessLookupError:
@@ -91,17 +91,17 @@ def ended(process: Process, timeout: float) -> bool:
 
 
 def kill(processes: Iterable[Process], timeout: float = 10.0) -> list[Process]:
-    """End processes by SIGKILL, all at once; those that still run after `timeout` seconds are returned."""
-    doomed = list(processes)
-    for process in doomed:
+    """End processes by SIGKILL, all at once; returns those that still run after `timeout` seconds."""
+    targets = list(processes)
+    for process in targets:
         send(process, signal.SIGKILL)
     limit = time.monotonic() + timeout
-    return [process for process in doomed if not ended(process, max(0.0, limit - time.monotonic()))]
+    return [process for process in targets if not wait_until_ended(process, max(0.0, limit - time.monotonic()))]
 
 
-def of_cluster(slurm_conf: Path, logs: Path) -> list[Process]:
-    """What runs in a cluster's name: Slurm's programs with its slurm.conf in their environment or its logs open, jobs
-    with its slurm.conf, and all that descends from these: a job can change its environment, but not its ancestors.
+def cluster_processes(slurm_conf: Path, logs: Path) -> list[Process]:
+    """All processes of a cluster: Slurm's programs with its slurm.conf in their environment or its logs open, jobs with
+    its slurm.conf, and their descendants: a job can change its environment, but not its ancestors.
     """
     mark = b"SLURM_CONF=" + os.fsencode(slurm_conf)
     children: dict[int, list[int]] = {}

@@ -43,6 +43,8 @@ _FIXED = {
 
 @dataclass(frozen=True)
 class Ports:
+    """The TCP ports of the daemons, those of the nodes in their order."""
+
     mariadbd: int
     slurmdbd: int
     slurmctld: int
@@ -50,6 +52,7 @@ class Ports:
 
 
 def slurm_conf(spec: ClusterSpec, layout: Layout, cluster: str, ports: Ports) -> str:
+    """slurm.conf: fixed settings, then those of the spec, which replace them, then nodes and partitions."""
     host = socket.gethostname().split(".")[0]
     settings = {
         "ClusterName": cluster,
@@ -93,7 +96,7 @@ def slurm_conf(spec: ClusterSpec, layout: Layout, cluster: str, ports: Ports) ->
 
 
 def gres_conf(spec: ClusterSpec, layout: Layout) -> str:
-    """GPUs need device files: nodes whose gres has only a Count become INVAL."""
+    """gres.conf; a node whose GPUs have a Count and no device files would become INVAL."""
     return "".join(
         f"NodeName={name} Name=gpu{f' Type={node.gpu_type}' if node.gpu_type else ''} "
         f"File={layout.devices}/nvidia[0-{node.gpus - 1}]\n"
@@ -103,11 +106,12 @@ def gres_conf(spec: ClusterSpec, layout: Layout) -> str:
 
 
 def cgroup_conf(version: tuple[int, int]) -> str:
-    """Keep Slurm away from the machine's control groups; before 23.11 it leaves them alone by itself."""
+    """cgroup.conf, which keeps Slurm away from the machine's control groups; empty before 23.11, which needs none."""
     return "CgroupPlugin=disabled\n" if version >= (23, 11) else ""
 
 
 def slurmdbd_conf(layout: Layout, cluster: str, ports: Ports, password: str) -> str:
+    """slurmdbd.conf, with the password of the database."""
     settings = {
         "AuthType": "auth/munge",
         "AuthInfo": f"socket={layout.munge_socket}",
@@ -129,7 +133,7 @@ def slurmdbd_conf(layout: Layout, cluster: str, ports: Ports, password: str) -> 
 
 
 def database_sql(cluster: str, password: str) -> str:
-    """One statement a line, as mariadbd's init-file wants it."""
+    """The SQL that makes slurmdbd's database and user; one statement per line, as mariadbd's init-file needs it."""
     return (
         f"CREATE DATABASE IF NOT EXISTS {cluster};\n"
         f"CREATE USER IF NOT EXISTS '{SLURM}'@'127.0.0.1' IDENTIFIED BY '{password}';\n"
@@ -138,11 +142,11 @@ def database_sql(cluster: str, password: str) -> str:
 
 
 def mariadb_options(layout: Layout) -> list[str]:
-    """A small database without durability: nothing here outlives the sandbox."""
+    """Options for a small database without durability: nothing in it outlives the sandbox."""
     return [
         "--no-defaults",
         f"--datadir={layout.database}",
-        # A starting mariadbd removes temporary tables there, in /tmp also those of every other MariaDB.
+        # mariadbd removes temporary tables there when it starts; in /tmp also those of every other MariaDB.
         f"--tmpdir={layout.database_scratch}",
         "--skip-name-resolve",
         "--performance-schema=0",
@@ -156,7 +160,7 @@ def mariadb_options(layout: Layout) -> list[str]:
 
 
 def accounting(cluster: str) -> str:
-    """A file for `sacctmgr load`: accounts of researchers, and the daemon's account as an operator and nothing more."""
+    """A file for `sacctmgr load`: the accounts of the researchers, and the daemon's as an operator and nothing more."""
     members = {"vision": RESEARCHERS[::2], "language": RESEARCHERS[1::2], "operators": (OPERATOR,)}
     lines = [
         f"Cluster - '{cluster}'",

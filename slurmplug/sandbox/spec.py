@@ -1,4 +1,4 @@
-"""What a sandbox is asked to be: its nodes, partitions and scheduler, as values."""
+"""The specification of a sandbox: its nodes, partitions and scheduler."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition over `nodes` (names; none given: all), with further options of slurm.conf(5), e.g. MaxTime."""
+    """A partition of `nodes` (by name; all where empty), with further options of slurm.conf(5), such as MaxTime."""
 
     name: str
     nodes: tuple[str, ...] = ()
@@ -32,10 +32,10 @@ class Partition:
 
 @dataclass(frozen=True)
 class ClusterSpec:
-    """A whole cluster. Nodes are called n1, n2, ...; the first partition is the default one.
+    """A whole cluster. Its nodes are named n1, n2, ...; the first partition is the default one.
 
     scheduler   further SchedulerParameters, such as `bf_continue` or `bf_interval=5`; one of the same name is replaced.
-    settings    further lines of slurm.conf(5) by name; they replace what the sandbox would write.
+    settings    further settings of slurm.conf(5) by name; they replace those of the sandbox.
     job_submit  a Lua script to load as job_submit.lua.
     """
 
@@ -57,4 +57,5 @@ class ClusterSpec:
 
     @property
     def node_names(self) -> tuple[str, ...]:
+        """n1, n2, ..."""
         return tuple(f"n{number}" for number in range(1, len(self.nodes) + 1))

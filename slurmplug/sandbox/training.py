@@ -2,8 +2,8 @@
 
     python -m slurmplug.sandbox.training digits.npz --hidden 24 --rate 0.02 --iterations 60
 
-The data are what `slurmplug.sandbox.datasets` writes. What each iteration learns is really learnt, and measured on rows
-held out; only its duration is made up: it is stretched to `--seconds`, as if the model were larger.
+The data are written by `slurmplug.sandbox.datasets`. The models really learn, and are evaluated on held-out rows; only
+the duration of an iteration is artificial: it takes `--seconds`, as if the model were larger.
 """
 
 import argparse
@@ -26,23 +26,23 @@ class Model(Protocol):
     """What the training loop needs."""
 
     def learn(self, x: Floats, y: Floats) -> None:
-        """One pass over the rows."""
+        """Train for one pass over the rows: x (rows, inputs), y (rows,)."""
         ...
 
     def measure(self, x: Floats, y: Floats) -> dict[str, float]:
-        """The quantities to report, on rows that it did not learn from."""
+        """The quantities to report, by name, on rows that it was not trained on."""
         ...
 
     def save(self, path: Path) -> None:
-        """Write what was learnt."""
+        """Write the trained parameters to a file."""
         ...
 
 
 class Network:
-    """A perceptron in numpy with one hidden layer of `hidden` units, or none: stochastic gradient descent.
+    """A perceptron in NumPy with one hidden layer of `hidden` units, or none, trained by stochastic gradient descent.
 
-    With classes its output is a softmax and its loss the cross-entropy; without (0) it is a sum, with squared errors.
-    The gradient before the output is the same.
+    With classes its output is a softmax and its loss the cross-entropy; without (0) its output is linear and its loss
+    the squared error. The gradient at the output is the same for both.
     """
 
     def __init__(self, inputs: int, classes: int, hidden: int, rate: float, rng: np.random.Generator) -> None:
@@ -53,6 +53,7 @@ class Network:
         self._classes, self._rate, self._rng = classes, rate, rng
 
     def learn(self, x: Floats, y: Floats) -> None:
+        """One pass in batches of BATCH rows, in random order."""
         shuffled = self._rng.permutation(len(x))
         for rows in (shuffled[at : at + BATCH] for at in range(0, len(x), BATCH)):
             layers = self._layers(x[rows])
@@ -65,17 +66,19 @@ class Network:
                 slope = below
 
     def measure(self, x: Floats, y: Floats) -> dict[str, float]:
+        """The loss, and the accuracy of classes or the R² of a measured quantity."""
         output = self._layers(x)[-1]
         if self._classes:
-            return _of_classes(output, y)
+            return _classification_metrics(output, y)
         loss = float(((output[:, 0] - y) ** 2).mean())
         return {"loss": loss, "r2": 1 - loss / float(y.var())}
 
     def save(self, path: Path) -> None:
+        """Write matrices and offsets as an .npz."""
         np.savez(path, *self._matrices, *self._offsets)
 
     def _layers(self, x: Floats) -> list[Floats]:
-        """What goes into each layer, and what comes out of the last."""
+        """The inputs of each layer, and the output of the last."""
         *inner, (matrix, offset) = zip(self._matrices, self._offsets, strict=True)
         layers = [x]
         for each, its_offset in inner:
@@ -86,10 +89,10 @@ class Network:
 
 
 class Estimator:
-    """A classifier of scikit-learn that learns in passes: `linear` is its SGDClassifier, `perceptron` MLPClassifier."""
+    """A classifier of scikit-learn that trains in passes: `linear` is SGDClassifier, `perceptron` is MLPClassifier."""
 
     def __init__(self, kind: str, classes: int, hidden: int, rate: float, seed: int) -> None:
-        from sklearn.linear_model import SGDClassifier  # noqa: PLC0415  a second that jobs without it are spared
+        from sklearn.linear_model import SGDClassifier  # noqa: PLC0415  takes a second, which other models need not wait
         from sklearn.neural_network import MLPClassifier  # noqa: PLC0415
 
         self._classes = np.arange(classes)
@@ -100,12 +103,15 @@ class Estimator:
         )
 
     def learn(self, x: Floats, y: Floats) -> None:
+        """One `partial_fit` on all rows."""
         self._model.partial_fit(x, y, classes=self._classes)
 
     def measure(self, x: Floats, y: Floats) -> dict[str, float]:
-        return _of_classes(self._model.predict_proba(x), y)
+        """The loss and the accuracy."""
+        return _classification_metrics(self._model.predict_proba(x), y)
 
     def save(self, path: Path) -> None:
+        """Write the estimator by joblib."""
         import joblib  # noqa: PLC0415
 
         joblib.dump(self._model, path)
@@ -114,9 +120,10 @@ class Estimator:
 def train(
     model: Model, data: Mapping[str, Floats], iterations: int, seconds: float = 0.0
 ) -> Iterator[tuple[int, dict[str, float]]]:
-    """Train and report, until all iterations are done or a stop is asked for; yields each iteration and its quantities.
+    """Train and report, until all iterations are done or a stop is requested.
 
-    An iteration is one pass over the data and takes at least so many seconds.
+    Yields the number of each iteration with its quantities. An iteration is one pass over the data and takes at least
+    `seconds`.
     """
     for iteration in range(1, iterations + 1):
         began = time.monotonic()
@@ -130,43 +137,43 @@ def train(
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Train one model, say what each iteration gave, and save it."""
-    asked = parser().parse_args(argv)
-    with np.load(asked.data) as file:
+    """Train one model, print the quantities of each iteration, and save it."""
+    options = parser().parse_args(argv)
+    with np.load(options.data) as file:
         data = dict(file)
-    model = made(asked, data)
-    for iteration, quantities in train(model, data, asked.iterations, asked.seconds):
-        told = ", ".join(f"{name} {value:.4f}" for name, value in quantities.items())
-        print(f"iteration {iteration} of {asked.iterations}: {told}", flush=True)
-    model.save(asked.save)
+    model = make_model(options, data)
+    for iteration, quantities in train(model, data, options.iterations, options.seconds):
+        values = ", ".join(f"{name} {value:.4f}" for name, value in quantities.items())
+        print(f"iteration {iteration} of {options.iterations}: {values}", flush=True)
+    model.save(options.save)
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("data", type=Path, help="an .npz of x, y, held_out_x and held_out_y")
-    options.add_argument("--model", choices=("network", "linear", "perceptron"), default="network")
-    options.add_argument("--hidden", type=int, default=0, help="units of the hidden layer")
-    options.add_argument("--rate", type=float, default=0.01, help="learning rate")
-    options.add_argument("--iterations", type=int, default=60, help="passes over the data")
-    options.add_argument("--seconds", type=float, default=1.0, help="what an iteration takes at least")
-    options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--save", type=Path, default=Path("model.npz"))
-    return options
+    """The parser of the command line."""
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("data", type=Path, help="an .npz of x, y, held_out_x and held_out_y")
+    arguments.add_argument("--model", choices=("network", "linear", "perceptron"), default="network")
+    arguments.add_argument("--hidden", type=int, default=0, help="units of the hidden layer")
+    arguments.add_argument("--rate", type=float, default=0.01, help="learning rate")
+    arguments.add_argument("--iterations", type=int, default=60, help="passes over the data")
+    arguments.add_argument("--seconds", type=float, default=1.0, help="that an iteration takes at least")
+    arguments.add_argument("--seed", type=int, default=0)
+    arguments.add_argument("--save", type=Path, default=Path("model.npz"))
+    return arguments
 
 
-def made(asked: argparse.Namespace, data: Mapping[str, Floats]) -> Model:
-    """The model that the command line asks for. A `y` with decimals is measured, one without counts classes from 0."""
+def make_model(options: argparse.Namespace, data: Mapping[str, Floats]) -> Model:
+    """The model that the command line names. A `y` with decimals is a measured quantity, one without has classes."""
     classes = 0 if (data["y"] % 1).any() else int(data["y"].max()) + 1
-    if asked.model == "network":
-        return Network(data["x"].shape[1], classes, asked.hidden, asked.rate, np.random.default_rng(asked.seed))
-    return Estimator(asked.model, classes, asked.hidden, asked.rate, asked.seed)
+    if options.model == "network":
+        return Network(data["x"].shape[1], classes, options.hidden, options.rate, np.random.default_rng(options.seed))
+    return Estimator(options.model, classes, options.hidden, options.rate, options.seed)
 
 
-def _of_classes(probabilities: Floats, y: Floats) -> dict[str, float]:
-    of_the_right = probabilities[np.arange(len(y)), y.astype(int)]
+def _classification_metrics(probabilities: Floats, y: Floats) -> dict[str, float]:
+    of_true_class = probabilities[np.arange(len(y)), y.astype(int)]
     return {
-        "loss": float(-np.log(np.maximum(of_the_right, 1e-12)).mean()),
+        "loss": float(-np.log(np.maximum(of_true_class, 1e-12)).mean()),
         "accuracy": float((probabilities.argmax(axis=1) == y).mean()),
     }
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from slurmplug.cluster import parse, slurm
 from slurmplug.cluster.cli_client import CliClient
-from slurmplug.cluster.parse import Marks
+from slurmplug.cluster.parse import Separators
 from slurmplug.cluster.port import Command, Outcome
 from slurmplug.cluster.slurm import SlurmCluster
 from slurmplug.config import policy_registry
@@ -33,7 +33,7 @@ from slurmplug.intake.intake import Intake
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.sandbox import ClusterSpec, Sandbox
 from slurmplug.sandbox.render import SCHEDULER
-from tests.bench.test_bench_read import MARKS, sinfo, squeue
+from tests.bench.test_bench_read import SEPARATORS, sinfo, squeue
 
 THINKS = ("absorb", "forecast", "decide")
 WRITES = (40, 500)
@@ -81,11 +81,11 @@ class Bare:
 
     def __init__(self, cluster: Sandbox) -> None:
         self._env = cluster.env("root") | {"SLURM_TIME_FORMAT": "%s", "TZ": "UTC"}
-        marks = Marks("fAbCdEfG", "rAbCdEfG")
+        separators = Separators("fAbCdEfG", "rAbCdEfG")
         options = "--local --noheader --noconvert --all".split()
         self._reads = [
-            ["squeue", *options, "--array", "--states=all", "-O", marks.format(parse.JOB_FIELDS)],
-            ["sinfo", *options, "--Node", "-O", marks.format(parse.NODE_FIELDS)],
+            ["squeue", *options, "--array", "--states=all", "-O", separators.format(parse.JOB_FIELDS)],
+            ["sinfo", *options, "--Node", "-O", separators.format(parse.NODE_FIELDS)],
             ["scontrol", "--oneliner", "show", "reservations"],
         ]
 
@@ -181,13 +181,15 @@ class Told(CliClient):
         self._told = {"squeue": squeue(jobs), "sinfo": sinfo(1_000, GresUsed="gpu:a100:8")}
         self._marked: dict[str, str] = {}
 
-    def _ask(self, *argv: str, **env: str) -> str:
+    def _query(self, *argv: str, **env: str) -> str:
         if argv[0] not in self._told:
             return CONFIG if "config" in argv else "No reservations in the system\n"
         told_by = env.get("SQUEUE_FORMAT2", argv[-1])
         if told_by not in self._marked:
             mark, record = told_by.partition(":")[2].partition(",")[0], told_by.rpartition(":")[2]
-            self._marked[told_by] = self._told[argv[0]].replace(MARKS.field, mark).replace(MARKS.record, record)
+            self._marked[told_by] = (
+                self._told[argv[0]].replace(SEPARATORS.field, mark).replace(SEPARATORS.record, record)
+            )
         return self._marked[told_by]
 
     def script(self, job_id: int) -> bytes:
@@ -205,7 +207,7 @@ def told(jobs: int, times: int) -> str:
         (folder / "requests").mkdir()
         scheduler = _scheduler(folder, None, folder)
         scheduler.port._client = Told(jobs)  # type: ignore[attr-defined]
-        slurm.SCRIPTS_A_CYCLE = jobs
+        slurm.SCRIPTS_PER_CYCLE = jobs
         for _ in range(2):
             scheduler.run()
         return cycles(scheduler, WRITES[0], times).told()
@@ -229,7 +231,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         submitted(cluster, asked.jobs)
         print(f"{asked.jobs} jobs submitted in {time.perf_counter() - began:.0f} s", flush=True)
         scheduler = _scheduler(cluster.spool, cluster.env("root")["SLURM_CONF"], Path(folder))
-        for _ in range(asked.jobs // slurm.SCRIPTS_A_CYCLE + 2):
+        for _ in range(asked.jobs // slurm.SCRIPTS_PER_CYCLE + 2):
             scheduler.run()
         print(f"known after {time.perf_counter() - began:.0f} s", flush=True)
         bare = Bare(cluster)

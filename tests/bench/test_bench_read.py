@@ -6,9 +6,9 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from slurmplug.cluster import parse
-from slurmplug.cluster.parse import JOB_FIELDS, NODE_FIELDS, Marks
+from slurmplug.cluster.parse import JOB_FIELDS, NODE_FIELDS, Separators
 
-MARKS = Marks("fK3a9Qz", "rT7b0Wm")
+SEPARATORS = Separators("fK3a9Qz", "rT7b0Wm")
 
 
 def squeue(jobs: int) -> str:
@@ -33,7 +33,7 @@ def array(elements: int) -> str:
 
 
 def _record(fields: tuple[str, ...], told: dict[str, str]) -> str:
-    return MARKS.field.join(told[name] for name in fields) + MARKS.record + "\n"
+    return SEPARATORS.field.join(told[name] for name in fields) + SEPARATORS.record + "\n"
 
 
 def _job(job_id: int, draw: random.Random) -> dict[str, str]:
@@ -71,16 +71,16 @@ def _job(job_id: int, draw: random.Random) -> dict[str, str]:
 @pytest.mark.parametrize("jobs", [10_000, 100_000])
 def test_jobs_of_one_squeue(benchmark: BenchmarkFixture, jobs: int) -> None:
     text = squeue(jobs)
-    found = benchmark(parse.queue, text, MARKS)
+    found = benchmark(parse.queue, text, SEPARATORS)
     assert len(found.rows) == jobs
 
 
 def test_one_array_of_one_squeue(benchmark: BenchmarkFixture) -> None:
     text = array(50_000)
-    found = benchmark(parse.queue, text, MARKS)
+    found = benchmark(parse.queue, text, SEPARATORS)
     assert found.rows.elements.tolist() == [50_000]
 
 
 def test_nodes_of_one_sinfo(benchmark: BenchmarkFixture) -> None:
     text = sinfo(5_000)
-    assert len(benchmark(parse.nodes, text, MARKS).name) == 5_000
+    assert len(benchmark(parse.nodes, text, SEPARATORS).name) == 5_000

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 import pytest
 
 from policies.snapshot import JobKey
-from slurmplug.cluster.api_client import client
+from slurmplug.cluster.api_client import make_client
 from slurmplug.cluster.cli_client import CliClient
 from slurmplug.cluster.port import Command
 from slurmplug.config.schema import Slurm
@@ -18,7 +18,7 @@ CLIENTS = ["cli", *(["pyslurm"] if find_spec("pyslurm") else [])]
 @pytest.fixture(params=CLIENTS)
 def made(request: pytest.FixtureRequest, cluster: Sandbox, monkeypatch: pytest.MonkeyPatch) -> CliClient:
     monkeypatch.setenv("SLURM_CONF", cluster.env("root")["SLURM_CONF"])
-    one = client(Slurm(conf=cluster.layout.slurm_conf, client=request.param))
+    one = make_client(Slurm(conf=cluster.layout.slurm_conf, client=request.param))
     assert (type(one) is CliClient) == (request.param == "cli"), "pyslurm is installed, and cannot be imported"
     return one
 
@@ -31,16 +31,16 @@ def test_a_site_factor_is_set_changed_and_taken_back(cluster: Sandbox, made: Cli
     cluster.wait_job(cluster.sbatch(cluster.researchers[0], "#!/bin/sh\nsleep 60\n", "--gres=gpu:4", "-N4"), "RUNNING")
     blocked = cluster.sbatch(cluster.researchers[0], "#!/bin/sh\nsleep 60\n", "--gres=gpu:4", "-N4")
     for factor in (70, -5, 0):
-        told = made.write([update("a", SiteFactor=str(factor))], [str(blocked)])
-        assert [each.status for each in told] == ["done"], told
+        outcomes = made.write([update("a", SiteFactor=str(factor))], [str(blocked)])
+        assert [each.status for each in outcomes] == ["done"], outcomes
         cluster.wait(lambda wanted=factor: site_factors(cluster).get(blocked) == wanted, what=f"{factor}")
     array = cluster.sbatch(cluster.researchers[0], "#!/bin/sh\nsleep 60\n", "--gres=gpu:4", "-N4", "--array=0-1")
-    told = made.write(
+    outcomes = made.write(
         [update("a", SiteFactor="9"), update("b", SiteFactor="8"), update("c", SiteFactor="7")],
         [str(blocked), "999999", f"{array}_[0-1]"],
     )
-    assert [each.status for each in told] == ["done", "refused", "done"], told
-    assert told[1].message
+    assert [each.status for each in outcomes] == ["done", "refused", "done"], outcomes
+    assert outcomes[1].message
 
 
 def test_reading_tells_the_same_of_a_job(cluster: Sandbox, made: CliClient) -> None:
@@ -55,7 +55,7 @@ def test_what_slurmctld_does_not_answer_is_not_known(cluster: Sandbox, made: Cli
     job = cluster.sbatch(cluster.researchers[0], "#!/bin/sh\nsleep 60\n", "--gres=gpu:4", "--hold")
     cluster.stop("slurmctld")
     try:
-        told = made.write([update("a", SiteFactor="5"), update("b", SiteFactor="6")], [str(job)] * 2)
+        outcomes = made.write([update("a", SiteFactor="5"), update("b", SiteFactor="6")], [str(job)] * 2)
     finally:
         cluster.start("slurmctld")
-    assert [each.status for each in told] == ["unknown", "unknown"], told
+    assert [each.status for each in outcomes] == ["unknown", "unknown"], outcomes

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slurmplug.cluster.hostlist import expand
 from slurmplug.cluster.slurm import SlurmCluster
 from slurmplug.errors import ReadFailed
 from slurmplug.intake.job_record import LIVE_STATES
@@ -89,7 +90,7 @@ def test_the_longest_texts_that_slurm_takes_arrive_whole(port: SlurmCluster, clu
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "requested",
     [
         (("-N2", "--gres=gpu:1"), 2, ""),
         (("--gres=gpu:a100:3",), 3, "a100"),
@@ -101,15 +102,24 @@ def test_the_longest_texts_that_slurm_takes_arrive_whole(port: SlurmCluster, clu
     ],
 )
 @pytest.mark.parametrize("held", [("--hold",), ()], ids=["waiting", "running"])
-def test_gpus_are_counted_in_all_however_they_are_asked_for(
-    typed: Sandbox, tmp_path: Path, asked: tuple[tuple[str, ...], int, str], held: tuple[str, ...]
+def test_gpus_are_counted_in_all_however_they_are_requested(
+    typed: Sandbox, tmp_path: Path, requested: tuple[tuple[str, ...], int, str], held: tuple[str, ...]
 ) -> None:
-    cluster, (options, gpus, kind) = typed, asked
+    cluster, (options, gpus, kind) = typed, requested
     job = cluster.sbatch(cluster.researchers[0], SLEEP, *options, *held)
     if not held:
         cluster.wait_job(job, "RUNNING")
     found = read(operated(cluster, tmp_path))[job]
     assert (found["gpus"], found["gpu_type"]) == (gpus, kind)
+
+
+@pytest.mark.parametrize(
+    "hostlist",
+    ["n[1-3,7]", "n[01-10]", "n[01-3]", "n[3,1-2]", "n[1-2]-g[0-3]", "tux[1-2][3-4]", "b2,a1,n[099-101]", "n!1,a^b"],
+)
+def test_a_host_list_has_the_nodes_that_scontrol_lists(cluster: Sandbox, hostlist: str) -> None:
+    shown = cluster.run("root", ["scontrol", "show", "hostnames", hostlist]).stdout
+    assert expand(hostlist) == shown.split()
 
 
 def test_what_decides_where_jobs_run_is_read(special_cluster: Callable[[ClusterSpec], Sandbox], tmp_path: Path) -> None:
@@ -186,8 +196,8 @@ def test_a_job_whose_script_slurmctld_lost_has_an_empty_one(port: SlurmCluster, 
 
 def test_an_interactive_job_is_no_batch_job_and_has_no_script(port: SlurmCluster, cluster: Sandbox) -> None:
     user = cluster.researchers[0]
-    told = cluster.run(user, ["salloc", "--no-shell", "-n1", "--gres=gpu:1"]).stderr
-    job = int(told.split("Granted job allocation ")[1].split()[0])
+    output = cluster.run(user, ["salloc", "--no-shell", "-n1", "--gres=gpu:1"]).stderr
+    job = int(output.split("Granted job allocation ")[1].split()[0])
     assert not read(port)[job]["batch"]
     assert job not in port.read(set(), ()).scripts
 

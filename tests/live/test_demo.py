@@ -1,4 +1,4 @@
-"""The whole way, small: sbatch with directives, the daemon that acts, a stop under overload, the report."""
+"""The demo in small: sbatch with directives, the daemon that acts, a stop under overload, the report."""
 
 import io
 import json
@@ -14,9 +14,9 @@ from rich.console import Console
 
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.sandbox import Sandbox
-from slurmplug.sandbox.demo import play
+from slurmplug.sandbox.demo import run_jobs
 from slurmplug.sandbox.demo_jobs import DemoJob
-from slurmplug.sandbox.view import Lines
+from slurmplug.sandbox.view import EventPrinter
 
 SLURMPLUG = Path(sys.executable).with_name("slurmplug")
 
@@ -36,11 +36,11 @@ JOBS = (
 
 def acct(ledger: Path) -> dict[str, dict[str, Any]]:
     """The report's jobs by name."""
-    told = subprocess.run(
+    output = subprocess.run(
         [SLURMPLUG, "acct", "--ledger", ledger, "--allusers", "--starttime=now-1hour", "--json"],
         check=True, capture_output=True, text=True,
     ).stdout  # fmt: skip
-    return {job["jobname"]: job for job in json.loads(told)["jobs"]}
+    return {job["jobname"]: job for job in json.loads(output)["jobs"]}
 
 
 def test_jobs_are_ranked_and_stopped_at_their_target_under_overload_and_what_depends_on_them_runs(
@@ -48,10 +48,10 @@ def test_jobs_are_ranked_and_stopped_at_their_target_under_overload_and_what_dep
 ) -> None:
     lines = io.StringIO()
 
-    play(cluster, JOBS, tmp_path, Lines(Console(file=lines, soft_wrap=True), gpus=16), iteration=0.25)
+    run_jobs(cluster, JOBS, tmp_path, EventPrinter(Console(file=lines, soft_wrap=True), gpus=16), iteration=0.25)
 
-    told = acct(tmp_path / "ledger.db")
-    jobs = {job.name: told[job.name] for job in JOBS}
+    output = acct(tmp_path / "ledger.db")
+    jobs = {job.name: output[job.name] for job in JOBS}
     assert {job["state"] for job in jobs.values()} == {"COMPLETED"}
     assert {name for name, job in jobs.items() if job["stop"] == "target"} == {"willing", "waits"}
     assert jobs["willing"]["iterations"] < 200
@@ -77,8 +77,8 @@ def test_an_interrupted_demo_stops_what_it_started_and_leaves_its_logs(tmp_path:
     argv = [SLURMPLUG, "sandbox", "demo", folder]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as demo:
         assert demo.stdout is not None
-        told = list(_until(demo.stdout, "started "))
-        assert "started " in told[-1], told
+        output = list(_until(demo.stdout, "started "))
+        assert "started " in output[-1], output
         state = (folder / "cluster").resolve()
         demo.send_signal(signal.SIGINT)
         rest = demo.stdout.read()
@@ -95,11 +95,11 @@ def running_below(state: Path) -> list[str]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            told = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+            output = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
         except OSError:
             continue
-        if os.fsencode(state) in told:
-            found.append(told.decode(errors="replace"))
+        if os.fsencode(state) in output:
+            found.append(output.decode(errors="replace"))
     return found
 
 

@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurmplug.cluster import parse
-from slurmplug.cluster.parse import JOB_FIELDS, Marks
+from slurmplug.cluster.parse import JOB_FIELDS, Separators
 from slurmplug.errors import ReadFailed
 
-MARKS = Marks("fK3a9Qz", "rT7b0Wm")
+SEPARATORS = Separators("fK3a9Qz", "rT7b0Wm")
 WRITTEN = ("Name", "Comment", "Dependency", "Feature")
 NUMBERS = (
     "JobID",
@@ -26,14 +26,16 @@ pieces = st.sampled_from(
      "99|99|PENDING", "fK3a9Q", "rT7b0W", "z\n", "m\n", "END", "JobId=1", "\ufffd", "\u2028", "\x85"]
 )  # fmt: skip
 texts = (
-    st.lists(pieces, max_size=12).map("".join).filter(lambda text: MARKS.field not in text and MARKS.record not in text)
+    st.lists(pieces, max_size=12)
+    .map("".join)
+    .filter(lambda text: SEPARATORS.field not in text and SEPARATORS.record not in text)
 )
 bytes_ = st.binary(max_size=40).map(lambda data: data.replace(b"\0", b"").decode("utf-8", "replace"))
-written = st.one_of(texts, bytes_).filter(lambda text: MARKS.field not in text and MARKS.record not in text)
+written = st.one_of(texts, bytes_).filter(lambda text: SEPARATORS.field not in text and SEPARATORS.record not in text)
 
 
 def record(job_id: int, **fields: str) -> str:
-    told = {
+    fields = {
         **dict.fromkeys(JOB_FIELDS, "N/A"),
         **dict.fromkeys(NUMBERS, "1"),
         "exit_code": "0",
@@ -41,13 +43,13 @@ def record(job_id: int, **fields: str) -> str:
         "JobID": str(job_id),
         **fields,
     }
-    return MARKS.field.join(told[name] for name in JOB_FIELDS) + MARKS.record + "\n"
+    return SEPARATORS.field.join(fields[name] for name in JOB_FIELDS) + SEPARATORS.record + "\n"
 
 
 @given(st.lists(st.tuples(written, written), max_size=5))
 def test_every_job_is_read_as_it_is_whatever_is_written_in_names_and_comments(jobs):
     text = "".join(record(at + 1, Name=name, Comment=comment) for at, (name, comment) in enumerate(jobs))
-    rows = parse.queue(text, MARKS).rows
+    rows = parse.queue(text, SEPARATORS).rows
     assert rows.job_id.tolist() == list(range(1, len(jobs) + 1))
     nothing = {"(null)", "N/A"}
     assert rows.name.tolist() == ["" if name in nothing else name for name, _ in jobs]
@@ -59,17 +61,17 @@ def test_bytes_that_are_not_utf_8_cannot_swallow_a_mark(name, comment):
     name, comment = name.replace(b"\0", b""), comment.replace(b"\0", b"")
     data = record(1, Name="<name>", Comment="<comment>").encode() + record(2).encode()
     data = data.replace(b"<name>", name).replace(b"<comment>", comment)
-    rows = parse.queue(data.decode("utf-8", "replace"), MARKS).rows
+    rows = parse.queue(data.decode("utf-8", "replace"), SEPARATORS).rows
     assert rows.job_id.tolist() == [1, 2]
 
 
 @given(st.integers(1, 5), st.data())
 def test_a_queue_that_was_cut_off_is_no_queue(jobs, data):
     text = "".join(record(at + 1) for at in range(jobs))
-    ends = {end + len(MARKS.record) + 1 for end in range(len(text)) if text.startswith(MARKS.record, end)}
+    ends = {end + len(SEPARATORS.record) + 1 for end in range(len(text)) if text.startswith(SEPARATORS.record, end)}
     cut = data.draw(st.integers(1, len(text) - 1).filter(lambda at: at not in ends))
     try:
-        parse.queue(text[:cut], MARKS)
+        parse.queue(text[:cut], SEPARATORS)
     except ReadFailed:
         return
     raise AssertionError("half a record was read")
@@ -82,7 +84,7 @@ def evenly_apart(tasks: set[int]) -> bool:
 
 def elements_of(tasks: set[int]) -> tuple[int, set[int]]:
     """How many elements are read, and which tasks are addressed, of an array whose tasks are listed."""
-    found = parse.queue("".join(record(9, ArrayJobID="9", ArrayTaskID=str(task)) for task in sorted(tasks)), MARKS)
+    found = parse.queue("".join(record(9, ArrayJobID="9", ArrayTaskID=str(task)) for task in sorted(tasks)), SEPARATORS)
     ranges = [[int(end) for end in each.split("-")] for each in found.addresses[9][2:].strip("[]").split(",")]
     (elements,) = found.rows.elements.tolist()
     return elements, {task for each in ranges for task in range(each[0], each[-1] + 1)}

@@ -1,62 +1,64 @@
-"""The texts of squeue, sinfo, sprio, sacct and scontrol, Slurm 22.05 and later, as rows. Pure.
+"""Parsers of what squeue, sinfo, sprio, sacct and scontrol print, Slurm 22.05 and later. Pure.
 
-What a user writes (names, comments, paths) may hold newlines and anything else, so fields and records end in marks
-that no user knows: those of the queue are never shown, all others are drawn anew for each look. An answer that does not
-fit is a `ReadFailed`, never a shorter queue.
+What a user writes (names, comments, paths) may contain newlines and anything else. So fields and records end in random
+separators that no user can know: those of the queue are never shown to anybody, all others are drawn for each call. An
+answer that does not parse is a `ReadFailed`, never a shorter queue.
 
-No code asks for the release: an answer is read in each form that a supported release gives it, and none is ambiguous.
+No parser depends on the release: each reads every form that a supported release prints, and no form is ambiguous.
 
-What differs                       22.05               24.11               26.05               Read by
+What differs                       22.05               24.11               26.05               Parsed or handled by
 ---------------------------------  ------------------  ------------------  ------------------  -----------------------
 squeue, exit_code                  a wait status: 768  3:0                 3:0                 `table.exit_code`
-squeue, GPUs asked for per node    gres:gpu:2          gres/gpu:2          gres/gpu:2          `cluster.tres.gpus`
-squeue, nodes to keep out          -o %x alone         -o %x, -O ExcNodes  -o %x, -O ExcNodes  `asking.asked`, by -o
-sacct, Start of what never ran     when it ended       None                None                `table.moment`
-scontrol update, to the elements   `No error` of each  nothing             nothing             `_judged_elements` of
-of an array that it went well for                                                              `cluster.cli_client`
+squeue, GPUs requested per node    gres:gpu:2          gres/gpu:2          gres/gpu:2          `cluster.tres.gpus`
+squeue, excluded nodes             -o %x alone         -o %x, -O ExcNodes  -o %x, -O ExcNodes  `resource_requests`, of
+                                                                                               -o %x
+sacct, Start of what never ran     when it ended       None                None                `table.timestamp`
+scontrol update of array elements  `No error` of each  nothing             nothing             `_array_status` of
+that succeeds                                                                                  `cluster.cli_client`
 scancel, an element by its own id  not found, once     found               found               `jobs.Queue.addresses`
                                    the first ended
-squeue, tasks evenly apart         the last is left    the same            the same            `jobs._with_dropped_one`
+squeue, evenly spaced tasks        the last is left    the same            the same            `jobs._with_dropped_task`
                                    out
-a job, where job_submit.lua throws passes               passes              is refused          pcall, as slurmplug.lua
+a job, where job_submit.lua fails  passes              passes              is refused          pcall, as slurmplug.lua
                                                                                                says to call it
-scontrol show job, what it has or  TRES                AllocTRES, ReqTRES  AllocTRES, ReqTRES  `fields_of` of
-asks for                                                                                       `sandbox.cluster`
+scontrol show job, TRES held or    TRES                AllocTRES, ReqTRES  AllocTRES, ReqTRES  `job_fields` of
+requested                                                                                      `sandbox.cluster`
 
-The answers of each release that were recorded are in tests/data, and `make test-matrix` asks each release anew.
+Recorded answers of each release are in tests/data, and `make test-matrix` runs every release.
 """
 
-from slurmplug.cluster.parse.asking import ASKED_FIELDS, asked
 from slurmplug.cluster.parse.jobs import (
-    COMMENT,
+    COMMENT_LENGTH,
     ENDING_FIELDS,
     JOB_FIELDS,
-    TEXT,
+    TEXT_LENGTH,
     Queue,
-    Queues,
+    QueueReader,
     endings,
     queue,
     site_factors,
 )
-from slurmplug.cluster.parse.places import NODE_FIELDS, nodes, reservations
-from slurmplug.cluster.parse.settings import site
-from slurmplug.cluster.parse.table import Marks
+from slurmplug.cluster.parse.nodes import NODE_FIELDS, nodes
+from slurmplug.cluster.parse.reservations import reservations
+from slurmplug.cluster.parse.resource_requests import RESOURCE_REQUEST_FIELDS, resource_requests
+from slurmplug.cluster.parse.site import site
+from slurmplug.cluster.parse.table import Separators
 
 __all__ = [
-    "ASKED_FIELDS",
-    "COMMENT",
+    "COMMENT_LENGTH",
     "ENDING_FIELDS",
     "JOB_FIELDS",
     "NODE_FIELDS",
-    "TEXT",
-    "Marks",
+    "RESOURCE_REQUEST_FIELDS",
+    "TEXT_LENGTH",
     "Queue",
-    "Queues",
-    "asked",
+    "QueueReader",
+    "Separators",
     "endings",
     "nodes",
     "queue",
     "reservations",
+    "resource_requests",
     "site",
     "site_factors",
 ]

@@ -1,9 +1,9 @@
-"""The marked tables of squeue and sinfo, as columns, and the words in them. Pure."""
+"""The tables that squeue and sinfo print, as columns, and the values in them. Pure."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,117 +13,129 @@ from slurmplug.errors import ReadFailed
 
 T = TypeVar("T")
 
-WORD = 128
-"""Characters that are kept of a text that Slurm or an operator writes."""
+WORD_LENGTH = 128
+"""Characters that are kept of a text that Slurm or an administrator writes."""
 UNSET = frozenset(("", "(null)", "N/A"))
-"""How Slurm writes that nothing is set."""
-_NEVER = frozenset(("", "N/A", "NONE", "None", "Unknown"))
+"""How Slurm prints what is not set."""
+_NO_TIME = frozenset(("", "N/A", "NONE", "None", "Unknown"))
 _NO_LIMIT = frozenset(("UNLIMITED", "Partition_Limit", "INVALID", "NOT_SET", "N/A"))
-_LIMIT = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)")
+_DURATION = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)")
+
+Columns: TypeAlias = Mapping[str, Sequence[str]]
+"""Texts by the name of their field, one for each record."""
 
 
 @dataclass(frozen=True)
-class Marks:
-    """What ends a field and what ends a record, different for each look; each begins with a letter."""
+class Separators:
+    """What ends a field and what ends a record; each begins with a letter, since --Format takes digits for a width."""
 
     field: str
     record: str
 
     def format(self, fields: Sequence[str]) -> str:
-        """The argument of --Format. With a suffix and no width, nothing is cut."""
+        """The argument of --Format. With a suffix and no width, Slurm prints values in full."""
         return ",".join([*(f"{name}:{self.field}" for name in fields[:-1]), f"{fields[-1]}:{self.record}"])
 
 
-def table(text: str, fields: Sequence[str], marks: Marks, client: str) -> dict[str, list[str]]:
-    """The columns of what the client answers, by field. Raises ReadFailed."""
-    records = text.split(f"{marks.record}\n")
+def parse_table(text: str, fields: Sequence[str], separators: Separators, client: str) -> dict[str, list[str]]:
+    """The columns of what a client printed, by field. Raises ReadFailed where a record is not whole."""
+    records = text.split(f"{separators.record}\n")
     if records.pop():
         raise ReadFailed(f"{client}'s answer ends in the middle of a record")
-    return split(records, fields, marks.field, client)
+    return split_records(records, fields, separators.field, client)
 
 
-def split(records: Sequence[str], fields: Sequence[str], mark: str, client: str) -> dict[str, list[str]]:
-    """The columns of records whose fields end in this mark. Raises ReadFailed."""
+def split_records(records: Sequence[str], fields: Sequence[str], separator: str, client: str) -> dict[str, list[str]]:
+    """The columns of records whose fields end in this separator. Raises ReadFailed where one has more or fewer."""
     inner = len(fields) - 1
-    if any(record.count(mark) != inner for record in records):
+    if any(record.count(separator) != inner for record in records):
         raise ReadFailed(
             f"{client} answers a record that has not {len(fields)} fields; is this Slurm older than 22.05?"
         )
-    flat = mark.join(records).split(mark) if records else []
+    flat = separator.join(records).split(separator) if records else []
     return {name: flat[at :: len(fields)] for at, name in enumerate(fields)}
 
 
-def values(told: Mapping[str, Sequence[str]], name: str, convert: Callable[[str], T]) -> list[T]:
-    """The column, each different text converted once. Raises ReadFailed."""
-    column = told[name]
+def values(columns: Columns, name: str, convert: Callable[[str], T]) -> list[T]:
+    """A column, converted; each distinct text once. Raises ReadFailed where `convert` raises ValueError."""
+    texts = columns[name]
     known = {}
-    for text in set(column):
+    for text in set(texts):
         try:
             known[text] = convert(text)
         except ValueError as error:
-            raise ReadFailed(f"{name} is told as {text[:80]!r}: {error}") from error
-    return list(map(known.__getitem__, column)) if len(known) > 1 else [*known.values()] * len(column)
+            raise ReadFailed(f"{name} is printed as {text[:80]!r}: {error}") from error
+    return list(map(known.__getitem__, texts)) if len(known) > 1 else [*known.values()] * len(texts)
 
 
-def column(told: Mapping[str, Sequence[str]], name: str, convert: Callable[[str], Any], dtype: Any) -> NDArray[Any]:
-    return np.array(values(told, name, convert), dtype=dtype)
+def column(columns: Columns, name: str, convert: Callable[[str], Any], dtype: Any) -> NDArray[Any]:
+    """A column as an array; each distinct text is converted once. Raises ReadFailed."""
+    return np.array(values(columns, name, convert), dtype=dtype)
 
 
-def ints(told: Mapping[str, Sequence[str]], name: str) -> Ints:
+def ints(columns: Columns, name: str) -> Ints:
+    """A column of whole numbers. Raises ReadFailed."""
     try:
-        return np.fromiter(map(int, told[name]), np.int64, len(told[name]))
+        return np.fromiter(map(int, columns[name]), np.int64, len(columns[name]))
     except (ValueError, OverflowError) as error:
-        raise ReadFailed(f"{name} is told otherwise than as whole numbers: {error}") from error
+        raise ReadFailed(f"{name} is not printed as whole numbers: {error}") from error
 
 
-def floats(told: Mapping[str, Sequence[str]], name: str) -> Floats:
+def floats(columns: Columns, name: str) -> Floats:
+    """A column of numbers. Raises ReadFailed."""
     try:
-        return np.fromiter(map(float, told[name]), np.float64, len(told[name]))
+        return np.fromiter(map(float, columns[name]), np.float64, len(columns[name]))
     except ValueError as error:
-        raise ReadFailed(f"{name} is told otherwise than as numbers: {error}") from error
+        raise ReadFailed(f"{name} is not printed as numbers: {error}") from error
 
 
-def moments(told: Mapping[str, Sequence[str]], name: str) -> Floats:
+def timestamps(columns: Columns, name: str) -> Floats:
+    """A column of times in seconds since the epoch, NaN where there is none. Raises ReadFailed."""
     try:
-        return np.fromiter(map(moment, told[name]), np.float64, len(told[name]))
+        return np.fromiter(map(timestamp, columns[name]), np.float64, len(columns[name]))
     except ValueError as error:
-        raise ReadFailed(f"{name} is told otherwise than in seconds since the epoch: {error}") from error
+        raise ReadFailed(f"{name} is not printed in seconds since the epoch: {error}") from error
 
 
-def texts(told: Mapping[str, list[str]], name: str) -> NDArray[np.str_]:
-    return column(told, name, lambda text: "" if text in UNSET else text[:WORD], np.str_)
+def words(columns: Columns, name: str) -> NDArray[np.str_]:
+    """A column of texts of at most WORD_LENGTH characters, empty where nothing is set."""
+    return column(columns, name, lambda text: "" if text in UNSET else text[:WORD_LENGTH], np.str_)
 
 
-def strings(told: Mapping[str, list[str]], name: str, most: int | None) -> NDArray[np.object_]:
-    column = np.empty(len(told[name]), dtype=object)
-    column[:] = values(told, name, lambda text: "" if text in UNSET else text[:most])
-    return column
+def strings(columns: Columns, name: str, length: int | None) -> NDArray[np.object_]:
+    """A column of Python strings of at most `length` characters (None: any), empty where nothing is set."""
+    found = np.empty(len(columns[name]), dtype=object)
+    found[:] = values(columns, name, lambda text: "" if text in UNSET else text[:length])
+    return found
 
 
-def moment(text: str) -> float:
-    return np.nan if text in _NEVER else float(int(text))
+def timestamp(text: str) -> float:
+    """Seconds since the epoch, as printed with SLURM_TIME_FORMAT=%s; NaN for no time. Raises ValueError."""
+    return np.nan if text in _NO_TIME else float(int(text))
 
 
 def duration(text: str) -> float:
     """Seconds of `1-02:03:04`, `02:03:04` or `03:04`; NaN for no limit. Raises ValueError."""
     if text in _NO_LIMIT:
         return np.nan
-    if (match := _LIMIT.fullmatch(text)) is None:
+    if (match := _DURATION.fullmatch(text)) is None:
         raise ValueError("not a duration")
     days, hours, minutes, seconds = (int(group or 0) for group in match.groups())
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
 def exit_code(text: str) -> int:
-    """A wait status (squeue of 22.05) or `STATUS:SIGNAL` as a shell tells it: 128 and the signal."""
+    """The exit status as a shell has it, 128 plus the signal, of a wait status (squeue of 22.05) or `STATUS:SIGNAL`."""
     status, colon, signal = text.partition(":")
     code, by = (int(status), int(signal)) if colon else (int(status) >> 8, int(status) & 0x7F)
     return 128 + by if by else code
 
 
-def names(text: str) -> frozenset[str]:
+def name_set(text: str) -> frozenset[str]:
+    """The names in a list joined by commas, none where it is not set."""
     return frozenset(() if text in UNSET else text.split(","))
 
 
-def measured(text: str) -> float:
+def float_or_nan(text: str) -> float:
+    """A number, NaN where it is not set. Raises ValueError."""
     return np.nan if text in UNSET else float(text)

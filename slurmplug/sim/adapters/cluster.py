@@ -7,7 +7,7 @@ from types import MappingProxyType
 import numpy as np
 
 from slurmplug.cluster.limits import Limits
-from slurmplug.cluster.port import Asked, Command, JobRows, NodeRows, Outcome, Reading, Site
+from slurmplug.cluster.port import Command, JobRows, NodeRows, Outcome, Reading, ResourceRequest, Site
 from slurmplug.sim.engine.engine import PENDING, Engine, Where
 from slurmplug.sim.engine.workload_table import CLUSTER
 
@@ -44,7 +44,7 @@ class SimCluster:
         """Look at the cluster; it can always be read."""
         return Reading(self.engine.now, PLACES, NO_JOBS, NO_NODES)
 
-    def details(self, job_ids: Collection[int]) -> Mapping[int, Asked]:  # noqa: ARG002
+    def resource_requests(self, job_ids: Collection[int]) -> Mapping[int, ResourceRequest]:  # noqa: ARG002
         """Nobody asks: jobs are placed at once, and no operation has to know how they asked."""
         return {}
 

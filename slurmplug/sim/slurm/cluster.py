@@ -15,7 +15,7 @@ import numpy as np
 
 from predictors.arrays import Floats, Ints, Texts
 from slurmplug.cluster.limits import Limits
-from slurmplug.cluster.port import Asked, Command, Reading, Reservation, Site
+from slurmplug.cluster.port import Command, Reading, Reservation, ResourceRequest, Site
 from slurmplug.sim.adapters.cluster import NO_JOBS, NO_NODES, SimCluster
 from slurmplug.sim.engine.engine import PENDING, Engine, Where
 from slurmplug.sim.engine.workload_table import CLUSTER
@@ -116,9 +116,11 @@ class SlurmSimCluster(SimCluster):
         engine.run_until(until)
         return engine.left > 0
 
-    def details(self, job_ids: Collection[int]) -> Mapping[int, Asked]:
+    def resource_requests(self, job_ids: Collection[int]) -> Mapping[int, ResourceRequest]:
         """How these jobs asked: as many GPUs on each node, one task a GPU."""
-        return {job_id: self._asked(job_id - 1) for job_id in job_ids if 0 < job_id <= len(self.engine.state)}
+        return {
+            job_id: self._resource_request(job_id - 1) for job_id in job_ids if 0 < job_id <= len(self.engine.state)
+        }
 
     def limits(self) -> Limits:
         """Nobody's use is limited."""
@@ -135,7 +137,7 @@ class SlurmSimCluster(SimCluster):
         if "Gres" in fields:
             per_node, nodes = int(fields["Gres"].rpartition(":")[2]), int(fields.get("NumNodes", "1").partition("-")[0])
             if "NumNodes" not in fields:
-                nodes = self._asked(row).nodes
+                nodes = self._resource_request(row).nodes
             engine.reshape(row, per_node * nodes)
         if "SiteFactor" in fields:
             self.site_factors[row] = float(fields["SiteFactor"])
@@ -174,20 +176,20 @@ class SlurmSimCluster(SimCluster):
         self.engine.changes += 1
         return ""
 
-    def _asked(self, row: int) -> Asked:
+    def _resource_request(self, row: int) -> ResourceRequest:
         engine = self.engine
         gpus, demand = int(engine.gpus[row]), engine.table.per_gpu[row] * max(int(engine.gpus[row]), 1)
         most = max(1, int(engine.nodes.capacity[:, 0].max()))
         nodes = len(engine.holds.get(row, ())) or max(1, -(-gpus // most))
         even = gpus % nodes == 0
         noted = self._noted.get(row, {})
-        return Asked(
+        return ResourceRequest(
             nodes=nodes, gpus=gpus, cpus=int(demand[1]), memory=float(demand[2]),
             het_id=row + 1 if len(engine.table.rows_of(int(engine.table.training[row]))) > 1 else 0,
             reservation=self.reservations.get(row, ""), gres=f"gres:gpu:{gpus // nodes}",
-            gpus_otherwise=not even, tasks=gpus, tasks_a_node=0, cpus_a_task=1, fewest_cpus=1, memory_asked=False,
-            cpus_by_gpu=True, requeue=True, excluded=noted.get("ExcNodeList", ""),
-            required=noted.get("ReqNodeList", ""),
+            gpus_not_per_node=not even, tasks=gpus, tasks_per_node=0, cpus_per_task=1, min_cpus_per_node=1,
+            memory_requested=False, cpus_follow_gpus=True, requeue=True, excluded_nodes=noted.get("ExcNodeList", ""),
+            required_nodes=noted.get("ReqNodeList", ""),
         )  # fmt: skip
 
     # --- what Slurm does --------------------------------------------------------------------------------------------

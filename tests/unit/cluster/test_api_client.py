@@ -9,7 +9,7 @@ import pytest
 
 from policies.snapshot import JobKey
 from slurmplug.cluster import api_client
-from slurmplug.cluster.api_client import ApiClient, client, imported
+from slurmplug.cluster.api_client import ApiClient, import_pyslurm, make_client
 from slurmplug.cluster.cli_client import CliClient
 from slurmplug.cluster.port import Command, Outcome
 from slurmplug.config.schema import Slurm
@@ -29,7 +29,7 @@ class FakePyslurm:
     RPCError = RPCError
 
     def __init__(self, fails: dict[int, RPCError] | None = None) -> None:
-        self.said: list[Any] = []
+        self.modified: list[Any] = []
         self.fails = fails or {}
 
     def Job(self, job_id: int) -> Any:
@@ -40,7 +40,7 @@ class FakePyslurm:
                 assert all(changes.values()), "pyslurm takes 0 for not set"
                 if job_id in outer.fails:
                     raise outer.fails[job_id]
-                outer.said.append((job_id, changes))
+                outer.modified.append((job_id, changes))
 
         return One()
 
@@ -78,7 +78,7 @@ def test_site_factors_go_by_pyslurm_and_the_rest_by_one_scontrol_in_order(by_sco
     outcomes = ApiClient(module, None, None, 20.0).write(commands, ["1", "2", "3", "4", "5_[0-3]", "6"])
     assert [outcome.command for outcome in outcomes] == list("abcdef")
     assert [outcome.message for outcome in outcomes] == ["", "scontrol", "scontrol", "", "scontrol", "scontrol"]
-    assert module.said == [(1, {"site_factor": 5}), (4, {"site_factor": -7})]
+    assert module.modified == [(1, {"site_factor": 5}), (4, {"site_factor": -7})]
     assert by_scontrol == [["2", "3"], ["5_[0-3]", "6"]]
 
 
@@ -86,7 +86,7 @@ def test_site_factors_go_by_pyslurm_and_the_rest_by_one_scontrol_in_order(by_sco
 def test_what_is_no_site_factor_is_left_to_the_command_line(by_scontrol: list[list[str]], value: str) -> None:
     module = FakePyslurm()
     ApiClient(module, None, None, 20.0).write([update("a", SiteFactor=value)], ["1"])
-    assert module.said == []
+    assert module.modified == []
     assert by_scontrol == [["1"]]
 
 
@@ -104,8 +104,8 @@ def test_what_is_no_site_factor_is_left_to_the_command_line(by_scontrol: list[li
     ],
 )
 def test_what_slurm_refuses_and_what_it_does_not_answer_differ(error: RPCError, status: str) -> None:
-    told = ApiClient(FakePyslurm({1: error}), None, None, 20.0).write([update("a", SiteFactor="5")], ["1"])
-    assert [(each.status, each.message) for each in told] == [(status, str(error))]
+    outcomes = ApiClient(FakePyslurm({1: error}), None, None, 20.0).write([update("a", SiteFactor="5")], ["1"])
+    assert [(each.status, each.message) for each in outcomes] == [(status, str(error))]
 
 
 def test_after_a_call_that_is_not_answered_the_others_go_by_scontrol_whose_time_has_a_limit(
@@ -113,8 +113,8 @@ def test_after_a_call_that_is_not_answered_the_others_go_by_scontrol_whose_time_
 ) -> None:
     module = FakePyslurm({1: RPCError(2017, "Invalid job id specified"), 2: RPCError(1802, "receive failure")})
     commands = [update(name, SiteFactor="5") for name in "abcd"]
-    told = ApiClient(module, None, None, 20.0).write(commands, ["1", "2", "3", "4"])
-    assert [each.status for each in told] == ["refused", "unknown", "done", "done"]
+    outcomes = ApiClient(module, None, None, 20.0).write(commands, ["1", "2", "3", "4"])
+    assert [each.status for each in outcomes] == ["refused", "unknown", "done", "done"]
     assert by_scontrol == [["3", "4"]]
 
 
@@ -129,7 +129,7 @@ def test_a_pyslurm_that_ends_the_process_is_never_imported(
 ) -> None:
     fatal = "import os\nos.write(2, b'fatal: Could not establish a configuration source\\n')\nos._exit(1)\n"  # as in C
     monkeypatch.setenv("PYTHONPATH", str(pretended(tmp_path, fatal)))
-    made = client(Slurm(client="pyslurm"))
+    made = make_client(Slurm(client="pyslurm"))
     assert type(made) is CliClient
     assert "Could not establish a configuration source" in caplog.text
     assert "the command line is used" in caplog.text
@@ -137,8 +137,8 @@ def test_a_pyslurm_that_ends_the_process_is_never_imported(
 
 def test_a_pyslurm_that_is_not_there_leaves_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PYTHONPATH", str(pretended(tmp_path, "raise ImportError('of another Slurm')\n")))
-    assert type(client(Slurm(client="pyslurm"))) is CliClient
-    assert imported(None, python=str(tmp_path / "no-python")) is None
+    assert type(make_client(Slurm(client="pyslurm"))) is CliClient
+    assert import_pyslurm(None, python=str(tmp_path / "no-python")) is None
 
 
 def test_it_is_imported_once_proven_with_the_configured_slurm_conf(
@@ -150,12 +150,12 @@ def test_it_is_imported_once_proven_with_the_configured_slurm_conf(
     )
     monkeypatch.setenv("PYTHONPATH", str(pretended(tmp_path, text)))
     monkeypatch.setenv("SLURM_CONF", "elsewhere")
-    module = imported(conf, load=lambda name: sys)
+    module = import_pyslurm(conf, load=lambda name: sys)
     assert module is sys
     assert os.environ["SLURM_CONF"] == str(conf)
 
 
 def test_nothing_is_imported_unless_it_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api_client, "imported", lambda conf: pytest.fail("it was looked for"))
-    assert type(client(Slurm())) is CliClient
+    monkeypatch.setattr(api_client, "import_pyslurm", lambda conf: pytest.fail("it was looked for"))
+    assert type(make_client(Slurm())) is CliClient
     assert "pyslurm" not in sys.modules

@@ -1,4 +1,4 @@
-"""The client against programs that stand in for Slurm's: they hang, die, complain, and note what they were told."""
+"""The client against programs that replace Slurm's: they hang, die, complain, and record what they received."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +14,8 @@ from slurmplug.errors import ReadFailed
 
 Program = Callable[[str, str], None]
 
-COMPLAIN_OF_MARKS = 'case "$line" in done*) echo "invalid keyword: $line" >&2 ;; '
-"""scontrol's loop: what it says of a word that it does not know."""
+COMPLAIN_ABOUT_MARKS = 'case "$line" in done*) echo "invalid keyword: $line" >&2 ;; '
+"""scontrol's loop: what it prints about a word that it does not know."""
 
 
 @pytest.fixture
@@ -39,12 +39,14 @@ def impatient(tmp_path: Path) -> CliClient:
 
 
 def scontrol(program: Program, answers: str) -> None:
-    """An scontrol that notes its input and answers by `answers`, branches of a shell's `case`."""
-    program("scontrol", f'while read -r line; do echo "$line" >>$here/told; {COMPLAIN_OF_MARKS} {answers} esac; done')
+    """An scontrol that records its input and answers by `answers`, branches of a shell's `case`."""
+    program(
+        "scontrol", f'while read -r line; do echo "$line" >>$here/received; {COMPLAIN_ABOUT_MARKS} {answers} esac; done'
+    )
 
 
-def told(tmp_path: Path) -> list[str]:
-    lines = (tmp_path / "told").read_text().splitlines()
+def received(tmp_path: Path) -> list[str]:
+    lines = (tmp_path / "received").read_text().splitlines()
     return [line for line in lines if not line.startswith("done")]
 
 
@@ -92,12 +94,12 @@ def test_no_nodes_at_all_fail_the_reading(client, program):
         client.nodes()
 
 
-def test_other_words_on_standard_error_are_no_failure(client, program):
+def test_other_output_on_standard_error_is_no_failure(client, program):
     program("squeue", "echo 'squeue: a plugin says hello' >&2")
     assert len(client.queue().rows) == 0
 
 
-def test_marks_on_a_command_line_are_drawn_anew_for_every_look(client, program, tmp_path):
+def test_separators_on_a_command_line_are_drawn_for_every_call(client, program, tmp_path):
     program("sinfo", 'echo "$*" >>$here/columns')
     for _ in range(2):
         with pytest.raises(ReadFailed):
@@ -107,7 +109,7 @@ def test_marks_on_a_command_line_are_drawn_anew_for_every_look(client, program, 
     assert first[0].isalpha()
 
 
-def test_the_marks_of_the_queue_are_on_no_command_line_and_of_each_client_its_own(client, program, tmp_path):
+def test_the_separators_of_the_queue_are_on_no_command_line_and_differ_between_clients(client, program, tmp_path):
     program("squeue", 'echo "$*" >>$here/seen; echo "$SQUEUE_FORMAT2" >>$here/format')
     for one in (client, client, CliClient(None, tmp_path, 20.0)):
         one.queue()
@@ -142,7 +144,7 @@ def test_only_the_head_of_a_script_is_kept(client, program):
     assert client.script(7) == bytes(cli_client.SCRIPT_BYTES)
 
 
-def test_a_script_is_taken_whatever_a_plugin_says_on_standard_error(client, program):
+def test_a_script_is_read_whatever_a_plugin_prints_on_standard_error(client, program):
     program("scontrol", "echo 'scontrol: error: a plugin is missing' >&2; echo '#!/bin/sh'")
     assert client.script(7) == b"#!/bin/sh\n"
 
@@ -185,7 +187,7 @@ def test_where_scontrol_hangs_what_came_before_is_known_and_the_rest_is_not(impa
     ]
 
 
-def test_where_scontrol_dies_the_rest_is_unknown_with_its_last_words(client, program):
+def test_where_scontrol_dies_the_rest_is_unknown_with_its_last_output(client, program):
     scontrol(program, "*=2*) echo 'scontrol: fatal: no configuration' >&2; exit 1 ;;")
     first, second, third = write(client, update(1), update(2), update(3))
     assert first.status == "done"
@@ -231,12 +233,12 @@ def test_elements_that_ended_meanwhile_do_not_refuse_the_others(client, program,
     assert [outcome.status for outcome in client.write([update(7)], ["7_[2-9]"])] == [status]
 
 
-def test_updates_and_requeues_are_told_in_order_and_as_they_are(client, program, tmp_path):
+def test_updates_and_requeues_are_sent_in_order_and_unchanged(client, program, tmp_path):
     scontrol(program, "")
     requeue = Command("r", "requeue", JobKey("c", 9, 0))
     fields = {"Gres": "gpu:a100:4", "StartTime": "now", "ReservationName": "slurmplug-8"}
     client.write([update(7), update(8, **fields), requeue], ["7_[2-9]", "8", "9"])
-    assert told(tmp_path) == [
+    assert received(tmp_path) == [
         "update JobId=7_[2-9] SiteFactor=5",
         "update JobId=8 Gres=gpu:a100:4 StartTime=now ReservationName=slurmplug-8",
         "requeue 9",
@@ -268,7 +270,7 @@ def test_a_value_that_is_not_valid_is_refused_and_never_told(client, program, tm
     scontrol(program, "")
     outcomes = write(client, update(1), update(2, **fields), update(3))
     assert [outcome.status for outcome in outcomes] == ["done", "refused", "done"]
-    assert told(tmp_path) == ["update JobId=1 SiteFactor=5", "update JobId=3 SiteFactor=5"]
+    assert received(tmp_path) == ["update JobId=1 SiteFactor=5", "update JobId=3 SiteFactor=5"]
 
 
 # --- signals --------------------------------------------------------------------------------------------------------
@@ -284,9 +286,9 @@ def test_a_value_that_is_not_valid_is_refused_and_never_told(client, program, tm
     ],
 )
 def test_a_signal_goes_where_it_was_declared_to_go(client, program, tmp_path, command, argv):
-    program("scancel", 'echo "$*" >$here/told')
+    program("scancel", 'echo "$*" >$here/received')
     assert client.signal([command], ["7"]) == [Outcome(command.id, "done")]
-    assert told(tmp_path) == [argv]
+    assert received(tmp_path) == [argv]
 
 
 @pytest.mark.parametrize(
@@ -294,9 +296,9 @@ def test_a_signal_goes_where_it_was_declared_to_go(client, program, tmp_path, co
     [{}, {"signal": "USR1"}, {"signal": "USR1", "to": "all"}, {"signal": "USR1 --user=root", "to": "batch"}],
 )
 def test_a_signal_that_is_not_valid_is_refused(client, program, tmp_path, fields):
-    program("scancel", 'echo "$*" >$here/told')
+    program("scancel", 'echo "$*" >$here/received')
     assert [outcome.status for outcome in client.signal([signal(7, **fields)], ["7"])] == ["refused"]
-    assert not (tmp_path / "told").exists()
+    assert not (tmp_path / "received").exists()
 
 
 def test_a_signal_that_hangs_is_unknown_and_keeps_no_other_waiting(impatient, program):
@@ -317,16 +319,21 @@ def test_a_scancel_that_dies_has_done_nothing(client, program):
 # --- what operations say and ask ------------------------------------------------------------------------------------
 
 
-def said(verb: str, **fields: str) -> Command:
+def command(verb: str, **fields: str) -> Command:
     return Command(f"{verb}-7", verb, JobKey("c", 7, 0), fields)  # type: ignore[arg-type]
 
 
 def test_holds_and_reservations_are_told_as_slurm_wants_them(client, program, tmp_path):
     scontrol(program, "")
     place = {"name": "slurmplug-7", "nodes": "n1,n2", "user": "ada", "seconds": "961"}
-    commands = [said("hold"), said("release"), said("reserve", **place), said("unreserve", name="slurmplug-7")]
+    commands = [
+        command("hold"),
+        command("release"),
+        command("reserve", **place),
+        command("unreserve", name="slurmplug-7"),
+    ]
     assert [each.status for each in client.write(commands, ["7"] * 4)] == ["done"] * 4
-    assert told(tmp_path) == [
+    assert received(tmp_path) == [
         "hold 7",
         "release 7",
         "create reservation ReservationName=slurmplug-7 Nodes=n1,n2 StartTime=now Duration=17 Users=ada "
@@ -344,9 +351,9 @@ def test_holds_and_reservations_are_told_as_slurm_wants_them(client, program, tm
 def test_a_reservation_that_could_say_more_than_it_should_is_not_told(client, program, tmp_path, fields):
     scontrol(program, "")
     place = {"name": "slurmplug-7", "nodes": "n1", "user": "ada", "seconds": "60"}
-    [outcome] = client.write([said("reserve", **{**place, **fields})], ["7"])
+    [outcome] = client.write([command("reserve", **{**place, **fields})], ["7"])
     assert outcome.status == "refused"
-    assert not (tmp_path / "told").exists()
+    assert not (tmp_path / "received").exists()
 
 
 def test_where_there_is_no_accounting_there_are_no_limits(client, program):

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from slurmplug.cluster import parse
-from slurmplug.cluster.parse import ASKED_FIELDS, JOB_FIELDS, NODE_FIELDS, Marks, Queue
-from slurmplug.cluster.port import Asked, JobRows
+from slurmplug.cluster.parse import JOB_FIELDS, NODE_FIELDS, RESOURCE_REQUEST_FIELDS, Queue, Separators
+from slurmplug.cluster.port import JobRows, ResourceRequest
 from slurmplug.errors import ReadFailed
 
 DATA = Path(__file__).parents[2] / "data"
-MARKS = Marks("fMARKED", "rMARKED")
+SEPARATORS = Separators("fMARKED", "rMARKED")
 HOSTILE = "a=b|c\n99|99|RUNNING\n\x1f\x01\t%s,(null)"
 
 JOB: Mapping[str, str] = {
@@ -26,13 +26,15 @@ JOB: Mapping[str, str] = {
 
 
 def squeue(*jobs: Mapping[str, str]) -> str:
-    return "".join(MARKS.field.join({**JOB, **job}[name] for name in JOB_FIELDS) + MARKS.record + "\n" for job in jobs)
+    return "".join(
+        SEPARATORS.field.join({**JOB, **job}[name] for name in JOB_FIELDS) + SEPARATORS.record + "\n" for job in jobs
+    )
 
 
 def job(**fields: str) -> Mapping[str, Any]:
     """The one row of a queue of one job; fields with `_` for `-`."""
     given = {name.replace("_", "-") if name.startswith("tres") else name: value for name, value in fields.items()}
-    return row(parse.queue(squeue(given), MARKS).rows, 0)
+    return row(parse.queue(squeue(given), SEPARATORS).rows, 0)
 
 
 def row(rows: JobRows, at: int) -> Mapping[str, Any]:
@@ -46,7 +48,7 @@ def recorded(request: pytest.FixtureRequest) -> Callable[[str], str]:
 
 @pytest.fixture
 def queue(recorded: Callable[[str], str]) -> Queue:
-    return parse.queue(recorded("squeue"), MARKS)
+    return parse.queue(recorded("squeue"), SEPARATORS)
 
 
 @pytest.fixture
@@ -74,7 +76,7 @@ def jobs(queue: Queue) -> Callable[[str], list[Mapping[str, Any]]]:
         ("no-gpu", 0, ""),
     ],
 )
-def test_gpus_count_in_all_however_they_are_asked_for(jobs, name, gpus, kind):
+def test_gpus_are_counted_in_all_however_they_are_requested(jobs, name, gpus, kind):
     for found in jobs(name):
         assert (found["gpus"], found["gpu_type"]) == (gpus, kind)
 
@@ -85,7 +87,7 @@ def test_where_slurm_tracks_no_gpus_the_request_is_counted(recorded, name):
     for tracked in ("gres/gpu=", "gres/gpu:a100=", "gres/gpu:v100="):
         for count in range(1, 7):
             text = text.replace(f",{tracked}{count}", "")
-    tracked, untracked = parse.queue(recorded("squeue"), MARKS).rows, parse.queue(text, MARKS).rows
+    tracked, untracked = parse.queue(recorded("squeue"), SEPARATORS).rows, parse.queue(text, SEPARATORS).rows
     here = tracked.name == name
     assert untracked.gpus[here].tolist() == tracked.gpus[here].tolist()
 
@@ -130,19 +132,19 @@ def test_what_a_user_writes_forges_no_row(jobs):
     assert (hostile["name"], hostile["comment"]) == (f"hostile {HOSTILE}", HOSTILE)
 
 
-def test_what_decides_where_a_job_may_run_is_told(jobs):
+def test_what_decides_where_a_job_may_run_is_parsed(jobs):
     (found,) = jobs("partitions")
     assert (found["partition"], found["features"], found["nodes"]) == ("gpu,fast", "fast&nvlink", 2)
     assert jobs("reserved")[0]["reservation"] == "maintenance"
 
 
-def test_dependencies_are_told(jobs):
+def test_dependencies_are_parsed(jobs):
     (dependent,) = jobs("dependent")
     parents = [jobs(name)[0]["job_id"] for name in ("no-gpu", "mixed", "split")]
     assert all(f":{parent}" in dependent["dependency"] for parent in parents)
 
 
-def test_holds_are_told(jobs):
+def test_holds_are_parsed(jobs):
     assert jobs("typed")[0]["reason"] == "None"
     assert (jobs("per-job")[0]["reason"], jobs("per-job")[0]["priority"]) == ("JobHeldUser", 0)
     assert (jobs("held by")[0]["reason"], jobs("held by")[0]["priority"]) == ("JobHeldAdmin", 0)
@@ -166,7 +168,7 @@ def test_a_job_that_waits_has_no_start_though_slurm_expects_one(jobs):
     assert np.isnan(jobs("per-node")[0]["expected"])
 
 
-def test_endings_are_told_as_a_shell_tells_them(jobs):
+def test_exit_codes_of_endings_are_as_a_shell_has_them(jobs):
     ended = {name: jobs(name)[0] for name in ("completed", "failed", "killed", "cancelled")}
     assert [each["state"] for each in ended.values()] == ["COMPLETED", "FAILED", "FAILED", "CANCELLED"]
     assert [each["exit_code"] for each in ended.values()] == [0, 3, 137, 0]
@@ -176,13 +178,13 @@ def test_memory_is_in_mebibytes_in_all(jobs):
     assert jobs("no-gpu")[0]["memory"] == 4_500
 
 
-def test_owners_are_told(jobs):
+def test_owners_are_parsed(jobs):
     (found,) = jobs("typed")
     assert (found["uid"], found["user"], found["account"], found["qos"]) == (5, "games", "vision", "normal")
 
 
 def test_a_node_in_several_partitions_is_one_row(recorded):
-    nodes = parse.nodes(recorded("sinfo"), MARKS)
+    nodes = parse.nodes(recorded("sinfo"), SEPARATORS)
     assert nodes.name == ("n1", "n2", "n3", "n4", "n5")
     assert nodes.partitions[:3] == (frozenset({"gpu", "fast"}), frozenset({"gpu", "fast"}), frozenset({"gpu"}))
     assert nodes.features == (*[frozenset({"fast", "nvlink"})] * 2, frozenset({"slow"}), frozenset(), frozenset())
@@ -190,22 +192,22 @@ def test_a_node_in_several_partitions_is_one_row(recorded):
 
 
 def test_the_gpus_of_a_node_are_counted_by_type(recorded):
-    nodes = parse.nodes(recorded("sinfo"), MARKS)
+    nodes = parse.nodes(recorded("sinfo"), SEPARATORS)
     assert nodes.gpus == ({"a100": 4}, {"a100": 4}, {"v100": 4}, {"": 4}, {})
     used = [sum(each.values()) for each in nodes.gpus_used]
     assert used == [3, 1, 2, 4, 0]
     assert nodes.gpus_used[0] == {"a100": 3}
 
 
-def test_the_cpus_and_memory_of_a_node_are_told(recorded):
-    nodes = parse.nodes(recorded("sinfo"), MARKS)
+def test_the_cpus_and_memory_of_a_node_are_parsed(recorded):
+    nodes = parse.nodes(recorded("sinfo"), SEPARATORS)
     assert (nodes.cpus.tolist(), nodes.cpus_used.tolist()) == ([8] * 5, [2, 1, 2, 2, 0])
     assert (nodes.memory.tolist(), nodes.memory_used.tolist()) == ([4_000] * 5, [200, 100, 200, 200, 0])
     assert (nodes.memory_free > 0).all()
     assert (nodes.cpu_load > 0).all()
 
 
-def test_reservations_are_told(recorded):
+def test_reservations_are_parsed(recorded):
     maintenance, lesson = parse.reservations(recorded("reservations"))
     assert (maintenance.name, maintenance.nodes) == ("maintenance", frozenset({"n1", "n2", "n3"}))
     assert (maintenance.users, maintenance.accounts) == (frozenset({"games", "news"}), frozenset())
@@ -213,7 +215,7 @@ def test_reservations_are_told(recorded):
     assert (lesson.name, lesson.users, lesson.accounts) == ("class", frozenset(), frozenset({"vision", "language"}))
 
 
-def test_the_site_is_told(recorded, request):
+def test_the_site_is_parsed(recorded, request):
     site = parse.site(recorded("config"))
     assert site.cluster.startswith("sandbox_")
     assert site.priority_type == "priority/multifactor"
@@ -261,17 +263,17 @@ def test_every_spelling_of_gpus_is_understood(fields, gpus, kind):
 
 
 @pytest.mark.parametrize(
-    ("told", "seconds"),
+    ("text", "seconds"),
     [("1-02:03:04", 93_784), ("02:03:04", 7_384), ("30:00", 1_800), ("UNLIMITED", None), ("Partition_Limit", None)],
 )
-def test_every_spelling_of_a_time_limit_is_understood(told, seconds):
-    limit = job(TimeLimit=told)["time_limit"]
+def test_every_spelling_of_a_time_limit_is_understood(text, seconds):
+    limit = job(TimeLimit=text)["time_limit"]
     assert np.isnan(limit) if seconds is None else limit == seconds
 
 
-@pytest.mark.parametrize(("told", "code"), [("768", 3), ("9", 137), ("3:0", 3), ("0:15", 143), ("0", 0)])
-def test_a_wait_status_is_understood_as_well_as_a_pair(told, code):
-    assert job(exit_code=told)["exit_code"] == code
+@pytest.mark.parametrize(("text", "code"), [("768", 3), ("9", 137), ("3:0", 3), ("0:15", 143), ("0", 0)])
+def test_a_wait_status_is_understood_as_well_as_a_pair(text, code):
+    assert job(exit_code=text)["exit_code"] == code
 
 
 @pytest.mark.parametrize(
@@ -282,25 +284,25 @@ def test_every_unit_of_memory_is_understood(tres, mebibytes):
 
 
 def test_the_last_element_of_an_array_is_addressed_as_an_element():
-    found = parse.queue(squeue({"ArrayTaskID": "9", "State": "RUNNING"}), MARKS)
+    found = parse.queue(squeue({"ArrayTaskID": "9", "State": "RUNNING"}), SEPARATORS)
     assert found.addresses == {7: "7_9"}
     assert (found.rows.array_task.tolist(), found.rows.elements.tolist()) == ([9], [1])
 
 
 def test_long_texts_are_cut_to_their_bound():
     found = job(Name="x" * 9_999, Comment="y" * 9_999)
-    assert (len(found["name"]), len(found["comment"])) == (parse.TEXT, parse.COMMENT)
+    assert (len(found["name"]), len(found["comment"])) == (parse.TEXT_LENGTH, parse.COMMENT_LENGTH)
 
 
 def test_an_empty_answer_is_an_empty_queue():
-    assert len(parse.queue("", MARKS).rows) == 0
+    assert len(parse.queue("", SEPARATORS).rows) == 0
 
 
 def test_no_reservations_are_none():
     assert parse.reservations("No reservations in the system\n") == ()
 
 
-def test_the_weights_of_trackable_resources_are_told_one_by_one(recorded):
+def test_the_weights_of_trackable_resources_are_separate(recorded):
     text = recorded("config").replace("PriorityWeightTRES      = (null)", "PriorityWeightTRES = CPU=10,GRES/gpu=300.5")
     weights = parse.site(text).priority_weights
     assert (weights["TRES/cpu"], weights["TRES/gres/gpu"]) == (10, 300)
@@ -315,8 +317,8 @@ def test_the_weights_of_trackable_resources_are_told_one_by_one(recorded):
         squeue(JOB)[:-1],
         squeue(JOB)[:-9],
         squeue(JOB, JOB),
-        squeue(JOB).replace(MARKS.field, "", 1),
-        squeue({"Name": f"x{MARKS.field}y"}),
+        squeue(JOB).replace(SEPARATORS.field, "", 1),
+        squeue({"Name": f"x{SEPARATORS.field}y"}),
         "squeue: something else\n",
         *(squeue({name: "?"}) for name in JOB_FIELDS if name not in {
             "UserName", "Account", "QOS", "Partition", "State", "Reason", "Name", "Comment", "Dependency", "Feature",
@@ -331,15 +333,15 @@ def test_the_weights_of_trackable_resources_are_told_one_by_one(recorded):
 )  # fmt: skip
 def test_a_queue_that_does_not_fit_fails_the_reading(text):
     with pytest.raises(ReadFailed):
-        parse.queue(text, MARKS)
+        parse.queue(text, SEPARATORS)
 
 
 @pytest.mark.parametrize(("field", "value"), [("CPUsState", "1/2"), ("Memory", "4000+"), ("CPUsLoad", "?")])
 def test_nodes_that_do_not_fit_fail_the_reading(recorded, field, value):
-    record = recorded("sinfo").split(f"{MARKS.record}\n")[0].split(MARKS.field)
+    record = recorded("sinfo").split(f"{SEPARATORS.record}\n")[0].split(SEPARATORS.field)
     record[NODE_FIELDS.index(field)] = value
     with pytest.raises(ReadFailed, match=field):
-        parse.nodes(MARKS.field.join(record) + f"{MARKS.record}\n", MARKS)
+        parse.nodes(SEPARATORS.field.join(record) + f"{SEPARATORS.record}\n", SEPARATORS)
 
 
 @pytest.mark.parametrize("text", ["", "ReservationName=a Nodes=n1\n", "something else\n"])
@@ -364,9 +366,9 @@ def test_jobs_that_the_accounting_has_not_seen_end_are_no_endings():
     assert parse.endings("5|RUNNING|1795249517|Unknown|0:0\n7_[2-9]|PENDING|Unknown|Unknown|0:0\n") == ()
 
 
-# --- how jobs asked --------------------------------------------------------------------------------------------------
+# --- what jobs request ------------------------------------------------------------------------------------------------
 
-TOLD: Mapping[str, str] = {
+REQUEST: Mapping[str, str] = {
     "JobID": "7", "NumNodes": "2", "NumCPUs": "8", "tres-alloc": "cpu=8,mem=800M,node=2,gres/gpu=4", "HetJobID": "0",
     "Reservation": "(null)", "tres-per-node": "gres:gpu:2", "tres-per-job": "N/A", "tres-per-socket": "N/A",
     "tres-per-task": "N/A", "NumTasks": "2", "NTPerNode": "0", "cpus-per-task": "4", "MinCPUs": "4",
@@ -375,48 +377,57 @@ TOLD: Mapping[str, str] = {
 }  # fmt: skip
 
 
-def asked(constraints: str = "7  \n", **fields: str) -> Asked:
-    text = MARKS.field.join({**TOLD, **fields}[name] for name in ASKED_FIELDS) + MARKS.record + "\n"
-    return parse.asked(text, constraints, MARKS)[7]
+def request(constraints: str = "7  \n", **fields: str) -> ResourceRequest:
+    text = (
+        SEPARATORS.field.join({**REQUEST, **fields}[name] for name in RESOURCE_REQUEST_FIELDS)
+        + SEPARATORS.record
+        + "\n"
+    )
+    return parse.resource_requests(text, constraints, SEPARATORS)[7]
 
 
-def test_how_a_job_asked_is_read_with_what_stands_in_the_way() -> None:
-    found = asked()
+def test_what_a_job_requests_and_by_which_options_is_parsed() -> None:
+    found = request()
     assert (found.nodes, found.gpus, found.cpus, found.memory, found.gres) == (2, 4, 8, 800.0, "gres:gpu:2")
-    assert (found.tasks, found.tasks_a_node, found.cpus_a_task, found.requeue, found.memory_asked) == (
+    assert (found.tasks, found.tasks_per_node, found.cpus_per_task, found.requeue, found.memory_requested) == (
         2,
         0,
         4,
         True,
         True,
     )
-    assert (found.reservation, found.excluded, found.required, found.gpus_otherwise) == ("", "", "", False)
+    assert (found.reservation, found.excluded_nodes, found.required_nodes, found.gpus_not_per_node) == (
+        "",
+        "",
+        "",
+        False,
+    )
 
 
 @pytest.mark.parametrize("dimension", ["tres-per-job", "tres-per-socket", "tres-per-task"])
-def test_gpus_asked_for_otherwise_than_by_node_are_told(dimension: str) -> None:
-    assert asked(**{dimension: "gres/gpu:2"}).gpus_otherwise
+def test_gpus_not_requested_per_node_are_recognised(dimension: str) -> None:
+    assert request(**{dimension: "gres/gpu:2"}).gpus_not_per_node
 
 
-def test_memory_and_cpus_that_follow_the_gpus_are_told() -> None:
-    assert not asked(**{"mem-per-tres": "gres:gpu:50", "MinMemory": "0"}).memory_asked
-    assert asked(**{"cpus-per-tres": "gres:gpu:2"}).cpus_by_gpu
+def test_memory_and_cpus_that_follow_the_gpus_are_recognised() -> None:
+    assert not request(**{"mem-per-tres": "gres:gpu:50", "MinMemory": "0"}).memory_requested
+    assert request(**{"cpus-per-tres": "gres:gpu:2"}).cpus_follow_gpus
 
 
-def test_constraints_are_host_lists_and_what_is_not_told_is_none() -> None:
-    assert (asked("7 n[1-2] n3\n").excluded, asked("7 n[1-2] n3\n").required) == ("n[1-2]", "n3")
-    assert asked("8 n1 n2\n").excluded == ""
-    assert asked("7 (null) (null)\n").required == ""
+def test_excluded_and_required_nodes_are_host_lists_or_empty() -> None:
+    assert (request("7 n[1-2] n3\n").excluded_nodes, request("7 n[1-2] n3\n").required_nodes) == ("n[1-2]", "n3")
+    assert request("8 n1 n2\n").excluded_nodes == ""
+    assert request("7 (null) (null)\n").required_nodes == ""
 
 
 def test_numbers_that_slurm_has_not_set_are_none() -> None:
-    assert asked(NTPerNode="65534").tasks_a_node == 0
-    assert asked(NumTasks="4294967294").tasks == 0
+    assert request(NTPerNode="65534").tasks_per_node == 0
+    assert request(NumTasks="4294967294").tasks == 0
 
 
 def test_an_answer_that_is_no_number_is_an_error() -> None:
     with pytest.raises(ReadFailed, match="job 7"):
-        asked(NumNodes="many")
+        request(NumNodes="many")
 
 
 def test_site_factors_are_read_as_sprio_lists_them() -> None:
@@ -437,26 +448,26 @@ def test_a_queue_that_is_read_after_others_is_as_one_that_is_read_alone():
         for n in range(1, 30)
     }
     array = [{"JobID": "50", "ArrayJobID": "50", "ArrayTaskID": str(task)} for task in (1, 2, 5)]
-    queues = parse.Queues(MARKS)
-    for look in range(10):
+    queues = parse.QueueReader(SEPARATORS)
+    for call in range(10):
         for n in random.choice(list(jobs), 4, replace=False).tolist():
             changes = (
-                {"PriorityLong": str(look)},
+                {"PriorityLong": str(call)},
                 {"State": "RUNNING", "StartTime": "1795249600"},
-                {"Comment": f"{look}"},
+                {"Comment": f"{call}"},
             )
-            jobs[n] |= changes[look % 3]
+            jobs[n] |= changes[call % 3]
         there = random.permutation([n for n in jobs if random.random() < 0.8]).tolist()
-        told = squeue(*(jobs[n] for n in there), *(array if look % 2 else array[:2]))
-        again = queues.read(told)
-        alone = parse.queue(told, MARKS)
+        text = squeue(*(jobs[n] for n in there), *(array if call % 2 else array[:2]))
+        again = queues.read(text)
+        alone = parse.queue(text, SEPARATORS)
         assert again.addresses == alone.addresses
         for name in JobRows.__dataclass_fields__:
             np.testing.assert_array_equal(getattr(again.rows, name), getattr(alone.rows, name), err_msg=name)
 
 
 def test_an_answer_that_does_not_fit_leaves_what_is_known_of_the_queue():
-    queues = parse.Queues(MARKS)
+    queues = parse.QueueReader(SEPARATORS)
     queues.read(squeue(JOB))
     with pytest.raises(ReadFailed):
         queues.read(squeue(JOB, {"JobID": "8", "NumNodes": "?"}))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from slurmplug.cluster.site_client import Controller, controllers
+from slurmplug.cluster.site_client import Controller, parse_controllers
 from slurmplug.config.schema import Config
 from slurmplug.cycle.scheduler import Scheduler
 from slurmplug.daemon import daemon, lease, standby
@@ -69,7 +69,7 @@ class TestTurn:
 
     def test_pings_are_read(self) -> None:
         text = "Slurmctld(primary) at ctl1 is DOWN\nSlurmctld(backup) at ctl2 is UP\n"
-        assert controllers(text) == PRIMARY_DOWN
+        assert parse_controllers(text) == PRIMARY_DOWN
 
     def test_a_sign_stands_still_from_when_it_was_first_seen(self) -> None:
         watch = Watch(100.0)

@@ -1,4 +1,4 @@
-"""Where a job can run: constraints as sbatch(1) has them, host lists, partitions, reservations and typed GPUs."""
+"""Where a job can run: constraints as sbatch(1) has them, partitions, reservations and typed GPUs."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurmplug.cluster.port import Reservation
-from slurmplug.intake.eligibility import NOT_UP, PlacementClass, expand, fits, nodes_of, satisfies
+from slurmplug.intake.eligibility import NOT_UP, PlacementClass, fits, nodes_of, satisfies
 from tests.builders import NOW
 from tests.fake_cluster import node_rows
 
@@ -63,28 +63,6 @@ NAMES = st.lists(st.from_regex(r"[a-z]{1,4}", fullmatch=True), min_size=1, max_s
 def test_and_wants_all_of_them_and_or_wants_any(names: list[str], features: set[str]) -> None:
     assert satisfies("&".join(names), frozenset(features)) == set(names).issubset(features)
     assert satisfies("|".join(names), frozenset(features)) == (not features.isdisjoint(names))
-
-
-@pytest.mark.parametrize(
-    ("hostlist", "names"),
-    [
-        ("", []),
-        ("login", ["login"]),
-        ("n[1-3,07],login", ["n1", "n2", "n3", "n07", "login"]),
-        ("n[008-011]", ["n008", "n009", "n010", "n011"]),
-        ("r[1-2]n[1-2]-ib", ["r1n1-ib", "r1n2-ib", "r2n1-ib", "r2n2-ib"]),
-        ("gpu-a100.site,n[5]", ["gpu-a100.site", "n5"]),
-        ("n[3-1]", []),
-    ],
-)
-def test_a_host_list_names_its_hosts(hostlist: str, names: list[str]) -> None:
-    assert expand(hostlist) == names
-
-
-@pytest.mark.parametrize("hostlist", ["n[1-999999999]", "n[1-9999]m[1-9999]"])
-def test_a_host_list_of_more_nodes_than_any_cluster_has_is_refused(hostlist: str) -> None:
-    with pytest.raises(ValueError, match="more than 100000 nodes"):
-        expand(hostlist)
 
 
 def where(wanted: PlacementClass, *reservations: Reservation, **nodes: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slurmplug.cluster.limits import Limits, OfQos
+from slurmplug.cluster.limits import Limits, QosLimits
 from slurmplug.cluster.port import Command, Outcome, Reservation
 from slurmplug.operations.restart import PROGRESS_LOST
 from tests.fake_cluster import NOW, Crash
@@ -432,9 +432,9 @@ def test_a_moved_job_that_is_pending_and_resized_has_its_node_lists_restored_all
     [
         ({"het_id": 1}, "heterogeneous"),
         ({"reservation": "theirs"}, "in a reservation"),
-        ({"asked": {"requeue": False}}, "no requeue"),
-        ({"asked": {"gpus_otherwise": True}}, "shape"),
-        ({"asked": {"gres": "gres:gpu:a100:2,gres:shard:1"}}, "shape"),
+        ({"request": {"requeue": False}}, "no requeue"),
+        ({"request": {"gpus_not_per_node": True}}, "shape"),
+        ({"request": {"gres": "gres:gpu:a100:2,gres:shard:1"}}, "shape"),
     ],
 )
 def test_what_cannot_be_done_is_found_before_anything_is_asked(site: MovingSite, given: Any, why: str) -> None:
@@ -459,7 +459,7 @@ def test_a_place_that_others_have_now_is_not_asked_for(site: MovingSite) -> None
 
 
 def test_a_limit_that_would_hold_it_is_found_before(site: MovingSite) -> None:
-    site.cluster.limited = Limits(qos={"normal": OfQos(user={"gres/gpu": 3})})
+    site.cluster.limited = Limits(qos={"normal": QosLimits(user={"gres/gpu": 3})})
     site.training()
     site.cycle(**GROW)
     assert site.vetoes() == ["limit"]
@@ -490,7 +490,7 @@ def replace_breaker(site: MovingSite) -> Any:
 
 def test_what_a_job_asked_cannot_be_read_so_nothing_begins(site: MovingSite, monkeypatch: Any) -> None:
     site.training()
-    monkeypatch.setattr(site.cluster, "details", lambda job_ids: {})
+    monkeypatch.setattr(site.cluster, "resource_requests", lambda job_ids: {})
     site.cycle(**GROW)
     assert site.vetoes() == ["not known"]
 

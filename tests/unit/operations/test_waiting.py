@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from slurmplug.cluster.limits import Assoc, Limits, OfAssoc, OfQos, Use, of_sacctmgr
-from slurmplug.cluster.port import Asked
+from slurmplug.cluster.limits import Assoc, AssocLimits, Limits, QosLimits, ResourceUse, parse_limits
+from slurmplug.cluster.port import ResourceRequest
 from slurmplug.operations.shape import ActionImpossible, Shape, update_fields
 from tests.moving import MovingSite
 
@@ -55,64 +55,66 @@ def test_arrays_and_components_are_left_alone(site: MovingSite, given: Any, why:
     assert (site.vetoes(), site.cluster.verbs()) == ([why], [])
 
 
-ASKED = Asked(
-    nodes=1, gpus=2, cpus=4, memory=800.0, het_id=0, reservation="", gres="gres:gpu:2", gpus_otherwise=False, tasks=1,
-    tasks_a_node=0, cpus_a_task=4, fewest_cpus=4, memory_asked=True, cpus_by_gpu=False, requeue=True, excluded="",
-    required="",
+REQUEST = ResourceRequest(
+    nodes=1, gpus=2, cpus=4, memory=800.0, het_id=0, reservation="", gres="gres:gpu:2", gpus_not_per_node=False,
+    tasks=1, tasks_per_node=0, cpus_per_task=4, min_cpus_per_node=4, memory_requested=True, cpus_follow_gpus=False,
+    requeue=True, excluded_nodes="", required_nodes="",
 )  # fmt: skip
 
 
-TWO_TASKS = {"tasks": 4, "tasks_a_node": 2, "cpus_a_task": 2}
+TWO_TASKS = {"tasks": 4, "tasks_per_node": 2, "cpus_per_task": 2}
 
 
-def asked(**given: Any) -> Asked:
-    return Asked(**{**vars(ASKED), **given})
+def request(**given: Any) -> ResourceRequest:
+    return ResourceRequest(**{**vars(REQUEST), **given})
 
 
 @pytest.mark.parametrize(
     ("job", "shape", "new"),
     [
         (
-            asked(),
+            request(),
             Shape(1, 4),
             {"Gres": "gpu:4", "CPUsPerTask": "8", "NumCPUs": "8", "MinCPUsNode": "8", "MinMemoryNode": "1600"},
         ),
-        (asked(), Shape(2, 2), {"Gres": "gpu:2", "NumNodes": "2-2", "NumTasks": "2", "NumCPUs": "8"}),
+        (request(), Shape(2, 2), {"Gres": "gpu:2", "NumNodes": "2-2", "NumTasks": "2", "NumCPUs": "8"}),
         (
-            asked(tasks=2, cpus_a_task=2, fewest_cpus=2),  # one task for each GPU
+            request(tasks=2, cpus_per_task=2, min_cpus_per_node=2),  # one task for each GPU
             Shape(1, 4),
             {"Gres": "gpu:4", "NumTasks": "4", "NumCPUs": "8", "MinCPUsNode": "4", "MinMemoryNode": "1600"},
         ),
         (
-            asked(nodes=2, gpus=4, cpus=8, memory=1600.0, gres="gres/gpu:a100:2", **TWO_TASKS),
+            request(nodes=2, gpus=4, cpus=8, memory=1600.0, gres="gres/gpu:a100:2", **TWO_TASKS),
             Shape(1, 2),
             {"Gres": "gpu:a100:2", "NumNodes": "1-1", "NumTasks": "2", "NumCPUs": "4"},
         ),
-        (asked(cpus_by_gpu=True, memory_asked=False), Shape(1, 1), {"Gres": "gpu:1"}),
+        (request(cpus_follow_gpus=True, memory_requested=False), Shape(1, 1), {"Gres": "gpu:1"}),
     ],
 )  # fmt: skip
-def test_the_rest_goes_with_the_gpus_as_it_was_asked_for(job: Asked, shape: Shape, new: dict[str, str]) -> None:
+def test_the_rest_goes_with_the_gpus_as_it_was_asked_for(
+    job: ResourceRequest, shape: Shape, new: dict[str, str]
+) -> None:
     goal, undo = update_fields(job, shape)
     assert goal == new
     assert undo.keys() == goal.keys()
 
 
 def test_the_same_shape_needs_no_update() -> None:
-    assert update_fields(ASKED, Shape(1, 2)) == ({}, {})
+    assert update_fields(REQUEST, Shape(1, 2)) == ({}, {})
 
 
 @pytest.mark.parametrize(
     ("job", "shape"),
     [
-        (asked(gpus_otherwise=True), Shape(1, 4)),
-        (asked(gres=""), Shape(1, 4)),
-        (asked(gres="gres:gpu:2,gres:shard:1"), Shape(1, 4)),
-        (asked(gpus=3), Shape(1, 4)),
-        (asked(tasks=2, tasks_a_node=2), Shape(1, 4)),
-        (asked(nodes=2, gpus=4, tasks=3), Shape(1, 4)),
+        (request(gpus_not_per_node=True), Shape(1, 4)),
+        (request(gres=""), Shape(1, 4)),
+        (request(gres="gres:gpu:2,gres:shard:1"), Shape(1, 4)),
+        (request(gpus=3), Shape(1, 4)),
+        (request(tasks=2, tasks_per_node=2), Shape(1, 4)),
+        (request(nodes=2, gpus=4, tasks=3), Shape(1, 4)),
     ],
 )
-def test_what_slurm_cannot_change_is_refused(job: Asked, shape: Shape) -> None:
+def test_what_slurm_cannot_change_is_refused(job: ResourceRequest, shape: Shape) -> None:
     with pytest.raises(ActionImpossible, match="shape"):
         update_fields(job, shape)
 
@@ -124,9 +126,9 @@ ASSOCS = "root||||||\nvision|||gres/gpu=6||root\nvision|ada|||gres/gpu=3|vision\
 PARTITIONS = "PartitionName=gpu QoS=capped Nodes=n1\nPartitionName=cpu QoS=N/A Nodes=n1\n"
 
 
-def use(gpus: float, **given: str) -> Use:
+def use(gpus: float, **given: str) -> ResourceUse:
     told = {"user": "ada", "account": "vision", "qos": "small", "partition": "cpu", **given}
-    return Use(**told, tres={"gres/gpu": gpus, "cpu": 1.0, "mem": 100.0, "node": 1.0})
+    return ResourceUse(**told, tres={"gres/gpu": gpus, "cpu": 1.0, "mem": 100.0, "node": 1.0})
 
 
 @pytest.mark.parametrize(
@@ -141,16 +143,18 @@ def use(gpus: float, **given: str) -> Use:
         (use(99, user="eve", account="x", qos="normal"), [], ""),
     ],
 )
-def test_the_first_limit_that_would_hold_a_job_is_named(job: Use, others: list[Use], limit: str) -> None:
-    assert of_sacctmgr(QOS, ASSOCS, PARTITIONS).exceeded(job, others) == limit
+def test_the_first_limit_that_would_hold_a_job_is_named(
+    job: ResourceUse, others: list[ResourceUse], limit: str
+) -> None:
+    assert parse_limits(QOS, ASSOCS, PARTITIONS).exceeded(job, others) == limit
 
 
 def test_an_answer_of_another_form_is_an_error() -> None:
     with pytest.raises(ValueError, match="not 5 fields"):
-        of_sacctmgr("normal|||\n", "", "")
+        parse_limits("normal|||\n", "", "")
 
 
 def test_accounts_that_name_each_other_as_parents_come_to_an_end() -> None:
-    group = OfAssoc(group={"gres/gpu": 1.0}, parent="b")
-    limits = Limits({"normal": OfQos()}, {Assoc("a", "", ""): group, Assoc("b", "", ""): OfAssoc(parent="a")})
+    group = AssocLimits(group={"gres/gpu": 1.0}, parent="b")
+    limits = Limits({"normal": QosLimits()}, {Assoc("a", "", ""): group, Assoc("b", "", ""): AssocLimits(parent="a")})
     assert limits.exceeded(use(2, account="a"), []) == "GrpTRES of account a: gres/gpu=1"

@@ -1,4 +1,4 @@
-"""The demo's training program learns what it says, and its jobs ask for what they can get."""
+"""The demo's training program really learns, and the targets of its jobs can be reached."""
 
 import json
 import os
@@ -33,9 +33,11 @@ def load(folder: Path, name: str) -> dict[str, Floats]:
 
 
 def curve(folder: Path, name: str, options: str) -> list[dict[str, float]]:
-    asked = training.parser().parse_args([f"{folder}/{name}.npz", *shlex.split(options)])
+    arguments = training.parser().parse_args([f"{folder}/{name}.npz", *shlex.split(options)])
     data = load(folder, name)
-    return [told for _, told in training.train(training.made(asked, data), data, asked.iterations)]
+    return [
+        quantities for _, quantities in training.train(training.make_model(arguments, data), data, arguments.iterations)
+    ]
 
 
 @pytest.mark.parametrize("name", ["digits", "cancer", "wine", "diabetes", "clusters", "moons"])
@@ -75,10 +77,10 @@ def test_a_hidden_layer_learns_what_no_line_can(folder: Path) -> None:
 
 @pytest.mark.parametrize("options", ["--model=linear --rate=0.001", "--model=perceptron --hidden=24 --rate=0.005"])
 def test_estimators_of_scikit_learn_learn_pass_by_pass(folder: Path, options: str) -> None:
-    told = curve(folder, "digits", f"{options} --iterations=12")
+    measured = curve(folder, "digits", f"{options} --iterations=12")
 
-    assert told[-1]["accuracy"] > max(0.9, told[0]["accuracy"])
-    assert told[-1]["loss"] < told[0]["loss"]
+    assert measured[-1]["accuracy"] > max(0.9, measured[0]["accuracy"])
+    assert measured[-1]["loss"] < measured[0]["loss"]
 
 
 def run(folder: Path, spool: Path, *options: str) -> "subprocess.CompletedProcess[str]":
@@ -107,7 +109,7 @@ def test_it_reports_what_it_prints(folder: Path, tmp_path: Path) -> None:
     assert [line["iteration"] for line in reported] == [1, 2, 3, 4]
 
 
-def test_asked_to_stop_it_saves_and_exits_with_0(folder: Path, tmp_path: Path) -> None:
+def test_requested_to_stop_it_saves_and_exits_with_0(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "requests").mkdir(mode=0o755)
     (tmp_path / "requests" / "7.0.stop").touch()
 
@@ -117,28 +119,28 @@ def test_asked_to_stop_it_saves_and_exits_with_0(folder: Path, tmp_path: Path) -
     assert (tmp_path / "model.npz").exists()
 
 
-def asked(job: DemoJob) -> Directives:
+def parsed(job: DemoJob) -> Directives:
     return parser.parse(job.script("python", Path("data"), 1.0), submitted=0.0)
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
-def test_a_job_of_the_demo_asks_for_nothing_wrong(job: DemoJob) -> None:
-    assert asked(job).problems == ()
-    assert asked(job).max_iterations == (job.iterations if job.asks else None)
+def test_the_directives_of_the_demos_jobs_are_valid(job: DemoJob) -> None:
+    assert parsed(job).problems == ()
+    assert parsed(job).max_iterations == (job.iterations if job.directives else None)
 
 
-@pytest.mark.parametrize("job", [job for job in JOBS if "=target" in job.asks], ids=lambda job: job.name)
+@pytest.mark.parametrize("job", [job for job in JOBS if "=target" in job.directives], ids=lambda job: job.name)
 def test_a_job_that_may_stop_at_its_target_reaches_it_in_half_of_its_iterations(folder: Path, job: DemoJob) -> None:
-    target = asked(job).target
+    target = parsed(job).target
     assert target is not None
     sign = -1 if target.relation == "<=" else 1
 
-    told = curve(folder, job.data, f"{job.model} --iterations={job.iterations // 2}")
+    measured = curve(folder, job.data, f"{job.model} --iterations={job.iterations // 2}")
 
-    assert max(sign * each[target.quantity] for each in told) >= sign * target.value
+    assert max(sign * each[target.quantity] for each in measured) >= sign * target.value
 
 
-def test_the_jobs_of_the_demo_want_more_gpus_than_there_are_for_as_long_as_they_come() -> None:
+def test_the_jobs_of_the_demo_request_more_gpus_than_there_are_while_they_are_submitted() -> None:
     there_are = sum(node.gpus for node in SPEC.nodes)
     runs = [job for job in JOBS if not job.after]
 

@@ -1,4 +1,4 @@
-"""What `scontrol show config` says of the site. Pure."""
+"""What decisions depend on in the output of `scontrol show config`. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ _SETTING = re.compile(r"^(\w+)\s*= (.*?)\s*$", re.MULTILINE)
 
 
 def site(text: str) -> Site:
-    """What `scontrol show config` says. Raises ReadFailed."""
+    """What `scontrol show config` prints of the site. Raises ReadFailed where it lacks a setting."""
     settings = dict(reversed(_SETTING.findall(text)))
     try:
         return Site(
@@ -21,11 +21,11 @@ def site(text: str) -> Site:
             priority_weights=dict(_weights(settings)),
         )
     except (KeyError, ValueError) as error:
-        raise ReadFailed(f"scontrol show config tells no {error}") from error
+        raise ReadFailed(f"scontrol show config prints no {error}") from error
 
 
 def _weights(settings: Mapping[str, str]) -> list[tuple[str, int]]:
-    """PriorityWeight* by their names, and those of TRES as `TRES/cpu`."""
+    """PriorityWeight* by the names of their factors; those of TRES by names such as `TRES/cpu`."""
     weights = []
     for setting, value in settings.items():
         name = setting.removeprefix("PriorityWeight")
