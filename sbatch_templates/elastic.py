@@ -1,4 +1,4 @@
-"""Train on as many GPUs as there are, save when asked to, and go on from what was saved."""
+"""Train on all GPUs of the job, save a checkpoint when one is requested, and resume from it after a restart."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ SAVED = Path(f"checkpoint-{os.environ['SLURM_JOB_ID']}.joblib")
 
 
 def save(model: MLPClassifier, epoch: int) -> None:
-    """Save all or nothing: whoever is killed meanwhile leaves the checkpoint before."""
+    """Save atomically: if the job is killed meanwhile, the previous checkpoint remains."""
     part = SAVED.with_suffix(".part")
     joblib.dump((model, epoch), part)
     part.replace(SAVED)
@@ -25,7 +25,7 @@ def save(model: MLPClassifier, epoch: int) -> None:
 
 
 gpus = len([gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu])
-batch = 32 * max(1, gpus)  # what one GPU is given stays the same
+batch = 32 * max(1, gpus)  # the same batch size on each GPU, however many there are
 
 x, y = load_digits(return_X_y=True)
 x_train, x_valid, y_train, y_valid = train_test_split(x / 16, y, random_state=0)

@@ -17,7 +17,7 @@ SAVED = Path(f"checkpoint-{os.environ['SLURM_JOB_ID']}.pt")
 
 
 def spirals(rows: int, seed: int) -> TensorDataset:
-    """Two spirals, to be told apart."""
+    """A data set with two classes: points on two spirals."""
     random = torch.Generator().manual_seed(seed)
     label = torch.randint(2, (rows,), generator=random)
     radius = torch.rand(rows, generator=random)
@@ -26,11 +26,11 @@ def spirals(rows: int, seed: int) -> TensorDataset:
     return TensorDataset(points + 0.01 * torch.randn(rows, 2, generator=random), label)
 
 
-def agreed(device: torch.device, *flags: bool) -> list[bool]:
-    """What rank 0 says, on every rank: each must leave the loop, or save, in the same iteration."""
-    said = torch.tensor(flags, dtype=torch.uint8, device=device)
-    dist.broadcast(said, src=0)
-    return [bool(flag) for flag in said]
+def from_rank_0(device: torch.device, *flags: bool) -> list[bool]:
+    """The flags of rank 0, on every rank: all ranks must leave the loop, or save, in the same iteration."""
+    values = torch.tensor(flags, dtype=torch.uint8, device=device)
+    dist.broadcast(values, src=0)
+    return [bool(flag) for flag in values]
 
 
 gpu = torch.cuda.is_available()
@@ -67,7 +67,7 @@ for epoch in range(first, EPOCHS):
         loss = nn.functional.cross_entropy(scores, y_valid)
     if rank == 0:
         print(f"epoch {epoch}: loss {loss:.4f}, accuracy {accuracy:.4f}", flush=True)
-    stop, save = agreed(device, report(iteration=epoch, loss=loss, accuracy=accuracy), checkpoint_requested())
+    stop, save = from_rank_0(device, report(iteration=epoch, loss=loss, accuracy=accuracy), checkpoint_requested())
     save = save or stop or epoch % SAVE_EVERY == SAVE_EVERY - 1 or epoch == EPOCHS - 1
     if save and rank == 0:
         part = SAVED.with_suffix(".part")

@@ -1,4 +1,4 @@
-"""Train a linear classifier by stochastic gradient descent, reporting every epoch."""
+"""Train a linear classifier by stochastic gradient descent, and report every epoch."""
 
 import joblib
 import numpy as np
