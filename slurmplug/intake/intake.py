@@ -34,7 +34,7 @@ class Intake:
         """`zone`: the cluster's time zone, for deadlines told as a time of day; None for this machine's."""
         self._records = {record.key.job_id: record for record in records}
         self._zone = zone
-        self._columns = columns.Columns()
+        self._columns = columns.ColumnCache()
         self._before: tuple[float, JobRows] | None = None
         self._last_listed: dict[int, float] = {}
         """of the jobs that the last reading did not list"""
@@ -142,8 +142,9 @@ class Intake:
                     _close_run(record, facts, reading.now)
                 record.facts = facts
                 fold.touch(record)
-            before, record.admission = record.admission, admitted(record.admission, record.facts, priority)
-            if record.admission != before:
+            admission = admitted(record.admission, record.facts, priority)
+            if admission != record.admission:
+                record.admission = admission
                 fold.touch(record)
             if record.directives is None:
                 fold.unread.append(record)
