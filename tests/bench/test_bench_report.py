@@ -23,7 +23,7 @@ def spool_of(folder: Path) -> Path:
 def test_one_report(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
     """Amortised: the thread writes meanwhile."""
     environment = {"SLURM_JOB_ID": "42", "SLURMPLUG_SPOOL": str(spool_of(tmp_path))}
-    reporter = importlib.import_module("slurmplug_report.report").Reporter.of_environment(environment)
+    reporter = importlib.import_module("slurmplug_report.report").Reporter.from_environment(environment)
     reporter.start()
     benchmark(reporter.add, 1, None, {"loss": 0.25, "accuracy": 0.5})
     reporter.close()

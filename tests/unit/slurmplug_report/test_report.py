@@ -36,7 +36,7 @@ def spool(tmp_path: Path) -> Path:
 @pytest.fixture
 def job(spool: Path) -> Iterator[Any]:
     """The reporter of a job's only process."""
-    reporter = report.Reporter.of_environment({**JOB, "SLURMPLUG_SPOOL": str(spool)})
+    reporter = report.Reporter.from_environment({**JOB, "SLURMPLUG_SPOOL": str(spool)})
     reporter.start()
     yield reporter
     reporter.close()
@@ -98,7 +98,7 @@ print(report(loss=1), checkpoint_requested(), threading.active_count())
 
 @pytest.mark.parametrize("job_id", ["../../etc/passwd", "42/..", "4²", "", "-1", "9" * 11, "42\n"])
 def test_a_job_id_that_is_none_is_outside_slurm(job_id: str, spool: Path) -> None:
-    assert report.Reporter.of_environment({"SLURM_JOB_ID": job_id, "SLURMPLUG_SPOOL": str(spool)}) is None
+    assert report.Reporter.from_environment({"SLURM_JOB_ID": job_id, "SLURMPLUG_SPOOL": str(spool)}) is None
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_a_request_that_anybody_could_have_made_is_not_believed(folder: str, spo
     (spool / folder).chmod(0o777)
     Requests(spool).ask(RUN, "stop")
     Requests(spool).ask(RUN, "checkpoint")
-    job._look()
+    job._check_requests()
     assert not job.stop_requested
     assert not job.checkpoint_requested
 
@@ -213,7 +213,7 @@ def test_a_requests_folder_that_is_a_link_is_not_believed(spool: Path, job: Any)
     (spool / "requests").rename(spool / "elsewhere")
     (spool / "requests").symlink_to(spool / "elsewhere")
     Requests(spool).ask(RUN, "stop")
-    job._look()
+    job._check_requests()
     assert not job.stop_requested
 
 
@@ -304,8 +304,8 @@ def test_a_job_that_reports_very_often_writes_a_bounded_part_with_its_last_repor
     job: Any, spool: Path
 ) -> None:
     job._written = 3 * report.THINNING_BYTES
-    job._waiting.extend({"iteration": i} for i in range(5_000))
-    job._waiting.insert(2_500, {"checkpoint": 7})
+    job._queue.extend({"iteration": i} for i in range(5_000))
+    job._queue.insert(2_500, {"checkpoint": 7})
     lines = [json.loads(line) for line in job._lines().splitlines()]
     assert lines[-1] == {"iteration": 4_999}
     assert {"checkpoint": 7} in lines
@@ -315,7 +315,7 @@ def test_a_job_that_reports_very_often_writes_a_bounded_part_with_its_last_repor
 def test_a_line_torn_by_a_full_disk_spoils_no_later_line(job: Any, spool: Path, tmp_path: Path) -> None:
     with (tmp_path / "file").open("wb", buffering=0) as file:
         file.write(b'{"iterat')
-        job._torn = True
+        job._partial_line = True
         job._write(file.fileno(), b'{"iteration":1}\n')
     assert (tmp_path / "file").read_bytes().splitlines()[-1] == b'{"iteration":1}'
 
@@ -323,7 +323,7 @@ def test_a_line_torn_by_a_full_disk_spoils_no_later_line(job: Any, spool: Path, 
 def test_a_disk_that_is_full_for_a_while_costs_the_job_no_report_and_no_open_file(
     spool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = report.Reporter.of_environment({**JOB, "SLURMPLUG_SPOOL": str(spool)})
+    job = report.Reporter.from_environment({**JOB, "SLURMPLUG_SPOOL": str(spool)})
     write = os.write
 
     def full(file: int, data: bytes) -> int:
