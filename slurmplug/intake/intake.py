@@ -19,7 +19,7 @@ from slurmplug.intake.eligibility import fits, nodes_of
 from slurmplug.intake.job_record import Admission, Changes, JobFacts, JobRecord, Point, admitted, joined, of_next_run
 from slurmplug.intake.node_load import with_reports
 from slurmplug.spool import report_lines
-from slurmplug.spool.report_lines import Fault, Points, Run
+from slurmplug.spool.report_lines import Points, RunId, SpoolFault
 
 POINTS_A_READING = 60
 """How many points of one job's quantity are kept of a reading; a job that reports every step is thinned to these."""
@@ -39,7 +39,7 @@ class Intake:
         self._last_listed: dict[int, float] = {}
         """of the jobs that the last reading did not list"""
         self._told_until = {
-            Run(job_id, record.points_of): float(record.points.times.max())
+            RunId(job_id, record.points_of): float(record.points.times.max())
             for job_id, record in self._records.items()
             if len(record.points)
         }
@@ -59,9 +59,9 @@ class Intake:
         return {job_id for job_id, record in self._records.items() if record.facts.live}
 
     @property
-    def runs(self) -> Collection[Run]:
+    def runs(self) -> Collection[RunId]:
         """The runs under way."""
-        return {Run(job_id, each.facts.restarts) for job_id, each in self._records.items() if each.facts.live}
+        return {RunId(job_id, each.facts.restarts) for job_id, each in self._records.items() if each.facts.live}
 
     def absorb(self, reading: Reading, cycle: int) -> tuple[Snapshot, Changes]:
         """Fold a reading into what is known."""
@@ -111,10 +111,10 @@ class Intake:
 
     def _not_told_before(self, record: JobRecord, chunk: bytes) -> bytes:
         """A daemon that restarts reads the files from their beginning: without what it had folded before."""
-        run = Run(record.facts.job_id, record.facts.restarts)
+        run = RunId(record.facts.job_id, record.facts.restarts)
         if run not in self._told_until:
             return chunk
-        rest = report_lines.since(chunk, self._told_until[run])
+        rest = report_lines.lines_since(chunk, self._told_until[run])
         if rest:
             del self._told_until[run]
         return rest
@@ -228,7 +228,7 @@ class _Fold:
     touched: dict[JobKey, JobRecord] = field(default_factory=dict)
     unread: list[JobRecord] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[SpoolFault] = field(default_factory=list)
 
     def touch(self, record: JobRecord) -> None:
         self.touched[record.key] = record
@@ -297,7 +297,7 @@ def _take_reports(record: JobRecord, chunk: bytes, fold: _Fold) -> None:
         record.points_of = run
     before = record.points
     after, doubts = report_lines.fold(before, chunk, now=fold.reading.now, submitted=record.key.first_submit)
-    fold.faults += [Fault(record.facts.job_id, rule, "", count) for rule, count in doubts.items()]
+    fold.faults += [SpoolFault(record.facts.job_id, rule, "", count) for rule, count in doubts.items()]
     if after.checkpoint_time != before.checkpoint_time or after.checkpoint != before.checkpoint:
         fold.touch(record)
     new = _changed(before, after)

@@ -10,7 +10,7 @@ import numpy as np
 from policies.snapshot import JobKey
 from predictors.arrays import Floats
 from slurmplug.directives.parser import Directives
-from slurmplug.spool.report_lines import Fault, Points
+from slurmplug.spool.report_lines import Points, SpoolFault
 
 LIVE_STATES = frozenset(
     "PENDING RUNNING SUSPENDED COMPLETING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD RESIZING RESV_DEL_HOLD "
@@ -211,7 +211,7 @@ class Changes:
     now: float
     records: tuple[JobRecord, ...] = ()
     points: tuple[Point, ...] = ()
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[SpoolFault, ...] = ()
 
     def after(self, earlier: "Changes | None") -> "Changes":
         """These and those of a reading before, which were never written."""

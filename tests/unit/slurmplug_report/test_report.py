@@ -16,11 +16,12 @@ from typing import Any
 
 import pytest
 
-from slurmplug.spool.report_files import ReportReader, Requests
-from slurmplug.spool.report_lines import Points, Run, fold
+from slurmplug.spool.report_files import ReportReader
+from slurmplug.spool.report_lines import Points, RunId, fold
+from slurmplug.spool.requests import Requests
 
 report = importlib.import_module("slurmplug_report.report")  # the module: the package's `report` is the function
-RUN = Run(42, 1)
+RUN = RunId(42, 1)
 JOB = {"SLURM_JOB_ID": "42", "SLURM_RESTART_COUNT": "1"}
 
 
@@ -120,7 +121,7 @@ def test_rank_zero_of_the_innermost_launcher_speaks(environment: Mapping[str, st
 
 
 def test_another_rank_neither_reports_nor_is_told(spool: Path) -> None:
-    Requests(spool).ask(RUN, "stop")
+    Requests(spool).issue(RUN, "stop")
     assert run("from slurmplug import report; print(report(loss=1))", spool, RANK="1").stdout == "False\n"
     assert os.listdir(spool / "reports") == []
 
@@ -166,7 +167,7 @@ def saves(job: Any) -> bool:
 
 def test_a_stop_request_is_told(job: Any, spool: Path) -> None:
     assert not stops(job)
-    Requests(spool).ask(RUN, "stop")
+    Requests(spool).issue(RUN, "stop")
     assert eventually(lambda: stops(job))
     assert not job.checkpoint_requested
     Requests(spool).withdraw(RUN, "stop")
@@ -176,34 +177,34 @@ def test_a_stop_request_is_told(job: Any, spool: Path) -> None:
 def test_a_request_is_seen_though_nothing_is_reported(job: Any, spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "IDLE_SECONDS", 0.1)
     job.add(0, None, {})  # ends the first, long wait
-    Requests(spool).ask(RUN, "stop")
+    Requests(spool).issue(RUN, "stop")
     assert eventually(lambda: bool(job.stop_requested))
 
 
 def test_a_stop_request_to_an_earlier_run_is_not_ours(job: Any, spool: Path) -> None:
     requests = Requests(spool)
-    requests.ask(Run(42, 0), "stop")
-    requests.ask(RUN, "checkpoint")
+    requests.issue(RunId(42, 0), "stop")
+    requests.issue(RUN, "checkpoint")
     assert eventually(lambda: saves(job))
     assert not job.stop_requested
 
 
 def test_a_checkpoint_request_never_stops_and_is_answered_by_a_reported_checkpoint(job: Any, spool: Path) -> None:
     requests = Requests(spool)
-    requests.ask(RUN, "checkpoint")
+    requests.issue(RUN, "checkpoint")
     assert eventually(lambda: saves(job))
     assert not job.stop_requested
     job.add(7, 7, {})
     assert not job.checkpoint_requested
-    requests.ask(RUN, "checkpoint")  # another
+    requests.issue(RUN, "checkpoint")  # another
     assert eventually(lambda: saves(job))
 
 
 @pytest.mark.parametrize("folder", [".", "requests"])
 def test_a_request_that_anybody_could_have_made_is_not_believed(folder: str, spool: Path, job: Any) -> None:
     (spool / folder).chmod(0o777)
-    Requests(spool).ask(RUN, "stop")
-    Requests(spool).ask(RUN, "checkpoint")
+    Requests(spool).issue(RUN, "stop")
+    Requests(spool).issue(RUN, "checkpoint")
     job._check_requests()
     assert not job.stop_requested
     assert not job.checkpoint_requested
@@ -212,7 +213,7 @@ def test_a_request_that_anybody_could_have_made_is_not_believed(folder: str, spo
 def test_a_requests_folder_that_is_a_link_is_not_believed(spool: Path, job: Any) -> None:
     (spool / "requests").rename(spool / "elsewhere")
     (spool / "requests").symlink_to(spool / "elsewhere")
-    Requests(spool).ask(RUN, "stop")
+    Requests(spool).issue(RUN, "stop")
     job._check_requests()
     assert not job.stop_requested
 
