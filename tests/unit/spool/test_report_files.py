@@ -1,4 +1,4 @@
-"""Reading report files that anybody may have put into the spool, and asking jobs."""
+"""Reading report files that anybody may have put into the spool."""
 
 import os
 import socket
@@ -11,23 +11,9 @@ import pytest
 
 from slurmplug.spool.report_files import ReadLimits, ReportReader
 from slurmplug.spool.report_lines import MAX_LINE_BYTES, RunId, SpoolFault
-from slurmplug.spool.requests import Requests
-from slurmplug.spool.run_files import sweep
 
 RUN = RunId(5, 0)
 ME = os.getuid()
-
-
-@pytest.fixture
-def spool(tmp_path: Path) -> Path:
-    (tmp_path / "reports").mkdir()
-    (tmp_path / "requests").mkdir()
-    return tmp_path
-
-
-@pytest.fixture
-def reports(spool: Path) -> Path:
-    return spool / "reports"
 
 
 def test_only_new_bytes_are_read(spool: Path, reports: Path) -> None:
@@ -209,46 +195,3 @@ def test_a_spool_that_is_not_there_is_a_fault_and_no_error(tmp_path: Path) -> No
     assert ReportReader(tmp_path).read({RUN: ME}).faults == (
         SpoolFault(0, "spool", "reports: No such file or directory", 1),
     )
-
-
-def test_a_request_is_made_and_withdrawn_and_both_may_be_repeated(spool: Path) -> None:
-    requests = Requests(spool)
-    for _ in range(2):
-        requests.issue(RUN, "stop")
-        assert requests.is_open(RUN, "stop")
-        assert not requests.is_open(RUN, "checkpoint")
-    for _ in range(2):
-        requests.withdraw(RUN, "stop")
-        assert not requests.is_open(RUN, "stop")
-
-
-def test_sweeping_removes_what_belongs_to_no_run_that_is_kept(spool: Path, reports: Path) -> None:
-    requests = Requests(spool)
-    for run in (RunId(5, 0), RunId(6, 0)):
-        requests.issue(run, "stop")
-        (reports / f"{run.job_id}.0.jsonl").write_bytes(b"")
-    (reports / "README").write_bytes(b"")
-    assert sweep(spool, {RunId(6, 0)}, before=float("inf")) == ()
-    assert sorted(os.listdir(reports)) == ["6.0.jsonl", "README"]
-    assert os.listdir(spool / "requests") == ["6.0.stop"]
-
-
-def test_sweeping_keeps_reports_that_are_younger_than_the_retention(spool: Path, reports: Path) -> None:
-    for name, written in (("5.0.jsonl", 100), ("6.0.jsonl", 300)):
-        (reports / name).write_bytes(b"")
-        os.utime(reports / name, (written, written))
-    sweep(spool, set(), before=200)
-    assert os.listdir(reports) == ["6.0.jsonl"]
-
-
-def test_sweeping_never_follows_a_link_and_tells_what_it_cannot_remove(
-    spool: Path, reports: Path, tmp_path: Path
-) -> None:
-    victim = tmp_path / "victim"
-    victim.write_bytes(b"")
-    (reports / "5.0.jsonl").symlink_to(victim)
-    (reports / "6.0.jsonl").mkdir()
-    faults = sweep(spool, set(), before=float("inf"))
-    assert victim.exists()
-    assert os.listdir(reports) == ["6.0.jsonl"]
-    assert [(fault.job, fault.rule) for fault in faults] == [(6, "not removed")]
