@@ -1,4 +1,4 @@
-"""What a training job imports: reports its progress, and is told when to stop or to save. Standard library only."""
+"""For import in training jobs: `report()` progress and ask `checkpoint_requested()`. Standard library, Python 3.8."""
 
 from slurmplug_report.report import checkpoint_requested, report
 

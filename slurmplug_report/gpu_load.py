@@ -1,21 +1,22 @@
-"""What a training job's node bears: its GPUs and its network, as `report()` tells them.
+"""The load of a training job's node, its GPUs and its network, which `report()` sends along.
 
-This runs inside users' programs, so it imports the standard library only; psutil and NVML (the packages `psutil` and
-`nvidia-ml-py`) are used where they are there, and what cannot be measured is not told.
+This runs inside users' programs, so it imports the standard library only and runs on Python 3.8. psutil and NVML (the
+packages `psutil` and `nvidia-ml-py`) are used where they are installed; what cannot be measured is left out.
 """
+
+from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, Dict, Sequence
 
-Load = dict[str, float]
+Load = Dict[str, float]
 """`gpu` and `gpu_memory`: the mean share in use of the GPUs that the job sees, in [0, 1]; `network`: the share of its
-fastest interface's bandwidth that the node uses, in [0, 1]; `sent`: bytes a second that leave the node."""
+fastest interface's bandwidth that the node uses, in [0, 1]; `sent`: bytes per second that leave the node."""
 
 
 class LoadMeter:
-    """Looks at the node when it is asked to; rates are since it was asked before."""
+    """Measures the node's load; rates are since the measurement before."""
 
     def __init__(self) -> None:
         self._psutil = _module("psutil")
@@ -23,10 +24,10 @@ class LoadMeter:
         self._before: tuple[float, int, int] | None = None
 
     def measure(self) -> Load:
-        """What is known now; empty where nothing is. Never raises."""
+        """The present load, without what cannot be measured. Never raises."""
         try:
-            return self._gpus() | self._network()
-        except Exception:  # noqa: BLE001  a driver that fails is no reason to end somebody's training
+            return {**self._gpus(), **self._network()}
+        except Exception:  # noqa: BLE001  a failing driver must not end the training
             return {}
 
     def _gpus(self) -> Load:
@@ -49,21 +50,24 @@ class LoadMeter:
         if self._psutil is None:
             return {}
         counters = self._psutil.net_io_counters(pernic=True)
-        counted = [(told.bytes_sent, told.bytes_recv) for name, told in counters.items() if name != "lo"]
-        sent, received = (sum(column) for column in zip(*counted, strict=True)) if counted else (0, 0)
+        interfaces = [each for name, each in counters.items() if name != "lo"]
+        sent = sum(each.bytes_sent for each in interfaces)
+        received = sum(each.bytes_recv for each in interfaces)
         now, before = time.monotonic(), self._before
         self._before = now, sent, received
         if before is None or now <= before[0]:
             return {}
         rates = (sent - before[1]) / (now - before[0]), (received - before[2]) / (now - before[0])
         load = {"sent": max(0.0, rates[0])}
-        # Megabits; what a virtual interface says of itself, 0, is no speed.
-        fastest = max((told.speed for name, told in self._psutil.net_if_stats().items() if name != "lo"), default=0)
-        return load | {"network": min(1.0, max(0.0, *rates) * 8 / (fastest * 1e6))} if fastest > 0 else load
+        # In megabits per second; virtual interfaces report 0.
+        fastest = max((each.speed for name, each in self._psutil.net_if_stats().items() if name != "lo"), default=0)
+        if fastest > 0:
+            load["network"] = min(1.0, max(0.0, *rates) * 8 / (fastest * 1e6))
+        return load
 
 
 def visible_gpus(variable: str, count: int) -> Sequence[str]:
-    """The indices or UUIDs in CUDA_VISIBLE_DEVICES; all of `count` where it is empty."""
+    """The indices or UUIDs in CUDA_VISIBLE_DEVICES, the indices of all `count` GPUs where it is empty."""
     named = [name.strip() for name in variable.split(",") if name.strip()]
     return named or [str(index) for index in range(count)]
 
@@ -71,7 +75,7 @@ def visible_gpus(variable: str, count: int) -> Sequence[str]:
 def _module(name: str) -> Any:
     try:
         return __import__(name)
-    except Exception:  # noqa: BLE001  a broken installation is like none
+    except Exception:  # noqa: BLE001  a broken installation is as good as none
         return None
 
 
@@ -80,6 +84,6 @@ def _started_nvml() -> Any:
     try:
         if nvml is not None:
             nvml.nvmlInit()
-    except Exception:  # noqa: BLE001  the library without a driver
+    except Exception:  # noqa: BLE001  the library is installed, the driver is not
         return None
     return nvml

@@ -27,7 +27,7 @@ from slurmplug.cluster.port import (
 )
 from slurmplug.errors import ReadFailed
 from slurmplug.intake.job_record import LIVE_STATES
-from slurmplug.spool.report_lines import Fault
+from slurmplug.spool.report_lines import SpoolFault
 from tests.builders import CLUSTER, NOW
 
 SITE = Site(CLUSTER, "22.05.8", "priority/multifactor", {"Age": 1000, "FairShare": 1000})
@@ -87,7 +87,7 @@ def reading(
     endings: Sequence[Ending] = (),
     scripts: Mapping[int, bytes] | None = None,
     reports: Mapping[int, bytes] | None = None,
-    faults: Sequence[Fault] = (),
+    faults: Sequence[SpoolFault] = (),
 ) -> Reading:
     """What a look at a cluster of these jobs brings."""
     return Reading(
@@ -159,7 +159,7 @@ class FakeCluster:
         self.jobs: dict[int, dict[str, Any]] = {}
         self.scripts: dict[int, bytes] = {}
         self.reports: dict[int, bytes] = {}
-        self.faults: list[Fault] = []
+        self.faults: list[SpoolFault] = []
         self.accounting: dict[int, Ending] = {}
         self.reservations: list[Reservation] = []
         self.requests: set[tuple[int, int, str]] = set()

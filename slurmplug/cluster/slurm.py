@@ -16,8 +16,10 @@ from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.port import Command, Ending, JobRows, Outcome, Reading, ResourceRequest, Site, Traces
 from slurmplug.config.schema import Config
 from slurmplug.errors import ReadFailed
-from slurmplug.spool.report_files import NewReports, ReportReader, Requests, What, read_waiting, sweep
-from slurmplug.spool.report_lines import Fault, Run
+from slurmplug.spool.report_files import NewReports, ReportReader
+from slurmplug.spool.report_lines import RunId, SpoolFault
+from slurmplug.spool.requests import RequestKind, Requests, read_waiting
+from slurmplug.spool.run_files import sweep
 
 SITE_AGE = 3_600.0
 """seconds until the site's configuration is read again"""
@@ -26,7 +28,7 @@ LIMITS_AGE = 60.0
 SCRIPTS_PER_CYCLE = 500
 """scripts read in one cycle, at about 4 ms each; the others are read in the next"""
 
-_REQUEST_KINDS: Mapping[str, What] = {"stop": "stop", "checkpoint": "checkpoint"}
+_REQUEST_KINDS: Mapping[str, RequestKind] = {"stop": "stop", "checkpoint": "checkpoint"}
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +86,7 @@ class SlurmCluster:
             requests = tuple(
                 (run.job_id, run.restart, kind)
                 for kind in _REQUEST_KINDS.values()
-                for run in self._requests.open_ones(kind)
+                for run in self._requests.open_runs(kind)
             )
         except OSError as error:
             faults.append(f"the spool {self._spool}: {error.strerror}")
@@ -108,7 +110,7 @@ class SlurmCluster:
             self._limits = clock, self._client.limits()
         return self._limits[1]
 
-    def sweep(self, keep: Container[Run], before: float) -> tuple[Fault, ...]:
+    def sweep(self, keep: Container[RunId], before: float) -> tuple[SpoolFault, ...]:
         """Remove from the spool the files of runs not in `keep`; reports only where older than `before`, a time."""
         return sweep(self._spool, keep, before)
 
@@ -152,7 +154,7 @@ class SlurmCluster:
         rows = np.flatnonzero(~np.isnan(jobs.start))
         columns = (jobs.job_id[rows], jobs.restarts[rows], jobs.uid[rows])
         return self._reports.read(
-            {Run(job_id, restart): uid for job_id, restart, uid in zip(*(c.tolist() for c in columns), strict=True)}
+            {RunId(job_id, restart): uid for job_id, restart, uid in zip(*(c.tolist() for c in columns), strict=True)}
         )
 
     def _endings(self, vanished: set[int]) -> tuple[Ending, ...]:
@@ -188,9 +190,9 @@ class SlurmCluster:
         kind, restart = _REQUEST_KINDS.get(command.fields.get("what", "")), command.fields.get("restart", "")
         if kind is None or not restart.isdecimal():
             return Outcome(command.id, "refused", "not a valid request")
-        run = Run(int(command.job.job_id), int(restart))
+        run = RunId(int(command.job.job_id), int(restart))
         try:
-            (self._requests.ask if command.verb == "ask" else self._requests.withdraw)(run, kind)
+            (self._requests.issue if command.verb == "ask" else self._requests.withdraw)(run, kind)
         except OSError as error:
             return Outcome(command.id, "refused", f"the spool's requests folder: {error.strerror}")
         return Outcome(command.id, "done")

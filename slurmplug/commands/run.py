@@ -86,7 +86,7 @@ def supervise(
 ) -> int:
     """Run a command to its end, reporting; returns its exit status as a shell would, 0 where it was asked to stop."""
     with ExitStack() as cleanup:
-        reporter = Reporter.of_environment(environment)
+        reporter = Reporter.from_environment(environment)
         if reporter:
             reporter.start()
             cleanup.callback(reporter.close)

@@ -33,7 +33,7 @@ from slurmplug.intake.intake import Intake
 from slurmplug.learning import training
 from slurmplug.ledger.ledger import DAY, Ledger
 from slurmplug.ledger.lock import only_one
-from slurmplug.spool.report_files import write_waiting
+from slurmplug.spool.requests import write_waiting
 
 RETRAIN_SHARE = 0.2
 """Predictors are trained anew when so much of the history is new, or a day has passed;"""

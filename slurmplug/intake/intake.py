@@ -19,7 +19,7 @@ from slurmplug.intake.eligibility import fits, nodes_of
 from slurmplug.intake.job_record import Admission, Changes, JobFacts, JobRecord, Point, admitted, joined, of_next_run
 from slurmplug.intake.node_load import with_reports
 from slurmplug.spool import report_lines
-from slurmplug.spool.report_lines import Fault, Points, Run
+from slurmplug.spool.report_lines import Points, RunId, SpoolFault
 
 POINTS_A_READING = 60
 """How many points of one job's quantity are kept of a reading; a job that reports every step is thinned to these."""
@@ -34,12 +34,12 @@ class Intake:
         """`zone`: the cluster's time zone, for deadlines told as a time of day; None for this machine's."""
         self._records = {record.key.job_id: record for record in records}
         self._zone = zone
-        self._columns = columns.Columns()
+        self._columns = columns.ColumnCache()
         self._before: tuple[float, JobRows] | None = None
         self._last_listed: dict[int, float] = {}
         """of the jobs that the last reading did not list"""
         self._told_until = {
-            Run(job_id, record.points_of): float(record.points.times.max())
+            RunId(job_id, record.points_of): float(record.points.times.max())
             for job_id, record in self._records.items()
             if len(record.points)
         }
@@ -59,9 +59,9 @@ class Intake:
         return {job_id for job_id, record in self._records.items() if record.facts.live}
 
     @property
-    def runs(self) -> Collection[Run]:
+    def runs(self) -> Collection[RunId]:
         """The runs under way."""
-        return {Run(job_id, each.facts.restarts) for job_id, each in self._records.items() if each.facts.live}
+        return {RunId(job_id, each.facts.restarts) for job_id, each in self._records.items() if each.facts.live}
 
     def absorb(self, reading: Reading, cycle: int) -> tuple[Snapshot, Changes]:
         """Fold a reading into what is known."""
@@ -111,10 +111,10 @@ class Intake:
 
     def _not_told_before(self, record: JobRecord, chunk: bytes) -> bytes:
         """A daemon that restarts reads the files from their beginning: without what it had folded before."""
-        run = Run(record.facts.job_id, record.facts.restarts)
+        run = RunId(record.facts.job_id, record.facts.restarts)
         if run not in self._told_until:
             return chunk
-        rest = report_lines.since(chunk, self._told_until[run])
+        rest = report_lines.lines_since(chunk, self._told_until[run])
         if rest:
             del self._told_until[run]
         return rest
@@ -144,8 +144,9 @@ class Intake:
                     _close_run(record, facts, reading.now)
                 record.facts = facts
                 fold.touch(record)
-            before, record.admission = record.admission, admitted(record.admission, record.facts, priority)
-            if record.admission != before:
+            admission = admitted(record.admission, record.facts, priority)
+            if admission != record.admission:
+                record.admission = admission
                 fold.touch(record)
             if record.directives is None:
                 fold.unread.append(record)
@@ -229,7 +230,7 @@ class _Fold:
     touched: dict[JobKey, JobRecord] = field(default_factory=dict)
     unread: list[JobRecord] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[SpoolFault] = field(default_factory=list)
 
     def touch(self, record: JobRecord) -> None:
         self.touched[record.key] = record
@@ -298,7 +299,7 @@ def _take_reports(record: JobRecord, chunk: bytes, fold: _Fold) -> None:
         record.points_of = run
     before = record.points
     after, doubts = report_lines.fold(before, chunk, now=fold.reading.now, submitted=record.key.first_submit)
-    fold.faults += [Fault(record.facts.job_id, rule, "", count) for rule, count in doubts.items()]
+    fold.faults += [SpoolFault(record.facts.job_id, rule, "", count) for rule, count in doubts.items()]
     if after.checkpoint_time != before.checkpoint_time or after.checkpoint != before.checkpoint:
         fold.touch(record)
     new = _changed(before, after)

@@ -1,5 +1,6 @@
 """What slurmplug knows of one job, as the intake holds it and the ledger keeps it."""
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypeAlias
@@ -9,7 +10,7 @@ import numpy as np
 from policies.snapshot import JobKey
 from predictors.arrays import Floats
 from slurmplug.directives.parser import Directives
-from slurmplug.spool.report_lines import Fault, Points
+from slurmplug.spool.report_lines import Points, SpoolFault
 
 LIVE_STATES = frozenset(
     "PENDING RUNNING SUSPENDED COMPLETING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD RESIZING RESV_DEL_HOLD "
@@ -77,12 +78,20 @@ class JobFacts(NamedTuple):
         return self.state in LIVE_STATES
 
 
-@dataclass
+NO_DIRECTIVES = Directives()
+_next_version = itertools.count(1).__next__
+_set = object.__setattr__
+
+
+@dataclass(slots=True)
 class JobRecord:
-    """One job. `label`: the SiteFactor in place, NaN where not known. The two `before`s sum over runs that ended.
+    """One job. `site_factor`: the one in place, NaN where not known. The two `before`s sum over runs that ended.
 
     `listed`: whether Slurm's controller still lists it, as it does an ended job for a while. `admission`: new, held
     since it was first seen; held, by an administrator since; gone, let go: whatever holds it now is no admission.
+
+    Whoever assigns to a field gives the record a new `version`, which no other record ever had. Values are replaced
+    and never changed in place, so that two looks at the same version see the same record.
     """
 
     key: JobKey
@@ -100,12 +109,17 @@ class JobRecord:
     attained_before: float = 0.0
     listed: bool = True
     admission: Admission = ""
+    version: int = field(init=False, repr=False, compare=False)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        _set(self, name, value)
+        _set(self, "version", _next_version())
 
     @property
     def managed(self) -> bool:
         """Whether its user put it into slurmplug's hands: a batch job with directives, be it mistaken ones."""
         given = self.directives
-        return given is not None and self.facts.batch and given.managed and given != Directives()
+        return given is not None and self.facts.batch and given.managed and given != NO_DIRECTIVES
 
     @property
     def awaits(self) -> bool:
@@ -125,12 +139,12 @@ class JobRecord:
         return -1.0 if lower else 1.0
 
     @property
-    def told(self) -> Points:
+    def all_points(self) -> Points:
         """What all its runs told: the last one, and those before as far as it has not repeated them."""
         return joined(self.earlier, self.points)
 
 
-def curve(points: Points, quantity: str) -> tuple[Floats, Floats]:
+def values_of(points: Points, quantity: str) -> tuple[Floats, Floats]:
     """The iterations at which the quantity was told, and its values."""
     values = points.quantities.get(quantity)
     if values is None:
@@ -197,7 +211,7 @@ class Changes:
     now: float
     records: tuple[JobRecord, ...] = ()
     points: tuple[Point, ...] = ()
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[SpoolFault, ...] = ()
 
     def after(self, earlier: "Changes | None") -> "Changes":
         """These and those of a reading before, which were never written."""

@@ -16,7 +16,7 @@ from slurmplug.errors import LedgerError
 from slurmplug.ledger.database import GROUP_READS
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.schema import MIGRATIONS
-from slurmplug.spool.report_files import Requests, What
+from slurmplug.spool.requests import RequestKind, Requests
 
 NEWEST, BEFORE = "ledger.db", "ledger.before.db"
 """In the takeover's folder: the last copy, and the one before it."""
@@ -99,12 +99,12 @@ def install(copy: Path, ledger: Path, spool: Path) -> Path | None:
 def _withdraw_unknown(spool: Path, expected: set[tuple[int, int]]) -> None:
     """Withdraw the requests that the copy does not know: their operation and rule are lost."""
     requests = Requests(spool)
-    kinds: tuple[What, ...] = ("stop", "checkpoint")
-    for what in kinds:
+    kinds: tuple[RequestKind, ...] = ("stop", "checkpoint")
+    for kind in kinds:
         with suppress(OSError):
-            for run in requests.open_ones(what):
+            for run in requests.open_runs(kind):
                 if (run.job_id, run.restart) not in expected:
-                    requests.withdraw(run, what)
+                    requests.withdraw(run, kind)
 
 
 def _opened(path: Path) -> sqlite3.Connection:

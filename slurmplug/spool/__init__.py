@@ -1,1 +1,1 @@
-"""The folder that jobs report in and are asked through."""
+"""The spool: the folder where jobs report and find requests to them."""

@@ -1,7 +1,7 @@
-"""What jobs said of their training: report files' bytes, folded into points.
+"""The lines of report files, parsed and merged into the points of a run. Pure.
 
-Everything here is pure. Reports are claims of whoever runs the job: what cannot be one is dropped, counted by its rule,
-and never raises. The files themselves are read by `spool`.
+Reports come from users' programs and are not trusted: what is invalid is dropped and counted by its rule, and nothing
+raises. `report_files` reads the files themselves.
 """
 
 import json
@@ -16,31 +16,31 @@ import numpy as np
 
 from predictors.arrays import Floats
 
-LINE_BYTES = 16_384
-"""The longest line that is read."""
-MOST_POINTS = 4_096
-"""More points of a run are thinned: every second goes, the last stays."""
-MOST_QUANTITIES = 32
-MOST_ITERATION = 1e12
-SKEW_SECONDS = 60.0
-"""How far a node's clock may be ahead; a reading's time is also older than what is read last."""
+MAX_LINE_BYTES = 16_384
+"""A longer line is dropped."""
+MAX_POINTS = 4_096
+"""More points of a run are thinned: every second one is dropped, the last is kept."""
+MAX_QUANTITIES = 32
+MAX_ITERATION = 1e12
+MAX_CLOCK_AHEAD = 60.0
+"""Seconds by which a node's clock may be ahead; a reading's time is also older than what is read last."""
+MAX_CLOCK_BEHIND = 3_600.0
+"""Seconds by which a node's clock may be behind; MUNGE allows 300."""
 
-LATE_SECONDS = 3_600.0
-"""How far a node's clock may be behind; MUNGE allows 300."""
 
-
-class Run(NamedTuple):
-    """A job and its restart."""
+class RunId(NamedTuple):
+    """One run of a job: its job id, and how often it was restarted before (SLURM_RESTART_COUNT)."""
 
     job_id: int
     restart: int
 
 
 @dataclass(frozen=True)
-class Fault:
-    """Something in the spool that was not believed; `job` is its id, 0 for the spool itself.
+class SpoolFault:
+    """Something invalid in the spool.
 
-    `rule` says what is wrong, `detail` tells more in words that no user chose, `count` how often since the last look.
+    `job` is the job's id, 0 for the spool itself; `rule` says what is wrong, `detail` more of it, in words that no
+    user chose; `count` is how often it was found since the last reading.
     """
 
     job: int
@@ -51,11 +51,11 @@ class Fault:
 
 @dataclass(frozen=True)
 class Points:
-    """What a run reported: (points,) iterations, strictly increasing, when each was last reported, and each quantity.
+    """The reports of a run: (points,) iterations, strictly increasing, when each was last reported, and each quantity.
 
-    Times are seconds since the epoch. A quantity is NaN where it was not told. `checkpoint` is the iteration that the
-    last reported checkpoint holds, `checkpoint_time` when that was said, both NaN before the first. `load` is what the
-    node bore at `load_time`, as `slurmplug_report.gpu_load` measures it.
+    Times are seconds since the epoch. A quantity is NaN at the iterations for which it was not reported. `checkpoint`
+    is the iteration that the last reported checkpoint holds, `checkpoint_time` when it was reported, both NaN before
+    the first. `load` is the node's load at `load_time`, as `slurmplug_report.gpu_load` measures it.
     """
 
     iterations: Floats = field(default_factory=lambda: np.empty(0))
@@ -71,21 +71,29 @@ class Points:
 
 
 def fold(points: Points, data: bytes, *, now: float, submitted: float = -math.inf) -> tuple[Points, Mapping[str, int]]:
-    """The points with the lines of `data` added, and how much was dropped or doubtful, by rule.
+    """Merge lines into the points of a run.
 
     The last report of an iteration wins, quantity by quantity, so that loss and accuracy may come in separate reports
-    and an evaluation may come late. A claimed time well after `now` becomes `now`, as does a missing one. What was told
-    well before the job was `submitted` is of a job before it that had its id.
+    and an evaluation may come late.
+
+    Args:
+        points: of the run so far.
+        data: whole lines of its report files.
+        now: seconds since the epoch; a reported time well after it, or none, becomes this one.
+        submitted: reports from well before it are of an earlier job with the same id, and dropped.
+
+    Returns:
+        The points, and how often each rule found something invalid or doubtful.
     """
-    doubts: Counter[str] = Counter()
+    faults: Counter[str] = Counter()
     new: dict[float, _Point] = {}
     checkpoint, checkpoint_time = points.checkpoint, points.checkpoint_time
     load, load_time = points.load, points.load_time
     names = set(points.quantities)
     highest = float(points.iterations[-1]) if len(points) else -math.inf
-    for report in _reports(data, float(now), doubts):
-        if report.time < submitted - LATE_SECONDS:
-            doubts["another job"] += 1
+    for report in _reports(data, float(now), faults):
+        if report.time < submitted - MAX_CLOCK_BEHIND:
+            faults["another job"] += 1
             continue
         if report.checkpoint is not None:
             checkpoint, checkpoint_time = report.checkpoint, report.time
@@ -94,32 +102,32 @@ def fold(points: Points, data: bytes, *, now: float, submitted: float = -math.in
         at = report.iteration
         if at is None:
             continue
-        told = _admitted(report.quantities, names, doubts)
+        reported = _within_limit(report.quantities, names, faults)
         before = new[at].quantities if at in new else _known(points, at)
         if before is None:
-            doubts["earlier iteration"] += at < highest
+            faults["earlier iteration"] += at < highest
             before = {}
-        doubts["repeated iteration"] += any(before.get(name, value) != value for name, value in told.items())
+        faults["repeated iteration"] += any(before.get(name, value) != value for name, value in reported.items())
         highest = max(highest, at)
-        new[at] = _Point(report.time, {**before, **told})
+        new[at] = _Point(report.time, {**before, **reported})
     merged = _merged(points, new)
     thin = _thinned(merged)
-    doubts["thinned"] += len(merged) - len(thin)
+    faults["thinned"] += len(merged) - len(thin)
     return (
         replace(thin, checkpoint=checkpoint, checkpoint_time=checkpoint_time, load=load, load_time=load_time),
-        {rule: count for rule, count in doubts.items() if count},
+        {rule: count for rule, count in faults.items() if count},
     )
 
 
-def since(data: bytes, time: float) -> bytes:
-    """The lines from the first on that was told at that time or later, or that tells no time."""
+def lines_since(data: bytes, time: float) -> bytes:
+    """The lines from the first one with that time or a later one, or with none."""
     start = 0
     for line in data.split(b"\n"):
         try:
-            told = _fields(line).get("time", math.inf) if line.strip() else 0.0
-        except _Doubtful:
-            told = 0.0
-        if not isinstance(told, float) or not told < time:
+            reported = _fields(line).get("time", math.inf) if line.strip() else 0.0
+        except _LineRejected:
+            reported = 0.0
+        if not isinstance(reported, float) or not reported < time:
             return data[start:]
         start += len(line) + 1
     return b""
@@ -138,19 +146,19 @@ class _Report(NamedTuple):
     quantities: Mapping[str, float]
 
 
-def _admitted(quantities: Mapping[str, float], names: set[str], doubts: Counter[str]) -> dict[str, float]:
-    admitted = {}
+def _within_limit(quantities: Mapping[str, float], names: set[str], faults: Counter[str]) -> dict[str, float]:
+    kept = {}
     for name, value in quantities.items():
-        if name in names or len(names) < MOST_QUANTITIES:
+        if name in names or len(names) < MAX_QUANTITIES:
             names.add(name)
-            admitted[name] = value
+            kept[name] = value
         else:
-            doubts["too many quantities"] += 1
-    return admitted
+            faults["too many quantities"] += 1
+    return kept
 
 
 def _known(points: Points, iteration: float) -> Mapping[str, float] | None:
-    """What was told of an iteration that was folded before."""
+    """The quantities of an iteration among the points; None where it is none of them."""
     row = int(np.searchsorted(points.iterations, iteration))
     if row == len(points) or points.iterations[row] != iteration:
         return None
@@ -161,51 +169,51 @@ def _known(points: Points, iteration: float) -> Mapping[str, float] | None:
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
-def _reports(data: bytes, now: float, doubts: Counter[str]) -> Iterator[_Report]:
+def _reports(data: bytes, now: float, faults: Counter[str]) -> Iterator[_Report]:
     for line in data.split(b"\n"):
         if not line.strip():
             continue
         try:
-            yield _report(_fields(line), now, doubts)
-        except _Doubtful as doubt:
-            doubts[str(doubt)] += 1
+            yield _report(_fields(line), now, faults)
+        except _LineRejected as rejected:
+            faults[str(rejected)] += 1
 
 
-class _Doubtful(Exception):
-    """A line that is dropped; the argument is the rule."""
+class _LineRejected(Exception):
+    """A line that is dropped; the argument is the rule of its fault."""
 
 
 def _fields(line: bytes) -> dict[str, object]:
-    if len(line) > LINE_BYTES:
-        raise _Doubtful("long line")
+    if len(line) > MAX_LINE_BYTES:
+        raise _LineRejected("long line")
     try:
         fields = json.loads(line.decode("utf-8"), parse_int=float)
     except (ValueError, RecursionError) as unreadable:
-        raise _Doubtful("unreadable line") from unreadable
+        raise _LineRejected("unreadable line") from unreadable
     if not isinstance(fields, dict):
-        raise _Doubtful("unreadable line")
+        raise _LineRejected("unreadable line")
     return fields
 
 
-def _report(fields: dict[str, object], now: float, doubts: Counter[str]) -> _Report:
+def _report(fields: dict[str, object], now: float, faults: Counter[str]) -> _Report:
     time = fields.pop("time", now)
-    if not isinstance(time, float) or not 0 < time <= now + SKEW_SECONDS:  # NaN, too
-        doubts["impossible time"] += 1
+    if not isinstance(time, float) or not 0 < time <= now + MAX_CLOCK_AHEAD:  # NaN, too
+        faults["impossible time"] += 1
         time = now
     checkpoint = _iteration(fields.pop("checkpoint")) if "checkpoint" in fields else None
-    load = _load(fields.pop("load", {}), doubts)
+    load = _load(fields.pop("load", {}), faults)
     if "iteration" in fields:
         iteration = _iteration(fields.pop("iteration"))
     elif fields:
-        raise _Doubtful("no iteration")
+        raise _LineRejected("no iteration")
     else:
         iteration = None
     quantities = {}
     for name, value in fields.items():
         if not _NAME.fullmatch(name):
-            doubts["bad name"] += 1
+            faults["bad name"] += 1
         elif not isinstance(value, float) or not math.isfinite(value):
-            doubts["not a number"] += 1
+            faults["not a number"] += 1
         else:
             quantities[name] = value
     return _Report(time, iteration, checkpoint, load, quantities)
@@ -214,23 +222,23 @@ def _report(fields: dict[str, object], now: float, doubts: Counter[str]) -> _Rep
 _SHARES = ("gpu", "gpu_memory", "network")
 
 
-def _load(told: object, doubts: Counter[str]) -> Mapping[str, float]:
-    """Shares in [0, 1] and a rate that is not negative; what else is told of the load is no measurement."""
-    each = told if isinstance(told, dict) else {"": told}
-    believed = {
+def _load(reported: object, faults: Counter[str]) -> Mapping[str, float]:
+    """Shares in [0, 1] and a rate that is not negative; anything else is no measurement."""
+    each = reported if isinstance(reported, dict) else {"": reported}
+    valid = {
         name: value
         for name, value in each.items()
         if isinstance(value, float)
         and ((name in _SHARES and 0 <= value <= 1) or (name == "sent" and 0 <= value < math.inf))
     }
-    doubts["impossible load"] += len(each) - len(believed)
-    return believed
+    faults["impossible load"] += len(each) - len(valid)
+    return valid
 
 
 def _iteration(value: object) -> float:
-    if not isinstance(value, float) or not 0 <= value <= MOST_ITERATION:
+    if not isinstance(value, float) or not 0 <= value <= MAX_ITERATION:
         negative = isinstance(value, float) and value < 0
-        raise _Doubtful("negative iteration" if negative else "impossible iteration")
+        raise _LineRejected("negative iteration" if negative else "impossible iteration")
     return value
 
 
@@ -245,8 +253,8 @@ def _merged(points: Points, new: Mapping[float, _Point]) -> Points:
         merged = np.full(len(iterations), math.nan)
         if old is not None:
             merged[old_rows] = old
-        told = ~np.isnan(values)
-        merged[new_rows[told]] = values[told]
+        given = ~np.isnan(values)
+        merged[new_rows[given]] = values[given]
         return merged
 
     names = dict.fromkeys([*points.quantities, *(name for point in new.values() for name in point.quantities)])
@@ -263,8 +271,8 @@ def _merged(points: Points, new: Mapping[float, _Point]) -> Points:
 
 
 def _thinned(points: Points) -> Points:
-    """Every second point goes; what only it told passes to the next, or a quantity told seldom would be lost whole."""
-    while len(points) > MOST_POINTS:
+    """Drop every second point; a quantity that the next one lacks moves to it, or a rare one would be lost whole."""
+    while len(points) > MAX_POINTS:
         kept = np.arange((len(points) - 1) % 2, len(points), 2)
         before = np.maximum(kept - 1, 0)
         quantities = {

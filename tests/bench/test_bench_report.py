@@ -9,7 +9,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from slurmplug.directives.parser import parse
 from slurmplug.spool.report_files import ReportReader
-from slurmplug.spool.report_lines import Points, Run, fold
+from slurmplug.spool.report_lines import Points, RunId, fold
 
 NOW = 1_800_000_000.0
 
@@ -23,16 +23,16 @@ def spool_of(folder: Path) -> Path:
 def test_one_report(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
     """Amortised: the thread writes meanwhile."""
     environment = {"SLURM_JOB_ID": "42", "SLURMPLUG_SPOOL": str(spool_of(tmp_path))}
-    reporter = importlib.import_module("slurmplug_report.report").Reporter.of_environment(environment)
+    reporter = importlib.import_module("slurmplug_report.report").Reporter.from_environment(environment)
     reporter.start()
     benchmark(reporter.add, 1, None, {"loss": 0.25, "accuracy": 0.5})
     reporter.close()
-    assert b'"loss":0.25' in ReportReader(tmp_path).read({Run(42, 0): os.getuid()}).lines[Run(42, 0)]
+    assert b'"loss":0.25' in ReportReader(tmp_path).read({RunId(42, 0): os.getuid()}).lines[RunId(42, 0)]
 
 
 def test_a_cycle_over_10000_runs_of_which_1000_reported(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
     spool = spool_of(tmp_path)
-    wanted = {Run(job, 0): os.getuid() for job in range(1, 10_001)}
+    wanted = {RunId(job, 0): os.getuid() for job in range(1, 10_001)}
     line = json.dumps({"time": NOW, "iteration": 1, "loss": 0.5}).encode() + b"\n"
     for run in wanted:
         (spool / "reports" / f"{run.job_id}.0.jsonl").write_bytes(line)

@@ -7,7 +7,7 @@ import pytest
 
 from slurmplug.daemon.reset import give_back
 from slurmplug.sandbox import ClusterSpec, CommandFailed, Node, Sandbox
-from slurmplug.spool.report_files import write_waiting
+from slurmplug.spool.requests import write_waiting
 from tests.live.live_site import LiveSite
 from tests.live.test_submit_plugin import CHECK, site_script
 

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from slurmplug.sandbox import Sandbox
-from slurmplug.spool.report_files import NewReports, ReportReader, Requests, What
-from slurmplug.spool.report_lines import Fault, Points, Run, fold
+from slurmplug.spool.report_files import NewReports, ReportReader
+from slurmplug.spool.report_lines import Points, RunId, SpoolFault, fold
+from slurmplug.spool.requests import RequestKind, Requests
 
 TEMPLATES = Path(__file__).parents[2] / "sbatch_templates"
 USER, OTHER = "games", "news"
@@ -39,20 +40,20 @@ def account(name: str) -> Iterator[None]:
         os.setgroups(groups)
 
 
-def read(cluster: Sandbox, run: Run) -> NewReports:
+def read(cluster: Sandbox, run: RunId) -> NewReports:
     with account(cluster.operator):
         return ReportReader(cluster.spool).read({run: pwd.getpwnam(USER).pw_uid})
 
 
-def points(cluster: Sandbox, run: Run) -> Points:
+def points(cluster: Sandbox, run: RunId) -> Points:
     found, doubts = fold(Points(), read(cluster, run).lines.get(run, b""), now=time.time())
     assert doubts == {}
     return found
 
 
-def ask(cluster: Sandbox, run: Run, what: What) -> None:
+def ask(cluster: Sandbox, run: RunId, kind: RequestKind) -> None:
     with account(cluster.operator):
-        Requests(cluster.spool).ask(run, what)
+        Requests(cluster.spool).issue(run, kind)
 
 
 def submit(cluster: Sandbox, name: str) -> int:
@@ -70,7 +71,7 @@ def script(code: str, before: str = "") -> str:
 
 @pytest.mark.parametrize("name", RUNNABLE)
 def test_a_ready_script_runs_as_it_is_and_the_daemon_reads_its_progress(name: str, cluster: Sandbox) -> None:
-    run = Run(submit(cluster, name), 0)
+    run = RunId(submit(cluster, name), 0)
     cluster.wait(lambda: len(points(cluster, run)) >= 3, 60, "three iterations")
     ask(cluster, run, "stop")
     cluster.wait_job(run.job_id, "COMPLETED", 60)
@@ -81,8 +82,8 @@ def test_a_ready_script_runs_as_it_is_and_the_daemon_reads_its_progress(name: st
 
 
 def test_the_elastic_script_saves_when_asked_and_goes_on_after_a_requeue(cluster: Sandbox) -> None:
-    first = Run(submit(cluster, "elastic"), 0)
-    second = Run(first.job_id, 1)
+    first = RunId(submit(cluster, "elastic"), 0)
+    second = RunId(first.job_id, 1)
     cluster.wait(lambda: len(points(cluster, first)) >= 3, 60, "three iterations")
     ask(cluster, first, "checkpoint")
     cluster.wait(lambda: points(cluster, first).checkpoint >= 0, 30, "a checkpoint")
@@ -102,7 +103,7 @@ def test_the_elastic_script_saves_when_asked_and_goes_on_after_a_requeue(cluster
 
 def test_a_user_who_takes_another_jobs_file_name_blocks_nothing(cluster: Sandbox) -> None:
     code = "from slurmplug import report\nreport(iteration=1, loss=0.5)"
-    run = Run(cluster.sbatch(USER, script(code, before="umask 077"), "--hold"), 0)
+    run = RunId(cluster.sbatch(USER, script(code, before="umask 077"), "--hold"), 0)
     name = cluster.spool / "reports" / f"{run.job_id}.0.jsonl"
     with account(OTHER):
         name.write_text('{"iteration": 1, "loss": 0}\n')
@@ -110,13 +111,13 @@ def test_a_user_who_takes_another_jobs_file_name_blocks_nothing(cluster: Sandbox
     cluster.run(USER, ["scontrol", "release", str(run.job_id)])
     cluster.wait_job(run.job_id, "COMPLETED")
     new = read(cluster, run)
-    assert new.faults == (Fault(run.job_id, "owner", f"uid {pwd.getpwnam(OTHER).pw_uid}", 1),)
+    assert new.faults == (SpoolFault(run.job_id, "owner", f"uid {pwd.getpwnam(OTHER).pw_uid}", 1),)
     assert b'"loss":0.5' in new.lines[run]
 
 
 def test_users_can_neither_list_nor_read_nor_remove_reports_nor_make_requests(cluster: Sandbox) -> None:
     code = "from slurmplug import report\nreport(iteration=1, loss=0.5)"
-    run = Run(cluster.sbatch(USER, script(code)), 0)
+    run = RunId(cluster.sbatch(USER, script(code)), 0)
     cluster.wait_job(run.job_id, "COMPLETED")
     name = cluster.spool / "reports" / f"{run.job_id}.0.jsonl"
     with account(OTHER):
@@ -124,7 +125,7 @@ def test_users_can_neither_list_nor_read_nor_remove_reports_nor_make_requests(cl
             lambda: os.listdir(cluster.spool / "reports"),
             name.read_bytes,
             name.unlink,
-            lambda: Requests(cluster.spool).ask(run, "stop"),
+            lambda: Requests(cluster.spool).issue(run, "stop"),
         ):
             with pytest.raises(PermissionError):
                 attempt()
@@ -141,5 +142,5 @@ def test_elements_of_an_array_and_steps_report_as_their_own_job(cluster: Sandbox
         return [] if listed.stdout.strip() else ["ended"]
 
     cluster.wait(ended, 60, "the array to end")
-    told = [points(cluster, Run(job, 0)) for job in (first, first + 1)]
+    told = [points(cluster, RunId(job, 0)) for job in (first, first + 1)]
     assert sorted(each.quantities["loss"].tolist() for each in told) == [[3], [4]]

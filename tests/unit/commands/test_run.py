@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from slurmplug.spool.report_files import ReportReader, Requests
-from slurmplug.spool.report_lines import Points, Run, fold
+from slurmplug.spool.report_files import ReportReader
+from slurmplug.spool.report_lines import Points, RunId, fold
+from slurmplug.spool.requests import Requests
 
-RUN = Run(42, 0)
+RUN = RunId(42, 0)
 PATTERN = r"epoch (?P<iteration>\d+): loss=(?P<loss>\S+)(?: acc=(?P<accuracy>[0-9.]+))?"
 
 
@@ -154,7 +155,7 @@ def test_a_stop_request_ends_the_program_on_every_rank_and_the_status_is_good(
     rank: str, spool: Path, started: list[subprocess.Popen[bytes]]
 ) -> None:
     process = start(command("sh", "-c", TRAINING.format("TERM")), spool, started, SLURM_PROCID=rank)
-    Requests(spool).ask(RUN, "stop")
+    Requests(spool).issue(RUN, "stop")
     assert process.communicate(timeout=15)[0].endswith(b"got TERM\n")
     assert process.returncode == 0
 
@@ -162,7 +163,7 @@ def test_a_stop_request_ends_the_program_on_every_rank_and_the_status_is_good(
 def test_the_stop_signal_can_be_chosen(spool: Path, started: list[subprocess.Popen[bytes]]) -> None:
     options = ("--pattern", PATTERN, "--stop-signal", "usr2")
     process = start(command("sh", "-c", TRAINING.format("USR2"), options=options), spool, started)
-    Requests(spool).ask(RUN, "stop")
+    Requests(spool).issue(RUN, "stop")
     assert process.communicate(timeout=15)[0].endswith(b"got USR2\n")
 
 

@@ -16,7 +16,7 @@ from predictors.runtime import RuntimePredictor
 from slurmplug.forecasting.curve_fans import even
 from slurmplug.forecasting.forecaster import Forecaster
 from slurmplug.intake.intake import Intake
-from slurmplug.spool.report_lines import MOST_ITERATION
+from slurmplug.spool.report_lines import MAX_ITERATION
 from tests.builders import CLUSTER, NOW, jobs, nodes, snapshot
 from tests.fake_cluster import job_row, reading, report
 
@@ -200,7 +200,7 @@ def test_a_curve_is_made_even_with_as_many_points(iterations: list[float], at: f
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 LINES = st.lists(
-    st.tuples(st.floats(0, MOST_ITERATION) | st.integers(0, 9), NUMBERS, NUMBERS, st.floats(1, NOW * 2)), max_size=8
+    st.tuples(st.floats(0, MAX_ITERATION) | st.integers(0, 9), NUMBERS, NUMBERS, st.floats(1, NOW * 2)), max_size=8
 )
 
 

@@ -1,11 +1,15 @@
 """Iterations are counted, whether a program calls its first one 0 or 1."""
 
+from dataclasses import fields
+from typing import Any
+
 import numpy as np
 import pytest
 
 from policies.snapshot import JobKey
+from slurmplug.directives.parser import parse
 from slurmplug.forecasting.curve_fans import even
-from slurmplug.intake.columns import jobs_of
+from slurmplug.intake.columns import ColumnCache, jobs_of
 from slurmplug.intake.job_record import JobFacts, JobRecord
 from slurmplug.spool.report_lines import Points
 
@@ -33,3 +37,59 @@ def test_a_curve_told_every_tenth_iteration_has_a_point_for_each_report() -> Non
     curve, at = even(np.array([10.0, 20.0, 30.0]), np.array([0.3, 0.5, 0.6]), 90.0)
     assert curve.tolist() == [0.3, 0.5, 0.6]
     assert at == 9
+
+
+CHANGES: dict[str, tuple[Any, str]] = {
+    "key": (JobKey("c", 1, 7), "submitted"),
+    "facts": (record(1, 1).facts._replace(gpus=3, user="b"), "gpus"),
+    "directives": (parse(b"#PLUG --urgency=3\n", submitted=0.0), "urgency"),
+    "points": (Points(np.array([9.0]), np.array([1.0]), {"accuracy": np.array([0.5])}), "reported"),
+    "points_of": (4, "resumed"),
+    "earlier": (Points(np.array([0.5]), np.array([1.0]), {"accuracy": np.array([0.5])}), "accuracies"),
+    "label": (5.0, "label"),
+    "waited_before": (60.0, "waited"),
+    "attained_before": (60.0, "attained"),
+    "admission": ("held", "awaits"),
+}
+"""A field of a record, another value of it, and a column that shows it."""
+
+
+class TestColumnCache:
+    @pytest.mark.parametrize("name", CHANGES)
+    def test_shows_what_was_assigned_to_a_record_since(self, name: str) -> None:
+        value, column = CHANGES[name]
+        job = record(1, 2)
+        if name == "admission":
+            job.directives = parse(b"#PLUG --utility=50,0.5,12\n", submitted=0.0)
+        cache = ColumnCache()
+        before, after = [], []
+        for shown in (before, after):
+            jobs = cache.jobs_of([job], np.zeros(1), np.zeros(1), 100.0)[0]
+            shown.append(jobs.accuracies.values.tolist() if column == "accuracies" else getattr(jobs, column).tolist())
+            setattr(job, name, value)
+        assert before != after
+
+    def test_shows_every_field_but_that_slurm_lists_a_job_as_only_those_are_in_a_snapshot(self) -> None:
+        assert {field.name for field in fields(JobRecord)} - {"listed", "version"} == set(CHANGES)
+
+    def test_a_version_belongs_to_one_record_in_one_state(self) -> None:
+        first, second = record(1, 1), record(1, 1)
+        versions = [first.version, second.version]
+        first.label = 3.0
+        second.label = second.label
+        versions += [first.version, second.version]
+        assert len(set(versions)) == 4
+        assert first.version > versions[0]
+
+    def test_computes_a_row_anew_only_for_a_new_version(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        computed: list[int] = []
+        monkeypatch.setattr(JobRecord, "all_points", property(lambda self: computed.append(1) or self.points))
+        records = [record(1, 1) for _ in range(5)]
+        for row, one in enumerate(records):
+            one.facts = one.facts._replace(job_id=row)
+        cache = ColumnCache()
+        for rows in ([0, 1, 2], [2, 1, 0, 3], [3, 4]):
+            cache.jobs_of([records[row] for row in rows], np.zeros(len(rows)), np.zeros(len(rows)), 100.0)
+        records[4].label = 2.0
+        cache.jobs_of(records[3:], np.zeros(2), np.zeros(2), 100.0)
+        assert len(computed) == 6

@@ -12,7 +12,7 @@ from slurmplug.intake.columns import jobs_of
 from slurmplug.intake.intake import PATIENCE, POINTS_A_READING, Intake
 from slurmplug.intake.job_record import Changes
 from slurmplug.ledger.ledger import Ledger
-from slurmplug.spool.report_lines import MOST_POINTS, Fault
+from slurmplug.spool.report_lines import MAX_POINTS, SpoolFault
 from tests.builders import CLUSTER, NOW
 from tests.fake_cluster import NAN, SCRIPT, job_row, reading, report
 
@@ -319,10 +319,10 @@ def test_reports_become_curves_the_lower_ones_upside_down(looks: Looks) -> None:
 
 
 def test_reports_of_jobs_that_are_not_there_and_faults_of_the_spool_stop_nothing(looks: Looks) -> None:
-    fault = Fault(1, "owner", "uid 5", 1)
+    fault = SpoolFault(1, "owner", "uid 5", 1)
     _, changes = looks.look(job_row(1), reports={99: b"{}", 1: b"\xff\nnull\n"}, faults=[fault])
     assert changes.points == ()
-    assert changes.faults == (fault, Fault(1, "unreadable line", "", 2))
+    assert changes.faults == (fault, SpoolFault(1, "unreadable line", "", 2))
 
 
 def test_a_run_that_went_on_from_a_checkpoint_replaces_what_it_repeats(looks: Looks) -> None:
@@ -360,13 +360,13 @@ def test_a_point_that_is_told_more_of_is_told_again(looks: Looks) -> None:
 
 def test_points_that_a_long_run_drops_are_named(looks: Looks) -> None:
     kept: set[float] = set()
-    for start in range(1, MOST_POINTS + 2 * POINTS_A_READING, POINTS_A_READING):
+    for start in range(1, MAX_POINTS + 2 * POINTS_A_READING, POINTS_A_READING):
         said = reports(range(start, start + POINTS_A_READING), loss=1.0)
         snapshot, changes = looks.look(job_row(1, **RUNNING), reports={1: said})
         kept |= {point.iteration for point in changes.points if point.quantities is not None}
         kept -= {point.iteration for point in changes.points if point.quantities is None}
         assert sorted(kept) == snapshot.jobs.losses.row(0)[0].tolist()
-    assert len(kept) < MOST_POINTS
+    assert len(kept) < MAX_POINTS
 
 
 def test_a_new_checkpoint_is_told_although_no_point_is(looks: Looks) -> None:
@@ -389,7 +389,7 @@ def test_the_time_of_an_iteration_is_that_of_this_run(looks: Looks) -> None:
 
 def test_changes_that_were_never_written_come_with_the_next_ones(looks: Looks) -> None:
     _, first = looks.look(
-        job_row(1), job_row(2), reports={1: reports(range(1, 4), loss=1.0)}, faults=[Fault(0, "spool", "", 1)]
+        job_row(1), job_row(2), reports={1: reports(range(1, 4), loss=1.0)}, faults=[SpoolFault(0, "spool", "", 1)]
     )
     _, second = looks.look(job_row(1, **RUNNING), job_row(2), reports={1: reports(range(3, 5), loss=2.0)})
     both = second.after(first)
@@ -397,7 +397,10 @@ def test_changes_that_were_never_written_come_with_the_next_ones(looks: Looks) -
     assert [(p.iteration, p.quantities) for p in both.points] == [
         (i, {"loss": 1.0 + (i > 2)}) for i in (1.0, 2.0, 3.0, 4.0)
     ]
-    assert (both.faults, both.now) == ((Fault(0, "spool", "", 1), Fault(1, "repeated iteration", "", 1)), second.now)
+    assert (both.faults, both.now) == (
+        (SpoolFault(0, "spool", "", 1), SpoolFault(1, "repeated iteration", "", 1)),
+        second.now,
+    )
     assert second.after(None) is second
 
 
@@ -435,10 +438,10 @@ def test_a_daemon_that_restarts_folds_nothing_twice_although_it_reads_from_the_b
     _, changes = looks.look(row, reports={1: older})
     assert (changes.faults, changes.points) == ((), ())
     _, changes = looks.look(row, reports={1: old + b"\xff\n" + reports(range(3_000, 3_100), loss=2.0)})
-    assert changes.faults == (Fault(1, "unreadable line", "", 1),)
+    assert changes.faults == (SpoolFault(1, "unreadable line", "", 1),)
     assert min(point.iteration for point in changes.points) >= 2_999.0
     late = reports(range(5, 7), loss=2.0)
-    assert looks.look(row, reports={1: late})[1].faults == (Fault(1, "earlier iteration", "", 2),)
+    assert looks.look(row, reports={1: late})[1].faults == (SpoolFault(1, "earlier iteration", "", 2),)
 
 
 def test_reports_that_tell_no_time_are_read_after_a_restart(looks: Looks) -> None:

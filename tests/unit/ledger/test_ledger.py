@@ -29,7 +29,7 @@ from slurmplug.ledger.ledger import DAY, Ledger
 from slurmplug.ledger.schema import MIGRATIONS
 from slurmplug.operations import Operation, OperationOutcome
 from slurmplug.rules.guardrails import Past, check
-from slurmplug.spool.report_lines import Fault
+from slurmplug.spool.report_lines import SpoolFault
 from tests.builders import CLUSTER, NOW, forecasts, jobs, nodes, snapshot
 from tests.fake_cluster import SCRIPT, job_row, reading, report
 
@@ -258,7 +258,9 @@ def test_a_decision_that_stays_the_same_is_one_row(ledger: Ledger) -> None:
 
 def test_faults_are_counted(ledger: Ledger) -> None:
     for number in (1, 2):
-        look = replace(changes(1, now=NOW + number), faults=(Fault(1, "owner", "uid 5", 2), Fault(0, "spool", "", 1)))
+        look = replace(
+            changes(1, now=NOW + number), faults=(SpoolFault(1, "owner", "uid 5", 2), SpoolFault(0, "spool", "", 1))
+        )
         ledger.begin(cycle(number, [1], changes=look))
     rows = ledger.query("SELECT job_id, count, first, last FROM faults ORDER BY job_id DESC")
     assert rows[0] == {"job_id": 1, "count": 4, "first": NOW + 1, "last": NOW + 2}
@@ -381,7 +383,9 @@ def test_what_is_older_than_the_retention_is_forgotten_with_its_story(ledger: Le
     action = Action("stop", key(1), Reason("target"))
     over = changes(1, state="COMPLETED", start=NOW, end=NOW + 60.0)
     told = Intake().absorb(reading(job_row(2, state="RUNNING", start=NOW), reports={2: report(iteration=1)}), 1)[1]
-    both = replace(over, records=over.records + told.records, points=told.points, faults=(Fault(1, "link", "", 1),))
+    both = replace(
+        over, records=over.records + told.records, points=told.points, faults=(SpoolFault(1, "link", "", 1),)
+    )
     ledger.begin(
         cycle(1, actions=[action], operations=[operation], commands=[ask(operation), site_factor(1, 2)], changes=both)
     )

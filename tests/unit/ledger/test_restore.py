@@ -10,8 +10,8 @@ import pytest
 from slurmplug.ledger import database
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.schema import MIGRATIONS
-from slurmplug.spool.report_files import Requests
-from slurmplug.spool.report_lines import Run
+from slurmplug.spool.report_lines import RunId
+from slurmplug.spool.requests import Requests
 from tests.ledgers import Site, run
 
 
@@ -64,10 +64,10 @@ def test_no_label_of_it_is_believed_so_all_are_written_anew(site: Site, backup: 
 def test_requests_that_it_knows_nothing_of_are_taken_back(site: Site, backup: Path) -> None:
     (site.path.parent / "spool/requests").mkdir(parents=True)
     requests = Requests(site.path.parent / "spool")
-    requests.ask(Run(1, 0), "stop")
+    requests.issue(RunId(1, 0), "stop")
     site.ledger.close()
     assert restore(site, backup)[0] == 0
-    assert not requests.asked(Run(1, 0), "stop")
+    assert not requests.is_open(RunId(1, 0), "stop")
 
 
 def test_nothing_is_restored_under_a_running_daemon(site: Site, backup: Path) -> None:

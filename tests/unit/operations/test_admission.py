@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from slurmplug.spool.report_files import write_waiting
+from slurmplug.spool.requests import write_waiting
 from tests.fake_cluster import Crash
 from tests.moving import ADMITTED, MovingSite
 

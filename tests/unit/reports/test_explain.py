@@ -104,7 +104,7 @@ class TestEveryRuleHasItsSentence:
             b'{"iteration": 2, "time": -1}', b'{"iteration": 2, "a b": 1}', b'{"iteration": 2, "loss": NaN}',
             b'{"iteration": 2, "loss": 1}\n{"iteration": 2, "loss": 2}\n{"iteration": 1, "loss": 2}',
             json.dumps({"iteration": 3, **{f"q{i}": i for i in range(40)}}).encode(),
-            b"\n".join(b'{"iteration": %d}' % i for i in range(report_lines.MOST_POINTS + 1)),
+            b"\n".join(b'{"iteration": %d}' % i for i in range(report_lines.MAX_POINTS + 1)),
         }  # fmt: skip
         rules = {rule for data in doubted for rule in report_lines.fold(report_lines.Points(), data, now=9.0)[1]}
         assert len(rules) == 12

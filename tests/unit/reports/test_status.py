@@ -12,7 +12,7 @@ from slurmplug.commands import status as status_command
 from slurmplug.config import policy_registry
 from slurmplug.console import times
 from slurmplug.ledger.lock import daemon_runs
-from slurmplug.spool.report_lines import Fault
+from slurmplug.spool.report_lines import SpoolFault
 from tests.builders import NOW
 from tests.ledgers import Planned, Site
 
@@ -111,7 +111,7 @@ def test_modes_of_each_kind(tmp_path):
 def test_open_operations_and_faults_are_counted(site, now):
     site.cluster.start(site.cluster.submit())
     site.train(1, dict.fromkeys(range(1, 8), 0.95))
-    site.cluster.faults += [Fault(1, "owner", "uid 5", 2), Fault(2, "owner", "uid 6", 1)]
+    site.cluster.faults += [SpoolFault(1, "owner", "uid 5", 2), SpoolFault(2, "owner", "uid 6", 1)]
     site.cycle()
     told = site.ask("status", code=1)
     assert "operations  1 to stop (ask); stops in the last hour: 1" in told

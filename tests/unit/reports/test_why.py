@@ -11,7 +11,7 @@ import pytest
 from policies.plan import Action, Plan, Reason
 from slurmplug.console import times
 from slurmplug.reports import job_view
-from slurmplug.spool.report_lines import Fault
+from slurmplug.spool.report_lines import SpoolFault
 from tests.builders import NOW
 from tests.ledgers import Planned, Site
 
@@ -334,7 +334,7 @@ class TestWhatWasDone:
     def test_what_was_not_believed_is_told_with_how_often(self, site):
         job = site.cluster.submit()
         site.cluster.start(job)
-        site.cluster.faults.append(Fault(job, "owner", "uid 4711", 3))
+        site.cluster.faults.append(SpoolFault(job, "owner", "uid 4711", 3))
         site.cluster.reports[job] = b"nonsense\n" * 2
         site.cycle()
         told = site.ask("why", "1")

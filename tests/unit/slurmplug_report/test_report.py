@@ -16,11 +16,12 @@ from typing import Any
 
 import pytest
 
-from slurmplug.spool.report_files import ReportReader, Requests
-from slurmplug.spool.report_lines import Points, Run, fold
+from slurmplug.spool.report_files import ReportReader
+from slurmplug.spool.report_lines import Points, RunId, fold
+from slurmplug.spool.requests import Requests
 
 report = importlib.import_module("slurmplug_report.report")  # the module: the package's `report` is the function
-RUN = Run(42, 1)
+RUN = RunId(42, 1)
 JOB = {"SLURM_JOB_ID": "42", "SLURM_RESTART_COUNT": "1"}
 
 
@@ -36,7 +37,7 @@ def spool(tmp_path: Path) -> Path:
 @pytest.fixture
 def job(spool: Path) -> Iterator[Any]:
     """The reporter of a job's only process."""
-    reporter = report.Reporter.of_environment({**JOB, "SLURMPLUG_SPOOL": str(spool)})
+    reporter = report.Reporter.from_environment({**JOB, "SLURMPLUG_SPOOL": str(spool)})
     reporter.start()
     yield reporter
     reporter.close()
@@ -98,7 +99,7 @@ print(report(loss=1), checkpoint_requested(), threading.active_count())
 
 @pytest.mark.parametrize("job_id", ["../../etc/passwd", "42/..", "4²", "", "-1", "9" * 11, "42\n"])
 def test_a_job_id_that_is_none_is_outside_slurm(job_id: str, spool: Path) -> None:
-    assert report.Reporter.of_environment({"SLURM_JOB_ID": job_id, "SLURMPLUG_SPOOL": str(spool)}) is None
+    assert report.Reporter.from_environment({"SLURM_JOB_ID": job_id, "SLURMPLUG_SPOOL": str(spool)}) is None
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,7 @@ def test_rank_zero_of_the_innermost_launcher_speaks(environment: Mapping[str, st
 
 
 def test_another_rank_neither_reports_nor_is_told(spool: Path) -> None:
-    Requests(spool).ask(RUN, "stop")
+    Requests(spool).issue(RUN, "stop")
     assert run("from slurmplug import report; print(report(loss=1))", spool, RANK="1").stdout == "False\n"
     assert os.listdir(spool / "reports") == []
 
@@ -166,7 +167,7 @@ def saves(job: Any) -> bool:
 
 def test_a_stop_request_is_told(job: Any, spool: Path) -> None:
     assert not stops(job)
-    Requests(spool).ask(RUN, "stop")
+    Requests(spool).issue(RUN, "stop")
     assert eventually(lambda: stops(job))
     assert not job.checkpoint_requested
     Requests(spool).withdraw(RUN, "stop")
@@ -176,35 +177,35 @@ def test_a_stop_request_is_told(job: Any, spool: Path) -> None:
 def test_a_request_is_seen_though_nothing_is_reported(job: Any, spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "IDLE_SECONDS", 0.1)
     job.add(0, None, {})  # ends the first, long wait
-    Requests(spool).ask(RUN, "stop")
+    Requests(spool).issue(RUN, "stop")
     assert eventually(lambda: bool(job.stop_requested))
 
 
 def test_a_stop_request_to_an_earlier_run_is_not_ours(job: Any, spool: Path) -> None:
     requests = Requests(spool)
-    requests.ask(Run(42, 0), "stop")
-    requests.ask(RUN, "checkpoint")
+    requests.issue(RunId(42, 0), "stop")
+    requests.issue(RUN, "checkpoint")
     assert eventually(lambda: saves(job))
     assert not job.stop_requested
 
 
 def test_a_checkpoint_request_never_stops_and_is_answered_by_a_reported_checkpoint(job: Any, spool: Path) -> None:
     requests = Requests(spool)
-    requests.ask(RUN, "checkpoint")
+    requests.issue(RUN, "checkpoint")
     assert eventually(lambda: saves(job))
     assert not job.stop_requested
     job.add(7, 7, {})
     assert not job.checkpoint_requested
-    requests.ask(RUN, "checkpoint")  # another
+    requests.issue(RUN, "checkpoint")  # another
     assert eventually(lambda: saves(job))
 
 
 @pytest.mark.parametrize("folder", [".", "requests"])
 def test_a_request_that_anybody_could_have_made_is_not_believed(folder: str, spool: Path, job: Any) -> None:
     (spool / folder).chmod(0o777)
-    Requests(spool).ask(RUN, "stop")
-    Requests(spool).ask(RUN, "checkpoint")
-    job._look()
+    Requests(spool).issue(RUN, "stop")
+    Requests(spool).issue(RUN, "checkpoint")
+    job._check_requests()
     assert not job.stop_requested
     assert not job.checkpoint_requested
 
@@ -212,8 +213,8 @@ def test_a_request_that_anybody_could_have_made_is_not_believed(folder: str, spo
 def test_a_requests_folder_that_is_a_link_is_not_believed(spool: Path, job: Any) -> None:
     (spool / "requests").rename(spool / "elsewhere")
     (spool / "requests").symlink_to(spool / "elsewhere")
-    Requests(spool).ask(RUN, "stop")
-    job._look()
+    Requests(spool).issue(RUN, "stop")
+    job._check_requests()
     assert not job.stop_requested
 
 
@@ -304,8 +305,8 @@ def test_a_job_that_reports_very_often_writes_a_bounded_part_with_its_last_repor
     job: Any, spool: Path
 ) -> None:
     job._written = 3 * report.THINNING_BYTES
-    job._waiting.extend({"iteration": i} for i in range(5_000))
-    job._waiting.insert(2_500, {"checkpoint": 7})
+    job._queue.extend({"iteration": i} for i in range(5_000))
+    job._queue.insert(2_500, {"checkpoint": 7})
     lines = [json.loads(line) for line in job._lines().splitlines()]
     assert lines[-1] == {"iteration": 4_999}
     assert {"checkpoint": 7} in lines
@@ -315,7 +316,7 @@ def test_a_job_that_reports_very_often_writes_a_bounded_part_with_its_last_repor
 def test_a_line_torn_by_a_full_disk_spoils_no_later_line(job: Any, spool: Path, tmp_path: Path) -> None:
     with (tmp_path / "file").open("wb", buffering=0) as file:
         file.write(b'{"iterat')
-        job._torn = True
+        job._partial_line = True
         job._write(file.fileno(), b'{"iteration":1}\n')
     assert (tmp_path / "file").read_bytes().splitlines()[-1] == b'{"iteration":1}'
 
@@ -323,7 +324,7 @@ def test_a_line_torn_by_a_full_disk_spoils_no_later_line(job: Any, spool: Path, 
 def test_a_disk_that_is_full_for_a_while_costs_the_job_no_report_and_no_open_file(
     spool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = report.Reporter.of_environment({**JOB, "SLURMPLUG_SPOOL": str(spool)})
+    job = report.Reporter.from_environment({**JOB, "SLURMPLUG_SPOOL": str(spool)})
     write = os.write
 
     def full(file: int, data: bytes) -> int:

@@ -1,4 +1,4 @@
-"""Reading report files that anybody may have put into the spool, and asking jobs."""
+"""Reading report files that anybody may have put into the spool."""
 
 import os
 import socket
@@ -9,23 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from slurmplug.spool.report_files import Limits, ReportReader, Requests, sweep
-from slurmplug.spool.report_lines import LINE_BYTES, Fault, Run
+from slurmplug.spool.report_files import ReadLimits, ReportReader
+from slurmplug.spool.report_lines import MAX_LINE_BYTES, RunId, SpoolFault
 
-RUN = Run(5, 0)
+RUN = RunId(5, 0)
 ME = os.getuid()
-
-
-@pytest.fixture
-def spool(tmp_path: Path) -> Path:
-    (tmp_path / "reports").mkdir()
-    (tmp_path / "requests").mkdir()
-    return tmp_path
-
-
-@pytest.fixture
-def reports(spool: Path) -> Path:
-    return spool / "reports"
 
 
 def test_only_new_bytes_are_read(spool: Path, reports: Path) -> None:
@@ -58,14 +46,14 @@ def test_the_other_files_of_a_run_whose_name_was_taken_are_read_too(spool: Path,
     (reports / "5.0.0123abcd.jsonl").write_bytes(b"mine\n")
     new = ReportReader(spool).read({RUN: ME})
     assert new.lines == {RUN: b"mine\n"}
-    assert new.faults == (Fault(5, "link", "", 1),)
+    assert new.faults == (SpoolFault(5, "link", "", 1),)
 
 
 def test_a_file_of_another_owner_is_not_believed_and_told_once(spool: Path, reports: Path) -> None:
     (reports / "5.0.jsonl").write_bytes(b"one\n")
     reader = ReportReader(spool)
     new = reader.read({RUN: ME + 1})
-    assert (new.lines, new.faults) == ({}, (Fault(5, "owner", f"uid {ME}", 1),))
+    assert (new.lines, new.faults) == ({}, (SpoolFault(5, "owner", f"uid {ME}", 1),))
     assert reader.read({RUN: ME + 1}).faults == ()
 
 
@@ -87,7 +75,7 @@ def _socket(path: Path) -> None:
 def test_what_is_no_file_is_told_and_never_waited_for(spool: Path, reports: Path, make: Callable[[Path], None]) -> None:
     make(reports / "5.0.jsonl")
     new = ReportReader(spool).read({RUN: ME})
-    assert (new.lines, new.faults) == ({}, (Fault(5, "not a file", "", 1),))
+    assert (new.lines, new.faults) == ({}, (SpoolFault(5, "not a file", "", 1),))
 
 
 def test_a_hard_link_to_another_users_file_is_out_by_its_owner(spool: Path, reports: Path, tmp_path: Path) -> None:
@@ -102,7 +90,7 @@ def test_a_truncated_file_is_read_from_its_start(spool: Path, reports: Path) -> 
     reader.read({RUN: ME})
     file.write_bytes(b"new\n")
     new = reader.read({RUN: ME})
-    assert (new.lines, new.faults) == ({RUN: b"new\n"}, (Fault(5, "truncated", "", 1),))
+    assert (new.lines, new.faults) == ({RUN: b"new\n"}, (SpoolFault(5, "truncated", "", 1),))
 
 
 def test_a_rotated_file_is_read_from_its_start(spool: Path, reports: Path) -> None:
@@ -112,7 +100,7 @@ def test_a_rotated_file_is_read_from_its_start(spool: Path, reports: Path) -> No
     file.rename(reports / "old")
     file.write_bytes(b"another, longer\n")
     new = reader.read({RUN: ME})
-    assert (new.lines, new.faults) == ({RUN: b"another, longer\n"}, (Fault(5, "rotated", "", 1),))
+    assert (new.lines, new.faults) == ({RUN: b"another, longer\n"}, (SpoolFault(5, "rotated", "", 1),))
 
 
 def test_a_file_that_vanished_and_came_back_is_read(spool: Path, reports: Path) -> None:
@@ -127,10 +115,10 @@ def test_a_file_that_vanished_and_came_back_is_read(spool: Path, reports: Path) 
 
 def test_a_line_without_end_is_given_up_and_the_next_is_read(spool: Path, reports: Path) -> None:
     reader, file = ReportReader(spool), reports / "5.0.jsonl"
-    file.write_bytes(b"x" * (LINE_BYTES + 1))
-    assert reader.read({RUN: ME}).faults == (Fault(5, "long line", "", 1),)
+    file.write_bytes(b"x" * (MAX_LINE_BYTES + 1))
+    assert reader.read({RUN: ME}).faults == (SpoolFault(5, "long line", "", 1),)
     with file.open("ab") as more:
-        more.write(b"x" * LINE_BYTES * 2)
+        more.write(b"x" * MAX_LINE_BYTES * 2)
     assert reader.read({RUN: ME}).faults == ()
     with file.open("ab") as more:
         more.write(b"end of it\ngood\n")
@@ -138,7 +126,7 @@ def test_a_line_without_end_is_given_up_and_the_next_is_read(spool: Path, report
 
 
 def test_a_cycle_reads_a_bounded_piece_of_a_large_file_and_the_next_goes_on(spool: Path, reports: Path) -> None:
-    reader = ReportReader(spool, Limits(file_cycle=100))
+    reader = ReportReader(spool, ReadLimits(file_bytes_per_cycle=100))
     whole = b"".join(b"%04d\n" % n for n in range(100))
     (reports / "5.0.jsonl").write_bytes(whole)
     read = [reader.read({RUN: ME}).lines.get(RUN, b"") for _ in range(6)]
@@ -155,10 +143,10 @@ def test_a_file_of_gigabytes_is_named_and_ignored(spool: Path, reports: Path) ->
 
 
 def test_writers_of_much_do_not_keep_the_others_from_their_turn(spool: Path, reports: Path) -> None:
-    runs = [Run(job, 0) for job in range(1, 5)]
+    runs = [RunId(job, 0) for job in range(1, 5)]
     for run in runs:
         (reports / f"{run.job_id}.0.jsonl").write_bytes(b"line\n" * 1_000)
-    reader = ReportReader(spool, Limits(file_cycle=50, cycle=50))
+    reader = ReportReader(spool, ReadLimits(file_bytes_per_cycle=50, bytes_per_cycle=50))
     read = [set(reader.read(dict.fromkeys(runs, ME)).lines) for _ in runs]
     assert set().union(*read) == set(runs)
 
@@ -168,7 +156,7 @@ def test_a_run_with_very_many_files_is_read_from_a_few_and_told(spool: Path, rep
         (reports / f"5.0.{number:x}.jsonl").write_bytes(b"line\n")
     new = ReportReader(spool).read({RUN: ME})
     assert new.lines == {RUN: b"line\n" * 8}
-    assert new.faults == (Fault(5, "files", "more than 8", 12),)
+    assert new.faults == (SpoolFault(5, "files", "more than 8", 12),)
 
 
 def test_files_that_others_squat_do_not_use_up_a_runs_files(spool: Path, reports: Path) -> None:
@@ -200,53 +188,10 @@ def test_a_file_behind_a_closed_umask_is_told() -> None:
         (spool / "reports" / "5.0.jsonl").chmod(0)
         with unprivileged():
             new = ReportReader(spool).read({RUN: ME})
-    assert (new.lines, new.faults) == ({}, (Fault(5, "unreadable", "Permission denied", 1),))
+    assert (new.lines, new.faults) == ({}, (SpoolFault(5, "unreadable", "Permission denied", 1),))
 
 
 def test_a_spool_that_is_not_there_is_a_fault_and_no_error(tmp_path: Path) -> None:
     assert ReportReader(tmp_path).read({RUN: ME}).faults == (
-        Fault(0, "spool", "reports: No such file or directory", 1),
+        SpoolFault(0, "spool", "reports: No such file or directory", 1),
     )
-
-
-def test_a_request_is_made_and_withdrawn_and_both_may_be_repeated(spool: Path) -> None:
-    requests = Requests(spool)
-    for _ in range(2):
-        requests.ask(RUN, "stop")
-        assert requests.asked(RUN, "stop")
-        assert not requests.asked(RUN, "checkpoint")
-    for _ in range(2):
-        requests.withdraw(RUN, "stop")
-        assert not requests.asked(RUN, "stop")
-
-
-def test_sweeping_removes_what_belongs_to_no_run_that_is_kept(spool: Path, reports: Path) -> None:
-    requests = Requests(spool)
-    for run in (Run(5, 0), Run(6, 0)):
-        requests.ask(run, "stop")
-        (reports / f"{run.job_id}.0.jsonl").write_bytes(b"")
-    (reports / "README").write_bytes(b"")
-    assert sweep(spool, {Run(6, 0)}, before=float("inf")) == ()
-    assert sorted(os.listdir(reports)) == ["6.0.jsonl", "README"]
-    assert os.listdir(spool / "requests") == ["6.0.stop"]
-
-
-def test_sweeping_keeps_reports_that_are_younger_than_the_retention(spool: Path, reports: Path) -> None:
-    for name, written in (("5.0.jsonl", 100), ("6.0.jsonl", 300)):
-        (reports / name).write_bytes(b"")
-        os.utime(reports / name, (written, written))
-    sweep(spool, set(), before=200)
-    assert os.listdir(reports) == ["6.0.jsonl"]
-
-
-def test_sweeping_never_follows_a_link_and_tells_what_it_cannot_remove(
-    spool: Path, reports: Path, tmp_path: Path
-) -> None:
-    victim = tmp_path / "victim"
-    victim.write_bytes(b"")
-    (reports / "5.0.jsonl").symlink_to(victim)
-    (reports / "6.0.jsonl").mkdir()
-    faults = sweep(spool, set(), before=float("inf"))
-    assert victim.exists()
-    assert os.listdir(reports) == ["6.0.jsonl"]
-    assert [(fault.job, fault.rule) for fault in faults] == [(6, "not removed")]

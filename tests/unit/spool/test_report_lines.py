@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from slurmplug.spool.report_lines import LINE_BYTES, MOST_POINTS, MOST_QUANTITIES, Points, fold
+from slurmplug.spool.report_lines import MAX_LINE_BYTES, MAX_POINTS, MAX_QUANTITIES, Points, fold
 
 NOW = 1_800_000_000.0
 
@@ -78,7 +78,7 @@ def test_a_checkpoint_is_remembered_with_the_time_of_its_report_and_is_no_point(
         (b'{"iteration": 1', "unreadable line"),
         (b"[1, 2]", "unreadable line"),
         (b"[" * 10_000, "unreadable line"),
-        (b'{"iteration": 1, "loss": 2' + b" " * LINE_BYTES + b"}", "long line"),
+        (b'{"iteration": 1, "loss": 2' + b" " * MAX_LINE_BYTES + b"}", "long line"),
         (b'{"loss": 2}', "no iteration"),
         (b'{"iteration": -1, "loss": 2}', "negative iteration"),
         (b'{"iteration": NaN, "loss": 2}', "impossible iteration"),
@@ -133,26 +133,26 @@ def test_a_report_without_a_time_is_of_now() -> None:
 
 
 def test_quantities_beyond_the_limit_are_dropped_and_counted() -> None:
-    report = {"iteration": 1} | {f"q{n}": n for n in range(MOST_QUANTITIES + 3)}
+    report = {"iteration": 1} | {f"q{n}": n for n in range(MAX_QUANTITIES + 3)}
     points, doubts = fold(Points(), lines(report), now=NOW)
-    assert len(points.quantities) == MOST_QUANTITIES
+    assert len(points.quantities) == MAX_QUANTITIES
     assert doubts == {"too many quantities": 3}
 
 
 def test_a_run_of_very_many_points_is_thinned_evenly_and_keeps_its_last() -> None:
-    many = 5 * MOST_POINTS
+    many = 5 * MAX_POINTS
     points, doubts = fold(Points(), lines(*({"iteration": i, "loss": i} for i in range(many))), now=NOW)
-    assert MOST_POINTS / 2 <= len(points) <= MOST_POINTS
+    assert MAX_POINTS / 2 <= len(points) <= MAX_POINTS
     assert points.iterations[-1] == many - 1
     assert len(set(np.diff(points.iterations))) == 1
     assert doubts == {"thinned": many - len(points)}
 
 
 def test_a_quantity_told_seldom_survives_thinning() -> None:
-    seldom = [{"accuracy": i / 1e6} if i % 50 == 7 else {} for i in range(5 * MOST_POINTS)]
+    seldom = [{"accuracy": i / 1e6} if i % 50 == 7 else {} for i in range(5 * MAX_POINTS)]
     told = ({"iteration": i, "loss": i} | more for i, more in enumerate(seldom))
     points, _ = fold(Points(), lines(*told), now=NOW)
     accuracies = points.quantities["accuracy"]
     at = ~np.isnan(accuracies)
-    assert at.sum() == len(range(7, 5 * MOST_POINTS, 50))
+    assert at.sum() == len(range(7, 5 * MAX_POINTS, 50))
     assert np.all(np.abs(points.iterations[at] - accuracies[at] * 1e6) < 8)

@@ -1,0 +1,60 @@
+"""Requests to jobs, and the list of jobs that wait for admission: files that the daemon writes for others to read."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from slurmplug.spool.report_lines import RunId
+from slurmplug.spool.run_files import REQUEST_NAME, REQUESTS, names_in, opened_folder
+
+RequestKind: TypeAlias = Literal["stop", "checkpoint"]
+
+
+class Requests:
+    """The daemon's requests to runs. Its methods raise OSError where the spool cannot be read or written."""
+
+    def __init__(self, spool: Path) -> None:
+        self._folder = spool / REQUESTS
+
+    def issue(self, run: RunId, kind: RequestKind) -> None:
+        """Write a request in place of one that is open: a second request for a checkpoint is for another one."""
+        self.withdraw(run, kind)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        os.close(os.open(self._path(run, kind), flags, 0o644))
+
+    def withdraw(self, run: RunId, kind: RequestKind) -> None:
+        """Remove a request, where there is one."""
+        self._path(run, kind).unlink(missing_ok=True)
+
+    def is_open(self, run: RunId, kind: RequestKind) -> bool:
+        """Whether a request was issued and not withdrawn."""
+        return self._path(run, kind).exists()
+
+    def open_runs(self, kind: RequestKind) -> list[RunId]:
+        """The runs with an open request of that kind."""
+        with opened_folder(self._folder) as folder:
+            return [run for name, run in names_in(folder, REQUEST_NAME) if name.endswith(f".{kind}")]
+
+    def _path(self, run: RunId, kind: RequestKind) -> Path:
+        return self._folder / f"{run.job_id}.{run.restart}.{kind}"
+
+
+def write_waiting(spool: Path, job_ids: Iterable[int]) -> None:
+    """List the jobs that wait for admission; the time of the file shows when the daemon was last alive.
+
+    `site_config/slurmplug-release` releases these jobs when the daemon has been gone for long. Raises OSError.
+    """
+    path = spool / "waiting"
+    new = path.with_suffix(".new")
+    new.write_text("".join(f"{job_id}\n" for job_id in sorted(job_ids)))
+    new.replace(path)
+
+
+def read_waiting(spool: Path) -> frozenset[int]:
+    """The jobs that waited for admission when the daemon was last alive; none before it wrote that. Raises OSError."""
+    try:
+        words = (spool / "waiting").read_text(encoding="ascii", errors="replace").split()
+    except FileNotFoundError:
+        return frozenset()
+    return frozenset(int(word) for word in words if word.isdecimal() and word.isascii())

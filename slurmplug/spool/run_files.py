@@ -1,0 +1,83 @@
+"""The files of runs in the spool's folders: their names, and removing those of runs that ended.
+
+reports/   JOBID.RESTART.jsonl, or JOBID.RESTART.RANDOM.jsonl where that name was taken; mode 3773, of the daemon
+requests/  JOBID.RESTART.stop and JOBID.RESTART.checkpoint; only the daemon can write here
+"""
+
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from slurmplug.spool.report_lines import RunId, SpoolFault
+
+REPORTS, REQUESTS = "reports", "requests"
+REPORT_NAME = re.compile(r"([1-9][0-9]{0,9})\.(0|[1-9][0-9]{0,5})(?:\.[0-9a-f]{1,32})?\.jsonl", re.ASCII)
+REQUEST_NAME = re.compile(r"([1-9][0-9]{0,9})\.(0|[1-9][0-9]{0,5})\.(?:stop|checkpoint)", re.ASCII)
+
+FaultCounts = Counter[tuple[int, str, str]]
+"""How often, by job id, rule and detail of a `SpoolFault`."""
+
+
+def sweep(spool: Path, keep: Container[RunId], before: float) -> tuple[SpoolFault, ...]:
+    """Remove the requests to runs that are not in `keep`, and their reports last written before that time.
+
+    Args:
+        spool: the spool's folder.
+        keep: the runs whose files stay.
+        before: seconds since the epoch.
+
+    Returns:
+        What could not be removed, such as a directory with a report's name.
+    """
+    counts: FaultCounts = Counter()
+    for name, pattern, until in ((REPORTS, REPORT_NAME, before), (REQUESTS, REQUEST_NAME, math.inf)):
+        try:
+            with opened_folder(spool / name) as folder:
+                for entry, run in list(names_in(folder, pattern)):
+                    if run not in keep:
+                        _remove(folder, entry, run, until, counts)
+        except OSError as error:
+            counts[0, "spool", f"{name}: {reason_of(error)}"] += 1
+    return faults_of(counts)
+
+
+def _remove(folder: int, name: str, run: RunId, until: float, counts: FaultCounts) -> None:
+    try:
+        if os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < until:
+            os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        return  # removed by someone else
+    except OSError as error:
+        counts[run.job_id, "not removed", reason_of(error)] += 1
+
+
+@contextmanager
+def opened_folder(path: Path) -> Iterator[int]:
+    """A descriptor of the folder. Raises OSError."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def names_in(folder: int, pattern: re.Pattern[str]) -> Iterator[tuple[str, RunId]]:
+    """The names in a folder that match REPORT_NAME or REQUEST_NAME, each with its run. Raises OSError."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if match := pattern.fullmatch(entry.name):
+                yield entry.name, RunId(int(match[1]), int(match[2]))
+
+
+def faults_of(counts: FaultCounts) -> tuple[SpoolFault, ...]:
+    """The faults that were counted at least once."""
+    return tuple(SpoolFault(*what, count) for what, count in counts.items() if count)
+
+
+def reason_of(error: OSError) -> str:
+    """What the system says of it, without paths, which users may have chosen."""
+    return error.strerror or type(error).__name__
