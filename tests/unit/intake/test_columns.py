@@ -46,7 +46,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "points": (Points(np.array([9.0]), np.array([1.0]), {"accuracy": np.array([0.5])}), "reported"),
     "points_of": (4, "resumed"),
     "earlier": (Points(np.array([0.5]), np.array([1.0]), {"accuracy": np.array([0.5])}), "accuracies"),
-    "label": (5.0, "label"),
+    "site_factor": (5.0, "site_factor"),
     "waited_before": (60.0, "waited"),
     "attained_before": (60.0, "attained"),
     "admission": ("held", "awaits"),
@@ -75,8 +75,8 @@ class TestColumnCache:
     def test_a_version_belongs_to_one_record_in_one_state(self) -> None:
         first, second = record(1, 1), record(1, 1)
         versions = [first.version, second.version]
-        first.label = 3.0
-        second.label = second.label
+        first.site_factor = 3.0
+        second.site_factor = second.site_factor
         versions += [first.version, second.version]
         assert len(set(versions)) == 4
         assert first.version > versions[0]
@@ -90,6 +90,6 @@ class TestColumnCache:
         cache = ColumnCache()
         for rows in ([0, 1, 2], [2, 1, 0, 3], [3, 4]):
             cache.jobs_of([records[row] for row in rows], np.zeros(len(rows)), np.zeros(len(rows)), 100.0)
-        records[4].label = 2.0
+        records[4].site_factor = 2.0
         cache.jobs_of(records[3:], np.zeros(2), np.zeros(2), 100.0)
         assert len(computed) == 6
