@@ -35,10 +35,10 @@ def repeated(run: Callable[[], Mapping[str, Any]]) -> tuple[Mapping[str, Any], f
 def decisions() -> Iterator[tuple[str, float]]:
     """Each decision that tests/bench measures, by name, and the median of its milliseconds of the processor."""
     with tempfile.TemporaryDirectory() as folder:
-        told = Path(folder) / "told.json"
+        done = Path(folder) / "done.json"
         files = [f"tests/bench/{name}" for name in BENCHES]
-        options = f"-q -k decide --benchmark-only --benchmark-timer=time.process_time --benchmark-json={told}".split()
+        options = f"-q -k decide --benchmark-only --benchmark-timer=time.process_time --benchmark-json={done}".split()
         subprocess.run([sys.executable, "-m", "pytest", *files, *options], check=True, stdout=subprocess.DEVNULL)
-        for each in json.loads(told.read_text(encoding="utf-8"))["benchmarks"]:
+        for each in json.loads(done.read_text(encoding="utf-8"))["benchmarks"]:
             module = Path(each["fullname"].partition("::")[0]).stem.removeprefix("test_bench_")
             yield f"{module}: {each['param']}", 1e3 * float(each["stats"]["median"])

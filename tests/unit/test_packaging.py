@@ -22,6 +22,18 @@ def test_the_packages_version_is_the_projects() -> None:
     assert (ROOT / "debian/changelog").read_text().startswith(f"slurmplug ({version}) ")
 
 
+def packages() -> set[str]:
+    return {file.parent.name for file in ROOT.glob("*/__init__.py") if not file.parent.name.startswith("tests")}
+
+
+@pytest.mark.parametrize("image", ["Dockerfile", "Dockerfile.package"])
+def test_an_image_has_every_package(image: str) -> None:
+    copied = set(re.findall(r"^COPY (\w+) ", (ROOT / "docker" / image).read_text(), re.MULTILINE))
+    allowed = set(re.findall(r"^!(\w+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE))
+    assert packages() == {"policies", "predictors", "slurmplug", "slurmplug_report"}
+    assert packages() <= copied & allowed
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
 def test_systemd_finds_no_fault_with_the_unit(tmp_path: Path) -> None:
     unit = tmp_path / "slurmplugd.service"
