@@ -1,19 +1,23 @@
-"""Which policies there are: the entry points of the group `slurmplug.policies`, and a site's own file."""
+"""Finding and making policies: the entry points of the group `slurmplug.policies`, and a site's own file."""
 
 import difflib
 import os
 import stat
 import sys
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import fields, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+from pydantic_core import to_json
 
 from policies.policy import DECIDES_ON, Policy
 from predictors.forecast import NEEDS
-from slurmplug.config.schema import Config
+from slurmplug.config.schema import Config, requirement
 from slurmplug.errors import ConfigError
 
 GROUP = "slurmplug.policies"
@@ -25,13 +29,13 @@ def names() -> list[str]:
 
 
 def policy(config: Config) -> Policy:
-    """The policy that the configuration names, made with its settings there.
+    """Make the policy that the configuration names, with its settings from there.
 
-    The name is that of an entry point, or FILE.py:CLASS; the settings of the latter are in the table of the name that
-    the class gives itself. A policy that knows of an `interval` is told the daemon's, unless its table says another.
+    The name is that of an entry point, or FILE.py:CLASS; the settings of the latter are in the table of the class's
+    own `name`. A policy with a setting `interval` gets the daemon's, unless its table has another.
 
     Raises:
-        ConfigError: there is none of that name, it cannot be loaded, or it refuses the settings.
+        ConfigError: there is no such policy, it cannot be loaded, or a setting is not valid.
     """
     kind, default = _loaded(config.policy)
     name, known = kind.name, [field.name for field in fields(default)]
@@ -40,22 +44,27 @@ def policy(config: Config) -> Policy:
         if key not in known:
             hint = _hint(key, known) if known else "it has no settings"
             raise ConfigError(f"policies.{name}.{key}: unknown key; {hint}")
-        if said := _mistyped(settings[key], getattr(default, key)):
-            raise ConfigError(f"policies.{name}.{key}: must be {said}, not {settings[key]!r}")
+    types = _types(default)
+    for key, value in settings.items():
+        for mistake in _mistakes(types[key], value):
+            raise ConfigError(f"policies.{name}.{key}{mistake}")
     return _made(kind, name, default, {"interval": config.interval} if "interval" in known else {}, settings)
 
 
 def own_name(policy: str) -> str:
-    """The name that a policy gives itself, of which its settings are; policy: as `policy = ` of the configuration.
+    """The name under which a policy has its settings: its class's `name`.
+
+    Args:
+        policy: as `policy = ` of the configuration has it.
 
     Raises:
-        ConfigError: there is none of that name, or it cannot be loaded.
+        ConfigError: there is no such policy, or it cannot be loaded.
     """
     return str(_loaded(policy)[0].name)
 
 
 def _loaded(policy: str) -> tuple[Any, Any]:
-    """The class, and its settings at their defaults."""
+    """The class, and its default settings."""
     try:
         return _checked(_from_file(*policy.rsplit(":", 1)) if ".py:" in policy else _installed(policy))
     except ConfigError:
@@ -66,27 +75,35 @@ def _loaded(policy: str) -> tuple[Any, Any]:
         raise ConfigError(f"{origin}: {type(error).__name__}: {error}") from error
 
 
-def _made(kind: Any, name: str, default: Any, told: Mapping[str, Any], settings: Mapping[str, Any]) -> Policy:
+def _made(kind: Any, name: str, default: Any, defaults: Mapping[str, Any], settings: Mapping[str, Any]) -> Policy:
     try:
-        made: Policy = kind(replace(default, **{**told, **settings}))
+        made: Policy = kind(replace(default, **{**defaults, **settings}))
     except (TypeError, ValueError) as error:
         raise ConfigError(f"policies.{name}: {error}") from error
     return made
 
 
-def _mistyped(value: Any, default: Any) -> str:
-    """What a setting must be, as its default is; empty where it is that, or the default tells nothing."""
-    if isinstance(default, bool):
-        return "" if isinstance(value, bool) else "true or false"
-    if isinstance(default, int):
-        return "" if isinstance(value, int) and not isinstance(value, bool) else "a whole number"
-    if isinstance(default, float):
-        return "" if isinstance(value, int | float) and not isinstance(value, bool) else "a number"
-    if isinstance(default, str):
-        return "" if isinstance(value, str) else "a text"
-    if isinstance(default, list | tuple):
-        return "" if isinstance(value, list | tuple) else "a list"
-    return ""
+def _types(default: Any) -> Mapping[str, Any]:
+    """The declared types of the settings; where one cannot be resolved, those of the defaults."""
+    try:
+        return get_type_hints(type(default), include_extras=True)
+    except (NameError, TypeError, AttributeError, SyntaxError):
+        return {field.name: type(getattr(default, field.name)) for field in fields(default)}
+
+
+def _mistakes(kind: Any, value: Any) -> Iterator[str]:
+    """What of a setting is not of its type; nothing where pydantic does not know the type.
+
+    The value is read as JSON, which has lists where a type may be a tuple or a set.
+    """
+    try:
+        TypeAdapter(kind).validate_json(to_json(value, inf_nan_mode="constants"), strict=True)
+    except ValidationError as error:
+        for each in error.errors():
+            place = "".join(f".{step}" for step in each["loc"] if isinstance(step, int))
+            yield f"{place}: {requirement(each)}, not {each['input']!r}"
+    except PydanticUserError:
+        return
 
 
 def _installed(name: str) -> Any:
@@ -108,9 +125,11 @@ def _from_file(file: str, name: str) -> Any:
     module = ModuleType(f"slurmplug_site_{path.stem}")
     module.__file__ = str(path)
     before = sys.modules.get(module.__name__)
-    sys.modules[module.__name__] = module  # where dataclasses look up what annotations mean
+    sys.modules[module.__name__] = module  # dataclasses resolve annotations there
     try:
-        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), module.__dict__)  # nothing stale, no cache
+        exec(
+            compile(path.read_text(encoding="utf-8"), str(path), "exec"), module.__dict__
+        )  # not imported: no stale or cached code
     except BaseException:
         sys.modules.pop(module.__name__)
         if before is not None:
@@ -120,10 +139,10 @@ def _from_file(file: str, name: str) -> Any:
 
 
 def _checked(kind: type) -> tuple[Any, Any]:
-    """A class that decides, with the defaults of `Policy` for what it does not say; and its settings at theirs.
+    """The class, with the defaults of `Policy` for what it does not declare, and its default settings.
 
     Raises:
-        ConfigError, TypeError: it is no policy
+        ConfigError, TypeError: it is no policy.
     """
     if not isinstance(kind, type):
         raise TypeError("it is not a class")

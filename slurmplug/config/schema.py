@@ -1,6 +1,6 @@
-"""The site's settings: one TOML file, every key known, every mistake named.
+"""The site's configuration: one TOML file, whose mistakes are all reported at once.
 
-The fields below are the documentation: `docs/configuration.md` is made from them.
+The descriptions of the fields are the documentation: `docs/configuration.md` is generated from them.
 """
 
 import difflib
@@ -22,21 +22,23 @@ LEDGER_VARIABLE = "SLURMPLUG_LEDGER"
 _LISTEN = r"^(|[A-Za-z0-9.-]{1,253}:[0-9]{1,5}|\[[0-9A-Fa-f:.]{2,45}\]:[0-9]{1,5})$"
 _URL = r"^(|http://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}/?)$"
 
-_SAID: Mapping[str, str] = {
+_REQUIREMENTS: Mapping[str, str] = {
     "string_type": "must be a text",
     "float_type": "must be a number",
     "int_type": "must be a whole number",
     "bool_type": "must be true or false",
     "path_type": "must be a path, as a text",
     "frozen_set_type": "must be a list of texts",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
     "dict_type": "must be a table",
     "model_type": "must be a table",
 }
-"""Of pydantic's types of errors those that speak of Python."""
+"""The wording of those of pydantic's errors that name types of Python."""
 
 
 def _absolute(path: Path) -> Path:
-    """The daemon, the commands and the jobs run in different folders."""
+    """A relative path would mean another file to the daemon, the commands and the jobs."""
     if not path.is_absolute():
         raise ValueError(f"must begin with /, not {str(path)!r}")
     return path
@@ -56,7 +58,7 @@ Names: TypeAlias = Annotated[frozenset[str], Strict(False)]
 
 
 class Section(BaseModel):
-    """A part of the file. Unknown keys are mistakes, not extras, and a text or a truth value is no number."""
+    """A table of the file. Unknown keys are errors; texts and truth values are not accepted as numbers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -244,10 +246,10 @@ class Config(Section):
 
 
 def load(path: Path) -> Config:
-    """Read the file.
+    """Read the configuration file.
 
     Raises:
-        ConfigError: it cannot be read or is not valid; the message names each mistake and the nearest valid word.
+        ConfigError: it cannot be read or is not valid; the message names each mistake and the nearest valid key.
     """
     try:
         return parse(path.read_text(encoding="utf-8"), str(path))
@@ -258,13 +260,19 @@ def load(path: Path) -> Config:
 
 
 def parse(text: str, name: str = "the configuration") -> Config:
-    """Like `load`, of a text."""
+    """Like `load`, from the text of a file; `name` is what error messages call it."""
     try:
         return Config.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{name} is not valid TOML: {error}") from error
     except ValidationError as error:
         raise ConfigError("\n".join([f"{name} is not valid:", *map(_mistake, error.errors())])) from error
+
+
+def requirement(error: Any) -> str:
+    """What one of pydantic's errors (`ValidationError.errors()`) requires of a value: "must be a number"."""
+    message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
+    return _REQUIREMENTS.get(error["type"], message)
 
 
 def _mistake(error: Any) -> str:
@@ -278,7 +286,7 @@ def _mistake(error: Any) -> str:
     if error["type"] == "string_pattern_mismatch":
         return f"  {where}: expected {section.model_fields[error['loc'][-1]].description}"
     if error["type"] != "extra_forbidden":
-        return f"  {where}: {_SAID.get(error['type'], error['msg'].removeprefix('Value error, '))}"
+        return f"  {where}: {requirement(error)}"
     word = str(error["loc"][-1])
     near = difflib.get_close_matches(word, section.model_fields, n=1)
     return f"  {where}: unknown key" + (
@@ -287,7 +295,7 @@ def _mistake(error: Any) -> str:
 
 
 def documented(section: type[Section] = Config, prefix: str = "") -> list[tuple[str, str, str, str]]:
-    """Every key as (name, type, default, description), in order; sections as dotted prefixes."""
+    """Every key as (dotted name, type, default, description), in the order of the file."""
     rows = []
     for name, field in section.model_fields.items():
         inner = field.annotation

@@ -76,8 +76,8 @@ class TestCheckConfig:
         [
             ("intervall = 3", "intervall: unknown key, did you mean interval?"),
             ("[mode]\nstopp = 'act'", "mode.stopp: unknown key, did you mean stop?"),
-            ("interval = 0", "interval: Input should be greater than 0"),
-            ("[mode]\ndefault = 'atc'", "mode.default: Input should be 'observe', 'advise' or 'act'"),
+            ("interval = 0", "interval: must be greater than 0"),
+            ("[mode]\ndefault = 'atc'", "mode.default: must be 'observe', 'advise' or 'act'"),
             ("interval = ", "is not valid TOML"),
             ("policy = 'mlf'", "there is no policy 'mlf'; did you mean mlf"),
             ("[policies.mlfs]\nalpa = 1", "policies.mlfs.alpa: unknown key; did you mean alpha?"),

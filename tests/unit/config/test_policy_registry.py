@@ -1,10 +1,12 @@
 """Policies by name: those that come with slurmplug, and what is said of those that do not load."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from policies.policy import Policy
@@ -52,10 +54,12 @@ def test_an_unknown_setting_is_answered_with_the_nearest() -> None:
         ("epsilon", "much", "a number"),
         ("epsilon", True, "a number"),
         ("smoothing", 1.5, "a whole number"),
-        ("form", 3, "a text"),
+        ("form", 3, "'scaled' or 'literal'"),
+        ("form", "scald", "'scaled' or 'literal'"),
+        ("alpha", "0.1", "a number"),
     ],
 )
-def test_a_setting_of_another_kind_than_its_default_is_told_what_it_must_be(key: str, value: Any, kind: str) -> None:
+def test_a_setting_of_another_type_is_refused_with_what_it_must_be(key: str, value: Any, kind: str) -> None:
     with pytest.raises(ConfigError, match=rf"policies\.mlfs\.{key}: must be {kind}, not {value!r}"):
         made(mlfs={key: value})
 
@@ -63,6 +67,16 @@ def test_a_setting_of_another_kind_than_its_default_is_told_what_it_must_be(key:
 def test_a_list_is_asked_for_where_the_default_is_one() -> None:
     with pytest.raises(ConfigError, match=r"policies\.tiresias\.queues: must be a list, not 3"):
         made("tiresias", tiresias={"queues": 3})
+
+
+def test_of_a_list_the_element_of_another_type_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"policies\.tiresias\.queues\.1: must be a number, not 'x'"):
+        made("tiresias", tiresias={"queues": [3600, "x"]})
+
+
+def test_a_list_is_accepted_for_a_tuple_and_nan_for_a_number() -> None:
+    assert made("tiresias", tiresias={"queues": [3600, 7200.0]}).settings.queues == (3600, 7200.0)
+    assert np.isnan(made(mlfs={"minimum_accuracy": float("nan")}).settings.minimum_accuracy)
 
 
 def test_a_whole_number_is_a_number_too() -> None:
@@ -230,6 +244,25 @@ def test_what_a_site_policy_declares_goes_before_the_defaults(file: Path) -> Non
     file.write_text(OURS.replace("frozenset()", "frozenset({'total'}); decides_on = \"events\""))
     policy = made(f"{file}:Ours")
     assert (policy.needs, policy.decides_on, policy.until(snapshot())) == ({"total"}, "events", float("inf"))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "message"),
+    [
+        ("float", "x", "must be a number, not 'x'"),
+        ("'float | None'", [], r"must be a number, not \[\]"),
+        ("'NoSuchName'", "x", "must be a number, not 'x'"),
+        ("'NoSuchName'", 3, ""),
+        ("np.random.Generator", "x", ""),
+    ],
+)
+def test_a_setting_of_a_site_policy_is_checked_by_its_annotation(
+    file: Path, annotation: str, value: object, message: str
+) -> None:
+    """Where that cannot be resolved by the type of its default, and not at all where pydantic does not know it."""
+    file.write_text(OURS.replace("weight: float", f"weight: {annotation}"))
+    with pytest.raises(ConfigError, match=r"policies\.ours\.weight: " + message) if message else nullcontext():
+        made(f"{file}:Ours", ours={"weight": value})
 
 
 @pytest.mark.parametrize("name", policy_registry.names())
