@@ -206,13 +206,12 @@ class SimIntake:
         of = training[rows]
         pace = Pace(engine.anchor[of], engine.iteration[of], engine.rate[of], engine.progress(of))
         since = np.nan_to_num(self._columns["started"][rows])
-        found = np.zeros(len(training)), np.full(len(training), np.nan), np.full(len(training), np.nan)
-        last, when = reports.until(of, pace)
-        for column, values in zip(
-            found, (last, reports.iteration_times(of, pace, since), np.minimum(when, engine.now)), strict=True
-        ):
-            column[rows] = values
-        return found
+        seen = reports.seen(of, pace, since)
+        iteration = np.zeros(len(training))
+        iteration_time, time = np.full(len(training), np.nan), np.full(len(training), np.nan)
+        iteration[rows], iteration_time[rows] = seen.iteration, seen.iteration_time
+        time[rows] = np.minimum(seen.time, engine.now)
+        return iteration, iteration_time, time
 
     def _checkpoints(self, training: Ints) -> tuple[Floats, Floats]:
         """(n,) the iteration of the last checkpoint that was reported, and when; NaN before the first."""

@@ -20,12 +20,17 @@ class LastReports:
         """the last iteration reported, 0 for none"""
         self.times: Floats = np.full((trainings, RECENT), np.nan)
         """(trainings, RECENT) when the iterations up to it were reported, the last one in the last column"""
+        self._median_of: Floats = np.full((trainings, 3), np.nan)
+        """(trainings, 3) the last iteration, whether it was reported at the present pace, and the time since when
+        reports count, of which the median below was taken; NaN for none"""
+        self._median: Floats = np.full(trainings, np.nan)
 
     def note(self, training: int, story: Story, since: tuple[float, float], rate: float, done: float) -> None:
         """Add what it reported at one pace, from a (time, iteration) on until it had done so many iterations.
 
         What it reports again counts as reported then only, as it took up from a checkpoint before that.
         """
+        self._median_of[training] = np.nan
         time, iteration = since
         first, last = floor(iteration + ALMOST) + 1, floor(done + ALMOST)
         if last < first or not rate:
@@ -38,28 +43,34 @@ class LastReports:
         self.times[training] = np.append(before, times)[-RECENT:]
         self.iteration[training] = last
 
-    def until(self, trainings: Ints, pace: "Pace") -> tuple[Floats, Floats]:
-        """(k,) the last iteration that each of these trainings has reported, 0 for none; (k,) when, NaN for none."""
-        _, last, going = pace.reports()
-        with np.errstate(divide="ignore", invalid="ignore"):
-            times = pace.time + (last - pace.iteration) / pace.rate
-        iteration = np.where(going, last, self.iteration[trainings])
-        return iteration, np.where(going, times, self.times[trainings, -1])
+    def seen(self, trainings: Ints, pace: "Pace", since: Floats) -> "Seen":
+        """What the last RECENT reports of each of these trainings (k,) say.
 
-    def iteration_times(self, trainings: Ints, pace: "Pace", since: Floats) -> Floats:
-        """(k,) the median seconds between the reports, among the last RECENT, that were made since (k,) a time.
-
-        NaN where fewer than two were. As `slurmplug.intake.columns` has it of the reports of a live job.
+        since: (k,) reports from that time on count for the time of an iteration.
         """
-        first, last, going = pace.reports()
-        count = np.where(going, last - first + 1, 0)
-        even = (count >= RECENT) | ((count >= 2) & ~(self.times[trainings, -1] >= since))
-        found = np.full(len(trainings), np.nan)
-        found[even] = 1.0 / pace.rate[even]
-        rows = np.flatnonzero(~even & (self.iteration[trainings] + count >= 2))
+        first, last, reported = pace.reports()
+        before, before_time = self.iteration[trainings], self.times[trainings, -1]
+        rate = np.where(reported, pace.rate, 1.0)
+        iteration = np.where(reported, last, before)
+        count = np.where(reported, last - first + 1, 0)
+        even = (count >= RECENT) | ((count >= 2) & ~(before_time >= since))
+        iteration_time = np.where(even, 1.0 / rate, np.nan)
+        rows = np.flatnonzero(~even & (before + count >= 2))
         if len(rows):
-            times = self._times(trainings[rows], pace.of(rows))
-            found[rows] = _median_step(np.where(times >= since[rows, None], times, np.nan))
+            key = np.stack([iteration[rows], reported[rows], since[rows]], axis=1)
+            iteration_time[rows] = self._median_steps(trainings[rows], pace, rows, key)
+        time = np.where(reported, pace.time + (last - pace.iteration) / rate, before_time)
+        return Seen(iteration, time, iteration_time)
+
+    def _median_steps(self, trainings: Ints, pace: "Pace", rows: Ints, key: Floats) -> Floats:
+        """(k,) the median step of these trainings, those of `rows` of the pace; taken anew where the key changed."""
+        changed = np.flatnonzero((self._median_of[trainings] != key).any(axis=1))
+        found = self._median[trainings]
+        if len(changed):
+            of = trainings[changed]
+            times = self._times(of, pace.of(rows[changed]))
+            found[changed] = _median_step(np.where(times >= key[changed, 2:], times, np.nan))
+            self._median_of[of], self._median[of] = key[changed], found[changed]
         return found
 
     def _times(self, trainings: Ints, pace: "Pace") -> Floats:
@@ -74,6 +85,18 @@ class LastReports:
         times = np.take_along_axis(self.times[trainings], np.clip(column, 0, RECENT - 1), axis=1)
         times[(column < 0) | (column >= RECENT)] = np.nan
         return np.where(going[:, None] & (at >= first[:, None]), fresh, times)
+
+
+class Seen(NamedTuple):
+    """Of trainings (k,): the last iteration reported, 0 for none; when, NaN for none; and seconds an iteration.
+
+    The last is the median of the time between two reports, as `slurmplug.intake.columns` has it of a live job; NaN
+    where fewer than two count.
+    """
+
+    iteration: Floats
+    time: Floats
+    iteration_time: Floats
 
 
 class Pace(NamedTuple):
