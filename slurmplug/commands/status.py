@@ -1,4 +1,4 @@
-"""`slurmplug status`: is the daemon alive, what may it do, and what did it do last?"""
+"""`slurmplug status`: whether the daemon is alive, what it may do, and what it did last."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from policies.plan import Reason
-from slurmplug.commands.options import emit, json_option, ledger_options, opened_reports
+from slurmplug.commands.options import emit, json_option, ledger_options, open_reports
 from slurmplug.console import times
-from slurmplug.console.table import as_json, counted, printable
+from slurmplug.console.table import counted, printable, to_json
 from slurmplug.reports import explain
 
 
@@ -19,9 +19,9 @@ from slurmplug.reports import explain
 @json_option
 def status(*, config_path: Path, ledger_path: Path | None, wants_json: bool) -> None:
     """Show whether the daemon is alive, what it may do, and what its last cycle did; exit with 1 if it is not."""
-    with opened_reports(config_path, ledger_path) as reports:
+    with open_reports(config_path, ledger_path) as reports:
         found = reports.status(time.time())
-    emit([as_json(found)] if wants_json else _lines(found))
+    emit([to_json(found)] if wants_json else _lines(found))
     if not found["alive"]:
         raise SystemExit(1)
 
@@ -58,7 +58,7 @@ def _of_daemon(status: Mapping[str, Any]) -> Iterator[str]:
     state = "alive" if status["alive"] else "late" if status["running"] else "not running"
     yield f"daemon      {state}: {last}, one every {status['interval']:g} s"
     if not status["alive"]:
-        yield "            its log says why: journalctl -u slurmplugd"
+        yield "            see its log: journalctl -u slurmplugd"
     modes = status["modes"]
     own = [f"{name}: {mode}" for name, mode in modes.items() if name != "default" and mode]
     mode = modes.get("default") or "not known"
@@ -66,4 +66,4 @@ def _of_daemon(status: Mapping[str, Any]) -> Iterator[str]:
     if status["paused"] is not None:
         yield f"            paused, so it observes only: {printable(status['paused']) or 'no reason given'}"
     if status["hindered"]:
-        yield f"            something needed is missing: {printable(status['hindered'])}"
+        yield f"            blocked by a failed check: {printable(status['hindered'])}"

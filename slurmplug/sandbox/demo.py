@@ -18,7 +18,7 @@ from typing import Any
 
 from rich.console import Console
 
-from slurmplug.commands.options import LEDGER_VARIABLE
+from slurmplug.config.schema import LEDGER_VARIABLE
 from slurmplug.errors import LedgerError, SandboxError
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.selection import JobId
