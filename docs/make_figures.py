@@ -26,9 +26,9 @@ def main() -> None:
     mpl.use("Agg")
     mpl.rcParams.update({"figure.dpi": 90, "font.size": 9, "axes.grid": True, "grid.alpha": 0.3, "svg.hashsalt": "0"})
     (HERE / "figures").mkdir(exist_ok=True)
-    runs = dataset_files.accuracy_curves([DATA])
+    runs = dataset_files.read_accuracy_curves([DATA])
     draw_fans(runs)
-    draw_losses(dataset_files.loss_curves([DATA])["MLPC"])
+    draw_losses(dataset_files.read_loss_curves([DATA])["MLPC"])
     draw_calibration(runs)
     draw_history(runs)
 

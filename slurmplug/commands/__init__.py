@@ -1,4 +1,4 @@
-"""The command line: one file a subcommand, loaded when it is called."""
+"""The command line: one module per subcommand, loaded when it is called."""
 
 from importlib import import_module
 
@@ -7,27 +7,27 @@ import click
 from slurmplug.errors import SlurmplugError
 
 COMMANDS = {
-    "acct": "Jobs that wait, run and ended, as sacct shows them.",
+    "acct": "Pending, running and ended jobs, as sacct shows them.",
     "backup": "Copy the ledger to a file.",
-    "check-config": "Is the configuration valid?",
-    "compare": "By how much simulated policies differ.",
+    "check-config": "Check the configuration.",
+    "compare": "Compare simulated policies.",
     "daemon": "Serve the cluster, in the foreground.",
-    "doctor": "What a site lacks, and how to fix it.",
-    "evaluate": "How good the predictors are.",
-    "pause": "Let the daemon observe only.",
-    "prio": "The rank of pending jobs, and each term of their score.",
-    "queue": "The queue as slurmplug sees it.",
-    "reset": "Give back to Slurm what slurmplug set.",
-    "restore": "Put a backup in the ledger's place.",
+    "doctor": "Check the installation, and how to fix it.",
+    "evaluate": "Evaluate the predictors.",
+    "pause": "Make the daemon observe only.",
+    "prio": "The terms of the score of pending jobs.",
+    "queue": "The queue as slurmplug ranks it.",
+    "reset": "Undo what slurmplug set in Slurm.",
+    "restore": "Replace the ledger by a backup.",
     "resume": "Let the daemon act again.",
-    "run": "Run a program and report what it prints.",
+    "run": "Run a program and report its progress.",
     "sandbox": "A throwaway Slurm cluster on this machine.",
-    "show-config": "The settings in force.",
-    "simulate": "What policies would make of a workload.",
-    "status": "Is the daemon alive, and what does it do?",
-    "why": "Why a job has its rank, and what was done to it.",
+    "show-config": "Print the configuration in force.",
+    "simulate": "Run a workload under policies, simulated.",
+    "status": "Whether the daemon is alive, and what it did.",
+    "why": "Explain a job's rank and what was done to it.",
 }
-"""What there is, and what it is for."""
+"""Each subcommand with its one line of help."""
 
 
 class _Commands(click.Group):

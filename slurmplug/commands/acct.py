@@ -1,4 +1,4 @@
-"""`slurmplug acct`: the jobs as sacct shows them, and what slurmplug predicted and decided about each."""
+"""`slurmplug acct`: jobs as sacct shows them, with slurmplug's predictions and decisions."""
 
 import time
 from pathlib import Path
@@ -11,11 +11,11 @@ from slurmplug.commands.options import (
     json_option,
     ledger_options,
     noheader_option,
-    opened_reports,
+    open_reports,
     own_uid,
-    require_users,
+    require_known_users,
+    split_list,
     users_option,
-    words,
 )
 from slurmplug.console import table, times
 from slurmplug.errors import UsageError
@@ -28,7 +28,7 @@ class _Mistake(click.UsageError):
 
 
 class _LikeSacct(click.Command):
-    """A mistake on the command line ends it with 1, as sacct's do."""
+    """Exits with 1 on a mistake on the command line, as sacct does."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -41,14 +41,14 @@ class _LikeSacct(click.Command):
 @ledger_options
 @jobs_option
 @users_option
-@click.option("-a", "--allusers", is_flag=True, help="All users' jobs; root sees them anyway.")
+@click.option("-a", "--allusers", is_flag=True, help="All users' jobs; the default for root.")
 @click.option("-A", "--accounts", default="", metavar="NAMES", help="Only these accounts' jobs.")
 @click.option("-s", "--state", "states", default="", metavar="STATES", help="Only jobs in these states: CD,TIMEOUT.")
-@click.option("-S", "--starttime", default="", metavar="TIME", help="From then on; by default as sacct: midnight.")
-@click.option("-E", "--endtime", default="", metavar="TIME", help="Until then; by default as sacct: now.")
+@click.option("-S", "--starttime", default="", metavar="TIME", help="Jobs from then on; default as sacct's: midnight.")
+@click.option("-E", "--endtime", default="", metavar="TIME", help="Jobs until then; default as sacct's: now.")
 @click.option("-o", "--format", "wanted", default="", metavar="FIELDS", help="Fields, with widths: jobname%-30,loss.")
 @click.option("-e", "--helpformat", is_flag=True, help="List the fields.")
-@click.option("-X", "--allocations", is_flag=True, help="Jobs without their steps, which is all there is.")
+@click.option("-X", "--allocations", is_flag=True, help="Jobs without steps, as always.")
 @noheader_option
 @click.option("-p", "--parsable", is_flag=True, help="Fields with a delimiter after each.")
 @click.option("-P", "--parsable2", is_flag=True, help="Fields with a delimiter between them.")
@@ -67,14 +67,14 @@ def acct(
     endtime: str,
     wanted: str,
     helpformat: bool,
-    allocations: bool,  # noqa: ARG001 nothing else is shown
+    allocations: bool,  # noqa: ARG001 steps are never shown
     noheader: bool,
     parsable: bool,
     parsable2: bool,
     delimiter: str,
     wants_json: bool,
 ) -> None:
-    """Show jobs that wait, run and ended: sacct's options, formats and fields, and slurmplug's.
+    """Show pending, running and ended jobs, with sacct's options, formats and fields, and slurmplug's own.
 
     TIME is HH:MM[:SS], MMDD[YY], MM/DD[/YY]-HH:MM, YYYY-MM-DD[THH:MM[:SS]], today, midnight, noon, now-2hours or
     seconds since the epoch.
@@ -82,28 +82,28 @@ def acct(
     if helpformat:
         emit(f"{field.name:<15} {field.about}" for field in FIELDS)
         return
-    fields = table.chosen(wanted or DEFAULT, FIELDS)
-    chosen_states = tuple(map(_state, words(states)))
+    fields = table.parse_fields(wanted or DEFAULT, FIELDS)
+    chosen_states = tuple(map(_state, split_list(states)))
     start, end = _window(bool(jobs), bool(chosen_states), starttime, endtime)
     mine = not (allusers or users or jobs) and own_uid() != "0"
     which = Selection(
         jobs=jobs,
         users=(own_uid(),) if mine else users,
-        accounts=words(accounts),
+        accounts=split_list(accounts),
         states=chosen_states,
         start=start,
         end=end,
         uneligible=bool(jobs),
     )
-    with opened_reports(config_path, ledger_path) as reports:
-        require_users(reports, users)
+    with open_reports(config_path, ledger_path) as reports:
+        require_known_users(reports, users)
         found = reports.jobs(which)
     if wants_json:
-        emit([table.as_json({"jobs": [table.as_mapping(FIELDS, job) for job in found]})])
+        emit([table.to_json({"jobs": [table.as_dict(FIELDS, job) for job in found]})])
     elif parsable or parsable2:
-        emit(table.separated(fields, found, delimiter, header=not noheader, ending=not parsable2))
+        emit(table.delimited_lines(fields, found, delimiter, header=not noheader, ending=not parsable2))
     else:
-        emit(table.lines(fields, found, header=not noheader))
+        emit(table.format_lines(fields, found, header=not noheader))
 
 
 def _state(word: str) -> str:
@@ -114,7 +114,7 @@ def _state(word: str) -> str:
 
 
 def _window(by_job: bool, by_state: bool, starttime: str, endtime: str) -> tuple[float, float]:
-    """sacct(1), DEFAULT TIME WINDOW. Times are whole seconds, as sacct's; a moment is the second that begins then."""
+    """The start and end, as sacct(1) has them (DEFAULT TIME WINDOW): whole seconds, at least one apart."""
     now = float(int(time.time()))
     if starttime:
         start = times.moment(starttime, now)

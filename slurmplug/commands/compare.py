@@ -1,4 +1,4 @@
-"""`slurmplug compare`: by how much two simulated policies differ, with intervals over seeds."""
+"""`slurmplug compare`: differences between simulated policies, with confidence intervals over seeds."""
 
 import math
 from collections.abc import Sequence
@@ -22,10 +22,10 @@ from slurmplug.errors import UsageError
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.95,
     show_default=True,
-    help="Of the intervals.",
+    help="Confidence level of the intervals.",
 )
 @click.option("--figure", "figures", multiple=True, metavar="NAME", help="Only this figure; repeated for several.")
-@click.option("--json", "wants_json", is_flag=True, help="JSON: shares as numbers, null where nothing can be told.")
+@click.option("--json", "wants_json", is_flag=True, help="JSON: shares as numbers, null for unknown values.")
 def compare(
     *,
     first_path: Path,
@@ -46,22 +46,22 @@ def compare(
         for before, after in comparison.pairs(first, second, against)
         for row in comparison.compared(before, after, confidence)
     ]
-    there = list(dict.fromkeys(row.figure for row in rows))
-    if unknown := next((name for name in figures if name not in there), ""):
-        raise UsageError(f"no such figure: {unknown!r}; there are {', '.join(there)}")
+    known = list(dict.fromkeys(row.figure for row in rows))
+    if unknown := next((name for name in figures if name not in known), ""):
+        raise UsageError(f"no such figure: {unknown!r}; known: {', '.join(known)}")
     rows = [row for row in rows if not figures or row.figure in figures]
     if wants_json:
-        told = {
+        compared = {
             "workload": first.workload,
             "confidence": confidence,
             "compared": [_finite(asdict(row)) for row in rows],
         }
-        emit([table.as_json(told)])
+        emit([table.to_json(compared)])
         return
     emit([f"{table.printable(first.workload)}, {confidence:.0%} intervals over seeds"])
-    emit(text.rstrip() for text in table.lines(table.as_wide_as_needed(_FIELDS, rows), rows, rule=False))
+    emit(text.rstrip() for text in table.format_lines(table.fit_widths(_FIELDS, rows), rows, rule=False))
     if all(math.isnan(row.low) for row in rows):
-        emit(["one seed tells no interval: simulate with --seed 0 --seed 1 and so on"])
+        emit(["one seed gives no interval: simulate with --seed 0 --seed 1 and so on"])
 
 
 def _finite(row: dict[str, Value]) -> dict[str, Value]:

@@ -1,4 +1,4 @@
-"""`slurmplug doctor`: what this site lacks, and how to fix it."""
+"""`slurmplug doctor`: checks that a site has what slurmplug needs, and says how to fix what is missing."""
 
 import os
 import pwd
@@ -7,31 +7,31 @@ from pathlib import Path
 
 import click
 
-from slurmplug.commands.options import config_option, configured, emit, json_option
-from slurmplug.console.table import as_json, counted, printable
+from slurmplug.commands.options import config_option, emit, json_option, load_config
+from slurmplug.console.table import counted, printable, to_json
 from slurmplug.doctor import facts
-from slurmplug.doctor.checks import Finding, examine
+from slurmplug.doctor.checks import Finding, run_checks
 from slurmplug.errors import UsageError
 
 ACCOUNT = "slurmplug"
-_SIGNS = {"ok": "ok   ", "note": "note ", "wrong": "WRONG"}
+_LEVELS = {"ok": "ok   ", "note": "note ", "wrong": "WRONG"}
 
 
 @click.command()
 @config_option
-@click.option("--user", default="", metavar="NAME", help=f"The daemon's account; as root, {ACCOUNT} where it is there.")
+@click.option("--user", default="", metavar="NAME", help=f"The daemon's account; for root, {ACCOUNT} if it exists.")
 @json_option
 def doctor(*, config_path: Path, user: str, wants_json: bool) -> None:
-    """Check Slurm, the daemon's rights, the spool, the clock and the ledger; each finding says how to fix it.
+    """Check Slurm, the daemon's rights, the spool, the clock and the ledger, and say how to fix each problem.
 
-    A note is worth knowing; what is WRONG keeps the daemon from acting, and ends this with 1.
+    A note is worth knowing. What is WRONG keeps the daemon from acting; the exit status is then 1.
     """
-    config = configured(config_path)
+    config = load_config(config_path)
     account = user or _account()
     if account and os.geteuid() == 0:
         _become(account)
-    findings = examine(facts.look(config))
-    emit([as_json({"findings": [_mapping(each) for each in findings]})] if wants_json else _lines(findings))
+    findings = run_checks(facts.collect_facts(config))
+    emit([to_json({"findings": [_mapping(each) for each in findings]})] if wants_json else _lines(findings))
     if any(each.level == "wrong" for each in findings):
         raise SystemExit(1)
 
@@ -44,25 +44,31 @@ def _account() -> str:
 
 
 def _become(account: str) -> None:
-    """Look with the daemon's eyes: what root can read says nothing of what the daemon can."""
+    """Check as the daemon's account: what root can read says nothing about what the daemon can."""
     try:
         entry = pwd.getpwnam(account)
     except KeyError as error:
-        raise UsageError(f"there is no account {account}: name the daemon's with --user") from error
+        raise UsageError(f"there is no account {account}: give the daemon's with --user") from error
     os.initgroups(account, entry.pw_gid)
     os.setgid(entry.pw_gid)
     os.setuid(entry.pw_uid)
 
 
 def _mapping(finding: Finding) -> dict[str, object]:
-    return {**finding._asdict(), "hinders": sorted(finding.hinders)}
+    return {
+        "about": finding.check,
+        "level": finding.level,
+        "says": finding.message,
+        "mend": finding.fix,
+        "hinders": sorted(finding.blocks),
+    }
 
 
 def _lines(findings: Sequence[Finding]) -> Iterator[str]:
-    width = max(len(each.about) for each in findings)
+    width = max(len(each.check) for each in findings)
     for each in findings:
-        yield f"{_SIGNS[each.level]}  {each.about:<{width}}  {printable(each.says)}"
-        if each.mend:
-            yield f"{'':<{width + 9}}fix it: {printable(each.mend)}"
-    wrong, notes = (sum(each.level == level for each in findings) for level in ("wrong", "note"))
-    yield f"{counted(wrong, 'thing')} wrong, {counted(notes, 'note')}"
+        yield f"{_LEVELS[each.level]}  {each.check:<{width}}  {printable(each.message)}"
+        if each.fix:
+            yield f"{'':<{width + 9}}fix: {printable(each.fix)}"
+    failed, notes = (sum(each.level == level for each in findings) for level in ("wrong", "note"))
+    yield f"{counted(failed, 'check')} failed, {counted(notes, 'note')}"

@@ -1,4 +1,4 @@
-"""What the reports' commands share: where the ledger is, and how lines leave."""
+"""Options and helpers that the commands share: the configuration, the ledger, the reports, and the output."""
 
 import errno
 import functools
@@ -43,7 +43,7 @@ json_option = click.option(
 )
 
 
-def words(listed: str) -> tuple[str, ...]:
+def split_list(listed: str) -> tuple[str, ...]:
     """The items of a comma-separated list."""
     return tuple(filter(None, (word.strip() for word in listed.split(","))))
 
@@ -54,7 +54,7 @@ users_option = click.option(
     "users",
     default="",
     metavar="NAMES",
-    callback=lambda _context, _option, listed: words(listed),
+    callback=lambda _context, _option, listed: split_list(listed),
     help="Only these users' jobs.",
 )
 jobs_option = click.option(
@@ -63,25 +63,25 @@ jobs_option = click.option(
     "jobs",
     default="",
     metavar="IDS",
-    callback=lambda _context, _option, listed: tuple(map(JobId.parse, words(listed))),
+    callback=lambda _context, _option, listed: tuple(map(JobId.parse, split_list(listed))),
     help="Only these jobs: 12, or 12_3 of an array, or several.",
 )
 
 
 def ledger_options(command: Command) -> Command:
-    """--config and --ledger, as `config_path` and `ledger_path`."""
+    """Adds --config and --ledger, as `config_path` and `ledger_path`."""
     ledger = click.option(
         "--ledger",
         "ledger_path",
         type=click.Path(path_type=Path),
         envvar=LEDGER_VARIABLE,
-        help=f"The ledger, where it is not the configuration's; also {LEDGER_VARIABLE}.",
+        help=f"The ledger, if not the configuration's; also {LEDGER_VARIABLE}.",
     )
     return config_option(ledger(command))
 
 
-def there(path: Path) -> Path:
-    """The configuration's path, with a hint where there is no such file."""
+def existing_config(path: Path) -> Path:
+    """The configuration's path. Raises ConfigError, which says what to do, if it cannot be accessed."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -91,23 +91,23 @@ def there(path: Path) -> Path:
     return path
 
 
-def configured(path: Path) -> Config:
-    """The configuration, with a hint where there is none."""
-    return configuration.load(there(path))
+def load_config(path: Path) -> Config:
+    """The configuration. Raises ConfigError, which says what to do, if there is none or it is not valid."""
+    return configuration.load(existing_config(path))
 
 
 @contextmanager
-def opened(config_path: Path, ledger_path: Path | None, *, readonly: bool = True) -> Iterator[Ledger]:
-    """The ledger, for as long as it is needed.
+def open_ledger(config_path: Path, ledger_path: Path | None, *, readonly: bool = True) -> Iterator[Ledger]:
+    """The ledger, open within the context.
 
     Raises:
         ConfigError, LedgerError
-        UsageError: it is to be written, and the daemon of another controller acts, by a ledger of its own.
+        UsageError: it is to be written, and another controller's daemon is active, with a ledger of its own.
     """
     if not readonly and ledger_path is None:
-        require_here(configured(config_path))
-    path = ledger_path or configured(config_path).ledger.path
-    if problem := _unreadable(path):
+        require_active_controller(load_config(config_path))
+    path = ledger_path or load_config(config_path).ledger.path
+    if problem := _read_problem(path):
         raise LedgerError(f"the ledger {path} cannot be opened: {problem}")
     ledger = Ledger(path, readonly=readonly)
     try:
@@ -116,56 +116,57 @@ def opened(config_path: Path, ledger_path: Path | None, *, readonly: bool = True
         ledger.close()
 
 
-def require_here(config: Config) -> None:
-    """Raises UsageError where the daemon of another controller acts; that this cannot be told is only said."""
+def require_active_controller(config: Config) -> None:
+    """Raises UsageError if another controller's daemon is active; prints a warning if that cannot be checked."""
     if config.takeover.folder is None:
         return
     try:
-        host = lease.elsewhere(config.takeover.folder, socket.gethostname(), config.takeover.patience)
+        host = lease.other_active_host(config.takeover.folder, socket.gethostname(), config.takeover.patience)
     except NotConfirmed as error:
-        click.echo(f"whether the daemon of another controller acts is not known: {error}", err=True)
+        click.echo(f"cannot check whether another controller's daemon is active: {error}", err=True)
         return
     if host:
-        raise UsageError(f"the daemon on {host} acts, by a ledger of its own: say it there")
+        raise UsageError(f"the daemon on {host} is active, with a ledger of its own: run this command there")
 
 
 @contextmanager
-def opened_reports(config_path: Path, ledger_path: Path | None) -> Iterator[Reports]:
-    """The reports, from the ledger, or from the daemon's endpoint where that is configured and no ledger is here.
+def open_reports(config_path: Path, ledger_path: Path | None) -> Iterator[Reports]:
+    """The reports, from the ledger, or from the daemon's endpoint if that is configured and the ledger is not here.
 
     Raises:
         ConfigError, LedgerError, EndpointError
     """
-    config = configured(config_path) if ledger_path is None or config_path.exists() else Config()
+    config = load_config(config_path) if ledger_path is None or config_path.exists() else Config()
     path = ledger_path or config.ledger.path
-    if ledger_path is None and config.endpoint.url and _unreadable(path):
+    if ledger_path is None and config.endpoint.url and _read_problem(path):
         yield EndpointReports(config.endpoint)
         return
-    with opened(config_path, ledger_path) as ledger:
+    with open_ledger(config_path, ledger_path) as ledger:
         yield LedgerReports(ledger, path, config)
 
 
-def _unreadable(path: Path) -> str:
-    """Why it cannot be read, and what to do; empty where it can."""
+def _read_problem(path: Path) -> str:
+    """Why the ledger cannot be read, and what to do; empty if it can."""
     try:
         path.stat()
     except PermissionError as error:
-        return f"{error.strerror}; {_WHO_READS}"
+        return f"{error.strerror}; {_WHERE_REPORTS_RUN}"
     except OSError as error:
-        return f"{error.strerror}; has the daemon run? --ledger or {LEDGER_VARIABLE} names another"
+        return f"{error.strerror}; has the daemon run? Name another ledger with --ledger or {LEDGER_VARIABLE}"
     may = os.access(path, os.R_OK, effective_ids=True)
-    return "" if may else f"{os.strerror(errno.EACCES)}; {_WHO_READS}"
+    return "" if may else f"{os.strerror(errno.EACCES)}; {_WHERE_REPORTS_RUN}"
 
 
-def of_the_queue(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of a report of the live queue: it gets the `entries` selected, `noheader` and `wants_json`."""
+def queue_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options of a report of the live queue; the command gets the selected `entries`, `noheader` and
+    `wants_json`."""
 
     @functools.wraps(command)
     def with_entries(
         *, config_path: Path, ledger_path: Path | None, jobs: tuple[JobId, ...], users: tuple[str, ...], **others: Any
     ) -> None:
-        with opened_reports(config_path, ledger_path) as reports:
-            require_users(reports, users)
+        with open_reports(config_path, ledger_path) as reports:
+            require_known_users(reports, users)
             entries = reports.queue(Selection(jobs=jobs, users=users, live=True))
             warn_of_dead_daemon(reports)
         command(entries=entries, **others)
@@ -173,27 +174,27 @@ def of_the_queue(command: Callable[..., None]) -> Callable[..., None]:
     return ledger_options(jobs_option(users_option(noheader_option(json_option(with_entries)))))
 
 
-def require_users(reports: Reports, users: Iterable[str]) -> None:
-    """Raises UsageError where one of them is nobody."""
+def require_known_users(reports: Reports, users: Iterable[str]) -> None:
+    """Raises UsageError if one of the users is not known."""
     for user in users:
         if not reports.knows_user(user):
             raise UsageError(f"Invalid user id: {printable(user)}")
 
 
 def warn_of_dead_daemon(reports: Reports) -> None:
-    """Say on a terminal how old the reports are, where the daemon is not alive; an endpoint is the daemon's own."""
-    if not isinstance(reports, LedgerReports) or not _somebody_reads():
+    """On a terminal, print how old the reports are if the daemon is not alive; the endpoint's daemon is alive."""
+    if not isinstance(reports, LedgerReports) or not _stderr_is_terminal():
         return
     if (since := reports.dead_since(time.time())) is not None:
         click.echo(f"The daemon is not alive (slurmplug status); this is as of {times.shown(since)}.", err=True)
 
 
-def _somebody_reads() -> bool:
+def _stderr_is_terminal() -> bool:
     return sys.stderr.isatty()
 
 
 def emit(lines: Iterable[str]) -> None:
-    """Print; what the terminal's encoding cannot say is escaped. Where nobody reads on, click ends it quietly."""
+    """Print lines; what the terminal's encoding lacks is escaped. click exits quietly on a closed pipe (EPIPE)."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     for line in lines:
         try:
@@ -202,7 +203,7 @@ def emit(lines: Iterable[str]) -> None:
             if error.errno == errno.EPIPE:
                 raise
             _discard_unwritten_output()
-            raise click.ClickException(f"the answer cannot be written: {error.strerror}") from error
+            raise click.ClickException(f"the output cannot be written: {error.strerror}") from error
 
 
 def _discard_unwritten_output() -> None:
@@ -213,20 +214,20 @@ def _discard_unwritten_output() -> None:
 
 
 def terminal_width() -> int | None:
-    """In columns; None where the output is no terminal."""
+    """The terminal's width in columns; None if the output is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def by_whom() -> str:
-    """Who runs this command, and when: for what others will read."""
+def user_and_time() -> str:
+    """The user and the time, added to a reason that others will read: `(root, 2026-11-30T18:00:00)`."""
     return f"({getpass.getuser()}, {times.shown(time.time())})"
 
 
 def own_uid() -> str:
-    """In digits."""
+    """This process' uid in digits."""
     return str(os.getuid())
 
 
-_WHO_READS = (
-    "reports run on the controller, as root or in the daemon's group, or anywhere where endpoint.url is configured"
+_WHERE_REPORTS_RUN = (
+    "reports run on the controller, as root or in the daemon's group, or on any host with endpoint.url configured"
 )

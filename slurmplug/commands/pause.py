@@ -1,10 +1,10 @@
-"""`slurmplug pause`: let the daemon look, and do nothing."""
+"""`slurmplug pause`: makes the daemon observe only."""
 
 from pathlib import Path
 
 import click
 
-from slurmplug.commands.options import by_whom, emit, ledger_options, opened
+from slurmplug.commands.options import emit, ledger_options, open_ledger, user_and_time
 from slurmplug.console.table import printable
 
 
@@ -12,8 +12,8 @@ from slurmplug.console.table import printable
 @click.argument("reason", nargs=-1)
 @ledger_options
 def pause(*, reason: tuple[str, ...], config_path: Path, ledger_path: Path | None) -> None:
-    """Let the daemon observe only, from its next cycle on, until `slurmplug resume`. REASON is shown by `status`."""
-    why = f"{' '.join(reason)} {by_whom()}".strip()
-    with opened(config_path, ledger_path, readonly=False) as ledger:
+    """Make the daemon observe only, from its next cycle until `slurmplug resume`. REASON is shown by `status`."""
+    why = f"{' '.join(reason)} {user_and_time()}".strip()
+    with open_ledger(config_path, ledger_path, readonly=False) as ledger:
         ledger.set_control("paused", why)
     emit([f"paused: {printable(why)}"])

@@ -1,29 +1,35 @@
-"""`slurmplug reset`: give back to Slurm what slurmplug set."""
+"""`slurmplug reset`: undoes in Slurm what slurmplug set there."""
 
-import time
 from pathlib import Path
 
 import click
 
 from slurmplug.cluster.port import ClusterPort
 from slurmplug.cluster.slurm import SlurmCluster
-from slurmplug.commands.options import by_whom, config_option, configured, emit, opened, require_here
+from slurmplug.commands.options import (
+    config_option,
+    emit,
+    load_config,
+    open_ledger,
+    require_active_controller,
+    user_and_time,
+)
 from slurmplug.config.schema import Config
 from slurmplug.console.table import printable
 from slurmplug.daemon.reset import (
-    UNREAD,
-    Returned,
-    Traceable,
-    give_back,
-    give_back_unrecorded,
+    Doubts,
+    ResetResult,
+    TraceableCluster,
+    job_number,
+    reset_recorded,
+    reset_unrecorded,
+    wait_for_cycle,
 )
 from slurmplug.errors import UsageError
 from slurmplug.ledger import queries
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.lock import daemon_runs
 from slurmplug.ledger.selection import JobId
-
-LOOK_SECONDS = 0.2
 
 
 @click.command()
@@ -33,47 +39,34 @@ LOOK_SECONDS = 0.2
     "wanted",
     metavar="JOBID",
     callback=lambda _context, _option, text: None if text is None else JobId.parse(text),
-    help="Of this job alone (12, or 12_3 of an array), which is left alone for good.",
+    help="Reset this job only (12, or 12_3 of an array); slurmplug never changes it again.",
 )
-@click.option("--reason", default="reset", show_default=True, help="Why; shown by `status` while it is paused.")
+@click.option("--reason", default="reset", show_default=True, help="Shown by `status` while it is paused.")
 def reset(*, config_path: Path, wanted: JobId | None, reason: str) -> None:
-    """Give back to Slurm every priority, hold, constraint and reservation that slurmplug set, and take back every open
+    """Undo every priority, hold, constraint and reservation that slurmplug set in Slurm, and withdraw every open
     request to a job.
 
-    Pauses the daemon first, so that it does not set them anew; `slurmplug resume` lets it go on. Works without a
-    daemon, too; where there is no ledger any more, by what Slurm itself and the spool tell. It ends with 1 where
-    something could not be given back.
+    Pauses the daemon first, so that it does not set them again; `slurmplug resume` ends the pause. Works without a
+    daemon, too, and without a ledger by what Slurm and the spool show. The exit status is 1 if something could not be
+    reset.
     """
-    config = configured(config_path)
-    if _absent(config.ledger.path):
-        require_here(config)
+    config = load_config(config_path)
+    if _is_missing(config.ledger.path):
+        require_active_controller(config)
         if wanted and wanted.task is not None:
             raise UsageError("without a ledger, name an element of an array by its own number (%A of squeue)")
-        if not carry_out_unrecorded(config, SlurmCluster(config), wanted.number if wanted else None):
+        if not reset_without_ledger(config, SlurmCluster(config), wanted.number if wanted else None):
             raise SystemExit(1)
         return
-    with opened(config_path, None, readonly=False) as ledger:
-        job = wanted and number_of(ledger, wanted)
-        if not carry_out(config, ledger, SlurmCluster(config), job, f"{reason} {by_whom()}"):
+    with open_ledger(config_path, None, readonly=False) as ledger:
+        job = wanted and job_number(ledger, wanted)
+        if not reset_with_ledger(config, ledger, SlurmCluster(config), job, f"{reason} {user_and_time()}"):
             raise SystemExit(1)
 
 
-def number_of(ledger: Ledger, wanted: JobId) -> int:
-    """The number of a job; that of an element of an array is its own. Raises UsageError where it is not known."""
-    if wanted.task is None:
-        return wanted.number
-    number = queries.live_job(ledger, *wanted)
-    if number is None:
-        raise UsageError(
-            f"slurmplug knows no job {wanted.number}_{wanted.task} that has not ended; "
-            f"elements that still wait together go by {wanted.number}"
-        )
-    return number
-
-
-def carry_out(config: Config, ledger: Ledger, port: ClusterPort, job: int | None, reason: str) -> bool:
-    """Give back, tell of it, and say whether nothing was left."""
-    asked = port.now()
+def reset_with_ledger(config: Config, ledger: Ledger, port: ClusterPort, job: int | None, reason: str) -> bool:
+    """Pause the daemon (or exclude the job), reset, and print what was reset; returns whether nothing failed."""
+    started = port.now()
     if job is None:
         if ledger.control("paused") is None:
             ledger.set_control("paused", reason)
@@ -82,36 +75,33 @@ def carry_out(config: Config, ledger: Ledger, port: ClusterPort, job: int | None
         if queries.live_job(ledger, job, None) is None:
             raise UsageError(f"slurmplug knows no job {job} that has not ended")
         ledger.give_back([job])
-        emit([f"job {job} is left alone from now on"])
-    returned = give_back(ledger, port, job)
-    _tell(returned)
+        emit([f"job {job} is excluded: slurmplug does not change it any more"])
+    result = reset_recorded(ledger, port, job)
+    _print_result(result)
     if daemon_runs(config.ledger.path):
-        emit(["waiting for the daemon's next cycle, as this one may just have written"])
-        deadline = time.monotonic() + 2 * config.interval + config.slurm.timeout
-        while not queries.began_cycle_since(ledger, asked) and time.monotonic() < deadline:
-            time.sleep(LOOK_SECONDS)
-        if not queries.began_cycle_since(ledger, asked):
-            emit(["the daemon began no cycle: look at its log, and reset again when it runs or is stopped"])
+        emit(["waiting for the daemon's next cycle: the current one may have set priorities again"])
+        if not wait_for_cycle(ledger, started, 2 * config.interval + config.slurm.timeout):
+            emit(["the daemon began no cycle: see its log, and run reset again once it runs or is stopped"])
             return False
-        returned = give_back(ledger, port, job)
-        if returned.anything:
-            _tell(returned)
-    return not returned.kept
+        result = reset_recorded(ledger, port, job)
+        if result.any_reset:
+            _print_result(result)
+    return not result.failed
 
 
-def carry_out_unrecorded(config: Config, port: Traceable, job: int | None) -> bool:
-    """Likewise without a ledger: nobody can be paused, and what nobody can tell is said."""
-    emit([f"there is no ledger {config.ledger.path}: what Slurm and the spool tell is given back"])
-    returned, doubts = give_back_unrecorded(port, job)
-    _tell(returned)
-    emit(doubts)
+def reset_without_ledger(config: Config, port: TraceableCluster, job: int | None) -> bool:
+    """Reset what Slurm and the spool show, and print that and what is in doubt; returns whether nothing failed."""
+    emit([f"there is no ledger {config.ledger.path}: resetting what Slurm and the spool show"])
+    result, doubts = reset_unrecorded(port, job)
+    _print_result(result)
+    _print_doubts(doubts)
     if runs := daemon_runs(config.ledger.path):
-        emit(["a daemon runs and may set all of it anew: stop it, and reset again"])
-    return not (returned.kept or runs or any(doubt.startswith(UNREAD) for doubt in doubts))
+        emit(["a daemon is running and may set all of it again: stop it, and run reset again"])
+    return not (result.failed or runs or doubts.unread)
 
 
-def _absent(path: Path) -> bool:
-    """Whether there is no such file; one that cannot be looked at is not absent."""
+def _is_missing(path: Path) -> bool:
+    """Whether there is no such file; one that cannot be accessed is not missing."""
     try:
         path.stat()
     except FileNotFoundError:
@@ -121,15 +111,27 @@ def _absent(path: Path) -> bool:
     return False
 
 
-def _tell(returned: Returned) -> None:
-    told = {
-        "priorities": returned.priorities,
-        "requests to jobs": returned.requests,
-        "shapes and constraints": returned.shapes,
-        "reservations": returned.reservations,
-        "holds for admission": returned.holds,
+def _print_result(result: ResetResult) -> None:
+    counts = {
+        "priorities": result.priorities,
+        "requests to jobs": result.requests,
+        "shapes and constraints": result.shapes,
+        "reservations": result.reservations,
+        "holds for admission": result.holds,
     }
-    emit([f"given back: {', '.join(f'{what} {len(jobs)}' for what, jobs in told.items())}"])
-    if returned.gone:
-        emit([f"ended meanwhile, so nothing to give back: {len(returned.gone)}"])
-    emit(f"not given back: job {job_id}, {printable(why)}" for job_id, why in sorted(returned.kept.items()))
+    emit([f"reset: {', '.join(f'{what} {len(jobs)}' for what, jobs in counts.items())}"])
+    if result.ended:
+        emit([f"ended meanwhile, nothing to reset: {len(result.ended)}"])
+    emit(f"not reset: job {job_id}, {printable(why)}" for job_id, why in sorted(result.failed.items()))
+
+
+def _print_doubts(doubts: Doubts) -> None:
+    emit(f"could not be read: {problem}" for problem in doubts.unread)
+    if doubts.held:
+        emit([f"held by an operator, or by slurmplug: {','.join(map(str, doubts.held))}"])
+    emit(
+        [
+            "not known without a ledger: SiteFactors of running jobs, new shapes, nodes that jobs exclude or require "
+            "(`squeue -o '%A %x %n'` lists these)"
+        ]
+    )

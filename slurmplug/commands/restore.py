@@ -1,10 +1,10 @@
-"""`slurmplug restore`: put a copy of the ledger in its place."""
+"""`slurmplug restore`: replaces the ledger by a backup."""
 
 from pathlib import Path
 
 import click
 
-from slurmplug.commands.options import config_option, configured, emit
+from slurmplug.commands.options import config_option, emit, load_config
 from slurmplug.ledger import backup
 from slurmplug.ledger.lock import only_one
 
@@ -13,13 +13,13 @@ from slurmplug.ledger.lock import only_one
 @click.argument("file", type=click.Path(path_type=Path))
 @config_option
 def restore(*, file: Path, config_path: Path) -> None:
-    """Put FILE, which `slurmplug backup` made, in the ledger's place while no daemon runs.
+    """Replace the ledger by FILE, which `slurmplug backup` wrote, while no daemon is running.
 
-    The ledger that was there is kept beside it. What happened since the backup is read from Slurm and the spool again;
-    priorities set meanwhile are written anew, as they are not known.
+    The replaced ledger is kept beside it. What happened since the backup is read from Slurm and the spool again;
+    priorities set meanwhile are not known, so all are written again.
     """
-    config = configured(config_path)
+    config = load_config(config_path)
     path = config.ledger.path
     with only_one(path.with_suffix(".lock")):
         aside = backup.install(file, path, config.spool.path)
-    emit([f"{path}: restored from {file}", *([f"what was there is {aside} now"] if aside else [])])
+    emit([f"{path}: restored from {file}", *([f"the replaced ledger is {aside} now"] if aside else [])])

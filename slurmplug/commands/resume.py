@@ -1,10 +1,10 @@
-"""`slurmplug resume`: end a pause."""
+"""`slurmplug resume`: ends a pause."""
 
 from pathlib import Path
 
 import click
 
-from slurmplug.commands.options import emit, ledger_options, opened
+from slurmplug.commands.options import emit, ledger_options, open_ledger
 from slurmplug.console.table import printable
 
 
@@ -12,7 +12,7 @@ from slurmplug.console.table import printable
 @ledger_options
 def resume(*, config_path: Path, ledger_path: Path | None) -> None:
     """Let the daemon act again as the configuration says."""
-    with opened(config_path, ledger_path, readonly=False) as ledger:
+    with open_ledger(config_path, ledger_path, readonly=False) as ledger:
         why = ledger.control("paused")
         ledger.set_control("paused", None)
     emit(["it was not paused" if why is None else f"resumed; it was paused: {printable(why)}"])

@@ -1,4 +1,4 @@
-"""`slurmplug run`: report the progress of a program that cannot be changed, from what it prints."""
+"""`slurmplug run`: runs a program that cannot be changed, and reports its progress from what it prints."""
 
 import os
 import re
@@ -16,11 +16,11 @@ import click
 from slurmplug_report.report import Reporter
 
 LINE_BYTES = 4_096
-"""How much of a line is matched."""
+"""The first bytes of a line, in which patterns are searched."""
 PIECE_BYTES = 65_536
 LAST_PIECES = 16
-"""A pipe holds at most so much (pipe(7)): what an ended program wrote."""
-LOOK_SECONDS = 0.5
+"""The pieces read after the program ended: a pipe holds at most that much (pipe(7))."""
+POLL_SECONDS = 0.5
 FORWARDED = (
     signal.SIGHUP,
     signal.SIGINT,
@@ -38,7 +38,7 @@ def _patterns(_ctx: click.Context, _param: click.Parameter, texts: Sequence[str]
         try:
             patterns.append(re.compile(text))
         except re.error as error:
-            raise click.BadParameter(f"{text!r} is no regular expression: {error}") from error
+            raise click.BadParameter(f"{text!r} is not a regular expression: {error}") from error
         if not patterns[-1].groupindex:
             raise click.BadParameter(f"{text!r} names no quantity: write groups such as (?P<loss>[0-9.]+)")
     return patterns
@@ -48,7 +48,7 @@ def _signal(_ctx: click.Context, _param: click.Parameter, text: str) -> signal.S
     try:
         return signal.Signals[f"SIG{text.upper().removeprefix('SIG')}"]
     except KeyError:
-        raise click.BadParameter(f"{text!r} is no signal: write TERM, INT, USR1, ...") from None
+        raise click.BadParameter(f"{text!r} is not a signal: write TERM, INT, USR1, ...") from None
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -66,13 +66,13 @@ def _signal(_ctx: click.Context, _param: click.Parameter, text: str) -> signal.S
     callback=_signal,
     default="TERM",
     show_default=True,
-    help="What the program is sent when the job is asked to stop.",
+    help="The signal sent to the program when the job is requested to stop.",
 )
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(*, patterns: Sequence[re.Pattern[str]], stop_signal: signal.Signals, command: Sequence[str]) -> None:
-    """Run COMMAND and report what it prints of its progress.
+    """Run COMMAND and report its progress from what it prints.
 
-    Output, signals and exit status pass through unchanged; where the program ended because the job was asked to stop,
+    Output, signals and exit status pass through unchanged; if the program ended because the job was requested to stop,
     the status is 0. Write -- before COMMAND.
     """
     sys.exit(supervise(command, patterns, stop_signal, os.environ))
@@ -84,7 +84,8 @@ def supervise(
     stop_signal: signal.Signals,
     environment: Mapping[str, str],
 ) -> int:
-    """Run a command to its end, reporting; returns its exit status as a shell would, 0 where it was asked to stop."""
+    """Run a command to its end and report its progress; returns its exit status as a shell would, 0 if the job was
+    requested to stop."""
     with ExitStack() as cleanup:
         reporter = Reporter.from_environment(environment)
         if reporter:
@@ -104,24 +105,24 @@ def supervise(
             return 127 if isinstance(error, FileNotFoundError) else 126
         cleanup.enter_context(child)
         cleanup.enter_context(_forwarded(child))
-        stopped = _Stop(child, reporter, stop_signal)
-        _pass_through(child, _Matcher(patterns, reporter), stopped)
+        stop = _StopSignal(child, reporter, stop_signal)
+        _pass_through(child, _Matcher(patterns, reporter), stop)
         status = child.wait()
-    if stopped.asked:
+    if stop.sent:
         return 0
     return 128 - status if status < 0 else status
 
 
-class _Stop:
-    """Sends the program the stop signal, once, when the job is asked to stop."""
+class _StopSignal:
+    """Sends the program the stop signal, once, when the job is requested to stop."""
 
     def __init__(self, child: subprocess.Popen[bytes], reporter: Reporter | None, number: signal.Signals) -> None:
-        self.asked = False
+        self.sent = False
         self._child, self._reporter, self._signal = child, reporter, number
 
-    def look(self) -> None:
-        if self._reporter and self._reporter.stop_requested and not self.asked and self._child.poll() is None:
-            self.asked = True
+    def send_if_requested(self) -> None:
+        if self._reporter and self._reporter.stop_requested and not self.sent and self._child.poll() is None:
+            self.sent = True
             self._child.send_signal(self._signal)
 
 
@@ -157,7 +158,7 @@ class _Matcher:
                 self._reporter.add(self._iteration, checkpoint, found)
 
 
-def _pass_through(child: subprocess.Popen[bytes], matcher: _Matcher, stopped: _Stop) -> None:
+def _pass_through(child: subprocess.Popen[bytes], matcher: _Matcher, stop: _StopSignal) -> None:
     """Copy what the program writes until it ends; processes that it leaves behind are not waited for."""
     outputs = {pipe.fileno(): (pipe, target) for pipe, target in ((child.stdout, 1), (child.stderr, 2)) if pipe}
     ended = os.pidfd_open(child.pid)
@@ -167,7 +168,7 @@ def _pass_through(child: subprocess.Popen[bytes], matcher: _Matcher, stopped: _S
             selector.register(source, selectors.EVENT_READ)
         running = True
         while running:
-            ready = {key.fd for key, _ in selector.select(LOOK_SECONDS)}
+            ready = {key.fd for key, _ in selector.select(POLL_SECONDS)}
             running = ended not in ready
             for source in list(outputs) if not running else ready & set(outputs):
                 pipe, target = outputs[source]
@@ -175,13 +176,13 @@ def _pass_through(child: subprocess.Popen[bytes], matcher: _Matcher, stopped: _S
                     selector.unregister(source)
                     del outputs[source]
                     pipe.close()
-            stopped.look()
+            stop.send_if_requested()
     os.close(ended)
     matcher.end()
 
 
 def _copied(source: int, target: int, matcher: _Matcher, pieces: int) -> bool:
-    """Copy what there is, up to so many pieces; False where no more will come, or nobody reads it."""
+    """Copy what was written so far, up to so many pieces; False at the end of the output, or if nobody reads it."""
     for _ in range(pieces):
         try:
             data = os.read(source, PIECE_BYTES)
@@ -192,7 +193,7 @@ def _copied(source: int, target: int, matcher: _Matcher, pieces: int) -> bool:
         matcher.feed(source, data)
         try:
             _write(target, data)
-        except OSError:  # the program shall learn it from its own next write
+        except OSError:  # the program gets the error at its own next write
             return False
     return True
 
@@ -207,7 +208,7 @@ def _write(target: int, data: bytes) -> None:
 
 
 def _one_output() -> bool:
-    """Whether standard output and error are the same file: then their order is kept by one pipe."""
+    """Whether standard output and error are the same file: one pipe for both then keeps their order."""
     try:
         return os.path.sameopenfile(1, 2)
     except OSError:
@@ -216,7 +217,7 @@ def _one_output() -> bool:
 
 @contextmanager
 def _forwarded(child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Signals that we are sent go to the program; a terminal sends its own to both of us."""
+    """Forward the signals sent to this process to the program; a terminal sends its own to both."""
 
     def forward(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         child.send_signal(number)

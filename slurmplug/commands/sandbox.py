@@ -1,4 +1,4 @@
-"""`slurmplug sandbox`: a throwaway real Slurm to try things on."""
+"""`slurmplug sandbox`: a throwaway Slurm cluster on this machine."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,11 +27,11 @@ def up(*, folder: Path, nodes: int, gpus: int, gpu_type: str, cpus: int, memory:
     """Start a cluster with all of its state in FOLDER (default: .sandbox)."""
     node = Node(gpus=gpus, gpu_type=gpu_type, cpus=cpus, memory=memory)
     cluster = Sandbox(ClusterSpec(nodes=(node,) * nodes), folder)
-    with _told():
+    with _cleanly():
         cluster.up()
     if cluster.folder != folder.absolute():
         click.echo(
-            f"# Not every user can enter {folder.absolute()}: the state is in {cluster.folder}, and a link there."
+            f"# Not every user can enter {folder.absolute()}: the state is in {cluster.folder}, with a link there."
         )
     click.echo(f"# {cluster.name} runs. Operator: {cluster.operator}. Researchers: {', '.join(cluster.researchers)}.")
     for name in ("SLURM_CONF", "SLURMPLUG_SPOOL"):
@@ -44,33 +44,33 @@ def up(*, folder: Path, nodes: int, gpus: int, gpu_type: str, cpus: int, memory:
 @click.option("--keep-logs", is_flag=True, help="Leave the daemons' logs in FOLDER.")
 def down(*, folder: Path, keep_logs: bool) -> None:
     """Stop the cluster in FOLDER (default: .sandbox) and everything that runs in it."""
-    with _told():
+    with _cleanly():
         Sandbox.attach(folder).down(keep_logs=keep_logs)
 
 
 @sandbox.command()
 @click.argument("folder", type=click.Path(path_type=Path), default=Path(".demo"))
 def demo(*, folder: Path) -> None:
-    """Watch slurmplug serve a cluster and its training jobs; results come to FOLDER (default: .demo)."""
+    """Watch slurmplug serve a cluster with training jobs; results are written to FOLDER (default: .demo)."""
     from slurmplug.sandbox.demo import run  # noqa: PLC0415 the ledger and its numpy take a second to load
 
     try:
-        with _told():
+        with _cleanly():
             run(folder)
     except KeyboardInterrupt as error:
-        raise _failure("interrupted; all that it started has ended", error) from error
+        raise _failure("interrupted; everything it started was stopped", error) from error
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """What went wrong, and no traceback; so also where a folder cannot be used."""
+def _cleanly() -> Iterator[None]:
+    """Errors of the sandbox and of its folder as messages, without a traceback."""
     try:
         yield
     except SandboxError as error:
         raise _failure(str(error), error) from error
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        raise _failure(f"{where}{error.strerror}; a sandbox needs root, and a folder of its own", error) from error
+        raise _failure(f"{where}{error.strerror}; a sandbox needs root and an empty folder", error) from error
 
 
 def _failure(message: str, error: BaseException) -> click.ClickException:

@@ -1,17 +1,17 @@
-"""`slurmplug show-config`: the settings in force."""
+"""`slurmplug show-config`: the configuration in force."""
 
 from pathlib import Path
 
 import click
 
-from slurmplug.commands.options import config_option, configured, emit
+from slurmplug.commands.options import config_option, emit, load_config
 from slurmplug.config import render
 from slurmplug.config.schema import Config
 
 
 @click.command("show-config")
 @config_option
-@click.option("--defaults", is_flag=True, help="Those of a configuration that sets nothing.")
+@click.option("--defaults", is_flag=True, help="The defaults, as of an empty configuration.")
 def show_config(*, config_path: Path, defaults: bool) -> None:
-    """Print every setting as it is in force, as TOML."""
-    emit([render.toml(Config() if defaults else configured(config_path))])
+    """Print every setting in force, as TOML."""
+    emit([render.toml(Config() if defaults else load_config(config_path))])

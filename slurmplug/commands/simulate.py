@@ -1,4 +1,4 @@
-"""`slurmplug simulate`: what policies would have made of a workload."""
+"""`slurmplug simulate`: runs a workload under policies on a simulated cluster."""
 
 import json
 import sys
@@ -24,7 +24,7 @@ from slurmplug.sim.experiment.simulation import Settings, Simulation
 from slurmplug.sim.workloads import load as workload
 
 ALONE = "slurm"
-"""the policy that is its launcher"""
+"""the policy that is its own launcher"""
 ALWAYS_STOPS = frozenset({"mlfs"})
 _SHOWN = (
     ("policy", "text"), ("seed", "integer"), ("jobs", "integer"), ("jct_mean", "span"), ("jct_p50", "span"),
@@ -32,37 +32,37 @@ _SHOWN = (
     ("accuracy_by_deadline", "number"), ("gpu_hours", "number"), ("preemptions", "integer"), ("stops", "integer"),
     ("decide_ms_mean", "number"), ("wall_s", "number"),
 )  # fmt: skip
-"""of the figures of a result, those in the table"""
+"""the figures of a result that are shown in the table"""
 
 
 @click.command()
 @click.argument("name", metavar="WORKLOAD")
 @click.option("--cluster", required=True, metavar="NxG", help="Nodes and GPUs on each: 16x4, or 8x4+2x8.")
 @click.option(
-    "--policy", "policies", multiple=True, metavar="NAME", help="Repeated for several; mlfs and slurm where not given."
+    "--policy", "policies", multiple=True, metavar="NAME", help="A policy; may be repeated. Default: mlfs and slurm."
 )
 @click.option(
     "--launcher",
     type=click.Choice(["direct", "slurm"]),
     default="direct",
     show_default=True,
-    help="Who starts the jobs: the policy itself, as the papers assume, or Slurm by our labels.",
+    help="What starts the jobs: the policy itself, as the papers assume, or Slurm by the SiteFactors.",
 )
 @click.option(
     "--stopping",
     type=click.Choice(["off", "on"]),
     default="off",
     show_default=True,
-    help="Give every policy the same MLF-C and OptStop; mlfs always has its own.",
+    help="Add MLF-C and OptStop to every policy; mlfs always has its own.",
 )
-@click.option("--seed", "seeds", multiple=True, type=click.IntRange(0), help="Repeated for several; 0 where not given.")
-@click.option("--jobs", type=click.IntRange(1), help="So many jobs, the first ones.")
-@click.option("--load", type=click.FloatRange(0, min_open=True), default=1.0, help="Jobs arrive so many times as fast.")
+@click.option("--seed", "seeds", multiple=True, type=click.IntRange(0), help="A seed; may be repeated. Default: 0.")
+@click.option("--jobs", type=click.IntRange(1), help="Only the first N jobs.")
+@click.option("--load", type=click.FloatRange(0, min_open=True), default=1.0, help="Factor on the rate of arrivals.")
 @click.option("--interval", type=click.FloatRange(1), default=60.0, show_default=True, help="Seconds between cycles.")
 @click.option("--set", "assigned", multiple=True, metavar="POLICY.KEY=VALUE", help="A policy's setting, as in TOML.")
 @click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="The folder with measured profiles.")
-@click.option("--skip-bad", is_flag=True, help="Leave out rows that cannot be used, rather than refuse the workload.")
-@click.option("--json", "json_path", type=click.Path(path_type=Path, dir_okay=False), help="Write all figures here.")
+@click.option("--skip-bad", is_flag=True, help="Skip rows that cannot be used, rather than reject the workload.")
+@click.option("--json", "json_path", type=click.Path(path_type=Path, dir_okay=False), help="Write all figures there.")
 def simulate(
     *,
     name: str,
@@ -79,7 +79,7 @@ def simulate(
     skip_bad: bool,
     json_path: Path | None,
 ) -> None:
-    """Run WORKLOAD, a file, gen:NAME or the name of a small one of ours, under each policy on a simulated cluster."""
+    """Run WORKLOAD (a file, gen:NAME or the name of a built-in one) under each policy on a simulated cluster."""
     wanted = [(each, policy_registry.own_name(each)) for each in policies or ("mlfs", ALONE)]
     settings = _assigned(assigned, dict(wanted))
     made = [_policy(each, {own: settings.get(own, {})}, interval, stops=stopping == "on") for each, own in wanted]
@@ -90,23 +90,24 @@ def simulate(
         jobs_of_seed = workload.load(name, seed=seed, load=load, jobs=jobs, skip_bad=skip_bad, data=data)
         for policy in made:
             by = "slurm" if policy.name == ALONE else launcher
-            asked = Settings(cluster, interval, seed, stopping == "on" or policy.name in ALWAYS_STOPS, launcher=by)
-            simulation = Simulation(jobs_of_seed, policy, asked)
-            with _bar(f"{policy.name}, seed {seed}") as tell:
-                results.append(summary.summary(simulation.run(tell)))
+            stops = stopping == "on" or policy.name in ALWAYS_STOPS
+            run_settings = Settings(cluster, interval, seed, stops, launcher=by)
+            simulation = Simulation(jobs_of_seed, policy, run_settings)
+            with _bar(f"{policy.name}, seed {seed}") as show_progress:
+                results.append(summary.summary(simulation.run(show_progress)))
     if json_path:
-        told = {"workload": name, "cluster": cluster, "results": results}
-        _write(json_path, json.dumps(_finite(told), indent=1, allow_nan=False) + "\n", "w")
+        figures = {"workload": name, "cluster": cluster, "results": results}
+        _write(json_path, json.dumps(_finite(figures), indent=1, allow_nan=False) + "\n", "w")
     _print(results)
 
 
 def _write(path: Path, text: str, mode: Literal["a", "w"]) -> None:
-    """Raises UsageError: before the runs, which may take long and fail, so what is there stays; and after them."""
+    """Write to a file; called before the runs too, with mode "a", to fail early. Raises UsageError."""
     try:
         with path.open(mode, encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}; --json names another file") from error
+        raise UsageError(f"{path} cannot be written: {error.strerror}; name another file with --json") from error
 
 
 def _policy(name: str, settings: Mapping[str, Mapping[str, Any]], interval: float, *, stops: bool) -> Policy:
@@ -114,8 +115,8 @@ def _policy(name: str, settings: Mapping[str, Mapping[str, Any]], interval: floa
     return Stopping(policy) if stops and policy.name not in ALWAYS_STOPS else policy
 
 
-def _assigned(items: Sequence[str], wanted: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """The settings of each policy, by the name that it gives itself. wanted: these names by those of --policy.
+def _assigned(items: Sequence[str], own_names: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """The settings of each policy, by its own name. own_names: these, by the names of --policy.
 
     Raises:
         UsageError
@@ -124,10 +125,10 @@ def _assigned(items: Sequence[str], wanted: Mapping[str, str]) -> dict[str, dict
     for item in items:
         where, equals, value = item.partition("=")
         policy, _, key = where.partition(".")
-        own = wanted.get(policy, policy)
-        if not (equals and key) or own not in wanted.values():
-            named = ", ".join(dict.fromkeys(wanted.values()))
-            raise UsageError(f"--set {item}: say POLICY.KEY=VALUE, of a policy that is run: {named}")
+        own = own_names.get(policy, policy)
+        if not (equals and key) or own not in own_names.values():
+            named = ", ".join(dict.fromkeys(own_names.values()))
+            raise UsageError(f"--set {item}: write POLICY.KEY=VALUE, of a policy that is run: {named}")
         try:
             parsed = json.loads(value)
         except ValueError:
@@ -138,7 +139,7 @@ def _assigned(items: Sequence[str], wanted: Mapping[str, str]) -> dict[str, dict
 
 @contextmanager
 def _bar(title: str) -> Iterator[Any]:
-    """A progress bar on a terminal, else nothing."""
+    """A progress bar, if on a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -149,7 +150,7 @@ def _bar(title: str) -> Iterator[Any]:
 
 
 def _finite(value: Any) -> Any:
-    """The same without NaN and infinity, which JSON does not have."""
+    """The value with NaN and infinity replaced by None, as JSON has neither."""
     if isinstance(value, Mapping):
         return {key: _finite(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -179,4 +180,4 @@ def _text(value: Any, kind: str) -> str:
         return times.span(float(value))
     if kind == "number":
         return f"{float(value):.3g}" if abs(float(value)) < 1000 else f"{float(value):.0f}"
-    return table.shown(value, kind)  # type: ignore[arg-type]
+    return table.format_value(value, kind)  # type: ignore[arg-type]

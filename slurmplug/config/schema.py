@@ -15,9 +15,9 @@ from slurmplug.errors import ConfigError
 
 DEFAULT_PATH = Path("/etc/slurmplug/slurmplug.toml")
 CONFIG_VARIABLE = "SLURMPLUG_CONFIG"
-"""The environment variable that names another file."""
+"""The environment variable that names another configuration file."""
 LEDGER_VARIABLE = "SLURMPLUG_LEDGER"
-"""The environment variable that names another ledger, for commands that only read one."""
+"""The environment variable that names another ledger for reports."""
 
 _LISTEN = r"^(|[A-Za-z0-9.-]{1,253}:[0-9]{1,5}|\[[0-9A-Fa-f:.]{2,45}\]:[0-9]{1,5})$"
 _URL = r"^(|http://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}/?)$"

@@ -1,1 +1,1 @@
-"""Tables and times as the terminal shows them."""
+"""Tables and times as shown on a terminal."""

@@ -1,4 +1,4 @@
-"""Times as Slurm's commands read and show them (sacct(1), --starttime and Elapsed)."""
+"""Parses and formats times as Slurm's commands do (sacct(1), --starttime and Elapsed)."""
 
 import re
 from datetime import datetime, timedelta
@@ -24,7 +24,7 @@ def moment(text: str, now: float) -> float:
     """Seconds since the epoch of a time as sacct takes it, in this machine's time zone.
 
     HH:MM[:SS][AM|PM], MMDD[YY], MM/DD[/YY] or MM.DD[.YY], YYYY-MM-DD, each date followed by -HH:MM[:SS] or THH:MM[:SS]
-    where wanted; today, tomorrow, midnight, noon, fika, teatime; now[{+|-}count[seconds|minutes|hours|days|weeks]];
+    or not; today, tomorrow, midnight, noon, fika, teatime; now[{+|-}count[seconds|minutes|hours|days|weeks]];
     seconds since the epoch, with or without Slurm's `uts` before them. A time without a date is today's, a date
     without a year the last one.
 
@@ -40,7 +40,7 @@ def moment(text: str, now: float) -> float:
 
 
 def shown(seconds: float | None, unknown: str = "Unknown") -> str:
-    """2026-11-30T18:00:00, in this machine's time zone; at most the last day that there is a date for."""
+    """2026-11-30T18:00:00, in this machine's time zone; at most `LAST`."""
     return unknown if seconds is None else datetime.fromtimestamp(min(seconds, LAST)).isoformat(timespec="seconds")
 
 
@@ -51,7 +51,7 @@ def day(seconds: float, now: float) -> str:
 
 
 def span(seconds: float | None, unknown: str = "") -> str:
-    """[days-]hours:minutes:seconds."""
+    """A duration as [days-]hours:minutes:seconds."""
     if seconds is None:
         return unknown
     days, rest = divmod(int(max(seconds, 0.0)), 86_400)

@@ -1,1 +1,1 @@
-"""The service: one cycle after another, takeover between controllers, and giving everything back."""
+"""The service: cycles, takeover between controllers, and reset, which undoes what slurmplug set in Slurm."""

@@ -1,9 +1,9 @@
-"""Two controllers, one daemon that acts: whose turn it is, and the sign of life of the one whose turn it was.
+"""The lease that lets one of several controllers' daemons act, renewed by heartbeats in a folder that they share.
 
-A daemon runs on each of SlurmctldHost. One acts where Slurm's own controller of that machine is in charge and no other
-daemon shows life; the others stand by. Slurm's takeover is the signal: a backup slurmctld takes charge when the
-primary's does not answer. The sign of life is a file in a folder that the controllers share; who stands by judges it by
-how long it stood still on its own clock, so clocks need not agree.
+A daemon runs on each host of SlurmctldHost. The one that acts is on the host whose slurmctld is in control, and holds
+the lease; the others stand by. Slurm's failover decides: a backup slurmctld takes control when the primary does not
+answer. The holder renews its lease by writing a heartbeat into a file; a daemon that stands by measures on its own
+clock how long the heartbeat has not changed, so the hosts' clocks need not agree.
 """
 
 import logging
@@ -20,133 +20,163 @@ from typing import NamedTuple
 from slurmplug.cluster.site_client import Controller
 from slurmplug.errors import NotConfirmed, SteppedDown
 
-BEATS = 6
-"""Signs of life while the other's patience lasts."""
-_BYTES = 200
+HEARTBEATS = 6
+"""Heartbeats within `takeover.patience`, after which a lease has expired."""
+_HEARTBEAT_BYTES = 200
 
 log = logging.getLogger(__name__)
 
 
-class Sign(NamedTuple):
-    """A sign of life: whose, of which of its processes, and which in a row. Empty where nobody acts."""
+class Heartbeat(NamedTuple):
+    """A renewal of the lease: the holder's host and process, and the count of its renewals; empty without a holder."""
 
     host: str = ""
     process: str = ""
     number: str = ""
 
 
-class Turn(NamedTuple):
-    """Whether to act, and why not."""
+class Eligibility(NamedTuple):
+    """Whether a daemon may acquire the lease; if not, the reason, and a detail that changes with time."""
 
-    acts: bool
-    why: str = ""
+    eligible: bool
+    reason: str = ""
+    detail: str = ""
+
+    @property
+    def message(self) -> str:
+        """The reason with its detail."""
+        return f"{self.reason} ({self.detail})" if self.detail else self.reason
 
 
-def position(controllers: Sequence[Controller], host: str) -> int | None:
-    """Which of the controllers this machine is, 0 for the primary; None where it is none."""
+def controller_index(controllers: Sequence[Controller], host: str) -> int | None:
+    """The position of a host among the controllers, 0 for the primary; None if it is not one of them."""
     names = [each.host.partition(".")[0] for each in controllers]
     own = host.partition(".")[0]
     return names.index(own) if own in names else None
 
 
-def in_charge(controllers: Sequence[Controller]) -> int | None:
-    """The first that answers, as Slurm has it; None where none does."""
+def controller_in_control(controllers: Sequence[Controller]) -> int | None:
+    """The position of the controller that is in control: the first that answers; None if none does."""
     return next((at for at, each in enumerate(controllers) if each.up), None)
 
 
-def turn(own: int | None, controllers: Sequence[Controller], sign: Sign, still: float, patience: float) -> Turn:
-    """Whether the daemon on controller `own` may begin to act.
+def eligibility(
+    own: int | None, controllers: Sequence[Controller], heartbeat: Heartbeat, age: float, patience: float
+) -> Eligibility:
+    """Whether the daemon on controller `own` may acquire the lease.
 
-    `sign`: the last sign of life of one that acts, and `still`: the seconds that it has not changed.
+    `heartbeat`: the last one of the holder; `age`: the seconds for which it has not changed.
     """
     if own is None:
-        return Turn(False, f"this machine is none of SlurmctldHost: {', '.join(each.host for each in controllers)}")
-    charge = in_charge(controllers)
-    if charge is None:
-        return Turn(False, "no slurmctld answers")
-    if charge != own:
-        return Turn(False, f"slurmctld on {controllers[charge].host} is in charge")
-    ours = position(controllers, sign.host) == own  # of a daemon before this one: the lock beside the ledger was free
-    if sign.host and not ours and still < patience:
-        return Turn(False, f"the daemon on {sign.host} showed life {still:.0f} s ago")
-    return Turn(True)
+        return Eligibility(False, f"this host is not in SlurmctldHost: {', '.join(each.host for each in controllers)}")
+    in_control = controller_in_control(controllers)
+    if in_control is None:
+        return Eligibility(False, "no slurmctld answers")
+    if in_control != own:
+        return Eligibility(False, f"slurmctld on {controllers[in_control].host} is in control")
+    ours = controller_index(controllers, heartbeat.host) == own  # an earlier daemon's: the ledger's lock was free
+    if heartbeat.host and not ours and age < patience:
+        return Eligibility(False, f"the daemon on {heartbeat.host} is alive", f"last heartbeat {age:.0f} s ago")
+    return Eligibility(True)
 
 
-def elsewhere(folder: Path, host: str, patience: float) -> str:
-    """The other machine whose daemon acts, empty where there is none. Raises NotConfirmed.
+def may_continue(own: int | None, controllers: Sequence[Controller]) -> bool:
+    """Whether the holder goes on: the primary's for as long as it lives, a backup's until another is in control."""
+    return own == 0 or controller_in_control(controllers) in (own, None)
 
-    For who looks only once: when the last sign of life was shown is told by the time of day.
+
+def other_active_host(folder: Path, host: str, patience: float) -> str:
+    """The other host whose daemon holds the lease; empty if there is none. For a single check, by the time of day.
+
+    Raises:
+        NotConfirmed: the shared folder cannot be read.
     """
-    sign = read(folder)
-    if sign.host.partition(".")[0] in ("", host.partition(".")[0]):
+    heartbeat = read_heartbeat(folder)
+    if heartbeat.host.partition(".")[0] in ("", host.partition(".")[0]):
         return ""
     try:
-        still = time.time() - (folder / "acting").stat().st_mtime
+        age = time.time() - (folder / "acting").stat().st_mtime
     except OSError as error:
         raise NotConfirmed(f"{folder}/acting cannot be read: {error.strerror}") from error
-    return sign.host if still < patience else ""
+    return heartbeat.host if age < patience else ""
 
 
-def stays(own: int | None, controllers: Sequence[Controller]) -> bool:
-    """Whether a daemon that acts goes on: the primary's as long as it lives, a backup's until another is in charge."""
-    return own == 0 or in_charge(controllers) in (own, None)
+def read_heartbeat(folder: Path) -> Heartbeat:
+    """The last heartbeat in the shared folder.
+
+    Raises:
+        NotConfirmed: the shared folder cannot be read.
+    """
+    try:
+        with (folder / "acting").open("rb") as file:
+            words = file.read(_HEARTBEAT_BYTES).decode("ascii", "replace").split()
+    except FileNotFoundError:
+        return Heartbeat()
+    except OSError as error:
+        raise NotConfirmed(f"{folder}/acting cannot be read: {error.strerror}") from error
+    return Heartbeat(*words) if len(words) == len(Heartbeat._fields) else Heartbeat()
 
 
-class Watch:
-    """How long a sign stood still, by a monotonic clock of this machine."""
+class HeartbeatMonitor:
+    """Measures how long the heartbeat has not changed, by this host's monotonic clock."""
 
     def __init__(self, now: float) -> None:
-        self._sign, self._since = Sign(), now
+        self._last, self._since = Heartbeat(), now
 
-    def still(self, sign: Sign, now: float) -> float:
-        """Seconds, counted from when this sign was first seen."""
-        if sign != self._sign:
-            self._sign, self._since = sign, now
+    def age(self, heartbeat: Heartbeat, now: float) -> float:
+        """Seconds since this heartbeat was first seen."""
+        if heartbeat != self._last:
+            self._last, self._since = heartbeat, now
         return now - self._since
 
 
-class Life:
-    """The sign of life of a daemon that acts, kept in the shared folder by a thread until it is closed."""
+class Lease:
+    """The right of one daemon to act, renewed in the shared folder by a thread until it is closed."""
 
     def __init__(self, folder: Path, patience: float, host: str = "") -> None:
-        """`patience`: seconds after which the others take this one for gone."""
+        """`patience`: the seconds without a heartbeat after which the lease has expired."""
         self._path = folder / "acting"
         self._host = host or socket.gethostname()
         self._process = secrets.token_hex(8)
         self._patience = patience
         self._count = 0
-        self._shown = float("-inf")
+        self._renewed_at = float("-inf")
         self._lost = ""
         self._lock = threading.Lock()
-        self._ended = threading.Event()
+        self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def claim(self) -> None:
-        """Begin to show life. Raises SteppedDown where another was quicker, NotConfirmed where the folder fails."""
+    def acquire(self) -> None:
+        """Write a first heartbeat, and renew it from then on.
+
+        Raises:
+            SteppedDown: another daemon acquired the lease at the same time.
+            NotConfirmed: the shared folder cannot be read or written.
+        """
         with self._lock:
-            self._show()
-        self._ended.wait(self._patience / BEATS)  # for one that claims at the same moment
+            self._renew()
+        self._closed.wait(self._patience / HEARTBEATS)  # for one that acquires it at the same moment
         self.confirm()
-        self._thread = threading.Thread(target=self._beat, name="life", daemon=True)
+        self._thread = threading.Thread(target=self._keep_renewing, name="lease", daemon=True)
         self._thread.start()
 
     def confirm(self) -> None:
-        """Be sure that no other acts, before anything is done.
+        """Make sure that the lease is still held; called before anything is done to the cluster.
 
         Raises:
-            SteppedDown: another acts.
-            NotConfirmed: the shared folder cannot be read or written, so nobody can tell.
+            SteppedDown: another daemon holds the lease.
+            NotConfirmed: the shared folder cannot be read or written.
         """
         with self._lock:
-            sign = read(self._path.parent)
-            if self._lost or sign.process != self._process:
-                self._lost = self._lost or f"the daemon on {sign.host or 'another controller'} acts now"
+            heartbeat = read_heartbeat(self._path.parent)
+            if self._lost or heartbeat.process != self._process:
+                self._lost = self._lost or f"the daemon on {heartbeat.host or 'another controller'} is active now"
                 raise SteppedDown(self._lost)
-            if time.monotonic() - self._shown > self._patience / 2:  # as after a long pause of this machine
-                self._show()
+            if time.monotonic() - self._renewed_at > self._patience / 2:  # as after this machine was suspended
+                self._renew()
 
-    def owns(self) -> bool:
-        """Whether `confirm` would go well."""
+    def is_held(self) -> bool:
+        """Whether `confirm` succeeds."""
         try:
             self.confirm()
         except (SteppedDown, NotConfirmed):
@@ -154,45 +184,33 @@ class Life:
         return True
 
     def close(self) -> None:
-        """Show life no more, and leave the place free for another at once."""
-        self._ended.set()
+        """Release the lease: another daemon may acquire it at once."""
+        self._closed.set()
         if self._thread:
             self._thread.join()
-        if self.owns():
+        if self.is_held():
             with suppress(NotConfirmed):
                 self._write("")
 
-    def _beat(self) -> None:
-        while not self._ended.wait(self._patience / BEATS):
+    def _keep_renewing(self) -> None:
+        while not self._closed.wait(self._patience / HEARTBEATS):
             try:
                 with self._lock:
-                    if read(self._path.parent).process != self._process:
-                        return  # `confirm` tells
-                    self._show()
+                    if read_heartbeat(self._path.parent).process != self._process:
+                        return  # `confirm` raises SteppedDown
+                    self._renew()
             except NotConfirmed as error:
                 log.warning("%s", error)
 
-    def _show(self) -> None:
+    def _renew(self) -> None:
         self._count += 1
         self._write(f"{self._host} {self._process} {self._count}\n")
-        self._shown = time.monotonic()
+        self._renewed_at = time.monotonic()
 
     def _write(self, text: str) -> None:
-        coming = self._path.with_name(f".acting.{self._process}")
+        temporary = self._path.with_name(f".acting.{self._process}")
         try:
-            coming.write_text(text)
-            os.replace(coming, self._path)
+            temporary.write_text(text)
+            os.replace(temporary, self._path)
         except OSError as error:
             raise NotConfirmed(f"{self._path} cannot be written: {error.strerror}") from error
-
-
-def read(folder: Path) -> Sign:
-    """The last sign of life in the shared folder. Raises NotConfirmed."""
-    try:
-        with (folder / "acting").open("rb") as file:
-            words = file.read(_BYTES).decode("ascii", "replace").split()
-    except FileNotFoundError:
-        return Sign()
-    except OSError as error:
-        raise NotConfirmed(f"{folder}/acting cannot be read: {error.strerror}") from error
-    return Sign(*words) if len(words) == len(Sign._fields) else Sign()

@@ -1,17 +1,21 @@
-"""Giving back to Slurm what slurmplug set, with or without a daemon, with or without a ledger.
+"""Reset: undoes in Slurm what slurmplug set there, with or without a daemon, with or without a ledger.
 
 In three stages: the steps are gathered from the ledger, or else from Slurm and the spool; their commands are applied;
 and their outcomes are written to the ledger and returned.
 """
 
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from policies.snapshot import JobKey
 from slurmplug.cluster.port import ClusterPort, Command, JobRows, Outcome, Reading, Traces
+from slurmplug.errors import UsageError
 from slurmplug.intake.job_record import LIVE_STATES
+from slurmplug.ledger import queries
 from slurmplug.ledger.ledger import Ledger
+from slurmplug.ledger.selection import JobId
 from slurmplug.operations import (
     MOVES,
     NODE_LIST_FIELDS,
@@ -22,12 +26,13 @@ from slurmplug.operations import (
 
 
 @dataclass(frozen=True)
-class Returned:
-    """What was given back, as job ids. `gone`: jobs that have ended meanwhile. `kept`: by job id, what could not be
-    given back, and why.
+class ResetResult:
+    """The jobs that were reset, by id. `ended`: jobs that have ended meanwhile. `failed`: by job id, what could not be
+    reset, and why.
 
-    `priorities`: SiteFactors; `requests`: to stop or to save; `shapes`: GPUs, and nodes that a job required or
-    excluded; `reservations`: those that secured a place; `holds`: jobs that waited for admission and were released.
+    `priorities`: SiteFactors; `requests`: to stop or to save a checkpoint; `shapes`: GPUs, and nodes that a job
+    required or excluded; `reservations`: those for jobs that were moved; `holds`: jobs that waited for admission and
+    were released.
     """
 
     priorities: Collection[int]
@@ -35,17 +40,17 @@ class Returned:
     shapes: Collection[int]
     reservations: Collection[int]
     holds: Collection[int]
-    gone: Collection[int]
-    kept: Mapping[int, str]
+    ended: Collection[int]
+    failed: Mapping[int, str]
 
     @property
-    def anything(self) -> bool:
-        """Whether something was given back."""
+    def any_reset(self) -> bool:
+        """Whether anything was reset."""
         return bool(self.priorities or self.requests or self.shapes or self.reservations or self.holds)
 
 
 _Kind: TypeAlias = Literal["priorities", "requests", "shapes", "places", "reservations", "holds"]
-_NOUNS: Mapping[_Kind, str] = {
+_DESCRIPTIONS: Mapping[_Kind, str] = {
     "priorities": "its SiteFactor",
     "requests": "the request to it",
     "shapes": "its GPUs or its node lists",
@@ -53,11 +58,12 @@ _NOUNS: Mapping[_Kind, str] = {
     "reservations": "the reservation",
     "holds": "its hold",
 }
+_POLL_SECONDS = 0.2
 _RUNS_WITH_NODES = "its node lists (ExcNodeList, ReqNodeList): Slurm changes them only while the job is pending"
 
 
 class _Step(NamedTuple):
-    """One command, and what it gives back."""
+    """One command, and what it resets."""
 
     kind: _Kind
     command: Command
@@ -87,14 +93,15 @@ class _Outcomes:
             if step.kind == "priorities" and (status := self._status(step)) in factors
         }
 
-    def returned(self, gone: Collection[int] = (), kept: Mapping[int, str] | None = None) -> Returned:
-        """The steps that were done, by kind, and those that failed with the reason, besides `kept`."""
-        jobs: dict[str, list[int]] = {kind: [] for kind in _NOUNS}
+    def result(self, ended: Collection[int] = (), not_tried: Mapping[int, str] | None = None) -> ResetResult:
+        """The steps that were done, by kind; and why the others failed, or were not tried."""
+        jobs: dict[str, list[int]] = {kind: [] for kind in _DESCRIPTIONS}
         for step in self.done():
             jobs[step.kind].append(step.command.job.job_id)
         del jobs["places"]
         failed = {step.command.job.job_id: self._why(step) for step in self.failed()}
-        return Returned(**{kind: sorted(ids) for kind, ids in jobs.items()}, gone=gone, kept={**(kept or {}), **failed})
+        done = {kind: sorted(ids) for kind, ids in jobs.items()}
+        return ResetResult(**done, ended=ended, failed={**(not_tried or {}), **failed})
 
     def _status(self, step: _Step) -> str:
         outcome = self.by_command.get(step.command.id)
@@ -103,20 +110,20 @@ class _Outcomes:
     def _why(self, step: _Step) -> str:
         outcome = self.by_command.get(step.command.id)
         message = f": {outcome.message}" if outcome and outcome.message else ""
-        return f"{_NOUNS[step.kind]}: {self._status(step)}{message}"
+        return f"{_DESCRIPTIONS[step.kind]}: {self._status(step)}{message}"
 
 
-def give_back(ledger: Ledger, port: ClusterPort, only: int | None = None) -> Returned:
-    """Gives back all that the ledger knows of.
+def reset_recorded(ledger: Ledger, port: ClusterPort, only: int | None = None) -> ResetResult:
+    """Resets all that the ledger has on record.
 
     Every SiteFactor that is not 0, or not known, is set to 0; the requests, shapes, reservations and node lists of
-    open operations are taken back; jobs that wait for admission are released. `only`: of this job alone.
+    open operations are withdrawn; jobs that wait for admission are released. `only`: of this job alone.
 
     Raises:
-        ReadFailed: Slurm could not be read; nothing was given back.
-        LedgerError: what was given back may not have been noted; giving back again does no harm.
+        ReadFailed: Slurm could not be read; nothing was reset.
+        LedgerError: the ledger may not have recorded what was reset; a second reset does no harm.
     """
-    reading = port.read(_Everything(), ())
+    reading = port.read(_AllJobs(), ())
     states = _live_states(reading.jobs, only)
     written = [
         key for key, site_factor in ledger.site_factors().items() if site_factor != 0 and only in (None, key.job_id)
@@ -132,10 +139,35 @@ def give_back(ledger: Ledger, port: ClusterPort, only: int | None = None) -> Ret
         let_go=[step.command.job for step in outcomes.done() if step.kind == "holds"],
         now=port.now(),
     )
-    return outcomes.returned(
-        gone=sorted(key.job_id for key in written if key.job_id not in states),
-        kept={each.job.job_id: _RUNS_WITH_NODES for each in bound},
+    return outcomes.result(
+        ended=sorted(key.job_id for key in written if key.job_id not in states),
+        not_tried={each.job.job_id: _RUNS_WITH_NODES for each in bound},
     )
+
+
+def job_number(ledger: Ledger, job: JobId) -> int:
+    """The number (%A of squeue) of a job; an element of an array has a number of its own.
+
+    Raises:
+        UsageError: no live job of the ledger is this element.
+    """
+    if job.task is None:
+        return job.number
+    number = queries.live_job(ledger, *job)
+    if number is None:
+        raise UsageError(
+            f"slurmplug knows no job {job.number}_{job.task} that has not ended; "
+            f"pending elements of an array are one job, {job.number}"
+        )
+    return number
+
+
+def wait_for_cycle(ledger: Ledger, since: float, limit: float) -> bool:
+    """Wait for the daemon to begin a cycle after `since`, in seconds since the epoch; False after `limit` seconds."""
+    deadline = time.monotonic() + limit
+    while not (began := queries.began_cycle_since(ledger, since)) and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+    return began
 
 
 def _live_states(jobs: JobRows, only: int | None) -> dict[int, str]:
@@ -170,41 +202,39 @@ def _apply(port: ClusterPort, steps: Iterable[_Step]) -> _Outcomes:
     return _Outcomes(taken, {outcome.command: outcome for outcome in outcomes})
 
 
-class Traceable(ClusterPort, Protocol):
-    """A cluster that reports what slurmplug may have left, where there is no ledger."""
+class TraceableCluster(ClusterPort, Protocol):
+    """A cluster that reports what slurmplug may have left, for a reset without a ledger."""
 
     def traces(self) -> Traces:
-        """What slurmplug may have left."""
+        """What slurmplug may have set in Slurm and in the spool."""
         ...
 
 
-UNREAD = "could not be read"
-UNKNOWABLE = (
-    "not known without a ledger: SiteFactors of running jobs, new shapes, nodes that jobs exclude or require "
-    "(`squeue -o '%A %x %n'` lists these)"
-)
+class Doubts(NamedTuple):
+    """What a reset without a ledger may have missed. `unread`: what could not be read, and why."""
+
+    unread: Sequence[str]
+    held: Sequence[int]
+    """ids of jobs that are held, either by an operator or by slurmplug"""
 
 
-def give_back_unrecorded(port: Traceable, only: int | None = None) -> tuple[Returned, tuple[str, ...]]:
-    """Gives back, without a ledger, what Slurm and the spool show; returns also what they leave in doubt.
+def reset_unrecorded(port: TraceableCluster, only: int | None = None) -> tuple[ResetResult, Doubts]:
+    """Resets, without a ledger, what Slurm and the spool show; returns also what they leave in doubt.
 
-    Every SiteFactor of a pending job is set to 0, whoever set it, also where Slurm does not report it. Released are the
-    jobs that waited for admission when the daemon was last alive and are held by an operator.
+    Every SiteFactor of a pending job is set to 0, whoever set it, even if Slurm does not report it. The jobs that
+    waited for admission when the daemon was last alive, and are held by an operator, are released.
 
     Raises:
-        ReadFailed: Slurm could not be read; nothing was given back.
+        ReadFailed: Slurm could not be read; nothing was reset.
     """
-    reading = port.read(_Everything(), ())
+    reading = port.read(_AllJobs(), ())
     traces = port.traces()
     jobs = reading.jobs
     rows = {job_id: row for row, job_id in enumerate(jobs.job_id.tolist()) if only in (None, job_id)}
     pending = {job_id for job_id, row in rows.items() if jobs.state[row] == "PENDING"}
     held = {job_id for job_id in pending if jobs.reason[rows[job_id]] == "JobHeldAdmin"}
     outcomes = _apply(port, _traced_steps(reading, traces, pending, held, only=only))
-    doubts = [f"{UNREAD}: {fault}" for fault in traces.faults]
-    if unknown := sorted(held - traces.waiting):
-        doubts.append(f"held by an operator, or by slurmplug: {','.join(map(str, unknown))}")
-    return outcomes.returned(), (*doubts, UNKNOWABLE)
+    return outcomes.result(), Doubts(traces.faults, sorted(held - traces.waiting))
 
 
 def _traced_steps(
@@ -283,6 +313,6 @@ def _places(reading: Reading, only: int | None) -> Iterator[_Step]:
         yield _Step("reservations", Command(f"reset-{name}", "unreserve", key, {"name": name}))
 
 
-class _Everything:
+class _AllJobs:
     def __contains__(self, _: object) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""A daemon on each controller: standing by until it is its turn, and what the one that acts leaves to the others."""
+"""A daemon on each controller: standing by until it may act, and copies of the ledger that a takeover starts from."""
 
 import logging
 import socket
@@ -12,96 +12,103 @@ from slurmplug.cluster.site_client import SiteClient
 from slurmplug.cluster.slurm import SlurmCluster
 from slurmplug.config.schema import Config
 from slurmplug.daemon import lease
-from slurmplug.daemon.lease import Life, Turn, Watch
-from slurmplug.daemon.sd_notify import Manager
+from slurmplug.daemon.lease import Eligibility, HeartbeatMonitor, Lease
+from slurmplug.daemon.sd_notify import ServiceNotifier
 from slurmplug.errors import LedgerError, NotConfirmed, ReadFailed, SteppedDown
 from slurmplug.ledger import backup
 
-LOOK = 10.0
-"""Seconds from one look at the controllers to the next, or sooner where the patience is short."""
-_NAP = 1.0
+CHECK_INTERVAL = 10.0
+"""Seconds from one check of the controllers to the next; less if `takeover.patience` is short."""
+_POLL_INTERVAL = 1.0
 
 log = logging.getLogger(__name__)
 
 
 class FencedCluster(SlurmCluster):
-    """A cluster on which nothing is done before it is sure that no other daemon acts."""
+    """A cluster whose commands are applied only while the lease is held, so that two daemons never act at once."""
 
-    def __init__(self, config: Config, life: Life | None) -> None:
+    def __init__(self, config: Config, held_lease: Lease | None) -> None:
+        """`held_lease`: None at a site with one controller."""
         super().__init__(config)
-        self._life = life
+        self._lease = held_lease
 
     def apply(self, commands: Sequence[Command]) -> Sequence[Outcome]:
-        """As `ClusterPort` says. Raises SteppedDown, NotConfirmed."""
-        if self._life:
-            self._life.confirm()
+        """As `ClusterPort.apply`.
+
+        Raises:
+            SteppedDown: another daemon holds the lease; nothing was applied.
+            NotConfirmed: it is not known who holds the lease; nothing was applied.
+        """
+        if self._lease:
+            self._lease.confirm()
         return super().apply(commands)
 
 
 class Standby:
-    """One of the daemons of a site with several controllers."""
+    """Waits for the lease, on a site with several controllers."""
 
     def __init__(self, config: Config, folder: Path, stopping: Callable[[], bool], host: str = "") -> None:
+        """`folder`: the one that the controllers share. `stopping` returns whether to give up waiting."""
         self._folder, self._patience = folder, config.takeover.patience
         self._client = SiteClient(config.slurm.conf, config.slurm.bin, config.slurm.timeout)
         self._host = host or socket.gethostname()
         self._stopping = stopping
-        self._pause = min(LOOK, self._patience / lease.BEATS)
+        self._interval = min(CHECK_INTERVAL, self._patience / lease.HEARTBEATS)
 
-    def wait(self, manager: Manager) -> Life | None:
-        """The sign of life of a daemon whose turn it is; None when told to stop."""
-        watch, said = Watch(time.monotonic()), ""
+    def wait(self, notifier: ServiceNotifier) -> Lease | None:
+        """The lease, once it could be acquired; None when stopping."""
+        monitor, logged = HeartbeatMonitor(time.monotonic()), ""
         while not self._stopping():
-            now = self._look(watch)
-            if now.acts:
-                life = Life(self._folder, self._patience, self._host)
+            found = self._check(monitor)
+            if found.eligible:
+                held_lease = Lease(self._folder, self._patience, self._host)
                 try:
-                    life.claim()
+                    held_lease.acquire()
                 except (SteppedDown, NotConfirmed) as error:
-                    life.close()
-                    now = Turn(False, str(error))
+                    held_lease.close()
+                    found = Eligibility(False, str(error))
                 else:
-                    if not self._stopping():  # to claim takes a while
-                        return life
-                    life.close()
+                    if not self._stopping():  # acquiring takes a while
+                        return held_lease
+                    held_lease.close()
                     return None
-            if now.why.partition(" showed")[0] != said:
-                said = now.why.partition(" showed")[0]
-                log.info("standing by: %s", now.why)
-            manager.ready(f"standing by: {now.why}")
-            self._rest(manager)
+            if found.reason != logged:
+                logged = found.reason
+                log.info("standing by: %s", found.message)
+            notifier.ready(f"standing by: {found.message}")
+            self._sleep(notifier)
         return None
 
-    def stays(self) -> bool:
-        """Whether the daemon that acts is to go on; where Slurm does not say, it is."""
+    def may_continue(self) -> bool:
+        """Whether the daemon that holds the lease goes on; it does if Slurm does not answer."""
         try:
             controllers = self._client.controllers()
         except ReadFailed:
             return True
-        return lease.stays(lease.position(controllers, self._host), controllers)
+        return lease.may_continue(lease.controller_index(controllers, self._host), controllers)
 
-    def _look(self, watch: Watch) -> Turn:
+    def _check(self, monitor: HeartbeatMonitor) -> Eligibility:
         try:
-            sign = lease.read(self._folder)
-            still = watch.still(sign, time.monotonic())
+            heartbeat = lease.read_heartbeat(self._folder)
+            age = monitor.age(heartbeat, time.monotonic())
             controllers = self._client.controllers()
         except (ReadFailed, NotConfirmed) as error:
-            return Turn(False, str(error))
-        own = lease.position(controllers, self._host)
-        return lease.turn(own, controllers, sign, still, self._patience)
+            return Eligibility(False, str(error))
+        own = lease.controller_index(controllers, self._host)
+        return lease.eligibility(own, controllers, heartbeat, age, self._patience)
 
-    def _rest(self, manager: Manager) -> None:
-        until = time.monotonic() + self._pause
+    def _sleep(self, notifier: ServiceNotifier) -> None:
+        until = time.monotonic() + self._interval
         while not self._stopping() and time.monotonic() < until:
-            manager.alive()
-            time.sleep(min(_NAP, self._pause))
+            notifier.ping_watchdog()
+            time.sleep(min(_POLL_INTERVAL, self._interval))
 
 
-def adopt(config: Config, folder: Path) -> None:
-    """Put the newest copy in the place of this machine's ledger, where another daemon acted after it.
+def install_newer_copy(config: Config, folder: Path) -> None:
+    """Replace this host's ledger by the newest copy in the shared folder, if another daemon acted after this one.
 
     Raises:
-        LedgerError: this machine's ledger is damaged, or the copy cannot be put in place.
+        LedgerError: this host's ledger is damaged, or the copy cannot be installed.
     """
     path = config.ledger.path
     found = backup.newest(folder)
@@ -109,35 +116,40 @@ def adopt(config: Config, folder: Path) -> None:
     if found is None or found[1] <= own:
         return
     aside = backup.install(found[0], path, config.spool.path)
-    kept = f"; what was there is {aside} now" if aside else ""
+    kept = f"; the ledger that was there is now {aside}" if aside else ""
     log.warning("taking over from %s, %.0f s old%s", found[0], max(0.0, time.time() - found[1]), kept)
 
 
 class Publisher:
-    """Copies of the ledger for the others, made beside the cycles."""
+    """Publishes copies of the ledger to the other controllers, in a thread beside the cycles."""
 
-    def __init__(self, config: Config, folder: Path, life: Life) -> None:
-        self._ledger, self._folder, self._every, self._life = config.ledger.path, folder, config.takeover.every, life
+    def __init__(self, config: Config, folder: Path, held_lease: Lease) -> None:
+        """`folder`: the one that the controllers share."""
+        self._ledger, self._folder, self._interval = config.ledger.path, folder, config.takeover.every
+        self._lease = held_lease
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="copies")
-        self._last: Future[None] | None = None
-        self._begun = float("-inf")
+        self._copy: Future[None] | None = None
+        self._started_at = float("-inf")
 
     def tick(self, now: float) -> None:
-        """Begin a copy where one is due; `now`: a monotonic clock."""
-        if self._last is not None and self._last.done():
-            self._tell(self._last)
-            self._last = None
-        if self._last is None and now - self._begun >= self._every:
-            self._begun = now
-            self._last = self._pool.submit(backup.publish, self._ledger, self._folder, self._life.owns)
+        """Start a copy if one is due; `now` is of a monotonic clock."""
+        if self._copy is not None and self._copy.done():
+            self._log_failure(self._copy)
+            self._copy = None
+        if self._copy is None and now - self._started_at >= self._interval:
+            self._started_at = now
+            self._copy = self._start()
 
     def close(self) -> None:
-        """A last copy: whoever acts next goes on from here."""
-        self._tell(self._pool.submit(backup.publish, self._ledger, self._folder, self._life.owns))
+        """Publish a last copy, which the next daemon starts from."""
+        self._log_failure(self._start())
         self._pool.shutdown()
 
-    def _tell(self, copy: "Future[None]") -> None:
+    def _start(self) -> "Future[None]":
+        return self._pool.submit(backup.publish, self._ledger, self._folder, self._lease.is_held)
+
+    def _log_failure(self, copy: "Future[None]") -> None:
         try:
             copy.result()
         except LedgerError as error:
-            log.error("%s; a takeover would begin from the copy before", error)
+            log.error("%s; a takeover would start from the copy before", error)

@@ -1,1 +1,1 @@
-"""Checks that an installation has all that it needs."""
+"""Checks that a site has all that slurmplug needs."""

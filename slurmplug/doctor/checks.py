@@ -1,7 +1,7 @@
-"""What slurmplug needs of a site, held against what is there; each finding with the line that mends it.
+"""Checks of a site against what slurmplug needs; each finding says how to fix it.
 
-Pure: `doctor_facts.py` looks once, `examine` judges. What a finding `hinders` is not acted on by the daemon, which
-observes until it is mended.
+Pure: `facts.collect_facts` reads the site once, `run_checks` judges the facts. The actions that a finding `blocks` are
+only observed by the daemon until it is fixed.
 """
 
 import re
@@ -13,23 +13,24 @@ from slurmplug.config.schema import Config, Mode, Modes
 
 Level: TypeAlias = Literal["ok", "note", "wrong"]
 
-OLDEST, NEWEST = (22, 5), (26, 5)
-"""Slurm's releases that slurmplug is tried with, and those between."""
-MOST_OFF = 5.0
-"""Seconds that this machine's clock may differ from slurmctld's: deadlines and start times are told by both."""
-LEAST_FREE = 1 << 30
-"""Bytes that the ledger's disk should have left."""
-EVERYTHING = frozenset({"everything"})
-NETWORKED = frozenset(
+OLDEST_SLURM, NEWEST_SLURM = (22, 5), (26, 5)
+"""The oldest and the newest release of Slurm that slurmplug is tested with."""
+MAX_CLOCK_OFFSET = 5.0
+"""Seconds by which this machine's clock may differ from slurmctld's: deadlines and start times depend on both."""
+MIN_FREE_BYTES = 1 << 30
+"""Bytes that should be free on the ledger's disk."""
+ALL_ACTIONS = frozenset({"everything"})
+"""Blocks every kind of action."""
+NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "fuse.ceph", "glusterfs", "fuse.glusterfs", "cifs", "smb3",
      "panfs", "wekafs", "orangefs", "pvfs2", "afs", "fuse.sshfs", "virtiofs", "9p", "gfs2", "ocfs2"}
 )  # fmt: skip
-"""File systems, as /proc/self/mountinfo calls them, that several machines can share."""
+"""File systems, by their names in /proc/self/mountinfo, that several machines can share."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """A path. `problem`: why it cannot be looked at; `kind`: its file system; `free`: bytes left on it."""
+class PathStatus:
+    """A folder's owner, mode, access and file system; `problem`: why it cannot be read, `free`: bytes free on it."""
 
     path: str
     problem: str = ""
@@ -37,18 +38,18 @@ class Place:
     group: int = -1
     mode: int = 0
     readable: bool = False
-    """whether this user can list and enter it"""
+    """whether this process' user can list and enter it"""
     writable: bool = False
-    kind: str = ""
+    file_system: str = ""
     free: int = 0
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What was seen, once. `trouble`: by what was asked, why there was no answer.
+    """What was read of the site. `read_errors`: by what was read (`Slurm`, `accounting`), why it failed.
 
-    `clock`: slurmctld's clock less this machine's in seconds, the nearest to 0 that the answer allows, None where not
-    told. `other_nodes`: how many machines of nodes are not this one.
+    `clock_offset`: slurmctld's clock less this machine's in seconds, the value nearest to 0 that the answer allows;
+    None if slurmctld did not report it. `other_nodes`: the number of nodes' machines other than this one.
     """
 
     config: Config
@@ -57,73 +58,76 @@ class Facts:
     gid: int
     host: str
     settings: Mapping[str, str]
-    clock: float | None
+    clock_offset: float | None
     admin_level: str
     other_nodes: int
-    spool: Place
-    reports: Place
-    requests: Place
-    ledger: Place
+    spool: PathStatus
+    reports: PathStatus
+    requests: PathStatus
+    ledger: PathStatus
     ledger_mode: int | None = None
-    """of the file in that folder what its mode lets whoever do that can come there; None where it cannot be seen"""
-    shared: Place | None = None
-    """the takeover's folder"""
-    trouble: Mapping[str, str] = field(default_factory=dict)
+    """the mode of the ledger's file, without others' rights if no others can reach it; None if it cannot be read"""
+    shared: PathStatus | None = None
+    """`takeover.folder`"""
+    read_errors: Mapping[str, str] = field(default_factory=dict)
 
 
 class Finding(NamedTuple):
-    """`mend`: the command or the line of a file that mends it. `hinders`: kinds of action, or `everything`."""
+    """The result of a check. `fix`: the command or the line of a file that fixes it.
 
-    about: str
+    `blocks`: the kinds of action that must not be done until then, or `everything`.
+    """
+
+    check: str
     level: Level
-    says: str
-    mend: str = ""
-    hinders: frozenset[str] = frozenset()
+    message: str
+    fix: str = ""
+    blocks: frozenset[str] = frozenset()
 
 
-def examine(facts: Facts) -> list[Finding]:
-    """Every check, in the order of an installation."""
-    if "Slurm" in facts.trouble:
-        mend = "systemctl status slurmctld munge; or set slurm.conf and slurm.bin in the configuration"
-        unread = [Finding("Slurm", "wrong", facts.trouble["Slurm"], mend, EVERYTHING)]
+def run_checks(facts: Facts) -> list[Finding]:
+    """The findings of all checks, in the order of an installation."""
+    if "Slurm" in facts.read_errors:
+        fix = "systemctl status slurmctld munge; or set slurm.conf and slurm.bin in the configuration"
+        unread = [Finding("Slurm", "wrong", facts.read_errors["Slurm"], fix, ALL_ACTIONS)]
         return unread + [finding for check in _OF_THIS_MACHINE for finding in check(facts)]
     return [finding for check in (*_OF_SLURM, *_OF_THIS_MACHINE) for finding in check(facts)]
 
 
-def hindered(findings: Sequence[Finding]) -> dict[str, str]:
-    """By kind of action, or `everything`: what is missing and the line that mends it."""
+def blocked_actions(findings: Sequence[Finding]) -> dict[str, str]:
+    """By kind of action, or `everything`: which check blocks it, and how to fix that."""
     return {
-        kind: f"{each.about}: {each.says}; fix it: {each.mend}" for each in reversed(findings) for kind in each.hinders
+        kind: f"{each.check}: {each.message}; fix: {each.fix}" for each in reversed(findings) for kind in each.blocks
     }
 
 
-def allowed(modes: Modes, hinders: Mapping[str, str]) -> Modes:
-    """The modes with every kind of action that is hindered set to observe."""
+def restrict_modes(modes: Modes, blocks: Mapping[str, str]) -> Modes:
+    """The modes with every blocked kind of action set to observe."""
     kinds = [name for name in type(modes).model_fields if name != "default"]
     observe: Mode = "observe"
-    if hinders.keys() & EVERYTHING:
+    if blocks.keys() & ALL_ACTIONS:
         return Modes(default=observe)
-    return modes.model_copy(update={kind: observe for kind in kinds if kind in hinders})
+    return modes.model_copy(update={kind: observe for kind in kinds if kind in blocks})
 
 
 # --- Slurm ---------------------------------------------------------------------------------------------------------
 
 
 def _version(facts: Facts) -> Iterator[Finding]:
-    told = facts.settings.get("SLURM_VERSION", "")
-    match = re.match(r"(\d+)\.(\d+)", told)
+    release = facts.settings.get("SLURM_VERSION", "")
+    match = re.match(r"(\d+)\.(\d+)", release)
     if match is None:
-        yield Finding("version", "note", f"Slurm tells a version {told!r}, which is not one", "scontrol version")
+        yield Finding("version", "note", f"Slurm reports {release!r}, which is no version", "scontrol version")
         return
     version = int(match[1]), int(match[2])
-    if version < OLDEST:
-        yield Finding("version", "wrong", f"Slurm {told} is older than 22.05", "upgrade Slurm to 22.05", EVERYTHING)
-    elif version > NEWEST:
+    if version < OLDEST_SLURM:
+        yield Finding("version", "wrong", f"Slurm {release} is older than 22.05", "upgrade Slurm to 22.05", ALL_ACTIONS)
+    elif version > NEWEST_SLURM:
         yield Finding(
-            "version", "note", f"Slurm {told} is newer than 26.05, the last that was tried", "watch it observe first"
+            "version", "note", f"Slurm {release} is newer than 26.05, the last that was tested", "let it observe first"
         )
     else:
-        yield Finding("version", "ok", f"Slurm {told}")
+        yield Finding("version", "ok", f"Slurm {release}")
 
 
 def _priority(facts: Facts) -> Iterator[Finding]:
@@ -132,11 +136,11 @@ def _priority(facts: Facts) -> Iterator[Finding]:
         int(value) for name, value in facts.settings.items() if name.startswith("PriorityWeight") and value.isdecimal()
     )
     if kind != "priority/multifactor":
-        mend = "slurm.conf: PriorityType=priority/multifactor"
-        yield Finding("priority", "wrong", f"{kind or 'none'} takes no SiteFactor", mend, frozenset({"rank"}))
+        fix = "slurm.conf: PriorityType=priority/multifactor"
+        yield Finding("priority", "wrong", f"{kind or 'none'} does not use the SiteFactor", fix, frozenset({"rank"}))
     elif not weights:
-        mend = "slurm.conf: PriorityWeightFairShare=1000 and PriorityWeightAge=1000, or what suits the site"
-        yield Finding("priority", "note", "every PriorityWeight is 0: the rank alone orders the queue", mend)
+        fix = "slurm.conf: PriorityWeightFairShare=1000 and PriorityWeightAge=1000, or what suits the site"
+        yield Finding("priority", "note", "every PriorityWeight is 0: slurmplug's rank alone orders the queue", fix)
     else:
         yield Finding("priority", "ok", f"{kind}, weights {weights} in all")
 
@@ -145,19 +149,25 @@ def _rights(facts: Facts) -> Iterator[Finding]:
     own = facts.user
     master = facts.settings.get("SlurmUser", "").partition("(")[0]
     if own in {"root", master}:
-        yield Finding("rights", "ok", f"{own}, who may do everything in Slurm; an Operator would do")
+        yield Finding("rights", "ok", f"{own} has all rights in Slurm; those of an Operator would suffice")
     elif facts.admin_level in {"Operator", "Administrator"}:
         yield Finding("rights", "ok", f"{own} is {facts.admin_level}")
-    elif "accounting" in facts.trouble:
-        mend = "systemctl status slurmdbd; sacctmgr show user"
-        yield Finding("rights", "wrong", f"{own}'s are not known: {facts.trouble['accounting']}", mend, EVERYTHING)
+    elif "accounting" in facts.read_errors:
+        fix = "systemctl status slurmdbd; sacctmgr show user"
+        yield Finding(
+            "rights",
+            "wrong",
+            f"the rights of {own} cannot be read: {facts.read_errors['accounting']}",
+            fix,
+            ALL_ACTIONS,
+        )
     else:
-        mend = (
+        fix = (
             f"sacctmgr -i add user {own} account=root adminlevel=operator"
             if not facts.admin_level
             else f"sacctmgr -i modify user {own} set adminlevel=operator"
         )
-        yield Finding("rights", "wrong", f"{own} is no Operator in slurmdbd", mend, EVERYTHING)
+        yield Finding("rights", "wrong", f"{own} is not an Operator in slurmdbd", fix, ALL_ACTIONS)
 
 
 def _accounting(facts: Facts) -> Iterator[Finding]:
@@ -165,9 +175,9 @@ def _accounting(facts: Facts) -> Iterator[Finding]:
     if kind == "accounting_storage/slurmdbd":
         yield Finding("accounting", "ok", kind)
     else:
-        mend = "slurm.conf: AccountingStorageType=accounting_storage/slurmdbd"
+        fix = "slurm.conf: AccountingStorageType=accounting_storage/slurmdbd"
         yield Finding(
-            "accounting", "note", "without slurmdbd, how a job ended that slurmctld forgot is never known", mend
+            "accounting", "note", "without slurmdbd, the final state of a job that slurmctld has purged is unknown", fix
         )
 
 
@@ -175,57 +185,64 @@ def _plugin(facts: Facts) -> Iterator[Finding]:
     if "lua" in facts.settings.get("JobSubmitPlugins", "").split(","):
         yield Finding("job_submit", "ok", "job_submit.lua is loaded")
     else:
-        mend = "slurm.conf: JobSubmitPlugins=lua, and a job_submit.lua that loads /etc/slurmplug/slurmplug.lua"
-        yield Finding("job_submit", "note", "mistakes in directives are not refused when a job is submitted", mend)
+        fix = "slurm.conf: JobSubmitPlugins=lua, and a job_submit.lua that loads /etc/slurmplug/slurmplug.lua"
+        yield Finding("job_submit", "note", "mistakes in #PLUG directives are not reported by sbatch", fix)
 
 
 def _rate_limit(facts: Facts) -> Iterator[Finding]:
     parameters = _parameters(facts, "SlurmctldParameters")
     if "rl_enable" not in parameters:
-        yield Finding("rl_enable", "ok", "Slurm does not limit the rate of requests")
+        yield Finding("rl_enable", "ok", "Slurm does not limit the rate of RPCs")
         return
     refill, bucket = parameters.get("rl_refill_rate", "2"), parameters.get("rl_bucket_size", "30")
-    mend = (
+    fix = (
         "slurm.conf: SlurmctldParameters=...,rl_enable,rl_bucket_size=1000,rl_refill_rate=50; "
         "or slurmplug.toml: guardrails.writes_per_cycle = 50"
     )
-    says = f"an Operator may send {refill} requests a second after {bucket} at once; writes will be slow"
+    message = f"a user may send {refill} RPCs a second after {bucket} at once: priorities are written slowly"
     enough = refill.isdecimal() and int(refill) * facts.config.interval >= facts.config.guardrails.writes_per_cycle
-    yield Finding("rl_enable", "ok" if enough else "note", says, "" if enough else mend)
+    yield Finding("rl_enable", "ok" if enough else "note", message, "" if enough else fix)
 
 
 def _backfill(facts: Facts) -> Iterator[Finding]:
     if facts.settings.get("SchedulerType") != "sched/backfill":
         return
     if "bf_continue" in _parameters(facts, "SchedulerParameters"):
-        yield Finding("bf_continue", "ok", "writes do not make backfill begin again")
+        yield Finding("bf_continue", "ok", "updates of jobs do not restart the backfill scheduler")
     else:
-        mend = "slurm.conf: SchedulerParameters=...,bf_continue"
-        yield Finding("bf_continue", "note", "each write may make backfill begin again at the head of the queue", mend)
+        fix = "slurm.conf: SchedulerParameters=...,bf_continue"
+        yield Finding(
+            "bf_continue",
+            "note",
+            "each update of a job may restart the backfill scheduler at the head of the queue",
+            fix,
+        )
 
 
 def _requeue(facts: Facts) -> Iterator[Finding]:
     if facts.settings.get("JobRequeue") == "0":
-        says = "only jobs submitted with --requeue can be requeued: no resize, migration or preemption of others"
-        yield Finding("requeue", "note", says, "slurm.conf: JobRequeue=1; or tell users of --requeue")
+        message = "only jobs submitted with --requeue can be requeued; others are not resized, migrated or preempted"
+        yield Finding("requeue", "note", message, "slurm.conf: JobRequeue=1; or users submit with --requeue")
     else:
-        yield Finding("requeue", "ok", "jobs can be requeued unless they say --no-requeue")
+        yield Finding("requeue", "ok", "jobs can be requeued unless submitted with --no-requeue")
     mode = facts.settings.get("PreemptMode", "OFF").upper()
     if "CANCEL" in mode:
-        says = f"PreemptMode is {mode}: Slurm's own preemption cancels what could be requeued"
-        yield Finding("preemption", "note", says, "slurm.conf: PreemptMode=REQUEUE")
+        message = f"PreemptMode is {mode}: Slurm's own preemption cancels jobs that could be requeued"
+        yield Finding("preemption", "note", message, "slurm.conf: PreemptMode=REQUEUE")
     else:
         yield Finding("preemption", "ok", f"PreemptMode is {mode}")
 
 
 def _clock(facts: Facts) -> Iterator[Finding]:
-    if facts.clock is None:
-        yield Finding("clock", "note", "slurmctld does not tell its time", "timedatectl")
-    elif abs(facts.clock) > MOST_OFF:
-        says = f"slurmctld's clock is {facts.clock:+.0f} s off this machine's"
-        yield Finding("clock", "wrong", says, "systemctl enable --now systemd-timesyncd, on both", EVERYTHING)
+    if facts.clock_offset is None:
+        yield Finding("clock", "note", "slurmctld does not report its time", "timedatectl")
+    elif abs(facts.clock_offset) > MAX_CLOCK_OFFSET:
+        message = f"slurmctld's clock differs by {facts.clock_offset:+.0f} s from this machine's"
+        yield Finding(
+            "clock", "wrong", message, "systemctl enable --now systemd-timesyncd, on both machines", ALL_ACTIONS
+        )
     else:
-        yield Finding("clock", "ok", f"within {MOST_OFF:g} s of slurmctld's")
+        yield Finding("clock", "ok", f"within {MAX_CLOCK_OFFSET:g} s of slurmctld's")
 
 
 # --- this machine --------------------------------------------------------------------------------------------------
@@ -234,84 +251,90 @@ def _clock(facts: Facts) -> Iterator[Finding]:
 def _spool(facts: Facts) -> Iterator[Finding]:
     own = facts.user
     wanted = (
-        (facts.reports, 0o3773, "jobs report there, and nobody lists or removes another's"),
-        (facts.requests, 0o755, "the daemon asks there"),
+        (facts.reports, 0o3773, "jobs write their reports there, and no user may list or remove another's"),
+        (facts.requests, 0o755, "the daemon writes its requests to jobs there"),
     )
-    for place, mode, why in wanted:
-        name = f"spool/{place.path.rpartition('/')[2]}"
-        mend = f"install -d -o {own} -g {own} -m {mode:o} {place.path}"
-        hinders = frozenset() if place is facts.reports else frozenset({"stop"})
-        if place.problem:
-            yield Finding(name, "wrong", f"{place.path}: {place.problem}", mend, EVERYTHING)
-        elif place is facts.reports and not place.readable:
-            yield Finding(name, "wrong", f"{place.path} cannot be read by {own}", mend, EVERYTHING)
-        elif place is facts.requests and not place.writable:
-            yield Finding(name, "wrong", f"{place.path} cannot be written by {own}", mend, hinders)
-        elif place.owner != facts.uid or place.mode != mode:
-            level: Level = "wrong" if place is facts.requests and place.mode & 0o022 else "note"
-            says = f"{place.path} is of uid {place.owner} with mode {place.mode:o}, not {own}'s with {mode:o}: {why}"
-            if own == "root" and place.owner:
-                mend = f"slurmplug doctor --user NAME, where the daemon has an account of its own; else {mend}"
-            yield Finding(name, level, says, mend, hinders if level == "wrong" else frozenset())
+    for status, mode, why in wanted:
+        name = f"spool/{status.path.rpartition('/')[2]}"
+        fix = f"install -d -o {own} -g {own} -m {mode:o} {status.path}"
+        blocks = frozenset() if status is facts.reports else frozenset({"stop"})
+        if status.problem:
+            yield Finding(name, "wrong", f"{status.path}: {status.problem}", fix, ALL_ACTIONS)
+        elif status is facts.reports and not status.readable:
+            yield Finding(name, "wrong", f"{status.path} cannot be read by {own}", fix, ALL_ACTIONS)
+        elif status is facts.requests and not status.writable:
+            yield Finding(name, "wrong", f"{status.path} cannot be written by {own}", fix, blocks)
+        elif status.owner != facts.uid or status.mode != mode:
+            level: Level = "wrong" if status is facts.requests and status.mode & 0o022 else "note"
+            message = (
+                f"{status.path} has owner uid {status.owner} and mode {status.mode:o}, not {own} and {mode:o}: {why}"
+            )
+            if own == "root" and status.owner:
+                fix = f"slurmplug doctor --user NAME, if the daemon has an account of its own; else {fix}"
+            yield Finding(name, level, message, fix, blocks if level == "wrong" else frozenset())
         else:
-            yield Finding(name, "ok", f"{place.path}, mode {place.mode:o}")
+            yield Finding(name, "ok", f"{status.path}, mode {status.mode:o}")
 
 
 def _shared(facts: Facts) -> Iterator[Finding]:
-    kind = facts.spool.kind
-    if facts.spool.problem or "Slurm" in facts.trouble:
+    kind = facts.spool.file_system
+    if facts.spool.problem or "Slurm" in facts.read_errors:
         return
     if not facts.other_nodes:
         yield Finding("shared spool", "ok", "every node is this machine")
-    elif kind in NETWORKED:
-        yield Finding("shared spool", "ok", f"{kind}; that the nodes mount it cannot be told from here")
+    elif kind in NETWORK_FILE_SYSTEMS:
+        yield Finding("shared spool", "ok", f"{kind}; whether the nodes mount it cannot be checked from here")
     else:
-        mend = f"export {facts.spool.path} and mount it on every node and login node (NFS will do)"
-        says = f"{facts.spool.path} is on {kind or 'an unknown file system'}, with {facts.other_nodes} other machines"
-        yield Finding("shared spool", "note", f"{says}: does an export of it reach them?", mend)
+        fix = f"export {facts.spool.path} and mount it on every node and login node (for example by NFS)"
+        message = (
+            f"{facts.spool.path} is on {kind or 'an unknown file system'}: do the {facts.other_nodes} other machines"
+        )
+        yield Finding("shared spool", "note", f"{message} of the nodes mount it?", fix)
 
 
 def _ledger(facts: Facts) -> Iterator[Finding]:
-    place = facts.ledger
-    if place.problem or not (place.readable and place.writable):
-        mend = f"install -d -o {facts.user} -g {facts.user} -m 750 {place.path}"
-        says = place.problem or f"cannot be written by {facts.user}"
-        yield Finding("ledger", "wrong", f"{place.path}: {says}", mend, EVERYTHING)
-    elif place.kind in NETWORKED:
-        mend = "slurmplug.toml: ledger.path on a local disk"
+    status = facts.ledger
+    if status.problem or not (status.readable and status.writable):
+        fix = f"install -d -o {facts.user} -g {facts.user} -m 750 {status.path}"
+        message = status.problem or f"cannot be written by {facts.user}"
+        yield Finding("ledger", "wrong", f"{status.path}: {message}", fix, ALL_ACTIONS)
+    elif status.file_system in NETWORK_FILE_SYSTEMS:
+        fix = "slurmplug.toml: ledger.path on a local disk"
         yield Finding(
-            "ledger", "wrong", f"{place.path} is on {place.kind}: SQLite needs a local disk", mend, EVERYTHING
+            "ledger", "wrong", f"{status.path} is on {status.file_system}: SQLite needs a local disk", fix, ALL_ACTIONS
         )
-    elif place.mode & 0o1002 == 0o002:
-        says = f"everybody on this machine can put another file in the ledger's place in {place.path}"
-        yield Finding("ledger", "wrong", says, f"chmod o-w {place.path}", EVERYTHING)
+    elif status.mode & 0o1002 == 0o002:
+        message = f"every user of this machine can replace the ledger in {status.path}"
+        yield Finding("ledger", "wrong", message, f"chmod o-w {status.path}", ALL_ACTIONS)
     elif (mode := facts.ledger_mode or 0) & 0o006:
         file, may = facts.config.ledger.path, "write" if mode & 0o002 else "read"
-        says = f"everybody on this machine can {may} {file}, mode {mode:o}: all users' jobs and what they ask for"
-        hinders = EVERYTHING if may == "write" else frozenset[str]()
-        yield Finding("ledger", "wrong" if hinders else "note", says, f"chmod o= {file}*", hinders)
-    elif place.free < LEAST_FREE:
-        says = f"{place.free / 2**20:.0f} MiB are left for it"
-        yield Finding("ledger", "note", says, f"make room on the disk of {place.path}, or lower ledger.keep_days")
+        message = f"every user of this machine can {may} {file}, mode {mode:o}, with all users' jobs and their requests"
+        blocks = ALL_ACTIONS if may == "write" else frozenset[str]()
+        yield Finding("ledger", "wrong" if blocks else "note", message, f"chmod o= {file}*", blocks)
+    elif status.free < MIN_FREE_BYTES:
+        message = f"{status.free / 2**20:.0f} MiB are free for it"
+        yield Finding("ledger", "note", message, f"free space on the disk of {status.path}, or lower ledger.keep_days")
     else:
-        yield Finding("ledger", "ok", f"{place.path}, {place.free / 2**30:.0f} GiB left")
+        yield Finding("ledger", "ok", f"{status.path}, {status.free / 2**30:.0f} GiB free")
 
 
 def _takeover(facts: Facts) -> Iterator[Finding]:
-    place = facts.shared
-    if place is None:
+    status = facts.shared
+    if status is None:
         return
-    mend = f"install -d -o {facts.user} -g {facts.user} -m 700 {place.path}, on a shared file system"
-    if place.problem or not place.writable:
-        says = place.problem or f"cannot be written by {facts.user}"
-        yield Finding("takeover", "wrong", f"{place.path}: {says}", mend, EVERYTHING)
-    elif place.owner != facts.uid or place.mode & 0o077:
-        says = f"{place.path} is of uid {place.owner} with mode {place.mode:o}: the ledger is not for others"
-        yield Finding("takeover", "note", says, mend)
-    elif place.kind not in NETWORKED:
-        yield Finding("takeover", "note", f"{place.path} is on {place.kind}: does the other controller see it?", mend)
+    fix = f"install -d -o {facts.user} -g {facts.user} -m 700 {status.path}, on a shared file system"
+    if status.problem or not status.writable:
+        message = status.problem or f"cannot be written by {facts.user}"
+        yield Finding("takeover", "wrong", f"{status.path}: {message}", fix, ALL_ACTIONS)
+    elif status.owner != facts.uid or status.mode & 0o077:
+        found = f"owner uid {status.owner} and mode {status.mode:o}"
+        yield Finding("takeover", "note", f"{status.path} has {found}: others could read copies of the ledger", fix)
+    elif status.file_system not in NETWORK_FILE_SYSTEMS:
+        yield Finding(
+            "takeover", "note", f"{status.path} is on {status.file_system}: does the other controller mount it?", fix
+        )
     else:
-        yield Finding("takeover", "ok", f"{place.path} on {place.kind}")
+        yield Finding("takeover", "ok", f"{status.path} on {status.file_system}")
 
 
 def _parameters(facts: Facts, name: str) -> dict[str, str]:

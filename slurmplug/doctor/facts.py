@@ -1,4 +1,4 @@
-"""One look at a site for `doctor.py`: Slurm's settings and rights, and the paths of the configuration."""
+"""Reads a site once for its checks: Slurm's settings and rights, and the paths of the configuration."""
 
 import contextlib
 import os
@@ -10,33 +10,33 @@ from pathlib import Path
 
 from slurmplug.cluster.site_client import SiteClient
 from slurmplug.config.schema import Config
-from slurmplug.doctor.checks import Facts, Place
+from slurmplug.doctor.checks import Facts, PathStatus
 from slurmplug.errors import ReadFailed
 
 _MOUNTS = Path("/proc/self/mountinfo")
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
-def look(config: Config) -> Facts:
-    """See everything once, with the eyes of this process's user; what does not answer is told as trouble."""
+def collect_facts(config: Config) -> Facts:
+    """Everything the checks need, as this process' user sees it; what cannot be read is named in `read_errors`."""
     uid = os.geteuid()
-    name = _name(uid)
+    name = _user_name(uid)
     client = SiteClient(config.slurm.conf, config.slurm.bin, config.slurm.timeout)
-    trouble: dict[str, str] = {}
+    read_errors: dict[str, str] = {}
     settings: dict[str, str] = {}
-    clock, level, others = None, "", 0
+    clock_offset, level, others = None, "", 0
     try:
         before = time.time()
-        slurm_conf = client.slurm_conf()
-        settings, clock = dict(slurm_conf.values), _apart(slurm_conf.as_of, before, time.time())
+        reply = client.slurm_conf()
+        settings, clock_offset = dict(reply.values), _clock_offset(reply.as_of, before, time.time())
         others = len(client.node_hosts() - {socket.gethostname(), socket.gethostname().split(".")[0]})
     except ReadFailed as error:
-        trouble["Slurm"] = str(error)
-    if "Slurm" not in trouble:
+        read_errors["Slurm"] = str(error)
+    if "Slurm" not in read_errors:
         try:
             level = client.admin_levels().get(name, "")
         except ReadFailed as error:
-            trouble["accounting"] = str(error)
+            read_errors["accounting"] = str(error)
     spool = config.spool.path
     return Facts(
         config=config,
@@ -45,27 +45,27 @@ def look(config: Config) -> Facts:
         gid=os.getegid(),
         host=socket.gethostname(),
         settings=settings,
-        clock=clock,
+        clock_offset=clock_offset,
         admin_level=level,
         other_nodes=others,
-        spool=place(spool),
-        reports=place(spool / "reports"),
-        requests=place(spool / "requests"),
-        ledger=place(config.ledger.path.parent),
+        spool=path_status(spool),
+        reports=path_status(spool / "reports"),
+        requests=path_status(spool / "requests"),
+        ledger=path_status(config.ledger.path.parent),
         ledger_mode=_mode(config.ledger.path),
-        shared=place(config.takeover.folder) if config.takeover.folder else None,
-        trouble=trouble,
+        shared=path_status(config.takeover.folder) if config.takeover.folder else None,
+        read_errors=read_errors,
     )
 
 
-def place(path: Path) -> Place:
-    """A folder as it is."""
+def path_status(path: Path) -> PathStatus:
+    """The status of a folder."""
     try:
         at = path.stat()
         free = os.statvfs(path)
     except OSError as error:
-        return Place(str(path), problem=error.strerror or str(error))
-    return Place(
+        return PathStatus(str(path), problem=error.strerror or str(error))
+    return PathStatus(
         path=str(path),
         problem="" if path.is_dir() else "is not a folder",
         owner=at.st_uid,
@@ -73,13 +73,13 @@ def place(path: Path) -> Place:
         mode=at.st_mode & 0o7777,
         readable=os.access(path, os.R_OK | os.X_OK, effective_ids=True),
         writable=os.access(path, os.W_OK | os.X_OK, effective_ids=True),
-        kind=_file_system(path),
+        file_system=_file_system(path),
         free=free.f_bavail * free.f_frsize,
     )
 
 
 def _mode(path: Path) -> int | None:
-    """A file's, less what it would let others do where a folder above lets none of them in."""
+    """A file's mode, without others' rights if a folder above lets no others in; None if it cannot be read."""
     try:
         real = path.resolve(strict=True)
         closed = any(not folder.stat().st_mode & 0o001 for folder in real.parents)
@@ -88,19 +88,19 @@ def _mode(path: Path) -> int | None:
         return None
 
 
-def _name(uid: int) -> str:
+def _user_name(uid: int) -> str:
     with contextlib.suppress(KeyError):
         return pwd.getpwuid(uid).pw_name
     return str(uid)
 
 
-def _apart(told: float | None, before: float, after: float) -> float | None:
-    """How far a clock is off that tells whole seconds at some time between two of ours: the least that it can be."""
-    if told is None:
+def _clock_offset(reported: float | None, before: float, after: float) -> float | None:
+    """The smallest possible offset of a clock that reported a whole second at some time between two of ours."""
+    if reported is None:
         return None
-    if told > after:
-        return told - after
-    return min(0.0, told + 1.0 - before)
+    if reported > after:
+        return reported - after
+    return min(0.0, reported + 1.0 - before)
 
 
 def _file_system(path: Path) -> str:

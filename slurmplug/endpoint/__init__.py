@@ -1,4 +1,4 @@
-"""Reports over the network: the daemon answers users on login nodes, each what Slurm would show to them.
+"""Reports over the network: the daemon answers users on login nodes, with what Slurm would show to each of them.
 
-One HTTP request a report, signed by a MUNGE credential that holds the request's hash. Nothing is ever written.
+One HTTP request per report, authenticated by a MUNGE credential that contains the request's hash. Read only.
 """

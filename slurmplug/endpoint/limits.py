@@ -1,23 +1,24 @@
-"""How often one user may ask."""
+"""Limits how many requests a user may send."""
 
 from collections import OrderedDict
 
-MOST_USERS = 10_000
+MAX_USERS = 10_000
+"""The users remembered; those that sent nothing for longest are forgotten first."""
 
 
 class RateLimit:
-    """A bucket a user: `a_minute` questions at once, filled again evenly over a minute."""
+    """A token bucket for each user: `per_minute` requests at once, refilled evenly over a minute."""
 
-    def __init__(self, a_minute: int) -> None:
-        self._size = float(a_minute)
+    def __init__(self, per_minute: int) -> None:
+        self._size = float(per_minute)
         self._buckets: OrderedDict[int, tuple[float, float]] = OrderedDict()
 
     def allows(self, uid: int, now: float) -> bool:
-        """Whether this user may ask at this time (seconds, never less than before); counts it where so."""
+        """Whether this user may send a request now, which is counted if so; `now` in seconds, never decreasing."""
         left, since = self._buckets.pop(uid, (self._size, now))
         left = min(self._size, left + (now - since) * self._size / 60.0)
         allowed = left >= 1.0
         self._buckets[uid] = (left - allowed, now)
-        if len(self._buckets) > MOST_USERS:
+        if len(self._buckets) > MAX_USERS:
             self._buckets.popitem(last=False)
         return allowed

@@ -1,4 +1,4 @@
-"""MUNGE credentials by its own commands, munge(1) and unmunge(1): who sent something, vouched for by munged."""
+"""MUNGE credentials by the commands munge(1) and unmunge(1): munged authenticates who sent a payload."""
 
 import re
 import subprocess
@@ -8,10 +8,10 @@ from typing import NamedTuple
 from slurmplug.errors import EndpointError
 
 TTL = 60
-"""Seconds that a credential is good for, once: munged refuses it the second time."""
+"""Seconds for which a credential is valid, once: munged rejects it the second time."""
 TIMEOUT = 10.0
-MOST = 16_384
-"""Bytes of a credential that are looked at."""
+CREDENTIAL_BYTES = 16_384
+"""The longest credential that is passed to unmunge."""
 
 _ARMOUR = re.compile(rb"MUNGE:[A-Za-z0-9+/=]{16,}:")
 _METADATA = re.compile(rb"\s*STATUS:\s*(\d+)\n\s*UID:\s*(\d+)\n\n", re.ASCII)
@@ -25,32 +25,32 @@ _STATUS = {
 
 
 class Sender(NamedTuple):
-    """Who sent a payload."""
+    """A payload and the uid that sent it."""
 
     uid: int
     payload: bytes
 
 
 def encode(payload: bytes, socket: Path | None) -> str:
-    """A credential of this user for a payload. Raises EndpointError."""
-    told = _run(["munge", f"--ttl={TTL}", *_socket(socket)], payload)
-    credential = told.stdout.strip()
-    if told.returncode or not _ARMOUR.fullmatch(credential):
-        raise EndpointError(f"munge made no credential: {_brief(told.stderr)}; systemctl status munge")
+    """A credential of this process' user for a payload. Raises EndpointError."""
+    completed = _run(["munge", f"--ttl={TTL}", *_socket(socket)], payload)
+    credential = completed.stdout.strip()
+    if completed.returncode or not _ARMOUR.fullmatch(credential):
+        raise EndpointError(f"munge could not create a credential: {_brief(completed.stderr)}; systemctl status munge")
     return credential.decode("ascii")
 
 
 def decode(credential: str, socket: Path | None) -> Sender:
-    """Who sent it and what. Raises EndpointError where munged does not vouch for it: forged, expired or replayed."""
-    given = credential.encode("ascii", "replace")
-    if len(given) > MOST or not _ARMOUR.fullmatch(given):
-        raise EndpointError("this is no MUNGE credential")
-    told = _run(["unmunge", "--numeric", "--keys=STATUS,UID", *_socket(socket)], given)
-    metadata = _METADATA.match(told.stdout)
-    if told.returncode or metadata is None or int(metadata[1]):
-        why = _brief(told.stderr) or _STATUS.get(told.returncode, f"status {told.returncode}")
-        raise EndpointError(f"munged does not vouch for the credential: {why}")
-    return Sender(int(metadata[2]), told.stdout[metadata.end() :])
+    """The sender and the payload. Raises EndpointError if munged rejects it: forged, expired or replayed."""
+    encoded = credential.encode("ascii", "replace")
+    if len(encoded) > CREDENTIAL_BYTES or not _ARMOUR.fullmatch(encoded):
+        raise EndpointError("not a MUNGE credential")
+    completed = _run(["unmunge", "--numeric", "--keys=STATUS,UID", *_socket(socket)], encoded)
+    metadata = _METADATA.match(completed.stdout)
+    if completed.returncode or metadata is None or int(metadata[1]):
+        why = _brief(completed.stderr) or _STATUS.get(completed.returncode, f"status {completed.returncode}")
+        raise EndpointError(f"munged rejects the credential: {why}")
+    return Sender(int(metadata[2]), completed.stdout[metadata.end() :])
 
 
 def _socket(path: Path | None) -> list[str]:

@@ -1,7 +1,7 @@
-"""The endpoint: HTTP on the controller, which answers the reports' questions and can do nothing else.
+"""The endpoint: an HTTP server on the controller that answers requests for reports and can do nothing else.
 
-Whoever connects is a stranger until munged vouches for a uid, so everything before that is bounded: connections,
-bytes, seconds, and how many credentials are looked at at once. After that each user is limited by rate.
+A client is unknown until munged authenticates it, so everything before that is limited: connections, bytes, seconds,
+and the number of credentials checked at once. After that each user is limited by rate.
 """
 
 import json
@@ -29,115 +29,121 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """What strangers and users may take."""
+class EndpointLimits:
+    """What unknown clients and users may use of the daemon."""
 
     connections: int = 64
-    connections_of_an_address: int = 16
-    silence: float = 10.0
+    connections_per_address: int = 16
+    idle_seconds: float = 10.0
     """seconds without a byte"""
-    life: float = 60.0
+    connection_seconds: float = 60.0
     """seconds of a connection, whatever it does"""
-    unmunges: int = 4
+    credential_checks: int = 4
     reports: int = 2
-    wait: float = 10.0
-    """seconds to wait for a turn at either"""
+    queue_seconds: float = 10.0
+    """seconds to wait for a credential check or a report while the others are busy"""
     jobs: int = 50_000
-    """in one answer"""
+    """in one response"""
 
 
-class _Refused(Exception):
-    """A status and what is said with it."""
+class _RequestRefused(Exception):
+    """The request is refused with an HTTP status and a message."""
 
-    def __init__(self, status: HTTPStatus, why: str) -> None:
-        super().__init__(why)
-        self.status, self.why = status, why
+    def __init__(self, status: HTTPStatus, message: str) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
 
 
-class Endpoint:
-    """What a request goes through: a turn, a credential, a rate, a report."""
+class RequestHandler:
+    """Handles a request: authenticates its sender, limits the rate, and makes the report."""
 
-    def __init__(self, ledger: Path, config: Callable[[], Config], viewers: Viewers, bounds: Bounds = Bounds()) -> None:
-        """`config` gives that in force."""
-        self._ledger, self._config, self._viewers, self.bounds = ledger, config, viewers, bounds
+    def __init__(
+        self,
+        ledger: Path,
+        config: Callable[[], Config],
+        viewers: Viewers,
+        limits: EndpointLimits = EndpointLimits(),
+    ) -> None:
+        """`config` returns the configuration in force."""
+        self._ledger, self._config, self._viewers, self.limits = ledger, config, viewers, limits
         self._socket = config().endpoint.munge_socket
         self._rate = RateLimit(config().endpoint.requests_per_minute)
         self._lock = threading.Lock()
-        self._unmunging = threading.BoundedSemaphore(bounds.unmunges)
-        self._reporting = threading.BoundedSemaphore(bounds.reports)
+        self._credential_slots = threading.BoundedSemaphore(limits.credential_checks)
+        self._report_slots = threading.BoundedSemaphore(limits.reports)
 
-    def answer(self, question: str, body: bytes, authorization: str) -> tuple[HTTPStatus, dict[str, Any]]:
-        """The status and the JSON of an answer. Never raises for what a client sent."""
+    def answer(self, report: str, body: bytes, authorization: str) -> tuple[HTTPStatus, dict[str, Any]]:
+        """The status and the JSON of the response. Never raises, whatever a client sent."""
         try:
-            return HTTPStatus.OK, self._answer(question, body, self._sender(question, body, authorization))
-        except _Refused as refused:
-            return refused.status, {"error": refused.why}
+            return HTTPStatus.OK, self._answer(report, body, self._sender(report, body, authorization))
+        except _RequestRefused as refused:
+            return refused.status, {"error": refused.message}
         except UsageError as error:
             return HTTPStatus.BAD_REQUEST, {"error": str(error)}
         except LedgerError as error:
             log.warning("endpoint: %s", error)
             return HTTPStatus.SERVICE_UNAVAILABLE, {"error": "the daemon's ledger cannot be read at the moment"}
 
-    def _sender(self, question: str, body: bytes, authorization: str) -> int:
+    def _sender(self, report: str, body: bytes, authorization: str) -> int:
         scheme, _, credential = authorization.partition(" ")
         if scheme.lower() != "munge" or not credential:
-            raise _Refused(HTTPStatus.UNAUTHORIZED, "a MUNGE credential is needed")
-        with _Turn(self._unmunging, self.bounds.wait):
+            raise _RequestRefused(HTTPStatus.UNAUTHORIZED, "a MUNGE credential is required")
+        with _Slot(self._credential_slots, self.limits.queue_seconds):
             try:
                 sender = munge.decode(credential.strip(), self._socket)
             except EndpointError as error:
-                raise _Refused(HTTPStatus.UNAUTHORIZED, str(error)) from error
-        if sender.payload != wire.payload(question, body):
-            raise _Refused(HTTPStatus.UNAUTHORIZED, "the credential is of another request")
+                raise _RequestRefused(HTTPStatus.UNAUTHORIZED, str(error)) from error
+        if sender.payload != wire.payload(report, body):
+            raise _RequestRefused(HTTPStatus.UNAUTHORIZED, "the credential is of another request")
         with self._lock:
             if not self._rate.allows(sender.uid, time.monotonic()):
-                raise _Refused(HTTPStatus.TOO_MANY_REQUESTS, "you ask too often: wait some seconds")
+                raise _RequestRefused(HTTPStatus.TOO_MANY_REQUESTS, "too many requests: wait some seconds")
         return sender.uid
 
-    def _answer(self, question: str, body: bytes, uid: int) -> dict[str, Any]:
-        viewer = self._viewers.of(uid)
-        with _Turn(self._reporting, self.bounds.wait):
+    def _answer(self, report: str, body: bytes, uid: int) -> dict[str, Any]:
+        viewer = self._viewers.viewer(uid)
+        with _Slot(self._report_slots, self.limits.queue_seconds):
             ledger = Ledger(self._ledger, readonly=True)
             try:
-                reports = LedgerReports(ledger, self._ledger, self._config(), viewer, self.bounds.jobs)
-                return wire.answer(question, body, reports, time.time())
+                reports = LedgerReports(ledger, self._ledger, self._config(), viewer, self.limits.jobs)
+                return wire.answer(report, body, reports, time.time())
             finally:
                 ledger.close()
 
 
-class _Turn:
-    """A semaphore for a while, or a refusal."""
+class _Slot:
+    """Holds a semaphore, or refuses the request if it does not get it in time."""
 
     def __init__(self, semaphore: threading.BoundedSemaphore, wait: float) -> None:
         self._semaphore, self._wait = semaphore, wait
 
     def __enter__(self) -> None:
         if not self._semaphore.acquire(timeout=self._wait):
-            raise _Refused(HTTPStatus.SERVICE_UNAVAILABLE, "too many ask at once: try again")
+            raise _RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests at once: try again")
 
     def __exit__(self, *_: object) -> None:
         self._semaphore.release()
 
 
-class Server(ThreadingHTTPServer):
-    """The sockets and threads of an endpoint."""
+class EndpointServer(ThreadingHTTPServer):
+    """The listening socket of the endpoint, and a thread for each connection."""
 
     daemon_threads = True
     block_on_close = False
     request_queue_size = 64
 
-    def __init__(self, listen: str, endpoint: Endpoint) -> None:
-        """`listen`: as the configuration has it. Raises OSError."""
+    def __init__(self, listen: str, endpoint: RequestHandler) -> None:
+        """`listen`: HOST:PORT, as `endpoint.listen`. Raises OSError if it cannot listen there."""
         host, _, port = listen.rpartition(":")
         host = host.strip("[]")
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.endpoint = endpoint
         self._open: dict[socket.socket, tuple[str, float]] = {}
         self._opening = threading.Lock()
-        super().__init__((host, int(port)), _Handler)
+        super().__init__((host, int(port)), _HttpHandler)
 
     def server_bind(self) -> None:
-        """Without asking for this machine's name, which may take long and which nobody needs."""
+        """Bind without looking up this machine's name, which may take long and is not needed."""
         if self.allow_reuse_address:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
@@ -145,31 +151,33 @@ class Server(ThreadingHTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Whether there is room for one more connection."""
-        address, bounds = str(client_address[0]), self.endpoint.bounds
+        """Whether the limits allow one more connection from this address."""
+        address, limits = str(client_address[0]), self.endpoint.limits
         with self._opening:
             from_there = Counter(each for each, _ in self._open.values())[address]
-            if len(self._open) >= bounds.connections or from_there >= bounds.connections_of_an_address:
+            if len(self._open) >= limits.connections or from_there >= limits.connections_per_address:
                 return False
             self._open[request] = (address, time.monotonic())
         return True
 
     def shutdown_request(self, request: Any) -> None:
+        """Close a connection, and stop counting it."""
         with self._opening:
             self._open.pop(request, None)
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """End connections that have lasted too long."""
+        """Close the connections that have lasted too long."""
         now = time.monotonic()
         with self._opening:
             for request, (_, since) in list(self._open.items()):
-                if now - since > self.endpoint.bounds.life:
+                if now - since > self.endpoint.limits.connection_seconds:
                     del self._open[request]
                     _hang_up(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
-        log.debug("endpoint: a connection from %s broke off", client_address[0], exc_info=True)
+        """Log at debug level: a client that hangs up is no error of the daemon."""
+        log.debug("endpoint: a connection from %s broke", client_address[0], exc_info=True)
 
 
 def _hang_up(request: socket.socket) -> None:
@@ -179,60 +187,62 @@ def _hang_up(request: socket.socket) -> None:
         log.debug("endpoint: %s", error)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    """One request a connection (HTTP/1.0)."""
+class _HttpHandler(BaseHTTPRequestHandler):
+    """One request per connection (HTTP/1.0)."""
 
-    server: Server
+    server: EndpointServer
     server_version = "slurmplug"
     sys_version = ""
 
     def setup(self) -> None:
         super().setup()
-        self.connection.settimeout(self.server.endpoint.bounds.silence)
+        self.connection.settimeout(self.server.endpoint.limits.idle_seconds)
 
     def do_POST(self) -> None:
-        question = self.path.removeprefix(wire.PREFIX)
-        if not self.path.startswith(wire.PREFIX) or question not in wire.QUESTIONS:
-            self._say(HTTPStatus.NOT_FOUND, {"error": "there is no such question"})
+        report = self.path.removeprefix(wire.PREFIX)
+        if not self.path.startswith(wire.PREFIX) or report not in wire.REPORT_NAMES:
+            self._respond(HTTPStatus.NOT_FOUND, {"error": "there is no such report"})
             return
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdecimal()) or len(length) > 9:
-            self._say(HTTPStatus.LENGTH_REQUIRED, {"error": "a Content-Length is needed"})
+            self._respond(HTTPStatus.LENGTH_REQUIRED, {"error": "a Content-Length is required"})
             return
-        if int(length) > wire.QUESTION_BYTES:
-            self._say(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, {"error": f"at most {wire.QUESTION_BYTES} bytes"})
+        if int(length) > wire.REQUEST_BYTES:
+            self._respond(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, {"error": f"at most {wire.REQUEST_BYTES} bytes"})
             return
         body = self.rfile.read(int(length))
         if len(body) == int(length):
-            self._say(*self.server.endpoint.answer(question, body, self.headers.get("Authorization", "")))
+            self._respond(*self.server.endpoint.answer(report, body, self.headers.get("Authorization", "")))
 
-    def _say(self, status: HTTPStatus, told: Mapping[str, Any]) -> None:
-        answer = json.dumps(told).encode("ascii")
+    def _respond(self, status: HTTPStatus, response: Mapping[str, Any]) -> None:
+        body = json.dumps(response).encode("ascii")
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(answer)))
+        self.send_header("Content-Length", str(len(body)))
         self.send_header("Cache-Control", "no-store")
         self.end_headers()
-        self.wfile.write(answer)
+        self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
         log.debug("endpoint: %s %s", self.client_address[0], format % args)
 
 
-class Serving:
-    """An endpoint in a thread of its own, until closed."""
+class EndpointThread:
+    """Runs an endpoint's server in a thread until it is closed."""
 
-    def __init__(self, server: Server, poll: float = 0.5) -> None:
-        """`poll`: seconds between two looks for connections that last too long, or for the end."""
+    def __init__(self, server: EndpointServer, poll: float = 0.5) -> None:
+        """`poll`: seconds between two checks for connections that last too long, or for `close`."""
         self._server = server
         self._thread = threading.Thread(target=server.serve_forever, args=(poll,), name="endpoint", daemon=True)
         self._thread.start()
 
     @property
     def port(self) -> int:
+        """The TCP port it listens on."""
         return self._server.server_port
 
     def close(self) -> None:
+        """Stop the server and its thread, and close the socket."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()

@@ -1,4 +1,4 @@
-"""Whom Slurm shows everybody's jobs: all users without PrivateData=jobs, else operators and administrators."""
+"""Which users may see all jobs, as in Slurm: with PrivateData=jobs operators and administrators only, else all."""
 
 import logging
 import os
@@ -11,56 +11,63 @@ from typing import NamedTuple, Protocol
 from slurmplug.errors import ReadFailed
 from slurmplug.reports.service import Viewer
 
-FRESH = 60.0
-"""Seconds that Slurm's answer is believed;"""
-STALE = 3_600.0
-"""and this long where it gives no newer one. After that everybody sees only their own."""
+REFRESH_SECONDS = 60.0
+"""Seconds after which Slurm is queried again;"""
+EXPIRE_SECONDS = 3_600.0
+"""and after which an answer has expired if it does not answer. Then users see their own jobs only."""
 
 log = logging.getLogger(__name__)
 
 
-class Source(Protocol):
-    """Slurm, asked about the site."""
+class VisibilitySource(Protocol):
+    """What Slurm reports about the site."""
 
-    def private_data(self) -> frozenset[str]: ...
+    def private_data(self) -> frozenset[str]:
+        """The values of PrivateData."""
+        ...
 
-    def admin_levels(self) -> Mapping[str, str]: ...
+    def admin_levels(self) -> Mapping[str, str]:
+        """By user, the AdminLevel in slurmdbd."""
+        ...
 
 
-class _Told(NamedTuple):
+class _Visibility(NamedTuple):
     at: float
     private: bool
     levels: Mapping[str, str]
 
 
 class Viewers:
-    """Remembers what Slurm says of its users; safe in threads, one of which asks Slurm at a time."""
+    """Caches what Slurm reports about its users; thread-safe: one thread queries Slurm at a time."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: VisibilitySource) -> None:
+        """`source`: Slurm's settings."""
         self._source = source
-        self._told: _Told | None = None
+        self._visibility: _Visibility | None = None
         self._tried = float("-inf")
         self._lock = threading.Lock()
 
-    def of(self, uid: int, now: float | None = None) -> Viewer:
-        """The viewer of a uid. `now`: a monotonic clock, this machine's by default."""
+    def viewer(self, uid: int, now: float | None = None) -> Viewer:
+        """What a uid may see. `now`: of a monotonic clock, this machine's by default."""
         if uid in (0, os.geteuid()):
             return Viewer(uid, sees_all=True)
-        told = self._current(time.monotonic() if now is None else now)
-        if told is None:
+        visibility = self._current(time.monotonic() if now is None else now)
+        if visibility is None:
             return Viewer(uid, sees_all=False)
-        return Viewer(uid, sees_all=not told.private or told.levels.get(_name(uid)) in {"Operator", "Administrator"})
+        return Viewer(
+            uid, sees_all=not visibility.private or visibility.levels.get(_name(uid)) in {"Operator", "Administrator"}
+        )
 
-    def _current(self, now: float) -> _Told | None:
+    def _current(self, now: float) -> _Visibility | None:
         with self._lock:
-            if now - self._tried > FRESH:
+            if now - self._tried > REFRESH_SECONDS:
                 self._tried = now
                 try:
                     private = bool(self._source.private_data() & {"jobs", "all"})
-                    self._told = _Told(now, private, self._source.admin_levels())
+                    self._visibility = _Visibility(now, private, self._source.admin_levels())
                 except ReadFailed as error:
-                    log.warning("who may see all jobs is not known anew: %s", error)
-            return self._told if self._told and now - self._told.at <= STALE else None
+                    log.warning("PrivateData and admin levels cannot be read; the earlier ones are used: %s", error)
+            return self._visibility if self._visibility and now - self._visibility.at <= EXPIRE_SECONDS else None
 
 
 def _name(uid: int) -> str:

@@ -1,6 +1,6 @@
-"""The questions and answers of the endpoint as JSON, the same for both ends.
+"""The requests and responses of the endpoint as JSON, for the client and the server.
 
-A job is sent as the ledger's columns that it is made from, so that both ends make the same `Job` of it.
+A job is sent as the ledger's columns, from which both ends make the same `Job`.
 """
 
 import hashlib
@@ -18,23 +18,23 @@ from slurmplug.reports.queue import QueueEntry
 from slurmplug.reports.service import JobExplanation, Reports
 
 PREFIX = "/v1/"
-QUESTIONS = ("jobs", "queue", "story", "user", "status")
-QUESTION_BYTES = 65_536
-MOST_WORDS = 500
-"""Jobs, users, accounts or states that one question may name."""
+REPORT_NAMES = ("jobs", "queue", "story", "user", "status")
+REQUEST_BYTES = 65_536
+MAX_ITEMS = 500
+"""The most jobs, users, accounts or states that one request may name."""
 
 _Word = Annotated[str, Field(max_length=200, pattern=r"^[^\x00]*$")]
-_Words = Annotated[tuple[_Word, ...], Field(max_length=MOST_WORDS)]
+_Words = Annotated[tuple[_Word, ...], Field(max_length=MAX_ITEMS)]
 _Id = Annotated[int, Field(ge=0, lt=1 << 40)]
 _Time = Annotated[float, Field(ge=-1e12, le=1e12)]
 
 
 class _Which(BaseModel):
-    """A `Selection` without what is the endpoint's alone to say: whose jobs, and how many."""
+    """A `Selection` without what the endpoint alone decides: whose jobs may be seen, and how many."""
 
     model_config = ConfigDict(extra="forbid")
 
-    jobs: Annotated[tuple[tuple[_Id, _Id | None], ...], Field(max_length=MOST_WORDS)] = ()
+    jobs: Annotated[tuple[tuple[_Id, _Id | None], ...], Field(max_length=MAX_ITEMS)] = ()
     users: _Words = ()
     accounts: _Words = ()
     states: _Words = ()
@@ -45,7 +45,7 @@ class _Which(BaseModel):
 
 
 class _Named(BaseModel):
-    """A question about one job or one user."""
+    """A request about one job or one user."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -53,16 +53,16 @@ class _Named(BaseModel):
     user: _Word | None = None
 
 
-def payload(question: str, body: bytes) -> bytes:
-    """What a request's credential holds: it is good for this question and no other."""
-    return f"slurmplug {PREFIX}{question} {hashlib.sha256(body).hexdigest()}".encode("ascii")
+def payload(report: str, body: bytes) -> bytes:
+    """The payload of a request's credential, which is valid for this request only."""
+    return f"slurmplug {PREFIX}{report} {hashlib.sha256(body).hexdigest()}".encode("ascii")
 
 
-# --- questions -----------------------------------------------------------------------------------------------------
+# --- requests ------------------------------------------------------------------------------------------------------
 
 
-def of_selection(which: Selection) -> dict[str, Any]:
-    """The body of `jobs` and `queue`."""
+def selection_body(which: Selection) -> dict[str, Any]:
+    """The body of a request for `jobs` or `queue`."""
     return {
         "jobs": [list(job) for job in which.jobs],
         "users": which.users,
@@ -75,31 +75,31 @@ def of_selection(which: Selection) -> dict[str, Any]:
     }
 
 
-def answer(question: str, body: bytes, reports: Reports, now: float) -> dict[str, Any]:
-    """The answer to a question, as JSON has it.
+def answer(report: str, body: bytes, reports: Reports, now: float) -> dict[str, Any]:
+    """The response to a request, as values of JSON.
 
     Raises:
-        UsageError: the question makes no sense, or its answer would be too long.
-        LedgerError
+        UsageError: the request is not valid, or its response would be too long.
+        LedgerError: the ledger cannot be read.
     """
     try:
         parameters = json.loads(body) if body else {}
-        if question in ("jobs", "queue"):
+        if report in ("jobs", "queue"):
             which = _selection(_Which.model_validate(parameters))
-            if question == "jobs":
+            if report == "jobs":
                 return {"jobs": [job.columns for job in reports.jobs(which)]}
             return {"entries": [_of_entry(entry) for entry in reports.queue(which)]}
         named = _Named.model_validate(parameters)
     except (ValueError, RecursionError) as error:
-        raise UsageError(_mistake(error)) from error
-    if question == "story" and named.job:
+        raise UsageError(_error_message(error)) from error
+    if report == "story" and named.job:
         found = reports.explain_job(JobId(*named.job))
         return {"explained": [{"job": each.job.columns, "story": each.story} for each in found]}
-    if question == "user" and named.user is not None:
+    if report == "user" and named.user is not None:
         return {"known": reports.knows_user(named.user)}
-    if question == "status":
+    if report == "status":
         return reports.status(now)
-    raise UsageError(f"not a question: {question}")
+    raise UsageError(f"not a valid request for {report}")
 
 
 def _selection(which: _Which) -> Selection:
@@ -115,44 +115,44 @@ def _selection(which: _Which) -> Selection:
     )
 
 
-def _mistake(error: Exception) -> str:
+def _error_message(error: Exception) -> str:
     if isinstance(error, ValidationError):
         first = error.errors(include_input=False, include_url=False)[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    return "the question is no JSON"
+    return "the request is not JSON"
 
 
 def _of_entry(entry: QueueEntry) -> dict[str, Any]:
     return {"job": entry.job.columns, "position": entry.rank, "doing": entry.doing}
 
 
-# --- answers -------------------------------------------------------------------------------------------------------
+# --- responses -----------------------------------------------------------------------------------------------------
 
 
 def jobs(answer: Mapping[str, Any]) -> list[Job]:
-    """The answer to `jobs`. Raises EndpointError."""
-    with _understood():
+    """The jobs of a response to `jobs`. Raises EndpointError."""
+    with _version_checked():
         return [from_columns(columns) for columns in answer["jobs"]]
 
 
 def entries(answer: Mapping[str, Any]) -> list[QueueEntry]:
-    """The answer to `queue`. Raises EndpointError."""
-    with _understood():
+    """The entries of a response to `queue`. Raises EndpointError."""
+    with _version_checked():
         return [QueueEntry(from_columns(e["job"]), e["position"], e["doing"]) for e in answer["entries"]]
 
 
 def explanations(answer: Mapping[str, Any]) -> list[JobExplanation]:
-    """The answer to `story`. Raises EndpointError."""
-    with _understood():
+    """The explanations of a response to `story`. Raises EndpointError."""
+    with _version_checked():
         return [JobExplanation(from_columns(each["job"]), each["story"]) for each in answer["explained"]]
 
 
 @contextmanager
-def _understood() -> Iterator[None]:
-    """Turn what another release may have sent into an error that says what to do."""
+def _version_checked() -> Iterator[None]:
+    """Raise EndpointError for a response that another release of slurmplug may have sent."""
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise EndpointError(
-            f"the daemon's answer is not understood ({error}): is slurmplug of the same release here and there?"
+            f"the daemon's response is not valid ({error}): is the same release of slurmplug installed on both hosts?"
         ) from error

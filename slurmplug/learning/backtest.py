@@ -17,11 +17,11 @@ from slurmplug.ledger.selection import Selection
 from slurmplug.reports import job_view
 from slurmplug.reports.job_view import Job
 
-FEWEST_CURVES = 10
+MIN_CURVES = 10
 """finished curves before predictors are tried on them"""
 
 
-def tables(ledger: Ledger, share: float, clock: Clock) -> dict[str, list[ScoreRow]]:
+def score_tables(ledger: Ledger, share: float, clock: Clock) -> dict[str, list[ScoreRow]]:
     """By what was predicted: the run time when a job was first seen, its final value at half of its iterations, and the
     final values of the finished curves as they would be predicted now from `share` of them.
 
@@ -31,58 +31,58 @@ def tables(ledger: Ledger, share: float, clock: Clock) -> dict[str, list[ScoreRo
     finished = finished_curves(ledger)
     runs = [curves.FinishedRun(curve) for curve in finished if len(curve) > curves.FEWEST_OBSERVED]
     found = {
-        "run time, when first seen": run_times(ledger),
-        "final value, at half of the iterations": final_values(ledger),
-        "learning curves, predicted now": curves.trial(runs, share, clock) if len(runs) >= FEWEST_CURVES else [],
+        "run time, when first seen": score_run_times(ledger),
+        "final value, at half of the iterations": score_final_values(ledger),
+        "learning curves, predicted now": curves.trial(runs, share, clock) if len(runs) >= MIN_CURVES else [],
     }
     if not any(found.values()):
         raise DataError(f"{ledger.name} holds no ended job of which anything was predicted")
-    return {name: lines for name, lines in found.items() if lines}
+    return {name: rows for name, rows in found.items() if rows}
 
 
-def run_times(ledger: Ledger) -> list[ScoreRow]:
+def score_run_times(ledger: Ledger) -> list[ScoreRow]:
     """Of the jobs that ended by themselves: what was kept of the first prediction, by what made it, and the request and
     the mean of the user's last two beside it."""
     runs = queries.finished_runs(ledger)
     jobs = [{"user": run.user, "submit": run.submit, "end": run.end} for run in runs]
-    two = last_two(jobs, np.array([run.runtime for run in runs], dtype=np.float64)).tolist()
-    predicted = [(run, pair) for run, pair in zip(runs, two, strict=True) if run.predicted is not None]
-    lines = [_kept("predicted", [run for run, _ in predicted])] if predicted else []
+    averages = last_two(jobs, np.array([run.runtime for run in runs], dtype=np.float64)).tolist()
+    predicted = [(run, pair) for run, pair in zip(runs, averages, strict=True) if run.predicted is not None]
+    rows = [_run_time_row("predicted", [run for run, _ in predicted])] if predicted else []
     by = sorted({str(run.predicted_by) for run, _ in predicted})
-    lines += [_kept(f"  by {name}", [run for run, _ in predicted if run.predicted_by == name]) for name in by]
-    asked = [(run.time_limit, run.runtime) for run, _ in predicted if run.time_limit]
-    alike = [(pair, run.runtime) for run, pair in predicted if not np.isnan(pair)]
-    return lines + [
-        ScoreRow("", method, len(pairs), _without_interval(*np.array(pairs, dtype=np.float64).T))
-        for method, pairs in (("request", asked), ("last two", alike))
+    rows += [_run_time_row(f"  by {name}", [run for run, _ in predicted if run.predicted_by == name]) for name in by]
+    requested = [(run.time_limit, run.runtime) for run, _ in predicted if run.time_limit]
+    averaged = [(pair, run.runtime) for run, pair in predicted if not np.isnan(pair)]
+    return rows + [
+        ScoreRow("", method, len(pairs), _point_scores(*np.array(pairs, dtype=np.float64).T))
+        for method, pairs in (("request", requested), ("last two", averaged))
         if pairs
     ]
 
 
-def final_values(ledger: Ledger) -> list[ScoreRow]:
+def score_final_values(ledger: Ledger) -> list[ScoreRow]:
     """Of the jobs that did all their iterations, by the quantity of their target."""
-    whole = [
+    completed = [
         job
         for job in job_view.jobs(ledger, Selection(states=("COMPLETED",), start=0.0))
         if job.foreseen.value is not None and job.did_all
     ]
-    quantities = sorted({job.record.quantity for job in whole})
-    return [_foreseen(name, [job for job in whole if job.record.quantity == name]) for name in quantities]
+    quantities = sorted({job.record.quantity for job in completed})
+    return [_final_value_row(name, [job for job in completed if job.record.quantity == name]) for name in quantities]
 
 
-def _kept(method: str, runs: Sequence[FinishedRun]) -> ScoreRow:
+def _run_time_row(method: str, runs: Sequence[FinishedRun]) -> ScoreRow:
     value, low, high, actual = _columns(runs, "predicted", "predicted_low", "predicted_high", "runtime")
-    scores = {**_without_interval(value, actual), "covers 90%": coverage(low, high, actual)}
+    scores = {**_point_scores(value, actual), "covers 90%": coverage(low, high, actual)}
     return ScoreRow("", method, len(runs), {**scores, "exceeds 0.95": exceedance(high, actual)})
 
 
-def _foreseen(quantity: str, jobs: Sequence[Job]) -> ScoreRow:
+def _final_value_row(quantity: str, jobs: Sequence[Job]) -> ScoreRow:
     value, low, high, actual = np.array([(*job.foreseen, job.value) for job in jobs], dtype=np.float64).T
     scores = {"mae": absolute_error(value, actual), "covers 90%": coverage(low, high, actual)}
     return ScoreRow(quantity, "foreseen", len(jobs), scores)
 
 
-def _without_interval(predicted: Floats, actual: Floats) -> dict[str, float]:
+def _point_scores(predicted: Floats, actual: Floats) -> dict[str, float]:
     nothing = float("nan")
     return {
         "mae s": absolute_error(predicted, actual),

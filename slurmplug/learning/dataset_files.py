@@ -27,26 +27,26 @@ from slurmplug.errors import DataError
 
 LINE_BYTES = 64 * 1024 * 1024
 """The longest line of JSON that is read."""
-MOST_EPOCHS = 10_000
+MAX_EPOCHS = 10_000
 """The longest accuracy curve; OptStop predicts from each epoch of it."""
-_NOT_META = frozenset({"id", "path", "val_acc", "loss", "time"})
+_NOT_METADATA = frozenset({"id", "path", "val_acc", "loss", "time"})
 _SWF = ("job", "submit", "wait", "run", "p", "cpu", "mem", "p_asked", "rtime", "mem_asked", "status", "user", "group",
         "exe", "queue", "part", "previous", "think")  # fmt: skip
 """Fields of the Standard Workload Format (Chapin et al. 1999)."""
 _TEXTS = {"user": "user", "group": "group", "exe": "exe", "queue": "qos", "part": "partition"}
-_STEP = {"model", "gpu_type", "local_bsz", "step_time_s"}
-_PLACES: tuple[set[str], ...] = ({"placement"}, {"num_nodes", "num_replicas"})
+_STEP_COLUMNS = {"model", "gpu_type", "local_bsz", "step_time_s"}
+_PLACEMENT_COLUMNS: tuple[set[str], ...] = ({"placement"}, {"num_nodes", "num_replicas"})
 
 
 @dataclass(frozen=True)
-class Log:
+class JobLog:
     """Finished jobs, in order of submission, and their run times (n,) in seconds."""
 
     jobs: Sequence[Job]
     runtimes: Floats
 
 
-def accuracy_curves(paths: Sequence[Path]) -> list[FinishedRun]:
+def read_accuracy_curves(paths: Sequence[Path]) -> list[FinishedRun]:
     """The runs that have `val_acc`, of JSON lines; everything else of a line is what was known of the run.
 
     Raises:
@@ -55,15 +55,15 @@ def accuracy_curves(paths: Sequence[Path]) -> list[FinishedRun]:
     runs = []
     for row, where in _json_lines(paths):
         if "val_acc" in row:
-            meta = {name: value for name, value in row.items() if name not in _NOT_META}
+            meta = {name: value for name, value in row.items() if name not in _NOT_METADATA}
             values = _curve(row["val_acc"], "val_acc", where)
-            if len(values) > MOST_EPOCHS:
-                raise DataError(f"{where}: val_acc has {len(values)} points; {MOST_EPOCHS} are the most that are taken")
+            if len(values) > MAX_EPOCHS:
+                raise DataError(f"{where}: val_acc has {len(values)} points; {MAX_EPOCHS} are the most that are taken")
             runs.append(FinishedRun(values, str(row.get("group", "")), meta))
-    return _some(runs, paths, "a curve of val_acc")
+    return _require_some(runs, paths, "a curve of val_acc")
 
 
-def loss_curves(paths: Sequence[Path]) -> dict[str, list[Floats]]:
+def read_loss_curves(paths: Sequence[Path]) -> dict[str, list[Floats]]:
     """The curves of `loss`, by `algo`, else by `group`.
 
     Raises:
@@ -74,11 +74,11 @@ def loss_curves(paths: Sequence[Path]) -> dict[str, list[Floats]]:
         if "loss" in row:
             kind = str(row.get("algo") or row.get("group") or "")
             curves.setdefault(kind, []).append(_curve(row["loss"], "loss", where))
-    _some(list(curves), paths, "a curve of loss")
+    _require_some(list(curves), paths, "a curve of loss")
     return curves
 
 
-def job_log(path: Path) -> Log:
+def read_job_log(path: Path) -> JobLog:
     """The jobs of a log in the Standard Workload Format (.swf), or in CSV with its fields: submit and run, and any of
     wait, p (processors), rtime (time asked for), user, group, exe, queue, part. -1 is not known.
 
@@ -108,38 +108,38 @@ def job_log(path: Path) -> Log:
             columns[called] = [None if value in {"-1", ""} else value for value in table[name].tolist()]
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     order = [i for i in np.argsort(submit, kind="stable").tolist() if ran[i]]
-    return Log([{name: value for name, value in rows[i].items() if value is not None} for i in order], run[order])
+    return JobLog([{name: value for name, value in rows[i].items() if value is not None} for i in order], run[order])
 
 
-def speeds(paths: Sequence[Path]) -> list[Profile]:
+def read_step_times(paths: Sequence[Path]) -> list[Profile]:
     """Measured step times in CSV: model, gpu_type, local_bsz, step_time_s, and the place: num_nodes and num_replicas,
     or placement, the GPUs of each node as digits. A job is one model with one batch a GPU on one type of GPU.
 
     Raises:
         DataError
     """
-    rows = sorted(row for path in paths for row in _steps(path))
-    made = []
+    rows = sorted(row for path in paths for row in _step_rows(path))
+    profiles = []
     for (model, gpu_type, _), group in groupby(rows, key=lambda row: row[0]):
         _, *columns = zip(*group, strict=True)
-        made.append(Profile(model, gpu_type, *(np.array(column) for column in columns)))
-    return made
+        profiles.append(Profile(model, gpu_type, *(np.array(column) for column in columns)))
+    return profiles
 
 
-def _steps(path: Path) -> Iterator[tuple[tuple[str, str, str], float, float, float]]:
+def _step_rows(path: Path) -> Iterator[tuple[tuple[str, str, str], float, float, float]]:
     """Model, GPU type and batch; GPUs, nodes, seconds."""
-    table, lines = _csv(path, _STEP)
-    if not any(place <= set(table.columns) for place in _PLACES):
+    table, lines = _csv(path, _STEP_COLUMNS)
+    if not any(place <= set(table.columns) for place in _PLACEMENT_COLUMNS):
         raise DataError(f"{path}:1: there is neither the column placement nor num_nodes and num_replicas")
     times = _numbers(table, "step_time_s", path, lines)
-    gpus, nodes = _places(table, path, lines)
+    gpus, nodes = _placements(table, path, lines)
     _check(path, lines, times > 0, lambda i: f"step_time_s is {times[i]:g}")
     _check(path, lines, (nodes >= 1) & (gpus >= nodes), lambda _: "there is no GPU on some node")
     keys = zip(table["model"], table["gpu_type"], table["local_bsz"], strict=True)
     return zip(keys, gpus.tolist(), nodes.tolist(), times.tolist(), strict=True)
 
 
-def _places(table: pd.DataFrame, path: Path, lines: Sequence[int]) -> tuple[Floats, Floats]:
+def _placements(table: pd.DataFrame, path: Path, lines: Sequence[int]) -> tuple[Floats, Floats]:
     """GPUs and nodes."""
     if "placement" not in table.columns:
         return _numbers(table, "num_replicas", path, lines), _numbers(table, "num_nodes", path, lines)
@@ -153,7 +153,7 @@ def _places(table: pd.DataFrame, path: Path, lines: Sequence[int]) -> tuple[Floa
 def _json_lines(paths: Sequence[Path]) -> Iterator[tuple[Mapping[str, Any], str]]:
     """Each object, and where it stands."""
     for path in paths:
-        with _reading(path), _opened(path) as file:
+        with _as_data_errors(path), _open(path) as file:
             for number in count(1):
                 line = file.readline(LINE_BYTES)
                 if not line:
@@ -199,7 +199,7 @@ def _swf(path: Path) -> tuple[pd.DataFrame, Sequence[int]]:
 
 def _table(path: Path, comment: str, **how: Any) -> tuple[pd.DataFrame, Sequence[int]]:
     """The lines that are neither blank nor comments, and their numbers; what a row lacks is an empty text."""
-    with _reading(path), _opened(path) as file, io.TextIOWrapper(file, encoding="utf-8") as content:
+    with _as_data_errors(path), _open(path) as file, io.TextIOWrapper(file, encoding="utf-8") as content:
         lines = [
             (n, line)
             for n, line in enumerate(content, start=1)
@@ -215,12 +215,12 @@ def _table(path: Path, comment: str, **how: Any) -> tuple[pd.DataFrame, Sequence
     return table.fillna(""), [n for n, _ in lines]
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _open(path: Path) -> IO[bytes]:
     return cast(IO[bytes], gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def _as_data_errors(path: Path) -> Iterator[None]:
     """Raises DataError for what the file system, gzip, the encoding or pandas find wrong."""
     try:
         yield
@@ -243,7 +243,7 @@ def _check(path: Path, lines: Sequence[int], good: Any, reason: Callable[[int], 
         raise DataError(f"{path}:{lines[bad[0]]}: {reason(int(bad[0]))}")
 
 
-def _some(found: list[Any], paths: Sequence[Path], what: str) -> list[Any]:
+def _require_some(found: list[Any], paths: Sequence[Path], what: str) -> list[Any]:
     if not found:
         raise DataError(f"{', '.join(map(str, paths))}: there is not one line with {what}")
     return found

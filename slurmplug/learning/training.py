@@ -16,9 +16,9 @@ from slurmplug.ledger import queries
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.queries import FinishedRun, Report
 
-LATEST_RUNS = 20_000
-LATEST_CURVES = 2_000
-FEWEST_POINTS = 5
+MAX_RUNS = 20_000
+MAX_CURVES = 2_000
+MIN_POINTS = 5
 """A shorter curve teaches nothing about curves."""
 
 log = logging.getLogger(__name__)
@@ -32,18 +32,18 @@ class Models(NamedTuple):
     speeds: SeenSpeeds
 
 
-def trained(ledger: Ledger, model: RuntimeModel, now: float) -> Models:
+def train(ledger: Ledger, model: RuntimeModel, now: float) -> Models:
     """Predictors fitted on the ledger's history, and saved in it."""
     made = Models(RuntimePredictor(model), LearningCurvePredictor(), SeenSpeeds())
-    runs = queries.latest_finished_runs(ledger, LATEST_RUNS)[::-1]
+    runs = queries.latest_finished_runs(ledger, MAX_RUNS)[::-1]
     if runs:
-        made.runtime.fit([_finished(run) for run in runs], [run.runtime for run in runs])
+        made.runtime.fit([_as_job(run) for run in runs], [run.runtime for run in runs])
     finished = []
-    for run, reports in _reported(ledger):
+    for run, reports in _runs_with_reports(ledger):
         curve = _curve(run, reports)
         if curve is not None:
-            finished.append((curve, _meta(run)))
-        _learn_speed(made.speeds, run, reports)
+            finished.append((curve, _metadata(run)))
+        _add_speed(made.speeds, run, reports)
     if finished:
         made.curves.fit([curve for curve, _ in finished], [meta for _, meta in finished])
     ledger.save_model("runtime", made.runtime.version, made.runtime.state(), now)
@@ -53,7 +53,7 @@ def trained(ledger: Ledger, model: RuntimeModel, now: float) -> Models:
     return made
 
 
-def remembered(ledger: Ledger, model: RuntimeModel) -> Models | None:
+def load_saved(ledger: Ledger, model: RuntimeModel) -> Models | None:
     """The predictors as last saved; None where there are none, or they are of another model or version: train anew."""
     runtime, curves, speeds = (ledger.model(name) for name in ("runtime", "learning curve", "speed"))
     if runtime is None or curves is None or speeds is None or runtime[2].get("model") != model:
@@ -75,19 +75,19 @@ def last_trained(ledger: Ledger) -> float:
     return 0.0 if saved is None else saved[1]
 
 
-def runs_to_learn(ledger: Ledger, since: float) -> tuple[int, int]:
+def finished_run_counts(ledger: Ledger, since: float) -> tuple[int, int]:
     """How many runs have finished since then, and in all."""
     return queries.finished_run_counts(ledger, since)
 
 
 def finished_curves(ledger: Ledger) -> list[Floats]:
     """The target's quantity against points one step apart, of runs that went to their end."""
-    return [curve for run, reports in _reported(ledger) if (curve := _curve(run, reports)) is not None]
+    return [curve for run, reports in _runs_with_reports(ledger) if (curve := _curve(run, reports)) is not None]
 
 
-def _reported(ledger: Ledger) -> Iterator[tuple[FinishedRun, Sequence[Report]]]:
+def _runs_with_reports(ledger: Ledger) -> Iterator[tuple[FinishedRun, Sequence[Report]]]:
     """The latest finished runs, the last to end first, with their reports."""
-    for run in queries.latest_finished_runs(ledger, LATEST_CURVES):
+    for run in queries.latest_finished_runs(ledger, MAX_CURVES):
         yield run, queries.reports(ledger, run.id)
 
 
@@ -97,16 +97,16 @@ def _curve(run: FinishedRun, reports: Sequence[Report]) -> Floats | None:
     values = [(report.iteration, report.quantities.get(target["quantity"])) for report in reports]
     points = np.array([(at, value) for at, value in values if value is not None], dtype=float).reshape(-1, 2)
     points[:, 0] += len(points) > 0 and points[0, 0] == 0  # as `columns` counts
-    if len(points) < FEWEST_POINTS or not np.abs(points).max() < LARGEST_BELIEVABLE:
+    if len(points) < MIN_POINTS or not np.abs(points).max() < LARGEST_BELIEVABLE:
         return None
     sign = -1.0 if target["relation"] == "<=" else 1.0
     return even(points[:, 0], sign * points[:, 1], points[-1, 0])[0]
 
 
-def _learn_speed(speeds: SeenSpeeds, run: FinishedRun, reports: Sequence[Report]) -> None:
+def _add_speed(speeds: SeenSpeeds, run: FinishedRun, reports: Sequence[Report]) -> None:
     """The median time of an iteration in the last of its runs, on the GPUs and nodes that it had then."""
     points = np.array([(each.iteration, each.time) for each in reports if each.restarts == run.restarts], dtype=float)
-    if len(points) < FEWEST_POINTS or not run.gpus or not run.nodes:
+    if len(points) < MIN_POINTS or not run.gpus or not run.nodes:
         return
     with np.errstate(all="ignore"):  # what a job claims may be as close together as floats can
         step = float(np.median(np.diff(points[:, 1]) / np.diff(points[:, 0])))
@@ -114,11 +114,11 @@ def _learn_speed(speeds: SeenSpeeds, run: FinishedRun, reports: Sequence[Report]
     speeds.add(kind, Placement(run.gpus, run.nodes), run.id, step)
 
 
-def _meta(run: FinishedRun) -> Meta:
+def _metadata(run: FinishedRun) -> Meta:
     return described(run.directives.get("type") or "", run.name)
 
 
-def _finished(run: FinishedRun) -> Job:
+def _as_job(run: FinishedRun) -> Job:
     same = ("user", "account", "partition", "qos", "name", "gpus", "cpus", "memory", "time_limit")
     known = known_at_submit(
         **{name: getattr(run, name) for name in same},

@@ -170,12 +170,12 @@ _PRIO_LONG: tuple[Field[QueueEntry], ...] = (
 
 def queue_fields(entries: Sequence[QueueEntry], width: int) -> list[Field[QueueEntry]]:
     """The columns of `queue` for a terminal of `width` columns: the least important are left out, the last is cut."""
-    *fields, last = table.as_wide_as_needed(QUEUE_FIELDS, entries)
+    *fields, last = table.fit_widths(QUEUE_FIELDS, entries)
     for wanted, less in _NARROWER:
         if sum(field.width + 1 for field in fields) + min(last.width, wanted) <= width:
             break
         kept = [less.get(field.name, field) for field in fields]
-        fields = table.as_wide_as_needed([field for field in kept if field is not None], entries)
+        fields = table.fit_widths([field for field in kept if field is not None], entries)
     room = width - sum(field.width + 1 for field in fields)
     return [*fields, replace(last, width=min(last.width, room))] if room >= len(last.name) else fields
 

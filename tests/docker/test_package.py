@@ -89,18 +89,18 @@ def test_systemd_finds_no_fault_with_the_units_and_little_exposed(machine: Machi
         assert found[2] == "OK"
 
 
-def test_the_doctor_names_what_is_missing_and_its_lines_mend_it(machine: Machine) -> None:
+def test_the_doctor_names_what_is_missing_and_its_fixes_work(machine: Machine) -> None:
     machine.sh(f"rmdir {SPOOL}/requests && chmod 700 {SPOOL}/reports && chown root {SPOOL}/reports")
 
     def wrong() -> dict[str, str]:
         told = json.loads(machine.sh("slurmplug doctor --json || true"))["findings"]
         return {each["about"]: each["mend"] for each in told if each["level"] == "wrong"}
 
-    mends = wrong()
-    assert set(mends) == {"rights", "spool/reports", "spool/requests"}
+    fixes = wrong()
+    assert set(fixes) == {"rights", "spool/reports", "spool/requests"}
     assert "WRONG  rights" in machine.sh("slurmplug doctor", check=False)
-    for mend in mends.values():
-        machine.sh(mend)
+    for fix in fixes.values():
+        machine.sh(fix)
     assert wrong() == {}
     machine.sh("slurmplug doctor")
 
@@ -192,7 +192,7 @@ def test_a_stop_ends_it_cleanly_and_jobs_go_on(machine: Machine, jobs: dict[str,
         "success",
         "0",
     ]
-    assert "stopped; running jobs go on" in machine.sh(f"journalctl --no-pager --unit={DAEMON} -n 20")
+    assert "stopped; running jobs are not affected" in machine.sh(f"journalctl --no-pager --unit={DAEMON} -n 20")
     assert machine.job(jobs["runs"])["JobState"] == "RUNNING"
     assert any(factors.values())
     assert machine.site_factors() == factors

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from slurmplug.daemon.reset import give_back
+from slurmplug.daemon.reset import reset_recorded
 from slurmplug.sandbox import ClusterSpec, CommandFailed, Node, Sandbox
 from slurmplug.spool.requests import write_waiting
 from tests.live.live_site import LiveSite
@@ -88,5 +88,5 @@ def test_without_the_daemon_the_timer_lets_go_who_waited_and_nobody_else(site: L
 def test_reset_lets_go_who_waits(site: LiveSite) -> None:
     job = site.cluster.sbatch(site.cluster.researchers[0], JOB)
     site.until(lambda: reason(site, job) == "JobHeldAdmin")
-    assert list(give_back(site.ledger, site.port).holds) == [job]
+    assert list(reset_recorded(site.ledger, site.port).holds) == [job]
     site.cluster.wait_job(job, "RUNNING", 60)

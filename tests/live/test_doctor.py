@@ -1,4 +1,4 @@
-"""`slurmplug doctor` on a real Slurm, and a daemon that observes where something needed is missing."""
+"""`slurmplug doctor` on a real Slurm, and a daemon that only observes what a failed check blocks."""
 
 import json
 from collections.abc import Iterator
@@ -46,8 +46,8 @@ def test_a_daemon_whose_requests_folder_is_not_its_own_stops_nothing_and_says_wh
         assert (modes["default"], modes["stop"]) == ("act", "observe")
         factors = site_factors(cluster)
         assert factors[high] > factors[low]
-        assert b"stop is observed only: spool/requests" in daemon.log.read_bytes()
-        assert "something needed is missing: spool/requests" in daemon.command("status").stdout
+        assert b"stop: only observing: spool/requests" in daemon.log.read_bytes()
+        assert "blocked by a failed check: spool/requests" in daemon.command("status").stdout
         assert findings(daemon)["spool/requests"]["level"] == "wrong"
     finally:
         requests.chmod(0o755)

@@ -1,4 +1,4 @@
-"""reset where the ledger is lost: what a real Slurm and the spool tell is given back."""
+"""reset where the ledger is lost: what a real Slurm and the spool show is reset."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ def lost(cluster: Sandbox) -> Iterator[DaemonProcess]:
         yield one
 
 
-def test_without_a_ledger_what_slurm_tells_is_given_back_and_the_rest_is_said(
+def test_without_a_ledger_what_slurm_shows_is_reset_and_the_rest_is_reported(
     cluster: Sandbox, lost: DaemonProcess
 ) -> None:
     root, user = "root", cluster.researchers[0]
@@ -40,17 +40,17 @@ def test_without_a_ledger_what_slurm_tells_is_given_back_and_the_rest_is_said(
         reserve[0] = "Nodes=n3"
     cluster.run(root, ["scontrol", "update", f"JobId={waits}", f"ReservationName=slurmplug-{waits}"])
     cluster.wait(
-        lambda: site_factors(cluster) == {waits: 62, below: -31, array: 5}, 60, "sprio, which tells of no other"
+        lambda: site_factors(cluster) == {waits: 62, below: -31, array: 5}, 60, "sprio, which reports no other"
     )
 
     answer = lost.command("reset")
 
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert f"there is no ledger {lost.ledger_path}" in answer.stdout
-    told = "priorities 6, requests to jobs 1, shapes and constraints 0, reservations 1, holds for admission 1"
-    assert told in answer.stdout
+    counts = "priorities 6, requests to jobs 1, shapes and constraints 0, reservations 1, holds for admission 1"
+    assert counts in answer.stdout
     assert f"held by an operator, or by slurmplug: {held}\n" in answer.stdout
-    assert "not known without a ledger: SiteFactors of jobs that run" in answer.stdout
+    assert "not known without a ledger: SiteFactors of running jobs" in answer.stdout
     cluster.run(root, ["scontrol", "update", f"JobId={later}", "StartTime=now"])
     expected = dict.fromkeys((waits, below, array, later, admitted), 0)
     cluster.wait(lambda: site_factors(cluster) == expected, 60, "every SiteFactor to be 0")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from slurmplug.daemon.sd_notify import Manager
+from slurmplug.daemon.sd_notify import ServiceNotifier
 
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "site_config"
@@ -96,19 +96,19 @@ def test_the_manager_is_told_what_it_asked_for(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
         systemd.settimeout(60)
-        manager = Manager({"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "30000000"})
-        manager.ready("policy mlfs")
+        notifier = ServiceNotifier({"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "30000000"})
+        notifier.ready("policy mlfs")
         assert systemd.recv(1000) == b"READY=1\nSTATUS=policy mlfs"
-        manager.alive()
+        notifier.ping_watchdog()
         assert systemd.recv(1000) == b"WATCHDOG=1"
-        manager.reloading()
+        notifier.reloading()
         assert systemd.recv(1000).startswith(b"RELOADING=1\nMONOTONIC_USEC=")
-        assert manager.beat == 10.0
+        assert notifier.watchdog_interval == 10.0
 
 
 def test_without_a_manager_nothing_is_told_and_nothing_fails(tmp_path: Path) -> None:
-    silent = Manager({})
+    silent = ServiceNotifier({})
     silent.ready("")
-    assert silent.beat is None
-    Manager({"NOTIFY_SOCKET": str(tmp_path / "gone")}).alive()
-    assert Manager({"WATCHDOG_USEC": "1000", "WATCHDOG_PID": "1"}).beat is None
+    assert silent.watchdog_interval is None
+    ServiceNotifier({"NOTIFY_SOCKET": str(tmp_path / "gone")}).ping_watchdog()
+    assert ServiceNotifier({"WATCHDOG_USEC": "1000", "WATCHDOG_PID": "1"}).watchdog_interval is None

@@ -39,7 +39,7 @@ def test_an_answer_that_cannot_be_written_is_a_mistake_and_no_crash(tmp_path: Pa
         command = [*program, command[0], "--ledger", str(site.path), *command[1:]]
         with Path("/dev/full").open("wb") as full:
             done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (done.returncode, done.stderr) == (1, "Error: the answer cannot be written: No space left on device\n")
+    assert (done.returncode, done.stderr) == (1, "Error: the output cannot be written: No space left on device\n")
 
 
 def test_a_file_that_cannot_be_written_is_refused_before_the_simulation(tmp_path: Path, monkeypatch) -> None:

@@ -103,7 +103,7 @@ def test_the_table_shows_change_and_interval_and_says_what_one_seed_cannot(write
     one = compare(write("b.json", entry("a", 0, 100.0, stops=2), entry("b", 0, 50.0, stops=3)), "--figure", "jct_mean")
     assert "-50.0%" in one.output
     assert "stops" not in one.output
-    assert "one seed tells no interval" in one.output
+    assert "one seed gives no interval" in one.output
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_runs_that_cannot_be_compared_are_refused(write: Write) -> None:
     assert "has no policy 'z'" in compare(first, "--against", "z").output
     assert "cannot be read" in compare("/nonexistent/a.json").output
     beauty = compare(first, alone, "--figure", "jct_mean", "--figure", "beauty")
-    assert "no such figure: 'beauty'; there are jct_mean" in beauty.output
+    assert "no such figure: 'beauty'; known: jct_mean" in beauty.output
 
 
 def test_numbers_that_are_none_are_null_in_json(write: Write) -> None:

@@ -185,7 +185,7 @@ class TestWhatIsRefused:
             ((), "name a kind"),
             (("curves",), "needs at least one FILE"),
             (("curves", "x", "--from-ledger"), "name a kind"),
-            (("loss", "x", "--history", "y"), "--history goes with"),
+            (("loss", "x", "--history", "y"), "--history is for curves, optstop, runtime only"),
             (("runtime", "x", "--history", "y", "--history", "z"), "name one"),
         ],
     )
@@ -201,7 +201,7 @@ class TestWhatIsRefused:
 class TestJobLogs:
     def test_the_standard_workload_format_in_order_of_submission(self, write):
         row = "{} {} 5 {} 4 -1 -1 4 60 -1 1 3 4 5 6 7 -1 -1\n"
-        log = dataset_files.job_log(write("a.swf.gz", "; c\n" + row.format(1, 50, 10) + row.format(2, 20, 7)))
+        log = dataset_files.read_job_log(write("a.swf.gz", "; c\n" + row.format(1, 50, 10) + row.format(2, 20, 7)))
         assert log.runtimes.tolist() == [7, 10]
         assert log.jobs[0] == {
             "submit": 20.0, "end": 32.0, "cpus": 4.0, "time_limit": 60.0,
@@ -209,13 +209,14 @@ class TestJobLogs:
         }  # fmt: skip
 
     def test_what_is_minus_one_is_not_known(self, write):
-        log = dataset_files.job_log(write("a.csv", HEADING + "1,0,-1,5,-1,-1,-1,g,-1,-1,-1\n2,0,-1,-1,1,1,u,g,e,q,p\n"))
+        path = write("a.csv", HEADING + "1,0,-1,5,-1,-1,-1,g,-1,-1,-1\n2,0,-1,-1,1,1,u,g,e,q,p\n")
+        log = dataset_files.read_job_log(path)
         assert log.jobs == [{"submit": 0.0, "end": 5.0, "group": "g"}]
 
     def test_a_line_of_json_without_end_is_refused(self, write, monkeypatch):
         monkeypatch.setattr(dataset_files, "LINE_BYTES", 64)
         with pytest.raises(DataError, match=r":2: the line is longer than 64 bytes"):
-            dataset_files.loss_curves([write("a.jsonl", '{"loss": [1]}\n{"loss": [' + "1," * 99 + "1]}\n")])
+            dataset_files.read_loss_curves([write("a.jsonl", '{"loss": [1]}\n{"loss": [' + "1," * 99 + "1]}\n")])
 
 
 class TestTheSitesOwnJobs:

@@ -199,9 +199,9 @@ def test_outside_slurm_the_program_runs_all_the_same(spool: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--pattern", "("), b"is no regular expression"),
+        (("--pattern", "("), b"is not a regular expression"),
         (("--pattern", "loss"), b"names no quantity"),
-        (("--pattern", PATTERN, "--stop-signal", "NEVER"), b"is no signal"),
+        (("--pattern", PATTERN, "--stop-signal", "NEVER"), b"is not a signal"),
         ((), b"--pattern"),
     ],
 )

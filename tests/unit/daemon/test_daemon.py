@@ -1,4 +1,4 @@
-"""How long the daemon rests between two cycles."""
+"""How long the daemon sleeps between two cycles."""
 
 import time
 from dataclasses import dataclass, field
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from slurmplug.daemon.daemon import Daemon
-from slurmplug.daemon.sd_notify import Manager
+from slurmplug.daemon.sd_notify import ServiceNotifier
 
 
 @dataclass
 class SetBack:
-    """A cluster whose time of day is set back by two hours in the first rest, which it waits for as it is told."""
+    """A cluster whose time of day is set back by two hours in the first sleep, whose length it keeps."""
 
     clock: float = 0.0
     waits: list[float] = field(default_factory=list)
@@ -26,11 +26,11 @@ class SetBack:
         return True
 
 
-def test_a_clock_that_is_set_back_does_not_make_a_rest_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_is_set_back_does_not_make_a_sleep_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     daemon, port = Daemon.__new__(Daemon), SetBack()
-    daemon._manager, daemon._port = Manager(), port  # type: ignore[assignment]
-    daemon._stopping = daemon._reloading = daemon._down = False
-    daemon._rest(time.monotonic() + 0.2)
+    daemon._notifier, daemon._port = ServiceNotifier(), port  # type: ignore[assignment]
+    daemon._stopping = daemon._reloading = daemon._superseded = False
+    daemon._sleep_until(time.monotonic() + 0.2)
     assert len(port.waits) > 1
     assert max(port.waits) < 0.3

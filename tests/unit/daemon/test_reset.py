@@ -1,4 +1,4 @@
-"""reset: Slurm gets back what slurmplug set, with and without a daemon."""
+"""reset: what slurmplug set in Slurm is undone, with and without a daemon."""
 
 import fcntl
 import threading
@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from slurmplug.cluster.port import Reservation
-from slurmplug.commands.reset import carry_out, carry_out_unrecorded, number_of
+from slurmplug.commands.reset import reset_with_ledger, reset_without_ledger
 from slurmplug.config.schema import Config
-from slurmplug.daemon.reset import give_back, give_back_unrecorded
+from slurmplug.daemon.reset import job_number, reset_recorded, reset_unrecorded
 from slurmplug.errors import ReadFailed, UsageError
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.selection import JobId
@@ -40,63 +40,63 @@ def config_of(site: Site, interval: float = 0.5) -> Config:
     return Config.model_validate({**ACTING, "interval": interval, "ledger": {"path": str(site.path)}})
 
 
-class TestGivingBack:
+class TestReset:
     def test_every_label_and_every_request_goes(self, site):
-        returned = give_back(site.ledger, site.cluster)
-        assert (list(returned.priorities), list(returned.requests), dict(returned.kept)) == ([2, 3], [4], {})
+        result = reset_recorded(site.ledger, site.cluster)
+        assert (list(result.priorities), list(result.requests), dict(result.failed)) == ([2, 3], [4], {})
         assert set(site_factors(site).values()) == {0}
         assert not site.cluster.asked(4)
 
     def test_doing_it_again_does_nothing(self, site):
-        give_back(site.ledger, site.cluster)
+        reset_recorded(site.ledger, site.cluster)
         done = len(site.cluster.done)
-        returned = give_back(site.ledger, site.cluster)
-        assert (list(returned.priorities), list(returned.requests), len(site.cluster.done)) == ([], [], done)
+        result = reset_recorded(site.ledger, site.cluster)
+        assert (list(result.priorities), list(result.requests), len(site.cluster.done)) == ([], [], done)
 
     def test_of_one_job_alone(self, site):
-        returned = give_back(site.ledger, site.cluster, 2)
-        assert (list(returned.priorities), list(returned.requests)) == ([2], [])
+        result = reset_recorded(site.ledger, site.cluster, 2)
+        assert (list(result.priorities), list(result.requests)) == ([2], [])
         assert site_factors(site) == {1: 0, 2: 0, 3: 31, 4: 0}
         assert site.cluster.asked(4)
 
-    def test_a_label_that_is_not_known_is_given_back_too(self, site):
+    def test_a_label_that_is_not_known_is_reset_too(self, site):
         site.cluster.submit(b"#!/bin/sh\n#PLUG --urgency=10\ntrain\n")
         site.cluster.lose = True
         site.cycle()
         site.cluster.lose = False
-        assert 5 in give_back(site.ledger, site.cluster).priorities
+        assert 5 in reset_recorded(site.ledger, site.cluster).priorities
 
     def test_what_slurm_refuses_is_named_and_tried_again(self, site):
         site.cluster.refuse = frozenset({"update"})
-        returned = give_back(site.ledger, site.cluster)
-        assert dict(returned.kept) == {
+        result = reset_recorded(site.ledger, site.cluster)
+        assert dict(result.failed) == {
             2: "its SiteFactor: refused: Access/permission denied",
             3: "its SiteFactor: refused: Access/permission denied",
         }  # fmt: skip
         site.cluster.refuse = frozenset()
-        assert list(give_back(site.ledger, site.cluster).priorities) == [2, 3]
+        assert list(reset_recorded(site.ledger, site.cluster).priorities) == [2, 3]
 
     def test_an_answer_that_got_lost_is_no_success(self, site):
         site.cluster.lose = True
-        assert set(give_back(site.ledger, site.cluster).kept) == {2, 3, 4}
+        assert set(reset_recorded(site.ledger, site.cluster).failed) == {2, 3, 4}
         site.cluster.lose = False
-        assert list(give_back(site.ledger, site.cluster).priorities) == [2, 3]
+        assert list(reset_recorded(site.ledger, site.cluster).priorities) == [2, 3]
 
     def test_jobs_that_ended_meanwhile_are_only_counted(self, site):
         site.cluster.end(2, "CANCELLED")
         del site.cluster.jobs[3]
-        returned = give_back(site.ledger, site.cluster)
-        assert (list(returned.priorities), list(returned.gone), dict(returned.kept)) == ([], [2, 3], {})
+        result = reset_recorded(site.ledger, site.cluster)
+        assert (list(result.priorities), list(result.ended), dict(result.failed)) == ([], [2, 3], {})
 
     def test_slurm_that_does_not_answer_changes_nothing(self, site):
         site.cluster.reachable = False
         with pytest.raises(ReadFailed):
-            give_back(site.ledger, site.cluster)
+            reset_recorded(site.ledger, site.cluster)
         site.cluster.reachable = True
-        assert list(give_back(site.ledger, site.cluster).priorities) == [2, 3]
+        assert list(reset_recorded(site.ledger, site.cluster).priorities) == [2, 3]
 
-    def test_the_story_tells_of_it(self, site):
-        give_back(site.ledger, site.cluster)
+    def test_why_explains_it(self, site):
+        reset_recorded(site.ledger, site.cluster)
         assert "An operator ran `slurmplug reset`; its SiteFactor was set to 0." in site.ask("why", "2")
         assert "finished: withdrawn by an operator." in site.ask("why", "4")
 
@@ -106,7 +106,7 @@ class TestTheDaemonAfterwards:
         """By another process' connection, as the command does."""
         other = Ledger(site.path)
         try:
-            give_back(other, site.cluster, only)
+            reset_recorded(other, site.cluster, only)
         finally:
             other.close()
 
@@ -115,21 +115,21 @@ class TestTheDaemonAfterwards:
         site.cycle()
         assert site_factors(site) == {1: 0, 2: 62, 3: 31, 4: 0}
 
-    def test_a_paused_one_leaves_them_given_back(self, site):
+    def test_a_paused_one_leaves_them_reset(self, site):
         site.ledger.set_control("paused", "")
         self.from_elsewhere(site)
         site.cycle(3)
         assert set(site_factors(site).values()) == {0}
         assert site.ledger.query("SELECT count(*) AS n FROM jobs WHERE label != 0")[0]["n"] == 0
 
-    def test_a_stop_that_was_taken_back_is_not_gone_on_with(self, site):
+    def test_a_stop_that_was_withdrawn_is_not_continued(self, site):
         site.ledger.set_control("paused", "")
         self.from_elsewhere(site)
         site.cycle(20)
         assert "cancel" not in site.cluster.verbs()
         assert not site.cluster.asked(4)
 
-    def test_a_job_that_was_given_back_is_never_touched_again(self, site):
+    def test_a_job_that_was_reset_is_never_touched_again(self, site):
         site.ledger.give_back([2])
         self.from_elsewhere(site, 2)
         site.cycle(3)
@@ -137,36 +137,36 @@ class TestTheDaemonAfterwards:
 
 
 class TestTheCommand:
-    def test_all_is_given_back_after_a_pause(self, site, capsys):
-        assert carry_out(config_of(site), site.ledger, site.cluster, None, "an emergency")
+    def test_all_is_reset_after_a_pause(self, site, capsys):
+        assert reset_with_ledger(config_of(site), site.ledger, site.cluster, None, "an emergency")
         assert site.ledger.control("paused") == "an emergency"
-        assert "given back: priorities 2, requests to jobs 1, shapes and constraints 0" in capsys.readouterr().out
+        assert "reset: priorities 2, requests to jobs 1, shapes and constraints 0" in capsys.readouterr().out
 
     def test_a_pause_that_was_there_keeps_its_reason(self, site):
         site.ledger.set_control("paused", "upgrade")
-        carry_out(config_of(site), site.ledger, site.cluster, None, "reset")
+        reset_with_ledger(config_of(site), site.ledger, site.cluster, None, "reset")
         assert site.ledger.control("paused") == "upgrade"
 
     def test_one_job_is_left_alone_for_good_without_a_pause(self, site):
-        assert carry_out(config_of(site), site.ledger, site.cluster, 2, "reset")
+        assert reset_with_ledger(config_of(site), site.ledger, site.cluster, 2, "reset")
         assert site.ledger.control("paused") is None
         site.cycle(2)
         assert site_factors(site)[2] == 0
 
     def test_a_job_that_is_not_known_is_refused(self, site):
         with pytest.raises(UsageError, match="no job 99"):
-            carry_out(config_of(site), site.ledger, site.cluster, 99, "reset")
+            reset_with_ledger(config_of(site), site.ledger, site.cluster, 99, "reset")
 
-    def test_an_element_of_an_array_goes_by_its_own_number(self, site):
+    def test_an_element_of_an_array_has_a_number_of_its_own(self, site):
         array = site.cluster.submit(b"#!/bin/sh\n#PLUG --urgency=5\ntrain\n", array_id=5, array_task=0)
         element = site.cluster.submit(b"#!/bin/sh\n#PLUG --urgency=5\ntrain\n", array_id=array, array_task=1)
         site.cycle()
-        assert number_of(site.ledger, JobId.parse(f"{array}_1")) == element
-        assert number_of(site.ledger, JobId.parse("2")) == 2
+        assert job_number(site.ledger, JobId.parse(f"{array}_1")) == element
+        assert job_number(site.ledger, JobId.parse("2")) == 2
 
     def test_an_element_that_is_not_known_is_no_other_job(self, site):
         with pytest.raises(UsageError, match="no job 2_1 that has not ended"):
-            number_of(site.ledger, JobId.parse("2_1"))
+            job_number(site.ledger, JobId.parse("2_1"))
 
     @pytest.mark.parametrize("job", ["x", "0x2", "2_", "-2"])
     def test_what_is_no_job_is_refused(self, job):
@@ -176,8 +176,8 @@ class TestTheCommand:
 
     def test_what_is_left_is_named(self, site, capsys):
         site.cluster.refuse = frozenset({"update"})
-        assert not carry_out(config_of(site), site.ledger, site.cluster, None, "reset")
-        assert "not given back: job 2, its SiteFactor: refused" in capsys.readouterr().out
+        assert not reset_with_ledger(config_of(site), site.ledger, site.cluster, None, "reset")
+        assert "not reset: job 2, its SiteFactor: refused" in capsys.readouterr().out
 
     def test_with_a_daemon_it_waits_for_a_cycle_that_saw_the_pause_and_looks_again(self, site, capsys):
         """The daemon was in the middle of a cycle, and writes a label after the first look."""
@@ -196,17 +196,17 @@ class TestTheCommand:
         with site.path.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             late.start()
-            assert carry_out(config_of(site), site.ledger, site.cluster, None, "reset")
+            assert reset_with_ledger(config_of(site), site.ledger, site.cluster, None, "reset")
         late.join()
         assert set(site_factors(site).values()) == {0}
-        assert capsys.readouterr().out.count("given back: priorities") == 2
+        assert capsys.readouterr().out.count("reset: priorities") == 2
 
-    def test_a_daemon_that_hangs_is_told_of(self, site, capsys):
+    def test_a_daemon_that_hangs_is_reported(self, site, capsys):
         settings = {"interval": 0.1, "slurm": {"timeout": 0.1}, "ledger": {"path": str(site.path)}}
         config = Config.model_validate(settings)
         with site.path.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            assert not carry_out(config, site.ledger, site.cluster, None, "reset")
+            assert not reset_with_ledger(config, site.ledger, site.cluster, None, "reset")
         assert "the daemon began no cycle" in capsys.readouterr().out
 
     def test_without_slurm_the_command_says_so(self, site, tmp_path):
@@ -220,28 +220,28 @@ class TestTheCommand:
 
 class TestWithoutALedger:
     def test_every_site_factor_and_request_that_can_be_seen_goes(self, site):
-        returned, doubts = give_back_unrecorded(site.cluster)
-        assert (list(returned.priorities), list(returned.requests), dict(returned.kept)) == ([2, 3], [4], {})
+        result, doubts = reset_unrecorded(site.cluster)
+        assert (list(result.priorities), list(result.requests), dict(result.failed)) == ([2, 3], [4], {})
         assert set(site_factors(site).values()) == {0}
         assert not site.cluster.asked(4)
-        assert [doubt.partition(":")[0] for doubt in doubts] == ["not known without a ledger"]
+        assert (list(doubts.unread), list(doubts.held)) == ([], [])
 
     def test_reservations_by_our_name_go_and_others_stay(self, site):
         for name in ("slurmplug-2", "slurmplug-lesson", "lesson"):
             site.cluster.reservations.append(Reservation(name, frozenset(), frozenset(), frozenset(), 0.0, 1e12))
         site.cluster.jobs[2]["reservation"] = "slurmplug-2"
-        assert list(give_back_unrecorded(site.cluster)[0].reservations) == [2]
+        assert list(reset_unrecorded(site.cluster)[0].reservations) == [2]
         assert [each.name for each in site.cluster.reservations] == ["slurmplug-lesson", "lesson"]
         assert site.cluster.jobs[2]["reservation"] == ""
 
-    def test_who_waited_for_admission_is_let_go_and_other_holds_are_only_told(self, site):
+    def test_who_waited_for_admission_is_released_and_other_holds_are_only_reported(self, site):
         for job_id in (1, 2):
             site.cluster.jobs[job_id] |= {"priority": 0.0, "reason": "JobHeldAdmin"}
         site.cluster.jobs[3] |= {"priority": 0.0, "reason": "JobHeldUser"}
         site.cluster.waiting = frozenset({2, 3, 99})
-        returned, doubts = give_back_unrecorded(site.cluster)
-        assert list(returned.holds) == [2]
-        assert "held by an operator, or by slurmplug: 1" in doubts
+        result, doubts = reset_unrecorded(site.cluster)
+        assert list(result.holds) == [2]
+        assert list(doubts.held) == [1]
         assert [site.cluster.jobs[job_id]["reason"] for job_id in (1, 2, 3)] == [
             "JobHeldAdmin",
             "Priority",
@@ -249,33 +249,33 @@ class TestWithoutALedger:
         ]
 
     def test_of_one_job_alone(self, site):
-        returned, _ = give_back_unrecorded(site.cluster, 2)
-        assert (list(returned.priorities), list(returned.requests)) == ([2], [])
+        result, _ = reset_unrecorded(site.cluster, 2)
+        assert (list(result.priorities), list(result.requests)) == ([2], [])
         assert site_factors(site) == {1: 0, 2: 0, 3: 31, 4: 0}
 
     def test_what_slurm_refuses_is_named_and_no_success(self, site, capsys):
         site.cluster.refuse = frozenset({"update"})
-        assert not carry_out_unrecorded(config_of(site), site.cluster, None)
-        assert "not given back: job 2, its SiteFactor: refused" in capsys.readouterr().out
+        assert not reset_without_ledger(config_of(site), site.cluster, None)
+        assert "not reset: job 2, its SiteFactor: refused" in capsys.readouterr().out
 
     def test_what_cannot_be_read_is_named_and_no_success(self, site, capsys):
         site.cluster.untold = ("SiteFactors: sprio exits 1",)
-        assert not carry_out_unrecorded(config_of(site), site.cluster, None)
+        assert not reset_without_ledger(config_of(site), site.cluster, None)
         assert "could not be read: SiteFactors: sprio exits 1" in capsys.readouterr().out
 
-    def test_a_daemon_that_still_runs_is_told_of(self, site, capsys):
+    def test_a_daemon_that_still_runs_is_reported(self, site, capsys):
         with site.path.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            assert not carry_out_unrecorded(config_of(site), site.cluster, None)
-        assert "stop it, and reset again" in capsys.readouterr().out
-        assert carry_out_unrecorded(config_of(site), site.cluster, None)
+            assert not reset_without_ledger(config_of(site), site.cluster, None)
+        assert "stop it, and run reset again" in capsys.readouterr().out
+        assert reset_without_ledger(config_of(site), site.cluster, None)
 
 
-def test_an_array_that_is_given_back_is_left_alone_with_the_elements_that_start_later(tmp_path: Path) -> None:
+def test_an_array_that_is_reset_is_left_alone_with_the_elements_that_start_later(tmp_path: Path) -> None:
     with Site(tmp_path) as site:
         array = site.cluster.submit(elements=3, array_id=1)
         site.cycle()
-        assert carry_out(config_of(site), site.ledger, site.cluster, array, "reset")
+        assert reset_with_ledger(config_of(site), site.ledger, site.cluster, array, "reset")
         element, other = (site.cluster.submit(array_id=array, array_task=0), site.cluster.submit())
         site.cluster.jobs[array]["elements"] = 2
         for job in (element, other):

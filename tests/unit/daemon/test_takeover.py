@@ -1,4 +1,4 @@
-"""Whose turn it is, the sign of life, and the copies that a takeover begins from."""
+"""Which daemon may act, its lease, and the copies that a takeover starts from."""
 
 import os
 import signal
@@ -13,8 +13,8 @@ from slurmplug.cluster.site_client import Controller, parse_controllers
 from slurmplug.config.schema import Config
 from slurmplug.cycle.scheduler import Scheduler
 from slurmplug.daemon import daemon, lease, standby
-from slurmplug.daemon.lease import Life, Sign, Watch, stays, turn
-from slurmplug.daemon.sd_notify import Manager
+from slurmplug.daemon.lease import Eligibility, Heartbeat, HeartbeatMonitor, Lease, eligibility, may_continue
+from slurmplug.daemon.sd_notify import ServiceNotifier
 from slurmplug.daemon.standby import Publisher, Standby
 from slurmplug.errors import NotConfirmed, SteppedDown
 from slurmplug.ledger import backup
@@ -24,143 +24,147 @@ PATIENCE = 60.0
 BOTH = (Controller("primary", "ctl1", True), Controller("backup", "ctl2", True))
 PRIMARY_DOWN = (Controller("primary", "ctl1", False), Controller("backup", "ctl2", True))
 NONE = (Controller("primary", "ctl1", False), Controller("backup", "ctl2", False))
-OF_PRIMARY = Sign("ctl1", "a1", "7")
+OF_PRIMARY = Heartbeat("ctl1", "a1", "7")
 
 
-class TestTurn:
+class TestEligibility:
     def test_the_primary_acts_where_nobody_does(self) -> None:
-        assert turn(0, BOTH, Sign(), 0.0, PATIENCE).acts
+        assert eligibility(0, BOTH, Heartbeat(), 0.0, PATIENCE).eligible
 
     def test_a_backup_stands_by_while_the_primarys_slurmctld_answers(self) -> None:
-        assert turn(1, BOTH, Sign(), 1e6, PATIENCE) == (False, "slurmctld on ctl1 is in charge")
+        assert eligibility(1, BOTH, Heartbeat(), 1e6, PATIENCE) == Eligibility(False, "slurmctld on ctl1 is in control")
 
-    def test_a_backup_stands_by_while_the_primarys_daemon_shows_life(self) -> None:
-        told = turn(1, PRIMARY_DOWN, OF_PRIMARY, PATIENCE - 1, PATIENCE)
-        assert told == (False, "the daemon on ctl1 showed life 59 s ago")
+    def test_a_backup_stands_by_while_the_primarys_daemon_is_alive(self) -> None:
+        found = eligibility(1, PRIMARY_DOWN, OF_PRIMARY, PATIENCE - 1, PATIENCE)
+        assert found == Eligibility(False, "the daemon on ctl1 is alive", "last heartbeat 59 s ago")
+        assert found.message == "the daemon on ctl1 is alive (last heartbeat 59 s ago)"
 
     def test_a_backup_acts_when_both_are_gone(self) -> None:
-        assert turn(1, PRIMARY_DOWN, OF_PRIMARY, PATIENCE, PATIENCE).acts
+        assert eligibility(1, PRIMARY_DOWN, OF_PRIMARY, PATIENCE, PATIENCE).eligible
 
-    def test_a_backup_acts_at_once_when_the_primarys_daemon_left_the_place_free(self) -> None:
-        assert turn(1, PRIMARY_DOWN, Sign(), 0.0, PATIENCE).acts
+    def test_a_backup_acts_at_once_when_the_primarys_daemon_released_the_lease(self) -> None:
+        assert eligibility(1, PRIMARY_DOWN, Heartbeat(), 0.0, PATIENCE).eligible
 
     def test_the_primary_waits_for_a_backup_that_acts(self) -> None:
-        assert not turn(0, BOTH, Sign("ctl2", "b1", "3"), 5.0, PATIENCE).acts
+        assert not eligibility(0, BOTH, Heartbeat("ctl2", "b1", "3"), 5.0, PATIENCE).eligible
 
     def test_a_daemon_that_starts_again_need_not_wait_for_itself(self) -> None:
-        assert turn(0, BOTH, OF_PRIMARY, 0.0, PATIENCE).acts
+        assert eligibility(0, BOTH, OF_PRIMARY, 0.0, PATIENCE).eligible
 
     def test_nobody_acts_while_no_slurmctld_answers(self) -> None:
-        assert not turn(0, NONE, Sign(), 1e6, PATIENCE).acts
-        assert not turn(1, NONE, Sign(), 1e6, PATIENCE).acts
+        assert not eligibility(0, NONE, Heartbeat(), 1e6, PATIENCE).eligible
+        assert not eligibility(1, NONE, Heartbeat(), 1e6, PATIENCE).eligible
 
     def test_a_machine_that_is_no_controller_says_so(self) -> None:
-        assert turn(None, BOTH, Sign(), 1e6, PATIENCE).why == "this machine is none of SlurmctldHost: ctl1, ctl2"
+        assert (
+            eligibility(None, BOTH, Heartbeat(), 1e6, PATIENCE).reason
+            == "this host is not in SlurmctldHost: ctl1, ctl2"
+        )
 
     def test_a_host_is_known_by_its_short_name(self) -> None:
-        assert lease.position(BOTH, "ctl2.site.example") == 1
-        assert lease.position(BOTH, "login") is None
+        assert lease.controller_index(BOTH, "ctl2.site.example") == 1
+        assert lease.controller_index(BOTH, "login") is None
 
-    def test_the_primary_stays_and_a_backup_goes_when_the_primary_is_back(self) -> None:
-        assert stays(0, PRIMARY_DOWN)
-        assert stays(1, PRIMARY_DOWN)
-        assert stays(1, NONE)
-        assert not stays(1, BOTH)
+    def test_the_primary_continues_and_a_backup_steps_down_when_the_primary_is_back(self) -> None:
+        assert may_continue(0, PRIMARY_DOWN)
+        assert may_continue(1, PRIMARY_DOWN)
+        assert may_continue(1, NONE)
+        assert not may_continue(1, BOTH)
 
     def test_pings_are_read(self) -> None:
         text = "Slurmctld(primary) at ctl1 is DOWN\nSlurmctld(backup) at ctl2 is UP\n"
         assert parse_controllers(text) == PRIMARY_DOWN
 
-    def test_a_sign_stands_still_from_when_it_was_first_seen(self) -> None:
-        watch = Watch(100.0)
-        assert watch.still(OF_PRIMARY, 105.0) == 0.0
-        assert watch.still(OF_PRIMARY, 130.0) == 25.0
-        assert watch.still(Sign("ctl1", "a1", "8"), 140.0) == 0.0
+    def test_the_age_of_a_heartbeat_counts_from_when_it_was_first_seen(self) -> None:
+        monitor = HeartbeatMonitor(100.0)
+        assert monitor.age(OF_PRIMARY, 105.0) == 0.0
+        assert monitor.age(OF_PRIMARY, 130.0) == 25.0
+        assert monitor.age(Heartbeat("ctl1", "a1", "8"), 140.0) == 0.0
 
 
-class TestLife:
-    def test_it_is_shown_and_the_place_left_free(self, tmp_path: Path) -> None:
-        life = Life(tmp_path, 0.3, "ctl1")
-        life.claim()
-        first = lease.read(tmp_path)
+class TestLease:
+    def test_it_is_renewed_and_released(self, tmp_path: Path) -> None:
+        held_lease = Lease(tmp_path, 0.3, "ctl1")
+        held_lease.acquire()
+        first = lease.read_heartbeat(tmp_path)
         assert first.host == "ctl1"
         deadline = time.monotonic() + 60
-        while lease.read(tmp_path) == first and time.monotonic() < deadline:
+        while lease.read_heartbeat(tmp_path) == first and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert lease.read(tmp_path).number > first.number
-        life.confirm()
-        life.close()
-        assert lease.read(tmp_path) == Sign()
+        assert lease.read_heartbeat(tmp_path).number > first.number
+        held_lease.confirm()
+        held_lease.close()
+        assert lease.read_heartbeat(tmp_path) == Heartbeat()
 
-    def test_who_lost_the_place_does_nothing_more_and_does_not_take_it_back(self, tmp_path: Path) -> None:
-        first, second = Life(tmp_path, 0.1, "ctl1"), Life(tmp_path, 0.1, "ctl2")
-        first.claim()
-        second.claim()
-        with pytest.raises(SteppedDown, match="the daemon on ctl2 acts now"):
+    def test_a_daemon_that_lost_the_lease_does_not_take_it_back(self, tmp_path: Path) -> None:
+        first, second = Lease(tmp_path, 0.1, "ctl1"), Lease(tmp_path, 0.1, "ctl2")
+        first.acquire()
+        second.acquire()
+        with pytest.raises(SteppedDown, match="the daemon on ctl2 is active now"):
             first.confirm()
-        assert not first.owns()
+        assert not first.is_held()
         first.close()
         second.confirm()
-        assert lease.read(tmp_path).host == "ctl2"
+        assert lease.read_heartbeat(tmp_path).host == "ctl2"
         second.close()
 
-    def test_of_two_that_claim_at_once_one_acts(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        first, second = Life(tmp_path, 0.1, "ctl1"), Life(tmp_path, 0.1, "ctl2")
-        monkeypatch.setattr(first._ended, "wait", lambda seconds: second.claim())
+    def test_of_two_that_acquire_it_at_once_one_acts(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        first, second = Lease(tmp_path, 0.1, "ctl1"), Lease(tmp_path, 0.1, "ctl2")
+        monkeypatch.setattr(first._closed, "wait", lambda seconds: second.acquire())
         with pytest.raises(SteppedDown):
-            first.claim()
-        assert second.owns()
+            first.acquire()
+        assert second.is_held()
         second.close()
 
     def test_nothing_is_confirmed_where_the_folder_fails(self, tmp_path: Path) -> None:
         with pytest.raises(NotConfirmed, match="cannot be written: No such file"):
-            Life(tmp_path / "none", 0.1).claim()
+            Lease(tmp_path / "none", 0.1).acquire()
         (tmp_path / "acting").mkdir()
         with pytest.raises(NotConfirmed, match="cannot be read: Is a directory"):
-            lease.read(tmp_path)
+            lease.read_heartbeat(tmp_path)
 
-    def test_what_is_no_sign_is_none(self, tmp_path: Path) -> None:
+    def test_a_file_that_is_no_heartbeat_is_none(self, tmp_path: Path) -> None:
         (tmp_path / "acting").write_bytes(b"\xff" * 1000)
-        assert lease.read(tmp_path) == Sign()
+        assert lease.read_heartbeat(tmp_path) == Heartbeat()
 
 
 class FakeClient:
-    def __init__(self, told: tuple[Controller, ...]) -> None:
-        self.told = told
+    def __init__(self, states: tuple[Controller, ...]) -> None:
+        self.states = states
 
     def controllers(self) -> tuple[Controller, ...]:
-        return self.told
+        return self.states
 
 
-def standing_by(folder: Path, host: str, told: tuple[Controller, ...], stop_after: int = 10**6) -> Standby:
+def standing_by(folder: Path, host: str, states: tuple[Controller, ...], stop_after: int = 10**6) -> Standby:
     looks = iter(range(10**7))
     config = Config.model_validate({"takeover": {"folder": str(folder), "patience": 0.2}})
     one = Standby(config, folder, lambda: next(looks) > stop_after, host)
-    one._client = FakeClient(told)  # type: ignore[assignment]
+    one._client = FakeClient(states)  # type: ignore[assignment]
     return one
 
 
 class TestStandby:
-    def test_a_backup_takes_the_place_when_the_sign_has_stood_still(self, tmp_path: Path) -> None:
+    def test_a_backup_acquires_the_lease_when_no_heartbeat_comes(self, tmp_path: Path) -> None:
         (tmp_path / "acting").write_text("ctl1 a1 7\n")
-        life = standing_by(tmp_path, "ctl2", PRIMARY_DOWN).wait(Manager({}))
-        assert life is not None
-        assert lease.read(tmp_path).host == "ctl2"
-        life.close()
+        held_lease = standing_by(tmp_path, "ctl2", PRIMARY_DOWN).wait(ServiceNotifier({}))
+        assert held_lease is not None
+        assert lease.read_heartbeat(tmp_path).host == "ctl2"
+        held_lease.close()
 
-    def test_a_backup_waits_as_long_as_it_is_not_its_turn(self, tmp_path: Path) -> None:
-        assert standing_by(tmp_path, "ctl2", BOTH, stop_after=30).wait(Manager({})) is None
-        assert lease.read(tmp_path) == Sign()
+    def test_a_backup_waits_as_long_as_it_may_not_act(self, tmp_path: Path) -> None:
+        assert standing_by(tmp_path, "ctl2", BOTH, stop_after=30).wait(ServiceNotifier({})) is None
+        assert lease.read_heartbeat(tmp_path) == Heartbeat()
 
-    def test_one_that_is_told_to_stop_as_its_turn_comes_leaves_the_place_free(self, tmp_path: Path) -> None:
-        assert standing_by(tmp_path, "ctl1", BOTH, stop_after=0).wait(Manager({})) is None
-        assert lease.read(tmp_path) == Sign()
+    def test_one_that_stops_while_it_acquires_the_lease_releases_it(self, tmp_path: Path) -> None:
+        assert standing_by(tmp_path, "ctl1", BOTH, stop_after=0).wait(ServiceNotifier({})) is None
+        assert lease.read_heartbeat(tmp_path) == Heartbeat()
 
-    def test_a_backup_that_acts_leaves_when_the_primary_is_back(self, tmp_path: Path) -> None:
+    def test_a_backup_that_acts_steps_down_when_the_primary_is_back(self, tmp_path: Path) -> None:
         one = standing_by(tmp_path, "ctl2", PRIMARY_DOWN)
-        assert one.stays()
+        assert one.may_continue()
         one._client = FakeClient(BOTH)  # type: ignore[assignment]
-        assert not one.stays()
+        assert not one.may_continue()
 
 
 @pytest.fixture
@@ -190,7 +194,7 @@ class TestTakingOver:
         shared.mkdir()
         backup.publish(site.path, shared, lambda: True)
         config = config_of(tmp_path / "backup", shared)
-        standby.adopt(config, shared)
+        standby.install_newer_copy(config, shared)
         assert backup.last_cycle(config.ledger.path) == backup.last_cycle(site.path)
         assert (shared / backup.NEWEST).stat().st_mode & 0o777 == 0o600
 
@@ -200,8 +204,9 @@ class TestTakingOver:
         backup.publish(site.path, shared, lambda: True)
         site.cycle()
         before = site.path.stat().st_ino
-        standby.adopt(config_of(tmp_path / "primary", shared).model_copy(update={"ledger": Config().ledger.model_copy(
-            update={"path": site.path})}), shared)  # fmt: skip
+        ledger = Config().ledger.model_copy(update={"path": site.path})
+        config = config_of(tmp_path / "primary", shared).model_copy(update={"ledger": ledger})
+        standby.install_newer_copy(config, shared)
         assert site.path.stat().st_ino == before
 
     def test_a_damaged_copy_gives_way_to_the_one_before(self, site: Site, tmp_path: Path) -> None:
@@ -222,9 +227,9 @@ class TestTakingOver:
     def test_copies_are_made_when_due_and_a_last_one_at_the_end(self, site: Site, tmp_path: Path) -> None:
         config = config_of(tmp_path / "primary", tmp_path)
         config = config.model_copy(update={"ledger": config.ledger.model_copy(update={"path": site.path})})
-        life = Life(tmp_path, 60.0, "ctl1")
-        life._show()
-        publisher = Publisher(config, tmp_path, life)
+        held_lease = Lease(tmp_path, 60.0, "ctl1")
+        held_lease._renew()
+        publisher = Publisher(config, tmp_path, held_lease)
         publisher.tick(0.0)
         publisher.tick(999.0)
         publisher._pool.shutdown()
@@ -239,7 +244,7 @@ class TestTakingOver:
 
 
 class TestOperators:
-    """Who pauses or resets says it to the daemon that acts."""
+    """pause, resume and reset run on the controller whose daemon acts."""
 
     @pytest.fixture
     def config(self, site: Site, tmp_path: Path) -> Path:
@@ -248,28 +253,28 @@ class TestOperators:
         return path
 
     @pytest.mark.parametrize("command", ["pause", "resume", "reset"])
-    def test_while_another_controllers_daemon_acts_nothing_is_said_to_this_ledger(
+    def test_a_command_is_refused_while_another_controllers_daemon_acts(
         self, command: str, config: Path, site: Site, tmp_path: Path
     ) -> None:
         (tmp_path / "acting").write_text("elsewhere a1 7\n")
-        told = run(command, "--config", str(config))
-        assert told.exit_code != 0
-        assert "the daemon on elsewhere acts" in told.output
+        result = run(command, "--config", str(config))
+        assert result.exit_code != 0
+        assert "the daemon on elsewhere is active" in result.output
         assert site.ledger.control("paused") is None
 
     def test_without_a_ledger_here_nothing_is_given_back_either(self, config: Path, tmp_path: Path) -> None:
         (tmp_path / "acting").write_text("elsewhere a1 7\n")
         config.write_text(f'ledger.path = "{tmp_path}/none.db"\ntakeover.folder = "{tmp_path}"\n')
-        assert "the daemon on elsewhere acts" in run("reset", "--config", str(config)).output
+        assert "the daemon on elsewhere is active" in run("reset", "--config", str(config)).output
 
-    def test_it_is_said_to_this_ledger_where_its_own_daemon_acts_or_none_does(
+    def test_a_command_writes_this_ledger_where_its_own_daemon_acts_or_none_does(
         self, config: Path, site: Site, tmp_path: Path
     ) -> None:
-        for sign in (None, "", f"{socket.gethostname()} a1 7\n", "elsewhere a1 7\n"):
+        for heartbeat in (None, "", f"{socket.gethostname()} a1 7\n", "elsewhere a1 7\n"):
             site.ledger.set_control("paused", None)
-            if sign is not None:
-                (tmp_path / "acting").write_text(sign)
-                os.utime(tmp_path / "acting", (0, time.time() - (1_000 if "elsewhere" in sign else 0)))
+            if heartbeat is not None:
+                (tmp_path / "acting").write_text(heartbeat)
+                os.utime(tmp_path / "acting", (0, time.time() - (1_000 if "elsewhere" in heartbeat else 0)))
             assert run("pause", "--config", str(config)).exit_code == 0
             assert site.ledger.control("paused") is not None
 
@@ -279,11 +284,11 @@ class TestStopping:
 
     @pytest.fixture
     def path(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-        """The configuration of a daemon whose turn it is, once."""
-        life = Life(tmp_path, PATIENCE, "ctl1")
-        life._show()
-        turns = iter([life])
-        monkeypatch.setattr(Standby, "wait", lambda _, __: next(turns))
+        """The configuration of a daemon that gets the lease once."""
+        held_lease = Lease(tmp_path, PATIENCE, "ctl1")
+        held_lease._renew()
+        leases = iter([held_lease])
+        monkeypatch.setattr(Standby, "wait", lambda _, __: next(leases))
         (tmp_path / "slurmplug.toml").write_text(
             f'policy = "fifo"\nspool.path = "{tmp_path}/none"\nledger.path = "{tmp_path}/ledger.db"\n'
             f'slurm.bin = "{tmp_path}"\ntakeover.folder = "{tmp_path}"\n'
@@ -297,14 +302,14 @@ class TestStopping:
         def goes_on(_: Scheduler) -> None:
             raise AssertionError("it began a cycle")
 
-        monkeypatch.setattr(standby, "adopt", lambda _, __: os.kill(os.getpid(), signal.SIGTERM))
+        monkeypatch.setattr(standby, "install_newer_copy", lambda _, __: os.kill(os.getpid(), signal.SIGTERM))
         monkeypatch.setattr(Scheduler, "run", goes_on)
         daemon.serve(path)
 
     def test_as_it_gives_way_to_another(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def gives_way(_: Scheduler) -> None:
             os.kill(os.getpid(), signal.SIGTERM)
-            raise SteppedDown("the daemon on ctl2 acts now")
+            raise SteppedDown("the daemon on ctl2 is active now")
 
         monkeypatch.setattr(Scheduler, "run", gives_way)
         daemon.serve(path)

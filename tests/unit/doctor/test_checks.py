@@ -10,7 +10,7 @@ import pytest
 
 from slurmplug.config.schema import Config, Modes
 from slurmplug.doctor import facts as doctor_facts
-from slurmplug.doctor.checks import EVERYTHING, Facts, Finding, Place, allowed, examine, hindered
+from slurmplug.doctor.checks import ALL_ACTIONS, Facts, Finding, PathStatus, blocked_actions, restrict_modes, run_checks
 from tests.ledgers import run
 
 SETTINGS = {
@@ -30,9 +30,9 @@ SETTINGS = {
 GIB = 1 << 30
 
 
-def folder(path: str, mode: int = 0o755, **more: Any) -> Place:
-    given = {"owner": 900, "group": 900, "readable": True, "writable": True, "kind": "nfs4", "free": 9 * GIB}
-    return Place(path, mode=mode, **{**given, **more})
+def folder(path: str, mode: int = 0o755, kind: str = "nfs4", **more: Any) -> PathStatus:
+    given = {"owner": 900, "group": 900, "readable": True, "writable": True, "file_system": kind, "free": 9 * GIB}
+    return PathStatus(path, mode=mode, **{**given, **more})
 
 
 HEALTHY = Facts(
@@ -42,7 +42,7 @@ HEALTHY = Facts(
     gid=900,
     host="ctl",
     settings=SETTINGS,
-    clock=0.0,
+    clock_offset=0.0,
     admin_level="Operator",
     other_nodes=8,
     spool=folder("/spool"),
@@ -56,29 +56,29 @@ def site(**settings: str) -> Facts:
     return replace(HEALTHY, settings={**SETTINGS, **settings})
 
 
-def found(facts: Facts, about: str) -> Finding:
-    return next(each for each in examine(facts) if each.about == about)
+def found(facts: Facts, check: str) -> Finding:
+    return next(each for each in run_checks(facts) if each.check == check)
 
 
-def test_a_healthy_site_has_nothing_to_mend() -> None:
-    findings = examine(HEALTHY)
+def test_a_healthy_site_has_nothing_to_fix() -> None:
+    findings = run_checks(HEALTHY)
     assert {each.level for each in findings} == {"ok"}
-    assert not any(each.mend or each.hinders for each in findings)
+    assert not any(each.fix or each.blocks for each in findings)
 
 
 @pytest.mark.parametrize(
-    ("facts", "about", "level", "mend", "hinders"),
+    ("facts", "check", "level", "fix", "blocks"),
     [
-        (site(SLURM_VERSION="21.08.8"), "version", "wrong", "upgrade Slurm", EVERYTHING),
+        (site(SLURM_VERSION="21.08.8"), "version", "wrong", "upgrade Slurm", ALL_ACTIONS),
         (site(SLURM_VERSION="27.05.0"), "version", "note", "observe first", frozenset()),
         (site(SLURM_VERSION=""), "version", "note", "scontrol version", frozenset()),
         (site(PriorityType="priority/basic"), "priority", "wrong", "priority/multifactor", frozenset({"rank"})),
         (site(PriorityWeightAge="0"), "priority", "note", "PriorityWeightFairShare=1000", frozenset()),
-        (replace(HEALTHY, admin_level=""), "rights", "wrong", "sacctmgr -i add user slurmplug", EVERYTHING),
-        (replace(HEALTHY, admin_level="None"), "rights", "wrong", "sacctmgr -i modify user slurmplug", EVERYTHING),
+        (replace(HEALTHY, admin_level=""), "rights", "wrong", "sacctmgr -i add user slurmplug", ALL_ACTIONS),
+        (replace(HEALTHY, admin_level="None"), "rights", "wrong", "sacctmgr -i modify user slurmplug", ALL_ACTIONS),
         (
-            replace(HEALTHY, admin_level="", trouble={"accounting": "sacctmgr exits 1"}),
-            "rights", "wrong", "systemctl status slurmdbd", EVERYTHING,
+            replace(HEALTHY, admin_level="", read_errors={"accounting": "sacctmgr exits 1"}),
+            "rights", "wrong", "systemctl status slurmdbd", ALL_ACTIONS,
         ),
         (site(AccountingStorageType="(null)"), "accounting", "note", "slurmdbd", frozenset()),
         (site(JobSubmitPlugins="(null)"), "job_submit", "note", "JobSubmitPlugins=lua", frozenset()),
@@ -86,11 +86,11 @@ def test_a_healthy_site_has_nothing_to_mend() -> None:
         (site(SchedulerParameters="bf_interval=30"), "bf_continue", "note", "bf_continue", frozenset()),
         (site(JobRequeue="0"), "requeue", "note", "JobRequeue=1", frozenset()),
         (site(PreemptMode="GANG,CANCEL"), "preemption", "note", "PreemptMode=REQUEUE", frozenset()),
-        (replace(HEALTHY, clock=-7.2), "clock", "wrong", "timesyncd", EVERYTHING),
-        (replace(HEALTHY, clock=None), "clock", "note", "timedatectl", frozenset()),
+        (replace(HEALTHY, clock_offset=-7.2), "clock", "wrong", "timesyncd", ALL_ACTIONS),
+        (replace(HEALTHY, clock_offset=None), "clock", "note", "timedatectl", frozenset()),
         (
-            replace(HEALTHY, reports=Place("/spool/reports", problem="No such file or directory")),
-            "spool/reports", "wrong", "install -d -o slurmplug -g slurmplug -m 3773 /spool/reports", EVERYTHING,
+            replace(HEALTHY, reports=PathStatus("/spool/reports", problem="No such file or directory")),
+            "spool/reports", "wrong", "install -d -o slurmplug -g slurmplug -m 3773 /spool/reports", ALL_ACTIONS,
         ),
         (
             replace(HEALTHY, reports=folder("/spool/reports", 0o777)),
@@ -105,29 +105,29 @@ def test_a_healthy_site_has_nothing_to_mend() -> None:
             "spool/requests", "wrong", "-m 755", frozenset({"stop"}),
         ),
         (replace(HEALTHY, spool=folder("/spool", kind="xfs")), "shared spool", "note", "mount it", frozenset()),
-        (replace(HEALTHY, ledger=folder("/lib", kind="nfs4")), "ledger", "wrong", "local disk", EVERYTHING),
+        (replace(HEALTHY, ledger=folder("/lib", kind="nfs4")), "ledger", "wrong", "local disk", ALL_ACTIONS),
         (replace(HEALTHY, ledger=folder("/lib", kind="ext4", free=9)), "ledger", "note", "keep_days", frozenset()),
         (replace(HEALTHY, ledger_mode=0o644), "ledger", "note", "chmod o= /var/lib/slurmplug/", frozenset()),
-        (replace(HEALTHY, ledger=folder("/lib", 0o757, kind="ext4")), "ledger", "wrong", "chmod o-w /lib", EVERYTHING),
-        (replace(HEALTHY, ledger_mode=0o666), "ledger", "wrong", "chmod o= /var/lib/slurmplug/ledger.db*", EVERYTHING),
-        (replace(HEALTHY, ledger=folder("/lib", writable=False)), "ledger", "wrong", "-m 750 /lib", EVERYTHING),
+        (replace(HEALTHY, ledger=folder("/lib", 0o757, kind="ext4")), "ledger", "wrong", "chmod o-w /lib", ALL_ACTIONS),
+        (replace(HEALTHY, ledger_mode=0o666), "ledger", "wrong", "chmod o= /var/lib/slurmplug/ledger.db*", ALL_ACTIONS),
+        (replace(HEALTHY, ledger=folder("/lib", writable=False)), "ledger", "wrong", "-m 750 /lib", ALL_ACTIONS),
         (replace(HEALTHY, shared=folder("/shared", 0o755)), "takeover", "note", "-m 700 /shared", frozenset()),
-        (replace(HEALTHY, shared=folder("/s", writable=False)), "takeover", "wrong", "-m 700 /s", EVERYTHING),
+        (replace(HEALTHY, shared=folder("/s", writable=False)), "takeover", "wrong", "-m 700 /s", ALL_ACTIONS),
     ],
 )  # fmt: skip
-def test_what_is_missing_is_named_with_the_line_that_mends_it(
-    facts: Facts, about: str, level: str, mend: str, hinders: frozenset[str]
+def test_what_is_missing_is_named_with_how_to_fix_it(
+    facts: Facts, check: str, level: str, fix: str, blocks: frozenset[str]
 ) -> None:
-    finding = found(facts, about)
-    assert (finding.level, finding.hinders) == (level, hinders)
-    assert mend in finding.mend
-    assert finding.says
+    finding = found(facts, check)
+    assert (finding.level, finding.blocks) == (level, blocks)
+    assert fix in finding.fix
+    assert finding.message
 
 
 def test_slurm_that_does_not_answer_leaves_the_paths_to_be_checked() -> None:
-    findings = examine(replace(HEALTHY, settings={}, trouble={"Slurm": "scontrol exits 1"}))
+    findings = run_checks(replace(HEALTHY, settings={}, read_errors={"Slurm": "scontrol exits 1"}))
     assert findings[0].level == "wrong"
-    assert [each.about for each in findings] == ["Slurm", "spool/reports", "spool/requests", "ledger"]
+    assert [each.check for each in findings] == ["Slurm", "spool/reports", "spool/requests", "ledger"]
 
 
 def test_root_and_slurms_own_user_need_no_operator() -> None:
@@ -138,7 +138,7 @@ def test_root_and_slurms_own_user_need_no_operator() -> None:
 def test_root_is_not_told_to_take_the_spool_from_the_daemons_account_only() -> None:
     finding = found(replace(HEALTHY, user="root", uid=0), "spool/reports")
     assert finding.level == "note"
-    assert finding.mend.startswith("slurmplug doctor --user NAME")
+    assert finding.fix.startswith("slurmplug doctor --user NAME")
 
 
 def test_a_rate_that_suffices_for_the_budget_is_fine() -> None:
@@ -150,22 +150,22 @@ def test_a_spool_of_this_machine_is_fine_where_it_is_the_only_node() -> None:
     assert found(alone, "shared spool").level == "ok"
 
 
-def test_what_hinders_everything_leaves_only_observing() -> None:
-    hinders = hindered(examine(replace(HEALTHY, clock=60.0)))
-    assert list(hinders) == ["everything"]
-    assert "timesyncd" in hinders["everything"]
-    assert allowed(Modes(default="act", stop="act"), hinders) == Modes(default="observe")
+def test_what_blocks_everything_leaves_only_observing() -> None:
+    blocks = blocked_actions(run_checks(replace(HEALTHY, clock_offset=60.0)))
+    assert list(blocks) == ["everything"]
+    assert "timesyncd" in blocks["everything"]
+    assert restrict_modes(Modes(default="act", stop="act"), blocks) == Modes(default="observe")
 
 
-def test_what_hinders_one_kind_leaves_the_others_as_they_were() -> None:
-    hinders = hindered(examine(site(PriorityType="priority/basic")))
-    modes = allowed(Modes(default="act"), hinders)
+def test_what_blocks_one_kind_leaves_the_others_as_they_were() -> None:
+    blocks = blocked_actions(run_checks(site(PriorityType="priority/basic")))
+    modes = restrict_modes(Modes(default="act"), blocks)
     assert (modes.of("rank"), modes.of("stop")) == ("observe", "act")
 
 
-def test_nothing_hindered_changes_nothing() -> None:
+def test_nothing_blocked_changes_nothing() -> None:
     modes = Modes(default="act", rank="advise")
-    assert allowed(modes, hindered(examine(HEALTHY))) == modes
+    assert restrict_modes(modes, blocked_actions(run_checks(HEALTHY))) == modes
 
 
 def test_a_ledger_that_only_its_group_may_read_is_fine_and_so_is_a_folder_where_nobody_replaces_anothers() -> None:
@@ -178,34 +178,34 @@ def test_what_a_ledger_lets_others_do_counts_where_they_can_come_to_it(folder_mo
     with TemporaryDirectory() as name:
         ledger = Path(name) / "ledger.db"
         config = Config.model_validate({"ledger": {"path": ledger}})
-        assert doctor_facts.look(config).ledger_mode is None
+        assert doctor_facts.collect_facts(config).ledger_mode is None
         ledger.touch()
         ledger.chmod(0o644)
         Path(name).chmod(folder_mode)
-        assert doctor_facts.look(config).ledger_mode == seen
+        assert doctor_facts.collect_facts(config).ledger_mode == seen
 
 
 def test_a_folder_is_seen_as_it_is(tmp_path) -> None:
     tmp_path.chmod(0o3773)
-    seen = doctor_facts.place(tmp_path)
+    seen = doctor_facts.path_status(tmp_path)
     assert (seen.problem, seen.owner, seen.mode) == ("", os.geteuid(), 0o3773)
     assert seen.free > 0
-    assert seen.kind
-    assert doctor_facts.place(tmp_path / "none").problem == "No such file or directory"
+    assert seen.file_system
+    assert doctor_facts.path_status(tmp_path / "none").problem == "No such file or directory"
     (tmp_path / "file").touch()
-    assert doctor_facts.place(tmp_path / "file").problem == "is not a folder"
+    assert doctor_facts.path_status(tmp_path / "file").problem == "is not a folder"
 
 
 def test_the_command_tells_each_finding_and_ends_with_1_where_one_is_wrong(monkeypatch, tmp_path) -> None:
     file = tmp_path / "slurmplug.toml"
     file.touch()
     monkeypatch.setattr("slurmplug.commands.doctor._account", lambda: "")
-    monkeypatch.setattr(doctor_facts, "look", lambda config: HEALTHY)
+    monkeypatch.setattr(doctor_facts, "collect_facts", lambda config: HEALTHY)
     well = run("doctor", "--config", str(file))
     assert well.exit_code == 0
-    assert "0 things wrong, 0 notes" in well.output
-    monkeypatch.setattr(doctor_facts, "look", lambda config: replace(HEALTHY, clock=60.0))
+    assert "0 checks failed, 0 notes" in well.output
+    monkeypatch.setattr(doctor_facts, "collect_facts", lambda config: replace(HEALTHY, clock_offset=60.0))
     ill = run("doctor", "--config", str(file))
     assert ill.exit_code == 1
     assert "WRONG  clock " in ill.output
-    assert "fix it: systemctl enable --now systemd-timesyncd" in ill.output
+    assert "fix: systemctl enable --now systemd-timesyncd" in ill.output

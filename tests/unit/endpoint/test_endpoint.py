@@ -1,4 +1,4 @@
-"""The endpoint: the same reports over the network, each user what Slurm would show, and strangers bounded."""
+"""The endpoint: the same reports over the network, each user what Slurm would show, and unknown clients limited."""
 
 import http.client
 import json
@@ -16,13 +16,13 @@ from slurmplug.config.schema import Config
 from slurmplug.endpoint import munge, wire
 from slurmplug.endpoint.limits import RateLimit
 from slurmplug.endpoint.munge import Sender
-from slurmplug.endpoint.server import Bounds, Endpoint, Server, Serving
-from slurmplug.endpoint.viewers import FRESH, STALE, Viewers
+from slurmplug.endpoint.server import EndpointLimits, EndpointServer, EndpointThread, RequestHandler
+from slurmplug.endpoint.viewers import EXPIRE_SECONDS, REFRESH_SECONDS, Viewers
 from slurmplug.errors import EndpointError, ReadFailed
 from tests.ledgers import Site, run
 
 ADA, BOB = 1001, 1002
-BOUNDS = Bounds()
+LIMITS = EndpointLimits()
 
 
 class FakeMunge:
@@ -45,7 +45,7 @@ class FakeMunge:
 
 
 class Slurm:
-    """Says who may see all jobs."""
+    """Reports who may see all jobs."""
 
     def __init__(self, private: str = "jobs") -> None:
         self.private, self.levels, self.reachable, self.asked = private, {"root": "Administrator"}, True, 0
@@ -63,7 +63,7 @@ class Slurm:
 class Served:
     """A site's ledger behind a running endpoint, and commands on a login node."""
 
-    def __init__(self, site: Site, folder: Path, server: Server, slurm: Slurm, munged: FakeMunge) -> None:
+    def __init__(self, site: Site, folder: Path, server: EndpointServer, slurm: Slurm, munged: FakeMunge) -> None:
         self.site, self.slurm, self.munge = site, slurm, munged
         self.port = server.server_port
         self.config = folder / "login.toml"
@@ -84,8 +84,8 @@ class Served:
         finally:
             connection.close()
 
-    def signed(self, question: str, body: bytes = b"{}") -> dict[str, str]:
-        return {"Authorization": f"Munge {self.munge.encode(wire.payload(question, body), None)}"}
+    def signed(self, report: str, body: bytes = b"{}") -> dict[str, str]:
+        return {"Authorization": f"Munge {self.munge.encode(wire.payload(report, body), None)}"}
 
 
 @pytest.fixture
@@ -97,13 +97,15 @@ def munged(monkeypatch: pytest.MonkeyPatch) -> FakeMunge:
 
 
 @contextmanager
-def serving(folder: Path, munged: FakeMunge, bounds: Bounds = BOUNDS, a_minute: int = 1000) -> Iterator[Served]:
-    settings = {"listen": "127.0.0.1:0", "requests_per_minute": a_minute}
+def serving(
+    folder: Path, munged: FakeMunge, limits: EndpointLimits = LIMITS, per_minute: int = 1000
+) -> Iterator[Served]:
+    settings = {"listen": "127.0.0.1:0", "requests_per_minute": per_minute}
     config = Config.model_validate({"endpoint": settings, "ledger": {"path": str(folder / "ledger.db")}})
     slurm = Slurm()
     with Site(folder) as site:
-        server = Server("127.0.0.1:0", Endpoint(site.path, lambda: config, Viewers(slurm), bounds))
-        thread = Serving(server, poll=0.01)
+        server = EndpointServer("127.0.0.1:0", RequestHandler(site.path, lambda: config, Viewers(slurm), limits))
+        thread = EndpointThread(server, poll=0.01)
         try:
             yield Served(site, folder, server, slurm, munged)
         finally:
@@ -146,9 +148,9 @@ class TestReports:
         assert far.output == served.site.ask(*arguments)
         assert "1" in far.output
 
-    def test_status_is_told_to_everybody(self, served: Served) -> None:
-        told = json.loads(served.ask(ADA, "status", "--json").output)
-        assert (told["cycle"]["jobs"], told["running"], told["alive"]) == (4, False, False)
+    def test_everybody_gets_the_status(self, served: Served) -> None:
+        reply = json.loads(served.ask(ADA, "status", "--json").output)
+        assert (reply["cycle"]["jobs"], reply["running"], reply["alive"]) == (4, False, False)
 
     def test_a_user_sees_no_job_of_another_where_slurm_hides_it(self, served: Served) -> None:
         for arguments in (
@@ -157,18 +159,18 @@ class TestReports:
             ("queue", "--json"),
             ("prio", "--json"),
         ):
-            told = served.ask(ADA, *arguments).output
-            assert {job["user"] for job in json.loads(told)["jobs"]} == {"ada"}
-            assert "bob" not in told
+            reply = served.ask(ADA, *arguments).output
+            assert {job["user"] for job in json.loads(reply)["jobs"]} == {"ada"}
+            assert "bob" not in reply
 
     def test_places_in_the_queue_count_the_jobs_that_are_hidden(self, served: Served) -> None:
         mine = json.loads(served.ask(ADA, "prio", "--json").output)["jobs"]
         assert sorted(job["position"] for job in mine) == [2, 3]
 
     def test_why_names_no_job_that_is_hidden(self, served: Served) -> None:
-        told = served.ask(ADA, "why", "2").output
-        assert "Ahead of it: a job that Slurm does not show you." in told
-        assert "bob" not in told
+        reply = served.ask(ADA, "why", "2").output
+        assert "Ahead of it: a job that Slurm does not show you." in reply
+        assert "bob" not in reply
         assert "Ahead of it: job 3 of bob" in served.ask(0, "why", "2").output
 
     def test_why_of_a_hidden_job_is_as_of_one_that_never_was(self, served: Served) -> None:
@@ -181,17 +183,17 @@ class TestReports:
 
     def test_everybody_sees_all_where_slurm_hides_nothing(self, tmp_path: Path, served: Served) -> None:
         served.slurm.private = "usage"
-        told = json.loads(served.ask(ADA, "queue", "--json").output)["jobs"]
-        assert {job["user"] for job in told} == {"ada", "bob"}
+        reply = json.loads(served.ask(ADA, "queue", "--json").output)["jobs"]
+        assert {job["user"] for job in reply} == {"ada", "bob"}
 
-    def test_a_mistake_in_the_question_is_told(self, served: Served) -> None:
+    def test_a_mistake_in_the_request_is_reported(self, served: Served) -> None:
         many = ",".join(map(str, range(1, 600)))
         result = served.ask(ADA, "acct", "-j", many)
         assert result.exit_code == 1
         assert "at most 500 items" in result.output
 
     def test_more_jobs_than_one_answer_holds_are_refused(self, tmp_path: Path, munged: FakeMunge) -> None:
-        with serving(tmp_path, munged, Bounds(jobs=2)) as one:
+        with serving(tmp_path, munged, EndpointLimits(jobs=2)) as one:
             for _ in range(3):
                 one.site.cluster.submit()
             one.site.cycle()
@@ -208,7 +210,7 @@ class TestReports:
             )
             result = run("queue", "--config", str(file))
         assert result.exit_code == 1
-        assert "Connection refused; does it run there?" in result.output
+        assert "Connection refused; is it running?" in result.output
 
     def test_a_ledger_that_is_there_is_read_itself(self, served: Served) -> None:
         settings = f'[ledger]\npath = "{served.site.path}"\n[endpoint]\nurl = "http://127.0.0.1:1"\n'
@@ -216,8 +218,8 @@ class TestReports:
         assert json.loads(served.ask(ADA, "queue", "--json").output)["jobs"]
 
 
-class TestStrangers:
-    def test_nothing_is_told_without_a_credential(self, served: Served) -> None:
+class TestUnknownClients:
+    def test_nothing_is_reported_without_a_credential(self, served: Served) -> None:
         assert served.post("/v1/queue")[0] == 401
         assert served.post("/v1/queue", Authorization="Basic cm9vdDo=")[0] == 401
         assert served.post("/v1/queue", Authorization="Munge MUNGE:forged:")[0] == 401
@@ -225,15 +227,15 @@ class TestStrangers:
     def test_a_credential_is_good_once(self, served: Served) -> None:
         headers = served.signed("status")
         assert served.post("/v1/status", **headers)[0] == 200
-        status, told = served.post("/v1/status", **headers)
-        assert (status, told) == (401, {"error": "Replayed credential"})
+        status, reply = served.post("/v1/status", **headers)
+        assert (status, reply) == (401, {"error": "Replayed credential"})
 
-    def test_a_credential_is_good_for_its_own_question_only(self, served: Served) -> None:
+    def test_a_credential_is_good_for_its_own_request_only(self, served: Served) -> None:
         assert served.post("/v1/queue", **served.signed("status"))[0] == 401
         assert served.post("/v1/queue", b'{"live": true}', **served.signed("queue"))[0] == 401
 
     @pytest.mark.parametrize("path", ["/", "/v1/", "/v1/reset", "/v1/queue/../status", "/v2/queue"])
-    def test_there_is_nothing_but_the_questions(self, served: Served, path: str) -> None:
+    def test_there_is_nothing_but_the_reports(self, served: Served, path: str) -> None:
         assert served.post(path, **served.signed("queue"))[0] == 404
 
     def test_only_posts_are_answered(self, served: Served) -> None:
@@ -243,7 +245,7 @@ class TestStrangers:
         connection.close()
 
     def test_a_long_body_is_refused_before_it_is_read(self, served: Served) -> None:
-        assert served.post("/v1/queue", b" " * (wire.QUESTION_BYTES + 1))[0] == 413
+        assert served.post("/v1/queue", b" " * (wire.REQUEST_BYTES + 1))[0] == 413
 
     @pytest.mark.parametrize("length", ["", "-1", "1e3", "\u0661", "9" * 40])
     def test_a_length_that_is_none_is_refused(self, served: Served, length: str) -> None:
@@ -256,25 +258,25 @@ class TestStrangers:
         [b"", b"[]", b"{", b'{"sql": 1}', b'{"jobs": [[1]]}', b'{"jobs": "1"}', b'{"owner": 0}', b'{"most": 0}',
          b"\xff", b'{"start": NaN}', b"[" * 60_000, b'{"users": ["a\\u0000b"]}'],
     )  # fmt: skip
-    def test_a_question_that_makes_no_sense_does_no_harm(self, served: Served, body: bytes) -> None:
+    def test_a_request_that_makes_no_sense_does_no_harm(self, served: Served, body: bytes) -> None:
         status, _ = served.post("/v1/queue", body, **served.signed("queue", body))
         assert status == (200 if body == b"" else 400)
         assert served.post("/v1/status", **served.signed("status"))[0] == 200
 
-    def test_a_name_that_no_user_can_have_is_no_question(self, served: Served) -> None:
+    def test_a_name_that_no_user_can_have_is_no_request(self, served: Served) -> None:
         body = b'{"user": "a\\u0000b"}'
         assert served.post("/v1/user", body, **served.signed("user", body))[0] == 400
 
     def test_each_user_has_a_rate_of_their_own(self, tmp_path: Path, munged: FakeMunge) -> None:
-        with serving(tmp_path, munged, a_minute=2) as one:
+        with serving(tmp_path, munged, per_minute=2) as one:
             one.site.cycle()
             munged.uid = ADA
-            told = [one.post("/v1/status", **one.signed("status"))[0] for _ in range(3)]
+            reply = [one.post("/v1/status", **one.signed("status"))[0] for _ in range(3)]
             munged.uid = BOB
-            told.append(one.post("/v1/status", **one.signed("status"))[0])
-        assert told == [200, 200, 429, 200]
+            reply.append(one.post("/v1/status", **one.signed("status"))[0])
+        assert reply == [200, 200, 429, 200]
 
-    def test_at_most_four_credentials_are_looked_at_at_once(
+    def test_at_most_four_credentials_are_checked_at_once(
         self, served: Served, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         lock, go = threading.Lock(), threading.Event()
@@ -307,7 +309,7 @@ class TestStrangers:
         assert at_once == [0, 4]
 
     def test_connections_are_counted_and_none_lasts(self, tmp_path: Path, munged: FakeMunge) -> None:
-        with serving(tmp_path, munged, Bounds(connections_of_an_address=1, life=1.0)) as one:
+        with serving(tmp_path, munged, EndpointLimits(connections_per_address=1, connection_seconds=1.0)) as one:
             one.site.cycle()
             with socket.create_connection(("127.0.0.1", one.port), timeout=60) as silent:
                 silent.sendall(b"POST /v1/status HTTP/1.0\r\n")
@@ -333,32 +335,32 @@ class TestViewers:
         slurm = Slurm()
         slurm.levels = {"nobody": "Operator"}
         viewers = Viewers(slurm)
-        assert viewers.of(0).sees_all
-        assert viewers.of(65534).sees_all
-        assert not viewers.of(ADA).sees_all
+        assert viewers.viewer(0).sees_all
+        assert viewers.viewer(65534).sees_all
+        assert not viewers.viewer(ADA).sees_all
 
-    def test_slurm_is_asked_seldom(self) -> None:
+    def test_slurm_is_queried_seldom(self) -> None:
         slurm = Slurm()
         viewers = Viewers(slurm)
-        for at in range(int(FRESH)):
-            viewers.of(ADA, 1000.0 + at)
+        for at in range(int(REFRESH_SECONDS)):
+            viewers.viewer(ADA, 1000.0 + at)
         assert slurm.asked == 1
-        viewers.of(ADA, 1000.0 + FRESH + 1)
+        viewers.viewer(ADA, 1000.0 + REFRESH_SECONDS + 1)
         assert slurm.asked == 2
 
-    def test_where_slurm_says_nothing_everybody_sees_their_own(self) -> None:
+    def test_where_slurm_does_not_answer_everybody_sees_their_own(self) -> None:
         slurm = Slurm("none")
         viewers = Viewers(slurm)
-        assert viewers.of(ADA, 1000.0).sees_all
+        assert viewers.viewer(ADA, 1000.0).sees_all
         slurm.reachable = False
-        assert viewers.of(ADA, 1000.0 + STALE).sees_all
-        assert not viewers.of(ADA, 1000.0 + STALE + FRESH + 1).sees_all
+        assert viewers.viewer(ADA, 1000.0 + EXPIRE_SECONDS).sees_all
+        assert not viewers.viewer(ADA, 1000.0 + EXPIRE_SECONDS + REFRESH_SECONDS + 1).sees_all
         slurm.reachable = True
-        assert viewers.of(ADA, 1000.0 + STALE + 3 * FRESH).sees_all
+        assert viewers.viewer(ADA, 1000.0 + EXPIRE_SECONDS + 3 * REFRESH_SECONDS).sees_all
 
 
 class TestRate:
-    def test_a_bucket_fills_again_over_a_minute(self) -> None:
+    def test_a_bucket_fills_again_over_per_minute(self) -> None:
         rate = RateLimit(60)
         assert [rate.allows(ADA, 0.0) for _ in range(61)] == [True] * 60 + [False]
         assert rate.allows(ADA, 1.0)
@@ -375,11 +377,11 @@ class TestRate:
 class TestMunge:
     def test_what_is_no_credential_is_not_given_to_munged(self) -> None:
         for text in ("", "MUNGE:", "MUNGE:a b:", "MUNGE:" + "A" * 20_000 + ":", "x\ny"):
-            with pytest.raises(EndpointError, match="no MUNGE credential"):
+            with pytest.raises(EndpointError, match="not a MUNGE credential"):
                 munge.decode(text, None)
 
-    def test_a_munged_that_is_not_there_is_named(self, tmp_path: Path) -> None:
+    def test_a_munged_that_is_not_running_is_named(self, tmp_path: Path) -> None:
         with pytest.raises(EndpointError, match="systemctl status munge"):
             munge.encode(b"x", tmp_path / "no-socket")
-        with pytest.raises(EndpointError, match="does not vouch"):
+        with pytest.raises(EndpointError, match="munged rejects the credential"):
             munge.decode("MUNGE:" + "A" * 64 + ":", tmp_path / "no-socket")

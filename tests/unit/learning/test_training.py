@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from predictors.runtime import RuntimePredictor
-from slurmplug.learning.training import last_trained, remembered, runs_to_learn, trained
+from slurmplug.learning.training import finished_run_counts, last_trained, load_saved, train
 from slurmplug.ledger.ledger import Ledger
 from tests.ledgers import Site
 
@@ -40,10 +40,10 @@ def test_curves_are_learnt_from_runs_that_were_never_requeued(tmp_path, monkeypa
     with Site(tmp_path) as site:
         finished(site, [0.1, 0.3, 0.5, 0.6, 0.65])
         finished(site, [0.9, 0.8, 0.7, 0.6, 0.5], b"#PLUG --target=loss<=0.1\n")
-        trained(site.ledger, "stack", site.cluster.time)
+        train(site.ledger, "stack", site.cluster.time)
         assert sorted(notes.curves) == [[-0.1, -0.2, -0.3, -0.4, -0.5], [0.1, 0.3, 0.5, 0.6, 0.65]]
-        assert runs_to_learn(site.ledger, 0.0) == (2, 2)
-        assert runs_to_learn(site.ledger, last_trained(site.ledger)) == (0, 2)
+        assert finished_run_counts(site.ledger, 0.0) == (2, 2)
+        assert finished_run_counts(site.ledger, last_trained(site.ledger)) == (0, 2)
 
 
 def test_what_a_run_told_again_after_a_requeue_counts(tmp_path, monkeypatch):
@@ -61,7 +61,7 @@ def test_what_a_run_told_again_after_a_requeue_counts(tmp_path, monkeypatch):
         site.cluster.time += 10.0
         site.cluster.end(job_id)
         site.cycle()
-        trained(site.ledger, "stack", site.cluster.time)
+        train(site.ledger, "stack", site.cluster.time)
         assert notes.curves == [[0.1, 0.2, 0.5, 0.6, 0.7]]
 
 
@@ -70,20 +70,20 @@ def test_a_claim_that_teaches_nothing_fails_no_training(tmp_path, claims):
     with Site(tmp_path) as site:
         finished(site, claims)
         finished(site, [0.1, 0.3, 0.5, 0.6, 0.65])
-        trained(site.ledger, "stack", site.cluster.time)
-        assert remembered(site.ledger, "stack") is not None
+        train(site.ledger, "stack", site.cluster.time)
+        assert load_saved(site.ledger, "stack") is not None
 
 
 def test_a_ledger_without_models_remembers_none():
-    assert remembered(Ledger(None), "stack") is None
+    assert load_saved(Ledger(None), "stack") is None
 
 
 def test_another_model_is_trained_anew(tmp_path):
     with Site(tmp_path) as site:
         finished(site, [0.1, 0.3, 0.5, 0.6, 0.65])
-        trained(site.ledger, "svr", site.cluster.time)
-        assert remembered(site.ledger, "stack") is None
-        assert remembered(site.ledger, "svr") is not None
+        train(site.ledger, "svr", site.cluster.time)
+        assert load_saved(site.ledger, "stack") is None
+        assert load_saved(site.ledger, "svr") is not None
 
 
 def test_a_run_is_learnt_from_as_it_is_asked_about(tmp_path, monkeypatch):
@@ -100,7 +100,7 @@ def test_a_run_is_learnt_from_as_it_is_asked_about(tmp_path, monkeypatch):
     monkeypatch.setattr(RuntimePredictor, "predict_many", noted)
     with Site(tmp_path) as site:
         finished(site, [0.1, 0.3, 0.5, 0.6, 0.65], b"#PLUG --type=mlp\n")
-        trained(site.ledger, "stack", site.cluster.time)
+        train(site.ledger, "stack", site.cluster.time)
     assert {**asked[0], "end": learnt[0]["end"]} == learnt[0]
     assert learnt[0]["type"] == "mlp"
 
@@ -110,7 +110,7 @@ def test_a_curve_is_learnt_with_what_was_known_at_its_start(tmp_path, monkeypatc
     with Site(tmp_path) as site:
         finished(site, [0.1, 0.3, 0.5, 0.6, 0.65], b"#PLUG --type=mlp\n")
         finished(site, [0.2, 0.3, 0.5, 0.6, 0.65], b"#PLUG --max-iterations=9\n")
-        trained(site.ledger, "stack", site.cluster.time)
+        train(site.ledger, "stack", site.cluster.time)
         kinds = dict(zip(map(tuple, notes.curves), [meta.get("type") for meta in notes.metas], strict=True))
     assert sorted(kinds.values(), key=str) == [None, "mlp"]
     assert kinds[0.1, 0.3, 0.5, 0.6, 0.65] == "mlp"
@@ -120,6 +120,6 @@ def test_a_curve_is_learnt_with_what_was_known_at_its_start(tmp_path, monkeypatc
 def test_the_pace_of_a_run_is_learnt_for_its_kind_and_remembered(tmp_path):
     with Site(tmp_path) as site:
         finished(site, [0.1, 0.3, 0.5, 0.6, 0.65], b"#PLUG --type=mlp\n")
-        trained(site.ledger, "stack", site.cluster.time)
-        known = remembered(site.ledger, "stack")
+        train(site.ledger, "stack", site.cluster.time)
+        known = load_saved(site.ledger, "stack")
     assert list(known.speeds.of("type mlp").values()) == [pytest.approx(10.0)]

@@ -51,7 +51,7 @@ def test_a_file_that_is_there_is_never_overwritten(site, tmp_path):
     (tmp_path / "copy.db").write_text("mine")
     (tmp_path / "link.db").symlink_to(tmp_path / "nowhere")
     for name in ("copy.db", "link.db"):
-        assert f"{name} is there already: name a new file" in site.ask("backup", str(tmp_path / name), code=1)
+        assert f"{name} exists already: name a new file" in site.ask("backup", str(tmp_path / name), code=1)
     assert (tmp_path / "copy.db").read_text() == "mine"
     assert not (tmp_path / "nowhere").exists()
 
@@ -68,7 +68,7 @@ def test_no_file_is_left_of_a_backup_that_failed(site, tmp_path):
         told = site.ask("backup", str(tmp_path / "copy.db"), code=1)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert f"nothing was backed up to {tmp_path}/copy.db" in told
+    assert f"no backup was written to {tmp_path}/copy.db" in told
     assert not (tmp_path / "copy.db").exists()
 
 

@@ -49,7 +49,7 @@ def test_what_came_after_the_backup_is_gone_and_kept_aside(site: Site, backup: P
     code, output = restore(site, backup)
     assert code == 0, output
     assert site.ask("acct", "-a", "-S", "uts1000000000") == before
-    aside = Path(output.split("what was there is ")[1].split(" now")[0])
+    aside = Path(output.split("the replaced ledger is ")[1].split(" now")[0])
     assert run("acct", "--ledger", str(aside), "-a", "-S", "uts1000000000").output == after
 
 
