@@ -20,7 +20,8 @@ STARTING_MODULES = re.compile(r"(_?posixsubprocess|subprocess|pty|asyncio|multip
 STARTING_FUNCTIONS = re.compile(r"(system|popen|fork(pty)?|exec[vl]p?e?|(posix_)?spawn[vl]?p?e?)")
 """of `os`"""
 SLURM_PROGRAM = re.compile(
-    r"(.*/)?(s(batch|run|alloc|queue|info|prio|acct|acctmgr|cancel|control|diag|stat)|slurm(ctld|d|dbd|stepd|restd))"
+    r"(.*/)?(s(acct|acctmgr|alloc|attach|batch|cancel|control|diag|info|prio|queue|report|run|share|stat|trigger)"
+    r"|slurm(ctld|d|dbd|stepd|restd))"
 )
 
 
