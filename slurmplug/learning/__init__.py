@@ -1,1 +1,1 @@
-"""Trains the predictors on the ledger's history, and measures them on it."""
+"""Trains the predictors on the ledger's history, and evaluates them on it and on files."""

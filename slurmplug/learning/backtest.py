@@ -1,4 +1,4 @@
-"""What was predicted of the site's own jobs against what came of them, from the ledger."""
+"""Backtests the predictions of the site's own jobs, as the ledger recorded them, against what happened."""
 
 from collections.abc import Sequence
 
@@ -18,31 +18,31 @@ from slurmplug.reports import job_view
 from slurmplug.reports.job_view import Job
 
 MIN_CURVES = 10
-"""finished curves before predictors are tried on them"""
+"""finished curves needed to evaluate the predictors on them"""
 
 
 def score_tables(ledger: Ledger, share: float, clock: Clock) -> dict[str, list[ScoreRow]]:
-    """By what was predicted: the run time when a job was first seen, its final value at half of its iterations, and the
-    final values of the finished curves as they would be predicted now from `share` of them.
+    """Tables of scores by title: of the run time predicted when a job was first seen, of the final value predicted at
+    half of its iterations, and of the final values of the finished curves, predicted now from their first `share`.
+
+    `clock`: times the predictions, in seconds.
 
     Raises:
-        DataError: no job has ended of which anything was predicted.
+        DataError: there is no prediction of a job that has ended, or too little data.
     """
-    finished = finished_curves(ledger)
-    runs = [curves.FinishedRun(curve) for curve in finished if len(curve) > curves.FEWEST_OBSERVED]
-    found = {
+    tables = {
         "run time, when first seen": score_run_times(ledger),
         "final value, at half of the iterations": score_final_values(ledger),
-        "learning curves, predicted now": curves.trial(runs, share, clock) if len(runs) >= MIN_CURVES else [],
+        "learning curves, predicted now": _score_curves(ledger, share, clock),
     }
-    if not any(found.values()):
-        raise DataError(f"{ledger.name} holds no ended job of which anything was predicted")
-    return {name: rows for name, rows in found.items() if rows}
+    if not any(tables.values()):
+        raise DataError(f"{ledger.name} has no prediction of a job that has ended")
+    return {title: rows for title, rows in tables.items() if rows}
 
 
 def score_run_times(ledger: Ledger) -> list[ScoreRow]:
-    """Of the jobs that ended by themselves: what was kept of the first prediction, by what made it, and the request and
-    the mean of the user's last two beside it."""
+    """Scores of the first prediction of each job that ended by itself, by the predictor that made it; beside them, of
+    the time limit, and of the mean of the user's last two run times."""
     runs = queries.finished_runs(ledger)
     jobs = [{"user": run.user, "submit": run.submit, "end": run.end} for run in runs]
     averages = last_two(jobs, np.array([run.runtime for run in runs], dtype=np.float64)).tolist()
@@ -60,7 +60,7 @@ def score_run_times(ledger: Ledger) -> list[ScoreRow]:
 
 
 def score_final_values(ledger: Ledger) -> list[ScoreRow]:
-    """Of the jobs that did all their iterations, by the quantity of their target."""
+    """Scores of the final value of each job that did all its iterations, by the quantity of its target."""
     completed = [
         job
         for job in job_view.jobs(ledger, Selection(states=("COMPLETED",), start=0.0))
@@ -68,6 +68,17 @@ def score_final_values(ledger: Ledger) -> list[ScoreRow]:
     ]
     quantities = sorted({job.record.quantity for job in completed})
     return [_final_value_row(name, [job for job in completed if job.record.quantity == name]) for name in quantities]
+
+
+def _score_curves(ledger: Ledger, share: float, clock: Clock) -> list[ScoreRow]:
+    finished = finished_curves(ledger)
+    runs = [curves.FinishedRun(curve) for curve in finished if len(curve) > curves.FEWEST_OBSERVED]
+    if len(runs) < MIN_CURVES:
+        return []
+    try:
+        return curves.trial(runs, share, clock)
+    except ValueError as error:  # all are shorter than what is observed of them
+        raise DataError(f"{ledger.name}: {error}") from error
 
 
 def _run_time_row(method: str, runs: Sequence[FinishedRun]) -> ScoreRow:

@@ -1,7 +1,6 @@
-"""The files that `slurmplug evaluate` reads: curves, job logs, measured speeds.
+"""Reads the files of `slurmplug evaluate`: learning curves, job logs, measured step times.
 
-What cannot be used is refused with the file, the line and the reason: a table made from half of the data would not be
-noticed.
+What cannot be used is rejected with the file, the line and the reason: scores on half of the data would go unnoticed.
 """
 
 import csv
@@ -30,8 +29,8 @@ LINE_BYTES = 64 * 1024 * 1024
 MAX_EPOCHS = 10_000
 """The longest accuracy curve; OptStop predicts from each epoch of it."""
 _NOT_METADATA = frozenset({"id", "path", "val_acc", "loss", "time"})
-_SWF = ("job", "submit", "wait", "run", "p", "cpu", "mem", "p_asked", "rtime", "mem_asked", "status", "user", "group",
-        "exe", "queue", "part", "previous", "think")  # fmt: skip
+_SWF = ("job", "submit", "wait", "run", "p", "cpu", "mem", "p_requested", "rtime", "mem_requested", "status", "user",
+        "group", "exe", "queue", "part", "previous", "think")  # fmt: skip
 """Fields of the Standard Workload Format (Chapin et al. 1999)."""
 _TEXTS = {"user": "user", "group": "group", "exe": "exe", "queue": "qos", "part": "partition"}
 _STEP_COLUMNS = {"model", "gpu_type", "local_bsz", "step_time_s"}
@@ -47,10 +46,10 @@ class JobLog:
 
 
 def read_accuracy_curves(paths: Sequence[Path]) -> list[FinishedRun]:
-    """The runs that have `val_acc`, of JSON lines; everything else of a line is what was known of the run.
+    """The runs with `val_acc` in JSON lines; the other values of a line are the run's metadata.
 
     Raises:
-        DataError
+        DataError: a file cannot be read, or has no such run.
     """
     runs = []
     for row, where in _json_lines(paths):
@@ -58,16 +57,16 @@ def read_accuracy_curves(paths: Sequence[Path]) -> list[FinishedRun]:
             meta = {name: value for name, value in row.items() if name not in _NOT_METADATA}
             values = _curve(row["val_acc"], "val_acc", where)
             if len(values) > MAX_EPOCHS:
-                raise DataError(f"{where}: val_acc has {len(values)} points; {MAX_EPOCHS} are the most that are taken")
+                raise DataError(f"{where}: val_acc has {len(values)} points; at most {MAX_EPOCHS} can be used")
             runs.append(FinishedRun(values, str(row.get("group", "")), meta))
     return _require_some(runs, paths, "a curve of val_acc")
 
 
 def read_loss_curves(paths: Sequence[Path]) -> dict[str, list[Floats]]:
-    """The curves of `loss`, by `algo`, else by `group`.
+    """The curves of `loss` in JSON lines, by `algo`, or else by `group`.
 
     Raises:
-        DataError
+        DataError: a file cannot be read, or has no such curve.
     """
     curves: dict[str, list[Floats]] = {}
     for row, where in _json_lines(paths):
@@ -80,10 +79,10 @@ def read_loss_curves(paths: Sequence[Path]) -> dict[str, list[Floats]]:
 
 def read_job_log(path: Path) -> JobLog:
     """The jobs of a log in the Standard Workload Format (.swf), or in CSV with its fields: submit and run, and any of
-    wait, p (processors), rtime (time asked for), user, group, exe, queue, part. -1 is not known.
+    wait, p (processors), rtime (requested time), user, group, exe, queue, part. -1 means unknown.
 
     Raises:
-        DataError
+        DataError: the file cannot be read, or no job in it has run.
     """
     swf = path.name.removesuffix(".gz").endswith(".swf")
     table, lines = _swf(path) if swf else _csv(path, {"submit", "run"})
@@ -113,10 +112,10 @@ def read_job_log(path: Path) -> JobLog:
 
 def read_step_times(paths: Sequence[Path]) -> list[Profile]:
     """Measured step times in CSV: model, gpu_type, local_bsz, step_time_s, and the place: num_nodes and num_replicas,
-    or placement, the GPUs of each node as digits. A job is one model with one batch a GPU on one type of GPU.
+    or placement, the GPUs of each node as digits. A job is one model with one batch size per GPU on one type of GPU.
 
     Raises:
-        DataError
+        DataError: a file cannot be read, or has a row that cannot be used.
     """
     rows = sorted(row for path in paths for row in _step_rows(path))
     profiles = []
@@ -151,7 +150,7 @@ def _placements(table: pd.DataFrame, path: Path, lines: Sequence[int]) -> tuple[
 
 
 def _json_lines(paths: Sequence[Path]) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """Each object, and where it stands."""
+    """Each object, and its file and line."""
     for path in paths:
         with _as_data_errors(path), _open(path) as file:
             for number in count(1):
@@ -198,7 +197,7 @@ def _swf(path: Path) -> tuple[pd.DataFrame, Sequence[int]]:
 
 
 def _table(path: Path, comment: str, **how: Any) -> tuple[pd.DataFrame, Sequence[int]]:
-    """The lines that are neither blank nor comments, and their numbers; what a row lacks is an empty text."""
+    """The lines that are neither blank nor comments, and their numbers; missing fields are empty texts."""
     with _as_data_errors(path), _open(path) as file, io.TextIOWrapper(file, encoding="utf-8") as content:
         lines = [
             (n, line)
@@ -221,7 +220,7 @@ def _open(path: Path) -> IO[bytes]:
 
 @contextmanager
 def _as_data_errors(path: Path) -> Iterator[None]:
-    """Raises DataError for what the file system, gzip, the encoding or pandas find wrong."""
+    """Raises DataError for errors of the file system, gzip, the encoding and pandas."""
     try:
         yield
     except (OSError, EOFError, zlib.error, ValueError) as error:
@@ -230,7 +229,7 @@ def _as_data_errors(path: Path) -> Iterator[None]:
 
 
 def _numbers(table: pd.DataFrame, name: str, path: Path, lines: Sequence[int]) -> Floats:
-    """A column. Refused where it holds what is no finite number."""
+    """A column of numbers. Raises DataError for a value that is not a finite number."""
     values = pd.to_numeric(table[name], errors="coerce").to_numpy(dtype=np.float64)
     texts = table[name].tolist()
     _check(path, lines, np.isfinite(values), lambda i: f"{name} is {texts[i][:40]!r}, not a number")

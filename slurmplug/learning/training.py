@@ -1,4 +1,4 @@
-"""From finished runs in the ledger to predictors, kept there for the next start."""
+"""Trains the predictors on the finished runs of the ledger, and saves them there for the next start."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -17,15 +17,17 @@ from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.queries import FinishedRun, Report
 
 MAX_RUNS = 20_000
+"""The latest finished runs that run times are learned from."""
 MAX_CURVES = 2_000
+"""The latest finished runs that learning curves and speeds are learned from."""
 MIN_POINTS = 5
-"""A shorter curve teaches nothing about curves."""
+"""Shorter curves are not learned from."""
 
 log = logging.getLogger(__name__)
 
 
 class Models(NamedTuple):
-    """What a forecaster uses."""
+    """The trained predictors that a forecaster uses."""
 
     runtime: RuntimePredictor
     curves: LearningCurvePredictor
@@ -33,7 +35,8 @@ class Models(NamedTuple):
 
 
 def train(ledger: Ledger, model: RuntimeModel, now: float) -> Models:
-    """Predictors fitted on the ledger's history, and saved in it."""
+    """Predictors fitted on the ledger's history, which are also saved in the ledger; `now`: the time they are saved
+    with, in seconds since the epoch."""
     made = Models(RuntimePredictor(model), LearningCurvePredictor(), SeenSpeeds())
     runs = queries.latest_finished_runs(ledger, MAX_RUNS)[::-1]
     if runs:
@@ -54,7 +57,7 @@ def train(ledger: Ledger, model: RuntimeModel, now: float) -> Models:
 
 
 def load_saved(ledger: Ledger, model: RuntimeModel) -> Models | None:
-    """The predictors as last saved; None where there are none, or they are of another model or version: train anew."""
+    """The predictors as last saved; None if there are none, or of another model or version: they are to be trained."""
     runtime, curves, speeds = (ledger.model(name) for name in ("runtime", "learning curve", "speed"))
     if runtime is None or curves is None or speeds is None or runtime[2].get("model") != model:
         return None
@@ -70,18 +73,18 @@ def load_saved(ledger: Ledger, model: RuntimeModel) -> Models | None:
 
 
 def last_trained(ledger: Ledger) -> float:
-    """When the predictors were last saved, in seconds since the epoch; 0 where they never were."""
+    """When the predictors were last saved, in seconds since the epoch; 0 if never."""
     saved = ledger.model("runtime")
     return 0.0 if saved is None else saved[1]
 
 
 def finished_run_counts(ledger: Ledger, since: float) -> tuple[int, int]:
-    """How many runs have finished since then, and in all."""
+    """The number of runs that have finished since then, and in all."""
     return queries.finished_run_counts(ledger, since)
 
 
 def finished_curves(ledger: Ledger) -> list[Floats]:
-    """The target's quantity against points one step apart, of runs that went to their end."""
+    """The curves (n,) of the target's quantity at points one step apart, higher is better, of runs that completed."""
     return [curve for run, reports in _runs_with_reports(ledger) if (curve := _curve(run, reports)) is not None]
 
 
@@ -92,7 +95,7 @@ def _runs_with_reports(ledger: Ledger) -> Iterator[tuple[FinishedRun, Sequence[R
 
 
 def _curve(run: FinishedRun, reports: Sequence[Report]) -> Floats | None:
-    """One of the `finished_curves`; None of too few points, or of impossible ones."""
+    """One of the `finished_curves`; None for a curve with too few points, or with impossible values."""
     target = run.directives.get("target") or {"quantity": "accuracy", "relation": ">="}
     values = [(report.iteration, report.quantities.get(target["quantity"])) for report in reports]
     points = np.array([(at, value) for at, value in values if value is not None], dtype=float).reshape(-1, 2)
@@ -104,11 +107,11 @@ def _curve(run: FinishedRun, reports: Sequence[Report]) -> Floats | None:
 
 
 def _add_speed(speeds: SeenSpeeds, run: FinishedRun, reports: Sequence[Report]) -> None:
-    """The median time of an iteration in the last of its runs, on the GPUs and nodes that it had then."""
+    """Add the median time of an iteration since the run's last restart, with the GPUs and nodes that it had then."""
     points = np.array([(each.iteration, each.time) for each in reports if each.restarts == run.restarts], dtype=float)
     if len(points) < MIN_POINTS or not run.gpus or not run.nodes:
         return
-    with np.errstate(all="ignore"):  # what a job claims may be as close together as floats can
+    with np.errstate(all="ignore"):  # reported times may be as close together as floats can be
         step = float(np.median(np.diff(points[:, 1]) / np.diff(points[:, 0])))
     kind = kind_of(run.directives.get("type") or "", run.user, run.name)
     speeds.add(kind, Placement(run.gpus, run.nodes), run.id, step)

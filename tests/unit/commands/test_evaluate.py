@@ -42,7 +42,7 @@ def curve_lines(n: int, points: int = 16, **more: Any) -> str:
     return "".join(json.dumps({"val_acc": value, "loss": (1 / x + 0.1).tolist(), **more}) + "\n" for value in values)
 
 
-def told(*arguments: str) -> Any:
+def scores(*arguments: str) -> Any:
     result = run("evaluate", *arguments, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.output)
@@ -58,7 +58,7 @@ def refused(*arguments: str) -> str:
 class TestTables:
     def test_curves_with_a_history_of_their_own(self, write):
         tested, history = write("a.jsonl.gz", curve_lines(6)), write("b.jsonl", curve_lines(8))
-        (lines,) = told("curves", str(tested), "--history", str(history), "--observe", "0.5").values()
+        (lines,) = scores("curves", str(tested), "--history", str(history), "--observe", "0.5").values()
         assert {(line["part"], line["method"]) for line in lines} == {
             (part, method)
             for part in ("with history", "cold")
@@ -68,7 +68,7 @@ class TestTables:
         assert next(line for line in lines if line["method"] == "last value" and line["part"] == "cold")["ms"] is None
 
     def test_losses_by_their_algorithm(self, write):
-        (lines,) = told("loss", str(write("a.jsonl", curve_lines(2, 40, algo="LogReg")))).values()
+        (lines,) = scores("loss", str(write("a.jsonl", curve_lines(2, 40, algo="LogReg")))).values()
         assert {line["part"] for line in lines} == {"LogReg", "convex kinds", "all kinds"}
         assert {line["method"] for line in lines} == {"auto", "sublinear", "linear", "last value"}
 
@@ -76,7 +76,7 @@ class TestTables:
         rows = [f"{i},{i * 1000},0,{100 + i % 7},4,600,u{i % 3},g,-1,-1,1" for i in range(80)]
         first = write("first.csv", HEADING + "\n".join(rows[:50]))
         second = write("second.csv.gz", HEADING + "\n".join(rows[50:]))
-        table = told("runtime", str(second), "--history", str(first))
+        table = scores("runtime", str(second), "--history", str(first))
         lines = {line["method"]: line for line in table["run time, second.csv.gz"]}
         assert lines.keys() == {"stack", "svr", "request", "last two"}
         assert {line["items"] for line in lines.values()} == {30}
@@ -86,14 +86,14 @@ class TestTables:
         counted = write("a.csv", "model,gpu_type,num_nodes,num_replicas,local_bsz,step_time_s\n"
                         + "".join(f"m,g,{n},{2 * n},8,{1 + n / 10}\n" for n in (1, 2, 4)))  # fmt: skip
         placed = write("b.csv", "model,gpu_type,placement,local_bsz,step_time_s\nm,g,1,8,0.9\nm,g,44,8,1.3\n")
-        (lines,) = told("speed", str(counted), str(placed)).values()
+        (lines,) = scores("speed", str(counted), str(placed)).values()
         assert {line["part"] for line in lines} == {
             f"from {n}{of}" for n in (1, 2, 3) for of in ("", ": m", ": g")
         }  # fmt: skip
 
     def test_a_search_in_a_history(self, write):
         tested, history = write("a.jsonl", curve_lines(20, 9, group="g")), write("b.jsonl", curve_lines(8, 9))
-        (lines,) = told("optstop", str(tested), "--history", str(history)).values()
+        (lines,) = scores("optstop", str(tested), "--history", str(history)).values()
         assert [line["method"] for line in lines] == ["optstop", "median rule", "successive halving", "none"]
 
     def test_people_get_columns_with_what_is_not_known_as_a_dash(self, write):
@@ -222,7 +222,7 @@ class TestJobLogs:
 class TestTheSitesOwnJobs:
     @staticmethod
     def finish(site, *values, most=20, cycles_at=(10,)):
-        """A job that tells these values and ends."""
+        """A job that reports these values and ends."""
         script = f"#!/bin/sh\n#PLUG --target=accuracy>=0.99 --max-iterations={most}\ntrain\n"
         job = site.cluster.submit(script.encode())
         site.cluster.start(job)
@@ -234,9 +234,9 @@ class TestTheSitesOwnJobs:
         site.cycle()
         return job
 
-    def test_an_empty_ledger_is_told_as_such(self, site):
+    def test_an_empty_ledger_is_refused(self, site):
         site.cycle()
-        assert "no ended job of which anything was predicted" in site.ask("evaluate", "--from-ledger", code=1)
+        assert "no prediction of a job that has ended" in site.ask("evaluate", "--from-ledger", code=1)
 
     def test_run_times_against_what_was_first_predicted(self, site):
         self.finish(site, *(0.9 - 0.5 / i for i in range(1, 21)))
@@ -249,7 +249,7 @@ class TestTheSitesOwnJobs:
         assert lines["predicted"]["covers 90%"] == inside
         assert lines["request"]["mae s"] == pytest.approx(abs(row["timelimit"] - row["elapsed"]), abs=1)
 
-    def test_final_values_against_what_was_foreseen_at_half(self, site):
+    def test_final_values_against_what_was_predicted_at_half(self, site):
         self.finish(site, *(0.9 - 0.5 / i for i in range(1, 21)))
         self.finish(site, *(0.9 - 0.5 / i for i in range(1, 11)), *[0.1] * 10)
         rows = site.json("acct", "-j", "1,2")["jobs"]
@@ -267,3 +267,9 @@ class TestTheSitesOwnJobs:
             self.finish(site, *(top - 0.5 / i for i in range(1, 21)), cycles_at=())
         lines = site.json("evaluate", "--from-ledger", "--observe", "0.5")["learning curves, predicted now"]
         assert {(line["part"], line["items"]) for line in lines} == {("with history", 10), ("cold", 10)}
+
+    def test_finished_curves_that_are_too_short_for_the_share_are_named(self, site):
+        for top in np.linspace(0.6, 0.9, 10):
+            self.finish(site, *(top - 0.5 / i for i in range(1, 21)), cycles_at=())
+        refused = site.ask("evaluate", "--from-ledger", "--observe", "0.99", code=1)
+        assert "fewer than two curves of more than 5 points" in refused

@@ -356,7 +356,7 @@ class TestWhatWasDone:
 class TestWhichJob:
     def test_a_job_that_is_not_known_is_said_to_be_so(self, site):
         told = site.ask("why", "7", code=1)
-        assert "slurmplug knows no job 7: it was submitted after the last cycle, " in told
+        assert "slurmplug knows no job 7: it was submitted after the last cycle, never existed, " in told
         assert "or Slurm does not show it to you" in told
 
     @pytest.mark.parametrize("job", ["x", "1.2", "-3", "1_", ""])
