@@ -18,6 +18,6 @@ for epoch in range(EPOCHS):
     loss = np.mean((x_valid @ weights - y_valid) ** 2)
     variance_explained = 1 - loss / y_valid.var()
     print(f"[epoch {epoch:3d}] loss={loss:.5f} r2={variance_explained:.4f}", flush=True)
-    time.sleep(0.5)  # stands for the longer epochs of a larger data set
+    time.sleep(0.5)  # as long as an epoch on a larger data set
 
 np.save("weights.npy", weights)

@@ -654,8 +654,8 @@ local function is_installed()
 end
 
 -- As check, and holds batch jobs that need admission. Never throws an error. A job with a hold of its user's own is
--- rejected, since it could not be distinguished from a job that waits for admission. Once slurmplug is removed, no job is
--- held, since nothing would release it.
+-- rejected, since it could not be distinguished from a job that waits for admission. Once slurmplug is removed, no job
+-- is held, since nothing would release it.
 function slurmplug.hold(job_desc)
     local wrong = slurmplug.check(job_desc)
     if wrong then

@@ -29,7 +29,7 @@ from slurmplug.directives.grammar import (
 
 def markdown() -> str:
     """The table of directives for `docs/directives.md`."""
-    rows = ["| directive | value | unit | if not given | what it says |", "|---|---|---|---|---|"]
+    rows = ["| directive | value | unit | default | meaning |", "|---|---|---|---|---|"]
     rows += [
         f"| `--{row.name}={row.example}` | {row.expected} | {row.unit} | {row.default} | {row.help} |" for row in TABLE
     ]

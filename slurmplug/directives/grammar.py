@@ -49,8 +49,8 @@ TABLE: tuple[Directive, ...] = (
         expected="a span (2h, 90m, 1d12h, 1-12:00:00), a time of day (18:00, tomorrow 18:00) "
         "or a date and time (2026-12-01T18:00)",
         unit="date and time",
-        default="the site's longest",
-        help="When the result is needed. A span counts from submission; a time without a zone is the cluster's own.",
+        default="the policy's (MLFS: 7 days)",
+        help="When the result is needed. A span counts from submission; a time without a zone is the cluster's.",
         example="tomorrow 18:00",
     ),
     Directive(
@@ -59,7 +59,7 @@ TABLE: tuple[Directive, ...] = (
         expected="a reported quantity, >= or <=, and a number",
         unit="the quantity's",
         default="none",
-        help="What the model must reach: any quantity that the job reports, from above or from below.",
+        help="What the model must reach: at least (>=) or at most (<=) this value of a quantity that the job reports.",
         example="accuracy>=0.92",
     ),
     Directive(
@@ -68,7 +68,7 @@ TABLE: tuple[Directive, ...] = (
         expected="a whole number from 1 to 1000000000",
         unit="iterations",
         default="unknown",
-        help="How many iterations the script would run if nobody stopped it.",
+        help="How many iterations the script runs if it is not stopped.",
         example="90",
         least=1,
         most=1e9,
@@ -79,8 +79,8 @@ TABLE: tuple[Directive, ...] = (
         expected="iterations, optstop or target",
         unit="",
         default="iterations",
-        help="When to stop: after all iterations; when the accuracy will get no better, or will miss the target "
-        "(optstop); or as soon as the target is reached.",
+        help="When to stop: after all iterations; when the accuracy will not improve further, or will miss the target "
+        "(optstop); or as soon as the target is reached (target).",
         example="optstop",
         choices=("iterations", "optstop", "target"),
     ),
@@ -90,7 +90,7 @@ TABLE: tuple[Directive, ...] = (
         expected="optstop or target",
         unit="",
         default="none",
-        help="The furthest way of stopping that slurmplug may turn to while the cluster is overloaded.",
+        help="How early slurmplug may stop the job while the cluster is overloaded: as with --stop.",
         example="target",
         choices=("optstop", "target"),
     ),
@@ -99,8 +99,8 @@ TABLE: tuple[Directive, ...] = (
         kind="number",
         expected="a number from 0 to 10",
         unit="",
-        default="the site's",
-        help="How urgent the job is among its user's jobs; a site may bound it.",
+        default="the policy's (MLFS: 5)",
+        help="How urgent the job is among its user's jobs; a site may limit it.",
         example="7",
         least=0,
         most=10,
@@ -111,7 +111,7 @@ TABLE: tuple[Directive, ...] = (
         expected="a number of GPUs (4) or a range (2..8)",
         unit="GPUs",
         default="as submitted",
-        help="How many GPUs the job can train on; a range lets slurmplug resize it between checkpoints.",
+        help="How many GPUs the job can train on; a range lets slurmplug resize it at a checkpoint.",
         example="2..8",
         least=1,
         most=10_000,
@@ -123,8 +123,8 @@ TABLE: tuple[Directive, ...] = (
         "(USR1, USR1:batch, TERM:full@2m, file@60)",
         unit="",
         default="none: never moved, never resized",
-        help="How to ask for a checkpoint: a signal to the batch script, to the steps (the default, as with sbatch "
-        "--signal) or to both (full); or file, where the program asks checkpoint_requested(). The grace is how long "
+        help="How to request a checkpoint: a signal to the batch script, to the steps (the default, as with sbatch "
+        "--signal) or to both (full); or file, if the program calls checkpoint_requested(). The grace is how long "
         "saving may take, in seconds or as 2m.",
         example="USR1:batch@120",
         choices=("USR1", "USR2", "TERM", "INT", "HUP", "CONT"),
@@ -137,7 +137,7 @@ TABLE: tuple[Directive, ...] = (
         expected="a name of at most 64 letters, digits, '.', '_' and '-'",
         unit="",
         default="the job's name",
-        help="What kind of training this is; jobs of one type are predicted from each other.",
+        help="The kind of training; predictions of a job are learnt from finished jobs of its type.",
         example="resnet50",
     ),
     Directive(
@@ -146,7 +146,7 @@ TABLE: tuple[Directive, ...] = (
         expected="a name of at most 64 letters, digits, '.', '_' and '-'",
         unit="",
         default="the job alone",
-        help="Joins the Slurm jobs of one user that train one model together (never those of a sweep).",
+        help="Groups the Slurm jobs of one user that train one model together (not the jobs of a sweep).",
         example="resnet50-run7",
     ),
     Directive(
@@ -176,8 +176,8 @@ TABLE: tuple[Directive, ...] = (
         expected="three numbers: worth (1 to 100), steepness per hour (0 to 100), and the hours after which it halves "
         "(up to 100000)",
         unit="worth, 1/hour, hours",
-        default="none: not admitted at a price",
-        help="What finishing x hours after submission is worth: th1 / (1 + exp(th2 (x - th3))), the utility of OASiS.",
+        default="none: not subject to admission",
+        help="The worth of finishing x hours after submission: th1 / (1 + exp(th2 (x - th3))), the utility of OASiS.",
         example="50,0.5,12",
     ),
     Directive(
@@ -186,7 +186,7 @@ TABLE: tuple[Directive, ...] = (
         expected="off",
         unit="",
         default="managed",
-        help="Leave this job alone: it is neither ranked nor touched.",
+        help="Leaves the job to Slurm: it is neither ranked nor changed.",
         example="off",
         choices=("off",),
     ),

@@ -120,8 +120,8 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("Checkpoint", "integer", 10, "the iteration of its last checkpoint", lambda j: _whole(j.checkpoint)),
             Field("Iterations", "integer", 10, "the last iteration, counted from 1", lambda job: _whole(job.iteration)),
             Field("Loss", "number", 9, "the last loss", lambda job: job.quantities.get("loss")),
-            Field("Quantity", "text", 10, "what its target is about", lambda job: job.record.quantity),
-            Field("Value", "number", 9, "the last of that quantity", lambda job: job.value),
+            Field("Quantity", "text", 10, "the quantity of its target, else accuracy", lambda job: job.record.quantity),
+            Field("Value", "number", 9, "the last value of Quantity", lambda job: job.value),
             # what was predicted and decided
             Field("Attained", "number", 9, "GPU hours used, in all runs", _attained),
             Field("Final", "number", 9, "Value after the last iteration, predicted", lambda job: job.final.value),
@@ -135,7 +135,13 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("Managed", "text", 7, "whether slurmplug may act on it", lambda job: job.record.managed),
             Field("Expected", "time", 19, "when Slurm expects it to start, while it waits", lambda job: job.expected),
             Field("Foreseen", "number", 9, "Value after the last iteration, predicted at half", _foreseen("value")),
-            Field("ForeseenAt", "integer", 10, "the iterations done by then", lambda job: _whole(job.foreseen_at)),
+            Field(
+                "ForeseenAt",
+                "integer",
+                10,
+                "the iterations done at that prediction",
+                lambda job: _whole(job.foreseen_at),
+            ),
             Field("ForeseenHigh", "number", 12, "Foreseen's 95 % quantile", _foreseen("high")),
             Field("ForeseenLow", "number", 11, "Foreseen's 5 % quantile", _foreseen("low")),
             Field("Predicted", "span", 10, "its run time, as first predicted", _predicted("value")),
@@ -148,7 +154,7 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("RemainingHigh", "span", 13, "Remaining's 95 % quantile", lambda job: job.remaining.high),
             Field("Saved", "integer", 8, "iterations that a stop saved", lambda job: _whole(job.saved)),
             Field("Stop", "text", 8, "the rule by which it was stopped: target, optstop", lambda job: job.stop),
-            Field("Waited", "span", 10, "how long it was eligible and waited", lambda job: job.waited),
+            Field("Waited", "span", 10, "how long it was eligible and pending", lambda job: job.waited),
         ),
         key=lambda field: field.name.lower(),
     )
@@ -157,7 +163,7 @@ FIELDS: tuple[Field[Job], ...] = tuple(
 
 def markdown() -> str:
     """The table of fields for `docs/reports.md`."""
-    rows = ["| field | in JSON | what it says |", "|---|---|---|"]
+    rows = ["| field | in JSON | meaning |", "|---|---|---|"]
     units = {"time": "seconds since the epoch", "span": "seconds", "share": "0 to 1", "integer": "number"}
     rows += [f"| {each.name} | {units.get(each.kind, each.kind)} | {each.about} |" for each in FIELDS]
     return "\n".join(rows) + "\n"
