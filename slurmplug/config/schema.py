@@ -66,7 +66,7 @@ class Section(BaseModel):
 class Modes(Section):
     """What the daemon may do: `observe` records, `advise` also gives notice, `act` does it."""
 
-    default: Mode = Field("observe", description="for every kind of action that has no line of its own")
+    default: Mode = Field("observe", description="for every kind of action without a key of its own")
     rank: Mode | None = Field(None, description="for the priorities of pending jobs")
     stop: Mode | None = Field(None, description="for stopping jobs at their target")
     resize: Mode | None = Field(None, description="for giving jobs with --gpus=A..B other numbers of GPUs")
@@ -96,23 +96,25 @@ class Slurm(Section):
 
 
 class Spool(Section):
-    """Where the jobs report and are asked."""
+    """The folder of progress reports and of requests to jobs."""
 
     path: Place = Field(Path("/var/spool/slurmplug"), description="on a file system that every node shares")
 
 
 class LedgerFile(Section):
-    """The daemon's memory."""
+    """The ledger, where the daemon keeps what it did and why."""
 
     path: Place = Field(Path("/var/lib/slurmplug/ledger.db"), description="on a local disk")
-    keep_days: Annotated[float, Field(gt=0)] = Field(400.0, description="days that ended jobs and their story are kept")
+    keep_days: Annotated[float, Field(gt=0)] = Field(
+        400.0, description="days that ended jobs and their history are kept"
+    )
     keep_inputs_days: Annotated[float, Field(gt=0)] = Field(
-        14.0, description="days that the full inputs of a cycle that commanded something are kept"
+        14.0, description="days that the full inputs of a cycle with commands are kept"
     )
 
 
 class Priority(Section):
-    """How ranks become Slurm's SiteFactor."""
+    """How scores become Slurm's SiteFactor."""
 
     spacing: Annotated[int, Field(gt=0)] | None = Field(
         None, description="distance between neighbours; where not set, what waits is spread over half of the range"
@@ -129,16 +131,16 @@ class Priority(Section):
 
 
 class Guardrails(Section):
-    """What bounds every plan, whichever policy made it."""
+    """The limits on every plan, whichever policy made it."""
 
-    exclude_users: Names = Field(frozenset(), description="whose jobs are left alone")
+    exclude_users: Names = Field(frozenset(), description="users whose jobs are left alone")
     exclude_accounts: Names = Field(frozenset(), description="likewise")
     exclude_qos: Names = Field(frozenset(), description="likewise")
     exclude_partitions: Names = Field(frozenset(), description="likewise")
     exclude_names: Names = Field(frozenset(), description="job names, with * and ? as in file names")
     writes_per_cycle: Annotated[int, Field(ge=0)] = Field(500, description="priorities rewritten in one cycle")
-    stops_per_cycle: Annotated[int, Field(ge=0)] = Field(20, description="jobs asked to stop in one cycle")
-    stops_per_hour: Annotated[int, Field(ge=0)] = Field(200, description="jobs asked to stop in one hour")
+    stops_per_cycle: Annotated[int, Field(ge=0)] = Field(20, description="jobs requested to stop in one cycle")
+    stops_per_hour: Annotated[int, Field(ge=0)] = Field(200, description="jobs requested to stop in one hour")
     requeues_per_cycle: Annotated[int, Field(ge=0)] = Field(5, description="running jobs requeued in one cycle")
     requeues_per_hour: Annotated[int, Field(ge=0)] = Field(60, description="running jobs requeued in one hour")
     requeues_per_user: Annotated[int, Field(ge=0)] = Field(12, description="likewise, of one user")
@@ -152,16 +154,18 @@ class Guardrails(Section):
     first_seen: NoLess = Field(60.0, description="seconds after it is first seen until a job is requeued")
     urgency: Annotated[float, Field(ge=0, le=10)] = Field(10.0, description="the most that --urgency counts for")
     urgency_of: dict[str, Annotated[float, Field(ge=0, le=10)]] = Field(
-        default_factory=dict, description="the same for some accounts"
+        default_factory=dict, description="the same, by account"
     )
-    max_wait: Seconds = Field(604_800.0, description="seconds that a job waits before it goes to the front")
+    max_wait: Seconds = Field(
+        604_800.0, description="seconds that a job waits before it goes to the front of the queue"
+    )
     unmanaged_share: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.0,
         description="of the waiting jobs, the share that jobs without directives are at least: no more others are "
-        "put before them; 0: no such bound",
+        "put before them; 0: no such limit",
     )
     partial_snapshot: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.5, description="the share of the jobs alive that must be there again; with fewer a snapshot is not believed"
+        0.5, description="the share of the jobs alive that must be in the next snapshot; one with fewer is not acted on"
     )
     snapshot_age: Seconds = Field(120.0, description="seconds after which a snapshot is too old to act on")
     breaker_failures: Annotated[int, Field(gt=0)] = Field(
@@ -171,10 +175,11 @@ class Guardrails(Section):
 
 
 class Predictors(Section):
-    """How runs are forecast."""
+    """How run times are predicted."""
 
     runtime: Literal["stack", "svr"] = Field(
-        "stack", description="run times: by like jobs and the user's own, or by support vector regression a job type"
+        "stack",
+        description="run times: by similar jobs and the user's own, or by support vector regression per type",
     )
 
 
@@ -183,7 +188,7 @@ class Stop(Section):
 
     grace: Seconds = Field(
         300.0,
-        description="seconds from asking to the next step, where --checkpoint names none; at least twice what is "
+        description="seconds from the request to the next step, where --checkpoint names none; at least twice the time "
         "between the job's reports",
     )
     cancel: bool = Field(True, description="cancel a job that did not stop within its grace period")
@@ -193,18 +198,21 @@ class Operations(Section):
     """How running jobs are resized, moved and preempted."""
 
     placement: Literal["off", "exclude", "pin"] = Field(
-        "off", description="moving jobs: not at all, anywhere but where they are, or to the nodes that the policy names"
+        "off",
+        description="moving jobs: not at all, off their present nodes, or to the nodes that the policy names",
     )
     interval: Seconds = Field(5.0, description="seconds from one cycle to the next while a job is moved")
-    start_limit: Seconds = Field(300.0, description="seconds that a requeued job may take to run in its place")
-    watch_limit: Seconds = Field(1_800.0, description="seconds in which it has to report, to show where it went on")
+    start_limit: Seconds = Field(300.0, description="seconds that a requeued job may take to start in its place")
+    watch_limit: Seconds = Field(
+        1_800.0, description="seconds in which it has to report the iteration from which it resumed"
+    )
 
 
 class Endpoint(Section):
     """Reports for users on login nodes: the daemon serves them, and commands that cannot read the ledger ask it."""
 
     listen: Annotated[str, AfterValidator(_with_port)] = Field(
-        "", pattern=_LISTEN, description="HOST:PORT, [ADDRESS]:PORT of IPv6; nothing is served where empty"
+        "", pattern=_LISTEN, description="HOST:PORT, [ADDRESS]:PORT of IPv6; no endpoint where empty"
     )
     url: Annotated[str, AfterValidator(_with_port)] = Field(
         "", pattern=_URL, description="http://CONTROLLER:PORT, where commands ask"
@@ -214,20 +222,22 @@ class Endpoint(Section):
 
 
 class Takeover(Section):
-    """A second controller: the daemon runs on both, and one of them acts."""
+    """High availability: the daemon runs on two controllers, and one of them acts."""
 
     folder: Place | None = Field(
         None, description="on a file system that the controllers share: copies of the ledger; no takeover where not set"
     )
     every: Seconds = Field(300.0, description="seconds from one copy to the next")
-    patience: Seconds = Field(120.0, description="seconds without a sign of life after which a daemon counts as gone")
+    patience: Seconds = Field(120.0, description="seconds without a heartbeat after which a daemon counts as dead")
 
 
 class Config(Section):
     """The whole file."""
 
     cluster: str = Field("", description="the cluster's name; slurm.conf's ClusterName where empty")
-    policy: str = Field("mlfs", description="which policy decides: one that `slurmplug status` lists, or FILE.py:CLASS")
+    policy: str = Field(
+        "mlfs", description="the policy that decides: one that `slurmplug status` lists, or FILE.py:CLASS"
+    )
     interval: Seconds = Field(60.0, description="seconds from one cycle to the next")
     mode: Modes = Modes()
     slurm: Slurm = Slurm()

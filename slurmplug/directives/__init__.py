@@ -1,1 +1,1 @@
-"""What a job asks of slurmplug: the grammar of `#PLUG` lines, and their parser. Pure."""
+"""Directives, the `#PLUG` lines of a batch script: their grammar and their parser. Pure."""

@@ -1,6 +1,6 @@
-"""The parts of the documentation and of site_config/slurmplug.lua that are made from the table of directives.
+"""The parts of docs/directives.md and site_config/slurmplug.lua that are generated from the table of directives.
 
-`python -m slurmplug.directives.generated` rewrites them, run where the sources are.
+`python -m slurmplug.directives.generated` rewrites them in a source tree.
 """
 
 import json
@@ -78,20 +78,20 @@ def lua() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A part of a file, between two marks, that is made from the table."""
+    """A generated part of a file, between two marks."""
 
     path: str
     begin: str
     end: str
-    made: str
+    content: str
 
     def renewed(self, text: str) -> str:
-        """The file's text with its generated part made anew. Raises ValueError where a mark is missing."""
+        """The file's text with its part generated again. Raises ValueError where a mark is missing."""
         before, mark, rest = text.partition(self.begin)
         _, closing, after = rest.partition(self.end)
         if not mark or not closing:
             raise ValueError(f"{self.path} lacks the marks {self.begin!r} and {self.end!r}: put them back")
-        return f"{before}{mark}\n{self.made}{closing}{after}"
+        return f"{before}{mark}\n{self.content}{closing}{after}"
 
 
 GENERATED = (

@@ -1,4 +1,4 @@
-"""The one table of directives, from which parser, messages, documentation and submit-time check come."""
+"""The table of directives, from which parser, messages, documentation and submit-time check are made."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ PREFIX = "#PLUG"
 COMMENT_PREFIX = "plug:"
 
 HEAD_BYTES = 65_536
-"""How much of a script is looked at, in bytes."""
+"""How much of a script is read, in bytes."""
 HEAD_LINES = 2_000
-"""How many lines of a script are looked at."""
+"""How many lines of a script are read."""
 LINE_BYTES = 1_024
 """The longest #PLUG line, or comment, that is read."""
 VALUE_BYTES = 128
 """The longest value of a directive."""
 SHOWN_BYTES = 60
-"""How much of a user's text a message repeats."""
+"""How much of a user's text a message quotes."""
 MOST_PROBLEMS = 10
 """How many problems are named; the rest are counted."""
 HORIZON_DAYS = 3_650
@@ -25,7 +25,7 @@ HORIZON_DAYS = 3_650
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """One directive: its name, the kind of its value, and what is said about it.
+    """One directive: its name, the kind of its value, and its documentation.
 
     `least` and `most` bound a number; `choices` are the words of a choice, in order of how far they go.
     """
@@ -197,7 +197,7 @@ WAYS = ("batch", "steps", "full")
 UTILITY_BOUNDS = ((1.0, 100.0), (0.0, 100.0), (0.0, 100_000.0))
 TARGET_MOST = 1e30
 RESERVED_QUANTITIES = ("iteration", "time", "checkpoint")
-"""Fields of a report that are no quantities."""
+"""Fields of a report that are not quantities."""
 
 MESSAGES: Mapping[str, str] = MappingProxyType(
     {

@@ -1,8 +1,8 @@
-"""Directives: what a user asks of slurmplug in a batch script's `#PLUG` lines, or in a `plug:` comment.
+"""The parser of directives in a batch script's `#PLUG` lines or in a `plug:` comment.
 
-Everything here is pure, and every input is taken for hostile: it is read as bytes within the bounds of `grammar`, in
-linear time, and never raises. What cannot be read becomes a `Problem`; the other directives count. The submit-time
-check, `site_config/slurmplug.lua`, says the same of the same text.
+It is pure and treats every input as hostile: it reads bytes within the limits of `grammar`, in linear time, and never
+raises. An invalid directive becomes a `Problem`; the others take effect. The submit-time check,
+`site_config/slurmplug.lua`, reports the same problems for the same text.
 """
 
 import difflib
@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from slurmplug.directives import grammar
 from slurmplug.directives.grammar import MESSAGES, TABLE, Directive
-from slurmplug.directives.values import Checkpoint, Clock, GpuRange, Refused, Target, Utility, read
+from slurmplug.directives.values import Checkpoint, Clock, GpuRange, InvalidValue, Target, Utility, read
 
 __all__ = ["Checkpoint", "Directives", "GpuRange", "Problem", "Stop", "Target", "Utility", "parse", "shown"]
 
@@ -23,10 +23,10 @@ Stop = Literal["iterations", "optstop", "target"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A directive that does not count, and why.
+    """A directive that was ignored, and why.
 
-    `line` is the script's line, from 1; 0 is the comment. `text` is what stands there, shortened, with every byte that
-    is not printable ASCII escaped. `rule` is a key of `grammar.MESSAGES`, `nearest` the valid word that was probably
+    `line` is the script's line, from 1; 0 is the comment. `text` is the directive, shortened, with every byte that is
+    not printable ASCII escaped. `rule` is a key of `grammar.MESSAGES`, `nearest` the valid word that was probably
     meant, or "".
     """
 
@@ -46,7 +46,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Directives:
-    """What a job asks for; None where it says nothing. `deadline` is in seconds since the epoch."""
+    """The values of a job's directives, None for those not given. `deadline` is in seconds since the epoch."""
 
     deadline: float | None = None
     target: Target | None = None
@@ -66,16 +66,20 @@ class Directives:
 
     @property
     def managed(self) -> bool:
+        """Whether slurmplug may act on the job: there is no --manage=off."""
         return self.manage != "off"
 
 
 def parse(
     script: str | bytes = b"", comment: str | bytes = b"", *, submitted: float, zone: tzinfo | None = None
 ) -> Directives:
-    """The directives of a job.
+    """The directives of a job. The comment, given at the command line, overrides the script. Never raises.
 
-    `submitted` is the first submission in seconds since the epoch, from which a span counts; `zone` is the cluster's
-    time zone, None for this machine's. The comment, given at the command line, overrides the script. Never raises.
+    Args:
+        script: the batch script.
+        comment: the job's comment (sbatch --comment).
+        submitted: the first submission in seconds since the epoch, from which a span counts.
+        zone: the cluster's time zone, for times of day; None for this machine's.
     """
     problems = _Problems()
     clock = Clock(submitted, zone)
@@ -117,7 +121,7 @@ class _Problems:
 
 
 def shown(text: bytes) -> str:
-    """A user's text, fit for any terminal and log: printable ASCII, the rest escaped, shortened."""
+    """A user's text as printable ASCII for terminals and logs: shortened, other bytes escaped."""
     cut = text[: grammar.SHOWN_BYTES]
     safe = "".join(chr(byte) if 0x20 <= byte <= 0x7E else f"\\x{byte:02x}" for byte in cut)
     return safe + "..." if len(text) > len(cut) else safe
@@ -137,12 +141,12 @@ def _close(word: str, words: list[str]) -> list[str]:
 
 
 def _encoded(text: str | bytes, most: int) -> bytes:
-    """The first `most` bytes and one more, by which a longer text is known."""
+    """The first `most` bytes, and one more of a longer text."""
     cut = text[: most + 1]
     return (cut if isinstance(cut, bytes) else cut.encode("utf-8", "surrogatepass"))[: most + 1]
 
 
-# What is written where ------------------------------------------------------------------------------------------------
+# Finding the directives -----------------------------------------------------------------------------------------------
 
 _BLANKS = b" \t\r\v\f"
 _BETWEEN = re.compile(rb"[ \t]+")
@@ -187,7 +191,7 @@ def _of_comment(comment: bytes, problems: _Problems) -> Iterator[_Setting]:
 
 
 def _settings(line: int, text: bytes, begins: Callable[[bytes], bool], problems: _Problems) -> Iterator[_Setting]:
-    """The settings of a line: each begins with a word that `begins`, and goes on to the next or to a ` #`."""
+    """The settings of a line: each extends from a word that `begins` to the next such word, or to a ` #`."""
     words: list[bytes] = []
     any_word = False
     for word in _BETWEEN.split(text.strip(_BLANKS)):
@@ -208,7 +212,7 @@ def _settings(line: int, text: bytes, begins: Callable[[bytes], bool], problems:
         problems.add(line, b"", "form")
 
 
-# What counts ----------------------------------------------------------------------------------------------------------
+# Validating them ------------------------------------------------------------------------------------------------------
 
 _ROWS: Mapping[str, Directive] = {row.name: row for row in TABLE}
 
@@ -232,8 +236,8 @@ def _accept(settings: Iterator[_Setting], clock: Clock, problems: _Problems) -> 
         else:
             try:
                 given[name] = _Given(setting, read(value, row, clock))
-            except Refused as refused:
-                rule = str(refused)
+            except InvalidValue as invalid:
+                rule = str(invalid)
                 problems.add(setting.line, text, rule, row if rule == "value" else None)
     return given
 

@@ -1,6 +1,6 @@
-"""What the value of a directive says: its text read into a typed value, or refused.
+"""Parsing the value of a directive, from text to a typed value.
 
-The grammar's bounds hold here: every number is finite, every pattern linear, every digit ASCII.
+Every number is finite and within the grammar's bounds, every pattern matches in linear time, every digit is ASCII.
 """
 
 import re
@@ -17,13 +17,14 @@ Way = Literal["batch", "steps", "full"]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`quantity` is to be at least (`>=`) or at most (`<=`) `value`."""
+    """A goal of the training: `quantity` at least (`>=`) or at most (`<=`) `value`."""
 
     quantity: str
     relation: Literal[">=", "<="]
     value: float
 
     def reached(self, value: float) -> bool:
+        """Whether the quantity, at this value, is at the target or better."""
         return value >= self.value if self.relation == ">=" else value <= self.value
 
 
@@ -37,10 +38,10 @@ class GpuRange:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """How a job is asked for a checkpoint.
+    """How a checkpoint is requested from a job.
 
-    `signal` is a signal's name without SIG, or None where the program looks for the request's file itself; `way` says
-    to what the signal goes (`steps` is scancel's own default); `grace` is how long saving may take, in seconds.
+    `signal` is a signal's name without SIG, or None where the program checks for the request's file itself; `way` is
+    what receives the signal (`steps` is scancel's own default); `grace` is how long saving may take, in seconds.
     """
 
     signal: str | None
@@ -65,15 +66,15 @@ class Clock:
     zone: tzinfo | None
 
 
-class Refused(Exception):
-    """A value that does not count; the argument is the rule, a key of `grammar.MESSAGES`."""
+class InvalidValue(Exception):
+    """A value that is not valid; the argument is the rule it breaks, a key of `grammar.MESSAGES`."""
 
 
 def read(written: str, row: Directive, clock: Clock) -> Any:
-    """The value of a directive, of the type that `Directives` gives it. Raises Refused."""
+    """The value of a directive, of the type that `Directives` gives it. Raises InvalidValue."""
     value = _unquoted(written)
     if not value or len(value) > grammar.VALUE_BYTES:
-        raise Refused("value")
+        raise InvalidValue("value")
     if row.kind == "deadline":
         return _deadline(value, clock)
     return _READERS[row.kind](value, row)
@@ -102,13 +103,13 @@ _DATE_AND_TIME = re.compile(
 def _matched(pattern: re.Pattern[str], value: str) -> re.Match[str]:
     match = pattern.fullmatch(value)
     if not match:
-        raise Refused("value")
+        raise InvalidValue("value")
     return match
 
 
 def _bounded(number: float, least: float, most: float) -> float:
     if not least <= number <= most:
-        raise Refused("value")
+        raise InvalidValue("value")
     return number
 
 
@@ -126,7 +127,7 @@ def _number(value: str, row: Directive) -> float:
 
 def _choice(value: str, row: Directive) -> str:
     if value not in row.choices:
-        raise Refused("value")
+        raise InvalidValue("value")
     return value
 
 
@@ -149,7 +150,7 @@ def _range(value: str, row: Directive) -> GpuRange:
 def _target(value: str, _: Directive) -> Target:
     quantity, relation, number = _matched(_TARGET, value).groups()
     if quantity in grammar.RESERVED_QUANTITIES:
-        raise Refused("value")
+        raise InvalidValue("value")
     limit = _decimal(number, -grammar.TARGET_MOST, grammar.TARGET_MOST)
     return Target(quantity, ">=" if relation == ">=" else "<=", limit)
 
@@ -159,7 +160,7 @@ def _checkpoint(value: str, row: Directive) -> Checkpoint:
     by_file = word == "file"
     signal = word.upper().removeprefix("SIG")
     if (by_file and way) or not (by_file or signal in row.choices) or (way and way not in grammar.WAYS):
-        raise Refused("value")
+        raise InvalidValue("value")
     seconds = None
     if grace:
         seconds = _bounded(float(grace) if _WHOLE.fullmatch(grace) else _span(grace), row.least, row.most)
@@ -169,7 +170,7 @@ def _checkpoint(value: str, row: Directive) -> Checkpoint:
 def _utility(value: str, _: Directive) -> Utility:
     numbers = [number.strip(" ") for number in value.split(",")]
     if len(numbers) != len(grammar.UTILITY_BOUNDS):
-        raise Refused("value")
+        raise InvalidValue("value")
     return Utility(*(_decimal(each, *bounds) for each, bounds in zip(numbers, grammar.UTILITY_BOUNDS, strict=True)))
 
 
@@ -192,12 +193,12 @@ _READERS: Mapping[str, Callable[[str, Directive], Any]] = {
 def _deadline(value: str, clock: Clock) -> float:
     try:
         when = _moment(value, clock)
-    except (ValueError, OverflowError, OSError) as impossible:  # no such day, or beyond what a date can say
-        raise Refused("value") from impossible
+    except (ValueError, OverflowError, OSError) as impossible:  # no such day, or beyond the range of dates
+        raise InvalidValue("value") from impossible
     if not when > clock.submitted:
-        raise Refused("past")
+        raise InvalidValue("past")
     if when > clock.submitted + grammar.HORIZON_DAYS * 86_400:
-        raise Refused("far")
+        raise InvalidValue("far")
     return when
 
 
@@ -212,7 +213,7 @@ def _moment(value: str, clock: Clock) -> float:
 
 
 def _time_of_day(day: str | None, hour: int, minute: int, clock: Clock) -> float:
-    """That time on the day of submission or the next; without a day, the first that is still to come."""
+    """That time on the day of submission or the next; without a day, whichever comes first after the submission."""
     at = datetime.fromtimestamp(clock.submitted, clock.zone).replace(hour=hour, minute=minute, second=0, microsecond=0)
     passed = at.timestamp() <= clock.submitted
     if day == "tomorrow" or (day is None and passed):
@@ -225,7 +226,7 @@ def _zone(text: str) -> tzinfo:
         return UTC
     hours, minutes = int(text[1:3]), int(text[-2:])
     if hours > 14 or minutes > 59:
-        raise Refused("value")
+        raise InvalidValue("value")
     offset = timedelta(hours=hours, minutes=minutes)
     return timezone(-offset if text[0] == "-" else offset)
 
@@ -235,7 +236,7 @@ def _span(value: str) -> float:
     if match := _SLURM_SPAN.fullmatch(value):
         days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
         if hours > 23 or minutes > 59 or seconds > 59:
-            raise Refused("value")
+            raise InvalidValue("value")
     else:
         days, hours, minutes, seconds = (int(part or 0) for part in _matched(_SPAN, value).groups())
     return float(days * 86_400 + hours * 3_600 + minutes * 60 + seconds)

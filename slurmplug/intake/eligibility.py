@@ -1,4 +1,4 @@
-"""Where a job can run: partition, features, reservation and typed GPUs against the nodes."""
+"""Which nodes a job can run on, by its partition, features, reservation and type of GPU."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ _TOKEN = re.compile(r"[&|(\[]|[)\]](?:\*\d+)?|[^&|()\[\]*\s]+(?:\*\d+)?")
 
 
 class PlacementClass(NamedTuple):
-    """What of a job decides where it can run; jobs that agree in it share a row of `Snapshot.fits`."""
+    """What decides where a job can run; jobs with the same share a row of `Snapshot.fits`."""
 
     partition: str
     features: str
@@ -28,7 +28,7 @@ class PlacementClass(NamedTuple):
 
 
 def nodes_of(rows: NodeRows) -> Nodes:
-    """The nodes in columns of the resources; the load is the CPUs', and the memory that the system has in use."""
+    """The nodes in columns; the load is that of the CPUs, and the memory that the system has in use."""
     gpus = np.array([sum(types.values()) for types in rows.gpus], dtype=float)
     gpus_used = np.array([sum(types.values()) for types in rows.gpus_used], dtype=float)
     in_memory = rows.memory - rows.memory_free
@@ -50,23 +50,23 @@ def fits(classes: Sequence[PlacementClass], nodes: NodeRows, reservations: Seque
     kinds: dict[_NodeKind, int] = {}
     kind_of = np.array(
         [
-            kinds.setdefault(_NodeKind(*told), len(kinds))
-            for told in zip(nodes.partitions, nodes.features, map(frozenset, nodes.gpus), strict=True)
+            kinds.setdefault(_NodeKind(*kind), len(kinds))
+            for kind in zip(nodes.partitions, nodes.features, map(frozenset, nodes.gpus), strict=True)
         ],
         dtype=np.int64,
     )
     free = np.array([name not in set_aside for name in nodes.name], dtype=bool)
     table = np.zeros((len(classes), len(nodes.name)), dtype=bool)
     for row, wanted in enumerate(classes):
-        asked = [open_now[name].nodes for name in wanted.reservation.split(",") if name in open_now]
-        inside = np.array([any(name in each for each in asked) for name in nodes.name], dtype=bool) if asked else False
+        reserved = [open_now[name].nodes for name in wanted.reservation.split(",") if name in open_now]
+        inside = np.array([any(name in each for each in reserved) for name in nodes.name], bool) if reserved else False
         suits = np.array([_suits(wanted, kind) for kind in kinds], dtype=bool)
         table[row] = suits[kind_of] & (inside if wanted.reservation else free)
     return table
 
 
 class _NodeKind(NamedTuple):
-    """What of a node decides which jobs suit it."""
+    """What of a node decides which jobs can run on it."""
 
     partitions: frozenset[str]
     features: frozenset[str]
@@ -84,9 +84,8 @@ def _suits(wanted: PlacementClass, kind: _NodeKind) -> bool:
 def satisfies(constraint: str, features: frozenset[str]) -> bool:
     """Whether a node with these features can be one of a job's with this --constraint (sbatch(1)).
 
-    & and | are taken from left to right, and parentheses group. In brackets each part is met by nodes of its own, so
-    that one part is enough for a node. A count outside of them, `gpu*2`, binds only so many nodes of the job, and the
-    others are free.
+    & and | are evaluated from left to right, and parentheses group. In brackets, different nodes satisfy the parts, so
+    one part is enough for a node. A count outside of brackets, `gpu*2`, concerns only that many of the job's nodes.
     """
     outer: list[_Term] = []
     term = _Term(None, "&", bracketed=False)
@@ -107,7 +106,7 @@ def satisfies(constraint: str, features: frozenset[str]) -> bool:
 
 
 class _Term(NamedTuple):
-    """What is known of a constraint up to a place in it, and by what the next part is joined to it."""
+    """The value of a constraint up to a place in it, and the operator before the next part."""
 
     value: bool | None
     operator: str

@@ -1,7 +1,7 @@
-"""From readings to snapshots: which row is which job, what it asks for, and what it has reported.
+"""From readings to snapshots: which row is which job, its directives, and its reports.
 
-The only place where readings are folded. It holds the jobs that live, and says with every snapshot what the ledger
-does not have yet; a daemon that restarts begins with what the ledger kept.
+The intake keeps a record of each live job and updates it from every reading. With each snapshot it returns the changes
+that the ledger has to store; a daemon that restarts begins with the records of its ledger.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -16,29 +16,43 @@ from slurmplug.cluster.port import Ending, JobRows, Reading
 from slurmplug.directives import parser
 from slurmplug.intake import columns
 from slurmplug.intake.eligibility import fits, nodes_of
-from slurmplug.intake.job_record import Admission, Changes, JobFacts, JobRecord, Point, admitted, joined, of_next_run
+from slurmplug.intake.job_record import (
+    Admission,
+    Changes,
+    JobFacts,
+    JobRecord,
+    Point,
+    carried_over,
+    join_runs,
+    next_admission,
+)
 from slurmplug.intake.node_load import with_reports
 from slurmplug.spool import report_lines
 from slurmplug.spool.report_lines import Points, RunId, SpoolFault
 
-POINTS_A_READING = 60
-"""How many points of one job's quantity are kept of a reading; a job that reports every step is thinned to these."""
-PATIENCE = 3_600.0
-"""Seconds that an ending is waited for, of a job that Slurm lists no more."""
+POINTS_PER_READING = 60
+"""How many points of one quantity of a job are kept from one reading; more are thinned to these."""
+ENDING_TIMEOUT = 3_600.0
+"""Seconds that the accounting may take to show how a job ended that Slurm does not list any more."""
 
 
 class Intake:
-    """The jobs known to be alive, and how a reading changes them."""
+    """The records of the live jobs, updated from readings."""
 
     def __init__(self, records: Iterable[JobRecord] = (), zone: tzinfo | None = None) -> None:
-        """`zone`: the cluster's time zone, for deadlines told as a time of day; None for this machine's."""
+        """Start from the records of the ledger.
+
+        Args:
+            records: of the live jobs.
+            zone: the cluster's time zone, for deadlines given as a time of day; None for this machine's.
+        """
         self._records = {record.key.job_id: record for record in records}
         self._zone = zone
         self._columns = columns.ColumnCache()
         self._before: tuple[float, JobRows] | None = None
         self._last_listed: dict[int, float] = {}
-        """of the jobs that the last reading did not list"""
-        self._told_until = {
+        """by job id, of the jobs that the last reading did not list: when one did"""
+        self._stored_until = {
             RunId(job_id, record.points_of): float(record.points.times.max())
             for job_id, record in self._records.items()
             if len(record.points)
@@ -55,25 +69,29 @@ class Intake:
 
     @property
     def alive(self) -> Collection[int]:
-        """The job ids that had not ended when last seen."""
+        """The job ids that had not ended at the last reading."""
         return {job_id for job_id, record in self._records.items() if record.facts.live}
 
     @property
     def runs(self) -> Collection[RunId]:
-        """The runs under way."""
+        """The present runs of the live jobs."""
         return {RunId(job_id, each.facts.restarts) for job_id, each in self._records.items() if each.facts.live}
 
     def absorb(self, reading: Reading, cycle: int) -> tuple[Snapshot, Changes]:
-        """Fold a reading into what is known."""
+        """Update the records from a reading.
+
+        Returns:
+            The snapshot of the live jobs and the nodes, and what the ledger has to store of it.
+        """
         fold = _Fold(reading)
         listed = self._match(reading, fold)
-        self._end(reading, fold)
+        self._note_ended(reading, fold)
         for record in sorted(fold.unread, key=_is_part):
-            self._direct(record, reading, fold)
+            self._parse_directives(record, reading, fold)
         for job_id, chunk in reading.reports.items():
             if job_id in self._records:
                 record = self._records[job_id]
-                _take_reports(record, self._not_told_before(record, chunk), fold)
+                _take_reports(record, self._without_stored(record, chunk), fold)
         rows = [row for row, record in enumerate(listed) if record.facts.live]
         records = [listed[row] for row in rows]
         priority, expected = reading.jobs.priority[rows], reading.jobs.expected[rows]
@@ -103,37 +121,37 @@ class Intake:
         return {job_id for job_id, each in self._records.items() if each.awaits and each.admission == "held"}
 
     def set_admissions(self, admissions: Mapping[JobKey, Admission]) -> None:
-        """Note where jobs stand on their way to admission: who was let go and is held again does not wait for it."""
+        """Note the state of admission of jobs: one that was released and is held again does not wait for it."""
         for key, admission in admissions.items():
             record = self._records.get(key.job_id)
             if record is not None and record.key == key:
                 record.admission = admission
 
-    def _not_told_before(self, record: JobRecord, chunk: bytes) -> bytes:
-        """A daemon that restarts reads the files from their beginning: without what it had folded before."""
+    def _without_stored(self, record: JobRecord, chunk: bytes) -> bytes:
+        """The lines without those in the ledger: a daemon that restarts reads the files from their beginning."""
         run = RunId(record.facts.job_id, record.facts.restarts)
-        if run not in self._told_until:
+        if run not in self._stored_until:
             return chunk
-        rest = report_lines.lines_since(chunk, self._told_until[run])
+        rest = report_lines.lines_since(chunk, self._stored_until[run])
         if rest:
-            del self._told_until[run]
+            del self._stored_until[run]
         return rest
 
     # --- which job is it --------------------------------------------------------------------------------------------
 
     def _match(self, reading: Reading, fold: "_Fold") -> list[JobRecord]:
-        """The record of each row of the reading, in their order; new ones are made."""
+        """The record of each row of the reading, in their order, updated or new."""
         jobs, records = reading.jobs, self._records
         listed = [records.get(job_id) for job_id in jobs.job_id.tolist()]
         settled = np.array(
             [each is not None and each.admission == "gone" and each.directives is not None for each in listed], bool
         )
-        for row, told in self._differing(jobs, settled):
+        for row, read in self._differing(jobs, settled):
             record, priority = listed[row], float(jobs.priority[row])
-            facts = told if record is None else _of_its_run(record.facts, told)
-            if record is None or _another(record.facts, facts):
+            facts = read if record is None else _of_ending_run(record.facts, read)
+            if record is None or _is_another_job(record.facts, facts):
                 if record is not None:
-                    self._leave(record, fold)
+                    self._close(record, fold)
                 key = JobKey(reading.site.cluster, facts.job_id, int(facts.submit))
                 record = self._records[facts.job_id] = JobRecord(
                     key, facts, site_factor=self._site_factor_of_new(facts)
@@ -144,7 +162,7 @@ class Intake:
                     _close_run(record, facts, reading.now)
                 record.facts = facts
                 fold.touch(record)
-            admission = admitted(record.admission, record.facts, priority)
+            admission = next_admission(record.admission, record.facts, priority)
             if admission != record.admission:
                 record.admission = admission
                 fold.touch(record)
@@ -155,7 +173,7 @@ class Intake:
         return [record for record in listed if record is not None]
 
     def _differing(self, jobs: JobRows, settled: Bools) -> Iterable[tuple[int, JobFacts]]:
-        """The rows (n,) of which something is new since the last reading, or that are not settled, and their facts."""
+        """The rows that differ from the last reading or are not settled (n,), and their facts."""
         same = settled.copy()
         if self._before is None or not len(self._before[1]):
             same[:] = False
@@ -170,7 +188,7 @@ class Intake:
         return zip(rows.tolist(), map(JobFacts._make, zip(*_fact_columns(jobs, rows), strict=True)), strict=True)
 
     def _listed_last(self, job_id: int, now: float) -> float:
-        """When a job that is not listed was listed last; now, where this daemon never saw it."""
+        """When a reading last listed the job, in seconds since the epoch; now, where none of this daemon did."""
         if job_id not in self._last_listed:
             seen = self._before is not None and bool(np.any(self._before[1].job_id == job_id))
             self._last_listed[job_id] = self._before[0] if self._before and seen else now
@@ -181,7 +199,7 @@ class Intake:
         array = self._records.get(facts.array_id) if facts.array_id != facts.job_id else None
         return array.site_factor if array is not None and array.facts.uid == facts.uid else 0.0
 
-    def _end(self, reading: Reading, fold: "_Fold") -> None:
+    def _note_ended(self, reading: Reading, fold: "_Fold") -> None:
         endings = {ending.job_id: ending for ending in reading.endings}
         present = set(reading.jobs.job_id.tolist())
         for job_id in [job_id for job_id in self._records if job_id not in present]:
@@ -189,13 +207,13 @@ class Intake:
             last = self._listed_last(job_id, reading.now)
             if record.facts.live and job_id in endings:
                 record.facts = _ended(record.facts, endings[job_id])
-            if not record.facts.live or reading.now - last > PATIENCE:
-                self._leave(record, fold)
+            if not record.facts.live or reading.now - last > ENDING_TIMEOUT:
+                self._close(record, fold)
                 del self._records[job_id]
         self._before = reading.now, reading.jobs
 
-    def _leave(self, record: JobRecord, fold: "_Fold") -> None:
-        """Slurm lists it no more, and is not waited for."""
+    def _close(self, record: JobRecord, fold: "_Fold") -> None:
+        """Note that Slurm does not list the job any more; how it ended is unknown if no ending came."""
         last = self._listed_last(record.facts.job_id, fold.reading.now)
         del self._last_listed[record.facts.job_id]
         if record.facts.live:
@@ -203,9 +221,9 @@ class Intake:
         record.listed = False
         fold.touch(record)
 
-    # --- what it asks for -------------------------------------------------------------------------------------------
+    # --- its directives ---------------------------------------------------------------------------------------------
 
-    def _direct(self, record: JobRecord, reading: Reading, fold: "_Fold") -> None:
+    def _parse_directives(self, record: JobRecord, reading: Reading, fold: "_Fold") -> None:
         facts = record.facts
         whole = self._records.get(facts.array_id or facts.het_id)
         if whole is not None and _is_part(record) and whole.directives is not None and whole.facts.uid == facts.uid:
@@ -224,7 +242,7 @@ class Intake:
 
 @dataclass
 class _Fold:
-    """What one reading brings, gathered on the way."""
+    """One reading, and the changes that were found in it so far."""
 
     reading: Reading
     touched: dict[JobKey, JobRecord] = field(default_factory=dict)
@@ -245,32 +263,35 @@ class _Fold:
 
 
 def _fact_columns(jobs: JobRows, rows: Ints) -> list[list[object]]:
-    told = [getattr(jobs, name)[rows] for name in JobFacts._fields]
+    columns = [getattr(jobs, name)[rows] for name in JobFacts._fields]
     return [
         [None if value != value else value for value in column.tolist()]
         if column.dtype.kind == "f"
         else column.tolist()
-        for column in told
+        for column in columns
     ]
 
 
-def _another(old: JobFacts, new: JobFacts) -> bool:
-    """Whether a job id was used again: a requeue counts restarts up, so fewer, or life after an end, is another."""
+def _is_another_job(old: JobFacts, new: JobFacts) -> bool:
+    """Whether the job id was reused: restarts only grow within a job, and a job lives again only by a restart."""
     if new.uid != old.uid or new.restarts < old.restarts:
         return True
     return new.restarts == old.restarts and new.live and not old.live and new.submit != old.submit
 
 
-def _of_its_run(old: JobFacts, new: JobFacts) -> JobFacts:
-    """A requeued job counts its restart at once, and only then completes the run before: until that is over it is
-    that run, whose start squeue then tells no more."""
+def _of_ending_run(old: JobFacts, new: JobFacts) -> JobFacts:
+    """The facts, with the restart count and the start of the run that is completing.
+
+    A requeued job shows its new restart count at once, while the run before it is still completing, and squeue does
+    not show that run's start any more.
+    """
     if new.state == "COMPLETING" and new.restarts > old.restarts and old.start is not None:
         return new._replace(restarts=old.restarts, start=old.start)
     return new
 
 
 def _close_run(record: JobRecord, new: JobFacts, now: float) -> None:
-    """Add up what the run before a requeue waited and attained; the requeue was when it was submitted anew."""
+    """Add the waiting time and the GPU seconds of the run before a requeue; the new submit time is the requeue's."""
     old = record.facts
     over = old.end if old.end is not None and not old.live else new.submit if new.submit > old.submit else now
     began = old.start if old.start is not None and old.state != "PENDING" else over
@@ -280,7 +301,7 @@ def _close_run(record: JobRecord, new: JobFacts, now: float) -> None:
 
 
 def _is_part(record: JobRecord) -> bool:
-    """Whether it is an element of an array or a component of a heterogeneous job, other than the one that names it."""
+    """Whether it is an element of an array or a component of a heterogeneous job, but not the one with its job id."""
     whole = record.facts.array_id or record.facts.het_id
     return whole not in (0, record.facts.job_id)
 
@@ -292,30 +313,30 @@ def _ended(facts: JobFacts, ending: Ending) -> JobFacts:
 
 
 def _take_reports(record: JobRecord, chunk: bytes, fold: _Fold) -> None:
-    """Fold what the job's run told into its points, thinned: what is known is what the ledger keeps."""
+    """Merge the reports of the job's run into its points, thinned as the ledger stores them."""
     run = record.facts.restarts
     if run != record.points_of:
-        record.earlier, record.points = joined(record.earlier, record.points), of_next_run(record.points)
+        record.earlier, record.points = join_runs(record.earlier, record.points), carried_over(record.points)
         record.points_of = run
     before = record.points
-    after, doubts = report_lines.fold(before, chunk, now=fold.reading.now, submitted=record.key.first_submit)
-    fold.faults += [SpoolFault(record.facts.job_id, rule, "", count) for rule, count in doubts.items()]
+    after, faults = report_lines.fold(before, chunk, now=fold.reading.now, submitted=record.key.first_submit)
+    fold.faults += [SpoolFault(record.facts.job_id, rule, "", count) for rule, count in faults.items()]
     if after.checkpoint_time != before.checkpoint_time or after.checkpoint != before.checkpoint:
         fold.touch(record)
     new = _changed(before, after)
     added = _thinned(after, new)
     for row in added.tolist():
-        told = {name: float(column[row]) for name, column in after.quantities.items()}
-        fold.points.append(Point(record.key, run, float(after.iterations[row]), float(after.times[row]), told))
-    if "thinned" in doubts or len(added) < len(new):
+        values = {name: float(column[row]) for name, column in after.quantities.items()}
+        fold.points.append(Point(record.key, run, float(after.iterations[row]), float(after.times[row]), values))
+    if "thinned" in faults or len(added) < len(new):
         after = _rows(after, np.setdiff1d(np.arange(len(after)), np.setdiff1d(new, added)))
-        gone = np.setdiff1d(before.iterations, after.iterations).tolist()
-        fold.points += [Point(record.key, run, iteration, np.nan, None) for iteration in gone]
+        dropped = np.setdiff1d(before.iterations, after.iterations).tolist()
+        fold.points += [Point(record.key, run, iteration, np.nan, None) for iteration in dropped]
     record.points = after
 
 
 def _changed(before: Points, after: Points) -> Ints:
-    """The rows of `after` that are new, or told anew."""
+    """The rows of `after` that are new, or were reported again with other values."""
     at = np.searchsorted(before.iterations, after.iterations)
     nothing = np.full(len(before), np.nan)
     same = np.append(before.iterations, np.nan)[at] == after.iterations
@@ -327,19 +348,19 @@ def _changed(before: Points, after: Points) -> Ints:
 
 
 def _thinned(points: Points, rows: Ints) -> Ints:
-    """Of these rows those that are kept, evenly of each quantity: one that is told seldom is not lost among others."""
-    if len(rows) <= POINTS_A_READING:
+    """The rows to keep of these, chosen evenly for each quantity, so that a rare one is not lost among others."""
+    if len(rows) <= POINTS_PER_READING:
         return rows
-    told = [rows[~np.isnan(values[rows])] for values in points.quantities.values()] or [rows]
-    return np.unique(np.concatenate([_evenly(each) for each in told]))
+    by_quantity = [rows[~np.isnan(values[rows])] for values in points.quantities.values()] or [rows]
+    return np.unique(np.concatenate([_evenly(each) for each in by_quantity]))
 
 
 def _evenly(rows: Ints) -> Ints:
-    return rows[np.linspace(0, len(rows) - 1, min(len(rows), POINTS_A_READING)).round().astype(np.int64)]
+    return rows[np.linspace(0, len(rows) - 1, min(len(rows), POINTS_PER_READING)).round().astype(np.int64)]
 
 
 def _rows(points: Points, rows: Ints) -> Points:
-    """Only these points, and the quantities that any of them tells."""
+    """Only these points, and the quantities that were reported at any of them."""
     columns = {name: column[rows] for name, column in points.quantities.items()}
-    told = {name: column for name, column in columns.items() if not np.isnan(column).all()}
-    return replace(points, iterations=points.iterations[rows], times=points.times[rows], quantities=told)
+    reported = {name: column for name, column in columns.items() if not np.isnan(column).all()}
+    return replace(points, iterations=points.iterations[rows], times=points.times[rows], quantities=reported)

@@ -1,4 +1,4 @@
-"""What slurmplug knows of one job, as the intake holds it and the ledger keeps it."""
+"""The record of one job, which the intake updates and the ledger stores."""
 
 import itertools
 from collections.abc import Mapping
@@ -22,11 +22,11 @@ LIVE_STATES = frozenset(
 Admission: TypeAlias = Literal["", "new", "held", "gone"]
 
 
-def admitted(before: Admission, facts: "JobFacts", priority: float) -> Admission:
-    """Where a job stands on its way to admission, by what is seen of it now.
+def next_admission(before: Admission, facts: "JobFacts", priority: float) -> Admission:
+    """The state of a job's admission after a reading.
 
-    A hold that was an administrator's and is its user's now was let go in between, by whomever. A held job's priority
-    is 0, also where its reason tells of something else, such as a dependency.
+    A job under its user's hold that was under an administrator's was released in between. A held job's priority is 0,
+    even where its reason is another one, such as a dependency.
     """
     if before == "gone" or facts.state != "PENDING" or priority != 0 or facts.restarts:
         return "gone"
@@ -36,7 +36,7 @@ def admitted(before: Admission, facts: "JobFacts", priority: float) -> Admission
 
 
 class JobFacts(NamedTuple):
-    """The columns of `JobRows` that describe a job, less its priority, which changes with every look.
+    """The columns of `JobRows` that describe a job, without its priority, which changes with every reading.
 
     None stands for NaN, so that equal facts compare equal.
     """
@@ -75,6 +75,7 @@ class JobFacts(NamedTuple):
 
     @property
     def live(self) -> bool:
+        """Whether the job has not ended."""
         return self.state in LIVE_STATES
 
 
@@ -87,23 +88,24 @@ _set = object.__setattr__
 class JobRecord:
     """One job. `site_factor`: the one in place, NaN where not known. The two `before`s sum over runs that ended.
 
-    `listed`: whether Slurm's controller still lists it, as it does an ended job for a while. `admission`: new, held
-    since it was first seen; held, by an administrator since; gone, let go: whatever holds it now is no admission.
+    `listed`: whether Slurm's controller still lists it, as it does an ended job for a while. `admission`: "new" while
+    it is held since it was first seen, "held" once an administrator holds it, "gone" after its release: no later hold
+    is one for admission.
 
-    Whoever assigns to a field gives the record a new `version`, which no other record ever had. Values are replaced
-    and never changed in place, so that two looks at the same version see the same record.
+    Assigning to a field gives the record a new `version`, which no other record ever had. Values are replaced, never
+    changed in place: a version always means the same values.
     """
 
     key: JobKey
     facts: JobFacts
     directives: Directives | None = None
-    """None until they were looked for"""
+    """None until its script was read"""
     points: Points = field(default_factory=Points)
-    """what the run that reported last told, and the last checkpoint of all runs"""
+    """of the run that reported last, and the last checkpoint of all runs"""
     points_of: int = 0
-    """the restart of that run"""
+    """the restart count of that run"""
     earlier: Points = field(default_factory=Points)
-    """what the runs before it told"""
+    """of the runs before it"""
     site_factor: float = 0.0
     waited_before: float = 0.0
     attained_before: float = 0.0
@@ -117,19 +119,19 @@ class JobRecord:
 
     @property
     def managed(self) -> bool:
-        """Whether its user put it into slurmplug's hands: a batch job with directives, be it mistaken ones."""
-        given = self.directives
-        return given is not None and self.facts.batch and given.managed and given != NO_DIRECTIVES
+        """Whether slurmplug may act on it: a batch job with directives, even if they have problems."""
+        directives = self.directives
+        return directives is not None and self.facts.batch and directives.managed and directives != NO_DIRECTIVES
 
     @property
     def awaits(self) -> bool:
         """Whether it is held since its submission, until a policy admits it."""
-        asked = self.managed and self.directives is not None and self.directives.utility is not None
-        return asked and self.admission in ("new", "held")
+        priced = self.managed and self.directives is not None and self.directives.utility is not None
+        return priced and self.admission in ("new", "held")
 
     @property
     def quantity(self) -> str:
-        """What its target is about."""
+        """The reported quantity that its target is about; accuracy without a target."""
         return self.directives.target.quantity if self.directives and self.directives.target else "accuracy"
 
     @property
@@ -140,24 +142,24 @@ class JobRecord:
 
     @property
     def all_points(self) -> Points:
-        """What all its runs told: the last one, and those before as far as it has not repeated them."""
-        return joined(self.earlier, self.points)
+        """The points of all its runs; where a run repeated iterations of those before, its own."""
+        return join_runs(self.earlier, self.points)
 
 
 def values_of(points: Points, quantity: str) -> tuple[Floats, Floats]:
-    """The iterations at which the quantity was told, and its values."""
+    """The iterations at which the quantity was reported, and its values."""
     values = points.quantities.get(quantity)
     if values is None:
-        return _NO_CURVE
-    told = ~np.isnan(values)
-    return points.iterations[told], values[told]
+        return _NO_VALUES
+    reported = ~np.isnan(values)
+    return points.iterations[reported], values[reported]
 
 
-_NO_CURVE = (np.empty(0), np.empty(0))
+_NO_VALUES = (np.empty(0), np.empty(0))
 
 
 class Point(NamedTuple):
-    """One report of a job, as the ledger keeps it; quantities of None: it is kept no more."""
+    """One report of a job, as the ledger stores it; None for the quantities deletes it there."""
 
     key: JobKey
     restarts: int
@@ -166,12 +168,13 @@ class Point(NamedTuple):
     quantities: Mapping[str, float] | None
 
     @property
-    def place(self) -> tuple[JobKey, int, float]:
+    def primary_key(self) -> tuple[JobKey, int, float]:
+        """What no two reports in the ledger have in common: the job, its restart count and the iteration."""
         return self.key, self.restarts, self.iteration
 
 
-def joined(before: Points, after: Points) -> Points:
-    """The points of a run and of those before it, as far as it has not repeated them: it began at a checkpoint."""
+def join_runs(before: Points, after: Points) -> Points:
+    """The points of a run, and of the runs before it up to the iteration at which it resumed from a checkpoint."""
     if not len(before):
         return after
     if not len(after):
@@ -192,8 +195,8 @@ def joined(before: Points, after: Points) -> Points:
     )
 
 
-def of_next_run(points: Points) -> Points:
-    """What the points of a run leave to the run after it, before that has told any: the checkpoint."""
+def carried_over(points: Points) -> Points:
+    """The points with which the next run begins: none, but the last checkpoint."""
     return _with_checkpoint(Points(), points)
 
 
@@ -203,10 +206,7 @@ def _with_checkpoint(points: Points, other: Points) -> Points:
 
 @dataclass(frozen=True)
 class Changes:
-    """What a reading brought that the ledger does not have: jobs new or changed, points, and faults of the spool.
-
-    Of each place there is one point.
-    """
+    """What of a reading the ledger has to store: new and changed jobs, points (one per primary key), and faults."""
 
     now: float
     records: tuple[JobRecord, ...] = ()
@@ -214,13 +214,13 @@ class Changes:
     faults: tuple[SpoolFault, ...] = ()
 
     def after(self, earlier: "Changes | None") -> "Changes":
-        """These and those of a reading before, which were never written."""
+        """These changes and earlier ones that were not stored."""
         if earlier is None:
             return self
         records = {record.key: record for record in (*earlier.records, *self.records)}
         return Changes(
             now=self.now,
             records=tuple(records.values()),
-            points=tuple({point.place: point for point in (*earlier.points, *self.points)}.values()),
+            points=tuple({point.primary_key: point for point in (*earlier.points, *self.points)}.values()),
             faults=earlier.faults + self.faults,
         )

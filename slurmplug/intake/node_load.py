@@ -1,4 +1,4 @@
-"""What the nodes bear beyond what is allocated: what Slurm measures, and what the jobs on them report."""
+"""The load of the nodes beyond what is allocated, from the reports of the jobs on them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,21 +10,30 @@ from predictors.arrays import Floats, Ints
 from slurmplug.intake.job_record import JobRecord
 
 BELIEVED_FOR = 300.0
-"""Seconds after which what a job told of its node's load says nothing any more."""
+"""Seconds after which a reported load is out of date."""
 
 
-def traffic(records: Sequence[JobRecord], told: Ints, now: float) -> Floats:
-    """(n,) bytes a second that leave each job's first node, NaN where it does not tell. `told`: the rows of who may."""
+def traffic(records: Sequence[JobRecord], reporting: Ints, now: float) -> Floats:
+    """(n,) bytes per second that leave each job's first node, NaN where not reported.
+
+    `reporting`: the rows of the jobs that ever reported a load.
+    """
     found = np.full(len(records), np.nan)
-    found[told] = [_recent(records[row], "sent", now) for row in told.tolist()]
+    found[reporting] = [_recent(records[row], "sent", now) for row in reporting.tolist()]
     return found
 
 
 def with_reports(nodes: Nodes, records: Sequence[JobRecord], runs_on: Ints, now: float) -> Nodes:
-    """The nodes with the load of their GPUs and network as the jobs on them tell it, and the age of the oldest figure.
+    """The nodes with the load of their GPUs and network as the jobs on them report it, and the oldest figure's age.
 
-    A job's first process tells of its own node; its other nodes are taken to bear the same, since training in step
-    does. A node's GPUs in use are the sum over its jobs, its network share the greatest that is told.
+    A job's first process reports its own node; the job's other nodes are assumed to have the same load, as in
+    synchronous training. A node's GPUs in use are the sum over its jobs, its network share the largest reported.
+
+    Args:
+        nodes: as Slurm reports them.
+        records: (n,) of the jobs.
+        runs_on: (allocations, 3) job row, node row, GPUs.
+        now: seconds since the epoch.
     """
     if not len(runs_on):
         return nodes
@@ -33,10 +42,10 @@ def with_reports(nodes: Nodes, records: Sequence[JobRecord], runs_on: Ints, now:
     gpu, network = (np.array([_recent(record, name, now) for record in those]) for name in ("gpu", "network"))
     ages = np.array([now - record.points.load_time for record in those])
     busy = np.bincount(at, weights=np.nan_to_num(gpu * held), minlength=len(nodes.names))
-    told_gpu = np.bincount(at, weights=~np.isnan(gpu), minlength=len(nodes.names)) > 0
+    reported = np.bincount(at, weights=~np.isnan(gpu), minlength=len(nodes.names)) > 0
     load, age, share = nodes.load.copy(), nodes.load_age.copy(), nodes.network.copy()
     column = RESOURCES.index("gpus")
-    load[told_gpu, column] = busy[told_gpu]
+    load[reported, column] = busy[reported]
     np.fmax.at(share, at, network)
     known = ~np.isnan(gpu) | ~np.isnan(network)
     np.maximum.at(age, at[known], np.maximum(ages[known], 0.0))

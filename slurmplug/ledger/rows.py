@@ -18,7 +18,7 @@ from predictors.forecast import Forecast
 from slurmplug.cluster.port import Command
 from slurmplug.cycle.record import CycleRecord
 from slurmplug.directives.parser import Directives
-from slurmplug.intake.job_record import JobFacts, JobRecord, Point, joined
+from slurmplug.intake.job_record import JobFacts, JobRecord, Point, join_runs
 from slurmplug.ledger import codec
 from slurmplug.operations import Facts, Operation, OperationOutcome
 from slurmplug.spool.report_lines import Points
@@ -250,7 +250,7 @@ def to_record(row: Row, points: Iterable[Row]) -> JobRecord:
     facts = JobFacts(**{name: row[name] for name in JobFacts._fields})._replace(batch=bool(row["batch"]))
     earlier, last, latest = Points(), 0, Points()
     for run, rows in groupby(points, key=lambda point: int(point["restarts"])):
-        earlier, last, latest = joined(earlier, latest), run, _points(list(rows))
+        earlier, last, latest = join_runs(earlier, latest), run, _points(list(rows))
     return JobRecord(
         key=JobKey(row["cluster"], row["job_id"], row["first_submit"]),
         facts=facts,

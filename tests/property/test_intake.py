@@ -42,7 +42,7 @@ def points(changes: Changes) -> list[Any]:
     """Each point in a form that compares."""
     told = [{} if p.quantities is None else p.quantities for p in changes.points]
     return [
-        (*point.place, str(point.time), sorted(item for item in each.items() if not np.isnan(item[1])))
+        (*point.primary_key, str(point.time), sorted(item for item in each.items() if not np.isnan(item[1])))
         for point, each in zip(changes.points, told, strict=True)
     ]
 

@@ -9,7 +9,7 @@ import pytest
 from policies.snapshot import JobKey, Snapshot
 from slurmplug.cluster.port import Ending
 from slurmplug.intake.columns import jobs_of
-from slurmplug.intake.intake import PATIENCE, POINTS_A_READING, Intake
+from slurmplug.intake.intake import ENDING_TIMEOUT, POINTS_PER_READING, Intake
 from slurmplug.intake.job_record import Changes
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.spool.report_lines import MAX_POINTS, SpoolFault
@@ -152,7 +152,7 @@ def test_a_job_that_nobody_knows_is_waited_for_and_then_unknown(looks: Looks, en
     looks.look(job_row(1, **RUNNING))
     last = looks.now
     for _ in range(3):
-        snapshot, _ = looks.look(endings=endings, after=PATIENCE / 3)
+        snapshot, _ = looks.look(endings=endings, after=ENDING_TIMEOUT / 3)
         assert len(snapshot.jobs) == 0
         assert looks.intake.alive == {1}
     _, changes = looks.look(endings=endings, after=1.0)
@@ -344,7 +344,7 @@ def test_a_job_that_reports_every_step_is_thinned_and_keeps_what_it_tells_seldom
     )
     snapshot, changes = looks.look(job_row(1, **RUNNING), reports={1: said})
     iterations, _ = snapshot.jobs.losses.row(0)
-    assert POINTS_A_READING <= len(iterations) <= POINTS_A_READING + 1
+    assert POINTS_PER_READING <= len(iterations) <= POINTS_PER_READING + 1
     assert (iterations[0], iterations[-1]) == (1.0, 2999.0)
     assert snapshot.jobs.accuracies.row(0)[0].tolist() == [778.0]
     assert sorted(point.iteration for point in changes.points) == iterations.tolist()
@@ -360,8 +360,8 @@ def test_a_point_that_is_told_more_of_is_told_again(looks: Looks) -> None:
 
 def test_points_that_a_long_run_drops_are_named(looks: Looks) -> None:
     kept: set[float] = set()
-    for start in range(1, MAX_POINTS + 2 * POINTS_A_READING, POINTS_A_READING):
-        said = reports(range(start, start + POINTS_A_READING), loss=1.0)
+    for start in range(1, MAX_POINTS + 2 * POINTS_PER_READING, POINTS_PER_READING):
+        said = reports(range(start, start + POINTS_PER_READING), loss=1.0)
         snapshot, changes = looks.look(job_row(1, **RUNNING), reports={1: said})
         kept |= {point.iteration for point in changes.points if point.quantities is not None}
         kept -= {point.iteration for point in changes.points if point.quantities is None}
