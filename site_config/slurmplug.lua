@@ -34,9 +34,9 @@ local HEAD_LINES = 2000
 local LINE_BYTES = 1024
 local VALUE_BYTES = 128
 local SHOWN_BYTES = 60
-local MOST_PROBLEMS = 10
+local MAX_PROBLEMS = 10
 local HORIZON_DAYS = 3650
-local TARGET_MOST = 1e+30
+local MAX_TARGET = 1e+30
 local SUFFIXES = {K = 1000.0, M = 1000000.0, B = 1000000000.0, G = 1000000000.0, T = 1000000000000.0}
 local WAYS = {"batch", "steps", "full"}
 local UTILITY_BOUNDS = {{1.0, 100.0}, {0.0, 100.0}, {0.0, 100000.0}}
@@ -224,7 +224,7 @@ end
 -- Problems -----------------------------------------------------------------------------------------------------------
 
 local function add(problems, line, text, rule, row)
-    if #problems == MOST_PROBLEMS then
+    if #problems == MAX_PROBLEMS then
         problems.more = problems.more + 1
         return
     end
@@ -399,7 +399,7 @@ local function target(value)
     if not (starts(rest, ">=") or starts(rest, "<=")) then
         return false
     end
-    return decimal((string.gsub(string.sub(rest, 3), "^ +", "")), -TARGET_MOST, TARGET_MOST) ~= nil
+    return decimal((string.gsub(string.sub(rest, 3), "^ +", "")), -MAX_TARGET, MAX_TARGET) ~= nil
 end
 
 local function amount(value, row)

@@ -13,14 +13,14 @@ from slurmplug.directives.grammar import (
     HEAD_LINES,
     HORIZON_DAYS,
     LINE_BYTES,
+    MAX_PROBLEMS,
+    MAX_TARGET,
     MESSAGES,
-    MOST_PROBLEMS,
     PREFIX,
     RESERVED_QUANTITIES,
     SHOWN_BYTES,
     SUFFIXES,
     TABLE,
-    TARGET_MOST,
     UTILITY_BOUNDS,
     VALUE_BYTES,
     WAYS,
@@ -54,9 +54,9 @@ def lua() -> str:
             "LINE_BYTES": LINE_BYTES,
             "VALUE_BYTES": VALUE_BYTES,
             "SHOWN_BYTES": SHOWN_BYTES,
-            "MOST_PROBLEMS": MOST_PROBLEMS,
+            "MAX_PROBLEMS": MAX_PROBLEMS,
             "HORIZON_DAYS": HORIZON_DAYS,
-            "TARGET_MOST": TARGET_MOST,
+            "MAX_TARGET": MAX_TARGET,
         }.items()
     ]
     lines.append("local SUFFIXES = {" + ", ".join(f"{key} = {value!r}" for key, value in SUFFIXES.items()) + "}")

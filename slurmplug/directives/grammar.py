@@ -17,7 +17,7 @@ VALUE_BYTES = 128
 """The longest value of a directive."""
 SHOWN_BYTES = 60
 """How much of a user's text a message quotes."""
-MOST_PROBLEMS = 10
+MAX_PROBLEMS = 10
 """How many problems are named; the rest are counted."""
 HORIZON_DAYS = 3_650
 """How far ahead a deadline may lie."""
@@ -195,7 +195,7 @@ TABLE: tuple[Directive, ...] = (
 SUFFIXES: Mapping[str, float] = MappingProxyType({"K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12})
 WAYS = ("batch", "steps", "full")
 UTILITY_BOUNDS = ((1.0, 100.0), (0.0, 100.0), (0.0, 100_000.0))
-TARGET_MOST = 1e30
+MAX_TARGET = 1e30
 RESERVED_QUANTITIES = ("iteration", "time", "checkpoint")
 """Fields of a report that are not quantities."""
 

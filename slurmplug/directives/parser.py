@@ -108,7 +108,7 @@ class _Problems:
     more: int = 0
 
     def add(self, line: int, text: bytes, rule: str, row: Directive | None = None) -> None:
-        if len(self.found) == grammar.MOST_PROBLEMS:
+        if len(self.found) == grammar.MAX_PROBLEMS:
             self.more += 1
             return
         message = MESSAGES[rule] % (row.expected, f"--{row.name}={row.example}") if row else MESSAGES[rule]

@@ -151,7 +151,7 @@ def _target(value: str, _: Directive) -> Target:
     quantity, relation, number = _matched(_TARGET, value).groups()
     if quantity in grammar.RESERVED_QUANTITIES:
         raise InvalidValue("value")
-    limit = _decimal(number, -grammar.TARGET_MOST, grammar.TARGET_MOST)
+    limit = _decimal(number, -grammar.MAX_TARGET, grammar.MAX_TARGET)
     return Target(quantity, ">=" if relation == ">=" else "<=", limit)
 
 

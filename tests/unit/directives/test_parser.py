@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from slurmplug.directives.grammar import MOST_PROBLEMS, TABLE, Directive
+from slurmplug.directives.grammar import MAX_PROBLEMS, TABLE, Directive
 from slurmplug.directives.parser import Checkpoint, Directives, GpuRange, Target, Utility, parse
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -270,7 +270,7 @@ def test_windows_line_ends_are_line_ends() -> None:
 def test_very_many_problems_are_counted_and_the_good_directives_count() -> None:
     found = directives("#PLUG --bad=1\n" * 100 + "#PLUG --urgency=7\n")
     assert found.urgency == 7
-    assert len(found.problems) == MOST_PROBLEMS + 1
+    assert len(found.problems) == MAX_PROBLEMS + 1
     assert str(found.problems[-1]) == "90 more"
 
 
