@@ -20,7 +20,7 @@ from slurmplug.console import table, times
 from slurmplug.errors import UsageError
 from slurmplug.sim.experiment import summary
 from slurmplug.sim.experiment.early_stopping import Stopping
-from slurmplug.sim.experiment.simulation import Settings, Simulation
+from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
 from slurmplug.sim.workloads import load as workload
 
 ALONE = "slurm"
@@ -90,7 +90,9 @@ def simulate(
         jobs_of_seed = workload.load(name, seed=seed, load=load, jobs=jobs, skip_bad=skip_bad, data=data)
         for policy in made:
             by = "slurm" if policy.name == ALONE else launcher
-            asked = Settings(cluster, interval, seed, stopping == "on" or policy.name in ALWAYS_STOPS, launcher=by)
+            asked = SimulationSettings(
+                cluster, interval, seed, stopping == "on" or policy.name in ALWAYS_STOPS, launcher=by
+            )
             simulation = Simulation(jobs_of_seed, policy, asked)
             with _bar(f"{policy.name}, seed {seed}") as tell:
                 results.append(summary.summary(simulation.run(tell)))
