@@ -114,7 +114,7 @@ class Engine(TrainingProgress):
         """Start a row on these nodes, or move it there; returns why not, and then nothing has changed."""
         state, training = self.state[row], int(self.table.training[row])
         if state not in (PENDING, RUNNING):
-            return "the job has ended"
+            return "the job is neither pending nor running"
         held = self.holds.get(row, ())
         if held and held == where:
             return ""

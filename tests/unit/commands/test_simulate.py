@@ -346,7 +346,7 @@ def test_a_policy_with_rounds_is_asked_in_each_while_jobs_wait() -> None:
 
 
 def test_a_job_larger_than_the_cluster_is_refused() -> None:
-    with pytest.raises(UsageError, match="job j asks for 16 GPUs, and the cluster has 8"):
+    with pytest.raises(UsageError, match="job j requests 16 GPUs, and the cluster has 8"):
         run(job(gpus=16))
 
 

@@ -60,8 +60,8 @@ def test_a_place_that_is_taken_or_too_small_is_refused_and_changes_nothing() -> 
     site.place(0, ((0, 3),))
     assert site.place(1, ((0, 2),)) == "not enough GPUs free on n0"
     assert site.place(1, ((1, 3),)) == "3 GPUs are not between 2 and 2"
-    assert site.place(1, ((1, 1), (1, 1))) == "nodes are named once each"
-    assert site.place(1, ()) == "nodes are named once each"
+    assert site.place(1, ((1, 1), (1, 1))) == "no node is named, or one twice"
+    assert site.place(1, ()) == "no node is named, or one twice"
     assert site.nodes.used[:, 0].tolist() == [3, 0]
 
 
@@ -261,22 +261,22 @@ def test_a_requeued_run_has_its_time_limit_anew() -> None:
 
 def test_jobs_arrive_when_they_were_submitted() -> None:
     site = engine(job(submit=10.0), job(submit=5.0))
-    assert site.place(0, ((0, 1),)) == "it neither waits nor runs"
+    assert site.place(0, ((0, 1),)) == "the job is neither pending nor running"
     assert site.next_event() == 5.0
     site.run_until(7.0)
     assert site.place(0, ((0, 1),)) == ""
-    assert site.place(1, ((0, 1),)) == "it neither waits nor runs"
+    assert site.place(1, ((0, 1),)) == "the job is neither pending nor running"
 
 
 def test_an_ended_job_is_out_of_reach() -> None:
     site = engine(job())
     site.place(0, ((0, 1),))
     site.run_until(200.0)
-    assert site.place(0, ((0, 1),)) == "it neither waits nor runs"
-    assert site.requeue(0) == "it does not run"
+    assert site.place(0, ((0, 1),)) == "the job is neither pending nor running"
+    assert site.requeue(0) == "the job is not running"
 
 
-def test_progress_is_told_as_corners_between_which_it_is_linear() -> None:
+def test_progress_is_recorded_as_corners_between_which_it_is_linear() -> None:
     site = engine(job(restart=10.0, checkpoint_every=20.0))
     site.place(0, ((0, 1),))
     site.run_until(30.0)
