@@ -19,7 +19,7 @@
 --         return slurm.SUCCESS
 --     end
 --
--- It changes no job, unless the site lets a policy admit jobs (mode.admit): then `slurmplug.hold` instead of
+-- It does not change jobs, unless the site lets a policy admit jobs (mode.admit): then `slurmplug.hold` instead of
 -- `slurmplug.check` also holds each job with a --utility until the daemon releases it.
 --
 -- pcall lets every job pass if this file is missing or broken: if slurm_job_submit throws, Slurm 26.05 rejects the

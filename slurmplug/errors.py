@@ -26,7 +26,7 @@ class SandboxError(SlurmplugError):
 
 
 class UsageError(SlurmplugError):
-    """The command line, or a request to the endpoint, is not valid."""
+    """What was asked for at the command line makes no sense."""
 
 
 class DataError(SlurmplugError):
@@ -42,4 +42,4 @@ class SteppedDown(SlurmplugError):
 
 
 class NotConfirmed(SlurmplugError):
-    """It cannot be determined at the moment whether another daemon holds the lease, so nothing is done."""
+    """Whether another daemon acts cannot be told at the moment, so nothing is done."""
