@@ -86,8 +86,8 @@ def fill(sandbox: Sandbox) -> None:
         job = sandbox.sbatch(games, SLEEP, "-J", name, *options)
         sandbox.wait_job(f"{job}_1" if name == "array" else job, "RUNNING")
     for reservation in RESERVATIONS:
-        options = (f"{option}={value}" for option, value in reservation.items())
-        sandbox.run("root", ["scontrol", "create", "reservation", "Flags=IGNORE_JOBS", *options])
+        settings = (f"{option}={value}" for option, value in reservation.items())
+        sandbox.run("root", ["scontrol", "create", "reservation", "Flags=IGNORE_JOBS", *settings])
     held = {name: sandbox.sbatch(news, SLEEP, "-J", name, "--hold", *options) for name, options in WAITING.items()}
     sandbox.sbatch(news, HET)
     sandbox.sbatch(

@@ -1,10 +1,12 @@
 """Whatever waits and runs: nothing is given twice, and nobody delays the first who waits."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmplug.sim.slurm.launcher import Held, Pending, Room, Settings, earliest, priorities, starts
+from slurmplug.sim.slurm.launcher import Held, Pending, Room, Settings, Start, earliest, priorities, starts
 from slurmplug.sim.slurm.multifactor import Usage
 
 NOW = 1000.0
@@ -21,7 +23,7 @@ def clusters(draw: st.DrawFn) -> tuple[Pending, Held, Room]:
         if gpus <= free[node]:
             free[node] -= gpus
             kept.append((node, gpus, until))
-    node, gpus, until = np.array(kept, dtype=float).reshape(-1, 3).T
+    on, taken, ends = np.array(kept, dtype=float).reshape(-1, 3).T
     n = draw(st.integers(1, 8))
 
     def column(each: st.SearchStrategy[float]) -> np.ndarray:
@@ -45,10 +47,10 @@ def clusters(draw: st.DrawFn) -> tuple[Pending, Held, Room]:
     nodes = Room(
         free[:, None] * PER_GPU, total, np.array(draw(st.lists(names, min_size=m, max_size=m))), np.ones(m, dtype=bool)
     )
-    return pending, Held(node.astype(int), gpus[:, None] * PER_GPU, until), nodes
+    return pending, Held(on.astype(int), taken[:, None] * PER_GPU, ends), nodes
 
 
-def after(pending: Pending, held: Held, room: Room, made: list) -> tuple[Held, Room]:
+def after(pending: Pending, held: Held, room: Room, made: Sequence[Start]) -> tuple[Held, Room]:
     """What is held and free once these have started."""
     free, node, amount, until = room.free.copy(), held.node, held.amount, np.maximum(held.until, NOW)
     for start in made:

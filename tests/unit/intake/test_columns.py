@@ -15,9 +15,9 @@ from slurmplug.spool.report_lines import Points
 
 
 def record(first: int, count: int) -> JobRecord:
-    texts = dict.fromkeys(JobFacts._fields, "")
-    numbers = {name: 0 for name, kind in JobFacts.__annotations__.items() if kind is not str}
-    facts = JobFacts(**{**texts, **numbers})._replace(job_id=1, state="RUNNING", start=0.0, batch=True)
+    values: dict[str, Any] = dict.fromkeys(JobFacts._fields, "")
+    values |= {name: 0 for name, kind in JobFacts.__annotations__.items() if kind is not str}
+    facts = JobFacts(**values)._replace(job_id=1, state="RUNNING", start=0.0, batch=True)
     iterations = np.arange(first, first + count, dtype=float)
     points = Points(iterations, 10.0 + iterations, {"accuracy": np.linspace(0.1, 0.9, count)})
     return JobRecord(JobKey("c", 1, 0), facts, points=points)
@@ -62,7 +62,8 @@ class TestColumnCache:
         if name == "admission":
             job.directives = parse(b"#PLUG --utility=50,0.5,12\n", submitted=0.0)
         cache = ColumnCache()
-        before, after = [], []
+        before: list[Any] = []
+        after: list[Any] = []
         for shown in (before, after):
             jobs = cache.jobs_of([job], np.zeros(1), np.zeros(1), 100.0)[0]
             shown.append(jobs.accuracies.values.tolist() if column == "accuracies" else getattr(jobs, column).tolist())
@@ -83,7 +84,12 @@ class TestColumnCache:
 
     def test_computes_a_row_anew_only_for_a_new_version(self, monkeypatch: pytest.MonkeyPatch) -> None:
         computed: list[int] = []
-        monkeypatch.setattr(JobRecord, "all_points", property(lambda self: computed.append(1) or self.points))
+
+        def all_points(record: JobRecord) -> Points:
+            computed.append(1)
+            return record.points
+
+        monkeypatch.setattr(JobRecord, "all_points", property(all_points))
         records = [record(1, 1) for _ in range(5)]
         for row, one in enumerate(records):
             one.facts = one.facts._replace(job_id=row)

@@ -182,7 +182,9 @@ def test_where_each_job_stands_comes_back_as_it_was_and_without_what_is_not_know
     record = cycle(1, (1, 2, 3), plan=plan)
     seen = replace(record.snapshot, jobs=replace(record.snapshot.jobs, priority=np.array([10.0, nan, 30.0])))
     final = Forecast.assemble(3, [([0], Forecast.certain([0.8], "last report"))])
-    verdict = check(seen, plan, Past(NOW), parse('[mode]\ndefault = "observe"').mode, Guardrails(exclude_users={"ada"}))
+    verdict = check(
+        seen, plan, Past(NOW), parse('[mode]\ndefault = "observe"').mode, Guardrails(exclude_users=frozenset({"ada"}))
+    )
     told = forecasts(3, remaining=[60.0, nan, 60.0], final=final)
     ledger.begin(replace(record, snapshot=seen, forecasts=told, verdict=verdict))
     stood = queries.cycle_rankings(ledger)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from slurmplug.commands import options
 from slurmplug.console import times
 from slurmplug.errors import UsageError
 from slurmplug.reports import acct
@@ -90,7 +89,7 @@ class TestWhichJobs:
         assert jobs(trained.table(*ALL, "-A", "other")) == []
 
     def test_who_is_not_root_sees_only_their_own_jobs_unless_they_ask_for_others(self, trained, monkeypatch):
-        monkeypatch.setattr(options.os, "getuid", lambda: 4711)
+        monkeypatch.setattr(os, "getuid", lambda: 4711)
         assert jobs(trained.table("-S", "2023-11-01")) == []
         assert jobs(trained.table(*ALL)) == ["1", "2", "3", "4"]
         assert jobs(trained.table("-j", "2")) == ["2"]

@@ -11,7 +11,7 @@ from slurmplug.rules import guardrails
 from slurmplug.spool import report_lines
 from tests.builders import forecasts, jobs, nodes, snapshot
 
-STOP = {
+STOP: dict[str, float | str] = {
     "asked": "target", "in_force": "target", "overload": "no", "overload_degree": 0.5, "waiting": 3.0,
     "achieved": 0.921, "target": 0.92, "target_of": "job", "probability": 1.0, "predicted": 0.95,
     "predicted_maximum": 0.951, "tolerance": 0.0046, "confidence": 0.95, "cause": "reached", "iteration": 41.0,

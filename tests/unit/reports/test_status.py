@@ -1,6 +1,7 @@
 """status, pause and resume."""
 
 import fcntl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from slurmplug.commands import options
-from slurmplug.commands import status as status_command
 from slurmplug.config import policy_registry
 from slurmplug.console import times
 from slurmplug.ledger.lock import daemon_runs
@@ -34,7 +34,7 @@ def locked(site: Site) -> Iterator[None]:
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch, site: Site) -> None:
     """The clock of the command is the cluster's."""
-    monkeypatch.setattr(status_command.time, "time", lambda: site.cluster.time + 5.0)
+    monkeypatch.setattr(time, "time", lambda: site.cluster.time + 5.0)
 
 
 def test_a_daemon_that_holds_its_lock_and_cycles_is_alive(site, now):

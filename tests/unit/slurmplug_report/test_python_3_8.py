@@ -55,4 +55,4 @@ def needed_by(text: str) -> tuple[int, ...]:
     """The oldest Python 3 that runs the text, annotations aside."""
     _, python_3 = vermin.detect(text)
     assert python_3, f"for no Python 3: {text}"
-    return python_3
+    return tuple(python_3)

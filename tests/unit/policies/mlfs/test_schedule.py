@@ -165,7 +165,7 @@ class TestPreemption:
         facts = decided(self.look(), [1, 2])[0].reason.facts
         assert (facts["by"], facts["by_rank"], facts["rank"]) == (2.0, 2.0, 1.0)
 
-    @pytest.mark.parametrize("rank", [[2, 1], [1, 1]])
+    @pytest.mark.parametrize("score", [[2, 1], [1, 1]])
     def test_leaves_what_is_no_lower(self, score: list[float]) -> None:
         assert decided(self.look(), score) == ()
 
