@@ -1,4 +1,4 @@
-"""The demo's jobs on the cluster in containers: submitted by three users, and what became of them."""
+"""The demo's jobs on the cluster in containers: submitted by three users, and their results."""
 
 import os
 import pwd
@@ -18,7 +18,7 @@ FORMAT = "jobid%6,user%6,jobname%13,gpus,state,elapsed,waited,iterations,maxiter
 
 
 def as_user(user: str, *argv: str, stdin: str | None = None) -> str:
-    """What a command answers, run in the user's home."""
+    """The output of a command, run in the user's home."""
     entry = pwd.getpwnam(user)
     done = subprocess.run(
         argv, input=stdin, text=True, capture_output=True, check=False, timeout=120,
@@ -38,8 +38,8 @@ def main() -> None:
         time.sleep(max(0.0, began + job.at - time.monotonic()))
         after = [f"--dependency=afterok:{ids[job.after]}"] if job.after else []
         script = job.script(sys.executable, DATA, SECONDS)
-        done = as_user(USERS[job.user], "sbatch", "--parsable", *job.options(), *after, stdin=script)
-        ids[job.name] = done.strip().split(";")[0]
+        output = as_user(USERS[job.user], "sbatch", "--parsable", *job.options(), *after, stdin=script)
+        ids[job.name] = output.strip().split(";")[0]
         print(f"submitted  {ids[job.name]} {job.name}: {job.gpus} GPUs {job.directives}", flush=True)
     while subprocess.run(["squeue", "-h", "-a"], capture_output=True, text=True, check=True).stdout.strip():
         if time.monotonic() - began > LIMIT:

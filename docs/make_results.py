@@ -24,7 +24,7 @@ from slurmplug.config.schema import Config
 from slurmplug.sim.engine.job import Workload
 from slurmplug.sim.experiment import summary
 from slurmplug.sim.experiment.early_stopping import Stopping
-from slurmplug.sim.experiment.simulation import Settings, Simulation
+from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
 from slurmplug.sim.workloads import load as workload
 
 PAGE = Path(__file__).with_name("results.md")
@@ -63,26 +63,26 @@ def run(case: Case) -> Figures:
     policy = policy_registry.policy(Config.model_validate(config))
     stops = case.stopping or case.policy == "mlfs"
     chosen = Stopping(policy) if stops and case.policy != "mlfs" else policy
-    settings = Settings(case.cluster, case.interval, case.seed, stops, launcher=case.launcher)
+    settings = SimulationSettings(case.cluster, case.interval, case.seed, stops, launcher=case.launcher)
     jobs = _jobs(case.workload, case.seed, case.load, case.jobs)
     return summary.summary(Simulation(jobs, chosen, settings).run())
 
 
 class Runs:
-    """Runs cases side by side, each once, whichever tables ask for them."""
+    """Runs cases side by side, each once, whichever tables need them."""
 
     def __init__(self, pool: Executor) -> None:
-        self._pool, self._asking = pool, Lock()
-        self._asked: dict[Case, Future[Figures]] = {}
+        self._pool, self._lock = pool, Lock()
+        self._futures: dict[Case, Future[Figures]] = {}
 
     def of(self, cases: Iterable[Case]) -> list[Figures]:
         """The figures of each case."""
         wanted = list(cases)
-        with self._asking:
+        with self._lock:
             for case in wanted:
-                if case not in self._asked:
-                    self._asked[case] = self._pool.submit(run, case)
-        return [self._asked[case].result() for case in wanted]
+                if case not in self._futures:
+                    self._futures[case] = self._pool.submit(run, case)
+        return [self._futures[case].result() for case in wanted]
 
     def column(self, cases: Iterable[Case], name: str) -> np.ndarray:
         """One figure of each case."""
@@ -161,8 +161,8 @@ def parity(runs: Runs) -> str:
         for folder, relative in (("-0.5", 0.5), ("", 1.0), ("-1.5", 1.5), ("-2.0", 2.0)):
             ours = runs.column(pollux(folder, name), "jct_mean")
             chosen = (published["policy"] == name) & (published["relative_load"] == relative)
-            told = dict(zip(published["workload"][chosen], published["avg_jct_s"][chosen], strict=True))
-            theirs = np.array([told[each] for each in POLLUX])
+            by_workload = dict(zip(published["workload"][chosen], published["avg_jct_s"][chosen], strict=True))
+            theirs = np.array([by_workload[each] for each in POLLUX])
             each = ", ".join(f"{100 * (a / b - 1):+.1f}" for a, b in zip(ours, theirs, strict=True))
             mean = f"{100 * (ours.mean() / theirs.mean() - 1):+.1f}%"
             rows.append([name, f"{relative:g}", f"{ours.mean():,.0f}", f"{theirs.mean():,.0f}", mean, each])
@@ -186,10 +186,10 @@ def mlfs(runs: Runs) -> str:
         ):
             jct = runs.column(cases, "jct_mean")
             plotted.setdefault(f"load {relative}", {})[label] = float(jct.mean())
-            told = [percent(runs.column(cases, name)) for name in ("deadline_ratio", "accuracy_ratio")]
+            cells = [percent(runs.column(cases, name)) for name in ("deadline_ratio", "accuracy_ratio")]
             ratio = change(jct, reference)
             rows.append(
-                [relative, label, span(jct), ratio, *told, f"{runs.column(cases, 'accuracy_by_deadline').mean():.3f}"]
+                [relative, label, span(jct), ratio, *cells, f"{runs.column(cases, 'accuracy_by_deadline').mean():.3f}"]
             )
         same = change(
             runs.column(over(base, policy="mlfs"), "jct_mean"), runs.column(over(base, stopping=True), "jct_mean")
@@ -289,11 +289,11 @@ def slaq(runs: Runs) -> str:
         base = [Case(f"gen:slaq?arrival={arrival}", "fair", "20x32", seed, interval=3.0) for seed in (0, 1, 2)]
         for name in ("slaq", "slaq-maxmin"):
             ours = over(base, policy=name)
-            told = [
+            cells = [
                 change(runs.column(ours, figure), runs.column(base, figure))
                 for figure in ("loss_integral", "time_to_90_loss", "time_to_95_loss", "jct_mean")
             ]
-            rows.append([f"{arrival} s", name, *told, f"{runs.column(ours, 'decide_ms_mean').mean():.1f}"])
+            rows.append([f"{arrival} s", name, *cells, f"{runs.column(ours, 'decide_ms_mean').mean():.1f}"])
     head = ["arrivals", "policy", "loss integral", "time to 90%", "time to 95%", "mean JCT", "decide, ms"]
     return markdown(head, rows)
 
@@ -304,11 +304,11 @@ def slaq_restart(runs: Runs) -> str:
     for epoch in (60.0, 300.0, 900.0):
         base = over(pollux("", "fair"), interval=epoch)
         ours = over(base, policy="slaq", settings=(("speed", "forecast"), ("restart", 30.0)))
-        told = [
+        cells = [
             change(runs.column(ours, figure), runs.column(base, figure))
             for figure in ("loss_integral", "time_to_90_loss", "jct_mean")
         ]
-        rows.append([f"{epoch:g} s", *told, f"{runs.column(ours, 'resizes').mean():.0f}"])
+        rows.append([f"{epoch:g} s", *cells, f"{runs.column(ours, 'resizes').mean():.0f}"])
     return markdown(["epoch", "loss integral", "time to 90%", "mean JCT", "resizes"], rows)
 
 
@@ -324,8 +324,8 @@ def oasis(runs: Runs) -> str:
         own = runs.column(base, "utility")
         others = {name: runs.column(over(base, policy=name), "utility") for name in ("fifo", "drf", "rrh", "dorm")}
         plotted[f"load {load:g}"] = {name: float(values.mean()) for name, values in {"oasis": own, **others}.items()}
-        told = [change(values, own) for values in others.values()]
-        rows.append([f"{load:g}", span(own), *told, f"{runs.column(base, 'decide_ms_mean').mean():.1f}"])
+        cells = [change(values, own) for values in others.values()]
+        rows.append([f"{load:g}", span(own), *cells, f"{runs.column(base, 'decide_ms_mean').mean():.1f}"])
     bars("oasis", plotted, "sum of utilities")
     return markdown(["load", "OASiS' utility", "FIFO", "DRF", "RRH", "Dorm", "decide, ms"], rows)
 
@@ -340,11 +340,11 @@ def ml_sjf(runs: Runs) -> str:
         name = f"gen:ml-sjf?type={kind}"
         base = [Case(name, "ml-sjf", "1x4x4x15000", seed, interval=1.0) for seed in (0, 1, 2)]
         guess = runs.column(over(base, settings=(("estimate", "random"),)), "wait_mean")
-        told = [
+        cells = [
             change(runs.column(over(base, settings=settings), "wait_mean"), guess)
             for settings in ((), (("estimate", "type"),), (("mix", 6.0),))
         ]
-        rows.append([kind, span(guess), *told, change(runs.column(over(base, policy="drf"), "wait_mean"), guess)])
+        rows.append([kind, span(guess), *cells, change(runs.column(over(base, policy="drf"), "wait_mean"), guess)])
     return markdown(["type", "random guess, s", "predicted", "by type's mean", "predicted, mixed", "DRF"], rows)
 
 
@@ -369,14 +369,14 @@ def elastic(runs: Runs) -> str:
 
     rows = []
     for name, settings in ELASTIC.items():
-        told = []
+        cells = []
         for stopping, grows in ((False, False), (False, True), (True, True)):
             if (grows and settings is None) or (not grows and name not in RIGID):
-                told.append("-")
+                cells.append("-")
                 continue
             cases = over(pollux("", name), stopping=stopping, settings=settings if grows else ())
-            told.append(span(runs.column(cases, "jct_mean")))
-        rows.append([name, *told])
+            cells.append(span(runs.column(cases, "jct_mean")))
+        rows.append([name, *cells])
     return markdown(["policy", "non-elastic, s", "elastic, s", "elastic and stopping, s"], rows)
 
 
@@ -386,7 +386,7 @@ def elastic(runs: Runs) -> str:
 def speed() -> str:
     """How long simulations take, one at a time."""
     philly, one = Case(f"philly:{DATA}/traces/philly_jobs.csv.gz", "fifo", "309x8"), pollux()[0]
-    asked = {
+    goals = {
         philly: "60",
         replace(philly, policy="mlfs"): "180",
         one: "1",
@@ -394,12 +394,13 @@ def speed() -> str:
         replace(one, policy="mlfs"): "",
     }
     rows = []
-    for case, goal in asked.items():
+    for case, goal in goals.items():
         _jobs(case.workload, case.seed, case.load, case.jobs)  # read before the clock starts
-        told, seconds, processor = repeated(partial(run, case))
+        figures, seconds, processor = repeated(partial(run, case))
         name = case.workload.rpartition("/")[2]
-        figures = (f"{told['jobs']:,}", goal, f"{seconds:.1f}", f"{processor:.1f}", f"{told['decide_ms_mean']:.2f}")
-        rows.append([name, case.policy, *figures])
+        decide_ms = f"{figures['decide_ms_mean']:.2f}"
+        jobs = f"{figures['jobs']:,}"
+        rows.append([name, case.policy, jobs, goal, f"{seconds:.1f}", f"{processor:.1f}", decide_ms])
     head = ["workload", "policy", "jobs", "at most, s", "seconds", "of the processor", "decide, ms"]
     return markdown(head, rows)
 

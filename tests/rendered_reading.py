@@ -146,10 +146,10 @@ class RenderedCluster:
     def _reached(self, training: int) -> Iterator[tuple[float, int]]:
         """When it came to each iteration, one that it did again more than once."""
         engine = self._port.engine
-        story = engine.stories[training]
-        corners = list(zip(story.times, story.iterations, strict=True))
+        log = engine.logs[training]
+        corners = list(zip(log.times, log.iterations, strict=True))
         if engine.rate[training] and engine.now > engine.anchor[training]:
-            corners.append((engine.now, engine.done(training)))
+            corners.append((engine.now, engine.iterations_done(training)))
         for (start, low), (end, high) in pairwise(corners):
             for iteration in range(floor(low + ALMOST) + 1, floor(high + ALMOST) + 1):
                 share = min((iteration - low) / (high - low), 1.0)
@@ -168,7 +168,7 @@ class RenderedCluster:
             for count in range(1, floor((engine.now - since) / job.checkpoint_every) + 1):
                 time = since + count * job.checkpoint_every
                 saved = max((k for at, k in self._reached(training) if at <= time + ALMOST and at > since), default=0)
-                saved = saved or floor(float(engine.run_iteration[training]) + ALMOST)
+                saved = saved or floor(float(engine.logs[training].resumed_from) + ALMOST)
                 if time > before and saved:
                     yield {"time": time, "checkpoint": saved}
         if not isnan(asked) and (training, since, asked) not in self._asked_saves:
@@ -182,7 +182,7 @@ class RenderedCluster:
         first = min(node for node, _ in engine.holds[row])
         nominal = float(engine.nominal[training])
         share = float(np.clip(engine.nodes.network[first] / engine.nodes.bandwidth[first], 0.0, 1.0))
-        sent = float(engine.sent[training]) * (float(engine.rate[training]) / nominal if nominal else 1.0)
+        sent = float(engine.traffic_rate[training]) * (float(engine.rate[training]) / nominal if nominal else 1.0)
         return {"time": engine.now, "load": {"network": share, "sent": sent}}
 
 

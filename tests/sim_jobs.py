@@ -1,4 +1,4 @@
-"""Small simulations for tests: jobs with every field given a default, and policies that do what a test says."""
+"""Small simulations for tests: jobs with every field given a default, and policies that a test scripts."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ from policies.snapshot import Snapshot
 from predictors.forecast import Forecasts
 from slurmplug.sim.engine.job import SimJob, Speed, Workload
 from slurmplug.sim.experiment.result import RunResult
-from slurmplug.sim.experiment.simulation import Settings, Simulation
+from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
 
 
 def speed(*points: tuple[int, int, float]) -> Speed:
@@ -22,15 +22,22 @@ def speed(*points: tuple[int, int, float]) -> Speed:
 
 
 def job(**fields: Any) -> SimJob:
-    """One GPU, 100 iterations of a second each, no restart cost, unless said otherwise."""
-    told = {"name": "j", "submit": 0.0, "gpus": 1, "iterations": 100, "speed": speed((1, 1, 1.0)), "restart": 0.0}
-    return SimJob(**told | fields)
+    """One GPU, 100 iterations of a second each, no restart cost, unless given otherwise."""
+    defaults: dict[str, Any] = {
+        "name": "j",
+        "submit": 0.0,
+        "gpus": 1,
+        "iterations": 100,
+        "speed": speed((1, 1, 1.0)),
+        "restart": 0.0,
+    }
+    return SimJob(**defaults | fields)
 
 
-class Told(Policy):
-    """A policy that does in each cycle what a test says; it remembers nothing."""
+class ScriptedPolicy(Policy):
+    """A policy whose actions of each cycle a test gives; it remembers nothing."""
 
-    name = "told"
+    name = "scripted"
     settings = None
 
     def __init__(self, decide: Callable[[Snapshot], tuple[Action, ...]]) -> None:
@@ -40,7 +47,7 @@ class Told(Policy):
         return Plan(np.zeros(len(snapshot.jobs)), actions=self._decide(snapshot))
 
 
-class First(Told):
+class First(ScriptedPolicy):
     """First come, first served."""
 
     name = "first"
@@ -50,14 +57,16 @@ class First(Told):
 
 
 class FirstByEvents(First):
-    """The same, which says that time alone changes nothing."""
+    """The same, which declares that only events change its decision."""
 
     decides_on = "events"
 
 
 def simulation(*jobs: SimJob, policy: Any = None, cluster: str = "2x4", **settings: Any) -> Simulation:
     """These jobs on a small cluster, a cycle each 10 seconds."""
-    return Simulation(Workload("test", jobs), policy or First(), Settings(cluster, **{"interval": 10.0} | settings))
+    return Simulation(
+        Workload("test", jobs), policy or First(), SimulationSettings(cluster, **{"interval": 10.0} | settings)
+    )
 
 
 def run(*jobs: SimJob, **settings: Any) -> RunResult:

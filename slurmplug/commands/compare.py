@@ -44,7 +44,7 @@ def compare(
     rows = [
         row
         for before, after in comparison.pairs(first, second, against)
-        for row in comparison.compared(before, after, confidence)
+        for row in comparison.compare_figures(before, after, confidence)
     ]
     known = list(dict.fromkeys(row.figure for row in rows))
     if unknown := next((name for name in figures if name not in known), ""):

@@ -20,7 +20,7 @@ from slurmplug.console import table, times
 from slurmplug.errors import UsageError
 from slurmplug.sim.experiment import summary
 from slurmplug.sim.experiment.early_stopping import Stopping
-from slurmplug.sim.experiment.simulation import Settings, Simulation
+from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
 from slurmplug.sim.workloads import load as workload
 
 ALONE = "slurm"
@@ -91,7 +91,7 @@ def simulate(
         for policy in made:
             by = "slurm" if policy.name == ALONE else launcher
             stops = stopping == "on" or policy.name in ALWAYS_STOPS
-            run_settings = Settings(cluster, interval, seed, stops, launcher=by)
+            run_settings = SimulationSettings(cluster, interval, seed, stops, launcher=by)
             simulation = Simulation(jobs_of_seed, policy, run_settings)
             with _bar(f"{policy.name}, seed {seed}") as show_progress:
                 results.append(summary.summary(simulation.run(show_progress)))

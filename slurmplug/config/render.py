@@ -1,7 +1,7 @@
-"""The configuration as TOML, and the example and the documentation that are generated from its fields.
+"""Renders the configuration as TOML, and its documentation and example file from the fields of the schema.
 
-`python -m slurmplug.config.render` writes `site_config/slurmplug.toml` and the table of `docs/configuration.md` in a
-source tree.
+`python -m slurmplug.config.render` writes `site_config/slurmplug.toml` and the table of `docs/configuration.md` again;
+run it in the root of the sources.
 """
 
 import json
@@ -23,13 +23,13 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _HEAD = """\
 # slurmplug's configuration, every key at its default; copy it to /etc/slurmplug/slurmplug.toml.
 #
-# A key that is left out has its default. `slurmplug check-config` names every mistake, `slurmplug show-config` prints
-# what is in force, and `systemctl reload slurmplugd` has the daemon read it again.
+# A missing key has its default. `slurmplug check-config` names every mistake, `slurmplug show-config` prints
+# the settings in force, and `systemctl reload slurmplugd` makes the daemon read it again.
 """
 
 
 def toml(config: Config) -> str:
-    """The settings in force; keys that are not set are comments."""
+    """The settings in force as TOML; what is not set is in a comment."""
     return "\n".join(_lines(config, "", {})).strip()
 
 
@@ -42,7 +42,7 @@ def example() -> str:
 
 def markdown() -> str:
     """The table of keys for `docs/configuration.md`."""
-    rows = ["| key | value | default | what it says |", "|---|---|---|---|"]
+    rows = ["| key | value | default | meaning |", "|---|---|---|---|"]
     for name, kind, default, text in documented():
         written = f"`{default}`" if default else "not set"
         rows.append(f"| `{name}` | {kind.replace('|', 'or')} | {written} | {text} |")

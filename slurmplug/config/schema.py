@@ -64,16 +64,16 @@ class Section(BaseModel):
 
 
 class Modes(Section):
-    """What the daemon may do: `observe` records, `advise` also gives notice, `act` does it."""
+    """What the daemon may do: `observe` records decisions, `advise` also shows them, `act` carries them out."""
 
-    default: Mode = Field("observe", description="for every kind of action without a key of its own")
-    rank: Mode | None = Field(None, description="for the priorities of pending jobs")
-    stop: Mode | None = Field(None, description="for stopping jobs at their target")
-    resize: Mode | None = Field(None, description="for giving jobs with --gpus=A..B other numbers of GPUs")
-    migrate: Mode | None = Field(None, description="for moving running jobs to other nodes")
-    preempt: Mode | None = Field(None, description="for putting running jobs back into the queue")
+    default: Mode = Field("observe", description="for every kind of action that is not set itself")
+    rank: Mode | None = Field(None, description="ranking pending jobs by their SiteFactor")
+    stop: Mode | None = Field(None, description="stopping jobs at their target")
+    resize: Mode | None = Field(None, description="changing the number of GPUs of jobs with --gpus=A..B")
+    migrate: Mode | None = Field(None, description="moving running jobs to other nodes")
+    preempt: Mode | None = Field(None, description="requeueing running jobs in favour of others")
     admit: Mode = Field(
-        "observe", description="for admission of jobs with --utility, which site_config/slurmplug.lua has to hold"
+        "observe", description="admitting jobs with --utility, which site_config/slurmplug.lua must hold at submission"
     )
 
     def of(self, kind: str) -> Mode:
@@ -85,42 +85,46 @@ class Modes(Section):
 
 
 class Slurm(Section):
-    """How Slurm is reached."""
+    """Access to Slurm."""
 
-    conf: Place | None = Field(None, description="slurm.conf; the one that Slurm finds by itself where not set")
-    bin: Place | None = Field(None, description="the folder of squeue and scontrol; searched in PATH where not set")
-    timeout: Seconds = Field(30.0, description="seconds that one command of Slurm may take")
+    conf: Place | None = Field(None, description="slurm.conf; if not set, the one that Slurm's commands find")
+    bin: Place | None = Field(
+        None, description="the folder of squeue and scontrol; if not set, they are searched in PATH"
+    )
+    timeout: Seconds = Field(30.0, description="timeout of a Slurm command in seconds")
     client: Literal["cli", "pyslurm"] = Field(
-        "cli", description="its commands, or pyslurm for what that can do, where it is installed for this Slurm"
+        "cli",
+        description="Slurm's commands, or pyslurm for writing priorities, if it is installed for this release of Slurm",
     )
 
 
 class Spool(Section):
-    """The folder of progress reports and of requests to jobs."""
+    """The folder of the jobs' reports and of requests to jobs."""
 
     path: Place = Field(Path("/var/spool/slurmplug"), description="on a file system that every node shares")
 
 
 class LedgerFile(Section):
-    """The ledger, where the daemon keeps what it did and why."""
+    """The daemon's database."""
 
     path: Place = Field(Path("/var/lib/slurmplug/ledger.db"), description="on a local disk")
     keep_days: Annotated[float, Field(gt=0)] = Field(
-        400.0, description="days that ended jobs and their history are kept"
+        400.0, description="days for which ended jobs and their history are kept"
     )
     keep_inputs_days: Annotated[float, Field(gt=0)] = Field(
-        14.0, description="days that the full inputs of a cycle with commands are kept"
+        14.0, description="days for which the full inputs of a cycle with commands are kept"
     )
 
 
 class Priority(Section):
-    """How scores become Slurm's SiteFactor."""
+    """How ranks are written as Slurm's SiteFactor."""
 
     spacing: Annotated[int, Field(gt=0)] | None = Field(
-        None, description="distance between neighbours; where not set, what waits is spread over half of the range"
+        None,
+        description="difference between successive ranks; if not set, pending jobs are spread over half of the range",
     )
     top: Annotated[int, Field(gt=0, le=2_147_483_645)] | None = Field(
-        None, description="the highest SiteFactor; half of the sum of the site's PriorityWeight* where not set"
+        None, description="the highest SiteFactor; if not set, half of the sum of the site's PriorityWeight*"
     )
 
     @model_validator(mode="after")
@@ -131,80 +135,83 @@ class Priority(Section):
 
 
 class Guardrails(Section):
-    """The limits on every plan, whichever policy made it."""
+    """Limits on what is done to jobs, under every policy."""
 
-    exclude_users: Names = Field(frozenset(), description="users whose jobs are left alone")
-    exclude_accounts: Names = Field(frozenset(), description="likewise")
-    exclude_qos: Names = Field(frozenset(), description="likewise")
-    exclude_partitions: Names = Field(frozenset(), description="likewise")
-    exclude_names: Names = Field(frozenset(), description="job names, with * and ? as in file names")
-    writes_per_cycle: Annotated[int, Field(ge=0)] = Field(500, description="priorities rewritten in one cycle")
-    stops_per_cycle: Annotated[int, Field(ge=0)] = Field(20, description="jobs requested to stop in one cycle")
-    stops_per_hour: Annotated[int, Field(ge=0)] = Field(200, description="jobs requested to stop in one hour")
-    requeues_per_cycle: Annotated[int, Field(ge=0)] = Field(5, description="running jobs requeued in one cycle")
-    requeues_per_hour: Annotated[int, Field(ge=0)] = Field(60, description="running jobs requeued in one hour")
-    requeues_per_user: Annotated[int, Field(ge=0)] = Field(12, description="likewise, of one user")
-    requeues_per_job: Annotated[int, Field(ge=0)] = Field(12, description="times that a job is requeued in its life")
-    requeue_cooldown: NoLess = Field(1_800.0, description="seconds until a job is requeued again")
-    requeue_cost: NoLess = Field(60.0, description="seconds that a requeue costs a job, in which its GPUs do not train")
+    exclude_users: Names = Field(frozenset(), description="users whose jobs are never changed")
+    exclude_accounts: Names = Field(frozenset(), description="accounts whose jobs are never changed")
+    exclude_qos: Names = Field(frozenset(), description="QOS whose jobs are never changed")
+    exclude_partitions: Names = Field(frozenset(), description="partitions whose jobs are never changed")
+    exclude_names: Names = Field(
+        frozenset(), description="names of jobs that are never changed, with the wildcards * and ?"
+    )
+    writes_per_cycle: Annotated[int, Field(ge=0)] = Field(500, description="most priorities written in a cycle")
+    stops_per_cycle: Annotated[int, Field(ge=0)] = Field(20, description="most jobs requested to stop in a cycle")
+    stops_per_hour: Annotated[int, Field(ge=0)] = Field(200, description="most jobs requested to stop in an hour")
+    requeues_per_cycle: Annotated[int, Field(ge=0)] = Field(5, description="most running jobs requeued in a cycle")
+    requeues_per_hour: Annotated[int, Field(ge=0)] = Field(60, description="most running jobs requeued in an hour")
+    requeues_per_user: Annotated[int, Field(ge=0)] = Field(
+        12, description="most running jobs of a user requeued in an hour"
+    )
+    requeues_per_job: Annotated[int, Field(ge=0)] = Field(12, description="most requeues of a job in its lifetime")
+    requeue_cooldown: NoLess = Field(1_800.0, description="least seconds between two requeues of a job")
+    requeue_cost: NoLess = Field(60.0, description="estimated seconds of training lost by a requeue")
     requeue_waste: Annotated[float, Field(ge=0)] = Field(
-        0.1, description="the share of a job's GPU time that its requeues may cost"
+        0.1, description="the most of a job's GPU time that its requeues may cost, as a share"
     )
-    minimum_run: NoLess = Field(900.0, description="seconds that a job runs before it is preempted")
-    first_seen: NoLess = Field(60.0, description="seconds after it is first seen until a job is requeued")
-    urgency: Annotated[float, Field(ge=0, le=10)] = Field(10.0, description="the most that --urgency counts for")
+    minimum_run: NoLess = Field(900.0, description="least seconds that a job runs before it is preempted")
+    first_seen: NoLess = Field(60.0, description="least seconds after a job is first seen until it is requeued")
+    urgency: Annotated[float, Field(ge=0, le=10)] = Field(10.0, description="the highest --urgency that counts")
     urgency_of: dict[str, Annotated[float, Field(ge=0, le=10)]] = Field(
-        default_factory=dict, description="the same, by account"
+        default_factory=dict, description="the highest --urgency that counts, by account"
     )
-    max_wait: Seconds = Field(
-        604_800.0, description="seconds that a job waits before it goes to the front of the queue"
-    )
+    max_wait: Seconds = Field(604_800.0, description="seconds after which a pending job is ranked first")
     unmanaged_share: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.0,
-        description="of the waiting jobs, the share that jobs without directives are at least: no more others are "
-        "put before them; 0: no such limit",
+        description="limits how many jobs are ranked before those without directives: these remain at least this "
+        "share of both; 0: no limit",
     )
     partial_snapshot: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.5, description="the share of the jobs alive that must be in the next snapshot; one with fewer is not acted on"
+        0.5,
+        description="the least share of the live jobs that must be in the next snapshot; one with fewer is rejected",
     )
     snapshot_age: Seconds = Field(120.0, description="seconds after which a snapshot is too old to act on")
     breaker_failures: Annotated[int, Field(gt=0)] = Field(
-        5, description="cycles in a row of whose commands none succeeded, which open the breaker"
+        5, description="successive cycles without one successful command that open the circuit breaker"
     )
-    breaker_rest: Seconds = Field(600.0, description="seconds that an open breaker only observes")
+    breaker_rest: Seconds = Field(600.0, description="seconds for which an open circuit breaker only observes")
 
 
 class Predictors(Section):
-    """How run times are predicted."""
+    """Forecasts of run times."""
 
     runtime: Literal["stack", "svr"] = Field(
-        "stack",
-        description="run times: by similar jobs and the user's own, or by support vector regression per type",
+        "stack", description="by similar jobs and the user's own, or by support vector regression per job type"
     )
 
 
 class Stop(Section):
-    """How a job is stopped."""
+    """Stopping a job."""
 
     grace: Seconds = Field(
         300.0,
-        description="seconds from the request to the next step, where --checkpoint names none; at least twice the time "
-        "between the job's reports",
+        description="grace period in seconds, if --checkpoint gives none; at least twice the time between the job's "
+        "reports",
     )
     cancel: bool = Field(True, description="cancel a job that did not stop within its grace period")
 
 
 class Operations(Section):
-    """How running jobs are resized, moved and preempted."""
+    """Resizing, moving and preempting running jobs."""
 
     placement: Literal["off", "exclude", "pin"] = Field(
-        "off",
-        description="moving jobs: not at all, off their present nodes, or to the nodes that the policy names",
+        "off", description="moving jobs: never, to any other nodes, or to the nodes that the policy chose"
     )
     interval: Seconds = Field(5.0, description="seconds from one cycle to the next while a job is moved")
-    start_limit: Seconds = Field(300.0, description="seconds that a requeued job may take to start in its place")
+    start_limit: Seconds = Field(
+        300.0, description="seconds that a requeued job may take to start on its reserved nodes"
+    )
     watch_limit: Seconds = Field(
-        1_800.0, description="seconds in which it has to report the iteration from which it resumed"
+        1_800.0, description="seconds within which it must report, to show from which iteration it continued"
     )
 
 
@@ -212,32 +219,35 @@ class Endpoint(Section):
     """Reports for users on login nodes: the daemon serves them, and commands that cannot read the ledger ask it."""
 
     listen: Annotated[str, AfterValidator(_with_port)] = Field(
-        "", pattern=_LISTEN, description="HOST:PORT, [ADDRESS]:PORT of IPv6; no endpoint where empty"
+        "",
+        pattern=_LISTEN,
+        description="HOST:PORT to listen on, [ADDRESS]:PORT for IPv6; if empty, no reports are served",
     )
     url: Annotated[str, AfterValidator(_with_port)] = Field(
-        "", pattern=_URL, description="http://CONTROLLER:PORT, where commands ask"
+        "", pattern=_URL, description="http://CONTROLLER:PORT, the endpoint that commands use"
     )
-    munge_socket: Place | None = Field(None, description="munged's socket; the one of its package where not set")
-    requests_per_minute: Annotated[int, Field(gt=0)] = Field(60, description="of one user; as many at once")
+    munge_socket: Place | None = Field(None, description="munged's socket; if not set, its default")
+    requests_per_minute: Annotated[int, Field(gt=0)] = Field(
+        60, description="most requests of a user per minute, also at once"
+    )
 
 
 class Takeover(Section):
-    """High availability: the daemon runs on two controllers, and one of them acts."""
+    """Several controllers: a daemon runs on each, and one of them is active."""
 
     folder: Place | None = Field(
-        None, description="on a file system that the controllers share: copies of the ledger; no takeover where not set"
+        None,
+        description="on a file system that the controllers share, for copies of the ledger; if not set, no takeover",
     )
-    every: Seconds = Field(300.0, description="seconds from one copy to the next")
+    every: Seconds = Field(300.0, description="seconds from one copy of the ledger to the next")
     patience: Seconds = Field(120.0, description="seconds without a heartbeat after which a daemon counts as dead")
 
 
 class Config(Section):
-    """The whole file."""
+    """The whole configuration."""
 
-    cluster: str = Field("", description="the cluster's name; slurm.conf's ClusterName where empty")
-    policy: str = Field(
-        "mlfs", description="the policy that decides: one that `slurmplug status` lists, or FILE.py:CLASS"
-    )
+    cluster: str = Field("", description="the cluster's name; if empty, slurm.conf's ClusterName")
+    policy: str = Field("mlfs", description="the policy: one that `slurmplug status` lists, or FILE.py:CLASS")
     interval: Seconds = Field(60.0, description="seconds from one cycle to the next")
     mode: Modes = Modes()
     slurm: Slurm = Slurm()
@@ -251,7 +261,7 @@ class Config(Section):
     endpoint: Endpoint = Endpoint()
     takeover: Takeover = Takeover()
     policies: dict[str, dict[str, Any]] = Field(
-        default_factory=dict, description="settings of the policies, a table each: [policies.mlfs]"
+        default_factory=dict, description="settings of policies, a table for each: [policies.mlfs]"
     )
 
 

@@ -27,7 +27,7 @@ from slurmplug.config.schema import Config
 from slurmplug.sandbox import ClusterSpec, Sandbox
 from slurmplug.sim.engine.job import SimJob, Speed, Workload
 from slurmplug.sim.experiment.result import RunResult
-from slurmplug.sim.experiment.simulation import Settings, Simulation
+from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
 from slurmplug.sim.experiment.summary import summary
 from tests.live import real_jobs
 from tests.live.daemon_process import daemon_beside
@@ -152,7 +152,7 @@ def measured(policy: str, seed: int, *, ledger: Path) -> dict[str, Any]:
 def simulated(policy: str, seed: int) -> dict[str, Any]:
     """The same figures of a simulation, with a cycle a second as live."""
     chosen = policy_registry.policy(Config.model_validate({"policy": SIMULATED[policy], "interval": 1.0}))
-    settings = Settings("4x4", 1.0, seed, stopping=policy == "mlfs", launcher="slurm")
+    settings = SimulationSettings("4x4", 1.0, seed, stopping=policy == "mlfs", launcher="slurm")
     return _figures(Simulation(workload(seed), chosen, settings).run())
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from predictors.arrays import Bools, Floats
 from slurmplug.sim.engine.job import SimJob, Speed, Workload
 from slurmplug.sim.workloads import csv_format, synthetic
-from slurmplug.sim.workloads.directives import wished
+from slurmplug.sim.workloads.directives import with_directives
 from slurmplug.sim.workloads.load import PACKAGED, load
 
 NODES, GPUS_A_NODE = 4, 4
@@ -60,7 +60,7 @@ def sweep() -> Sequence[SimJob]:
                 params=1e5,
             )
             jobs.append(job)
-    return wished(jobs, 0, gpus_a_node=GPUS_A_NODE)
+    return with_directives(jobs, 0, gpus_a_node=GPUS_A_NODE)
 
 
 def _part(speed: Speed, kept: Bools) -> Speed:

@@ -22,8 +22,8 @@ from slurmplug.directives.grammar import PREFIX
 from slurmplug.sandbox import ClusterSpec, Node, Partition, Sandbox
 from slurmplug.sim.engine.job import SimJob, Speed, Workload
 from slurmplug.sim.experiment.result import Finished
-from slurmplug.sim.experiment.simulation import Settings, Simulation, finished
-from slurmplug.sim.slurm.launcher import Settings as LauncherSettings
+from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings, finished
+from slurmplug.sim.slurm.launcher import LauncherSettings
 from slurmplug.sim.slurm.multifactor import Weights
 from tests.live import real_jobs
 from tests.live.daemon_process import daemon_beside
@@ -64,7 +64,7 @@ class ByUrgency:
     by_events = True
 
     def __init__(self, settings=None):
-        self.settings = settings or Settings()
+        self.settings = settings or SimulationSettings()
 
     def decide(self, snapshot, forecasts, memory):
         return Plan(np.where(snapshot.jobs.managed, snapshot.jobs.urgency, np.nan))
@@ -177,7 +177,7 @@ def simulated(jobs: Workload, policy: Policy, cycles: Sequence[float], launch: f
     slurm = LauncherSettings(
         Weights(**WEIGHTS), pace=0.1, bf_interval=BF_INTERVAL, launch_seconds=launch, release_seconds=release
     )
-    settings = Settings("4x4x8x4000", interval=1.0, launcher="slurm", slurm=slurm)
+    settings = SimulationSettings("4x4x8x4000", interval=1.0, launcher="slurm", slurm=slurm)
     simulation = Simulation(jobs, policy, settings)
     for at in cycles:
         simulation.port.wait(at)

@@ -25,7 +25,7 @@ from slurmplug.sim.adapters.ledger import MemoryLedger
 from slurmplug.sim.engine.job import Part, SimJob, Speed
 from slurmplug.sim.experiment.simulation import Simulation
 from tests.fake_cluster import FakeCluster
-from tests.sim_jobs import First, Told, simulation
+from tests.sim_jobs import First, ScriptedPolicy, simulation
 
 POLICIES: tuple[Any, ...] = (
     First(), SRTF(), Fair(), Optimus(), Tiresias(TiresiasSettings(queues=(300.0, 2000.0))),
@@ -145,7 +145,7 @@ def test_the_ledger_in_memory_tells_the_guardrails_what_the_one_on_disk_tells(st
     limits = {"minimum_run": 0.0, "requeue_cooldown": 0.0, "first_seen": 60.0}
     config = Config.model_validate({"mode": {"default": "act"}, "guardrails": limits})
     with closing(Both()) as disk:
-        scheduler = Scheduler(cluster, Intake(), Forecaster(), Told(restless), disk, config)
+        scheduler = Scheduler(cluster, Intake(), Forecaster(), ScriptedPolicy(restless), disk, config)
         for event, seconds in story:
             cluster.time += seconds
             happen(cluster, event)

@@ -1,4 +1,4 @@
-"""A simulated cluster behind the door of a live one."""
+"""The cluster port of a simulation whose jobs start where the policy places them."""
 
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import fields
@@ -8,57 +8,61 @@ import numpy as np
 
 from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.port import Command, JobRows, NodeRows, Outcome, Reading, ResourceRequest, Site
-from slurmplug.sim.engine.engine import PENDING, Engine, Where
+from slurmplug.sim.engine.engine import PENDING, Engine, GpusByNode
 from slurmplug.sim.engine.workload_table import CLUSTER
 
-PLACES = Site(CLUSTER, "", "", MappingProxyType({}), places=True)
+SITE = Site(CLUSTER, "", "", MappingProxyType({}), places=True)
 NO_JOBS = JobRows(**{column.name: np.empty(0, dtype=np.int64) for column in fields(JobRows)})  # type: ignore[arg-type]
 NO_NODES = NodeRows((), (), (), (), (), (), *(np.empty(0) for _ in range(6)))  # type: ignore[arg-type]
 
 
 class SimCluster:
-    """The port to an engine whose jobs start where a policy places them.
+    """`ClusterPort` to an engine: commands change its jobs at once.
 
-    The reading has no rows: `slurmplug.sim.adapters.intake` looks at the engine itself.
+    A reading has no rows: `slurmplug.sim.adapters.intake` reads the engine itself.
     """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.refused = 0
-        """commands so far"""
+        """number of refused commands so far"""
         self.site_factors, self.priority = np.zeros(len(engine.state)), np.ones(len(engine.state))
-        """(rows,) nobody asks for them where the policy places"""
+        """(rows,) SiteFactor and priority; unused where the policy places the jobs"""
         self.reservations: dict[int, str] = {}
-        """by row, which reservation a job asks for"""
+        """by row, the reservation that a job requests"""
         self._node = {name: node for node, name in enumerate(engine.nodes.names)}
-        self._do: Mapping[str, Callable[[int, Command], str]] = {
+        self._handlers: Mapping[str, Callable[[int, Command], str]] = {
             "place": self._place,
             "requeue": lambda row, _: engine.requeue(row),
             "cancel": lambda row, _: self._end(row),
-            "ask": self._ask,
+            "ask": self._request,
             "withdraw": self._withdraw,
             "signal": self._signal,
         }
 
-    def read(self, known: Container[int], alive: Collection[int]) -> Reading:  # noqa: ARG002 nothing has to be looked up
-        """Look at the cluster; it can always be read."""
-        return Reading(self.engine.now, PLACES, NO_JOBS, NO_NODES)
+    def read(self, known: Container[int], alive: Collection[int]) -> Reading:  # noqa: ARG002 the engine is at hand
+        """The time and the site; never fails."""
+        return Reading(self.engine.now, SITE, NO_JOBS, NO_NODES)
 
     def resource_requests(self, job_ids: Collection[int]) -> Mapping[int, ResourceRequest]:  # noqa: ARG002
-        """Nobody asks: jobs are placed at once, and no operation has to know how they asked."""
+        """Empty: jobs are placed at once, so no operation rewrites a request."""
         return {}
 
     def limits(self) -> Limits:
-        """Nobody's use is limited."""
+        """No limits."""
         return Limits()
 
     def apply(self, commands: Sequence[Command]) -> Sequence[Outcome]:
-        """Carry the commands out in order; one outcome each."""
+        """Carry the commands out in order; returns one outcome for each."""
         outcomes = []
         for command in commands:
             row = command.job.job_id - 1
-            do = self._do.get(command.verb)
-            problem = f"{command.verb} means nothing here" if do is None else do(row, command)
+            handler = self._handlers.get(command.verb)
+            problem = (
+                f"{command.verb} is not supported by the simulated cluster"
+                if handler is None
+                else handler(row, command)
+            )
             self.refused += bool(problem)
             outcomes.append(Outcome(command.id, "refused" if problem else "done", problem))
         return outcomes
@@ -68,9 +72,9 @@ class SimCluster:
         return self.engine.now
 
     def wait(self, until: float) -> bool:
-        """Let everything happen that happens until then; False once all jobs have ended."""
+        """Simulate until that time; False once all jobs have ended."""
         self.engine.run_until(until)
-        return self.engine.left > 0
+        return self.engine.unfinished > 0
 
     def _place(self, row: int, command: Command) -> str:
         where: list[tuple[int, int]] = []
@@ -79,18 +83,18 @@ class SimCluster:
             if name not in self._node:
                 return f"there is no node {name}"
             where.append((self._node[name], int(share)))
-        place: Where = tuple(where)
+        place: GpusByNode = tuple(where)
         return self.engine.place(row, place)
 
     def _end(self, row: int) -> str:
-        if problem := self._over(row):
+        if problem := self._ended(row):
             return problem
         self.engine.end(int(self.engine.table.training[row]), "CANCELLED")
         return ""
 
-    def _ask(self, row: int, command: Command) -> str:
+    def _request(self, row: int, command: Command) -> str:
         training = int(self.engine.table.training[row])
-        if problem := self._waits(row):
+        if problem := self._not_running(row):
             return problem
         if command.fields["what"] == "stop":
             self.engine.stop(training)
@@ -100,18 +104,18 @@ class SimCluster:
 
     def _withdraw(self, row: int, command: Command) -> str:
         training = int(self.engine.table.training[row])
-        if command.fields["what"] == "stop" and not self._waits(row):
-            self.engine.go_on(training)
+        if command.fields["what"] == "stop" and not self._not_running(row):
+            self.engine.withdraw_stop(training)
         return ""
 
-    def _signal(self, row: int, command: Command) -> str:  # noqa: ARG002 whichever it is, the job saves
-        if problem := self._waits(row):
+    def _signal(self, row: int, command: Command) -> str:  # noqa: ARG002 any signal saves
+        if problem := self._not_running(row):
             return problem
         self.engine.save(int(self.engine.table.training[row]))
         return ""
 
-    def _over(self, row: int) -> str:
-        return "" if self.engine.state[row] in (PENDING, PENDING + 1) else "it has ended"
+    def _ended(self, row: int) -> str:
+        return "" if self.engine.state[row] in (PENDING, PENDING + 1) else "the job has ended"
 
-    def _waits(self, row: int) -> str:
-        return "it does not run" if row not in self.engine.holds else ""
+    def _not_running(self, row: int) -> str:
+        return "the job is not running" if row not in self.engine.holds else ""

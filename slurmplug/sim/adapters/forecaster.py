@@ -1,4 +1,4 @@
-"""The forecaster of a simulation: the daemon's, with the truth in place of a history, made again less often."""
+"""The forecaster of a simulation: the daemon's, with the truth in place of a history, renewed less often."""
 
 from slurmplug.forecasting.forecast_cache import CachePolicies, CachePolicy
 from slurmplug.forecasting.forecaster import Forecaster

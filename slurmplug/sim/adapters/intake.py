@@ -1,6 +1,7 @@
 """From the simulated cluster to snapshots, in columns, without rows of text between them.
 
-It tells what `slurmplug.intake.intake` would make of the same cluster's readings, for many thousand jobs.
+The snapshots equal those of `slurmplug.intake.intake`, as a property test holds column by column; it is fast enough for
+many thousand jobs.
 """
 
 from collections.abc import Collection, Mapping
@@ -20,11 +21,11 @@ from slurmplug.sim.engine.last_reports import Pace
 from slurmplug.sim.engine.run_log import ALMOST
 
 SEEDS = 1_000_003
-"""distance between the seeds of two runs, each of whose cycles has one"""
+"""the seed of a cycle is its run's seed times this, plus its number"""
 
 
 class SimIntake:
-    """Looks at the engine in place of the reading's rows."""
+    """Makes snapshots from the engine in place of a reading's rows."""
 
     def __init__(
         self,
@@ -34,18 +35,18 @@ class SimIntake:
         reservations: Mapping[int, str] = MappingProxyType({}),
         seed: int = 0,
     ) -> None:
-        """labels, priority: (rows,) of all jobs, as the launcher keeps them; reservations: by row, as they ask."""
+        """site_factors, priority: (rows,) of all jobs, of the launcher; reservations: by row, as requested."""
         self._engine, self._site_factors, self._priority, self._seed = engine, site_factors, priority, seed
         self._reservations = reservations
         self._classes: list[str] = [""]
-        """the reservation that each placement class asks for"""
+        """the reservation of each placement class"""
         self._live: Ints = np.zeros(0, dtype=np.int64)
         self._training = self._live
-        self._lasting: dict[str, Any] = {}
+        self._constant: dict[str, Any] = {}
         """columns of the live rows that never change"""
         self._columns: dict[str, Any] = {}
-        """those that change only with what holds what and who waits, besides"""
-        self._seen = -1
+        """columns that change only when a job starts, ends or waits, besides"""
+        self._changes_seen = -1
         self._nodes: Nodes
         self._fits = np.ones((1, len(engine.nodes)), dtype=bool)
         self._runs_on = np.zeros((0, 3), dtype=np.int64)
@@ -58,26 +59,26 @@ class SimIntake:
 
     @property
     def known(self) -> Collection[int]:
-        """Scripts are never read."""
+        """Empty: scripts are never read."""
         return ()
 
     @property
     def alive(self) -> Collection[int]:
-        """Nothing is looked up in an accounting."""
+        """Empty: nothing is looked up in the accounting."""
         return ()
 
     def set_site_factors(self, site_factors: Mapping[JobKey, float]) -> None:
-        """The launcher keeps them."""
+        """Nothing to do: the launcher keeps them."""
 
     def set_admissions(self, admissions: Mapping[JobKey, str]) -> None:
-        """Nothing is held for admission."""
+        """Nothing to do: no job is held for admission."""
 
     def absorb(self, reading: Reading, cycle: int) -> tuple[Snapshot, Changes]:
-        """The cluster as it is."""
+        """The snapshot of the cluster now, and the jobs that came or ended."""
         engine, before = self._engine, self._live
-        if self._seen != engine.changes:
-            self._seen = engine.changes
-            self._look()
+        if self._changes_seen != engine.changes:
+            self._changes_seen = engine.changes
+            self._refresh()
         jobs = self._jobs()
         snapshot = Snapshot(
             cycle=cycle,
@@ -91,7 +92,7 @@ class SimIntake:
         return snapshot, Changes(reading.now, self._changed(before))
 
     def _changed(self, before: Ints) -> tuple[JobRecord, ...]:
-        """The jobs that came, and those that ended, in the few facts that the ledger asks of them."""
+        """The jobs that came and those that ended, with the few facts that the ledger needs."""
         if before is self._live:
             return ()
         state = self._engine.state
@@ -102,36 +103,36 @@ class SimIntake:
     def _record(self, row: int) -> JobRecord:
         engine = self._engine
         training = int(engine.table.training[row])
-        job, story = engine.table.jobs[training], engine.stories[training]
+        job, log = engine.table.jobs[training], engine.logs[training]
         facts = JobFacts(
             job_id=row + 1, array_id=0, array_task=-1, elements=1, het_id=0, uid=0, user=job.user, account=job.account,
-            qos=job.qos, partition=job.partition, state=story.state, reason="None", name=job.name, comment="",
+            qos=job.qos, partition=job.partition, state=log.state, reason="None", name=job.name, comment="",
             dependency="", features="", reservation="", node_list="", batch=True, restarts=int(engine.restarts[row]),
             submit=job.submit, eligible=job.submit, start=None, end=None, time_limit=None, nodes=0, cpus=0, memory=0.0,
             gpus=int(engine.gpus[row]), gpu_type="", exit_code=0,
         )  # fmt: skip
         return JobRecord(engine.table.keys[row], facts)
 
-    def _look(self) -> None:
-        """All that changes only with what holds what and who waits."""
+    def _refresh(self) -> None:
+        """Take anew what changes only when a job starts, ends or waits."""
         engine = self._engine
-        self._look_who()
-        live, there, used = self._live, engine.nodes, np.maximum(engine.nodes.used, 0.0)
+        self._refresh_live_rows()
+        live, node_use, used = self._live, engine.nodes, np.maximum(engine.nodes.used, 0.0)
         self._nodes = Nodes(
-            names=there.names,
-            up=np.ones(len(there), dtype=bool),
-            capacity=there.capacity,
+            names=node_use.names,
+            up=np.ones(len(node_use), dtype=bool),
+            capacity=node_use.capacity,
             used=used,
-            load=_load(used, there.capacity, there.threshold),
-            load_age=np.zeros(len(there)),
-            network=np.full(len(there), np.nan),
+            load=_load(used, node_use.capacity, node_use.threshold),
+            load_age=np.zeros(len(node_use)),
+            network=np.full(len(node_use), np.nan),
         )
         self._runs_on = self._allocations()
-        self._first_node = np.full(len(live), len(there))
+        self._first_node = np.full(len(live), len(node_use))
         np.minimum.at(self._first_node, self._runs_on[:, 0], self._runs_on[:, 1])
         running, gpus = engine.state[live] == RUNNING, engine.gpus[live]
         self._running = running
-        self._columns = self._lasting | {
+        self._columns = self._constant | {
             "restarts": engine.restarts[live],
             "state": np.where(running, "running", "pending"),
             "started": engine.started[live],
@@ -140,31 +141,31 @@ class SimIntake:
         }
         self._classes = ["", *sorted({name for name in self._reservations.values() if name})]
         if len(self._classes) > 1:
-            asked = [self._classes.index(self._reservations.get(row, "")) for row in live.tolist()]
-            self._columns["placement"] = np.array(asked, dtype=np.int64)
+            classes = [self._classes.index(self._reservations.get(row, "")) for row in live.tolist()]
+            self._columns["placement"] = np.array(classes, dtype=np.int64)
 
-    def _look_who(self) -> None:
-        """Which rows live; their columns that never change are taken once."""
+    def _refresh_live_rows(self) -> None:
+        """Find the live rows, and their columns that never change."""
         state = self._engine.state
         window = state[self._first : self._engine.arrived]
         live = np.flatnonzero((window == PENDING) | (window == RUNNING)) + self._first
         self._first = int(live[0]) if len(live) else self._engine.arrived
-        if self._lasting and np.array_equal(live, self._live):
+        if self._constant and np.array_equal(live, self._live):
             return
         self._live = live
         table = self._engine.table
         self._training = table.training[live]
         self._place[live] = np.arange(len(live))
-        self._lasting = {name: column[live] for name, column in table.columns.items()}
-        self._lasting["keys"] = tuple(table.keys[live])
-        self._lasting["ml_job"] = self._place[self._first_row[live]]
+        self._constant = {name: column[live] for name, column in table.columns.items()}
+        self._constant["keys"] = tuple(table.keys[live])
+        self._constant["ml_job"] = self._place[self._first_row[live]]
         alive = np.zeros(len(state), dtype=bool)
         if len(table.edges):
             alive[live] = True
             edges = table.edges[alive[table.edges[:, 0]]]
-            self._lasting["parents"] = self._place[edges]
+            self._constant["parents"] = self._place[edges]
         else:
-            self._lasting["parents"] = table.edges
+            self._constant["parents"] = table.edges
 
     def _jobs(self) -> Jobs:
         engine, live, training, running = self._engine, self._live, self._training, self._running
@@ -188,9 +189,9 @@ class SimIntake:
             iteration_time=iteration_time,
             checkpoint=checkpoint,
             checkpointed=checkpointed,
-            resumed=np.where(reports, np.floor(engine.took_up[live] + ALMOST) + 1, np.nan),
+            resumed=np.where(reports, np.floor(engine.resumed_at[live] + ALMOST) + 1, np.nan),
             reported=reported,
-            traffic=np.where(reports, engine.sent[training] * _slowed(engine, training, rate), np.nan),
+            traffic=np.where(reports, engine.traffic_rate[training] * _slowed(engine, training, rate), np.nan),
             losses=losses,
             accuracies=accuracies,
         )

@@ -1,4 +1,4 @@
-"""The simulator's memory: what a cycle asks of the one on disk, counted as that one counts it."""
+"""The ledger of a simulation: in memory, with the same answers to a cycle as the ledger on disk."""
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
@@ -15,39 +15,39 @@ from slurmplug.operations.history import gave_up_since, move_history
 from slurmplug.rules.guardrails import HOUR, MOVES, Past
 
 CYCLES = 100
-"""How many cycles that commanded something are looked back at for failures in a row."""
+"""How many cycles that commanded something are searched for failures in a row."""
 
 
 class MemoryLedger:
-    """What is remembered of the cycles, for as long as this object lives; see `slurmplug.ledger.ledger`."""
+    """Implements the ledger that a cycle needs, without a file; see `slurmplug.ledger.ledger`."""
 
     def __init__(self) -> None:
         self._cycle, self._latest = 0, -np.inf
         self._memory: dict[str, Memory] = {}
         self._operations: dict[str, Operation] = {}
-        """those that are open, and those that count for an hour"""
+        """open ones, and those of the last hour"""
         self._commanding: deque[tuple[int, float, dict[str, Status]]] = deque(maxlen=CYCLES)
-        """cycle, when it started, and what came of each command"""
+        """cycle, when it started, and the outcome of each command"""
         self._operation_of: dict[str, str] = {}
         self._first_seen: dict[JobKey, float] = {}
-        """of the jobs that live"""
+        """of live jobs"""
         self._users: dict[JobKey, str] = {}
-        """of the jobs that live, or have operations that count"""
+        """of live jobs, and of those in `_operations`"""
 
     def next_cycle(self) -> int:
         """The number of the cycle to come."""
         return self._cycle + 1
 
     def site_factors_set_elsewhere(self) -> Mapping[JobKey, float]:
-        """Nobody else writes here."""
+        """Empty: a simulation has no other writer."""
         return {}
 
-    def failed(self, policy: str, error: str, now: float) -> None:  # noqa: ARG002 nothing looks back at it
-        """Note a cycle that could not read."""
+    def failed(self, policy: str, error: str, now: float) -> None:  # noqa: ARG002 not recorded in a simulation
+        """Record a cycle whose reading failed."""
         self._cycle, self._latest = self._cycle + 1, now
 
     def recall(self, policy: str) -> Memory:
-        """What the policy asked to be remembered."""
+        """The memory of that policy's last plan."""
         return self._memory.get(policy, NOTHING_REMEMBERED)
 
     def open_operations(self) -> Sequence[Operation]:
@@ -55,7 +55,7 @@ class MemoryLedger:
         return sorted((o for o in self._operations.values() if o.step != "ended"), key=lambda o: o.opened)
 
     def past(self, now: float, first_seen: float = 0.0, jobs: Collection[JobKey] = ()) -> Past:
-        """What the guardrails must know of the cycles before, about these jobs and all others.
+        """What the guardrails need of earlier cycles.
 
         `first_seen`: seconds for which a job of `jobs` counts as just seen.
         """
@@ -81,7 +81,7 @@ class MemoryLedger:
         )
 
     def begin(self, record: CycleRecord) -> None:
-        """Remember a cycle, before any of its effects."""
+        """Record a cycle before its effects."""
         self._cycle, self._latest = record.snapshot.cycle, record.started
         for each in record.changes.records:
             if each.facts.live:
@@ -97,7 +97,7 @@ class MemoryLedger:
             self._commanding.append((self._cycle, record.started, unknown))
 
     def finish(self, cycle: int, outcomes: Sequence[Outcome], site_factors: Mapping[JobKey, float], now: float) -> None:  # noqa: ARG002
-        """Note what came of a cycle's commands."""
+        """Record the outcomes of a cycle's commands."""
         if not outcomes:
             return
         self._commanding[-1][2].update((outcome.command, outcome.status) for outcome in outcomes)
@@ -107,7 +107,7 @@ class MemoryLedger:
                 self._operations[operation.id] = replace(operation, last_status=outcome.status)
 
     def _forget(self, now: float) -> None:
-        """Ended operations that count no more: those of jobs that live count for as long as these do."""
+        """Drop ended operations older than an hour; moves of live jobs are kept."""
         over = [
             each
             for each in self._operations.values()

@@ -1,8 +1,8 @@
 """What the jobs on a node share, and how it slows them.
 
 On a node of whose CPUs, memory or network more than the share h (0.9) is in use, everything trains h / u as fast, u
-being the greatest of the three shares: what is wanted beyond h is shared out evenly. CPUs and memory are used as they
-were asked for, and the network by what trainings on several nodes send when nothing slows them, evenly over these.
+being the greatest of the three shares: demand beyond h is shared evenly. CPUs and memory are used as
+requested, and the network by what trainings on several nodes send when nothing slows them, evenly over these.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ _ALMOST = 1e-9
 
 
 class SharedNodes:
-    """What is held on each node: `used` (nodes, resources) of `capacity`, and `network` (nodes,) bytes a second."""
+    """Use of each node: `used` (nodes, resources) of `capacity`, and `network` (nodes,) bytes a second."""
 
     def __init__(self, nodes: SimNodes, threshold: float) -> None:
         """threshold: h."""
@@ -35,8 +35,8 @@ class SharedNodes:
     def __len__(self) -> int:
         return len(self.names)
 
-    def lacks(self, node: int, demand: Floats) -> str:
-        """What of this is not free on the node; empty where all is."""
+    def shortage(self, node: int, demand: Floats) -> str:
+        """Which resource of this demand is not free on the node; empty where all are."""
         over = self.used[node] + demand > self._most[node]
         return ("GPUs", "CPUs", "memory")[int(over.argmax())] if over.any() else ""
 

@@ -1,4 +1,4 @@
-"""What will happen by itself, in order of time."""
+"""The events to come, in order of time."""
 
 import heapq
 from collections.abc import Callable
@@ -8,7 +8,7 @@ Kind: TypeAlias = Literal["end", "limit", "eligible"]
 
 
 class Event(NamedTuple):
-    """`order` settles ties: what was foreseen first happens first. `version`: of what it was foreseen for."""
+    """`order` settles ties: first added, first served. `version`: that of its subject when it was added."""
 
     time: float
     order: int
@@ -17,25 +17,25 @@ class Event(NamedTuple):
     version: int
 
 
-class Agenda:
-    """Events to come; those that are overtaken by others stay in it until their time."""
+class EventQueue:
+    """Events to come; obsolete ones stay until their time."""
 
-    def __init__(self, overtaken: Callable[[Event], bool]) -> None:
-        self._overtaken = overtaken
+    def __init__(self, obsolete: Callable[[Event], bool]) -> None:
+        self._obsolete = obsolete
         self._heap: list[Event] = []
         self._pushed = 0
 
     def add(self, time: float, kind: Kind, which: int, version: int) -> None:
-        """Foresee an event."""
+        """Add an event."""
         self._pushed += 1
         heapq.heappush(self._heap, Event(time, self._pushed, kind, which, version))
 
     def first(self) -> Event | None:
-        """The next event that will come."""
-        while self._heap and self._overtaken(self._heap[0]):
+        """The next event that is not obsolete; None where there is none."""
+        while self._heap and self._obsolete(self._heap[0]):
             heapq.heappop(self._heap)
         return self._heap[0] if self._heap else None
 
     def pop(self) -> None:
-        """It has come."""
+        """Remove the next event."""
         heapq.heappop(self._heap)

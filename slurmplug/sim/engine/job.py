@@ -1,4 +1,4 @@
-"""What is simulated: jobs and how they train, as a workload tells it before any of them runs."""
+"""The jobs of a workload: how each trains, known before any of them runs."""
 
 from dataclasses import dataclass, field
 
@@ -44,11 +44,11 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class SimJob:
-    """One ML job, or one that is none.
+    """One job of a workload, an ML job or any other.
 
     Times are seconds from the workload's start, durations seconds, memory MiB. `curve_at` (k,), increasing, are the
     iterations at which `losses` and `accuracies` (k,) are known; between them they are linear. An ML job reports at
-    each iteration at most, and ends after `iterations`, the number its user asked for. A job that is not managed has
+    each iteration at most, and ends after `iterations`, the number its user requested. A job that is not managed has
     one iteration, which takes its run time, no curve and no directives.
     """
 
@@ -66,14 +66,14 @@ class SimJob:
     """0: as `gpus`; else it is elastic from here"""
     gpus_max: int = 0
     cpus: int = 0
-    """in all; 0: none to speak of"""
+    """in all; 0: negligible"""
     memory: float = 0.0
     time_limit: float = NAN
     curve_at: Floats = field(default_factory=lambda: np.empty(0))
     losses: Floats = field(default_factory=lambda: np.empty(0))
     accuracies: Floats = field(default_factory=lambda: np.empty(0))
     target: float = NAN
-    """the accuracy asked for"""
+    """the requested accuracy"""
     deadline: float = NAN
     urgency: float = NAN
     utility: tuple[float, float, float] | None = None
@@ -84,7 +84,7 @@ class SimJob:
     traffic: float = 0.0
     """bytes that an iteration sends between nodes where the job is spread over several"""
     checkpoint_every: float = 0.0
-    """seconds between checkpoints of its own; 0: it saves when it is asked to, and loses nothing"""
+    """seconds between checkpoints of its own; 0: it saves on request, and loses nothing"""
     restart: float = 30.0
     """seconds that a start from a checkpoint, or with other GPUs, takes before it trains"""
     startup: float = 0.0

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from predictors.arrays import Bools, Floats, Ints
-from slurmplug.sim.engine.run_log import ALMOST, Story
+from slurmplug.sim.engine.run_log import ALMOST, RunLog
 
 RECENT = 20
 """Reports whose times are kept of each training, as many as the time of an iteration is taken from."""
@@ -25,7 +25,7 @@ class LastReports:
         reports count, of which the median below was taken; NaN for none"""
         self._median: Floats = np.full(trainings, np.nan)
 
-    def note(self, training: int, story: Story, since: tuple[float, float], rate: float, done: float) -> None:
+    def note(self, training: int, log: RunLog, since: tuple[float, float], rate: float, done: float) -> None:
         """Add what it reported at one pace, from a (time, iteration) on until it had done so many iterations.
 
         What it reports again counts as reported then only, as it took up from a checkpoint before that.
@@ -37,7 +37,7 @@ class LastReports:
             return
         before = self.times[training]
         if first <= self.iteration[training]:
-            older = [story.time_of(each) for each in range(max(1, first - RECENT), first)]
+            older = [log.time_of(each) for each in range(max(1, first - RECENT), first)]
             before = np.append(np.full(RECENT - len(older), np.nan), older)
         times = time + (np.arange(max(first, last - RECENT + 1), last + 1) - iteration) / rate
         self.times[training] = np.append(before, times)[-RECENT:]

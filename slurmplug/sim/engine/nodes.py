@@ -27,22 +27,23 @@ class SimNodes:
 
 
 def parse(text: str) -> SimNodes:
-    """Nodes told as NODESxGPUS, such as 16x4, or NODESxGPUSxCPUSxMEMORY (MiB a node), several groups joined by +.
+    """The nodes that `text` names.
 
-    Without more said a node has 8 CPUs and 32 GiB for each of its GPUs (of one GPU where it has none), and 10 Gbit/s.
+    A group is NODESxGPUS, such as 16x4, or NODESxGPUSxCPUSxMEMORY (MiB a node); several are joined by +.
+    By default a node has 8 CPUs and 32 GiB for each of its GPUs (of one GPU where it has none), and 10 Gbit/s.
 
     Raises:
         UsageError
     """
     kinds: list[tuple[int, int, float]] = []
     for group in text.split("+"):
-        told = _GROUP.fullmatch(group.strip())
-        if told is None or not 1 <= int(told[1]) <= MOST_NODES:
+        match = _GROUP.fullmatch(group.strip())
+        if match is None or not 1 <= int(match[1]) <= MOST_NODES:
             raise UsageError(f"a cluster is NODESxGPUS, such as 16x4, or 8x4+2x8, or 16x4x32x131072, not {text!r}")
-        gpus = int(told[2])
-        cpus = int(told[3]) if told[3] else CPUS_A_GPU * max(gpus, 1)
-        memory = float(told[4]) if told[4] else MEMORY_A_GPU * max(gpus, 1)
-        kinds += [(gpus, cpus, memory)] * int(told[1])
+        gpus = int(match[2])
+        cpus = int(match[3]) if match[3] else CPUS_A_GPU * max(gpus, 1)
+        memory = float(match[4]) if match[4] else MEMORY_A_GPU * max(gpus, 1)
+        kinds += [(gpus, cpus, memory)] * int(match[1])
     return SimNodes(
         names=tuple(f"n{node + 1}" for node in range(len(kinds))),
         gpus=tuple(gpus for gpus, _, _ in kinds),

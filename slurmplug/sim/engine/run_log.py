@@ -1,4 +1,4 @@
-"""What a simulated training has been through."""
+"""The course of a simulated training: its progress over time, and counters."""
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
@@ -6,14 +6,14 @@ from math import floor, nan
 from operator import itemgetter
 
 ALMOST = 1e-9
-"""of an iteration: what rounding may lack of one that is done"""
+"""of an iteration: the tolerance for rounding"""
 
 
 @dataclass
-class Story:
-    """Corners of the progress, and what is counted. `idle_since`: when it began to wait, of one that waits.
+class RunLog:
+    """Corners of the piecewise linear progress, and counters. `idle_since`: when it began to wait, of one that waits.
 
-    `saved`: the iteration that it last took up from. `placed`: the nodes it last trained on.
+    `resumed_from`: the iteration at which its last run began. `placed`: the nodes that it last trained on.
     """
 
     times: list[float] = field(default_factory=list)
@@ -26,7 +26,7 @@ class Story:
     preemptions: int = 0
     migrations: int = 0
     resizes: int = 0
-    saved: float = 0.0
+    resumed_from: float = 0.0
     placed: frozenset[int] = frozenset()
 
     def corner(self, time: float, iteration: float) -> None:
@@ -53,18 +53,18 @@ class Story:
         return nan
 
     def last_checkpoint(
-        self, before: tuple[float, float], asked: float, since: float, every: float
+        self, before: tuple[float, float], requested: float, since: float, every: float
     ) -> tuple[float, float]:
         """The iteration of the last checkpoint until the last corner, and when it was saved.
 
-        before: those of the run before. asked: after which iteration the run was asked to save, NaN where it was not.
+        before: those of the run before. requested: the iteration after which a save was requested, NaN for none.
         since: when it began to train. every: seconds between checkpoints of its own, 0 for none.
         """
         saves = [before]
         now, done = self.times[-1], self.iterations[-1]
-        if asked <= done + ALMOST:
-            reached = self.time_of(asked)
-            saves.append((asked, reached if reached == reached else now))
+        if requested <= done + ALMOST:
+            reached = self.time_of(requested)
+            saves.append((requested, reached if reached == reached else now))
         if every and now - since >= every:
             last = since + floor((now - since) / every) * every
             saves.append((float(floor(self.iteration_at(last) + ALMOST)), last))

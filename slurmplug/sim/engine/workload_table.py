@@ -1,4 +1,4 @@
-"""A workload in columns: what is known of its jobs before any of them runs.
+"""A workload in columns: the properties of its jobs that never change.
 
 A training is a `SimJob`; a row is one Slurm job of it, and most trainings have one. Trainings are in order of
 submission, and so are the rows.
@@ -17,14 +17,14 @@ from slurmplug.sim.engine.job import Part, SimJob
 
 CLUSTER = "simulated"
 MOST_REPORTS = 200
-"""A job reports so often at most over all of its iterations, evenly."""
+"""The most reports of a job, evenly spread over its iterations."""
 
 
 @dataclass(frozen=True, eq=False)
-class Reports:
-    """What each training tells as it goes on: at every `step` (trainings,) iterations, by the pooled points.
+class ReportCurves:
+    """What each training reports as it progresses: at every `step` (trainings,) iterations, by the pooled points.
 
-    Training j has the points `[starts[j]:starts[j + 1]]`; `has_loss` and `has_accuracy` say which quantities it tells.
+    Training j has the points `[starts[j]:starts[j + 1]]`; `has_loss` and `has_accuracy` say which quantities.
     """
 
     step: Floats
@@ -37,12 +37,13 @@ class Reports:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
-    """`columns`: those of `Jobs` that never change, one entry a row, by name.
+class WorkloadTable:
+    """The columns of a workload.
 
-    training: (rows,) which. first_row: (trainings + 1,) its rows are `[first_row[j]:first_row[j + 1]]`. asked: (rows,)
-    GPUs. per_gpu: (rows, resources) demand a GPU, or in all where a row asks for none. edges: (edges, 2) a row and the
-    row that it depends on; parents: the same by row. checkpoint_every: (trainings,) seconds.
+    `columns`: those of `Jobs` that never change, by name, an entry a row. training: (rows,) the training of each.
+    first_row: (trainings + 1,) a training's rows are `[first_row[j]:first_row[j + 1]]`. requested: (rows,) GPUs.
+    per_gpu: (rows, resources) demand a GPU, or in all where a row requests none. edges: (edges, 2) a row and the row
+    that it depends on; parents: the same by row. checkpoint_every: (trainings,) seconds.
     """
 
     jobs: tuple[SimJob, ...]
@@ -51,19 +52,19 @@ class Table:
     training: Ints
     first_row: Ints
     submit: Floats
-    asked: Ints
+    requested: Ints
     per_gpu: Floats
     edges: Ints
     parents: Mapping[int, Sequence[int]]
     checkpoint_every: Floats
-    reports: Reports
+    reports: ReportCurves
 
     def rows_of(self, training: int) -> range:
         """The rows of a training."""
         return range(int(self.first_row[training]), int(self.first_row[training + 1]))
 
 
-def table(jobs: Sequence[SimJob], *, all_managed: bool) -> Table:
+def workload_table(jobs: Sequence[SimJob], *, all_managed: bool) -> WorkloadTable:
     """The columns of these jobs, in order of submission.
 
     all_managed: a policy that places jobs itself is given every job; those that the workload does not call managed
@@ -75,7 +76,7 @@ def table(jobs: Sequence[SimJob], *, all_managed: bool) -> Table:
     first_row = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     training = np.repeat(np.arange(len(ordered)), counts)
     flat = [part for each in parts for part in each]
-    asked = np.array([part.gpus for part in flat], dtype=np.int64)
+    requested = np.array([part.gpus for part in flat], dtype=np.int64)
     demand = np.array([[part.gpus, part.cpus, part.memory] for part in flat], dtype=np.float64).reshape(-1, 3)
 
     def column(value: Callable[[SimJob], Any], dtype: Any = np.float64) -> NDArray[Any]:
@@ -103,8 +104,8 @@ def table(jobs: Sequence[SimJob], *, all_managed: bool) -> Table:
         "role": np.array([part.role for part in flat], dtype=np.str_),
         "submitted": column(lambda job: int(job.submit)),
         "time_limit": column(lambda job: job.time_limit),
-        "gpus_min": np.where(elastic & (least > 0), least, asked),
-        "gpus_max": np.where(elastic & (most > 0), most, asked),
+        "gpus_min": np.where(elastic & (least > 0), least, requested),
+        "gpus_max": np.where(elastic & (most > 0), most, requested),
         "placement": np.zeros(len(flat), dtype=np.int64),
         "urgency": column(lambda job: job.urgency),
         "deadline": column(lambda job: job.deadline),
@@ -121,15 +122,15 @@ def table(jobs: Sequence[SimJob], *, all_managed: bool) -> Table:
         "awaits": np.zeros(len(flat), dtype=bool),
     }
     edges = _edges(parts, first_row)
-    return Table(
+    return WorkloadTable(
         jobs=ordered,
         keys=keys,
         columns=columns,
         training=training,
         first_row=first_row,
         submit=np.array([job.submit for job in ordered], dtype=np.float64),
-        asked=asked,
-        per_gpu=demand / np.maximum(asked, 1)[:, None],
+        requested=requested,
+        per_gpu=demand / np.maximum(requested, 1)[:, None],
         edges=edges,
         parents=_by_child(edges),
         checkpoint_every=np.array([job.checkpoint_every for job in ordered], dtype=np.float64),
@@ -154,7 +155,7 @@ def _by_child(edges: Ints) -> dict[int, list[int]]:
     return found
 
 
-def _reports(jobs: Sequence[SimJob]) -> Reports:
+def _reports(jobs: Sequence[SimJob]) -> ReportCurves:
     iterations, losses, accuracies, starts = [], [], [], [0]
     step = np.array([max(1, -(-job.iterations // MOST_REPORTS)) for job in jobs], dtype=np.float64)
     for job, every in zip(jobs, step.tolist(), strict=True):
@@ -165,7 +166,7 @@ def _reports(jobs: Sequence[SimJob]) -> Reports:
         accuracies.append(np.interp(at, job.curve_at, job.accuracies) if len(job.accuracies) else nothing)
         starts.append(starts[-1] + len(at))
     empty = [np.empty(0)]
-    return Reports(
+    return ReportCurves(
         step=step,
         iterations=np.concatenate(iterations + empty),
         losses=np.concatenate(losses + empty),

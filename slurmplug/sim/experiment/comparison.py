@@ -1,4 +1,4 @@
-"""Two policies' figures over the same seeds, and how sure the difference is.
+"""Two policies' figures over the same seeds, and the confidence in the difference.
 
 What differs by seed is the same for both, so differences are taken seed by seed: the interval is Student's over them,
 and the test Wilcoxon's signed ranks, exact for the few seeds there are.
@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.stats import t, wilcoxon
@@ -24,7 +24,7 @@ _NO_FIGURES = frozenset({"seed", "jobs", "wall_s"})
 
 
 @dataclass(frozen=True)
-class Run:
+class RunFigures:
     """One entry of `results`: numbers by name, NaN where there is none."""
 
     policy: str
@@ -32,30 +32,33 @@ class Run:
     figures: Mapping[str, float]
 
 
+BySeed: TypeAlias = dict[int, RunFigures]
+
+
 @dataclass(frozen=True)
-class Runs:
-    """What one call of `simulate --json` wrote."""
+class ResultsFile:
+    """The results of one call of `simulate --json`."""
 
     path: str
     workload: str
     cluster: str
-    runs: tuple[Run, ...]
+    runs: tuple[RunFigures, ...]
 
     @property
     def policies(self) -> tuple[str, ...]:
         """In the order in which they ran."""
         return tuple(dict.fromkeys(run.policy for run in self.runs))
 
-    def of(self, policy: str) -> dict[int, Run]:
+    def of(self, policy: str) -> BySeed:
         """The runs of a policy by seed."""
         return {run.seed: run for run in self.runs if run.policy == policy}
 
 
 @dataclass(frozen=True)
-class Compared:
+class FigureComparison:
     """One figure of two policies: the means over the seeds that both have, and by how much the second differs.
 
-    `change` is a share of the first mean, and `low` to `high` its interval; NaN where it cannot be told, as `p` is.
+    `change` is a share of the first mean, and `low` to `high` its interval; NaN where it is undefined, as `p` is.
     """
 
     figure: str
@@ -70,8 +73,8 @@ class Compared:
     p: float
 
 
-def read(path: Path) -> Runs:
-    """What `simulate --json` wrote.
+def read(path: Path) -> ResultsFile:
+    """The results that `simulate --json` wrote to this file.
 
     Raises:
         DataError
@@ -79,24 +82,24 @@ def read(path: Path) -> Runs:
     try:
         if path.stat().st_size > FILE_BYTES:
             raise DataError(f"{path}: is longer than {FILE_BYTES} bytes")
-        told = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is no JSON: {error}") from error
     try:
-        runs = tuple(map(_run, told["results"]))
-        known = Runs(str(path), str(told["workload"]), str(told["cluster"]), runs)
+        runs = tuple(map(_run, content["results"]))
+        known = ResultsFile(str(path), str(content["workload"]), str(content["cluster"]), runs)
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise DataError(f"{path} is not what `slurmplug simulate --json` writes: {error!r}") from error
     if not runs:
         raise DataError(f"{path} has no results")
     if len({(run.policy, run.seed) for run in runs}) < len(runs):
-        raise DataError(f"{path} tells a policy and a seed twice")
+        raise DataError(f"{path} has two results of one policy and seed")
     return known
 
 
-def pairs(first: Runs, second: Runs | None, against: str) -> list[tuple[dict[int, Run], dict[int, Run]]]:
+def pairs(first: ResultsFile, second: ResultsFile | None, against: str) -> list[tuple[BySeed, BySeed]]:
     """Which policies to compare, as runs by seed of the one and of the other.
 
     In one file: `against`, or the first policy, and each other one. In two: each policy that both have and itself,
@@ -127,7 +130,7 @@ def pairs(first: Runs, second: Runs | None, against: str) -> list[tuple[dict[int
     return chosen
 
 
-def compared(before: Mapping[int, Run], after: Mapping[int, Run], confidence: float) -> list[Compared]:
+def compare_figures(before: BySeed, after: BySeed, confidence: float) -> list[FigureComparison]:
     """Every figure of both over the seeds that both have.
 
     Raises:
@@ -143,11 +146,11 @@ def compared(before: Mapping[int, Run], after: Mapping[int, Run], confidence: fl
         known = values[:, ~np.isnan(values).any(axis=0)]
         if known.shape[1]:
             policies = next(iter(after.values())).policy, next(iter(before.values())).policy
-            made.append(_compared(name, policies, known, confidence))
+            made.append(_comparison(name, policies, known, confidence))
     return made
 
 
-def _compared(name: str, policies: tuple[str, str], values: np.ndarray, confidence: float) -> Compared:
+def _comparison(name: str, policies: tuple[str, str], values: np.ndarray, confidence: float) -> FigureComparison:
     before, after = values
     n, base = len(before), float(before.mean())
     difference = after - before
@@ -159,14 +162,14 @@ def _compared(name: str, policies: tuple[str, str], values: np.ndarray, confiden
         low, high = change - half / abs(base), change + half / abs(base)
     testable = n >= FEWEST_FOR_A_TEST and difference.any()
     p = float(wilcoxon(difference, zero_method="zsplit").pvalue) if testable else math.nan
-    return Compared(name, *policies, n, base, float(after.mean()), change, low, high, p)
+    return FigureComparison(name, *policies, n, base, float(after.mean()), change, low, high, p)
 
 
-def _run(told: Mapping[str, Any]) -> Run:
-    """Raises what `read` takes for no such entry."""
+def _run(entry: Mapping[str, Any]) -> RunFigures:
+    """Raises one of the errors that `read` expects of a malformed entry."""
     figures = {
         str(name): math.nan if value is None else float(value)
-        for name, value in told.items()
+        for name, value in entry.items()
         if name not in _NO_FIGURES and (value is None or type(value) in (int, float))
     }
-    return Run(str(told["policy"]), int(told["seed"]), figures)
+    return RunFigures(str(entry["policy"]), int(entry["seed"]), figures)

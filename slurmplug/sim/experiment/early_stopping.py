@@ -1,4 +1,4 @@
-"""Any policy, with the load control of MLFS beside it, so that gains by order and gains by stopping are told apart."""
+"""Any policy combined with the load control of MLFS, to separate gains by ordering from gains by early stopping."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,12 +9,12 @@ from policies.policy import Policy
 from policies.snapshot import Snapshot
 from predictors.forecast import Forecasts, Need
 
-_OURS = "stopping."
-"""before the names of what is remembered for the load control"""
+_PREFIX = "stopping."
+"""of the load control's entries in the memory"""
 
 
 class Stopping(Policy):
-    """A policy's plan, and MLF-C's stops of what it leaves alone (Wang, Liu, Shen, CoNEXT 2020, section 3.5)."""
+    """A policy's plan, and MLF-C's stops of further jobs (Wang, Liu, Shen, CoNEXT 2020, section 3.5)."""
 
     def __init__(self, policy: Policy, settings: LoadControlSettings | None = None) -> None:
         self._policy, self._control = policy, settings or LoadControlSettings()
@@ -23,15 +23,15 @@ class Stopping(Policy):
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Any) -> Plan:
         """The policy's plan, and the stops."""
-        own = {name: value for name, value in memory.items() if not name.startswith(_OURS)}
-        kept = {name.removeprefix(_OURS): value for name, value in memory.items() if name.startswith(_OURS)}
+        own = {name: value for name, value in memory.items() if not name.startswith(_PREFIX)}
+        kept = {name.removeprefix(_PREFIX): value for name, value in memory.items() if name.startswith(_PREFIX)}
         plan = self._policy.decide(snapshot, forecasts, own)
         load = assess_load(snapshot, kept, self._control)
-        look = StopCandidates.of(snapshot.jobs, forecasts.final, self._control, overloaded=load.overloaded)
-        stopping = stop_actions(snapshot, look, load, self._control)
+        candidates = StopCandidates.of(snapshot.jobs, forecasts.final, self._control, overloaded=load.overloaded)
+        stopping = stop_actions(snapshot, candidates, load, self._control)
         stopped = {action.job for action in stopping}
         return replace(
             plan,
             actions=(*(action for action in plan.actions if action.job not in stopped), *stopping),
-            memory={**plan.memory, **{_OURS + name: value for name, value in load.memory.items()}},
+            memory={**plan.memory, **{_PREFIX + name: value for name, value in load.memory.items()}},
         )

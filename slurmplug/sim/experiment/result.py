@@ -1,4 +1,4 @@
-"""What came of a simulated run: each job's story, and what the run cost."""
+"""What came of a simulated run: each job's log, and what the run cost."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ class Finished:
     """One job of the workload after the run. Times are seconds from the workload's start.
 
     `times` (k,), increasing but not strictly, and `iterations` (k,) are the corners of its progress: between two of
-    them it is linear, and a step down is work lost with a restart. A job tells of whole iterations only, so what it had
+    them it is linear, and a step down is work lost with a restart. A job reports whole iterations only, so what it had
     reported at a time is the floor. Of a job of several parts it is the progress of the training they share.
     """
 
@@ -44,7 +44,7 @@ class RunResult:
 
     workload: str
     cluster: str
-    """as asked for: 16x4"""
+    """as requested: 16x4"""
     policy: str
     launcher: str
     stopping: bool

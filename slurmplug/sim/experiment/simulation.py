@@ -21,18 +21,21 @@ from slurmplug.sim.adapters.ledger import MemoryLedger
 from slurmplug.sim.engine.engine import Engine
 from slurmplug.sim.engine.job import SimJob, Workload
 from slurmplug.sim.engine.nodes import parse
-from slurmplug.sim.engine.workload_table import table
+from slurmplug.sim.engine.workload_table import workload_table
 from slurmplug.sim.experiment.result import Finished, RunResult
 from slurmplug.sim.slurm.cluster import SlurmSimCluster
-from slurmplug.sim.slurm.launcher import Settings as LauncherSettings
+from slurmplug.sim.slurm.launcher import LauncherSettings
 
 PATIENCE = 1_000
 """Cycles in which nothing can happen any more and the policy does nothing either, after which a run is cut short."""
 
 
 @dataclass(frozen=True)
-class Settings:
-    """cluster: as `slurmplug.sim.engine.nodes.parse` reads it. interval: seconds from one cycle to the next."""
+class SimulationSettings:
+    """How a simulation runs.
+
+    cluster: as `slurmplug.sim.engine.nodes.parse` reads it. interval: seconds from one cycle to the next.
+    """
 
     cluster: str
     interval: float = 60.0
@@ -48,10 +51,10 @@ class Settings:
 class Simulation:
     """A workload, a policy, and the same cycle as live between them."""
 
-    def __init__(self, workload: Workload, policy: Policy, settings: Settings) -> None:
+    def __init__(self, workload: Workload, policy: Policy, settings: SimulationSettings) -> None:
         """
         Raises:
-            UsageError: the cluster makes no sense, or is smaller than a job
+            UsageError: the cluster cannot be read, or is smaller than a job
         """
         self.workload, self.policy, self.settings = workload, policy, settings
         nodes = parse(settings.cluster)
@@ -59,7 +62,7 @@ class Simulation:
             _check(job, sum(nodes.gpus), elastic=settings.launcher == "direct")
         direct = settings.launcher == "direct"
         launch = 0.0 if direct else settings.slurm.launch_seconds
-        jobs = table([_launched(job, launch) for job in workload.jobs], all_managed=direct)
+        jobs = workload_table([_launched(job, launch) for job in workload.jobs], all_managed=direct)
         self.engine = Engine(jobs, nodes, settings.contention, limits=not direct)
         self.port = SimCluster(self.engine) if direct else SlurmSimCluster(self.engine, settings.slurm)
         self.ledger = MemoryLedger()
@@ -75,8 +78,11 @@ class Simulation:
         )
         self.decide_seconds: list[float] = []
 
-    def run(self, tell: Callable[[int, int], Any] | None = None) -> RunResult:
-        """Cycle until every job has ended. `tell` is called now and then with how many have, of how many."""
+    def run(self, on_progress: Callable[[int, int], Any] | None = None) -> RunResult:
+        """Cycle until every job has ended.
+
+        on_progress: called after each cycle with the number of jobs that have ended, and of all.
+        """
         began, engine, jobs = perf_counter(), self.engine, len(self.workload.jobs)
         idle = 0
         alive = self.port.wait(self._cycle_at(engine.next_event())) if jobs else False
@@ -92,8 +98,8 @@ class Simulation:
             if engine.now < useful < inf:
                 until = max(until, self._cycle_at(useful))
             alive = self.port.wait(until)
-            if tell:
-                tell(jobs - engine.left, jobs)
+            if on_progress:
+                on_progress(jobs - engine.unfinished, jobs)
         return self._result(perf_counter() - began)
 
     def _cycle_at(self, time: float) -> float:
@@ -101,13 +107,13 @@ class Simulation:
         return ceil(time / self.settings.interval) * self.settings.interval
 
     def next_useful_cycle(self, record: CycleRecord, refused: int) -> float:
-        """Until when the policy would do nothing if nothing happened, so that cycles until then can be left out.
+        """The time until which the policy would do nothing if nothing happened: cycles before it can be left out.
 
         Now, where the guardrails left something to the next cycle; infinite, where no job is there. The policy's own
         `decides_on` and `until` say when it may decide otherwise (`policies.policy`). Where they do not, cycles are
         left out while no job waits, no node is overloaded, no running job could be given other GPUs, and the policy
-        asked for nothing but stops that were asked for before, and remembers what it did: until a job that may be
-        stopped reports another iteration, or the time of one that was asked to stop is over.
+        requests nothing but stops that it has requested before, and its memory is unchanged: until a job that may be
+        stopped reports another iteration, or the time limit of a requested stop is over.
 
         record: of the cycle that has just run. refused: commands that were refused before it.
         """
@@ -156,11 +162,11 @@ def _same_memory(before: Memory, after: Memory) -> bool:
 
 
 def finished(engine: Engine, training: int) -> Finished:
-    """What came of a training."""
-    story, rows = engine.stories[training], engine.table.rows_of(training)
+    """The outcome of a training, as it is now."""
+    log, rows = engine.logs[training], engine.table.rows_of(training)
     here = slice(rows.start, rows.stop)
     holds = np.nan_to_num(engine.gpus[here] * (engine.now - engine.started[here]))
-    state = story.state
+    state = log.state
     if state == "PENDING" and any(row in engine.holds for row in rows):
         state = "RUNNING"
     return Finished(
@@ -169,26 +175,30 @@ def finished(engine: Engine, training: int) -> Finished:
         started=float(engine.first_started[training]),
         ended=float(engine.ended[training]),
         state=state,
-        stopped=story.stopped,
-        times=np.array(story.times),
-        iterations=np.array(story.iterations),
-        wait=story.wait,
+        stopped=log.stopped,
+        times=np.array(log.times),
+        iterations=np.array(log.iterations),
+        wait=log.wait,
         gpu_seconds=float((engine.attained[here] + holds).sum()),
-        bandwidth_bytes=float(story.bandwidth),
-        preemptions=story.preemptions,
-        migrations=story.migrations,
-        resizes=story.resizes,
+        bandwidth_bytes=float(log.bandwidth),
+        preemptions=log.preemptions,
+        migrations=log.migrations,
+        resizes=log.resizes,
     )
 
 
 def _launched(job: SimJob, seconds: float) -> SimJob:
-    """The job, each start of which takes so much longer."""
+    """The job with its start-up and restart times longer by so many seconds."""
     return replace(job, startup=job.startup + seconds, restart=job.restart + seconds) if seconds else job
 
 
 def _check(job: SimJob, gpus: int, *, elastic: bool) -> None:
-    """A job that never fits would wait for ever; an elastic one starts with fewer GPUs where the policy places it."""
+    """An elastic job can start with fewer GPUs than it requests where the policy places it.
+
+    Raises:
+        UsageError: for a job that never fits
+    """
     least = job.gpus_min if elastic and job.gpus_min else job.gpus
     wanted = max(least, sum(part.gpus for part in job.parts))
     if wanted > gpus:
-        raise UsageError(f"job {job.name} asks for {wanted} GPUs, and the cluster has {gpus}")
+        raise UsageError(f"job {job.name} requests {wanted} GPUs, and the cluster has {gpus}")

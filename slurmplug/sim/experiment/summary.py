@@ -1,8 +1,8 @@
-"""What a simulated run came to, in the figures of the papers: times in seconds, one number each.
+"""The figures of a simulated run, as the papers define them: times in seconds, one number each.
 
 jct: from submission to end, over jobs that ended. deadline_ratio: ended by their deadline, of those that have one.
-accuracy_by_deadline: the best reported by then, 0 where nothing was, over the jobs that tell accuracy; accuracy_ratio:
-had reported their target by then, of those that have one; who has no deadline is asked at the end. loss_integral:
+accuracy_by_deadline: the best reported by then, 0 where nothing was, over the jobs that report it; accuracy_ratio:
+had reported their target by then, of those that have one; without a deadline, by the end of the run. loss_integral:
 normalised loss, 1 before the first report and 0 at its least, from arrival to a horizon that the workload alone sets,
 the mean over jobs. time_to_90_loss: from arrival to nine tenths of the loss reduction. utility: the sum of OASiS'.
 """
@@ -16,7 +16,7 @@ import numpy as np
 from predictors.arrays import Floats
 from slurmplug.sim.engine.job import SimJob
 from slurmplug.sim.experiment.result import Finished, RunResult
-from slurmplug.sim.workloads.directives import alone
+from slurmplug.sim.workloads.directives import run_time_alone
 
 REPORTS = 200
 """a job reports so often at most"""
@@ -26,7 +26,7 @@ _ALMOST = 1e-9
 
 
 def summary(result: RunResult) -> dict[str, Any]:
-    """One entry of `results`. NaN where no job tells of it."""
+    """One entry of `results`. NaN where no job has such a figure."""
     jobs = result.finished
     ended = np.array([job.ended for job in jobs])
     submitted = np.array([job.submitted for job in jobs])
@@ -36,9 +36,9 @@ def summary(result: RunResult) -> dict[str, Any]:
     jct = (ended - submitted)[np.isfinite(ended)]
     met = (completed & (ended <= deadline + _ALMOST)).astype(np.float64)
     has = np.isfinite(deadline)
-    learnt = [_Learnt(job) for job in jobs if len(job.job.losses) or len(job.job.accuracies)]
-    accuracies = [(each.best_accuracy(), each.job.target) for each in learnt if len(each.job.accuracies)]
-    losing = [each for each in learnt if len(each.job.losses)]
+    learning = [_LearningProgress(job) for job in jobs if len(job.job.losses) or len(job.job.accuracies)]
+    accuracies = [(each.best_accuracy(), each.job.target) for each in learning if len(each.job.accuracies)]
+    with_loss = [each for each in learning if len(each.job.losses)]
     until = horizon([job.job for job in jobs])
     decided = result.decide_seconds * 1e3
     return {
@@ -54,9 +54,9 @@ def summary(result: RunResult) -> dict[str, Any]:
         "accuracy_by_deadline": _mean([best for best, _ in accuracies]),
         "accuracy_ratio": _mean([float(best >= target) for best, target in accuracies if target == target]),
         "bandwidth_bytes": float(sum(job.bandwidth_bytes for job in jobs)),
-        "loss_integral": _mean([each.loss_integral(until) for each in losing]),
-        "time_to_90_loss": _mean([each.time_to(0.9) for each in losing]),
-        "time_to_95_loss": _mean([each.time_to(0.95) for each in losing]),
+        "loss_integral": _mean([each.loss_integral(until) for each in with_loss]),
+        "time_to_90_loss": _mean([each.time_to(0.9) for each in with_loss]),
+        "time_to_95_loss": _mean([each.time_to(0.95) for each in with_loss]),
         "utility": float(sum(_utility(job) for job in jobs)),
         "gpu_hours": float(sum(job.gpu_seconds for job in jobs)) / 3600,
         "preemptions": int(sum(job.preemptions for job in jobs)),
@@ -76,16 +76,16 @@ def summary(result: RunResult) -> dict[str, Any]:
 
 def horizon(jobs: list[SimJob]) -> float:
     """Until when losses are integrated: the last arrival, and twice the longest run time."""
-    longest = max((alone(job, job.gpus) for job in jobs if len(job.losses)), default=0.0)
+    longest = max((run_time_alone(job, job.gpus) for job in jobs if len(job.losses)), default=0.0)
     return max((job.submit for job in jobs), default=0.0) + 2 * longest
 
 
-class _Learnt:
+class _LearningProgress:
     """What one job had reported, by time."""
 
-    def __init__(self, told: Finished) -> None:
-        self.job, self._told = told.job, told
-        self._at, self._times = first_reached(told.times, told.iterations)
+    def __init__(self, job: Finished) -> None:
+        self.job, self._finished = job.job, job
+        self._at, self._times = first_reached(job.times, job.iterations)
 
     def best_accuracy(self) -> float:
         """The best reported by the deadline, 0 where nothing was."""
@@ -97,16 +97,16 @@ class _Learnt:
         return float(np.max(values[at <= done], initial=float(np.interp(done, at, values))))
 
     def loss_integral(self, until: float) -> float:
-        """Of the normalised loss, from arrival until then; the last one told holds on."""
+        """Of the normalised loss, from arrival until then; the last reported loss counts until then."""
         steps, loss = self._losses()
-        when = np.clip(np.concatenate([[self._told.submitted], self._when(steps), [until]]), None, until)
+        when = np.clip(np.concatenate([[self._finished.submitted], self._when(steps), [until]]), None, until)
         return float(np.diff(when) @ np.concatenate([[1.0], loss]))
 
     def time_to(self, reduction: float) -> float:
         """Seconds from arrival until so much of the loss reduction was reported; NaN where it never was."""
         steps, loss = self._losses()
         reached = np.flatnonzero((loss <= 1 - reduction + _ALMOST) & np.isfinite(self._when(steps)))
-        return float(self._when(steps)[reached[0]]) - self._told.submitted if len(reached) else math.nan
+        return float(self._when(steps)[reached[0]]) - self._finished.submitted if len(reached) else math.nan
 
     def _losses(self) -> tuple[Floats, Floats]:
         """Reported iterations, and the normalised loss at each."""
@@ -141,12 +141,12 @@ def first_reached(times: Floats, iterations: Floats) -> tuple[Floats, Floats]:
     return np.array(at), np.array(when)
 
 
-def _utility(told: Finished) -> float:
+def _utility(job: Finished) -> float:
     """th1 / (1 + exp(th2 (x - th3))) of a job that completed after x seconds (OASiS, section V-A), else 0."""
-    if told.job.utility is None or told.state != "COMPLETED":
+    if job.job.utility is None or job.state != "COMPLETED":
         return 0.0
-    worth, steepness, target = told.job.utility
-    exponent = steepness * (told.ended - told.submitted - target)
+    worth, steepness, target = job.job.utility
+    exponent = steepness * (job.ended - job.submitted - target)
     return worth / (1 + math.exp(min(exponent, 700.0)))
 
 

@@ -1,9 +1,9 @@
-"""A simulated cluster whose jobs Slurm starts: multifactor priority, EASY backfill, and our labels on top.
+"""A simulated cluster whose jobs Slurm starts: multifactor priority, EASY backfill, and SiteFactors on top.
 
-Slurm looks at its queue after whatever changes it, but not more often than at its pace; backfill may have an interval
-of its own. What a job held is free once Slurm has cleaned up behind it. A job of several parts waits as one
-heterogeneous job does: its parts start together or not at all, and are requeued together. What a requeued job asked to
-be kept to or from by name (ReqNodeList, ExcNodeList) is taken note of and not heeded: the reservation that goes with it
+Slurm schedules after each change of the queue, but at most once each `pace` seconds; backfill may have an interval of
+its own. What a job held is free once Slurm has cleaned up behind it. A job of several parts waits as one
+heterogeneous job does: its parts start together or not at all, and are requeued together. The nodes that a requeued job
+requires or excludes (ReqNodeList, ExcNodeList) are stored and not heeded: the reservation that goes with it
 says where it starts.
 """
 
@@ -14,30 +14,37 @@ from types import MappingProxyType
 import numpy as np
 
 from predictors.arrays import Floats, Ints, Texts
-from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.port import Command, Reading, Reservation, ResourceRequest, Site
 from slurmplug.sim.adapters.cluster import NO_JOBS, NO_NODES, SimCluster
-from slurmplug.sim.engine.engine import PENDING, Engine, Where
+from slurmplug.sim.engine.engine import PENDING, Engine, GpusByNode
 from slurmplug.sim.engine.workload_table import CLUSTER
-from slurmplug.sim.slurm.launcher import Held, Pending, Room, Settings, Start, priorities, starts
+from slurmplug.sim.slurm.launcher import (
+    HeldResources,
+    LauncherSettings,
+    NodeResources,
+    Pending,
+    Start,
+    jobs_to_start,
+    priorities,
+)
 from slurmplug.sim.slurm.multifactor import Usage
 
 REQUEUE_DELAY = 120.0
 """Seconds until a requeued job is eligible again: Slurm gives it a start time by itself."""
 _SHAPE = frozenset({"NumNodes", "NumTasks", "MinCPUsNode", "CPUsPerTask", "NumCPUs", "MinMemoryNode"})
 """What is rewritten along with the GPUs; here CPUs and memory follow them."""
-_NOTED = frozenset({"ReqNodeList", "ExcNodeList"})
+_NODE_LISTS = frozenset({"ReqNodeList", "ExcNodeList"})
 
 
 @dataclass
-class _SetAside:
+class _Reserved:
     nodes: frozenset[int]
     until: float
 
 
 @dataclass(frozen=True)
-class _Leaving:
-    """What a job that has ended or was requeued still holds of a node."""
+class _Releasing:
+    """Resources of a node that an ended or requeued job still holds."""
 
     node: int
     amount: Floats
@@ -45,94 +52,98 @@ class _Leaving:
 
 
 class SlurmSimCluster(SimCluster):
-    """The port to an engine whose jobs Slurm starts. `labels`, `priority` (rows,): SiteFactors, and what they give."""
+    """`ClusterPort` to an engine whose jobs Slurm starts.
 
-    def __init__(self, engine: Engine, settings: Settings | None = None) -> None:
+    `site_factors`, `priority` (rows,): SiteFactors, and the priorities they lead to.
+    """
+
+    def __init__(self, engine: Engine, settings: LauncherSettings | None = None) -> None:
         super().__init__(engine)
-        self._settings = settings or Settings()
+        self._settings = settings or LauncherSettings()
         rows = len(engine.state)
         self.site_factors: Floats = np.zeros(rows)
         self.priority: Floats = np.ones(rows)
         self._usage = Usage()
-        self._used_until: Mapping[str, float] = {}
-        self._noted: dict[int, dict[str, str]] = {}
-        """the nodes that a job asked to be kept to or from"""
-        self._set_aside: dict[str, _SetAside] = {}
+        self._gpus_held: Mapping[str, float] = {}
+        self._node_lists: dict[int, dict[str, str]] = {}
+        """by row, the nodes that a job requires or excludes"""
+        self._reserved: dict[str, _Reserved] = {}
         self._seen = self._backfilled = -1
-        self._last_look = -np.inf
-        self._running: dict[int, Where] = {}
-        self._leaving: list[_Leaving] = []
+        self._last_pass = -np.inf
+        self._running: dict[int, GpusByNode] = {}
+        self._releasing: list[_Releasing] = []
         table = engine.table
         first = table.first_row[:-1]
-        demand = table.per_gpu * np.maximum(table.asked, 1)[:, None]
-        self._gpus = np.add.reduceat(table.asked, first) if len(first) else table.asked
+        demand = table.per_gpu * np.maximum(table.requested, 1)[:, None]
+        self._gpus = np.add.reduceat(table.requested, first) if len(first) else table.requested
         whole = np.add.reduceat(demand, first) if len(first) else demand
         self._per_gpu = whole / np.maximum(self._gpus, 1)[:, None]
         self._columns: Mapping[str, Texts] = {name: table.columns[name][first] for name in ("user", "qos", "partition")}
         self._limit = table.columns["time_limit"][first]
-        self._do = {
-            **self._do,
+        self._handlers = {
+            **{verb: handle for verb, handle in self._handlers.items() if verb != "place"},
             "update": self._update,
             "requeue": self._requeue,
             "reserve": self._reserve,
             "unreserve": self._unreserve,
         }
-        del self._do["place"]
 
     # --- the port ---------------------------------------------------------------------------------------------------
 
-    def read(self, known: Container[int], alive: Collection[int]) -> Reading:  # noqa: ARG002 nothing has to be looked up
-        """Look at the cluster; it can always be read."""
+    def read(self, known: Container[int], alive: Collection[int]) -> Reading:  # noqa: ARG002 the engine is at hand
+        """The time, the site and its reservations; never fails."""
         weights = self._settings.weights
-        told = {"Age": weights.age, "FairShare": weights.fairshare, "JobSize": weights.job_size, "QOS": weights.qos}
-        named = {name: int(weight) for name, weight in (told | {"Partition": weights.partition}).items()}
+        factors = {
+            "Age": int(weights.age),
+            "FairShare": int(weights.fairshare),
+            "JobSize": int(weights.job_size),
+            "QOS": int(weights.qos),
+            "Partition": int(weights.partition),
+        }
         names = self.engine.nodes.names
         return Reading(
             now=self.engine.now,
-            site=Site(CLUSTER, "", "priority/multifactor", MappingProxyType(named)),
+            site=Site(CLUSTER, "", "priority/multifactor", MappingProxyType(factors)),
             jobs=NO_JOBS,
             nodes=NO_NODES,
             reservations=tuple(
                 Reservation(name, frozenset(names[n] for n in each.nodes), frozenset(), frozenset(), 0.0, each.until)
-                for name, each in self._set_aside.items()
+                for name, each in self._reserved.items()
             ),
         )
 
     def wait(self, until: float) -> bool:
-        """Let everything happen that happens until then; False once all jobs have ended."""
+        """Simulate until that time; False once all jobs have ended."""
         engine = self.engine
-        while engine.left:
+        while engine.unfinished:
             self._clean_up()
-            look, backfill = self._next_look(), self._next_backfill()
-            time = min(engine.next_event(), look, backfill, min((each.until for each in self._leaving), default=np.inf))
+            scheduling, backfill = self._next_pass(), self._next_backfill()
+            released = min((each.until for each in self._releasing), default=np.inf)
+            time = min(engine.next_event(), scheduling, backfill, released)
             if time > until:
                 break
             engine.run_until(time)
             self._clean_up()
             if time == backfill:
-                self._look(backfill=True)
-            elif time == look:
-                self._look(backfill=self._settings.backfill and not self._settings.bf_interval)
+                self._schedule(backfill=True)
+            elif time == scheduling:
+                self._schedule(backfill=self._settings.backfill and not self._settings.bf_interval)
         engine.run_until(until)
-        return engine.left > 0
+        return engine.unfinished > 0
 
     def resource_requests(self, job_ids: Collection[int]) -> Mapping[int, ResourceRequest]:
-        """How these jobs asked: as many GPUs on each node, one task a GPU."""
+        """The resource requests of these jobs by id: as many GPUs on each node, one task a GPU."""
         return {
             job_id: self._resource_request(job_id - 1) for job_id in job_ids if 0 < job_id <= len(self.engine.state)
         }
 
-    def limits(self) -> Limits:
-        """Nobody's use is limited."""
-        return Limits()
-
-    # --- what is told to Slurm --------------------------------------------------------------------------------------
+    # --- commands to Slurm --------------------------------------------------------------------------------------
 
     def _update(self, row: int, command: Command) -> str:
         engine, fields = self.engine, dict(command.fields)
         if engine.state[row] != PENDING and fields.keys() & {"SiteFactor", "Gres", "StartTime"}:
-            return "it does not wait"
-        if unknown := fields.keys() - _SHAPE - _NOTED - {"SiteFactor", "Gres", "StartTime", "ReservationName"}:
+            return "the job is not pending"
+        if unknown := fields.keys() - _SHAPE - _NODE_LISTS - {"SiteFactor", "Gres", "StartTime", "ReservationName"}:
             return f"{', '.join(sorted(unknown))} cannot be changed here"
         if "Gres" in fields:
             per_node, nodes = int(fields["Gres"].rpartition(":")[2]), int(fields.get("NumNodes", "1").partition("-")[0])
@@ -144,13 +155,13 @@ class SlurmSimCluster(SimCluster):
         if "ReservationName" in fields:
             self.reservations[row] = fields["ReservationName"]
         if "StartTime" in fields:
-            told = fields["StartTime"]
-            engine.eligible(row, engine.now if told == "now" else float(told.removeprefix("uts")))
-        self._noted.setdefault(row, {}).update({name: fields[name] for name in fields.keys() & _NOTED})
+            start = fields["StartTime"]
+            engine.eligible(row, engine.now if start == "now" else float(start.removeprefix("uts")))
+        self._node_lists.setdefault(row, {}).update({name: fields[name] for name in fields.keys() & _NODE_LISTS})
         engine.changes += 1
         return ""
 
-    def _requeue(self, row: int, command: Command) -> str:  # noqa: ARG002 it tells no more than which job
+    def _requeue(self, row: int, command: Command) -> str:  # noqa: ARG002 the row is enough
         engine = self.engine
         problem = engine.requeue(row, REQUEUE_DELAY)
         if not problem:
@@ -165,13 +176,13 @@ class SlurmSimCluster(SimCluster):
         if any(name not in self._node for name in names):
             return "there is no such node"
         nodes = frozenset(self._node[name] for name in names)
-        if any(nodes & each.nodes for each in self._set_aside.values()):
+        if any(nodes & each.nodes for each in self._reserved.values()):
             return "reservations do not overlap"
-        self._set_aside[fields["name"]] = _SetAside(nodes, self.engine.now + float(fields["seconds"]))
+        self._reserved[fields["name"]] = _Reserved(nodes, self.engine.now + float(fields["seconds"]))
         return ""
 
     def _unreserve(self, row: int, command: Command) -> str:  # noqa: ARG002
-        if self._set_aside.pop(command.fields["name"], None) is None:
+        if self._reserved.pop(command.fields["name"], None) is None:
             return "there is no such reservation"
         self.engine.changes += 1
         return ""
@@ -182,7 +193,7 @@ class SlurmSimCluster(SimCluster):
         most = max(1, int(engine.nodes.capacity[:, 0].max()))
         nodes = len(engine.holds.get(row, ())) or max(1, -(-gpus // most))
         even = gpus % nodes == 0
-        noted = self._noted.get(row, {})
+        noted = self._node_lists.get(row, {})
         return ResourceRequest(
             nodes=nodes, gpus=gpus, cpus=int(demand[1]), memory=float(demand[2]),
             het_id=row + 1 if len(engine.table.rows_of(int(engine.table.training[row]))) > 1 else 0,
@@ -194,9 +205,9 @@ class SlurmSimCluster(SimCluster):
 
     # --- what Slurm does --------------------------------------------------------------------------------------------
 
-    def _next_look(self) -> float:
+    def _next_pass(self) -> float:
         changed = self.engine.changes != self._seen
-        return max(self.engine.now, self._last_look + self._settings.pace) if changed else np.inf
+        return max(self.engine.now, self._last_pass + self._settings.pace) if changed else np.inf
 
     def _next_backfill(self) -> float:
         every = self._settings.bf_interval
@@ -205,35 +216,35 @@ class SlurmSimCluster(SimCluster):
         return (self.engine.now // every + 1) * every
 
     def _clean_up(self) -> None:
-        """Keep what rows have just given up from others for the time that a release takes."""
+        """Hold back what rows have just released for `release_seconds`."""
         engine, seconds = self.engine, self._settings.release_seconds
         if not seconds:
             return
-        left = [each for each in self._leaving if each.until > engine.now]
-        engine.changes += len(left) < len(self._leaving)
+        left = [each for each in self._releasing if each.until > engine.now]
+        engine.changes += len(left) < len(self._releasing)
         left += [
-            _Leaving(node, engine.demand(row, share), engine.now + seconds)
+            _Releasing(node, engine.demand(row, share), engine.now + seconds)
             for row in self._running.keys() - engine.holds.keys()
             for node, share in self._running[row]
         ]
-        self._leaving, self._running = left, dict(engine.holds)
+        self._releasing, self._running = left, dict(engine.holds)
 
-    def _look(self, *, backfill: bool) -> None:
-        """Start what can start now."""
+    def _schedule(self, *, backfill: bool) -> None:
+        """Run one scheduling pass: start what can start now."""
         engine, now = self.engine, self.engine.now
-        self._last_look, self._seen = now, engine.changes
-        self._set_aside = {name: each for name, each in self._set_aside.items() if each.until > now}
+        self._last_pass, self._seen = now, engine.changes
+        self._reserved = {name: each for name, each in self._reserved.items() if each.until > now}
         state = engine.state[: engine.arrived]
         waiting = np.unique(engine.table.training[np.flatnonzero(state == PENDING)])
-        self._usage = self._usage.after(now, self._used_until, self._settings.weights.half_life)
+        self._usage = self._usage.after(now, self._gpus_held, self._settings.weights.half_life)
         if len(waiting):
             pending, room = self._pending(waiting), self._room()
             first = engine.table.first_row[waiting]
             self.priority[first] = priorities(pending, room, self._usage, now, self._settings)
             settings = replace(self._settings, backfill=backfill)
-            for start in starts(pending, self._held(), room, self._usage, now=now, settings=settings):
+            for start in jobs_to_start(pending, self._held(), room, self._usage, now=now, settings=settings):
                 self._start(int(waiting[start.row]), start)
-        self._used_until = self._holding()
+        self._gpus_held = self._gpus_by_user()
         self._seen = engine.changes
         if backfill:
             self._backfilled = engine.changes
@@ -273,7 +284,7 @@ class SlurmSimCluster(SimCluster):
             site_factor=self.site_factors[first],
         )
 
-    def _held(self) -> Held:
+    def _held(self) -> HeldResources:
         engine = self.engine
         rows = sorted(engine.holds)
         ends = engine.started[rows] + np.nan_to_num(
@@ -283,38 +294,33 @@ class SlurmSimCluster(SimCluster):
             (node, engine.demand(row, share), end)
             for row, end in zip(rows, ends.tolist(), strict=True)
             for node, share in engine.holds[row]
-        ] + [(each.node, each.amount, each.until) for each in self._leaving]
-        return Held(
+        ] + [(each.node, each.amount, each.until) for each in self._releasing]
+        return HeldResources(
             node=np.array([node for node, _, _ in entries], dtype=np.int64),
             amount=np.array([amount for _, amount, _ in entries]).reshape(-1, 3),
             until=np.array([end for _, _, end in entries], dtype=np.float64),
         )
 
-    def _room(self) -> Room:
+    def _room(self) -> NodeResources:
         nodes = self.engine.nodes
         names = [""] * len(nodes)
-        for name, aside in self._set_aside.items():
+        for name, aside in self._reserved.items():
             for node in aside.nodes:
                 names[node] = name
         used = nodes.used.copy()
-        for each in self._leaving:
+        for each in self._releasing:
             used[each.node] += each.amount
-        return Room(
+        return NodeResources(
             free=np.maximum(nodes.capacity - used, 0.0),
             total=nodes.capacity,
             reservation=np.array(names, dtype=np.str_),
             up=np.ones(len(nodes), dtype=bool),
         )
 
-    def _holding(self) -> Mapping[str, float]:
+    def _gpus_by_user(self) -> Mapping[str, float]:
         engine = self.engine
         found: dict[str, float] = {}
         for row in engine.holds:
             user = str(engine.table.columns["user"][row])
             found[user] = found.get(user, 0.0) + max(int(engine.gpus[row]), 0)
         return found
-
-
-def _fitting(free: int, wanted: int) -> tuple[bool, int]:
-    """Nodes that hold all of it first, the fullest of them; then those that hold the most."""
-    return (free < wanted, free if free >= wanted else -free)

@@ -1,6 +1,6 @@
 """Which pending jobs Slurm would start now, and where: priority order and EASY backfill on time limits.
 
-As sched/backfill of Slurm does it, less what a simulation of training need not know: jobs start in order of priority
+As sched/backfill of Slurm does it, without what a simulation of training does not need: jobs start in order of priority
 until one does not fit; that one is promised the earliest start that the time limits of what runs allow, and a later
 job starts now only where it does not delay this promise (Lifka, JSSPP 1995). Pure: clock and queue are the caller's.
 """
@@ -19,13 +19,15 @@ _SLACK = 1e-6
 
 
 @dataclass(frozen=True)
-class Settings:
-    """`bf_max_job_test`: how many jobs backfill looks at behind the first that must wait; `default_limit`: seconds.
+class LauncherSettings:
+    """The scheduling parameters of the simulated Slurm.
 
-    `pace`: seconds between two looks at the queue, as batch_sched_delay and sched_min_interval let Slurm take.
+    `bf_max_job_test`: how many jobs backfill tries behind the first that must wait; `default_limit`: seconds.
+
+    `pace`: seconds between two scheduling passes, as by batch_sched_delay and sched_min_interval.
     `bf_interval`: seconds between two rounds of backfill, between which jobs start in order of priority alone; 0: each
-    look backfills. `launch_seconds`: from a start until the job's program runs; `release_seconds`: from a job's end
-    until others can have what it held. Slurm's accounting tells a site both (docs/simulator.md).
+    pass backfills. `launch_seconds`: from a start until the job's program runs; `release_seconds`: from a job's end
+    until others can have what it held. A site can take both from its accounting (docs/simulator.md).
     """
 
     weights: Weights = field(default_factory=Weights)
@@ -63,7 +65,7 @@ class Pending:
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class HeldResources:
     """What running jobs hold, an entry (k,) a job and node: amounts (k, resources), and until when by time limit."""
 
     node: Ints
@@ -72,7 +74,7 @@ class Held:
 
 
 @dataclass(frozen=True, eq=False)
-class Room:
+class NodeResources:
     """Nodes: what is free (m, resources), all there is (m, resources), the name of the reservation on each or empty.
 
     A node that takes no job has nothing free and is not `up`.
@@ -93,7 +95,7 @@ class Start:
     shares: tuple[int, ...]
 
 
-def priorities(pending: Pending, room: Room, usage: Usage, now: float, settings: Settings) -> Ints:
+def priorities(pending: Pending, room: NodeResources, usage: Usage, now: float, settings: LauncherSettings) -> Ints:
     """The priority of each pending job (n,). Its size is the mean of its shares of the nodes and of the CPUs."""
     nodes = np.ceil(np.maximum(pending.gpus, 1) / max(room.total[:, 0].max(initial=0.0), 1.0))
     cpus = pending.demand[:, 1] * np.maximum(pending.gpus, 1)
@@ -110,15 +112,21 @@ def priorities(pending: Pending, room: Room, usage: Usage, now: float, settings:
     )
 
 
-def starts(
-    pending: Pending, held: Held, room: Room, usage: Usage, *, now: float, settings: Settings | None = None
+def jobs_to_start(
+    pending: Pending,
+    held: HeldResources,
+    room: NodeResources,
+    usage: Usage,
+    *,
+    now: float,
+    settings: LauncherSettings | None = None,
 ) -> tuple[Start, ...]:
     """The jobs to start now, in that order.
 
     Nodes with a reservation are for the jobs that name it, and these run nowhere else; so each reservation is a queue
     of its own. The same priority: first submitted, first started.
     """
-    settings = settings or Settings()
+    settings = settings or LauncherSettings()
     if not len(pending):
         return ()
     ranked = np.argsort(-priorities(pending, room, usage, now, settings), kind="stable")
@@ -128,23 +136,30 @@ def starts(
         rows = ranked[pending.reservation[ranked] == name]
         nodes = np.flatnonzero((room.reservation == name) & room.up)
         if len(nodes):
-            started += _Pass(pending, held, room, nodes, now=now, settings=settings).run(rows)
+            started += _SchedulingPass(pending, held, room, nodes, now=now, settings=settings).run(rows)
     order = {int(row): place for place, row in enumerate(ranked)}
     return tuple(sorted(started, key=lambda start: order[start.row]))
 
 
-def earliest(pending: Pending, row: int, held: Held, room: Room, now: float) -> float:
+def earliest_start(pending: Pending, row: int, held: HeldResources, room: NodeResources, now: float) -> float:
     """When the job could start at the latest, if nothing else started: by the time limits; infinite where never."""
     nodes = np.flatnonzero((room.reservation == pending.reservation[row]) & room.up)
-    promised = _Pass(pending, held, room, nodes, now=now, settings=Settings()).promise(row)
+    promised = _SchedulingPass(pending, held, room, nodes, now=now, settings=LauncherSettings()).promise(row)
     return promised[0] if promised else math.inf
 
 
-class _Pass:
-    """One look at the queue of one reservation, over its nodes alone."""
+class _SchedulingPass:
+    """One scheduling pass over the queue of one reservation and its nodes."""
 
     def __init__(
-        self, pending: Pending, held: Held, room: Room, nodes: Ints, *, now: float, settings: Settings
+        self,
+        pending: Pending,
+        held: HeldResources,
+        room: NodeResources,
+        nodes: Ints,
+        *,
+        now: float,
+        settings: LauncherSettings,
     ) -> None:
         self._pending, self._nodes, self._now, self._settings = pending, nodes, now, settings
         place = np.full(len(room.free), -1)
@@ -166,7 +181,7 @@ class _Pass:
                 continue
             promised = self.promise(row)
             if promised is None:
-                continue  # it asks for more than there is, and nobody waits for it
+                continue  # it requests more than there is, and nobody waits for it
             if self._settings.backfill:
                 yield from self._backfill(waiting, *promised)
             return
@@ -233,11 +248,11 @@ class _Pass:
         Of single nodes cons_tres takes the first of that row of neighbours, all with room, whose free CPUs are fewest.
         """
         demand = self._pending.demand[row]
-        asks = demand > 0
+        requested = demand > 0
         units = max(int(self._pending.gpus[row]), 1)
-        if not asks.any():
+        if not requested.any():
             return np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
-        room = np.floor((free[:, asks] + _SLACK) / demand[asks]).min(axis=1)
+        room = np.floor((free[:, requested] + _SLACK) / demand[requested]).min(axis=1)
         fitting = np.flatnonzero(room >= units)
         if len(fitting):
             rows = np.flatnonzero(np.diff(self._nodes[fitting], prepend=-2) > 1)
@@ -245,7 +260,7 @@ class _Pass:
             return node, np.array([units if self._pending.gpus[row] else 0])
         if not self._pending.gpus[row] or room.clip(0).sum() < units:
             return None
-        if units <= np.floor((self._total[:, asks] + _SLACK) / demand[asks]).min(axis=1).max():
+        if units <= np.floor((self._total[:, requested] + _SLACK) / demand[requested]).min(axis=1).max():
             return None
         order = np.lexsort((np.arange(len(room)), -room))
         reached = np.cumsum(room[order].clip(0))

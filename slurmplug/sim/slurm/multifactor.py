@@ -39,7 +39,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Usage:
-    """What users have used until `at`, in GPU seconds (of CPUs where a job has no GPU) that halve every half-life."""
+    """The use of each user until `at`, in GPU seconds (CPU seconds of jobs without GPUs) that halve every half-life."""
 
     at: float = 0.0
     used: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
@@ -78,7 +78,7 @@ def priority(
     nice: Floats,
     site_factor: Floats,
 ) -> Ints:
-    """Priorities (n,), 1 at least. waited: seconds since eligible; size: the share of the cluster asked for."""
+    """Priorities (n,), 1 at least. waited: seconds since eligible; size: the requested share of the cluster."""
     factors = (
         weights.age * np.clip(waited / weights.max_age, 0, 1)
         + weights.fairshare * fairshare

@@ -1,7 +1,7 @@
 """The workload format of slurmplug: one CSV of jobs, a column a field of `SimJob`; docs/workloads.md is its page.
 
-Speeds and curves stand in the cell itself or are named: the tables `X.speeds.csv` and `X.curves.csv` beside `X.csv`
-hold them. Remarks `# name = ...`, `# nodes = ...` and `# gpus_a_node = ...` before the heading tell of the workload.
+Speeds and curves are given in the cell itself or by name: the tables `X.speeds.csv` and `X.curves.csv` beside `X.csv`
+hold them. Remarks `# name = ...`, `# nodes = ...` and `# gpus_a_node = ...` before the heading describe the workload.
 """
 
 import csv
@@ -17,8 +17,8 @@ import numpy as np
 from predictors.arrays import Floats
 from slurmplug.console.table import printable
 from slurmplug.sim.engine.job import Part, SimJob, Speed, Workload
-from slurmplug.sim.workloads.load import Asked
-from slurmplug.sim.workloads.rows import Row, WorkloadError, as_number, collect, comma_separated, lines_of, shown
+from slurmplug.sim.workloads.load import WorkloadRequest
+from slurmplug.sim.workloads.rows import Row, WorkloadError, as_number, collect, comma_separated, open_lines, quoted
 
 NEEDED = ("submit", "name", "gpus", "iterations", "speed")
 MOST_POINTS = 100_000
@@ -40,26 +40,26 @@ _DEFAULTS = {each.name: each.default for each in fields(SimJob)}
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
-    """Losses and accuracies (k,) at iterations (k,); NaN where a row tells only the other."""
+class LearningCurve:
+    """Losses and accuracies (k,) at iterations (k,); NaN where a row gives only the other."""
 
     at: Floats
     losses: Floats
     accuracies: Floats
 
 
-def workload(asked: Asked) -> Workload:
+def workload(request: WorkloadRequest) -> Workload:
     """
     Raises:
         WorkloadError
     """
-    speeds = _speeds(_beside(asked.path, "speeds"))
-    curves = _curves(_beside(asked.path, "curves"))
-    rows = comma_separated(asked.path, NEEDED, known=(*COLUMNS,))
-    jobs, skipped = collect(rows, lambda row: _job(row, speeds, curves), skip_bad=asked.skip_bad)
-    name, nodes, gpus_a_node = _head(asked.path)
+    speeds = _speeds(_beside(request.path, "speeds"))
+    curves = _curves(_beside(request.path, "curves"))
+    rows = comma_separated(request.path, NEEDED, known=(*COLUMNS,))
+    jobs, skipped = collect(rows, lambda row: _job(row, speeds, curves), skip_bad=request.skip_bad)
+    name, nodes, gpus_a_node = _head(request.path)
     jobs.sort(key=lambda each: each.submit)
-    return Workload(name or _stem(asked.path), tuple(jobs), nodes, gpus_a_node, skipped)
+    return Workload(name or _stem(request.path), tuple(jobs), nodes, gpus_a_node, skipped)
 
 
 def write(workload: Workload, path: Path) -> None:
@@ -80,11 +80,11 @@ def write(workload: Workload, path: Path) -> None:
         f"# name = {printable(workload.name)}\n# nodes = {workload.nodes}\n# gpus_a_node = {workload.gpus_a_node}\n"
     )
     points = [(name, g, n, repr(r)) for name, speed in speeds.values() for g, n, r in zip(*_lists(speed), strict=True)]
-    told = [(name, *cells) for name, job in curves.values() for cells in _points(job)]
+    curve_points = [(name, *cells) for name, job in curves.values() for cells in _points(job)]
     try:
         path.write_text(remarks + _table(COLUMNS, lines), encoding="utf-8")
         _side(path, "speeds").write_text(_table(("speed", "gpus", "nodes", "rate"), points), encoding="utf-8")
-        _side(path, "curves").write_text(_table(("curve", "at", "loss", "accuracy"), told), encoding="utf-8")
+        _side(path, "curves").write_text(_table(("curve", "at", "loss", "accuracy"), curve_points), encoding="utf-8")
     except OSError as error:
         raise WorkloadError(f"{path} cannot be written: {error.strerror}") from error
 
@@ -108,10 +108,10 @@ def _lists(speed: Speed) -> tuple[list[int], list[int], list[float]]:
 
 
 def _points(job: SimJob) -> Iterable[tuple[str, str, str]]:
-    def told(values: Floats, row: int) -> str:
+    def text(values: Floats, row: int) -> str:
         return repr(float(values[row])) if row < len(values) and values[row] == values[row] else ""
 
-    return ((repr(float(at)), told(job.losses, i), told(job.accuracies, i)) for i, at in enumerate(job.curve_at))
+    return ((repr(float(at)), text(job.losses, i), text(job.accuracies, i)) for i, at in enumerate(job.curve_at))
 
 
 def _table(heading: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
@@ -122,7 +122,7 @@ def _table(heading: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
     return text.getvalue()
 
 
-def _job(row: Row, speeds: Mapping[str, Speed], curves: Mapping[str, Curve]) -> SimJob:
+def _job(row: Row, speeds: Mapping[str, Speed], curves: Mapping[str, LearningCurve]) -> SimJob:
     gpus = row.integer("gpus", most=MOST_GPUS)
     least, most = (row.integer(name, 0, most=MOST_GPUS) for name in ("gpus_min", "gpus_max"))
     if least > (most or gpus) or (most and most < gpus):
@@ -155,7 +155,7 @@ def _job(row: Row, speeds: Mapping[str, Speed], curves: Mapping[str, Curve]) -> 
 def _word(row: Row, column: str, choices: Sequence[str], default: str) -> str:
     value = row.text(column, default)
     if value != default and value not in choices:
-        raise row.bad(column, f"is {shown(value)}, not one of {', '.join(choices)}")
+        raise row.bad(column, f"is {quoted(value)}, not one of {', '.join(choices)}")
     return value
 
 
@@ -169,7 +169,7 @@ def _utility(row: Row) -> tuple[float, float, float] | None:
 
 
 def _speed_of(row: Row, speeds: Mapping[str, Speed], gpus: int) -> Speed:
-    """A name, a rate on the GPUs that it asks for, or points `GPUSxNODES:RATE` with spaces between."""
+    """A name, a rate on the requested GPUs, or points `GPUSxNODES:RATE` with spaces between."""
     text = row.text("speed", longest=MOST_POINTS)
     if text in speeds:
         return speeds[text]
@@ -178,12 +178,12 @@ def _speed_of(row: Row, speeds: Mapping[str, Speed], gpus: int) -> Speed:
         return Speed(np.array([gpus]), np.array([1]), np.array([rate]))
     points = []
     for word in text.split():
-        place, _, told = word.partition(":")
-        on, _, nodes = place.partition("x")
-        rate = as_number(told)
+        placement, _, rate_text = word.partition(":")
+        on, _, nodes = placement.partition("x")
+        rate = as_number(rate_text)
         if not (on.isdecimal() and nodes.isdecimal() and on.isascii() and nodes.isascii()) or rate is None:
             known = f"; the file beside it has {len(speeds)}" if speeds else ""
-            raise row.bad("speed", f"{shown(text)} is no speed that is named, no rate and no GPUSxNODES:RATE{known}")
+            raise row.bad("speed", f"{quoted(text)} is no named speed, no rate and no GPUSxNODES:RATE{known}")
         points.append((int(on[:9]), int(nodes[:9]), rate))
     return _speed(row, points, "speed")
 
@@ -193,35 +193,35 @@ def _speed(row: Row, points: Sequence[tuple[int, int, float]], column: str) -> S
     if min(rates) <= 0 or min(gpus) < 1 or min(nodes) < 1:
         raise row.bad(column, "a speed needs rates above 0 on at least one GPU of one node")
     if len({point[:2] for point in points}) != len(points):
-        raise row.bad(column, "tells two rates of as many GPUs and nodes")
+        raise row.bad(column, "gives two rates for the same GPUs and nodes")
     return Speed(np.array(gpus), np.array(nodes), np.array(rates))
 
 
-def _curve_of(row: Row, curves: Mapping[str, Curve]) -> Curve:
+def _curve_of(row: Row, curves: Mapping[str, LearningCurve]) -> LearningCurve:
     """A name, or points `ITERATION:LOSS:ACCURACY` with spaces between, either of the two empty."""
     text = row.text("curve", "", longest=MOST_POINTS)
     if not text or text in curves:
-        return curves.get(text) or Curve(np.empty(0), np.empty(0), np.empty(0))
+        return curves.get(text) or LearningCurve(np.empty(0), np.empty(0), np.empty(0))
     points = []
     for word in text.split():
         cells = word.split(":")
         numbers = [math.nan if not cell else as_number(cell) for cell in cells]
         if len(cells) != 3 or None in numbers:
-            raise row.bad("curve", f"{shown(text)} is no curve that is named, nor points ITERATION:LOSS:ACCURACY")
+            raise row.bad("curve", f"{quoted(text)} is no named curve, nor points ITERATION:LOSS:ACCURACY")
         points.append(tuple(float(number) for number in numbers if number is not None))
     return _curve(row, points, "curve")
 
 
-def _curve(row: Row, points: Sequence[tuple[float, ...]], column: str) -> Curve:
+def _curve(row: Row, points: Sequence[tuple[float, ...]], column: str) -> LearningCurve:
     at, losses, accuracies = np.array(points).T
     if not (at[0] >= 0 and (np.diff(at) > 0).all()):
         raise row.bad(column, "the iterations of a curve do not increase from 0 or more")
     if len(points) > MOST_POINTS:
         raise row.bad(column, f"has more than {MOST_POINTS} points")
-    told = [values if (values == values).any() else np.empty(0) for values in (losses, accuracies)]
-    if any(len(values) and (values != values).any() for values in told):
-        raise row.bad(column, "tells a loss, or an accuracy, at some iterations and not at others")
-    return Curve(at, *told)
+    quantities = [values if (values == values).any() else np.empty(0) for values in (losses, accuracies)]
+    if any(len(values) and (values != values).any() for values in quantities):
+        raise row.bad(column, "gives a loss, or an accuracy, at some iterations and not at others")
+    return LearningCurve(at, *quantities)
 
 
 def _parts(row: Row) -> tuple[Part, ...]:
@@ -238,7 +238,7 @@ def _parts(row: Row) -> tuple[Part, ...]:
             parent.isdecimal() and len(parent) < 5 and int(parent) < number for parent in parents
         )
         if len(cells) != 6 or not whole:
-            raise row.bad("parts", f"{shown(word)} is no ROLE:GPUS:CPUS:MEMORY:SHARE:PARENTS of parts before it")
+            raise row.bad("parts", f"{quoted(word)} is no ROLE:GPUS:CPUS:MEMORY:SHARE:PARENTS of parts before it")
         gpus, cpus, memory, share = (value or 0.0 for value in values)
         parts.append(Part(int(gpus), int(cpus), memory, cells[0], share, tuple(map(int, parents))))
     return tuple(parts)
@@ -247,7 +247,7 @@ def _parts(row: Row) -> tuple[Part, ...]:
 def _list(row: Row, column: str, text: str) -> list[float]:
     numbers = [as_number(word) for word in text.split()]
     if len(numbers) > MOST_POINTS or None in numbers:
-        raise row.bad(column, f"{shown(text)} are no numbers with spaces between")
+        raise row.bad(column, f"{quoted(text)} are no numbers with spaces between")
     return [number for number in numbers if number is not None]
 
 
@@ -260,36 +260,36 @@ def _speeds(path: Path | None) -> dict[str, Speed]:
             at = row.integer("gpus", least=1, most=MOST_GPUS), row.integer("nodes", least=1, most=MOST_GPUS)
             points[name].append((*at, row.number("rate")))
             last[name] = row
-    return {name: _speed(last[name], told, "rate") for name, told in points.items()}
+    return {name: _speed(last[name], rates, "rate") for name, rates in points.items()}
 
 
-def _curves(path: Path | None) -> dict[str, Curve]:
+def _curves(path: Path | None) -> dict[str, LearningCurve]:
     points: dict[str, list[tuple[float, ...]]] = defaultdict(list)
     last: dict[str, Row] = {}
     if path is not None:
         for row in comma_separated(path, ("curve", "at", "loss", "accuracy")):
             name = row.text("curve")
-            told = (row.number(column, math.nan, least=-math.inf) for column in ("loss", "accuracy"))
-            points[name].append((row.number("at"), *told))
+            values = (row.number(column, math.nan, least=-math.inf) for column in ("loss", "accuracy"))
+            points[name].append((row.number("at"), *values))
             last[name] = row
-    return {name: _curve(last[name], told, "at") for name, told in points.items()}
+    return {name: _curve(last[name], at, "at") for name, at in points.items()}
 
 
 def _head(path: Path) -> tuple[str, int, int]:
-    told: dict[str, str] = {}
-    with lines_of(path) as lines:
+    remarks: dict[str, str] = {}
+    with open_lines(path) as lines:
         for _, line in zip(range(_HEAD_LINES), lines, strict=False):
             if line.startswith("#"):
                 key, equals, value = line[1:].partition("=")
                 if equals:
-                    told[key.strip()] = value.strip()
+                    remarks[key.strip()] = value.strip()
     counts = []
     for key in ("nodes", "gpus_a_node"):
-        number = as_number(told.get(key, "0"))
+        number = as_number(remarks.get(key, "0"))
         if number is None or number != int(number) or not 0 <= number <= MOST_GPUS:
-            raise WorkloadError(f"{path}: # {key} = {shown(told[key])} is no whole number")
+            raise WorkloadError(f"{path}: # {key} = {quoted(remarks[key])} is no whole number")
         counts.append(int(number))
-    return told.get("name", "")[:256], counts[0], counts[1]
+    return remarks.get("name", "")[:256], counts[0], counts[1]
 
 
 def _stem(path: Path) -> str:

@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import Protocol
 
 from slurmplug.sim.engine.job import SimJob, Workload
-from slurmplug.sim.workloads.rows import WorkloadError, as_number, lines_of, shown
+from slurmplug.sim.workloads.rows import WorkloadError, as_number, open_lines, quoted
 
-__all__ = ["FORMATS", "GENERATORS", "Asked", "Options", "WorkloadError", "load", "packaged"]
+__all__ = ["FORMATS", "GENERATORS", "Options", "WorkloadError", "WorkloadRequest", "load", "packaged"]
 
 FORMATS: Mapping[str, str] = MappingProxyType(
     {
@@ -39,12 +39,12 @@ _FRACTION = re.compile(r"(\d{1,9})/([1-9]\d{0,8})", re.ASCII)
 
 
 class Options:
-    """What stands behind the question mark of a workload's name: `x=1/4&jobs=100`."""
+    """The options behind the question mark of a workload's name: `x=1/4&jobs=100`."""
 
     def __init__(self, text: str, name: str) -> None:
         """
         Raises:
-            WorkloadError: for what is no key=value, or stands twice
+            WorkloadError: for what is no KEY=VALUE, or a repeated key
         """
         self._name = name
         self._values: dict[str, str] = {}
@@ -52,7 +52,7 @@ class Options:
         for item in filter(None, text.split("&")):
             key, equals, value = item.partition("=")
             if not equals or key in self._values:
-                raise WorkloadError(f"{shown(name)}: {shown(item)} is no option KEY=VALUE, or stands twice")
+                raise WorkloadError(f"{quoted(name)}: {quoted(item)} is no option KEY=VALUE, or is given twice")
             self._values[key] = value
 
     def text(self, key: str, default: str = "", choices: tuple[str, ...] = ()) -> str:
@@ -64,7 +64,7 @@ class Options:
         self._known.append(key)
         value = self._values.pop(key, default)
         if choices and value not in choices:
-            raise WorkloadError(f"{shown(self._name)}: {key} is {shown(value)}, not one of {', '.join(choices)}")
+            raise WorkloadError(f"{quoted(self._name)}: {key} is {quoted(value)}, not one of {', '.join(choices)}")
         return value
 
     def number(self, key: str, default: float, *, least: float = 0.0, most: float = 1e12) -> float:
@@ -80,7 +80,7 @@ class Options:
         fraction = _FRACTION.fullmatch(text)
         number = int(fraction[1]) / int(fraction[2]) if fraction else as_number(text)
         if number is None or not least <= number <= most:
-            raise WorkloadError(f"{shown(self._name)}: {key} is {shown(text)}, not from {least:g} to {most:g}")
+            raise WorkloadError(f"{quoted(self._name)}: {key} is {quoted(text)}, not from {least:g} to {most:g}")
         return number
 
     def integer(self, key: str, default: int, *, least: int = 0, most: int = MOST_JOBS) -> int:
@@ -91,24 +91,24 @@ class Options:
         """
         number = self.number(key, default, least=least, most=most)
         if number != int(number):
-            raise WorkloadError(f"{shown(self._name)}: {key} is no whole number")
+            raise WorkloadError(f"{quoted(self._name)}: {key} is no whole number")
         return int(number)
 
     def done(self) -> None:
-        """Nothing else may have been asked for.
+        """Check that every option was used.
 
         Raises:
             WorkloadError
         """
         if self._values:
-            others = ", ".join(sorted(map(shown, self._values)))
+            others = ", ".join(sorted(map(quoted, self._values)))
             known = ", ".join(sorted(set(self._known)))
-            raise WorkloadError(f"{shown(self._name)}: no such option: {others}; there are {known}")
+            raise WorkloadError(f"{quoted(self._name)}: no such option: {others}; there are {known}")
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a reader or a generator is asked for. `jobs` is for generators; what is read is cut afterwards."""
+class WorkloadRequest:
+    """The arguments of a reader or a generator. `jobs` is for generators; what is read is cut afterwards."""
 
     options: Options
     seed: int = 0
@@ -121,7 +121,7 @@ class Asked:
 class Source(Protocol):
     """A module that makes workloads: a reader of one format, or a generator."""
 
-    def workload(self, asked: Asked) -> Workload:
+    def workload(self, request: WorkloadRequest) -> Workload:
         """
         Raises:
             WorkloadError
@@ -147,21 +147,21 @@ def load(
         WorkloadError: naming file, line, column and reason
     """
     if not 1e-6 <= load <= 1e6:
-        raise WorkloadError(f"a load of {load:g} makes no sense: ask for one from 1e-6 to 1e6")
+        raise WorkloadError(f"a load of {load:g} is out of range: give one from 1e-6 to 1e6")
     if jobs is not None and not 1 <= jobs <= MOST_JOBS:
-        raise WorkloadError(f"{jobs} jobs make no sense: ask for 1 to {MOST_JOBS}")
+        raise WorkloadError(f"{jobs} jobs are out of range: give 1 to {MOST_JOBS}")
     if seed < 0:
-        raise WorkloadError(f"the seed {seed} makes no sense: ask for 0 or more")
+        raise WorkloadError(f"the seed {seed} is negative: give 0 or more")
     source, path, options = _source(name_or_path)
-    general = _General.of(options)
-    asked = Asked(options, seed, path, jobs, skip_bad, data)
-    made = source.workload(asked)
+    job_options = _JobOptions.of(options)
+    request = WorkloadRequest(options, seed, path, jobs, skip_bad, data)
+    made = source.workload(request)
     options.done()
     if not made.jobs:
         bad = f": {made.skipped} rows cannot be used, and without --skip-bad the first says why" if made.skipped else ""
-        raise WorkloadError(f"{shown(name_or_path)}: no job is left in it{bad}")
+        raise WorkloadError(f"{quoted(name_or_path)}: no job is left in it{bad}")
     ordered = sorted(made.jobs, key=lambda job: job.submit)[:jobs]
-    return replace(made, jobs=tuple(general.applied(_arriving(job, load)) for job in ordered))
+    return replace(made, jobs=tuple(job_options.applied(_at_load(job, load)) for job in ordered))
 
 
 def packaged() -> tuple[str, ...]:
@@ -169,24 +169,24 @@ def packaged() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in PACKAGED.glob("*.csv") if path.stem.isidentifier()))
 
 
-def _arriving(job: SimJob, load: float) -> SimJob:
+def _at_load(job: SimJob, load: float) -> SimJob:
     submit = job.submit / load
     return job if load == 1 else replace(job, submit=submit, deadline=job.deadline - job.submit + submit)
 
 
 @dataclass(frozen=True)
-class _General:
+class _JobOptions:
     """Options that every workload has: fields of each job that are set whatever was read."""
 
     fields: Mapping[str, float]
 
     @classmethod
-    def of(cls, options: Options) -> "_General":
-        asked = {
+    def of(cls, options: Options) -> "_JobOptions":
+        given = {
             name: options.number(name, -1, most=1e9)
             for name in ("runtime_noise", "loss_noise", "restart", "startup", "checkpoint_every")
         }
-        return cls({name: value for name, value in asked.items() if value >= 0})
+        return cls({name: value for name, value in given.items() if value >= 0})
 
     def applied(self, job: SimJob) -> SimJob:
         return replace(job, **self.fields) if self.fields else job  # type: ignore[arg-type]
@@ -197,7 +197,7 @@ def _source(name: str) -> tuple[Source, Path, Options]:
     plain, _, query = (rest if colon else name).partition("?")
     if scheme == "gen" and colon:
         if plain not in GENERATORS:
-            raise WorkloadError(f"no generator {shown(plain)}; there are {', '.join(GENERATORS)}")
+            raise WorkloadError(f"no generator {quoted(plain)}; there are {', '.join(GENERATORS)}")
         return _module(GENERATORS[plain]), Path(), Options(query, name)
     if colon and scheme in FORMATS:
         return _module(FORMATS[scheme]), Path(plain), Options(query, name)
@@ -232,9 +232,9 @@ def _format(path: Path) -> str:
         WorkloadError
     """
     if not path.exists():
-        raise WorkloadError(f"no workload {shown(str(path))}: name a file, {_named()}")
-    with lines_of(path) as lines:
-        first = next(_telling(lines), "")
+        raise WorkloadError(f"no workload {quoted(str(path))}: name a file, {_known_names()}")
+    with open_lines(path) as lines:
+        first = next(_content_lines(lines), "")
     if first.startswith("-dt "):
         return "ubhpc"
     if "|" in first:
@@ -245,13 +245,13 @@ def _format(path: Path) -> str:
             return format_
     if first.startswith(";") or (first and all(as_number(word) is not None for word in first.split())):
         return "swf"
-    raise WorkloadError(f"{path}: what format this is cannot be told; say {', '.join(f'{each}:' for each in FORMATS)}")
+    raise WorkloadError(f"{path}: unknown format; name it by {', '.join(f'{each}:' for each in FORMATS)}")
 
 
-def _telling(lines: Iterator[str]) -> Iterator[str]:
+def _content_lines(lines: Iterator[str]) -> Iterator[str]:
     return (line.strip() for line in lines if line.strip() and not line.startswith("#"))
 
 
-def _named() -> str:
+def _known_names() -> str:
     ours = packaged()
     return f"gen:{'|'.join(GENERATORS)}" + (f", or one of {', '.join(ours)}" if ours else "")

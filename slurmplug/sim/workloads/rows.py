@@ -1,6 +1,6 @@
-"""Tables that somebody else wrote, row by row: what cannot be used is named by file, line, column and reason.
+"""Reads tables row by row; an error names file, line, column and reason.
 
-Nothing is read without bound, and nothing is evaluated.
+The input is not trusted: its size is bounded, and nothing is evaluated.
 """
 
 import csv
@@ -24,7 +24,7 @@ LINE_BYTES = 2**20
 MOST_ROWS = 2_000_000
 SHOWN = 40
 """How many characters of a bad value a message repeats."""
-Made = TypeVar("Made")
+T = TypeVar("T")
 
 
 class WorkloadError(DataError):
@@ -70,7 +70,7 @@ class Row:
         if len(value) > longest:
             raise self.bad(column, f"is longer than {longest} characters")
         if not value.isprintable():
-            raise self.bad(column, f"holds what cannot be printed: {shown(value)}")
+            raise self.bad(column, f"holds what cannot be printed: {quoted(value)}")
         return value
 
     def number(self, column: str, default: float | None = None, *, least: float = 0.0, most: float = math.inf) -> float:
@@ -84,9 +84,9 @@ class Row:
             return default
         number = as_number(value)
         if number is None:
-            raise self.bad(column, f"is no number: {shown(value)}")
+            raise self.bad(column, f"is no number: {quoted(value)}")
         if not least <= number <= most:
-            raise self.bad(column, f"is {shown(value)}, not from {least:g} to {most:g}")
+            raise self.bad(column, f"is {quoted(value)}, not from {least:g} to {most:g}")
         return number
 
     def integer(self, column: str, default: int | None = None, *, least: int = 0, most: int = 2**53) -> int:
@@ -97,18 +97,18 @@ class Row:
         """
         number = self.number(column, None if default is None else float(default), least=least, most=most)
         if number != int(number):
-            raise self.bad(column, f"is no whole number: {shown(self.cells.get(column, ''))}")
+            raise self.bad(column, f"is no whole number: {quoted(self.cells.get(column, ''))}")
         return int(number)
 
 
-def shown(value: str) -> str:
-    """A stranger's text as a message repeats it: printable, and not too long."""
+def quoted(value: str) -> str:
+    """Text of the input for an error message: printable, quoted and cut to SHOWN characters."""
     text = printable(value)
     return repr(text if len(text) <= SHOWN else text[:SHOWN] + "...")
 
 
 def as_number(text: str) -> float | None:
-    """The finite number that the text says in ASCII; None where it says none."""
+    """The finite number in this ASCII text; None where it is none."""
     if not text.isascii() or "_" in text:
         return None
     try:
@@ -118,13 +118,13 @@ def as_number(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def collect(rows: Iterable[Row], make: Callable[[Row], Made | None], *, skip_bad: bool) -> tuple[list[Made], int]:
-    """What is made of each row, without those that make None, and how many rows were skipped because they are bad.
+def collect(rows: Iterable[Row], make: Callable[[Row], T | None], *, skip_bad: bool) -> tuple[list[T], int]:
+    """The value of each row, without None, and the number of bad rows that were skipped.
 
     Raises:
         WorkloadError: for the first bad row, unless they are skipped
     """
-    made: list[Made] = []
+    made: list[T] = []
     skipped = 0
     for row in rows:
         try:
@@ -144,12 +144,12 @@ def collect(rows: Iterable[Row], make: Callable[[Row], Made | None], *, skip_bad
 def comma_separated(
     path: Path, needed: Sequence[str], delimiter: str = ",", known: Sequence[str] = ()
 ) -> Iterator[Row]:
-    """The rows of a table with a heading, in which every column of `needed` stands, and none but those `known` if any.
+    """The rows of a table whose heading has every column of `needed`, and none but `known` where given.
 
     Raises:
         WorkloadError
     """
-    with lines_of(path) as lines:
+    with open_lines(path) as lines:
         numbered = _Numbered(line for line in lines)
         reader = (
             csv.reader(numbered, strict=True)
@@ -161,15 +161,15 @@ def comma_separated(
             missing = [name for name in needed if name not in heading]
             if missing:
                 raise WorkloadError(
-                    f"{path}: its heading lacks {', '.join(missing)}; it has {shown(','.join(heading))}"
+                    f"{path}: its heading lacks {', '.join(missing)}; it has {quoted(','.join(heading))}"
                 )
             strange = [name for name in heading if known and name not in known]
             if strange:
                 raise WorkloadError(
-                    f"{path}: no such column: {shown(', '.join(strange))}; there are {', '.join(known)}"
+                    f"{path}: no such column: {quoted(', '.join(strange))}; there are {', '.join(known)}"
                 )
             if len(set(heading)) != len(heading):
-                raise WorkloadError(f"{path}: a column stands twice in its heading")
+                raise WorkloadError(f"{path}: its heading names a column twice")
             for cells in reader:
                 if not cells:
                     continue
@@ -186,7 +186,7 @@ def space_separated(path: Path, columns: Sequence[str], comment: str = ";") -> I
     Raises:
         WorkloadError
     """
-    with lines_of(path) as lines:
+    with open_lines(path) as lines:
         for number, line in enumerate(lines, 1):
             _bounded(path, number)
             if not line.strip() or line.lstrip().startswith(comment):
@@ -197,11 +197,11 @@ def space_separated(path: Path, columns: Sequence[str], comment: str = ";") -> I
 
 
 @contextmanager
-def lines_of(path: Path) -> Iterator[Iterator[str]]:
+def open_lines(path: Path) -> Iterator[Iterator[str]]:
     """The lines of a text, which gzip may have packed; a byte order mark is left out.
 
     Raises:
-        WorkloadError: where it cannot be read, is no text, or has no end
+        WorkloadError: where it cannot be read, is no text, or is too long
     """
     try:
         with path.open("rb") as file:

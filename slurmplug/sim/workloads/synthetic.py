@@ -26,7 +26,7 @@ _POINTS = 60
 
 
 @dataclass(frozen=True)
-class Model:
+class SyntheticModel:
     """How a kind of training behaves: shares of its time on one GPU.
 
     `serial` is not shared out; `inner` is synchronisation for each further GPU of a node, `outer` each further node.
@@ -39,18 +39,18 @@ class Model:
     outer: float
 
 
-MODELS: Mapping[str, Model] = MappingProxyType(
+MODELS: Mapping[str, SyntheticModel] = MappingProxyType(
     {
         model.name: model
         for model in (
-            Model("alexnet", 61e6, 0.02, 0.010, 0.060),
-            Model("resnet50", 25.6e6, 0.01, 0.003, 0.012),
-            Model("mlp", 5e6, 0.06, 0.006, 0.030),
-            Model("lstm", 20e6, 0.04, 0.008, 0.040),
-            Model("svm", 1e5, 0.08, 0.004, 0.010),
-            Model("vgg16", 138e6, 0.02, 0.014, 0.090),
-            Model("inception4", 43e6, 0.01, 0.004, 0.016),
-            Model("transformer", 110e6, 0.02, 0.007, 0.045),
+            SyntheticModel("alexnet", 61e6, 0.02, 0.010, 0.060),
+            SyntheticModel("resnet50", 25.6e6, 0.01, 0.003, 0.012),
+            SyntheticModel("mlp", 5e6, 0.06, 0.006, 0.030),
+            SyntheticModel("lstm", 20e6, 0.04, 0.008, 0.040),
+            SyntheticModel("svm", 1e5, 0.08, 0.004, 0.010),
+            SyntheticModel("vgg16", 138e6, 0.02, 0.014, 0.090),
+            SyntheticModel("inception4", 43e6, 0.01, 0.004, 0.016),
+            SyntheticModel("transformer", 110e6, 0.02, 0.007, 0.045),
         )
     }
 )
@@ -58,7 +58,7 @@ MODELS: Mapping[str, Model] = MappingProxyType(
 
 @lru_cache(maxsize=64)
 def shape(name: str, gpus_a_node: int = 4) -> Speed:
-    """The rate of a model on so many GPUs and nodes, 1 on one GPU; the same whenever it is asked for."""
+    """The rate of a model on so many GPUs and nodes, 1 on one GPU; the same at every call."""
     model = MODELS[name]
     rng = np.random.default_rng(list(name.encode()))
     places = [
@@ -114,7 +114,7 @@ def library(points: int) -> tuple[tuple[Floats, Floats], ...]:
 
 
 def sampled(iterations: int) -> Floats:
-    """The iterations at which a curve is told: all of them, or as many as describe it, the first and last included."""
+    """The iterations at which a curve is given: all of them, or as many as describe it, the first and last included."""
     if iterations <= _POINTS:
         return np.arange(1.0, iterations + 1)
     return np.unique(np.rint(np.linspace(1, iterations, _POINTS)))

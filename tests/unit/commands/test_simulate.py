@@ -23,7 +23,7 @@ from slurmplug.sim.experiment.early_stopping import Stopping
 from slurmplug.sim.experiment.result import RunResult
 from slurmplug.sim.experiment.simulation import Simulation
 from slurmplug.sim.experiment.summary import summary
-from tests.sim_jobs import First, FirstByEvents, Told, job, run, simulation, speed
+from tests.sim_jobs import First, FirstByEvents, ScriptedPolicy, job, run, simulation, speed
 
 WHY = Reason("test")
 
@@ -64,7 +64,7 @@ def test_jobs_that_change_places_give_theirs_up_before_they_take_the_other() -> 
             )
         return ()
 
-    made = simulation(*(job(gpus=4, speed=speed((4, 1, 1.0))) for _ in range(2)), policy=Told(swap))
+    made = simulation(*(job(gpus=4, speed=speed((4, 1, 1.0))) for _ in range(2)), policy=ScriptedPolicy(swap))
     assert ends(made.run()) == [100.0, 100.0]
     assert made.port.refused == 0
 
@@ -76,7 +76,9 @@ def test_a_preempted_job_gives_its_gpus_to_one_that_is_placed_in_the_same_cycle(
             return Action("place", keys[1], WHY, 4, ("n1",), (4,)), Action("preempt", keys[0], WHY)
         return (Action("place", keys[0], WHY, 4, ("n1",), (4,)),) if snapshot.now in (0, 120) else ()
 
-    made = simulation(*(job(gpus=4, speed=speed((4, 1, 1.0))) for _ in range(2)), policy=Told(plan), cluster="1x4")
+    made = simulation(
+        *(job(gpus=4, speed=speed((4, 1, 1.0))) for _ in range(2)), policy=ScriptedPolicy(plan), cluster="1x4"
+    )
     result = made.run()
     assert ends(result) == [200.0, 120.0]
     assert [each.preemptions for each in result.finished] == [1, 0]
@@ -87,7 +89,7 @@ def test_a_placement_that_does_not_fit_is_refused_and_the_job_waits() -> None:
         waiting = [key for key, s in zip(snapshot.jobs.keys, snapshot.jobs.state, strict=True) if s == "pending"]
         return tuple(Action("place", key, WHY, 3, ("n1",), (3,)) for key in waiting if snapshot.now in (0, 10, 100))
 
-    made = simulation(*(job(gpus=3, speed=speed((3, 1, 1.0))) for _ in range(2)), policy=Told(crowd))
+    made = simulation(*(job(gpus=3, speed=speed((3, 1, 1.0))) for _ in range(2)), policy=ScriptedPolicy(crowd))
     assert ends(made.run()) == [100.0, 200.0]
     assert made.port.refused == 2
 
@@ -96,7 +98,7 @@ def test_a_node_that_is_not_there_is_no_place() -> None:
     def nowhere(snapshot: Snapshot) -> tuple[Action, ...]:
         return (Action("place", snapshot.jobs.keys[0], WHY, 1, ("moon",), (1,)),) if snapshot.now < 30 else ()
 
-    made = simulation(job(), policy=Told(nowhere))
+    made = simulation(job(), policy=ScriptedPolicy(nowhere))
     result = made.run()
     assert (result.finished[0].state, made.port.refused) == ("PENDING", 3)
     assert np.isnan(result.finished[0].ended)
@@ -114,7 +116,7 @@ def test_the_parts_of_a_model_start_together_or_not_at_all() -> None:
             if s == "pending"
         )
 
-    made = simulation(job(gpus=9, parts=parts, speed=speed((9, 2, 1.0))), policy=Told(eager), cluster="3x4")
+    made = simulation(job(gpus=9, parts=parts, speed=speed((9, 2, 1.0))), policy=ScriptedPolicy(eager), cluster="3x4")
     result = made.run()
     assert np.isnan(result.finished[0].started)
     assert made.engine.nodes.used.sum() == 0
@@ -130,7 +132,7 @@ def test_a_policy_sees_what_its_jobs_have_reported_and_may_stop_them() -> None:
             return (Action("place", jobs.keys[0], WHY, 1, ("n1",), (1,)),)
         return (Action("stop", jobs.keys[0], WHY),) if snapshot.now == 30 else ()
 
-    result = run(learning(stop="optstop"), policy=Told(plan))
+    result = run(learning(stop="optstop"), policy=ScriptedPolicy(plan))
     assert seen[20.0] == (20.0, pytest.approx([0.015 * at for at in range(1, 21)]))
     [told] = result.finished
     assert (told.state, told.stopped, told.ended, told.iterations[-1]) == ("COMPLETED", True, 31.0, 31.0)
@@ -144,7 +146,7 @@ def test_a_policy_sees_by_the_load_where_what_is_shared_is_contended_for() -> No
         seen.append(snapshot)
         return First().decide(snapshot, None, {}).actions  # type: ignore[arg-type]
 
-    simulation(*(job(gpus=2, cpus=16) for _ in range(3)), policy=Told(decide)).run()
+    simulation(*(job(gpus=2, cpus=16) for _ in range(3)), policy=ScriptedPolicy(decide)).run()
     nodes = seen[1].nodes
     assert nodes.used[:, 1].tolist() == [32.0, 16.0]
     assert nodes.load[:, 1] == pytest.approx([32 / 0.9, 16.0])
@@ -232,9 +234,9 @@ def test_cycles_are_left_out_until_a_job_has_stopped_or_has_had_its_time_and_tha
         return (*starts, *stops)
 
     jobs = [job(iterations=9, stop="target", speed=speed((1, 1, rate))) for rate in (0.01, 0.001)]
-    seldom = run(*jobs, policy=Told(start_and_stop))
+    seldom = run(*jobs, policy=ScriptedPolicy(start_and_stop))
     monkeypatch.setattr(Simulation, "next_useful_cycle", lambda *_: 0.0)
-    often = run(*jobs, policy=Told(start_and_stop))
+    often = run(*jobs, policy=ScriptedPolicy(start_and_stop))
     assert ends(often) == ends(seldom) == [100.0, 310.0]
     assert [each.state for each in seldom.finished] == ["COMPLETED", "CANCELLED"]
     assert len(seldom.decide_seconds) < 10 < len(often.decide_seconds)
@@ -249,7 +251,7 @@ def test_no_cycle_is_left_out_while_nothing_may_be_done_about_jobs_that_stopped(
         return (*starts, *(Action("stop", key, WHY) for key in jobs.keys[1:] if snapshot.now == 10))
 
     def said() -> list[tuple[float, str]]:
-        made = simulation(*jobs, policy=Told(start_and_stop), cluster="3x8")
+        made = simulation(*jobs, policy=ScriptedPolicy(start_and_stop), cluster="3x8")
         apply, told = made.port.apply, []
 
         def listening(commands: Any) -> Any:
@@ -344,12 +346,12 @@ def test_a_policy_with_rounds_is_asked_in_each_while_jobs_wait() -> None:
 
 
 def test_a_job_larger_than_the_cluster_is_refused() -> None:
-    with pytest.raises(UsageError, match="job j asks for 16 GPUs, and the cluster has 8"):
+    with pytest.raises(UsageError, match="job j requests 16 GPUs, and the cluster has 8"):
         run(job(gpus=16))
 
 
 def test_slurm_starts_jobs_by_itself_between_the_cycles() -> None:
-    result = run(job(submit=1.0), launcher="slurm", policy=Told(lambda _: ()))
+    result = run(job(submit=1.0), launcher="slurm", policy=ScriptedPolicy(lambda _: ()))
     assert result.finished[0].started == pytest.approx(1.0, abs=3.0)
 
 
@@ -361,13 +363,13 @@ def test_slurm_backfills_what_ends_before_the_first_that_waits_could_start() -> 
         job(submit=6.0, gpus=4, speed=speed((4, 1, 1.0)), iterations=60, time_limit=70.0),
         job(submit=7.0, gpus=4, speed=speed((4, 1, 1.0)), iterations=60, time_limit=500.0),
     ]
-    first, second, third, fourth = run(*jobs, launcher="slurm", policy=Told(lambda _: ())).finished
+    first, second, third, fourth = run(*jobs, launcher="slurm", policy=ScriptedPolicy(lambda _: ())).finished
     assert third.started < second.started < fourth.started
     assert second.started == pytest.approx(first.ended, abs=3.0)
 
 
 def test_our_labels_decide_what_slurm_starts_first() -> None:
-    class Last(Told):
+    class Last(ScriptedPolicy):
         def decide(self, snapshot: Snapshot, forecasts: Any, memory: Any) -> Any:
             plan = super().decide(snapshot, forecasts, memory)
             return replace(plan, score=np.array([float(key.job_id) for key in snapshot.jobs.keys]))
@@ -382,7 +384,7 @@ def test_a_job_that_is_preempted_under_slurm_saves_waits_and_goes_on() -> None:
         return (Action("preempt", snapshot.jobs.keys[0], WHY),) if 1000 <= snapshot.now < 1030 else ()
 
     jobs = [learning(speed=speed((1, 1, 0.05)), checkpoint_every=900.0, stop="optstop")]
-    [told] = run(*jobs, launcher="slurm", policy=Told(plan)).finished
+    [told] = run(*jobs, launcher="slurm", policy=ScriptedPolicy(plan)).finished
     assert told.preemptions == 1
     assert told.state == "COMPLETED"
     assert told.wait >= 120.0
@@ -395,7 +397,7 @@ def test_a_job_that_is_resized_under_slurm_goes_on_in_its_new_shape() -> None:
         return (Action("resize", snapshot.jobs.keys[0], WHY, 4),) if grows else ()
 
     jobs = [learning(gpus_min=1, gpus_max=4, speed=speed((1, 1, 0.02), (4, 1, 0.08)), checkpoint_every=900.0)]
-    made = simulation(*jobs, launcher="slurm", policy=Told(plan))
+    made = simulation(*jobs, launcher="slurm", policy=ScriptedPolicy(plan))
     [told] = made.run().finished
     assert told.state == "COMPLETED"
     assert made.engine.gpus.tolist() == [4]

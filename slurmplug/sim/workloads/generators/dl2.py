@@ -4,7 +4,7 @@ From the paper: a model of Table 1 at random, tens to hundreds of epochs, more t
 and some of days, arrivals that follow the hours of a week; 200 jobs; the speed of a job varies about its model's.
 
 (choices) Workers synchronise by all-reduce and hold one GPU each, from 1 to 16; a job's duration is that on the four it
-asks for. A job arrives each 12 minutes in the mean, which loads 64 GPUs by about three quarters.
+requests. A job arrives each 12 minutes in the mean, which loads 64 GPUs by about three quarters.
 """
 
 import math
@@ -13,9 +13,9 @@ import numpy as np
 
 from slurmplug.sim.engine.job import SimJob, Speed, Workload
 from slurmplug.sim.workloads import synthetic
-from slurmplug.sim.workloads.directives import wished
+from slurmplug.sim.workloads.directives import with_directives
 from slurmplug.sim.workloads.generators.mlfs import week_arrivals
-from slurmplug.sim.workloads.load import Asked
+from slurmplug.sim.workloads.load import WorkloadRequest
 
 JOBS = 200
 NODES, GPUS_A_NODE = 16, 4
@@ -31,18 +31,18 @@ MODELS = {
 """those of Table 1, by what each behaves like here (`synthetic`)"""
 
 
-def workload(asked: Asked) -> Workload:
+def workload(request: WorkloadRequest) -> Workload:
     """`?interval=` seconds between jobs in the mean.
 
     Raises:
         WorkloadError
     """
-    interval = asked.options.number("interval", INTERVAL, least=1e-3)
-    rng = np.random.default_rng(asked.seed)
-    count = asked.jobs or JOBS
+    interval = request.options.number("interval", INTERVAL, least=1e-3)
+    rng = np.random.default_rng(request.seed)
+    count = request.jobs or JOBS
     jobs = [_job(rng, number, at) for number, at in enumerate(week_arrivals(rng, count, interval * count))]
-    wishes = wished(jobs, asked.seed, gpus_a_node=GPUS_A_NODE)
-    return Workload(f"gen:dl2?interval={interval:g}", wishes, NODES, GPUS_A_NODE)
+    jobs_with_directives = with_directives(jobs, request.seed, gpus_a_node=GPUS_A_NODE)
+    return Workload(f"gen:dl2?interval={interval:g}", jobs_with_directives, NODES, GPUS_A_NODE)
 
 
 def _job(rng: np.random.Generator, number: int, at: float) -> SimJob:
@@ -50,8 +50,8 @@ def _job(rng: np.random.Generator, number: int, at: float) -> SimJob:
     sigma = math.sqrt(2 * math.log(MEAN / MEDIAN))
     seconds = float(np.clip(MEDIAN * math.exp(sigma * rng.standard_normal()), SHORTEST, LONGEST))
     epochs = int(10 ** rng.uniform(1.3, 2.5))
-    told = synthetic.sampled(epochs)
-    losses, accuracies = synthetic.learning(rng, len(told))
+    sampled = synthetic.sampled(epochs)
+    losses, accuracies = synthetic.learning(rng, len(sampled))
     speed = synthetic.lasting(MODELS[model], ASKED, epochs, seconds, GPUS_A_NODE)
     varied = float(np.exp(VARIATION * rng.standard_normal()))
     params = synthetic.MODELS[MODELS[model]].params
@@ -65,7 +65,7 @@ def _job(rng: np.random.Generator, number: int, at: float) -> SimJob:
         gpus_min=1,
         gpus_max=MOST,
         cpus=ASKED * int(rng.integers(1, 5)),
-        curve_at=told,
+        curve_at=sampled,
         losses=losses,
         accuracies=accuracies,
         params=params,

@@ -8,7 +8,7 @@ three types lie in three ranges, those of MapReduce the highest, and depend on t
 (choices) A vCPU is a GPU here, and a job takes one. What its features come to shows in its memory, its kind (the type)
 and its name (what it does). MapReduce jobs get in each other's way by their memory: of 15 GB (`--cluster 1x4x4x15000`)
 two or three have enough, and beside them only others can run. It is the memory of their containers, which whoever
-submits them asks for, not of their input: were it by the input, a random order would start short ones in the gaps that
+submits them requests, not of their input: were it by the input, a random order would start short ones in the gaps that
 long ones leave, and 11% instead of 18% would be gained on it (three seeds, 300 jobs started as they fit). Bogosort,
 which need not end, is left out.
 """
@@ -19,7 +19,7 @@ from collections.abc import Callable
 import numpy as np
 
 from slurmplug.sim.engine.job import SimJob, Speed, Workload
-from slurmplug.sim.workloads.load import Asked
+from slurmplug.sim.workloads.load import WorkloadRequest
 
 JOBS = 600
 TYPES = ("flask", "mapreduce", "sklearn")
@@ -27,15 +27,15 @@ _NOISE = 0.08
 _SORTS = ("timsort", "bubble", "insertion", "words")
 
 
-def workload(asked: Asked) -> Workload:
+def workload(request: WorkloadRequest) -> Workload:
     """`?type=` mixed, flask, mapreduce or sklearn (Table 2).
 
     Raises:
         WorkloadError
     """
-    kind = asked.options.text("type", "mixed", ("mixed", *TYPES))
-    rng = np.random.default_rng(asked.seed)
-    count = asked.jobs or JOBS
+    kind = request.options.text("type", "mixed", ("mixed", *TYPES))
+    rng = np.random.default_rng(request.seed)
+    count = request.jobs or JOBS
     kinds = rng.permutation([TYPES[number % 3] if kind == "mixed" else kind for number in range(count)])
     jobs = tuple(_job(rng, number, str(each)) for number, each in enumerate(kinds))
     return Workload(f"gen:ml-sjf?type={kind}", jobs, 1, 4)

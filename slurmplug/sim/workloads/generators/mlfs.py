@@ -17,8 +17,8 @@ import numpy as np
 from predictors.arrays import Floats
 from slurmplug.sim.engine.job import Part, SimJob, Workload
 from slurmplug.sim.workloads import synthetic
-from slurmplug.sim.workloads.directives import wished
-from slurmplug.sim.workloads.load import MOST_JOBS, Asked
+from slurmplug.sim.workloads.directives import with_directives
+from slurmplug.sim.workloads.load import MOST_JOBS, WorkloadRequest
 
 JOBS = 620
 WEEK = 7 * 86_400.0
@@ -33,20 +33,22 @@ _MEMORY_A_GPU = 30_000.0
 """MiB"""
 
 
-def workload(asked: Asked) -> Workload:
+def workload(request: WorkloadRequest) -> Workload:
     """`?x=` scales the number of jobs (1/4, 1/2, 1, 2, 3); `&partitions=on` makes each partition a Slurm job.
 
     Raises:
         WorkloadError
     """
-    x = asked.options.number("x", 1.0, least=0.001, most=MOST_JOBS / JOBS)
-    partitioned = asked.options.text("partitions", "off", ("off", "on")) == "on"
-    elastic = asked.options.text("elastic", "on", ("off", "on")) == "on"
-    rng = np.random.default_rng(asked.seed)
-    count = max(round(JOBS * x), asked.jobs or 1)
+    x = request.options.number("x", 1.0, least=0.001, most=MOST_JOBS / JOBS)
+    partitioned = request.options.text("partitions", "off", ("off", "on")) == "on"
+    elastic = request.options.text("elastic", "on", ("off", "on")) == "on"
+    rng = np.random.default_rng(request.seed)
+    count = max(round(JOBS * x), request.jobs or 1)
     arrivals = week_arrivals(rng, count, WEEK * max(count / (JOBS * x), 1))
     jobs = [_job(rng, number, at, partitioned=partitioned, elastic=elastic) for number, at in enumerate(arrivals)]
-    return Workload(f"gen:mlfs?x={x:g}", wished(jobs, asked.seed, gpus_a_node=GPUS_A_NODE), NODES, GPUS_A_NODE)
+    return Workload(
+        f"gen:mlfs?x={x:g}", with_directives(jobs, request.seed, gpus_a_node=GPUS_A_NODE), NODES, GPUS_A_NODE
+    )
 
 
 def week_arrivals(rng: np.random.Generator, count: int, span: float) -> list[float]:

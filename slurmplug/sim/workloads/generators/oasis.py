@@ -1,6 +1,6 @@
 """The workload of OASiS (Bao, Peng, Wu, Li, INFOCOM 2018, section V-A): utilities that fall with completion time.
 
-Of the paper, as far as the text and its references tell: slots; E from 50 to 200 epochs, N from 5 to 100 data chunks,
+Of the paper, as far as the text and its references state: slots; E from 50 to 200 epochs, N from 5 to 100 data chunks,
 a worker each at most, so a job's speed is linear in workers up to N; sigmoid utilities of priority 1 to 100, decay 0
 for a tenth of the jobs, 0.01 to 1 for 55% and 4 to 6 for 35% (a slot), target completion after 1 to 15 slots;
 resources are reallocated each slot at no cost. Each job trains at a speed of its own, so each is a kind of its own.
@@ -14,7 +14,7 @@ import numpy as np
 
 from slurmplug.sim.engine.job import SimJob, Speed, Workload
 from slurmplug.sim.workloads import synthetic
-from slurmplug.sim.workloads.load import Asked
+from slurmplug.sim.workloads.load import WorkloadRequest
 
 JOBS, SLOTS, SLOT = 100, 100, 600.0
 NODES, GPUS_A_NODE = 50, 4
@@ -24,16 +24,16 @@ USERS = 8
 _KINDS = tuple(synthetic.MODELS)
 
 
-def workload(asked: Asked) -> Workload:
+def workload(request: WorkloadRequest) -> Workload:
     """`?slots=`, in which all jobs arrive, and `&slot=`, seconds of one.
 
     Raises:
         WorkloadError
     """
-    slots = asked.options.integer("slots", SLOTS, least=1, most=100_000)
-    slot = asked.options.number("slot", SLOT, least=1.0)
-    rng = np.random.default_rng(asked.seed)
-    count = asked.jobs or JOBS
+    slots = request.options.integer("slots", SLOTS, least=1, most=100_000)
+    slot = request.options.number("slot", SLOT, least=1.0)
+    rng = np.random.default_rng(request.seed)
+    count = request.jobs or JOBS
     weights = np.exp(0.8 * rng.standard_normal(slots))
     arrivals = np.sort(rng.choice(slots, size=count, p=weights / weights.sum()) + rng.random(count)) * slot
     jobs = tuple(_job(rng, number, float(at), slot) for number, at in enumerate(arrivals))
@@ -45,8 +45,8 @@ def _job(rng: np.random.Generator, number: int, at: float, slot: float) -> SimJo
     fastest = float(rng.uniform(1, 10)) * slot
     rate = epochs / fastest / chunks
     workers = np.array([1, chunks])
-    told = synthetic.sampled(epochs)
-    losses, accuracies = synthetic.learning(rng, len(told))
+    sampled = synthetic.sampled(epochs)
+    losses, accuracies = synthetic.learning(rng, len(sampled))
     gpus = min(int(rng.integers(1, FIXED + 1)), chunks)
     sensitive = rng.random()
     decay = 0.0 if sensitive < 0.10 else rng.uniform(0.01, 1) if sensitive < 0.65 else rng.uniform(4, 6)
@@ -62,7 +62,7 @@ def _job(rng: np.random.Generator, number: int, at: float, slot: float) -> SimJo
         gpus_max=chunks,
         cpus=gpus * int(rng.integers(1, 9)),
         memory=gpus * float(rng.uniform(2, 30)) * 1000,
-        curve_at=told,
+        curve_at=sampled,
         losses=losses,
         accuracies=accuracies,
         utility=(float(rng.uniform(1, 100)), float(decay) / slot, float(rng.uniform(1, 15)) * slot),

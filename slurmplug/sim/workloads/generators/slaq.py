@@ -5,7 +5,7 @@ From the paper: 20 workers of 32 cores, a core being a GPU here; Poisson arrival
 holds, and an iteration takes c S / N; a new allocation costs nothing. Each job has a model and a data set of its own,
 so each is a kind of its own: what is learnt of one's speed says nothing of another's.
 
-The paper does not tell how large its jobs are. It tells how long they take under the fair scheduler at 15 s (6.2.1):
+The paper does not state how large its jobs are. It states how long they take under the fair scheduler at 15 s (6.2.1):
 71 s to 90% of the loss reduction in the mean, 98 s to 95%. That fixes the mean: where 160 such jobs share 640 cores
 evenly (processor sharing, seeds 0 to 7), they take 65 (92) s with 10,400 core seconds, 81 (115) s with 11,000 and
 38 (55) s, over two seeds, with the 9,600 that would load the cluster just fully. So it is 10,600, a load of 1.1 while
@@ -23,7 +23,7 @@ import numpy as np
 
 from predictors.arrays import Floats
 from slurmplug.sim.engine.job import SimJob, Speed, Workload
-from slurmplug.sim.workloads.load import Asked
+from slurmplug.sim.workloads.load import WorkloadRequest
 
 JOBS, ITERATIONS = 160, 100
 NODES, CORES_A_NODE = 20, 32
@@ -43,17 +43,17 @@ ALGORITHMS = {
 """the share of its loss reduction that falls sublinearly, from and to"""
 
 
-def workload(asked: Asked) -> Workload:
+def workload(request: WorkloadRequest) -> Workload:
     """`?arrival=` seconds between jobs in the mean.
 
     Raises:
         WorkloadError
     """
-    arrival = asked.options.number("arrival", ARRIVAL, least=1e-3)
-    rng = np.random.default_rng(asked.seed)
+    arrival = request.options.number("arrival", ARRIVAL, least=1e-3)
+    rng = np.random.default_rng(request.seed)
     at = 0.0
     jobs = []
-    for number in range(asked.jobs or JOBS):
+    for number in range(request.jobs or JOBS):
         at += float(rng.exponential(arrival))
         jobs.append(_job(rng, number, at))
     return Workload(f"gen:slaq?arrival={arrival:g}", tuple(jobs), NODES, CORES_A_NODE)
@@ -76,8 +76,8 @@ def losses(rng: np.random.Generator, algorithm: str, count: int = ITERATIONS) ->
 def _job(rng: np.random.Generator, number: int, at: float) -> SimJob:
     algorithm = str(rng.choice(list(ALGORITHMS)))
     work = WORK * math.exp(SIGMA * rng.standard_normal() - SIGMA**2 / 2)
-    told = losses(rng, algorithm)
-    least = told.min()
+    curve = losses(rng, algorithm)
+    least = curve.min()
     return SimJob(
         name=f"{algorithm}-{number}",
         submit=at,
@@ -89,8 +89,8 @@ def _job(rng: np.random.Generator, number: int, at: float) -> SimJob:
         gpus_min=1,
         gpus_max=MOST,
         curve_at=np.arange(1.0, ITERATIONS + 1),
-        losses=told,
-        accuracies=np.clip(1 - (told - least) / (told[0] - least), 0.0, 1.0),
+        losses=curve,
+        accuracies=np.clip(1 - (curve - least) / (curve[0] - least), 0.0, 1.0),
         restart=0.0,
     )
 

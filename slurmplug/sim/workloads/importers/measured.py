@@ -27,11 +27,11 @@ MOST_GPUS = 64
 MOST_NODES = 16
 """where the measurements end"""
 _METRIC = {"bert": "percent", "deepspeech2": "percent wrong", "yolov3": "loss"}
-"""what a model's validation metric is; the others tell a share of right answers"""
+"""what a model's validation metric is; of the others the share of right answers"""
 
 
 @dataclass(frozen=True)
-class Placed:
+class StepTimes:
     """Step and synchronisation times (k, 2) in seconds, by the number of samples that a GPU takes at once (k,)."""
 
     nodes: int
@@ -41,7 +41,7 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class Curve:
+class ValidationCurve:
     """Training at one batch size, a value an epoch (e,)."""
 
     progress: Floats
@@ -51,14 +51,14 @@ class Curve:
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class MeasuredModel:
     """One model as it was measured on one kind of GPU; its curves by batch size, in order."""
 
     name: str
-    placed: tuple[Placed, ...]
+    placed: tuple[StepTimes, ...]
     scaled: Floats
     """(k, 5): nodes, GPUs, samples a GPU at once, step and synchronisation seconds"""
-    curves: Mapping[int, Curve]
+    curves: Mapping[int, ValidationCurve]
     gpus_a_node: int
 
     @property
@@ -80,7 +80,7 @@ class Model:
         """Epochs a second with this batch size on 1 to `most_gpus` GPUs, however many nodes hold them.
 
         Raises:
-            WorkloadError: where the profiles tell of none
+            WorkloadError: where the profiles have none
         """
         shapes = [
             (gpus, nodes)
@@ -97,7 +97,7 @@ class Model:
         seconds = steps * (step + gathered * (step - sync))
         known = np.isfinite(seconds) & (seconds > 0)
         if not known.any():
-            raise WorkloadError(f"the profiles of {self.name} tell no time of a step with a batch of {batch}")
+            raise WorkloadError(f"the profiles of {self.name} have no step time for a batch of {batch}")
         return Speed(gpus[known], nodes[known], self.epochs / seconds[known])
 
     def steps_an_epoch(self, batch: int) -> float:
@@ -140,7 +140,7 @@ class Model:
         progress = np.min([curve.progress[:n] for curve in self.curves.values()], axis=0)
         return float((np.diff(progress, prepend=0.0) / gain).sum())
 
-    def _around(self, batch: int) -> tuple[Curve, Curve, float]:
+    def _around(self, batch: int) -> tuple[ValidationCurve, ValidationCurve, float]:
         """The curves of the batch sizes next below and above, and the weight of the latter."""
         sizes = list(self.curves)
         at = min(max(batch, sizes[0]), sizes[-1])
@@ -150,7 +150,7 @@ class Model:
 
     def _step_seconds(self, nodes: Ints, gpus: Ints, local: Ints) -> tuple[Floats, Floats]:
         """As measured where the GPUs were so spread, in the mean over how; else linear between what was measured."""
-        alike: dict[tuple[int, int], list[Placed]] = defaultdict(list)
+        alike: dict[tuple[int, int], list[StepTimes]] = defaultdict(list)
         for each in self.placed:
             alike[each.nodes, each.gpus].append(each)
         seconds = np.full((len(gpus), 2), np.nan)
@@ -179,7 +179,7 @@ class Model:
 
 
 @lru_cache(maxsize=4)
-def models(folder: Path, gpu_type: str) -> Mapping[str, Model]:
+def models(folder: Path, gpu_type: str) -> Mapping[str, MeasuredModel]:
     """Every model of the folder's profiles that has curves and was measured on GPUs of the type.
 
     Raises:
@@ -202,28 +202,28 @@ def models(folder: Path, gpu_type: str) -> Mapping[str, Model]:
     for row in comma_separated(_there(folder, SCALABILITY), ("model", "gpu_type", *columns)):
         if row.cells.get("gpu_type") == gpu_type:
             scaled[row.text("model")].append([row.number(column) for column in columns])
-    placed: dict[str, list[Placed]] = defaultdict(list)
+    placed: dict[str, list[StepTimes]] = defaultdict(list)
     for (model, placement), values in rows.items():
         table = np.array(sorted(values))
-        placed[model].append(Placed(len(placement), sum(map(int, placement)), table[:, 0], table[:, 1:]))
+        placed[model].append(StepTimes(len(placement), sum(map(int, placement)), table[:, 0], table[:, 1:]))
     if not placed:
         raise WorkloadError(f"{folder}: no model was measured on GPUs of the type {gpu_type!r}")
     a_node = max(each.gpus for values in placed.values() for each in values if each.nodes == 1)
     return {
-        name: Model(name, tuple(values), np.array(scaled.get(name, [])).reshape(-1, 5), curves[name], a_node)
+        name: MeasuredModel(name, tuple(values), np.array(scaled.get(name, [])).reshape(-1, 5), curves[name], a_node)
         for name, values in placed.items()
     }
 
 
-def _curves(path: Path) -> dict[str, dict[int, Curve]]:
+def _curves(path: Path) -> dict[str, dict[int, ValidationCurve]]:
     values: dict[str, dict[int, list[tuple[float, ...]]]] = defaultdict(lambda: defaultdict(list))
     columns = ("epoch", "progress", "metric", "grad_sqr", "grad_var")
     for row in comma_separated(path, ("model", "batch_size", *columns)):
         values[row.text("model")][row.integer("batch_size", least=1)].append(tuple(map(row.number, columns)))
-    curves: dict[str, dict[int, Curve]] = {}
+    curves: dict[str, dict[int, ValidationCurve]] = {}
     for name, sizes in values.items():
         tables = {size: np.array(sorted(points)).T for size, points in sorted(sizes.items())}
-        curves[name] = {size: Curve(*table[1:]) for size, table in tables.items()}
+        curves[name] = {size: ValidationCurve(*table[1:]) for size, table in tables.items()}
     return curves
 
 

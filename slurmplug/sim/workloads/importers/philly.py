@@ -1,6 +1,6 @@
 """The Philly trace of Microsoft (Jeon et al., USENIX ATC 2019): `num_gpus,submit_s,duration_s` and perhaps `job_id,vc`.
 
-It tells neither model nor accuracy. As MLFS does (section 4.1), each job is taken for one of a few models; its run time
+It has neither model nor accuracy. As MLFS does (section 4.1), each job is taken for one of a few models; its run time
 on its own GPUs is the recorded one, its curve one of a library of drawn ones.
 """
 
@@ -11,8 +11,8 @@ import numpy as np
 from predictors.arrays import Floats
 from slurmplug.sim.engine.job import SimJob, Workload
 from slurmplug.sim.workloads import synthetic
-from slurmplug.sim.workloads.directives import wished
-from slurmplug.sim.workloads.load import Asked
+from slurmplug.sim.workloads.directives import with_directives
+from slurmplug.sim.workloads.load import WorkloadRequest
 from slurmplug.sim.workloads.rows import Row, collect, comma_separated
 
 NODES, GPUS_A_NODE = 309, 8
@@ -22,24 +22,24 @@ KINDS = ("alexnet", "resnet50", "lstm", "mlp", "vgg16", "transformer")
 _STREAM = 0x7068696C
 
 
-def workload(asked: Asked) -> Workload:
+def workload(request: WorkloadRequest) -> Workload:
     """Jobs that took no time are left out.
 
     Raises:
         WorkloadError
     """
-    rng = np.random.default_rng([_STREAM, asked.seed])
+    rng = np.random.default_rng([_STREAM, request.seed])
 
     def read(row: Row) -> SimJob | None:
         gpus, seconds = row.integer("num_gpus", least=1, most=10_000), row.number("duration_s", most=1e10)
         draw = rng.random(3)
         return None if seconds == 0 else _job(row, gpus, seconds, KINDS[int(draw[0] * len(KINDS))], draw[1:])
 
-    rows = comma_separated(asked.path, ("num_gpus", "submit_s", "duration_s"))
-    jobs, skipped = collect(rows, read, skip_bad=asked.skip_bad)
+    rows = comma_separated(request.path, ("num_gpus", "submit_s", "duration_s"))
+    jobs, skipped = collect(rows, read, skip_bad=request.skip_bad)
     jobs.sort(key=lambda job: job.submit)
-    wishes = wished(jobs, asked.seed, gpus_a_node=GPUS_A_NODE)
-    return Workload(str(asked.path), wishes, NODES, GPUS_A_NODE, skipped)
+    jobs_with_directives = with_directives(jobs, request.seed, gpus_a_node=GPUS_A_NODE)
+    return Workload(str(request.path), jobs_with_directives, NODES, GPUS_A_NODE, skipped)
 
 
 def _job(row: Row, gpus: int, seconds: float, kind: str, draw: Floats) -> SimJob:

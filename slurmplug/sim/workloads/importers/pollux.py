@@ -10,9 +10,9 @@ import numpy as np
 
 from predictors.arrays import Floats
 from slurmplug.sim.engine.job import SimJob, Speed, Workload
-from slurmplug.sim.workloads.directives import wished
+from slurmplug.sim.workloads.directives import with_directives
 from slurmplug.sim.workloads.importers import measured
-from slurmplug.sim.workloads.load import Asked
+from slurmplug.sim.workloads.load import WorkloadRequest
 from slurmplug.sim.workloads.rows import Row, collect, comma_separated
 
 RESTART = 30.0
@@ -36,14 +36,14 @@ class _Training:
     traffic: float
 
 
-def workload(asked: Asked) -> Workload:
-    """`?gpu=` names the type of GPU in the profiles, `aws` (Pollux's T4) unless said otherwise.
+def workload(request: WorkloadRequest) -> Workload:
+    """`?gpu=` names the type of GPU in the profiles, `aws` (Pollux's T4) by default.
 
     Raises:
         WorkloadError
     """
-    gpu_type = asked.options.text("gpu", "aws")
-    models = measured.models(measured.folder(asked.data, asked.path), gpu_type)
+    gpu_type = request.options.text("gpu", "aws")
+    models = measured.models(measured.folder(request.data, request.path), gpu_type)
     trainings: dict[tuple[str, int, int], _Training] = {}
 
     def job(row: Row) -> SimJob:
@@ -75,14 +75,14 @@ def workload(asked: Asked) -> Workload:
             startup=RESTART,
         )
 
-    rows = comma_separated(asked.path, ("time", "name", "application", "num_replicas", "batch_size"))
-    jobs, skipped = collect(rows, job, skip_bad=asked.skip_bad)
+    rows = comma_separated(request.path, ("time", "name", "application", "num_replicas", "batch_size"))
+    jobs, skipped = collect(rows, job, skip_bad=request.skip_bad)
     a_node = next(iter(models.values())).gpus_a_node
     jobs.sort(key=lambda each: each.submit)
-    return Workload(str(asked.path), wished(jobs, asked.seed, gpus_a_node=a_node), NODES, a_node, skipped)
+    return Workload(str(request.path), with_directives(jobs, request.seed, gpus_a_node=a_node), NODES, a_node, skipped)
 
 
-def _training(model: measured.Model, batch: int, most_gpus: int) -> _Training:
+def _training(model: measured.MeasuredModel, batch: int, most_gpus: int) -> _Training:
     losses, accuracies = model.learning(batch)
     traffic = _BYTES * _PARAMS.get(model.name, 0.0) * model.steps_an_epoch(batch)
     return _Training(model.epochs, model.speed(batch, most_gpus), most_gpus, losses, accuracies, traffic)

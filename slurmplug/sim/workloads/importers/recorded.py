@@ -1,4 +1,4 @@
-"""Jobs of logs that tell how long each ran, but not what it trained."""
+"""Jobs of logs that have the run time of each, but not what it trained."""
 
 import re
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurmplug.sim.engine.job import SimJob, Speed
-from slurmplug.sim.workloads.rows import Row, shown
+from slurmplug.sim.workloads.rows import Row, quoted
 
 NAN = float("nan")
 _SPAN = re.compile(r"(?:(\d{1,6})-)?(\d{1,9}(?::\d{1,6}){0,2})(?:\.\d{1,9})?", re.ASCII)
@@ -14,7 +14,7 @@ _SPAN = re.compile(r"(?:(\d{1,6})-)?(\d{1,9}(?::\d{1,6}){0,2})(?:\.\d{1,9})?", r
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a log tells of one job; seconds, MiB. A job without GPUs is one of CPUs."""
+    """One job of a log; times in seconds, memory in MiB. A job without GPUs is one of CPUs."""
 
     name: str
     submit: float
@@ -29,21 +29,21 @@ class Recorded:
     partition: str = "gpu"
 
 
-def job(told: Recorded) -> SimJob:
+def job(recorded: Recorded) -> SimJob:
     """It takes its run time wherever it runs, reports nothing, and carries no directives."""
     return SimJob(
-        name=told.name,
-        submit=told.submit,
-        gpus=told.gpus,
+        name=recorded.name,
+        submit=recorded.submit,
+        gpus=recorded.gpus,
         iterations=1,
-        speed=Speed(np.array([max(told.gpus, 1)]), np.array([1]), np.array([1 / told.seconds])),
-        user=told.user,
-        account=told.account,
-        qos=told.qos,
-        partition=told.partition,
-        cpus=told.cpus,
-        memory=told.memory,
-        time_limit=told.time_limit,
+        speed=Speed(np.array([max(recorded.gpus, 1)]), np.array([1]), np.array([1 / recorded.seconds])),
+        user=recorded.user,
+        account=recorded.account,
+        qos=recorded.qos,
+        partition=recorded.partition,
+        cpus=recorded.cpus,
+        memory=recorded.memory,
+        time_limit=recorded.time_limit,
         managed=False,
     )
 
@@ -59,7 +59,7 @@ def span(row: Row, column: str) -> float:
         return NAN
     match = _SPAN.fullmatch(text)
     if match is None:
-        raise row.bad(column, f"is no span [DAYS-]HOURS:MINUTES:SECONDS: {shown(text)}")
+        raise row.bad(column, f"is no duration [DAYS-]HOURS:MINUTES:SECONDS: {quoted(text)}")
     counts = [int(count) for count in match[2].split(":")]
     if match[1]:
         hours, minutes, seconds = [*counts, 0, 0][:3]

@@ -14,24 +14,26 @@ from datetime import UTC, datetime
 from slurmplug.cluster import tres
 from slurmplug.sim.engine.job import SimJob, Workload
 from slurmplug.sim.workloads.importers.recorded import NAN, Recorded, job, span
-from slurmplug.sim.workloads.load import Asked
-from slurmplug.sim.workloads.rows import BadRow, Row, collect, comma_separated, shown
+from slurmplug.sim.workloads.load import WorkloadRequest
+from slurmplug.sim.workloads.rows import BadRow, Row, collect, comma_separated, quoted
 
 _NEVER = frozenset({"", "Unknown", "None", "N/A"})
 MOST_GPUS = 1_000_000
 
 
-def workload(asked: Asked) -> Workload:
+def workload(request: WorkloadRequest) -> Workload:
     """Jobs that ran and held GPUs; `?cpu_jobs=on` those of CPUs alone too. Steps are left out.
 
     Raises:
         WorkloadError
     """
-    wants_all = asked.options.text("cpu_jobs", "off", ("off", "on")) == "on"
-    rows = comma_separated(asked.path, ("JobID", "Submit"), delimiter="|")
-    jobs, skipped = collect(rows, _reader(wants_all), skip_bad=asked.skip_bad)
+    wants_all = request.options.text("cpu_jobs", "off", ("off", "on")) == "on"
+    rows = comma_separated(request.path, ("JobID", "Submit"), delimiter="|")
+    jobs, skipped = collect(rows, _reader(wants_all), skip_bad=request.skip_bad)
     first = min((each.submit for each in jobs), default=0.0)
-    return Workload(str(asked.path), tuple(replace(each, submit=each.submit - first) for each in jobs), skipped=skipped)
+    return Workload(
+        str(request.path), tuple(replace(each, submit=each.submit - first) for each in jobs), skipped=skipped
+    )
 
 
 def _reader(wants_all: bool) -> Callable[[Row], SimJob | None]:
@@ -53,7 +55,7 @@ def _reader(wants_all: bool) -> Callable[[Row], SimJob | None]:
         return job(
             Recorded(
                 name=name,
-                submit=_moment(row, "Submit"),
+                submit=_time(row, "Submit"),
                 seconds=seconds,
                 gpus=gpus,
                 cpus=row.integer("NCPUS", 0, most=10**7),
@@ -70,26 +72,26 @@ def _reader(wants_all: bool) -> Callable[[Row], SimJob | None]:
 
 
 def _held(row: Row) -> tuple[int, float]:
-    """GPUs and MiB: what it was given, else what it asked for."""
+    """GPUs and MiB allocated, else requested."""
     text = row.text("AllocTRES", "", longest=4096) or row.text("ReqTRES", "", longest=4096)
     try:
         gpus, memory = tres.total_gpus(text) or 0, tres.memory(text)
     except ValueError as error:
-        raise row.bad("AllocTRES", f"{shown(text)}: {error}") from error
+        raise row.bad("AllocTRES", f"{quoted(text)}: {error}") from error
     if not 0 <= gpus <= MOST_GPUS:
-        raise row.bad("AllocTRES", f"{gpus} GPUs make no sense")
+        raise row.bad("AllocTRES", f"{gpus} GPUs are out of range")
     return gpus, memory
 
 
-def _moment(row: Row, column: str) -> float:
+def _time(row: Row, column: str) -> float:
     text = row.text(column)
     if text.isdecimal() and text.isascii() and len(text) < 12:
         return float(text)
     try:
         return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=UTC).timestamp()
     except ValueError:
-        raise _no_moment(row, column, text) from None
+        raise _no_time(row, column, text) from None
 
 
-def _no_moment(row: Row, column: str, text: str) -> BadRow:
-    return row.bad(column, f"is no time 2026-01-31T18:00:00, nor seconds since the epoch: {shown(text)}")
+def _no_time(row: Row, column: str, text: str) -> BadRow:
+    return row.bad(column, f"is no time 2026-01-31T18:00:00, nor seconds since the epoch: {quoted(text)}")

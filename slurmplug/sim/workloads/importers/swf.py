@@ -5,8 +5,8 @@ A processor of the log is a GPU here, since these are what the simulator gives a
 
 from slurmplug.sim.engine.job import SimJob, Workload
 from slurmplug.sim.workloads.importers.recorded import NAN, Recorded, job
-from slurmplug.sim.workloads.load import Asked
-from slurmplug.sim.workloads.rows import Row, collect, lines_of, space_separated
+from slurmplug.sim.workloads.load import WorkloadRequest
+from slurmplug.sim.workloads.rows import Row, collect, open_lines, space_separated
 
 FIELDS = (
     "job", "submit", "wait", "run", "procs", "cpu", "mem", "procs_asked", "limit", "mem_asked", "status", "user",
@@ -17,17 +17,17 @@ _HEAD = 1_000
 """lines that are looked through for the header"""
 
 
-def workload(asked: Asked) -> Workload:
+def workload(request: WorkloadRequest) -> Workload:
     """Jobs that never ran are left out.
 
     Raises:
         WorkloadError
     """
-    jobs, skipped = collect(space_separated(asked.path, FIELDS), _job, skip_bad=asked.skip_bad)
-    processors, nodes = _cluster(asked)
+    jobs, skipped = collect(space_separated(request.path, FIELDS), _job, skip_bad=request.skip_bad)
+    processors, nodes = _cluster(request)
     even = 0 < nodes <= processors and processors % nodes == 0
     return Workload(
-        str(asked.path), tuple(jobs), nodes if even else processors, processors // nodes if even else 1, skipped
+        str(request.path), tuple(jobs), nodes if even else processors, processors // nodes if even else 1, skipped
     )
 
 
@@ -57,13 +57,13 @@ def _name(row: Row, column: str) -> str:
     return f"{column}{number}" if number >= 0 else column
 
 
-def _cluster(asked: Asked) -> tuple[int, int]:
+def _cluster(request: WorkloadRequest) -> tuple[int, int]:
     """Processors and nodes that the header names, 0 where it does not."""
-    told: dict[str, int] = {}
-    with lines_of(asked.path) as lines:
+    header: dict[str, int] = {}
+    with open_lines(request.path) as lines:
         for _, line in zip(range(_HEAD), lines, strict=False):
             key, colon, value = line.lstrip("; \t").partition(":")
             word = next(iter(value.split()), "")
             if line.startswith(";") and colon and word.isascii() and word.isdecimal() and len(word) < 9:
-                told.setdefault(key.strip(), int(word))
-    return told.get("MaxProcs", told.get("MaxNodes", 0)), told.get("MaxNodes", 0)
+                header.setdefault(key.strip(), int(word))
+    return header.get("MaxProcs", header.get("MaxNodes", 0)), header.get("MaxNodes", 0)

@@ -1,16 +1,16 @@
 """Tiresias' traces (Gu et al., NSDI 2019): `60_job.csv`, and the GPU times of the YARN logs.
 
 `num_gpu,submit_time,iterations,model_name,duration`: the model is known, its curve is not and is drawn. A table of
-`gpu_time_s` alone tells no arrivals: each is taken for a job of one GPU, one every `?interval=` seconds in the mean.
+`gpu_time_s` alone has no arrivals: each is taken for a job of one GPU, one every `?interval=` seconds in the mean.
 """
 
 import numpy as np
 
 from slurmplug.sim.engine.job import SimJob, Workload
 from slurmplug.sim.workloads import synthetic
-from slurmplug.sim.workloads.directives import wished
-from slurmplug.sim.workloads.load import Asked
-from slurmplug.sim.workloads.rows import Row, collect, comma_separated, lines_of
+from slurmplug.sim.workloads.directives import with_directives
+from slurmplug.sim.workloads.load import WorkloadRequest
+from slurmplug.sim.workloads.rows import Row, collect, comma_separated, open_lines
 
 NODES, GPUS_A_NODE = 15, 4
 """the 60 GPUs of its testbed"""
@@ -23,16 +23,16 @@ _LIKE = (
 )  # fmt: skip
 
 
-def workload(asked: Asked) -> Workload:
+def workload(request: WorkloadRequest) -> Workload:
     """
     Raises:
         WorkloadError
     """
-    rng = np.random.default_rng([_STREAM, asked.seed])
-    interval = asked.options.number("interval", INTERVAL, least=1e-3)
-    if _tells_only_times(asked):
-        rows = comma_separated(asked.path, ("gpu_time_s",))
-        times, skipped = collect(rows, _gpu_time, skip_bad=asked.skip_bad)
+    rng = np.random.default_rng([_STREAM, request.seed])
+    interval = request.options.number("interval", INTERVAL, least=1e-3)
+    if _has_only_times(request):
+        rows = comma_separated(request.path, ("gpu_time_s",))
+        times, skipped = collect(rows, _gpu_time, skip_bad=request.skip_bad)
         # The file is sorted by GPU time, which no arrivals are.
         mixed = rng.permutation(np.array(times))
         arrivals = np.cumsum(rng.exponential(interval, len(mixed)))
@@ -49,15 +49,15 @@ def workload(asked: Asked) -> Workload:
             for number, (at, seconds) in enumerate(zip(arrivals, mixed, strict=True))
         ]
     else:
-        rows = comma_separated(asked.path, ("num_gpu", "submit_time", "duration"))
-        jobs, skipped = collect(rows, lambda row: _recorded(row, rng), skip_bad=asked.skip_bad)
+        rows = comma_separated(request.path, ("num_gpu", "submit_time", "duration"))
+        jobs, skipped = collect(rows, lambda row: _recorded(row, rng), skip_bad=request.skip_bad)
         jobs.sort(key=lambda job: job.submit)
-    wishes = wished(jobs, asked.seed, gpus_a_node=GPUS_A_NODE)
-    return Workload(str(asked.path), wishes, NODES, GPUS_A_NODE, skipped)
+    jobs_with_directives = with_directives(jobs, request.seed, gpus_a_node=GPUS_A_NODE)
+    return Workload(str(request.path), jobs_with_directives, NODES, GPUS_A_NODE, skipped)
 
 
-def _tells_only_times(asked: Asked) -> bool:
-    with lines_of(asked.path) as lines:
+def _has_only_times(request: WorkloadRequest) -> bool:
+    with open_lines(request.path) as lines:
         return next(lines, "").strip() == "gpu_time_s"
 
 

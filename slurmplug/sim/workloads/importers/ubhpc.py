@@ -12,8 +12,8 @@ from types import MappingProxyType
 from slurmplug.cluster import tres
 from slurmplug.sim.engine.job import SimJob, Workload
 from slurmplug.sim.workloads.importers.recorded import NAN, Recorded, job, span
-from slurmplug.sim.workloads.load import Asked
-from slurmplug.sim.workloads.rows import Row, collect, comma_separated, lines_of, shown
+from slurmplug.sim.workloads.load import WorkloadRequest
+from slurmplug.sim.workloads.rows import Row, collect, comma_separated, open_lines, quoted
 
 _COLUMNS = ("job_id", "submit_s", "nodes", "ntasks", "gpus_per_node", "timelimit_s", "run_s")
 _OPTIONS: Mapping[str, str] = MappingProxyType(
@@ -28,31 +28,31 @@ _MEMORY = re.compile(r"(\d{1,12})([KMGT]?)", re.ASCII)
 _MIB: Mapping[str, float] = MappingProxyType({"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2})
 
 
-def workload(asked: Asked) -> Workload:
+def workload(request: WorkloadRequest) -> Workload:
     """Jobs with GPUs; `?cpu_jobs=on` those of CPUs alone too. Jobs that take no time are left out.
 
     Raises:
         WorkloadError
     """
-    wants_all = asked.options.text("cpu_jobs", "off", ("off", "on")) == "on"
+    wants_all = request.options.text("cpu_jobs", "off", ("off", "on")) == "on"
 
     def read(row: Row) -> SimJob | None:
         made = _job(row)
         return made if made is None or made.gpus or wants_all else None
 
-    rows = _events(asked.path) if _is_events(asked.path) else comma_separated(asked.path, _COLUMNS)
-    jobs, skipped = collect(rows, read, skip_bad=asked.skip_bad)
-    return Workload(str(asked.path), tuple(jobs), skipped=skipped)
+    rows = _events(request.path) if _is_events(request.path) else comma_separated(request.path, _COLUMNS)
+    jobs, skipped = collect(rows, read, skip_bad=request.skip_bad)
+    return Workload(str(request.path), tuple(jobs), skipped=skipped)
 
 
 def _is_events(path: Path) -> bool:
-    with lines_of(path) as lines:
+    with open_lines(path) as lines:
         first = next((line for line in lines if line.strip() and not line.startswith("#")), "")
     return first.startswith("-dt")
 
 
 def _events(path: Path) -> Iterator[Row]:
-    with lines_of(path) as lines:
+    with open_lines(path) as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip() or line.startswith("#"):
                 continue
@@ -62,19 +62,19 @@ def _events(path: Path) -> Iterator[Row]:
                 yield Row(str(path), number, {}, f"is no event: {error}")
                 continue
             if words[0] != "-dt" or "submit_batch_job" not in words:
-                yield Row(str(path), number, {}, f"is no event -dt SECONDS -e submit_batch_job: {shown(line)}")
+                yield Row(str(path), number, {}, f"is no event -dt SECONDS -e submit_batch_job: {quoted(line)}")
                 continue
-            yield Row(str(path), number, _told(words))
+            yield Row(str(path), number, _options(words))
 
 
-def _told(words: list[str]) -> dict[str, str]:
+def _options(words: list[str]) -> dict[str, str]:
     """The options that are known, written `--name=value` or `-name value`."""
-    told: dict[str, str] = {}
+    options: dict[str, str] = {}
     for word, following in zip(words, [*words[1:], ""], strict=True):
         name, equals, value = word.partition("=")
         if name in _OPTIONS:
-            told[_OPTIONS[name]] = value if equals else following
-    return told
+            options[_OPTIONS[name]] = value if equals else following
+    return options
 
 
 def _job(row: Row) -> SimJob | None:
@@ -107,9 +107,9 @@ def _gres(row: Row) -> int:
     try:
         gpus = tres.total_gpus(text) or 0
     except ValueError as error:
-        raise row.bad("gres", f"{shown(text)}: {error}") from error
+        raise row.bad("gres", f"{quoted(text)}: {error}") from error
     if not 0 <= gpus <= 1_000:
-        raise row.bad("gres", f"{gpus} GPUs a node make no sense")
+        raise row.bad("gres", f"{gpus} GPUs a node are out of range")
     return gpus
 
 
@@ -118,5 +118,5 @@ def _memory(row: Row) -> float:
     text = row.text("mem", "0")
     match = _MEMORY.fullmatch(text.upper().removesuffix("B"))
     if match is None:
-        raise row.bad("mem", f"is no amount of memory: {shown(text)}")
+        raise row.bad("mem", f"is no amount of memory: {quoted(text)}")
     return int(match[1]) * _MIB[match[2]]

@@ -69,7 +69,7 @@ def same_fan(some: Fan, others: Fan, rows: Any = None) -> None:
 def watched() -> list[tuple[Snapshot, Forecasts, Forecasts, Forecasts]]:
     """Of each cycle of a run the snapshot, and the forecasts of three forecasters: the daemon's, the daemon's with true
     run times, and the simulation's with the daemon's cache policy."""
-    simulated, policy = run_of(*(training(number) for number in range(6)))
+    simulated, policy = run_of(*(training(number) for number in range(7)))
     live, true = Forecaster(), Forecaster(TrueRunTimes(simulated.engine, 0))
     made = SimForecaster(simulated.engine, 0, EVERY_CHANGE)
     found = []

@@ -8,7 +8,7 @@ import pytest
 from slurmplug.sim.engine.engine import Engine
 from slurmplug.sim.engine.job import Part, SimJob, Speed
 from slurmplug.sim.engine.nodes import SimNodes
-from slurmplug.sim.engine.workload_table import table
+from slurmplug.sim.engine.workload_table import workload_table
 
 
 def speed(*points: tuple[int, int, float]) -> Speed:
@@ -31,7 +31,7 @@ def nodes(count: int = 2, gpus: int = 4, cpus: int = 8, memory: float = 1000.0, 
 
 def engine(*jobs: SimJob, on: SimNodes | None = None, until: float = 0.0) -> Engine:
     """An engine whose jobs have arrived by then."""
-    made = Engine(table(jobs, all_managed=True), on or nodes())
+    made = Engine(workload_table(jobs, all_managed=True), on or nodes())
     made.run_until(until)
     return made
 
@@ -40,10 +40,10 @@ def test_a_job_runs_its_iterations_at_its_speed_and_gives_its_gpus_back() -> Non
     site = engine(job(gpus=2, speed=speed((2, 1, 4.0))))
     assert site.place(0, ((0, 2),)) == ""
     site.run_until(20.0)
-    assert site.done(0) == pytest.approx(80.0)
+    assert site.iterations_done(0) == pytest.approx(80.0)
     assert site.nodes.used[0, 0] == 2
     site.run_until(30.0)
-    assert (site.ended[0], site.stories[0].state, site.left) == (25.0, "COMPLETED", 0)
+    assert (site.ended[0], site.logs[0].state, site.unfinished) == (25.0, "COMPLETED", 0)
     assert site.nodes.used.sum() == 0
     assert site.attained[0] == pytest.approx(50.0)
 
@@ -52,7 +52,7 @@ def test_speed_is_that_of_the_gpus_and_of_the_nodes_they_are_on() -> None:
     site = engine(job(gpus=4, speed=speed((4, 1, 2.0), (4, 2, 0.5))))
     site.place(0, ((0, 2), (1, 2)))
     site.run_until(10.0)
-    assert site.done(0) == pytest.approx(5.0)
+    assert site.iterations_done(0) == pytest.approx(5.0)
 
 
 def test_a_place_that_is_taken_or_too_small_is_refused_and_changes_nothing() -> None:
@@ -60,8 +60,8 @@ def test_a_place_that_is_taken_or_too_small_is_refused_and_changes_nothing() -> 
     site.place(0, ((0, 3),))
     assert site.place(1, ((0, 2),)) == "not enough GPUs free on n0"
     assert site.place(1, ((1, 3),)) == "3 GPUs are not between 2 and 2"
-    assert site.place(1, ((1, 1), (1, 1))) == "nodes are named once each"
-    assert site.place(1, ()) == "nodes are named once each"
+    assert site.place(1, ((1, 1), (1, 1))) == "no node is named, or one twice"
+    assert site.place(1, ()) == "no node is named, or one twice"
     assert site.nodes.used[:, 0].tolist() == [3, 0]
 
 
@@ -90,7 +90,7 @@ def test_a_restart_holds_the_gpus_and_trains_nothing_for_a_while() -> None:
     site.run_until(1000.0)
     assert site.ended[0] == pytest.approx(20.0 + 30.0 + 90.0)
     assert site.attained[0] == pytest.approx(10.0 + 120.0)
-    assert (site.stories[0].preemptions, site.stories[0].wait) == (1, 10.0)
+    assert (site.logs[0].preemptions, site.logs[0].wait) == (1, 10.0)
 
 
 def test_the_first_start_costs_what_a_startup_does_and_no_restart() -> None:
@@ -99,7 +99,7 @@ def test_the_first_start_costs_what_a_startup_does_and_no_restart() -> None:
     site.place(1, ((0, 1),))
     site.run_until(200.0)
     assert site.ended.tolist() == [100.0, 120.0]
-    assert site.stories[1].iterations[:2] == [0.0, 0.0]
+    assert site.logs[1].iterations[:2] == [0.0, 0.0]
 
 
 def test_work_since_the_last_checkpoint_is_lost_with_a_requeue() -> None:
@@ -107,7 +107,7 @@ def test_work_since_the_last_checkpoint_is_lost_with_a_requeue() -> None:
     site.place(0, ((0, 1),))
     site.run_until(50.0)
     site.requeue(0)
-    assert site.done(0) == pytest.approx(30.0)
+    assert site.iterations_done(0) == pytest.approx(30.0)
 
 
 def test_a_checkpoint_that_was_asked_for_is_not_lost() -> None:
@@ -117,7 +117,7 @@ def test_a_checkpoint_that_was_asked_for_is_not_lost() -> None:
     site.save(0)
     site.run_until(50.0)
     site.requeue(0)
-    assert site.done(0) == pytest.approx(45.0)
+    assert site.iterations_done(0) == pytest.approx(45.0)
 
 
 def test_a_job_that_names_no_interval_loses_nothing_and_an_unmanaged_one_everything() -> None:
@@ -137,7 +137,7 @@ def test_more_gpus_make_an_elastic_job_faster_from_then_on() -> None:
     assert site.place(0, ((0, 4),)) == ""
     site.run_until(1000.0)
     assert site.ended[0] == pytest.approx(10.0 + 5.0 + 90.0 / 3.0)
-    assert site.stories[0].resizes == 1
+    assert site.logs[0].resizes == 1
     assert site.attained[0] == pytest.approx(10.0 + 4 * 35.0)
 
 
@@ -147,8 +147,8 @@ def test_a_move_counts_as_a_migration_and_moves_the_checkpoint() -> None:
     site.run_until(10.0)
     site.place(0, ((1, 1),))
     site.run_until(200.0)
-    story = site.stories[0]
-    assert (story.migrations, story.resizes, story.bandwidth) == (1, 0, 4e6)
+    log = site.logs[0]
+    assert (log.migrations, log.resizes, log.bandwidth) == (1, 0, 4e6)
 
 
 def test_being_put_where_it_is_changes_nothing() -> None:
@@ -167,7 +167,7 @@ def test_a_node_above_the_threshold_slows_all_on_it_until_someone_leaves() -> No
     site.place(1, ((0, 1),))  # all CPUs are in use, so everything takes 1 / 0.9 as long
     site.run_until(50.0)
     assert site.ended[1] == pytest.approx(50.0)
-    assert site.done(0) == pytest.approx(45.0)
+    assert site.iterations_done(0) == pytest.approx(45.0)
     site.run_until(500.0)
     assert site.ended[0] == pytest.approx(50.0 + 55.0)
     assert site.nodes.overloaded(site.now) == pytest.approx(50.0)
@@ -181,14 +181,14 @@ def test_a_network_in_use_by_spread_jobs_slows_their_nodes() -> None:
     site.run_until(20.0)
     assert site.progress(np.arange(2)).tolist() == pytest.approx([10.0, 10.0])
     site.run_until(1000.0)
-    assert site.stories[0].bandwidth == pytest.approx(180.0 * 100)
+    assert site.logs[0].bandwidth == pytest.approx(180.0 * 100)
 
 
 def test_a_job_on_one_node_sends_nothing_between_nodes() -> None:
     site = engine(job(gpus=2, traffic=10.0, speed=speed((2, 1, 1.0))))
     site.place(0, ((0, 2),))
     site.run_until(500.0)
-    assert site.stories[0].bandwidth == 0.0
+    assert site.logs[0].bandwidth == 0.0
 
 
 PARTS = (Part(1, 0, 0.0, share=0.5), Part(1, 0, 0.0, share=0.5, parents=(0,)))
@@ -198,14 +198,14 @@ def test_parts_train_only_while_all_of_them_run() -> None:
     site = engine(job(gpus=2, parts=PARTS, speed=speed((2, 1, 1.0))))
     site.place(0, ((0, 1),))
     site.run_until(40.0)
-    assert site.done(0) == 0.0
+    assert site.iterations_done(0) == 0.0
     site.place(1, ((0, 1),))
     site.run_until(50.0)
-    assert site.done(0) == pytest.approx(10.0)
+    assert site.iterations_done(0) == pytest.approx(10.0)
     site.requeue(0)
     site.run_until(90.0)
-    assert site.done(0) == pytest.approx(10.0)
-    assert site.stories[0].wait == pytest.approx(40.0)
+    assert site.iterations_done(0) == pytest.approx(10.0)
+    assert site.logs[0].wait == pytest.approx(40.0)
     site.place(0, ((0, 1),))
     site.run_until(500.0)
     assert site.ended[0] == pytest.approx(180.0)
@@ -218,7 +218,7 @@ def test_of_parts_that_traffic_crosses_nodes_whose_dependencies_do() -> None:
     for row, node in enumerate((0, 0, 1)):
         site.place(row, ((node, 1),))
     site.run_until(500.0)
-    assert site.stories[0].bandwidth == pytest.approx(8.0 / 2 * 100)
+    assert site.logs[0].bandwidth == pytest.approx(8.0 / 2 * 100)
 
 
 def test_a_stop_ends_a_job_after_the_iteration_it_is_in() -> None:
@@ -228,7 +228,7 @@ def test_a_stop_ends_a_job_after_the_iteration_it_is_in() -> None:
     site.stop(0)
     site.run_until(500.0)
     assert (site.ended[0], site.iteration[0]) == (pytest.approx(30.0), 3.0)
-    assert (site.stories[0].state, site.stories[0].stopped) == ("COMPLETED", True)
+    assert (site.logs[0].state, site.logs[0].stopped) == ("COMPLETED", True)
 
 
 def test_a_stop_that_is_taken_back_never_was() -> None:
@@ -236,16 +236,16 @@ def test_a_stop_that_is_taken_back_never_was() -> None:
     site.place(0, ((0, 1),))
     site.run_until(25.5)
     site.stop(0)
-    site.go_on(0)
+    site.withdraw_stop(0)
     site.run_until(500.0)
-    assert (site.ended[0], site.stories[0].stopped) == (pytest.approx(100.0), False)
+    assert (site.ended[0], site.logs[0].stopped) == (pytest.approx(100.0), False)
 
 
 def test_a_run_ends_at_its_time_limit() -> None:
     site = engine(job(time_limit=40.0))
     site.place(0, ((0, 1),))
     site.run_until(500.0)
-    assert (site.ended[0], site.stories[0].state) == (40.0, "TIMEOUT")
+    assert (site.ended[0], site.logs[0].state) == (40.0, "TIMEOUT")
     assert site.iteration[0] == pytest.approx(40.0)
 
 
@@ -256,27 +256,27 @@ def test_a_requeued_run_has_its_time_limit_anew() -> None:
     site.requeue(0)
     site.place(0, ((0, 1),))
     site.run_until(500.0)
-    assert (site.ended[0], site.stories[0].state) == (pytest.approx(100.0), "COMPLETED")
+    assert (site.ended[0], site.logs[0].state) == (pytest.approx(100.0), "COMPLETED")
 
 
 def test_jobs_arrive_when_they_were_submitted() -> None:
     site = engine(job(submit=10.0), job(submit=5.0))
-    assert site.place(0, ((0, 1),)) == "it neither waits nor runs"
+    assert site.place(0, ((0, 1),)) == "the job is neither pending nor running"
     assert site.next_event() == 5.0
     site.run_until(7.0)
     assert site.place(0, ((0, 1),)) == ""
-    assert site.place(1, ((0, 1),)) == "it neither waits nor runs"
+    assert site.place(1, ((0, 1),)) == "the job is neither pending nor running"
 
 
 def test_an_ended_job_is_out_of_reach() -> None:
     site = engine(job())
     site.place(0, ((0, 1),))
     site.run_until(200.0)
-    assert site.place(0, ((0, 1),)) == "it neither waits nor runs"
-    assert site.requeue(0) == "it does not run"
+    assert site.place(0, ((0, 1),)) == "the job is neither pending nor running"
+    assert site.requeue(0) == "the job is not running"
 
 
-def test_progress_is_told_as_corners_between_which_it_is_linear() -> None:
+def test_progress_is_recorded_as_corners_between_which_it_is_linear() -> None:
     site = engine(job(restart=10.0, checkpoint_every=20.0))
     site.place(0, ((0, 1),))
     site.run_until(30.0)
@@ -284,6 +284,6 @@ def test_progress_is_told_as_corners_between_which_it_is_linear() -> None:
     site.run_until(50.0)
     site.place(0, ((0, 1),))
     site.run_until(500.0)
-    story = site.stories[0]
-    assert story.times == pytest.approx([0, 30, 30, 50, 60, 140])
-    assert story.iterations == pytest.approx([0, 30, 20, 20, 20, 100])
+    log = site.logs[0]
+    assert log.times == pytest.approx([0, 30, 30, 50, 60, 140])
+    assert log.iterations == pytest.approx([0, 30, 20, 20, 20, 100])

@@ -5,12 +5,14 @@ from typing import Any
 import pytest
 
 from slurmplug.sim.experiment.result import Finished
-from slurmplug.sim.slurm.launcher import Settings
-from tests.sim_jobs import Told, job, run, speed
+from slurmplug.sim.slurm.launcher import LauncherSettings
+from tests.sim_jobs import ScriptedPolicy, job, run, speed
 
 
 def started_by_slurm(*jobs: Any, **slurm: float) -> tuple[Finished, ...]:
-    return run(*jobs, launcher="slurm", policy=Told(lambda _: ()), slurm=Settings(pace=0.1, **slurm)).finished
+    return run(
+        *jobs, launcher="slurm", policy=ScriptedPolicy(lambda _: ()), slurm=LauncherSettings(pace=0.1, **slurm)
+    ).finished
 
 
 def wide(submit: float = 0.0, **fields: Any) -> Any:

@@ -5,7 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slurmplug.sim.slurm.launcher import Held, Pending, Room, Settings, Start, earliest, starts
+from slurmplug.sim.slurm.launcher import (
+    HeldResources,
+    LauncherSettings,
+    NodeResources,
+    Pending,
+    Start,
+    earliest_start,
+    jobs_to_start,
+)
 from slurmplug.sim.slurm.multifactor import DAY, Usage, Weights, priority
 
 HOUR = 3600.0
@@ -35,21 +43,21 @@ def queue(gpus: list[int], **columns: Any) -> Pending:
     return made
 
 
-def room(free: list[int], gpus: int = 4, reservation: Any = "", up: Any = True) -> Room:
+def room(free: list[int], gpus: int = 4, reservation: Any = "", up: Any = True) -> NodeResources:
     used = np.array([gpus - each for each in free], dtype=float)
     total = np.tile([gpus, 8.0 * gpus, 32_000.0 * gpus], (len(free), 1))
     names = np.full(len(free), reservation) if isinstance(reservation, str) else np.array(reservation)
-    return Room(total - used[:, None] * [1.0, 2.0, 1000.0], total, names, np.broadcast_to(up, len(free)))
+    return NodeResources(total - used[:, None] * [1.0, 2.0, 1000.0], total, names, np.broadcast_to(up, len(free)))
 
 
-def held(*entries: tuple[int, int, float]) -> Held:
+def held(*entries: tuple[int, int, float]) -> HeldResources:
     """Jobs that hold so many GPUs of a node until then."""
     node, gpus, until = (np.array(values) for values in zip(*entries, strict=True)) if entries else (np.zeros(0),) * 3
-    return Held(node.astype(int), gpus[:, None] * np.array([1.0, 2.0, 1000.0]), until.astype(float))
+    return HeldResources(node.astype(int), gpus[:, None] * np.array([1.0, 2.0, 1000.0]), until.astype(float))
 
 
-def started(pending: Pending, nodes: Room, holding: Held | None = None, **others: Any) -> list[int]:
-    made = starts(pending, holding or held(), nodes, Usage(), now=others.pop("now", 0.0), **others)
+def started(pending: Pending, nodes: NodeResources, holding: HeldResources | None = None, **others: Any) -> list[int]:
+    made = jobs_to_start(pending, holding or held(), nodes, Usage(), now=others.pop("now", 0.0), **others)
     return [start.row for start in made]
 
 
@@ -64,7 +72,7 @@ def test_a_site_factor_puts_a_job_before_others_and_nice_puts_it_behind() -> Non
 
 def test_who_used_much_waits_behind_who_used_little() -> None:
     usage = Usage(0.0, {"ada": 1e6, "bob": 1.0})
-    made = starts(queue([4, 4], user=["ada", "bob"]), held(), room([4]), usage, now=0.0)
+    made = jobs_to_start(queue([4, 4], user=["ada", "bob"]), held(), room([4]), usage, now=0.0)
     assert [start.row for start in made] == [1]
 
 
@@ -74,7 +82,7 @@ def test_a_job_that_waited_longer_comes_first() -> None:
 
 def test_a_job_takes_the_first_of_those_neighbours_with_room_that_have_the_fewest_free_cpus() -> None:
     for free, node in (([4, 2, 3], 0), ([4, 0, 2], 2), ([4, 0, 2, 3], 0), ([1, 2, 1, 2, 2], 1)):
-        made = starts(queue([2]), held(), room(free), Usage(), now=0.0)
+        made = jobs_to_start(queue([2]), held(), room(free), Usage(), now=0.0)
         assert made == (Start(0, (node,), (2,)),)
 
 
@@ -84,7 +92,7 @@ def test_a_job_that_a_node_can_hold_waits_for_one() -> None:
 
 
 def test_a_gang_that_no_node_holds_takes_as_few_nodes_as_can_be() -> None:
-    made = starts(queue([7]), held(), room([2, 4, 1, 4]), Usage(), now=0.0)
+    made = jobs_to_start(queue([7]), held(), room([2, 4, 1, 4]), Usage(), now=0.0)
     assert made == (Start(0, (1, 3), (4, 3)),)
 
 
@@ -106,20 +114,20 @@ def test_a_later_job_waits_if_it_would_delay_the_first() -> None:
 
 def test_a_long_job_starts_in_what_is_spare_beside_the_first() -> None:
     pending = queue([4, 2, 2], time_limit=[HOUR, 9 * HOUR, 9 * HOUR])
-    made = starts(pending, held((0, 4, HOUR), (1, 2, 5 * HOUR)), room([0, 2]), Usage(), now=0.0)
+    made = jobs_to_start(pending, held((0, 4, HOUR), (1, 2, 5 * HOUR)), room([0, 2]), Usage(), now=0.0)
     assert made == (Start(1, (1,), (2,)),)
 
 
 def test_without_backfill_nobody_passes_the_first() -> None:
     pending = queue([4, 1], time_limit=[HOUR, 60.0])
-    assert started(pending, room([2]), held((0, 2, HOUR)), settings=Settings(backfill=False)) == []
+    assert started(pending, room([2]), held((0, 2, HOUR)), settings=LauncherSettings(backfill=False)) == []
 
 
 def test_backfill_looks_no_further_than_it_may() -> None:
     pending = queue([4, 3, 1], time_limit=[HOUR, 60.0, 60.0])
     holding = held((0, 2, HOUR))
-    assert started(pending, room([2]), holding, settings=Settings(bf_max_job_test=1)) == []
-    assert started(pending, room([2]), holding, settings=Settings(bf_max_job_test=2)) == [2]
+    assert started(pending, room([2]), holding, settings=LauncherSettings(bf_max_job_test=1)) == []
+    assert started(pending, room([2]), holding, settings=LauncherSettings(bf_max_job_test=2)) == [2]
 
 
 def test_a_job_larger_than_the_cluster_holds_nobody_up() -> None:
@@ -133,7 +141,7 @@ def test_a_job_does_not_start_before_its_begin_time() -> None:
 
 def test_reserved_nodes_are_for_the_jobs_of_the_reservation_alone() -> None:
     nodes = room([4, 4], reservation=["", "mine"])
-    made = starts(queue([4, 2, 2], reservation=["mine", "", "mine"]), held(), nodes, Usage(), now=0.0)
+    made = jobs_to_start(queue([4, 2, 2], reservation=["mine", "", "mine"]), held(), nodes, Usage(), now=0.0)
     assert {start.row: start.nodes for start in made} == {0: (1,), 1: (0,)}
 
 
@@ -151,12 +159,12 @@ def test_a_job_without_a_time_limit_is_taken_to_need_the_default() -> None:
     pending = queue([4, 1], time_limit=[HOUR, np.nan])
     holding = held((0, 2, HOUR))
     assert started(pending, room([2]), holding) == []
-    assert started(pending, room([2]), holding, settings=Settings(default_limit=60.0)) == [1]
+    assert started(pending, room([2]), holding, settings=LauncherSettings(default_limit=60.0)) == [1]
 
 
 def test_a_job_past_its_time_limit_may_end_at_any_moment() -> None:
-    assert earliest(queue([4]), 0, held((0, 4, 50.0)), room([0]), 100.0) == 100.0
-    assert earliest(queue([64]), 0, held((0, 4, 50.0)), room([0]), 100.0) == np.inf
+    assert earliest_start(queue([4]), 0, held((0, 4, 50.0)), room([0]), 100.0) == 100.0
+    assert earliest_start(queue([64]), 0, held((0, 4, 50.0)), room([0]), 100.0) == np.inf
 
 
 def test_usage_halves_every_half_life_and_grows_by_what_is_held() -> None:

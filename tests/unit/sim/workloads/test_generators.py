@@ -7,7 +7,7 @@ import pytest
 
 from slurmplug.sim.engine.job import SimJob, Workload
 from slurmplug.sim.workloads import synthetic
-from slurmplug.sim.workloads.directives import alone
+from slurmplug.sim.workloads.directives import run_time_alone
 from slurmplug.sim.workloads.generators import slaq
 from slurmplug.sim.workloads.load import GENERATORS, WorkloadError, load
 
@@ -69,7 +69,7 @@ def test_mlfs_draws_gpus_urgency_and_deadlines_as_the_paper_says() -> None:
     kinds = Counter(job.kind for job in jobs)
     assert set(kinds) == {"alexnet", "resnet50", "mlp", "lstm", "svm"}
     spans = np.array([job.deadline - job.submit for job in jobs])
-    takes = np.array([alone(job, 4) for job in jobs])
+    takes = np.array([run_time_alone(job, 4) for job in jobs])
     by_time = spans > np.maximum(1.1 * takes, 1800) + 1e-3
     assert (spans >= np.maximum(1.1 * takes, 1800) - 1e-3).all()
     assert spans[by_time].max() <= 24 * 3600 + 1e-3
@@ -79,7 +79,7 @@ def test_mlfs_draws_gpus_urgency_and_deadlines_as_the_paper_says() -> None:
 
 def test_mlfs_loads_80_gpus_by_about_two_thirds() -> None:
     shares = [
-        sum(alone(job, 4) * job.gpus for job in load("gen:mlfs", seed=seed).jobs) / (80 * 7 * 86_400)
+        sum(run_time_alone(job, 4) * job.gpus for job in load("gen:mlfs", seed=seed).jobs) / (80 * 7 * 86_400)
         for seed in range(4)
     ]
     assert 0.5 < np.mean(shares) < 0.85
@@ -125,7 +125,7 @@ def test_slaq_losses_fall_most_at_the_beginning() -> None:
 
 def test_dl2_jobs_last_as_in_its_trace() -> None:
     jobs = load("gen:dl2", jobs=2000, seed=5).jobs
-    minutes = np.array([alone(job, 4) / 60 for job in jobs])
+    minutes = np.array([run_time_alone(job, 4) / 60 for job in jobs])
     assert np.median(minutes) > 60
     assert minutes.mean() == pytest.approx(147, rel=0.12)
     assert len({job.kind for job in jobs}) == 8

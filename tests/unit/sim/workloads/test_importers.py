@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from slurmplug.sim.engine.job import SimJob
-from slurmplug.sim.workloads.directives import alone
+from slurmplug.sim.workloads.directives import run_time_alone
 from slurmplug.sim.workloads.load import WorkloadError, load
 
 Write = Callable[..., Path]
@@ -66,7 +66,7 @@ def test_a_pollux_job_takes_its_measured_steps(write: Write) -> None:
     (job,) = pollux(write, "60,cifar10-0,cifar10,2,128")
     # No noise in the gradient: 200 steps, each of 64 samples a GPU, between the times for 32 and for 128.
     assert job.iterations == 2
-    assert alone(job, 2) == pytest.approx(200 * (0.12 + 0.3 * 32 / 96))
+    assert run_time_alone(job, 2) == pytest.approx(200 * (0.12 + 0.3 * 32 / 96))
     assert 2 / job.speed.at(2, 2) == pytest.approx(200 * (0.2 + 0.3 * 32 / 96))
     assert 2 / job.speed.at(1, 1) == pytest.approx(200 * 0.4)
     assert (job.submit, job.gpus, job.gpus_min, job.gpus_max, job.kind) == (60, 2, 1, 4, "cifar10")
@@ -124,10 +124,10 @@ def test_deadlines_are_those_of_mlfs_and_the_same_for_the_same_seed(write: Write
     path = write("p.csv", f"job_id,submit_s,duration_s,num_gpus,vc\n{rows}\n")
     jobs = load(str(path), seed=3).jobs
     for job in jobs:
-        latest = max(1.1 * alone(job, 8), 24 * 3600)
-        assert max(1.1 * alone(job, 8), 1800) - 1e-3 <= job.deadline - job.submit <= latest + 1e-3
+        latest = max(1.1 * run_time_alone(job, 8), 24 * 3600)
+        assert max(1.1 * run_time_alone(job, 8), 1800) - 1e-3 <= job.deadline - job.submit <= latest + 1e-3
         assert job.urgency in range(1, 11)
-        assert job.time_limit > alone(job, 8)
+        assert job.time_limit > run_time_alone(job, 8)
     assert [job.deadline for job in load(str(path), seed=3).jobs] == [job.deadline for job in jobs]
     assert [job.deadline for job in load(str(path), seed=4).jobs] != [job.deadline for job in jobs]
     assert [job.deadline for job in load(str(path), seed=3, jobs=5).jobs] == [job.deadline for job in jobs[:5]]
@@ -143,7 +143,7 @@ def test_a_philly_job_takes_its_recorded_time_on_its_own_gpus(write: Write) -> N
     workload = load(str(path))
     (job,) = workload.jobs
     assert (job.name, job.submit, job.gpus, job.user) == ("7", 30, 16, "abc")
-    assert alone(job, 8) == pytest.approx(900)
+    assert run_time_alone(job, 8) == pytest.approx(900)
     assert len(job.losses) == len(job.accuracies) == len(job.curve_at) == job.iterations
     assert (workload.nodes * workload.gpus_a_node, job.managed) == (2472, True)
 
@@ -153,13 +153,13 @@ def test_tiresias_jobs_keep_their_model_iterations_and_duration(write: Write) ->
     path = write("60_job.csv", f"{heading}\n0,1,0,606,vgg19,164,30\n1,8,30,133,resnet50,147,23\n")
     first, second = load(str(path)).jobs
     assert (first.kind, first.iterations, second.gpus, second.submit) == ("vgg16", 606, 8, 30)
-    assert [alone(job, 4) for job in (first, second)] == pytest.approx([164, 147])
+    assert [run_time_alone(job, 4) for job in (first, second)] == pytest.approx([164, 147])
 
 
 def test_gpu_times_alone_become_jobs_of_one_gpu_in_another_order(write: Write) -> None:
     path = write("yarn.csv", "gpu_time_s\n" + "\n".join(str(100 + i) for i in range(200)) + "\n")
     jobs = load(f"tiresias:{path}?interval=10", seed=1).jobs
-    takes = [round(alone(job, 4)) for job in jobs]
+    takes = [round(run_time_alone(job, 4)) for job in jobs]
     assert sorted(takes) == [100 + i for i in range(200)]
     assert takes != sorted(takes)
     assert {job.gpus for job in jobs} == {1}
@@ -184,7 +184,7 @@ def test_swf_jobs_ask_for_processors_and_those_that_never_ran_are_left_out(write
     assert [(job.name, job.gpus, job.user, job.managed) for job in workload.jobs] == [
         ("1", 8, "user3", False), ("3", 4, "user9", False),
     ]  # fmt: skip
-    assert [alone(job, 8) for job in workload.jobs] == pytest.approx([100, 700])
+    assert [run_time_alone(job, 8) for job in workload.jobs] == pytest.approx([100, 700])
     assert [job.time_limit for job in workload.jobs] == [600, 700]
 
 
@@ -210,7 +210,7 @@ def test_sacct_gives_jobs_with_gpus_their_times_and_limits(write: Write) -> None
     first, second = load(str(path)).jobs
     assert (first.name, first.submit, first.gpus, first.user) == ("8_1", 0, 1, "bob")
     assert (second.name, second.submit, second.gpus, second.cpus, second.memory) == ("7", 3600, 4, 8, 65536)
-    assert [alone(job, 8) for job in (first, second)] == pytest.approx([630, 26 * 3600])
+    assert [run_time_alone(job, 8) for job in (first, second)] == pytest.approx([630, 26 * 3600])
     assert math.isnan(first.time_limit)
     assert second.time_limit == 2 * 86_400
     assert [job.gpus for job in load(f"sacct:{path}?cpu_jobs=on").jobs] == [1, 0, 4]
@@ -229,7 +229,7 @@ def test_a_bad_sacct_row_is_named(write: Write, cell: str, bad: str) -> None:
 )
 def test_spans_are_read_as_slurm_writes_them(write: Write, text: str, seconds: float) -> None:
     path = write("sacct.txt", SACCT + f"7|a|l|g|h|2026-03-01T10:00:00|{text}||gres/gpu=1|8|C\n")
-    assert alone(load(str(path)).jobs[0], 4) == pytest.approx(seconds)
+    assert run_time_alone(load(str(path)).jobs[0], 4) == pytest.approx(seconds)
 
 
 def test_ubhpc_events_and_their_table_tell_the_same(write: Write) -> None:

@@ -52,7 +52,7 @@ def test_a_name_that_is_nothing_says_what_there_is() -> None:
 
 
 def test_a_file_of_an_unknown_kind_says_which_formats_there_are(write: Write) -> None:
-    with pytest.raises(WorkloadError, match=r"what format this is cannot be told; say csv:, pollux:"):
+    with pytest.raises(WorkloadError, match=r"unknown format; name it by csv:, pollux:"):
         load(str(write("x", "hello,world\n")))
 
 
@@ -119,10 +119,10 @@ def test_packed_files_are_read_too(tmp_path: Path) -> None:
         ("0,a,-1,10,1", r"line 2, column gpus: is '-1', not from 0 to"),
         ("0,a,1.5,10,1", r"line 2, column gpus: is no whole number: '1.5'"),
         ("0,a,1,0,1", r"line 2, column iterations: is '0', not from 1 to"),
-        ("0,a,1,10,nan", r"line 2, column speed: 'nan' is no speed"),
-        ("0,a,1,10,quick", r"line 2, column speed: 'quick' is no speed that is named"),
+        ("0,a,1,10,nan", r"line 2, column speed: 'nan' is no named speed"),
+        ("0,a,1,10,quick", r"line 2, column speed: 'quick' is no named speed"),
         ("0,a,1,10,1x1:0", r"line 2, column speed: a speed needs rates above 0"),
-        ("0,a,1,10,1x1:1 1x1:2", r"line 2, column speed: tells two rates"),
+        ("0,a,1,10,1x1:1 1x1:2", r"line 2, column speed: gives two rates"),
         ("inf,a,1,10,1", r"line 2, column submit: is no number: 'inf'"),
         ("1_0,a,1,10,1", r"line 2, column submit: is no number: '1_0'"),
         ("0,a\x1b[2J,1,10,1", r"line 2, column name: holds what cannot be printed: 'a\\\\x1b"),
@@ -149,8 +149,8 @@ def test_where_all_rows_are_bad_it_is_said_that_they_were_left_out(write: Write)
         ("stop", "never", "column stop: is 'never', not one of iterations, optstop, target"),
         ("utility", "1 2", "column utility: is not three numbers"),
         ("curve", "2:1:1 1:1:1", "column curve: the iterations of a curve do not increase"),
-        ("curve", "1:1: 2::1", "column curve: tells a loss, or an accuracy, at some iterations"),
-        ("curve", "1:one:", "column curve: '1:one:' is no curve that is named"),
+        ("curve", "1:1: 2::1", "column curve: gives a loss, or an accuracy, at some iterations"),
+        ("curve", "1:one:", "column curve: '1:one:' is no named curve"),
         ("parts", "a:1:1:1:1:0", "column parts: 'a:1:1:1:1:0' is no ROLE"),
         ("gpus_max", "1", "column gpus_max: 0 to 1 GPUs are no range around 2"),
         ("managed", "perhaps", "column managed: is 'perhaps'"),
@@ -166,7 +166,7 @@ def test_a_cell_that_makes_no_sense_is_named(write: Write, column: str, cell: st
     [
         ("submit,name,gpus,speed\n", "its heading lacks iterations"),
         (f"{HEADING},colour\n0,a,1,10,1,red\n", "no such column: 'colour'"),
-        (f"{HEADING},gpus\n0,a,1,10,1,1\n", "a column stands twice"),
+        (f"{HEADING},gpus\n0,a,1,10,1,1\n", "its heading names a column twice"),
         (f"{HEADING}\n", "no job is left"),
         (f'{HEADING}\n0,"a,1,10,1\n', "line 2: unexpected end of data"),
         ("# nodes = many\n" + f"{HEADING}\n0,a,1,10,1\n", "# nodes = 'many' is no whole number"),
