@@ -148,7 +148,8 @@ def served(case: dict[str, Any], revisions: int) -> float:
 
 def _later(entries: Ints) -> Ints:
     """As seen from the next slot."""
-    return entries[entries[:, 0] > 0] - np.array([1, 0, 0])
+    later: Ints = entries[entries[:, 0] > 0] - np.array([1, 0, 0])
+    return later
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from policies.mlfs.mlfs import MLFH, MLFS, MLFSSettings
 from policies.policy import Policy
 from policies.snapshot import Snapshot
-from predictors.arrays import Floats
+from predictors.arrays import Ints
 from predictors.forecast import Forecast, Forecasts
 from slurmplug.rules.site_factor import assign, order
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
@@ -84,7 +84,7 @@ def test_bench_labels(benchmark: BenchmarkFixture, n: int, moved: float) -> None
     score[some] = random.uniform(0, n, some.sum())
     submitted, job_id = np.zeros(n), np.arange(n)
 
-    def decide() -> Floats:
+    def decide() -> Ints:
         return assign(order(score, submitted, job_id), site_factors, 1_000, 2**30)
 
     assert np.all(np.diff(benchmark(decide)) < 0)

@@ -35,7 +35,7 @@ def cluster() -> tuple[Snapshot, Forecasts]:
         losses=list(curve * random.lognormal(0, 1, (JOBS, 1))),
     )
     at = np.geomspace(1.0, 200.0, 12)
-    grid = np.concatenate([np.zeros((JOBS, 1)), np.tile(at, (JOBS, 1))], axis=1) + done[:, None]
+    grid = np.concatenate([np.zeros((JOBS, 1)), np.tile(at, (JOBS, 1))], axis=1) + done[:, None].astype(float)
     scale = random.lognormal(2, 1, (JOBS, 1))
     losses = scale / (scale + grid)
     rates = random.lognormal(-2, 1, (JOBS, 1)) * np.array([1, 1.9, 3.6, 6.5, 11, 18, 26])

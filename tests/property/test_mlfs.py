@@ -317,7 +317,7 @@ def test_a_job_without_a_place_finds_the_same_one_by_looking_where_there_is_more
     homeless = [row for row in pending if servers.find(row) is None]
     runs = np.flatnonzero(look.jobs.state == "running").tolist()
     assume(homeless)
-    freed = set()
+    freed: set[int] = set()
     for row in data.draw(st.lists(st.sampled_from(runs), unique=True, min_size=1)) if runs else ():
         servers.give(row, servers.space.place(row))
         freed.update(servers.space.place(row).nodes)
@@ -340,4 +340,4 @@ def test_who_gives_way_ranks_below_the_one_that_it_gives_way_to(cluster, config)
     look, predicted = cluster
     for action in MLFH(config).decide(look, predicted, {}).actions:
         if action.reason.rule == "gives way":
-            assert action.reason.facts["rank"] < action.reason.facts["by_rank"]
+            assert float(action.reason.facts["rank"]) < float(action.reason.facts["by_rank"])

@@ -30,8 +30,8 @@ def clusters(draw):
         return draw(st.lists(values, min_size=n, max_size=n))
 
     gpus = np.array(column(st.integers(1, 9)), dtype=np.int64)
-    least = np.array(column(st.booleans()), dtype=bool)
-    demand = np.stack([gpus, gpus * np.array(column(st.integers(1, 8)), dtype=float), gpus * 100.0], axis=1)
+    least = np.array(column(st.booleans()), dtype=np.bool_)
+    demand = np.stack([gpus, gpus * np.array(column(st.integers(1, 8)), dtype=np.float64), gpus * 100.0], axis=1)
     free = np.tile(FULL, (m, 1))
     runs_on, runs = [], np.zeros(n, dtype=bool)
     for row in np.flatnonzero(column(st.booleans())).tolist():
@@ -53,12 +53,12 @@ def clusters(draw):
         gpus_max=np.where(least, gpus + draw(st.integers(0, 6)), gpus),
         demand=demand,
         state=np.where(runs, "running", "pending"),
-        started=np.where(runs, NOW - np.array(column(st.floats(0, 9 * HOUR)), dtype=float), np.nan),
-        submitted=NOW - 10 * HOUR + np.array(column(st.integers(0, 3)), dtype=float),
+        started=np.where(runs, NOW - np.array(column(st.floats(0, 9 * HOUR)), dtype=np.float64), np.nan),
+        submitted=NOW - 10 * HOUR + np.array(column(st.integers(0, 3)), dtype=np.float64),
         reason=np.where(runs, "None", np.array(column(st.sampled_from(["Resources", "Dependency"])), dtype=np.str_)),
         managed=column(st.sampled_from([True, True, True, False])),
         restartable=column(st.sampled_from([True, True, False])),
-        awaits=~runs & np.array(column(st.sampled_from([False, False, True])), dtype=bool),
+        awaits=~runs & np.array(column(st.sampled_from([False, False, True])), dtype=np.bool_),
         attained=column(st.sampled_from([0.0, 1000.0, 100_000.0])),
         iteration=column(st.integers(0, 50)),
         iteration_time=column(st.sampled_from([np.nan, 30.0])),

@@ -76,7 +76,7 @@ def test_no_labelling_at_all_writes_less(site_factors):
 
 def longest_non_decreasing(values):
     """In O(n^2)."""
-    best = []
+    best: list[int] = []
     for i, value in enumerate(values):
         best.append(1 + max((best[j] for j in range(i) if values[j] <= value), default=0))
     return max(best, default=0)

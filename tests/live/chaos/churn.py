@@ -14,7 +14,7 @@ from predictors.forecast import Forecasts
 PATIENCE = 0.3
 """the chance that a job that can be moved is left alone in a cycle"""
 
-MOVES = ("resize", "resize", "migrate", "migrate", "preempt")
+MOVES: tuple[ActionKind, ...] = ("resize", "resize", "migrate", "migrate", "preempt")
 """Who is preempted waits for two minutes, as Slurm has it, in which nothing can be done to it."""
 
 

@@ -87,9 +87,9 @@ def test_where_slurm_tracks_no_gpus_the_request_is_counted(recorded, name):
     for tracked in ("gres/gpu=", "gres/gpu:a100=", "gres/gpu:v100="):
         for count in range(1, 7):
             text = text.replace(f",{tracked}{count}", "")
-    tracked, untracked = parse.queue(recorded("squeue"), SEPARATORS).rows, parse.queue(text, SEPARATORS).rows
-    here = tracked.name == name
-    assert untracked.gpus[here].tolist() == tracked.gpus[here].tolist()
+    expected, found = parse.queue(recorded("squeue"), SEPARATORS).rows, parse.queue(text, SEPARATORS).rows
+    here = expected.name == name
+    assert found.gpus[here].tolist() == expected.gpus[here].tolist()
 
 
 def test_elements_that_wait_together_are_one_row(jobs):

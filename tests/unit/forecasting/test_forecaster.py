@@ -129,7 +129,10 @@ def test_a_run_time_is_predicted_once_a_job_whatever_rows_come_and_go(desk: Desk
 
 
 def test_a_run_time_is_predicted_again_when_its_inputs_changed(desk: Desk) -> None:
-    for changed in ({}, {}, {"kind": "resnet"}, {"time_limit": 30.0}, {"max_iterations": 90}, {"gpus": 4}):
+    inputs: list[dict[str, Any]] = [
+        {}, {}, {"kind": "resnet"}, {"time_limit": 30.0}, {"max_iterations": 90}, {"gpus": 4},
+    ]  # fmt: skip
+    for changed in inputs:
         desk.forecast(**{"time_limit": 60.0, **changed})
     assert len(desk.runs.calls) == 5
     assert desk.runs.calls[1]["type"] == "resnet"

@@ -13,7 +13,7 @@ from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
 from tests.builders import NOW, jobs, nodes, snapshot
 
-RENAMED = {
+RENAMED: dict[str, tuple[str, dict[str, object]]] = {
     "policies.allocation": (
         "policies.placement.allocation",
         {

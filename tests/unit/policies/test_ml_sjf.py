@@ -73,6 +73,6 @@ def test_every_job_keeps_its_place_in_its_type_and_none_is_lost_by_mixing():
 
 def test_settings_that_make_no_sense_are_refused():
     with pytest.raises(ValueError, match="estimate"):
-        MLSJFSettings(estimate="oracle")
+        MLSJFSettings(estimate="oracle")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="mix"):
         MLSJFSettings(mix=-1)

@@ -50,7 +50,7 @@ class TestCurves:
         assert scored(lines, "cold", "last value")["mae"] == pytest.approx(1.0 - runs[0].observed(0.5)[-1])
 
     def test_no_history_holds_what_it_is_tested_on(self, monkeypatch):
-        seen = []
+        seen: list[tuple[bytes, set[bytes]]] = []
 
         class Spy(LearningCurvePredictor):
             def fit(self, some, meta=None):

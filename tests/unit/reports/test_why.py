@@ -1,7 +1,7 @@
 """why: one job explained, from real cycles."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 from policies.plan import Action, Plan, Reason
 from slurmplug.console import times
 from slurmplug.reports import job_view
+from slurmplug.reports.job_view import Job
 from slurmplug.spool.report_lines import SpoolFault
 from tests.builders import NOW
 from tests.ledgers import Planned, Site
@@ -463,7 +464,12 @@ def test_the_queue_is_put_in_order_once_for_all_elements_of_an_array(site, monke
     site.cycle()
     orders: list[int] = []
     ranked = job_view.ranked
-    monkeypatch.setattr(job_view, "ranked", lambda queue: orders.append(1) or ranked(queue))
+
+    def noted(queue: Iterable[Job]) -> list[Job]:
+        orders.append(1)
+        return ranked(queue)
+
+    monkeypatch.setattr(job_view, "ranked", noted)
     assert "15 more elements" in site.ask("why", "1")
     assert len(orders) == 1
 

@@ -24,6 +24,7 @@ from slurmplug.rules.guardrails import (
 from tests.builders import CLUSTER, NOW, jobs, nodes, snapshot
 
 ACT = Modes(default="act")
+NUMPYS_NUMBER: Any = np.int64(3)
 
 
 def running(n: int = 1, **columns: Any) -> Snapshot:
@@ -102,7 +103,8 @@ def test_a_mode_that_does_not_act_lets_nothing_through_and_says_which_it_is(mode
 
 def test_each_kind_of_action_has_its_own_mode() -> None:
     verdict = checked(running(1), modes=Modes(default="observe", stop="act"))
-    assert (len(verdict.actions), verdict.acting) == (1, {"stop"})
+    assert len(verdict.actions) == 1
+    assert verdict.acting == {"stop"}
     assert np.isnan(verdict.score).all()
     verdict = checked(running(1), modes=Modes(default="act", stop="observe"))
     assert (vetoes(verdict), verdict.score.tolist()) == (["mode"], [0.0])
@@ -234,8 +236,8 @@ def test_the_writes_of_one_cycle_are_bounded_and_the_rest_is_counted() -> None:
         (Plan(np.zeros(2), {"P": np.zeros(1)}), "P is one number per job"),
         (Plan(np.zeros(2), actions=(Action("stop", JobKey(CLUSTER, 9, 0), Reason("x")),)), "not in the snapshot"),
         (Plan(np.zeros(2), notes={JobKey(CLUSTER, 9, 0): Reason("x")}), "not in the snapshot"),
-        (Plan(np.zeros(2), notes={JobKey(CLUSTER, 1, int(NOW)): Reason("x", {"n": np.int64(3)})}), "facts of x"),
-        (Plan(np.zeros(2), memory={"x": [1, 2]}), "memory"),
+        (Plan(np.zeros(2), notes={JobKey(CLUSTER, 1, int(NOW)): Reason("x", {"n": NUMPYS_NUMBER})}), "facts of x"),
+        (Plan(np.zeros(2), memory={"x": [1, 2]}), "memory"),  # type: ignore[dict-item]
         (Plan(np.zeros(2), memory={"x": np.array([None])}), "memory"),
     ],
 )  # fmt: skip

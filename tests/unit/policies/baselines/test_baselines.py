@@ -382,9 +382,9 @@ def test_fair_shares_are_equal_but_for_who_cannot_use_as_much():
     "wrong",
     [
         lambda: FairSettings(quantum=-1.0),
-        lambda: DRFSettings(among="queue"),
-        lambda: OptimusSettings(packing="loose"),
-        lambda: TiresiasSettings(packing="loose"),
+        lambda: DRFSettings(among="queue"),  # type: ignore[arg-type]
+        lambda: OptimusSettings(packing="loose"),  # type: ignore[arg-type]
+        lambda: TiresiasSettings(packing="loose"),  # type: ignore[arg-type]
         lambda: GandivaSettings(overload=0.0),
         lambda: RRHSettings(reward=2.0),
         lambda: DormSettings(fairness=2.0),

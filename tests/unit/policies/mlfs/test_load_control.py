@@ -173,7 +173,7 @@ class TestShareLeft:
     END = 1 - 10 / 109
 
     def left(self, *, overloaded=False, end=END, **columns):
-        given = {"accuracies": [self.CURVE], "iteration": 10, "max_iterations": 100, "stop": "target"}
+        given: dict[str, Any] = {"accuracies": [self.CURVE], "iteration": 10, "max_iterations": 100, "stop": "target"}
         of_jobs, final = jobs(**given | columns), Forecast.certain([end], "test")
         return remaining_share(of_jobs, StopCandidates.of(of_jobs, final, AT_ONCE, overloaded=overloaded))[0]
 

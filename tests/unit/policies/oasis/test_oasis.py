@@ -276,4 +276,4 @@ def test_settings_that_make_no_sense_are_refused():
     with pytest.raises(ValueError, match="restart"):
         OASiSSettings(restart=600.0)
     with pytest.raises(ValueError, match="ceiling"):
-        OASiSSettings(ceiling="sky")
+        OASiSSettings(ceiling="sky")  # type: ignore[arg-type]

@@ -106,8 +106,10 @@ def test_a_node_that_holds_more_than_it_has_takes_nothing_from_the_free_gpus():
 def test_cpus_and_memory_come_in_proportion_to_the_gpus():
     of_jobs = jobs(1, gpus=4, demand=[[4, 32, 0]])
     space = Space(snapshot(of_jobs, nodes(2, used=[[0, 16, 0], [0, 0, 0]])))
-    assert space.fit(0, 4) == ((1,), (4,))
-    space.take(0, space.fit(0, 4))
+    found = space.fit(0, 4)
+    assert found is not None
+    assert found == ((1,), (4,))
+    space.take(0, found)
     assert space.fit(0, 2) == ((0,), (2,))
     assert space.fit(0, 3) is None
 

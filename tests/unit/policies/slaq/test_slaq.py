@@ -206,6 +206,6 @@ def test_an_empty_site_is_left_alone():
 
 def test_settings_that_make_no_sense_are_refused():
     with pytest.raises(ValueError, match="objective"):
-        SLAQSettings(objective="fair")
+        SLAQSettings(objective="fair")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="positive"):
         SLAQSettings(starvation=0)

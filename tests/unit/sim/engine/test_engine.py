@@ -19,8 +19,10 @@ def speed(*points: tuple[int, int, float]) -> Speed:
 
 def job(**fields: Any) -> SimJob:
     """One GPU, 100 iterations of a second each, no restart cost, unless said otherwise."""
-    told = {"name": "j", "submit": 0.0, "gpus": 1, "iterations": 100, "speed": speed((1, 1, 1.0)), "restart": 0.0}
-    return SimJob(**told | fields)
+    defaults: dict[str, Any] = {
+        "name": "j", "submit": 0.0, "gpus": 1, "iterations": 100, "speed": speed((1, 1, 1.0)), "restart": 0.0,
+    }  # fmt: skip
+    return SimJob(**defaults | fields)
 
 
 def nodes(count: int = 2, gpus: int = 4, cpus: int = 8, memory: float = 1000.0, network: float = 100.0) -> SimNodes:
