@@ -76,15 +76,9 @@ def watched() -> list[tuple[Snapshot, Forecasts, Forecasts, Forecasts]]:
 
     class Both:
         def forecast(self, snapshot: Snapshot, needs: Any) -> Forecasts:
-            found.append(
-                (
-                    snapshot,
-                    live.forecast(snapshot, needs),
-                    true.forecast(snapshot, needs),
-                    made.forecast(snapshot, needs),
-                )
-            )
-            return found[-1][-1]
+            simulation = made.forecast(snapshot, needs)
+            found.append((snapshot, live.forecast(snapshot, needs), true.forecast(snapshot, needs), simulation))
+            return simulation
 
     simulated.scheduler.forecaster = Both()
     simulated.run()
