@@ -3,6 +3,7 @@
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def made(file: Path):
+def made(file: Path) -> Any:
     told = tomllib.loads(CONFIGURATION.replace("/etc/slurmplug/ours.py", str(file)))
     return policy_registry.policy(Config.model_validate(told))
 

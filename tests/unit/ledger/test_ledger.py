@@ -665,7 +665,7 @@ with ledger._transaction():
         assert ledger.db.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
 
 
-def test_a_ledger_that_was_moved_away_is_written_to_no_more(tmp_path):
+def test_a_ledger_that_was_moved_away_is_written_to_no_more(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.db")
     (tmp_path / "ledger.db").rename(tmp_path / "elsewhere.db")
     with pytest.raises(LedgerError, match="moved or removed"):
