@@ -1,5 +1,7 @@
 """Where GPUs alone decide who fits, counting them finds the places that the space of all resources finds."""
 
+from typing import Any
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,7 +55,7 @@ def test_counting_finds_the_same_places(
     cluster: tuple[Snapshot, np.ndarray, np.ndarray], packing: str, strict: bool, exact: bool, spare: bool
 ) -> None:
     site, order, wanted = cluster
-    options = {"packing": packing, "strict": strict, "exact": exact, "spare": spare}
+    options: dict[str, Any] = {"packing": packing, "strict": strict, "exact": exact, "spare": spare}
     counted = allocate(site, order, wanted, **options)
     plain = allocate(site, order, wanted, **options, prefer=lambda _: site.nodes.up)
     assert counted.actions == plain.actions

@@ -198,7 +198,7 @@ def test_only_running_managed_jobs_that_allow_it_are_stopped_and_never_early(
     curve: list[float], mean: float, sd: float, target: float, data: st.DataObject
 ) -> None:
     config = MLFSSettings(overload_enter=1)
-    choice = {
+    choice: dict[str, Any] = {
         "state": data.draw(st.sampled_from(["pending", "running", "suspended"])),
         "managed": data.draw(st.booleans()),
         "stop": data.draw(st.sampled_from(["iterations", "optstop", "target"])),

@@ -1,6 +1,7 @@
 """What must hold of OASiS' schedules and prices in every case, against all schedules that there are."""
 
 from itertools import product
+from typing import Literal
 
 import numpy as np
 from hypothesis import given, settings
@@ -106,7 +107,9 @@ def test_parameter_servers_serve_all_workers_and_are_no_more_than_they(
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.sampled_from(["paper", "work"]))
-def test_an_empty_cluster_admits_any_job_that_it_can_finish(seed: int, n: int, ceiling: str) -> None:
+def test_an_empty_cluster_admits_any_job_that_it_can_finish(
+    seed: int, n: int, ceiling: Literal["paper", "work"]
+) -> None:
     random = np.random.default_rng(seed)
     slots, hosts = 20, 4
     seen = []

@@ -1,7 +1,6 @@
 """What must hold of every policy that is installed, for every queue and whatever is known of it."""
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.placement.allocation import movable, startable
-from policies.plan import NOTHING_REMEMBERED, Plan
+from policies.plan import NOTHING_REMEMBERED, Memory, Plan
 from policies.snapshot import Snapshot
 from predictors.forecast import Fan, Forecast, Forecasts
 from slurmplug.config import policy_registry
@@ -84,7 +83,7 @@ def clusters(draw: st.DrawFn) -> Snapshot:
 
 
 @st.composite
-def predictions(draw: st.DrawFn, n: int) -> Forecasts | None:
+def predictions(draw: st.DrawFn, n: int) -> Forecasts:
     """Nothing is known, or something of all jobs."""
     if n == 0 or draw(st.booleans()):
         return Forecasts.unknown(n)
@@ -98,12 +97,12 @@ def predictions(draw: st.DrawFn, n: int) -> Forecasts | None:
 
 
 @st.composite
-def cycles(draw: st.DrawFn) -> tuple[Snapshot, Forecasts] | None:
+def cycles(draw: st.DrawFn) -> tuple[Snapshot, Forecasts]:
     given_snapshot = draw(clusters())
     return given_snapshot, draw(predictions(len(given_snapshot.jobs)))
 
 
-def decided(name: str, cycle: tuple[Snapshot, Forecasts], memory: Mapping[Any, Any] = NOTHING_REMEMBERED) -> Plan:
+def decided(name: str, cycle: tuple[Snapshot, Forecasts], memory: Memory = NOTHING_REMEMBERED) -> Plan:
     return validate_plan(cycle[0], POLICIES[name].decide(*cycle, memory))
 
 

@@ -12,7 +12,7 @@ LABELS = st.one_of(st.just(np.nan), st.integers(-3, 45).map(float), st.sampled_f
 
 
 @st.composite
-def queues(draw: st.DrawFn, most: int = 12) -> tuple[np.ndarray, int, int] | None:
+def queues(draw: st.DrawFn, most: int = 12) -> tuple[np.ndarray, int, int]:
     """The labels in place, best first, and a spacing and a top that the queue may or may not fit."""
     in_place = draw(st.lists(LABELS, max_size=most))
     spacing = draw(st.integers(1, 6))

@@ -31,7 +31,7 @@ def algorithm_1(least: np.ndarray, most: np.ndarray, units: int, worth: Callable
 
 
 @st.composite
-def tables(draw: st.DrawFn) -> tuple[np.ndarray, ...] | None:
+def tables(draw: st.DrawFn) -> tuple[np.ndarray, ...]:
     """The worth of each unit of each job, up to 40 of them: any, with ties, rising and falling."""
     n = draw(st.integers(1, 6))
     worth = [draw(st.lists(st.integers(0, 5), min_size=41, max_size=41)) for _ in range(n)]
@@ -47,7 +47,7 @@ def test_one_selection_gives_what_popping_a_heap_gives(table: tuple[np.ndarray, 
     least, most, values = table
 
     def worth(some: np.ndarray, gpus: np.ndarray) -> np.ndarray:
-        return values[some[:, None], gpus]
+        return np.asarray(values[some[:, None], gpus])
 
     assert greedy_shares(least, most, units, worth).tolist() == algorithm_1(least, most, units, worth)
 

@@ -189,7 +189,8 @@ class TestTheCommand:
             site.cluster.jobs[1]["label"] = 7
             ledger = Ledger(site.path)
             try:
-                key = site.scheduler.intake._records[1].key
+                intake: Any = site.scheduler.intake
+                key = intake._records[1].key
                 ledger.finish(0, (), {key: 7.0}, site.cluster.time)
                 ledger.failed("mlfs", "", site.cluster.time + 1.0)
             finally:

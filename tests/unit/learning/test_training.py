@@ -1,6 +1,7 @@
 """What the predictors are trained on: the runs that completed by themselves, and their curves."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,10 +31,10 @@ class Notes:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.curves: list[list[float]] = []
-        self.metas: object = None
+        self.metas: list[Any] = []
         monkeypatch.setattr("slurmplug.learning.training.LearningCurvePredictor.fit", self.fit)
 
-    def fit(self, curves: list[np.ndarray], meta: object = None) -> None:
+    def fit(self, curves: list[np.ndarray], meta: Any = None) -> None:
         self.curves = [curve.round(9).tolist() for curve in curves]
         self.metas = meta
 
@@ -125,4 +126,5 @@ def test_the_pace_of_a_run_is_learnt_for_its_kind_and_remembered(tmp_path: Path)
         finished(site, [0.1, 0.3, 0.5, 0.6, 0.65], b"#PLUG --type=mlp\n")
         train(site.ledger, "stack", site.cluster.time)
         known = load_saved(site.ledger, "stack")
+    assert known is not None
     assert list(known.speeds.of("type mlp").values()) == [pytest.approx(10.0)]

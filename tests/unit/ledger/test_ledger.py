@@ -4,7 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -574,12 +574,13 @@ def test_a_locked_ledger_is_waited_for_and_then_an_error(
     ledger.db.execute("PRAGMA busy_timeout = 50")
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        for write in (
+        writes: tuple[Callable[[], None], ...] = (
             lambda: ledger.begin(cycle(2, [3])),
             lambda: ledger.finish(1, [], {}, NOW),
             lambda: ledger.failed("mlfs", "", NOW),
             lambda: ledger.set_control("paused", "x"),
-        ):
+        )
+        for write in writes:
             with pytest.raises(LedgerError, match="database is locked; another process has held it"):
                 write()
         assert content(ledger) == before

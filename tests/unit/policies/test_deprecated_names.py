@@ -3,6 +3,7 @@
 import importlib
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -44,7 +45,7 @@ RENAMED: dict[str, tuple[str, dict[str, object]]] = {
 }
 
 
-def imported(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[module, str]:
+def imported(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, str]:
     monkeypatch.delitem(sys.modules, name, raising=False)
     with pytest.warns(DeprecationWarning, match="is deprecated: import from") as warned:
         module = importlib.import_module(name)

@@ -1,6 +1,5 @@
 """ML-SJF: shortest predicted job first, its rivals, and the mix term."""
 
-from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -8,8 +7,8 @@ import numpy as np
 import pytest
 
 from policies.ml_sjf import MLSJF, MLSJFSettings
-from policies.plan import NOTHING_REMEMBERED, Plan
-from policies.snapshot import Jobs
+from policies.plan import NOTHING_REMEMBERED, Memory, Plan
+from policies.snapshot import Jobs, Nodes
 from tests.builders import forecasts, jobs, nodes, snapshot
 
 
@@ -20,9 +19,9 @@ def started(plan: Plan) -> list[int]:
 def decide(
     of_jobs: Jobs,
     seconds: Any,
-    memory: Mapping[Any, Any] | dict[str, np.ndarray] = NOTHING_REMEMBERED,
+    memory: Memory = NOTHING_REMEMBERED,
     seed: int = 0,
-    machines: None = None,
+    machines: Nodes | None = None,
     **config: Any,
 ) -> Plan:
     site = snapshot(of_jobs, machines or nodes(1, capacity=[2.0, 64.0, 1e6]), seed=seed)

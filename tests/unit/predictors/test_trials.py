@@ -9,14 +9,14 @@ import pytest
 
 from predictors.forecast import Forecast
 from predictors.learning_curve import LearningCurvePredictor
+from predictors.runtime import RuntimeModel
 from predictors.scoring import ScoreRow
 from predictors.trials import curves, loss, optstop, runtime, speed
 from predictors.trials.curves import FinishedRun
 from predictors.trials.optstop import WatchedRun
-from predictors.trials.speed import Profile
 
 
-def ticks() -> Callable[..., Any]:
+def ticks() -> Callable[[], int]:
     """A clock that advances one second at each call."""
     return count().__next__
 
@@ -33,7 +33,7 @@ def rising(n: int, points: int = 30, group: str = "", seed: int = 0) -> list[Fin
 
 
 def scored(lines: list[ScoreRow], part: str, method: str) -> dict[str, float]:
-    return next(line.scores for line in lines if line.part == part and line.method == method)
+    return next(dict(line.scores) for line in lines if line.part == part and line.method == method)
 
 
 class TestCurves:
@@ -57,13 +57,13 @@ class TestCurves:
         seen: list[tuple[bytes, set[bytes]]] = []
 
         class Spy(LearningCurvePredictor):
-            def fit(self, some: list[np.ndarray], meta: list[None] = None) -> Any:
-                self.fitted_on = {curve.tobytes() for curve in some}
-                return super().fit(some, meta)
+            def fit(self, curves: Any, meta: Any = None) -> LearningCurvePredictor:
+                self.fitted_on = {curve.tobytes() for curve in curves}
+                return super().fit(curves, meta)
 
-            def predict_many(self, some: list[np.ndarray], ats: list[int], metas: list[None] = None) -> None:
-                seen.extend((curve.tobytes(), self.fitted_on) for curve in some)
-                return super().predict_many(some, ats, metas)
+            def predict_many(self, curves: Any, ats: Any, metas: Any = None) -> Forecast:
+                seen.extend((curve.tobytes(), self.fitted_on) for curve in curves)
+                return super().predict_many(curves, ats, metas)
 
         monkeypatch.setattr(curves, "LearningCurvePredictor", Spy)
         runs = [*rising(6, group="a"), *rising(6, group="b", seed=1)]
@@ -117,7 +117,7 @@ class TestOptStop:
         history = rising(40)
         uncertain_run = sorted(history, key=lambda run: run.values[-1])[-5]
 
-        def watch(runs: Any, predictor: Any) -> Any:
+        def watch(runs: list[FinishedRun], predictor: Any) -> list[WatchedRun]:
             predicted = [
                 Forecast.normal([run.values[-1] - 0.1 * (run is uncertain_run)] * 3, 0.05, "test") for run in runs
             ]
@@ -198,7 +198,7 @@ class TestRuntime:
         assert lines[1].scores["mae s"] == 0
 
     @pytest.mark.parametrize("model", ["stack", "svr"])
-    def test_a_habit_is_learnt(self, model: str) -> None:
+    def test_a_habit_is_learnt(self, model: RuntimeModel) -> None:
         random = np.random.default_rng(0)
         runs = random.choice([100.0, 2_000.0], 500)
         jobs = [self.job(4_000 * i, run, f"user of {run}") for i, run in enumerate(runs)]
@@ -212,7 +212,7 @@ class TestRuntime:
 
 class TestSpeed:
     @staticmethod
-    def profile(times: None = None) -> Profile:
+    def profile(times: np.ndarray | None = None) -> speed.Profile:
         gpus = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
         nodes = np.array([1.0, 1.0, 1.0, 2.0, 4.0])
         return speed.Profile("resnet", "v100", gpus, nodes, np.ones(5) if times is None else times)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -133,7 +134,7 @@ def test_a_frozen_cycle_is_explained(tmp_path: Path) -> None:
 
 
 def test_a_policys_failure_is_told_fit_for_a_terminal(tmp_path: Path) -> None:
-    def fail(_: Snapshot) -> None:
+    def fail(_: Snapshot) -> NoReturn:
         raise RuntimeError("\x1b[2J")
 
     with Site(tmp_path, Planned(fail)) as site:

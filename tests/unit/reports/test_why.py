@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -179,7 +179,7 @@ class TestItsRank:
         assert "Its dependencies form a cycle" in site.ask("why", "1")
 
     def test_a_failed_policy_is_told(self, tmp_path: Path) -> None:
-        def fail(_: Snapshot) -> None:
+        def fail(_: Snapshot) -> NoReturn:
             raise RuntimeError("no \x1b[2J idea")
 
         with Site(tmp_path, Planned(fail)) as site:

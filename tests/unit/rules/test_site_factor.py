@@ -14,7 +14,8 @@ from tests.builders import jobs, snapshot
 
 def assigned(in_place: list[Any], *, spacing: int = 10, top: int = 1000) -> list[int]:
     """The new labels of a queue whose labels in place are given best first."""
-    return assign(np.arange(len(in_place)), np.array(in_place, dtype=float), spacing, top).tolist()
+    new: list[int] = assign(np.arange(len(in_place)), np.array(in_place, dtype=float), spacing, top).tolist()
+    return new
 
 
 NEW = np.nan

@@ -1,6 +1,6 @@
 """What is characteristic of each baseline, on small clusters."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,8 @@ from policies.baselines.sjf import SJF, SRTF
 from policies.baselines.slurm import Slurm
 from policies.baselines.tetris import Graphene, Tetris
 from policies.baselines.tiresias import Gittins, Tiresias, TiresiasSettings, gittins_index
-from policies.plan import NOTHING_REMEMBERED, Plan
+from policies.plan import NOTHING_REMEMBERED, Memory, Plan
+from policies.policy import Policy
 from policies.snapshot import Snapshot
 from predictors.forecast import Fan, Forecast, Forecasts
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
@@ -27,7 +28,7 @@ HOUR = 3600.0
 
 
 def decided(
-    policy: Any, given: Snapshot, predicted: Forecasts | None = None, memory: Mapping[Any, Any] = NOTHING_REMEMBERED
+    policy: Policy, given: Snapshot, predicted: Forecasts | None = None, memory: Memory = NOTHING_REMEMBERED
 ) -> Plan:
     return policy.decide(given, predicted or forecasts(len(given.jobs)), memory)
 
@@ -155,7 +156,7 @@ def test_the_dominant_share_of_drf_is_that_of_whatever_resource_is_scarcest() ->
 def test_optimus_gives_gpus_to_whom_they_shorten_most() -> None:
     given = queue(gpus=[1, 1], gpus_min=1, gpus_max=16, max_iterations=[100.0, 100.0])
     predicted = speeds(2, [0, 1], [1, 16], [[1.0, 16.0], [1.0, 1.05]])
-    placed = {action.job.job_id: action.gpus for action in decided(Optimus(), given, predicted).actions}
+    placed = {action.job.job_id: action.gpus or 0 for action in decided(Optimus(), given, predicted).actions}
     assert placed[1] > placed[2] >= 1
     assert placed[1] + placed[2] == 16
 

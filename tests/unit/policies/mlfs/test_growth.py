@@ -17,7 +17,7 @@ GPUS = np.array([1.0, 2.0, 4.0, 8.0])
 
 
 def sizes(
-    look: Snapshot, remaining: float | list[float], *, power: float = 0.8, known: bool = True, **settings: float
+    look: Snapshot, remaining: float | list[float], *, power: float = 0.8, known: bool = True, **settings: Any
 ) -> list[int]:
     """The GPUs that each job has after a decision, whose speed goes with this power of its GPUs."""
     n = len(look.jobs)

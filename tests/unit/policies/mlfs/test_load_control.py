@@ -14,7 +14,7 @@ from policies.mlfs.load_control import (
     stop_actions,
 )
 from policies.mlfs.mlfs import MLFH, MLFS, MLFSSettings
-from policies.plan import NOTHING_REMEMBERED, Action
+from policies.plan import NOTHING_REMEMBERED, Action, Reason
 from policies.snapshot import Jobs
 from predictors.forecast import Forecast
 from tests.builders import forecasts, jobs, nodes, snapshot
@@ -48,13 +48,17 @@ def stopped(
     **columns: Any,
 ) -> Action | None:
     """The stop of one running job, or None: its curve, and the forecast of its end."""
-    of_jobs = jobs(
-        **{"state": "running", "accuracies": [curve], "iteration": len(curve), "max_iterations": 100} | columns
-    )
+    given: dict[str, Any] = {"state": "running", "accuracies": [curve], "iteration": len(curve), "max_iterations": 100}
+    of_jobs = jobs(**given | columns)
     final = Forecast.normal([mean], [sd], "test")
     actions = stops_of(of_jobs, final, overloaded=overloaded, settings=settings)
     assert len(actions) <= 1
     return actions[0] if actions else None
+
+
+def reason_of(action: Action | None) -> Reason:
+    assert action is not None
+    return action.reason
 
 
 class TestOverload:
@@ -103,23 +107,23 @@ class TestOverload:
 class TestTarget:
     def test_a_job_that_asked_for_it_stops_at_its_target_with_no_overload(self) -> None:
         action = stopped(RISING, 0.9, 0.01, stop="target", target=0.6)
-        assert action.reason.rule == "target"
-        assert action.reason.facts["cause"] == "reached"
+        assert reason_of(action).rule == "target"
+        assert reason_of(action).facts["cause"] == "reached"
 
     def test_a_job_goes_on_below_its_target(self) -> None:
         assert stopped(RISING, 0.9, 0.01, stop="target", target=0.61) is None
 
     def test_a_target_that_was_reached_stays_reached(self) -> None:
-        assert stopped([*RISING, 0.4], 0.9, 0.01, stop="target", target=0.6).reason.rule == "target"
+        assert reason_of(stopped([*RISING, 0.4], 0.9, 0.01, stop="target", target=0.6)).rule == "target"
 
     def test_a_lower_is_better_target_is_met_in_its_negated_curve(self) -> None:
-        assert stopped([-3, -2, -1, -0.5, -0.09], -0.05, 0.01, stop="target", target=-0.1).reason.rule == "target"
+        assert reason_of(stopped([-3, -2, -1, -0.5, -0.09], -0.05, 0.01, stop="target", target=-0.1)).rule == "target"
 
     def test_a_job_with_no_target_has_the_sites_minimum(self) -> None:
         settings = LoadControlSettings(minimum_accuracy=0.55)
         action = stopped(RISING, 0.9, 0.01, stop="target", settings=settings)
-        assert action.reason.facts["target"] == 0.55
-        assert action.reason.facts["target_of"] == "site"
+        assert reason_of(action).facts["target"] == 0.55
+        assert reason_of(action).facts["target_of"] == "site"
 
     def test_without_either_it_goes_on(self) -> None:
         assert stopped(PLATEAU, 0.80, 0.001, stop="target") is None
@@ -128,23 +132,23 @@ class TestTarget:
 class TestOptStop:
     def test_a_job_that_will_miss_its_target_stops(self) -> None:
         action = stopped(PLATEAU, 0.80, 0.01, stop="optstop", target=0.9, iteration=50)
-        assert action.reason.rule == "optstop"
-        assert action.reason.facts["cause"] == "misses"
-        assert action.reason.facts["probability"] < 0.05
+        assert reason_of(action).rule == "optstop"
+        assert reason_of(action).facts["cause"] == "misses"
+        assert float(reason_of(action).facts["probability"]) < 0.05
 
     def test_so_does_one_that_asked_to_stop_at_its_target(self) -> None:
         action = stopped(PLATEAU, 0.80, 0.01, stop="target", target=0.9, iteration=50)
-        assert action.reason.facts["cause"] == "misses"
+        assert reason_of(action).facts["cause"] == "misses"
 
     def test_what_is_sure_after_a_tenth_of_the_iterations_is_not_sure_enough_until_half_of_them_are_done(self) -> None:
-        hopeless = {"stop": "target", "target": 0.9}
+        hopeless: dict[str, Any] = {"stop": "target", "target": 0.9}
         assert stopped(PLATEAU, 0.80, 0.01, **hopeless, iteration=11) is None
         assert stopped(PLATEAU, 0.80, 0.01, **hopeless, iteration=45) is None
         assert stopped(PLATEAU, 0.80, 0.01, **hopeless, iteration=49) is not None
 
     def test_more_doubt_is_allowed_the_nearer_the_end(self) -> None:
         """The target is reached with a probability of 3.4%."""
-        likely = {"stop": "target", "target": 0.815}
+        likely: dict[str, Any] = {"stop": "target", "target": 0.815}
         assert stopped(PLATEAU, 0.80, 0.0082, **likely, iteration=80) is None
         assert stopped(PLATEAU, 0.80, 0.0082, **likely, iteration=99) is not None
 
@@ -156,9 +160,9 @@ class TestOptStop:
 
     def test_a_job_at_its_predicted_maximum_stops(self) -> None:
         action = stopped(PLATEAU, 0.805, 0.001, stop="optstop")
-        assert action.reason.facts["cause"] == "maximum"
-        assert "target" not in action.reason.facts
-        assert "target_of" not in action.reason.facts
+        assert reason_of(action).facts["cause"] == "maximum"
+        assert "target" not in reason_of(action).facts
+        assert "target_of" not in reason_of(action).facts
 
     def test_a_job_that_is_expected_to_get_better_by_more_than_epsilon_goes_on(self) -> None:
         assert stopped(PLATEAU, 0.82, 0.001, stop="optstop") is None
@@ -183,7 +187,7 @@ class TestOptStop:
 
     def test_gains_smaller_than_epsilon_do_not_keep_a_job_from_its_maximum(self) -> None:
         smooth = 0.8 - np.exp(-np.arange(1.0, 12.0))
-        assert stopped(smooth, 0.8, 0.0001, stop="optstop").reason.facts["cause"] == "maximum"
+        assert reason_of(stopped(smooth, 0.8, 0.0001, stop="optstop")).facts["cause"] == "maximum"
 
 
 class TestShareLeft:
@@ -195,7 +199,7 @@ class TestShareLeft:
     def left(self, *, overloaded: bool = False, end: float = END, **columns: Any) -> float:
         given: dict[str, Any] = {"accuracies": [self.CURVE], "iteration": 10, "max_iterations": 100, "stop": "target"}
         of_jobs, final = jobs(**given | columns), Forecast.certain([end], "test")
-        return remaining_share(of_jobs, StopCandidates.of(of_jobs, final, AT_ONCE, overloaded=overloaded))[0]
+        return float(remaining_share(of_jobs, StopCandidates.of(of_jobs, final, AT_ONCE, overloaded=overloaded))[0])
 
     def test_reaches_to_where_a_hyperbola_passes_the_target(self) -> None:
         assert self.left(target=1 - 10 / (46 + 9)) == pytest.approx((46 - 10) / (100 - 10))
@@ -214,7 +218,7 @@ class TestShareLeft:
         assert self.left(end=np.nan, target=0.6) == 1
 
     def test_follows_a_downgrade_only_under_overload(self) -> None:
-        columns = {"stop": "iterations", "downgrade": "target", "target": 0.6}
+        columns: dict[str, Any] = {"stop": "iterations", "downgrade": "target", "target": 0.6}
         assert self.left(**columns) == 1
         assert self.left(**columns, overloaded=True) == self.left(target=0.6) < 1
 
@@ -232,7 +236,7 @@ class TestShareLeft:
 
 class TestNobodyElseIsStopped:
     def stopped(self, **changed: Any) -> Action | None:
-        due = {"curve": PLATEAU, "mean": 0.8, "sd": 0.001, "stop": "target", "target": 0.75}
+        due: dict[str, Any] = {"curve": PLATEAU, "mean": 0.8, "sd": 0.001, "stop": "target", "target": 0.75}
         return stopped(**due | changed)
 
     def test_the_job_of_these_tests_is_due(self) -> None:
@@ -286,21 +290,21 @@ class TestOptionInForce:
         action = stopped(RISING, mean, 0.01, overloaded=overloaded, stop=stop, downgrade=downgrade, target=0.55)
         assert (action and action.reason.rule) == expected
         if action:
-            assert action.reason.facts["asked"] == stop
-            assert action.reason.facts["in_force"] == "target"
-            assert action.reason.facts["overload"] == ("yes" if overloaded else "no")
+            assert reason_of(action).facts["asked"] == stop
+            assert reason_of(action).facts["in_force"] == "target"
+            assert reason_of(action).facts["overload"] == ("yes" if overloaded else "no")
 
     def test_a_downgrade_to_a_target_that_is_not_expected_goes_to_optstop(self) -> None:
         action = stopped(PLATEAU, 0.8, 0.002, overloaded=True, stop="iterations", downgrade="target")
-        assert action.reason.facts["in_force"] == "optstop"
-        assert action.reason.facts["cause"] == "maximum"
+        assert reason_of(action).facts["in_force"] == "optstop"
+        assert reason_of(action).facts["cause"] == "maximum"
 
 
 def test_facts_of_a_stop_carry_its_numbers() -> None:
     action = stopped(
         PLATEAU, 0.80, 0.01, overloaded=True, stop="iterations", downgrade="optstop", target=0.9, iteration=50
     )
-    facts = dict(action.reason.facts)
+    facts = dict(reason_of(action).facts)
     assert facts.pop("probability") == pytest.approx(0, abs=1e-3)
     assert facts.pop("predicted_maximum") == pytest.approx(0.81, abs=0.002)
     assert facts == {

@@ -177,7 +177,7 @@ class TestChildren:
 
     ALONE = PrioritySettings(form="literal", alpha=0)
 
-    def priority(self, n: int, parents: list[tuple[int, ...]], **columns: list[int]) -> np.ndarray:
+    def priority(self, n: int, parents: list[tuple[int, int]], **columns: list[int]) -> np.ndarray:
         of_jobs = jobs(n, **{"parents": parents, "ml_job": 0, "deadline": FAR} | columns)
         return ranked(of_jobs, self.ALONE, remaining=0.3 * HOUR).score
 
@@ -247,7 +247,7 @@ class TestRunTimes:
         ],
     )
     def test_what_remains_is_the_best_that_is_known(
-        self, columns: dict[Any, Any], predicted: dict[str, int], expected: tuple[int, ...]
+        self, columns: dict[Any, Any], predicted: dict[str, Any], expected: tuple[int, ...]
     ) -> None:
         of_jobs = jobs(state="running", started=NOW - 300, **columns)
         remaining, total = run_times(of_jobs, NOW, forecasts(1, **predicted), SCALED)

@@ -1,15 +1,16 @@
 """OASiS: prices, admission, schedules, and what a cycle makes of them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 
 from policies.oasis.admission import Allocations, Market, admit, improve_plan, price_bounds, price_terms
 from policies.oasis.bids import Bid, OASiSSettings, utility
 from policies.oasis.oasis import AuctionState, OASiS
-from policies.plan import NOTHING_REMEMBERED, Plan
+from policies.plan import NOTHING_REMEMBERED, Memory, Plan
 from policies.snapshot import Snapshot
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
 from tests.oasis_optimum import arriving, optimum, served
@@ -24,7 +25,7 @@ def bid(
     workers: int = 2,
     value: list[float] | np.ndarray | None = None,
     demand: tuple[float, ...] = (0.25, 0.125),
-    **more: float,
+    **more: Any,
 ) -> Bid:
     worth = np.full(SLOTS, 10.0) if value is None else np.asarray(value, dtype=float)
     return Bid(
@@ -37,7 +38,7 @@ def bid(
     )
 
 
-def market(bids: Iterable[Any] | list[Bid], slots: int = SLOTS, hosts: int = HOSTS, resources: int = 2) -> Market:
+def market(bids: Iterable[Bid], slots: int = SLOTS, hosts: int = HOSTS, resources: int = 2) -> Market:
     limits = price_bounds([price_terms(each, "work", each.demand) for each in bids], slots, float(hosts * resources))
     return Market(lambda: Allocations(np.ones((slots, hosts, resources))), limits)
 
@@ -172,8 +173,8 @@ def site(
 
 def decide(
     of: Snapshot,
-    memory: Mapping[Any, Any] | dict[str, np.ndarray] = NOTHING_REMEMBERED,
-    seconds: float | np.ndarray = 3600.0,
+    memory: Memory = NOTHING_REMEMBERED,
+    seconds: ArrayLike = 3600.0,
     **config: Any,
 ) -> Plan:
     n = len(of.jobs)
@@ -192,8 +193,9 @@ def test_one_held_for_admission_is_released_with_its_first_slot() -> None:
     (action,) = plan.actions
     assert action.kind == "release"
     assert action.begin == START
+    assert action.gpus is not None
     assert 1 <= action.gpus <= 4
-    assert action.reason.facts["payoff"] > 0
+    assert float(action.reason.facts["payoff"]) > 0
 
 
 def test_one_that_is_turned_down_is_told_what_it_would_have_to_pay_and_is_asked_again_in_the_next_slot() -> None:
@@ -202,8 +204,9 @@ def test_one_that_is_turned_down_is_told_what_it_would_have_to_pay_and_is_asked_
     plan = decide(crowded, seconds=40_000.0, revisions=0, backfill=False)
     reason = plan.notes[crowded.jobs.keys[4]]
     assert reason.rule == "rejected"
-    assert reason.facts["payoff"] <= 0
-    assert reason.facts["price"] + reason.facts["payoff"] == pytest.approx(reason.facts["utility"])
+    facts: dict[str, Any] = dict(reason.facts)
+    assert facts["payoff"] <= 0
+    assert facts["price"] + facts["payoff"] == pytest.approx(facts["utility"])
     later = snapshot(crowded.jobs, nodes(40), now=START + SLOT)
     again = decide(later, memory=plan.memory, seconds=40_000.0, revisions=0)
     assert crowded.jobs.keys[4] not in again.notes

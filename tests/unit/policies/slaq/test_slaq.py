@@ -1,9 +1,10 @@
 """SLAQ: who gets GPUs, by what the loss will do."""
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 
 from policies.marginal_gain.training_forecast import TrainingForecast
 from policies.plan import NOTHING_REMEMBERED, Plan
@@ -13,7 +14,7 @@ from predictors.forecast import Fan, Forecast, Forecasts
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
 
 
-def fan(rows: list[Any] | np.ndarray, x: list[int] | np.ndarray) -> Fan:
+def fan(rows: Any, x: ArrayLike) -> Fan:
     """A fan of certain values: `rows` (n, k) at `x` (k,); NaN rows are unknown."""
     values = np.asarray(rows, dtype=float)
     known = np.flatnonzero(~np.isnan(values[:, 0]))
@@ -21,7 +22,7 @@ def fan(rows: list[Any] | np.ndarray, x: list[int] | np.ndarray) -> Fan:
     return Fan.of(len(values), known, np.tile(np.asarray(x, dtype=float), (len(known), 1)), columns)
 
 
-def predicted(losses: list[Any], speed: None = None) -> Forecasts:
+def predicted(losses: list[Any], speed: ArrayLike | None = None) -> Forecasts:
     """Losses at iterations 0, 10, 20, .. and iterations a second on 1, 2, 4 GPUs; one a second a GPU unless said."""
     n = len(losses)
     nothing = forecasts(n)
@@ -63,7 +64,7 @@ def test_gpus_go_where_the_loss_falls_most_and_every_job_has_its_minimum() -> No
 
 
 @pytest.mark.parametrize("normal", ["change", "range"])
-def test_falls_are_counted_in_units_of_the_job_itself(normal: str) -> None:
+def test_falls_are_counted_in_units_of_the_job_itself(normal: Literal["change", "range"]) -> None:
     of_jobs = jobs(2, gpus_max=8, max_iterations=1000)
     a, b = np.array(STEEP), 1000 * np.array(STEEP)
     plan = SLAQ(SLAQSettings(interval=5.0, normal=normal, speed="forecast")).decide(
