@@ -1,6 +1,7 @@
 """What must hold of MLF-H's priority and MLF-C's stops for every queue."""
 
 from dataclasses import replace
+from random import Random
 from typing import Any
 from unittest.mock import patch
 
@@ -27,7 +28,7 @@ def queues(draw: st.DrawFn, most: int = 8) -> tuple[Jobs, Forecasts]:
     """Jobs of up to three ML jobs, with dependencies that follow the order of the rows, and forecasts of them."""
     n = draw(st.integers(1, most))
 
-    def column(values: Any) -> list[Any]:
+    def column(values: st.SearchStrategy[Any]) -> list[Any]:
         return draw(st.lists(values, min_size=n, max_size=n))
 
     first = [row % 3 if row % 3 <= row else row for row in range(n)]
@@ -144,7 +145,7 @@ def test_the_terms_sum_up_to_the_rank(queue: tuple[Jobs, Forecasts], config: Pri
 
 @given(queues(), FORMS, st.randoms(use_true_random=False))
 def test_priorities_do_not_depend_on_the_order_of_the_rows(
-    queue: tuple[Jobs, Forecasts], config: PrioritySettings, random: Any
+    queue: tuple[Jobs, Forecasts], config: PrioritySettings, random: Random
 ) -> None:
     of_jobs, predicted = queue
     n = len(of_jobs)
@@ -167,7 +168,7 @@ def test_priorities_do_not_depend_on_the_order_of_the_rows(
 def test_a_managed_job_always_has_a_finite_rank(data: st.DataObject, config: PrioritySettings) -> None:
     n = data.draw(st.integers(1, 5))
 
-    def column(values: Any = ANY) -> list[Any]:
+    def column(values: st.SearchStrategy[Any] = ANY) -> list[Any]:
         return data.draw(st.lists(values, min_size=n, max_size=n))
 
     rows = st.integers(0, n - 1)
@@ -230,7 +231,7 @@ def clusters(draw: st.DrawFn) -> tuple[Snapshot, Forecasts]:
     """Up to four nodes with jobs that run where there is room for them, and jobs that wait."""
     there, n = draw(st.integers(1, 4)), draw(st.integers(1, 12))
 
-    def column(values: Any) -> np.ndarray:
+    def column(values: st.SearchStrategy[Any]) -> np.ndarray:
         return np.array(draw(st.lists(values, min_size=n, max_size=n)))
 
     gpus = column(st.sampled_from([0, 1, 2, 4, 6]))

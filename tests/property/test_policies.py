@@ -28,7 +28,7 @@ def clusters(draw: st.DrawFn) -> Snapshot:
     """Up to five nodes, one perhaps down, and up to nine jobs, of which those run that were put on them one by one."""
     n, m = draw(st.integers(0, 9)), draw(st.integers(0, 5))
 
-    def column(values: Any) -> list[Any]:
+    def column(values: st.SearchStrategy[Any]) -> list[Any]:
         return draw(st.lists(values, min_size=n, max_size=n))
 
     gpus = np.array(column(st.integers(1, 9)), dtype=np.int64)

@@ -2,7 +2,6 @@
 
 import heapq
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from hypothesis import given
@@ -12,7 +11,9 @@ from policies.marginal_gain.greedy import greedy_shares
 from policies.marginal_gain.training_forecast import TrainingForecast
 
 
-def algorithm_1(least: np.ndarray, most: np.ndarray, units: int, worth: Callable[..., Any]) -> list[int]:
+def algorithm_1(
+    least: np.ndarray, most: np.ndarray, units: int, worth: Callable[[np.ndarray, np.ndarray], np.ndarray]
+) -> list[int]:
     """Algorithm 1 of the paper as it is printed, with a heap; of equal jobs the first goes first."""
     count = list(least)
 

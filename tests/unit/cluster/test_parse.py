@@ -1,6 +1,6 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from slurmplug.cluster.parse import JOB_FIELDS, NODE_FIELDS, RESOURCE_REQUEST_FI
 from slurmplug.cluster.port import JobRows, ResourceRequest
 from slurmplug.errors import ReadFailed
 
+RowsByName: TypeAlias = Callable[[str], list[Mapping[str, Any]]]
 DATA = Path(__file__).parents[2] / "data"
 SEPARATORS = Separators("fMARKED", "rMARKED")
 HOSTILE = "a=b|c\n99|99|RUNNING\n\x1f\x01\t%s,(null)"
@@ -52,7 +53,7 @@ def queue(recorded: Callable[[str], str]) -> Queue:
 
 
 @pytest.fixture
-def jobs(queue: Queue) -> Callable[[str], list[Mapping[str, Any]]]:
+def jobs(queue: Queue) -> RowsByName:
     """The rows of the recorded queue whose name begins so, by job id."""
     rows = queue.rows
     order = np.argsort(rows.job_id)
@@ -76,9 +77,7 @@ def jobs(queue: Queue) -> Callable[[str], list[Mapping[str, Any]]]:
         ("no-gpu", 0, ""),
     ],
 )
-def test_gpus_are_counted_in_all_however_they_are_requested(
-    jobs: Callable[[str], list[Mapping[str, Any]]], name: str, gpus: int, kind: str
-) -> None:
+def test_gpus_are_counted_in_all_however_they_are_requested(jobs: RowsByName, name: str, gpus: int, kind: str) -> None:
     for found in jobs(name):
         assert (found["gpus"], found["gpu_type"]) == (gpus, kind)
 
@@ -94,7 +93,7 @@ def test_where_slurm_tracks_no_gpus_the_request_is_counted(recorded: Callable[[s
     assert found.gpus[here].tolist() == expected.gpus[here].tolist()
 
 
-def test_elements_that_wait_together_are_one_row(jobs: Callable[[str], list[Mapping[str, Any]]]) -> None:
+def test_elements_that_wait_together_are_one_row(jobs: RowsByName) -> None:
     waiting, *running = jobs("array")
     assert (waiting["state"], waiting["elements"], waiting["array_task"]) == ("PENDING", 8, -1)
     assert waiting["job_id"] == waiting["array_id"]
@@ -105,15 +104,13 @@ def test_elements_that_wait_together_are_one_row(jobs: Callable[[str], list[Mapp
     assert {each["array_id"] for each in running} == {waiting["job_id"]}
 
 
-def test_an_element_that_was_split_off_has_its_own_row(jobs: Callable[[str], list[Mapping[str, Any]]]) -> None:
+def test_an_element_that_was_split_off_has_its_own_row(jobs: RowsByName) -> None:
     together, apart = jobs("split")
     assert (together["elements"], together["array_task"]) == (5, -1)
     assert (apart["elements"], apart["array_task"], apart["array_id"]) == (1, 3, together["job_id"])
 
 
-def test_elements_are_addressed_by_exactly_their_tasks(
-    queue: Queue, jobs: Callable[[str], list[Mapping[str, Any]]]
-) -> None:
+def test_elements_are_addressed_by_exactly_their_tasks(queue: Queue, jobs: RowsByName) -> None:
     array, *running = (each["job_id"] for each in jobs("array"))
     split, apart = (each["job_id"] for each in jobs("split"))
     assert queue.addresses == {
@@ -125,37 +122,37 @@ def test_elements_are_addressed_by_exactly_their_tasks(
     }
 
 
-def test_the_parts_of_a_heterogeneous_job_know_it(jobs: Callable[[str], list[Mapping[str, Any]]]) -> None:
+def test_the_parts_of_a_heterogeneous_job_know_it(jobs: RowsByName) -> None:
     leader, other = jobs("het")
     assert leader["het_id"] == other["het_id"] == leader["job_id"]
     assert (leader["gpus"], other["gpus"]) == (1, 0)
 
 
-def test_what_a_user_writes_forges_no_row(jobs: Callable[[str], list[Mapping[str, Any]]]) -> None:
+def test_what_a_user_writes_forges_no_row(jobs: RowsByName) -> None:
     (hostile,) = jobs("hostile")
     assert (hostile["name"], hostile["comment"]) == (f"hostile {HOSTILE}", HOSTILE)
 
 
-def test_what_decides_where_a_job_may_run_is_parsed(jobs: Callable[[str], list[Mapping[str, Any]]]) -> None:
+def test_what_decides_where_a_job_may_run_is_parsed(jobs: RowsByName) -> None:
     (found,) = jobs("partitions")
     assert (found["partition"], found["features"], found["nodes"]) == ("gpu,fast", "fast&nvlink", 2)
     assert jobs("reserved")[0]["reservation"] == "maintenance"
 
 
-def test_dependencies_are_parsed(jobs: Callable[[str], list[Mapping[str, Any]]]) -> None:
+def test_dependencies_are_parsed(jobs: RowsByName) -> None:
     (dependent,) = jobs("dependent")
     parents = [jobs(name)[0]["job_id"] for name in ("no-gpu", "mixed", "split")]
     assert all(f":{parent}" in dependent["dependency"] for parent in parents)
 
 
-def test_holds_are_parsed(jobs: Callable[[str], list[Mapping[str, Any]]]) -> None:
+def test_holds_are_parsed(jobs: RowsByName) -> None:
     assert jobs("typed")[0]["reason"] == "None"
     assert (jobs("per-job")[0]["reason"], jobs("per-job")[0]["priority"]) == ("JobHeldUser", 0)
     assert (jobs("held by")[0]["reason"], jobs("held by")[0]["priority"]) == ("JobHeldAdmin", 0)
 
 
 def test_times_are_seconds_since_the_epoch_and_durations_are_seconds(
-    jobs: Callable[[str], list[Mapping[str, Any]]],
+    jobs: RowsByName,
 ) -> None:
     (found,) = jobs("per-node")
     assert found["time_limit"] == 86_400 + 2 * 3_600 + 4 * 60  # Slurm rounds up to whole minutes
@@ -164,7 +161,7 @@ def test_times_are_seconds_since_the_epoch_and_durations_are_seconds(
     assert np.isnan(jobs("no-gpu")[0]["time_limit"])
 
 
-def test_a_job_that_waits_has_no_start_though_slurm_expects_one(jobs: Callable[[str], list[Mapping[str, Any]]]) -> None:
+def test_a_job_that_waits_has_no_start_though_slurm_expects_one(jobs: RowsByName) -> None:
     (later,) = jobs("later")
     assert later["reason"] == "BeginTime"
     assert later["eligible"] > later["submit"]
@@ -174,17 +171,17 @@ def test_a_job_that_waits_has_no_start_though_slurm_expects_one(jobs: Callable[[
     assert np.isnan(jobs("per-node")[0]["expected"])
 
 
-def test_exit_codes_of_endings_are_as_a_shell_has_them(jobs: Callable[[str], list[Mapping[str, Any]]]) -> None:
+def test_exit_codes_of_endings_are_as_a_shell_has_them(jobs: RowsByName) -> None:
     ended = {name: jobs(name)[0] for name in ("completed", "failed", "killed", "cancelled")}
     assert [each["state"] for each in ended.values()] == ["COMPLETED", "FAILED", "FAILED", "CANCELLED"]
     assert [each["exit_code"] for each in ended.values()] == [0, 3, 137, 0]
 
 
-def test_memory_is_in_mebibytes_in_all(jobs: Callable[[str], list[Mapping[str, Any]]]) -> None:
+def test_memory_is_in_mebibytes_in_all(jobs: RowsByName) -> None:
     assert jobs("no-gpu")[0]["memory"] == 4_500
 
 
-def test_owners_are_parsed(jobs: Callable[[str], list[Mapping[str, Any]]]) -> None:
+def test_owners_are_parsed(jobs: RowsByName) -> None:
     (found,) = jobs("typed")
     assert (found["uid"], found["user"], found["account"], found["qos"]) == (5, "games", "vision", "normal")
 

@@ -3,7 +3,6 @@
 import fcntl
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -89,7 +88,7 @@ def test_nothing_is_restored_under_a_running_daemon(site: Site, backup: Path) ->
     ],
 )
 def test_what_is_no_sound_ledger_changes_nothing(
-    site: Site, backup: Path, damage: Callable[..., Any], says: str
+    site: Site, backup: Path, damage: Callable[[Path], object], says: str
 ) -> None:
     damage(backup)
     before = site.ask("acct", "-a", "-S", "uts1000000000")

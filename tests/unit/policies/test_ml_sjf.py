@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 
 from policies.ml_sjf import MLSJF, MLSJFSettings
 from policies.plan import NOTHING_REMEMBERED, Memory, Plan
@@ -18,7 +19,7 @@ def started(plan: Plan) -> list[int]:
 
 def decide(
     of_jobs: Jobs,
-    seconds: Any,
+    seconds: ArrayLike,
     memory: Memory = NOTHING_REMEMBERED,
     seed: int = 0,
     machines: Nodes | None = None,

@@ -97,7 +97,7 @@ class TestWhatItRequested:
             ({"batch": False, "comment": "plug: urgency=3"}, "It is an interactive job (salloc or srun)"),
         ],
     )
-    def test_a_job_that_is_not_to_be_touched_is_told_why(self, site: Site, given: dict[Any, Any], because: str) -> None:
+    def test_a_job_that_is_not_to_be_touched_is_told_why(self, site: Site, given: dict[str, Any], because: str) -> None:
         site.cluster.submit(**given)
         site.cycle()
         assert because in site.ask("why", "1")

@@ -1,7 +1,5 @@
 """Labels: the decided order in the fewest SiteFactor writes."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -12,7 +10,7 @@ from slurmplug.rules.site_factor import LIMIT, assign, commands, order, spacing_
 from tests.builders import jobs, snapshot
 
 
-def assigned(in_place: list[Any], *, spacing: int = 10, top: int = 1000) -> list[int]:
+def assigned(in_place: list[float], *, spacing: int = 10, top: int = 1000) -> list[int]:
     """The new labels of a queue whose labels in place are given best first."""
     new: list[int] = assign(np.arange(len(in_place)), np.array(in_place, dtype=float), spacing, top).tolist()
     return new

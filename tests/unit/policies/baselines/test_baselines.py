@@ -33,7 +33,7 @@ def decided(
     return policy.decide(given, predicted or forecasts(len(given.jobs)), memory)
 
 
-def deeds(plan: Plan) -> set[Any]:
+def actions_of(plan: Plan) -> set[tuple[str, int, int | None]]:
     return {(action.kind, action.job.job_id, action.gpus) for action in plan.actions}
 
 
@@ -75,44 +75,44 @@ def _columns(rate: np.ndarray) -> list[Forecast]:
 def test_fifo_starts_by_submission_and_lets_nothing_overtake() -> None:
     given = queue(gpus=[8, 12, 1])
     assert order(decided(FIFO(), given)) == [1, 2, 3]
-    assert deeds(decided(FIFO(), given)) == {("place", 1, 8)}
-    assert deeds(decided(FIFO(FIFOSettings(strict=False)), given)) == {("place", 1, 8), ("place", 3, 1)}
+    assert actions_of(decided(FIFO(), given)) == {("place", 1, 8)}
+    assert actions_of(decided(FIFO(FIFOSettings(strict=False)), given)) == {("place", 1, 8), ("place", 3, 1)}
 
 
 @pytest.mark.parametrize("policy", [FIFO(), SJF(), SRTF(), Tiresias(), Gandiva(), RRH()])
-def test_a_policy_without_elasticity_gives_an_elastic_job_what_it_asked_for_or_nothing(policy: Any) -> None:
-    assert deeds(decided(policy, queue(gpus=[9, 9], gpus_min=1, gpus_max=16))) == {("place", 1, 9)}
+def test_a_policy_without_elasticity_gives_an_elastic_job_what_it_asked_for_or_nothing(policy: Policy) -> None:
+    assert actions_of(decided(policy, queue(gpus=[9, 9], gpus_min=1, gpus_max=16))) == {("place", 1, 9)}
 
 
 def test_sjf_starts_the_shortest_and_takes_the_time_limit_where_nothing_is_forecast() -> None:
     given = queue(gpus=[16, 16, 16, 16], time_limit=[np.nan, 50.0, np.nan, 500.0])
     plan = decided(SJF(), given, forecasts(4, total=[300.0, np.nan, np.nan, 10.0]))
     assert order(plan) == [4, 2, 1, 3]
-    assert deeds(plan) == {("place", 4, 16)}
+    assert actions_of(plan) == {("place", 4, 16)}
 
 
 def test_sjf_lets_what_runs_run() -> None:
     given = half_full(2, used=4, gpus=[4, 8])
-    assert deeds(decided(SJF(), given, forecasts(2, total=[900.0, 1.0]))) == set()
+    assert actions_of(decided(SJF(), given, forecasts(2, total=[900.0, 1.0]))) == set()
 
 
 def test_srtf_preempts_for_what_is_sooner_done() -> None:
     given = half_full(3, used=4, gpus=[4, 8, 1])
     plan = decided(SRTF(), given, forecasts(3, remaining=[900.0, 1.0, 2.0]))
-    assert deeds(plan) == {("preempt", 1, None), ("place", 2, 8)}
-    assert deeds(decided(SRTF(), given, forecasts(3, remaining=[1.0, 900.0, 2.0]))) == {("place", 3, 1)}
+    assert actions_of(plan) == {("preempt", 1, None), ("place", 2, 8)}
+    assert actions_of(decided(SRTF(), given, forecasts(3, remaining=[1.0, 900.0, 2.0]))) == {("place", 3, 1)}
 
 
 def test_slurm_alone_ranks_nothing_and_starts_nothing() -> None:
     plan = decided(Slurm(), queue(gpus=[1, 1]))
     assert np.isnan(plan.score).all()
-    assert deeds(plan) == set()
+    assert actions_of(plan) == set()
 
 
 @pytest.mark.parametrize("policy", [Slurm(), FIFO(), Fair()])
-def test_a_policy_without_admission_lets_everybody_in(policy: Any) -> None:
+def test_a_policy_without_admission_lets_everybody_in(policy: Policy) -> None:
     given = queue(gpus=[1, 1], awaits=[True, False], held=[True, False])
-    assert ("release", 1, None) in deeds(decided(policy, given))
+    assert ("release", 1, None) in actions_of(decided(policy, given))
 
 
 # --- shares -----------------------------------------------------------------------------------------------------------
@@ -120,29 +120,29 @@ def test_a_policy_without_admission_lets_everybody_in(policy: Any) -> None:
 
 def test_fair_gives_elastic_jobs_the_same_number_of_gpus_as_far_as_they_can_use_it() -> None:
     given = queue(gpus=[4, 4, 4], gpus_min=1, gpus_max=[16, 16, 2])
-    assert deeds(decided(Fair(), given)) == {("place", 1, 7), ("place", 2, 7), ("place", 3, 2)}
+    assert actions_of(decided(Fair(), given)) == {("place", 1, 7), ("place", 2, 7), ("place", 3, 2)}
 
 
 def test_fair_shrinks_who_runs_alone_when_another_comes() -> None:
     given = half_full(2, used=4, gpus=[4, 2], gpus_min=1, gpus_max=8)
-    assert deeds(decided(Fair(), given)) == {("place", 2, 4)}
+    assert actions_of(decided(Fair(), given)) == {("place", 2, 4)}
     given = half_full(3, used=4, gpus=[4, 2, 2], gpus_min=1, gpus_max=8)
-    assert deeds(decided(Fair(), given)) == {("resize", 1, 3), ("place", 2, 3), ("place", 3, 2)}
+    assert actions_of(decided(Fair(), given)) == {("resize", 1, 3), ("place", 2, 3), ("place", 3, 2)}
 
 
 def test_fair_takes_turns_where_jobs_cannot_share() -> None:
     waits = half_full(2, used=4, gpus=[4, 8], attained=[4 * 2 * HOUR, 0.0])
-    assert deeds(decided(Fair(), waits)) == {("preempt", 1, None), ("place", 2, 8)}
+    assert actions_of(decided(Fair(), waits)) == {("preempt", 1, None), ("place", 2, 8)}
     begun = half_full(2, used=4, gpus=[4, 8], attained=[4 * 0.5 * HOUR, 0.0], started=[NOW - 0.5 * HOUR, np.nan])
-    assert deeds(decided(Fair(), begun)) == set()
-    assert deeds(decided(Fair(FairSettings(quantum=0.0)), waits)) == set()
+    assert actions_of(decided(Fair(), begun)) == set()
+    assert actions_of(decided(Fair(FairSettings(quantum=0.0)), waits)) == set()
 
 
 def test_drf_starts_the_next_job_of_the_user_with_the_least_dominant_share() -> None:
     given = queue(gpus=[4, 4, 4, 4, 4], user=["ada", "ada", "ada", "bob", "bob"])
     plan = decided(DRF(), given)
     assert order(plan) == [1, 4, 2, 5, 3]
-    assert deeds(plan) == {("place", job, 4) for job in (1, 2, 4, 5)}
+    assert actions_of(plan) == {("place", job, 4) for job in (1, 2, 4, 5)}
     assert order(decided(DRF(DRFSettings(among="job")), given)) == [1, 2, 3, 4, 5]
 
 
@@ -163,12 +163,12 @@ def test_optimus_gives_gpus_to_whom_they_shorten_most() -> None:
 
 def test_optimus_leaves_gpus_idle_that_make_nobody_faster() -> None:
     given = queue(gpus=[1], gpus_min=1, gpus_max=16, max_iterations=100.0)
-    assert deeds(decided(Optimus(), given, speeds(1, [0], [1, 4, 5], [[1.0, 3.0, 2.0]]))) == {("place", 1, 4)}
+    assert actions_of(decided(Optimus(), given, speeds(1, [0], [1, 4, 5], [[1.0, 3.0, 2.0]]))) == {("place", 1, 4)}
 
 
 def test_optimus_gives_a_job_of_unknown_speed_what_it_asked_for() -> None:
     given = queue(gpus=[2, 3], gpus_min=1, gpus_max=16)
-    assert deeds(decided(Optimus(), given)) == {("place", 1, 2), ("place", 2, 3)}
+    assert actions_of(decided(Optimus(), given)) == {("place", 1, 2), ("place", 2, 3)}
 
 
 # --- attained service -------------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def test_tiresias_demotes_by_gpu_time_and_is_first_in_first_out_within_a_queue()
 
 def test_tiresias_preempts_the_demoted_and_skips_what_does_not_fit() -> None:
     given = half_full(4, used=4, gpus=[4, 6, 7, 1], attained=[60_000.0, 0, 0, 0])
-    assert deeds(decided(Tiresias(), given)) == {("preempt", 1, None), ("place", 2, 6), ("place", 4, 1)}
+    assert actions_of(decided(Tiresias(), given)) == {("preempt", 1, None), ("place", 2, 6), ("place", 4, 1)}
 
 
 def test_tiresias_remembers_who_came_into_the_second_queue_first() -> None:
@@ -298,11 +298,11 @@ def test_hypersched_tries_the_new_then_goes_by_the_gain_before_the_deadline() ->
 
 def test_hypersched_pauses_what_no_longer_improves_for_others_only() -> None:
     columns = {"accuracies": [CURVES[1], CURVES[2]], "iteration": [4, 0], "iteration_time": 60.0}
-    assert deeds(decided(HyperSched(), half_full(2, used=4, gpus=[4, 8], **columns))) == {
+    assert actions_of(decided(HyperSched(), half_full(2, used=4, gpus=[4, 8], **columns))) == {
         ("preempt", 1, None),
         ("place", 2, 8),
     }
-    assert deeds(decided(HyperSched(), half_full(2, used=4, gpus=[4, 4], **columns))) == {("place", 2, 4)}
+    assert actions_of(decided(HyperSched(), half_full(2, used=4, gpus=[4, 4], **columns))) == {("place", 2, 4)}
 
 
 def test_hypersched_puts_those_past_their_deadline_last() -> None:
@@ -316,7 +316,7 @@ def test_a_gain_is_what_the_iterations_before_the_deadline_bring() -> None:
     assert expected_gains(given, forecasts(2), 3) == pytest.approx(expected)
 
 
-def sigmoid(priority: int, sensitivity: float, target: float) -> list[Any]:
+def sigmoid(priority: int, sensitivity: float, target: float) -> list[float]:
     return [priority, sensitivity, target]
 
 
@@ -331,9 +331,9 @@ def test_rrh_admits_what_is_worth_more_than_the_delay_it_brings() -> None:
         gpus=[16, 16], utility=[sigmoid(1, 0, 1), eager], awaits=True, held=True, submitted=[NOW - HOUR, NOW - HOUR / 2]
     )
     plan = decided(RRH(), given, forecasts(2, remaining=[HOUR, HOUR / 4]))
-    assert deeds(plan) == {("release", 2, None)}
+    assert actions_of(plan) == {("release", 2, None)}
     assert order(plan) == [2, 1]
-    assert deeds(decided(RRH(RRHSettings(threshold=1e6)), given, forecasts(2, remaining=HOUR))) == set()
+    assert actions_of(decided(RRH(RRHSettings(threshold=1e6)), given, forecasts(2, remaining=HOUR))) == set()
 
 
 def test_utility_is_half_of_the_priority_at_the_target_and_urgency_without_one() -> None:
@@ -346,29 +346,29 @@ def test_utility_is_half_of_the_priority_at_the_target_and_urgency_without_one()
 
 def test_dorm_uses_every_gpu_and_shares_them_fairly() -> None:
     given = queue(gpus=[1, 1], gpus_min=1, gpus_max=16)
-    assert deeds(decided(Dorm(DormSettings(fairness=0.0)), given)) == {("place", 1, 8), ("place", 2, 8)}
+    assert actions_of(decided(Dorm(DormSettings(fairness=0.0)), given)) == {("place", 1, 8), ("place", 2, 8)}
 
 
 def test_dorm_fits_gangs_so_that_most_gpus_are_in_use() -> None:
     given = queue(gpus=[9, 8, 8])
-    assert deeds(decided(Dorm(DormSettings(fairness=1.0)), given)) == {("place", 2, 8), ("place", 3, 8)}
+    assert actions_of(decided(Dorm(DormSettings(fairness=1.0)), given)) == {("place", 2, 8), ("place", 3, 8)}
 
 
 def test_dorm_changes_no_more_running_jobs_than_it_may() -> None:
     columns = {"gpus": [4, 4], "gpus_min": 1, "gpus_max": 8}
-    assert deeds(decided(Dorm(DormSettings(adjustment=0.0)), half_full(2, used=4, **columns))) == {("place", 2, 4)}
+    assert actions_of(decided(Dorm(DormSettings(adjustment=0.0)), half_full(2, used=4, **columns))) == {("place", 2, 4)}
     alone = half_full(1, used=4, gpus=[4], gpus_min=1, gpus_max=8)
-    assert deeds(decided(Dorm(DormSettings(adjustment=0.0)), alone)) == set()
-    assert deeds(decided(Dorm(DormSettings(adjustment=1.0)), alone)) == {("resize", 1, 8)}
+    assert actions_of(decided(Dorm(DormSettings(adjustment=0.0)), alone)) == set()
+    assert actions_of(decided(Dorm(DormSettings(adjustment=1.0)), alone)) == {("resize", 1, 8)}
 
 
 def test_dorm_keeps_what_it_found_until_a_job_comes_or_ends() -> None:
     given = queue(gpus=[9, 8, 8])
     first = decided(Dorm(DormSettings(fairness=1.0)), given)
     kept = {"wanted": np.array([9, 0, 0]), "jobs": first.memory["jobs"], "nodes": first.memory["nodes"]}
-    assert deeds(decided(Dorm(), given, memory=kept)) == {("place", 1, 9)}
+    assert actions_of(decided(Dorm(), given, memory=kept)) == {("place", 1, 9)}
     another = queue(gpus=[9, 8, 8, 1])
-    assert deeds(decided(Dorm(DormSettings(fairness=1.0)), another, memory=kept)) != {("place", 1, 9)}
+    assert actions_of(decided(Dorm(DormSettings(fairness=1.0)), another, memory=kept)) != {("place", 1, 9)}
 
 
 def test_dorm_starts_what_fits_by_submission_where_the_solver_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,7 +376,7 @@ def test_dorm_starts_what_fits_by_submission_where_the_solver_finds_nothing(monk
         x = None
 
     monkeypatch.setattr("policies.baselines.dorm.milp", lambda *args, **kwargs: Nothing())
-    assert deeds(decided(Dorm(), queue(gpus=[9, 8, 7]))) == {("place", 1, 9), ("place", 3, 7)}
+    assert actions_of(decided(Dorm(), queue(gpus=[9, 8, 7]))) == {("place", 1, 9), ("place", 3, 7)}
 
 
 def test_fair_shares_are_equal_but_for_who_cannot_use_as_much() -> None:
@@ -398,6 +398,6 @@ def test_fair_shares_are_equal_but_for_who_cannot_use_as_much() -> None:
         lambda: DormSettings(seconds=0.0),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(wrong: Callable[..., Any]) -> None:
+def test_settings_that_make_no_sense_are_refused(wrong: Callable[[], object]) -> None:
     with pytest.raises(ValueError, match=r" is | are "):
         wrong()

@@ -73,7 +73,7 @@ def test_without_grow_every_job_keeps_its_size() -> None:
 
 
 @pytest.mark.parametrize("columns", [{"gpus_max": 4}, {"restartable": False}, {"managed": False}])
-def test_only_an_elastic_job_that_may_be_changed_grows(columns: dict[Any, Any]) -> None:
+def test_only_an_elastic_job_that_may_be_changed_grows(columns: dict[str, Any]) -> None:
     assert sizes(cluster(4, **columns), 10 * HOUR) == [4]
 
 

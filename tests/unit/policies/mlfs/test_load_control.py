@@ -76,7 +76,7 @@ class TestOverload:
             {"reason": "Resources", "state": "running"},
         ],
     )
-    def test_a_job_that_waits_for_something_else_is_not(self, columns: dict[Any, Any]) -> None:
+    def test_a_job_that_waits_for_something_else_is_not(self, columns: dict[str, Any]) -> None:
         assert not assess_load(snapshot(jobs(**columns)), {}, AT_ONCE).overloaded
 
     def test_degree_is_the_mean_of_the_dominant_shares_of_the_nodes_that_are_up(self) -> None:
@@ -254,7 +254,7 @@ class TestNobodyElseIsStopped:
             {"curve": []},
         ],
     )
-    def test_unless_all_holds(self, columns: dict[Any, Any]) -> None:
+    def test_unless_all_holds(self, columns: dict[str, Any]) -> None:
         assert self.stopped(**columns) is None
 
     def test_jobs_are_told_apart(self) -> None:
@@ -336,7 +336,7 @@ def test_facts_of_a_stop_carry_its_numbers() -> None:
         {"epsilon": -0.1},
     ],
 )
-def test_settings_that_make_no_sense_are_refused_by_name(wrong: dict[Any, Any]) -> None:
+def test_settings_that_make_no_sense_are_refused_by_name(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         LoadControlSettings(**wrong)
     with pytest.raises(ValueError, match=next(iter(wrong))):

@@ -247,7 +247,7 @@ class TestRunTimes:
         ],
     )
     def test_what_remains_is_the_best_that_is_known(
-        self, columns: dict[Any, Any], predicted: dict[str, Any], expected: tuple[int, ...]
+        self, columns: dict[str, Any], predicted: dict[str, Any], expected: tuple[int, ...]
     ) -> None:
         of_jobs = jobs(state="running", started=NOW - 300, **columns)
         remaining, total = run_times(of_jobs, NOW, forecasts(1, **predicted), SCALED)
@@ -289,6 +289,6 @@ class TestTaskDeadlines:
         {"smoothing": 0},
     ],
 )
-def test_settings_that_make_no_sense_are_refused_by_name(wrong: dict[Any, Any]) -> None:
+def test_settings_that_make_no_sense_are_refused_by_name(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         PrioritySettings(**wrong)

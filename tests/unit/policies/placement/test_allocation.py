@@ -24,7 +24,7 @@ from policies.snapshot import Snapshot
 from tests.builders import NOW, jobs, nodes, snapshot
 
 
-def told(actions: tuple[Action, ...]) -> list[Any]:
+def placements(actions: tuple[Action, ...]) -> list[tuple[str, int, dict[str, int]]]:
     return [(action.kind, action.job.job_id, dict(zip(action.nodes, action.shares, strict=True))) for action in actions]
 
 
@@ -127,7 +127,7 @@ def test_a_job_goes_only_where_its_placement_class_may_run_and_nodes_are_up() ->
 def test_a_job_without_gpus_finds_a_node_with_its_cpus_free() -> None:
     of_jobs = jobs(1, gpus=0, demand=[[0, 20, 0]])
     given = snapshot(of_jobs, nodes(2, used=[[4, 16, 0], [4, 8, 0]]))
-    assert told(allocate(given, queue_order(of_jobs), np.array([0])).actions) == [("place", 1, {"n2": 0})]
+    assert placements(allocate(given, queue_order(of_jobs), np.array([0])).actions) == [("place", 1, {"n2": 0})]
 
 
 def test_gangs_go_in_order_and_what_does_not_fit_is_skipped() -> None:
@@ -168,31 +168,33 @@ def test_a_job_is_counted_on_the_nodes_that_fewer_others_can_use() -> None:
 def test_a_pending_job_is_placed_and_one_that_keeps_its_gpus_is_not_touched() -> None:
     given = running_and_waiting(gpus=[4, 2, 2])
     actions = allocate(given, queue_order(given.jobs), np.array([4, 2, 2])).actions
-    assert told(actions) == [("place", 3, {"n2": 2})]
+    assert placements(actions) == [("place", 3, {"n2": 2})]
 
 
 def test_a_job_that_is_to_have_nothing_is_preempted_for_those_who_take_its_place() -> None:
     given = running_and_waiting(gpus=[4, 2, 8])
     actions = allocate(given, np.array([2, 0, 1]), np.array([0, 2, 8])).actions
-    assert told(actions) == [("preempt", 1, {}), ("place", 3, {"n1": 4, "n3": 4})]
+    assert placements(actions) == [("preempt", 1, {}), ("place", 3, {"n1": 4, "n3": 4})]
 
 
 def test_a_job_whose_place_nobody_takes_goes_on_unless_it_must_not() -> None:
     given = running_and_waiting(gpus=[4, 2, 2])
-    assert told(allocate(given, queue_order(given.jobs), np.array([0, 2, 2])).actions) == [("place", 3, {"n2": 2})]
+    assert placements(allocate(given, queue_order(given.jobs), np.array([0, 2, 2])).actions) == [
+        ("place", 3, {"n2": 2})
+    ]
     actions = allocate(given, queue_order(given.jobs), np.array([0, 2, 0]), spare=False).actions
-    assert told(actions) == [("preempt", 1, {})]
+    assert placements(actions) == [("preempt", 1, {})]
 
 
 def test_an_elastic_job_is_resized_running_and_placed_at_what_it_ought_to_have() -> None:
     given = running_and_waiting(gpus=[4, 2, 4], gpus_min=[4, 1, 1], gpus_max=[4, 8, 8])
     actions = allocate(given, queue_order(given.jobs), np.array([4, 4, 2])).actions
-    assert told(actions) == [("resize", 2, {"n2": 4}), ("place", 3, {"n3": 2})]
+    assert placements(actions) == [("resize", 2, {"n2": 4}), ("place", 3, {"n3": 2})]
 
 
 def test_an_elastic_job_for_which_there_is_less_room_gets_what_there_is() -> None:
     given = running_and_waiting(gpus=[4, 2, 4], gpus_min=[4, 2, 1], gpus_max=[4, 2, 8])
-    assert told(allocate(given, queue_order(given.jobs), np.array([4, 2, 8])).actions) == [
+    assert placements(allocate(given, queue_order(given.jobs), np.array([4, 2, 8])).actions) == [
         ("place", 3, {"n3": 4, "n2": 2})
     ]
 
@@ -200,19 +202,19 @@ def test_an_elastic_job_for_which_there_is_less_room_gets_what_there_is() -> Non
 def test_strictly_in_order_nothing_starts_behind_a_job_without_room() -> None:
     given = running_and_waiting(gpus=[4, 2, 8, 1])
     wanted = np.array([4, 2, 8, 1])
-    assert told(allocate(given, queue_order(given.jobs), wanted, strict=True).actions) == []
-    assert told(allocate(given, queue_order(given.jobs), wanted).actions) == [("place", 4, {"n2": 1})]
+    assert placements(allocate(given, queue_order(given.jobs), wanted, strict=True).actions) == []
+    assert placements(allocate(given, queue_order(given.jobs), wanted).actions) == [("place", 4, {"n2": 1})]
 
 
 def test_a_job_that_waits_for_another_is_not_placed() -> None:
     given = running_and_waiting(gpus=[4, 2, 1, 1], reason=["None", "None", "Dependency", "Priority"])
     actions = allocate(given, queue_order(given.jobs), given.jobs.gpus).actions
-    assert told(actions) == [("place", 4, {"n2": 1})]
+    assert placements(actions) == [("place", 4, {"n2": 1})]
 
 
 def test_an_array_starts_one_element_a_cycle() -> None:
     given = snapshot(jobs(1, elements=5))
-    assert told(allocate(given, queue_order(given.jobs), np.array([1])).actions) == [("place", 1, {"n1": 1})]
+    assert placements(allocate(given, queue_order(given.jobs), np.array([1])).actions) == [("place", 1, {"n1": 1})]
 
 
 def test_the_parts_of_an_ml_job_start_together_or_not_at_all() -> None:
@@ -220,19 +222,19 @@ def test_the_parts_of_an_ml_job_start_together_or_not_at_all() -> None:
     order = queue_order(given.jobs)
     wanted = gang_gpus(given, order, preempt=False)
     assert wanted.tolist() == [0, 2, 0, 2]
-    assert told(allocate(given, order, wanted).actions) == [("place", 2, {"n1": 2}), ("place", 4, {"n1": 2})]
+    assert placements(allocate(given, order, wanted).actions) == [("place", 2, {"n1": 2}), ("place", 4, {"n1": 2})]
 
 
 def test_a_part_that_finds_no_node_leaves_the_whole_ml_job_waiting() -> None:
     of_jobs = jobs(3, gpus=[2, 2, 2], ml_job=[0, 0, 2], demand=[[2, 2, 0], [2, 64, 0], [2, 2, 0]])
     given = snapshot(of_jobs, nodes(1, capacity=[6, 8, 0]))
-    assert told(allocate(given, queue_order(of_jobs), of_jobs.gpus).actions) == [("place", 3, {"n1": 2})]
+    assert placements(allocate(given, queue_order(of_jobs), of_jobs.gpus).actions) == [("place", 3, {"n1": 2})]
 
 
 def test_the_parts_of_an_ml_job_give_way_together() -> None:
     given = running_and_waiting(gpus=[4, 2, 9], ml_job=[0, 0, 2])
     actions = allocate(given, np.array([2, 0, 1]), gang_gpus(given, np.array([2, 0, 1]), preempt=True)).actions
-    assert [kind for kind, *_ in told(actions)] == ["preempt", "preempt", "place"]
+    assert [kind for kind, *_ in placements(actions)] == ["preempt", "preempt", "place"]
 
 
 def test_gpus_left_over_go_where_one_more_gains_most() -> None:

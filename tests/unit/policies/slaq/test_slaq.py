@@ -1,5 +1,6 @@
 """SLAQ: who gets GPUs, by what the loss will do."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -22,7 +23,7 @@ def fan(rows: Any, x: ArrayLike) -> Fan:
     return Fan.of(len(values), known, np.tile(np.asarray(x, dtype=float), (len(known), 1)), columns)
 
 
-def predicted(losses: list[Any], speed: ArrayLike | None = None) -> Forecasts:
+def predicted(losses: Sequence[Any], speed: ArrayLike | None = None) -> Forecasts:
     """Losses at iterations 0, 10, 20, .. and iterations a second on 1, 2, 4 GPUs; one a second a GPU unless said."""
     n = len(losses)
     nothing = forecasts(n)
