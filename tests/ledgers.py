@@ -7,9 +7,10 @@ from typing import Any, Self
 
 from click.testing import CliRunner, Result
 
-from policies.plan import Plan
+from policies.plan import Memory, Plan
 from policies.policy import Policy
 from policies.snapshot import Snapshot
+from predictors.forecast import Forecasts
 from slurmplug.commands import main
 from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
@@ -71,14 +72,13 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, arguments, catch_exceptions=False)
 
 
-class Planned:
+class Planned(Policy):
     """A policy that plans what a test says."""
 
     name = "planned"
-    needs = frozenset()
 
     def __init__(self, plan: Callable[[Snapshot], Plan]) -> None:
         self.plan = plan
 
-    def decide(self, snapshot: Snapshot, forecasts: Any, memory: Any) -> Plan:
+    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
         return self.plan(snapshot)

@@ -8,6 +8,7 @@ tells, for so many jobs, the optimum over what OASiS reaches with its default se
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ def optimum(
     upper = np.array([1.0] * len(ends) + [float(workers[job]) for job, _, _ in runs])
     found = milp(
         -gain,
-        integrality=np.ones(len(gain)),
+        integrality=np.ones(len(gain), dtype=int),
         bounds=Bounds(0.0, upper),
         constraints=LinearConstraint(matrix.tocsr(), -np.inf, np.array([most for _, most in rows])),
         options={"time_limit": 60.0, "mip_rel_gap": 1e-3},
@@ -127,7 +128,7 @@ def served(case: dict[str, Any], revisions: int) -> float:
         if not bids:
             continue
         capacity = np.repeat((case["capacity"] / unit)[None], slots - t, axis=0)
-        shop = Market(lambda capacity=capacity: Allocations(capacity), price_bounds(past, slots, capacity[0].sum()))
+        shop = Market(partial(Allocations, capacity), price_bounds(past, slots, capacity[0].sum()))
         kept = {job: plan for job, plan in plans.items() if job in bids}
         plan = admit(shop, bids, kept, [job for job in bids if job not in kept])
         if revisions:
@@ -147,7 +148,8 @@ def served(case: dict[str, Any], revisions: int) -> float:
 
 def _later(entries: Ints) -> Ints:
     """As seen from the next slot."""
-    return entries[entries[:, 0] > 0] - np.array([1, 0, 0])
+    later: Ints = entries[entries[:, 0] > 0] - np.array([1, 0, 0])
+    return later
 
 
 def main() -> None:

@@ -99,7 +99,7 @@ class RenderedCluster:
             gpus=tuple({"": int(each)} for each in nodes.capacity[:, 0]),
             gpus_used=tuple({"": round(each)} for each in used[:, 0].tolist()),
             cpus=nodes.capacity[:, 1].astype(int),
-            cpus_used=used[:, 1],  # type: ignore[arg-type]  # a share of a GPU's CPUs may be none of whole CPUs
+            cpus_used=used[:, 1],  # a share of a GPU's CPUs may be none of whole CPUs
             cpu_load=load[:, 1],
             memory=nodes.capacity[:, 2],
             memory_used=used[:, 2],

@@ -2,8 +2,12 @@
 
 import numpy as np
 import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
 
 from policies.mlfs.mlfs import MLFH, MLFS, MLFSSettings
+from policies.policy import Policy
+from policies.snapshot import Snapshot
+from predictors.arrays import Ints
 from predictors.forecast import Forecast, Forecasts
 from slurmplug.rules.site_factor import assign, order
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
@@ -14,7 +18,7 @@ GPUS = 8
 
 
 @pytest.fixture(params=SIZES, ids=lambda n: f"{n} jobs", scope="module")
-def queue(request):
+def queue(request: pytest.FixtureRequest) -> tuple[Snapshot, Forecasts]:
     """A tenth runs, with curves of 50 points and a forecast of their end; one in twenty has children.
 
     One in fifty nodes is free, and one network in ten is overloaded.
@@ -63,7 +67,7 @@ def queue(request):
 
 
 @pytest.mark.parametrize("policy", [MLFH(), MLFS(MLFSSettings(overload_enter=1))], ids=["mlf-h", "mlfs"])
-def test_bench_decide(benchmark, queue, policy):
+def test_bench_decide(benchmark: BenchmarkFixture, queue: tuple[Snapshot, Forecasts], policy: Policy) -> None:
     plan = benchmark(policy.decide, *queue, {})
     assert np.all(np.isfinite(plan.score))
     assert any(action.kind == "stop" for action in plan.actions) == (policy.name == "mlfs")
@@ -72,7 +76,7 @@ def test_bench_decide(benchmark, queue, policy):
 
 @pytest.mark.parametrize("moved", [0.0, 0.01, 1.0], ids=lambda moved: f"{moved:.0%} moved")
 @pytest.mark.parametrize("n", SIZES, ids=lambda n: f"{n} jobs")
-def test_bench_labels(benchmark, n, moved):
+def test_bench_labels(benchmark: BenchmarkFixture, n: int, moved: float) -> None:
     random = np.random.default_rng(0)
     score = np.arange(n, dtype=float)
     site_factors = 1_000.0 * (1 + score)
@@ -80,7 +84,7 @@ def test_bench_labels(benchmark, n, moved):
     score[some] = random.uniform(0, n, some.sum())
     submitted, job_id = np.zeros(n), np.arange(n)
 
-    def decide():
+    def decide() -> Ints:
         return assign(order(score, submitted, job_id), site_factors, 1_000, 2**30)
 
     assert np.all(np.diff(benchmark(decide)) < 0)

@@ -4,16 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
 
 from policies.oasis.bids import OASiSSettings
 from policies.oasis.oasis import OASiS
+from policies.snapshot import Snapshot
+from predictors.forecast import Forecasts
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
 
 SLOT = 600.0
 START = NOW - NOW % SLOT
 
 
-def queue(n, servers):
+def queue(n: int, servers: int) -> tuple[Snapshot, Forecasts]:
     """n jobs that arrive at once, of 1 to 8 GPUs and of 1 to 10 slots, half of them held to a completion time."""
     random = np.random.default_rng(0)
     gpus = random.integers(1, 9, n)
@@ -29,7 +32,7 @@ def queue(n, servers):
 
 
 @pytest.mark.parametrize("pool", [True, False], ids=["alike servers joined", "each server"])
-def test_bench_decide_a_job(benchmark, pool):
+def test_bench_decide_a_job(benchmark: BenchmarkFixture, pool: bool) -> None:
     """100 jobs have their schedules; one arrives."""
     policy = OASiS(OASiSSettings(slot=SLOT, pool=pool, revisions=0))
     site, ahead = queue(101, 100)
@@ -52,7 +55,7 @@ def test_bench_decide_a_job(benchmark, pool):
 
 
 @pytest.mark.parametrize("revisions", [0, 240], ids=lambda n: f"{n} offers more")
-def test_bench_decide_a_queue(benchmark, revisions):
+def test_bench_decide_a_queue(benchmark: BenchmarkFixture, revisions: int) -> None:
     policy = OASiS(OASiSSettings(slot=SLOT, revisions=revisions))
     site, ahead = queue(40, 10)
     plan = benchmark(policy.decide, site, ahead, {})

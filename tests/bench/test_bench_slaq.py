@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
 
+from policies.policy import Policy
 from policies.slaq.slaq import SLAQ, SLAQMaxMin, SLAQSettings
+from policies.snapshot import Snapshot
 from predictors.forecast import Fan, Forecast, Forecasts
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
 
@@ -12,7 +15,7 @@ POINTS = 20
 
 
 @pytest.fixture(scope="module")
-def cluster():
+def cluster() -> tuple[Snapshot, Forecasts]:
     """All run, each on four GPUs, with curves of 20 points, a forecast loss and a forecast speed."""
     random = np.random.default_rng(0)
     held = np.full(JOBS, NODES * GPUS // JOBS)
@@ -32,7 +35,7 @@ def cluster():
         losses=list(curve * random.lognormal(0, 1, (JOBS, 1))),
     )
     at = np.geomspace(1.0, 200.0, 12)
-    grid = np.concatenate([np.zeros((JOBS, 1)), np.tile(at, (JOBS, 1))], axis=1) + done[:, None]
+    grid = np.concatenate([np.zeros((JOBS, 1)), np.tile(at, (JOBS, 1))], axis=1) + done[:, None].astype(float)
     scale = random.lognormal(2, 1, (JOBS, 1))
     losses = scale / (scale + grid)
     rates = random.lognormal(-2, 1, (JOBS, 1)) * np.array([1, 1.9, 3.6, 6.5, 11, 18, 26])
@@ -44,7 +47,7 @@ def cluster():
         nothing.final,
         nothing.accuracy,
         Fan.of(JOBS, rows, grid, [Forecast.certain(column, "bench") for column in losses.T]),
-        Fan.of(JOBS, rows, np.tile(2.0 ** np.arange(7), (JOBS, 1)), [Forecast.certain(r, "bench") for r in rates.T]),
+        Fan.of(JOBS, rows, np.tile(2.0 ** np.arange(7.0), (JOBS, 1)), [Forecast.certain(r, "bench") for r in rates.T]),
     )
     on = np.stack([rows, rows * held // GPUS, held], axis=1)
     return snapshot(of_jobs, nodes(NODES, capacity=[GPUS, GPUS, 0]), runs_on=on), predicted
@@ -58,7 +61,7 @@ POLICIES = {
 
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
-def test_bench_decide(benchmark, cluster, policy):
+def test_bench_decide(benchmark: BenchmarkFixture, cluster: tuple[Snapshot, Forecasts], policy: Policy) -> None:
     plan = benchmark(policy.decide, *cluster, {})
     assert np.all(np.isfinite(plan.score))
     assert plan.terms["share"].sum() == NODES * GPUS

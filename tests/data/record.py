@@ -1,7 +1,7 @@
 """Record what the Slurm of this machine answers about a queue that has one of everything; see README.md."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -86,8 +86,8 @@ def fill(sandbox: Sandbox) -> None:
         job = sandbox.sbatch(games, SLEEP, "-J", name, *options)
         sandbox.wait_job(f"{job}_1" if name == "array" else job, "RUNNING")
     for reservation in RESERVATIONS:
-        options = (f"{option}={value}" for option, value in reservation.items())
-        sandbox.run("root", ["scontrol", "create", "reservation", "Flags=IGNORE_JOBS", *options])
+        settings = (f"{option}={value}" for option, value in reservation.items())
+        sandbox.run("root", ["scontrol", "create", "reservation", "Flags=IGNORE_JOBS", *settings])
     held = {name: sandbox.sbatch(news, SLEEP, "-J", name, "--hold", *options) for name, options in WAITING.items()}
     sandbox.sbatch(news, HET)
     sandbox.sbatch(
@@ -108,13 +108,14 @@ def record(sandbox: Sandbox, folder: Path) -> None:
     ended = [int(line) for line in sandbox.run("root", ["squeue", "-ht", "F,CD,CA", "-o", "%A"]).stdout.split()]
     sandbox.wait(lambda: len(client.endings(ended)) == len(ended), what="the accounting to know of the endings")
     folder.mkdir(exist_ok=True)
-    for name, read in {
+    readings: dict[str, Callable[[], object]] = {
         "squeue": client.queue,
         "sinfo": client.nodes,
         "reservations": client.reservations,
         "config": client.site,
         "sacct": lambda: client.endings(ended),
-    }.items():
+    }
+    for name, read in readings.items():
         read()
         (folder / f"{name}.txt").write_bytes(client.answer)
 

@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 from policies.snapshot import JobKey
 from slurmplug.cluster.port import Command, Reading
@@ -33,7 +34,7 @@ def calls(folder: Path, name: str) -> list[str]:
     return [line.strip() for line in lines if line.split()[0] == name]
 
 
-def read(port: SlurmCluster) -> dict[int, dict[str, object]]:
+def read(port: SlurmCluster) -> dict[int, dict[str, Any]]:
     """The queue as rows by job id; no scripts are wanted."""
     jobs = port.read(_Every(), ()).jobs
     names = type(jobs).__dataclass_fields__

@@ -1,5 +1,6 @@
 """One contract for every client of Slurm: the command line, and pyslurm where it and its Slurm are installed."""
 
+from functools import partial
 from importlib.util import find_spec
 
 import pytest
@@ -23,6 +24,10 @@ def made(request: pytest.FixtureRequest, cluster: Sandbox, monkeypatch: pytest.M
     return one
 
 
+def has_factor(cluster: Sandbox, job: int, factor: int) -> bool:
+    return site_factors(cluster).get(job) == factor
+
+
 def update(name: str, **fields: str) -> Command:
     return Command(name, "update", JobKey("sandbox", 1, 0), fields)
 
@@ -33,7 +38,7 @@ def test_a_site_factor_is_set_changed_and_taken_back(cluster: Sandbox, made: Cli
     for factor in (70, -5, 0):
         outcomes = made.write([update("a", SiteFactor=str(factor))], [str(blocked)])
         assert [each.status for each in outcomes] == ["done"], outcomes
-        cluster.wait(lambda wanted=factor: site_factors(cluster).get(blocked) == wanted, what=f"{factor}")
+        cluster.wait(partial(has_factor, cluster, blocked, factor), what=f"{factor}")
     array = cluster.sbatch(cluster.researchers[0], "#!/bin/sh\nsleep 60\n", "--gres=gpu:4", "-N4", "--array=0-1")
     outcomes = made.write(
         [update("a", SiteFactor="9"), update("b", SiteFactor="8"), update("c", SiteFactor="7")],

@@ -74,7 +74,7 @@ def test_jobs_are_ranked_and_stopped_at_their_target_under_overload_and_what_dep
 
 def test_an_interrupted_demo_stops_what_it_started_and_leaves_its_logs(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
-    argv = [SLURMPLUG, "sandbox", "demo", folder]
+    argv: list[str | Path] = [SLURMPLUG, "sandbox", "demo", folder]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as demo:
         assert demo.stdout is not None
         output = list(_until(demo.stdout, "started "))

@@ -30,7 +30,7 @@ from tests.live.daemon_process import daemon_beside
 
 JOBS, SEED = 40, 1
 WITHIN = 0.05
-WEIGHTS = {"age": 1000.0, "fairshare": 0.0, "job_size": 100.0, "partition": 0.0}
+WEIGHTS: dict[str, Any] = {"age": 1000.0, "fairshare": 0.0, "job_size": 100.0, "partition": 0.0}
 SPEC = ClusterSpec(
     nodes=(*(Node(),) * 4, Node(gpus=1)),
     partitions=(Partition("gpu", ("n1", "n2", "n3", "n4")), Partition("probe", ("n5",))),
@@ -196,7 +196,7 @@ def figures(jobs: Any) -> dict[str, float]:
 
 def alike(live: Any, simulated: Any) -> float:
     """The rank correlation (Spearman) of the starts: 1 where the order is the same."""
-    return float(spearmanr(*([job.started for job in each] for each in (live, simulated))).statistic)
+    return float(spearmanr([job.started for job in live], [job.started for job in simulated]).statistic)
 
 
 def test_an_order_that_is_turned_round_would_be_seen() -> None:

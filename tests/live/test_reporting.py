@@ -60,8 +60,10 @@ def submit(cluster: Sandbox, name: str) -> int:
     """Submit a ready script from its own folder, with this Python first in PATH."""
     for path in TEMPLATES.glob(f"{name}.*"):
         shutil.copy(path, cluster.home(USER))
-    path = f"{sysconfig.get_path('scripts')}:{cluster.env(USER)['PATH']}"
-    done = cluster.run(USER, ["sbatch", "--parsable", f"{name}.sbatch"], env={"PATH": path, "OMP_NUM_THREADS": "1"})
+    search_path = f"{sysconfig.get_path('scripts')}:{cluster.env(USER)['PATH']}"
+    done = cluster.run(
+        USER, ["sbatch", "--parsable", f"{name}.sbatch"], env={"PATH": search_path, "OMP_NUM_THREADS": "1"}
+    )
     return int(done.stdout)
 
 

@@ -1,5 +1,7 @@
 """Where GPUs alone decide who fits, counting them finds the places that the space of all resources finds."""
 
+from typing import Any
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,9 +51,11 @@ def clusters(draw: st.DrawFn) -> tuple[Snapshot, np.ndarray, np.ndarray]:
 
 
 @given(clusters(), st.sampled_from(["tight", "wide"]), st.booleans(), st.booleans(), st.booleans())
-def test_counting_finds_the_same_places(cluster, packing, strict, exact, spare):
+def test_counting_finds_the_same_places(
+    cluster: tuple[Snapshot, np.ndarray, np.ndarray], packing: str, strict: bool, exact: bool, spare: bool
+) -> None:
     site, order, wanted = cluster
-    options = {"packing": packing, "strict": strict, "exact": exact, "spare": spare}
+    options: dict[str, Any] = {"packing": packing, "strict": strict, "exact": exact, "spare": spare}
     counted = allocate(site, order, wanted, **options)
     plain = allocate(site, order, wanted, **options, prefer=lambda _: site.nodes.up)
     assert counted.actions == plain.actions
@@ -59,13 +63,13 @@ def test_counting_finds_the_same_places(cluster, packing, strict, exact, spare):
 
 
 @given(clusters())
-def test_no_node_has_more_than_it_can_hold(cluster):
+def test_no_node_has_more_than_it_can_hold(cluster: tuple[Snapshot, np.ndarray, np.ndarray]) -> None:
     site, order, wanted = cluster
     after = allocate(site, order, wanted).after().free
     assert np.all((after >= -1e-9) & (after <= site.nodes.capacity + 1e-9))
 
 
-def test_gpus_are_counted_where_cpus_are_no_scarcer():
+def test_gpus_are_counted_where_cpus_are_no_scarcer() -> None:
     enough = snapshot(jobs(2, gpus=2, demand=[[2, 16, 0], [2, 8, 0]]), nodes(2))
     scarce = snapshot(jobs(2, gpus=2, demand=[[2, 17, 0], [2, 8, 0]]), nodes(2))
     rows = np.arange(2)
@@ -74,13 +78,13 @@ def test_gpus_are_counted_where_cpus_are_no_scarcer():
     assert GPUSpace.of(scarce, Space(scarce), rows[1:]) is not None
 
 
-def test_gpus_are_not_counted_where_a_job_may_not_use_all_nodes():
+def test_gpus_are_not_counted_where_a_job_may_not_use_all_nodes() -> None:
     site = snapshot(jobs(2, placement=[0, 1]), nodes(2), fits=np.array([[True, True], [True, False]]))
     assert GPUSpace.of(site, Space(site), np.arange(2)) is None
     assert GPUSpace.of(site, Space(site), np.array([0])) is not None
 
 
-def test_what_runs_and_is_resized_all_at_once_gets_every_gpu_that_it_ought_to_have():
+def test_what_runs_and_is_resized_all_at_once_gets_every_gpu_that_it_ought_to_have() -> None:
     n, held = 64, np.tile([1, 3], 32)
     of_jobs = jobs(n, state="running", started=NOW - 9, restartable=True, gpus=held, gpus_min=1, gpus_max=8)
     on = np.stack([np.arange(n), np.arange(n) // 2, held], axis=1)
@@ -88,4 +92,4 @@ def test_what_runs_and_is_resized_all_at_once_gets_every_gpu_that_it_ought_to_ha
     wanted = 4 - held
     given_ = {action.job.job_id - 1: action.gpus for action in allocate(site, np.arange(n), wanted).actions}
     assert given_ == dict(enumerate(wanted.tolist()))
-    assert held_gpus(site).sum() == sum(given_.values())
+    assert held_gpus(site).sum() == sum(gpus or 0 for gpus in given_.values())

@@ -1,6 +1,8 @@
 """What must hold of MLF-H's priority and MLF-C's stops for every queue."""
 
 from dataclasses import replace
+from random import Random
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -12,7 +14,8 @@ from policies.mlfs.load_control import LoadControlSettings
 from policies.mlfs.mlfs import MLFH, MLFS, MLFHSettings, MLFSSettings
 from policies.mlfs.placement import Servers
 from policies.mlfs.priority import HOUR, PrioritySettings, score
-from predictors.forecast import Forecast
+from policies.snapshot import Jobs, Snapshot
+from predictors.forecast import Forecast, Forecasts
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
 
 HOURS = st.floats(0.01, 1000).map(lambda hours: hours * HOUR)
@@ -21,11 +24,11 @@ FORMS = st.sampled_from([PrioritySettings(form="scaled"), PrioritySettings(form=
 
 
 @st.composite
-def queues(draw, most=8):
+def queues(draw: st.DrawFn, most: int = 8) -> tuple[Jobs, Forecasts]:
     """Jobs of up to three ML jobs, with dependencies that follow the order of the rows, and forecasts of them."""
     n = draw(st.integers(1, most))
 
-    def column(values):
+    def column(values: st.SearchStrategy[Any]) -> list[Any]:
         return draw(st.lists(values, min_size=n, max_size=n))
 
     first = [row % 3 if row % 3 <= row else row for row in range(n)]
@@ -50,23 +53,25 @@ def queues(draw, most=8):
     return of_jobs, forecasts(n, remaining=times, total=times + 100.0)
 
 
-def priorities(of_jobs, predicted, config):
+def priorities(of_jobs: Jobs, predicted: Forecasts, config: PrioritySettings) -> np.ndarray:
     return score(of_jobs, NOW, predicted, config).score
 
 
-def with_value(column, row, value):
+def with_value(column: np.ndarray, row: int, value: float) -> np.ndarray:
     changed = column.copy()
     changed[row] = value
     return changed
 
 
-def not_lower(after, before):
+def not_lower(after: np.ndarray, before: np.ndarray) -> bool:
     """Up to rounding of the sums."""
     return bool(np.all(after >= before - 1e-9 * np.abs(before)))
 
 
 @given(queues(), FORMS, st.data())
-def test_higher_urgency_never_lowers_its_own_or_any_other_priority(queue, config, data):
+def test_higher_urgency_never_lowers_its_own_or_any_other_priority(
+    queue: tuple[Jobs, Forecasts], config: PrioritySettings, data: st.DataObject
+) -> None:
     of_jobs, predicted = queue
     row = data.draw(st.integers(0, len(of_jobs) - 1))
     urgency = data.draw(st.floats(of_jobs.urgency[row], 10))
@@ -75,7 +80,9 @@ def test_higher_urgency_never_lowers_its_own_or_any_other_priority(queue, config
 
 
 @given(queues(), FORMS, st.data())
-def test_a_longer_wait_never_lowers_its_own_or_any_other_priority(queue, config, data):
+def test_a_longer_wait_never_lowers_its_own_or_any_other_priority(
+    queue: tuple[Jobs, Forecasts], config: PrioritySettings, data: st.DataObject
+) -> None:
     of_jobs, predicted = queue
     row = data.draw(st.integers(0, len(of_jobs) - 1))
     waited = of_jobs.waited[row] + data.draw(HOURS)
@@ -84,7 +91,9 @@ def test_a_longer_wait_never_lowers_its_own_or_any_other_priority(queue, config,
 
 
 @given(st.floats(0.1, 100), st.floats(0.1, 100), st.floats(0.01, 1), FORMS)
-def test_a_closer_deadline_that_can_be_made_never_lowers_priority(run_time, slack, closer, config):
+def test_a_closer_deadline_that_can_be_made_never_lowers_priority(
+    run_time: float, slack: float, closer: float, config: PrioritySettings
+) -> None:
     later, sooner = (
         priorities(jobs(deadline=NOW + (run_time + ahead) * HOUR), forecasts(1, remaining=run_time * HOUR), config)
         for ahead in (slack, slack * closer)
@@ -93,7 +102,9 @@ def test_a_closer_deadline_that_can_be_made_never_lowers_priority(run_time, slac
 
 
 @given(queues(), FORMS, st.data())
-def test_a_larger_share_of_the_model_never_lowers_the_priority_of_a_job_without_children(queue, config, data):
+def test_a_larger_share_of_the_model_never_lowers_the_priority_of_a_job_without_children(
+    queue: tuple[Jobs, Forecasts], config: PrioritySettings, data: st.DataObject
+) -> None:
     of_jobs, predicted = queue
     alone = replace(of_jobs, parents=np.zeros((0, 2), np.int64), params=np.ones(len(of_jobs)))
     row = data.draw(st.integers(0, len(alone) - 1))
@@ -102,7 +113,9 @@ def test_a_larger_share_of_the_model_never_lowers_the_priority_of_a_job_without_
 
 
 @given(queues(), FORMS, st.data())
-def test_raising_a_childs_own_term_never_lowers_its_parent(queue, config, data):
+def test_raising_a_childs_own_term_never_lowers_its_parent(
+    queue: tuple[Jobs, Forecasts], config: PrioritySettings, data: st.DataObject
+) -> None:
     of_jobs, predicted = queue
     assume(len(of_jobs.parents))
     child, parent = data.draw(st.sampled_from([tuple(edge) for edge in of_jobs.parents]))
@@ -116,7 +129,7 @@ def test_raising_a_childs_own_term_never_lowers_its_parent(queue, config, data):
 
 
 @given(queues(), FORMS)
-def test_children_add_at_most_four_times_the_own_value(queue, config):
+def test_children_add_at_most_four_times_the_own_value(queue: tuple[Jobs, Forecasts], config: PrioritySettings) -> None:
     of_jobs, predicted = queue
     terms = score(of_jobs, NOW, predicted, config).terms
     own = terms["learning"] + terms["remaining"] + terms["deadline"] + terms["waiting"]
@@ -124,14 +137,16 @@ def test_children_add_at_most_four_times_the_own_value(queue, config):
 
 
 @given(queues(), FORMS)
-def test_the_terms_sum_up_to_the_rank(queue, config):
+def test_the_terms_sum_up_to_the_rank(queue: tuple[Jobs, Forecasts], config: PrioritySettings) -> None:
     of_jobs, predicted = queue
     result = score(of_jobs, NOW, predicted, config)
     assert np.sum(list(result.terms.values()), axis=0) == pytest.approx(result.score)
 
 
 @given(queues(), FORMS, st.randoms(use_true_random=False))
-def test_priorities_do_not_depend_on_the_order_of_the_rows(queue, config, random):
+def test_priorities_do_not_depend_on_the_order_of_the_rows(
+    queue: tuple[Jobs, Forecasts], config: PrioritySettings, random: Random
+) -> None:
     of_jobs, predicted = queue
     n = len(of_jobs)
     order = random.sample(range(n), n)
@@ -150,10 +165,10 @@ def test_priorities_do_not_depend_on_the_order_of_the_rows(queue, config, random
 
 
 @given(st.data(), FORMS)
-def test_a_managed_job_always_has_a_finite_rank(data, config):
+def test_a_managed_job_always_has_a_finite_rank(data: st.DataObject, config: PrioritySettings) -> None:
     n = data.draw(st.integers(1, 5))
 
-    def column(values=ANY):
+    def column(values: st.SearchStrategy[Any] = ANY) -> list[Any]:
         return data.draw(st.lists(values, min_size=n, max_size=n))
 
     rows = st.integers(0, n - 1)
@@ -180,9 +195,11 @@ CURVES = st.lists(st.floats(0, 1), max_size=12)
 
 
 @given(CURVES, st.floats(0, 1), st.floats(1e-6, 0.3), st.one_of(st.just(np.nan), st.floats(0, 1)), st.data())
-def test_only_running_managed_jobs_that_allow_it_are_stopped_and_never_early(curve, mean, sd, target, data):
+def test_only_running_managed_jobs_that_allow_it_are_stopped_and_never_early(
+    curve: list[float], mean: float, sd: float, target: float, data: st.DataObject
+) -> None:
     config = MLFSSettings(overload_enter=1)
-    choice = {
+    choice: dict[str, Any] = {
         "state": data.draw(st.sampled_from(["pending", "running", "suspended"])),
         "managed": data.draw(st.booleans()),
         "stop": data.draw(st.sampled_from(["iterations", "optstop", "target"])),
@@ -202,7 +219,7 @@ def test_only_running_managed_jobs_that_allow_it_are_stopped_and_never_early(cur
 
 
 @given(queues())
-def test_the_same_arguments_give_the_same_plan(queue):
+def test_the_same_arguments_give_the_same_plan(queue: tuple[Jobs, Forecasts]) -> None:
     of_jobs, predicted = queue
     first, second = (MLFS().decide(snapshot(of_jobs), predicted, {}) for _ in range(2))
     assert np.array_equal(first.score, second.score)
@@ -210,11 +227,11 @@ def test_the_same_arguments_give_the_same_plan(queue):
 
 
 @st.composite
-def clusters(draw):
+def clusters(draw: st.DrawFn) -> tuple[Snapshot, Forecasts]:
     """Up to four nodes with jobs that run where there is room for them, and jobs that wait."""
     there, n = draw(st.integers(1, 4)), draw(st.integers(1, 12))
 
-    def column(values):
+    def column(values: st.SearchStrategy[Any]) -> np.ndarray:
         return np.array(draw(st.lists(values, min_size=n, max_size=n)))
 
     gpus = column(st.sampled_from([0, 1, 2, 4, 6]))
@@ -267,7 +284,9 @@ SWITCHES = st.builds(
 
 @settings(max_examples=300)
 @given(clusters(), SWITCHES)
-def test_no_node_holds_more_than_it_has_after_a_decision_and_each_gang_is_whole(cluster, config):
+def test_no_node_holds_more_than_it_has_after_a_decision_and_each_gang_is_whole(
+    cluster: tuple[Snapshot, Forecasts], config: MLFHSettings
+) -> None:
     look, predicted = cluster
     plan = MLFH(config).decide(look, predicted, {})
     rows, at = {key: row for row, key in enumerate(look.jobs.keys)}, {n: i for i, n in enumerate(look.nodes.names)}
@@ -290,7 +309,9 @@ def test_no_node_holds_more_than_it_has_after_a_decision_and_each_gang_is_whole(
 
 @settings(max_examples=300)
 @given(clusters(), SWITCHES)
-def test_only_jobs_that_may_be_are_moved_and_each_once(cluster, config):
+def test_only_jobs_that_may_be_are_moved_and_each_once(
+    cluster: tuple[Snapshot, Forecasts], config: MLFHSettings
+) -> None:
     look, predicted = cluster
     plan, of_jobs = MLFH(config).decide(look, predicted, {}), look.jobs
     assert len({action.job for action in plan.actions}) == len(plan.actions)
@@ -310,14 +331,16 @@ def test_only_jobs_that_may_be_are_moved_and_each_once(cluster, config):
 
 @settings(max_examples=300)
 @given(clusters(), SWITCHES, st.data())
-def test_a_job_without_a_place_finds_the_same_one_by_looking_where_there_is_more_room(cluster, config, data):
+def test_a_job_without_a_place_finds_the_same_one_by_looking_where_there_is_more_room(
+    cluster: tuple[Snapshot, Forecasts], config: MLFHSettings, data: st.DataObject
+) -> None:
     look, _ = cluster
     servers = Servers(look, config)
     pending = np.flatnonzero(look.jobs.state == "pending").tolist()
     homeless = [row for row in pending if servers.find(row) is None]
     runs = np.flatnonzero(look.jobs.state == "running").tolist()
     assume(homeless)
-    freed = set()
+    freed: set[int] = set()
     for row in data.draw(st.lists(st.sampled_from(runs), unique=True, min_size=1)) if runs else ():
         servers.give(row, servers.space.place(row))
         freed.update(servers.space.place(row).nodes)
@@ -327,7 +350,9 @@ def test_a_job_without_a_place_finds_the_same_one_by_looking_where_there_is_more
 
 @settings(max_examples=300)
 @given(clusters(), SWITCHES)
-def test_leaving_out_who_gives_up_nothing_that_helps_changes_no_decision(cluster, config):
+def test_leaving_out_who_gives_up_nothing_that_helps_changes_no_decision(
+    cluster: tuple[Snapshot, Forecasts], config: MLFHSettings
+) -> None:
     look, predicted = cluster
     plan = MLFH(config).decide(look, predicted, {})
     with patch.object(Servers, "overloaded_without", lambda servers, _: np.zeros(len(servers.network), dtype=bool)):
@@ -336,8 +361,10 @@ def test_leaving_out_who_gives_up_nothing_that_helps_changes_no_decision(cluster
 
 @settings(max_examples=200)
 @given(clusters(), SWITCHES)
-def test_who_gives_way_ranks_below_the_one_that_it_gives_way_to(cluster, config):
+def test_who_gives_way_ranks_below_the_one_that_it_gives_way_to(
+    cluster: tuple[Snapshot, Forecasts], config: MLFHSettings
+) -> None:
     look, predicted = cluster
     for action in MLFH(config).decide(look, predicted, {}).actions:
         if action.reason.rule == "gives way":
-            assert action.reason.facts["rank"] < action.reason.facts["by_rank"]
+            assert float(action.reason.facts["rank"]) < float(action.reason.facts["by_rank"])

@@ -1,6 +1,7 @@
 """What must hold of OASiS' schedules and prices in every case, against all schedules that there are."""
 
 from itertools import product
+from typing import Literal
 
 import numpy as np
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from policies.oasis.schedule import best_schedule
 
 
 @st.composite
-def offers(draw, slots=3, hosts=2):
+def offers(draw: st.DrawFn, slots: int = 3, hosts: int = 2) -> tuple[Bid, np.ndarray, np.ndarray]:
     """Prices and room of two servers over three slots, of two resources, and a job's bid for them."""
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     prices = random.random((slots, hosts, 2))
@@ -32,7 +33,7 @@ def offers(draw, slots=3, hosts=2):
     return bid, prices, free
 
 
-def all_schedules(bid, prices, free):
+def all_schedules(bid: Bid, prices: np.ndarray, free: np.ndarray) -> float:
     """The greatest payoff, by looking at every number of workers on every server in every slot."""
     slots, hosts, _ = free.shape
     choices = []
@@ -55,7 +56,7 @@ def all_schedules(bid, prices, free):
 
 @settings(max_examples=60)
 @given(offers())
-def test_no_schedule_has_a_greater_payoff_than_the_one_found(offer):
+def test_no_schedule_has_a_greater_payoff_than_the_one_found(offer: tuple[Bid, np.ndarray, np.ndarray]) -> None:
     bid, prices, free = offer
     found = best_schedule(bid, prices, free)
     best = all_schedules(bid, prices, free)
@@ -65,7 +66,9 @@ def test_no_schedule_has_a_greater_payoff_than_the_one_found(offer):
 
 
 @given(offers())
-def test_a_schedule_does_the_work_within_the_room_and_on_hosts_that_may(offer):
+def test_a_schedule_does_the_work_within_the_room_and_on_hosts_that_may(
+    offer: tuple[Bid, np.ndarray, np.ndarray],
+) -> None:
     bid, prices, free = offer
     found = best_schedule(bid, prices, free)
     if found is None:
@@ -82,7 +85,9 @@ def test_a_schedule_does_the_work_within_the_room_and_on_hosts_that_may(offer):
 
 
 @given(offers(), st.sampled_from([0.25, 0.5, 1.0, 1.5]), st.integers(0, 2**32 - 1))
-def test_parameter_servers_serve_all_workers_and_are_no_more_than_they(offer, each, seed):
+def test_parameter_servers_serve_all_workers_and_are_no_more_than_they(
+    offer: tuple[Bid, np.ndarray, np.ndarray], each: float, seed: int
+) -> None:
     bid, prices, free = offer
     random = np.random.default_rng(seed)
     beside, room = random.random((3, 2, 2)), random.integers(0, 4, (3, 2, 2)).astype(float)
@@ -102,7 +107,9 @@ def test_parameter_servers_serve_all_workers_and_are_no_more_than_they(offer, ea
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.sampled_from(["paper", "work"]))
-def test_an_empty_cluster_admits_any_job_that_it_can_finish(seed, n, ceiling):
+def test_an_empty_cluster_admits_any_job_that_it_can_finish(
+    seed: int, n: int, ceiling: Literal["paper", "work"]
+) -> None:
     random = np.random.default_rng(seed)
     slots, hosts = 20, 4
     seen = []
@@ -134,7 +141,9 @@ def test_an_empty_cluster_admits_any_job_that_it_can_finish(seed, n, ceiling):
 
 
 @given(st.floats(1, 100), st.floats(0, 10), st.floats(0, 1e4), st.floats(0, 1e6))
-def test_the_logarithm_of_a_utility_is_finite_and_that_of_the_utility(th1, th2, th3, latency):
+def test_the_logarithm_of_a_utility_is_finite_and_that_of_the_utility(
+    th1: float, th2: float, th3: float, latency: float
+) -> None:
     th = np.array([th1, th2, th3])
     log = float(log_utility(th, latency))
     assert np.isfinite(log)
@@ -143,7 +152,7 @@ def test_the_logarithm_of_a_utility_is_finite_and_that_of_the_utility(th1, th2, 
 
 
 @given(st.floats(-400, 0), st.floats(0, 50), st.lists(st.floats(0, 1), min_size=2, max_size=2))
-def test_prices_rise_with_what_is_taken(lower, spread, shares):
+def test_prices_rise_with_what_is_taken(lower: float, spread: float, shares: list[float]) -> None:
     limits = PriceBounds(np.array([lower + spread]), lower)
     low, high = sorted(shares)
     assert limits.log_price(np.array([low]))[0] <= limits.log_price(np.array([high]))[0]

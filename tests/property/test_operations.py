@@ -1,6 +1,6 @@
 """Whatever happens between two cycles, stops are gentle, keep off what is not theirs, and come to an end."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from hypothesis import settings
@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from policies.plan import Action, Memory, Plan, Reason
+from policies.policy import Policy
 from policies.snapshot import Snapshot
-from predictors.forecast import Forecasts, Need
+from predictors.forecast import Forecasts
 from slurmplug.config.schema import Config
 from slurmplug.errors import LedgerError
 from slurmplug.intake.job_record import LIVE_STATES
@@ -36,11 +37,10 @@ JOBS: list[tuple[bytes, dict[str, Any]]] = [
 OURS = {1, 2}
 
 
-class StopsWhatItIsTold:
+class StopsWhatItIsTold(Policy):
     """A policy that wants to stop these jobs, whatever they are."""
 
-    name: ClassVar[str] = "told"
-    needs: ClassVar[frozenset[Need]] = frozenset()
+    name = "told"
     settings = None
 
     def __init__(self) -> None:

@@ -47,7 +47,7 @@ def record(job_id: int, **fields: str) -> str:
 
 
 @given(st.lists(st.tuples(written, written), max_size=5))
-def test_every_job_is_read_as_it_is_whatever_is_written_in_names_and_comments(jobs):
+def test_every_job_is_read_as_it_is_whatever_is_written_in_names_and_comments(jobs: list[tuple[str, ...]]) -> None:
     text = "".join(record(at + 1, Name=name, Comment=comment) for at, (name, comment) in enumerate(jobs))
     rows = parse.queue(text, SEPARATORS).rows
     assert rows.job_id.tolist() == list(range(1, len(jobs) + 1))
@@ -57,7 +57,7 @@ def test_every_job_is_read_as_it_is_whatever_is_written_in_names_and_comments(jo
 
 
 @given(st.binary(max_size=200), st.binary(max_size=20))
-def test_bytes_that_are_not_utf_8_cannot_swallow_a_mark(name, comment):
+def test_bytes_that_are_not_utf_8_cannot_swallow_a_mark(name: bytes, comment: bytes) -> None:
     name, comment = name.replace(b"\0", b""), comment.replace(b"\0", b"")
     data = record(1, Name="<name>", Comment="<comment>").encode() + record(2).encode()
     data = data.replace(b"<name>", name).replace(b"<comment>", comment)
@@ -66,7 +66,7 @@ def test_bytes_that_are_not_utf_8_cannot_swallow_a_mark(name, comment):
 
 
 @given(st.integers(1, 5), st.data())
-def test_a_queue_that_was_cut_off_is_no_queue(jobs, data):
+def test_a_queue_that_was_cut_off_is_no_queue(jobs: int, data: st.DataObject) -> None:
     text = "".join(record(at + 1) for at in range(jobs))
     ends = {end + len(SEPARATORS.record) + 1 for end in range(len(text)) if text.startswith(SEPARATORS.record, end)}
     cut = data.draw(st.integers(1, len(text) - 1).filter(lambda at: at not in ends))
@@ -91,11 +91,11 @@ def elements_of(tasks: set[int]) -> tuple[int, set[int]]:
 
 
 @given(st.sets(st.integers(0, 400), min_size=1, max_size=60).filter(lambda tasks: not evenly_apart(tasks)))
-def test_elements_that_wait_together_count_and_are_addressed_each_once(tasks):
+def test_elements_that_wait_together_count_and_are_addressed_each_once(tasks: set[int]) -> None:
     assert elements_of(tasks) == (len(tasks), tasks)
 
 
 @given(st.integers(0, 50), st.integers(2, 9), st.integers(6, 60))
-def test_the_last_of_evenly_spaced_tasks_which_squeue_drops_is_added(first, step, listed):
+def test_the_last_of_evenly_spaced_tasks_which_squeue_drops_is_added(first: int, step: int, listed: int) -> None:
     tasks = set(range(first, first + step * listed, step))
     assert elements_of(tasks) == (listed + 1, tasks | {max(tasks) + step})

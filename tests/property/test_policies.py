@@ -1,6 +1,7 @@
 """What must hold of every policy that is installed, for every queue and whatever is known of it."""
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.placement.allocation import movable, startable
-from policies.plan import NOTHING_REMEMBERED
+from policies.plan import NOTHING_REMEMBERED, Memory, Plan
+from policies.snapshot import Snapshot
 from predictors.forecast import Fan, Forecast, Forecasts
 from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
@@ -22,16 +24,16 @@ POLICIES = {name: policy_registry.policy(Config.model_validate({"policy": name})
 
 
 @st.composite
-def clusters(draw):
+def clusters(draw: st.DrawFn) -> Snapshot:
     """Up to five nodes, one perhaps down, and up to nine jobs, of which those run that were put on them one by one."""
     n, m = draw(st.integers(0, 9)), draw(st.integers(0, 5))
 
-    def column(values):
+    def column(values: st.SearchStrategy[Any]) -> list[Any]:
         return draw(st.lists(values, min_size=n, max_size=n))
 
     gpus = np.array(column(st.integers(1, 9)), dtype=np.int64)
-    least = np.array(column(st.booleans()), dtype=bool)
-    demand = np.stack([gpus, gpus * np.array(column(st.integers(1, 8)), dtype=float), gpus * 100.0], axis=1)
+    least = np.array(column(st.booleans()), dtype=np.bool_)
+    demand = np.stack([gpus, gpus * np.array(column(st.integers(1, 8)), dtype=np.float64), gpus * 100.0], axis=1)
     free = np.tile(FULL, (m, 1))
     runs_on, runs = [], np.zeros(n, dtype=bool)
     for row in np.flatnonzero(column(st.booleans())).tolist():
@@ -53,12 +55,12 @@ def clusters(draw):
         gpus_max=np.where(least, gpus + draw(st.integers(0, 6)), gpus),
         demand=demand,
         state=np.where(runs, "running", "pending"),
-        started=np.where(runs, NOW - np.array(column(st.floats(0, 9 * HOUR)), dtype=float), np.nan),
-        submitted=NOW - 10 * HOUR + np.array(column(st.integers(0, 3)), dtype=float),
+        started=np.where(runs, NOW - np.array(column(st.floats(0, 9 * HOUR)), dtype=np.float64), np.nan),
+        submitted=NOW - 10 * HOUR + np.array(column(st.integers(0, 3)), dtype=np.float64),
         reason=np.where(runs, "None", np.array(column(st.sampled_from(["Resources", "Dependency"])), dtype=np.str_)),
         managed=column(st.sampled_from([True, True, True, False])),
         restartable=column(st.sampled_from([True, True, False])),
-        awaits=~runs & np.array(column(st.sampled_from([False, False, True])), dtype=bool),
+        awaits=~runs & np.array(column(st.sampled_from([False, False, True])), dtype=np.bool_),
         attained=column(st.sampled_from([0.0, 1000.0, 100_000.0])),
         iteration=column(st.integers(0, 50)),
         iteration_time=column(st.sampled_from([np.nan, 30.0])),
@@ -81,7 +83,7 @@ def clusters(draw):
 
 
 @st.composite
-def predictions(draw, n):
+def predictions(draw: st.DrawFn, n: int) -> Forecasts:
     """Nothing is known, or something of all jobs."""
     if n == 0 or draw(st.booleans()):
         return Forecasts.unknown(n)
@@ -95,16 +97,16 @@ def predictions(draw, n):
 
 
 @st.composite
-def cycles(draw):
+def cycles(draw: st.DrawFn) -> tuple[Snapshot, Forecasts]:
     given_snapshot = draw(clusters())
     return given_snapshot, draw(predictions(len(given_snapshot.jobs)))
 
 
-def decided(name, cycle, memory=NOTHING_REMEMBERED):
+def decided(name: str, cycle: tuple[Snapshot, Forecasts], memory: Memory = NOTHING_REMEMBERED) -> Plan:
     return validate_plan(cycle[0], POLICIES[name].decide(*cycle, memory))
 
 
-def after(given_snapshot, plan):
+def after(given_snapshot: Snapshot, plan: Plan) -> np.ndarray:
     """(nodes, resources) what is in use once the actions took effect."""
     used = given_snapshot.nodes.used.copy()
     of_jobs = given_snapshot.jobs
@@ -123,7 +125,7 @@ def after(given_snapshot, plan):
 
 @settings(max_examples=40)
 @given(cycles())
-def test_no_policy_puts_more_on_a_node_than_there_is(cycle):
+def test_no_policy_puts_more_on_a_node_than_there_is(cycle: tuple[Snapshot, Forecasts]) -> None:
     for name in NAMES:
         used = after(cycle[0], decided(name, cycle))
         assert np.all(used <= cycle[0].nodes.capacity + 1e-6), name
@@ -131,12 +133,12 @@ def test_no_policy_puts_more_on_a_node_than_there_is(cycle):
 
 @settings(max_examples=40)
 @given(cycles())
-def test_every_action_is_one_that_its_job_allows(cycle):
+def test_every_action_is_one_that_its_job_allows(cycle: tuple[Snapshot, Forecasts]) -> None:
     for name in NAMES:
         check_actions(name, *cycle)
 
 
-def check_actions(name, given_snapshot, predicted):
+def check_actions(name: str, given_snapshot: Snapshot, predicted: Forecasts) -> None:
     of_jobs = given_snapshot.jobs
     rows = {key: row for row, key in enumerate(of_jobs.keys)}
     may_start, may_move = startable(of_jobs), movable(of_jobs)
@@ -161,7 +163,7 @@ def check_actions(name, given_snapshot, predicted):
 
 @settings(max_examples=40)
 @given(cycles())
-def test_the_same_cycle_is_decided_the_same_way(cycle):
+def test_the_same_cycle_is_decided_the_same_way(cycle: tuple[Snapshot, Forecasts]) -> None:
     for name in NAMES:
         first, second = decided(name, cycle), decided(name, cycle)
         assert np.array_equal(first.score, second.score, equal_nan=True), name
@@ -173,13 +175,15 @@ def test_the_same_cycle_is_decided_the_same_way(cycle):
 
 @settings(max_examples=40)
 @given(cycles(), cycles())
-def test_what_is_remembered_of_other_jobs_does_no_harm(cycle, other):
+def test_what_is_remembered_of_other_jobs_does_no_harm(
+    cycle: tuple[Snapshot, Forecasts], other: tuple[Snapshot, Forecasts]
+) -> None:
     for name in NAMES:
         decided(name, cycle, decided(name, other).memory)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_without_jobs_or_nodes_there_is_a_plan(name):
+def test_without_jobs_or_nodes_there_is_a_plan(name: str) -> None:
     for empty in (snapshot(jobs(0), nodes(0)), snapshot(jobs(0)), snapshot(jobs(3), nodes(0))):
         plan = decided(name, (empty, Forecasts.unknown(len(empty.jobs))))
         assert [action for action in plan.actions if action.kind == "place"] == []
@@ -189,7 +193,7 @@ RANKS_ONLY = {"slurm", "mlf-h", "mlfs", "oasis", "ml-sjf", "slaq", "slaq-maxmin"
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in RANKS_ONLY])
-def test_an_idle_cluster_runs_whatever_fits(name):
+def test_an_idle_cluster_runs_whatever_fits(name: str) -> None:
     given_snapshot = snapshot(jobs(3, gpus=[2, 1, 4], managed=[True, False, True]), nodes(2))
     plan = decided(name, (given_snapshot, Forecasts.unknown(3)))
     assert {action.job.job_id for action in plan.actions if action.kind == "place"} == {1, 2, 3}

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from predictors.forecast import Forecast
 from predictors.learning_curve import LearningCurvePredictor
-from predictors.loss import LossPredictor
+from predictors.loss import LossFamily, LossPredictor
 from predictors.runtime import RuntimePredictor
 from predictors.speed import SpeedPredictor
 
@@ -36,7 +36,9 @@ def test_any_curve_is_continued_by_a_distribution_or_refused(curve: list[float],
 
 @settings(deadline=None)
 @given(_curve, st.integers(1, 60), st.sampled_from(["auto", "sublinear", "linear"]))
-def test_any_losses_are_continued_by_a_distribution_or_refused(losses: list[float], ahead: int, family: str) -> None:
+def test_any_losses_are_continued_by_a_distribution_or_refused(
+    losses: list[float], ahead: int, family: LossFamily
+) -> None:
     if any(np.isfinite(value) and abs(value) < 1e100 for value in losses):
         assert _is_a_distribution(LossPredictor(family).predict(losses, ahead))
 

@@ -140,8 +140,8 @@ EVENTS = ("submit", "start", "end", "checkpoint", "refuse", "accept", "unreachab
 @settings(max_examples=15)
 def test_the_ledger_in_memory_gives_the_guardrails_what_the_one_on_disk_gives(events: list[tuple[str, float]]) -> None:
     cluster = FakeCluster()
-    cluster.submit(SCRIPT), cluster.submit(SCRIPT)
-    cluster.start(1), cluster.start(2)
+    for _ in range(2):
+        cluster.start(cluster.submit(SCRIPT))
     limits = {"minimum_run": 0.0, "requeue_cooldown": 0.0, "first_seen": 60.0}
     config = Config.model_validate({"mode": {"default": "act"}, "guardrails": limits})
     with closing(Both()) as disk:

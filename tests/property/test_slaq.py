@@ -1,6 +1,7 @@
 """What must hold of SLAQ's allocation for all worths of all units: it is the paper's heap, pop by pop."""
 
 import heapq
+from collections.abc import Callable
 
 import numpy as np
 from hypothesis import given
@@ -10,11 +11,13 @@ from policies.marginal_gain.greedy import greedy_shares
 from policies.marginal_gain.training_forecast import TrainingForecast
 
 
-def algorithm_1(least, most, units, worth):
+def algorithm_1(
+    least: np.ndarray, most: np.ndarray, units: int, worth: Callable[[np.ndarray, np.ndarray], np.ndarray]
+) -> list[int]:
     """Algorithm 1 of the paper as it is printed, with a heap; of equal jobs the first goes first."""
     count = list(least)
 
-    def entry(job):
+    def entry(job: int) -> tuple[float, int]:
         return (-float(worth(np.array([job]), np.array([[count[job]]]))[0, 0]), job)
 
     queue = [entry(job) for job in range(len(count)) if count[job] < most[job]]
@@ -29,7 +32,7 @@ def algorithm_1(least, most, units, worth):
 
 
 @st.composite
-def tables(draw):
+def tables(draw: st.DrawFn) -> tuple[np.ndarray, ...]:
     """The worth of each unit of each job, up to 40 of them: any, with ties, rising and falling."""
     n = draw(st.integers(1, 6))
     worth = [draw(st.lists(st.integers(0, 5), min_size=41, max_size=41)) for _ in range(n)]
@@ -41,17 +44,19 @@ def tables(draw):
 
 
 @given(tables(), st.integers(0, 250))
-def test_one_selection_gives_what_popping_a_heap_gives(table, units):
+def test_one_selection_gives_what_popping_a_heap_gives(table: tuple[np.ndarray, ...], units: int) -> None:
     least, most, values = table
 
-    def worth(some, gpus):
-        return values[some[:, None], gpus]
+    def worth(some: np.ndarray, gpus: np.ndarray) -> np.ndarray:
+        return np.asarray(values[some[:, None], gpus])
 
     assert greedy_shares(least, most, units, worth).tolist() == algorithm_1(least, most, units, worth)
 
 
 @given(st.integers(1, 5), st.integers(0, 60), st.integers(0, 2**32 - 1))
-def test_the_total_reduction_is_the_greatest_of_all_allocations_where_more_gpus_gain_less(n, units, seed):
+def test_the_total_reduction_is_the_greatest_of_all_allocations_where_more_gpus_gain_less(
+    n: int, units: int, seed: int
+) -> None:
     random = np.random.default_rng(seed)
     gains = -np.sort(-random.random((n, 20)), axis=1)
     least, most = np.zeros(n, dtype=int), random.integers(0, 20, n)
@@ -66,7 +71,7 @@ def test_the_total_reduction_is_the_greatest_of_all_allocations_where_more_gpus_
 
 
 @given(st.integers(1, 30), st.integers(0, 2**32 - 1))
-def test_a_longer_time_and_more_gpus_never_raise_the_loss(n, seed):
+def test_a_longer_time_and_more_gpus_never_raise_the_loss(n: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     outlook = TrainingForecast(
         at=random.integers(0, 50, n).astype(float),

@@ -1,5 +1,7 @@
 """Whatever waits and runs: nothing is given twice, and nobody delays the first who waits."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from slurmplug.sim.slurm.launcher import (
     LauncherSettings,
     NodeResources,
     Pending,
+    Start,
     earliest_start,
     jobs_to_start,
     priorities,
@@ -29,7 +32,7 @@ def clusters(draw: st.DrawFn) -> tuple[Pending, HeldResources, NodeResources]:
         if gpus <= free[node]:
             free[node] -= gpus
             kept.append((node, gpus, until))
-    node, gpus, until = np.array(kept, dtype=float).reshape(-1, 3).T
+    on, taken, ends = np.array(kept, dtype=float).reshape(-1, 3).T
     n = draw(st.integers(1, 8))
 
     def column(each: st.SearchStrategy[float]) -> np.ndarray:
@@ -53,11 +56,11 @@ def clusters(draw: st.DrawFn) -> tuple[Pending, HeldResources, NodeResources]:
     nodes = NodeResources(
         free[:, None] * PER_GPU, total, np.array(draw(st.lists(names, min_size=m, max_size=m))), np.ones(m, dtype=bool)
     )
-    return pending, HeldResources(node.astype(int), gpus[:, None] * PER_GPU, until), nodes
+    return pending, HeldResources(on.astype(int), taken[:, None] * PER_GPU, ends), nodes
 
 
 def after(
-    pending: Pending, held: HeldResources, room: NodeResources, made: list
+    pending: Pending, held: HeldResources, room: NodeResources, made: Sequence[Start]
 ) -> tuple[HeldResources, NodeResources]:
     """What is held and free once these have started."""
     free, node, amount, until = room.free.copy(), held.node, held.amount, np.maximum(held.until, NOW)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from policies.policy import Policy
 from predictors.forecast import Forecasts
 from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
@@ -27,7 +28,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def made(file: Path):
+def made(file: Path) -> Policy:
     told = tomllib.loads(CONFIGURATION.replace("/etc/slurmplug/ours.py", str(file)))
     return policy_registry.policy(Config.model_validate(told))
 

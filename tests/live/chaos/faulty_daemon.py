@@ -108,8 +108,8 @@ def live() -> int:
     return 0
 
 
-Ledger.begin, Ledger.finish = begin, finish  # type: ignore[method-assign]
-SlurmCluster.apply, SlurmCluster.now, SlurmCluster.wait = apply, now, wait  # type: ignore[method-assign]
+Ledger.begin, Ledger.finish = begin, finish  # type: ignore[method-assign, assignment]
+SlurmCluster.apply, SlurmCluster.now, SlurmCluster.wait = apply, now, wait  # type: ignore[method-assign, assignment]
 logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
 Forecaster().get_ready()  # imports what is imported late
 for _ in sys.stdin:

@@ -15,7 +15,7 @@ from slurmplug.cluster.port import Command, Outcome
 from slurmplug.config.schema import Slurm
 
 
-class RPCError(Exception):
+class FakeRPCError(Exception):
     """Slurm's error, by its number and in its words."""
 
     def __init__(self, errno: int, words: str) -> None:
@@ -26,9 +26,9 @@ class RPCError(Exception):
 class FakePyslurm:
     """Job, JobSubmitDescription and RPCError; 0 is not sent, as by the real one."""
 
-    RPCError = RPCError
+    RPCError = FakeRPCError
 
-    def __init__(self, fails: dict[int, RPCError] | None = None) -> None:
+    def __init__(self, fails: dict[int, FakeRPCError] | None = None) -> None:
         self.modified: list[Any] = []
         self.fails = fails or {}
 
@@ -93,17 +93,17 @@ def test_what_is_no_site_factor_is_left_to_the_command_line(by_scontrol: list[li
 @pytest.mark.parametrize(
     ("error", "status"),
     [
-        (RPCError(2017, "Invalid job id specified"), "refused"),
-        (RPCError(2002, "Access/permission denied"), "refused"),
-        (RPCError(1800, "Unable to contact slurm controller (connect failure)"), "unknown"),
-        (RPCError(1000, "Unexpected message received"), "unknown"),
-        (RPCError(11, "Resource temporarily unavailable"), "unknown"),
-        (RPCError(5004, "Socket timed out on send/recv operation"), "unknown"),
-        (RPCError(2027, "Slurm backup controller in standby mode"), "unknown"),
-        (RPCError(0, "Success"), "unknown"),
+        (FakeRPCError(2017, "Invalid job id specified"), "refused"),
+        (FakeRPCError(2002, "Access/permission denied"), "refused"),
+        (FakeRPCError(1800, "Unable to contact slurm controller (connect failure)"), "unknown"),
+        (FakeRPCError(1000, "Unexpected message received"), "unknown"),
+        (FakeRPCError(11, "Resource temporarily unavailable"), "unknown"),
+        (FakeRPCError(5004, "Socket timed out on send/recv operation"), "unknown"),
+        (FakeRPCError(2027, "Slurm backup controller in standby mode"), "unknown"),
+        (FakeRPCError(0, "Success"), "unknown"),
     ],
 )
-def test_what_slurm_refuses_and_what_it_does_not_answer_differ(error: RPCError, status: str) -> None:
+def test_what_slurm_refuses_and_what_it_does_not_answer_differ(error: FakeRPCError, status: str) -> None:
     outcomes = ApiClient(FakePyslurm({1: error}), None, None, 20.0).write([update("a", SiteFactor="5")], ["1"])
     assert [(each.status, each.message) for each in outcomes] == [(status, str(error))]
 
@@ -111,7 +111,7 @@ def test_what_slurm_refuses_and_what_it_does_not_answer_differ(error: RPCError, 
 def test_after_a_call_that_is_not_answered_the_others_go_by_scontrol_whose_time_has_a_limit(
     by_scontrol: list[list[str]],
 ) -> None:
-    module = FakePyslurm({1: RPCError(2017, "Invalid job id specified"), 2: RPCError(1802, "receive failure")})
+    module = FakePyslurm({1: FakeRPCError(2017, "Invalid job id specified"), 2: FakeRPCError(1802, "receive failure")})
     commands = [update(name, SiteFactor="5") for name in "abcd"]
     outcomes = ApiClient(module, None, None, 20.0).write(commands, ["1", "2", "3", "4"])
     assert [each.status for each in outcomes] == ["refused", "unknown", "done", "done"]

@@ -65,41 +65,45 @@ def signal(job_id: int, **fields: str) -> Command:
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-def test_a_client_that_hangs_fails_the_reading(impatient, program):
+def test_a_client_that_hangs_fails_the_reading(impatient: CliClient, program: Program) -> None:
     program("squeue", "exec sleep 60")
     with pytest.raises(ReadFailed, match=r"squeue did not answer within 1 s"):
         impatient.queue()
 
 
-def test_a_client_that_is_missing_fails_the_reading_and_says_what_to_set(client):
+def test_a_client_that_is_missing_fails_the_reading_and_says_what_to_set(client: CliClient) -> None:
     with pytest.raises(ReadFailed, match=r"squeue cannot be run: .*slurm\.bin"):
         client.queue()
 
 
-def test_a_client_that_fails_without_output_is_no_empty_queue(client, program):
+def test_a_client_that_fails_without_output_is_no_empty_queue(client: CliClient, program: Program) -> None:
     program("squeue", "echo 'Unable to contact slurm controller' >&2; exit 1")
     with pytest.raises(ReadFailed, match="Unable to contact"):
         client.queue()
 
 
-def test_a_client_that_does_not_know_a_column_fails_the_reading_though_it_exits_0(client, program):
+def test_a_client_that_does_not_know_a_column_fails_the_reading_though_it_exits_0(
+    client: CliClient, program: Program
+) -> None:
     program("squeue", "echo 'squeue: error: Invalid job format specification: Sockets' >&2")
     with pytest.raises(ReadFailed, match="Sockets"):
         client.queue()
 
 
-def test_no_nodes_at_all_fail_the_reading(client, program):
+def test_no_nodes_at_all_fail_the_reading(client: CliClient, program: Program) -> None:
     program("sinfo", ":")
     with pytest.raises(ReadFailed, match="Operator"):
         client.nodes()
 
 
-def test_other_output_on_standard_error_is_no_failure(client, program):
+def test_other_output_on_standard_error_is_no_failure(client: CliClient, program: Program) -> None:
     program("squeue", "echo 'squeue: a plugin says hello' >&2")
     assert len(client.queue().rows) == 0
 
 
-def test_separators_on_a_command_line_are_drawn_for_every_call(client, program, tmp_path):
+def test_separators_on_a_command_line_are_drawn_for_every_call(
+    client: CliClient, program: Program, tmp_path: Path
+) -> None:
     program("sinfo", 'echo "$*" >>$here/columns')
     for _ in range(2):
         with pytest.raises(ReadFailed):
@@ -109,7 +113,9 @@ def test_separators_on_a_command_line_are_drawn_for_every_call(client, program, 
     assert first[0].isalpha()
 
 
-def test_the_separators_of_the_queue_are_on_no_command_line_and_differ_between_clients(client, program, tmp_path):
+def test_the_separators_of_the_queue_are_on_no_command_line_and_differ_between_clients(
+    client: CliClient, program: Program, tmp_path: Path
+) -> None:
     program("squeue", 'echo "$*" >>$here/seen; echo "$SQUEUE_FORMAT2" >>$here/format')
     for one in (client, client, CliClient(None, tmp_path, 20.0)):
         one.queue()
@@ -119,7 +125,9 @@ def test_the_separators_of_the_queue_are_on_no_command_line_and_differ_between_c
     assert first not in (tmp_path / "seen").read_text()
 
 
-def test_the_environment_changes_nothing_that_the_clients_print(monkeypatch, program, tmp_path):
+def test_the_environment_changes_nothing_that_the_clients_print(
+    monkeypatch: pytest.MonkeyPatch, program: Program, tmp_path: Path
+) -> None:
     for name in ("SQUEUE_FORMAT", "SQUEUE_STATES", "SLURM_TIME_FORMAT", "SLURM_CLUSTERS", "SINFO_SORT", "SACCT_FORMAT"):
         monkeypatch.setenv(name, "mine")
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
@@ -132,30 +140,32 @@ def test_the_environment_changes_nothing_that_the_clients_print(monkeypatch, pro
     assert env["SLURM_CONF"] == str(tmp_path / "slurm.conf")
 
 
-def test_the_slurm_conf_of_the_environment_holds_where_none_is_set(monkeypatch, program, tmp_path):
+def test_the_slurm_conf_of_the_environment_holds_where_none_is_set(
+    monkeypatch: pytest.MonkeyPatch, program: Program, tmp_path: Path
+) -> None:
     monkeypatch.setenv("SLURM_CONF", "/from/the/environment")
     program("squeue", "echo $SLURM_CONF >$here/conf")
     CliClient(None, tmp_path, 20.0).queue()
     assert (tmp_path / "conf").read_text() == "/from/the/environment\n"
 
 
-def test_only_the_head_of_a_script_is_kept(client, program):
+def test_only_the_head_of_a_script_is_kept(client: CliClient, program: Program) -> None:
     program("scontrol", "head -c 1000000 /dev/zero")
     assert client.script(7) == bytes(cli_client.SCRIPT_BYTES)
 
 
-def test_a_script_is_read_whatever_a_plugin_prints_on_standard_error(client, program):
+def test_a_script_is_read_whatever_a_plugin_prints_on_standard_error(client: CliClient, program: Program) -> None:
     program("scontrol", "echo 'scontrol: error: a plugin is missing' >&2; echo '#!/bin/sh'")
     assert client.script(7) == b"#!/bin/sh\n"
 
 
 @pytest.mark.parametrize("why", ["Invalid job id specified", "Job script not specified"])
-def test_a_job_without_a_script_has_an_empty_one(client, program, why):
+def test_a_job_without_a_script_has_an_empty_one(client: CliClient, program: Program, why: str) -> None:
     program("scontrol", f"echo 'job script retrieval failed: {why}' >&2")
     assert client.script(7) == b""
 
 
-def test_a_script_that_may_not_be_read_fails_the_reading(client, program):
+def test_a_script_that_may_not_be_read_fails_the_reading(client: CliClient, program: Program) -> None:
     program("scontrol", "echo 'job script retrieval failed: Access/permission denied' >&2")
     with pytest.raises(ReadFailed, match="denied"):
         client.script(7)
@@ -164,7 +174,7 @@ def test_a_script_that_may_not_be_read_fails_the_reading(client, program):
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
-def test_every_result_is_matched_to_its_command(client, program):
+def test_every_result_is_matched_to_its_command(client: CliClient, program: Program) -> None:
     scontrol(program, "*=2*) echo 'Job has already finished for job 2' >&2 ;;")
     assert write(client, update(1), update(2), update(3)) == [
         Outcome("u1", "done"),
@@ -173,12 +183,14 @@ def test_every_result_is_matched_to_its_command(client, program):
     ]
 
 
-def test_several_complaints_belong_to_one_command(client, program):
+def test_several_complaints_belong_to_one_command(client: CliClient, program: Program) -> None:
     scontrol(program, "*=1*) echo one >&2; echo two >&2 ;;")
     assert [outcome.message for outcome in write(client, update(1), update(2))] == ["one\ntwo", ""]
 
 
-def test_where_scontrol_hangs_what_came_before_is_known_and_the_rest_is_not(impatient, program):
+def test_where_scontrol_hangs_what_came_before_is_known_and_the_rest_is_not(
+    impatient: CliClient, program: Program
+) -> None:
     scontrol(program, "*=2*) exec sleep 60 ;;")
     assert [outcome.status for outcome in write(impatient, update(1), update(2), update(3))] == [
         "done",
@@ -187,7 +199,7 @@ def test_where_scontrol_hangs_what_came_before_is_known_and_the_rest_is_not(impa
     ]
 
 
-def test_where_scontrol_dies_the_rest_is_unknown_with_its_last_output(client, program):
+def test_where_scontrol_dies_the_rest_is_unknown_with_its_last_output(client: CliClient, program: Program) -> None:
     scontrol(program, "*=2*) echo 'scontrol: fatal: no configuration' >&2; exit 1 ;;")
     first, second, third = write(client, update(1), update(2), update(3))
     assert first.status == "done"
@@ -195,7 +207,7 @@ def test_where_scontrol_dies_the_rest_is_unknown_with_its_last_output(client, pr
     assert third.status == "unknown"
 
 
-def test_where_scontrol_cannot_be_run_nothing_was_done(client):
+def test_where_scontrol_cannot_be_run_nothing_was_done(client: CliClient) -> None:
     (outcome,) = write(client, update(1))
     assert outcome.status == "refused"
     assert "scontrol cannot be run" in outcome.message
@@ -211,7 +223,9 @@ def test_where_scontrol_cannot_be_run_nothing_was_done(client):
         "Zero Bytes were transmitted or received",
     ],
 )
-def test_without_an_answer_of_slurmctld_the_outcome_is_unknown(client, program, message):
+def test_without_an_answer_of_slurmctld_the_outcome_is_unknown(
+    client: CliClient, program: Program, message: str
+) -> None:
     scontrol(program, f"*=1*) echo '{message}' >&2 ;;")
     assert write(client, update(1)) == [Outcome("u1", "unknown", message)]
 
@@ -228,12 +242,16 @@ def test_without_an_answer_of_slurmctld_the_outcome_is_unknown(client, program, 
         ("Invalid job id specified for job 7", "refused"),
     ],
 )
-def test_elements_that_ended_meanwhile_do_not_refuse_the_others(client, program, complaint, status):
+def test_elements_that_ended_meanwhile_do_not_refuse_the_others(
+    client: CliClient, program: Program, complaint: str, status: str
+) -> None:
     scontrol(program, f"*=7*) echo '{complaint}' >&2 ;;")
     assert [outcome.status for outcome in client.write([update(7)], ["7_[2-9]"])] == [status]
 
 
-def test_updates_and_requeues_are_sent_in_order_and_unchanged(client, program, tmp_path):
+def test_updates_and_requeues_are_sent_in_order_and_unchanged(
+    client: CliClient, program: Program, tmp_path: Path
+) -> None:
     scontrol(program, "")
     requeue = Command("r", "requeue", JobKey("c", 9, 0))
     fields = {"Gres": "gpu:a100:4", "StartTime": "now", "ReservationName": "slurmplug-8"}
@@ -266,7 +284,9 @@ def test_updates_and_requeues_are_sent_in_order_and_unchanged(client, program, t
         {"Gres": "x" * 10_000},
     ],
 )
-def test_a_value_that_is_not_valid_is_refused_and_never_told(client, program, tmp_path, fields):
+def test_a_value_that_is_not_valid_is_refused_and_never_told(
+    client: CliClient, program: Program, tmp_path: Path, fields: dict[str, str]
+) -> None:
     scontrol(program, "")
     outcomes = write(client, update(1), update(2, **fields), update(3))
     assert [outcome.status for outcome in outcomes] == ["done", "refused", "done"]
@@ -285,7 +305,9 @@ def test_a_value_that_is_not_valid_is_refused_and_never_told(client, program, tm
         (Command("c", "cancel", JobKey("c", 7, 0)), "--verbose 7"),
     ],
 )
-def test_a_signal_goes_where_it_was_declared_to_go(client, program, tmp_path, command, argv):
+def test_a_signal_goes_where_it_was_declared_to_go(
+    client: CliClient, program: Program, tmp_path: Path, command: Command, argv: str
+) -> None:
     program("scancel", 'echo "$*" >$here/received')
     assert client.signal([command], ["7"]) == [Outcome(command.id, "done")]
     assert received(tmp_path) == [argv]
@@ -295,13 +317,15 @@ def test_a_signal_goes_where_it_was_declared_to_go(client, program, tmp_path, co
     "fields",
     [{}, {"signal": "USR1"}, {"signal": "USR1", "to": "all"}, {"signal": "USR1 --user=root", "to": "batch"}],
 )
-def test_a_signal_that_is_not_valid_is_refused(client, program, tmp_path, fields):
+def test_a_signal_that_is_not_valid_is_refused(
+    client: CliClient, program: Program, tmp_path: Path, fields: dict[str, str]
+) -> None:
     program("scancel", 'echo "$*" >$here/received')
     assert [outcome.status for outcome in client.signal([signal(7, **fields)], ["7"])] == ["refused"]
     assert not (tmp_path / "received").exists()
 
 
-def test_a_signal_that_hangs_is_unknown_and_keeps_no_other_waiting(impatient, program):
+def test_a_signal_that_hangs_is_unknown_and_keeps_no_other_waiting(impatient: CliClient, program: Program) -> None:
     program(
         "scancel", 'case "$*" in *" 7") exec sleep 60 ;; *" 8") echo "scancel: error: no such job" >&2; exit 1 ;; esac'
     )
@@ -310,7 +334,7 @@ def test_a_signal_that_hangs_is_unknown_and_keeps_no_other_waiting(impatient, pr
     assert [outcome.status for outcome in outcomes] == ["unknown", "refused", "done"]
 
 
-def test_a_scancel_that_dies_has_done_nothing(client, program):
+def test_a_scancel_that_dies_has_done_nothing(client: CliClient, program: Program) -> None:
     program("scancel", "echo 'scancel: Terminating job 7' >&2; echo 'scancel: fatal: no configuration' >&2; exit 1")
     (outcome,) = client.signal([Command("c", "cancel", JobKey("c", 7, 0))], ["7"])
     assert (outcome.status, outcome.message) == ("refused", "scancel: fatal: no configuration")
@@ -323,7 +347,9 @@ def command(verb: str, **fields: str) -> Command:
     return Command(f"{verb}-7", verb, JobKey("c", 7, 0), fields)  # type: ignore[arg-type]
 
 
-def test_holds_and_reservations_are_told_as_slurm_wants_them(client, program, tmp_path):
+def test_holds_and_reservations_are_told_as_slurm_wants_them(
+    client: CliClient, program: Program, tmp_path: Path
+) -> None:
     scontrol(program, "")
     place = {"name": "slurmplug-7", "nodes": "n1,n2", "user": "ada", "seconds": "961"}
     commands = [
@@ -348,7 +374,9 @@ def test_holds_and_reservations_are_told_as_slurm_wants_them(client, program, tm
         {"name": "a b"}, {"nodes": "n1 Flags=MAINT"}, {"user": "ada\nshutdown"}, {"seconds": "-1"}, {"flags": "MAINT"},
     ],
 )  # fmt: skip
-def test_a_reservation_that_could_say_more_than_it_should_is_not_told(client, program, tmp_path, fields):
+def test_a_reservation_that_could_say_more_than_it_should_is_not_told(
+    client: CliClient, program: Program, tmp_path: Path, fields: dict[str, str]
+) -> None:
     scontrol(program, "")
     place = {"name": "slurmplug-7", "nodes": "n1", "user": "ada", "seconds": "60"}
     [outcome] = client.write([command("reserve", **{**place, **fields})], ["7"])
@@ -356,12 +384,12 @@ def test_a_reservation_that_could_say_more_than_it_should_is_not_told(client, pr
     assert not (tmp_path / "received").exists()
 
 
-def test_where_there_is_no_accounting_there_are_no_limits(client, program):
+def test_where_there_is_no_accounting_there_are_no_limits(client: CliClient, program: Program) -> None:
     program("sacctmgr", "echo 'You are not running a supported accounting_storage plugin' >&2; exit 1")
     assert client.limits() == Limits()
 
 
-def test_limits_that_cannot_be_read_are_not_taken_for_none(client, program):
+def test_limits_that_cannot_be_read_are_not_taken_for_none(client: CliClient, program: Program) -> None:
     program("sacctmgr", "echo 'Connection refused' >&2; exit 1")
     with pytest.raises(ReadFailed, match="refused"):
         client.limits()

@@ -1,6 +1,6 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from slurmplug.cluster.parse import JOB_FIELDS, NODE_FIELDS, RESOURCE_REQUEST_FI
 from slurmplug.cluster.port import JobRows, ResourceRequest
 from slurmplug.errors import ReadFailed
 
+RowsByName: TypeAlias = Callable[[str], list[Mapping[str, Any]]]
 DATA = Path(__file__).parents[2] / "data"
 SEPARATORS = Separators("fMARKED", "rMARKED")
 HOSTILE = "a=b|c\n99|99|RUNNING\n\x1f\x01\t%s,(null)"
@@ -52,7 +53,7 @@ def queue(recorded: Callable[[str], str]) -> Queue:
 
 
 @pytest.fixture
-def jobs(queue: Queue) -> Callable[[str], list[Mapping[str, Any]]]:
+def jobs(queue: Queue) -> RowsByName:
     """The rows of the recorded queue whose name begins so, by job id."""
     rows = queue.rows
     order = np.argsort(rows.job_id)
@@ -76,23 +77,23 @@ def jobs(queue: Queue) -> Callable[[str], list[Mapping[str, Any]]]:
         ("no-gpu", 0, ""),
     ],
 )
-def test_gpus_are_counted_in_all_however_they_are_requested(jobs, name, gpus, kind):
+def test_gpus_are_counted_in_all_however_they_are_requested(jobs: RowsByName, name: str, gpus: int, kind: str) -> None:
     for found in jobs(name):
         assert (found["gpus"], found["gpu_type"]) == (gpus, kind)
 
 
 @pytest.mark.parametrize("name", ["per-node", "per-task", "typed", "array", "per-job", "per-socket", "mixed", "no-gpu"])
-def test_where_slurm_tracks_no_gpus_the_request_is_counted(recorded, name):
+def test_where_slurm_tracks_no_gpus_the_request_is_counted(recorded: Callable[[str], str], name: str) -> None:
     text = recorded("squeue")
     for tracked in ("gres/gpu=", "gres/gpu:a100=", "gres/gpu:v100="):
         for count in range(1, 7):
             text = text.replace(f",{tracked}{count}", "")
-    tracked, untracked = parse.queue(recorded("squeue"), SEPARATORS).rows, parse.queue(text, SEPARATORS).rows
-    here = tracked.name == name
-    assert untracked.gpus[here].tolist() == tracked.gpus[here].tolist()
+    expected, found = parse.queue(recorded("squeue"), SEPARATORS).rows, parse.queue(text, SEPARATORS).rows
+    here = expected.name == name
+    assert found.gpus[here].tolist() == expected.gpus[here].tolist()
 
 
-def test_elements_that_wait_together_are_one_row(jobs):
+def test_elements_that_wait_together_are_one_row(jobs: RowsByName) -> None:
     waiting, *running = jobs("array")
     assert (waiting["state"], waiting["elements"], waiting["array_task"]) == ("PENDING", 8, -1)
     assert waiting["job_id"] == waiting["array_id"]
@@ -103,13 +104,13 @@ def test_elements_that_wait_together_are_one_row(jobs):
     assert {each["array_id"] for each in running} == {waiting["job_id"]}
 
 
-def test_an_element_that_was_split_off_has_its_own_row(jobs):
+def test_an_element_that_was_split_off_has_its_own_row(jobs: RowsByName) -> None:
     together, apart = jobs("split")
     assert (together["elements"], together["array_task"]) == (5, -1)
     assert (apart["elements"], apart["array_task"], apart["array_id"]) == (1, 3, together["job_id"])
 
 
-def test_elements_are_addressed_by_exactly_their_tasks(queue, jobs):
+def test_elements_are_addressed_by_exactly_their_tasks(queue: Queue, jobs: RowsByName) -> None:
     array, *running = (each["job_id"] for each in jobs("array"))
     split, apart = (each["job_id"] for each in jobs("split"))
     assert queue.addresses == {
@@ -121,36 +122,38 @@ def test_elements_are_addressed_by_exactly_their_tasks(queue, jobs):
     }
 
 
-def test_the_parts_of_a_heterogeneous_job_know_it(jobs):
+def test_the_parts_of_a_heterogeneous_job_know_it(jobs: RowsByName) -> None:
     leader, other = jobs("het")
     assert leader["het_id"] == other["het_id"] == leader["job_id"]
     assert (leader["gpus"], other["gpus"]) == (1, 0)
 
 
-def test_what_a_user_writes_forges_no_row(jobs):
+def test_what_a_user_writes_forges_no_row(jobs: RowsByName) -> None:
     (hostile,) = jobs("hostile")
     assert (hostile["name"], hostile["comment"]) == (f"hostile {HOSTILE}", HOSTILE)
 
 
-def test_what_decides_where_a_job_may_run_is_parsed(jobs):
+def test_what_decides_where_a_job_may_run_is_parsed(jobs: RowsByName) -> None:
     (found,) = jobs("partitions")
     assert (found["partition"], found["features"], found["nodes"]) == ("gpu,fast", "fast&nvlink", 2)
     assert jobs("reserved")[0]["reservation"] == "maintenance"
 
 
-def test_dependencies_are_parsed(jobs):
+def test_dependencies_are_parsed(jobs: RowsByName) -> None:
     (dependent,) = jobs("dependent")
     parents = [jobs(name)[0]["job_id"] for name in ("no-gpu", "mixed", "split")]
     assert all(f":{parent}" in dependent["dependency"] for parent in parents)
 
 
-def test_holds_are_parsed(jobs):
+def test_holds_are_parsed(jobs: RowsByName) -> None:
     assert jobs("typed")[0]["reason"] == "None"
     assert (jobs("per-job")[0]["reason"], jobs("per-job")[0]["priority"]) == ("JobHeldUser", 0)
     assert (jobs("held by")[0]["reason"], jobs("held by")[0]["priority"]) == ("JobHeldAdmin", 0)
 
 
-def test_times_are_seconds_since_the_epoch_and_durations_are_seconds(jobs):
+def test_times_are_seconds_since_the_epoch_and_durations_are_seconds(
+    jobs: RowsByName,
+) -> None:
     (found,) = jobs("per-node")
     assert found["time_limit"] == 86_400 + 2 * 3_600 + 4 * 60  # Slurm rounds up to whole minutes
     assert found["end"] - found["start"] == found["time_limit"]
@@ -158,7 +161,7 @@ def test_times_are_seconds_since_the_epoch_and_durations_are_seconds(jobs):
     assert np.isnan(jobs("no-gpu")[0]["time_limit"])
 
 
-def test_a_job_that_waits_has_no_start_though_slurm_expects_one(jobs):
+def test_a_job_that_waits_has_no_start_though_slurm_expects_one(jobs: RowsByName) -> None:
     (later,) = jobs("later")
     assert later["reason"] == "BeginTime"
     assert later["eligible"] > later["submit"]
@@ -168,22 +171,22 @@ def test_a_job_that_waits_has_no_start_though_slurm_expects_one(jobs):
     assert np.isnan(jobs("per-node")[0]["expected"])
 
 
-def test_exit_codes_of_endings_are_as_a_shell_has_them(jobs):
+def test_exit_codes_of_endings_are_as_a_shell_has_them(jobs: RowsByName) -> None:
     ended = {name: jobs(name)[0] for name in ("completed", "failed", "killed", "cancelled")}
     assert [each["state"] for each in ended.values()] == ["COMPLETED", "FAILED", "FAILED", "CANCELLED"]
     assert [each["exit_code"] for each in ended.values()] == [0, 3, 137, 0]
 
 
-def test_memory_is_in_mebibytes_in_all(jobs):
+def test_memory_is_in_mebibytes_in_all(jobs: RowsByName) -> None:
     assert jobs("no-gpu")[0]["memory"] == 4_500
 
 
-def test_owners_are_parsed(jobs):
+def test_owners_are_parsed(jobs: RowsByName) -> None:
     (found,) = jobs("typed")
     assert (found["uid"], found["user"], found["account"], found["qos"]) == (5, "games", "vision", "normal")
 
 
-def test_a_node_in_several_partitions_is_one_row(recorded):
+def test_a_node_in_several_partitions_is_one_row(recorded: Callable[[str], str]) -> None:
     nodes = parse.nodes(recorded("sinfo"), SEPARATORS)
     assert nodes.name == ("n1", "n2", "n3", "n4", "n5")
     assert nodes.partitions[:3] == (frozenset({"gpu", "fast"}), frozenset({"gpu", "fast"}), frozenset({"gpu"}))
@@ -191,7 +194,7 @@ def test_a_node_in_several_partitions_is_one_row(recorded):
     assert nodes.state == (*[frozenset({"mixed"})] * 4, frozenset({"idle", "drain"}))
 
 
-def test_the_gpus_of_a_node_are_counted_by_type(recorded):
+def test_the_gpus_of_a_node_are_counted_by_type(recorded: Callable[[str], str]) -> None:
     nodes = parse.nodes(recorded("sinfo"), SEPARATORS)
     assert nodes.gpus == ({"a100": 4}, {"a100": 4}, {"v100": 4}, {"": 4}, {})
     used = [sum(each.values()) for each in nodes.gpus_used]
@@ -199,7 +202,7 @@ def test_the_gpus_of_a_node_are_counted_by_type(recorded):
     assert nodes.gpus_used[0] == {"a100": 3}
 
 
-def test_the_cpus_and_memory_of_a_node_are_parsed(recorded):
+def test_the_cpus_and_memory_of_a_node_are_parsed(recorded: Callable[[str], str]) -> None:
     nodes = parse.nodes(recorded("sinfo"), SEPARATORS)
     assert (nodes.cpus.tolist(), nodes.cpus_used.tolist()) == ([8] * 5, [2, 1, 2, 2, 0])
     assert (nodes.memory.tolist(), nodes.memory_used.tolist()) == ([4_000] * 5, [200, 100, 200, 200, 0])
@@ -207,7 +210,7 @@ def test_the_cpus_and_memory_of_a_node_are_parsed(recorded):
     assert (nodes.cpu_load > 0).all()
 
 
-def test_reservations_are_parsed(recorded):
+def test_reservations_are_parsed(recorded: Callable[[str], str]) -> None:
     maintenance, lesson = parse.reservations(recorded("reservations"))
     assert (maintenance.name, maintenance.nodes) == ("maintenance", frozenset({"n1", "n2", "n3"}))
     assert (maintenance.users, maintenance.accounts) == (frozenset({"games", "news"}), frozenset())
@@ -215,7 +218,7 @@ def test_reservations_are_parsed(recorded):
     assert (lesson.name, lesson.users, lesson.accounts) == ("class", frozenset(), frozenset({"vision", "language"}))
 
 
-def test_the_site_is_parsed(recorded, request):
+def test_the_site_is_parsed(recorded: Callable[[str], str], request: pytest.FixtureRequest) -> None:
     site = parse.site(recorded("config"))
     assert site.cluster.startswith("sandbox_")
     assert site.priority_type == "priority/multifactor"
@@ -227,7 +230,7 @@ def test_the_site_is_parsed(recorded, request):
     }
 
 
-def test_the_accounting_tells_how_jobs_ended(recorded):
+def test_the_accounting_tells_how_jobs_ended(recorded: Callable[[str], str]) -> None:
     endings = {ending.job_id: ending for ending in parse.endings(recorded("sacct"))}
     assert [ending.state for ending in endings.values()] == ["FAILED", "FAILED", "COMPLETED", "CANCELLED"]
     assert [ending.exit_code for ending in endings.values()] == [3, 137, 0, 0]
@@ -257,7 +260,7 @@ def test_the_accounting_tells_how_jobs_ended(recorded):
         ({"tres_alloc": "cpu=2,gres/gpumem=40G,gres/gpuutil=1", "tres_per_node": "gres/gpu:1"}, 2, ""),
     ],
 )
-def test_every_spelling_of_gpus_is_understood(fields, gpus, kind):
+def test_every_spelling_of_gpus_is_understood(fields: dict[str, str], gpus: int, kind: str) -> None:
     found = job(**fields)
     assert (found["gpus"], found["gpu_type"]) == (gpus, kind)
 
@@ -266,43 +269,43 @@ def test_every_spelling_of_gpus_is_understood(fields, gpus, kind):
     ("text", "seconds"),
     [("1-02:03:04", 93_784), ("02:03:04", 7_384), ("30:00", 1_800), ("UNLIMITED", None), ("Partition_Limit", None)],
 )
-def test_every_spelling_of_a_time_limit_is_understood(text, seconds):
+def test_every_spelling_of_a_time_limit_is_understood(text: str, seconds: int | None) -> None:
     limit = job(TimeLimit=text)["time_limit"]
     assert np.isnan(limit) if seconds is None else limit == seconds
 
 
 @pytest.mark.parametrize(("text", "code"), [("768", 3), ("9", 137), ("3:0", 3), ("0:15", 143), ("0", 0)])
-def test_a_wait_status_is_understood_as_well_as_a_pair(text, code):
+def test_a_wait_status_is_understood_as_well_as_a_pair(text: str, code: int) -> None:
     assert job(exit_code=text)["exit_code"] == code
 
 
 @pytest.mark.parametrize(
     ("tres", "mebibytes"), [("mem=2G", 2_048), ("mem=1.50G", 1_536), ("mem=512K", 0.5), ("mem=7", 7), ("cpu=1", 0)]
 )
-def test_every_unit_of_memory_is_understood(tres, mebibytes):
+def test_every_unit_of_memory_is_understood(tres: str, mebibytes: float) -> None:
     assert job(tres_alloc=tres)["memory"] == mebibytes
 
 
-def test_the_last_element_of_an_array_is_addressed_as_an_element():
+def test_the_last_element_of_an_array_is_addressed_as_an_element() -> None:
     found = parse.queue(squeue({"ArrayTaskID": "9", "State": "RUNNING"}), SEPARATORS)
     assert found.addresses == {7: "7_9"}
     assert (found.rows.array_task.tolist(), found.rows.elements.tolist()) == ([9], [1])
 
 
-def test_long_texts_are_cut_to_their_bound():
+def test_long_texts_are_cut_to_their_bound() -> None:
     found = job(Name="x" * 9_999, Comment="y" * 9_999)
     assert (len(found["name"]), len(found["comment"])) == (parse.TEXT_LENGTH, parse.COMMENT_LENGTH)
 
 
-def test_an_empty_answer_is_an_empty_queue():
+def test_an_empty_answer_is_an_empty_queue() -> None:
     assert len(parse.queue("", SEPARATORS).rows) == 0
 
 
-def test_no_reservations_are_none():
+def test_no_reservations_are_none() -> None:
     assert parse.reservations("No reservations in the system\n") == ()
 
 
-def test_the_weights_of_trackable_resources_are_separate(recorded):
+def test_the_weights_of_trackable_resources_are_separate(recorded: Callable[[str], str]) -> None:
     text = recorded("config").replace("PriorityWeightTRES      = (null)", "PriorityWeightTRES = CPU=10,GRES/gpu=300.5")
     weights = parse.site(text).priority_weights
     assert (weights["TRES/cpu"], weights["TRES/gres/gpu"]) == (10, 300)
@@ -331,13 +334,13 @@ def test_the_weights_of_trackable_resources_are_separate(recorded):
         squeue({"NumCPUs": "9" * 30}),
     ],
 )  # fmt: skip
-def test_a_queue_that_does_not_fit_fails_the_reading(text):
+def test_a_queue_that_does_not_fit_fails_the_reading(text: str) -> None:
     with pytest.raises(ReadFailed):
         parse.queue(text, SEPARATORS)
 
 
 @pytest.mark.parametrize(("field", "value"), [("CPUsState", "1/2"), ("Memory", "4000+"), ("CPUsLoad", "?")])
-def test_nodes_that_do_not_fit_fail_the_reading(recorded, field, value):
+def test_nodes_that_do_not_fit_fail_the_reading(recorded: Callable[[str], str], field: str, value: str) -> None:
     record = recorded("sinfo").split(f"{SEPARATORS.record}\n")[0].split(SEPARATORS.field)
     record[NODE_FIELDS.index(field)] = value
     with pytest.raises(ReadFailed, match=field):
@@ -345,24 +348,24 @@ def test_nodes_that_do_not_fit_fail_the_reading(recorded, field, value):
 
 
 @pytest.mark.parametrize("text", ["", "ReservationName=a Nodes=n1\n", "something else\n"])
-def test_reservations_that_do_not_fit_fail_the_reading(text):
+def test_reservations_that_do_not_fit_fail_the_reading(text: str) -> None:
     with pytest.raises(ReadFailed):
         parse.reservations(text)
 
 
 @pytest.mark.parametrize("setting", ["ClusterName", "SLURM_VERSION", "PriorityType"])
-def test_a_configuration_that_does_not_fit_fails_the_reading(recorded, setting):
+def test_a_configuration_that_does_not_fit_fails_the_reading(recorded: Callable[[str], str], setting: str) -> None:
     with pytest.raises(ReadFailed, match=setting):
         parse.site(recorded("config").replace(setting, "Else"))
 
 
 @pytest.mark.parametrize("text", ["1|FAILED|1|2\n", "1|FAILED|1|soon|0:0\n", "1|FAILED|1|2|x\n"])
-def test_an_accounting_that_does_not_fit_fails_the_reading(text):
+def test_an_accounting_that_does_not_fit_fails_the_reading(text: str) -> None:
     with pytest.raises(ReadFailed):
         parse.endings(text)
 
 
-def test_jobs_that_the_accounting_has_not_seen_end_are_no_endings():
+def test_jobs_that_the_accounting_has_not_seen_end_are_no_endings() -> None:
     assert parse.endings("5|RUNNING|1795249517|Unknown|0:0\n7_[2-9]|PENDING|Unknown|Unknown|0:0\n") == ()
 
 
@@ -440,7 +443,7 @@ def test_an_answer_of_sprio_that_does_not_fit_is_no_answer(text: str) -> None:
         parse.site_factors(text)
 
 
-def test_a_queue_that_is_read_after_others_is_as_one_that_is_read_alone():
+def test_a_queue_that_is_read_after_others_is_as_one_that_is_read_alone() -> None:
     """Jobs come, go, change and change place."""
     random = np.random.default_rng(5)
     jobs = {
@@ -466,7 +469,7 @@ def test_a_queue_that_is_read_after_others_is_as_one_that_is_read_alone():
             np.testing.assert_array_equal(getattr(again.rows, name), getattr(alone.rows, name), err_msg=name)
 
 
-def test_an_answer_that_does_not_fit_leaves_what_is_known_of_the_queue():
+def test_an_answer_that_does_not_fit_leaves_what_is_known_of_the_queue() -> None:
     queues = parse.QueueReader(SEPARATORS)
     queues.read(squeue(JOB))
     with pytest.raises(ReadFailed):

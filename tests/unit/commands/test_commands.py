@@ -42,7 +42,9 @@ def test_an_answer_that_cannot_be_written_is_a_mistake_and_no_crash(tmp_path: Pa
     assert (done.returncode, done.stderr) == (1, "Error: the output cannot be written: No space left on device\n")
 
 
-def test_a_file_that_cannot_be_written_is_refused_before_the_simulation(tmp_path: Path, monkeypatch) -> None:
+def test_a_file_that_cannot_be_written_is_refused_before_the_simulation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Simulation, "run", lambda *_: pytest.fail("it ran"))
     path = tmp_path / "none" / "figures.json"
     result = run("simulate", "small", "--cluster", "4x4", "--policy", "fifo", "--json", str(path))

@@ -4,6 +4,7 @@ import configparser
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -40,21 +41,21 @@ def checked(tmp_path: Path, text: str) -> tuple[int, str]:
 
 
 class TestCheckConfig:
-    def test_a_valid_file_is_ok(self, tmp_path):
+    def test_a_valid_file_is_ok(self, tmp_path: Path) -> None:
         code, output = checked(tmp_path, SETTINGS)
         assert (code, output) == (0, f"{tmp_path}/slurmplug.toml: ok\n")
 
-    def test_a_file_that_only_says_where_things_are_is_ok(self, tmp_path):
+    def test_a_file_that_only_says_where_things_are_is_ok(self, tmp_path: Path) -> None:
         assert checked(tmp_path, "")[0] == 0
 
-    def test_settings_of_a_policy_of_the_sites_own_that_is_not_in_use_are_ok(self, tmp_path):
+    def test_settings_of_a_policy_of_the_sites_own_that_is_not_in_use_are_ok(self, tmp_path: Path) -> None:
         assert checked(tmp_path, "[policies.earliest-deadline]\npreempt = true")[0] == 0
 
-    def test_slurms_files_are_ok_where_they_are(self, tmp_path):
+    def test_slurms_files_are_ok_where_they_are(self, tmp_path: Path) -> None:
         (tmp_path / "slurm.conf").touch()
         assert checked(tmp_path, f'[slurm]\nconf = "{tmp_path}/slurm.conf"\nbin = "{tmp_path}"')[0] == 0
 
-    def test_each_path_that_is_not_there_is_named(self, tmp_path):
+    def test_each_path_that_is_not_there_is_named(self, tmp_path: Path) -> None:
         file = tmp_path / "slurmplug.toml"
         (tmp_path / "spool/reports").mkdir(parents=True)
         (tmp_path / "bin").touch()
@@ -88,19 +89,21 @@ class TestCheckConfig:
             ("[endpoint]\nmunge_socket = '/'", "endpoint.munge_socket: /: Not a socket"),
         ],
     )
-    def test_a_mistake_is_named_with_the_nearest_valid_word(self, tmp_path, text, said):
+    def test_a_mistake_is_named_with_the_nearest_valid_word(self, tmp_path: Path, text: str, said: str) -> None:
         code, output = checked(tmp_path, text)
         assert code == 1
         assert said in output
 
-    def test_every_mistake_is_named_at_once(self, tmp_path):
+    def test_every_mistake_is_named_at_once(self, tmp_path: Path) -> None:
         output = checked(tmp_path, "intervall = 3\n[stop]\ngrace = -1\n")[1]
         assert "intervall" in output
         assert "stop.grace" in output
 
     @pytest.mark.parametrize("command", ["check-config", "daemon", "reset", "show-config"])
     @pytest.mark.parametrize("name", ["none.toml", "file/none.toml"])
-    def test_a_file_that_is_not_there_is_named_with_how_to_name_another(self, tmp_path, command, name):
+    def test_a_file_that_is_not_there_is_named_with_how_to_name_another(
+        self, tmp_path: Path, command: str, name: str
+    ) -> None:
         (tmp_path / "file").touch()
         result = run(command, "--config", str(tmp_path / name))
         assert result.exit_code == 1
@@ -108,25 +111,25 @@ class TestCheckConfig:
             f"there is no configuration {tmp_path / name}: name one with --config or SLURMPLUG_CONFIG" in result.output
         )
 
-    def test_the_environment_may_name_the_file(self, tmp_path, monkeypatch):
+    def test_the_environment_may_name_the_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         checked(tmp_path, "")
         monkeypatch.setenv("SLURMPLUG_CONFIG", str(tmp_path / "slurmplug.toml"))
         assert run("check-config").exit_code == 0
 
 
 class TestShowConfig:
-    def test_what_is_shown_is_the_configuration(self, tmp_path):
+    def test_what_is_shown_is_the_configuration(self, tmp_path: Path) -> None:
         (tmp_path / "slurmplug.toml").write_text(SETTINGS)
         shown = run("show-config", "--config", str(tmp_path / "slurmplug.toml")).output
         assert schema.parse(shown) == schema.parse(SETTINGS)
         assert "interval = 12.5" in shown
         assert "breaker_failures = 5" in shown
 
-    def test_defaults_need_no_file(self):
+    def test_defaults_need_no_file(self) -> None:
         shown = run("show-config", "--defaults", "--config", "/nowhere").output
         assert schema.parse(shown) == Config()
 
-    def test_every_key_is_shown(self):
+    def test_every_key_is_shown(self) -> None:
         shown = render.toml(Config())
         for name, *_ in documented():
             assert name == "policies" or re.search(rf"^(# )?{name.split('.')[-1]} =", shown, re.MULTILINE)
@@ -138,19 +141,19 @@ class TestShowConfig:
             max_leaves=6,
         )
     )
-    def test_a_policys_settings_come_back_whatever_they_are(self, value):
+    def test_a_policys_settings_come_back_whatever_they_are(self, value: Any) -> None:
         settings = {"policies": {"some.one\n": {"key \x7f": value}}}
         assert tomllib.loads(render.toml(Config.model_validate(settings)))["policies"] == settings["policies"]
 
 
 class TestTheExample:
-    def test_it_is_made_from_the_fields(self):
+    def test_it_is_made_from_the_fields(self) -> None:
         assert (ROOT / render.EXAMPLE).read_text() == render.example(), "run python -m slurmplug.config.render"
 
-    def test_it_is_the_defaults(self):
+    def test_it_is_the_defaults(self) -> None:
         assert schema.load(ROOT / render.EXAMPLE) == Config()
 
-    def test_it_has_every_key_with_its_description(self):
+    def test_it_has_every_key_with_its_description(self) -> None:
         lines = (ROOT / render.EXAMPLE).read_text().splitlines()
         for name, _, _, about in documented():
             if name != "policies":
@@ -158,30 +161,30 @@ class TestTheExample:
                 written = [i for i, line in enumerate(lines) if re.match(rf"(# )?{name.split('.')[-1]} =", line)]
                 assert any(i + 1 in written for i in described), name
 
-    def test_its_policies_tables_are_valid_when_their_comments_are_taken_away(self):
+    def test_its_policies_tables_are_valid_when_their_comments_are_taken_away(self) -> None:
         text = (ROOT / render.EXAMPLE).read_text()
         tables = text[text.index("# [policies.") :].replace("# ", "")
         assert set(schema.parse(tables).policies) >= {"mlfs", "mlf-h"}
 
 
 class TestThePage:
-    def test_its_table_is_made_from_the_fields(self):
+    def test_its_table_is_made_from_the_fields(self) -> None:
         page = (ROOT / render.PAGE).read_text()
         assert render.generated().renewed(page) == page, "run python -m slurmplug.config.render"
 
-    def test_it_has_a_row_for_every_key(self):
+    def test_it_has_a_row_for_every_key(self) -> None:
         page = (ROOT / render.PAGE).read_text()
         for name, *_ in documented():
             assert f"| `{name}` |" in page
 
-    def test_its_example_is_valid(self):
+    def test_its_example_is_valid(self) -> None:
         page = (ROOT / render.PAGE).read_text()
         example = re.search(r"\n\n((?:    .*\n)+)", page[page.index("Let it rank") :])
         assert example
         assert schema.parse(re.sub(r"^    ", "", example[1], flags=re.MULTILINE)).mode.of("rank") == "act"
 
 
-def test_the_unit_runs_the_daemon_in_the_foreground_as_its_own_user_and_reloads_by_a_signal():
+def test_the_unit_runs_the_daemon_in_the_foreground_as_its_own_user_and_reloads_by_a_signal() -> None:
     unit = configparser.RawConfigParser(strict=False)
     unit.optionxform = str  # type: ignore[assignment, method-assign]
     unit.read(ROOT / "site_config/slurmplugd.service")

@@ -56,7 +56,7 @@ def refused(*arguments: str) -> str:
 
 
 class TestTables:
-    def test_curves_with_a_history_of_their_own(self, write):
+    def test_curves_with_a_history_of_their_own(self, write: Callable[[str, str], Path]) -> None:
         tested, history = write("a.jsonl.gz", curve_lines(6)), write("b.jsonl", curve_lines(8))
         (lines,) = scores("curves", str(tested), "--history", str(history), "--observe", "0.5").values()
         assert {(line["part"], line["method"]) for line in lines} == {
@@ -67,12 +67,12 @@ class TestTables:
         assert all(line["items"] == 6 for line in lines)
         assert next(line for line in lines if line["method"] == "last value" and line["part"] == "cold")["ms"] is None
 
-    def test_losses_by_their_algorithm(self, write):
+    def test_losses_by_their_algorithm(self, write: Callable[[str, str], Path]) -> None:
         (lines,) = scores("loss", str(write("a.jsonl", curve_lines(2, 40, algo="LogReg")))).values()
         assert {line["part"] for line in lines} == {"LogReg", "convex kinds", "all kinds"}
         assert {line["method"] for line in lines} == {"auto", "sublinear", "linear", "last value"}
 
-    def test_a_job_log_after_another(self, write):
+    def test_a_job_log_after_another(self, write: Callable[[str, str], Path]) -> None:
         rows = [f"{i},{i * 1000},0,{100 + i % 7},4,600,u{i % 3},g,-1,-1,1" for i in range(80)]
         first = write("first.csv", HEADING + "\n".join(rows[:50]))
         second = write("second.csv.gz", HEADING + "\n".join(rows[50:]))
@@ -82,7 +82,7 @@ class TestTables:
         assert {line["items"] for line in lines.values()} == {30}
         assert lines["request"]["mae s"] == pytest.approx(np.mean([500 - i % 7 for i in range(50, 80)]))
 
-    def test_speeds_of_both_kinds_of_file_together(self, write):
+    def test_speeds_of_both_kinds_of_file_together(self, write: Callable[[str, str], Path]) -> None:
         counted = write("a.csv", "model,gpu_type,num_nodes,num_replicas,local_bsz,step_time_s\n"
                         + "".join(f"m,g,{n},{2 * n},8,{1 + n / 10}\n" for n in (1, 2, 4)))  # fmt: skip
         placed = write("b.csv", "model,gpu_type,placement,local_bsz,step_time_s\nm,g,1,8,0.9\nm,g,44,8,1.3\n")
@@ -91,19 +91,19 @@ class TestTables:
             f"from {n}{of}" for n in (1, 2, 3) for of in ("", ": m", ": g")
         }  # fmt: skip
 
-    def test_a_search_in_a_history(self, write):
+    def test_a_search_in_a_history(self, write: Callable[[str, str], Path]) -> None:
         tested, history = write("a.jsonl", curve_lines(20, 9, group="g")), write("b.jsonl", curve_lines(8, 9))
         (lines,) = scores("optstop", str(tested), "--history", str(history)).values()
         assert [line["method"] for line in lines] == ["optstop", "median rule", "successive halving", "none"]
 
-    def test_people_get_columns_with_what_is_not_known_as_a_dash(self, write):
+    def test_people_get_columns_with_what_is_not_known_as_a_dash(self, write: Callable[[str, str], Path]) -> None:
         result = run("evaluate", "curves", str(write("a.jsonl", curve_lines(6))))
         assert result.output.startswith("last value, from 25% of the curve:\n")
         heading, *rows = result.output.splitlines()[1:]
         assert heading.split()[:3] == ["PART", "METHOD", "ITEMS"]
         assert rows[-1].split()[-1] == "-"
 
-    def test_a_group_named_by_a_villain_moves_no_cursor(self, write):
+    def test_a_group_named_by_a_villain_moves_no_cursor(self, write: Callable[[str, str], Path]) -> None:
         lines = curve_lines(6, group="a\x1b[2J") + curve_lines(6, group="b")
         assert "\x1b" not in run("evaluate", "curves", str(write("a.jsonl", lines))).output
 
@@ -128,7 +128,7 @@ class TestWhatIsRefused:
             ('{"val_acc": [0.1, 0.2]}\n' * 3, "fewer than two curves of more than 5 points"),
         ],
     )
-    def test_curves(self, write, content, reason):
+    def test_curves(self, write: Callable[[str, str], Path], content: str, reason: str) -> None:
         assert reason in refused("curves", str(write("a.jsonl", content)))
 
     @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ class TestWhatIsRefused:
             (HEADING + "1,0,0,-1,4,600,u,g,e,q,p\n", "no job in it has run"),
         ],
     )
-    def test_job_logs(self, write, content, reason):
+    def test_job_logs(self, write: Callable[[str, str], Path], content: str, reason: str) -> None:
         assert reason in refused("runtime", str(write("a.csv", content)))
 
     @pytest.mark.parametrize(
@@ -158,10 +158,12 @@ class TestWhatIsRefused:
             ("model,gpu_type,placement,local_bsz,step_time_s\nm,g,11,8,1\nm,g,1,8,1\n", "more than 3 counts"),
         ],
     )
-    def test_speeds(self, write, content, reason):
+    def test_speeds(self, write: Callable[[str, str], Path], content: str, reason: str) -> None:
         assert reason in refused("speed", str(write("a.csv", content)))
 
-    def test_a_comment_in_a_log_of_the_standard_workload_format_counts_as_a_line(self, write):
+    def test_a_comment_in_a_log_of_the_standard_workload_format_counts_as_a_line(
+        self, write: Callable[[str, str], Path]
+    ) -> None:
         path = write("a.swf", "; Version: 2\n;\n1 0 0 10 4 -1 -1 4 60 -1 1 3 4 5 6 7 -1 -1\n2 0 0 ten 4\n")
         assert f"{path}:4: run is 'ten', not a number" in refused("runtime", str(path))
 
@@ -171,13 +173,13 @@ class TestWhatIsRefused:
         [b"no gzip", gzip.compress(b"x" * 999)[:-9], gzip.compress(b"\xff\xfe")],
         ids=["no gzip", "cut short", "no text"],  # the bytes have the time in them, and each worker makes its own
     )
-    def test_files_that_are_broken(self, tmp_path, name, content):
+    def test_files_that_are_broken(self, tmp_path: Path, name: str, content: bytes) -> None:
         path = tmp_path / name
         path.write_bytes(content)
         kind = "runtime" if "csv" in name else "loss"
         assert str(path) in refused(kind, str(path))
 
-    def test_files_that_are_not_there(self, tmp_path):
+    def test_files_that_are_not_there(self, tmp_path: Path) -> None:
         assert refused("runtime", str(tmp_path / "none.csv")).endswith(
             "none.csv cannot be read: No such file or directory\n"
         )
@@ -193,17 +195,17 @@ class TestWhatIsRefused:
             (("runtime", "x", "--history", "y", "--history", "z"), "name one"),
         ],
     )
-    def test_mistakes_on_the_command_line(self, arguments, reason):
+    def test_mistakes_on_the_command_line(self, arguments: tuple[str, ...], reason: str) -> None:
         assert reason in refused(*arguments)
 
-    def test_a_history_that_comes_after(self, write):
+    def test_a_history_that_comes_after(self, write: Callable[[str, str], Path]) -> None:
         early = write("early.csv", HEADING + "1,0,0,5,4,600,u,g,e,q,p\n")
         late = write("late.csv", HEADING + "1,9,0,5,4,600,u,g,e,q,p\n")
         assert "before the last one of the history" in refused("runtime", str(early), "--history", str(late))
 
 
 class TestJobLogs:
-    def test_the_standard_workload_format_in_order_of_submission(self, write):
+    def test_the_standard_workload_format_in_order_of_submission(self, write: Callable[[str, str], Path]) -> None:
         row = "{} {} 5 {} 4 -1 -1 4 60 -1 1 3 4 5 6 7 -1 -1\n"
         log = dataset_files.read_job_log(write("a.swf.gz", "; c\n" + row.format(1, 50, 10) + row.format(2, 20, 7)))
         assert log.runtimes.tolist() == [7, 10]
@@ -212,12 +214,14 @@ class TestJobLogs:
             "user": "3", "group": "4", "exe": "5", "qos": "6", "partition": "7",
         }  # fmt: skip
 
-    def test_what_is_minus_one_is_not_known(self, write):
+    def test_what_is_minus_one_is_not_known(self, write: Callable[[str, str], Path]) -> None:
         path = write("a.csv", HEADING + "1,0,-1,5,-1,-1,-1,g,-1,-1,-1\n2,0,-1,-1,1,1,u,g,e,q,p\n")
         log = dataset_files.read_job_log(path)
         assert log.jobs == [{"submit": 0.0, "end": 5.0, "group": "g"}]
 
-    def test_a_line_of_json_without_end_is_refused(self, write, monkeypatch):
+    def test_a_line_of_json_without_end_is_refused(
+        self, write: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(dataset_files, "LINE_BYTES", 64)
         with pytest.raises(DataError, match=r":2: the line is longer than 64 bytes"):
             dataset_files.read_loss_curves([write("a.jsonl", '{"loss": [1]}\n{"loss": [' + "1," * 99 + "1]}\n")])
@@ -225,7 +229,7 @@ class TestJobLogs:
 
 class TestTheSitesOwnJobs:
     @staticmethod
-    def finish(site, *values, most=20, cycles_at=(10,)):
+    def finish(site: Site, *values: float, most: int = 20, cycles_at: tuple[int, ...] = (10,)) -> int:
         """A job that reports these values and ends."""
         script = f"#!/bin/sh\n#PLUG --target=accuracy>=0.99 --max-iterations={most}\ntrain\n"
         job = site.cluster.submit(script.encode())
@@ -238,11 +242,11 @@ class TestTheSitesOwnJobs:
         site.cycle()
         return job
 
-    def test_an_empty_ledger_is_refused(self, site):
+    def test_an_empty_ledger_is_refused(self, site: Site) -> None:
         site.cycle()
         assert "no prediction of a job that has ended" in site.ask("evaluate", "--from-ledger", code=1)
 
-    def test_run_times_against_what_was_first_predicted(self, site):
+    def test_run_times_against_what_was_first_predicted(self, site: Site) -> None:
         self.finish(site, *(0.9 - 0.5 / i for i in range(1, 21)))
         row = site.json("acct", "-j", "1")["jobs"][0]
         lines = {line["method"]: line for line in site.json("evaluate", "--from-ledger")["run time, when first seen"]}
@@ -253,7 +257,7 @@ class TestTheSitesOwnJobs:
         assert lines["predicted"]["covers 90%"] == inside
         assert lines["request"]["mae s"] == pytest.approx(abs(row["timelimit"] - row["elapsed"]), abs=1)
 
-    def test_final_values_against_what_was_predicted_at_half(self, site):
+    def test_final_values_against_what_was_predicted_at_half(self, site: Site) -> None:
         self.finish(site, *(0.9 - 0.5 / i for i in range(1, 21)))
         self.finish(site, *(0.9 - 0.5 / i for i in range(1, 11)), *[0.1] * 10)
         rows = site.json("acct", "-j", "1,2")["jobs"]
@@ -262,17 +266,17 @@ class TestTheSitesOwnJobs:
         assert line["mae"] == pytest.approx(np.mean([abs(row["foreseen"] - row["value"]) for row in rows]))
         assert line["covers 90%"] == 0.5
 
-    def test_a_job_that_ended_early_has_no_final_value(self, site):
+    def test_a_job_that_ended_early_has_no_final_value(self, site: Site) -> None:
         self.finish(site, *(0.9 - 0.5 / i for i in range(1, 15)))
         assert "final value, at half of the iterations" not in site.json("evaluate", "--from-ledger")
 
-    def test_finished_curves_are_predicted_anew(self, site):
+    def test_finished_curves_are_predicted_anew(self, site: Site) -> None:
         for top in np.linspace(0.6, 0.9, 10):
             self.finish(site, *(top - 0.5 / i for i in range(1, 21)), cycles_at=())
         lines = site.json("evaluate", "--from-ledger", "--observe", "0.5")["learning curves, predicted now"]
         assert {(line["part"], line["items"]) for line in lines} == {("with history", 10), ("cold", 10)}
 
-    def test_finished_curves_that_are_too_short_for_the_share_are_named(self, site):
+    def test_finished_curves_that_are_too_short_for_the_share_are_named(self, site: Site) -> None:
         for top in np.linspace(0.6, 0.9, 10):
             self.finish(site, *(top - 0.5 / i for i in range(1, 21)), cycles_at=())
         refused = site.ask("evaluate", "--from-ledger", "--observe", "0.99", code=1)

@@ -123,7 +123,7 @@ def test_the_parts_of_a_model_start_together_or_not_at_all() -> None:
 
 
 def test_a_policy_sees_what_its_jobs_have_reported_and_may_stop_them() -> None:
-    seen: dict[float, tuple[float, list[float]]] = {}
+    seen: dict[float, tuple[float, Any]] = {}
 
     def plan(snapshot: Snapshot) -> tuple[Action, ...]:
         jobs = snapshot.jobs
@@ -252,15 +252,15 @@ def test_no_cycle_is_left_out_while_nothing_may_be_done_about_jobs_that_stopped(
 
     def said() -> list[tuple[float, str]]:
         made = simulation(*jobs, policy=ScriptedPolicy(start_and_stop), cluster="3x8")
-        apply, told = made.port.apply, []
+        apply, issued = made.port.apply, list[tuple[float, str]]()
 
         def listening(commands: Any) -> Any:
-            told.extend((made.engine.now, command.verb) for command in commands)
+            issued.extend((made.engine.now, command.verb) for command in commands)
             return apply(commands)
 
         monkeypatch.setattr(made.port, "apply", listening)
         made.run()
-        return told
+        return issued
 
     # all but one end at once, after which a cycle takes what it sees for a part of the jobs and does nothing
     jobs = [job(iterations=9, stop="target", speed=speed((1, 1, rate))) for rate in (0.001, *[0.01] * 23)]

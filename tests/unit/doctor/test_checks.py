@@ -185,7 +185,7 @@ def test_what_a_ledger_lets_others_do_counts_where_they_can_come_to_it(folder_mo
         assert doctor_facts.collect_facts(config).ledger_mode == seen
 
 
-def test_a_folder_is_seen_as_it_is(tmp_path) -> None:
+def test_a_folder_is_seen_as_it_is(tmp_path: Path) -> None:
     tmp_path.chmod(0o3773)
     seen = doctor_facts.path_status(tmp_path)
     assert (seen.problem, seen.owner, seen.mode) == ("", os.geteuid(), 0o3773)
@@ -196,7 +196,9 @@ def test_a_folder_is_seen_as_it_is(tmp_path) -> None:
     assert doctor_facts.path_status(tmp_path / "file").problem == "is not a folder"
 
 
-def test_the_command_tells_each_finding_and_ends_with_1_where_one_is_wrong(monkeypatch, tmp_path) -> None:
+def test_the_command_tells_each_finding_and_ends_with_1_where_one_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     file = tmp_path / "slurmplug.toml"
     file.touch()
     monkeypatch.setattr("slurmplug.commands.doctor._account", lambda: "")

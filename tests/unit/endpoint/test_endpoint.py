@@ -84,7 +84,7 @@ class Served:
         finally:
             connection.close()
 
-    def signed(self, report: str, body: bytes = b"{}") -> dict[str, str]:
+    def signed(self, report: str, body: bytes = b"{}") -> dict[str, Any]:
         return {"Authorization": f"Munge {self.munge.encode(wire.payload(report, body), None)}"}
 
 

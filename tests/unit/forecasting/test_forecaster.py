@@ -102,9 +102,8 @@ def test_a_job_that_reports_remains_what_its_pace_leaves(desk: Desk) -> None:
     ],
 )
 def test_a_job_without_a_pace_or_an_end_is_not_forecast_by_it(desk: Desk, columns: dict[str, Any]) -> None:
-    result = desk.forecast(
-        **{"max_iterations": 90, "iteration": 40, "iteration_time": 2.0, "time_limit": 60.0, **columns}
-    )
+    given: dict[str, Any] = {"max_iterations": 90, "iteration": 40, "iteration_time": 2.0, "time_limit": 60.0}
+    result = desk.forecast(**given | columns)
     assert result.remaining.source.tolist() == ["time limit"]
 
 
@@ -130,7 +129,10 @@ def test_a_run_time_is_predicted_once_a_job_whatever_rows_come_and_go(desk: Desk
 
 
 def test_a_run_time_is_predicted_again_when_its_inputs_changed(desk: Desk) -> None:
-    for changed in ({}, {}, {"kind": "resnet"}, {"time_limit": 30.0}, {"max_iterations": 90}, {"gpus": 4}):
+    inputs: list[dict[str, Any]] = [
+        {}, {}, {"kind": "resnet"}, {"time_limit": 30.0}, {"max_iterations": 90}, {"gpus": 4},
+    ]  # fmt: skip
+    for changed in inputs:
         desk.forecast(**{"time_limit": 60.0, **changed})
     assert len(desk.runs.calls) == 5
     assert desk.runs.calls[1]["type"] == "resnet"
@@ -168,7 +170,12 @@ def test_a_final_value_uses_what_is_known_of_the_job_at_its_start(monkeypatch: p
     metas: list[Any] = []
     curves = LearningCurvePredictor()
     predict_many = curves.predict_many
-    monkeypatch.setattr(curves, "predict_many", lambda c, ats, m=None: (metas.extend(m), predict_many(c, ats, m))[1])
+
+    def noted(rows: Any, ats: Any, meta: Any = None) -> Forecast:
+        metas.extend(meta)
+        return predict_many(rows, ats, meta)
+
+    monkeypatch.setattr(curves, "predict_many", noted)
     forecaster = Forecaster()
     forecaster.use(RuntimePredictor(), curves)
     known = jobs(2, kind=["mlp", ""], name=["run7", "run8"], max_iterations=90, accuracies=[[0.1, 0.2]] * 2)

@@ -15,9 +15,9 @@ from slurmplug.spool.report_lines import Points
 
 
 def record(first: int, count: int) -> JobRecord:
-    texts = dict.fromkeys(JobFacts._fields, "")
-    numbers = {name: 0 for name, kind in JobFacts.__annotations__.items() if kind is not str}
-    facts = JobFacts(**{**texts, **numbers})._replace(job_id=1, state="RUNNING", start=0.0, batch=True)
+    values: dict[str, Any] = dict.fromkeys(JobFacts._fields, "")
+    values |= {name: 0 for name, kind in JobFacts.__annotations__.items() if kind is not str}
+    facts = JobFacts(**values)._replace(job_id=1, state="RUNNING", start=0.0, batch=True)
     iterations = np.arange(first, first + count, dtype=float)
     points = Points(iterations, 10.0 + iterations, {"accuracy": np.linspace(0.1, 0.9, count)})
     return JobRecord(JobKey("c", 1, 0), facts, points=points)
@@ -62,7 +62,7 @@ class TestColumnCache:
         if name == "admission":
             job.directives = parse(b"#PLUG --utility=50,0.5,12\n", submitted=0.0)
         cache = ColumnCache()
-        shown = []
+        shown: list[Any] = []
         for _ in range(2):
             jobs = cache.jobs_of([job], np.zeros(1), np.zeros(1), 100.0)[0]
             shown.append(jobs.accuracies.values.tolist() if column == "accuracies" else getattr(jobs, column).tolist())

@@ -1,8 +1,12 @@
 """What the predictors are trained on: the runs that completed by themselves, and their curves."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
+from predictors.forecast import Forecast
 from predictors.runtime import RuntimePredictor
 from slurmplug.learning.training import finished_run_counts, last_trained, load_saved, train
 from slurmplug.ledger.ledger import Ledger
@@ -27,15 +31,15 @@ class Notes:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.curves: list[list[float]] = []
-        self.metas: object = None
+        self.metas: list[Any] = []
         monkeypatch.setattr("slurmplug.learning.training.LearningCurvePredictor.fit", self.fit)
 
-    def fit(self, curves: list[np.ndarray], meta: object = None) -> None:
+    def fit(self, curves: list[np.ndarray], meta: Any = None) -> None:
         self.curves = [curve.round(9).tolist() for curve in curves]
         self.metas = meta
 
 
-def test_curves_are_learnt_from_runs_that_were_never_requeued(tmp_path, monkeypatch):
+def test_curves_are_learnt_from_runs_that_were_never_requeued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notes = Notes(monkeypatch)
     with Site(tmp_path) as site:
         finished(site, [0.1, 0.3, 0.5, 0.6, 0.65])
@@ -46,7 +50,7 @@ def test_curves_are_learnt_from_runs_that_were_never_requeued(tmp_path, monkeypa
         assert finished_run_counts(site.ledger, last_trained(site.ledger)) == (0, 2)
 
 
-def test_what_a_run_told_again_after_a_requeue_counts(tmp_path, monkeypatch):
+def test_what_a_run_told_again_after_a_requeue_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notes = Notes(monkeypatch)
     with Site(tmp_path) as site:
         job_id = site.cluster.submit(b"#PLUG --max-iterations=9\n")
@@ -66,7 +70,7 @@ def test_what_a_run_told_again_after_a_requeue_counts(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("claims", [[1e300] * 6, [0.5]], ids=["impossible", "too few"])
-def test_a_claim_that_teaches_nothing_fails_no_training(tmp_path, claims):
+def test_a_claim_that_teaches_nothing_fails_no_training(tmp_path: Path, claims: list[float]) -> None:
     with Site(tmp_path) as site:
         finished(site, claims)
         finished(site, [0.1, 0.3, 0.5, 0.6, 0.65])
@@ -74,11 +78,11 @@ def test_a_claim_that_teaches_nothing_fails_no_training(tmp_path, claims):
         assert load_saved(site.ledger, "stack") is not None
 
 
-def test_a_ledger_without_models_remembers_none():
+def test_a_ledger_without_models_remembers_none() -> None:
     assert load_saved(Ledger(None), "stack") is None
 
 
-def test_another_model_is_trained_anew(tmp_path):
+def test_another_model_is_trained_anew(tmp_path: Path) -> None:
     with Site(tmp_path) as site:
         finished(site, [0.1, 0.3, 0.5, 0.6, 0.65])
         train(site.ledger, "svr", site.cluster.time)
@@ -86,14 +90,14 @@ def test_another_model_is_trained_anew(tmp_path):
         assert load_saved(site.ledger, "svr") is not None
 
 
-def test_a_run_is_learnt_from_as_it_is_asked_about(tmp_path, monkeypatch):
+def test_a_run_is_learnt_from_as_it_is_asked_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     learnt, asked = [], []
     monkeypatch.setattr(
         "slurmplug.learning.training.RuntimePredictor.fit", lambda _, jobs, seconds: learnt.extend(jobs)
     )
     predict_many = RuntimePredictor.predict_many
 
-    def noted(self, jobs):
+    def noted(self: RuntimePredictor, jobs: list[dict[str, float | str]]) -> Forecast:
         asked.extend(jobs)
         return predict_many(self, jobs)
 
@@ -105,7 +109,7 @@ def test_a_run_is_learnt_from_as_it_is_asked_about(tmp_path, monkeypatch):
     assert learnt[0]["type"] == "mlp"
 
 
-def test_a_curve_is_learnt_with_what_was_known_at_its_start(tmp_path, monkeypatch):
+def test_a_curve_is_learnt_with_what_was_known_at_its_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notes = Notes(monkeypatch)
     with Site(tmp_path) as site:
         finished(site, [0.1, 0.3, 0.5, 0.6, 0.65], b"#PLUG --type=mlp\n")
@@ -117,9 +121,10 @@ def test_a_curve_is_learnt_with_what_was_known_at_its_start(tmp_path, monkeypatc
     assert all(meta["name"] for meta in notes.metas)
 
 
-def test_the_pace_of_a_run_is_learnt_for_its_kind_and_remembered(tmp_path):
+def test_the_pace_of_a_run_is_learnt_for_its_kind_and_remembered(tmp_path: Path) -> None:
     with Site(tmp_path) as site:
         finished(site, [0.1, 0.3, 0.5, 0.6, 0.65], b"#PLUG --type=mlp\n")
         train(site.ledger, "stack", site.cluster.time)
         known = load_saved(site.ledger, "stack")
+    assert known is not None
     assert list(known.speeds.of("type mlp").values()) == [pytest.approx(10.0)]

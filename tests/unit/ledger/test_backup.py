@@ -19,7 +19,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
         yield site
 
 
-def test_the_copy_tells_what_the_ledger_told_then(site, tmp_path):
+def test_the_copy_tells_what_the_ledger_told_then(site: Site, tmp_path: Path) -> None:
     before = site.ask("why", "1")
     assert site.ask("backup", str(tmp_path / "copy.db")) == f"{tmp_path}/copy.db: backed up\n"
     site.cluster.end(1)
@@ -28,7 +28,7 @@ def test_the_copy_tells_what_the_ledger_told_then(site, tmp_path):
     assert run("why", "--ledger", str(tmp_path / "copy.db"), "1").output == before
 
 
-def test_a_daemon_goes_on_from_the_copy(site, tmp_path):
+def test_a_daemon_goes_on_from_the_copy(site: Site, tmp_path: Path) -> None:
     site.ask("backup", str(tmp_path / "copy.db"))
     copy = Ledger(tmp_path / "copy.db")
     assert [record.key.job_id for record in copy.live_records()] == [1]
@@ -36,18 +36,18 @@ def test_a_daemon_goes_on_from_the_copy(site, tmp_path):
     copy.close()
 
 
-def test_it_is_its_owners_only(site, tmp_path):
+def test_it_is_its_owners_only(site: Site, tmp_path: Path) -> None:
     site.ask("backup", str(tmp_path / "copy.db"))
     assert stat.S_IMODE((tmp_path / "copy.db").stat().st_mode) == 0o600
 
 
-def test_the_ledger_is_left_as_it_is(site, tmp_path):
+def test_the_ledger_is_left_as_it_is(site: Site, tmp_path: Path) -> None:
     before = site.path.read_bytes()
     site.ask("backup", str(tmp_path / "copy.db"))
     assert site.path.read_bytes() == before
 
 
-def test_a_file_that_is_there_is_never_overwritten(site, tmp_path):
+def test_a_file_that_is_there_is_never_overwritten(site: Site, tmp_path: Path) -> None:
     (tmp_path / "copy.db").write_text("mine")
     (tmp_path / "link.db").symlink_to(tmp_path / "nowhere")
     for name in ("copy.db", "link.db"):
@@ -56,12 +56,12 @@ def test_a_file_that_is_there_is_never_overwritten(site, tmp_path):
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_a_folder_that_is_not_there_is_named(site, tmp_path):
+def test_a_folder_that_is_not_there_is_named(site: Site, tmp_path: Path) -> None:
     told = site.ask("backup", str(tmp_path / "none/copy.db"), code=1)
     assert "none/copy.db cannot be written: No such file or directory" in told
 
 
-def test_no_file_is_left_of_a_backup_that_failed(site, tmp_path):
+def test_no_file_is_left_of_a_backup_that_failed(site: Site, tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1_024, hard))
     try:
@@ -72,6 +72,6 @@ def test_no_file_is_left_of_a_backup_that_failed(site, tmp_path):
     assert not (tmp_path / "copy.db").exists()
 
 
-def test_a_missing_ledger_makes_no_file(tmp_path):
+def test_a_missing_ledger_makes_no_file(tmp_path: Path) -> None:
     assert run("backup", "--ledger", str(tmp_path / "none.db"), str(tmp_path / "copy.db")).exit_code == 1
     assert not (tmp_path / "copy.db").exists()

@@ -4,7 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -182,7 +182,9 @@ def test_where_each_job_stands_comes_back_as_it_was_and_without_what_is_not_know
     record = cycle(1, (1, 2, 3), plan=plan)
     seen = replace(record.snapshot, jobs=replace(record.snapshot.jobs, priority=np.array([10.0, nan, 30.0])))
     final = Forecast.assemble(3, [([0], Forecast.certain([0.8], "last report"))])
-    verdict = check(seen, plan, Past(NOW), parse('[mode]\ndefault = "observe"').mode, Guardrails(exclude_users={"ada"}))
+    verdict = check(
+        seen, plan, Past(NOW), parse('[mode]\ndefault = "observe"').mode, Guardrails(exclude_users=frozenset({"ada"}))
+    )
     told = forecasts(3, remaining=[60.0, nan, 60.0], final=final)
     ledger.begin(replace(record, snapshot=seen, forecasts=told, verdict=verdict))
     stood = queries.cycle_rankings(ledger)
@@ -572,12 +574,13 @@ def test_a_locked_ledger_is_waited_for_and_then_an_error(
     ledger.db.execute("PRAGMA busy_timeout = 50")
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        for write in (
+        writes: tuple[Callable[[], None], ...] = (
             lambda: ledger.begin(cycle(2, [3])),
             lambda: ledger.finish(1, [], {}, NOW),
             lambda: ledger.failed("mlfs", "", NOW),
             lambda: ledger.set_control("paused", "x"),
-        ):
+        )
+        for write in writes:
             with pytest.raises(LedgerError, match="database is locked; another process has held it"):
                 write()
         assert content(ledger) == before
@@ -663,7 +666,7 @@ with ledger._transaction():
         assert ledger.db.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
 
 
-def test_a_ledger_that_was_moved_away_is_written_to_no_more(tmp_path):
+def test_a_ledger_that_was_moved_away_is_written_to_no_more(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.db")
     (tmp_path / "ledger.db").rename(tmp_path / "elsewhere.db")
     with pytest.raises(LedgerError, match="moved or removed"):

@@ -1,7 +1,7 @@
 """restore: a copy of the ledger in its place, and what is not believed of it afterwards."""
 
 import fcntl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -87,7 +87,9 @@ def test_nothing_is_restored_under_a_running_daemon(site: Site, backup: Path) ->
         (lambda file: file.write_bytes(file.read_bytes()[:8192]), "is "),
     ],
 )
-def test_what_is_no_sound_ledger_changes_nothing(site: Site, backup: Path, damage, says: str) -> None:
+def test_what_is_no_sound_ledger_changes_nothing(
+    site: Site, backup: Path, damage: Callable[[Path], object], says: str
+) -> None:
     damage(backup)
     before = site.ask("acct", "-a", "-S", "uts1000000000")
     code, output = restore(site, backup)

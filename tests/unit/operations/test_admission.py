@@ -1,6 +1,7 @@
 """Who waits to be admitted is held, let go as the policy decides, and never where its user holds it."""
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -187,7 +188,7 @@ class TestTheTimer:
     """`slurmplug-release`, with clients that answer from a file."""
 
     @pytest.fixture
-    def run(self, tmp_path: Path):
+    def run(self, tmp_path: Path) -> Callable[[int], list[str]]:
         for name, text in {
             "squeue": 'for arg; do case $arg in --jobs=*) cat "$DIR/reason.${arg#--jobs=}";; esac; done',
             "scontrol": 'echo "$@" >>"$DIR/said"',
@@ -203,25 +204,31 @@ class TestTheTimer:
 
         return run
 
-    def test_it_lets_nobody_go_while_the_daemon_lives(self, run, tmp_path: Path) -> None:
+    def test_it_lets_nobody_go_while_the_daemon_lives(self, run: Callable[[int], list[str]], tmp_path: Path) -> None:
         write_waiting(tmp_path, {7})
         (tmp_path / "reason.7").write_text("JobHeldAdmin\n")
         assert run(3_600) == []
 
-    def test_it_lets_go_who_waits_and_not_whom_its_user_holds(self, run, tmp_path: Path) -> None:
+    def test_it_lets_go_who_waits_and_not_whom_its_user_holds(
+        self, run: Callable[[int], list[str]], tmp_path: Path
+    ) -> None:
         write_waiting(tmp_path, {7, 8, 9})
         (tmp_path / "reason.7").write_text("JobHeldAdmin\n")
         (tmp_path / "reason.8").write_text("JobHeldUser\n")
         assert run(0) == ["release 7"]
 
-    def test_who_was_let_go_and_is_held_again_is_left_to_whom_holds_it(self, run, tmp_path: Path) -> None:
+    def test_who_was_let_go_and_is_held_again_is_left_to_whom_holds_it(
+        self, run: Callable[[int], list[str]], tmp_path: Path
+    ) -> None:
         write_waiting(tmp_path, {7})
         (tmp_path / "reason.7").write_text("JobHeldAdmin\n")
         assert run(0) == ["release 7"]
         assert run(0) == ["release 7"]
 
     @pytest.mark.parametrize("fails", ["squeue", "scontrol"])
-    def test_while_slurm_does_not_answer_nobody_counts_as_let_go(self, run, fails: str, tmp_path: Path) -> None:
+    def test_while_slurm_does_not_answer_nobody_counts_as_let_go(
+        self, run: Callable[[int], list[str]], fails: str, tmp_path: Path
+    ) -> None:
         write_waiting(tmp_path, {7})
         (tmp_path / "reason.7").write_text("JobHeldAdmin\n")
         client = (tmp_path / fails).read_text()
@@ -230,5 +237,5 @@ class TestTheTimer:
         (tmp_path / fails).write_text(client)
         assert run(0) == ["release 7"]
 
-    def test_without_a_list_there_is_nothing_to_do(self, run) -> None:
+    def test_without_a_list_there_is_nothing_to_do(self, run: Callable[[int], list[str]]) -> None:
         assert run(0) == []

@@ -321,7 +321,7 @@ def test_commands_and_operations_have_names_of_their_own() -> None:
     story = Story(signal="USR1", signal_to="full")
     story.look(stop=True, told="unknown")
     for told in ("done", "unknown", "done", "refused", "done"):
-        story.look(GRACE, told=told)  # type: ignore[arg-type]
+        story.look(GRACE, told=told)
     story.look(gone=True)
     names = [command.id for command in story.said]
     assert len(set(names)) == len(names)

@@ -11,12 +11,13 @@ import pytest
 from slurmplug.cluster.limits import Limits, QosLimits
 from slurmplug.cluster.port import Command, Outcome, Reservation
 from slurmplug.operations.restart import PROGRESS_LOST
-from tests.fake_cluster import NOW, Crash
+from tests.builders import NOW
+from tests.fake_cluster import Crash
 from tests.moving import SIGNALLED, MovingSite
 
-GROW = {"kind": "resize", "gpus": 4}
-MOVE = {"kind": "migrate"}
-PREEMPT = {"kind": "preempt"}
+GROW: dict[str, Any] = {"kind": "resize", "gpus": 4}
+MOVE: dict[str, Any] = {"kind": "migrate"}
+PREEMPT: dict[str, Any] = {"kind": "preempt"}
 
 
 @pytest.fixture

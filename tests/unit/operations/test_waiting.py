@@ -9,7 +9,7 @@ from slurmplug.cluster.port import ResourceRequest
 from slurmplug.operations.shape import ActionImpossible, Shape, update_fields
 from tests.moving import MovingSite
 
-SHRINK = {"kind": "resize", "gpus": 1}
+SHRINK: dict[str, Any] = {"kind": "resize", "gpus": 1}
 
 
 @pytest.fixture

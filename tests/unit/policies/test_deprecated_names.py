@@ -2,6 +2,8 @@
 
 import importlib
 import sys
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
 from tests.builders import NOW, jobs, nodes, snapshot
 
-RENAMED = {
+RENAMED: dict[str, tuple[str, dict[str, object]]] = {
     "policies.allocation": (
         "policies.placement.allocation",
         {
@@ -43,7 +45,7 @@ RENAMED = {
 }
 
 
-def imported(name: str, monkeypatch: pytest.MonkeyPatch):
+def imported(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, str]:
     monkeypatch.delitem(sys.modules, name, raising=False)
     with pytest.warns(DeprecationWarning, match="is deprecated: import from") as warned:
         module = importlib.import_module(name)
@@ -51,7 +53,7 @@ def imported(name: str, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize("name", RENAMED)
-def test_an_earlier_module_warns_and_names_the_new_one(name, monkeypatch):
+def test_an_earlier_module_warns_and_names_the_new_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     new, _ = RENAMED[name]
     _, message = imported(name, monkeypatch)
     assert name in message
@@ -59,7 +61,7 @@ def test_an_earlier_module_warns_and_names_the_new_one(name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", RENAMED)
-def test_an_earlier_module_has_all_its_earlier_names(name, monkeypatch):
+def test_an_earlier_module_has_all_its_earlier_names(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     _, names = RENAMED[name]
     module, _ = imported(name, monkeypatch)
     for earlier, now in names.items():
@@ -67,7 +69,7 @@ def test_an_earlier_module_has_all_its_earlier_names(name, monkeypatch):
     assert set(module.__all__) - {"gangs"} == set(names)
 
 
-def test_gangs_takes_the_argument_that_was_called_asked(monkeypatch):
+def test_gangs_takes_the_argument_that_was_called_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     module, _ = imported("policies.allocation", monkeypatch)
     given = snapshot(jobs(2, gpus=[4, 4], submitted=[NOW, NOW - 1]), nodes(1))
     order = module.in_order(given.jobs)
@@ -98,7 +100,9 @@ class Largest:
 """
 
 
-def test_a_policy_of_a_site_with_the_earlier_names_decides_as_before(tmp_path, monkeypatch):
+def test_a_policy_of_a_site_with_the_earlier_names_decides_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delitem(sys.modules, "policies.allocation", raising=False)
     path = tmp_path / "ours.py"
     path.write_text(OF_A_SITE, encoding="utf-8")
@@ -110,7 +114,7 @@ def test_a_policy_of_a_site_with_the_earlier_names_decides_as_before(tmp_path, m
     assert [(action.kind, action.job.job_id) for action in plan.actions] == [("place", 2)]
 
 
-def test_a_plan_takes_its_scores_by_the_name_that_they_had():
+def test_a_plan_takes_its_scores_by_the_name_that_they_had() -> None:
     with pytest.warns(DeprecationWarning, match=r"Plan\(score=\.\.\.\)"):
         plan = Plan(rank=np.array([2.0, 1.0]))
     assert plan.score.tolist() == [2.0, 1.0]

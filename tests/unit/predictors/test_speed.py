@@ -9,7 +9,7 @@ from predictors.speed import SpeedPredictor
 def _step_time(gpus: float, nodes: float) -> float:
     """A job of half a second a gradient, whose synchronisation costs little in a node and much across."""
     sync = 0.0 if gpus == 1 else 0.05 + 0.01 * (gpus - 2) if nodes == 1 else 0.4 + 0.01 * (gpus - 2)
-    return (0.5**2 + sync**2) ** 0.5
+    return float((0.5**2 + sync**2) ** 0.5)
 
 
 PLACEMENTS = [(1, 1), (2, 1), (4, 1), (8, 1), (4, 2), (8, 2), (16, 4), (32, 8)]

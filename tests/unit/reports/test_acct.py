@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from slurmplug.commands import options
 from slurmplug.console import times
 from slurmplug.errors import UsageError
 from slurmplug.reports import acct
@@ -62,35 +61,37 @@ def jobs(rows: list[dict[str, str]]) -> list[str]:
 
 
 class TestWhichJobs:
-    def test_everything_since_a_time(self, trained):
+    def test_everything_since_a_time(self, trained: Site) -> None:
         assert jobs(trained.table(*ALL)) == ["1", "2", "3", "4"]
 
-    def test_ended_jobs_of_before_midnight_are_not_shown_by_default(self, trained):
+    def test_ended_jobs_of_before_midnight_are_not_shown_by_default(self, trained: Site) -> None:
         assert jobs(trained.table("-a")) == ["3", "4"]
 
-    def test_named_jobs_are_shown_whenever_they_ended(self, trained):
+    def test_named_jobs_are_shown_whenever_they_ended(self, trained: Site) -> None:
         assert jobs(trained.table("-j", "2,1")) == ["1", "2"]
 
-    def test_as_many_jobs_may_be_named_as_one_likes(self, trained):
+    def test_as_many_jobs_may_be_named_as_one_likes(self, trained: Site) -> None:
         many = ",".join(["2", "1", "77_1", *(f"{job},{job}_0" for job in range(1_000, 2_000))])
         assert jobs(trained.table("-j", many)) == ["1", "2"]
 
-    def test_a_job_that_is_not_known_is_no_mistake(self, trained):
+    def test_a_job_that_is_not_known_is_no_mistake(self, trained: Site) -> None:
         assert jobs(trained.table("-j", "77")) == []
 
     @pytest.mark.parametrize(("users", "found"), [("ada", ["1", "3"]), ("bob,cyd", ["2", "4"]), ("0", [])])
-    def test_the_jobs_of_some_users(self, trained, users, found):
+    def test_the_jobs_of_some_users(self, trained: Site, users: str, found: list[str]) -> None:
         assert jobs(trained.table("-S", "2023-11-01", "-u", users)) == found
 
-    def test_users_may_be_given_by_number(self, trained):
+    def test_users_may_be_given_by_number(self, trained: Site) -> None:
         assert jobs(trained.table("-S", "2023-11-01", "-u", "1001")) == ["1", "2", "3", "4"]
 
-    def test_the_jobs_of_some_accounts(self, trained):
+    def test_the_jobs_of_some_accounts(self, trained: Site) -> None:
         assert jobs(trained.table(*ALL, "-A", "lab")) == ["1", "2", "3", "4"]
         assert jobs(trained.table(*ALL, "-A", "other")) == []
 
-    def test_who_is_not_root_sees_only_their_own_jobs_unless_they_ask_for_others(self, trained, monkeypatch):
-        monkeypatch.setattr(options.os, "getuid", lambda: 4711)
+    def test_who_is_not_root_sees_only_their_own_jobs_unless_they_ask_for_others(
+        self, trained: Site, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(os, "getuid", lambda: 4711)
         assert jobs(trained.table("-S", "2023-11-01")) == []
         assert jobs(trained.table(*ALL)) == ["1", "2", "3", "4"]
         assert jobs(trained.table("-j", "2")) == ["2"]
@@ -102,20 +103,22 @@ class TestWhichJobs:
             ("RUNNING", ["1", "2", "3"]), ("PD", ["1", "2", "3", "4"]), ("TO,CA,OOM", []),
         ],
     )  # fmt: skip
-    def test_the_jobs_that_were_in_a_state_inside_the_window(self, trained, states, found):
+    def test_the_jobs_that_were_in_a_state_inside_the_window(
+        self, trained: Site, states: str, found: list[str]
+    ) -> None:
         assert jobs(trained.table(*ALL, "-E", "now", "-s", states)) == found
 
-    def test_states_without_a_window_are_those_of_now(self, trained):
+    def test_states_without_a_window_are_those_of_now(self, trained: Site) -> None:
         assert jobs(trained.table("-a", "-s", "CD,F,R,PD")) == ["3", "4"]
 
-    def test_states_with_a_start_only_are_those_of_that_moment(self, trained):
+    def test_states_with_a_start_only_are_those_of_that_moment(self, trained: Site) -> None:
         assert jobs(trained.table("-a", "-s", "R", "-S", times.shown(NOW + 30))) == ["1", "2", "3"]
         assert jobs(trained.table("-a", "-s", "R", "-S", times.shown(NOW + 3_000))) == ["3"]
 
     def in_state(self, site: Site, state: str, since: float, until: float) -> list[str]:
         return jobs(site.table("-a", "-s", state, "-S", times.shown(NOW + since), "-E", times.shown(NOW + until)))
 
-    def test_a_job_that_was_cancelled_while_it_waited_was_pending_and_never_running(self, site):
+    def test_a_job_that_was_cancelled_while_it_waited_was_pending_and_never_running(self, site: Site) -> None:
         job = site.cluster.submit()
         site.cycle()
         site.cluster.jobs[job]["start"] = site.cluster.time
@@ -125,7 +128,7 @@ class TestWhichJobs:
         assert found == {"PD": ["1"], "R": [], "CA": ["1"], "CD": []}
         assert self.in_state(site, "PD", 61, 600) == []
 
-    def test_a_job_that_was_cancelled_before_it_was_eligible_is_shown_by_that_state_only(self, site):
+    def test_a_job_that_was_cancelled_before_it_was_eligible_is_shown_by_that_state_only(self, site: Site) -> None:
         job = site.cluster.submit(eligible=float("nan"), reason="JobHeldUser", priority=0.0)
         site.cycle()
         site.cluster.jobs[job]["start"] = site.cluster.time
@@ -135,7 +138,7 @@ class TestWhichJobs:
         assert found == {"PD": [], "R": [], "CA": ["1"]}
         assert jobs(site.table(*ALL)) == []
 
-    def test_a_requeued_job_that_waits_for_its_next_run_did_run(self, site):
+    def test_a_requeued_job_that_waits_for_its_next_run_did_run(self, site: Site) -> None:
         site.cluster.start(site.cluster.submit())
         site.cycle()
         site.cluster.requeue(1)
@@ -145,7 +148,7 @@ class TestWhichJobs:
         assert self.in_state(site, "R", 61, 90) == []
         assert jobs(site.table("-a", "-S", times.shown(NOW - 1), "-E", times.shown(NOW + 62))) == ["1"]
 
-    def test_a_job_that_is_suspended_is_not_running(self, site):
+    def test_a_job_that_is_suspended_is_not_running(self, site: Site) -> None:
         site.cluster.start(site.cluster.submit())
         site.cycle()
         site.cluster.jobs[1]["state"] = "SUSPENDED"
@@ -153,30 +156,30 @@ class TestWhichJobs:
         assert jobs(site.table("-a", "-s", "R")) == []
         assert jobs(site.table("-a", "-s", "S")) == ["1"]
 
-    def test_what_begins_as_the_window_ends_is_not_in_it(self, trained):
+    def test_what_begins_as_the_window_ends_is_not_in_it(self, trained: Site) -> None:
         assert self.in_state(trained, "R", -60, 0) == []
         assert self.in_state(trained, "R", -60, 1) == ["1", "2", "3"]
 
-    def test_a_state_until_now_is_that_of_this_moment(self, trained):
+    def test_a_state_until_now_is_that_of_this_moment(self, trained: Site) -> None:
         assert jobs(trained.table("-a", "-s", "R", "-E", "now")) == ["3"]
 
-    def test_a_window_ends_where_it_is_told_to(self, trained):
+    def test_a_window_ends_where_it_is_told_to(self, trained: Site) -> None:
         assert jobs(trained.table("-a", "-S", "2023-11-01", "-E", "2023-11-02")) == []
 
-    def test_a_job_that_was_never_eligible_is_shown_by_its_id_only(self, site):
+    def test_a_job_that_was_never_eligible_is_shown_by_its_id_only(self, site: Site) -> None:
         site.cluster.submit(eligible=float("nan"), reason="Dependency")
         site.cycle()
         assert jobs(site.table(*ALL)) == []
         assert jobs(site.table("-j", "1")) == ["1"]
 
-    def test_elements_of_an_array_are_named_by_array_and_element(self, site):
+    def test_elements_of_an_array_are_named_by_array_and_element(self, site: Site) -> None:
         array = site.cluster.submit(array_id=1, elements=7)
         site.cluster.submit(array_id=array, array_task=3)
         site.cycle()
         assert jobs(site.table("-j", "1")) == ["1_[x7]", "1_3"]
         assert jobs(site.table("-j", "1_3")) == ["1_3"]
 
-    def test_the_elements_of_an_array_stand_together_whatever_their_ids(self, site):
+    def test_the_elements_of_an_array_stand_together_whatever_their_ids(self, site: Site) -> None:
         array = site.cluster.submit(array_id=1, elements=7)
         other = site.cluster.submit()
         for task in (10, 9):
@@ -184,7 +187,7 @@ class TestWhichJobs:
         site.cycle()
         assert jobs(site.table(*ALL)) == ["1_[x7]", "1_9", "1_10", str(other)]
 
-    def test_of_jobs_with_the_same_id_the_latest_is_shown(self, site):
+    def test_of_jobs_with_the_same_id_the_latest_is_shown(self, site: Site) -> None:
         job = site.cluster.submit(name="old")
         site.cycle()
         site.cluster.jobs[job] |= {"uid": 1002, "name": "new", "submit": site.cluster.time}
@@ -193,7 +196,7 @@ class TestWhichJobs:
 
 
 class TestFields:
-    def test_a_stopped_job_tells_by_which_rule_and_what_was_saved(self, trained):
+    def test_a_stopped_job_tells_by_which_rule_and_what_was_saved(self, trained: Site) -> None:
         wanted = "JobID,State,ExitCode,Stop,Iterations,MaxIterations,Saved,Value,Loss,Target,Elapsed"
         row = trained.table("-j", "1", "-o", wanted)[0]
         assert row == {
@@ -203,7 +206,9 @@ class TestFields:
         }  # fmt: skip
 
     @pytest.mark.parametrize("first", [0, 1])
-    def test_iterations_are_told_alike_everywhere_whether_a_program_counts_from_0_or_from_1(self, site, first):
+    def test_iterations_are_told_alike_everywhere_whether_a_program_counts_from_0_or_from_1(
+        self, site: Site, first: int
+    ) -> None:
         job = site.cluster.submit()
         site.cluster.start(job)
         site.train(job, {i: 0.9 + (i - first) / 100 for i in range(first, first + 7)})
@@ -220,7 +225,7 @@ class TestFields:
         assert "Its last checkpoint holds iteration 5." in told
         assert "83 iterations were saved." in told
 
-    def test_a_job_that_was_cancelled_while_it_waited_never_started(self, site):
+    def test_a_job_that_was_cancelled_while_it_waited_never_started(self, site: Site) -> None:
         job = site.cluster.submit()
         site.cycle()
         site.cluster.jobs[job]["start"] = site.cluster.time + 30.0
@@ -231,18 +236,18 @@ class TestFields:
         assert row == {"State": "CANCELLED", "Start": "Unknown", "Elapsed": "00:00:00", "Waited": "00:01:30"}
         assert ", ran for" not in site.ask("why", "1")
 
-    def test_a_job_that_ended_by_itself_was_not_stopped(self, trained):
+    def test_a_job_that_ended_by_itself_was_not_stopped(self, trained: Site) -> None:
         row = trained.table("-j", "2", "-o", "stop,saved,exitcode")[0]
         assert row == {"Stop": "", "Saved": "", "ExitCode": "1:0"}
 
-    def test_a_signal_stands_after_the_colon(self, site):
+    def test_a_signal_stands_after_the_colon(self, site: Site) -> None:
         job = site.cluster.submit()
         site.cycle()
         site.cluster.end(job, "FAILED", 128 + 9)
         site.cycle()
         assert site.table("-j", "1", "-o", "exitcode") == [{"ExitCode": "0:9"}]
 
-    def test_what_is_still_to_come_is_not_told_as_if_it_had_been(self, site):
+    def test_what_is_still_to_come_is_not_told_as_if_it_had_been(self, site: Site) -> None:
         job = site.cluster.submit(end=NOW + 9_000)
         site.cycle()
         site.cluster.start(job)
@@ -253,7 +258,7 @@ class TestFields:
             "Start": times.shown(NOW + 60), "End": "Unknown", "Elapsed": "00:01:00", "Timelimit": "01:00:00",
         }  # fmt: skip
 
-    def test_a_loss_to_be_reached_from_above_is_predicted_with_its_own_sign(self, site):
+    def test_a_loss_to_be_reached_from_above_is_predicted_with_its_own_sign(self, site: Site) -> None:
         job = site.cluster.submit(b"#!/bin/sh\n#PLUG --target=loss<=5.1 --max-iterations=50 --stop=optstop\ntrain\n")
         site.cluster.start(job)
         site.train(job, {i: 5.0 + 2.0 / i for i in range(1, 11)}, "loss")
@@ -264,10 +269,10 @@ class TestFields:
         assert told["value"] == told["loss"] == 5.2
         assert 0 <= told["reach"] <= 1
 
-    def test_the_first_prediction_is_kept_when_later_ones_differ(self, trained):
+    def test_the_first_prediction_is_kept_when_later_ones_differ(self, trained: Site) -> None:
         assert trained.table("-j", "1", "-o", "predicted") == [{"Predicted": "00:30:00"}]
 
-    def test_what_was_predicted_is_kept_with_its_intervals_for_a_job_that_ended(self, site):
+    def test_what_was_predicted_is_kept_with_its_intervals_for_a_job_that_ended(self, site: Site) -> None:
         job = finished(site, cycles_at=(4, 10, 15, 20))
         row = site.json("acct", "-j", str(job))["jobs"][0]
         assert row["predictedlow"] < row["predicted"] < row["predictedhigh"]
@@ -275,15 +280,15 @@ class TestFields:
         assert row["foreseenat"] == 10
         assert row["remaining"] is None
 
-    def test_the_final_value_of_a_job_first_seen_late_is_that_predicted_then(self, site):
+    def test_the_final_value_of_a_job_first_seen_late_is_that_predicted_then(self, site: Site) -> None:
         finished(site, cycles_at=(15, 18, 20))
         assert site.table("-j", "1", "-o", "foreseenat") == [{"ForeseenAt": "15"}]
 
-    def test_a_value_already_reached_counts_for_no_prediction(self, site):
+    def test_a_value_already_reached_counts_for_no_prediction(self, site: Site) -> None:
         finished(site, cycles_at=(20,))
         assert site.table("-j", "1", "-o", "foreseen,foreseenat") == [{"Foreseen": "", "ForeseenAt": ""}]
 
-    def test_a_loss_is_foreseen_with_its_own_sign(self, site):
+    def test_a_loss_is_foreseen_with_its_own_sign(self, site: Site) -> None:
         job = site.cluster.submit(b"#!/bin/sh\n#PLUG --target=loss<=4 --max-iterations=50\ntrain\n")
         site.cluster.start(job)
         site.train(job, {i: 5.0 + 2.0 / i for i in range(1, 11)}, "loss")
@@ -291,7 +296,7 @@ class TestFields:
         told = site.json("acct", "-j", "1")["jobs"][0]
         assert 0 < told["foreseenlow"] < told["foreseen"] < told["foreseenhigh"]
 
-    def test_a_quantity_told_seldom_is_found_among_many_reports(self, site):
+    def test_a_quantity_told_seldom_is_found_among_many_reports(self, site: Site) -> None:
         job = site.cluster.submit()
         site.cluster.start(job)
         site.train(job, {1: 0.5})
@@ -299,25 +304,25 @@ class TestFields:
         site.cycle()
         assert site.table("-j", "1", "-o", "accuracy,iterations") == [{"Accuracy": "0.5", "Iterations": "39"}]
 
-    def test_fields_are_found_in_any_case_and_by_their_beginning(self, trained):
+    def test_fields_are_found_in_any_case_and_by_their_beginning(self, trained: Site) -> None:
         assert list(trained.table("-j", "1", "-o", "JOBID,jobn,Max,nnodes")[0]) == [
             "JobID", "JobName", "MaxIterations", "NNodes",
         ]  # fmt: skip
 
-    def test_all_fields_can_be_asked_for(self, trained):
+    def test_all_fields_can_be_asked_for(self, trained: Site) -> None:
         assert list(trained.table("-j", "1", "-o", "ALL")[0]) == [field.name for field in acct.FIELDS]
 
-    def test_every_field_can_be_named_exactly(self, trained):
+    def test_every_field_can_be_named_exactly(self, trained: Site) -> None:
         for field in acct.FIELDS:
             assert list(trained.table("-j", "1", "-o", field.name.lower())[0]) == [field.name]
 
-    def test_helpformat_lists_every_field_without_a_ledger(self):
+    def test_helpformat_lists_every_field_without_a_ledger(self) -> None:
         shown = run("acct", "--helpformat", "--ledger", "/nowhere").output
         assert [line.split()[0] for line in shown.splitlines()] == [field.name for field in acct.FIELDS]
 
 
 class TestFormats:
-    def test_columns_have_their_width_and_what_is_cut_ends_in_a_plus(self, site):
+    def test_columns_have_their_width_and_what_is_cut_ends_in_a_plus(self, site: Site) -> None:
         site.cluster.submit(name="a-rather-long-name")
         site.cycle()
         shown = site.ask("acct", *ALL, "-o", "jobid%5,jobname%8,jobname%-20,user")
@@ -327,21 +332,21 @@ class TestFormats:
             "    1 a-rathe+ a-rather-long-name         ada\n"
         )
 
-    def test_no_heading(self, trained):
+    def test_no_heading(self, trained: Site) -> None:
         assert trained.ask("acct", "-n", "-j", "1", "-o", "jobid%-3") == "1  \n"
 
-    def test_parsable_ends_each_row_with_the_delimiter_and_parsable2_does_not(self, trained):
+    def test_parsable_ends_each_row_with_the_delimiter_and_parsable2_does_not(self, trained: Site) -> None:
         assert trained.ask("acct", "-p", "-j", "1", "-o", "jobid,state") == "JobID|State|\n1|COMPLETED|\n"
         assert trained.ask("acct", "-P", "-j", "1", "-o", "jobid,state") == "JobID|State\n1|COMPLETED\n"
 
-    def test_another_delimiter(self, trained):
+    def test_another_delimiter(self, trained: Site) -> None:
         assert trained.ask("acct", "-nP", "--delimiter", "::", "-j", "1", "-o", "jobid,state") == "1::COMPLETED\n"
 
     @pytest.mark.parametrize("delimiter", ["", "x", "7", "\\", " ", "\n"])
-    def test_a_delimiter_that_escapes_are_made_of_is_refused(self, trained, delimiter):
+    def test_a_delimiter_that_escapes_are_made_of_is_refused(self, trained: Site, delimiter: str) -> None:
         assert "--delimiter" in trained.ask("acct", "-P", "--delimiter", delimiter, "-j", "1", code=1)
 
-    def test_json_has_numbers_seconds_and_nulls(self, trained):
+    def test_json_has_numbers_seconds_and_nulls(self, trained: Site) -> None:
         stopped, failed, runs, waits = trained.json("acct", *ALL)["jobs"]
         assert [job["stop"] for job in (stopped, failed, runs, waits)] == ["target", "", "", ""]
         assert (stopped["jobid"], stopped["jobidraw"], stopped["state"]) == ("1", 1, "COMPLETED")
@@ -357,7 +362,7 @@ class TestHostileTexts:
         site.cycle()
         return site
 
-    def test_nothing_reaches_a_terminal_raw(self, hostile):
+    def test_nothing_reaches_a_terminal_raw(self, hostile: Site) -> None:
         for arguments in (
             ("acct", *ALL),
             ("acct", "-p", *ALL, "-o", "all"),
@@ -368,20 +373,20 @@ class TestHostileTexts:
             shown = hostile.ask(*arguments)
             assert all(character.isprintable() or character == "\n" for character in shown)
 
-    def test_no_value_breaks_a_row(self, hostile):
+    def test_no_value_breaks_a_row(self, hostile: Site) -> None:
         header, *rows = hostile.ask("acct", "-P", *ALL, "-o", "all").splitlines()
         assert [len(row.split("|")) for row in rows] == [len(header.split("|"))]
 
-    def test_an_escaped_value_unescapes_to_what_it_was(self, hostile):
+    def test_an_escaped_value_unescapes_to_what_it_was(self, hostile: Site) -> None:
         shown = hostile.table(*ALL, "-o", "jobname")[0]["JobName"]
         assert shown == "a\\x7cb\\x1b[2J\\x0a99\\x7croot\\x5c\\u202e\\ufffe\\U000e0001"
         assert shown.encode().decode("unicode_escape") == HOSTILE
 
-    def test_json_keeps_it_whole(self, hostile):
+    def test_json_keeps_it_whole(self, hostile: Site) -> None:
         told = json.loads(hostile.ask("acct", "--json", *ALL))["jobs"][0]
         assert (told["jobname"], told["comment"]) == (HOSTILE, HOSTILE * 100)
 
-    def test_wide_and_combining_characters_keep_the_columns(self, site):
+    def test_wide_and_combining_characters_keep_the_columns(self, site: Site) -> None:
         site.cluster.submit(name="学習" * 9)
         site.cluster.submit(name="e\u0301" * 3)
         site.cycle()
@@ -399,24 +404,24 @@ class TestMistakes:
             ("-o", ","), ("--bad",), ("extra",),
         ],
     )  # fmt: skip
-    def test_a_mistake_ends_with_1_as_sacct(self, trained, arguments):
+    def test_a_mistake_ends_with_1_as_sacct(self, trained: Site, arguments: tuple[str, ...]) -> None:
         trained.ask("acct", *arguments, code=1)
 
     @pytest.mark.parametrize("user", ["nosuchuser", "4294967290", "9" * 5_000, "ada\x1b", "\udcff", "1_0"])
-    def test_a_user_that_neither_the_machine_nor_the_ledger_knows_is_named(self, trained, user):
+    def test_a_user_that_neither_the_machine_nor_the_ledger_knows_is_named(self, trained: Site, user: str) -> None:
         shown = trained.ask("acct", "-a", "-u", f"ada,{user}", code=1)
         assert "Invalid user id: " + user.encode("unicode_escape").decode() in shown
 
     @pytest.mark.parametrize("user", ["root", "0", "daemon"])
-    def test_a_user_of_the_machine_without_jobs_is_no_mistake(self, trained, user):
+    def test_a_user_of_the_machine_without_jobs_is_no_mistake(self, trained: Site, user: str) -> None:
         assert trained.table(*ALL, "-u", user) == []
 
-    def test_a_missing_ledger_is_named(self, tmp_path):
+    def test_a_missing_ledger_is_named(self, tmp_path: Path) -> None:
         result = run("acct", "--ledger", str(tmp_path / "none.db"))
         assert result.exit_code == 1
         assert "none.db cannot be opened: No such file or directory; has the daemon run?" in result.output
 
-    def test_a_ledger_that_is_not_to_be_read_says_who_can(self, trained):
+    def test_a_ledger_that_is_not_to_be_read_says_who_can(self, trained: Site) -> None:
         trained.ask("acct", *ALL)
         trained.path.chmod(0)
         trained.path.parent.chmod(0)
@@ -429,16 +434,18 @@ class TestMistakes:
         assert result.exit_code == 1
         assert "Permission denied; reports run on the controller, as root or in the daemon's group" in result.output
 
-    def test_a_missing_configuration_is_named(self, tmp_path):
+    def test_a_missing_configuration_is_named(self, tmp_path: Path) -> None:
         result = run("acct", "--config", str(tmp_path / "none.toml"))
         assert result.exit_code == 1
         assert "there is no configuration" in result.output
 
-    def test_a_file_that_is_no_ledger_is_refused(self, tmp_path):
+    def test_a_file_that_is_no_ledger_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "ledger.db").write_bytes(b"not a database, but a text that is long enough" * 10)
         assert run("acct", "--ledger", str(tmp_path / "ledger.db")).exit_code == 1
 
-    def test_the_ledger_may_be_named_by_the_environment_and_by_the_configuration(self, trained, tmp_path, monkeypatch):
+    def test_the_ledger_may_be_named_by_the_environment_and_by_the_configuration(
+        self, trained: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         file = tmp_path / "slurmplug.toml"
         file.write_text(f'[ledger]\npath = "{trained.path}"\n')
         monkeypatch.setenv("SLURMPLUG_CONFIG", str(file))
@@ -447,7 +454,7 @@ class TestMistakes:
         monkeypatch.setenv("SLURMPLUG_CONFIG", "/nowhere")
         assert by_config == run("acct", "-nj1", "-o", "jobid%1").output == "1\n"
 
-    def test_a_report_never_writes_to_the_ledger(self, trained):
+    def test_a_report_never_writes_to_the_ledger(self, trained: Site) -> None:
         before = trained.path.read_bytes()
         trained.ask("acct", *ALL)
         assert trained.path.read_bytes() == before
@@ -470,11 +477,13 @@ class TestTimes:
             ("2023-11-01T08:00", "2023-11-01T08:00:00"), ("2023-11-01 08:00:30", "2023-11-01T08:00:30"),
         ],
     )  # fmt: skip
-    def test_a_time_as_sacct_takes_it(self, text, meant):
+    def test_a_time_as_sacct_takes_it(self, text: str, meant: str) -> None:
         now = datetime(2023, 11, 14, 22, 13, 20).timestamp()
         assert times.shown(times.moment(text, now)) == meant
 
-    def test_so_long_ago_is_counted_in_seconds_also_where_clocks_are_put_back(self, monkeypatch):
+    def test_so_long_ago_is_counted_in_seconds_also_where_clocks_are_put_back(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
         time.tzset()
         try:
@@ -486,7 +495,7 @@ class TestTimes:
             monkeypatch.undo()
             time.tzset()
 
-    def test_seconds_since_the_epoch(self):
+    def test_seconds_since_the_epoch(self) -> None:
         assert times.moment("1700000000", NOW) == times.moment("uts1700000000", NOW) == 1_700_000_000
 
     @pytest.mark.parametrize(
@@ -494,17 +503,17 @@ class TestTimes:
         ["", " ", "soon", "25:00", "12:0", "1361", "2023-13-01", "2023-02-30", "now-", "now-2fortnights", "2023-11-01T",
          "13:00PM", "18:00junk", "1-2-3", "9999999999999", "now-999999999weeks"],
     )  # fmt: skip
-    def test_no_time_is_refused_with_what_to_write(self, text):
+    def test_no_time_is_refused_with_what_to_write(self, text: str) -> None:
         with pytest.raises(UsageError, match=r"Invalid time specification.*write"):
             times.moment(text, NOW)
 
     @pytest.mark.parametrize(
         ("seconds", "text"), [(0, "00:00:00"), (59.9, "00:00:59"), (3_661, "01:01:01"), (90_061, "1-01:01:01")]
     )
-    def test_spans_are_shown_as_slurm_does(self, seconds, text):
+    def test_spans_are_shown_as_slurm_does(self, seconds: float, text: str) -> None:
         assert times.span(seconds) == text
 
 
-def test_the_documented_table_of_fields_is_made_from_them():
+def test_the_documented_table_of_fields_is_made_from_them() -> None:
     page = (Path(__file__).parents[3] / acct.generated().path).read_text()
     assert acct.generated().renewed(page) == page, "run python -m slurmplug.reports.acct"

@@ -11,7 +11,7 @@ from slurmplug.rules import guardrails
 from slurmplug.spool import report_lines
 from tests.builders import forecasts, jobs, nodes, snapshot
 
-STOP = {
+STOP: dict[str, float | str] = {
     "asked": "target", "in_force": "target", "overload": "no", "overload_degree": 0.5, "waiting": 3.0,
     "achieved": 0.921, "target": 0.92, "target_of": "job", "probability": 1.0, "predicted": 0.95,
     "predicted_maximum": 0.951, "tolerance": 0.0046, "confidence": 0.95, "cause": "reached", "iteration": 41.0,
@@ -19,13 +19,13 @@ STOP = {
 }  # fmt: skip
 
 
-def test_a_stop_at_the_target_names_value_target_and_iteration():
+def test_a_stop_at_the_target_names_value_target_and_iteration() -> None:
     assert sentence(Reason("target", STOP)) == (
         "Its accuracy of 0.921 meets the target of 0.92 that the job set, after iteration 41 of 90"
     )
 
 
-def test_admission_tells_what_a_job_costs_and_what_it_is_worth():
+def test_admission_tells_what_a_job_costs_and_what_it_is_worth() -> None:
     refused = Reason("rejected", {"price": 12.0, "payoff": -4.5, "utility": 7.5, "needs": "a lower price"})
     assert sentence(refused) == (
         "It is not admitted for now: the best schedule costs 12, and completion by then is worth 7.5; "
@@ -39,7 +39,7 @@ def test_admission_tells_what_a_job_costs_and_what_it_is_worth():
     assert sentence(Reason("admitted")) == "It is admitted"
 
 
-def test_a_maximum_names_what_is_still_expected():
+def test_a_maximum_names_what_is_still_expected() -> None:
     told = sentence(Reason("optstop", {**STOP, "cause": "maximum"}))
     assert told == (
         "Its accuracy gets no better: it has reached 0.921, 0.951 is the most that is expected, within the tolerance "
@@ -47,39 +47,39 @@ def test_a_maximum_names_what_is_still_expected():
     )
 
 
-def test_a_miss_names_the_probability():
+def test_a_miss_names_the_probability() -> None:
     told = sentence(Reason("optstop", {**STOP, "cause": "misses", "probability": 0.0123}))
     assert "will miss the target of 0.92" in told
     assert "the probability to reach the target is 1.2%" in told
 
 
-def test_a_quantity_that_is_better_when_lower_is_told_with_its_own_sign():
+def test_a_quantity_that_is_better_when_lower_is_told_with_its_own_sign() -> None:
     facts = {**STOP, "achieved": -0.08, "target": -0.1, "predicted": -0.05}
     assert sentence(Reason("target", facts), About("loss", -1.0)).startswith("Its loss of 0.08 meets the target of 0.1")
 
 
-def test_facts_that_are_not_known_leave_no_hole():
+def test_facts_that_are_not_known_leave_no_hole() -> None:
     few = {name: STOP[name] for name in ("cause", "achieved", "target", "iteration")}
     assert sentence(Reason("target", few)) == "Its accuracy of 0.921 meets the target of 0.92, after iteration 41"
 
 
-def test_a_rule_that_is_not_known_is_told_with_its_facts():
+def test_a_rule_that_is_not_known_is_told_with_its_facts() -> None:
     assert sentence(Reason("full moon", {"phase": 1.0, "where": "here"})) == 'Rule "full moon": phase 1, where here'
     assert sentence(Reason("full moon")) == 'Rule "full moon"'
 
 
-def test_a_known_rule_whose_facts_are_of_another_kind_is_told_with_them():
+def test_a_known_rule_whose_facts_are_of_another_kind_is_told_with_them() -> None:
     assert sentence(Reason("stops per cycle", {"limit": "many"})) == 'Rule "stops per cycle": limit many'
     assert sentence(Reason("target", {"cause": "reached"})) == 'Rule "target": cause reached'
 
 
-def test_nothing_of_a_reason_reaches_a_terminal_raw():
+def test_nothing_of_a_reason_reaches_a_terminal_raw() -> None:
     evil = "\x1b[2J\n\u202e"
     for reason in (Reason(evil, {evil: evil}), Reason("size", {"detail": evil}), Reason("mode", {"mode": evil})):
         assert sentence(reason, About(evil)).isprintable()
 
 
-def test_braces_in_a_fact_are_only_braces():
+def test_braces_in_a_fact_are_only_braces() -> None:
     assert sentence(Reason("size", {"detail": "{achieved} {0.__class__}"})).endswith("({achieved} {0.__class__})")
 
 
@@ -87,7 +87,9 @@ def test_braces_in_a_fact_are_only_braces():
     ("overload", "in_force", "told"),
     [("yes", "target", True), ("yes", "iterations", False), ("no", "target", False)],
 )
-def test_overload_is_told_of_only_where_it_took_the_job_further_than_it_asked(overload, in_force, told):
+def test_overload_is_told_of_only_where_it_took_the_job_further_than_it_asked(
+    overload: str, in_force: str, told: bool
+) -> None:
     facts = {**STOP, "asked": "iterations", "in_force": in_force, "overload": overload}
     assert bool(background(Reason("target", facts))) == told
     if told:
@@ -95,10 +97,10 @@ def test_overload_is_told_of_only_where_it_took_the_job_further_than_it_asked(ov
 
 
 class TestEveryRuleHasItsSentence:
-    def test_those_of_the_guardrails_that_protect(self):
+    def test_those_of_the_guardrails_that_protect(self) -> None:
         assert {each.rule for each in guardrails.PROTECTIONS} <= SENTENCES.keys()
 
-    def test_those_of_reports(self):
+    def test_those_of_reports(self) -> None:
         doubted = {
             b"x" * 20_000, b"nonsense", b'{"loss": 1}', b'{"iteration": -1}', b'{"iteration": "x"}',
             b'{"iteration": 2, "time": -1}', b'{"iteration": 2, "a b": 1}', b'{"iteration": 2, "loss": NaN}',
@@ -110,7 +112,7 @@ class TestEveryRuleHasItsSentence:
         assert len(rules) == 12
         assert rules <= SENTENCES.keys()
 
-    def test_those_of_the_policy(self):
+    def test_those_of_the_policy(self) -> None:
         from policies.mlfs.mlfs import MLFS
 
         queue = snapshot(jobs(2, parents=[(0, 0), (1, -1)]), nodes())
@@ -118,13 +120,13 @@ class TestEveryRuleHasItsSentence:
         assert {reason.rule for reason in notes.values()} == {"dependency-cycle", "parent-missing"} <= SENTENCES.keys()
 
 
-def test_every_term_of_the_policy_has_its_words():
+def test_every_term_of_the_policy_has_its_words() -> None:
     from policies.mlfs.mlfs import MLFS
 
     assert MLFS().decide(snapshot(jobs(1), nodes()), forecasts(1), {}).terms.keys() == explain.TERMS.keys()
 
 
-def test_every_sentence_is_one_of_a_rule_and_reads_as_one():
+def test_every_sentence_is_one_of_a_rule_and_reads_as_one() -> None:
     for segments in SENTENCES.values():
         assert segments[0][0].isupper() or segments[0].startswith("{")
         assert not segments[-1].endswith(".")

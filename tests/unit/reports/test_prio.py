@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from policies.plan import Plan
+from policies.snapshot import Snapshot
 from slurmplug.commands import prio as prio_command
 from tests.ledgers import Planned, Site
 
@@ -22,7 +23,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
         yield site
 
 
-def test_pending_jobs_in_order_with_terms_that_add_up_to_the_rank(site):
+def test_pending_jobs_in_order_with_terms_that_add_up_to_the_rank(site: Site) -> None:
     told = site.json("prio")["jobs"]
     assert [(job["jobid"], job["position"]) for job in told] == [("2", 1), ("3", 2), ("1", 3)]
     for job in told:
@@ -30,21 +31,21 @@ def test_pending_jobs_in_order_with_terms_that_add_up_to_the_rank(site):
     assert told[0]["terms"]["learning"] > told[1]["terms"]["learning"]
 
 
-def test_a_column_for_each_term_of_the_policy(site):
+def test_a_column_for_each_term_of_the_policy(site: Site) -> None:
     heading, first, *_ = [line.split() for line in site.ask("prio").splitlines()]
     terms = site.json("prio")["jobs"][0]["terms"]
     assert heading == ["RANK", "JOBID", "USER", "SCORE", *(name.upper() for name in terms)]
     assert len(first) == len(heading)
 
 
-def test_long_lines_have_slurms_side_too(site):
+def test_long_lines_have_slurms_side_too(site: Site) -> None:
     heading, first, *_ = [line.split() for line in site.ask("prio", "-l").splitlines()]
     told = dict(zip(heading, first, strict=True))
     label = str(site.cluster.jobs[2]["label"])
     assert (told["SITEFACTOR"], told["PRIORITY"], told["QOS"]) == (label, "1000", "normal")
 
 
-def test_80_columns_do_without_the_terms_that_are_0_of_all(site, monkeypatch):
+def test_80_columns_do_without_the_terms_that_are_0_of_all(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prio_command, "terminal_width", lambda: 80)
     heading, *lines = site.ask("prio").splitlines()
     assert heading.split() == ["RANK", "JOBID", "USER", "SCORE", "LEARNING", "REMAINING", "DEADLINE", "WAITING"]
@@ -53,17 +54,17 @@ def test_80_columns_do_without_the_terms_that_are_0_of_all(site, monkeypatch):
     assert "SERVER" in site.ask("prio")
 
 
-def test_only_pending_jobs_are_shown_of_those_that_are_named(site):
+def test_only_pending_jobs_are_shown_of_those_that_are_named(site: Site) -> None:
     assert [job["jobid"] for job in site.json("prio", "-j", "4,3,2")["jobs"]] == ["2", "3"]
 
 
-def test_what_has_no_rank_is_not_shown(site):
+def test_what_has_no_rank_is_not_shown(site: Site) -> None:
     assert site.json("prio", "-j", "5")["jobs"] == []
     assert site.ask("prio", "-n", "-j", "5") == ""
 
 
-def test_the_terms_of_any_policy_become_columns(tmp_path):
-    def plan(snapshot):
+def test_the_terms_of_any_policy_become_columns(tmp_path: Path) -> None:
+    def plan(snapshot: Snapshot) -> Plan:
         return Plan(np.ones(len(snapshot.jobs)), {"moon\x1bphase": np.full(len(snapshot.jobs), 1e-7)})
 
     with Site(tmp_path, Planned(plan)) as site:

@@ -1,14 +1,16 @@
 """status, pause and resume."""
 
 import fcntl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from policies.snapshot import Snapshot
 from slurmplug.commands import options
-from slurmplug.commands import status as status_command
 from slurmplug.config import policy_registry
 from slurmplug.console import times
 from slurmplug.ledger.lock import daemon_runs
@@ -34,29 +36,31 @@ def locked(site: Site) -> Iterator[None]:
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch, site: Site) -> None:
     """The clock of the command is the cluster's."""
-    monkeypatch.setattr(status_command.time, "time", lambda: site.cluster.time + 5.0)
+    monkeypatch.setattr(time, "time", lambda: site.cluster.time + 5.0)
 
 
-def test_a_daemon_that_holds_its_lock_and_cycles_is_alive(site, now):
+def test_a_daemon_that_holds_its_lock_and_cycles_is_alive(site: Site, now: None) -> None:
     site.cycle()
     with locked(site):
         assert "daemon      alive: last cycle 00:00:05 ago, one every 60 s" in site.ask("status")
 
 
-def test_a_daemon_that_holds_its_lock_and_does_not_cycle_is_late(site, now):
+def test_a_daemon_that_holds_its_lock_and_does_not_cycle_is_late(site: Site, now: None) -> None:
     site.cycle()
     site.cluster.time += 600
     with locked(site):
         assert "daemon      late: last cycle 00:10:05 ago" in site.ask("status", code=1)
 
 
-def test_without_the_lock_it_is_not_running(site, now):
+def test_without_the_lock_it_is_not_running(site: Site, now: None) -> None:
     site.cycle()
     assert "daemon      not running" in site.ask("status", code=1)
 
 
 @pytest.mark.parametrize("asked", [("queue",), ("prio",), ("why", "1")])
-def test_on_a_terminal_answers_without_a_daemon_say_of_what_time_they_are(site, now, monkeypatch, asked):
+def test_on_a_terminal_answers_without_a_daemon_say_of_what_time_they_are(
+    site: Site, now: None, monkeypatch: pytest.MonkeyPatch, asked: tuple[str, ...]
+) -> None:
     site.cluster.submit()
     site.cycle()
     as_of = f"The daemon is not alive (slurmplug status); this is as of {times.shown(site.cluster.time)}."
@@ -67,7 +71,7 @@ def test_on_a_terminal_answers_without_a_daemon_say_of_what_time_they_are(site, 
         assert "not alive" not in site.ask(*asked)
 
 
-def test_of_a_daemon_that_writes_no_cycles_it_is_said_where_the_reason_is(site, now):
+def test_of_a_daemon_that_writes_no_cycles_it_is_said_where_the_reason_is(site: Site, now: None) -> None:
     site.cycle()
     told = site.ask("status", code=1)
     assert "journalctl -u slurmplugd" in told
@@ -75,11 +79,11 @@ def test_of_a_daemon_that_writes_no_cycles_it_is_said_where_the_reason_is(site, 
         assert "journalctl" not in site.ask("status")
 
 
-def test_a_fresh_ledger_has_no_cycle_yet(site, now):
+def test_a_fresh_ledger_has_no_cycle_yet(site: Site, now: None) -> None:
     assert "no cycle yet" in site.ask("status", code=1)
 
 
-def test_the_last_cycle_in_figures(site, now):
+def test_the_last_cycle_in_figures(site: Site, now: None) -> None:
     site.cluster.start(site.cluster.submit())
     site.cluster.submit()
     site.cluster.submit(b"#!/bin/sh\ntrain\n")
@@ -91,7 +95,7 @@ def test_the_last_cycle_in_figures(site, now):
     assert "ledger.db: " in told
 
 
-def test_a_failed_read_is_told_beside_the_last_cycle_that_worked(site, now):
+def test_a_failed_read_is_told_beside_the_last_cycle_that_worked(site: Site, now: None) -> None:
     site.cluster.submit()
     site.cycle()
     site.cluster.reachable = False
@@ -102,13 +106,13 @@ def test_a_failed_read_is_told_beside_the_last_cycle_that_worked(site, now):
     assert "last cycle  1: 1 job, " in told
 
 
-def test_modes_of_each_kind(tmp_path):
+def test_modes_of_each_kind(tmp_path: Path) -> None:
     with Site(tmp_path, mode={"default": "act", "stop": "advise"}) as site:
         site.cycle()
         assert "mode        act; stop: advise" in site.ask("status", code=1)
 
 
-def test_open_operations_and_faults_are_counted(site, now):
+def test_open_operations_and_faults_are_counted(site: Site, now: None) -> None:
     site.cluster.start(site.cluster.submit())
     site.train(1, dict.fromkeys(range(1, 8), 0.95))
     site.cluster.faults += [SpoolFault(1, "owner", "uid 5", 2), SpoolFault(2, "owner", "uid 6", 1)]
@@ -118,7 +122,7 @@ def test_open_operations_and_faults_are_counted(site, now):
     assert "faults      owner 3" in told
 
 
-def test_a_frozen_cycle_is_explained(tmp_path):
+def test_a_frozen_cycle_is_explained(tmp_path: Path) -> None:
     with Site(tmp_path, guardrails={"breaker_failures": 1}) as site:
         site.cluster.submit()
         site.cluster.submit()
@@ -129,8 +133,8 @@ def test_a_frozen_cycle_is_explained(tmp_path):
         assert "No commands were sent in the last cycle. Commands failed" in site.ask("why", "1")
 
 
-def test_a_policys_failure_is_told_fit_for_a_terminal(tmp_path):
-    def fail(_):
+def test_a_policys_failure_is_told_fit_for_a_terminal(tmp_path: Path) -> None:
+    def fail(_: Snapshot) -> NoReturn:
         raise RuntimeError("\x1b[2J")
 
     with Site(tmp_path, Planned(fail)) as site:
@@ -139,7 +143,7 @@ def test_a_policys_failure_is_told_fit_for_a_terminal(tmp_path):
         assert "error       policy planned failed: RuntimeError: \\x1b[2J" in site.ask("status", code=1)
 
 
-def test_json_tells_the_same(site, now):
+def test_json_tells_the_same(site: Site, now: None) -> None:
     site.cycle()
     with locked(site):
         told = site.json("status")
@@ -148,7 +152,7 @@ def test_json_tells_the_same(site, now):
 
 
 class TestPause:
-    def test_a_pause_vetoes_and_leaves_no_label_until_it_is_over(self, site):
+    def test_a_pause_vetoes_and_leaves_no_label_until_it_is_over(self, site: Site) -> None:
         for urgency in (1, 9):
             site.cluster.submit(b"#!/bin/sh\n#PLUG --urgency=%d\ntrain\n" % urgency)
         site.ask("pause")
@@ -158,23 +162,23 @@ class TestPause:
         site.cycle()
         assert site.cluster.verbs() == ["update"]
 
-    def test_status_tells_who_paused_and_why(self, site, now):
+    def test_status_tells_who_paused_and_why(self, site: Site, now: None) -> None:
         site.ask("pause", "disk", "is", "full\x1b")
         site.cycle()
         told = site.ask("status", code=1)
         assert "paused, so it observes only: disk is full\\x1b (" in told
 
-    def test_resuming_tells_what_it_was_paused_for(self, site):
+    def test_resuming_tells_what_it_was_paused_for(self, site: Site) -> None:
         site.ask("pause", "upgrade")
         assert "resumed; it was paused: upgrade (" in site.ask("resume")
         assert "it was not paused" in site.ask("resume")
 
 
 class TestDaemonRuns:
-    def test_it_does_while_the_lock_is_held(self, site):
+    def test_it_does_while_the_lock_is_held(self, site: Site) -> None:
         with locked(site):
             assert daemon_runs(site.path)
         assert not daemon_runs(site.path)
 
-    def test_it_does_not_where_there_never_was_a_lock(self, tmp_path):
+    def test_it_does_not_where_there_never_was_a_lock(self, tmp_path: Path) -> None:
         assert not daemon_runs(tmp_path / "ledger.db")

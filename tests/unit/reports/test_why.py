@@ -1,16 +1,18 @@
 """why: one job explained, from real cycles."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
 
 from policies.plan import Action, Plan, Reason
+from policies.snapshot import Snapshot
 from slurmplug.console import times
 from slurmplug.reports import job_view
+from slurmplug.reports.job_view import Job
 from slurmplug.spool.report_lines import SpoolFault
 from tests.builders import NOW
 from tests.ledgers import Planned, Site
@@ -34,7 +36,7 @@ def stopping(site: Site) -> int:
 
 
 class TestWhatItRequested:
-    def test_directives_are_told_as_they_would_be_written(self, site):
+    def test_directives_are_told_as_they_would_be_written(self, site: Site) -> None:
         site.cluster.submit(
             b"#!/bin/sh\n#PLUG --deadline=2h --target=loss<=0.25 --max-iterations=90 --gpus=2..8\n"
             b"#PLUG --checkpoint=USR1:batch@60 --urgency=7 --utility=50,0.5,12 --type=resnet\n"
@@ -49,40 +51,40 @@ class TestWhatItRequested:
         ):  # fmt: skip
             assert directive in told
 
-    def test_a_mistake_is_told_with_its_line_and_the_word_that_was_meant(self, site):
+    def test_a_mistake_is_told_with_its_line_and_the_word_that_was_meant(self, site: Site) -> None:
         site.cluster.submit(b"#!/bin/sh\n#PLUG --urgency=7\n#PLUG --tagret=accuracy>=0.9\ntrain\n")
         site.cycle()
         told = site.ask("why", "1").splitlines()
         assert "  Ignored: line 3: --tagret=accuracy>=0.9: no such directive; did you mean --target?" in told
 
-    def test_the_mistakes_of_the_comment_come_before_those_of_the_script(self, site):
+    def test_the_mistakes_of_the_comment_come_before_those_of_the_script(self, site: Site) -> None:
         script = b"#!/bin/sh\n" + b"#PLUG --urgencey=7\n" * 3 + b"#PLUG --type=x\ntrain\n"
         site.cluster.submit(script, comment="plug: tagret=1")
         site.cycle()
         told = [line.split(":")[1].strip() for line in site.ask("why", "1").splitlines() if "Ignored" in line]
         assert told == ["comment", "line 2", "line 3", "line 4"]
 
-    def test_mistakes_come_in_the_order_of_their_lines(self, site):
+    def test_mistakes_come_in_the_order_of_their_lines(self, site: Site) -> None:
         site.cluster.submit(b"#!/bin/sh\n#PLUG --stop=target\n#PLUG --urgency=1\n#PLUG --urgency=9\ntrain\n")
         site.cycle()
         told = [line.split(":")[1].strip() for line in site.ask("why", "1").splitlines() if "Ignored" in line]
         assert told == ["line 2", "line 4"]
 
-    def test_a_job_that_asked_for_nothing_made_no_mistake(self, site):
+    def test_a_job_that_asked_for_nothing_made_no_mistake(self, site: Site) -> None:
         site.cluster.submit(b"#!/bin/sh\ntrain\n")
         site.cluster.submit(b"#!/bin/sh\n#PLUG --urgencey=7\ntrain\n")
         site.cycle()
         assert "Requested:\n  Nothing.\n" in site.ask("why", "1")
         assert "Requested:\n  Nothing valid.\n" in site.ask("why", "2")
 
-    def test_that_there_are_more_mistakes_than_are_named_is_told_last(self, site):
+    def test_that_there_are_more_mistakes_than_are_named_is_told_last(self, site: Site) -> None:
         site.cluster.submit(b"#!/bin/sh\n" + b"#PLUG --urgencey=7\n" * 99 + b"#PLUG --type=x\ntrain\n")
         site.cycle()
         told = [line for line in site.ask("why", "1").splitlines() if "Ignored" in line]
         assert "line 2" in told[0]
         assert "line" not in told[-1]
 
-    def test_an_unmanaged_job_is_said_to_be_left_to_slurm(self, site):
+    def test_an_unmanaged_job_is_said_to_be_left_to_slurm(self, site: Site) -> None:
         site.cluster.submit(b"#!/bin/sh\ntrain\n")
         site.cycle()
         told = site.ask("why", "1")
@@ -95,7 +97,7 @@ class TestWhatItRequested:
             ({"batch": False, "comment": "plug: urgency=3"}, "It is an interactive job (salloc or srun)"),
         ],
     )
-    def test_a_job_that_is_not_to_be_touched_is_told_why(self, site, given, because):
+    def test_a_job_that_is_not_to_be_touched_is_told_why(self, site: Site, given: dict[str, Any], because: str) -> None:
         site.cluster.submit(**given)
         site.cycle()
         assert because in site.ask("why", "1")
@@ -109,7 +111,7 @@ class TestItsRank:
         site.cycle()
         return site
 
-    def test_its_position_its_rank_and_the_next_three_before_it(self, crowd):
+    def test_its_position_its_rank_and_the_next_three_before_it(self, crowd: Site) -> None:
         told = crowd.ask("why", "2").splitlines()
         ranking = told[told.index("Rank:") + 1 :]
         assert ranking[0].startswith("  Rank 5 of 6 pending jobs, by a score of ")
@@ -118,12 +120,12 @@ class TestItsRank:
         assert "job 3 of u2, score" in ranking[1]
         assert "ahead most by what its next iteration learns (" in ranking[1]
 
-    def test_the_first_has_nobody_before_it(self, crowd):
+    def test_the_first_has_nobody_before_it(self, crowd: Site) -> None:
         told = crowd.ask("why", "6")
         assert "Rank 1 of 6 pending jobs" in told
         assert "Ahead of it" not in told
 
-    def test_when_slurm_expects_it_to_start_is_told_while_that_is_to_come(self, crowd):
+    def test_when_slurm_expects_it_to_start_is_told_while_that_is_to_come(self, crowd: Site) -> None:
         assert "expects" not in crowd.ask("why", "6")
         crowd.cluster.jobs[6]["expected"] = NOW + 7_200.0
         crowd.cycle()
@@ -132,32 +134,32 @@ class TestItsRank:
         crowd.cycle()
         assert "expects" not in crowd.ask("why", "6")
 
-    def test_an_order_of_slurms_own_that_differs_is_told(self, crowd):
+    def test_an_order_of_slurms_own_that_differs_is_told(self, crowd: Site) -> None:
         crowd.cluster.jobs[1]["priority"] = 9_000.0
         crowd.cycle()
         assert "Slurm's priority puts 1 job of lower rank ahead of it" in crowd.ask("why", "6")
         assert "lower rank" not in crowd.ask("why", "1")
 
-    def test_an_observing_daemon_is_said_to_tell_slurm_nothing(self, tmp_path):
+    def test_an_observing_daemon_is_said_to_tell_slurm_nothing(self, tmp_path: Path) -> None:
         with Site(tmp_path, mode={"default": "act", "rank": "observe"}) as site:
             site.cluster.submit()
             site.cycle()
             assert "The rank is not written to Slurm: the mode for ranks is observe." in site.ask("why", "1")
 
-    def test_a_paused_daemon_is_named(self, site):
+    def test_a_paused_daemon_is_named(self, site: Site) -> None:
         site.ledger.set_control("paused", "maintenance")
         site.cluster.submit()
         site.cycle()
         assert "The rank is not written to Slurm: an operator paused slurmplug." in site.ask("why", "1")
 
-    def test_of_equal_ranks_the_one_submitted_first_goes_first(self, tmp_path):
+    def test_of_equal_ranks_the_one_submitted_first_goes_first(self, tmp_path: Path) -> None:
         with Site(tmp_path, Planned(lambda snapshot: Plan(np.ones(len(snapshot.jobs))))) as site:
             site.cluster.submit()
             site.cluster.submit()
             site.cycle()
             assert "Ahead of it: job 1 of ada, score 1, which was submitted first." in site.ask("why", "2")
 
-    def test_a_lead_that_its_digits_do_not_show_is_told_without_them(self, tmp_path):
+    def test_a_lead_that_its_digits_do_not_show_is_told_without_them(self, tmp_path: Path) -> None:
         learnt = np.array([1.0, 1.0 + 1e-9])
         with Site(tmp_path, Planned(lambda _: Plan(learnt, terms={"learning": learnt}))) as site:
             site.cluster.submit()
@@ -165,19 +167,19 @@ class TestItsRank:
             site.cycle()
             assert "Ahead of it: job 2 of ada, score 1, ahead by very little." in site.ask("why", "1")
 
-    def test_a_job_that_was_given_back_is_left_to_slurm(self, crowd):
+    def test_a_job_that_was_given_back_is_left_to_slurm(self, crowd: Site) -> None:
         crowd.ledger.give_back([6])
         assert "An operator excluded it with `slurmplug reset --job`" in crowd.ask("why", "6")
         assert "Rank 1 of 5 pending jobs" in crowd.ask("why", "5")
 
-    def test_the_policys_note_is_told(self, site):
+    def test_the_policys_note_is_told(self, site: Site) -> None:
         site.cluster.submit(dependency="afterok:2")
         site.cluster.submit(dependency="afterok:1")
         site.cycle()
         assert "Its dependencies form a cycle" in site.ask("why", "1")
 
-    def test_a_failed_policy_is_told(self, tmp_path):
-        def fail(_):
+    def test_a_failed_policy_is_told(self, tmp_path: Path) -> None:
+        def fail(_: Snapshot) -> NoReturn:
             raise RuntimeError("no \x1b[2J idea")
 
         with Site(tmp_path, Planned(fail)) as site:
@@ -195,12 +197,12 @@ class TestWhatIsPredicted:
         """A job that may run for an hour and reports, with a deadline."""
         return site.cluster.submit(b"#!/bin/sh\n#PLUG --deadline=%s --max-iterations=90\ntrain\n" % deadline, **given)
 
-    def test_a_job_that_waits_without_any_prediction_is_told_why(self, site):
+    def test_a_job_that_waits_without_any_prediction_is_told_why(self, site: Site) -> None:
         site.cluster.submit(time_limit=np.nan)
         site.cycle()
         assert self.told(site) == ["No run time: slurmplug has seen no finished run like it, and it has no time limit."]
 
-    def test_a_policy_that_asks_for_no_run_times_is_told(self, tmp_path):
+    def test_a_policy_that_asks_for_no_run_times_is_told(self, tmp_path: Path) -> None:
         with Site(tmp_path, Planned(lambda snapshot: Plan(np.ones(len(snapshot.jobs))))) as site:
             self.submit(site, b"2h")
             site.cycle()
@@ -217,8 +219,8 @@ class TestWhatIsPredicted:
         ],
     )  # fmt: skip
     def test_a_job_that_waits_is_told_what_becomes_of_its_deadline_if_it_started_now(
-        self, site, deadline, seconds, chance
-    ):
+        self, site: Site, deadline: bytes, seconds: int, chance: str
+    ) -> None:
         self.submit(site, deadline)
         site.cycle()
         left = site.json("acct", "-j", "1")["jobs"][0]
@@ -228,14 +230,14 @@ class TestWhatIsPredicted:
             f"its deadline, {times.shown(NOW + seconds)}, {chance}"
         )
 
-    def test_where_slurm_says_when_it_starts_its_deadline_is_held_against_that(self, site):
+    def test_where_slurm_says_when_it_starts_its_deadline_is_held_against_that(self, site: Site) -> None:
         site.cluster.jobs[self.submit(site, b"50m")]["expected"] = NOW + 3_000.0
         site.cycle()
         end = times.shown(NOW + 3_000 + site.json("acct", "-j", "1")["jobs"][0]["remaining"])
         assert self.told(site)[-1].startswith(f"Started when Slurm expects it, it ends {end} (90 %: ")
         assert self.told(site)[-1].endswith("cannot be met.")
 
-    def test_a_job_that_runs_is_told_by_its_own_pace(self, site):
+    def test_a_job_that_runs_is_told_by_its_own_pace(self, site: Site) -> None:
         site.cluster.start(self.submit(site, b"2h"))
         site.train(1, dict.fromkeys(range(1, 31), 0.1))
         site.cycle()
@@ -243,7 +245,7 @@ class TestWhatIsPredicted:
         assert self.told(site)[-1].startswith(f"It ends {end} (90 %: ")
         assert self.told(site)[-1].endswith(f"its deadline, {times.shown(NOW + 7_200)}, can be met.")
 
-    def test_a_job_that_would_go_on_for_longer_than_calendars_do_is_told_all_the_same(self, site):
+    def test_a_job_that_would_go_on_for_longer_than_calendars_do_is_told_all_the_same(self, site: Site) -> None:
         job = site.cluster.submit(b"#!/bin/sh\n#PLUG --deadline=9h --max-iterations=1000000000\ntrain\n")
         site.cluster.start(job)
         for iteration in range(1, 5):
@@ -253,13 +255,13 @@ class TestWhatIsPredicted:
         assert self.told(site)[-1].startswith("It ends 9999-12-3")
         assert self.told(site)[-1].endswith("cannot be met.")
 
-    def test_a_deadline_that_is_over_is_told(self, site):
+    def test_a_deadline_that_is_over_is_told(self, site: Site) -> None:
         self.submit(site, b"2m")
         site.cycle(3)
         assert self.told(site)[-1] == f"Its deadline, {times.shown(NOW + 120)}, passed 00:01:00 ago."
 
     @pytest.mark.parametrize(("deadline", "told"), [(b"5m", "00:04:00 before"), (b"30s", "00:00:30 after")])
-    def test_an_ended_job_is_told_how_it_kept_its_deadline(self, site, deadline, told):
+    def test_an_ended_job_is_told_how_it_kept_its_deadline(self, site: Site, deadline: bytes, told: str) -> None:
         site.cluster.start(self.submit(site, deadline))
         site.cycle()
         site.cluster.end(1)
@@ -268,7 +270,7 @@ class TestWhatIsPredicted:
 
 
 class TestWhatWasDone:
-    def test_a_stop_is_told_from_its_reason_to_its_end(self, site):
+    def test_a_stop_is_told_from_its_reason_to_its_end(self, site: Site) -> None:
         job = stopping(site)
         site.cluster.end(job)
         site.cycle()
@@ -280,7 +282,7 @@ class TestWhatWasDone:
             f"  {ended}: finished: stopped.",
         ]
 
-    def test_every_step_and_what_slurm_answered(self, tmp_path):
+    def test_every_step_and_what_slurm_answered(self, tmp_path: Path) -> None:
         with Site(tmp_path, stop={"grace": 90.0}) as site:
             stopping(site)
             site.cluster.refuse = frozenset({"cancel"})
@@ -289,7 +291,7 @@ class TestWhatWasDone:
             assert "it was cancelled, as it did not stop by itself: refused (Access/permission denied)" in told
 
     @pytest.mark.parametrize("mode", ["observe", "advise", "act"])
-    def test_that_slurm_and_not_the_policy_places_it_is_no_deed(self, tmp_path, mode):
+    def test_that_slurm_and_not_the_policy_places_it_is_no_deed(self, tmp_path: Path, mode: str) -> None:
         def turn(snapshot: Any) -> Plan:
             return Plan(np.zeros(1), actions=(Action("place", snapshot.jobs.keys[0], Reason("its turn"), 1),))
 
@@ -300,7 +302,7 @@ class TestWhatWasDone:
             assert "place" not in site.ask("why", "1")
             assert "would place" not in site.ask("queue")
 
-    def test_a_stop_that_was_vetoed_names_the_guardrail(self, tmp_path):
+    def test_a_stop_that_was_vetoed_names_the_guardrail(self, tmp_path: Path) -> None:
         with Site(tmp_path, mode={"default": "act", "stop": "observe"}) as site:
             stopping(site)
             site.cycle(2)
@@ -309,7 +311,7 @@ class TestWhatWasDone:
             assert f"{first} to {last}: stop, by the rule target. Its accuracy" in told
             assert "Not done: the mode is observe." in told
 
-    def test_a_stop_by_overload_tells_of_the_overload(self, site):
+    def test_a_stop_by_overload_tells_of_the_overload(self, site: Site) -> None:
         job = site.cluster.submit(
             b"#!/bin/sh\n#PLUG --target=accuracy>=0.9 --allow-downgrade=target --max-iterations=90\ntrain\n"
         )
@@ -323,7 +325,7 @@ class TestWhatWasDone:
             "which was applied because the cluster was overloaded (" in told
         )
 
-    def test_priorities_that_were_written_are_counted(self, site):
+    def test_priorities_that_were_written_are_counted(self, site: Site) -> None:
         site.cluster.submit()
         site.cluster.submit()
         site.cycle()
@@ -331,7 +333,7 @@ class TestWhatWasDone:
         written = f"{times.shown(NOW + 60)}: its priority was written, 1 time in all, last SiteFactor {label}: done."
         assert written in site.ask("why", "1")
 
-    def test_what_was_not_believed_is_told_with_how_often(self, site):
+    def test_what_was_not_believed_is_told_with_how_often(self, site: Site) -> None:
         job = site.cluster.submit()
         site.cluster.start(job)
         site.cluster.faults.append(SpoolFault(job, "owner", "uid 4711", 3))
@@ -341,8 +343,8 @@ class TestWhatWasDone:
         assert "A file with the name of its report belongs to another user (uid 4711) (3 times, last" in told
         assert "A line of its reports is not a JSON object (2 times, last" in told
 
-    def test_a_rule_of_another_policy_is_told_with_its_facts(self, tmp_path):
-        def plan(snapshot):
+    def test_a_rule_of_another_policy_is_told_with_its_facts(self, tmp_path: Path) -> None:
+        def plan(snapshot: Snapshot) -> Plan:
             stop = Action("stop", snapshot.jobs.keys[0], Reason("full \x1b moon", {"phase": 1.0}))
             return Plan(np.full(len(snapshot.jobs), np.nan), actions=(stop,))
 
@@ -354,16 +356,16 @@ class TestWhatWasDone:
 
 
 class TestWhichJob:
-    def test_a_job_that_is_not_known_is_said_to_be_so(self, site):
+    def test_a_job_that_is_not_known_is_said_to_be_so(self, site: Site) -> None:
         told = site.ask("why", "7", code=1)
         assert "slurmplug knows no job 7: it was submitted after the last cycle, never existed, " in told
         assert "or Slurm does not show it to you" in told
 
     @pytest.mark.parametrize("job", ["x", "1.2", "-3", "1_", ""])
-    def test_what_is_no_job_is_refused(self, site, job):
+    def test_what_is_no_job_is_refused(self, site: Site, job: str) -> None:
         assert site.ask("why", "--", job, code=1)
 
-    def test_many_iterations_are_told_to_the_last_digit(self, site):
+    def test_many_iterations_are_told_to_the_last_digit(self, site: Site) -> None:
         job = site.cluster.submit(b"#!/bin/sh\n#PLUG --max-iterations=9000000\ntrain\n")
         site.cluster.start(job)
         site.train(job, {1_234_567: 0.5})
@@ -378,7 +380,9 @@ class TestWhichJob:
         ("told", "all_of_them"),
         [(range(20), True), (range(1, 20), False), (range(1, 21), True), (range(4, 20), True), (range(4, 19), False)],
     )
-    def test_what_it_came_to_is_told_of_a_job_that_may_have_done_all_its_iterations(self, site, told, all_of_them):
+    def test_what_it_came_to_is_told_of_a_job_that_may_have_done_all_its_iterations(
+        self, site: Site, told: range, all_of_them: bool
+    ) -> None:
         job = site.cluster.submit(b"#!/bin/sh\n#PLUG --target=accuracy>=0.99 --max-iterations=20\ntrain\n")
         site.cluster.start(job)
         site.train(job, {i: 0.9 - 0.5 / (i + 1) for i in told[:8]})
@@ -388,7 +392,7 @@ class TestWhichJob:
         site.cycle()
         assert ("It came to 0.8" in site.ask("why", "1")) == all_of_them
 
-    def test_a_job_that_did_all_its_iterations_is_told_with_what_was_foreseen_and_what_came(self, site):
+    def test_a_job_that_did_all_its_iterations_is_told_with_what_was_foreseen_and_what_came(self, site: Site) -> None:
         job = site.cluster.submit(b"#!/bin/sh\n#PLUG --target=accuracy>=0.99 --max-iterations=20\ntrain\n")
         site.cluster.start(job)
         site.train(job, {i: 0.9 - 0.5 / i for i in range(1, 11)})
@@ -400,7 +404,7 @@ class TestWhichJob:
         assert re.search(r"After 10 iterations, accuracy 0\.8\d* \(90 %: 0\.8\d* to 0\.\d*\) at the end\.", told)
         assert "It came to 0.3, which is outside of that." in told
 
-    def test_an_ended_job_is_told_with_what_was_predicted_and_what_it_took(self, site):
+    def test_an_ended_job_is_told_with_what_was_predicted_and_what_it_took(self, site: Site) -> None:
         job = stopping(site)
         site.cluster.end(job)
         site.cycle()
@@ -409,7 +413,7 @@ class TestWhichJob:
         assert re.search(r"When first seen, a run time of 00:0.* to 00:0.*, by its own pace\. It took 00:01:06\.", told)
         assert "84 iterations were saved." in told
 
-    def test_a_run_without_reports_is_asked_for_them_only_while_it_runs(self, site):
+    def test_a_run_without_reports_is_asked_for_them_only_while_it_runs(self, site: Site) -> None:
         job = site.cluster.submit()
         site.cluster.start(job)
         site.cycle()
@@ -422,7 +426,7 @@ class TestWhichJob:
         assert "Nothing: its training loop did not call report(), or its reports could not be read." in told
         assert ", ran for " in told
 
-    def test_an_array_is_told_element_by_element(self, site):
+    def test_an_array_is_told_element_by_element(self, site: Site) -> None:
         array = site.cluster.submit(array_id=1, array_task=0)
         for element in range(1, 8):
             site.cluster.submit(array_id=array, array_task=element)
@@ -434,7 +438,7 @@ class TestWhichJob:
         assert "3 more elements: name one of 1_5, 1_6, 1_7." in told
         assert "Job 1_6," in site.ask("why", "1_6")
 
-    def test_json_has_the_sentences_and_the_rows_behind_them(self, site):
+    def test_json_has_the_sentences_and_the_rows_behind_them(self, site: Site) -> None:
         job = stopping(site)
         site.cluster.end(job)
         site.cycle()
@@ -446,7 +450,7 @@ class TestWhichJob:
         assert told["commands"][0]["fields"] == {"what": "stop", "restart": "0"}
         assert told["decisions"][0]["verdict"] == "allowed"
 
-    def test_nothing_that_a_user_wrote_reaches_the_terminal_raw(self, site):
+    def test_nothing_that_a_user_wrote_reaches_the_terminal_raw(self, site: Site) -> None:
         evil = "\x1b[2J\n\u202e"
         site.cluster.submit(
             b"#!/bin/sh\n#PLUG --\x1b[2J=\xff\n#PLUG --urgency=1\nx\n", name=evil, comment=f"plug: {evil}=1",
@@ -457,18 +461,25 @@ class TestWhichJob:
         assert all(character.isprintable() or character == "\n" for character in told)
 
 
-def test_the_queue_is_put_in_order_once_for_all_elements_of_an_array(site, monkeypatch):
+def test_the_queue_is_put_in_order_once_for_all_elements_of_an_array(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for task in range(20):
         site.cluster.submit(array_id=1, array_task=task)
     site.cycle()
     orders: list[int] = []
     ranked = job_view.ranked
-    monkeypatch.setattr(job_view, "ranked", lambda queue: orders.append(1) or ranked(queue))
+
+    def noted(queue: Iterable[Job]) -> list[Job]:
+        orders.append(1)
+        return ranked(queue)
+
+    monkeypatch.setattr(job_view, "ranked", noted)
     assert "15 more elements" in site.ask("why", "1")
     assert len(orders) == 1
 
 
-def test_how_a_job_ended_is_told_where_it_was_no_success(site):
+def test_how_a_job_ended_is_told_where_it_was_no_success(site: Site) -> None:
     for code in (0, 3, 137):
         job = site.cluster.submit()
         site.cluster.start(job)
@@ -493,25 +504,25 @@ class TestHowAJobIsNamed:
     def first_line(self, site: Site, name: str) -> str:
         return site.ask("why", name).splitlines()[1].split(",")[0]
 
-    def test_elements_that_wait_together_are_told_by_how_many_they_are(self, array):
+    def test_elements_that_wait_together_are_told_by_how_many_they_are(self, array: Site) -> None:
         assert self.first_line(array, "1") == "  Job 1_[x7]"
         assert self.first_line(array, "1_[0-2,4-7%2]") == "  Job 1_[x7]"
 
-    def test_an_element_that_has_not_started_is_told_with_those_it_waits_with(self, array):
+    def test_an_element_that_has_not_started_is_told_with_those_it_waits_with(self, array: Site) -> None:
         heading, _, first, *_ = array.ask("why", "1_5").splitlines()
         assert heading.startswith("1_5 has not started")
         assert first.startswith("  Job 1_[x7], ")
         assert [each["job"]["jobid"] for each in array.json("why", "1_5")["jobs"]] == ["1_[x7]"]
         assert self.first_line(array, "1_3") == "  Job 1_3"
 
-    def test_a_component_of_a_heterogeneous_job_goes_by_squeues_name(self, array):
+    def test_a_component_of_a_heterogeneous_job_goes_by_squeues_name(self, array: Site) -> None:
         assert self.first_line(array, "3+1") == self.first_line(array, "4") == "  Job 3+1"
 
     @pytest.mark.parametrize("name", ["1_", "1_[3", "_3", "1+", "1+2_3", "1_3+2", "\u0661", "99999999999", ""])
-    def test_what_names_no_job_is_a_mistake(self, array, name):
+    def test_what_names_no_job_is_a_mistake(self, array: Site, name: str) -> None:
         assert "Bad job specified" in array.ask("why", name, code=1)
 
-    def test_a_name_is_escaped_once(self, site):
+    def test_a_name_is_escaped_once(self, site: Site) -> None:
         site.cluster.submit(name="a\x1b[2J it's")
         site.cycle()
         assert "Job 1, 'a\\x1b[2J it's' of " in site.ask("why", "1")

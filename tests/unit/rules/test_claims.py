@@ -1,5 +1,7 @@
 """What jobs claim, bounded before a policy sees it."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,7 @@ STEADY = [1.0, 0.9, 0.85]
 MIRACLE = [1e9, 1e6, 1e3, 1.0]
 
 
-def test_urgency_counts_for_at_most_what_the_account_is_granted():
+def test_urgency_counts_for_at_most_what_the_account_is_granted() -> None:
     limits = Guardrails(urgency=8, urgency_of={"guests": 2})
     given = snapshot(jobs(4, urgency=[9, 9, 1, np.nan], account=["lab", "guests", "guests", "guests"]))
     believed, notes = limit_claims(given, limits)
@@ -21,7 +23,7 @@ def test_urgency_counts_for_at_most_what_the_account_is_granted():
     assert {key.job_id: reason.rule for key, reason in notes.items()} == {1: "urgency-granted", 2: "urgency-granted"}
 
 
-def test_where_nothing_is_claimed_in_vain_the_snapshot_stays_as_it_is():
+def test_where_nothing_is_claimed_in_vain_the_snapshot_stays_as_it_is() -> None:
     given = snapshot(jobs(2, losses=[STEADY, []], iteration=[3, 0], attained=[300, 0], iteration_time=[100, np.nan]))
     assert limit_claims(given, Guardrails()) == (given, {})
 
@@ -33,7 +35,9 @@ def test_where_nothing_is_claimed_in_vain_the_snapshot_stays_as_it_is():
         ({"iteration": 4, "losses": [MIRACLE], "iteration_time": 0.01}, "loss-too-steep"),
     ],
 )
-def test_reports_that_cannot_be_true_are_told_and_gain_no_rank(claim, rule):
+def test_reports_that_cannot_be_true_are_told_and_gain_no_rank(
+    claim: dict[str, float | list[list[Any]]], rule: str
+) -> None:
     told = {"state": "running", "attained": 60.0, "accuracies": [[0.5, 0.6]], "max_iterations": 2e9, "urgency": 10}
     believed, notes = limit_claims(snapshot(jobs(1, **told, **claim)), Guardrails())
     silent = snapshot(jobs(1, **{**told, "accuracies": [[]]}))
@@ -44,7 +48,7 @@ def test_reports_that_cannot_be_true_are_told_and_gain_no_rank(claim, rule):
     assert explain.sentence(next(iter(notes.values()))).startswith("Its reports are not believed")
 
 
-def test_only_the_row_that_claims_too_much_loses_its_curve():
+def test_only_the_row_that_claims_too_much_loses_its_curve() -> None:
     losses = [STEADY, MIRACLE, [1e9], [1e-9, 1e3, 1.0]]
     given = jobs(4, losses=losses, iteration=[3, 4, 1, 3], attained=1e5, iteration_time=0.01)
     believed, _ = limit_claims(snapshot(given), Guardrails())
@@ -52,11 +56,11 @@ def test_only_the_row_that_claims_too_much_loses_its_curve():
     assert believed.jobs.losses.row(3)[1].tolist() == losses[3]
 
 
-def test_one_steep_fall_after_a_bad_start_is_believed():
+def test_one_steep_fall_after_a_bad_start_is_believed() -> None:
     given = snapshot(jobs(1, losses=[[1e6, 1.0, 0.9]], iteration=3, attained=1e5, iteration_time=0.01))
     assert not limit_claims(given, Guardrails())[1]
 
 
-def test_a_slow_iteration_may_gain_much():
+def test_a_slow_iteration_may_gain_much() -> None:
     given = snapshot(jobs(1, losses=[MIRACLE], iteration=4, attained=1e5, iteration_time=600.0))
     assert not limit_claims(given, Guardrails())[1]

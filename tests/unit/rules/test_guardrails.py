@@ -24,6 +24,7 @@ from slurmplug.rules.guardrails import (
 from tests.builders import CLUSTER, NOW, jobs, nodes, snapshot
 
 ACT = Modes(default="act")
+NUMPYS_NUMBER: Any = np.int64(3)
 
 
 def running(n: int = 1, **columns: Any) -> Snapshot:
@@ -102,7 +103,8 @@ def test_a_mode_that_does_not_act_lets_nothing_through_and_says_which_it_is(mode
 
 def test_each_kind_of_action_has_its_own_mode() -> None:
     verdict = checked(running(1), modes=Modes(default="observe", stop="act"))
-    assert (len(verdict.actions), verdict.acting) == (1, {"stop"})
+    assert len(verdict.actions) == 1
+    assert verdict.acting == {"stop"}
     assert np.isnan(verdict.score).all()
     verdict = checked(running(1), modes=Modes(default="act", stop="observe"))
     assert (vetoes(verdict), verdict.score.tolist()) == (["mode"], [0.0])
@@ -234,8 +236,8 @@ def test_the_writes_of_one_cycle_are_bounded_and_the_rest_is_counted() -> None:
         (Plan(np.zeros(2), {"P": np.zeros(1)}), "P is one number per job"),
         (Plan(np.zeros(2), actions=(Action("stop", JobKey(CLUSTER, 9, 0), Reason("x")),)), "not in the snapshot"),
         (Plan(np.zeros(2), notes={JobKey(CLUSTER, 9, 0): Reason("x")}), "not in the snapshot"),
-        (Plan(np.zeros(2), notes={JobKey(CLUSTER, 1, int(NOW)): Reason("x", {"n": np.int64(3)})}), "facts of x"),
-        (Plan(np.zeros(2), memory={"x": [1, 2]}), "memory"),
+        (Plan(np.zeros(2), notes={JobKey(CLUSTER, 1, int(NOW)): Reason("x", {"n": NUMPYS_NUMBER})}), "facts of x"),
+        (Plan(np.zeros(2), memory={"x": [1, 2]}), "memory"),  # type: ignore[dict-item]
         (Plan(np.zeros(2), memory={"x": np.array([None])}), "memory"),
     ],
 )  # fmt: skip
@@ -267,8 +269,8 @@ def moved(
 ) -> str:
     """The rule by which this action on a job that runs is vetoed; empty where it may be done."""
     limits = given.pop("limits", {})
-    action = {"gpus": 4} if kind == "resize" else {}
-    columns = {
+    action: dict[str, Any] = {"gpus": 4} if kind == "resize" else {}
+    columns: dict[str, Any] = {
         "state": "running",
         "gpus": 2,
         "gpus_max": 8,
@@ -290,7 +292,7 @@ def test_a_job_that_declared_a_checkpoint_may_be_moved(kind: Any) -> None:
     assert moved(kind, past=Past(NOW, lost_progress=frozenset({MOVER}))) == "checkpoint not kept"
     assert moved(kind, past=Past(NOW, move_gave_up=frozenset({MOVER}))) == "gave up moving"
     assert moved(kind, past=Past(NOW, fresh=frozenset({MOVER}))) == "first seen"
-    assert moved(kind, modes=Modes(**{"default": "act", kind: "observe"})) == "mode"
+    assert moved(kind, modes=Modes.model_validate({"default": "act", kind: "observe"})) == "mode"
 
 
 def test_a_resize_keeps_to_the_range_that_was_asked_for() -> None:
@@ -321,7 +323,7 @@ def test_a_job_runs_for_some_time_before_it_is_preempted_but_not_before_it_is_mo
         ({}, 3),
     ],
 )
-def test_requeues_have_budgets_by_cycle_hour_and_user(limits: dict[str, int], allowed: int) -> None:
+def test_requeues_have_budgets_by_cycle_hour_and_user(limits: dict[str, Any], allowed: int) -> None:
     seen = snapshot(jobs(3, state="running", restartable=True, started=NOW - 1e4, attained=1e6), nodes(1))
     other = [JobKey(CLUSTER, number, int(NOW)) for number in (11, 12, 13, 14)]
     past = Past(
@@ -360,7 +362,7 @@ def test_where_the_policy_places_every_job_it_is_not_bounded() -> None:
 
 
 def test_admission_needs_its_own_mode_and_a_job_that_waits_for_it() -> None:
-    waits = {"state": "pending", "held": True, "awaits": True}
+    waits: dict[str, Any] = {"state": "pending", "held": True, "awaits": True}
     assert moved("release", **waits) == "mode"
     assert moved("release", **waits, modes=Modes(admit="act")) == ""
     assert moved("release", state="pending", held=True, modes=Modes(admit="act")) == "held"

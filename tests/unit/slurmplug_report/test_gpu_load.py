@@ -1,6 +1,7 @@
 """What a job's node bears, from the meter in the job to the nodes of a snapshot."""
 
 import json
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,8 +20,8 @@ from tests.builders import NOW, nodes
 
 
 def record(job_id: int, told: dict[str, float], at: float = NOW) -> JobRecord:
-    its_facts = JobFacts(**{**dict.fromkeys(JobFacts._fields, ""), "restarts": 0})  # type: ignore[arg-type]  no other is looked at
-    return JobRecord(JobKey("testing", job_id, int(NOW)), its_facts, points=Points(load=told, load_time=at))
+    facts: dict[str, Any] = {**dict.fromkeys(JobFacts._fields, ""), "restarts": 0}  # no other is looked at
+    return JobRecord(JobKey("testing", job_id, int(NOW)), JobFacts(**facts), points=Points(load=told, load_time=at))
 
 
 class FakeNvml:
@@ -76,7 +77,7 @@ def test_the_network_is_told_as_a_rate_since_the_last_look(monkeypatch: pytest.M
     monkeypatch.setattr(meter, "_psutil", fake)
     monkeypatch.setattr(meter, "_nvml", None)
     clock = iter([10.0, 12.0])
-    monkeypatch.setattr(gpu_load.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     assert meter.measure() == {}
     assert meter.measure() == {"sent": 1_000_000.0, "network": 0.24}
 

@@ -1,11 +1,21 @@
 """MLF-C: overload, the option in force, and OptStop."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from policies.mlfs.load_control import LoadControlSettings, StopCandidates, assess_load, remaining_share, stop_actions
+from policies.mlfs.load_control import (
+    Load,
+    LoadControlSettings,
+    StopCandidates,
+    assess_load,
+    remaining_share,
+    stop_actions,
+)
 from policies.mlfs.mlfs import MLFH, MLFS, MLFSSettings
-from policies.plan import NOTHING_REMEMBERED
+from policies.plan import NOTHING_REMEMBERED, Action, Reason
+from policies.snapshot import Jobs
 from predictors.forecast import Forecast
 from tests.builders import forecasts, jobs, nodes, snapshot
 
@@ -15,32 +25,46 @@ RISING = [0.10, 0.20, 0.30, 0.40, 0.50, 0.60]
 QUEUED = {"state": ["running", "pending"], "reason": ["None", "Resources"]}
 
 
-def load(*, overloaded, settings=AT_ONCE):
+def load(*, overloaded: bool, settings: LoadControlSettings = AT_ONCE) -> Load:
     waiting = jobs(reason="Resources" if overloaded else "None")
     return assess_load(snapshot(waiting), NOTHING_REMEMBERED, settings)
 
 
-def stops_of(of_jobs, final, *, overloaded=False, settings=AT_ONCE):
+def stops_of(
+    of_jobs: Jobs, final: Forecast, *, overloaded: bool = False, settings: LoadControlSettings = AT_ONCE
+) -> tuple[Action, ...]:
     """The stops of these jobs, by the forecasts of their ends."""
     look = StopCandidates.of(of_jobs, final, settings, overloaded=overloaded)
     return stop_actions(snapshot(of_jobs), look, load(overloaded=overloaded), settings)
 
 
-def stopped(curve, mean, sd, *, overloaded=False, settings=AT_ONCE, **columns):
+def stopped(
+    curve: list[float] | np.ndarray,
+    mean: float,
+    sd: float,
+    *,
+    overloaded: bool = False,
+    settings: LoadControlSettings = AT_ONCE,
+    **columns: Any,
+) -> Action | None:
     """The stop of one running job, or None: its curve, and the forecast of its end."""
-    of_jobs = jobs(
-        **{"state": "running", "accuracies": [curve], "iteration": len(curve), "max_iterations": 100} | columns
-    )
+    given: dict[str, Any] = {"state": "running", "accuracies": [curve], "iteration": len(curve), "max_iterations": 100}
+    of_jobs = jobs(**given | columns)
     final = Forecast.normal([mean], [sd], "test")
     actions = stops_of(of_jobs, final, overloaded=overloaded, settings=settings)
     assert len(actions) <= 1
     return actions[0] if actions else None
 
 
+def reason_of(action: Action | None) -> Reason:
+    assert action is not None
+    return action.reason
+
+
 class TestOverload:
     @pytest.mark.parametrize("reason", ["Resources", "Priority"])
     @pytest.mark.parametrize("managed", [True, False])
-    def test_a_job_that_waits_for_its_turn_is_overload(self, reason, managed):
+    def test_a_job_that_waits_for_its_turn_is_overload(self, reason: str, managed: bool) -> None:
         assert assess_load(snapshot(jobs(reason=reason, managed=managed)), {}, AT_ONCE).overloaded
 
     @pytest.mark.parametrize(
@@ -52,25 +76,25 @@ class TestOverload:
             {"reason": "Resources", "state": "running"},
         ],
     )
-    def test_a_job_that_waits_for_something_else_is_not(self, columns):
+    def test_a_job_that_waits_for_something_else_is_not(self, columns: dict[str, Any]) -> None:
         assert not assess_load(snapshot(jobs(**columns)), {}, AT_ONCE).overloaded
 
-    def test_degree_is_the_mean_of_the_dominant_shares_of_the_nodes_that_are_up(self):
+    def test_degree_is_the_mean_of_the_dominant_shares_of_the_nodes_that_are_up(self) -> None:
         on_nodes = nodes(3, used=[[4, 1, 0], [1, 16, 0], [4, 32, 131_072]], up=[True, True, False])
         assert assess_load(snapshot(on_nodes=on_nodes), {}, AT_ONCE).degree == 0.75
 
-    def test_full_gpus_are_overload_whatever_the_cpus_do(self):
+    def test_full_gpus_are_overload_whatever_the_cpus_do(self) -> None:
         assert assess_load(snapshot(on_nodes=nodes(used=[4, 1, 0])), {}, AT_ONCE).overloaded
         assert not assess_load(snapshot(on_nodes=nodes(used=[3, 1, 0])), {}, AT_ONCE).overloaded
 
-    def test_a_cluster_without_nodes_or_of_nodes_without_gpus_has_a_degree(self):
+    def test_a_cluster_without_nodes_or_of_nodes_without_gpus_has_a_degree(self) -> None:
         assert assess_load(snapshot(on_nodes=nodes(0)), {}, AT_ONCE).degree == 0
         assert assess_load(snapshot(on_nodes=nodes(capacity=[0, 32, 1], used=[0, 8, 0])), {}, AT_ONCE).degree == 0.25
 
-    def test_elements_of_an_array_are_counted(self):
+    def test_elements_of_an_array_are_counted(self) -> None:
         assert assess_load(snapshot(jobs(reason="Priority", elements=7)), {}, AT_ONCE).waiting == 7
 
-    def test_it_must_last_to_count_and_be_gone_for_a_while_to_end(self):
+    def test_it_must_last_to_count_and_be_gone_for_a_while_to_end(self) -> None:
         settings = LoadControlSettings(overload_enter=3, overload_exit=2)
         memory, verdicts = NOTHING_REMEMBERED, []
         for busy in [1, 1, 0, 1, 1, 1, 0, 1, 0, 0, 0]:
@@ -81,89 +105,89 @@ class TestOverload:
 
 
 class TestTarget:
-    def test_a_job_that_asked_for_it_stops_at_its_target_with_no_overload(self):
+    def test_a_job_that_asked_for_it_stops_at_its_target_with_no_overload(self) -> None:
         action = stopped(RISING, 0.9, 0.01, stop="target", target=0.6)
-        assert action.reason.rule == "target"
-        assert action.reason.facts["cause"] == "reached"
+        assert reason_of(action).rule == "target"
+        assert reason_of(action).facts["cause"] == "reached"
 
-    def test_a_job_goes_on_below_its_target(self):
+    def test_a_job_goes_on_below_its_target(self) -> None:
         assert stopped(RISING, 0.9, 0.01, stop="target", target=0.61) is None
 
-    def test_a_target_that_was_reached_stays_reached(self):
-        assert stopped([*RISING, 0.4], 0.9, 0.01, stop="target", target=0.6).reason.rule == "target"
+    def test_a_target_that_was_reached_stays_reached(self) -> None:
+        assert reason_of(stopped([*RISING, 0.4], 0.9, 0.01, stop="target", target=0.6)).rule == "target"
 
-    def test_a_lower_is_better_target_is_met_in_its_negated_curve(self):
-        assert stopped([-3, -2, -1, -0.5, -0.09], -0.05, 0.01, stop="target", target=-0.1).reason.rule == "target"
+    def test_a_lower_is_better_target_is_met_in_its_negated_curve(self) -> None:
+        assert reason_of(stopped([-3, -2, -1, -0.5, -0.09], -0.05, 0.01, stop="target", target=-0.1)).rule == "target"
 
-    def test_a_job_with_no_target_has_the_sites_minimum(self):
+    def test_a_job_with_no_target_has_the_sites_minimum(self) -> None:
         settings = LoadControlSettings(minimum_accuracy=0.55)
         action = stopped(RISING, 0.9, 0.01, stop="target", settings=settings)
-        assert action.reason.facts["target"] == 0.55
-        assert action.reason.facts["target_of"] == "site"
+        assert reason_of(action).facts["target"] == 0.55
+        assert reason_of(action).facts["target_of"] == "site"
 
-    def test_without_either_it_goes_on(self):
+    def test_without_either_it_goes_on(self) -> None:
         assert stopped(PLATEAU, 0.80, 0.001, stop="target") is None
 
 
 class TestOptStop:
-    def test_a_job_that_will_miss_its_target_stops(self):
+    def test_a_job_that_will_miss_its_target_stops(self) -> None:
         action = stopped(PLATEAU, 0.80, 0.01, stop="optstop", target=0.9, iteration=50)
-        assert action.reason.rule == "optstop"
-        assert action.reason.facts["cause"] == "misses"
-        assert action.reason.facts["probability"] < 0.05
+        assert reason_of(action).rule == "optstop"
+        assert reason_of(action).facts["cause"] == "misses"
+        assert float(reason_of(action).facts["probability"]) < 0.05
 
-    def test_so_does_one_that_asked_to_stop_at_its_target(self):
+    def test_so_does_one_that_asked_to_stop_at_its_target(self) -> None:
         action = stopped(PLATEAU, 0.80, 0.01, stop="target", target=0.9, iteration=50)
-        assert action.reason.facts["cause"] == "misses"
+        assert reason_of(action).facts["cause"] == "misses"
 
-    def test_what_is_sure_after_a_tenth_of_the_iterations_is_not_sure_enough_until_half_of_them_are_done(self):
-        hopeless = {"stop": "target", "target": 0.9}
+    def test_what_is_sure_after_a_tenth_of_the_iterations_is_not_sure_enough_until_half_of_them_are_done(self) -> None:
+        hopeless: dict[str, Any] = {"stop": "target", "target": 0.9}
         assert stopped(PLATEAU, 0.80, 0.01, **hopeless, iteration=11) is None
         assert stopped(PLATEAU, 0.80, 0.01, **hopeless, iteration=45) is None
         assert stopped(PLATEAU, 0.80, 0.01, **hopeless, iteration=49) is not None
 
-    def test_more_doubt_is_allowed_the_nearer_the_end(self):
+    def test_more_doubt_is_allowed_the_nearer_the_end(self) -> None:
         """The target is reached with a probability of 3.4%."""
-        likely = {"stop": "target", "target": 0.815}
+        likely: dict[str, Any] = {"stop": "target", "target": 0.815}
         assert stopped(PLATEAU, 0.80, 0.0082, **likely, iteration=80) is None
         assert stopped(PLATEAU, 0.80, 0.0082, **likely, iteration=99) is not None
 
-    def test_a_job_that_may_yet_make_its_target_goes_on(self):
+    def test_a_job_that_may_yet_make_its_target_goes_on(self) -> None:
         assert stopped(PLATEAU, 0.80, 0.08, stop="optstop", target=0.9) is None
 
-    def test_a_job_that_passed_its_target_does_not_miss_it(self):
+    def test_a_job_that_passed_its_target_does_not_miss_it(self) -> None:
         assert stopped([0.95, *PLATEAU], 0.99, 0.01, stop="optstop", target=0.9) is None
 
-    def test_a_job_at_its_predicted_maximum_stops(self):
+    def test_a_job_at_its_predicted_maximum_stops(self) -> None:
         action = stopped(PLATEAU, 0.805, 0.001, stop="optstop")
-        assert action.reason.facts["cause"] == "maximum"
-        assert "target" not in action.reason.facts
-        assert "target_of" not in action.reason.facts
+        assert reason_of(action).facts["cause"] == "maximum"
+        assert "target" not in reason_of(action).facts
+        assert "target_of" not in reason_of(action).facts
 
-    def test_a_job_that_is_expected_to_get_better_by_more_than_epsilon_goes_on(self):
+    def test_a_job_that_is_expected_to_get_better_by_more_than_epsilon_goes_on(self) -> None:
         assert stopped(PLATEAU, 0.82, 0.001, stop="optstop") is None
 
-    def test_a_small_chance_of_a_large_gain_keeps_a_job_going(self):
+    def test_a_small_chance_of_a_large_gain_keeps_a_job_going(self) -> None:
         """One time in ten the learning rate drops and 0.1 is gained; the median end is below what was achieved."""
         end = Forecast.quantiles([0.05, 0.88, 0.92, 0.95], [[0.79, 0.80, 0.91, 0.91]], "test")
         running = jobs(state="running", accuracies=[PLATEAU], stop="optstop")
         assert end.median < max(PLATEAU)
         assert stops_of(running, end) == ()
 
-    def test_nothing_is_stopped_on_an_unknown_end(self):
+    def test_nothing_is_stopped_on_an_unknown_end(self) -> None:
         of_jobs = jobs(state="running", accuracies=[PLATEAU], stop="optstop", target=0.99)
         assert stops_of(of_jobs, Forecast.unknown(1), overloaded=True) == ()
 
-    def test_nothing_is_stopped_while_its_last_point_is_its_best_by_more_than_the_noise(self):
+    def test_nothing_is_stopped_while_its_last_point_is_its_best_by_more_than_the_noise(self) -> None:
         assert stopped(RISING, 0.6, 0.0001, stop="optstop", target=0.9) is None
         assert stopped([*PLATEAU, 0.90], 0.80, 0.001, stop="optstop") is None
 
-    def test_a_best_within_the_noise_does_not_protect(self):
+    def test_a_best_within_the_noise_does_not_protect(self) -> None:
         assert stopped([*PLATEAU, 0.811], 0.80, 0.001, stop="optstop", target=0.9) is not None
 
-    def test_gains_smaller_than_epsilon_do_not_keep_a_job_from_its_maximum(self):
+    def test_gains_smaller_than_epsilon_do_not_keep_a_job_from_its_maximum(self) -> None:
         smooth = 0.8 - np.exp(-np.arange(1.0, 12.0))
-        assert stopped(smooth, 0.8, 0.0001, stop="optstop").reason.facts["cause"] == "maximum"
+        assert reason_of(stopped(smooth, 0.8, 0.0001, stop="optstop")).facts["cause"] == "maximum"
 
 
 class TestShareLeft:
@@ -172,33 +196,33 @@ class TestShareLeft:
     CURVE = 1 - 10 / (np.arange(1.0, 11.0) + 9)
     END = 1 - 10 / 109
 
-    def left(self, *, overloaded=False, end=END, **columns):
-        given = {"accuracies": [self.CURVE], "iteration": 10, "max_iterations": 100, "stop": "target"}
+    def left(self, *, overloaded: bool = False, end: float = END, **columns: Any) -> float:
+        given: dict[str, Any] = {"accuracies": [self.CURVE], "iteration": 10, "max_iterations": 100, "stop": "target"}
         of_jobs, final = jobs(**given | columns), Forecast.certain([end], "test")
-        return remaining_share(of_jobs, StopCandidates.of(of_jobs, final, AT_ONCE, overloaded=overloaded))[0]
+        return float(remaining_share(of_jobs, StopCandidates.of(of_jobs, final, AT_ONCE, overloaded=overloaded))[0])
 
-    def test_reaches_to_where_a_hyperbola_passes_the_target(self):
+    def test_reaches_to_where_a_hyperbola_passes_the_target(self) -> None:
         assert self.left(target=1 - 10 / (46 + 9)) == pytest.approx((46 - 10) / (100 - 10))
 
-    def test_reaches_to_within_epsilon_of_the_predicted_maximum(self):
+    def test_reaches_to_within_epsilon_of_the_predicted_maximum(self) -> None:
         value = self.END - AT_ONCE.epsilon * self.CURVE[-1]
         assert self.left(stop="optstop") == pytest.approx((10 / (1 - value) - 9 - 10) / (100 - 10))
 
-    def test_is_one_iteration_where_the_target_is_reached(self):
+    def test_is_one_iteration_where_the_target_is_reached(self) -> None:
         assert self.left(target=0.3) == pytest.approx(1 / 90)
 
-    def test_is_all_where_nothing_stops_the_job(self):
+    def test_is_all_where_nothing_stops_the_job(self) -> None:
         assert self.left(stop="iterations", target=0.6) == 1
         assert self.left(accuracies=[[]], target=0.6) == 1
         assert self.left(managed=False, target=0.6) == 1
         assert self.left(end=np.nan, target=0.6) == 1
 
-    def test_follows_a_downgrade_only_under_overload(self):
-        columns = {"stop": "iterations", "downgrade": "target", "target": 0.6}
+    def test_follows_a_downgrade_only_under_overload(self) -> None:
+        columns: dict[str, Any] = {"stop": "iterations", "downgrade": "target", "target": 0.6}
         assert self.left(**columns) == 1
         assert self.left(**columns, overloaded=True) == self.left(target=0.6) < 1
 
-    def test_shortens_what_mlfs_ranks_by(self):
+    def test_shortens_what_mlfs_ranks_by(self) -> None:
         of_jobs = jobs(
             2, accuracies=[self.CURVE] * 2, iteration=10, max_iterations=100, stop="target", target=[0.6, 0.8]
         )
@@ -211,11 +235,11 @@ class TestShareLeft:
 
 
 class TestNobodyElseIsStopped:
-    def stopped(self, **changed):
-        due = {"curve": PLATEAU, "mean": 0.8, "sd": 0.001, "stop": "target", "target": 0.75}
+    def stopped(self, **changed: Any) -> Action | None:
+        due: dict[str, Any] = {"curve": PLATEAU, "mean": 0.8, "sd": 0.001, "stop": "target", "target": 0.75}
         return stopped(**due | changed)
 
-    def test_the_job_of_these_tests_is_due(self):
+    def test_the_job_of_these_tests_is_due(self) -> None:
         assert self.stopped() is not None
 
     @pytest.mark.parametrize(
@@ -230,10 +254,10 @@ class TestNobodyElseIsStopped:
             {"curve": []},
         ],
     )
-    def test_unless_all_holds(self, columns):
+    def test_unless_all_holds(self, columns: dict[str, Any]) -> None:
         assert self.stopped(**columns) is None
 
-    def test_jobs_are_told_apart(self):
+    def test_jobs_are_told_apart(self) -> None:
         of_jobs = jobs(
             4,
             state="running",
@@ -261,26 +285,26 @@ class TestOptionInForce:
         ],
     )
     def test_is_the_users_choice_or_under_overload_the_furthest_allowed(
-        self, stop, downgrade, overloaded, mean, expected
-    ):
+        self, stop: str, downgrade: str, overloaded: bool, mean: float, expected: str | None
+    ) -> None:
         action = stopped(RISING, mean, 0.01, overloaded=overloaded, stop=stop, downgrade=downgrade, target=0.55)
         assert (action and action.reason.rule) == expected
         if action:
-            assert action.reason.facts["asked"] == stop
-            assert action.reason.facts["in_force"] == "target"
-            assert action.reason.facts["overload"] == ("yes" if overloaded else "no")
+            assert reason_of(action).facts["asked"] == stop
+            assert reason_of(action).facts["in_force"] == "target"
+            assert reason_of(action).facts["overload"] == ("yes" if overloaded else "no")
 
-    def test_a_downgrade_to_a_target_that_is_not_expected_goes_to_optstop(self):
+    def test_a_downgrade_to_a_target_that_is_not_expected_goes_to_optstop(self) -> None:
         action = stopped(PLATEAU, 0.8, 0.002, overloaded=True, stop="iterations", downgrade="target")
-        assert action.reason.facts["in_force"] == "optstop"
-        assert action.reason.facts["cause"] == "maximum"
+        assert reason_of(action).facts["in_force"] == "optstop"
+        assert reason_of(action).facts["cause"] == "maximum"
 
 
-def test_facts_of_a_stop_carry_its_numbers():
+def test_facts_of_a_stop_carry_its_numbers() -> None:
     action = stopped(
         PLATEAU, 0.80, 0.01, overloaded=True, stop="iterations", downgrade="optstop", target=0.9, iteration=50
     )
-    facts = dict(action.reason.facts)
+    facts = dict(reason_of(action).facts)
     assert facts.pop("probability") == pytest.approx(0, abs=1e-3)
     assert facts.pop("predicted_maximum") == pytest.approx(0.81, abs=0.002)
     assert facts == {
@@ -312,7 +336,7 @@ def test_facts_of_a_stop_carry_its_numbers():
         {"epsilon": -0.1},
     ],
 )
-def test_settings_that_make_no_sense_are_refused_by_name(wrong):
+def test_settings_that_make_no_sense_are_refused_by_name(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         LoadControlSettings(**wrong)
     with pytest.raises(ValueError, match=next(iter(wrong))):
@@ -322,24 +346,24 @@ def test_settings_that_make_no_sense_are_refused_by_name(wrong):
 class TestPolicies:
     OF_JOBS = jobs(2, **QUEUED, stop="target", target=0.5, accuracies=[RISING, []], parents=[(1, -1)])
 
-    def test_mlfs_ranks_and_places_like_mlf_h_and_stops(self):
+    def test_mlfs_ranks_and_places_like_mlf_h_and_stops(self) -> None:
         heuristic = MLFH().decide(snapshot(self.OF_JOBS), forecasts(2), {})
         full = MLFS().decide(snapshot(self.OF_JOBS), forecasts(2), {})
         assert np.array_equal(heuristic.score, full.score)
         assert [action.kind for action in full.actions] == ["stop", *(action.kind for action in heuristic.actions)]
 
-    def test_mlfs_without_load_control_does_what_mlf_h_does(self):
+    def test_mlfs_without_load_control_does_what_mlf_h_does(self) -> None:
         heuristic = MLFH().decide(snapshot(self.OF_JOBS), forecasts(2), {})
         full = MLFS(MLFSSettings(load_control=False)).decide(snapshot(self.OF_JOBS), forecasts(2), {})
         assert full.actions == heuristic.actions
 
-    def test_overload_is_remembered_from_cycle_to_cycle(self):
+    def test_overload_is_remembered_from_cycle_to_cycle(self) -> None:
         policy = MLFS(MLFSSettings(overload_enter=2))
         first = policy.decide(snapshot(self.OF_JOBS), forecasts(2), {})
         second = policy.decide(snapshot(self.OF_JOBS), forecasts(2), first.memory)
         facts = [plan.actions[0].reason.facts["overload"] for plan in (first, second)]
         assert facts == ["no", "yes"]
 
-    def test_a_missing_parent_is_noted(self):
+    def test_a_missing_parent_is_noted(self) -> None:
         plan = MLFS().decide(snapshot(self.OF_JOBS), forecasts(2), {})
         assert {key.job_id: reason.rule for key, reason in plan.notes.items()} == {2: "parent-missing"}

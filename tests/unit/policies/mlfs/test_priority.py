@@ -1,5 +1,7 @@
 """MLF-H's equations, by hand."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from policies.mlfs.dependencies import Dependencies
 from policies.mlfs.priority import (
     HOUR,
     PrioritySettings,
+    Ranking,
     learning_priority,
     loss_ratio,
     model_share,
@@ -14,6 +17,7 @@ from policies.mlfs.priority import (
     score,
     task_deadlines,
 )
+from policies.snapshot import Jobs
 from tests.builders import NOW, curves, forecasts, jobs
 
 LITERAL = PrioritySettings(form="literal", smoothing=1)
@@ -22,12 +26,12 @@ FAR = NOW + 1e15
 """a deadline whose term is nothing"""
 
 
-def ranked(of_jobs, settings, **predicted):
+def ranked(of_jobs: Jobs, settings: PrioritySettings, **predicted: Any) -> Ranking:
     return score(of_jobs, NOW, forecasts(len(of_jobs), **predicted), settings)
 
 
 class TestEquation2:
-    def test_claim_is_urgency_by_stage_by_latest_loss_reduction_by_model_share(self):
+    def test_claim_is_urgency_by_stage_by_latest_loss_reduction_by_model_share(self) -> None:
         # two iterations done, so I = 3; reductions 1.0 and 0.5, so the ratio is 1/3; a quarter of the parameters
         of_jobs = jobs(
             2,
@@ -40,58 +44,58 @@ class TestEquation2:
         claim = learning_priority(of_jobs, np.full(2, HOUR), SCALED)
         assert claim[0] == pytest.approx(6 * (1 / 3) * (1 / 3) * (1 / 4))
 
-    def test_stage_counts_the_share_of_a_known_horizon(self):
+    def test_stage_counts_the_share_of_a_known_horizon(self) -> None:
         of_jobs = jobs(2, urgency=10, iteration=[50, 5_000], max_iterations=[100, 10_000])
         assert learning_priority(of_jobs, np.full(2, HOUR), SCALED) == pytest.approx([10 / 5.5, 10 / 5.5])
 
-    def test_stage_counts_iterations_where_no_horizon_is_known(self):
+    def test_stage_counts_iterations_where_no_horizon_is_known(self) -> None:
         assert learning_priority(jobs(iteration=4, urgency=10), np.array([HOUR]), SCALED) == pytest.approx([10 / 5])
 
-    def test_stage_stops_at_the_horizon(self):
+    def test_stage_stops_at_the_horizon(self) -> None:
         of_jobs = jobs(iteration=200, max_iterations=100, urgency=10)
         assert learning_priority(of_jobs, np.array([HOUR]), SCALED) == pytest.approx([1.0])
 
-    def test_a_horizon_next_to_nothing_is_behind_a_job_that_has_done_anything(self):
+    def test_a_horizon_next_to_nothing_is_behind_a_job_that_has_done_anything(self) -> None:
         of_jobs = jobs(2, iteration=[179_769_314.0, 0], max_iterations=1e-300, urgency=10)
         with np.errstate(all="raise"):
             assert learning_priority(of_jobs, np.full(2, HOUR), SCALED) == pytest.approx([1.0, 10.0])
 
-    def test_a_job_that_does_not_report_loses_its_claim_by_the_gpu_time_it_attained(self):
+    def test_a_job_that_does_not_report_loses_its_claim_by_the_gpu_time_it_attained(self) -> None:
         # half of its time is behind it: 2 GPUs for an hour, and an hour to come
         of_jobs = jobs(urgency=10, gpus=2, attained=2 * HOUR, max_iterations=100)
         assert learning_priority(of_jobs, np.array([HOUR]), SCALED) == pytest.approx([10 / 5.5])
 
-    def test_a_job_without_urgency_has_the_sites(self):
+    def test_a_job_without_urgency_has_the_sites(self) -> None:
         of_jobs = jobs(2, urgency=[np.nan, 4])
         settings = PrioritySettings(urgency=4)
         assert np.ptp(learning_priority(of_jobs, np.full(2, HOUR), settings)) == 0
 
-    def test_urgency_beyond_ten_counts_as_ten(self):
+    def test_urgency_beyond_ten_counts_as_ten(self) -> None:
         assert learning_priority(jobs(urgency=1e6), np.array([HOUR]), SCALED) == [10.0]
 
 
 class TestLossRatio:
     @pytest.mark.parametrize("losses", [[], [3.0]])
-    def test_is_one_until_two_losses_exist(self, losses):
+    def test_is_one_until_two_losses_exist(self, losses: list[float]) -> None:
         assert loss_ratio(curves([losses]), np.zeros(1), 3) == [1.0]
 
     @pytest.mark.parametrize("losses", [[1.0, 1.0], [1.0, 2.0, 5.0], [np.nan, 1.0], [-np.inf, np.inf]])
-    def test_is_zero_when_nothing_was_ever_gained(self, losses):
+    def test_is_zero_when_nothing_was_ever_gained(self, losses: list[float]) -> None:
         assert loss_ratio(curves([losses]), np.zeros(1), 3) == [0.0]
 
-    def test_a_rise_is_no_reduction(self):
+    def test_a_rise_is_no_reduction(self) -> None:
         # reductions 2, 0, 1
         assert loss_ratio(curves([[4, 2, 3, 2]]), np.array([4.0]), 1) == pytest.approx([1 / 3])
 
-    def test_is_averaged_over_the_last_few(self):
+    def test_is_averaged_over_the_last_few(self) -> None:
         # reductions 4, 2, 1, 1, mean of the last three 4/3
         assert loss_ratio(curves([[8, 4, 2, 1, 0]]), np.array([5.0]), 3) == pytest.approx([4 / 3 / 8])
 
-    def test_rows_do_not_leak_into_each_other(self):
+    def test_rows_do_not_leak_into_each_other(self) -> None:
         together = loss_ratio(curves([[9, 1], [], [5.0], [4, 3, 1], [1e308, -1e308, 0]]), np.full(5, 3.0), 1)
         assert together == pytest.approx([1, 1, 1, 2 / 3, 0])
 
-    def test_reporting_every_step_counts_like_reporting_every_epoch(self):
+    def test_reporting_every_step_counts_like_reporting_every_epoch(self) -> None:
         every_epoch = np.exp(-np.arange(91.0) / 30)
         every_step = np.exp(-np.arange(9001.0) / 3000)
         ratios = loss_ratio(curves([every_epoch, every_step]), np.array([9.0, 9.0]), 3)
@@ -99,22 +103,22 @@ class TestLossRatio:
 
 
 class TestModelShare:
-    def test_jobs_that_name_no_parameters_share_equally(self):
+    def test_jobs_that_name_no_parameters_share_equally(self) -> None:
         assert model_share(jobs(5, ml_job=[0, 0, 0, 0, 4])) == pytest.approx([0.25, 0.25, 0.25, 0.25, 1])
 
-    def test_a_job_that_names_none_has_the_mean_of_those_that_do(self):
+    def test_a_job_that_names_none_has_the_mean_of_those_that_do(self) -> None:
         assert model_share(jobs(3, ml_job=0, params=[1, 3, np.nan])) == pytest.approx([1 / 6, 3 / 6, 2 / 6])
 
 
 class TestEquation4:
-    def test_literal_in_hours(self):
+    def test_literal_in_hours(self) -> None:
         of_jobs = jobs(deadline=NOW + 2 * HOUR, waited=3 * HOUR, urgency=0)
         result = ranked(of_jobs, LITERAL, remaining=4 * HOUR)
         assert result.terms["deadline"] == pytest.approx([0.7 * 0.3 / 2])
         assert result.terms["remaining"] == pytest.approx([0.7 * 0.3 / 4])
         assert result.terms["waiting"] == pytest.approx([0.7 * 0.35 * 3])
 
-    def test_scaled_by_the_rate_of_finishing(self):
+    def test_scaled_by_the_rate_of_finishing(self) -> None:
         # R = 0.3 / 4; slack = 10 - 4 = 6 hours, so 0.3 / 6; waited 5 of 5 + 10 * 4
         of_jobs = jobs(deadline=NOW + 10 * HOUR, waited=5 * HOUR, urgency=0)
         result = ranked(of_jobs, SCALED, remaining=4 * HOUR, total=4 * HOUR)
@@ -122,47 +126,47 @@ class TestEquation4:
         assert result.terms["deadline"] == pytest.approx([0.7 * 0.05])
         assert result.terms["waiting"] == pytest.approx([0.7 * 0.075 * 5 / 45])
 
-    def test_scaled_deadline_is_worth_no_more_than_finishing(self):
+    def test_scaled_deadline_is_worth_no_more_than_finishing(self) -> None:
         of_jobs = jobs(deadline=NOW + 4.5 * HOUR, urgency=0)
         result = ranked(of_jobs, SCALED, remaining=4 * HOUR)
         assert result.terms["deadline"] == result.terms["remaining"]
 
     @pytest.mark.parametrize("settings", [LITERAL, SCALED], ids=["literal", "scaled"])
-    def test_a_job_past_its_deadline_loses_the_term(self, settings):
+    def test_a_job_past_its_deadline_loses_the_term(self, settings: PrioritySettings) -> None:
         assert ranked(jobs(deadline=NOW - 1), settings, remaining=60).terms["deadline"] == [0]
 
-    def test_scaled_a_job_that_can_no_longer_make_its_deadline_loses_the_term(self):
+    def test_scaled_a_job_that_can_no_longer_make_its_deadline_loses_the_term(self) -> None:
         assert ranked(jobs(deadline=NOW + HOUR), SCALED, remaining=2 * HOUR).terms["deadline"] == [0]
 
     @pytest.mark.parametrize("settings", [LITERAL, SCALED], ids=["literal", "scaled"])
-    def test_times_are_not_less_than_one_interval(self, settings):
+    def test_times_are_not_less_than_one_interval(self, settings: PrioritySettings) -> None:
         result = ranked(jobs(deadline=NOW + 60.001), settings, remaining=1e-6)
         assert result.terms["remaining"] == pytest.approx([0.7 * 0.3 * 60])
         assert result.terms["deadline"] == pytest.approx([0.7 * 0.3 * 60], rel=1e-4)
 
 
 class TestEquation6:
-    def test_literal(self):
+    def test_literal(self) -> None:
         """The own terms are 5 * 1 * 1 * 1 for learning and 0.3 / 2 + 0.3 / 4 + 0.35 * 3 for computing."""
         of_jobs = jobs(deadline=NOW + 2 * HOUR, waited=3 * HOUR, urgency=5)
         result = ranked(of_jobs, LITERAL, remaining=4 * HOUR)
         assert result.score == pytest.approx([0.3 * 5 + 0.7 * (0.15 + 0.075 + 1.05)])
 
-    def test_scaled(self):
+    def test_scaled(self) -> None:
         """Pml is 5/10 of R = 0.075; Pc is R, 0.3 / 6 for the slack, and 5/45 of R for waiting."""
         of_jobs = jobs(deadline=NOW + 10 * HOUR, waited=5 * HOUR, urgency=5)
         result = ranked(of_jobs, SCALED, remaining=4 * HOUR, total=4 * HOUR)
         assert result.score == pytest.approx([0.3 * 0.0375 + 0.7 * (0.125 + 0.075 / 9)])
 
-    def test_scaled_a_running_job_has_its_priority_times_the_hysteresis(self):
+    def test_scaled_a_running_job_has_its_priority_times_the_hysteresis(self) -> None:
         result = ranked(jobs(2, state=["running", "pending"], started=NOW), SCALED, remaining=HOUR, total=HOUR)
         assert result.score[0] == pytest.approx(1.3 * result.score[1])
 
-    def test_literal_a_running_job_has_no_advantage(self):
+    def test_literal_a_running_job_has_no_advantage(self) -> None:
         result = ranked(jobs(2, state=["running", "pending"], started=NOW), LITERAL, remaining=HOUR)
         assert result.score[0] == result.score[1]
 
-    def test_jobs_that_are_not_managed_have_no_rank_and_no_terms(self):
+    def test_jobs_that_are_not_managed_have_no_rank_and_no_terms(self) -> None:
         result = ranked(jobs(2, managed=[True, False]), SCALED)
         assert np.isnan(result.score).tolist() == [False, True]
         assert all(np.isnan(term).tolist() == [False, True] for term in result.terms.values())
@@ -173,43 +177,43 @@ class TestChildren:
 
     ALONE = PrioritySettings(form="literal", alpha=0)
 
-    def priority(self, n, parents, **columns):
+    def priority(self, n: int, parents: list[tuple[int, int]], **columns: list[int]) -> np.ndarray:
         of_jobs = jobs(n, **{"parents": parents, "ml_job": 0, "deadline": FAR} | columns)
         return ranked(of_jobs, self.ALONE, remaining=0.3 * HOUR).score
 
-    def test_a_chain_is_discounted_by_its_distance(self):
+    def test_a_chain_is_discounted_by_its_distance(self) -> None:
         assert self.priority(3, [(1, 0), (2, 1)]) == pytest.approx([1 + 0.8 + 0.64, 1.8, 1])
 
-    def test_a_diamond_sums_over_both_ways(self):
+    def test_a_diamond_sums_over_both_ways(self) -> None:
         # 3 depends on 1 and 2, which depend on 0
         assert self.priority(4, [(1, 0), (2, 0), (3, 1), (3, 2)]) == pytest.approx([1 + 1.6 * 1.8, 1.8, 1.8, 1])
 
-    def test_the_sum_is_at_most_five_times_the_own_value(self):
+    def test_the_sum_is_at_most_five_times_the_own_value(self) -> None:
         layers = [(4 * layer + 4 + i, 4 * layer + j) for layer in range(8) for i in range(4) for j in range(4)]
         assert self.priority(36, layers).max() == pytest.approx(5)
 
-    def test_children_of_other_ml_jobs_do_not_count(self):
+    def test_children_of_other_ml_jobs_do_not_count(self) -> None:
         assert self.priority(3, [(1, 0), (2, 0)], ml_job=[0, 0, 2]) == pytest.approx([1.8, 1, 1])
 
-    def test_an_edge_told_twice_counts_once(self):
+    def test_an_edge_told_twice_counts_once(self) -> None:
         assert self.priority(2, [(1, 0), (1, 0)]) == pytest.approx([1.8, 1])
 
-    def test_jobs_in_a_cycle_rank_as_if_alone_and_those_above_still_count_them(self):
+    def test_jobs_in_a_cycle_rank_as_if_alone_and_those_above_still_count_them(self) -> None:
         # 0 <- 1 <-> 2 <- 3
         assert self.priority(4, [(1, 0), (2, 1), (1, 2), (3, 2)]) == pytest.approx([1.8, 1, 1, 1])
 
-    def test_a_cycle_is_reported(self):
+    def test_a_cycle_is_reported(self) -> None:
         dependencies = Dependencies.of(np.zeros(4, np.int64), np.array([(1, 0), (2, 1), (1, 2), (3, 3)]))
         assert dependencies.cyclic.tolist() == [False, True, True, True]
 
-    def test_a_job_whose_parent_is_missing_is_reported_and_ranks_as_if_alone(self):
+    def test_a_job_whose_parent_is_missing_is_reported_and_ranks_as_if_alone(self) -> None:
         assert self.priority(3, [(0, -1), (1, 0), (2, 1)]) == pytest.approx([1, 1.8, 1])
         dependencies = Dependencies.of(np.zeros(3, np.int64), np.array([(0, -1), (1, 0), (2, 1)]))
         assert dependencies.orphaned.tolist() == [True, False, False]
 
 
 class TestParameterServers:
-    def test_rank_above_all_workers_of_their_ml_job_and_of_no_other(self):
+    def test_rank_above_all_workers_of_their_ml_job_and_of_no_other(self) -> None:
         of_jobs = jobs(
             5,
             ml_job=[0, 0, 0, 3, 3],
@@ -242,28 +246,30 @@ class TestRunTimes:
             "nothing known",
         ],
     )
-    def test_what_remains_is_the_best_that_is_known(self, columns, predicted, expected):
+    def test_what_remains_is_the_best_that_is_known(
+        self, columns: dict[str, Any], predicted: dict[str, Any], expected: tuple[int, ...]
+    ) -> None:
         of_jobs = jobs(state="running", started=NOW - 300, **columns)
         remaining, total = run_times(of_jobs, NOW, forecasts(1, **predicted), SCALED)
         assert (remaining[0], total[0]) == expected
 
 
 class TestTaskDeadlines:
-    def deadlines(self, *, remaining=HOUR, **columns):
+    def deadlines(self, *, remaining: float = HOUR, **columns: Any) -> np.ndarray:
         n = len(columns["deadline"])
         of_jobs = jobs(n, **columns)
         dependencies = Dependencies.of(of_jobs.ml_job, of_jobs.parents)
         return (task_deadlines(of_jobs, NOW, np.full(n, remaining), dependencies, SCALED) - NOW) / HOUR
 
-    def test_the_ml_jobs_less_the_longest_chain_of_children(self):
+    def test_the_ml_jobs_less_the_longest_chain_of_children(self) -> None:
         # 1 and 2 depend on 0, and 3 on 2
         hours = self.deadlines(deadline=np.full(4, NOW + 10 * HOUR), ml_job=0, parents=[(1, 0), (2, 0), (3, 2)])
         assert hours == pytest.approx([8, 10, 9, 10])
 
-    def test_a_job_with_none_has_that_of_its_ml_job(self):
+    def test_a_job_with_none_has_that_of_its_ml_job(self) -> None:
         assert self.deadlines(deadline=[np.nan, NOW + 5 * HOUR], ml_job=0) == pytest.approx([5, 5])
 
-    def test_a_job_alone_with_none_has_the_sites_maximum_from_its_submission(self):
+    def test_a_job_alone_with_none_has_the_sites_maximum_from_its_submission(self) -> None:
         hours = self.deadlines(deadline=[np.nan], submitted=NOW - 10 * HOUR)
         assert hours == pytest.approx([7 * 24 - 10])
 
@@ -283,6 +289,6 @@ class TestTaskDeadlines:
         {"smoothing": 0},
     ],
 )
-def test_settings_that_make_no_sense_are_refused_by_name(wrong):
+def test_settings_that_make_no_sense_are_refused_by_name(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         PrioritySettings(**wrong)

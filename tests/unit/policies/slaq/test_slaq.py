@@ -1,16 +1,21 @@
 """SLAQ: who gets GPUs, by what the loss will do."""
 
+from collections.abc import Sequence
+from typing import Any, Literal
+
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 
 from policies.marginal_gain.training_forecast import TrainingForecast
-from policies.plan import NOTHING_REMEMBERED
+from policies.plan import NOTHING_REMEMBERED, Plan
 from policies.slaq.slaq import SLAQ, SLAQMaxMin, SLAQSettings
+from policies.snapshot import JobKey, Jobs
 from predictors.forecast import Fan, Forecast, Forecasts
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
 
 
-def fan(rows, x):
+def fan(rows: Any, x: ArrayLike) -> Fan:
     """A fan of certain values: `rows` (n, k) at `x` (k,); NaN rows are unknown."""
     values = np.asarray(rows, dtype=float)
     known = np.flatnonzero(~np.isnan(values[:, 0]))
@@ -18,7 +23,7 @@ def fan(rows, x):
     return Fan.of(len(values), known, np.tile(np.asarray(x, dtype=float), (len(known), 1)), columns)
 
 
-def predicted(losses, speed=None):
+def predicted(losses: Sequence[Any], speed: ArrayLike | None = None) -> Forecasts:
     """Losses at iterations 0, 10, 20, .. and iterations a second on 1, 2, 4 GPUs; one a second a GPU unless said."""
     n = len(losses)
     nothing = forecasts(n)
@@ -29,7 +34,7 @@ def predicted(losses, speed=None):
     )
 
 
-def running(n, gpus, **columns):
+def running(n: int, gpus: int, **columns: Any) -> tuple[Jobs, np.ndarray]:
     """Running jobs with a checkpoint, job i holding gpus[i] of node i."""
     held = np.broadcast_to(gpus, (n,))
     on = np.stack([np.arange(n), np.arange(n), held], axis=1)
@@ -39,7 +44,7 @@ def running(n, gpus, **columns):
     return of_jobs, on
 
 
-def shares(plan, keys):
+def shares(plan: Plan, keys: tuple[JobKey, ...]) -> list[Any]:
     given = {action.job: sum(action.shares) or action.gpus for action in plan.actions if action.kind in ("place", "resize")}  # fmt: skip  # noqa: E501
     return [given.get(key) for key in keys]
 
@@ -48,7 +53,7 @@ STEEP = [1.0, 0.2, 0.1, 0.05, 0.0]
 FLAT = [1.0, 0.98, 0.96, 0.94, 0.92]
 
 
-def test_gpus_go_where_the_loss_falls_most_and_every_job_has_its_minimum():
+def test_gpus_go_where_the_loss_falls_most_and_every_job_has_its_minimum() -> None:
     of_jobs = jobs(2, gpus_min=1, gpus_max=8, max_iterations=1000, restartable=True)
     losses = predicted([[4.0, 2.0, 1.0, 0.5, 0.2], [4.0, 3.99, 3.98, 3.97, 3.96]])
     policy = SLAQ(SLAQSettings(interval=3.0, speed="forecast", weigh=False))
@@ -60,7 +65,7 @@ def test_gpus_go_where_the_loss_falls_most_and_every_job_has_its_minimum():
 
 
 @pytest.mark.parametrize("normal", ["change", "range"])
-def test_falls_are_counted_in_units_of_the_job_itself(normal):
+def test_falls_are_counted_in_units_of_the_job_itself(normal: Literal["change", "range"]) -> None:
     of_jobs = jobs(2, gpus_max=8, max_iterations=1000)
     a, b = np.array(STEEP), 1000 * np.array(STEEP)
     plan = SLAQ(SLAQSettings(interval=5.0, normal=normal, speed="forecast")).decide(
@@ -69,7 +74,7 @@ def test_falls_are_counted_in_units_of_the_job_itself(normal):
     assert shares(plan, of_jobs.keys) == [4, 4]
 
 
-def test_an_urgent_job_counts_more():
+def test_an_urgent_job_counts_more() -> None:
     of_jobs = jobs(2, gpus_max=8, max_iterations=1000, urgency=[1, 10])
     plan = SLAQ(SLAQSettings(interval=5.0, speed="forecast")).decide(
         snapshot(of_jobs, nodes(2)), predicted([STEEP, STEEP]), NOTHING_REMEMBERED
@@ -78,7 +83,7 @@ def test_an_urgent_job_counts_more():
     assert more > less
 
 
-def test_max_min_gives_to_the_highest_loss_not_to_the_fastest_fall():
+def test_max_min_gives_to_the_highest_loss_not_to_the_fastest_fall() -> None:
     of_jobs, on = running(2, 4, gpus_min=1, gpus_max=7, iteration=[0, 20], losses=[[], []])
     ahead = predicted([[1.0, 0.99, 0.98, 0.97, 0.0], [1.0, 1.0, 0.4, 0.1, 0.0]])
     site = snapshot(of_jobs, nodes(2), runs_on=on)
@@ -89,7 +94,7 @@ def test_max_min_gives_to_the_highest_loss_not_to_the_fastest_fall():
     assert fair == [7, 1]
 
 
-def test_where_not_all_minima_fit_the_greatest_reduction_a_gpu_goes_first():
+def test_where_not_all_minima_fit_the_greatest_reduction_a_gpu_goes_first() -> None:
     of_jobs = jobs(3, gpus=4, max_iterations=1000)
     ahead = predicted([[1.0, 0.9, 0.8, 0.7, 0.6], [1.0, 0.5, 0.3, 0.2, 0.1], [1.0, 0.9, 0.85, 0.8, 0.7]])
     policy = SLAQ(SLAQSettings(interval=1.0, speed="forecast"))
@@ -98,7 +103,7 @@ def test_where_not_all_minima_fit_the_greatest_reduction_a_gpu_goes_first():
     assert np.argmax(plan.score) == 1
 
 
-def test_a_job_that_starves_goes_first_and_a_running_one_makes_room():
+def test_a_job_that_starves_goes_first_and_a_running_one_makes_room() -> None:
     of_jobs = jobs(
         2,
         state=["running", "pending"],
@@ -120,7 +125,7 @@ def test_a_job_that_starves_goes_first_and_a_running_one_makes_room():
     ]
 
 
-def test_starvation_counts_from_when_it_last_held_gpus():
+def test_starvation_counts_from_when_it_last_held_gpus() -> None:
     of_jobs, on = running(1, 4, gpus_min=4)
     policy = SLAQ(SLAQSettings(starvation=100))
     before = policy.decide(snapshot(of_jobs, nodes(1), runs_on=on), predicted([STEEP]), NOTHING_REMEMBERED)
@@ -130,7 +135,7 @@ def test_starvation_counts_from_when_it_last_held_gpus():
     assert [action.job for action in after.actions] == [two.keys[1]]
 
 
-def test_what_cannot_be_moved_keeps_its_gpus_and_other_jobs_have_their_share():
+def test_what_cannot_be_moved_keeps_its_gpus_and_other_jobs_have_their_share() -> None:
     of_jobs = jobs(
         3,
         state=["running", "pending", "pending"],
@@ -145,7 +150,7 @@ def test_what_cannot_be_moved_keeps_its_gpus_and_other_jobs_have_their_share():
     assert shares(plan, of_jobs.keys) == [None, 2, 2]
 
 
-def test_a_resize_is_made_only_where_it_gains_more_than_the_restart_costs():
+def test_a_resize_is_made_only_where_it_gains_more_than_the_restart_costs() -> None:
     of_jobs, on = running(2, 4, gpus_min=1, gpus_max=8, iteration=[0, 20])
     ahead = predicted([[1.0, 0.6, 0.4, 0.3, 0.2], [1.0, 0.8, 0.6, 0.55, 0.5]])
     site = snapshot(of_jobs, nodes(2), runs_on=on)
@@ -155,7 +160,7 @@ def test_a_resize_is_made_only_where_it_gains_more_than_the_restart_costs():
     assert dear.actions == ()
 
 
-def test_shares_stand_for_an_epoch_and_free_gpus_go_to_new_jobs():
+def test_shares_stand_for_an_epoch_and_free_gpus_go_to_new_jobs() -> None:
     of_jobs, on = running(1, 4, gpus_min=1, gpus_max=8)
     policy = SLAQ(SLAQSettings(epoch=600.0))
     first = policy.decide(snapshot(of_jobs, nodes(1), runs_on=on), predicted([STEEP]), NOTHING_REMEMBERED)
@@ -176,13 +181,13 @@ def test_shares_stand_for_an_epoch_and_free_gpus_go_to_new_jobs():
     assert {action.kind for action in later.actions} == {"resize", "place"}
 
 
-def test_without_any_forecast_gpus_are_shared_alike():
+def test_without_any_forecast_gpus_are_shared_alike() -> None:
     of_jobs = jobs(4, gpus_min=1, gpus_max=16, max_iterations=100)
     plan = SLAQ().decide(snapshot(of_jobs, nodes(2)), Forecasts.unknown(4), NOTHING_REMEMBERED)
     assert shares(plan, of_jobs.keys) == [2, 2, 2, 2]
 
 
-def test_without_a_speed_an_iteration_takes_c_s_over_n():
+def test_without_a_speed_an_iteration_takes_c_s_over_n() -> None:
     of_jobs, on = running(1, 4, iteration=50, iteration_time=2.0)
     site = snapshot(of_jobs, nodes(1), runs_on=on)
     outlook = TrainingForecast.of(site, Forecasts.unknown(1), np.array([0]), np.array([4]), 60.0)
@@ -190,7 +195,7 @@ def test_without_a_speed_an_iteration_takes_c_s_over_n():
     assert rates[0].tolist() == pytest.approx([0.125, 0.5, 1.0])
 
 
-def test_the_largest_fall_is_the_one_reported_or_the_one_ahead():
+def test_the_largest_fall_is_the_one_reported_or_the_one_ahead() -> None:
     of_jobs, on = running(1, 4, iteration=5, losses=[[10.0, 6.0, 5.0, 4.5, 4.2]])
     site = snapshot(of_jobs, nodes(1), runs_on=on)
     outlook = TrainingForecast.of(site, predicted([[11.0, 1.0]]), np.array([0]), np.array([4]), 60.0)
@@ -198,14 +203,14 @@ def test_the_largest_fall_is_the_one_reported_or_the_one_ahead():
     assert outlook.first.tolist() == pytest.approx([11.0])
 
 
-def test_an_empty_site_is_left_alone():
+def test_an_empty_site_is_left_alone() -> None:
     plan = SLAQ().decide(snapshot(jobs(0), nodes(0)), Forecasts.unknown(0), NOTHING_REMEMBERED)
     assert plan.actions == ()
     assert all(isinstance(array, np.ndarray) for array in plan.memory.values())
 
 
-def test_settings_that_make_no_sense_are_refused():
+def test_settings_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ValueError, match="objective"):
-        SLAQSettings(objective="fair")
+        SLAQSettings(objective="fair")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="positive"):
         SLAQSettings(starvation=0)

@@ -1,12 +1,13 @@
 """Losses are continued: SLAQ's two families exactly where they hold, any curve by its latest changes."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import predictors.loss.predictor
-from predictors.loss import LossPredictor
+from predictors.loss import LossFamily, LossPredictor
 from predictors.loss.algorithms import boosting, clustering, linear_models, networks
 
 K = np.arange(1.0, 61.0)
@@ -36,11 +37,12 @@ def test_three_losses_of_the_sublinear_family_are_continued_as_a_hyperbola() -> 
 
 
 @pytest.mark.parametrize("family", ["sublinear", "linear"])
-def test_a_curve_that_is_asked_for_several_iterations_is_forecast_as_for_each(family: str) -> None:
+def test_a_curve_that_is_asked_for_several_iterations_is_forecast_as_for_each(family: LossFamily) -> None:
     predictor, curves = LossPredictor(family), [SUBLINEAR[:20], LINEAR[:7], SUBLINEAR[:2]]
 
     together = predictor.predict_many([curve for curve in curves for _ in range(3)], [1, 10, 100] * 3)
-    rows = predictor.predict_many(np.array([SUBLINEAR[:20], LINEAR[:20]]), [10, 10])
+    matrix: Any = np.array([SUBLINEAR[:20], LINEAR[:20]])
+    rows = predictor.predict_many(matrix, [10, 10])
 
     for row, (curve, ahead) in enumerate((curve, ahead) for curve in curves for ahead in (1, 10, 100)):
         np.testing.assert_allclose(together.table[row], predictor.predict(curve, ahead).table[0], rtol=1e-12)
@@ -57,7 +59,7 @@ def test_changes_alone_continue_either_family_and_others(curve: np.ndarray) -> N
 
 
 @pytest.mark.parametrize("family", ["sublinear", "linear"])
-def test_old_points_lose_their_say(family: str) -> None:
+def test_old_points_lose_their_say(family: LossFamily) -> None:
     """A curve that starts anew at another level is continued from there."""
     restarted = np.concatenate([np.full(100, 2.0), SUBLINEAR[:50]])
 
@@ -122,7 +124,7 @@ def test_the_past_does_not_move_the_median(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("family", ["auto", "sublinear", "linear"])
-def test_a_batch_gives_what_single_curves_give_in_order(family: str) -> None:
+def test_a_batch_gives_what_single_curves_give_in_order(family: LossFamily) -> None:
     predictor = LossPredictor(family)
     curves, ahead = [SUBLINEAR[:30], LINEAR[:12], SUBLINEAR[:30]], [10, 5, 2]
 
@@ -147,21 +149,22 @@ def test_a_batch_gives_what_single_curves_give_in_order(family: str) -> None:
         [1e-200, 5e-201, 3e-201],
     ],
 )
-def test_odd_losses_get_a_finite_forecast(family: str, losses: list[float]) -> None:
+def test_odd_losses_get_a_finite_forecast(family: LossFamily, losses: list[float]) -> None:
     forecast = LossPredictor(family).predict(losses, 10)
 
     assert np.isfinite(forecast.quantile([0.05, 0.5, 0.95])).all()
 
 
 @pytest.mark.parametrize("family", ["auto", "sublinear", "linear"])
-def test_one_point_says_little(family: str) -> None:
+def test_one_point_says_little(family: LossFamily) -> None:
     assert np.ptp(LossPredictor(family).predict([0.7, 0.69], 10).quantile([0.05, 0.95])) > 0.003
 
 
 def test_a_curve_of_a_million_points_ends_in_good_time() -> None:
     losses = np.arange(1.0, 1e6 + 1.0) ** -0.2
 
-    for family in ("auto", "sublinear", "linear"):
+    families: tuple[LossFamily, ...] = ("auto", "sublinear", "linear")
+    for family in families:
         assert LossPredictor(family).predict(losses, 10).median[0] == pytest.approx(losses[-1], rel=0.001)
 
 
@@ -171,7 +174,7 @@ def test_no_losses_no_steps_and_no_such_family_are_refused() -> None:
     with pytest.raises(ValueError, match="ahead"):
         LossPredictor().predict([0.5], 0)
     with pytest.raises(ValueError, match="family"):
-        LossPredictor("cubic")
+        LossPredictor("cubic")  # type: ignore[arg-type]
 
 
 def test_a_network_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

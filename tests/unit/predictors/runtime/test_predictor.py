@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from predictors.runtime import RuntimePredictor
+from predictors.runtime import Job, RuntimePredictor
 from predictors.runtime.support_vector import FEWEST
 
 
@@ -107,7 +107,7 @@ def test_a_number_that_is_none_is_refused_by_name() -> None:
 
 
 def test_hostile_and_missing_values_only_cost_knowledge(fitted: RuntimePredictor) -> None:
-    jobs = [
+    jobs: list[Job] = [
         {"type": "resnet", "gpus": float("inf"), "mem": -5, "partition": "x" * 10_000, "time_limit": float("nan")},
         {"type": "resnet", "user": None, "nodes": None, "time_limit": 0},
     ]
@@ -240,4 +240,4 @@ def test_odd_jobs_are_forecast_by_the_stack_too(stack: RuntimePredictor) -> None
 
 def test_no_such_model_is_refused() -> None:
     with pytest.raises(ValueError, match="stack or svr"):
-        RuntimePredictor("oracle")
+        RuntimePredictor("oracle")  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 """A simulation forecasts as the daemon does: by the same code, from the snapshot alone, but for the run times."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ SPEED = speed((1, 1, 0.2), (4, 1, 0.6), (8, 2, 0.8))
 class Watched(First):
     """First come, first served; it records its snapshots and forecasts."""
 
-    needs: ClassVar[frozenset[Need]] = NEEDS
+    needs: frozenset[Need] = NEEDS
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,12 +72,13 @@ def watched() -> list[tuple[Snapshot, Forecasts, Forecasts, Forecasts]]:
     simulated, policy = run_of(*(training(number) for number in range(7)))
     live, true = Forecaster(), Forecaster(TrueRunTimes(simulated.engine, 0))
     made = SimForecaster(simulated.engine, 0, EVERY_CHANGE)
-    found = []
+    found: list[tuple[Snapshot, Forecasts, Forecasts, Forecasts]] = []
 
     class Both:
         def forecast(self, snapshot: Snapshot, needs: Any) -> Forecasts:
-            found.append((snapshot, *(each.forecast(snapshot, needs) for each in (live, true, made))))
-            return found[-1][-1]
+            simulation = made.forecast(snapshot, needs)
+            found.append((snapshot, live.forecast(snapshot, needs), true.forecast(snapshot, needs), simulation))
+            return simulation
 
     simulated.scheduler.forecaster = Both()
     simulated.run()

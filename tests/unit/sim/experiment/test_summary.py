@@ -135,7 +135,7 @@ def test_what_jobs_cost_is_added_up() -> None:
 
 
 def test_figures_are_plain_numbers_that_json_can_hold() -> None:
-    counted = {name: np.int64(1) for name in ("preemptions", "migrations", "resizes")}
+    counted: dict[str, Any] = {name: np.int64(1) for name in ("preemptions", "migrations", "resizes")}
     figures = of(finished(job(), (0, 0), (10, 10), stopped=np.bool_(True), gpu_seconds=np.float64(1.0), **counted))
     assert json.loads(json.dumps(figures))["stops"] == 1
 
