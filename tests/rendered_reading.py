@@ -64,7 +64,7 @@ class RenderedCluster:
         waits = engine.waits_since[live]
         demand = engine.table.per_gpu[live] * np.maximum(engine.gpus[live], 1)[:, None]
         parents = [[f"after:{parent + 1}" for parent in engine.table.parents.get(row, ())] for row in live.tolist()]
-        told: dict[str, Any] = {
+        values: dict[str, Any] = {
             "job_id": live + 1, "array_id": np.zeros(count, int), "array_task": np.full(count, -1),
             "elements": np.ones(count, int), "het_id": np.zeros(count, int), "uid": np.full(count, 1000),
             **{name: columns[name][live] for name in ("user", "account", "qos", "partition", "name", "time_limit")},
@@ -81,7 +81,7 @@ class RenderedCluster:
         }  # fmt: skip
         return JobRows(
             **{
-                each.name: np.array(told[each.name], dtype=object if each.name in TEXTS else None)
+                each.name: np.array(values[each.name], dtype=object if each.name in TEXTS else None)
                 for each in fields(JobRows)
             }
         )

@@ -85,17 +85,17 @@ def test_gpus_are_never_given_twice_every_job_ends_and_work_is_conserved(
     made = simulation(*jobs, policy=POLICIES[which], cluster="3x4", interval=60.0, launcher=launcher)
     result = made.run(lambda ended, count: sound(made))
     assert len(result.finished) == len(jobs)
-    for told in result.finished:
-        assert told.state in ("COMPLETED", "TIMEOUT")
-        assert told.submitted <= told.started <= told.ended
-        assert (np.diff(told.times) >= 0).all()
-        done = told.job.iterations if told.state == "COMPLETED" else told.iterations[-1]
-        assert told.iterations[-1] == done
-        steps = np.diff(told.iterations)
+    for finished in result.finished:
+        assert finished.state in ("COMPLETED", "TIMEOUT")
+        assert finished.submitted <= finished.started <= finished.ended
+        assert (np.diff(finished.times) >= 0).all()
+        done = finished.job.iterations if finished.state == "COMPLETED" else finished.iterations[-1]
+        assert finished.iterations[-1] == done
+        steps = np.diff(finished.iterations)
         assert steps[steps > 0].sum() + steps[steps < 0].sum() == np.float64(done) or np.isclose(steps.sum(), done)
-        fastest = told.job.speed.rate.max()
-        assert told.ended - told.started >= done / fastest - 1e-6
-        assert told.gpu_seconds > 0
+        fastest = finished.job.speed.rate.max()
+        assert finished.ended - finished.started >= done / fastest - 1e-6
+        assert finished.gpu_seconds > 0
     sound(made)
 
 
@@ -153,14 +153,14 @@ def test_the_ledger_in_memory_tells_the_guardrails_what_the_one_on_disk_tells(st
             jobs = [*(record.key for record in disk.live_records() if record.facts.live), NEVER_SEEN]
             assert disk.past(cluster.time, 60.0, jobs) == disk.memory.past(cluster.time, 60.0, jobs)
             assert disk.next_cycle() == disk.memory.next_cycle()
-            told, kept = disk.open_operations(), disk.memory.open_operations()
-            assert sorted(told, key=lambda each: each.id) == sorted(kept, key=lambda each: each.id)
+            stored, kept = disk.open_operations(), disk.memory.open_operations()
+            assert sorted(stored, key=lambda each: each.id) == sorted(kept, key=lambda each: each.id)
 
 
 def happen(cluster: FakeCluster, event: str) -> None:
     cluster.reachable = event != "unreachable"
-    waiting = [job_id for job_id, told in cluster.jobs.items() if told["state"] == "PENDING"]
-    running = [job_id for job_id, told in cluster.jobs.items() if told["state"] == "RUNNING"]
+    waiting = [job_id for job_id, row in cluster.jobs.items() if row["state"] == "PENDING"]
+    running = [job_id for job_id, row in cluster.jobs.items() if row["state"] == "RUNNING"]
     if event == "submit":
         cluster.submit(SCRIPT)
     elif event == "start" and waiting:

@@ -28,12 +28,12 @@ def story(of: SimJob, *corners: tuple[float, float], state: str = "COMPLETED", *
     """It did so many iterations by so many seconds."""
     times, iterations = np.array(corners, dtype=float).reshape(-1, 2).T
     ended = fields.pop("ended", times[-1] if len(times) else math.nan)
-    told = Finished(
+    result = Finished(
         job=of, submitted=of.submit, started=times[0] if len(times) else math.nan, ended=ended, state=state,
         stopped=False, times=times, iterations=iterations, wait=0.0, gpu_seconds=0.0, bandwidth_bytes=0.0,
         preemptions=0, migrations=0, resizes=0,
     )  # fmt: skip
-    return replace(told, **fields)
+    return replace(result, **fields)
 
 
 def of(*jobs: Finished, decided: list[float] | None = None) -> dict[str, Any]:
@@ -42,57 +42,57 @@ def of(*jobs: Finished, decided: list[float] | None = None) -> dict[str, Any]:
 
 
 def test_completion_times_and_makespan_are_counted_from_submission() -> None:
-    told = of(story(job(submit=100.0), (110, 0), (150, 10)), story(job(submit=200.0), (200, 0), (350, 10)))
-    assert (told["jct_mean"], told["jct_p50"], told["makespan"], told["jobs"]) == (100.0, 100.0, 250.0, 2)
-    assert told["jct_p99"] == pytest.approx(149.0)
+    figures = of(story(job(submit=100.0), (110, 0), (150, 10)), story(job(submit=200.0), (200, 0), (350, 10)))
+    assert (figures["jct_mean"], figures["jct_p50"], figures["makespan"], figures["jobs"]) == (100.0, 100.0, 250.0, 2)
+    assert figures["jct_p99"] == pytest.approx(149.0)
 
 
 def test_a_job_that_did_not_end_has_no_completion_time() -> None:
-    told = of(story(job(), (0, 0), (50, 5), ended=math.nan, state="RUNNING"), story(job(), (0, 0), (10, 10)))
-    assert (told["jct_mean"], told["jobs"], told["ended"]) == (10.0, 2, 1)
+    figures = of(story(job(), (0, 0), (50, 5), ended=math.nan, state="RUNNING"), story(job(), (0, 0), (10, 10)))
+    assert (figures["jct_mean"], figures["jobs"], figures["ended"]) == (10.0, 2, 1)
 
 
 def test_a_deadline_is_met_by_completing_in_time() -> None:
-    told = of(
+    figures = of(
         story(job(deadline=20.0, urgency=9.0), (0, 0), (20, 10)),
         story(job(deadline=20.0, urgency=10.0), (0, 0), (21, 10)),
         story(job(deadline=20.0, urgency=1.0), (0, 0), (10, 10), state="TIMEOUT"),
         story(job(), (0, 0), (99, 10)),
     )
-    assert told["deadline_ratio"] == pytest.approx(1 / 3)
-    assert told["urgent_deadline_ratio"] == 0.5
+    assert figures["deadline_ratio"] == pytest.approx(1 / 3)
+    assert figures["urgent_deadline_ratio"] == 0.5
 
 
 def test_accuracy_by_deadline_is_the_best_that_was_reported_by_then() -> None:
     curve = [0.2, 0.6, 0.4, 0.9]
     early, late, never = (learning(curve, deadline=at, target=0.5) for at in (15.0, 39.9, 5.0))
-    told = of(*(story(each, (0, 0), (40, 4)) for each in (early, late, never)))
+    figures = of(*(story(each, (0, 0), (40, 4)) for each in (early, late, never)))
     # One iteration each ten seconds; after 15 s the second is not reported yet.
-    assert told["accuracy_by_deadline"] == pytest.approx((0.2 + 0.6 + 0.0) / 3)
-    assert told["accuracy_ratio"] == pytest.approx(1 / 3)
+    assert figures["accuracy_by_deadline"] == pytest.approx((0.2 + 0.6 + 0.0) / 3)
+    assert figures["accuracy_ratio"] == pytest.approx(1 / 3)
 
 
 def test_a_job_that_never_started_has_an_accuracy_of_nothing() -> None:
-    told = of(story(learning([0.5, 0.9], deadline=50.0), state="PENDING"))
-    assert told["accuracy_by_deadline"] == 0.0
-    assert math.isnan(told["jct_mean"])
+    figures = of(story(learning([0.5, 0.9], deadline=50.0), state="PENDING"))
+    assert figures["accuracy_by_deadline"] == 0.0
+    assert math.isnan(figures["jct_mean"])
 
 
 def test_loss_is_integrated_from_arrival_to_a_horizon_that_the_policy_does_not_move() -> None:
     curve = learning([0.0, 0.5, 1.0], submit=10.0)  # losses 1, 0.5, 0: normalised the same
     assert horizon([curve]) == 10 + 2 * 3
-    told = of(story(curve, (12, 0), (15, 3)))
+    figures = of(story(curve, (12, 0), (15, 3)))
     # 1 from the arrival at 10 to the second report at 14, a half to 15, then 0.
-    assert told["loss_integral"] == pytest.approx(4.5)
+    assert figures["loss_integral"] == pytest.approx(4.5)
     waiting = of(story(curve, (100, 0), (103, 3)))
     assert waiting["loss_integral"] == pytest.approx(6.0)
 
 
 def test_the_time_to_a_loss_counts_from_arrival_to_the_report() -> None:
     curve = learning([0.0, 0.5, 0.92, 1.0], submit=10.0)
-    told = of(story(curve, (20, 0), (60, 4)))
-    assert told["time_to_90_loss"] == pytest.approx(40.0)
-    assert told["time_to_95_loss"] == pytest.approx(50.0)
+    figures = of(story(curve, (20, 0), (60, 4)))
+    assert figures["time_to_90_loss"] == pytest.approx(40.0)
+    assert figures["time_to_95_loss"] == pytest.approx(50.0)
 
 
 def test_work_that_was_lost_and_done_again_counts_once() -> None:
@@ -100,14 +100,14 @@ def test_work_that_was_lost_and_done_again_counts_once() -> None:
     assert np.interp([1, 3.9], at, when).tolist() == [1.0, 3.9]
     assert np.interp([5, 8], at, when).tolist() == [13.0, 16.0]
     curve = learning([0.1 * (i + 1) for i in range(8)])
-    told = of(story(replace(curve, deadline=12.0), (0, 0), (4, 4), (10, 2), (16, 8)))
-    assert told["accuracy_by_deadline"] == pytest.approx(0.4)
+    figures = of(story(replace(curve, deadline=12.0), (0, 0), (4, 4), (10, 2), (16, 8)))
+    assert figures["accuracy_by_deadline"] == pytest.approx(0.4)
 
 
 def test_a_pause_is_no_progress() -> None:
     curve = learning([0.1, 0.2, 0.3, 0.4], deadline=12.0)
-    told = of(story(curve, (0, 0), (2, 2), (12, 2), (14, 4)))
-    assert told["accuracy_by_deadline"] == pytest.approx(0.2)
+    figures = of(story(curve, (0, 0), (2, 2), (12, 2), (14, 4)))
+    assert figures["accuracy_by_deadline"] == pytest.approx(0.2)
 
 
 def test_utility_falls_with_the_completion_time() -> None:
@@ -123,21 +123,21 @@ def test_what_jobs_cost_is_added_up() -> None:
         job(), (0, 0), (10, 10), gpu_seconds=7200.0, bandwidth_bytes=5.0, preemptions=2, migrations=1, resizes=3,
         stopped=True, wait=4.0,
     )  # fmt: skip
-    told = of(one, story(job(), (0, 0), (10, 10)), decided=[0.001, 0.003])
+    figures = of(one, story(job(), (0, 0), (10, 10)), decided=[0.001, 0.003])
     costs = {
-        key: told[key] for key in ("gpu_hours", "bandwidth_bytes", "preemptions", "migrations", "resizes", "stops")
+        key: figures[key] for key in ("gpu_hours", "bandwidth_bytes", "preemptions", "migrations", "resizes", "stops")
     }
     assert costs == {
         "gpu_hours": 2.0, "bandwidth_bytes": 5.0, "preemptions": 2, "migrations": 1, "resizes": 3, "stops": 1,
     }  # fmt: skip
-    assert told["wait_mean"] == 2.0
-    assert (told["decide_ms_mean"], told["wall_s"], told["seed"]) == (pytest.approx(2.0), 2.5, 7)
+    assert figures["wait_mean"] == 2.0
+    assert (figures["decide_ms_mean"], figures["wall_s"], figures["seed"]) == (pytest.approx(2.0), 2.5, 7)
 
 
 def test_figures_are_plain_numbers_that_json_can_hold() -> None:
     counted: dict[str, Any] = {name: np.int64(1) for name in ("preemptions", "migrations", "resizes")}
-    told = of(story(job(), (0, 0), (10, 10), stopped=np.bool_(True), gpu_seconds=np.float64(1.0), **counted))
-    assert json.loads(json.dumps(told))["stops"] == 1
+    figures = of(story(job(), (0, 0), (10, 10), stopped=np.bool_(True), gpu_seconds=np.float64(1.0), **counted))
+    assert json.loads(json.dumps(figures))["stops"] == 1
 
 
 def test_every_figure_that_was_promised_is_told() -> None:
