@@ -178,7 +178,7 @@ def mlfs(runs: Runs) -> str:
         reference = runs.column(base, "jct_mean")
         for label, cases in (
             ("tiresias", base),
-            ("srtf, told the truth", over(base, policy="srtf")),
+            ("srtf with true run times", over(base, policy="srtf")),
             ("mlf-h", over(base, policy="mlf-h")),
             ("mlfs", over(base, policy="mlfs")),
             ("tiresias with the same stopping", over(base, stopping=True)),

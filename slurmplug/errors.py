@@ -1,4 +1,4 @@
-"""What can go wrong, each with what to do about it in its message."""
+"""The errors that slurmplug raises; each message says what to do about it."""
 
 
 class SlurmplugError(Exception):
@@ -6,7 +6,7 @@ class SlurmplugError(Exception):
 
 
 class ReadFailed(SlurmplugError):
-    """Slurm or the spool could not be read: nothing is known, which is not an empty queue."""
+    """Slurm or the spool could not be read; that is not the same as an empty queue."""
 
 
 class ConfigError(SlurmplugError):
@@ -18,7 +18,7 @@ class LedgerError(SlurmplugError):
 
 
 class AlreadyRunning(SlurmplugError):
-    """Another daemon serves this cluster."""
+    """Another daemon is serving this cluster."""
 
 
 class SandboxError(SlurmplugError):
@@ -30,15 +30,15 @@ class UsageError(SlurmplugError):
 
 
 class DataError(SlurmplugError):
-    """A file of data cannot be read, or something in it makes no sense."""
+    """A file of data cannot be read, or its content is not valid."""
 
 
 class EndpointError(SlurmplugError):
-    """The daemon's endpoint does not answer, or refuses."""
+    """The daemon's endpoint does not answer, or refuses the request."""
 
 
 class SteppedDown(SlurmplugError):
-    """Another daemon acts now, so this one may not."""
+    """Another daemon holds the lease, so this one may not act."""
 
 
 class NotConfirmed(SlurmplugError):

@@ -100,7 +100,7 @@ def test_gpus_are_never_given_twice_every_job_ends_and_work_is_conserved(
 
 
 class Both(Ledger):
-    """A ledger on disk that tells one in memory all that it is told."""
+    """A ledger on disk that passes every call on to one in memory."""
 
     def __init__(self) -> None:
         super().__init__(None)
@@ -138,7 +138,7 @@ EVENTS = ("submit", "start", "end", "checkpoint", "refuse", "accept", "unreachab
     st.lists(st.tuples(st.sampled_from(EVENTS), st.sampled_from([5.0, 60.0, 1200.0, 4000.0])), min_size=5, max_size=30)
 )
 @settings(max_examples=15)
-def test_the_ledger_in_memory_tells_the_guardrails_what_the_one_on_disk_tells(story: list[tuple[str, float]]) -> None:
+def test_the_ledger_in_memory_gives_the_guardrails_what_the_one_on_disk_gives(events: list[tuple[str, float]]) -> None:
     cluster = FakeCluster()
     for _ in range(2):
         cluster.start(cluster.submit(SCRIPT))
@@ -146,7 +146,7 @@ def test_the_ledger_in_memory_tells_the_guardrails_what_the_one_on_disk_tells(st
     config = Config.model_validate({"mode": {"default": "act"}, "guardrails": limits})
     with closing(Both()) as disk:
         scheduler = Scheduler(cluster, Intake(), Forecaster(), ScriptedPolicy(restless), disk, config)
-        for event, seconds in story:
+        for event, seconds in events:
             cluster.time += seconds
             happen(cluster, event)
             scheduler.run()
@@ -159,8 +159,8 @@ def test_the_ledger_in_memory_tells_the_guardrails_what_the_one_on_disk_tells(st
 
 def happen(cluster: FakeCluster, event: str) -> None:
     cluster.reachable = event != "unreachable"
-    waiting = [job_id for job_id, row in cluster.jobs.items() if row["state"] == "PENDING"]
-    running = [job_id for job_id, row in cluster.jobs.items() if row["state"] == "RUNNING"]
+    waiting = [job_id for job_id, fields in cluster.jobs.items() if fields["state"] == "PENDING"]
+    running = [job_id for job_id, fields in cluster.jobs.items() if fields["state"] == "RUNNING"]
     if event == "submit":
         cluster.submit(SCRIPT)
     elif event == "start" and waiting:

@@ -39,13 +39,13 @@ POLICIES: dict[str, Policy] = {
 EXCEPTED = {
     "seed": "the simulator's runs differ by it",
     "placement": "numbers of classes; where a job may run is compared instead",
-    "runs_on": "squeue tells a job's GPUs in all, so live they are spread evenly; the simulator knows them by node",
+    "runs_on": "squeue gives a job's GPUs in all, so live they are spread evenly; the simulator knows them by node",
 }
-"""What does not agree, and why."""
+"""The columns that differ, and why."""
 
 
 class BothIntakes:
-    """Absorbs each reading twice, and compares what comes of it."""
+    """Absorbs each reading by both intakes, and compares the two snapshots."""
 
     def __init__(self, made: Simulation) -> None:
         assert isinstance(made.scheduler.intake, SimIntake)
@@ -179,7 +179,7 @@ def test_the_simulators_intake_gives_what_the_live_one_gives(jobs: list[SimJob],
     ],
 )
 def test_they_agree_about_the_generators_jobs(name: str, policy: str, launcher: str) -> None:
-    """All submitted within ten minutes; deadlines in whole seconds, as a directive says them."""
+    """All submitted within ten minutes; deadlines in whole seconds, as in a directive."""
     load = workload.load(name, seed=1, jobs=12)
     jobs = (
         replace(job, submit=50.0 * at, deadline=float(np.ceil(job.deadline - job.submit + 50.0 * at)))

@@ -27,7 +27,7 @@ class SimCluster:
         self.refused = 0
         """number of refused commands so far"""
         self.site_factors, self.priority = np.zeros(len(engine.state)), np.ones(len(engine.state))
-        """(rows,) SiteFactor and priority; unused where the policy places the jobs"""
+        """(rows,) SiteFactors and priorities; they change only where Slurm places the jobs"""
         self.reservations: dict[int, str] = {}
         """by row, the reservation that a job requests"""
         self._node = {name: node for node, name in enumerate(engine.nodes.names)}

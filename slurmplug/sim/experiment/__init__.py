@@ -1,1 +1,1 @@
-"""A simulation from the first job to the last, and what came of it."""
+"""A simulation from the first job to the last, and its results."""

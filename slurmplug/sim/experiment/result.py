@@ -1,4 +1,4 @@
-"""What came of a simulated run: each job's log, and what the run cost."""
+"""The result of a simulated run: the course of each job, and what the run cost."""
 
 from dataclasses import dataclass
 

@@ -60,9 +60,6 @@ class SlurmSimCluster(SimCluster):
     def __init__(self, engine: Engine, settings: LauncherSettings | None = None) -> None:
         super().__init__(engine)
         self._settings = settings or LauncherSettings()
-        rows = len(engine.state)
-        self.site_factors: Floats = np.zeros(rows)
-        self.priority: Floats = np.ones(rows)
         self._usage = Usage()
         self._gpus_held: Mapping[str, float] = {}
         self._node_lists: dict[int, dict[str, str]] = {}

@@ -181,7 +181,7 @@ class _SchedulingPass:
                 continue
             promised = self.promise(row)
             if promised is None:
-                continue  # it requests more than there is, and nobody waits for it
+                continue  # it requests more than there is: later jobs need not wait for it
             if self._settings.backfill:
                 yield from self._backfill(waiting, *promised)
             return

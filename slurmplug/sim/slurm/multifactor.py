@@ -33,7 +33,7 @@ class Weights:
 
     @property
     def total(self) -> float:
-        """The most that the factors together come to."""
+        """The greatest sum of the factors."""
         return self.age + self.fairshare + self.job_size + self.qos + self.partition
 
 

@@ -49,7 +49,8 @@ class LearningCurve:
 
 
 def workload(request: WorkloadRequest) -> Workload:
-    """
+    """The workload of a CSV file, with the speeds and curves in the files beside it.
+
     Raises:
         WorkloadError
     """

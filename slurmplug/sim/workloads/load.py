@@ -122,7 +122,8 @@ class Source(Protocol):
     """A module that makes workloads: a reader of one format, or a generator."""
 
     def workload(self, request: WorkloadRequest) -> Workload:
-        """
+        """Read or generate a workload; its jobs may be in any order.
+
         Raises:
             WorkloadError
         """

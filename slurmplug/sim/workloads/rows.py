@@ -163,10 +163,10 @@ def comma_separated(
                 raise WorkloadError(
                     f"{path}: its heading lacks {', '.join(missing)}; it has {quoted(','.join(heading))}"
                 )
-            strange = [name for name in heading if known and name not in known]
-            if strange:
+            unknown = [name for name in heading if known and name not in known]
+            if unknown:
                 raise WorkloadError(
-                    f"{path}: no such column: {quoted(', '.join(strange))}; there are {', '.join(known)}"
+                    f"{path}: no such column: {quoted(', '.join(unknown))}; there are {', '.join(known)}"
                 )
             if len(set(heading)) != len(heading):
                 raise WorkloadError(f"{path}: its heading names a column twice")

@@ -132,7 +132,7 @@ def test_runs_that_cannot_be_compared_are_refused(write: Write) -> None:
     alone = write("d.json", entry("a", 0, 1.0))
     assert "only runs of one workload" in compare(first, other).output
     assert "no seed in common" in compare(first).output
-    assert "a policy and a seed twice" in compare(twice).output
+    assert "two results of one policy and seed" in compare(twice).output
     assert "no two policies to compare" in compare(alone).output
     assert "has no policy 'z'" in compare(first, "--against", "z").output
     assert "cannot be read" in compare("/nonexistent/a.json").output

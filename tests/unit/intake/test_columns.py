@@ -62,13 +62,12 @@ class TestColumnCache:
         if name == "admission":
             job.directives = parse(b"#PLUG --utility=50,0.5,12\n", submitted=0.0)
         cache = ColumnCache()
-        before: list[Any] = []
-        after: list[Any] = []
-        for shown in (before, after):
+        shown = []
+        for _ in range(2):
             jobs = cache.jobs_of([job], np.zeros(1), np.zeros(1), 100.0)[0]
             shown.append(jobs.accuracies.values.tolist() if column == "accuracies" else getattr(jobs, column).tolist())
             setattr(job, name, value)
-        assert before != after
+        assert shown[0] != shown[1]
 
     def test_shows_every_field_but_that_slurm_lists_a_job_as_only_those_are_in_a_snapshot(self) -> None:
         assert {field.name for field in fields(JobRecord)} - {"listed", "version"} == set(CHANGES)
@@ -83,10 +82,10 @@ class TestColumnCache:
         assert first.version > versions[0]
 
     def test_computes_a_row_anew_only_for_a_new_version(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        computed: list[int] = []
+        computed: list[JobRecord] = []
 
         def all_points(record: JobRecord) -> Points:
-            computed.append(1)
+            computed.append(record)
             return record.points
 
         monkeypatch.setattr(JobRecord, "all_points", property(all_points))

@@ -22,7 +22,7 @@ NODES, GPUS_A_NODE = 16, 4
 INTERVAL = 720.0
 MEDIAN, MEAN = 65 * 60.0, 147 * 60.0
 SHORTEST, LONGEST = 300.0, 3 * 86_400.0
-ASKED, MOST = 4, 16
+REQUESTED, MOST = 4, 16
 VARIATION = 0.1
 MODELS = {
     "resnet50": "resnet50", "vgg16": "vgg16", "resnext110": "resnet50", "inception-bn": "inception4", "seq2seq": "lstm",
@@ -52,19 +52,19 @@ def _job(rng: np.random.Generator, number: int, at: float) -> SimJob:
     epochs = int(10 ** rng.uniform(1.3, 2.5))
     sampled = synthetic.sampled(epochs)
     losses, accuracies = synthetic.learning(rng, len(sampled))
-    speed = synthetic.lasting(MODELS[model], ASKED, epochs, seconds, GPUS_A_NODE)
+    speed = synthetic.lasting(MODELS[model], REQUESTED, epochs, seconds, GPUS_A_NODE)
     varied = float(np.exp(VARIATION * rng.standard_normal()))
     params = synthetic.MODELS[MODELS[model]].params
     return SimJob(
         name=f"{model}-{number}",
         submit=at,
-        gpus=ASKED,
+        gpus=REQUESTED,
         iterations=epochs,
         speed=Speed(speed.gpus, speed.nodes, speed.rate * varied),
         kind=model,
         gpus_min=1,
         gpus_max=MOST,
-        cpus=ASKED * int(rng.integers(1, 5)),
+        cpus=REQUESTED * int(rng.integers(1, 5)),
         curve_at=sampled,
         losses=losses,
         accuracies=accuracies,

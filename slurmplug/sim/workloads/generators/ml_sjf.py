@@ -5,7 +5,7 @@ uniformly; Flask sorts (Timsort, bubble, insertion) or counts words in a part of
 inputs with its mappers and reducers, scikit-learn a data set by its rows, dimensions and classes. Run times of the
 three types lie in three ranges, those of MapReduce the highest, and depend on the features, sorts quadratically.
 
-(choices) A vCPU is a GPU here, and a job takes one. What its features come to shows in its memory, its kind (the type)
+(choices) A vCPU is a GPU here, and a job takes one. Its features show in its memory, its kind (the type)
 and its name (what it does). MapReduce jobs get in each other's way by their memory: of 15 GB (`--cluster 1x4x4x15000`)
 two or three have enough, and beside them only others can run. It is the memory of their containers, which whoever
 submits them requests, not of their input: were it by the input, a random order would start short ones in the gaps that

@@ -30,7 +30,7 @@ NODES, CORES_A_NODE = 20, 32
 ARRIVAL = 15.0
 WORK, SIGMA = 10_600.0, 0.7
 """core seconds in the mean"""
-ASKED, MOST = 32, 128
+REQUESTED, MOST = 32, 128
 USERS = 8
 _CORES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 _DEVIATION = 0.03
@@ -81,7 +81,7 @@ def _job(rng: np.random.Generator, number: int, at: float) -> SimJob:
     return SimJob(
         name=f"{algorithm}-{number}",
         submit=at,
-        gpus=ASKED,
+        gpus=REQUESTED,
         iterations=ITERATIONS,
         speed=_speed(rng, ITERATIONS / work),
         user=f"user{rng.integers(USERS)}",

@@ -183,7 +183,7 @@ def models(folder: Path, gpu_type: str) -> Mapping[str, MeasuredModel]:
     """Every model of the folder's profiles that has curves and was measured on GPUs of the type.
 
     Raises:
-        WorkloadError: where a file is not there, or a row of it makes no sense
+        WorkloadError: where a file is missing, or a row of it is malformed
     """
     curves = _curves(_there(folder, CURVES))
     rows: dict[tuple[str, str], list[tuple[float, float, float]]] = defaultdict(list)

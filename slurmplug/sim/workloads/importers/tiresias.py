@@ -24,7 +24,8 @@ _LIKE = (
 
 
 def workload(request: WorkloadRequest) -> Workload:
-    """
+    """The jobs of either kind of trace, by its heading.
+
     Raises:
         WorkloadError
     """

@@ -20,8 +20,13 @@ def speed(*points: tuple[int, int, float]) -> Speed:
 def job(**fields: Any) -> SimJob:
     """One GPU, 100 iterations of a second each, no restart cost, unless said otherwise."""
     defaults: dict[str, Any] = {
-        "name": "j", "submit": 0.0, "gpus": 1, "iterations": 100, "speed": speed((1, 1, 1.0)), "restart": 0.0,
-    }  # fmt: skip
+        "name": "j",
+        "submit": 0.0,
+        "gpus": 1,
+        "iterations": 100,
+        "speed": speed((1, 1, 1.0)),
+        "restart": 0.0,
+    }
     return SimJob(**defaults | fields)
 
 

@@ -14,7 +14,7 @@ from slurmplug.sim.workloads.load import GENERATORS, WorkloadError, load
 ALL = sorted(GENERATORS)
 
 
-def told(workload: Workload) -> list[tuple[object, ...]]:
+def fields_of(workload: Workload) -> list[tuple[object, ...]]:
     return [
         (job.name, job.submit, job.gpus, job.iterations, job.deadline, job.urgency, job.utility,
          tuple(job.losses), tuple(job.speed.rate))
@@ -24,9 +24,9 @@ def told(workload: Workload) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_seed_says_all(name: str) -> None:
-    once = repr(told(load(f"gen:{name}", seed=3, jobs=20)))
-    assert repr(told(load(f"gen:{name}", seed=3, jobs=20))) == once
-    assert repr(told(load(f"gen:{name}", seed=4, jobs=20))) != once
+    once = repr(fields_of(load(f"gen:{name}", seed=3, jobs=20)))
+    assert repr(fields_of(load(f"gen:{name}", seed=3, jobs=20))) == once
+    assert repr(fields_of(load(f"gen:{name}", seed=4, jobs=20))) != once
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -245,9 +245,9 @@ def test_ubhpc_events_and_their_table_tell_the_same(write: Write) -> None:
     heading = "job_id,submit_s,user,partition,qos,nodes,ntasks,gpus_per_node,mem,timelimit_s,run_s,constraint,account"
     rows = "".join(f"j{at},{at},u1,gpu,normal,2,8,2,2G,600,300,,lab\n" for at in (5, 6))
     table = write("week.csv", f"{heading}\n{rows}j7,7,u1,gpu,normal,2,64,0,,60,30,,\n")
-    result, listed = load(str(events)).jobs, load(str(table)).jobs
-    assert len(result) == 2
-    for one, other in zip(result, listed, strict=True):
+    replayed, listed = load(str(events)).jobs, load(str(table)).jobs
+    assert len(replayed) == 2
+    for one, other in zip(replayed, listed, strict=True):
         assert (one.name, one.submit, one.gpus, one.cpus) == (other.name, other.submit, other.gpus, other.cpus)
         assert (one.gpus, one.time_limit, one.memory, one.account) == (4, 600, 4096, "lab")
     assert load(f"ubhpc:{events}?cpu_jobs=on").jobs[-1].cpus == 64

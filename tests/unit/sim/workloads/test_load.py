@@ -204,8 +204,8 @@ def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes) -> None:
 
 def test_speeds_and_curves_that_jobs_share_are_written_once(tmp_path: Path) -> None:
     speed = Speed(np.array([1]), np.array([1]), np.array([2.0]))
-    at, values = np.array([1.0, 2.0]), np.array([0.5, 0.75])
-    jobs = tuple(SimJob(f"j{i}", i, 1, 2, speed, curve_at=at, accuracies=values) for i in range(5))
+    at, accuracies = np.array([1.0, 2.0]), np.array([0.5, 0.75])
+    jobs = tuple(SimJob(f"j{i}", i, 1, 2, speed, curve_at=at, accuracies=accuracies) for i in range(5))
     csv_format.write(Workload("w", jobs), tmp_path / "w.csv")
     assert (tmp_path / "w.speeds.csv").read_text() == "speed,gpus,nodes,rate\ns0,1,1,2.0\n"
     assert (tmp_path / "w.curves.csv").read_text() == "curve,at,loss,accuracy\nc0,1.0,,0.5\nc0,2.0,,0.75\n"
