@@ -103,9 +103,9 @@ def reading(
     )
 
 
-def report(**told: Any) -> bytes:
+def report(**values: Any) -> bytes:
     """One line of a report file."""
-    return json.dumps(told).encode() + b"\n"
+    return json.dumps(values).encode() + b"\n"
 
 
 def _shaped(job: Mapping[str, Any], *, nodes: int | None = None, each: int | None = None) -> dict[str, Any]:
@@ -223,9 +223,9 @@ class FakeCluster:
             allowed = [name for name in names if name not in job.get("excluded", "").split(",")]
             self.start(job_id, ",".join(allowed[: job["nodes"]]))
 
-    def say(self, job_id: int, **told: Any) -> None:
+    def say(self, job_id: int, **values: Any) -> None:
         """The job reports."""
-        self.reports[job_id] = self.reports.get(job_id, b"") + report(time=self.time, **told)
+        self.reports[job_id] = self.reports.get(job_id, b"") + report(time=self.time, **values)
 
     def asked(self, job_id: int, what: str = "stop") -> bool:
         """Whether the job's run is asked."""
@@ -263,7 +263,7 @@ class FakeCluster:
 
     @staticmethod
     def _resource_request(job: Mapping[str, Any]) -> ResourceRequest:
-        told: dict[str, Any] = {
+        values: dict[str, Any] = {
             "nodes": job["nodes"], "gpus": job["gpus"], "cpus": job["cpus"], "memory": job["memory"],
             "het_id": job["het_id"], "reservation": job["reservation"], "gpus_not_per_node": False,
             "gres": f"gres:gpu:{job['gpus'] // job['nodes']}", "tasks": job["nodes"], "tasks_per_node": 0,
@@ -271,7 +271,7 @@ class FakeCluster:
             "memory_requested": True, "cpus_follow_gpus": False, "requeue": True,
             "excluded_nodes": job.get("excluded", ""), "required_nodes": job.get("required", ""),
         }  # fmt: skip
-        return ResourceRequest(**{**told, **job.get("request", {})})
+        return ResourceRequest(**{**values, **job.get("request", {})})
 
     def traces(self) -> Traces:
         """As sprio tells SiteFactors: of jobs that wait and may start."""
@@ -349,12 +349,12 @@ class FakeCluster:
         return ""
 
     def _reserve(self, command: Command) -> str:
-        told = command.fields
-        nodes = frozenset(told["nodes"].split(","))
-        if any(each.name == told["name"] or each.nodes & nodes for each in self.reservations):
+        wanted = command.fields
+        nodes = frozenset(wanted["nodes"].split(","))
+        if any(each.name == wanted["name"] or each.nodes & nodes for each in self.reservations):
             return "Requested reservation overlaps with another reservation"
-        until = self.time + float(told["seconds"])
-        made = Reservation(told["name"], nodes, frozenset({told["user"]}), frozenset(), self.time, until)
+        until = self.time + float(wanted["seconds"])
+        made = Reservation(wanted["name"], nodes, frozenset({wanted["user"]}), frozenset(), self.time, until)
         self.reservations.append(made)
         return ""
 

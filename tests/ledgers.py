@@ -40,11 +40,11 @@ class Site:
         assert record is not None
         return record
 
-    def train(self, job_id: int, values: Mapping[int, float], quantity: str = "accuracy", **told: float) -> None:
+    def train(self, job_id: int, values: Mapping[int, float], quantity: str = "accuracy", **others: float) -> None:
         """Reports of a quantity by iteration, one a second."""
         for iteration, value in values.items():
             self.cluster.time += 1.0
-            self.cluster.say(job_id, iteration=iteration, **{quantity: value}, **told)
+            self.cluster.say(job_id, iteration=iteration, **{quantity: value}, **others)
 
     def ask(self, command: str, *arguments: str, code: int = 0) -> str:
         """What `slurmplug COMMAND` answers about this ledger; it has to end with that code."""

@@ -114,9 +114,9 @@ def workload(seed: int) -> Workload:
 
 def _at(job: SimJob, submit: float, steepness: float) -> SimJob:
     """Submitted then; what it is worth goes by its urgency, until its deadline."""
-    told = {name: getattr(job, name) for name in job.__dataclass_fields__}
+    values = {name: getattr(job, name) for name in job.__dataclass_fields__}
     utility = (10 * job.urgency, steepness, job.deadline)
-    return SimJob(**{**told, "submit": submit, "deadline": submit + job.deadline, "utility": utility})
+    return SimJob(**{**values, "submit": submit, "deadline": submit + job.deadline, "utility": utility})
 
 
 def history(folder: Path) -> Path:
@@ -226,19 +226,19 @@ def main(argv: Sequence[str] | None = None) -> None:
         return
     wanted = [name for name in POLICIES if name == ALONE or not asked.policy or name in asked.policy]
     kept = json.loads(asked.json.read_text()) if asked.json and asked.json.exists() else {}
-    told: dict[str, list[dict[str, Any]]] = {}
+    values: dict[str, list[dict[str, Any]]] = {}
     seeds = range(1, asked.seeds + 1)
     with tempfile.TemporaryDirectory(dir="/tmp") as folder, ThreadPoolExecutor(len(seeds)) as pool:
         known = history(Path(folder))
         for name in wanted:
             runs = partial(measured, name, ledger=known)
-            kept[name] = told[name] = kept.get(name) or list(pool.map(runs, seeds))
-            for seed, figures in zip(seeds, told[name], strict=True):
+            kept[name] = values[name] = kept.get(name) or list(pool.map(runs, seeds))
+            for seed, figures in zip(seeds, values[name], strict=True):
                 line = ", ".join(f"{figure} {figures[figure]:.3f}" for figure in FIGURES)
                 print(f"{name}, seed {seed}: {line}", flush=True)
             if asked.json:
                 asked.json.write_text(json.dumps(kept))
-    made = table(told)
+    made = table(values)
     print(f"\n{made}")
     if wanted == list(POLICIES):
         head, _, rest = PAGE.read_text().partition(BEGIN)

@@ -168,8 +168,8 @@ def backfill_depth(cluster: Sandbox, writes: Sequence[str], seconds: float) -> f
     while time.monotonic() < until:
         cluster.run("root", ["scontrol"], input="".join(f"{line}\n" for line in writes))
         time.sleep(2.0)
-    told = cluster.run("root", ["sdiag"]).stdout
-    found = re.search(r"Depth Mean: (\d+)", told)
+    result = cluster.run("root", ["sdiag"]).stdout
+    found = re.search(r"Depth Mean: (\d+)", result)
     return float(found[1]) if found else float("nan")
 
 

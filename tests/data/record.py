@@ -66,12 +66,12 @@ class Recorder(CliClient):
         self.answer = b""
 
     def _run(self, argv: Sequence[str], *args: Any, **kwargs: Any) -> CompletedProcess[bytes]:
-        told = super()._run(argv, *args, **kwargs)
-        self.answer = told.stdout or b""
+        result = super()._run(argv, *args, **kwargs)
+        self.answer = result.stdout or b""
         columns = [word.rpartition(":")[2] for word in argv[-1].split(",")]
         for drawn, fixed in (columns[-1], RECORD), (columns[0], FIELD):
             self.answer = self.answer.replace(drawn.encode(), fixed.encode()) if ":" in argv[-1] else self.answer
-        return told
+        return result
 
 
 def fill(sandbox: Sandbox) -> None:

@@ -32,11 +32,13 @@ class Containers(Site):
 
     def compose(self, *arguments: str, timeout: float = 900.0, check: bool = True) -> str:
         argv = [*self._program, "-f", "docker/compose.yml", "--profile", "backup", "--profile", "demo", *arguments]
-        told = subprocess.run(
+        result = subprocess.run(
             argv, cwd=ROOT, env=self._env, text=True, capture_output=True, timeout=timeout, check=False
         )
-        assert not check or told.returncode == 0, f"{' '.join(arguments)}: {told.stdout[-3000:]}{told.stderr[-3000:]}"
-        return told.stdout
+        assert not check or result.returncode == 0, (
+            f"{' '.join(arguments)}: {result.stdout[-3000:]}{result.stderr[-3000:]}"
+        )
+        return result.stdout
 
     def ids(self, service: str) -> list[str]:
         """The containers of a service; none is made anew meanwhile."""

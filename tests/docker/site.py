@@ -33,9 +33,9 @@ class Site(ABC):
     def run(self, service: str, command: str, *, user: str = "root", check: bool = True) -> str:
         """What a shell command answers in a service's first container."""
         argv = ["docker", "exec", "-u", user, self.container(service), "bash", "-c", command]
-        told = subprocess.run(argv, text=True, capture_output=True, timeout=900, check=False)
-        assert not check or told.returncode == 0, f"{service}: {command}: {told.stdout}{told.stderr}"
-        return told.stdout + ("" if check else told.stderr)
+        result = subprocess.run(argv, text=True, capture_output=True, timeout=900, check=False)
+        assert not check or result.returncode == 0, f"{service}: {command}: {result.stdout}{result.stderr}"
+        return result.stdout + ("" if check else result.stderr)
 
     def submit(self, user: str, script: str, *options: str) -> int:
         words = " ".join(options)
@@ -43,16 +43,16 @@ class Site(ABC):
         return int(self.run("login", command, user=user).strip().split(";")[0])
 
     def job(self, job_id: int) -> dict[str, str]:
-        told = self.run("login", f"scontrol -o show job {job_id}").split()
-        return dict(word.split("=", 1) for word in told if "=" in word)
+        result = self.run("login", f"scontrol -o show job {job_id}").split()
+        return dict(word.split("=", 1) for word in result if "=" in word)
 
     def status(self, service: str = "controller") -> dict[str, Any]:
-        told = self.run(
+        result = self.run(
             service,
             "runuser -u slurmplug -- slurmplug status --json --ledger /var/lib/slurmplug/ledger.db",
             check=False,
         )
-        return json.loads(told[: told.rindex("}") + 1]) if "}" in told else {"alive": False, "cycle": {"id": 0}}
+        return json.loads(result[: result.rindex("}") + 1]) if "}" in result else {"alive": False, "cycle": {"id": 0}}
 
     def wait(self, true: Callable[[], Any], what: str, limit: float = LIMIT) -> Any:
         until = time.monotonic() + limit

@@ -29,15 +29,17 @@ def test_a_training_job_reports_over_the_shared_volume_and_stops_at_its_target(c
     containers.wait_state(job, "COMPLETED")
 
     def stopped() -> bool:
-        told = json.loads(containers.run("login", f"slurmplug acct -j {job} --json", user="ada"))["jobs"]
-        return bool(told) and told[0]["stop"] == "target"
+        report = json.loads(containers.run("login", f"slurmplug acct -j {job} --json", user="ada"))["jobs"]
+        return bool(report) and report[0]["stop"] == "target"
 
     containers.wait(stopped, "the stop to be reported")
 
 
 def test_a_mistake_is_refused_at_submission(containers: Containers) -> None:
-    told = containers.run("login", "cd && printf '#!/bin/sh\\n#PLUG --urgnecy=5\\n' | sbatch", user="ada", check=False)
-    assert "urgnecy" in told
+    result = containers.run(
+        "login", "cd && printf '#!/bin/sh\\n#PLUG --urgnecy=5\\n' | sbatch", user="ada", check=False
+    )
+    assert "urgnecy" in result
 
 
 def test_on_the_login_node_users_see_their_own_jobs(containers: Containers) -> None:
@@ -45,8 +47,8 @@ def test_on_the_login_node_users_see_their_own_jobs(containers: Containers) -> N
     his = containers.submit("bob", "#!/bin/sh\nsleep 600", "--gres=gpu:1", "--job-name=secret")
 
     def seen(user: str) -> set[int]:
-        told = json.loads(containers.run("login", "slurmplug queue --json", user=user))
-        return {job["jobidraw"] for job in told["jobs"]}
+        report = json.loads(containers.run("login", "slurmplug queue --json", user=user))
+        return {job["jobidraw"] for job in report["jobs"]}
 
     containers.wait(lambda: seen("root") >= {hers, his}, "both jobs to be seen")
     assert (seen("ada"), seen("bob"), seen("cleo")) == ({hers}, {his}, set())
@@ -128,7 +130,7 @@ def test_slurmctld_and_the_daemon_restart_and_jobs_go_on(containers: Containers)
 
 
 def test_the_demo_shows_its_reports(containers: Containers) -> None:
-    told = containers.compose("run", "--rm", "-e", "DEMO_ITERATION=0.5", "demo", timeout=1200)
-    assert "$ slurmplug acct --allusers" in told
-    assert told.count("target") > 5
-    assert "daemon      alive" in told
+    result = containers.compose("run", "--rm", "-e", "DEMO_ITERATION=0.5", "demo", timeout=1200)
+    assert "$ slurmplug acct --allusers" in result
+    assert result.count("target") > 5
+    assert "daemon      alive" in result

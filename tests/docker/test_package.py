@@ -50,9 +50,9 @@ def restarted(machine: Machine, signal: str) -> None:
 def refused(machine: Machine) -> bool:
     """Whether a mistake in a directive is, at submission."""
     script = "#!/bin/sh\n#PLUG --urgnecy=5\ntrue"
-    told = machine.sh(f"cd && sbatch --hold --output=/dev/null <<'SCRIPT'\n{script}\nSCRIPT", user="ada", check=False)
-    assert ("urgnecy" in told) != ("Submitted" in told), told
-    return "urgnecy" in told
+    result = machine.sh(f"cd && sbatch --hold --output=/dev/null <<'SCRIPT'\n{script}\nSCRIPT", user="ada", check=False)
+    assert ("urgnecy" in result) != ("Submitted" in result), result
+    return "urgnecy" in result
 
 
 def held(machine: Machine, job: int) -> bool:
@@ -60,8 +60,8 @@ def held(machine: Machine, job: int) -> bool:
 
 
 def test_installing_it_starts_nothing_and_brings_the_account_the_folders_and_completions(machine: Machine) -> None:
-    told = machine.sh("apt-get install -y /root/slurmplug.deb")
-    assert "systemctl enable --now slurmplugd" in told
+    result = machine.sh("apt-get install -y /root/slurmplug.deb")
+    assert "systemctl enable --now slurmplugd" in result
     for unit, enabled in ((DAEMON, "disabled"), (RELEASE, "static"), (TIMER, "disabled")):
         assert machine.sh(f"systemctl is-enabled {unit}", check=False) == enabled
         assert machine.unit(unit, "ActiveState") == "inactive"
@@ -82,10 +82,10 @@ def test_systemd_finds_no_fault_with_the_units_and_little_exposed(machine: Machi
     for unit in (DAEMON, RELEASE, TIMER):
         assert machine.sh(f"systemd-analyze verify --man=no --recursive-errors=no {unit} 2>&1") == ""
     for unit in (DAEMON, RELEASE):
-        told = machine.sh(f"systemd-analyze --no-pager security {unit}")
-        found = re.search(r"Overall exposure level for .*: ([0-9.]+) (\w+)", told)
+        result = machine.sh(f"systemd-analyze --no-pager security {unit}")
+        found = re.search(r"Overall exposure level for .*: ([0-9.]+) (\w+)", result)
         assert found
-        assert float(found[1]) < 3.0, told
+        assert float(found[1]) < 3.0, result
         assert found[2] == "OK"
 
 
@@ -93,8 +93,8 @@ def test_the_doctor_names_what_is_missing_and_its_fixes_work(machine: Machine) -
     machine.sh(f"rmdir {SPOOL}/requests && chmod 700 {SPOOL}/reports && chown root {SPOOL}/reports")
 
     def wrong() -> dict[str, str]:
-        told = json.loads(machine.sh("slurmplug doctor --json || true"))["findings"]
-        return {each["about"]: each["mend"] for each in told if each["level"] == "wrong"}
+        report = json.loads(machine.sh("slurmplug doctor --json || true"))["findings"]
+        return {each["about"]: each["mend"] for each in report if each["level"] == "wrong"}
 
     fixes = wrong()
     assert set(fixes) == {"rights", "spool/reports", "spool/requests"}
@@ -156,12 +156,12 @@ def test_the_daemon_can_write_in_its_folders_only_and_has_no_rights(machine: Mac
 
     def writes(folder: str) -> str:
         """As the daemon's account: through the daemon's own view of the machine, and without."""
-        told = [
+        values = [
             machine.sh(f"touch {root}{folder}/x 2>&1 && rm {root}{folder}/x", user="slurmplug", check=False)
             for root in ("", f"/proc/{pid}/root")
         ]
-        assert told[0] == "", "it may be written where nothing is hardened"
-        return told[1]
+        assert values[0] == "", "it may be written where nothing is hardened"
+        return values[1]
 
     for folder in (STATE, SPOOL, f"{SPOOL}/reports", f"{SPOOL}/requests"):
         assert writes(folder) == ""
@@ -169,10 +169,10 @@ def test_the_daemon_can_write_in_its_folders_only_and_has_no_rights(machine: Mac
         assert "Read-only file system" in writes(folder)
     assert writes("/home/open").endswith(("No such file or directory", "Permission denied"))
     machine.sh(f"touch /var/tmp/x && ls /proc/{pid}/root/var/tmp && ! ls /proc/{pid}/root/var/tmp/x", user="slurmplug")
-    told = dict(line.split(":\t", 1) for line in machine.sh(f"cat /proc/{pid}/status").splitlines() if ":\t" in line)
-    assert {told[name].strip() for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
-    assert (told["NoNewPrivs"], told["Seccomp"]) == ("1", "2")
-    assert told["Uid"].split()[0] == machine.sh("id -u slurmplug")
+    values = dict(line.split(":\t", 1) for line in machine.sh(f"cat /proc/{pid}/status").splitlines() if ":\t" in line)
+    assert {values[name].strip() for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
+    assert (values["NoNewPrivs"], values["Seccomp"]) == ("1", "2")
+    assert values["Uid"].split()[0] == machine.sh("id -u slurmplug")
 
 
 def test_a_daemon_that_hangs_is_ended_by_the_watchdog_and_started_anew(machine: Machine) -> None:

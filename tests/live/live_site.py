@@ -50,8 +50,8 @@ def script(
     trap = f"trap 'touch {name}.signalled' USR1\n" if how != "file" else ""
     head, _, body = TRAIN.partition("#PLUG")
     text = f"{head}{lines}{chr(10) if lines else ''}#PLUG{body}"
-    told = {"name": name, "gpus": gpus, "how": how, "grace": grace, "trap": trap, "python": sys.executable}
-    return text.format(**told, resumes=resumes, claims=claims)
+    values = {"name": name, "gpus": gpus, "how": how, "grace": grace, "trap": trap, "python": sys.executable}
+    return text.format(**values, resumes=resumes, claims=claims)
 
 
 class LiveSite:
@@ -132,8 +132,8 @@ class LiveSite:
 
     def runs(self, name: str, user: int = 0) -> list[list[str]]:
         """The words of each run's first line: run, N, from, ITERATION, on, NODES, with, GPUS."""
-        told = self.cluster.home(self.cluster.researchers[user]) / f"{name}.out"
-        lines = told.read_text().splitlines() if told.exists() else []
+        output = self.cluster.home(self.cluster.researchers[user]) / f"{name}.out"
+        lines = output.read_text().splitlines() if output.exists() else []
         return [line.split() for line in lines if line.startswith("run ")]
 
     def leftovers(self) -> list[str]:

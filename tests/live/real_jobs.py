@@ -30,14 +30,14 @@ def training(job: SimJob) -> str:
     """The batch script that trains as the job does in a simulation, on the GPUs that it asks for on one node."""
     at = np.arange(1, job.iterations + 1)
     curves = (np.interp(at, job.curve_at, values).round(6).tolist() for values in (job.losses, job.accuracies))
-    told = json.dumps([1.0 / job.speed.at(job.gpus, 1), list(zip(*curves, strict=True))])
+    output = json.dumps([1.0 / job.speed.at(job.gpus, 1), list(zip(*curves, strict=True))])
     return "\n".join(
         [
             "#!/bin/sh",
             f"#SBATCH --job-name={job.name} --gres=gpu:{job.gpus} --time={max(1, round(job.time_limit / 60))}",
             f"#SBATCH --cpus-per-task=1 --mem=1 --output=/dev/null {'--requeue' if job.managed else ''}",
             *([f"{PREFIX} {directives(job)}"] if job.managed else []),
-            f"exec {sys.executable} - '{told}' <<'END'{PROGRAM}END\n",
+            f"exec {sys.executable} - '{output}' <<'END'{PROGRAM}END\n",
         ]
     )
 
@@ -91,9 +91,9 @@ def run(
     cluster.wait(
         lambda: len(_accounted(cluster, listed)) == len(ids) - len(left), 60, "the accounting to know all ends"
     )
-    told = _accounted(cluster, listed)
+    result = _accounted(cluster, listed)
     return [
-        _finished(cluster, job, told.get(its_id, ("PENDING", began + job.submit, math.nan, math.nan)), its_id, began)
+        _finished(cluster, job, result.get(its_id, ("PENDING", began + job.submit, math.nan, math.nan)), its_id, began)
         for job, its_id in zip(workload.jobs, ids, strict=True)
     ]
 
@@ -158,6 +158,6 @@ def _progress(cluster: Sandbox, job_id: int) -> tuple[Floats, Floats]:
     lines: Sequence[str] = []
     for path in (cluster.spool / "reports").glob(f"{job_id}.0*.jsonl"):
         lines = path.read_text().splitlines()
-    told = [(line["time"], line["iteration"]) for line in map(json.loads, lines) if "iteration" in line]
-    times, iterations = np.array(told, dtype=float).reshape(-1, 2).T
+    listed = [(line["time"], line["iteration"]) for line in map(json.loads, lines) if "iteration" in line]
+    times, iterations = np.array(listed, dtype=float).reshape(-1, 2).T
     return times, iterations

@@ -46,13 +46,13 @@ def test_by_states_it_shows_the_jobs_that_sacct_shows(cluster: Sandbox, folder: 
     window = ["-a", "-X", "-n", "-P", "-o", "jobid", "-S", times.shown(begun - 1), "-E", times.shown(time.time() + 1)]
 
     def by_sacct(states: str) -> set[str]:
-        told = cluster.run("root", ["sacct", *window, "-s", states]).stdout.split()
-        return {word for word in told if int(word) >= completed}
+        result = cluster.run("root", ["sacct", *window, "-s", states]).stdout.split()
+        return {word for word in result if int(word) >= completed}
 
     def by_acct(states: str) -> set[str]:
-        told = run("acct", "--ledger", str(folder / "ledger.db"), *window, "-s", states)
-        assert told.exit_code == 0, told.output
-        return set(told.output.split())
+        result = run("acct", "--ledger", str(folder / "ledger.db"), *window, "-s", states)
+        assert result.exit_code == 0, result.output
+        return set(result.output.split())
 
     expected = {
         "PD": {completed, failed, running, requeued, stopped, waiting, cancelled},
@@ -89,5 +89,5 @@ def test_without_a_window_states_are_those_of_this_moment(
     shown = ["-a", "-X", "-n", "-P", "-o", "jobid", *options]
     expected = {str(waiting if "PD" in options else running)}
     cluster.wait(lambda: set(cluster.run("root", ["sacct", *shown]).stdout.split()) == expected, what="sacct")
-    told = run("acct", "--ledger", str(folder / "ledger.db"), *shown)
-    assert (told.exit_code, set(told.output.split())) == (0, expected)
+    result = run("acct", "--ledger", str(folder / "ledger.db"), *shown)
+    assert (result.exit_code, set(result.output.split())) == (0, expected)

@@ -61,8 +61,8 @@ def test_a_job_with_a_utility_is_held_let_go_as_decided_and_stays_held_when_its_
 
 def test_who_sits_before_a_job_with_a_utility_is_not_held(site: LiveSite) -> None:
     asked = ["salloc", "--no-shell", "-n1", "--comment=plug: --utility=50,0.5,12"]
-    told = site.cluster.run(site.cluster.researchers[0], asked).stderr  # it returns when the job runs
-    assert "Granted job allocation" in told
+    result = site.cluster.run(site.cluster.researchers[0], asked).stderr  # it returns when the job runs
+    assert "Granted job allocation" in result
 
 
 def test_a_job_that_its_user_holds_is_not_told_from_one_that_waits_so_it_is_refused(site: LiveSite) -> None:

@@ -10,7 +10,7 @@ from tests.live.chaos import run
 def test_whatever_fails_no_invariant_is_violated(
     special_cluster: Callable[[ClusterSpec], Sandbox], folder: Path
 ) -> None:
-    told, well = run.run(special_cluster(run.spec(folder)), folder, seed=5, seconds=60.0, kills=8)
-    print(told)
-    assert well, told
-    assert "kills 0" not in told
+    summary, well = run.run(special_cluster(run.spec(folder)), folder, seed=5, seconds=60.0, kills=8)
+    print(summary)
+    assert well, summary
+    assert "kills 0" not in summary

@@ -16,14 +16,14 @@ def daemon(cluster: Sandbox) -> Iterator[DaemonProcess]:
 
 
 def findings(daemon: DaemonProcess) -> dict[str, dict[str, str]]:
-    told = daemon.command("doctor", "--json")
-    return {each["about"]: each for each in json.loads(told.stdout)["findings"]}
+    result = daemon.command("doctor", "--json")
+    return {each["about"]: each for each in json.loads(result.stdout)["findings"]}
 
 
 def test_the_doctor_finds_nothing_wrong_with_a_sandbox(cluster: Sandbox, daemon: DaemonProcess) -> None:
     daemon.configure()
-    told = daemon.command("doctor")
-    assert told.returncode == 0, told.stdout
+    result = daemon.command("doctor")
+    assert result.returncode == 0, result.stdout
     seen = findings(daemon)
     assert seen["rights"]["says"] == f"{cluster.operator} is Operator"
     assert {name for name, each in seen.items() if each["level"] == "note"} == {"job_submit"}

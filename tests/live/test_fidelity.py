@@ -102,7 +102,7 @@ def workload(seed: int) -> Workload:
 def _job(name: str, iterations: int, **fields: Any) -> SimJob:
     """One GPU of those that train as fast on one as on four."""
     at = np.arange(1.0, 101.0)
-    told = {
+    values = {
         "speed": Speed(np.array([1]), np.array([1]), np.array([RATE])),
         "curve_at": at,
         "losses": 1 / at,
@@ -112,7 +112,7 @@ def _job(name: str, iterations: int, **fields: Any) -> SimJob:
         "submit": 0.0,
         "gpus": 1,
     }
-    return SimJob(**{**told, "name": name, "iterations": iterations, **fields})
+    return SimJob(**{**values, "name": name, "iterations": iterations, **fields})
 
 
 def test_waits_turnarounds_and_the_order_of_starts_agree(special_cluster: Callable[[ClusterSpec], Sandbox]) -> None:
@@ -133,12 +133,12 @@ def test_waits_turnarounds_and_the_order_of_starts_agree(special_cluster: Callab
         replace(jobs, jobs=arrived), policy, [each["finished"] - began for each in cycles], launch, release
     )
     assert all(job.state == "COMPLETED" for job in (*ours, *live))
-    told = {"live": figures(live), "simulated": figures(ours), "starts": alike(live, ours)}
-    told["seconds"] = {"launch": launch, "release": release}
-    print(told)
+    values = {"live": figures(live), "simulated": figures(ours), "starts": alike(live, ours)}
+    values["seconds"] = {"launch": launch, "release": release}
+    print(values)
     for name, seconds in figures(live).items():
-        assert figures(ours)[name] == pytest.approx(seconds, rel=WITHIN), told
-    assert alike(live, ours) >= 1 - WITHIN, told
+        assert figures(ours)[name] == pytest.approx(seconds, rel=WITHIN), values
+    assert alike(live, ours) >= 1 - WITHIN, values
 
 
 def asleep(job: SimJob) -> str:

@@ -84,8 +84,8 @@ def until_ended(site: LiveSite, *jobs: int, each_cycle: Callable[[], None] = lam
 
 def gpus_of(site: LiveSite, job: int) -> int:
     """That it holds or asks for."""
-    told = dict(item.split("=") for item in site.cluster.job(job)["TRES"].split(","))
-    return int(told["gres/gpu"])
+    values = dict(item.split("=") for item in site.cluster.job(job)["TRES"].split(","))
+    return int(values["gres/gpu"])
 
 
 def nothing_is_left(site: LiveSite, *jobs: int) -> bool:
@@ -194,14 +194,14 @@ def test_a_scontrol_that_hangs_leaves_it_open_and_nothing_is_done_twice(site: Li
     site.restart()
     job = site.trains(script("waits_for_us"))
     begin(site, job, gpus=4)
-    for told in ("before create reservation", "after requeue", "before Gres="):
-        (folder / "hangs").write_text(f"{told}\n")
-        site.until(lambda: not (folder / "hangs").exists(), PATIENCE, what=f"scontrol to hang {told}")
+    for place in ("before create reservation", "after requeue", "before Gres="):
+        (folder / "hangs").write_text(f"{place}\n")
+        site.until(lambda: not (folder / "hangs").exists(), PATIENCE, what=f"scontrol to hang {place}")
     until_ended(site, job)
     said = site.query("SELECT verb, status FROM commands WHERE operation IS NOT NULL ORDER BY cycle, id")
     assert {"reserve", "requeue", "update"} <= {row["verb"] for row in said if row["status"] == "unknown"}
     assert [row["verb"] for row in said].count("requeue") == 1
-    assert site.operations(job)[-1]["result"] == "done"
+    assert site.operations(job)[-1]["place"] == "done"
     assert (gpus_of(site, job), site.cluster.job(job)["Restarts"]) == (4, "1")
     assert len(site.runs("waits_for_us")) == 2
     assert nothing_is_left(site, job)

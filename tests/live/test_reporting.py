@@ -144,5 +144,5 @@ def test_elements_of_an_array_and_steps_report_as_their_own_job(cluster: Sandbox
         return [] if listed.stdout.strip() else ["ended"]
 
     cluster.wait(ended, 60, "the array to end")
-    told = [points(cluster, RunId(job, 0)) for job in (first, first + 1)]
-    assert sorted(each.quantities["loss"].tolist() for each in told) == [[3], [4]]
+    rows = [points(cluster, RunId(job, 0)) for job in (first, first + 1)]
+    assert sorted(each.quantities["loss"].tolist() for each in rows) == [[3], [4]]

@@ -30,20 +30,20 @@ def every_step(start: int, count: int) -> list[dict[str, float]]:
 
 def columns(jobs: Jobs) -> dict[str, Any]:
     """Each column in a form that compares, NaN equal to NaN."""
-    told: dict[str, Any] = {}
+    expected: dict[str, Any] = {}
     for name, column in vars(jobs).items():
         parts = vars(column) if isinstance(column, Curves) else {"": column}
         for part, values in parts.items():
-            told[f"{name} {part}"] = np.asarray(values).astype(str).tolist()
-    return told
+            expected[f"{name} {part}"] = np.asarray(values).astype(str).tolist()
+    return expected
 
 
 def points(changes: Changes) -> list[Any]:
     """Each point in a form that compares."""
-    told = [{} if p.quantities is None else p.quantities for p in changes.points]
+    listed = [{} if p.quantities is None else p.quantities for p in changes.points]
     return [
         (*point.primary_key, str(point.time), sorted(item for item in each.items() if not np.isnan(item[1])))
-        for point, each in zip(changes.points, told, strict=True)
+        for point, each in zip(changes.points, listed, strict=True)
     ]
 
 

@@ -40,11 +40,11 @@ def test_systemd_finds_no_fault_with_the_unit(tmp_path: Path) -> None:
     text = (SITE / "slurmplugd.service").read_text()
     assert "ExecStart=/usr/bin/slurmplug daemon\n" in text
     unit.write_text(text.replace("/usr/bin/slurmplug", sys.executable))
-    told = subprocess.run(
+    result = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False
     )
-    complaints = [line for line in told.stderr.splitlines() if "slurmplugd" in line]
-    assert not complaints, told.stderr
+    complaints = [line for line in result.stderr.splitlines() if "slurmplugd" in line]
+    assert not complaints, result.stderr
 
 
 @pytest.mark.skipif(shutil.which("systemd-sysusers") is None, reason="systemd is not installed")
@@ -52,8 +52,8 @@ def test_the_account_and_the_spool_are_made_as_the_doctor_wants_them(tmp_path: P
     (tmp_path / "etc").mkdir()
     for words in (["systemd-sysusers"], ["systemd-tmpfiles", "--create"]):
         file = SITE / f"slurmplug.{words[0].removeprefix('systemd-')}"
-        told = subprocess.run([*words, f"--root={tmp_path}", str(file)], capture_output=True, text=True, check=False)
-        assert told.returncode == 0, told.stderr
+        result = subprocess.run([*words, f"--root={tmp_path}", str(file)], capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stderr
     account = next(row for row in (tmp_path / "etc/passwd").read_text().splitlines() if row.startswith("slurmplug:"))
     assert account.endswith(":/var/lib/slurmplug:/usr/sbin/nologin")
     spool = tmp_path / "var/spool/slurmplug"

@@ -29,8 +29,8 @@ def file(tmp_path: Path) -> Path:
 
 
 def made(file: Path) -> Policy:
-    told = tomllib.loads(CONFIGURATION.replace("/etc/slurmplug/ours.py", str(file)))
-    return policy_registry.policy(Config.model_validate(told))
+    report = tomllib.loads(CONFIGURATION.replace("/etc/slurmplug/ours.py", str(file)))
+    return policy_registry.policy(Config.model_validate(report))
 
 
 def test_the_example_is_a_complete_policy_of_under_thirty_lines(file: Path) -> None:

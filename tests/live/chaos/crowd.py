@@ -96,8 +96,8 @@ class Crowd:
 
     def alive(self) -> list[str]:
         """The ids of what waits or runs."""
-        told = self.cluster.run("root", ["squeue", "-h", "-r", "-t", "PD,R,CG,CF,S", "-o", "%A"])
-        return told.stdout.split()
+        result = self.cluster.run("root", ["squeue", "-h", "-r", "-t", "PD,R,CG,CF,S", "-o", "%A"])
+        return result.stdout.split()
 
     def runs(self) -> dict[int, list[list[str]]]:
         """The lines that each job wrote: run, what, when."""

@@ -33,11 +33,11 @@ _now_under_way: set[str] = set()
 
 def passes(places: Iterable[str]) -> None:
     """Note the places, and die at the one that is wanted."""
-    told = sorted(set(places))
-    if told:
+    reached = sorted(set(places))
+    if reached:
         with (FOLDER / "passed").open("a") as file:
-            file.write("".join(f"{place}\n" for place in told))
-    deadly = [place for place in told if place in wanted()]
+            file.write("".join(f"{place}\n" for place in reached))
+    deadly = [place for place in reached if place in wanted()]
     if deadly:
         (FOLDER / "died").write_text(deadly[0])
         os.kill(os.getpid(), signal.SIGKILL)

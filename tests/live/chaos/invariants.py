@@ -52,7 +52,7 @@ def after(chaos: "Chaos") -> tuple[list[str], str]:
     ledger = Ledger(chaos.ledger, readonly=True)
     try:
         violations += [*_of_slurm(chaos), *_of_runs(chaos), *_of_ledger(chaos, ledger)]
-        told = {
+        values = {
             "jobs": len(chaos.crowd.jobs),
             "restarts": ledger.query("SELECT coalesce(sum(restarts), 0) AS n FROM jobs")[0]["n"],
             "cycles": ledger.query("SELECT count(*) AS n FROM cycles")[0]["n"],
@@ -60,7 +60,7 @@ def after(chaos: "Chaos") -> tuple[list[str], str]:
         }
     finally:
         ledger.close()
-    return violations, ", ".join(f"{name} {count}" for name, count in told.items())
+    return violations, ", ".join(f"{name} {count}" for name, count in values.items())
 
 
 def _left_open(chaos: "Chaos") -> Iterator[str]:
@@ -85,8 +85,8 @@ def _left_open(chaos: "Chaos") -> Iterator[str]:
 
 
 def _shown(chaos: "Chaos", job: str) -> str:
-    told = chaos.cluster.job(job)
-    return f"{told.get('JobState')} {told.get('Reason')}"
+    row = chaos.cluster.job(job)
+    return f"{row.get('JobState')} {row.get('Reason')}"
 
 
 def _of_slurm(chaos: "Chaos") -> Iterator[str]:
@@ -95,9 +95,9 @@ def _of_slurm(chaos: "Chaos") -> Iterator[str]:
     yield from (f"{word} is left" for word in shown.split() if word.startswith("ReservationName=slurmplug-"))
     for job, sort in chaos.crowd.jobs.items():
         if sort.held:
-            told = chaos.cluster.job(job)
-            if (told["JobState"], told["Reason"]) != ("PENDING", "JobHeldUser"):
-                yield f"job {job}, held by its user, is {told['JobState']} {told['Reason']}"
+            entry = chaos.cluster.job(job)
+            if (entry["JobState"], entry["Reason"]) != ("PENDING", "JobHeldUser"):
+                yield f"job {job}, held by its user, is {entry['JobState']} {entry['Reason']}"
     ids = ",".join(map(str, chaos.crowd.jobs))
     sacct = ["sacct", "-nPX", "--duplicates", "--allusers", "-o", "JobIDRaw,State,AllocTRES", "-j", ids]
     rows = [line.split("|") for line in chaos.cluster.run("root", sacct).stdout.splitlines()]

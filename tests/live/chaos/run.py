@@ -353,8 +353,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory(prefix="chaos-", dir="/tmp") as name, ExitStack() as stack:
         Path(name).chmod(0o755)
         cluster = stack.enter_context(Sandbox(spec(Path(name))))
-        told, well = run(cluster, Path(name), seed=asked.seed, seconds=asked.seconds)
-    print(told)
+        summary, well = run(cluster, Path(name), seed=asked.seed, seconds=asked.seconds)
+    print(summary)
     sys.exit(not well)
 
 

@@ -12,9 +12,9 @@ from tests.ledgers import Site, run
 
 
 def test_each_command_is_named_with_what_it_is_for_in_full() -> None:
-    told = run("--help").output
+    result = run("--help").output
     for name, about in COMMANDS.items():
-        assert f"  {name:<12}  {about}\n" in told
+        assert f"  {name:<12}  {about}\n" in result
 
 
 @pytest.mark.parametrize("name", list(COMMANDS))

@@ -32,7 +32,7 @@ def compare(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["compare", *arguments])
 
 
-def told(*arguments: str) -> list[dict[str, Any]]:
+def comparisons(*arguments: str) -> list[dict[str, Any]]:
     result = compare(*arguments, "--json")
     assert result.exit_code == 0, result.output
     rows: list[dict[str, Any]] = json.loads(result.output)["compared"]
@@ -42,7 +42,7 @@ def told(*arguments: str) -> list[dict[str, Any]]:
 def test_the_same_policy_of_two_files_is_compared_seed_by_seed(write: Write) -> None:
     first = write("a.json", entry("mlfs", 0, 100.0), entry("mlfs", 1, 200.0), entry("fifo", 0, 1.0))
     second = write("b.json", entry("mlfs", 1, 190.0), entry("mlfs", 0, 80.0), entry("mlfs", 2, 5.0))
-    (row,) = told(first, second)
+    (row,) = comparisons(first, second)
     assert (row["figure"], row["policy"], row["against"], row["seeds"]) == ("jct_mean", "mlfs", "mlfs", 2)
     assert (row["before"], row["after"], row["change"]) == (150.0, 135.0, pytest.approx(-0.1))
     # The differences are -20 and -10: their mean -15, its standard error 5, Student's t of one degree 12.706.
@@ -52,27 +52,27 @@ def test_the_same_policy_of_two_files_is_compared_seed_by_seed(write: Write) -> 
 
 def test_one_file_compares_its_policies_with_the_first_or_the_one_named(write: Write) -> None:
     path = write("a.json", entry("tiresias", 0, 100.0), entry("mlf-h", 0, 80.0), entry("mlfs", 0, 60.0))
-    assert [(row["policy"], row["against"], row["change"]) for row in told(path)] == [
+    assert [(row["policy"], row["against"], row["change"]) for row in comparisons(path)] == [
         ("mlf-h", "tiresias", pytest.approx(-0.2)), ("mlfs", "tiresias", pytest.approx(-0.4)),
     ]  # fmt: skip
-    assert [(row["policy"], row["change"]) for row in told(path, "--against", "mlfs")] == [
+    assert [(row["policy"], row["change"]) for row in comparisons(path, "--against", "mlfs")] == [
         ("tiresias", pytest.approx(2 / 3)), ("mlf-h", pytest.approx(1 / 3)),
     ]  # fmt: skip
 
 
 def test_a_file_of_one_policy_is_compared_with_another_of_another(write: Write) -> None:
     first, second = write("a.json", entry("fifo", 0, 100.0)), write("b.json", entry("mlfs", 0, 50.0))
-    assert [row["change"] for row in told(first, second)] == [-0.5]
+    assert [row["change"] for row in comparisons(first, second)] == [-0.5]
 
 
 def test_many_seeds_that_agree_are_significant_and_few_are_not_tested(write: Write) -> None:
     def runs(policy: str, seeds: int) -> list[dict[str, Any]]:
         return [entry(policy, seed, 100.0 + seed - 10 * (policy == "mlfs")) for seed in range(seeds)]
 
-    (row,) = told(write("a.json", *runs("fifo", 8), *runs("mlfs", 8)))
+    (row,) = comparisons(write("a.json", *runs("fifo", 8), *runs("mlfs", 8)))
     assert row["p"] < 0.01
     assert row["low"] == row["high"] == pytest.approx(-10 / 103.5)
-    (row,) = told(write("b.json", *runs("fifo", 5), *runs("mlfs", 5)))
+    (row,) = comparisons(write("b.json", *runs("fifo", 5), *runs("mlfs", 5)))
     assert row["p"] is None
 
 
@@ -84,13 +84,13 @@ def test_a_figure_that_a_run_does_not_tell_is_left_out_of_its_pairs(write: Write
         entry("b", 0, 5.0, u=None),
         entry("b", 1, 5.0),
     )
-    (row,) = told(path)
+    (row,) = comparisons(path)
     assert (row["figure"], row["seeds"], row["change"]) == ("jct_mean", 1, -0.5)
 
 
 def test_a_figure_of_nothing_has_no_relative_change(write: Write) -> None:
     path = write("a.json", entry("a", 0, 1.0, stops=0, moves=0), entry("b", 0, 1.0, stops=3, moves=0))
-    changes = {row["figure"]: row["change"] for row in told(path)}
+    changes = {row["figure"]: row["change"] for row in comparisons(path)}
     assert changes == {"jct_mean": 0.0, "stops": None, "moves": 0.0}
 
 
@@ -141,6 +141,6 @@ def test_runs_that_cannot_be_compared_are_refused(write: Write) -> None:
 
 
 def test_numbers_that_are_none_are_null_in_json(write: Write) -> None:
-    (row,) = told(write("a.json", entry("a", 0, 2.0), entry("b", 0, 1.0)))
+    (row,) = comparisons(write("a.json", entry("a", 0, 2.0), entry("b", 0, 1.0)))
     assert row["low"] is None
     assert not any(isinstance(value, float) and math.isnan(value) for value in row.values())

@@ -134,8 +134,13 @@ def test_a_policy_sees_what_its_jobs_have_reported_and_may_stop_them() -> None:
 
     result = run(learning(stop="optstop"), policy=ScriptedPolicy(plan))
     assert seen[20.0] == (20.0, pytest.approx([0.015 * at for at in range(1, 21)]))
-    [told] = result.finished
-    assert (told.state, told.stopped, told.ended, told.iterations[-1]) == ("COMPLETED", True, 31.0, 31.0)
+    [finished] = result.finished
+    assert (finished.state, finished.stopped, finished.ended, finished.iterations[-1]) == (
+        "COMPLETED",
+        True,
+        31.0,
+        31.0,
+    )
 
 
 def test_a_policy_sees_by_the_load_where_what_is_shared_is_contended_for() -> None:
@@ -184,8 +189,8 @@ def test_another_seed_draws_other_errors_of_the_forecasts() -> None:
         made = simulation(*(job(runtime_noise=0.5) for _ in range(4)), seed=seed)
         made.port.wait(10.0)
         snapshot, _ = made.scheduler.intake.absorb(made.port.read((), ()), 1)
-        told: list[float] = made.scheduler.forecaster.forecast(snapshot, {"total"}).total.median.tolist()
-        return told
+        result: list[float] = made.scheduler.forecaster.forecast(snapshot, {"total"}).total.median.tolist()
+        return result
 
     assert forecast(1) == forecast(1) != forecast(2)
     assert len(set(forecast(1))) == 4
@@ -197,8 +202,8 @@ def test_what_is_foretold_without_an_error_is_the_truth() -> None:
     made.scheduler.run()
     made.port.wait(60.0)
     snapshot, _ = made.scheduler.intake.absorb(made.port.read((), ()), 1)
-    told = made.scheduler.forecaster.forecast(snapshot, {"total", "remaining"})
-    assert (told.total.median[0], told.remaining.median[0]) == pytest.approx((200.0, 150.0))
+    result = made.scheduler.forecaster.forecast(snapshot, {"total", "remaining"})
+    assert (result.total.median[0], result.remaining.median[0]) == pytest.approx((200.0, 150.0))
 
 
 def test_cycles_in_which_nothing_can_change_are_left_out_and_nothing_changes_by_it() -> None:
@@ -213,9 +218,9 @@ def test_cycles_in_which_nothing_can_change_are_left_out_and_nothing_changes_by_
 def test_a_policy_that_may_stop_jobs_is_asked_when_they_report_and_that_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    at, told = np.arange(1.0, 101.0), {"stop": "optstop", "speed": speed((1, 1, 0.02))}
+    at, options = np.arange(1.0, 101.0), {"stop": "optstop", "speed": speed((1, 1, 0.02))}
     curve = {"curve_at": at, "accuracies": 0.9 * at / (at + 2.0), "losses": 1.0 / at}
-    jobs = [job(submit=333.0 * each, **curve, **told) for each in range(4)]
+    jobs = [job(submit=333.0 * each, **curve, **options) for each in range(4)]
     seldom = run(*jobs, policy=MLFS())
     monkeypatch.setattr(Simulation, "next_useful_cycle", lambda *_: 0.0)
     often = run(*jobs, policy=MLFS())
@@ -375,8 +380,8 @@ def test_our_labels_decide_what_slurm_starts_first() -> None:
             return replace(plan, score=np.array([float(key.job_id) for key in snapshot.jobs.keys]))
 
     jobs = [job(gpus=8, submit=float(at), speed=speed((8, 2, 1.0)), time_limit=500.0) for at in range(4)]
-    told = run(*jobs, launcher="slurm", policy=Last(lambda _: ())).finished
-    assert [each.started for each in told[1:]] == sorted((each.started for each in told[1:]), reverse=True)
+    result = run(*jobs, launcher="slurm", policy=Last(lambda _: ())).finished
+    assert [each.started for each in result[1:]] == sorted((each.started for each in result[1:]), reverse=True)
 
 
 def test_a_job_that_is_preempted_under_slurm_saves_waits_and_goes_on() -> None:
@@ -384,11 +389,11 @@ def test_a_job_that_is_preempted_under_slurm_saves_waits_and_goes_on() -> None:
         return (Action("preempt", snapshot.jobs.keys[0], WHY),) if 1000 <= snapshot.now < 1030 else ()
 
     jobs = [learning(speed=speed((1, 1, 0.05)), checkpoint_every=900.0, stop="optstop")]
-    [told] = run(*jobs, launcher="slurm", policy=ScriptedPolicy(plan)).finished
-    assert told.preemptions == 1
-    assert told.state == "COMPLETED"
-    assert told.wait >= 120.0
-    assert 2100 < told.ended < 2250  # nothing was lost but the time in which it waited
+    [result] = run(*jobs, launcher="slurm", policy=ScriptedPolicy(plan)).finished
+    assert result.preemptions == 1
+    assert result.state == "COMPLETED"
+    assert result.wait >= 120.0
+    assert 2100 < result.ended < 2250  # nothing was lost but the time in which it waited
 
 
 def test_a_job_that_is_resized_under_slurm_goes_on_in_its_new_shape() -> None:
@@ -398,10 +403,10 @@ def test_a_job_that_is_resized_under_slurm_goes_on_in_its_new_shape() -> None:
 
     jobs = [learning(gpus_min=1, gpus_max=4, speed=speed((1, 1, 0.02), (4, 1, 0.08)), checkpoint_every=900.0)]
     made = simulation(*jobs, launcher="slurm", policy=ScriptedPolicy(plan))
-    [told] = made.run().finished
-    assert told.state == "COMPLETED"
+    [result] = made.run().finished
+    assert result.state == "COMPLETED"
     assert made.engine.gpus.tolist() == [4]
-    assert told.ended < 2500
+    assert result.ended < 2500
     assert made.port.read((), ()).reservations == ()
 
 
@@ -411,16 +416,16 @@ def test_the_command_writes_the_figures_of_each_policy_and_seed(tmp_path: Path) 
     done = CliRunner().invoke(main, [*asked, "--set", "tiresias.queues=[1000]", "--seed", "1", "--json", str(path)])
     assert done.exit_code == 0, done.output
     assert "fifo" in done.output
-    told = json.loads(path.read_text())
-    assert [told["workload"], told["cluster"]] == ["gen:mlfs", "4x4"]
-    assert [(row["policy"], row["seed"], row["jobs"]) for row in told["results"]] == [
+    report = json.loads(path.read_text())
+    assert [report["workload"], report["cluster"]] == ["gen:mlfs", "4x4"]
+    assert [(row["policy"], row["seed"], row["jobs"]) for row in report["results"]] == [
         ("fifo", 1, 6),
         ("tiresias", 1, 6),
     ]
     asked_for = """policy seed jobs jct_mean jct_p50 jct_p99 makespan wait_mean deadline_ratio accuracy_by_deadline
         accuracy_ratio bandwidth_bytes loss_integral time_to_90_loss utility gpu_hours preemptions stops decide_ms_mean
         decide_ms_p99 wall_s""".split()
-    assert set(asked_for) <= told["results"][0].keys()
+    assert set(asked_for) <= report["results"][0].keys()
 
 
 OURS = """

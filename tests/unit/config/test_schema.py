@@ -112,13 +112,13 @@ def test_the_settings_of_any_policy_are_handed_on_as_they_are() -> None:
 def test_every_key_is_documented_with_its_type_and_default() -> None:
     rows = documented()
     assert all(kind and description for _, kind, _, description in rows)
-    told = {name: (kind, default) for name, kind, default, _ in rows}
-    assert told["mode.default"] == ("observe | advise | act", '"observe"')
-    assert told["mode.stop"] == ("observe | advise | act", "")
-    assert told["stop.cancel"] == ("true | false", "true")
-    assert told["guardrails.exclude_users"] == ("list of texts", "[]")
-    assert told["priority.spacing"] == ("integer", "")
-    assert told["ledger.path"] == ("path", '"/var/lib/slurmplug/ledger.db"')
+    values = {name: (kind, default) for name, kind, default, _ in rows}
+    assert values["mode.default"] == ("observe | advise | act", '"observe"')
+    assert values["mode.stop"] == ("observe | advise | act", "")
+    assert values["stop.cancel"] == ("true | false", "true")
+    assert values["guardrails.exclude_users"] == ("list of texts", "[]")
+    assert values["priority.spacing"] == ("integer", "")
+    assert values["ledger.path"] == ("path", '"/var/lib/slurmplug/ledger.db"')
 
 
 def test_the_documented_defaults_are_a_valid_file() -> None:

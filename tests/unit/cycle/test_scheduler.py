@@ -65,8 +65,8 @@ class Ranks(Policy):
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
         if self._decide is not None:
-            told: Plan = self._decide(snapshot)
-            return told
+            result: Plan = self._decide(snapshot)
+            return result
         return Plan(np.array([key.job_id for key in snapshot.jobs.keys], dtype=float))
 
 
@@ -136,8 +136,8 @@ def test_scores_become_site_factors_in_their_order_and_are_written_once(ledger: 
     for _ in range(4):
         site.cluster.submit()
     site.cycle()
-    told = site_factors(site)
-    assert sorted(told, key=told.__getitem__) == [1, 2, 3, 4]
+    written = site_factors(site)
+    assert sorted(written, key=written.__getitem__) == [1, 2, 3, 4]
     assert set(statuses(ledger)) == {"done"}
     assert site.cycle().commands == ()
     site.restart()
@@ -343,9 +343,9 @@ def test_after_a_crash_among_its_commands_a_daemon_brings_the_order_about(ledger
     assert set(statuses(ledger)) == {"unknown"}
     site.restart()
     site.cycle()
-    told = site_factors(site)
-    assert sorted(told, key=told.__getitem__) == [1, 2, 3, 4, 5]
-    assert len(set(told.values())) == 5
+    written = site_factors(site)
+    assert sorted(written, key=written.__getitem__) == [1, 2, 3, 4, 5]
+    assert len(set(written.values())) == 5
     assert site.cycle().commands == ()
 
 
@@ -384,8 +384,8 @@ def test_writes_beyond_the_budget_wait_and_are_counted(ledger: Ledger) -> None:
     assert (len(first.commands), first.postponed) == (2, 3)
     while site.cycle().commands:
         pass
-    told = site_factors(site)
-    assert sorted(told, key=told.__getitem__) == [1, 2, 3, 4, 5, 6]
+    written = site_factors(site)
+    assert sorted(written, key=written.__getitem__) == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_job_that_an_operator_gives_back_is_not_written_to_again(ledger: Ledger) -> None:

@@ -351,9 +351,9 @@ def test_a_job_that_reports_every_step_is_thinned_and_keeps_what_it_tells_seldom
 
 
 def test_a_point_that_is_told_more_of_is_told_again(looks: Looks) -> None:
-    told = report(time=NOW, iteration=1, loss=0.5)
-    looks.look(job_row(1, **RUNNING), reports={1: told})
-    assert looks.look(job_row(1, **RUNNING), reports={1: told})[1].points == ()
+    lines = report(time=NOW, iteration=1, loss=0.5)
+    looks.look(job_row(1, **RUNNING), reports={1: lines})
+    assert looks.look(job_row(1, **RUNNING), reports={1: lines})[1].points == ()
     _, changes = looks.look(job_row(1, **RUNNING), reports={1: report(time=NOW, iteration=1, accuracy=0.1)})
     assert [point.quantities for point in changes.points] == [{"loss": 0.5, "accuracy": 0.1}]
 

@@ -57,18 +57,18 @@ def test_a_file_that_is_there_is_never_overwritten(site: Site, tmp_path: Path) -
 
 
 def test_a_folder_that_is_not_there_is_named(site: Site, tmp_path: Path) -> None:
-    told = site.ask("backup", str(tmp_path / "none/copy.db"), code=1)
-    assert "none/copy.db cannot be written: No such file or directory" in told
+    output = site.ask("backup", str(tmp_path / "none/copy.db"), code=1)
+    assert "none/copy.db cannot be written: No such file or directory" in output
 
 
 def test_no_file_is_left_of_a_backup_that_failed(site: Site, tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1_024, hard))
     try:
-        told = site.ask("backup", str(tmp_path / "copy.db"), code=1)
+        output = site.ask("backup", str(tmp_path / "copy.db"), code=1)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert f"no backup was written to {tmp_path}/copy.db" in told
+    assert f"no backup was written to {tmp_path}/copy.db" in output
     assert not (tmp_path / "copy.db").exists()
 
 

@@ -185,8 +185,8 @@ def test_where_each_job_stands_comes_back_as_it_was_and_without_what_is_not_know
     verdict = check(
         seen, plan, Past(NOW), parse('[mode]\ndefault = "observe"').mode, Guardrails(exclude_users=frozenset({"ada"}))
     )
-    told = forecasts(3, remaining=[60.0, nan, 60.0], final=final)
-    ledger.begin(replace(record, snapshot=seen, forecasts=told, verdict=verdict))
+    predicted = forecasts(3, remaining=[60.0, nan, 60.0], final=final)
+    ledger.begin(replace(record, snapshot=seen, forecasts=predicted, verdict=verdict))
     stood = queries.cycle_rankings(ledger)
     assert stood is not None
     rows = {row["job_id"]: row["id"] for row in ledger.query("SELECT id, job_id FROM jobs")}
@@ -217,8 +217,8 @@ def test_the_first_prediction_of_a_run_time_is_kept_and_of_a_final_value_the_las
     def begin(number: int, iteration: float, total: Any, final: float) -> None:
         record = cycle(number, (1, 2), changes=changes(1, 2) if number == 1 else Changes(NOW))
         seen = replace(record.snapshot.jobs, iteration=np.array([iteration, 0.0]), max_iterations=np.full(2, 10.0))
-        told = forecasts(2, total=total, final=Forecast.certain([final, np.nan], ["curve", ""]))
-        ledger.begin(replace(record, snapshot=replace(record.snapshot, jobs=seen), forecasts=told))
+        forecast = forecasts(2, total=total, final=Forecast.certain([final, np.nan], ["curve", ""]))
+        ledger.begin(replace(record, snapshot=replace(record.snapshot, jobs=seen), forecasts=forecast))
 
     begin(1, 1.0, [60.0, np.nan], 0.5)
     assert predicted() == [(60.0, "test", 0.5, 1.0), (None, None, None, None)]
@@ -237,8 +237,8 @@ def test_what_came_of_the_commands_is_written_to_them_their_operation_and_their_
         Outcome("1-label-2", "unknown", "timed out"),
     ]
     ledger.finish(1, outcomes, {key(1): 5.0, key(2): np.nan}, NOW + 2.0)
-    told = {row["id"]: (row["status"], row["message"]) for row in ledger.query("SELECT * FROM commands")}
-    assert told == {outcome.command: (outcome.status, outcome.message) for outcome in outcomes}
+    values = {row["id"]: (row["status"], row["message"]) for row in ledger.query("SELECT * FROM commands")}
+    assert values == {outcome.command: (outcome.status, outcome.message) for outcome in outcomes}
     assert [each.last_status for each in ledger.open_operations()] == ["refused"]
     assert ledger.query("SELECT label FROM jobs ORDER BY job_id") == [{"label": 5.0}, {"label": None}]
     assert ledger.query("SELECT finished FROM cycles") == [{"finished": NOW + 2.0}]
@@ -384,9 +384,9 @@ def test_what_is_older_than_the_retention_is_forgotten_with_its_story(ledger: Le
     operation = stop(1)
     action = Action("stop", key(1), Reason("target"))
     over = changes(1, state="COMPLETED", start=NOW, end=NOW + 60.0)
-    told = Intake().absorb(reading(job_row(2, state="RUNNING", start=NOW), reports={2: report(iteration=1)}), 1)[1]
+    result = Intake().absorb(reading(job_row(2, state="RUNNING", start=NOW), reports={2: report(iteration=1)}), 1)[1]
     both = replace(
-        over, records=over.records + told.records, points=told.points, faults=(SpoolFault(1, "link", "", 1),)
+        over, records=over.records + result.records, points=result.points, faults=(SpoolFault(1, "link", "", 1),)
     )
     ledger.begin(
         cycle(1, actions=[action], operations=[operation], commands=[ask(operation), site_factor(1, 2)], changes=both)

@@ -29,7 +29,7 @@ SETTINGS = OperationSettings(grace=300.0, cancel=True)
 
 
 class Story:
-    """One job and its operation, cycle after cycle; `told` is what comes of each command."""
+    """One job and its operation, cycle after cycle; `status` is what comes of each command."""
 
     def __init__(self, **columns: Any) -> None:
         self.columns = {"state": "running", "grace": GRACE, **columns}
@@ -46,18 +46,18 @@ class Story:
         after: float = 10.0,
         *,
         stop: bool = False,
-        told: CommandStatus = "done",
+        status: CommandStatus = "done",
         gone: bool = False,
         **columns: Any,
     ) -> str:
-        """What is said in the next cycle, by its verb, or nothing; then what comes of it is told."""
+        """The verb of the command of the next cycle, or nothing; `status` is what then comes of it."""
         self.now += after
         self.cycle += 1
         self.columns |= columns
         seen = snapshot(jobs(0 if gone else 1, **self.columns), nodes(1), cycle=self.cycle, now=self.now)
-        return self.step(seen, stop, told)
+        return self.step(seen, stop, status)
 
-    def step(self, seen: Snapshot, stop: bool, told: CommandStatus) -> str:
+    def step(self, seen: Snapshot, stop: bool, status: CommandStatus) -> str:
         actions = (Action("stop", seen.jobs.keys[0], Reason("target", {"achieved": 0.9})),) if stop else ()
         plan = Plan(np.zeros(len(seen.jobs)), actions=actions)
         verdict = check(seen, plan, replace(self.past, now=self.now), self.modes, Guardrails())
@@ -70,7 +70,7 @@ class Story:
         for command in commands:
             assert command.operation == (self.operation and self.operation.id)
             if self.operation and self.operation.step != "ended":
-                self.operation = replace(self.operation, last_status=told)
+                self.operation = replace(self.operation, last_status=status)
         self.said += commands
         return commands[0].verb if commands else ""
 
@@ -133,14 +133,14 @@ def test_a_job_that_seldom_reports_has_twice_the_time_between_its_reports() -> N
 
 
 def test_what_is_between_reports_may_be_many_iterations() -> None:
-    told = Curves(np.array([10.0, 15.0]), np.array([0.5, 0.6]), np.array([0, 2]))
-    reporting = replace(jobs(1, grace=np.nan, iteration_time=100.0), accuracies=told)
+    curves = Curves(np.array([10.0, 15.0]), np.array([0.5, 0.6]), np.array([0, 2]))
+    reporting = replace(jobs(1, grace=np.nan, iteration_time=100.0), accuracies=curves)
     assert grace_seconds(snapshot(reporting, nodes(1)), 0, SETTINGS) == 1000.0
 
 
 def test_what_a_job_reports_gives_it_no_longer_grace_than_it_could_declare() -> None:
-    told = Curves(np.array([1.0, 2.0, 3.0, 1e12]), np.array([0.1, 0.2, 0.3, 0.4]), np.array([0, 4]))
-    reporting = replace(jobs(1, grace=np.nan, iteration_time=100.0), accuracies=told)
+    curves = Curves(np.array([1.0, 2.0, 3.0, 1e12]), np.array([0.1, 0.2, 0.3, 0.4]), np.array([0, 4]))
+    reporting = replace(jobs(1, grace=np.nan, iteration_time=100.0), accuracies=curves)
     assert grace_seconds(snapshot(reporting, nodes(1)), 0, SETTINGS) == 86_400.0
 
 
@@ -161,22 +161,22 @@ def test_where_cancelling_is_off_a_job_that_does_not_stop_goes_on_and_the_reques
 
 def test_grace_begins_when_the_request_came_through() -> None:
     story = Story()
-    assert story.look(stop=True, told="unknown") == "ask"
-    assert story.look(GRACE + 1, told="refused") == "ask"
-    assert story.look(GRACE + 1, told="done") == "ask"
+    assert story.look(stop=True, status="unknown") == "ask"
+    assert story.look(GRACE + 1, status="refused") == "ask"
+    assert story.look(GRACE + 1, status="done") == "ask"
     assert story.look(GRACE - 1) == ""
     assert story.look(1.0) == "cancel"
 
 
-@pytest.mark.parametrize("told", ["refused", "unknown"])
+@pytest.mark.parametrize("status", ["refused", "unknown"])
 @pytest.mark.parametrize("step", ["ask", "cancel"])
-def test_a_command_that_never_succeeds_is_given_up(told: CommandStatus, step: str) -> None:
+def test_a_command_that_never_succeeds_is_given_up(status: CommandStatus, step: str) -> None:
     story = Story()
-    story.look(stop=True, told=told if step == "ask" else "done")
+    story.look(stop=True, status=status if step == "ask" else "done")
     if step == "cancel":
-        assert story.look(GRACE, told=told) == "cancel"
+        assert story.look(GRACE, status=status) == "cancel"
     for _ in range(MAX_TRIES - 1):
-        assert story.look(told=told) == step
+        assert story.look(status=status) == step
     assert story.look() == "withdraw"
     assert story.look() == ""
     assert story.result == "gave up: Slurm or the spool refused"
@@ -218,7 +218,7 @@ def test_a_job_that_was_requeued_is_let_go_and_its_old_request_taken_back(seen: 
 
 def test_a_job_that_ended_although_it_could_not_be_asked_was_not_stopped() -> None:
     story = Story()
-    story.look(stop=True, told="refused")
+    story.look(stop=True, status="refused")
     story.look(gone=True)
     assert story.result == "ended by itself"
 
@@ -226,7 +226,7 @@ def test_a_job_that_ended_although_it_could_not_be_asked_was_not_stopped() -> No
 def test_a_job_that_is_gone_when_its_cancellation_was_not_answered_was_cancelled() -> None:
     story = Story()
     story.look(stop=True)
-    story.look(GRACE, told="unknown")
+    story.look(GRACE, status="unknown")
     story.look(gone=True)
     assert story.result == "cancelled"
 
@@ -253,13 +253,13 @@ def test_a_job_that_may_no_longer_be_stopped_is_let_go(why: str, signal: str) ->
     assert story.result == "withdrawn"
 
 
-@pytest.mark.parametrize("told", ["unknown", "refused", ""])
-def test_a_job_that_is_let_go_is_told_until_it_knows_and_not_asked_meanwhile(told: CommandStatus) -> None:
+@pytest.mark.parametrize("status", ["unknown", "refused", ""])
+def test_a_job_that_is_let_go_is_told_until_it_knows_and_not_asked_meanwhile(status: CommandStatus) -> None:
     story = Story()
     story.look(stop=True)
     story.past = Past(NOW, paused=True)
     for _ in range(2 * MAX_TRIES):
-        assert story.look(told=told) == "withdraw"
+        assert story.look(status=status) == "withdraw"
     story.past = Past(NOW)
     assert story.look(stop=True) == "withdraw"
     assert story.look(stop=True) == ""
@@ -272,19 +272,19 @@ def test_a_run_that_is_over_needs_no_longer_be_let_go(seen: dict[str, Any]) -> N
     story = Story()
     story.look(stop=True)
     story.past = Past(NOW, paused=True)
-    story.look(told="unknown")
+    story.look(status="unknown")
     assert story.look(**seen) == ""
     assert story.result == "withdrawn"
 
 
 @pytest.mark.parametrize("why", LET_GO)
-@pytest.mark.parametrize(("told", "said"), [("unknown", ""), ("", ""), ("refused", "withdraw"), ("done", "")])
+@pytest.mark.parametrize(("status", "said"), [("unknown", ""), ("", ""), ("refused", "withdraw"), ("done", "")])
 def test_a_job_that_may_no_longer_be_stopped_is_not_cancelled_once_more(
-    why: str, told: CommandStatus, said: str
+    why: str, status: CommandStatus, said: str
 ) -> None:
     story = Story()
     story.look(stop=True)
-    assert story.look(GRACE, told=told) == "cancel"
+    assert story.look(GRACE, status=status) == "cancel"
     LET_GO[why](story)
     assert story.look() == said
 
@@ -292,7 +292,7 @@ def test_a_job_that_may_no_longer_be_stopped_is_not_cancelled_once_more(
 def test_a_job_whose_cancellation_was_in_doubt_in_a_pause_is_cancelled_after_it() -> None:
     story = Story()
     story.look(stop=True)
-    story.look(GRACE, told="unknown")
+    story.look(GRACE, status="unknown")
     story.past = Past(NOW, paused=True)
     assert story.look(1e4) == ""
     story.past = Past(NOW)
@@ -313,15 +313,15 @@ def test_a_job_that_is_being_stopped_is_not_asked_to_twice() -> None:
     operations, commands, _ = advance(Observation(seen), verdict, [], SETTINGS)
     assert [operation.job for operation in operations] == list(seen.jobs.keys)
     assert len({command.id for command in commands}) == 2
-    told = [replace(operation, last_status="done") for operation in operations]
-    assert advance(Observation(seen), verdict, told, SETTINGS) == ((), (), ())
+    listed = [replace(operation, last_status="done") for operation in operations]
+    assert advance(Observation(seen), verdict, listed, SETTINGS) == ((), (), ())
 
 
 def test_commands_and_operations_have_names_of_their_own() -> None:
     story = Story(signal="USR1", signal_to="full")
-    story.look(stop=True, told="unknown")
-    for told in ("done", "unknown", "done", "refused", "done"):
-        story.look(GRACE, told=told)
+    story.look(stop=True, status="unknown")
+    for status in ("done", "unknown", "done", "refused", "done"):
+        story.look(GRACE, status=status)
     story.look(gone=True)
     names = [command.id for command in story.said]
     assert len(set(names)) == len(names)

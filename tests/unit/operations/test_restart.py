@@ -538,10 +538,10 @@ def test_a_reservation_that_overlaps_is_made_elsewhere(site: MovingSite) -> None
     read = site.cluster.read
 
     def late(known: Any, alive: Any) -> Any:
-        told = read(known, alive)
+        seen = read(known, alive)
         site.cluster.reservations = [taken, *site.cluster.reservations]
         site.cluster.read = read  # type: ignore[method-assign]
-        return told
+        return seen
 
     site.cluster.read = late  # type: ignore[method-assign]
     site.cycle()

@@ -127,8 +127,8 @@ PARTITIONS = "PartitionName=gpu QoS=capped Nodes=n1\nPartitionName=cpu QoS=N/A N
 
 
 def use(gpus: float, **given: str) -> ResourceUse:
-    told = {"user": "ada", "account": "vision", "qos": "small", "partition": "cpu", **given}
-    return ResourceUse(**told, tres={"gres/gpu": gpus, "cpu": 1.0, "mem": 100.0, "node": 1.0})
+    values = {"user": "ada", "account": "vision", "qos": "small", "partition": "cpu", **given}
+    return ResourceUse(**values, tres={"gres/gpu": gpus, "cpu": 1.0, "mem": 100.0, "node": 1.0})
 
 
 @pytest.mark.parametrize(

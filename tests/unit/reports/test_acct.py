@@ -219,11 +219,11 @@ class TestFields:
         site.cycle()
         row = site.table("-j", "1", "-o", "iterations,maxiterations,checkpoint,saved,stop")[0]
         assert list(row.values()) == ["7", "90", "5", "83", "target"]
-        told = site.ask("why", "1")
-        assert "Iteration 7 of 90: accuracy 0.96." in told
-        assert ", after iteration 7 of 90." in told
-        assert "Its last checkpoint holds iteration 5." in told
-        assert "83 iterations were saved." in told
+        output = site.ask("why", "1")
+        assert "Iteration 7 of 90: accuracy 0.96." in output
+        assert ", after iteration 7 of 90." in output
+        assert "Its last checkpoint holds iteration 5." in output
+        assert "83 iterations were saved." in output
 
     def test_a_job_that_was_cancelled_while_it_waited_never_started(self, site: Site) -> None:
         job = site.cluster.submit()
@@ -263,11 +263,11 @@ class TestFields:
         site.cluster.start(job)
         site.train(job, {i: 5.0 + 2.0 / i for i in range(1, 11)}, "loss")
         site.cycle()
-        told = site.json("acct", "-j", "1")["jobs"][0]
-        assert told["finallow"] < told["final"] < told["finalhigh"]
-        assert 4.0 < told["final"] < 5.3
-        assert told["value"] == told["loss"] == 5.2
-        assert 0 <= told["reach"] <= 1
+        report = site.json("acct", "-j", "1")["jobs"][0]
+        assert report["finallow"] < report["final"] < report["finalhigh"]
+        assert 4.0 < report["final"] < 5.3
+        assert report["value"] == report["loss"] == 5.2
+        assert 0 <= report["reach"] <= 1
 
     def test_the_first_prediction_is_kept_when_later_ones_differ(self, trained: Site) -> None:
         assert trained.table("-j", "1", "-o", "predicted") == [{"Predicted": "00:30:00"}]
@@ -293,8 +293,8 @@ class TestFields:
         site.cluster.start(job)
         site.train(job, {i: 5.0 + 2.0 / i for i in range(1, 11)}, "loss")
         site.cycle()
-        told = site.json("acct", "-j", "1")["jobs"][0]
-        assert 0 < told["foreseenlow"] < told["foreseen"] < told["foreseenhigh"]
+        report = site.json("acct", "-j", "1")["jobs"][0]
+        assert 0 < report["foreseenlow"] < report["foreseen"] < report["foreseenhigh"]
 
     def test_a_quantity_told_seldom_is_found_among_many_reports(self, site: Site) -> None:
         job = site.cluster.submit()
@@ -383,8 +383,8 @@ class TestHostileTexts:
         assert shown.encode().decode("unicode_escape") == HOSTILE
 
     def test_json_keeps_it_whole(self, hostile: Site) -> None:
-        told = json.loads(hostile.ask("acct", "--json", *ALL))["jobs"][0]
-        assert (told["jobname"], told["comment"]) == (HOSTILE, HOSTILE * 100)
+        report = json.loads(hostile.ask("acct", "--json", *ALL))["jobs"][0]
+        assert (report["jobname"], report["comment"]) == (HOSTILE, HOSTILE * 100)
 
     def test_wide_and_combining_characters_keep_the_columns(self, site: Site) -> None:
         site.cluster.submit(name="学習" * 9)

@@ -40,17 +40,17 @@ def test_admission_tells_what_a_job_costs_and_what_it_is_worth() -> None:
 
 
 def test_a_maximum_names_what_is_still_expected() -> None:
-    told = sentence(Reason("optstop", {**STOP, "cause": "maximum"}))
-    assert told == (
+    output = sentence(Reason("optstop", {**STOP, "cause": "maximum"}))
+    assert output == (
         "Its accuracy gets no better: it has reached 0.921, 0.951 is the most that is expected, within the tolerance "
         "of 0.0046, after iteration 41 of 90"
     )
 
 
 def test_a_miss_names_the_probability() -> None:
-    told = sentence(Reason("optstop", {**STOP, "cause": "misses", "probability": 0.0123}))
-    assert "will miss the target of 0.92" in told
-    assert "the probability to reach the target is 1.2%" in told
+    output = sentence(Reason("optstop", {**STOP, "cause": "misses", "probability": 0.0123}))
+    assert "will miss the target of 0.92" in output
+    assert "the probability to reach the target is 1.2%" in output
 
 
 def test_a_quantity_that_is_better_when_lower_is_told_with_its_own_sign() -> None:

@@ -24,11 +24,11 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 def test_pending_jobs_in_order_with_terms_that_add_up_to_the_rank(site: Site) -> None:
-    told = site.json("prio")["jobs"]
-    assert [(job["jobid"], job["position"]) for job in told] == [("2", 1), ("3", 2), ("1", 3)]
-    for job in told:
+    report = site.json("prio")["jobs"]
+    assert [(job["jobid"], job["position"]) for job in report] == [("2", 1), ("3", 2), ("1", 3)]
+    for job in report:
         assert sum(job["terms"].values()) == pytest.approx(job["rank"])
-    assert told[0]["terms"]["learning"] > told[1]["terms"]["learning"]
+    assert report[0]["terms"]["learning"] > report[1]["terms"]["learning"]
 
 
 def test_a_column_for_each_term_of_the_policy(site: Site) -> None:
@@ -40,9 +40,9 @@ def test_a_column_for_each_term_of_the_policy(site: Site) -> None:
 
 def test_long_lines_have_slurms_side_too(site: Site) -> None:
     heading, first, *_ = [line.split() for line in site.ask("prio", "-l").splitlines()]
-    told = dict(zip(heading, first, strict=True))
+    values = dict(zip(heading, first, strict=True))
     label = str(site.cluster.jobs[2]["label"])
-    assert (told["SITEFACTOR"], told["PRIORITY"], told["QOS"]) == (label, "1000", "normal")
+    assert (values["SITEFACTOR"], values["PRIORITY"], values["QOS"]) == (label, "1000", "normal")
 
 
 def test_80_columns_do_without_the_terms_that_are_0_of_all(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

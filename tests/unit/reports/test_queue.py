@@ -193,8 +193,8 @@ class TestTerminals:
 def test_when_slurm_expects_a_job_to_start_is_told_of_those_that_wait(busy: Site) -> None:
     busy.cluster.jobs[3]["expected"] = NOW + 3_600.0
     busy.cycle()
-    told = {job["jobid"]: job["expected"] for job in busy.json("queue")["jobs"]}
-    assert told == {"1": None, "2": None, "3": NOW + 3_600, "4": None}
+    values = {job["jobid"]: job["expected"] for job in busy.json("queue")["jobs"]}
+    assert values == {"1": None, "2": None, "3": NOW + 3_600, "4": None}
 
 
 def test_deadlines_are_in_json_as_seconds(busy: Site) -> None:

@@ -73,8 +73,8 @@ def test_on_a_terminal_answers_without_a_daemon_say_of_what_time_they_are(
 
 def test_of_a_daemon_that_writes_no_cycles_it_is_said_where_the_reason_is(site: Site, now: None) -> None:
     site.cycle()
-    told = site.ask("status", code=1)
-    assert "journalctl -u slurmplugd" in told
+    output = site.ask("status", code=1)
+    assert "journalctl -u slurmplugd" in output
     with locked(site):
         assert "journalctl" not in site.ask("status")
 
@@ -88,11 +88,11 @@ def test_the_last_cycle_in_figures(site: Site, now: None) -> None:
     site.cluster.submit()
     site.cluster.submit(b"#!/bin/sh\ntrain\n")
     site.cycle(2)
-    told = site.ask("status", code=1)
-    assert "last cycle  2: 3 jobs, 2 pending, 1 running, 2 managed" in told
-    assert "read " in told
-    assert f"policy      mlfs (installed: {', '.join(policy_registry.names())})" in told
-    assert "ledger.db: " in told
+    output = site.ask("status", code=1)
+    assert "last cycle  2: 3 jobs, 2 pending, 1 running, 2 managed" in output
+    assert "read " in output
+    assert f"policy      mlfs (installed: {', '.join(policy_registry.names())})" in output
+    assert "ledger.db: " in output
 
 
 def test_a_failed_read_is_told_beside_the_last_cycle_that_worked(site: Site, now: None) -> None:
@@ -101,9 +101,9 @@ def test_a_failed_read_is_told_beside_the_last_cycle_that_worked(site: Site, now
     site.cluster.reachable = False
     site.cluster.time += 60
     assert site.scheduler.run() is None
-    told = site.ask("status", code=1)
-    assert "error       squeue did not answer" in told
-    assert "last cycle  1: 1 job, " in told
+    output = site.ask("status", code=1)
+    assert "error       squeue did not answer" in output
+    assert "last cycle  1: 1 job, " in output
 
 
 def test_modes_of_each_kind(tmp_path: Path) -> None:
@@ -117,9 +117,9 @@ def test_open_operations_and_faults_are_counted(site: Site, now: None) -> None:
     site.train(1, dict.fromkeys(range(1, 8), 0.95))
     site.cluster.faults += [SpoolFault(1, "owner", "uid 5", 2), SpoolFault(2, "owner", "uid 6", 1)]
     site.cycle()
-    told = site.ask("status", code=1)
-    assert "operations  1 to stop (ask); stops in the last hour: 1" in told
-    assert "faults      owner 3" in told
+    output = site.ask("status", code=1)
+    assert "operations  1 to stop (ask); stops in the last hour: 1" in output
+    assert "faults      owner 3" in output
 
 
 def test_a_frozen_cycle_is_explained(tmp_path: Path) -> None:
@@ -128,8 +128,8 @@ def test_a_frozen_cycle_is_explained(tmp_path: Path) -> None:
         site.cluster.submit()
         site.cluster.refuse = frozenset({"update"})
         site.cycle(2)
-        told = site.ask("status", code=1)
-        assert "frozen      Commands failed in too many cycles in a row, so no commands are sent for a while" in told
+        output = site.ask("status", code=1)
+        assert "frozen      Commands failed in too many cycles in a row, so no commands are sent for a while" in output
         assert "No commands were sent in the last cycle. Commands failed" in site.ask("why", "1")
 
 
@@ -146,9 +146,9 @@ def test_a_policys_failure_is_told_fit_for_a_terminal(tmp_path: Path) -> None:
 def test_json_tells_the_same(site: Site, now: None) -> None:
     site.cycle()
     with locked(site):
-        told = site.json("status")
-    assert (told["alive"], told["age"], told["cycle"]["id"], told["paused"]) == (True, 5.0, 1, None)
-    assert told["cycle"]["started"] == NOW + 60
+        report = site.json("status")
+    assert (report["alive"], report["age"], report["cycle"]["id"], report["paused"]) == (True, 5.0, 1, None)
+    assert report["cycle"]["started"] == NOW + 60
 
 
 class TestPause:
@@ -165,8 +165,8 @@ class TestPause:
     def test_status_tells_who_paused_and_why(self, site: Site, now: None) -> None:
         site.ask("pause", "disk", "is", "full\x1b")
         site.cycle()
-        told = site.ask("status", code=1)
-        assert "paused, so it observes only: disk is full\\x1b (" in told
+        output = site.ask("status", code=1)
+        assert "paused, so it observes only: disk is full\\x1b (" in output
 
     def test_resuming_tells_what_it_was_paused_for(self, site: Site) -> None:
         site.ask("pause", "upgrade")

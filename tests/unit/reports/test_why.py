@@ -43,32 +43,32 @@ class TestWhatItRequested:
             b"#PLUG --allow-downgrade=target\ntrain\n"
         )
         site.cycle()
-        told = site.ask("why", "1")
+        output = site.ask("why", "1")
         for directive in (
             f"--deadline={times.shown(NOW + 7_200)}", "--target=loss<=0.25", "--max-iterations=90", "--gpus=2..8",
             "--checkpoint=USR1:batch@60", "--urgency=7", "--utility=50,0.5,12", "--type=resnet",
             "--allow-downgrade=target",
         ):  # fmt: skip
-            assert directive in told
+            assert directive in output
 
     def test_a_mistake_is_told_with_its_line_and_the_word_that_was_meant(self, site: Site) -> None:
         site.cluster.submit(b"#!/bin/sh\n#PLUG --urgency=7\n#PLUG --tagret=accuracy>=0.9\ntrain\n")
         site.cycle()
-        told = site.ask("why", "1").splitlines()
-        assert "  Ignored: line 3: --tagret=accuracy>=0.9: no such directive; did you mean --target?" in told
+        output = site.ask("why", "1").splitlines()
+        assert "  Ignored: line 3: --tagret=accuracy>=0.9: no such directive; did you mean --target?" in output
 
     def test_the_mistakes_of_the_comment_come_before_those_of_the_script(self, site: Site) -> None:
         script = b"#!/bin/sh\n" + b"#PLUG --urgencey=7\n" * 3 + b"#PLUG --type=x\ntrain\n"
         site.cluster.submit(script, comment="plug: tagret=1")
         site.cycle()
-        told = [line.split(":")[1].strip() for line in site.ask("why", "1").splitlines() if "Ignored" in line]
-        assert told == ["comment", "line 2", "line 3", "line 4"]
+        listed = [line.split(":")[1].strip() for line in site.ask("why", "1").splitlines() if "Ignored" in line]
+        assert listed == ["comment", "line 2", "line 3", "line 4"]
 
     def test_mistakes_come_in_the_order_of_their_lines(self, site: Site) -> None:
         site.cluster.submit(b"#!/bin/sh\n#PLUG --stop=target\n#PLUG --urgency=1\n#PLUG --urgency=9\ntrain\n")
         site.cycle()
-        told = [line.split(":")[1].strip() for line in site.ask("why", "1").splitlines() if "Ignored" in line]
-        assert told == ["line 2", "line 4"]
+        listed = [line.split(":")[1].strip() for line in site.ask("why", "1").splitlines() if "Ignored" in line]
+        assert listed == ["line 2", "line 4"]
 
     def test_a_job_that_asked_for_nothing_made_no_mistake(self, site: Site) -> None:
         site.cluster.submit(b"#!/bin/sh\ntrain\n")
@@ -80,15 +80,15 @@ class TestWhatItRequested:
     def test_that_there_are_more_mistakes_than_are_named_is_told_last(self, site: Site) -> None:
         site.cluster.submit(b"#!/bin/sh\n" + b"#PLUG --urgencey=7\n" * 99 + b"#PLUG --type=x\ntrain\n")
         site.cycle()
-        told = [line for line in site.ask("why", "1").splitlines() if "Ignored" in line]
-        assert "line 2" in told[0]
-        assert "line" not in told[-1]
+        listed = [line for line in site.ask("why", "1").splitlines() if "Ignored" in line]
+        assert "line 2" in listed[0]
+        assert "line" not in listed[-1]
 
     def test_an_unmanaged_job_is_said_to_be_left_to_slurm(self, site: Site) -> None:
         site.cluster.submit(b"#!/bin/sh\ntrain\n")
         site.cycle()
-        told = site.ask("why", "1")
-        assert "Left to Slurm. It has no directive" in told
+        output = site.ask("why", "1")
+        assert "Left to Slurm. It has no directive" in output
 
     @pytest.mark.parametrize(
         ("given", "because"),
@@ -112,8 +112,8 @@ class TestItsRank:
         return site
 
     def test_its_position_its_rank_and_the_next_three_before_it(self, crowd: Site) -> None:
-        told = crowd.ask("why", "2").splitlines()
-        ranking = told[told.index("Rank:") + 1 :]
+        output = crowd.ask("why", "2").splitlines()
+        ranking = output[output.index("Rank:") + 1 :]
         assert ranking[0].startswith("  Rank 5 of 6 pending jobs, by a score of ")
         assert " = learning " in ranking[0]
         assert [line.split()[4] for line in ranking if line.startswith("  Ahead of it: job")] == ["3", "4", "5"]
@@ -121,9 +121,9 @@ class TestItsRank:
         assert "ahead most by what its next iteration learns (" in ranking[1]
 
     def test_the_first_has_nobody_before_it(self, crowd: Site) -> None:
-        told = crowd.ask("why", "6")
-        assert "Rank 1 of 6 pending jobs" in told
-        assert "Ahead of it" not in told
+        output = crowd.ask("why", "6")
+        assert "Rank 1 of 6 pending jobs" in output
+        assert "Ahead of it" not in output
 
     def test_when_slurm_expects_it_to_start_is_told_while_that_is_to_come(self, crowd: Site) -> None:
         assert "expects" not in crowd.ask("why", "6")
@@ -287,8 +287,8 @@ class TestWhatWasDone:
             stopping(site)
             site.cluster.refuse = frozenset({"cancel"})
             site.cycle(3)
-            told = site.ask("why", "1")
-            assert "it was cancelled, as it did not stop by itself: refused (Access/permission denied)" in told
+            output = site.ask("why", "1")
+            assert "it was cancelled, as it did not stop by itself: refused (Access/permission denied)" in output
 
     @pytest.mark.parametrize("mode", ["observe", "advise", "act"])
     def test_that_slurm_and_not_the_policy_places_it_is_no_deed(self, tmp_path: Path, mode: str) -> None:
@@ -307,9 +307,9 @@ class TestWhatWasDone:
             stopping(site)
             site.cycle(2)
             first, last = times.shown(NOW + 66), times.shown(NOW + 186)
-            told = site.ask("why", "1")
-            assert f"{first} to {last}: stop, by the rule target. Its accuracy" in told
-            assert "Not done: the mode is observe." in told
+            output = site.ask("why", "1")
+            assert f"{first} to {last}: stop, by the rule target. Its accuracy" in output
+            assert "Not done: the mode is observe." in output
 
     def test_a_stop_by_overload_tells_of_the_overload(self, site: Site) -> None:
         job = site.cluster.submit(
@@ -319,10 +319,10 @@ class TestWhatWasDone:
         site.cluster.start(job)
         site.train(job, RAISED)
         site.cycle(4)
-        told = site.ask("why", "1")
+        output = site.ask("why", "1")
         assert (
             "The job requested --stop=iterations and allows target, "
-            "which was applied because the cluster was overloaded (" in told
+            "which was applied because the cluster was overloaded (" in output
         )
 
     def test_priorities_that_were_written_are_counted(self, site: Site) -> None:
@@ -339,9 +339,9 @@ class TestWhatWasDone:
         site.cluster.faults.append(SpoolFault(job, "owner", "uid 4711", 3))
         site.cluster.reports[job] = b"nonsense\n" * 2
         site.cycle()
-        told = site.ask("why", "1")
-        assert "A file with the name of its report belongs to another user (uid 4711) (3 times, last" in told
-        assert "A line of its reports is not a JSON object (2 times, last" in told
+        output = site.ask("why", "1")
+        assert "A file with the name of its report belongs to another user (uid 4711) (3 times, last" in output
+        assert "A line of its reports is not a JSON object (2 times, last" in output
 
     def test_a_rule_of_another_policy_is_told_with_its_facts(self, tmp_path: Path) -> None:
         def plan(snapshot: Snapshot) -> Plan:
@@ -351,15 +351,15 @@ class TestWhatWasDone:
         with Site(tmp_path, Planned(plan)) as site:
             site.cluster.start(site.cluster.submit())
             site.cycle()
-            told = site.ask("why", "1")
-            assert 'Rule "full \\u001b moon": phase 1.' in told
+            output = site.ask("why", "1")
+            assert 'Rule "full \\u001b moon": phase 1.' in output
 
 
 class TestWhichJob:
     def test_a_job_that_is_not_known_is_said_to_be_so(self, site: Site) -> None:
-        told = site.ask("why", "7", code=1)
-        assert "slurmplug knows no job 7: it was submitted after the last cycle, never existed, " in told
-        assert "or Slurm does not show it to you" in told
+        output = site.ask("why", "7", code=1)
+        assert "slurmplug knows no job 7: it was submitted after the last cycle, never existed, " in output
+        assert "or Slurm does not show it to you" in output
 
     @pytest.mark.parametrize("job", ["x", "1.2", "-3", "1_", ""])
     def test_what_is_no_job_is_refused(self, site: Site, job: str) -> None:
@@ -371,9 +371,9 @@ class TestWhichJob:
         site.train(job, {1_234_567: 0.5})
         site.cluster.say(job, checkpoint=1_234_566)
         site.cycle()
-        told = site.ask("why", "1")
-        assert "Iteration 1234567 of 9000000: accuracy 0.5." in told
-        assert "Its last checkpoint holds iteration 1234566." in told
+        output = site.ask("why", "1")
+        assert "Iteration 1234567 of 9000000: accuracy 0.5." in output
+        assert "Its last checkpoint holds iteration 1234566." in output
         assert " 1234567/9000000 " in site.ask("queue")
 
     @pytest.mark.parametrize(
@@ -400,55 +400,57 @@ class TestWhichJob:
         site.train(job, dict.fromkeys(range(11, 21), 0.3))
         site.cluster.end(job)
         site.cycle()
-        told = site.ask("why", "1")
-        assert re.search(r"After 10 iterations, accuracy 0\.8\d* \(90 %: 0\.8\d* to 0\.\d*\) at the end\.", told)
-        assert "It came to 0.3, which is outside of that." in told
+        output = site.ask("why", "1")
+        assert re.search(r"After 10 iterations, accuracy 0\.8\d* \(90 %: 0\.8\d* to 0\.\d*\) at the end\.", output)
+        assert "It came to 0.3, which is outside of that." in output
 
     def test_an_ended_job_is_told_with_what_was_predicted_and_what_it_took(self, site: Site) -> None:
         job = stopping(site)
         site.cluster.end(job)
         site.cycle()
-        told = site.ask("why", "1")
-        assert "Not ranked: the job has ended." in told
-        assert re.search(r"When first seen, a run time of 00:0.* to 00:0.*, by its own pace\. It took 00:01:06\.", told)
-        assert "84 iterations were saved." in told
+        output = site.ask("why", "1")
+        assert "Not ranked: the job has ended." in output
+        assert re.search(
+            r"When first seen, a run time of 00:0.* to 00:0.*, by its own pace\. It took 00:01:06\.", output
+        )
+        assert "84 iterations were saved." in output
 
     def test_a_run_without_reports_is_asked_for_them_only_while_it_runs(self, site: Site) -> None:
         job = site.cluster.submit()
         site.cluster.start(job)
         site.cycle()
-        told = site.ask("why", "1")
-        assert "Nothing yet: does its training loop call report()?" in told
-        assert ", has run for " in told
+        output = site.ask("why", "1")
+        assert "Nothing yet: does its training loop call report()?" in output
+        assert ", has run for " in output
         site.cluster.end(job)
         site.cycle()
-        told = site.ask("why", "1")
-        assert "Nothing: its training loop did not call report(), or its reports could not be read." in told
-        assert ", ran for " in told
+        output = site.ask("why", "1")
+        assert "Nothing: its training loop did not call report(), or its reports could not be read." in output
+        assert ", ran for " in output
 
     def test_an_array_is_told_element_by_element(self, site: Site) -> None:
         array = site.cluster.submit(array_id=1, array_task=0)
         for element in range(1, 8):
             site.cluster.submit(array_id=array, array_task=element)
         site.cycle()
-        told = site.ask("why", "1")
-        assert [line.split(",")[0] for line in told.splitlines() if line.startswith("  Job ")] == [
+        output = site.ask("why", "1")
+        assert [line.split(",")[0] for line in output.splitlines() if line.startswith("  Job ")] == [
             f"  Job 1_{element}" for element in range(5)
         ]
-        assert "3 more elements: name one of 1_5, 1_6, 1_7." in told
+        assert "3 more elements: name one of 1_5, 1_6, 1_7." in output
         assert "Job 1_6," in site.ask("why", "1_6")
 
     def test_json_has_the_sentences_and_the_rows_behind_them(self, site: Site) -> None:
         job = stopping(site)
         site.cluster.end(job)
         site.cycle()
-        told = site.json("why", "1")["jobs"][0]
-        assert told["job"]["stop"] == "target"
-        assert told["story"][0]["about"] == "Job"
-        assert told["operations"][0]["facts"]["achieved"] == pytest.approx(0.92)
-        assert [step["step"] for step in told["steps"]] == ["ask", "ended"]
-        assert told["commands"][0]["fields"] == {"what": "stop", "restart": "0"}
-        assert told["decisions"][0]["verdict"] == "allowed"
+        report = site.json("why", "1")["jobs"][0]
+        assert report["job"]["stop"] == "target"
+        assert report["story"][0]["about"] == "Job"
+        assert report["operations"][0]["facts"]["achieved"] == pytest.approx(0.92)
+        assert [step["step"] for step in report["steps"]] == ["ask", "ended"]
+        assert report["commands"][0]["fields"] == {"what": "stop", "restart": "0"}
+        assert report["decisions"][0]["verdict"] == "allowed"
 
     def test_nothing_that_a_user_wrote_reaches_the_terminal_raw(self, site: Site) -> None:
         evil = "\x1b[2J\n\u202e"
@@ -457,8 +459,8 @@ class TestWhichJob:
             partition=evil, account=evil, reason=evil,
         )  # fmt: skip
         site.cycle()
-        told = site.ask("why", "1")
-        assert all(character.isprintable() or character == "\n" for character in told)
+        output = site.ask("why", "1")
+        assert all(character.isprintable() or character == "\n" for character in output)
 
 
 def test_the_queue_is_put_in_order_once_for_all_elements_of_an_array(
@@ -486,8 +488,8 @@ def test_how_a_job_ended_is_told_where_it_was_no_success(site: Site) -> None:
         site.cycle()
         site.cluster.end(job, "FAILED" if code else "COMPLETED", code)
     site.cycle()
-    told = [next(line for line in site.ask("why", str(job)).splitlines() if "It ended" in line) for job in (1, 2, 3)]
-    assert [line.partition(",")[2] for line in told] == ["", " with exit code 3:0.", " with exit code 0:9."]
+    listed = [next(line for line in site.ask("why", str(job)).splitlines() if "It ended" in line) for job in (1, 2, 3)]
+    assert [line.partition(",")[2] for line in listed] == ["", " with exit code 3:0.", " with exit code 0:9."]
 
 
 class TestHowAJobIsNamed:

@@ -38,9 +38,9 @@ def test_where_nothing_is_claimed_in_vain_the_snapshot_stays_as_it_is() -> None:
 def test_reports_that_cannot_be_true_are_told_and_gain_no_rank(
     claim: dict[str, float | list[list[Any]]], rule: str
 ) -> None:
-    told = {"state": "running", "attained": 60.0, "accuracies": [[0.5, 0.6]], "max_iterations": 2e9, "urgency": 10}
-    believed, notes = limit_claims(snapshot(jobs(1, **told, **claim)), Guardrails())
-    silent = snapshot(jobs(1, **{**told, "accuracies": [[]]}))
+    values = {"state": "running", "attained": 60.0, "accuracies": [[0.5, 0.6]], "max_iterations": 2e9, "urgency": 10}
+    believed, notes = limit_claims(snapshot(jobs(1, **values, **claim)), Guardrails())
+    silent = snapshot(jobs(1, **{**values, "accuracies": [[]]}))
     assert [reason.rule for reason in notes.values()] == [rule]
     assert believed.jobs.losses.lengths().tolist() == believed.jobs.accuracies.lengths().tolist() == [0]
     score = [MLFH().decide(each, forecasts(1, remaining=600, total=660), {}).score[0] for each in (believed, silent)]

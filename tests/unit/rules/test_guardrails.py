@@ -281,8 +281,8 @@ def moved(
     }
     seen = snapshot(jobs(1, **{**columns, **given}), nodes(1))
     plan = Plan(np.zeros(1), actions=(Action(kind, seen.jobs.keys[0], Reason("share"), **action),))
-    told = check(seen, plan, past or Past(NOW), modes, Guardrails(**limits), placement=placement)
-    return vetoes(told)[0] if told.vetoes else ""
+    verdict = check(seen, plan, past or Past(NOW), modes, Guardrails(**limits), placement=placement)
+    return vetoes(verdict)[0] if verdict.vetoes else ""
 
 
 @pytest.mark.parametrize("kind", ["resize", "migrate", "preempt"])

@@ -96,8 +96,8 @@ def test_report_tells_the_load_in_lines_of_their_own(tmp_path: Path, monkeypatch
 
 
 def test_the_last_load_that_was_told_is_kept_beside_the_points() -> None:
-    told = b'{"time": %d, "load": {"gpu": 0.5, "sent": 1e6}}\n{"time": %d, "iteration": 1, "loss": 2}\n'
-    points, doubts = fold(Points(), told % (NOW - 9, NOW - 8), now=NOW)
+    result = b'{"time": %d, "load": {"gpu": 0.5, "sent": 1e6}}\n{"time": %d, "iteration": 1, "loss": 2}\n'
+    points, doubts = fold(Points(), result % (NOW - 9, NOW - 8), now=NOW)
     assert (points.load, points.load_time, doubts) == ({"gpu": 0.5, "sent": 1e6}, NOW - 9, {})
     assert points.iterations.tolist() == [1]
 
@@ -116,13 +116,13 @@ def test_nodes_bear_what_the_jobs_on_them_tell() -> None:
         record(3, {"gpu": 1.0}, NOW - BELIEVED_FOR - 1),
     ]
     runs_on = np.array([[0, 0, 2], [1, 0, 1], [1, 1, 1], [2, 2, 4]])
-    told = with_reports(nodes(3, load=[np.nan, 1.0, 2.0]), records, runs_on, NOW)
-    assert told.load[:, 0].tolist()[:2] == [2.0, 1.0]
-    assert np.isnan(told.load[2, 0])
-    assert told.network.tolist()[:2] == [0.9, 0.9]
-    assert np.isnan(told.network[2])
-    assert told.load_age.tolist() == [40.0, 10.0, 0.0]
-    assert told.load[:, 1:].tolist() == [[1.0, 2.0]] * 3
+    result = with_reports(nodes(3, load=[np.nan, 1.0, 2.0]), records, runs_on, NOW)
+    assert result.load[:, 0].tolist()[:2] == [2.0, 1.0]
+    assert np.isnan(result.load[2, 0])
+    assert result.network.tolist()[:2] == [0.9, 0.9]
+    assert np.isnan(result.network[2])
+    assert result.load_age.tolist() == [40.0, 10.0, 0.0]
+    assert result.load[:, 1:].tolist() == [[1.0, 2.0]] * 3
     np.testing.assert_array_equal(traffic(records, np.arange(3), NOW), [3.0, np.nan, np.nan])
     np.testing.assert_array_equal(traffic(records, np.array([1]), NOW), [np.nan] * 3)
 
@@ -130,5 +130,5 @@ def test_nodes_bear_what_the_jobs_on_them_tell() -> None:
 def test_a_load_that_the_run_before_a_requeue_measured_says_nothing_of_the_nodes_of_the_next() -> None:
     again = record(1, {"gpu": 0.5, "network": 0.2, "sent": 3.0})
     again.facts = again.facts._replace(restarts=1)
-    told = with_reports(nodes(1, load=[np.nan, 1.0, 2.0]), [again], np.array([[0, 0, 2]]), NOW)
-    assert np.isnan([told.load[0, 0], told.network[0], *traffic([again], np.arange(1), NOW)]).all()
+    result = with_reports(nodes(1, load=[np.nan, 1.0, 2.0]), [again], np.array([[0, 0, 2]]), NOW)
+    assert np.isnan([result.load[0, 0], result.network[0], *traffic([again], np.arange(1), NOW)]).all()

@@ -150,8 +150,8 @@ def test_a_run_of_very_many_points_is_thinned_evenly_and_keeps_its_last() -> Non
 
 def test_a_quantity_told_seldom_survives_thinning() -> None:
     seldom = [{"accuracy": i / 1e6} if i % 50 == 7 else {} for i in range(5 * MAX_POINTS)]
-    told = ({"iteration": i, "loss": i} | more for i, more in enumerate(seldom))
-    points, _ = fold(Points(), lines(*told), now=NOW)
+    result = ({"iteration": i, "loss": i} | more for i, more in enumerate(seldom))
+    points, _ = fold(Points(), lines(*result), now=NOW)
     accuracies = points.quantities["accuracy"]
     at = ~np.isnan(accuracies)
     assert at.sum() == len(range(7, 5 * MAX_POINTS, 50))
