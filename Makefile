@@ -45,7 +45,7 @@ results: install ## the tables of docs/results.md, made anew; DATA= the folder w
 	$(PY) -m docs.make_results
 
 bench-scale: install ## a cycle with 100,000 jobs that are made up, and beside a real slurmctld with 10,000: 10 minutes
-	@$(PY) -m tests.bench.scale --told --jobs 100000
+	@$(PY) -m tests.bench.scale --made-up --jobs 100000
 	@.ci/as-root $(PY) -m tests.bench.scale
 
 figures: install ## the figures of docs/predictors.md, drawn anew: a minute or two

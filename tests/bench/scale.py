@@ -3,7 +3,7 @@
 Every time is a median of several cycles of one run. The bare cost of a cycle is that of the clients it calls, with the
 same questions and the same writes, run by hand in between. Before each, slurmctld has time to do what the writes before
 set off, as it has where a cycle comes once a minute, and not always the same, so that none keeps step with backfill.
-The last line gives the figures. With `--told`, what squeue and sinfo would answer is made up, and takes no time: for
+The last line gives the figures. With `--made-up`, what squeue and sinfo would answer is made up, and takes no time: for
 more jobs than a slurmctld here can be given.
 """
 
@@ -47,7 +47,7 @@ BUSY = 40
 
 SCRIPT = "#!/bin/sh\n#PLUG --max-iterations=90 --type=t$((i % 20)) --urgency=$((i % 10))\nsleep 3600"
 CONFIG = """
-ClusterName = told
+ClusterName = made-up
 SLURM_VERSION = 22.05.8
 PriorityType = priority/multifactor
 PriorityWeightAge = 1000000
@@ -111,7 +111,7 @@ class Cycles:
     bare: list[float] = field(default_factory=list)
     writes: list[int] = field(default_factory=list)
 
-    def told(self) -> str:
+    def figures(self) -> str:
         """In one line."""
         read, think, whole = (statistics.median(each) for each in (self.read, self.think, self.whole))
         line = f"{statistics.median(self.writes):.0f} writes: read {read:.2f} s, decide {think:.2f} s, "
@@ -173,24 +173,24 @@ def backfill_depth(cluster: Sandbox, writes: Sequence[str], seconds: float) -> f
     return float(found[1]) if found else float("nan")
 
 
-class Told(CliClient):
+class MadeUpClient(CliClient):
     """A client whose answers are made up, of so many jobs, four fifths of which wait for nodes that are full."""
 
     def __init__(self, jobs: int) -> None:
         super().__init__(None, None, 20.0)
-        self._told = {"squeue": squeue(jobs), "sinfo": sinfo(1_000, GresUsed="gpu:a100:8")}
+        self._answers = {"squeue": squeue(jobs), "sinfo": sinfo(1_000, GresUsed="gpu:a100:8")}
         self._marked: dict[str, str] = {}
 
     def _query(self, *argv: str, **env: str) -> str:
-        if argv[0] not in self._told:
+        if argv[0] not in self._answers:
             return CONFIG if "config" in argv else "No reservations in the system\n"
-        told_by = env.get("SQUEUE_FORMAT2", argv[-1])
-        if told_by not in self._marked:
-            mark, record = told_by.partition(":")[2].partition(",")[0], told_by.rpartition(":")[2]
-            self._marked[told_by] = (
-                self._told[argv[0]].replace(SEPARATORS.field, mark).replace(SEPARATORS.record, record)
+        field_list = env.get("SQUEUE_FORMAT2", argv[-1])
+        if field_list not in self._marked:
+            mark, record = field_list.partition(":")[2].partition(",")[0], field_list.rpartition(":")[2]
+            self._marked[field_list] = (
+                self._answers[argv[0]].replace(SEPARATORS.field, mark).replace(SEPARATORS.record, record)
             )
-        return self._marked[told_by]
+        return self._marked[field_list]
 
     def script(self, job_id: int) -> bytes:
         return SCRIPT.replace("$((i % 20))", str(job_id % 20)).replace("$((i % 10))", str(job_id % 10)).encode()
@@ -199,46 +199,46 @@ class Told(CliClient):
         return [Outcome(command.id, "done") for command in commands]
 
 
-def told(jobs: int, times: int) -> str:
+def made_up(jobs: int, times: int) -> str:
     """The figures of a queue that is made up."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "reports").mkdir()
         (folder / "requests").mkdir()
         scheduler = _scheduler(folder, None, folder)
-        scheduler.port._client = Told(jobs)  # type: ignore[attr-defined]
+        scheduler.port._client = MadeUpClient(jobs)  # type: ignore[attr-defined]
         slurm.SCRIPTS_PER_CYCLE = jobs
         for _ in range(2):
             scheduler.run()
-        return cycles(scheduler, WRITES[0], times).told()
+        return cycles(scheduler, WRITES[0], times).figures()
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Print what each part takes."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--jobs", type=int, default=10_000)
-    options.add_argument("--cycles", type=int, default=7)
-    options.add_argument("--told", action="store_true", help="what the clients answer is made up")
-    asked = options.parse_args(argv)
-    if asked.told:
-        print(f"{asked.jobs} jobs, made up; {told(asked.jobs, asked.cycles)}, {_memory()}")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=10_000)
+    parser.add_argument("--cycles", type=int, default=7)
+    parser.add_argument("--made-up", action="store_true", help="what the clients answer is made up")
+    options = parser.parse_args(argv)
+    if options.made_up:
+        print(f"{options.jobs} jobs, made up; {made_up(options.jobs, options.cycles)}, {_memory()}")
         return
     depth = ("bf_max_job_test=2000", "bf_yield_interval=200000", "bf_yield_sleep=100000", "bf_interval=5")
     scheduler_parameters = ",".join([*(word for word in SCHEDULER if word != CONTINUE), *depth])
-    spec = ClusterSpec(settings={"MaxJobCount": str(asked.jobs + 1000), "SchedulerParameters": scheduler_parameters})
+    spec = ClusterSpec(settings={"MaxJobCount": str(options.jobs + 1000), "SchedulerParameters": scheduler_parameters})
     with Sandbox(spec) as cluster, tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
-        submitted(cluster, asked.jobs)
-        print(f"{asked.jobs} jobs submitted in {time.perf_counter() - began:.0f} s", flush=True)
+        submitted(cluster, options.jobs)
+        print(f"{options.jobs} jobs submitted in {time.perf_counter() - began:.0f} s", flush=True)
         scheduler = _scheduler(cluster.spool, cluster.env("root")["SLURM_CONF"], Path(folder))
-        for _ in range(asked.jobs // slurm.SCRIPTS_PER_CYCLE + 2):
+        for _ in range(options.jobs // slurm.SCRIPTS_PER_CYCLE + 2):
             scheduler.run()
         print(f"known after {time.perf_counter() - began:.0f} s", flush=True)
         bare = Bare(cluster)
-        found = [cycles(scheduler, count, asked.cycles, bare) for count in WRITES]
-        found.append(cycles(scheduler, asked.jobs, 1, bare))
+        found = [cycles(scheduler, count, options.cycles, bare) for count in WRITES]
+        found.append(cycles(scheduler, options.jobs, 1, bare))
         for each in found:
-            print(each.told(), flush=True)
+            print(each.figures(), flush=True)
         pending = list(scheduler.intake.alive)[-BUSY:]
         writes = [f"update JobId={job_id} SiteFactor=1" for job_id in pending]
         depths = [backfill_depth(cluster, some, 30) for some in ([], writes)]
@@ -247,9 +247,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         cluster.run("root", ["scontrol", "reconfigure"])
         depths += [backfill_depth(cluster, some, 30) for some in ([], writes)]
     quiet, busy, quiet_on, busy_on = depths
+    figures = "; ".join(each.figures() for each in found)
     print(
-        f"{asked.jobs} jobs; {'; '.join(each.told() for each in found)}; {_memory()}; backfill tries {quiet:.0f} jobs "
-        f"a cycle, with {BUSY} writes every 2 s {busy:.0f}, with bf_continue {quiet_on:.0f} and {busy_on:.0f}"
+        f"{options.jobs} jobs; {figures}; {_memory()}; backfill tries {quiet:.0f} jobs a cycle, "
+        f"with {BUSY} writes every 2 s {busy:.0f}, with bf_continue {quiet_on:.0f} and {busy_on:.0f}"
     )
 
 
