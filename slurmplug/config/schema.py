@@ -167,12 +167,13 @@ class Guardrails(Section):
     max_wait: Seconds = Field(604_800.0, description="seconds after which a pending job is ranked first")
     unmanaged_share: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.0,
-        description="limits how many jobs are ranked before those without directives: these remain at least this "
-        "share of both; 0: no limit",
+        description="limits how many jobs are ranked before pending ones without directives, which remain at least "
+        "this share of both: with 0.25, three for each of these; 0: no limit",
     )
     partial_snapshot: Annotated[float, Field(ge=0, le=1)] = Field(
         0.5,
-        description="the least share of the live jobs that must be in the next snapshot; one with fewer is rejected",
+        description="the least share of the live jobs that the next snapshot must hold; else no commands are sent "
+        "in that cycle",
     )
     snapshot_age: Seconds = Field(120.0, description="seconds after which a snapshot is too old to act on")
     breaker_failures: Annotated[int, Field(gt=0)] = Field(

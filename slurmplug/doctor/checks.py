@@ -140,7 +140,7 @@ def _priority(facts: Facts) -> Iterator[Finding]:
         yield Finding("priority", "wrong", f"{kind or 'none'} does not use the SiteFactor", fix, frozenset({"rank"}))
     elif not weights:
         fix = "slurm.conf: PriorityWeightFairShare=1000 and PriorityWeightAge=1000, or what suits the site"
-        yield Finding("priority", "note", "every PriorityWeight is 0: slurmplug's rank alone orders the queue", fix)
+        yield Finding("priority", "note", "every PriorityWeight is 0: the SiteFactor alone orders the queue", fix)
     else:
         yield Finding("priority", "ok", f"{kind}, weights {weights} in all")
 

@@ -133,7 +133,11 @@ def _saving(context: OperationContext) -> Transition | None:
         if operation.tries >= MAX_TRIES:
             return give_up(context, "Slurm or the spool refused")
         return reissue(operation, context.observation)
-    return give_up(context, "it reported no checkpoint within its grace") if context.now >= operation.limit else None
+    return (
+        give_up(context, "it reported no checkpoint within its grace period")
+        if context.now >= operation.limit
+        else None
+    )
 
 
 def _has_saved(context: OperationContext) -> bool:
@@ -171,7 +175,7 @@ def _reserve(context: OperationContext) -> Transition:
             node_count=facts.node_count,
         )
     except ActionImpossible:
-        return give_up(context, "its place was taken meanwhile")
+        return give_up(context, "other jobs took its nodes meanwhile")
     seconds = math.ceil(2 * (REQUEUE_LIMIT + context.settings.start_limit))
     facts = replace(facts, nodes=place.nodes, reservation_seconds=seconds)
     required = {"ReqNodeList": ",".join(place.nodes)} if "ReqNodeList" in operation.goal else {}
@@ -239,7 +243,7 @@ def _settling(context: OperationContext) -> Transition | None:
     if context.now < operation.limit:
         return None
     if _changed_by_others(context):
-        return give_up(context, "it was changed by others meanwhile")
+        return give_up(context, "its user or an operator changed it meanwhile")
     start = {"ReservationName": reservation_name(operation.job), "StartTime": "now"}
     undo = {**operation.undo, "StartTime": "now"}
     goal, cleanup = {**operation.goal, **start}, ("free", "unreserve", "withdraw")
@@ -261,7 +265,7 @@ def _rewriting(context: OperationContext) -> Transition | None:
     if operation.last_status == "done":
         return _confirm(context)
     if operation.last_status == "refused" or operation.tries >= MAX_TRIES:  # a refused update may be done in part
-        return give_up(context, "Slurm refused its new shape", "undo")
+        return give_up(context, "Slurm refused the change of its resources", "undo")
     return reissue(operation, context.observation)
 
 
@@ -276,7 +280,7 @@ def _confirming(context: OperationContext) -> Transition | None:
     if context.state == "completing":
         return None
     if int(context.observation.snapshot.jobs.gpus[context.live_row]) != _facts(context).gpus:
-        return give_up(context, "it started again in another shape")
+        return give_up(context, "it started again with another number of GPUs")
     return next_cleanup(context)  # and then `watch`
 
 
@@ -288,8 +292,12 @@ def _awaiting_start(context: OperationContext) -> Transition | None:
         return finish(context, OperationOutcome.WITHDRAWN, "undo")
     down = [name for name, up in zip(nodes.names, nodes.up, strict=True) if not up and name in operation.reserved_nodes]
     if down and context.now - operation.since >= NODE_DOWN_SECONDS:
-        return give_up(context, f"its place went down ({','.join(down)})", "undo")
-    return give_up(context, "it did not start in its place", "undo") if context.now >= operation.limit else None
+        return give_up(context, f"its reserved nodes went down ({','.join(down)})", "undo")
+    return (
+        give_up(context, "it did not start on its reserved nodes in time", "undo")
+        if context.now >= operation.limit
+        else None
+    )
 
 
 def _watching(context: OperationContext) -> Transition | None:

@@ -80,10 +80,10 @@ def update_fields(request: ResourceRequest, shape: Shape) -> tuple[dict[str, str
 def _gpus_per_node(request: ResourceRequest) -> tuple[str, int]:
     found = tres.gpus(request.gres)
     if request.gpus_not_per_node or len(found) != 1 or "," in request.gres:
-        raise ActionImpossible("shape", asked="GPUs otherwise than for each node")
+        raise ActionImpossible("shape", asked="GPUs per job, socket or task, or other gres beside them")
     [(kind, per_node)] = found.items()
     if request.nodes < 1 or per_node < 1 or request.nodes * per_node != request.gpus:
-        raise ActionImpossible("shape", asked="nodes or GPUs that may vary")
+        raise ActionImpossible("shape", asked="a range of nodes or GPUs")
     return kind, per_node
 
 
@@ -101,7 +101,7 @@ def _tasks(request: ResourceRequest, per_node: int, shape: Shape) -> tuple[int, 
     if tasks == request.gpus and tasks > 1:
         return tasks, shape.nodes * shape.gpus_per_node
     if tasks % request.nodes:
-        raise ActionImpossible("shape", asked="tasks that nodes cannot share evenly")
+        raise ActionImpossible("shape", asked="tasks that cannot be divided evenly among the nodes")
     return tasks, tasks // request.nodes * shape.nodes
 
 

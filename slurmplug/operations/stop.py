@@ -62,9 +62,9 @@ def _escalate(context: OperationContext, row: int) -> Transition:
     if operation.step == "ask" and context.observation.snapshot.jobs.signal[row]:
         return next_step(context, "signal", grace_seconds(context.observation.snapshot, row, context.settings))
     if operation.step == "cancel":
-        return give_up(context, "the job outlived its cancellation")
+        return give_up(context, "the job still ran after scancel")
     if not context.settings.cancel:
-        return give_up(context, "the job did not stop, and cancelling is off")
+        return give_up(context, "the job did not stop, and stop.cancel is false")
     return next_step(context, "cancel", CANCEL_LIMIT)
 
 

@@ -70,10 +70,10 @@ def proceed(context: OperationContext) -> Transition | None:
     if not context.allowed:
         return finish(context, OperationOutcome.WITHDRAWN, "undo")
     if operation.last_status == "refused" or operation.tries >= MAX_TRIES:  # a refused update may be done in part
-        return give_up(context, "Slurm refused its new shape", "undo")
+        return give_up(context, "Slurm refused the change of its resources", "undo")
     if operation.last_status != "done":
         return reissue(operation, context.observation)
-    return give_up(context, "its shape did not change", "undo") if context.now >= operation.limit else None
+    return give_up(context, "Slurm did not change its resources", "undo") if context.now >= operation.limit else None
 
 
 def _has_new_shape(context: OperationContext) -> bool:

@@ -102,7 +102,7 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("State", "text", 10, "Slurm's state", lambda job: job.record.facts.state),
             Field("Submit", "time", 19, "when it was submitted, or requeued", _fact("submit"), "Unknown"),
             Field("Timelimit", "span", 10, "its time limit", _time_limit, "UNLIMITED"),
-            Field("UID", "integer", 6, "its user's number", lambda job: job.record.facts.uid),
+            Field("UID", "integer", 6, "its user's numeric id", lambda job: job.record.facts.uid),
             Field("User", "text", 9, "its user", _fact("user")),
             # its directives
             Field("AllowDowngrade", "text", 14, "--allow-downgrade", _directive(lambda d: d.allow_downgrade)),
@@ -128,13 +128,13 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("FinalLow", "number", 9, "Final's 5 % quantile", lambda job: job.final.low),
             Field("FinalHigh", "number", 9, "Final's 95 % quantile", lambda job: job.final.high),
             Field("GPUs", "integer", 5, "GPUs held, or requested", lambda job: job.record.facts.gpus),
-            Field("GPUType", "text", 10, "their type", _fact("gpu_type")),
+            Field("GPUType", "text", 10, "the type of its GPUs", _fact("gpu_type")),
             Field(
                 "Label", "integer", 10, "the SiteFactor that slurmplug set", lambda job: _known(job.record.site_factor)
             ),
             Field("Managed", "text", 7, "whether slurmplug may act on it", lambda job: job.record.managed),
             Field("Expected", "time", 19, "when Slurm expects it to start, while it waits", lambda job: job.expected),
-            Field("Foreseen", "number", 9, "Value after the last iteration, predicted at half", _foreseen("value")),
+            Field("Foreseen", "number", 9, "Final, as predicted at half of the iterations", _foreseen("value")),
             Field(
                 "ForeseenAt",
                 "integer",
@@ -147,7 +147,13 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("Predicted", "span", 10, "its run time, as first predicted", _predicted("value")),
             Field("PredictedHigh", "span", 13, "Predicted's 95 % quantile", _predicted("high")),
             Field("PredictedLow", "span", 12, "Predicted's 5 % quantile", _predicted("low")),
-            Field("Rank", "number", 10, "the policy's score; higher goes first", lambda job: job.score),
+            Field(
+                "Rank",
+                "number",
+                10,
+                "the policy's score, as SCORE of `queue`; higher goes first",
+                lambda job: job.score,
+            ),
             Field("Reach", "share", 7, "probability that Final meets its target", lambda job: job.reach),
             Field("Remaining", "span", 10, "run time left, predicted", lambda job: job.remaining.value),
             Field("RemainingLow", "span", 12, "Remaining's 5 % quantile", lambda job: job.remaining.low),

@@ -90,9 +90,9 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "mode": ("The mode is {mode}",),
     "paused": ("An operator paused slurmplug",),
     "not running": ("It is not running, so there is nothing to stop",),
-    "gave up": ("A request to stop was given up within the last hour",),
-    "stops per cycle": ("No more than {limit:.0f} jobs are asked to stop in one cycle",),
-    "stops per hour": ("No more than {limit:.0f} jobs are asked to stop in one hour",),
+    "gave up": ("A stop was requested within the last hour, and given up",),
+    "stops per cycle": ("No more than {limit:.0f} stops are requested in one cycle",),
+    "stops per hour": ("No more than {limit:.0f} stops are requested in one hour",),
     # resizing, moving, preempting
     "placement": ("The site lets Slurm choose the nodes", " (placement is {placement})"),
     "range": ("It requested {least:.0f} to {most:.0f} GPUs, which leaves no other number than it has",),
@@ -115,7 +115,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "no requeue": ("It was submitted with --no-requeue, or the site does not requeue",),
     "in a reservation": ("It runs in a reservation",),
     "heterogeneous": ("It is part of a heterogeneous job",),
-    "array": ("It is several elements of an array in one record",),
+    "array": ("Its pending array elements are still one job in Slurm",),
     "not known": ("How it requested its GPUs could not be read",),
     "kept to nodes": ("Its user named the nodes it requires",),
     # admission
@@ -130,7 +130,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     ),
     "clock jump": ("The clock went back by {back:.0f} s, so no commands are sent until it has caught up",),
     "partial snapshot": (
-        "Of {alive:.0f} jobs only {seen:.0f} were listed, which is not believed before a second look",
+        "Slurm listed only {seen:.0f} of {alive:.0f} jobs, so no commands are sent until the next cycle confirms it",
     ),
     "starvation": ("It has waited for {waited:.0f} s, more than the site's limit, and goes first",),
     "breaker": (

@@ -50,4 +50,4 @@ def _of_daemon(status: Mapping[str, Any]) -> Iterator[str]:
     if status["paused"] is not None:
         yield f"            paused, so it observes only: {printable(status['paused']) or 'no reason given'}"
     if status["hindered"]:
-        yield f"            something needed is missing: {printable(status['hindered'])}"
+        yield f"            blocked by a failed check: {printable(status['hindered'])}"

@@ -19,9 +19,9 @@ from slurmplug.reports.predictions import predictions
 AHEAD = 3
 """How many of the jobs ahead of it are named."""
 _STEPS = {
-    "ask": "it was asked to stop, by a file that its report() checks for",
+    "ask": "a stop was requested, by a file that its report() checks for",
     "signal": "it was sent the signal that it declared",
-    "save": "it was asked for a checkpoint, by a file that its checkpoint_requested() checks for",
+    "save": "a checkpoint was requested, by a file that its checkpoint_requested() checks for",
     "reserve": "its nodes were reserved",
     "requeue": "it was requeued",
     "settle": "it waited for its last run to end",

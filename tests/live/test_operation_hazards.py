@@ -14,8 +14,10 @@ from tests.live.operated import operated
 
 RESULTS_WHERE_IT_FELL = {
     **dict.fromkeys(("save", "reserve"), ("requeued meanwhile", "done", "gave up: it started again")),
-    **dict.fromkeys(("requeue", "settle"), ("gave up: it started again", "done", "gave up: its place went down")),
-    **dict.fromkeys(("rewrite", "confirm"), ("done", "gave up: its place went down")),
+    **dict.fromkeys(
+        ("requeue", "settle"), ("gave up: it started again", "done", "gave up: its reserved nodes went down")
+    ),
+    **dict.fromkeys(("rewrite", "confirm"), ("done", "gave up: its reserved nodes went down")),
 }
 """Slurm requeues who runs on a node that falls. Before our requeue that ends the operation; right after it, it may let
 the job start elsewhere at once, without the two minutes; later, the job starts elsewhere, or its place is given up."""

@@ -107,7 +107,7 @@ def test_claims_that_are_wrong_and_jobs_that_begin_again_are_found_out(site: Liv
     site.until(lambda: site.operations(liar) and site.operations(fresh))
     site.policy.wanted = {}
     assert site.until_over(fresh) == PROGRESS_LOST
-    assert site.until_over(liar) == "gave up: it reported no checkpoint within its grace"
+    assert site.until_over(liar) == "gave up: it reported no checkpoint within its grace period"
     assert site.cluster.job(liar)["Restarts"] == "0"
     site.wants(fresh, kind="resize", gpus=1)
     assert site.vetoes(fresh) == ["checkpoint not kept"]
@@ -173,7 +173,7 @@ def test_users_may_hold_cancel_and_change_their_jobs_at_any_step(site: LiveSite)
     assert site.until_over(cancels) == "ended by itself"
     assert site.until_over(holds) == "withdrawn"
     assert site.cluster.job(holds)["Reason"] == "JobHeldUser"
-    assert site.until_over(changes) == "gave up: it was changed by others meanwhile"
+    assert site.until_over(changes) == "gave up: its user or an operator changed it meanwhile"
     assert "gres/gpu=1" in tres(site, changes)
     assert site.leftovers() == []
 

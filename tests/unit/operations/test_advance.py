@@ -156,7 +156,7 @@ def test_where_cancelling_is_off_a_job_that_does_not_stop_goes_on_and_the_reques
     story.look(stop=True)
     assert story.look(GRACE) == "withdraw"
     assert story.look() == ""
-    assert story.result == "gave up: the job did not stop, and cancelling is off"
+    assert story.result == "gave up: the job did not stop, and stop.cancel is false"
 
 
 def test_grace_begins_when_the_request_came_through() -> None:
@@ -189,7 +189,7 @@ def test_a_job_that_outlives_its_cancellation_is_given_up() -> None:
     assert story.look(CANCEL_LIMIT - 1) == ""
     assert story.look(1.0) == "withdraw"
     assert story.look() == ""
-    assert story.result == "gave up: the job outlived its cancellation"
+    assert story.result == "gave up: the job still ran after scancel"
 
 
 def test_a_job_that_completes_is_waited_for_however_long() -> None:

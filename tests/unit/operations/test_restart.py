@@ -96,7 +96,7 @@ def test_a_checkpoint_of_an_iteration_that_was_not_reported_is_not_believed(site
     assert site.step() == "save"
     site.cycle(101.0)
     site.cycle()
-    assert site.result() == "gave up: it reported no checkpoint within its grace"
+    assert site.result() == "gave up: it reported no checkpoint within its grace period"
     assert site.cluster.verbs() == ["ask", "withdraw"]
 
 
@@ -115,7 +115,7 @@ def test_a_job_that_saves_nothing_goes_on_untouched(site: MovingSite) -> None:
     site.cycle(**GROW)
     site.cycle(101.0)
     site.cycle()
-    assert site.result() == "gave up: it reported no checkpoint within its grace"
+    assert site.result() == "gave up: it reported no checkpoint within its grace period"
     assert nothing_is_left(site)
     assert site.cluster.jobs[1]["restarts"] == 0
     site.cycle(**GROW)
@@ -243,7 +243,7 @@ def test_a_refused_shape_is_taken_back_since_a_part_of_it_may_be_in_place(site: 
     site.cluster.refuse = frozenset()
     site.cluster.jobs[1]["gpus"] = 4  # what the refused update did all the same
     site.cycles_until(lambda: site.step() == "ended")
-    assert site.result() == "gave up: Slurm refused its new shape"
+    assert site.result() == "gave up: Slurm refused the change of its resources"
     assert site.cluster.jobs[1]["gpus"] == 2
     assert nothing_is_left(site)
 
@@ -253,7 +253,7 @@ def test_a_job_that_does_not_start_in_its_place_gets_its_shape_back_and_waits_fr
     site.cycle(301.0)
     for _ in range(5):
         site.cycle()
-    assert site.result() == "gave up: it did not start in its place"
+    assert site.result() == "gave up: it did not start on its reserved nodes in time"
     assert site.cluster.jobs[job]["gpus"] == 2
     assert nothing_is_left(site)
 
@@ -267,7 +267,7 @@ def test_a_place_that_goes_down_is_given_up_soon(site: MovingSite) -> None:
     assert site.step() == "confirm"  # slurmctld may only have restarted
     for _ in range(6):
         site.cycle()
-    assert site.result() == f"gave up: its place went down ({place})"
+    assert site.result() == f"gave up: its reserved nodes went down ({place})"
     assert site.cluster.jobs[job]["gpus"] == 2
     assert nothing_is_left(site)
 
@@ -292,7 +292,7 @@ def test_what_its_user_changed_meanwhile_is_not_written_over(site: MovingSite) -
     site.cluster.jobs[job]["gpus"] = 1
     for _ in range(5):
         site.cycle()
-    assert site.result() == "gave up: it was changed by others meanwhile"
+    assert site.result() == "gave up: its user or an operator changed it meanwhile"
     assert site.cluster.jobs[job]["gpus"] == 1
     assert nothing_is_left(site)
 

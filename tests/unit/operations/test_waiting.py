@@ -36,7 +36,7 @@ def test_a_refused_shape_is_taken_back(site: MovingSite) -> None:
     site.cluster.refuse = frozenset()
     site.cycle()
     site.cycle()
-    assert site.result() == "gave up: Slurm refused its new shape"
+    assert site.result() == "gave up: Slurm refused the change of its resources"
     assert site.cluster.jobs[1]["cpus"] == 4
 
 

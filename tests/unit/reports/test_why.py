@@ -278,7 +278,7 @@ class TestWhatWasDone:
         assert site.ask("why", "1").split("Actions:\n")[1].splitlines() == [
             f"  {opened}: stop, by the rule target. Its accuracy of 0.92 meets the target of 0.9 that the job set, "
             "after iteration 6 of 90.",
-            f"  {opened}: it was asked to stop, by a file that its report() checks for: done.",
+            f"  {opened}: a stop was requested, by a file that its report() checks for: done.",
             f"  {ended}: finished: stopped.",
         ]
 
