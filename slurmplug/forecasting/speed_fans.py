@@ -20,7 +20,7 @@ ALIKE = 0.02
 """A step time that differs by less than this share from the one fitted is not fitted anew."""
 
 
-class Placement(NamedTuple):
+class PlacementShape(NamedTuple):
     """So many GPUs over so many nodes."""
 
     gpus: int
@@ -30,7 +30,7 @@ class Placement(NamedTuple):
 class _Scaled(NamedTuple):
     """The speeds of a job: a table of its kind's or its placement's, times a factor."""
 
-    table: str | Placement
+    table: str | PlacementShape
     factor: float
 
     @property
@@ -52,13 +52,13 @@ class SeenSpeeds:
     version: ClassVar[str] = "seen-speeds-1"
 
     def __init__(self) -> None:
-        self._runs: dict[str, dict[Placement, dict[object, float]]] = {}
-        self._medians: dict[str, dict[Placement, float]] = {}
+        self._runs: dict[str, dict[PlacementShape, dict[object, float]]] = {}
+        self._medians: dict[str, dict[PlacementShape, float]] = {}
         """of the kinds whose step times have not changed since they were computed"""
         self._training: tuple[tuple[JobKey, ...], list[int], list[list[Any]]] = (), [], []
         """the jobs of the snapshot noted last, those rows of them that trained, and how"""
 
-    def add(self, kind: str, placement: Placement, run: object, step: float) -> None:
+    def add(self, kind: str, placement: PlacementShape, run: object, step: float) -> None:
         """A run of this kind took `step` seconds an iteration there; a run that is known is replaced."""
         if not (isfinite(step) and step > 0 and placement.gpus >= placement.nodes >= 1):
             return
@@ -81,9 +81,9 @@ class SeenSpeeds:
             return
         self._training = training
         for row, *place, restarts, step, kind, user, name in zip(training[1], *training[2], strict=True):
-            self.add(kind_of(kind, user, name), Placement(*place), (jobs.keys[row], restarts), step)
+            self.add(kind_of(kind, user, name), PlacementShape(*place), (jobs.keys[row], restarts), step)
 
-    def of(self, kind: str) -> Mapping[Placement, float]:
+    def of(self, kind: str) -> Mapping[PlacementShape, float]:
         """The median step time in seconds of a kind, by placement."""
         if kind not in self._medians:
             runs = self._runs.get(kind, {})
@@ -110,7 +110,7 @@ class SeenSpeeds:
         made = cls()
         columns = (state[name].tolist() for name in ("kinds", "gpus", "nodes", "step_time"))
         for kind, gpus, nodes, step in zip(*columns, strict=True):
-            made.add(kind, Placement(gpus, nodes), "before", step)
+            made.add(kind, PlacementShape(gpus, nodes), "before", step)
         return made
 
 
@@ -127,9 +127,9 @@ class SpeedFans:
 
     def __init__(self, seen: SeenSpeeds) -> None:
         self._seen = seen
-        self._fits: dict[str, tuple[Mapping[Placement, float], SpeedPredictor]] = {}
-        self._shapes: dict[Placement, SpeedPredictor] = {}
-        self._tables: dict[str | Placement, Floats] = {}
+        self._fits: dict[str, tuple[Mapping[PlacementShape, float], SpeedPredictor]] = {}
+        self._shapes: dict[PlacementShape, SpeedPredictor] = {}
+        self._tables: dict[str | PlacementShape, Floats] = {}
         self._grid: Floats = np.zeros(0)
         self._a_node = 0
         self._latest: tuple[list[int], list[_Scaled], list[Floats], Fan] = [], [], [], Fan.unknown(0)
@@ -158,7 +158,7 @@ class SpeedFans:
         for row in rows.tolist():
             kind = kinds[row]
             if kind in fitted:
-                usual = fitted[kind].get(Placement(gpus[row], nodes[row]), nan)
+                usual = fitted[kind].get(PlacementShape(gpus[row], nodes[row]), nan)
                 own = usual / steps[row] if steps[row] else nan
                 scaled = _Scaled(kind, own if 0 < own < np.inf else 1.0)
             elif 0 < paces[row] < np.inf:
@@ -188,7 +188,7 @@ class SpeedFans:
         if not np.array_equal(gpus, self._grid) or a_node != self._a_node:
             self._grid, self._a_node, self._tables = gpus, a_node, {}
 
-    def _fitted(self, kinds: Iterable[str]) -> Mapping[str, Mapping[Placement, float]]:
+    def _fitted(self, kinds: Iterable[str]) -> Mapping[str, Mapping[PlacementShape, float]]:
         """The step times that each kind was seen at, of those kinds that have a table."""
         found = {kind: seen for kind in kinds if (seen := self._seen.of(kind))}
         for kind in self._fits.keys() - found.keys():
@@ -205,9 +205,9 @@ class SpeedFans:
                 self._tables[kind] = self._tabulated(predictor)
         return {kind: found[kind] for kind in self._fits}
 
-    def _like(self, gpus: int) -> Placement:
+    def _like(self, gpus: int) -> PlacementShape:
         """The placement of so many GPUs, by which there is a table of speeds in units of that on it."""
-        place = Placement(gpus, -(-gpus // self._a_node))
+        place = PlacementShape(gpus, -(-gpus // self._a_node))
         if place not in self._shapes:
             self._shapes[place] = SpeedPredictor().fit([place.gpus], [place.nodes], [place.gpus])
         if place not in self._tables:
@@ -238,5 +238,5 @@ def _kinds(jobs: Jobs) -> list[str]:
     return list(map(kind_of, jobs.kind.tolist(), jobs.user.tolist(), jobs.name.tolist()))
 
 
-def _moved(before: Mapping[Placement, float], now: Mapping[Placement, float]) -> bool:
+def _moved(before: Mapping[PlacementShape, float], now: Mapping[PlacementShape, float]) -> bool:
     return before.keys() != now.keys() or any(abs(now[place] / step - 1.0) > ALIKE for place, step in before.items())

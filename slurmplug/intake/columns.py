@@ -276,7 +276,7 @@ def _iteration_time(points: Points, since: float) -> float:
 def _resumed(record: JobRecord) -> float:
     """The first iteration that the present run reported, NaN before its first report."""
     iterations = record.points.iterations
-    return float(iterations[0]) if record.points_of == record.facts.restarts and len(iterations) else NAN
+    return float(iterations[0]) if record.points_run == record.facts.restarts and len(iterations) else NAN
 
 
 _Curve: TypeAlias = tuple[Floats, Floats]

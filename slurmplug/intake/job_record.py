@@ -102,7 +102,7 @@ class JobRecord:
     """None until its script was read"""
     points: Points = field(default_factory=Points)
     """of the run that reported last, and the last checkpoint of all runs"""
-    points_of: int = 0
+    points_run: int = 0
     """the restart count of that run"""
     earlier: Points = field(default_factory=Points)
     """of the runs before it"""

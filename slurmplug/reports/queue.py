@@ -117,7 +117,7 @@ def _number(entry: QueueEntry) -> str | None:
 
 def _day(entry: QueueEntry) -> str | None:
     at = _deadline(entry)
-    return None if at is None else times.day(float(at), entry.job.seen)
+    return None if at is None else times.format_day(float(at), entry.job.seen)
 
 
 QUEUE_FIELDS: tuple[Field[QueueEntry], ...] = (

@@ -18,7 +18,7 @@ from slurmplug.cluster.port import Command
 from slurmplug.config.schema import Guardrails, Mode, Modes
 
 HOUR = 3600.0
-MANY = 20
+PARTIAL_SNAPSHOT_MIN_JOBS = 20
 """From this many jobs on, a snapshot that has lost most of them is taken to be incomplete."""
 
 
@@ -178,7 +178,7 @@ def _frozen(snapshot: Snapshot, past: Past, limits: Guardrails) -> Reason | None
         return Reason("stale snapshot", {"age": age, "limit": limits.snapshot_age})
     if snapshot.now < past.latest:
         return Reason("clock jump", {"back": past.latest - snapshot.now})
-    if past.alive >= MANY and seen < limits.partial_snapshot * past.alive:
+    if past.alive >= PARTIAL_SNAPSHOT_MIN_JOBS and seen < limits.partial_snapshot * past.alive:
         return Reason("partial snapshot", {"seen": seen, "alive": past.alive})
     rested = past.now - past.last_failure
     if past.failures_in_a_row >= limits.breaker_failures and rested < limits.breaker_rest:

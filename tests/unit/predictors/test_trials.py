@@ -8,7 +8,7 @@ import pytest
 from predictors.forecast import Forecast
 from predictors.learning_curve import LearningCurvePredictor
 from predictors.trials import curves, loss, optstop, runtime, speed
-from predictors.trials.curves import FinishedRun
+from predictors.trials.curves import FinishedCurve
 from predictors.trials.optstop import WatchedRun
 
 
@@ -21,7 +21,7 @@ def rising(n, points=30, group="", seed=0):
     random = np.random.default_rng(seed)
     x = np.arange(1.0, points + 1)
     return [
-        FinishedRun(top - drop * x**-power + random.normal(0, 0.003, points), group)
+        FinishedCurve(top - drop * x**-power + random.normal(0, 0.003, points), group)
         for top, drop, power in zip(
             random.uniform(0.6, 0.9, n), random.uniform(0.2, 0.5, n), random.uniform(0.5, 1.5, n), strict=True
         )
@@ -34,8 +34,8 @@ def scored(lines, part, method):
 
 class TestCurves:
     def test_five_points_are_seen_of_a_short_curve_and_the_share_of_a_long_one(self):
-        assert len(FinishedRun(np.zeros(12)).observed(0.25)) == 5
-        assert len(FinishedRun(np.zeros(100)).observed(0.25)) == 25
+        assert len(FinishedCurve(np.zeros(12)).observed(0.25)) == 5
+        assert len(FinishedCurve(np.zeros(100)).observed(0.25)) == 25
 
     def test_a_power_law_is_continued(self):
         x = np.arange(1.0, 11)
@@ -45,7 +45,7 @@ class TestCurves:
         assert curves.power_law(np.linspace(0.9, 0.5, 10), 100) <= 0.9
 
     def test_the_last_value_is_off_by_what_is_still_gained(self):
-        runs = [FinishedRun(np.linspace(0.0, 1.0, 21)) for _ in range(4)]
+        runs = [FinishedCurve(np.linspace(0.0, 1.0, 21)) for _ in range(4)]
         lines = curves.trial(runs, 0.5, ticks())
         assert scored(lines, "cold", "last value")["mae"] == pytest.approx(1.0 - runs[0].observed(0.5)[-1])
 
@@ -78,7 +78,7 @@ class TestCurves:
 
     def test_curves_that_are_too_short_cannot_be_tried(self):
         with pytest.raises(ValueError, match="fewer than two curves"):
-            curves.trial([FinishedRun(np.zeros(5))] * 3, 0.25, ticks())
+            curves.trial([FinishedCurve(np.zeros(5))] * 3, 0.25, ticks())
 
 
 class TestOptStop:
