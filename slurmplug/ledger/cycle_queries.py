@@ -118,7 +118,7 @@ def past(ledger: LedgerFile, now: float, first_seen: float, jobs: Collection[Job
 
 
 def _failed_cycles(ledger: LedgerFile) -> list[float]:
-    """When each of the latest cycles began whose commands all failed, latest first, up to one where a command succeeded."""
+    """When the latest cycles began whose commands all failed, latest first; ends at a cycle in which one succeeded."""
     found = []
     with ledger.errors(), closing(ledger.db.query(_COMMANDING_CYCLES)) as cycles:
         for cycle in cycles:

@@ -102,7 +102,7 @@ def jobs(ledger: LedgerFile, which: Selection) -> list[Row]:
 
 
 def _ranking(row: Row, ranked: CycleRankings | None) -> Row:
-    """The job's ranking in the last cycle, and when it was last `seen`; `cycle` is None if that cycle did not have it."""
+    """The job's ranking in the last cycle (a `cycle` of None if it was not in that), and when it was last `seen`."""
     if ranked is None or row["id"] not in ranked.jobs:
         return {"cycle": None, "seen": row["last_seen"]}
     return {**ranked.of(row["id"]), "seen": max(row["last_seen"], ranked.started or 0.0)}
