@@ -19,7 +19,7 @@ from slurmplug.config.schema import Config
 from slurmplug.console import table, times
 from slurmplug.errors import UsageError
 from slurmplug.sim.experiment import summary
-from slurmplug.sim.experiment.early_stopping import Stopping
+from slurmplug.sim.experiment.early_stopping import WithEarlyStopping
 from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
 from slurmplug.sim.workloads import load
 
@@ -118,7 +118,7 @@ def _write(path: Path, text: str, mode: Literal["a", "w"]) -> None:
 
 def _policy(name: str, settings: Mapping[str, Mapping[str, Any]], interval: float, *, stops: bool) -> Policy:
     policy = policy_registry.policy(Config.model_validate({"policy": name, "interval": interval, "policies": settings}))
-    return Stopping(policy) if stops and policy.name not in ALWAYS_STOPS else policy
+    return WithEarlyStopping(policy) if stops and policy.name not in ALWAYS_STOPS else policy
 
 
 def _assigned(items: Sequence[str], own_names: Mapping[str, str]) -> dict[str, dict[str, Any]]:

@@ -34,7 +34,7 @@ _REQUIREMENTS: Mapping[str, str] = {
     "dict_type": "must be a table",
     "model_type": "must be a table",
 }
-"""The wording of those of pydantic's errors that name types of Python."""
+"""Plain wording for the errors of pydantic that would name Python's types."""
 
 
 def _absolute(path: Path) -> Path:

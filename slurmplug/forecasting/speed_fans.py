@@ -1,4 +1,4 @@
-"""Iterations a second by GPUs: from the placements on which a job and those of its kind were seen to train."""
+"""Iterations per second by GPUs, from the placements on which a job and others of its kind were seen to train."""
 
 import operator
 from collections.abc import Iterable, Mapping
@@ -12,16 +12,16 @@ from predictors.arrays import Floats, Ints
 from predictors.forecast import Fan, Forecast
 from predictors.speed import SpeedPredictor
 
-RUNS = 20
-"""The latest runs of a kind on one placement from whose median its step time is taken."""
-MOST_KINDS = 100
-"""Kinds whose speed is fitted in one cycle: each takes some milliseconds."""
-ALIKE = 0.02
-"""A step time that differs by less than this share from the one fitted is not fitted anew."""
+MAX_RUNS = 20
+"""A step time is the median over this many of the latest runs of a kind on one placement."""
+MAX_FITS_PER_CYCLE = 100
+"""The most kinds whose speed is fitted in one cycle: each fit takes some milliseconds."""
+REFIT_CHANGE = 0.02
+"""A kind is fitted again when one of its step times has changed by more than this share."""
 
 
 class PlacementShape(NamedTuple):
-    """So many GPUs over so many nodes."""
+    """A number of GPUs, and the number of nodes that they are on."""
 
     gpus: int
     nodes: int
@@ -39,7 +39,7 @@ class _Scaled(NamedTuple):
 
 
 def kind_of(kind: str, user: str, name: str) -> str:
-    """What jobs train alike: those of one type; of jobs that name none, one user's of one name."""
+    """The kind of a job; jobs of a kind train at the same speed: those of a type, else those of a user and job name."""
     return f"type {kind}" if kind else f"job {user} {name}"
 
 
@@ -66,7 +66,7 @@ class SeenSpeeds:
         if runs.pop(run, None) != step:
             self._medians.pop(kind, None)
         runs[run] = step
-        while len(runs) > RUNS:
+        while len(runs) > MAX_RUNS:
             del runs[next(iter(runs))]
             self._medians.pop(kind, None)
 
@@ -162,14 +162,14 @@ class SpeedFans:
                 own = usual / steps[row] if steps[row] else nan
                 scaled = _Scaled(kind, own if 0 < own < np.inf else 1.0)
             elif 0 < paces[row] < np.inf:
-                scaled = _Scaled(self._like(requested[row]), paces[row])
+                scaled = _Scaled(self._reference_placement(requested[row]), paces[row])
             else:
                 continue
             index[row] = shared.setdefault(scaled, len(shared))
         return self._fan(index, list(shared))
 
     def _fan(self, index: list[int], scaled: list["_Scaled"]) -> Fan:
-        """A fan of these tables, each times a number, at these places of the jobs."""
+        """A fan of these scaled tables; index (n,): which of them each job has, -1 for none."""
         tables = [self._tables[each.table] for each in scaled]
         before_index, before_scaled, before_tables, fan = self._latest
         if index == before_index and scaled == before_scaled and all(map(operator.is_, tables, before_tables)):
@@ -194,8 +194,10 @@ class SpeedFans:
         for kind in self._fits.keys() - found.keys():
             del self._fits[kind]
             self._tables.pop(kind, None)
-        stale = [kind for kind, seen in found.items() if kind not in self._fits or _moved(self._fits[kind][0], seen)]
-        for kind in sorted(stale, key=self._fits.__contains__)[:MOST_KINDS]:
+        stale = [
+            kind for kind, seen in found.items() if kind not in self._fits or _need_refit(self._fits[kind][0], seen)
+        ]
+        for kind in sorted(stale, key=self._fits.__contains__)[:MAX_FITS_PER_CYCLE]:
             gpus, nodes = np.array(list(found[kind]), dtype=np.float64).T
             each = gpus * np.array(list(found[kind].values()))
             self._fits[kind] = found[kind], SpeedPredictor().fit(gpus, nodes, each)
@@ -205,8 +207,8 @@ class SpeedFans:
                 self._tables[kind] = self._tabulated(predictor)
         return {kind: found[kind] for kind in self._fits}
 
-    def _like(self, gpus: int) -> PlacementShape:
-        """The placement of so many GPUs, by which there is a table of speeds in units of that on it."""
+    def _reference_placement(self, gpus: int) -> PlacementShape:
+        """The placement of this many GPUs, with a table of speeds relative to the speed there."""
         place = PlacementShape(gpus, -(-gpus // self._a_node))
         if place not in self._shapes:
             self._shapes[place] = SpeedPredictor().fit([place.gpus], [place.nodes], [place.gpus])
@@ -238,5 +240,7 @@ def _kinds(jobs: Jobs) -> list[str]:
     return list(map(kind_of, jobs.kind.tolist(), jobs.user.tolist(), jobs.name.tolist()))
 
 
-def _moved(before: Mapping[PlacementShape, float], now: Mapping[PlacementShape, float]) -> bool:
-    return before.keys() != now.keys() or any(abs(now[place] / step - 1.0) > ALIKE for place, step in before.items())
+def _need_refit(before: Mapping[PlacementShape, float], now: Mapping[PlacementShape, float]) -> bool:
+    return before.keys() != now.keys() or any(
+        abs(now[place] / step - 1.0) > REFIT_CHANGE for place, step in before.items()
+    )

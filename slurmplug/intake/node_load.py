@@ -1,4 +1,4 @@
-"""The load of the nodes beyond what is allocated, from the reports of the jobs on them."""
+"""The load of the GPUs and network of each node, from the reports of the jobs on it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ from predictors.arrays import Floats, Ints
 from slurmplug.intake.job_record import JobRecord
 
 LOAD_MAX_AGE = 300.0
-"""Seconds after which a reported load is out of date."""
+"""Seconds after which a reported load is ignored."""
 
 
 def traffic(records: Sequence[JobRecord], reporting: Ints, now: float) -> Floats:
@@ -53,7 +53,7 @@ def with_reported_load(nodes: Nodes, records: Sequence[JobRecord], runs_on: Ints
 
 
 def _recent(record: JobRecord, name: str, now: float) -> float:
-    """The figure that the present run reported last; one of a run before it was measured on other nodes."""
+    """The figure that the present run reported last, NaN if it is too old or an earlier run's, on other nodes."""
     if record.points_run != record.facts.restarts or not now - record.points.load_time <= LOAD_MAX_AGE:
         return np.nan
     return record.points.load.get(name, np.nan)

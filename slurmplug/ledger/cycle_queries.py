@@ -21,7 +21,7 @@ from slurmplug.rules.guardrails import HOUR, Past
 
 
 def next_cycle(ledger: LedgerFile) -> int:
-    """The number of the cycle to come."""
+    """The number of the next cycle."""
     return int(ledger.value("SELECT coalesce(max(id), 0) + 1 FROM cycles"))
 
 

@@ -50,7 +50,7 @@ class Ledger(LedgerFile):
     # --- a cycle ----------------------------------------------------------------------------------------------------
 
     def next_cycle(self) -> int:
-        """The number of the cycle to come."""
+        """The number of the next cycle."""
         return cycle_queries.next_cycle(self)
 
     def begin(self, record: CycleRecord) -> None:

@@ -104,7 +104,7 @@ class Job:
 
     @property
     def expected(self) -> float | None:
-        """When Slurm expects to start it, while it waits and that is to come."""
+        """When Slurm expects to start it; None unless the job waits and that time is in the future."""
         start = self.ranking.forecast.get("start") if self.ranking and self.waits else None
         return start if start is not None and start > self.seen else None
 

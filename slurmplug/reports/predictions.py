@@ -17,7 +17,7 @@ def predictions(job: Job) -> Iterator[str]:
 
 
 def _made_before(job: Job) -> Iterator[str]:
-    """When it was first seen and at half of its iterations, with the actual values where it has ended."""
+    """The predictions when the job was first seen and at half of its iterations, with the actual values if it ended."""
     first, half = job.predicted, job.foreseen
     if first.value is not None:
         actual = ""
@@ -36,7 +36,7 @@ def _made_before(job: Job) -> Iterator[str]:
 
 
 def _made_now(job: Job) -> Iterator[str]:
-    """In the last cycle."""
+    """The predictions made in the last cycle."""
     left, final = job.remaining, job.final
     if job.ranking and left.value is not None:
         source = explain.source(job.ranking.forecast["source"])
@@ -51,7 +51,7 @@ def _made_now(job: Job) -> Iterator[str]:
 
 
 def _why_nothing(job: Job) -> str:
-    """Where the policy needs run times, the time limit is used when nothing better is known."""
+    """Why there is no run time: a policy that needs run times gets at least the time limit."""
     if job.record.facts.time_limit is None:
         return "slurmplug has seen no finished run like it, and it has no time limit"
     return "the policy needs no run times"

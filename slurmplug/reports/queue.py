@@ -153,7 +153,7 @@ _NARROWER: tuple[tuple[int, Mapping[str, Field[QueueEntry] | None]], ...] = (
     (0, {"USER": None}),
     (0, {"GPUS": None}),
 )
-"""Where so many columns of the last field do not fit: what is left out next, or shown in a narrower form."""
+"""How the table is narrowed, step by step, until so many terminal columns are left for the last field."""
 _PRIO_FIRST: tuple[Field[QueueEntry], ...] = (
     Field("RANK", "integer", 5, "among the ranked pending jobs, 1 first", lambda e: e.rank),
     Field("JOBID", "text", 14, "", lambda e: e.job.id, left=True),

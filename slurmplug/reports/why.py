@@ -202,7 +202,7 @@ def _terms(job: Job) -> Mapping[str, float]:
 
 
 def _slurms_order(job: Job, behind: Sequence[Job]) -> Iterator[str]:
-    """Slurm's order is by its own priority, of which the SiteFactor is one part."""
+    """How Slurm orders the job: by its own priority, of which the SiteFactor is one part."""
     own = job.ranking.priority if job.ranking else None
     site_factor = job.record.site_factor
     factor = "not known" if site_factor != site_factor else f"{site_factor:.0f}"
@@ -247,8 +247,8 @@ def _actions(audit: JobAudit, about: About) -> Iterator[tuple[float, str]]:
 
 
 def _decision(decision: Mapping[str, Any], about: About) -> str:
-    """One of a guardrail, or of an operator; empty for one that was carried out, and for a placement that was left to
-    Slurm: which nodes it should use shows in the ranks."""
+    """A decision of a guardrail or an operator in words; empty for actions that were carried out, as their operation is
+    shown, and for placements left to Slurm, which the ranks show."""
     if decision["verdict"] == "allowed" or (decision["kind"], decision["veto"]) == ("place", "placement"):
         return ""
     reason = explain.sentence(_reason(decision), about)
@@ -274,7 +274,7 @@ def _operation(operation: Mapping[str, Any], audit: JobAudit, about: About) -> I
 
 
 def _step(step: Mapping[str, Any], commands: Iterable[Mapping[str, Any]]) -> str:
-    """What it does, and the outcome of its commands."""
+    """A step in words, and the outcome of its commands."""
     name = step["step"]
     text = _STEPS.get(name, printable(name))
     if name in _SILENT:

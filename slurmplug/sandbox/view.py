@@ -161,7 +161,7 @@ class LiveTable(EventPrinter):
         self._live.stop()
 
     def show(self, state: QueueState) -> None:
-        """Draw the table anew."""
+        """Draw the table again."""
         super().show(state)
         self._live.update(Group(self._head(state), *self._latest, _queue(state, self._console.width)), refresh=True)
 
