@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from predictors.forecast import Forecast
 from predictors.learning_curve import LearningCurvePredictor
 from predictors.loss import LossPredictor
-from predictors.trials.curves import FinishedRun, last_value
+from predictors.trials.curves import FinishedCurve, last_value
 from slurmplug.learning import dataset_files
 
 HERE = Path(__file__).parent
@@ -33,7 +33,7 @@ def main() -> None:
     draw_history(runs)
 
 
-def draw_fans(runs: Sequence[FinishedRun]) -> None:
+def draw_fans(runs: Sequence[FinishedCurve]) -> None:
     """Runs not in the history, with what was forecast of every later epoch after ten."""
     history = [run for i, run in enumerate(runs) if i not in SHOWN]
     predictor = fitted(history)
@@ -59,7 +59,7 @@ def draw_losses(losses: Sequence[np.ndarray]) -> None:
     save("loss_fan")
 
 
-def draw_calibration(runs: Sequence[FinishedRun]) -> None:
+def draw_calibration(runs: Sequence[FinishedCurve]) -> None:
     """How often the last value fell below each quantile: five folds by run, and cold."""
     levels = np.linspace(0.05, 0.95, 19)
     order = np.random.default_rng(0).permutation(len(runs))
@@ -82,7 +82,7 @@ def draw_calibration(runs: Sequence[FinishedRun]) -> None:
     save("calibration")
 
 
-def draw_history(runs: Sequence[FinishedRun]) -> None:
+def draw_history(runs: Sequence[FinishedCurve]) -> None:
     """The error on twenty runs against how many others were learnt from, over four choices of both."""
     errors, last = np.zeros((len(SHARES), 4, len(SIZES))), np.zeros((len(SHARES), 4))
     for choice in range(4):
@@ -104,11 +104,11 @@ def draw_history(runs: Sequence[FinishedRun]) -> None:
     save("error_by_history")
 
 
-def fitted(runs: Sequence[FinishedRun]) -> LearningCurvePredictor:
+def fitted(runs: Sequence[FinishedCurve]) -> LearningCurvePredictor:
     return LearningCurvePredictor().fit([run.values for run in runs], [run.meta for run in runs])
 
 
-def ends(predictor: LearningCurvePredictor, runs: Sequence[FinishedRun], share: float) -> Forecast:
+def ends(predictor: LearningCurvePredictor, runs: Sequence[FinishedCurve], share: float) -> Forecast:
     """Of the last values."""
     observed = [run.observed(share) for run in runs]
     return predictor.predict_many(observed, [len(run.values) for run in runs], [run.meta for run in runs])

@@ -23,7 +23,7 @@ from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
 from slurmplug.sim.engine.job import Workload
 from slurmplug.sim.experiment import summary
-from slurmplug.sim.experiment.early_stopping import Stopping
+from slurmplug.sim.experiment.early_stopping import WithEarlyStopping
 from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
 from slurmplug.sim.workloads import load as workload
 
@@ -62,7 +62,7 @@ def run(case: Case) -> Figures:
     config = {"policy": case.policy, "interval": case.interval, "policies": {case.policy: given}}
     policy = policy_registry.policy(Config.model_validate(config))
     stops = case.stopping or case.policy == "mlfs"
-    chosen = Stopping(policy) if stops and case.policy != "mlfs" else policy
+    chosen = WithEarlyStopping(policy) if stops and case.policy != "mlfs" else policy
     settings = SimulationSettings(case.cluster, case.interval, case.seed, stops, launcher=case.launcher)
     jobs = _jobs(case.workload, case.seed, case.load, case.jobs)
     return summary.summary(Simulation(jobs, chosen, settings).run())

@@ -32,9 +32,9 @@ class Policy:
         """Rank the managed jobs of the snapshot and say what is to happen to them."""
         raise NotImplementedError
 
-    def until(self, snapshot: Snapshot) -> float | None:  # noqa: ARG002 some tell it by the jobs
-        """When time alone may change a decision that asked for nothing, where the policy places the jobs.
+    def until(self, snapshot: Snapshot) -> float | None:  # noqa: ARG002 other policies need the jobs
+        """When time alone may change a decision without actions, where the policy places the jobs.
 
-        Returns seconds since the epoch; infinite for never, None where the policy cannot tell.
+        Returns seconds since the epoch; infinite for never, None where the policy does not know.
         """
         return None if self.decides_on == "time" else inf

@@ -134,15 +134,6 @@ class Forecast:
             source[np.asarray(rows)] = part.source
         return cls._of(table, source)
 
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Forecast:
-        """The forecast whose `to_arrays` this is."""
-        return cls(arrays["table"], arrays["source"])
-
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """The columns by name, from which `from_arrays` makes the same forecast."""
-        return {"table": self.table, "source": self.source}
-
     # --- queries ----------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
@@ -316,15 +307,6 @@ class Fan:
         index[np.asarray(rows)] = np.arange(len(x))
         table = np.stack([forecast.table for forecast in forecasts], axis=1)
         return cls(index, np.asarray(x, dtype=np.float64), table, forecasts[0].source)
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Fan:
-        """The fan whose `to_arrays` this is."""
-        return cls(arrays["index"], arrays["x"], arrays["table"], arrays["source"])
-
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """The columns by name, from which `from_arrays` makes the same fan."""
-        return {"index": self.index, "x": self.x, "table": self.table, "source": self.source}
 
     def __len__(self) -> int:
         return len(self.index)

@@ -74,7 +74,7 @@ class Optimus(Policy):
     def until(self, snapshot: Snapshot) -> float:
         """For ever, if nothing happens and no job reports: it would decide as it did.
 
-        Not where a job names no maximum: its iterations left are told by the time left.
+        Not where a job names no maximum: its remaining iterations follow from its remaining time.
         """
         return snapshot.now if np.isnan(snapshot.jobs.max_iterations).any() else np.inf
 

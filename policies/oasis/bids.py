@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import expit, log_expit
+from scipy.special import expit
 
 from policies.marginal_gain.training_forecast import TrainingForecast
 from policies.placement.allocation import held_gpus, movable, startable
@@ -71,11 +71,6 @@ class OASiSSettings:
 def utility(th: Floats, latency: ArrayLike) -> Floats:
     """f(x) = th1 / (1 + exp(th2 (x - th3))) for a latency x in the unit of th3 (section V-A); th: these three."""
     return np.asarray(th[0] * expit(-th[1] * (np.asarray(latency, dtype=np.float64) - th[2])))
-
-
-def log_utility(th: Floats, latency: ArrayLike) -> Floats:
-    """The logarithm of `utility`, which stays finite where a steep sigmoid underflows."""
-    return np.asarray(np.log(th[0]) + log_expit(-th[1] * (np.asarray(latency, dtype=np.float64) - th[2])))
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ _POWERS = np.geomspace(0.05, 3.0, 60)
 
 
 @dataclass(frozen=True)
-class FinishedRun:
+class FinishedCurve:
     """A finished run: its curve (n,), higher is better; its group; and what was known of it at its start."""
 
     values: Floats
@@ -32,7 +32,11 @@ class FinishedRun:
 
 
 def trial(
-    runs: Sequence[FinishedRun], share: float, clock: Clock, history: Sequence[FinishedRun] | None = None, seed: int = 0
+    runs: Sequence[FinishedCurve],
+    share: float,
+    clock: Clock,
+    history: Sequence[FinishedCurve] | None = None,
+    seed: int = 0,
 ) -> list[ScoreRow]:
     """Predict each run's last value from its first `share`: with a history, without one, and for unseen groups.
 
@@ -81,7 +85,11 @@ def power_law(observed: Floats, at: int) -> float:
 
 
 def _score_methods(
-    part: str, runs: Sequence[FinishedRun], rounds: Sequence[tuple[list[FinishedRun], Ints]], share: float, clock: Clock
+    part: str,
+    runs: Sequence[FinishedCurve],
+    rounds: Sequence[tuple[list[FinishedCurve], Ints]],
+    share: float,
+    clock: Clock,
 ) -> list[ScoreRow]:
     """One row for each method. rounds: pairs of a history and the indices of the runs that are predicted with it."""
     order = np.concatenate([rows for _, rows in rounds])
@@ -114,12 +122,12 @@ def _score_methods(
     return table
 
 
-def _baselines(runs: Sequence[FinishedRun], share: float) -> Iterator[tuple[str, Floats]]:
+def _baselines(runs: Sequence[FinishedCurve], share: float) -> Iterator[tuple[str, Floats]]:
     yield "last value", np.array([last_value(run.observed(share)) for run in runs])
     yield "power law", np.array([power_law(run.observed(share), len(run.values)) for run in runs])
 
 
-def _errors(history: Sequence[FinishedRun], share: float, name: str) -> Floats:
+def _errors(history: Sequence[FinishedCurve], share: float, name: str) -> Floats:
     """(k,) errors of the baseline on the history, in the units of the curves."""
     usable = [run for run in history if len(run.observed(share)) < len(run.values)]
     if not usable:
@@ -135,6 +143,6 @@ def _with_errors(predicted: Floats, name: str, errors_on_history: Floats) -> For
     return Forecast.quantiles(levels, predicted[:, None] + np.quantile(errors_on_history, levels), name)
 
 
-def _without(runs: Sequence[FinishedRun], rows: Ints) -> list[FinishedRun]:
+def _without(runs: Sequence[FinishedCurve], rows: Ints) -> list[FinishedCurve]:
     excluded = set(rows.tolist())
     return [run for i, run in enumerate(runs) if i not in excluded]

@@ -16,7 +16,7 @@ from predictors.arrays import Floats, Ints
 from predictors.forecast import Forecast
 from predictors.learning_curve import LearningCurvePredictor
 from predictors.scoring import Clock, ScoreRow
-from predictors.trials.curves import FEWEST_OBSERVED, FinishedRun
+from predictors.trials.curves import FEWEST_OBSERVED, FinishedCurve
 
 ORDERS = 30
 """random orders in which the runs of a search are replayed"""
@@ -49,14 +49,14 @@ Rule: TypeAlias = Callable[[Sequence[WatchedRun], Ints], Iterator[int]]
 
 
 def searches(
-    runs: Sequence[FinishedRun], history: Sequence[FinishedRun] | None = None, seed: int = 0
-) -> list[tuple[str, list[FinishedRun], list[FinishedRun]]]:
+    runs: Sequence[FinishedCurve], history: Sequence[FinishedCurve] | None = None, seed: int = 0
+) -> list[tuple[str, list[FinishedCurve], list[FinishedCurve]]]:
     """Splits runs into searches, one for each group: (name, runs to replay, history to fit on).
 
     Without a history, each half of a group is replayed in turn, with all other runs as its history. Groups with fewer
     than `FEWEST_RUNS` runs to replay are skipped. Raises ValueError where none is left.
     """
-    found: list[tuple[str, list[FinishedRun], list[FinishedRun]]] = []
+    found: list[tuple[str, list[FinishedCurve], list[FinishedCurve]]] = []
     for name in sorted({run.group for run in runs}):
         rows = [i for i, run in enumerate(runs) if run.group == name]
         if history is not None:
@@ -73,8 +73,8 @@ def searches(
 
 
 def trial(
-    runs: Sequence[FinishedRun],
-    history: Sequence[FinishedRun],
+    runs: Sequence[FinishedCurve],
+    history: Sequence[FinishedCurve],
     clock: Clock,
     *,
     orders: int = ORDERS,
@@ -117,7 +117,7 @@ def trial(
     return table
 
 
-def safe_threshold(history: Sequence[FinishedRun], risk: float, groups: Collection[str] = (), seed: int = 0) -> float:
+def safe_threshold(history: Sequence[FinishedCurve], risk: float, groups: Collection[str] = (), seed: int = 0) -> float:
     """The threshold below which P(last value >= best so far) of the best run falls with probability `risk`; 0 for
     never.
 
@@ -149,7 +149,7 @@ def safe_threshold(history: Sequence[FinishedRun], risk: float, groups: Collecti
     return float(np.quantile(lowest[sorted(bests)], risk, method="lower")) if bests else 0.0
 
 
-def watch(runs: Sequence[FinishedRun], predictor: LearningCurvePredictor) -> list[WatchedRun]:
+def watch(runs: Sequence[FinishedCurve], predictor: LearningCurvePredictor) -> list[WatchedRun]:
     """The runs with the forecasts of their last value, epoch by epoch."""
     pairs = [(run, n) for run in runs for n in range(FEWEST_OBSERVED, len(run.values))]
     if not pairs:

@@ -20,7 +20,7 @@ from typing import Any
 
 from slurmplug.cluster.cli_client import CliClient
 from slurmplug.cluster.port import Command, Outcome
-from slurmplug.config.schema import Slurm
+from slurmplug.config.schema import SlurmSettings
 
 IMPORT_TEST_TIMEOUT = 30.0
 _ATTRIBUTES = {"SiteFactor": "site_factor"}
@@ -35,7 +35,7 @@ _STANDBY = re.compile("standby", re.IGNORECASE)
 log = logging.getLogger(__name__)
 
 
-def make_client(settings: Slurm) -> CliClient:
+def make_client(settings: SlurmSettings) -> CliClient:
     """The client that the configuration names; the command line, with an error logged, where pyslurm cannot be had."""
     if settings.client == "pyslurm":
         module = import_pyslurm(settings.conf)

@@ -239,7 +239,7 @@ class Outcome:
 
 
 class ClusterPort(Protocol):
-    """A cluster, live or simulated; its callers cannot tell which."""
+    """A cluster, live or simulated; its callers do not know which."""
 
     def read(self, known: Container[int], alive: Collection[int]) -> Reading:
         """Read the state of the cluster.

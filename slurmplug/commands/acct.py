@@ -117,10 +117,12 @@ def _window(by_job: bool, by_state: bool, starttime: str, endtime: str) -> tuple
     """The start and end, as sacct(1) has them (DEFAULT TIME WINDOW): whole seconds, at least one apart."""
     now = float(int(time.time()))
     if starttime:
-        start = times.moment(starttime, now)
+        start = times.parse_time(starttime, now)
     else:
-        start = 0.0 if by_job else now if by_state else times.moment("midnight", now)
-    end = times.moment(endtime, now) if endtime else start if by_state and starttime else now
+        start = 0.0 if by_job else now if by_state else times.parse_time("midnight", now)
+    end = times.parse_time(endtime, now) if endtime else start if by_state and starttime else now
     if end < start:
-        raise UsageError(f"Start time ({times.shown(start)}) requested is after end time ({times.shown(end)})")
+        raise UsageError(
+            f"Start time ({times.format_time(start)}) requested is after end time ({times.format_time(end)})"
+        )
     return start, max(end, start + 1.0)

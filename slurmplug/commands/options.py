@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
-from slurmplug.config import schema as configuration
+from slurmplug.config import schema
 from slurmplug.config.schema import CONFIG_VARIABLE, DEFAULT_PATH, LEDGER_VARIABLE, Config
 from slurmplug.console import times
 from slurmplug.console.table import printable
@@ -93,7 +93,7 @@ def existing_config(path: Path) -> Path:
 
 def load_config(path: Path) -> Config:
     """The configuration. Raises ConfigError, which says what to do, if there is none or it is not valid."""
-    return configuration.load(existing_config(path))
+    return schema.load(existing_config(path))
 
 
 @contextmanager
@@ -186,7 +186,7 @@ def warn_of_dead_daemon(reports: Reports) -> None:
     if not isinstance(reports, LedgerReports) or not _stderr_is_terminal():
         return
     if (since := reports.dead_since(time.time())) is not None:
-        click.echo(f"The daemon is not alive (slurmplug status); this is as of {times.shown(since)}.", err=True)
+        click.echo(f"The daemon is not alive (slurmplug status); this is as of {times.format_time(since)}.", err=True)
 
 
 def _stderr_is_terminal() -> bool:
@@ -220,7 +220,7 @@ def terminal_width() -> int | None:
 
 def user_and_time() -> str:
     """The user and the time, added to a reason that others will read: `(root, 2026-11-30T18:00:00)`."""
-    return f"({getpass.getuser()}, {times.shown(time.time())})"
+    return f"({getpass.getuser()}, {times.format_time(time.time())})"
 
 
 def own_uid() -> str:

@@ -19,9 +19,9 @@ from slurmplug.config.schema import Config
 from slurmplug.console import table, times
 from slurmplug.errors import UsageError
 from slurmplug.sim.experiment import summary
-from slurmplug.sim.experiment.early_stopping import Stopping
+from slurmplug.sim.experiment.early_stopping import WithEarlyStopping
 from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
-from slurmplug.sim.workloads import load as workload
+from slurmplug.sim.workloads import load
 
 ALONE = "slurm"
 """the policy that is its own launcher"""
@@ -57,7 +57,13 @@ _SHOWN = (
 )
 @click.option("--seed", "seeds", multiple=True, type=click.IntRange(0), help="A seed; may be repeated. Default: 0.")
 @click.option("--jobs", type=click.IntRange(1), help="Only the first N jobs.")
-@click.option("--load", type=click.FloatRange(0, min_open=True), default=1.0, help="Factor on the rate of arrivals.")
+@click.option(
+    "--load",
+    "load_factor",
+    type=click.FloatRange(0, min_open=True),
+    default=1.0,
+    help="Factor on the rate of arrivals.",
+)
 @click.option("--interval", type=click.FloatRange(1), default=60.0, show_default=True, help="Seconds between cycles.")
 @click.option("--set", "assigned", multiple=True, metavar="POLICY.KEY=VALUE", help="A policy's setting, as in TOML.")
 @click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="The folder with measured profiles.")
@@ -72,7 +78,7 @@ def simulate(
     stopping: str,
     seeds: tuple[int, ...],
     jobs: int | None,
-    load: float,
+    load_factor: float,
     interval: float,
     assigned: tuple[str, ...],
     data: Path | None,
@@ -87,7 +93,7 @@ def simulate(
         _write(json_path, "", "a")
     results: list[Mapping[str, Any]] = []
     for seed in seeds or (0,):
-        jobs_of_seed = workload.load(name, seed=seed, load=load, jobs=jobs, skip_bad=skip_bad, data=data)
+        jobs_of_seed = load.load(name, seed=seed, load=load_factor, jobs=jobs, skip_bad=skip_bad, data=data)
         for policy in made:
             by = "slurm" if policy.name == ALONE else launcher
             stops = stopping == "on" or policy.name in ALWAYS_STOPS
@@ -112,7 +118,7 @@ def _write(path: Path, text: str, mode: Literal["a", "w"]) -> None:
 
 def _policy(name: str, settings: Mapping[str, Mapping[str, Any]], interval: float, *, stops: bool) -> Policy:
     policy = policy_registry.policy(Config.model_validate({"policy": name, "interval": interval, "policies": settings}))
-    return Stopping(policy) if stops and policy.name not in ALWAYS_STOPS else policy
+    return WithEarlyStopping(policy) if stops and policy.name not in ALWAYS_STOPS else policy
 
 
 def _assigned(items: Sequence[str], own_names: Mapping[str, str]) -> dict[str, dict[str, Any]]:
@@ -177,7 +183,7 @@ def _text(value: Any, kind: str) -> str:
     if value is None or value != value:
         return "-"
     if kind == "span":
-        return times.span(float(value))
+        return times.format_duration(float(value))
     if kind == "number":
         return f"{float(value):.3g}" if abs(float(value)) < 1000 else f"{float(value):.0f}"
     return table.format_value(value, kind)  # type: ignore[arg-type]

@@ -34,7 +34,7 @@ _REQUIREMENTS: Mapping[str, str] = {
     "dict_type": "must be a table",
     "model_type": "must be a table",
 }
-"""The wording of those of pydantic's errors that name types of Python."""
+"""Plain wording for the errors of pydantic that would name Python's types."""
 
 
 def _absolute(path: Path) -> Path:
@@ -52,8 +52,8 @@ def _with_port(address: str) -> str:
 
 Mode: TypeAlias = Literal["observe", "advise", "act"]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NoLess: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Place: TypeAlias = Annotated[Path, Strict(False), AfterValidator(_absolute)]
+NonNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+AbsolutePath: TypeAlias = Annotated[Path, Strict(False), AfterValidator(_absolute)]
 Names: TypeAlias = Annotated[frozenset[str], Strict(False)]
 
 
@@ -84,11 +84,11 @@ class Modes(Section):
         return own or self.default
 
 
-class Slurm(Section):
+class SlurmSettings(Section):
     """Access to Slurm."""
 
-    conf: Place | None = Field(None, description="slurm.conf; if not set, the one that Slurm's commands find")
-    bin: Place | None = Field(
+    conf: AbsolutePath | None = Field(None, description="slurm.conf; if not set, the one that Slurm's commands find")
+    bin: AbsolutePath | None = Field(
         None, description="the folder of squeue and scontrol; if not set, they are searched in PATH"
     )
     timeout: Seconds = Field(30.0, description="timeout of a Slurm command in seconds")
@@ -101,13 +101,13 @@ class Slurm(Section):
 class Spool(Section):
     """The folder of the jobs' reports and of requests to jobs."""
 
-    path: Place = Field(Path("/var/spool/slurmplug"), description="on a file system that every node shares")
+    path: AbsolutePath = Field(Path("/var/spool/slurmplug"), description="on a file system that every node shares")
 
 
-class LedgerFile(Section):
+class LedgerSettings(Section):
     """The daemon's database."""
 
-    path: Place = Field(Path("/var/lib/slurmplug/ledger.db"), description="on a local disk")
+    path: AbsolutePath = Field(Path("/var/lib/slurmplug/ledger.db"), description="on a local disk")
     keep_days: Annotated[float, Field(gt=0)] = Field(
         400.0, description="days for which ended jobs and their history are kept"
     )
@@ -153,13 +153,13 @@ class Guardrails(Section):
         12, description="most running jobs of a user requeued in an hour"
     )
     requeues_per_job: Annotated[int, Field(ge=0)] = Field(12, description="most requeues of a job in its lifetime")
-    requeue_cooldown: NoLess = Field(1_800.0, description="least seconds between two requeues of a job")
-    requeue_cost: NoLess = Field(60.0, description="estimated seconds of training lost by a requeue")
+    requeue_cooldown: NonNegative = Field(1_800.0, description="least seconds between two requeues of a job")
+    requeue_cost: NonNegative = Field(60.0, description="estimated seconds of training lost by a requeue")
     requeue_waste: Annotated[float, Field(ge=0)] = Field(
         0.1, description="the most of a job's GPU time that its requeues may cost, as a share"
     )
-    minimum_run: NoLess = Field(900.0, description="least seconds that a job runs before it is preempted")
-    first_seen: NoLess = Field(60.0, description="least seconds after a job is first seen until it is requeued")
+    minimum_run: NonNegative = Field(900.0, description="least seconds that a job runs before it is preempted")
+    first_seen: NonNegative = Field(60.0, description="least seconds after a job is first seen until it is requeued")
     urgency: Annotated[float, Field(ge=0, le=10)] = Field(10.0, description="the highest --urgency that counts")
     urgency_of: dict[str, Annotated[float, Field(ge=0, le=10)]] = Field(
         default_factory=dict, description="the highest --urgency that counts, by account"
@@ -227,7 +227,7 @@ class Endpoint(Section):
     url: Annotated[str, AfterValidator(_with_port)] = Field(
         "", pattern=_URL, description="http://CONTROLLER:PORT, the endpoint that commands use"
     )
-    munge_socket: Place | None = Field(None, description="munged's socket; if not set, its default")
+    munge_socket: AbsolutePath | None = Field(None, description="munged's socket; if not set, its default")
     requests_per_minute: Annotated[int, Field(gt=0)] = Field(
         60, description="most requests of a user per minute, also at once"
     )
@@ -236,7 +236,7 @@ class Endpoint(Section):
 class Takeover(Section):
     """Several controllers: a daemon runs on each, and one of them is active."""
 
-    folder: Place | None = Field(
+    folder: AbsolutePath | None = Field(
         None,
         description="on a file system that the controllers share, for copies of the ledger; if not set, no takeover",
     )
@@ -251,9 +251,9 @@ class Config(Section):
     policy: str = Field("mlfs", description="the policy: one that `slurmplug status` lists, or FILE.py:CLASS")
     interval: Seconds = Field(60.0, description="seconds from one cycle to the next")
     mode: Modes = Modes()
-    slurm: Slurm = Slurm()
+    slurm: SlurmSettings = SlurmSettings()
     spool: Spool = Spool()
-    ledger: LedgerFile = LedgerFile()
+    ledger: LedgerSettings = LedgerSettings()
     priority: Priority = Priority()
     predictors: Predictors = Predictors()
     guardrails: Guardrails = Guardrails()

@@ -47,9 +47,9 @@ def format_value(value: Value, kind: Kind, unknown: str = "") -> str:
     if value is None:
         return unknown
     if kind == "time":
-        return times.shown(float(value))
+        return times.format_time(float(value))
     if kind == "span":
-        return times.span(float(value))
+        return times.format_duration(float(value))
     if kind == "share":
         return f"{float(value):.1%}"
     if isinstance(value, float):

@@ -8,7 +8,7 @@ from slurmplug.errors import UsageError
 HOURS = {"midnight": 0, "elevenses": 11, "noon": 12, "fika": 15, "teatime": 16}
 UNITS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}
 
-LAST = 253_402_214_400.0
+LATEST = 253_402_214_400.0
 """9999-12-31, in seconds since the epoch."""
 
 _NOW = re.compile(r"now(?: *([+-]) *(\d{1,9}) *(?:(second|minute|hour|day|week)s?)?)?", re.IGNORECASE)
@@ -20,7 +20,7 @@ _DATE = re.compile(r"(\d{1,2})[./]?(\d{2}|(?<=[./])\d)(?:[./]?(\d{2}))?(?!\d)")
 _BETWEEN = re.compile(r"[ \t]*[-T]?[ \t]*")
 
 
-def moment(text: str, now: float) -> float:
+def parse_time(text: str, now: float) -> float:
     """Seconds since the epoch of a time as sacct takes it, in this machine's time zone.
 
     HH:MM[:SS][AM|PM], MMDD[YY], MM/DD[/YY] or MM.DD[.YY], YYYY-MM-DD, each date followed by -HH:MM[:SS] or THH:MM[:SS]
@@ -32,25 +32,25 @@ def moment(text: str, now: float) -> float:
         UsageError: it is none of these.
     """
     try:
-        return _moment(text.strip(), now)
+        return _parse_time(text.strip(), now)
     except (ValueError, OverflowError, OSError) as error:
         raise UsageError(
             f"Invalid time specification: {text!r}; write 2026-11-30T18:00, 18:00, 11/30-18:00, today or now-2hours"
         ) from error
 
 
-def shown(seconds: float | None, unknown: str = "Unknown") -> str:
-    """2026-11-30T18:00:00, in this machine's time zone; at most `LAST`."""
-    return unknown if seconds is None else datetime.fromtimestamp(min(seconds, LAST)).isoformat(timespec="seconds")
+def format_time(seconds: float | None, unknown: str = "Unknown") -> str:
+    """2026-11-30T18:00:00, in this machine's time zone; at most `LATEST`."""
+    return unknown if seconds is None else datetime.fromtimestamp(min(seconds, LATEST)).isoformat(timespec="seconds")
 
 
-def day(seconds: float, now: float) -> str:
+def format_day(seconds: float, now: float) -> str:
     """11-30T18:00 for a time of this year, else 2027-01-31, in this machine's time zone."""
-    whole = shown(seconds)
-    return whole[5:16] if whole[:4] == shown(now)[:4] else whole[:10]
+    whole = format_time(seconds)
+    return whole[5:16] if whole[:4] == format_time(now)[:4] else whole[:10]
 
 
-def span(seconds: float | None, unknown: str = "") -> str:
+def format_duration(seconds: float | None, unknown: str = "") -> str:
     """A duration as [days-]hours:minutes:seconds."""
     if seconds is None:
         return unknown
@@ -59,7 +59,7 @@ def span(seconds: float | None, unknown: str = "") -> str:
     return f"{days}-{clock}" if days else clock
 
 
-def _moment(text: str, seconds: float) -> float:
+def _parse_time(text: str, seconds: float) -> float:
     if match := _NOW.fullmatch(text):
         sign, count, unit = match.groups()
         apart = int(count or 0) * UNITS[(unit or "second").lower()]

@@ -51,7 +51,7 @@ class Ledger(Protocol):
     """Records cycles. Its methods raise LedgerError where it cannot be read or written."""
 
     def next_cycle(self) -> int:
-        """The number of the cycle to come."""
+        """The number of the next cycle."""
         ...
 
     def site_factors_set_elsewhere(self) -> Mapping[JobKey, float]:

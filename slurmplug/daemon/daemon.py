@@ -15,8 +15,7 @@ from types import FrameType
 
 from predictors.runtime import RuntimeModel, RuntimePredictor
 from slurmplug.cluster.site_client import SiteClient
-from slurmplug.config import policy_registry
-from slurmplug.config import schema as configuration
+from slurmplug.config import policy_registry, schema
 from slurmplug.config.schema import Config
 from slurmplug.cycle.scheduler import Scheduler
 from slurmplug.daemon import standby
@@ -57,7 +56,7 @@ def serve(path: Path) -> None:
     Raises:
         ConfigError, LedgerError, AlreadyRunning
     """
-    notifier, config = ServiceNotifier(), configuration.load(path)
+    notifier, config = ServiceNotifier(), schema.load(path)
     with only_one(config.ledger.path.with_suffix(".lock")):
         if config.takeover.folder is None:
             Daemon(path, notifier).run()
@@ -92,7 +91,7 @@ class Daemon:
         """
         self._path, self._notifier, self._lease = path, notifier, held_lease
         self._stopping = self._reloading = self._superseded = False
-        config = configuration.load(path)
+        config = schema.load(path)
         self._port = FencedCluster(config, held_lease)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # before taking over, which may take a while
             signal.signal(number, self._signalled)
@@ -259,7 +258,7 @@ class Daemon:
 
     def _apply_configuration(self) -> None:
         try:
-            config = configuration.load(self._path)
+            config = schema.load(self._path)
             policy = policy_registry.policy(config)
         except ConfigError as error:
             log.error("%s\nthe earlier configuration stays in use", error)

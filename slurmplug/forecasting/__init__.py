@@ -1,1 +1,1 @@
-"""The predictors asked about the jobs of a snapshot, live and simulated. Pure."""
+"""Forecasts of the jobs of a snapshot by the predictors, live and simulated. Pure."""

@@ -24,7 +24,7 @@ STEPS = 6
 
 
 class LossSource(Protocol):
-    """Where the losses to come are from."""
+    """Where forecasts of losses come from."""
 
     @property
     def version(self) -> str:
@@ -32,15 +32,15 @@ class LossSource(Protocol):
         ...
 
     def ahead(self, jobs: Jobs, rows: Ints, curves: Sequence[Floats], x: Floats) -> Forecast:
-        """The losses of these rows (r,) at the iterations x (r, len(AHEAD)): r times len(AHEAD) rows, row by row.
+        """Forecast the losses of these rows (r,) at the iterations x (r, len(AHEAD)): r * len(AHEAD) rows, row by row.
 
-        curves: of each row its losses so far, at even steps; x is `AHEAD` such steps after the last.
+        curves: the losses so far of each row, at even steps; x is `AHEAD` such steps after the last.
         """
         ...
 
 
 class PredictedLosses:
-    """Losses to come by the loss predictor."""
+    """Losses forecast by the loss predictor."""
 
     def __init__(self, predictor: LossPredictor | None = None) -> None:
         self._predictor = predictor or LossPredictor()

@@ -18,7 +18,7 @@ FIRST_PACES_SPREAD = 0.5
 
 
 class RunTimes(Protocol):
-    """Where run times are from."""
+    """Where forecasts of run times come from."""
 
     @property
     def version(self) -> str:
@@ -31,7 +31,7 @@ class RunTimes(Protocol):
 
 
 class HistoryRunTimes:
-    """By the runs before it, of a job that does not report its iterations; by its pace, of one that does."""
+    """Run times by the pace of a job that reports its iterations; of other jobs by the runs before it."""
 
     def __init__(self, predictor: RuntimePredictor) -> None:
         self._predictor = predictor
@@ -43,7 +43,7 @@ class HistoryRunTimes:
         return self._predictor.version
 
     def forecast(self, snapshot: Snapshot, needs: Set[Need]) -> tuple[Forecast, Forecast]:  # noqa: ARG002 one needs the other
-        """Both, whatever is needed."""
+        """The total and the remaining seconds; both are made whatever is needed."""
         jobs = snapshot.jobs
         elapsed = np.nan_to_num(np.maximum(snapshot.now - jobs.started, 0.0))
         stated = (np.nan_to_num(column, nan=-1.0).tolist() for column in (jobs.time_limit, jobs.max_iterations))
@@ -91,7 +91,7 @@ def known_at_submit(
     *, user: str, account: str, partition: str, qos: str, kind: str, name: str, gpus: float, cpus: float, memory: float,
     time_limit: float | None, submit: float,
 ) -> Job:  # fmt: skip
-    """What a run time is forecast from, the same in training; a job that names no type is of its name's."""
+    """The inputs of a run time forecast, in training as in use."""
     return {
         "user": user, "account": account, "partition": partition, "qos": qos, "type": kind, "exe": name, "name": name,
         "gpus": gpus, "cpus": cpus, "mem": memory, "time_limit": time_limit, "submit": submit,

@@ -1,4 +1,4 @@
-"""Iterations a second by GPUs: from the placements on which a job and those of its kind were seen to train."""
+"""Iterations per second by GPUs, from the placements on which a job and others of its kind were seen to train."""
 
 import operator
 from collections.abc import Iterable, Mapping
@@ -12,16 +12,16 @@ from predictors.arrays import Floats, Ints
 from predictors.forecast import Fan, Forecast
 from predictors.speed import SpeedPredictor
 
-RUNS = 20
-"""The latest runs of a kind on one placement from whose median its step time is taken."""
-MOST_KINDS = 100
-"""Kinds whose speed is fitted in one cycle: each takes some milliseconds."""
-ALIKE = 0.02
-"""A step time that differs by less than this share from the one fitted is not fitted anew."""
+MAX_RUNS = 20
+"""A step time is the median over this many of the latest runs of a kind on one placement."""
+MAX_FITS_PER_CYCLE = 100
+"""The most kinds whose speed is fitted in one cycle: each fit takes some milliseconds."""
+REFIT_CHANGE = 0.02
+"""A kind is fitted again when one of its step times has changed by more than this share."""
 
 
-class Placement(NamedTuple):
-    """So many GPUs over so many nodes."""
+class PlacementShape(NamedTuple):
+    """A number of GPUs, and the number of nodes that they are on."""
 
     gpus: int
     nodes: int
@@ -30,7 +30,7 @@ class Placement(NamedTuple):
 class _Scaled(NamedTuple):
     """The speeds of a job: a table of its kind's or its placement's, times a factor."""
 
-    table: str | Placement
+    table: str | PlacementShape
     factor: float
 
     @property
@@ -39,7 +39,7 @@ class _Scaled(NamedTuple):
 
 
 def kind_of(kind: str, user: str, name: str) -> str:
-    """What jobs train alike: those of one type; of jobs that name none, one user's of one name."""
+    """The kind of a job; jobs of a kind train at the same speed: those of a type, else those of a user and job name."""
     return f"type {kind}" if kind else f"job {user} {name}"
 
 
@@ -52,13 +52,13 @@ class SeenSpeeds:
     version: ClassVar[str] = "seen-speeds-1"
 
     def __init__(self) -> None:
-        self._runs: dict[str, dict[Placement, dict[object, float]]] = {}
-        self._medians: dict[str, dict[Placement, float]] = {}
+        self._runs: dict[str, dict[PlacementShape, dict[object, float]]] = {}
+        self._medians: dict[str, dict[PlacementShape, float]] = {}
         """of the kinds whose step times have not changed since they were computed"""
         self._training: tuple[tuple[JobKey, ...], list[int], list[list[Any]]] = (), [], []
         """the jobs of the snapshot noted last, those rows of them that trained, and how"""
 
-    def add(self, kind: str, placement: Placement, run: object, step: float) -> None:
+    def add(self, kind: str, placement: PlacementShape, run: object, step: float) -> None:
         """A run of this kind took `step` seconds an iteration there; a run that is known is replaced."""
         if not (isfinite(step) and step > 0 and placement.gpus >= placement.nodes >= 1):
             return
@@ -66,7 +66,7 @@ class SeenSpeeds:
         if runs.pop(run, None) != step:
             self._medians.pop(kind, None)
         runs[run] = step
-        while len(runs) > RUNS:
+        while len(runs) > MAX_RUNS:
             del runs[next(iter(runs))]
             self._medians.pop(kind, None)
 
@@ -81,9 +81,9 @@ class SeenSpeeds:
             return
         self._training = training
         for row, *place, restarts, step, kind, user, name in zip(training[1], *training[2], strict=True):
-            self.add(kind_of(kind, user, name), Placement(*place), (jobs.keys[row], restarts), step)
+            self.add(kind_of(kind, user, name), PlacementShape(*place), (jobs.keys[row], restarts), step)
 
-    def of(self, kind: str) -> Mapping[Placement, float]:
+    def of(self, kind: str) -> Mapping[PlacementShape, float]:
         """The median step time in seconds of a kind, by placement."""
         if kind not in self._medians:
             runs = self._runs.get(kind, {})
@@ -110,7 +110,7 @@ class SeenSpeeds:
         made = cls()
         columns = (state[name].tolist() for name in ("kinds", "gpus", "nodes", "step_time"))
         for kind, gpus, nodes, step in zip(*columns, strict=True):
-            made.add(kind, Placement(gpus, nodes), "before", step)
+            made.add(kind, PlacementShape(gpus, nodes), "before", step)
         return made
 
 
@@ -127,9 +127,9 @@ class SpeedFans:
 
     def __init__(self, seen: SeenSpeeds) -> None:
         self._seen = seen
-        self._fits: dict[str, tuple[Mapping[Placement, float], SpeedPredictor]] = {}
-        self._shapes: dict[Placement, SpeedPredictor] = {}
-        self._tables: dict[str | Placement, Floats] = {}
+        self._fits: dict[str, tuple[Mapping[PlacementShape, float], SpeedPredictor]] = {}
+        self._shapes: dict[PlacementShape, SpeedPredictor] = {}
+        self._tables: dict[str | PlacementShape, Floats] = {}
         self._grid: Floats = np.zeros(0)
         self._a_node = 0
         self._latest: tuple[list[int], list[_Scaled], list[Floats], Fan] = [], [], [], Fan.unknown(0)
@@ -158,18 +158,18 @@ class SpeedFans:
         for row in rows.tolist():
             kind = kinds[row]
             if kind in fitted:
-                usual = fitted[kind].get(Placement(gpus[row], nodes[row]), nan)
+                usual = fitted[kind].get(PlacementShape(gpus[row], nodes[row]), nan)
                 own = usual / steps[row] if steps[row] else nan
                 scaled = _Scaled(kind, own if 0 < own < np.inf else 1.0)
             elif 0 < paces[row] < np.inf:
-                scaled = _Scaled(self._like(requested[row]), paces[row])
+                scaled = _Scaled(self._reference_placement(requested[row]), paces[row])
             else:
                 continue
             index[row] = shared.setdefault(scaled, len(shared))
         return self._fan(index, list(shared))
 
     def _fan(self, index: list[int], scaled: list["_Scaled"]) -> Fan:
-        """A fan of these tables, each times a number, at these places of the jobs."""
+        """A fan of these scaled tables; index (n,): which of them each job has, -1 for none."""
         tables = [self._tables[each.table] for each in scaled]
         before_index, before_scaled, before_tables, fan = self._latest
         if index == before_index and scaled == before_scaled and all(map(operator.is_, tables, before_tables)):
@@ -188,14 +188,16 @@ class SpeedFans:
         if not np.array_equal(gpus, self._grid) or a_node != self._a_node:
             self._grid, self._a_node, self._tables = gpus, a_node, {}
 
-    def _fitted(self, kinds: Iterable[str]) -> Mapping[str, Mapping[Placement, float]]:
+    def _fitted(self, kinds: Iterable[str]) -> Mapping[str, Mapping[PlacementShape, float]]:
         """The step times that each kind was seen at, of those kinds that have a table."""
         found = {kind: seen for kind in kinds if (seen := self._seen.of(kind))}
         for kind in self._fits.keys() - found.keys():
             del self._fits[kind]
             self._tables.pop(kind, None)
-        stale = [kind for kind, seen in found.items() if kind not in self._fits or _moved(self._fits[kind][0], seen)]
-        for kind in sorted(stale, key=self._fits.__contains__)[:MOST_KINDS]:
+        stale = [
+            kind for kind, seen in found.items() if kind not in self._fits or _need_refit(self._fits[kind][0], seen)
+        ]
+        for kind in sorted(stale, key=self._fits.__contains__)[:MAX_FITS_PER_CYCLE]:
             gpus, nodes = np.array(list(found[kind]), dtype=np.float64).T
             each = gpus * np.array(list(found[kind].values()))
             self._fits[kind] = found[kind], SpeedPredictor().fit(gpus, nodes, each)
@@ -205,9 +207,9 @@ class SpeedFans:
                 self._tables[kind] = self._tabulated(predictor)
         return {kind: found[kind] for kind in self._fits}
 
-    def _like(self, gpus: int) -> Placement:
-        """The placement of so many GPUs, by which there is a table of speeds in units of that on it."""
-        place = Placement(gpus, -(-gpus // self._a_node))
+    def _reference_placement(self, gpus: int) -> PlacementShape:
+        """The placement of this many GPUs, with a table of speeds relative to the speed there."""
+        place = PlacementShape(gpus, -(-gpus // self._a_node))
         if place not in self._shapes:
             self._shapes[place] = SpeedPredictor().fit([place.gpus], [place.nodes], [place.gpus])
         if place not in self._tables:
@@ -238,5 +240,7 @@ def _kinds(jobs: Jobs) -> list[str]:
     return list(map(kind_of, jobs.kind.tolist(), jobs.user.tolist(), jobs.name.tolist()))
 
 
-def _moved(before: Mapping[Placement, float], now: Mapping[Placement, float]) -> bool:
-    return before.keys() != now.keys() or any(abs(now[place] / step - 1.0) > ALIKE for place, step in before.items())
+def _need_refit(before: Mapping[PlacementShape, float], now: Mapping[PlacementShape, float]) -> bool:
+    return before.keys() != now.keys() or any(
+        abs(now[place] / step - 1.0) > REFIT_CHANGE for place, step in before.items()
+    )

@@ -115,11 +115,11 @@ _OTHER_COLUMNS = (
     _Column("losses", object, lambda job: _curve(job.points, "loss", 1.0)),
     _Column("accuracies", object, lambda job: _curve(job.points, job.record.quantity, job.record.sign)),
 )
-"""What the others are computed from, which change with the time or depend on other jobs."""
+"""Columns from which the remaining ones are computed, which depend on the time or on other jobs."""
 
 
 class ColumnCache:
-    """Makes the columns of a snapshot's jobs; a row is computed anew only when its record has a new version."""
+    """Makes the columns of a snapshot's jobs; a row is computed again only when its record has a new version."""
 
     def __init__(self) -> None:
         self._columns = _columns_of([])
@@ -160,7 +160,7 @@ class ColumnCache:
         return jobs, classes
 
     def _renewed(self, records: Sequence[JobRecord]) -> Columns:
-        """The columns of these records: rows of the last time, and those of new versions after them."""
+        """The columns of these records: rows of unchanged versions are kept, those of new versions computed."""
         versions = [record.version for record in records]
         rows = np.array([self._row_of_version.get(version, -1) for version in versions], dtype=np.int64)
         new = np.flatnonzero(rows < 0)
@@ -179,7 +179,7 @@ def jobs_of(
 
 
 def _columns_of(records: Sequence[JobRecord]) -> Columns:
-    """By name (n, ...) what depends on the records alone."""
+    """By name, the columns (n, ...) that depend on the records alone."""
     jobs = [
         _Job(record, record.facts, record.directives or NO_DIRECTIVES, _counted_from_1(record.all_points))
         for record in records
@@ -188,7 +188,7 @@ def _columns_of(records: Sequence[JobRecord]) -> Columns:
 
 
 def _numbered(values: Sequence[PlacementClass]) -> tuple[Ints, list[PlacementClass]]:
-    """(n,) the number of each value, and the different values in the order in which they come first."""
+    """(n,) an index for each value into the distinct values, and these in order of first occurrence."""
     numbers: dict[PlacementClass, int] = {}
     return np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=np.int64), list(numbers)
 
@@ -276,7 +276,7 @@ def _iteration_time(points: Points, since: float) -> float:
 def _resumed(record: JobRecord) -> float:
     """The first iteration that the present run reported, NaN before its first report."""
     iterations = record.points.iterations
-    return float(iterations[0]) if record.points_of == record.facts.restarts and len(iterations) else NAN
+    return float(iterations[0]) if record.points_run == record.facts.restarts and len(iterations) else NAN
 
 
 _Curve: TypeAlias = tuple[Floats, Floats]

@@ -28,7 +28,7 @@ class PlacementClass(NamedTuple):
 
 
 def nodes_of(rows: NodeRows) -> Nodes:
-    """The nodes in columns; the load is that of the CPUs, and the memory that the system has in use."""
+    """The nodes in columns; their load is the CPU load and the memory in use, as Slurm reports them."""
     gpus = np.array([sum(types.values()) for types in rows.gpus], dtype=float)
     gpus_used = np.array([sum(types.values()) for types in rows.gpus_used], dtype=float)
     in_memory = rows.memory - rows.memory_free

@@ -26,7 +26,7 @@ from slurmplug.intake.job_record import (
     join_runs,
     next_admission,
 )
-from slurmplug.intake.node_load import with_reports
+from slurmplug.intake.node_load import with_reported_load
 from slurmplug.spool import report_lines
 from slurmplug.spool.report_lines import Points, RunId, SpoolFault
 
@@ -53,7 +53,7 @@ class Intake:
         self._last_listed: dict[int, float] = {}
         """by job id, of the jobs that the last reading did not list: when one did"""
         self._stored_until = {
-            RunId(job_id, record.points_of): float(record.points.times.max())
+            RunId(job_id, record.points_run): float(record.points.times.max())
             for job_id, record in self._records.items()
             if len(record.points)
         }
@@ -102,7 +102,7 @@ class Intake:
             now=reading.now,
             seed=cycle,
             jobs=jobs,
-            nodes=with_reports(nodes_of(reading.nodes), records, runs_on, reading.now),
+            nodes=with_reported_load(nodes_of(reading.nodes), records, runs_on, reading.now),
             fits=fits(classes, reading.nodes, reading.reservations, reading.now),
             runs_on=runs_on,
         )
@@ -315,9 +315,9 @@ def _ended(facts: JobFacts, ending: Ending) -> JobFacts:
 def _take_reports(record: JobRecord, chunk: bytes, fold: _Fold) -> None:
     """Merge the reports of the job's run into its points, thinned as the ledger stores them."""
     run = record.facts.restarts
-    if run != record.points_of:
+    if run != record.points_run:
         record.earlier, record.points = join_runs(record.earlier, record.points), carried_over(record.points)
-        record.points_of = run
+        record.points_run = run
     before = record.points
     after, faults = report_lines.fold(before, chunk, now=fold.reading.now, submitted=record.key.first_submit)
     fold.faults += [SpoolFault(record.facts.job_id, rule, "", count) for rule, count in faults.items()]

@@ -101,11 +101,11 @@ class JobRecord:
     directives: Directives | None = None
     """None until its script was read"""
     points: Points = field(default_factory=Points)
-    """of the run that reported last, and the last checkpoint of all runs"""
-    points_of: int = 0
-    """the restart count of that run"""
+    """the points of the run that reported last, and the last checkpoint of all runs"""
+    points_run: int = 0
+    """the restart count of the run that `points` belong to"""
     earlier: Points = field(default_factory=Points)
-    """of the runs before it"""
+    """the points of the runs before that one"""
     site_factor: float = 0.0
     waited_before: float = 0.0
     attained_before: float = 0.0
@@ -169,7 +169,7 @@ class Point(NamedTuple):
 
     @property
     def primary_key(self) -> tuple[JobKey, int, float]:
-        """What no two reports in the ledger have in common: the job, its restart count and the iteration."""
+        """Its key in the ledger: the job, its restart count and the iteration."""
         return self.key, self.restarts, self.iteration
 
 

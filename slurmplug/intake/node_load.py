@@ -1,4 +1,4 @@
-"""The load of the nodes beyond what is allocated, from the reports of the jobs on them."""
+"""The load of the GPUs and network of each node, from the reports of the jobs on it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,8 +9,8 @@ from policies.snapshot import RESOURCES, Nodes
 from predictors.arrays import Floats, Ints
 from slurmplug.intake.job_record import JobRecord
 
-BELIEVED_FOR = 300.0
-"""Seconds after which a reported load is out of date."""
+LOAD_MAX_AGE = 300.0
+"""Seconds after which a reported load is ignored."""
 
 
 def traffic(records: Sequence[JobRecord], reporting: Ints, now: float) -> Floats:
@@ -23,7 +23,7 @@ def traffic(records: Sequence[JobRecord], reporting: Ints, now: float) -> Floats
     return found
 
 
-def with_reports(nodes: Nodes, records: Sequence[JobRecord], runs_on: Ints, now: float) -> Nodes:
+def with_reported_load(nodes: Nodes, records: Sequence[JobRecord], runs_on: Ints, now: float) -> Nodes:
     """The nodes with the load of their GPUs and network as the jobs on them report it, and the oldest figure's age.
 
     A job's first process reports its own node; the job's other nodes are assumed to have the same load, as in
@@ -53,7 +53,7 @@ def with_reports(nodes: Nodes, records: Sequence[JobRecord], runs_on: Ints, now:
 
 
 def _recent(record: JobRecord, name: str, now: float) -> float:
-    """The figure that the present run reported last; one of a run before it was measured on other nodes."""
-    if record.points_of != record.facts.restarts or not now - record.points.load_time <= BELIEVED_FOR:
+    """The figure that the present run reported last, NaN if it is too old or an earlier run's, on other nodes."""
+    if record.points_run != record.facts.restarts or not now - record.points.load_time <= LOAD_MAX_AGE:
         return np.nan
     return record.points.load.get(name, np.nan)

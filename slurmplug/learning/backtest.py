@@ -72,7 +72,7 @@ def score_final_values(ledger: Ledger) -> list[ScoreRow]:
 
 def _score_curves(ledger: Ledger, share: float, clock: Clock) -> list[ScoreRow]:
     finished = finished_curves(ledger)
-    runs = [curves.FinishedRun(curve) for curve in finished if len(curve) > curves.FEWEST_OBSERVED]
+    runs = [curves.FinishedCurve(curve) for curve in finished if len(curve) > curves.FEWEST_OBSERVED]
     if len(runs) < MIN_CURVES:
         return []
     try:

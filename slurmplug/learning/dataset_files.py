@@ -20,7 +20,7 @@ import pandas as pd
 
 from predictors.arrays import Floats
 from predictors.runtime import Job
-from predictors.trials.curves import FinishedRun
+from predictors.trials.curves import FinishedCurve
 from predictors.trials.speed import Profile
 from slurmplug.errors import DataError
 
@@ -45,7 +45,7 @@ class JobLog:
     runtimes: Floats
 
 
-def read_accuracy_curves(paths: Sequence[Path]) -> list[FinishedRun]:
+def read_accuracy_curves(paths: Sequence[Path]) -> list[FinishedCurve]:
     """The runs with `val_acc` in JSON lines; the other values of a line are the run's metadata.
 
     Raises:
@@ -58,7 +58,7 @@ def read_accuracy_curves(paths: Sequence[Path]) -> list[FinishedRun]:
             values = _curve(row["val_acc"], "val_acc", where)
             if len(values) > MAX_EPOCHS:
                 raise DataError(f"{where}: val_acc has {len(values)} points; at most {MAX_EPOCHS} can be used")
-            runs.append(FinishedRun(values, str(row.get("group", "")), meta))
+            runs.append(FinishedCurve(values, str(row.get("group", "")), meta))
     return _require_some(runs, paths, "a curve of val_acc")
 
 

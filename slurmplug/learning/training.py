@@ -11,7 +11,7 @@ from predictors.learning_curve import LearningCurvePredictor, Meta
 from predictors.runtime import Job, RuntimeModel, RuntimePredictor
 from slurmplug.forecasting.curve_fans import LARGEST_BELIEVABLE, described, even
 from slurmplug.forecasting.run_times import known_at_submit
-from slurmplug.forecasting.speed_fans import Placement, SeenSpeeds, kind_of
+from slurmplug.forecasting.speed_fans import PlacementShape, SeenSpeeds, kind_of
 from slurmplug.ledger import queries
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.queries import FinishedRun, Report
@@ -114,7 +114,7 @@ def _add_speed(speeds: SeenSpeeds, run: FinishedRun, reports: Sequence[Report]) 
     with np.errstate(all="ignore"):  # reported times may be as close together as floats can be
         step = float(np.median(np.diff(points[:, 1]) / np.diff(points[:, 0])))
     kind = kind_of(run.directives.get("type") or "", run.user, run.name)
-    speeds.add(kind, Placement(run.gpus, run.nodes), run.id, step)
+    speeds.add(kind, PlacementShape(run.gpus, run.nodes), run.id, step)
 
 
 def _metadata(run: FinishedRun) -> Meta:

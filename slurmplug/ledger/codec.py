@@ -20,8 +20,8 @@ from pydantic import ConfigDict, TypeAdapter
 T = TypeVar("T")
 
 _ARRAY, _TEXTS, _ROWS = _MARKS = ("@array", "@texts", "@rows")
-_MANY = 64
-"""From so many on, named tuples are stored by columns, and tables without repeated rows."""
+_MIN_ROWS = 64
+"""Named tuples are stored by columns, and tables by their distinct rows, if there are at least this many."""
 _LEVEL = 1
 """zlib's fastest: a cycle's inputs are written within that cycle"""
 _PLAIN = (str, int, float)
@@ -80,19 +80,9 @@ def _adapter(kind: Any) -> TypeAdapter[tuple[Any]]:
 
 
 def _skeleton(value: Any, arrays: list[NDArray[Any]]) -> Any:
+    """The value as JSON has it, with references to its arrays, which are appended to `arrays`."""
     if isinstance(value, np.ndarray):
-        if value.dtype.kind == "U":
-            arrays.extend(_distinct(value))
-            return {_TEXTS: len(arrays) - 2}
-        if value.dtype.kind not in "bifu":
-            raise TypeError(f"an array of {value.dtype} cannot be kept; use numbers, truth values or texts")
-        if value.ndim == 2 and value.shape[1] and len(value) >= _MANY:
-            distinct, index = _distinct_rows(value)
-            if 2 * len(distinct) < len(value):
-                arrays.extend((distinct, index))
-                return {_TEXTS: len(arrays) - 2}
-        arrays.append(value)
-        return {_ARRAY: len(arrays) - 1}
+        return _array_skeleton(value, arrays)
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: _skeleton(getattr(value, field.name), arrays) for field in fields(value)}
     if isinstance(value, Mapping):
@@ -103,34 +93,49 @@ def _skeleton(value: Any, arrays: list[NDArray[Any]]) -> Any:
         return value
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, tuple | list) and len(value) >= _MANY and (columns := _by_columns(value)):
+    if isinstance(value, tuple | list) and len(value) >= _MIN_ROWS and (columns := _by_columns(value)):
         return {_ROWS: [_skeleton(column, arrays) for column in columns]}
     if isinstance(value, Sequence | frozenset | set) and not isinstance(value, bytes):
         return [item if item.__class__ in _PLAIN else _skeleton(item, arrays) for item in value]
     raise TypeError(f"a {type(value).__name__} cannot be kept")
 
 
+def _array_skeleton(value: NDArray[Any], arrays: list[NDArray[Any]]) -> Any:
+    if value.dtype.kind == "U":
+        arrays.extend(_distinct(value))
+        return {_TEXTS: len(arrays) - 2}
+    if value.dtype.kind not in "bifu":
+        raise TypeError(f"an array of {value.dtype} cannot be kept; use numbers, truth values or texts")
+    if value.ndim == 2 and value.shape[1] and len(value) >= _MIN_ROWS:
+        distinct, index = _distinct_rows(value)
+        if 2 * len(distinct) < len(value):
+            arrays.extend((distinct, index))
+            return {_TEXTS: len(arrays) - 2}
+    arrays.append(value)
+    return {_ARRAY: len(arrays) - 1}
+
+
 def _distinct(texts: NDArray[np.str_]) -> tuple[NDArray[np.str_], NDArray[np.int32]]:
-    """The distinct texts, and the index of each place's text."""
+    """The distinct texts, and an array like `texts` of indices into them."""
     found, index = _numbered(texts.ravel().tolist())
     return np.array(found, dtype=np.str_), index.reshape(texts.shape)
 
 
 def _distinct_rows(table: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """The different rows (m, k) of a table (n, k), bit by bit, and which of them each is (n,)."""
+    """The distinct rows (m, k) of a table (n, k), compared bit by bit, and an index into them for each row (n,)."""
     data, width = table.tobytes(), table.itemsize * table.shape[1]
     found, index = _numbered([data[start : start + width] for start in range(0, len(data), width)])
     return np.frombuffer(b"".join(found), dtype=table.dtype).reshape(-1, table.shape[1]), index
 
 
 def _numbered(values: list[T]) -> tuple[list[T], NDArray[np.int32]]:
-    """The different values in the order in which they come first, and the number of each place's."""
+    """The distinct values in order of first occurrence, and an index into them for each value."""
     numbers = {value: at for at, value in enumerate(dict.fromkeys(values))}
     return list(numbers), np.fromiter(map(numbers.__getitem__, values), np.int32, len(values))
 
 
 def _by_columns(rows: Sequence[Any]) -> list[NDArray[Any]]:
-    """Of named tuples of one kind whose columns are of one type each, which makes an array of each; else empty."""
+    """The columns of these rows, if they are named tuples of one class and every column has one type; else empty."""
     kind = type(rows[0])
     if not hasattr(kind, "_fields") or any(row.__class__ is not kind for row in rows):
         return []
@@ -147,6 +152,7 @@ def _by_columns(rows: Sequence[Any]) -> list[NDArray[Any]]:
 
 
 def _filled(skeleton: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+    """The value of a skeleton, with its arrays in their places."""
     if isinstance(skeleton, dict):
         if _ARRAY in skeleton:
             return arrays[str(skeleton[_ARRAY])]

@@ -1,4 +1,4 @@
-"""What the daemon reads from the ledger: at its start, and in each cycle of those before it.
+"""What the daemon reads from the ledger: at its start, and in each cycle about the cycles before it.
 
 All functions raise `LedgerError` where the ledger cannot be read.
 """
@@ -21,7 +21,7 @@ from slurmplug.rules.guardrails import HOUR, Past
 
 
 def next_cycle(ledger: LedgerFile) -> int:
-    """The number of the cycle to come."""
+    """The number of the next cycle."""
     return int(ledger.value("SELECT coalesce(max(id), 0) + 1 FROM cycles"))
 
 
@@ -44,7 +44,7 @@ def live_records(ledger: LedgerFile) -> list[JobRecord]:
     """The jobs that live or that Slurm still listed when last seen, with their directives and progress."""
     doubtful = _site_factors_in_doubt(ledger)
     return [
-        rows.to_record(
+        rows.record_from_row(
             row | ({"label": None} if row["id"] in doubtful else {}),
             ledger.query("SELECT * FROM progress WHERE job = ? ORDER BY restarts, iteration", row["id"]),
         )
@@ -56,13 +56,13 @@ def site_factors(ledger: LedgerFile) -> dict[JobKey, float]:
     """The SiteFactor in place of each live job, NaN where not known."""
     doubtful = _site_factors_in_doubt(ledger)
     return {
-        _key(row): np.nan if row["id"] in doubtful else rows.number(row["label"])
+        _key(row): np.nan if row["id"] in doubtful else rows.null_to_nan(row["label"])
         for row in ledger.query("SELECT id, cluster, job_id, first_submit, label FROM jobs WHERE ended = 0")
     }
 
 
 def _site_factors_in_doubt(ledger: LedgerFile) -> set[int]:
-    """Jobs whose label was written without an answer: their rows still have the one before it."""
+    """The rows of jobs whose SiteFactor was written without an answer: the ledger still has the one before it."""
     return {row["job"] for row in ledger.query(_SITE_FACTORS_IN_DOUBT)}
 
 
@@ -73,7 +73,7 @@ def open_operations(ledger: LedgerFile) -> list[Operation]:
 
 def _operation(ledger: LedgerFile, row: Row) -> Operation:
     try:
-        return rows.to_operation(row)
+        return rows.operation_from_row(row)
     except ValueError as error:
         raise ledger.damaged(f"operation {row['id']} cannot be read") from error
 
@@ -118,7 +118,7 @@ def past(ledger: LedgerFile, now: float, first_seen: float, jobs: Collection[Job
 
 
 def _failed_cycles(ledger: LedgerFile) -> list[float]:
-    """When the last cycles began that commanded something and in which nothing was done, the last first."""
+    """When the latest cycles began whose commands all failed, latest first; ends at a cycle in which one succeeded."""
     found = []
     with ledger.errors(), closing(ledger.db.query(_COMMANDING_CYCLES)) as cycles:
         for cycle in cycles:
@@ -129,7 +129,7 @@ def _failed_cycles(ledger: LedgerFile) -> list[float]:
 
 
 def _first_seen(ledger: LedgerFile, job: JobKey, now: float) -> float:
-    """When; now, for one that the cycle at hand brought."""
+    """When the job was first seen; now, for a job that the ledger does not have yet."""
     seen = ledger.query(_FIRST_SEEN, *job)
     return float(seen[0]["at"]) if seen else now
 
@@ -155,7 +155,7 @@ SELECT job FROM (
     WHERE ended = 0 AND status != 'refused' AND fields LIKE '%SiteFactor%' GROUP BY job
 ) WHERE status = 'unknown'
 """
-"""Jobs that a label was written to without an answer: their rows still have the one before it."""
+"""Jobs whose last written SiteFactor has no outcome."""
 _OPEN_OPERATIONS = """
 SELECT operations.*, jobs.cluster, jobs.job_id, jobs.first_submit
 FROM operations JOIN jobs ON jobs.id = operations.job WHERE step != 'ended' ORDER BY opened

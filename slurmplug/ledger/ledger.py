@@ -50,21 +50,21 @@ class Ledger(LedgerFile):
     # --- a cycle ----------------------------------------------------------------------------------------------------
 
     def next_cycle(self) -> int:
-        """The number of the cycle to come."""
+        """The number of the next cycle."""
         return cycle_queries.next_cycle(self)
 
     def begin(self, record: CycleRecord) -> None:
         """Write a cycle, whole or not at all, before any of its effects."""
         with self._transaction():
             self._write_changes(record.changes)
-            self._put("cycles", [rows.of_cycle(record)])
+            self._put("cycles", [rows.cycle_row(record)])
             self._write_rankings(record)
             self._write_decisions(record)
             self._write_operations(record)
             memory = {"policy": record.policy, "state": codec.dumps(record.plan.memory)}
             self._put("memory", [memory], key=["policy"])
         if record.commands:
-            self._inputs = record.snapshot.cycle, self._encoder.submit(rows.inputs_of, record)
+            self._inputs = record.snapshot.cycle, self._encoder.submit(rows.encode_inputs, record)
 
     def failed(self, policy: str, error: str, now: float) -> None:
         """Write a cycle that could not read the cluster."""
@@ -80,7 +80,8 @@ class Ledger(LedgerFile):
             self._run("UPDATE commands SET status = ?, message = ? WHERE id = ?", answers)
             self._run(_SET_LAST_STATUS, [(outcome.status, outcome.command) for outcome in outcomes])
             self._run(
-                _SET_LABEL, [(rows.null(site_factor), self._id(key)) for key, site_factor in site_factors.items()]
+                _SET_SITE_FACTOR,
+                [(rows.nan_to_null(site_factor), self._id(key)) for key, site_factor in site_factors.items()],
             )
             self.db.execute("UPDATE cycles SET finished = ?, inputs = ? WHERE id = ?", [now, inputs, cycle])
         self._inputs = None
@@ -151,9 +152,9 @@ class Ledger(LedgerFile):
     ) -> None:
         """Write that an operator took back SiteFactors (NaN: not known), ended operations, released held jobs."""
         with self._transaction():
-            written = [(rows.null(site_factor), self._id(key)) for key, site_factor in site_factors.items()]
-            self._run(_SET_LABEL, written)
-            self._run(_PUT_RESET, [(job, now, now) for site_factor, job in written if site_factor == 0])
+            written = [(rows.nan_to_null(site_factor), self._id(key)) for key, site_factor in site_factors.items()]
+            self._run(_SET_SITE_FACTOR, written)
+            self._run(_RECORD_RESET, [(job, now, now) for site_factor, job in written if site_factor == 0])
             self._run("UPDATE jobs SET admission = 'gone' WHERE id = ?", [(self._id(key),) for key in let_go])
             self._run(_WITHDRAW, [(now, now, operation) for operation in withdrawn])
 
@@ -181,9 +182,9 @@ class Ledger(LedgerFile):
 
     def _write_changes(self, changes: Changes) -> None:
         """The jobs that changed, their new points, and the reports that were not believed."""
-        records = (rows.of_record(record, changes.now) for record in changes.records)
+        records = (rows.record_row(record, changes.now) for record in changes.records)
         self._put("jobs", records, key=["cluster", "job_id", "first_submit"])
-        points = ({"job": self._id(key), **row} for key, row in rows.of_points(changes.points))
+        points = ({"job": self._id(key), **row} for key, row in rows.point_rows(changes.points))
         self._put("progress", points, key=["job", "restarts", "iteration"])
         deleted = [(self._id(p.key), p.restarts, p.iteration) for p in changes.points if p.quantities is None]
         self._run("DELETE FROM progress WHERE job = ? AND restarts = ? AND iteration = ?", deleted)
@@ -194,32 +195,32 @@ class Ledger(LedgerFile):
         """The rank of each job and its forecasts; for good the first run time forecast, and that of the final value at
         half of the iterations."""
         jobs = [self._id(key) for key in record.snapshot.jobs.keys]
-        self._put("standing", [rows.of_standing(record, jobs)], key=["id"])
+        self._put("standing", [rows.rankings_row(record, jobs)], key=["id"])
         ids = np.array(jobs, dtype=np.int64)
         seen, total, final = record.snapshot.jobs, record.forecasts.total, record.forecasts.final
         if total.known.any():
             new = np.flatnonzero(total.known & np.isin(ids, cycle_queries.unpredicted(self)))
-            self._run(_FIRST_PREDICTION, rows.of_predictions(total, new, total.source, ids))
+            self._run(_FIRST_PREDICTION, rows.prediction_rows(total, new, total.source, ids))
         done = seen.iteration / seen.max_iterations
         running = np.flatnonzero(final.known & (done < 1.0))
-        self._run(_PREDICTION_AT_HALF, rows.of_predictions(final, running, seen.iteration, ids, done))
+        self._run(_PREDICTION_AT_HALF, rows.prediction_rows(final, running, seen.iteration, ids, done))
 
     def _write_decisions(self, record: CycleRecord) -> None:
         """What the policy wanted and the guardrails said, and which jobs are admitted."""
         cycle, now = record.snapshot.cycle, record.snapshot.now
-        decisions = [(self._id(key), *row, cycle, cycle, now, now) for key, row in rows.of_decisions(record)]
-        self._run(_PUT_DECISION, decisions)
+        decisions = [(self._id(key), *row, cycle, cycle, now, now) for key, row in rows.decision_rows(record)]
+        self._run(_RECORD_DECISION, decisions)
         admissions = [(admission, self._id(key)) for key, admission in record.admissions.items()]
         self._run("UPDATE jobs SET admission = ? WHERE id = ?", admissions)
 
     def _write_operations(self, record: CycleRecord) -> None:
         """The operations that moved on, their steps, and the commands of the cycle."""
         cycle, now = record.snapshot.cycle, record.snapshot.now
-        operations = ({"job": self._id(o.job), **rows.of_operation(o)} for o in record.operations)
+        operations = ({"job": self._id(o.job), **rows.operation_row(o)} for o in record.operations)
         self._put("operations", operations, key=["id"])
         steps = [(o.id, o.step, now, cycle) for o in record.operations]
         self._run("INSERT OR IGNORE INTO steps (operation, step, at, cycle) VALUES (?, ?, ?, ?)", steps)
-        commands = ({"job": self._id(c.job), "cycle": cycle, **rows.of_command(c)} for c in record.commands)
+        commands = ({"job": self._id(c.job), "cycle": cycle, **rows.command_row(c)} for c in record.commands)
         self._put("commands", commands)
 
     def _run(self, sql: str, parameters: Iterable[Sequence[Any]]) -> None:
@@ -242,18 +243,18 @@ class Ledger(LedgerFile):
             raise
 
 
-_PUT_DECISION = """
+_RECORD_DECISION = """
 INSERT INTO decisions (job, kind, verdict, rule, veto, facts, veto_facts, first_cycle, last_cycle, first, last)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET facts = excluded.facts, veto_facts = excluded.veto_facts,
     last_cycle = excluded.last_cycle, last = excluded.last
 """
-_PUT_RESET = """
+_RECORD_RESET = """
 INSERT INTO decisions (job, kind, verdict, rule, veto, facts, veto_facts, first_cycle, last_cycle, first, last)
 VALUES (?, 'reset', 'done', 'operator', '', '{}', '{}', 0, 0, ?, ?)
 ON CONFLICT DO UPDATE SET last = excluded.last
 """
-_SET_LABEL = "UPDATE jobs SET label = ? WHERE id = ?"
+_SET_SITE_FACTOR = "UPDATE jobs SET label = ? WHERE id = ?"
 _WITHDRAW = """
 UPDATE operations SET step = 'ended', outcome = 'withdrawn', result = 'withdrawn by an operator',
     since = ?, until = ?, told = '' WHERE id = ? AND step != 'ended'

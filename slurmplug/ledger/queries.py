@@ -45,7 +45,7 @@ class Attempt(NamedTuple):
 
 
 class OpenStep(NamedTuple):
-    """At what step an operation on a job is. `job`: the job's row."""
+    """The present step of an open operation. `job`: the row of its job."""
 
     job: int
     kind: str
@@ -85,12 +85,12 @@ def cycle_rankings(ledger: LedgerFile) -> CycleRankings | None:
 
 
 def jobs(ledger: LedgerFile, which: Selection) -> list[Row]:
-    """The columns of these jobs by id, elements of an array together, with their last reports and their ranking.
+    """The columns of these jobs in order of id, elements of an array together, with their last reports and ranking.
 
-    Of several that had the same id in turn the latest, as sacct without --duplicates.
+    If Slurm has used an id for several jobs, only the latest is returned, like sacct without --duplicates.
 
     Raises:
-        UsageError: they are more than `which.most`.
+        UsageError: more than `which.most` jobs match.
     """
     ranked = cycle_rankings(ledger)
     where, values = condition(which, ranked.jobs if ranked else ())
@@ -102,7 +102,7 @@ def jobs(ledger: LedgerFile, which: Selection) -> list[Row]:
 
 
 def _ranking(row: Row, ranked: CycleRankings | None) -> Row:
-    """That in the last cycle, and when the job was `seen` last; a `cycle` of None where it was not there."""
+    """The job's ranking in the last cycle (a `cycle` of None if it was not in that), and when it was last `seen`."""
     if ranked is None or row["id"] not in ranked.jobs:
         return {"cycle": None, "seen": row["last_seen"]}
     return {**ranked.of(row["id"]), "seen": max(row["last_seen"], ranked.started or 0.0)}
@@ -151,7 +151,7 @@ def last_attempt(ledger: LedgerFile) -> Attempt | None:
 
 
 def began_cycle_since(ledger: LedgerFile, when: float) -> bool:
-    """Whether a cycle began after that time, so that no earlier one is still at work."""
+    """Whether a cycle began after that time, so that every earlier one has finished."""
     return bool(ledger.query("SELECT 1 FROM cycles WHERE started > ? LIMIT 1", when))
 
 
@@ -250,12 +250,12 @@ class Report(NamedTuple):
 
 
 def finished_runs(ledger: LedgerFile) -> list[FinishedRun]:
-    """All of them, in the order of their submission."""
+    """All finished runs, in the order of their submission."""
     return _finished(ledger.query(f"{_FINISHED_RUNS} ORDER BY submit"))
 
 
 def latest_finished_runs(ledger: LedgerFile, most: int) -> list[FinishedRun]:
-    """At most so many, the last to end first."""
+    """At most `most` finished runs, the last to end first."""
     return _finished(ledger.query(f"{_FINISHED_RUNS} ORDER BY end DESC LIMIT ?", most))
 
 

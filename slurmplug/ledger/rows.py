@@ -25,22 +25,22 @@ from slurmplug.spool.report_lines import Points
 
 Row = dict[str, Any]
 _DIRECTIVES: TypeAdapter[Directives | None] = TypeAdapter(Directives | None)
-INTERVAL = (0.05, 0.5, 0.95)
-"""The levels of a prediction that are kept."""
+INTERVAL_LEVELS = (0.05, 0.5, 0.95)
+"""The quantiles of a prediction that are stored: the median and the ends of the 90 % interval."""
 
 
-def null(value: float) -> float | None:
-    """NaN is NULL in the ledger."""
+def nan_to_null(value: float) -> float | None:
+    """The value as the ledger stores it: None for NaN."""
     return None if math.isnan(value) else float(value)
 
 
-def number(value: float | None) -> float:
-    """NULL is NaN in memory."""
+def null_to_nan(value: float | None) -> float:
+    """The value of a column: NaN for NULL."""
     return float("nan") if value is None else float(value)
 
 
-def of_cycle(record: CycleRecord) -> Row:
-    """The row of a cycle, without its inputs."""
+def cycle_row(record: CycleRecord) -> Row:
+    """The row of a cycle in `cycles`, without its inputs."""
     jobs = record.snapshot.jobs
     return {
         "id": record.snapshot.cycle,
@@ -58,17 +58,20 @@ def of_cycle(record: CycleRecord) -> Row:
     }
 
 
-def inputs_of(record: CycleRecord) -> bytes:
+def encode_inputs(record: CycleRecord) -> bytes:
     """The inputs of the cycle's decision, so that an audit can decide again."""
     return codec.dumps([record.snapshot, record.forecasts, record.memory])
 
 
-def of_standing(record: CycleRecord, jobs: Sequence[int]) -> Row:
-    """The ranking of each job of the snapshot, in columns, as there may be 100,000 jobs. `jobs`: their rows (n,)."""
+def rankings_row(record: CycleRecord, jobs: Sequence[int]) -> Row:
+    """The ranking of each job of the snapshot, in columns, as there may be 100,000 jobs.
+
+    `jobs`: their row ids in the ledger (n,).
+    """
     seen, plan, verdict, forecasts = record.snapshot.jobs, record.plan, record.verdict, record.forecasts
-    spared = np.full(len(seen), "", dtype="U16")
+    protected_by = np.full(len(seen), "", dtype="U16")
     for rule, mask in reversed(list(verdict.protected_by.items())):
-        spared[mask] = rule
+        protected_by[mask] = rule
     predicted = {
         **_with_interval("total", forecasts.total),
         **_with_interval("remaining", forecasts.remaining),
@@ -82,13 +85,13 @@ def of_standing(record: CycleRecord, jobs: Sequence[int]) -> Row:
         "job": np.array(jobs, dtype=np.int64),
         "rank": plan.score,
         "allowed": ~np.isnan(verdict.score),
-        "spared": spared,
+        "spared": protected_by,
         "priority": seen.priority,
-        "terms": _known(plan.terms),
+        "terms": _without_unknown(plan.terms),
         "forecast": {
             "source": forecasts.remaining.source,
             "total_source": forecasts.total.source,
-            **_known(predicted),
+            **_without_unknown(predicted),
         },
         "notes": [
             [job, asdict(plan.notes[key])] for job, key in zip(jobs, seen.keys, strict=True) if key in plan.notes
@@ -97,22 +100,22 @@ def of_standing(record: CycleRecord, jobs: Sequence[int]) -> Row:
     return {"id": 1, "cycle": record.snapshot.cycle, "told": codec.dumps(ranking, packed=False)}
 
 
-def _known(columns: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Those with a value for any job."""
+def _without_unknown(columns: Mapping[str, Floats]) -> dict[str, Floats]:
+    """The columns in which at least one job has a value."""
     return {name: column for name, column in columns.items() if not np.isnan(column).all()}
 
 
 def _with_interval(name: str, forecast: Forecast) -> dict[str, Floats]:
-    """Its median, and the ends of its 90 % interval."""
-    low, median, high = forecast.quantile(INTERVAL).T
+    """Three columns of a forecast: its median, and the ends of its 90 % interval."""
+    low, median, high = forecast.quantile(INTERVAL_LEVELS).T
     return {name: median, f"{name}_low": low, f"{name}_high": high}
 
 
 class CycleRankings:
-    """The rank of each job of a cycle and what goes with it, as `of_standing` stored them."""
+    """The rank of each job of a cycle and what goes with it, as `rankings_row` stored them."""
 
     def __init__(self, cycle: int, started: float | None, stored: Mapping[str, Any]) -> None:
-        """`started`: when that cycle began, None where it was deleted since."""
+        """`started`: when that cycle began, None if it has been deleted since."""
         self.started = started
         self._cycle = cycle
         self._places = {job: place for place, job in enumerate(stored["job"].tolist())}
@@ -133,9 +136,9 @@ class CycleRankings:
         return {
             "cycle": self._cycle,
             **dict.fromkeys(_COLUMNS),
-            **_known_at(place, self._columns),
-            "terms": _known_at(place, self._terms),
-            "forecast": _known_at(place, self._forecast),
+            **_known_values(place, self._columns),
+            "terms": _known_values(place, self._terms),
+            "forecast": _known_values(place, self._forecast),
             "note": self._notes.get(job),
         }
 
@@ -143,19 +146,19 @@ class CycleRankings:
 _COLUMNS = ("rank", "allowed", "spared", "priority")
 
 
-def _known_at(place: int, columns: Mapping[str, Sequence[Any]]) -> Row:
+def _known_values(place: int, columns: Mapping[str, Sequence[Any]]) -> Row:
     """The values at that place, without NaN."""
     return {name: value for name, column in columns.items() if (value := column[place]) == value}
 
 
-def of_predictions(forecast: Forecast, rows: Ints, *columns: NDArray[Any]) -> Iterator[tuple[Any, ...]]:
-    """Of these rows: the ends of the 90 % interval, the median, and the values of the columns (n,)."""
-    low, median, high = forecast[rows].quantile(INTERVAL).T.tolist()
+def prediction_rows(forecast: Forecast, rows: Ints, *columns: NDArray[Any]) -> Iterator[tuple[Any, ...]]:
+    """For each of these rows: low and high end of the 90 % interval, median, and the values of the columns (n,)."""
+    low, median, high = forecast[rows].quantile(INTERVAL_LEVELS).T.tolist()
     return zip(low, high, median, *(column[rows].tolist() for column in columns), strict=True)
 
 
-def of_decisions(record: CycleRecord) -> Iterator[tuple[JobKey, tuple[str, str, str, str, str, str]]]:
-    """kind, verdict, rule, veto, facts, veto_facts of each action of the plan."""
+def decision_rows(record: CycleRecord) -> Iterator[tuple[JobKey, tuple[str, str, str, str, str, str]]]:
+    """For each action of the plan its job, and kind, verdict, rule, veto, facts, veto_facts."""
     nothing = Reason("")
     pairs = [(action, "allowed", nothing) for action in record.verdict.actions]
     pairs += [(a, "notice" if why.facts.get("mode") == "advise" else "vetoed", why) for a, why in record.verdict.vetoes]
@@ -165,12 +168,12 @@ def of_decisions(record: CycleRecord) -> Iterator[tuple[JobKey, tuple[str, str, 
 
 
 _OPERATION = ("id", "kind", "opened", "step", "since", "restarts", "tries", "result", "requeued")
-"""The fields of an operation whose columns have the same names and values."""
+"""The fields of an operation that are stored unchanged, in columns of the same names."""
 _FACTS: TypeAdapter[Facts] = TypeAdapter(Annotated[Facts, Field(discriminator="type")])
-"""Of the column `noted`."""
+"""The type of the column `noted`."""
 
 
-def of_operation(operation: Operation) -> Row:
+def operation_row(operation: Operation) -> Row:
     """The row of an operation, without its job, which the ledger numbers."""
     row = {name: getattr(operation, name) for name in _OPERATION}
     return {
@@ -187,11 +190,11 @@ def of_operation(operation: Operation) -> Row:
     }
 
 
-def to_operation(row: Row) -> Operation:
+def operation_from_row(row: Row) -> Operation:
     """The operation of a row that was joined with its job's key.
 
     Raises:
-        ValueError: a column was not written by `of_operation`.
+        ValueError: a column was not written by `operation_row`.
     """
     return Operation(
         **{name: row[name] for name in _OPERATION},
@@ -207,8 +210,8 @@ def to_operation(row: Row) -> Operation:
     )
 
 
-def of_command(command: Command) -> Row:
-    """Without its job and its cycle."""
+def command_row(command: Command) -> Row:
+    """The row of a command, without its job and its cycle."""
     return {
         "id": command.id,
         "operation": command.operation or None,
@@ -217,16 +220,16 @@ def of_command(command: Command) -> Row:
     }
 
 
-def of_record(record: JobRecord, now: float) -> Row:
-    """Without its points. `now`: when it was last seen."""
+def record_row(record: JobRecord, now: float) -> Row:
+    """The row of a job, without its points. `now`: when it was last seen."""
     return {
         **record.facts._asdict(),
         "cluster": record.key.cluster,
         "first_submit": record.key.first_submit,
         "directives": json.dumps(None if record.directives is None else asdict(record.directives)),
-        "checkpoint": null(record.points.checkpoint),
-        "checkpoint_time": null(record.points.checkpoint_time),
-        "label": null(record.site_factor),
+        "checkpoint": nan_to_null(record.points.checkpoint),
+        "checkpoint_time": nan_to_null(record.points.checkpoint_time),
+        "label": nan_to_null(record.site_factor),
         "waited_before": record.waited_before,
         "attained_before": record.attained_before,
         "ended": int(not record.facts.live),
@@ -236,8 +239,8 @@ def of_record(record: JobRecord, now: float) -> Row:
     }
 
 
-def of_points(points: Iterable[Point]) -> Iterator[tuple[JobKey, Row]]:
-    """The rows of the points that are to be stored."""
+def point_rows(points: Iterable[Point]) -> Iterator[tuple[JobKey, Row]]:
+    """The rows of the points to be stored, with their jobs; points to be deleted are left out."""
     for point in points:
         if point.quantities is not None:
             quantities = json.dumps(_numbers(point.quantities))
@@ -245,7 +248,7 @@ def of_points(points: Iterable[Point]) -> Iterator[tuple[JobKey, Row]]:
             yield point.key, {**place, "time": point.time, "quantities": quantities}
 
 
-def to_record(row: Row, points: Iterable[Row]) -> JobRecord:
+def record_from_row(row: Row, points: Iterable[Row]) -> JobRecord:
     """A job from its row and its points, in the order of their runs and iterations."""
     facts = JobFacts(**{name: row[name] for name in JobFacts._fields})._replace(batch=bool(row["batch"]))
     earlier, last, latest = Points(), 0, Points()
@@ -255,10 +258,12 @@ def to_record(row: Row, points: Iterable[Row]) -> JobRecord:
         key=JobKey(row["cluster"], row["job_id"], row["first_submit"]),
         facts=facts,
         directives=_DIRECTIVES.validate_python(json.loads(row["directives"])),
-        points=replace(latest, checkpoint=number(row["checkpoint"]), checkpoint_time=number(row["checkpoint_time"])),
-        points_of=last,
+        points=replace(
+            latest, checkpoint=null_to_nan(row["checkpoint"]), checkpoint_time=null_to_nan(row["checkpoint_time"])
+        ),
+        points_run=last,
         earlier=earlier,
-        site_factor=number(row["label"]),
+        site_factor=null_to_nan(row["label"]),
         waited_before=row["waited_before"],
         attained_before=row["attained_before"],
         listed=bool(row["listed"]),

@@ -26,7 +26,7 @@ KINDS = MOVES | {"stop", "hold", "release"}
 
 
 def jobs_to_query(verdict: Verdict, opened: Sequence[Operation]) -> frozenset[JobKey]:
-    """The jobs of which `Observation.requests` must say what they requested, for the operations of this cycle."""
+    """The jobs whose resource requests the operations of this cycle need in `Observation.requests`."""
     if verdict.frozen:
         return frozenset()
     kinds = MOVES | {"release"}
@@ -36,7 +36,7 @@ def jobs_to_query(verdict: Verdict, opened: Sequence[Operation]) -> frozenset[Jo
 
 
 def urgent(opened: Sequence[Operation]) -> bool:
-    """Whether a job waits for its next step, so that the next cycle should come soon: what it trains may be lost."""
+    """Whether the next cycle should come soon: a job waits for its next step, and holds GPUs without training."""
     idle = {"watch", "bound"}
     return any(operation.step not in idle for operation in opened if operation.kind != "stop")
 

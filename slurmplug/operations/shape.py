@@ -22,7 +22,7 @@ from slurmplug.cluster.port import JobRows, ResourceRequest
 from slurmplug.operations.values import Observation
 
 MAX_NODES = 64
-"""A resize gives a job at most so many nodes, or as many as it has."""
+"""The most nodes that a resize gives a job, unless it has more already."""
 
 
 class ActionImpossible(Exception):
@@ -122,7 +122,7 @@ def find_place(
     excluded: Sequence[str] = (),
     node_count: int = 0,
 ) -> PlacedShape:
-    """Where a running job finds room for so many GPUs once it has released its own.
+    """Find room for `gpus` GPUs of a running job, as if it had released its own.
 
     `requested`: only on these nodes, where any are named; `excluded`: not on these. `node_count`: on exactly so many
     nodes; 0 keeps the job's number of nodes where it can. The job's own nodes come first, then the fullest that
@@ -151,7 +151,7 @@ def find_place(
 
 
 def feasible_shapes(snapshot: Snapshot, row: int, gpus: int, nodes: int, node_count: int = 0) -> list[Shape]:
-    """The even shapes of so many GPUs that some nodes could serve if they were empty.
+    """The even shapes of `gpus` GPUs that some nodes could serve if they were empty.
 
     Those on `nodes` nodes come first, then those on the fewest; `node_count`: only those on exactly so many, 0 for any.
 
@@ -178,7 +178,7 @@ def _capacity(snapshot: Snapshot, row: int) -> np.ndarray:
 
 
 def check_limits(observation: Observation, row: int, gpus: int) -> None:
-    """Checks the limits of QOS and associations for a job with so many GPUs.
+    """Checks the limits of QOS and associations for the job with `gpus` GPUs.
 
     Raises:
         ActionImpossible: a limit would keep the job pending, or it is to grow and the limits are not known.

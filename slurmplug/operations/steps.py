@@ -24,7 +24,7 @@ from slurmplug.operations.values import (
 )
 
 GRACE_REPORTS = 2
-"""A job that declared no grace is given the time between so many of its reports at least."""
+"""A job that declared no grace has at least the time between this many of its reports."""
 MAX_GRACE = 86_400.0
 """Seconds; the most that a job can declare. Its reports, which are claims, never give it more."""
 

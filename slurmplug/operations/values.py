@@ -85,7 +85,7 @@ class PendingResizeFacts:
 
 
 Facts: TypeAlias = RestartFacts | PendingResizeFacts | None
-"""What the steps of an operation must know besides its job; a stop, a hold and a release need nothing (None)."""
+"""What the steps of an operation need to know besides its job; None for a stop, a hold or a release."""
 
 
 @dataclass(frozen=True)

@@ -166,11 +166,11 @@ SENTENCES: Mapping[str, Sequence[str]] = {
 }
 
 VARIANTS: Mapping[str, str] = {"target": "cause", "optstop": "cause"}
-"""The fact that says which of a rule's sentences it is."""
+"""The fact that selects one of several sentences of a rule."""
 SIGNED: Mapping[str, frozenset[str]] = dict.fromkeys(
     ("target", "optstop"), frozenset({"achieved", "target", "predicted", "predicted_maximum"})
 )
-"""The facts that a policy has with the sign by which higher is better."""
+"""The facts that a policy records with the sign that makes higher better."""
 
 
 TERMS: Mapping[str, str] = {
@@ -201,32 +201,32 @@ STEPS: Mapping[str, str] = {
 
 
 def open_step(operation: OpenStep) -> str:
-    """At what step an operation is: stop (target): requested."""
+    """An open operation and its step, such as: stop (target): requested."""
     step = STEPS.get(operation.step, operation.step)
     return f"{printable(operation.kind)} ({printable(operation.rule)}): {step}"
 
 
 def forbidden(action: ForbiddenAction) -> str:
-    """What would be done, and what forbids it: would stop (target), but mode observe."""
+    """A forbidden action and the reason, such as: would stop (target), but mode observe."""
     veto = f"mode {action.mode}" if action.mode else action.veto
     return f"would {printable(action.kind)} ({printable(action.rule)}), but {printable(veto)}"
 
 
 def left_to_slurm(rule: str, note: Reason | None) -> str:
-    """Of a job to which nothing is done: what the policy found wrong with it, or the rule by which only Slurm decides
-    about it: Slurm's (unmanaged). Empty where neither is so."""
+    """Why nothing is done to a job: what the policy found wrong with it, or the rule that leaves it to Slurm, such as:
+    Slurm's (unmanaged). Empty if neither applies."""
     if note is not None:
         return printable(note.rule)
     return f"Slurm's ({printable(rule)})" if rule else ""
 
 
 def term(name: str) -> str:
-    """What a term of the rank is about."""
+    """A term of the score in words."""
     return TERMS.get(name, printable(name))
 
 
 def source(name: str) -> str:
-    """What a prediction was made from."""
+    """The source of a prediction in words."""
     return SOURCES.get(name, printable(name))
 
 
@@ -245,7 +245,7 @@ def sentence(reason: Reason, about: About | None = None) -> str:
 
 
 def background(reason: Reason) -> str:
-    """What else the facts of a stop say: that overload applied the stop that the job allows. Empty where it did not."""
+    """A second sentence for a stop that overload brought about, as the job allows; else empty."""
     facts = reason.facts
     if reason.rule not in VARIANTS or facts.get("overload") != "yes" or facts.get("in_force") == facts.get("asked"):
         return ""

@@ -11,18 +11,18 @@ from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.selection import WAITING, Selection
 
 
-class Forecast(NamedTuple):
+class PredictedValue(NamedTuple):
     """A prediction and the ends of its 90 % interval; None where nothing was predicted."""
 
     value: float | None
     low: float | None
     high: float | None
 
-    def signed(self, sign: float) -> "Forecast":
+    def signed(self, sign: float) -> "PredictedValue":
         """With the job's own sign: predictors get the negative of a quantity that is better when lower (sign -1)."""
         if sign > 0 or self.value is None or self.low is None or self.high is None:
             return self
-        return Forecast(-self.value, -self.high, -self.low)
+        return PredictedValue(-self.value, -self.high, -self.low)
 
     def holds(self, actual: float | None) -> bool | None:
         """Whether the actual value lies in the interval; None where either is not known."""
@@ -33,7 +33,7 @@ class Forecast(NamedTuple):
 
 @dataclass(frozen=True)
 class JobRanking:
-    """What the last cycle made of a job. `score`: the policy's, higher first; `allowed`: whether it may be written
+    """How the last cycle ranked a job. `score`: the policy's, higher first; `allowed`: whether it may be written
     to Slurm; `protected_by`: the rule by which only Slurm decides, or empty; `terms`: what the score adds up; `note`:
     what the policy found wrong."""
 
@@ -55,22 +55,22 @@ class Job:
     record: JobRecord
     seen: float
     given_back: bool
-    predicted: Forecast
+    predicted: PredictedValue
     """its run time in seconds, when it was first seen"""
-    foreseen: Forecast
-    """its final value, as last predicted until half of its iterations were done, else as first predicted"""
+    foreseen: PredictedValue
+    """its final value, by the last prediction before half of its iterations were done, else by the first one after"""
     foreseen_at: float | None
     """the iterations done when that was predicted"""
     stop: str
     iteration: float | None
-    """its last one, counted from 1, from what the program calls the first"""
+    """the last one reported, counted from 1 also where the program counts from 0"""
     checkpoint: float | None
-    """that of its last checkpoint, counted likewise"""
+    """the iteration of its last checkpoint, counted the same way"""
     quantities: Mapping[str, float]
     ranking: JobRanking | None
-    """in the last cycle; None where that did not see it"""
+    """in the last cycle; None if that cycle did not have the job"""
     columns: Mapping[str, Any] = field(compare=False, repr=False)
-    """the ledger's columns that it was made from, of which `from_columns` makes the same job elsewhere"""
+    """the ledger's columns: the endpoint sends these, and its client makes the job again by `from_columns`"""
 
     @property
     def id(self) -> str:
@@ -104,7 +104,7 @@ class Job:
 
     @property
     def expected(self) -> float | None:
-        """When Slurm expects to start it, while it waits and that is to come."""
+        """When Slurm expects to start it; None unless the job waits and that time is in the future."""
         start = self.ranking.forecast.get("start") if self.ranking and self.waits else None
         return start if start is not None and start > self.seen else None
 
@@ -138,12 +138,12 @@ class Job:
         return None if self.ranking is None or self.ranking.protected_by or self.given_back else self.ranking.score
 
     @property
-    def remaining(self) -> Forecast:
+    def remaining(self) -> PredictedValue:
         """The run time left, in seconds."""
         return self._forecast("remaining")
 
     @property
-    def final(self) -> Forecast:
+    def final(self) -> PredictedValue:
         """The quantity of its target after its last iteration."""
         return self._forecast("final").signed(self.record.sign)
 
@@ -169,24 +169,24 @@ class Job:
             return False
         return self.iteration >= most - int((self.columns.get("first_reported") or 0) > 1)
 
-    def _forecast(self, name: str) -> Forecast:
+    def _forecast(self, name: str) -> PredictedValue:
         found = self.ranking.forecast if self.ranking else {}
-        return Forecast(found.get(name), found.get(f"{name}_low"), found.get(f"{name}_high"))
+        return PredictedValue(found.get(name), found.get(f"{name}_low"), found.get(f"{name}_high"))
 
 
 def jobs(ledger: Ledger, which: Selection) -> list[Job]:
-    """The jobs by id, the elements of an array together.
+    """The jobs in order of id, the elements of an array together.
 
     Raises:
         LedgerError
-        UsageError: they are more than `which.most`.
+        UsageError: more than `which.most` jobs match.
     """
     return [from_columns(columns) for columns in queries.jobs(ledger, which)]
 
 
 def from_columns(columns: Mapping[str, Any]) -> Job:
-    """A job from its columns, as `queries.jobs` returns them."""
-    record = rows.to_record(dict(columns), ())
+    """A job, made from its columns as `queries.jobs` returns them."""
+    record = rows.record_from_row(dict(columns), ())
     before = int(columns.get("first_reported") == 0)
     checkpoint = record.points.checkpoint
     return Job(
@@ -194,8 +194,10 @@ def from_columns(columns: Mapping[str, Any]) -> Job:
         record=record,
         seen=columns["seen"],
         given_back=bool(columns["given_back"]),
-        predicted=Forecast(columns["predicted"], columns["predicted_low"], columns["predicted_high"]),
-        foreseen=Forecast(columns["foreseen"], columns["foreseen_low"], columns["foreseen_high"]).signed(record.sign),
+        predicted=PredictedValue(columns["predicted"], columns["predicted_low"], columns["predicted_high"]),
+        foreseen=PredictedValue(columns["foreseen"], columns["foreseen_low"], columns["foreseen_high"]).signed(
+            record.sign
+        ),
         foreseen_at=columns["foreseen_at"],
         stop=columns["stop"] or "",
         iteration=None if columns["iteration"] is None else columns["iteration"] + before,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from slurmplug.console import times
 from slurmplug.console.table import counted, printable
 from slurmplug.reports import explain
-from slurmplug.reports.job_view import Forecast, Job
+from slurmplug.reports.job_view import Job, PredictedValue
 
 
 def predictions(job: Job) -> Iterator[str]:
@@ -17,15 +17,16 @@ def predictions(job: Job) -> Iterator[str]:
 
 
 def _made_before(job: Job) -> Iterator[str]:
-    """When it was first seen and at half of its iterations, with the actual values where it has ended."""
+    """The predictions when the job was first seen and at half of its iterations, with the actual values if it ended."""
     first, half = job.predicted, job.foreseen
     if first.value is not None:
         actual = ""
         if job.ended is not None and job.started is not None:
             outside = "" if job.stop else _outside(first.holds(job.elapsed))
-            actual = f" It took {times.span(job.elapsed)}{outside}."
+            actual = f" It took {times.format_duration(job.elapsed)}{outside}."
         by = f"by {explain.source(job.columns['predicted_by'])}"
-        yield f"When first seen, a run time of {times.span(first.value)}{_interval(first, times.span)}, {by}.{actual}"
+        run_time = f"{times.format_duration(first.value)}{_interval(first, times.format_duration)}"
+        yield f"When first seen, a run time of {run_time}, {by}.{actual}"
     if half.value is not None and job.foreseen_at is not None and not job.live:
         actual = f" It came to {job.value:.4g}{_outside(half.holds(job.value))}." if job.did_all else ""
         yield (
@@ -35,11 +36,11 @@ def _made_before(job: Job) -> Iterator[str]:
 
 
 def _made_now(job: Job) -> Iterator[str]:
-    """In the last cycle."""
+    """The predictions made in the last cycle."""
     left, final = job.remaining, job.final
     if job.ranking and left.value is not None:
         source = explain.source(job.ranking.forecast["source"])
-        yield f"{times.span(left.value)} are left{_interval(left, times.span)}, by {source}."
+        yield f"{times.format_duration(left.value)} are left{_interval(left, times.format_duration)}, by {source}."
     elif job.ranking and job.waits:
         yield f"No run time: {_why_nothing(job)}."
     if final.value is not None:
@@ -50,40 +51,41 @@ def _made_now(job: Job) -> Iterator[str]:
 
 
 def _why_nothing(job: Job) -> str:
-    """Where the policy needs run times, the time limit is used when nothing better is known."""
+    """Why there is no run time: a policy that needs run times gets at least the time limit."""
     if job.record.facts.time_limit is None:
         return "slurmplug has seen no finished run like it, and it has no time limit"
     return "the policy needs no run times"
 
 
 def _deadline(job: Job, deadline: float) -> str:
-    named, left = f"its deadline, {times.shown(deadline)},", job.remaining
+    named, left = f"its deadline, {times.format_time(deadline)},", job.remaining
     if job.ended is not None:
         side = "before" if job.ended <= deadline else "after"
-        return f"It ended {times.span(abs(deadline - job.ended))} {side} {named[:-1]}."
+        return f"It ended {times.format_duration(abs(deadline - job.ended))} {side} {named[:-1]}."
     if job.seen > deadline:
-        return f"I{named[1:]} passed {times.span(job.seen - deadline)} ago."
+        return f"I{named[1:]} passed {times.format_duration(job.seen - deadline)} ago."
     if left.value is None:
         return f"Whether {named} can be met is not predicted."
     begins = job.seen if job.expected is None else job.expected
-    end = Forecast(*(None if seconds is None else begins + seconds for seconds in left))
+    end = PredictedValue(*(None if seconds is None else begins + seconds for seconds in left))
     ends = "It ends"
     if job.waits:
         ends = "If it started now, it would end" if job.expected is None else "Started when Slurm expects it, it ends"
-    return f"{ends} {times.shown(begins + left.value)}{_interval(end, times.shown)}: {named} {_chance(end, deadline)}."
+    when = f"{times.format_time(begins + left.value)}{_interval(end, times.format_time)}"
+    return f"{ends} {when}: {named} {_chance(end, deadline)}."
 
 
-def _chance(end: Forecast, deadline: float) -> str:
+def _chance(end: PredictedValue, deadline: float) -> str:
     median = end.value or 0.0
     if median <= deadline:
         return "can be met" if (end.high or median) <= deadline else "can be met, but may be missed"
     return "cannot be met" if (end.low or median) > deadline else "will probably be missed"
 
 
-def _interval(forecast: Forecast, shown: Callable[[float], str]) -> str:
+def _interval(forecast: PredictedValue, format_value: Callable[[float], str]) -> str:
     if forecast.low is None or forecast.high is None or forecast.low == forecast.high:
         return ""
-    return f" (90 %: {shown(forecast.low)} to {shown(forecast.high)})"
+    return f" (90 %: {format_value(forecast.low)} to {format_value(forecast.high)})"
 
 
 def _four_digits(value: float) -> str:

@@ -117,7 +117,7 @@ def _number(entry: QueueEntry) -> str | None:
 
 def _day(entry: QueueEntry) -> str | None:
     at = _deadline(entry)
-    return None if at is None else times.day(float(at), entry.job.seen)
+    return None if at is None else times.format_day(float(at), entry.job.seen)
 
 
 QUEUE_FIELDS: tuple[Field[QueueEntry], ...] = (
@@ -153,7 +153,7 @@ _NARROWER: tuple[tuple[int, Mapping[str, Field[QueueEntry] | None]], ...] = (
     (0, {"USER": None}),
     (0, {"GPUS": None}),
 )
-"""Where so many columns of the last field do not fit: what is left out next, or shown in a narrower form."""
+"""How the table is narrowed, step by step, until so many terminal columns are left for the last field."""
 _PRIO_FIRST: tuple[Field[QueueEntry], ...] = (
     Field("RANK", "integer", 5, "among the ranked pending jobs, 1 first", lambda e: e.rank),
     Field("JOBID", "text", 14, "", lambda e: e.job.id, left=True),

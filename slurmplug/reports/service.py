@@ -1,8 +1,7 @@
-"""What the reports can answer: the interface between the commands and the ledger, or the daemon's endpoint.
+"""The interface `Reports` between the commands and their data, and `LedgerReports`, which reads the ledger.
 
-`LedgerReports` reads the ledger, for an operator or, in the daemon's endpoint, for a user with the
-jobs that Slurm shows.
-`endpoint/client.py` asks the same of the daemon over the network.
+On the controller the commands use `LedgerReports` for an operator, who sees all jobs; the daemon's endpoint uses it for
+a user, who sees what Slurm would show. On other hosts `endpoint/client.py` implements `Reports` over the network.
 """
 
 import pwd
@@ -23,8 +22,8 @@ from slurmplug.reports.job_view import Job
 from slurmplug.reports.queue import QueueEntry, queue_view
 from slurmplug.reports.why import Paragraph
 
-MISSED = 3
-"""After so many intervals without a cycle the daemon counts as dead."""
+DEAD_AFTER_INTERVALS = 3
+"""The daemon counts as dead after this many intervals without a cycle."""
 
 
 class Viewer(NamedTuple):
@@ -56,7 +55,7 @@ class JobExplanation:
 
 
 class Reports(Protocol):
-    """What can be asked. Every method raises LedgerError where the ledger cannot be read."""
+    """The reports behind the commands. Every method raises LedgerError if the ledger cannot be read."""
 
     def jobs(self, which: Selection) -> list[Job]:
         """For `acct`. Raises UsageError where these are too many."""
@@ -71,7 +70,7 @@ class Reports(Protocol):
         ...
 
     def knows_user(self, user: str) -> bool:
-        """Whether it is an account, or there are jobs of it: a name, or a uid in digits."""
+        """Whether the user, a name or a uid in digits, has an account or jobs."""
         ...
 
     def status(self, now: float) -> dict[str, Any]:
@@ -80,10 +79,10 @@ class Reports(Protocol):
 
 
 class LedgerReports:
-    """`Reports` from a ledger, as its daemon's configuration has it."""
+    """`Reports` from a ledger."""
 
     def __init__(self, ledger: Ledger, path: Path, config: Config, viewer: Viewer = OPERATOR, most: int = 0) -> None:
-        """`viewer` gets what Slurm shows it; more jobs than `most` are refused, 0 for any number."""
+        """`viewer`: who is shown the jobs that Slurm shows them. `most`: more jobs raise UsageError; 0 for no limit."""
         self._ledger, self._path, self._config = ledger, path, config
         self._viewer = viewer
         self._most = most
@@ -110,18 +109,18 @@ class LedgerReports:
         return JobExplanation(job, {"story": story, **asdict(audit)})
 
     def knows_user(self, user: str) -> bool:
-        """Whether it is an account of this machine, or the ledger has jobs of it that the viewer may know of."""
+        """Whether the user has an account on this machine, or jobs in the ledger that the viewer may know of."""
         return _has_account(user) or (self._viewer.sees_all and queries.has_jobs_of(self._ledger, user))
 
     def dead_since(self, now: float) -> float | None:
-        """When its last cycle began, where the daemon is not alive; None where it is, or never was."""
+        """When the last cycle began, if the daemon is dead; None if it is alive or has never run."""
         last = queries.last_attempt(self._ledger)
         if last is None or self._alive(daemon_runs(self._path), now - last.started):
             return None
         return last.started
 
     def _alive(self, running: bool, age: float | None) -> bool:
-        return running and age is not None and age < MISSED * self._config.interval
+        return running and age is not None and age < DEAD_AFTER_INTERVALS * self._config.interval
 
     def status(self, now: float) -> dict[str, Any]:
         """For `status`: what JSON shows."""

@@ -38,7 +38,7 @@ def status_lines(status: Mapping[str, Any]) -> Iterator[str]:
 
 def _of_daemon(status: Mapping[str, Any]) -> Iterator[str]:
     age = status["age"]
-    last = "no cycle yet" if age is None else f"last cycle {times.span(age)} ago"
+    last = "no cycle yet" if age is None else f"last cycle {times.format_duration(age)} ago"
     state = "alive" if status["alive"] else "late" if status["running"] else "not running"
     yield f"daemon      {state}: {last}, one every {status['interval']:g} s"
     if not status["alive"]:

@@ -79,17 +79,19 @@ def _introduction(job: Job) -> Iterator[str]:
         f"Job {job.id}, '{printable(facts.name)}' of {printable(facts.user)} (account {printable(facts.account)}, "
         f"partition {printable(facts.partition)}), requests {counted(facts.gpus, 'GPU')}: {facts.state}{where}."
     )
-    limit = f"may run for {times.span(facts.time_limit)}" if facts.time_limit is not None else "has no time limit"
-    ran = f", {'has run' if job.live else 'ran'} for {times.span(job.elapsed)}" if job.started is not None else ""
+    limit, waited, elapsed = map(times.format_duration, (facts.time_limit, job.waited, job.elapsed))
+    ran = f", {'has run' if job.live else 'ran'} for {elapsed}" if job.started is not None else ""
+    may = f"may run for {limit}" if facts.time_limit is not None else "has no time limit"
     again = f", was requeued {counted(facts.restarts, 'time')}" if facts.restarts else ""
-    yield f"It was submitted {times.shown(key.first_submit)}, waited {times.span(job.waited)}{ran}, {limit}{again}."
+    yield f"It was submitted {times.format_time(key.first_submit)}, waited {waited}{ran}, {may}{again}."
     if job.ended is not None:
         status = f", with exit code {exit_code(job)}" if facts.exit_code else ""
-        yield f"It ended {times.shown(job.ended)}{status}."
+        yield f"It ended {times.format_time(job.ended)}{status}."
     if job.waits and facts.reason not in {"", "None"}:
         yield f"Slurm's reason why it waits: {printable(facts.reason)}."
     if job.expected is not None:
-        yield f"Slurm expects to start it {times.shown(job.expected)}, if the jobs ahead use all of their time limits."
+        expected = times.format_time(job.expected)
+        yield f"Slurm expects to start it {expected}, if the jobs ahead use all of their time limits."
 
 
 def _requested(given: Directives | None) -> Iterator[str]:
@@ -113,7 +115,7 @@ def _in_order(problem: Problem) -> tuple[bool, int]:
 
 def _directive(name: str, value: Any) -> str:
     if name == "deadline":
-        return times.shown(value)
+        return times.format_time(value)
     if name == "target":
         return f"{value.quantity}{value.relation}{value.value:g}"
     if name == "gpus":
@@ -200,7 +202,7 @@ def _terms(job: Job) -> Mapping[str, float]:
 
 
 def _slurms_order(job: Job, behind: Sequence[Job]) -> Iterator[str]:
-    """Slurm's order is by its own priority, of which the SiteFactor is one part."""
+    """How Slurm orders the job: by its own priority, of which the SiteFactor is one part."""
     own = job.ranking.priority if job.ranking else None
     site_factor = job.record.site_factor
     factor = "not known" if site_factor != site_factor else f"{site_factor:.0f}"
@@ -239,14 +241,14 @@ def _actions(audit: JobAudit, about: About) -> Iterator[tuple[float, str]]:
         values = ", ".join(f"{name} {value}" for name, value in last["fields"].items())
         yield (
             last["at"],
-            f"{times.shown(last['at'])}: its priority was written, {counted(len(written), 'time')} in all, last "
+            f"{times.format_time(last['at'])}: its priority was written, {counted(len(written), 'time')} in all, last "
             f"{printable(values)}: {_outcome(last)}.",
         )
 
 
 def _decision(decision: Mapping[str, Any], about: About) -> str:
-    """One of a guardrail, or of an operator; empty for one that was carried out, and for a placement that was left to
-    Slurm: which nodes it should use shows in the ranks."""
+    """A decision of a guardrail or an operator in words; empty for actions that were carried out, as their operation is
+    shown, and for placements left to Slurm, which the ranks show."""
     if decision["verdict"] == "allowed" or (decision["kind"], decision["veto"]) == ("place", "placement"):
         return ""
     reason = explain.sentence(_reason(decision), about)
@@ -259,20 +261,20 @@ def _decision(decision: Mapping[str, Any], about: About) -> str:
 
 def _operation(operation: Mapping[str, Any], audit: JobAudit, about: About) -> Iterator[tuple[float, str]]:
     reason, opened = _reason(operation), operation["opened"]
-    yield opened, f"{times.shown(opened)}: {_rule(operation)}. {explain.sentence(reason, about)}."
+    yield opened, f"{times.format_time(opened)}: {_rule(operation)}. {explain.sentence(reason, about)}."
     if background := explain.background(reason):
         yield opened, f"{background}."
     commands = [command for command in audit.commands if command["operation"] == operation["id"]]
     for step in audit.steps:
         if step["operation"] == operation["id"] and step["step"] != "ended":
-            yield step["at"], f"{times.shown(step['at'])}: {_step(step, commands)}."
+            yield step["at"], f"{times.format_time(step['at'])}: {_step(step, commands)}."
     if operation["step"] == "ended":
         ended = operation["since"]
-        yield ended, f"{times.shown(ended)}: finished: {printable(operation['result'])}."
+        yield ended, f"{times.format_time(ended)}: finished: {printable(operation['result'])}."
 
 
 def _step(step: Mapping[str, Any], commands: Iterable[Mapping[str, Any]]) -> str:
-    """What it does, and the outcome of its commands."""
+    """A step in words, and the outcome of its commands."""
     name = step["step"]
     text = _STEPS.get(name, printable(name))
     if name in _SILENT:
@@ -284,7 +286,8 @@ def _step(step: Mapping[str, Any], commands: Iterable[Mapping[str, Any]]) -> str
 def _doubted_reports(faults: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     for fault in faults:
         reason = Reason(fault["rule"], {"detail": fault["detail"]} if fault["detail"] else {})
-        yield f"{explain.sentence(reason)} ({counted(fault['count'], 'time')}, last {times.shown(fault['last'])})."
+        count, last = counted(fault["count"], "time"), times.format_time(fault["last"])
+        yield f"{explain.sentence(reason)} ({count}, last {last})."
 
 
 def _rule(row: Mapping[str, Any]) -> str:
@@ -296,7 +299,7 @@ def _reason(row: Mapping[str, Any]) -> Reason:
 
 
 def _when(decision: Mapping[str, Any]) -> str:
-    first, last = times.shown(decision["first"]), times.shown(decision["last"])
+    first, last = times.format_time(decision["first"]), times.format_time(decision["last"])
     return first if first == last else f"{first} to {last}"
 
 

@@ -1,1 +1,1 @@
-"""What may be: bounds on claims and plans, and how what is decided is written. Pure."""
+"""Limits on claims and plans, and the commands that write scores and placements. Pure."""

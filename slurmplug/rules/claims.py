@@ -10,12 +10,12 @@ from policies.snapshot import Curves, JobKey, Jobs, Snapshot
 from predictors.arrays import Bools, Floats
 from slurmplug.config.schema import Guardrails
 
-SOONEST = 1e-3
+MIN_ITERATION_TIME = 1e-3
 """The shortest iteration in seconds: it launches many kernels, each of which takes some microseconds."""
-STEEP = 100.0
-"""No loss falls by more than this factor between two reports less than `MOMENT` apart."""
-MOMENT = 1.0
-"""Seconds."""
+MAX_LOSS_FALL = 100.0
+"""No loss falls by more than this factor between two reports within `CLOSE_REPORTS` of each other."""
+CLOSE_REPORTS = 1.0
+"""Seconds between two reports that are close together; also the precision of the time attained."""
 
 
 def limit_claims(snapshot: Snapshot, limits: Guardrails) -> tuple[Snapshot, Mapping[JobKey, Reason]]:
@@ -23,7 +23,7 @@ def limit_claims(snapshot: Snapshot, limits: Guardrails) -> tuple[Snapshot, Mapp
 
     Urgency is limited to what the site grants the account. A job whose reports cannot be true counts as one that
     reported nothing: more iterations than its GPUs can have done in the time attained, or a loss that falls by a factor
-    of `STEEP` within `MOMENT`.
+    of `MAX_LOSS_FALL` within `CLOSE_REPORTS`.
     """
     jobs = snapshot.jobs
     granted = np.full(len(jobs), limits.urgency)
@@ -43,35 +43,37 @@ def limit_claims(snapshot: Snapshot, limits: Guardrails) -> tuple[Snapshot, Mapp
         urgency=np.fmin(jobs.urgency, np.where(np.isnan(jobs.urgency), np.nan, granted)),
         iteration=np.where(unbelieved, 0.0, jobs.iteration),
         iteration_time=np.where(unbelieved, np.nan, jobs.iteration_time),
-        losses=without(jobs.losses, unbelieved),
-        accuracies=without(jobs.accuracies, unbelieved),
+        losses=clear_rows(jobs.losses, unbelieved),
+        accuracies=clear_rows(jobs.accuracies, unbelieved),
     )
     return replace(snapshot, jobs=believed), notes
 
 
 def too_fast(jobs: Jobs) -> Bools:
-    """(n,) whether more iterations are reported than one each `SOONEST` of the time attained."""
+    """(n,) whether more iterations are reported than one each `MIN_ITERATION_TIME` of the time attained."""
     ran = jobs.attained / np.maximum(jobs.gpus, 1)
-    return np.asarray((jobs.iteration > 1) & (jobs.gpus > 0) & (jobs.iteration * SOONEST > ran + MOMENT))
+    return np.asarray(
+        (jobs.iteration > 1) & (jobs.gpus > 0) & (jobs.iteration * MIN_ITERATION_TIME > ran + CLOSE_REPORTS)
+    )
 
 
 def too_steep(jobs: Jobs) -> Bools:
-    """(n,) whether a loss falls by more than `STEEP` again and again, between reports less than `MOMENT` apart.
+    """(n,) whether a loss falls by more than `MAX_LOSS_FALL` again and again, between reports within `CLOSE_REPORTS`.
 
     Once is possible, in the first steps after a bad start.
     """
-    quick = jobs.iteration_time < MOMENT
+    quick = jobs.iteration_time < CLOSE_REPORTS
     if not quick.any():
         return np.asarray(quick)
     curves = jobs.losses
     row = np.repeat(np.arange(len(jobs)), curves.lengths())
     before, after = curves.values[:-1], curves.values[1:]
     with np.errstate(over="ignore", invalid="ignore"):
-        falls = (row[:-1] == row[1:]) & (after > 0) & (before > STEEP * after)
+        falls = (row[:-1] == row[1:]) & (after > 0) & (before > MAX_LOSS_FALL * after)
     return np.asarray((np.bincount(row[1:][falls], minlength=len(jobs)) > 1) & quick)
 
 
-def without(curves: Curves, rows: Bools) -> Curves:
+def clear_rows(curves: Curves, rows: Bools) -> Curves:
     """The curves, with nothing in these rows (n,)."""
     lengths = curves.lengths()
     kept = np.repeat(~rows, lengths)

@@ -16,12 +16,15 @@ from policies.snapshot import Snapshot
 from slurmplug.cluster.port import Command, Site
 from slurmplug.rules.guardrails import Verdict
 
-MOVES = frozenset({"place", "resize", "migrate", "preempt"})
+PLACING_KINDS = frozenset({"place", "resize", "migrate", "preempt"})
 """The actions that decide which GPUs a job holds."""
 
 
-class _Seat(NamedTuple):
-    """A job that holds `held` (nothing if pending) and is to hold `goal`; None where the action names no nodes."""
+class _Target(NamedTuple):
+    """A job that holds `held` (nothing if pending), and whose action names the nodes `goal`.
+
+    `goal` is None where the action names no nodes, and empty where a node that it names does not exist.
+    """
 
     row: int
     action: Action
@@ -29,8 +32,8 @@ class _Seat(NamedTuple):
     goal: Placement | None
 
 
-_Move: TypeAlias = tuple[_Seat, ...]
-"""Seats that are taken together or not at all: the jobs of one ML job that start."""
+_Gang: TypeAlias = tuple[_Target, ...]
+"""Targets that are reached together or not at all: those of the jobs of one ML job that start."""
 _NOWHERE = Placement((), ())
 
 
@@ -44,9 +47,9 @@ def split(snapshot: Snapshot, verdict: Verdict, site: Site) -> tuple[tuple[Comma
     """
     if not site.places or verdict.frozen or not verdict.actions:
         return (), verdict
-    moves = [action for action in verdict.actions if action.kind in MOVES]
-    others = tuple(action for action in verdict.actions if action.kind not in MOVES)
-    return tuple(_commands(snapshot, moves)) if moves else (), replace(verdict, actions=others)
+    placing = [action for action in verdict.actions if action.kind in PLACING_KINDS]
+    others = tuple(action for action in verdict.actions if action.kind not in PLACING_KINDS)
+    return tuple(_commands(snapshot, placing)) if placing else (), replace(verdict, actions=others)
 
 
 def _commands(snapshot: Snapshot, actions: Sequence[Action]) -> Iterator[Command]:
@@ -55,128 +58,131 @@ def _commands(snapshot: Snapshot, actions: Sequence[Action]) -> Iterator[Command
     by_row = {rows[a.job] if rows else jobs.keys.index(a.job): a for a in actions}
     runs = jobs.state == "running"
     if (jobs.ml_job == np.arange(len(jobs))).all() and all(a.kind == "place" and a.shares for a in actions):
-        yield from (_start(snapshot, row, action) for row, action in by_row.items() if jobs.state[row] == "pending")
+        # Nothing but single jobs start: the cluster itself checks whether each fits where the policy placed it.
+        for row, action in by_row.items():
+            if jobs.state[row] == "pending":
+                yield _place_command(snapshot, row, action.nodes, action.shares)
         return
     space = Space(snapshot)
     for row, action in by_row.items():
         if action.kind == "preempt" and runs[row]:
             space.give(row, space.place(row))
-            yield _requeue(snapshot, row)
+            yield _requeue_command(snapshot, row)
     moving = [
         row for row, action in by_row.items() if action.kind != "preempt" and runs[row] and action.kind != "place"
     ]
     starting = [row for row, action in by_row.items() if action.kind == "place" and jobs.state[row] == "pending"]
-    moves: list[_Move] = [(_seat(snapshot, space, row, by_row[row]),) for row in moving]
-    moves += _gangs(snapshot, [_seat(snapshot, space, row, by_row[row]) for row in starting])
-    yield from _in_turn(snapshot, space, moves)
+    gangs: list[_Gang] = [(_target(snapshot, space, row, by_row[row]),) for row in moving]
+    gangs += _gangs(snapshot, [_target(snapshot, space, row, by_row[row]) for row in starting])
+    yield from _place_in_rounds(snapshot, space, gangs)
 
 
-def _gangs(snapshot: Snapshot, seats: Sequence[_Seat]) -> list[_Move]:
-    """The seats of each ML job together, in the order of the first; without those whose ML job would not be whole."""
+def _gangs(snapshot: Snapshot, targets: Sequence[_Target]) -> list[_Gang]:
+    """The targets by ML job, in the order of the first of each; without ML jobs of which not all jobs would run."""
     ml_job = snapshot.jobs.ml_job
     if (ml_job == np.arange(len(ml_job))).all():
-        return [(seat,) for seat in seats]
+        return [(target,) for target in targets]
     runs = snapshot.jobs.state == "running"
-    runs[[seat.row for seat in seats]] = True
+    runs[[target.row for target in targets]] = True
     missing = np.bincount(ml_job, ~runs, minlength=len(ml_job))
     first: dict[int, int] = {}
-    for place, seat in enumerate(seats):
-        first.setdefault(int(ml_job[seat.row]), place)
-    ordered = sorted(seats, key=lambda seat: first[int(ml_job[seat.row])])
-    return [tuple(gang) for job, gang in groupby(ordered, lambda seat: int(ml_job[seat.row])) if not missing[job]]
+    for place, target in enumerate(targets):
+        first.setdefault(int(ml_job[target.row]), place)
+    ordered = sorted(targets, key=lambda target: first[int(ml_job[target.row])])
+    return [tuple(gang) for job, gang in groupby(ordered, lambda target: int(ml_job[target.row])) if not missing[job]]
 
 
-def _in_turn(snapshot: Snapshot, space: Space, moves: Sequence[_Move]) -> Iterator[Command]:
-    while moves:
-        waiting: list[_Move] = []
-        for move in moves:
-            taken = _taken(snapshot, space, move)
+def _place_in_rounds(snapshot: Snapshot, space: Space, gangs: Sequence[_Gang]) -> Iterator[Command]:
+    while gangs:
+        waiting: list[_Gang] = []
+        for gang in gangs:
+            taken = _try_place(snapshot, space, gang)
             if taken is None:
-                waiting.append(move)
+                waiting.append(gang)
             else:
-                yield from (_place(snapshot, seat.row, goal) for seat, goal in zip(move, taken, strict=True) if goal)
-        if len(waiting) == len(moves):
-            yield from _together(snapshot, space, waiting)
+                yield from (
+                    _place(snapshot, target.row, goal) for target, goal in zip(gang, taken, strict=True) if goal
+                )
+        if len(waiting) == len(gangs):
+            yield from _exchange(snapshot, space, waiting)
             return
-        moves = waiting
+        gangs = waiting
 
 
-def _taken(snapshot: Snapshot, space: Space, move: _Move) -> list[Placement | None] | None:
-    """Where each seat's job goes, None where it stays, and that is taken; None for all where one finds no room."""
+def _try_place(snapshot: Snapshot, space: Space, gang: _Gang) -> list[Placement | None] | None:
+    """Take the room of a whole gang: where each of its jobs goes, None for one that stays.
+
+    Returns None, with nothing taken, if one of them finds no room.
+    """
     taken: list[Placement | None] = []
-    for seat in move:
-        space.give(seat.row, seat.held)
-        goal = seat.goal or _found(snapshot, space, seat)
-        if not goal.nodes or not space.fits_there(seat.row, goal):
-            space.take(seat.row, seat.held)
-            for before, there in zip(move, taken, strict=False):
+    for target in gang:
+        space.give(target.row, target.held)
+        goal = target.goal or _tightest_fit(snapshot, space, target)
+        if not goal.nodes or not space.fits_there(target.row, goal):
+            space.take(target.row, target.held)
+            for before, there in zip(gang, taken, strict=False):
                 space.give(before.row, there or before.held)
                 space.take(before.row, before.held)
             return None
-        space.take(seat.row, goal)
-        taken.append(None if goal == seat.held else goal)
+        space.take(target.row, goal)
+        taken.append(None if goal == target.held else goal)
     return taken
 
 
-def _together(snapshot: Snapshot, space: Space, moves: Sequence[_Move]) -> Iterator[Command]:
-    """Running jobs that wait for each other's room: all give theirs up, and who finds none takes its own again."""
-    running = [seat for move in moves for seat in move if seat.held.nodes and seat.goal]
-    for seat in running:
-        space.give(seat.row, seat.held)
+def _exchange(snapshot: Snapshot, space: Space, gangs: Sequence[_Gang]) -> Iterator[Command]:
+    """Running jobs that wait for each other's room: all release theirs, and one that then finds none keeps its own."""
+    running = [target for gang in gangs for target in gang if target.held.nodes and target.goal]
+    for target in running:
+        space.give(target.row, target.held)
     fitting = []
-    for seat in running:
-        if seat.goal and space.fits_there(seat.row, seat.goal):
-            space.take(seat.row, seat.goal)
-            fitting.append((seat.row, seat.goal))
-    left = {seat.row: seat.held for seat in running} | dict(fitting)
+    for target in running:
+        if target.goal and space.fits_there(target.row, target.goal):
+            space.take(target.row, target.goal)
+            fitting.append((target.row, target.goal))
+    left = {target.row: target.held for target in running} | dict(fitting)
     if all(space.fits_there(row, held) for row, held in left.items() if (row, held) not in fitting):
-        yield from (_requeue(snapshot, row) for row, _ in fitting)
+        yield from (_requeue_command(snapshot, row) for row, _ in fitting)
         yield from (_place(snapshot, row, goal) for row, goal in fitting)
 
 
-def _seat(snapshot: Snapshot, space: Space, row: int, action: Action) -> _Seat:
+def _target(snapshot: Snapshot, space: Space, row: int, action: Action) -> _Target:
     if not action.nodes:
-        return _Seat(row, action, space.place(row), None)
+        return _Target(row, action, space.place(row), None)
     at = {name: node for node, name in enumerate(snapshot.nodes.names)}
     if any(name not in at for name in action.nodes):
-        return _Seat(row, action, space.place(row), _NOWHERE)
+        return _Target(row, action, space.place(row), _NOWHERE)
     nodes = tuple(at[name] for name in action.nodes)
-    shares = action.shares or tuple(_evenly(_gpus(snapshot, row, action), len(nodes)))
-    return _Seat(row, action, space.place(row), Placement(nodes, shares))
+    shares = action.shares or tuple(_split_evenly(_gpu_count(snapshot, row, action), len(nodes)))
+    return _Target(row, action, space.place(row), Placement(nodes, shares))
 
 
-def _found(snapshot: Snapshot, space: Space, seat: _Seat) -> Placement:
-    """Where the job fits most tightly, its own GPUs given up; one that migrates goes to other nodes."""
+def _tightest_fit(snapshot: Snapshot, space: Space, target: _Target) -> Placement:
+    """Where the job fits most tightly once its own GPUs are released; a job that migrates goes to other nodes."""
     others = None
-    if seat.action.kind == "migrate":
+    if target.action.kind == "migrate":
         others = np.ones(len(snapshot.nodes.names), dtype=bool)
-        others[list(seat.held.nodes)] = False
-    return space.fit(seat.row, _gpus(snapshot, seat.row, seat.action), nodes=others) or _NOWHERE
+        others[list(target.held.nodes)] = False
+    return space.fit(target.row, _gpu_count(snapshot, target.row, target.action), nodes=others) or _NOWHERE
 
 
-def _gpus(snapshot: Snapshot, row: int, action: Action) -> int:
+def _gpu_count(snapshot: Snapshot, row: int, action: Action) -> int:
     return int(snapshot.jobs.gpus[row]) if action.gpus is None else action.gpus
 
 
-def _evenly(gpus: int, nodes: int) -> list[int]:
+def _split_evenly(gpus: int, nodes: int) -> list[int]:
     return [gpus * (i + 1) // nodes - gpus * i // nodes for i in range(nodes)]
 
 
 def _place(snapshot: Snapshot, row: int, goal: Placement) -> Command:
-    return _there(snapshot, row, (snapshot.nodes.names[node] for node in goal.nodes), goal.shares)
+    return _place_command(snapshot, row, (snapshot.nodes.names[node] for node in goal.nodes), goal.shares)
 
 
-def _start(snapshot: Snapshot, row: int, action: Action) -> Command:
-    """Where nothing else moves, each starts where it was put: whether it fits is looked at there."""
-    return _there(snapshot, row, action.nodes, action.shares)
-
-
-def _there(snapshot: Snapshot, row: int, names: Iterable[str], shares: Iterable[int]) -> Command:
+def _place_command(snapshot: Snapshot, row: int, names: Iterable[str], shares: Iterable[int]) -> Command:
     key = snapshot.jobs.keys[row]
     where = ",".join(f"{name}:{share}" for name, share in zip(names, shares, strict=True))
     return Command(f"{snapshot.cycle}-place-{key.job_id}", "place", key, {"nodes": where})
 
 
-def _requeue(snapshot: Snapshot, row: int) -> Command:
+def _requeue_command(snapshot: Snapshot, row: int) -> Command:
     key = snapshot.jobs.keys[row]
     return Command(f"{snapshot.cycle}-requeue-{key.job_id}", "requeue", key)

@@ -18,7 +18,7 @@ from slurmplug.cluster.port import Command
 from slurmplug.config.schema import Guardrails, Mode, Modes
 
 HOUR = 3600.0
-MANY = 20
+PARTIAL_SNAPSHOT_MIN_JOBS = 20
 """From this many jobs on, a snapshot that has lost most of them is taken to be incomplete."""
 
 
@@ -32,7 +32,7 @@ class Requeue(NamedTuple):
 
 @dataclass(frozen=True)
 class Past:
-    """What the guardrails need of earlier cycles, computed from the ledger. Times in seconds since the epoch."""
+    """What the guardrails need to know of earlier cycles, from the ledger. Times in seconds since the epoch."""
 
     now: float
     paused: bool = False
@@ -50,11 +50,11 @@ class Past:
     given_back: frozenset[int] = frozenset()
     """ids of jobs that an operator excluded with `slurmplug reset --job`"""
     requeues: tuple[Requeue, ...] = ()
-    """those of the last hour, and all of live jobs"""
+    """all those of the last hour, and all those of live jobs"""
     moving: Mapping[JobKey, str] = field(default_factory=dict)
     """jobs with a resize, migration or preemption in progress, and their users"""
     move_gave_up: frozenset[JobKey] = frozenset()
-    """jobs of which one was given up within the last hour"""
+    """jobs with a resize, migration or preemption given up within the last hour"""
     lost_progress: frozenset[JobKey] = frozenset()
     """jobs that did not resume from their checkpoint"""
     fresh: frozenset[JobKey] = frozenset()
@@ -91,8 +91,7 @@ def check(
     placement: who chooses nodes: off, Slurm alone; exclude, Slurm, but a job may be moved away from its nodes; pin, the
     policy for jobs that it moves; all, the policy for every job (`Site.places`).
     """
-    kinds = KINDS
-    mode: dict[str, Mode] = {kind: "observe" if past.paused else modes.of(kind) for kind in kinds}
+    mode: dict[str, Mode] = {kind: "observe" if past.paused else modes.of(kind) for kind in KINDS}
     protected_by = {each.rule: each.protects(snapshot.jobs, past, limits) for each in PROTECTIONS}
     protected = np.logical_or.reduce(list(protected_by.values()))
     rows = {key: row for row, key in enumerate(snapshot.jobs.keys)} if plan.actions else {}
@@ -102,12 +101,16 @@ def check(
     for action in plan.actions:
         row = rows[action.job]
         reason = next((Reason(rule) for rule, mask in protected_by.items() if mask[row]), None)
-        reason = reason or _placement(action, placement)
-        reason = reason or _mode(mode[action.kind], past) or _no_effect(action, str(snapshot.jobs.state[row]), past)
+        reason = reason or _placement_veto(action, placement)
+        reason = (
+            reason
+            or _mode_veto(mode[action.kind], past)
+            or _no_effect_veto(action, str(snapshot.jobs.state[row]), past)
+        )
         if placement != "all":
-            reason = reason or _move(action, snapshot, row, past, limits)
-            reason = reason or _move_budget(action, snapshot, rows, allowed, past=past, limits=limits)
-        reason = reason or _budget(action, allowed, past, limits)
+            reason = reason or _move_veto(action, snapshot, row, past, limits)
+            reason = reason or _requeue_budget_veto(action, snapshot, rows, allowed, past=past, limits=limits)
+        reason = reason or _stop_budget_veto(action, allowed, past, limits)
         if reason is None:
             allowed.append(action)
         else:
@@ -118,8 +121,8 @@ def check(
         vetoes=tuple(vetoes),
         acting=frozenset(kind for kind in mode if mode[kind] == "act"),
         protected_by=protected_by,
-        frozen=_frozen(snapshot, past, limits),
-        raised=_raised(snapshot.jobs, limits),
+        frozen=_freeze_reason(snapshot, past, limits),
+        raised=_raised_limit(snapshot.jobs, limits),
     )
 
 
@@ -163,7 +166,7 @@ def within_budget(writes: Sequence[Command], limits: Guardrails) -> tuple[Sequen
     return writes[: limits.writes_per_cycle], max(0, len(writes) - limits.writes_per_cycle)
 
 
-def _raised(jobs: Jobs, limits: Guardrails) -> int | None:
+def _raised_limit(jobs: Jobs, limits: Guardrails) -> int | None:
     """How many managed jobs may go ahead, so that `unmanaged_share` of the pending jobs are ones without directives."""
     share = limits.unmanaged_share
     if share == 0:
@@ -172,13 +175,13 @@ def _raised(jobs: Jobs, limits: Guardrails) -> int | None:
     return int(others * (1 - share) / share) if others else None
 
 
-def _frozen(snapshot: Snapshot, past: Past, limits: Guardrails) -> Reason | None:
+def _freeze_reason(snapshot: Snapshot, past: Past, limits: Guardrails) -> Reason | None:
     age, seen = past.now - snapshot.now, len(snapshot.jobs)
     if not 0 <= age <= limits.snapshot_age:
         return Reason("stale snapshot", {"age": age, "limit": limits.snapshot_age})
     if snapshot.now < past.latest:
         return Reason("clock jump", {"back": past.latest - snapshot.now})
-    if past.alive >= MANY and seen < limits.partial_snapshot * past.alive:
+    if past.alive >= PARTIAL_SNAPSHOT_MIN_JOBS and seen < limits.partial_snapshot * past.alive:
         return Reason("partial snapshot", {"seen": seen, "alive": past.alive})
     rested = past.now - past.last_failure
     if past.failures_in_a_row >= limits.breaker_failures and rested < limits.breaker_rest:
@@ -186,13 +189,13 @@ def _frozen(snapshot: Snapshot, past: Past, limits: Guardrails) -> Reason | None
     return None
 
 
-def _mode(mode: Mode, past: Past) -> Reason | None:
+def _mode_veto(mode: Mode, past: Past) -> Reason | None:
     if mode == "act":
         return None
     return Reason("paused") if past.paused else Reason("mode", {"mode": mode})
 
 
-def _no_effect(action: Action, state: str, past: Past) -> Reason | None:
+def _no_effect_veto(action: Action, state: str, past: Past) -> Reason | None:
     if action.kind != "stop":
         return None
     if state not in ("running", "suspended"):
@@ -200,8 +203,8 @@ def _no_effect(action: Action, state: str, past: Past) -> Reason | None:
     return Reason("gave up") if action.job in past.gave_up else None
 
 
-def _budget(action: Action, allowed: Sequence[Action], past: Past, limits: Guardrails) -> Reason | None:
-    """A policy repeats a stop in every cycle; one in progress was counted when it began."""
+def _stop_budget_veto(action: Action, allowed: Sequence[Action], past: Past, limits: Guardrails) -> Reason | None:
+    """The limits on stops per cycle and hour; a policy repeats its stops, and those in progress are counted already."""
     if action.kind != "stop" or action.job in past.stopping:
         return None
     done = sum(other.kind == "stop" and other.job not in past.stopping for other in allowed)
@@ -212,19 +215,19 @@ def _budget(action: Action, allowed: Sequence[Action], past: Past, limits: Guard
     return None
 
 
-def _placement(action: Action, placement: str) -> Reason | None:
+def _placement_veto(action: Action, placement: str) -> Reason | None:
     """Slurm chooses nodes unless the site allows otherwise."""
     needs = {"place": ("all",), "migrate": ("exclude", "pin", "all")}.get(action.kind)
     return None if needs is None or placement in needs else Reason("placement", {"placement": placement})
 
 
 def _requeues(action: Action, state: str) -> bool:
-    """Whether it ends a run; a pending job is resized in place."""
+    """Whether the action ends a run; a pending job is resized in place."""
     return action.kind in MOVES and state != "pending"
 
 
-def _move(action: Action, snapshot: Snapshot, row: int, past: Past, limits: Guardrails) -> Reason | None:
-    """Whether this job can be admitted, resized, moved or preempted now."""
+def _move_veto(action: Action, snapshot: Snapshot, row: int, past: Past, limits: Guardrails) -> Reason | None:
+    """Why this job cannot be admitted, resized, moved or preempted now."""
     jobs, job = snapshot.jobs, action.job
     state = str(jobs.state[row])
     least, most, gpus = int(jobs.gpus_min[row]), int(jobs.gpus_max[row]), action.gpus or 0
@@ -241,11 +244,11 @@ def _move(action: Action, snapshot: Snapshot, row: int, past: Past, limits: Guar
         return outside
     if job in past.move_gave_up:
         return Reason("gave up moving")
-    return _requeue(action, snapshot, row, past, limits) if _requeues(action, state) else None
+    return _requeue_veto(action, snapshot, row, past, limits) if _requeues(action, state) else None
 
 
-def _requeue(action: Action, snapshot: Snapshot, row: int, past: Past, limits: Guardrails) -> Reason | None:
-    """Whether this run may be ended, so that the job continues elsewhere or later."""
+def _requeue_veto(action: Action, snapshot: Snapshot, row: int, past: Past, limits: Guardrails) -> Reason | None:
+    """Why this run may not be ended for the job to continue elsewhere or later."""
     jobs, now, job = snapshot.jobs, snapshot.now, action.job
     own = [requeue.at for requeue in past.requeues if requeue.job == job]
     if not jobs.restartable[row]:
@@ -266,7 +269,7 @@ def _requeue(action: Action, snapshot: Snapshot, row: int, past: Past, limits: G
     return None
 
 
-def _move_budget(
+def _requeue_budget_veto(
     action: Action,
     snapshot: Snapshot,
     rows: Mapping[JobKey, int],

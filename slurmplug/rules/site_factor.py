@@ -15,11 +15,11 @@ from slurmplug.cluster.port import Command, Site
 from slurmplug.config.schema import Priority
 from slurmplug.errors import ConfigError
 
-LIMIT = 2_147_483_645
+MAX_SITE_FACTOR = 2_147_483_645
 """Slurm ignores a SiteFactor beyond it."""
 WEIGHTLESS_TOP = 2**30
 """The highest SiteFactor of a site whose weights are all 0, where it is the whole priority."""
-FEWEST = 16
+MIN_SPACED_JOBS = 16
 """A shorter queue is spaced as if this many jobs waited, so that one more job does not change every distance."""
 
 
@@ -35,11 +35,13 @@ def spacing_and_top(site: Site, waiting: int, spacing: int | None, top: int | No
     """
     weights = sum(site.priority_weights.values())
     if top is None:
-        top = min(max(weights // 2, 1), LIMIT) if weights else WEIGHTLESS_TOP
+        top = min(max(weights // 2, 1), MAX_SITE_FACTOR) if weights else WEIGHTLESS_TOP
     if spacing is None:
-        spacing = max(top // (2 * max(waiting, FEWEST)), 1)
-    if not 1 <= spacing <= top <= LIMIT:
-        raise ConfigError(f"priority.spacing {spacing} and priority.top {top}: set 1 <= spacing <= top <= {LIMIT}")
+        spacing = max(top // (2 * max(waiting, MIN_SPACED_JOBS)), 1)
+    if not 1 <= spacing <= top <= MAX_SITE_FACTOR:
+        raise ConfigError(
+            f"priority.spacing {spacing} and priority.top {top}: set 1 <= spacing <= top <= {MAX_SITE_FACTOR}"
+        )
     return spacing, top
 
 

@@ -90,7 +90,8 @@ def events(before: QueueState, after: QueueState) -> Iterator[str]:
             yield f"stop       {job_title(job)}: {why[:1].lower()}{why[1:]}"
         if not job.live and (old is None or old.live):
             saved = f", {job.saved:.0f} iterations saved" if job.saved else ""
-            yield f"ended      {job_title(job)}: {job.record.facts.state} after {times.span(job.elapsed)}{saved}"
+            elapsed = times.format_duration(job.elapsed)
+            yield f"ended      {job_title(job)}: {job.record.facts.state} after {elapsed}{saved}"
         elif job.live and not job.waits and (old is None or old.waits):
             facts = job.record.facts
             yield f"started    {job_title(job)}: {gpu_count(facts.gpus)} on {printable(facts.node_list)}"
@@ -160,7 +161,7 @@ class LiveTable(EventPrinter):
         self._live.stop()
 
     def show(self, state: QueueState) -> None:
-        """Draw the table anew."""
+        """Draw the table again."""
         super().show(state)
         self._live.update(Group(self._head(state), *self._latest, _queue(state, self._console.width)), refresh=True)
 
@@ -223,4 +224,4 @@ def _rank(job: Job) -> str:
 def _nodes_or_reason(job: Job) -> str:
     if job.waits:
         return job.record.facts.reason
-    return job.record.facts.node_list if job.live else times.span(job.elapsed)
+    return job.record.facts.node_list if job.live else times.format_duration(job.elapsed)

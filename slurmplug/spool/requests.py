@@ -27,10 +27,6 @@ class Requests:
         """Remove a request, where there is one."""
         self._path(run, kind).unlink(missing_ok=True)
 
-    def is_open(self, run: RunId, kind: RequestKind) -> bool:
-        """Whether a request was issued and not withdrawn."""
-        return self._path(run, kind).exists()
-
     def open_runs(self, kind: RequestKind) -> list[RunId]:
         """The runs with an open request of that kind."""
         with opened_folder(self._folder) as folder:

@@ -12,7 +12,7 @@ from predictors.arrays import Floats
 from slurmplug.directives.grammar import PREFIX
 from slurmplug.sandbox import Sandbox
 from slurmplug.sim.engine.job import SimJob, Workload
-from slurmplug.sim.experiment.result import Finished
+from slurmplug.sim.experiment.result import FinishedJob
 
 PROGRAM = """
 import json, sys, time
@@ -71,7 +71,7 @@ def run(
     began: float | None = None,
     turned_down: float = math.inf,
     script: Callable[[SimJob], str] = training,
-) -> list[Finished]:
+) -> list[FinishedJob]:
     """Submit each job when its time has come, wait until all have ended, and tell what came of them.
 
     began: the workload's start, seconds since the epoch; now where it is not given. turned_down: seconds in which
@@ -130,12 +130,12 @@ def _accounted(cluster: Sandbox, listed: str) -> dict[int, tuple[str, float, flo
 
 def _finished(
     cluster: Sandbox, job: SimJob, told: tuple[str, float, float, float], job_id: int, began: float
-) -> Finished:
+) -> FinishedJob:
     state, submitted, started, ended = told
     times, iterations = _progress(cluster, job_id)
     ran = not math.isnan(started)
     corners = slice(None) if ran else slice(0)
-    return Finished(
+    return FinishedJob(
         job=job,
         submitted=submitted - began,
         started=started - began,

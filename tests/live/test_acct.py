@@ -43,7 +43,18 @@ def test_by_states_it_shows_the_jobs_that_sacct_shows(cluster: Sandbox, folder: 
     cluster.wait_job(stopped, "CANCELLED")
     cluster.wait_job(requeued, "PENDING")
     site.scheduler.run()
-    window = ["-a", "-X", "-n", "-P", "-o", "jobid", "-S", times.shown(begun - 1), "-E", times.shown(time.time() + 1)]
+    window = [
+        "-a",
+        "-X",
+        "-n",
+        "-P",
+        "-o",
+        "jobid",
+        "-S",
+        times.format_time(begun - 1),
+        "-E",
+        times.format_time(time.time() + 1),
+    ]
 
     def by_sacct(states: str) -> set[str]:
         result = cluster.run("root", ["sacct", *window, "-s", states]).stdout.split()

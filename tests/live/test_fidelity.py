@@ -21,7 +21,7 @@ from slurmplug.config.schema import Config
 from slurmplug.directives.grammar import PREFIX
 from slurmplug.sandbox import ClusterSpec, Node, Partition, Sandbox
 from slurmplug.sim.engine.job import SimJob, Speed, Workload
-from slurmplug.sim.experiment.result import Finished
+from slurmplug.sim.experiment.result import FinishedJob
 from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings, finished
 from slurmplug.sim.slurm.launcher import LauncherSettings
 from slurmplug.sim.slurm.multifactor import Weights
@@ -172,7 +172,9 @@ def measured(cluster: Sandbox, probe: int) -> tuple[float, float]:
     return float((ends - starts).mean() - trains), float((starts[1:] - ends[:-1]).mean())
 
 
-def simulated(jobs: Workload, policy: Policy, cycles: Sequence[float], launch: float, release: float) -> list[Finished]:
+def simulated(
+    jobs: Workload, policy: Policy, cycles: Sequence[float], launch: float, release: float
+) -> list[FinishedJob]:
     """What comes of the jobs in a simulation whose cycles are at these times."""
     slurm = LauncherSettings(
         Weights(**WEIGHTS), pace=0.1, bf_interval=BF_INTERVAL, launch_seconds=launch, release_seconds=release
@@ -205,6 +207,6 @@ def test_an_order_that_is_turned_round_would_be_seen() -> None:
     assert alike(first, first[::-1]) == pytest.approx(-1)
 
 
-def _started(at: float) -> Finished:
+def _started(at: float) -> FinishedJob:
     empty = np.empty(0)
-    return Finished(workload(0).jobs[0], 0.0, at, at, "COMPLETED", False, empty, empty, at, 0.0, 0.0, 0, 0, 0)
+    return FinishedJob(workload(0).jobs[0], 0.0, at, at, "COMPLETED", False, empty, empty, at, 0.0, 0.0, 0, 0, 0)

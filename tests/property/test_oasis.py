@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.oasis.admission import PriceBounds, price_bounds, price_terms
-from policies.oasis.bids import Bid, ParameterServers, log_utility, utility
+from policies.oasis.bids import Bid, ParameterServers, utility
 from policies.oasis.schedule import best_schedule
 
 
@@ -138,17 +138,6 @@ def test_an_empty_cluster_admits_any_job_that_it_can_finish(
         found = best_schedule(bid, empty, np.ones((slots, hosts, 3)))
         assert found is not None
         assert found.payoff > 0
-
-
-@given(st.floats(1, 100), st.floats(0, 10), st.floats(0, 1e4), st.floats(0, 1e6))
-def test_the_logarithm_of_a_utility_is_finite_and_that_of_the_utility(
-    th1: float, th2: float, th3: float, latency: float
-) -> None:
-    th = np.array([th1, th2, th3])
-    log = float(log_utility(th, latency))
-    assert np.isfinite(log)
-    if log > -600:
-        assert np.isclose(np.exp(log), float(utility(th, latency)))
 
 
 @given(st.floats(-400, 0), st.floats(0, 50), st.lists(st.floats(0, 1), min_size=2, max_size=2))

@@ -1,12 +1,12 @@
-"""The forecaster of a simulation: the daemon's, with the truth in place of a history, renewed less often."""
+"""The forecaster of a simulation: the daemon's, with run times from the workload and forecasts made less often."""
 
 from slurmplug.forecasting.forecast_cache import CachePolicies, CachePolicy
 from slurmplug.forecasting.forecaster import Forecaster
+from slurmplug.sim.adapters.true_values import TrueLosses, TrueRunTimes
 from slurmplug.sim.engine.engine import Engine
-from slurmplug.sim.engine.true_values import TrueLosses, TrueRunTimes
 
 GROWTH = 1.1
-"""A simulation of 50,000 jobs can only afford a curve's forecast anew when the curve is longer by this factor."""
+"""A curve is forecast again when it is longer by this factor: for 50,000 jobs more would take too long."""
 ONCE_GROWN = CachePolicies(
     final=CachePolicy(growth=GROWTH, shared=True),
     accuracy=CachePolicy(growth=GROWTH, shared=True),

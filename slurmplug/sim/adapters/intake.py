@@ -45,7 +45,7 @@ class SimIntake:
         self._constant: dict[str, Any] = {}
         """columns of the live rows that never change"""
         self._columns: dict[str, Any] = {}
-        """columns that change only when a job starts, ends or waits, besides"""
+        """those, and the columns that change only when a job starts, ends or waits"""
         self._changes_seen = -1
         self._nodes: Nodes
         self._fits = np.ones((1, len(engine.nodes)), dtype=bool)
@@ -114,7 +114,7 @@ class SimIntake:
         return JobRecord(engine.table.keys[row], facts)
 
     def _refresh(self) -> None:
-        """Take anew what changes only when a job starts, ends or waits."""
+        """Compute again the columns that change only when a job starts, ends or waits."""
         engine = self._engine
         self._refresh_live_rows()
         live, node_use, used = self._live, engine.nodes, np.maximum(engine.nodes.used, 0.0)
@@ -272,7 +272,7 @@ class SimIntake:
 
 
 def _load(used: Floats, capacity: Floats, threshold: float) -> Floats:
-    """(nodes, resources) what is in use; where it is contended for, as much more as what waits for its turn."""
+    """(nodes, resources) the load: resources in use, and above the threshold also the demand that waits for them."""
     most = threshold * capacity
     crowding = np.divide(used, most, out=np.ones_like(used), where=most > 0)
     load = used * np.maximum(crowding, 1.0)

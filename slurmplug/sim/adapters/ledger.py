@@ -35,7 +35,7 @@ class MemoryLedger:
         """of live jobs, and of those in `_operations`"""
 
     def next_cycle(self) -> int:
-        """The number of the cycle to come."""
+        """The number of the next cycle."""
         return self._cycle + 1
 
     def site_factors_set_elsewhere(self) -> Mapping[JobKey, float]:

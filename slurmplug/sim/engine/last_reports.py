@@ -63,7 +63,7 @@ class LastReports:
         return Seen(iteration, time, iteration_time)
 
     def _median_steps(self, trainings: Ints, pace: "Pace", rows: Ints, key: Floats) -> Floats:
-        """(k,) the median step of these trainings, those of `rows` of the pace; taken anew where the key changed."""
+        """(k,) the median step of these trainings, `rows` of the pace; computed again where the key changed."""
         changed = np.flatnonzero((self._median_of[trainings] != key).any(axis=1))
         found = self._median[trainings]
         if len(changed):

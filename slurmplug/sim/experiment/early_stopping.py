@@ -13,7 +13,7 @@ _PREFIX = "stopping."
 """of the load control's entries in the memory"""
 
 
-class Stopping(Policy):
+class WithEarlyStopping(Policy):
     """A policy's plan, and MLF-C's stops of further jobs (Wang, Liu, Shen, CoNEXT 2020, section 3.5)."""
 
     def __init__(self, policy: Policy, settings: LoadControlSettings | None = None) -> None:

@@ -7,7 +7,7 @@ from slurmplug.sim.engine.job import SimJob
 
 
 @dataclass(frozen=True, eq=False)
-class Finished:
+class FinishedJob:
     """One job of the workload after the run. Times are seconds from the workload's start.
 
     `times` (k,), increasing but not strictly, and `iterations` (k,) are the corners of its progress: between two of
@@ -49,7 +49,7 @@ class RunResult:
     launcher: str
     stopping: bool
     seed: int
-    finished: tuple[Finished, ...]
+    finished: tuple[FinishedJob, ...]
     """in the workload's order"""
     decide_seconds: Floats
     """(cycles,) measured"""

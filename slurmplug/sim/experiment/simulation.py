@@ -22,7 +22,7 @@ from slurmplug.sim.engine.engine import Engine
 from slurmplug.sim.engine.job import SimJob, Workload
 from slurmplug.sim.engine.nodes import parse
 from slurmplug.sim.engine.workload_table import workload_table
-from slurmplug.sim.experiment.result import Finished, RunResult
+from slurmplug.sim.experiment.result import FinishedJob, RunResult
 from slurmplug.sim.slurm.cluster import SlurmSimCluster
 from slurmplug.sim.slurm.launcher import LauncherSettings
 
@@ -161,7 +161,7 @@ def _same_memory(before: Memory, after: Memory) -> bool:
     return before.keys() == after.keys() and all(np.array_equal(before[name], after[name]) for name in before)
 
 
-def finished(engine: Engine, training: int) -> Finished:
+def finished(engine: Engine, training: int) -> FinishedJob:
     """The outcome of a training, as it is now."""
     log, rows = engine.logs[training], engine.table.rows_of(training)
     here = slice(rows.start, rows.stop)
@@ -169,7 +169,7 @@ def finished(engine: Engine, training: int) -> Finished:
     state = log.state
     if state == "PENDING" and any(row in engine.holds for row in rows):
         state = "RUNNING"
-    return Finished(
+    return FinishedJob(
         job=engine.table.jobs[training],
         submitted=float(engine.table.submit[training]),
         started=float(engine.first_started[training]),

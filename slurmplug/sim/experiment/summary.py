@@ -15,7 +15,7 @@ import numpy as np
 
 from predictors.arrays import Floats
 from slurmplug.sim.engine.job import SimJob
-from slurmplug.sim.experiment.result import Finished, RunResult
+from slurmplug.sim.experiment.result import FinishedJob, RunResult
 from slurmplug.sim.workloads.directives import run_time_alone
 
 REPORTS = 200
@@ -83,7 +83,7 @@ def horizon(jobs: list[SimJob]) -> float:
 class _LearningProgress:
     """What one job had reported, by time."""
 
-    def __init__(self, job: Finished) -> None:
+    def __init__(self, job: FinishedJob) -> None:
         self.job, self._finished = job.job, job
         self._at, self._times = first_reached(job.times, job.iterations)
 
@@ -141,7 +141,7 @@ def first_reached(times: Floats, iterations: Floats) -> tuple[Floats, Floats]:
     return np.array(at), np.array(when)
 
 
-def _utility(job: Finished) -> float:
+def _utility(job: FinishedJob) -> float:
     """th1 / (1 + exp(th2 (x - th3))) of a job that completed after x seconds (OASiS, section V-A), else 0."""
     if job.job.utility is None or job.state != "COMPLETED":
         return 0.0

@@ -27,7 +27,7 @@ MOST_PARTS = 1_000
 MOST_GPUS = 1_000_000
 MOST_SECONDS = 1e11
 STOPS = ("iterations", "optstop", "target")
-_HEAD_LINES = 100
+_REMARK_LINES = 100
 _TEXTS = ("user", "account", "qos", "partition", "kind")
 _AMOUNTS = ("memory", "traffic", "checkpoint_every", "restart", "startup", "runtime_noise", "loss_noise")
 _OPTIONAL = ("time_limit", "target", "deadline", "urgency", "params")
@@ -54,11 +54,11 @@ def workload(request: WorkloadRequest) -> Workload:
     Raises:
         WorkloadError
     """
-    speeds = _speeds(_beside(request.path, "speeds"))
-    curves = _curves(_beside(request.path, "curves"))
+    speeds = _read_speeds(_existing_side_path(request.path, "speeds"))
+    curves = _read_curves(_existing_side_path(request.path, "curves"))
     rows = comma_separated(request.path, NEEDED, known=(*COLUMNS,))
     jobs, skipped = collect(rows, lambda row: _job(row, speeds, curves), skip_bad=request.skip_bad)
-    name, nodes, gpus_a_node = _head(request.path)
+    name, nodes, gpus_a_node = _read_remarks(request.path)
     jobs.sort(key=lambda each: each.submit)
     return Workload(name or _stem(request.path), tuple(jobs), nodes, gpus_a_node, skipped)
 
@@ -76,21 +76,25 @@ def write(workload: Workload, path: Path) -> None:
         speed, _ = speeds.setdefault(id(job.speed), (f"s{len(speeds)}", job.speed))
         shape = tuple(id(each) if len(each) else 0 for each in (job.curve_at, job.losses, job.accuracies))
         curve = curves.setdefault(shape, (f"c{len(curves)}", job))[0] if len(job.curve_at) else ""
-        lines.append(_cells(job, speed, curve))
+        lines.append(_job_cells(job, speed, curve))
     remarks = (
         f"# name = {printable(workload.name)}\n# nodes = {workload.nodes}\n# gpus_a_node = {workload.gpus_a_node}\n"
     )
-    points = [(name, g, n, repr(r)) for name, speed in speeds.values() for g, n, r in zip(*_lists(speed), strict=True)]
-    curve_points = [(name, *cells) for name, job in curves.values() for cells in _points(job)]
+    points = [
+        (name, g, n, repr(r)) for name, speed in speeds.values() for g, n, r in zip(*_speed_columns(speed), strict=True)
+    ]
+    curve_points = [(name, *cells) for name, job in curves.values() for cells in _curve_rows(job)]
     try:
-        path.write_text(remarks + _table(COLUMNS, lines), encoding="utf-8")
-        _side(path, "speeds").write_text(_table(("speed", "gpus", "nodes", "rate"), points), encoding="utf-8")
-        _side(path, "curves").write_text(_table(("curve", "at", "loss", "accuracy"), curve_points), encoding="utf-8")
+        path.write_text(remarks + _csv_text(COLUMNS, lines), encoding="utf-8")
+        _side_path(path, "speeds").write_text(_csv_text(("speed", "gpus", "nodes", "rate"), points), encoding="utf-8")
+        _side_path(path, "curves").write_text(
+            _csv_text(("curve", "at", "loss", "accuracy"), curve_points), encoding="utf-8"
+        )
     except OSError as error:
         raise WorkloadError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def _cells(job: SimJob, speed: str, curve: str) -> list[str]:
+def _job_cells(job: SimJob, speed: str, curve: str) -> list[str]:
     values = {name: getattr(job, name) for name in (*NEEDED[:4], *_TEXTS, *_COUNTS, *_AMOUNTS, *_OPTIONAL)}
     cells = {name: "" if value != value else printable(str(value)) for name, value in values.items()}
     utility = "" if job.utility is None else " ".join(map(repr, job.utility))
@@ -104,18 +108,18 @@ def _part_text(part: Part) -> str:
     return f"{part.role}:{part.gpus}:{part.cpus}:{part.memory!r}:{part.share!r}:{parents}"
 
 
-def _lists(speed: Speed) -> tuple[list[int], list[int], list[float]]:
+def _speed_columns(speed: Speed) -> tuple[list[int], list[int], list[float]]:
     return speed.gpus.tolist(), speed.nodes.tolist(), speed.rate.tolist()
 
 
-def _points(job: SimJob) -> Iterable[tuple[str, str, str]]:
+def _curve_rows(job: SimJob) -> Iterable[tuple[str, str, str]]:
     def text(values: Floats, row: int) -> str:
         return repr(float(values[row])) if row < len(values) and values[row] == values[row] else ""
 
     return ((repr(float(at)), text(job.losses, i), text(job.accuracies, i)) for i, at in enumerate(job.curve_at))
 
 
-def _table(heading: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
+def _csv_text(heading: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(heading)
@@ -128,40 +132,40 @@ def _job(row: Row, speeds: Mapping[str, Speed], curves: Mapping[str, LearningCur
     least, most = (row.integer(name, 0, most=MOST_GPUS) for name in ("gpus_min", "gpus_max"))
     if least > (most or gpus) or (most and most < gpus):
         raise row.bad("gpus_max", f"{least} to {most} GPUs are no range around {gpus}")
-    curve = _curve_of(row, curves)
+    curve = _parse_curve(row, curves)
     submit = row.number("submit", most=MOST_SECONDS)
     return SimJob(
         name=row.text("name"),
         submit=submit,
         gpus=gpus,
         iterations=row.integer("iterations", least=1, most=10**9),
-        speed=_speed_of(row, speeds, max(gpus, 1)),
+        speed=_parse_speed(row, speeds, max(gpus, 1)),
         gpus_min=least,
         gpus_max=most,
         cpus=row.integer("cpus", 0, most=10**7),
         curve_at=curve.at,
         losses=curve.losses,
         accuracies=curve.accuracies,
-        utility=_utility(row),
-        stop=_word(row, "stop", STOPS, "iterations"),
-        downgrade=_word(row, "downgrade", STOPS[1:], ""),
-        managed=_word(row, "managed", ("yes", "no"), "yes") == "yes",
-        parts=_parts(row),
+        utility=_parse_utility(row),
+        stop=_choice(row, "stop", STOPS, "iterations"),
+        downgrade=_choice(row, "downgrade", STOPS[1:], ""),
+        managed=_choice(row, "managed", ("yes", "no"), "yes") == "yes",
+        parts=_parse_parts(row),
         **{name: row.text(name, str(_DEFAULTS[name])) for name in _TEXTS},  # type: ignore[arg-type]
         **{name: row.number(name, float(_DEFAULTS[name]), most=1e15) for name in _AMOUNTS},  # type: ignore[arg-type]
         **{name: row.number(name, math.nan, most=1e15) for name in _OPTIONAL},  # type: ignore[arg-type]
     )
 
 
-def _word(row: Row, column: str, choices: Sequence[str], default: str) -> str:
+def _choice(row: Row, column: str, choices: Sequence[str], default: str) -> str:
     value = row.text(column, default)
     if value != default and value not in choices:
         raise row.bad(column, f"is {quoted(value)}, not one of {', '.join(choices)}")
     return value
 
 
-def _utility(row: Row) -> tuple[float, float, float] | None:
-    values = _list(row, "utility", row.cells.get("utility", ""))
+def _parse_utility(row: Row) -> tuple[float, float, float] | None:
+    values = _numbers(row, "utility", row.cells.get("utility", ""))
     if not values:
         return None
     if len(values) != 3 or min(values) < 0:
@@ -169,7 +173,7 @@ def _utility(row: Row) -> tuple[float, float, float] | None:
     return values[0], values[1], values[2]
 
 
-def _speed_of(row: Row, speeds: Mapping[str, Speed], gpus: int) -> Speed:
+def _parse_speed(row: Row, speeds: Mapping[str, Speed], gpus: int) -> Speed:
     """A name, a rate on the requested GPUs, or points `GPUSxNODES:RATE` with spaces between."""
     text = row.text("speed", longest=MOST_POINTS)
     if text in speeds:
@@ -186,10 +190,10 @@ def _speed_of(row: Row, speeds: Mapping[str, Speed], gpus: int) -> Speed:
             known = f"; the file beside it has {len(speeds)}" if speeds else ""
             raise row.bad("speed", f"{quoted(text)} is no named speed, no rate and no GPUSxNODES:RATE{known}")
         points.append((int(on[:9]), int(nodes[:9]), rate))
-    return _speed(row, points, "speed")
+    return _checked_speed(row, points, "speed")
 
 
-def _speed(row: Row, points: Sequence[tuple[int, int, float]], column: str) -> Speed:
+def _checked_speed(row: Row, points: Sequence[tuple[int, int, float]], column: str) -> Speed:
     gpus, nodes, rates = zip(*points, strict=True)
     if min(rates) <= 0 or min(gpus) < 1 or min(nodes) < 1:
         raise row.bad(column, "a speed needs rates above 0 on at least one GPU of one node")
@@ -198,7 +202,7 @@ def _speed(row: Row, points: Sequence[tuple[int, int, float]], column: str) -> S
     return Speed(np.array(gpus), np.array(nodes), np.array(rates))
 
 
-def _curve_of(row: Row, curves: Mapping[str, LearningCurve]) -> LearningCurve:
+def _parse_curve(row: Row, curves: Mapping[str, LearningCurve]) -> LearningCurve:
     """A name, or points `ITERATION:LOSS:ACCURACY` with spaces between, either of the two empty."""
     text = row.text("curve", "", longest=MOST_POINTS)
     if not text or text in curves:
@@ -210,10 +214,10 @@ def _curve_of(row: Row, curves: Mapping[str, LearningCurve]) -> LearningCurve:
         if len(cells) != 3 or None in numbers:
             raise row.bad("curve", f"{quoted(text)} is no named curve, nor points ITERATION:LOSS:ACCURACY")
         points.append(tuple(float(number) for number in numbers if number is not None))
-    return _curve(row, points, "curve")
+    return _checked_curve(row, points, "curve")
 
 
-def _curve(row: Row, points: Sequence[tuple[float, ...]], column: str) -> LearningCurve:
+def _checked_curve(row: Row, points: Sequence[tuple[float, ...]], column: str) -> LearningCurve:
     at, losses, accuracies = np.array(points).T
     if not (at[0] >= 0 and (np.diff(at) > 0).all()):
         raise row.bad(column, "the iterations of a curve do not increase from 0 or more")
@@ -225,7 +229,7 @@ def _curve(row: Row, points: Sequence[tuple[float, ...]], column: str) -> Learni
     return LearningCurve(at, *quantities)
 
 
-def _parts(row: Row) -> tuple[Part, ...]:
+def _parse_parts(row: Row) -> tuple[Part, ...]:
     """`ROLE:GPUS:CPUS:MEMORY:SHARE:PARENTS` with `;` between, parents as numbers from 0 with `+` between."""
     words = [word for word in row.text("parts", "", longest=MOST_POINTS).split(";") if word]
     if len(words) > MOST_PARTS:
@@ -245,14 +249,14 @@ def _parts(row: Row) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def _list(row: Row, column: str, text: str) -> list[float]:
+def _numbers(row: Row, column: str, text: str) -> list[float]:
     numbers = [as_number(word) for word in text.split()]
     if len(numbers) > MOST_POINTS or None in numbers:
         raise row.bad(column, f"{quoted(text)} are no numbers with spaces between")
     return [number for number in numbers if number is not None]
 
 
-def _speeds(path: Path | None) -> dict[str, Speed]:
+def _read_speeds(path: Path | None) -> dict[str, Speed]:
     points: dict[str, list[tuple[int, int, float]]] = defaultdict(list)
     last: dict[str, Row] = {}
     if path is not None:
@@ -261,10 +265,10 @@ def _speeds(path: Path | None) -> dict[str, Speed]:
             at = row.integer("gpus", least=1, most=MOST_GPUS), row.integer("nodes", least=1, most=MOST_GPUS)
             points[name].append((*at, row.number("rate")))
             last[name] = row
-    return {name: _speed(last[name], rates, "rate") for name, rates in points.items()}
+    return {name: _checked_speed(last[name], rates, "rate") for name, rates in points.items()}
 
 
-def _curves(path: Path | None) -> dict[str, LearningCurve]:
+def _read_curves(path: Path | None) -> dict[str, LearningCurve]:
     points: dict[str, list[tuple[float, ...]]] = defaultdict(list)
     last: dict[str, Row] = {}
     if path is not None:
@@ -273,13 +277,13 @@ def _curves(path: Path | None) -> dict[str, LearningCurve]:
             values = (row.number(column, math.nan, least=-math.inf) for column in ("loss", "accuracy"))
             points[name].append((row.number("at"), *values))
             last[name] = row
-    return {name: _curve(last[name], at, "at") for name, at in points.items()}
+    return {name: _checked_curve(last[name], at, "at") for name, at in points.items()}
 
 
-def _head(path: Path) -> tuple[str, int, int]:
+def _read_remarks(path: Path) -> tuple[str, int, int]:
     remarks: dict[str, str] = {}
     with open_lines(path) as lines:
-        for _, line in zip(range(_HEAD_LINES), lines, strict=False):
+        for _, line in zip(range(_REMARK_LINES), lines, strict=False):
             if line.startswith("#"):
                 key, equals, value = line[1:].partition("=")
                 if equals:
@@ -297,10 +301,10 @@ def _stem(path: Path) -> str:
     return path.name.removesuffix(".gz").removesuffix(".csv")
 
 
-def _side(path: Path, kind: str) -> Path:
+def _side_path(path: Path, kind: str) -> Path:
     return path.with_name(f"{_stem(path)}.{kind}.csv")
 
 
-def _beside(path: Path, kind: str) -> Path | None:
-    plain = _side(path, kind)
+def _existing_side_path(path: Path, kind: str) -> Path | None:
+    plain = _side_path(path, kind)
     return next((each for each in (plain, plain.with_name(f"{plain.name}.gz")) if each.is_file()), None)

@@ -19,7 +19,7 @@ from policies.snapshot import Snapshot
 from slurmplug.commands import main
 from slurmplug.errors import UsageError
 from slurmplug.sim.engine.job import Part, SimJob
-from slurmplug.sim.experiment.early_stopping import Stopping
+from slurmplug.sim.experiment.early_stopping import WithEarlyStopping
 from slurmplug.sim.experiment.result import RunResult
 from slurmplug.sim.experiment.simulation import Simulation
 from slurmplug.sim.experiment.summary import summary
@@ -162,7 +162,7 @@ def test_an_overloaded_cluster_stops_jobs_that_have_learnt_all_with_any_policy_b
     jobs = [
         learning(gpus=4, speed=speed((4, 1, 0.1)), stop="optstop", downgrade="target", target=0.85) for _ in range(4)
     ]
-    plain, stopping = run(*jobs), run(*jobs, policy=Stopping(First()))
+    plain, stopping = run(*jobs), run(*jobs, policy=WithEarlyStopping(First()))
     assert summary(plain)["stops"] == 0
     assert summary(stopping)["stops"] == 4
     assert summary(stopping)["jct_mean"] < summary(plain)["jct_mean"]

@@ -13,7 +13,7 @@ from predictors.speed import SpeedPredictor
 from slurmplug.forecasting.curve_fans import CurveFans, PredictedLosses
 from slurmplug.forecasting.forecast_cache import CachePolicy, CurveForecasts, ForecastCache
 from slurmplug.forecasting.forecaster import Forecaster
-from slurmplug.forecasting.speed_fans import Placement, SeenSpeeds, SpeedFans, grid
+from slurmplug.forecasting.speed_fans import PlacementShape, SeenSpeeds, SpeedFans, grid
 from tests.builders import CLUSTER, NOW, jobs, nodes, snapshot
 
 FALLING = [1.0, 0.6, 0.4, 0.3, 0.25]
@@ -245,13 +245,15 @@ class TestSpeeds:
     def test_are_kept_in_the_ledger_as_medians(self) -> None:
         seen = SeenSpeeds()
         for run, step in enumerate([1.0, 2.0, 9.0]):
-            seen.add("type mlp", Placement(2, 1), run, step)
+            seen.add("type mlp", PlacementShape(2, 1), run, step)
         again = SeenSpeeds.from_state(seen.state())
-        assert again.of("type mlp") == {Placement(2, 1): 2.0}
+        assert again.of("type mlp") == {PlacementShape(2, 1): 2.0}
         with pytest.raises(ValueError, match="fit it again"):
             SeenSpeeds.from_state({**seen.state(), "version": "other"})
 
-    @pytest.mark.parametrize("wrong", [(Placement(2, 1), 0.0), (Placement(2, 1), np.inf), (Placement(1, 2), 1.0)])
+    @pytest.mark.parametrize(
+        "wrong", [(PlacementShape(2, 1), 0.0), (PlacementShape(2, 1), np.inf), (PlacementShape(1, 2), 1.0)]
+    )
     def test_are_not_learnt_from_what_cannot_be(self, wrong: Any) -> None:
         seen = SeenSpeeds()
         seen.add("type mlp", wrong[0], 1, wrong[1])

@@ -44,7 +44,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "facts": (record(1, 1).facts._replace(gpus=3, user="b"), "gpus"),
     "directives": (parse(b"#PLUG --urgency=3\n", submitted=0.0), "urgency"),
     "points": (Points(np.array([9.0]), np.array([1.0]), {"accuracy": np.array([0.5])}), "reported"),
-    "points_of": (4, "resumed"),
+    "points_run": (4, "resumed"),
     "earlier": (Points(np.array([0.5]), np.array([1.0]), {"accuracy": np.array([0.5])}), "accuracies"),
     "site_factor": (5.0, "site_factor"),
     "waited_before": (60.0, "waited"),

@@ -151,15 +151,6 @@ def test_tables_that_are_no_distribution_are_refused() -> None:
         Forecast.quantiles([0.5, 0.1], [[1.0, 2.0]], "x")
 
 
-def test_a_forecast_survives_as_plain_arrays() -> None:
-    forecast = Forecast.lognormal([1.0, 2.0], 0.3, ["a", "b"])
-
-    back = Forecast.from_arrays(forecast.to_arrays())
-
-    np.testing.assert_array_equal(back.table, forecast.table)
-    assert list(back.source) == ["a", "b"]
-
-
 def test_a_forecast_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match="read-only"):
         Forecast.certain(1.0, "x").table[0, 0] = 2.0
@@ -185,14 +176,6 @@ def test_a_fan_knows_nothing_of_rows_it_was_not_given() -> None:
     assert np.isnan(fan.at([0], 2.0).median).all()
     assert list(fan.at([1, 2], 2.0).source) == ["curve", ""]
     assert np.isnan(Fan.unknown(5).at(np.arange(5), 3.0).mean).all()
-
-
-def test_a_fan_survives_as_plain_arrays() -> None:
-    fan = _fan()
-
-    back = Fan.from_arrays(fan.to_arrays())
-
-    np.testing.assert_array_equal(back.at([1], 3.3).table, fan.at([1], 3.3).table)
 
 
 def test_what_was_not_forecast_is_unknown_in_every_field() -> None:

@@ -12,7 +12,7 @@ from predictors.learning_curve import LearningCurvePredictor
 from predictors.runtime import RuntimeModel
 from predictors.scoring import ScoreRow
 from predictors.trials import curves, loss, optstop, runtime, speed
-from predictors.trials.curves import FinishedRun
+from predictors.trials.curves import FinishedCurve
 from predictors.trials.optstop import WatchedRun
 
 
@@ -21,11 +21,11 @@ def ticks() -> Callable[[], int]:
     return count().__next__
 
 
-def rising(n: int, points: int = 30, group: str = "", seed: int = 0) -> list[FinishedRun]:
+def rising(n: int, points: int = 30, group: str = "", seed: int = 0) -> list[FinishedCurve]:
     random = np.random.default_rng(seed)
     x = np.arange(1.0, points + 1)
     return [
-        FinishedRun(top - drop * x**-power + random.normal(0, 0.003, points), group)
+        FinishedCurve(top - drop * x**-power + random.normal(0, 0.003, points), group)
         for top, drop, power in zip(
             random.uniform(0.6, 0.9, n), random.uniform(0.2, 0.5, n), random.uniform(0.5, 1.5, n), strict=True
         )
@@ -38,8 +38,8 @@ def scored(lines: list[ScoreRow], part: str, method: str) -> dict[str, float]:
 
 class TestCurves:
     def test_five_points_are_seen_of_a_short_curve_and_the_share_of_a_long_one(self) -> None:
-        assert len(FinishedRun(np.zeros(12)).observed(0.25)) == 5
-        assert len(FinishedRun(np.zeros(100)).observed(0.25)) == 25
+        assert len(FinishedCurve(np.zeros(12)).observed(0.25)) == 5
+        assert len(FinishedCurve(np.zeros(100)).observed(0.25)) == 25
 
     def test_a_power_law_is_continued(self) -> None:
         x = np.arange(1.0, 11)
@@ -49,7 +49,7 @@ class TestCurves:
         assert curves.power_law(np.linspace(0.9, 0.5, 10), 100) <= 0.9
 
     def test_the_last_value_is_off_by_what_is_still_gained(self) -> None:
-        runs = [FinishedRun(np.linspace(0.0, 1.0, 21)) for _ in range(4)]
+        runs = [FinishedCurve(np.linspace(0.0, 1.0, 21)) for _ in range(4)]
         lines = curves.trial(runs, 0.5, ticks())
         assert scored(lines, "cold", "last value")["mae"] == pytest.approx(1.0 - runs[0].observed(0.5)[-1])
 
@@ -82,7 +82,7 @@ class TestCurves:
 
     def test_curves_that_are_too_short_cannot_be_tried(self) -> None:
         with pytest.raises(ValueError, match="fewer than two curves"):
-            curves.trial([FinishedRun(np.zeros(5))] * 3, 0.25, ticks())
+            curves.trial([FinishedCurve(np.zeros(5))] * 3, 0.25, ticks())
 
 
 class TestOptStop:
@@ -117,7 +117,7 @@ class TestOptStop:
         history = rising(40)
         uncertain_run = sorted(history, key=lambda run: run.values[-1])[-5]
 
-        def watch(runs: list[FinishedRun], predictor: Any) -> list[WatchedRun]:
+        def watch(runs: list[FinishedCurve], predictor: Any) -> list[WatchedRun]:
             predicted = [
                 Forecast.normal([run.values[-1] - 0.1 * (run is uncertain_run)] * 3, 0.05, "test") for run in runs
             ]

@@ -112,11 +112,13 @@ class TestWhichJobs:
         assert jobs(trained.table("-a", "-s", "CD,F,R,PD")) == ["3", "4"]
 
     def test_states_with_a_start_only_are_those_of_that_moment(self, trained: Site) -> None:
-        assert jobs(trained.table("-a", "-s", "R", "-S", times.shown(NOW + 30))) == ["1", "2", "3"]
-        assert jobs(trained.table("-a", "-s", "R", "-S", times.shown(NOW + 3_000))) == ["3"]
+        assert jobs(trained.table("-a", "-s", "R", "-S", times.format_time(NOW + 30))) == ["1", "2", "3"]
+        assert jobs(trained.table("-a", "-s", "R", "-S", times.format_time(NOW + 3_000))) == ["3"]
 
     def in_state(self, site: Site, state: str, since: float, until: float) -> list[str]:
-        return jobs(site.table("-a", "-s", state, "-S", times.shown(NOW + since), "-E", times.shown(NOW + until)))
+        return jobs(
+            site.table("-a", "-s", state, "-S", times.format_time(NOW + since), "-E", times.format_time(NOW + until))
+        )
 
     def test_a_job_that_was_cancelled_while_it_waited_was_pending_and_never_running(self, site: Site) -> None:
         job = site.cluster.submit()
@@ -146,7 +148,7 @@ class TestWhichJobs:
         found = {state: self.in_state(site, state, -1, 62) for state in ("PD", "R", "RQ", "CD")}
         assert found == {"PD": ["1"], "R": ["1"], "RQ": ["1"], "CD": []}
         assert self.in_state(site, "R", 61, 90) == []
-        assert jobs(site.table("-a", "-S", times.shown(NOW - 1), "-E", times.shown(NOW + 62))) == ["1"]
+        assert jobs(site.table("-a", "-S", times.format_time(NOW - 1), "-E", times.format_time(NOW + 62))) == ["1"]
 
     def test_a_job_that_is_suspended_is_not_running(self, site: Site) -> None:
         site.cluster.start(site.cluster.submit())
@@ -255,7 +257,7 @@ class TestFields:
         site.cycle()
         row = site.table("-j", "1", "-o", "start,end,elapsed,timelimit")[0]
         assert row == {
-            "Start": times.shown(NOW + 60), "End": "Unknown", "Elapsed": "00:01:00", "Timelimit": "01:00:00",
+            "Start": times.format_time(NOW + 60), "End": "Unknown", "Elapsed": "00:01:00", "Timelimit": "01:00:00",
         }  # fmt: skip
 
     def test_a_loss_to_be_reached_from_above_is_predicted_with_its_own_sign(self, site: Site) -> None:
@@ -479,7 +481,7 @@ class TestTimes:
     )  # fmt: skip
     def test_a_time_as_sacct_takes_it(self, text: str, meant: str) -> None:
         now = datetime(2023, 11, 14, 22, 13, 20).timestamp()
-        assert times.shown(times.moment(text, now)) == meant
+        assert times.format_time(times.parse_time(text, now)) == meant
 
     def test_so_long_ago_is_counted_in_seconds_also_where_clocks_are_put_back(
         self, monkeypatch: pytest.MonkeyPatch
@@ -488,15 +490,15 @@ class TestTimes:
         time.tzset()
         try:
             for now in (1_761_438_600.0, 1_761_442_200.0, 1_761_445_800.0):  # half past two, again, half past three
-                assert now - times.moment("now", now) == 0
-                assert now - times.moment("now-3hours", now) == 3 * 3_600
-                assert now - times.moment("now-1week", now) == 7 * 86_400
+                assert now - times.parse_time("now", now) == 0
+                assert now - times.parse_time("now-3hours", now) == 3 * 3_600
+                assert now - times.parse_time("now-1week", now) == 7 * 86_400
         finally:
             monkeypatch.undo()
             time.tzset()
 
     def test_seconds_since_the_epoch(self) -> None:
-        assert times.moment("1700000000", NOW) == times.moment("uts1700000000", NOW) == 1_700_000_000
+        assert times.parse_time("1700000000", NOW) == times.parse_time("uts1700000000", NOW) == 1_700_000_000
 
     @pytest.mark.parametrize(
         "text",
@@ -505,13 +507,13 @@ class TestTimes:
     )  # fmt: skip
     def test_no_time_is_refused_with_what_to_write(self, text: str) -> None:
         with pytest.raises(UsageError, match=r"Invalid time specification.*write"):
-            times.moment(text, NOW)
+            times.parse_time(text, NOW)
 
     @pytest.mark.parametrize(
         ("seconds", "text"), [(0, "00:00:00"), (59.9, "00:00:59"), (3_661, "01:01:01"), (90_061, "1-01:01:01")]
     )
     def test_spans_are_shown_as_slurm_does(self, seconds: float, text: str) -> None:
-        assert times.span(seconds) == text
+        assert times.format_duration(seconds) == text
 
 
 def test_the_documented_table_of_fields_is_made_from_them() -> None:

@@ -160,12 +160,12 @@ class TestTerminals:
         assert max(map(len, (heading, *lines))) <= 80
         line = next(line for line in lines if " a-long-+ " in line)
         assert line.split()[:7] == [str(job), "a-long-+", "a-long-+", "R", "1", "7/90", "0.95"]
-        assert line.endswith(times.shown(site.cluster.jobs[job]["submit"] + 7_200)[5:16])
+        assert line.endswith(times.format_time(site.cluster.jobs[job]["submit"] + 7_200)[5:16])
         assert lines[-1].endswith(" Slurm's (+")
 
     @pytest.mark.parametrize("width", range(55, 140, 5))
     def test_no_deadline_is_cut(self, busy: Site, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        deadline = times.shown(NOW + 7_200)
+        deadline = times.format_time(NOW + 7_200)
         heading, _, line, *_ = self.shown(busy, width, monkeypatch)
         assert "DEADLINE" in heading
         assert deadline in line or deadline[5:16] in line
@@ -181,7 +181,7 @@ class TestTerminals:
         lines = self.shown(busy, 132, monkeypatch)
         assert "accuracy 0.5" in lines[1]
         assert " RUNNING " in lines[1]
-        assert times.shown(NOW + 7_200) in lines[2]
+        assert times.format_time(NOW + 7_200) in lines[2]
         assert "SCORE" in lines[0]
 
     def test_where_there_is_none_nothing_is_cut(self, site: Site) -> None:

@@ -63,7 +63,7 @@ def test_on_a_terminal_answers_without_a_daemon_say_of_what_time_they_are(
 ) -> None:
     site.cluster.submit()
     site.cycle()
-    as_of = f"The daemon is not alive (slurmplug status); this is as of {times.shown(site.cluster.time)}."
+    as_of = f"The daemon is not alive (slurmplug status); this is as of {times.format_time(site.cluster.time)}."
     assert as_of not in site.ask(*asked)
     monkeypatch.setattr(options, "_stderr_is_terminal", lambda: True)
     assert as_of in site.ask(*asked)

@@ -45,7 +45,7 @@ class TestWhatItRequested:
         site.cycle()
         output = site.ask("why", "1")
         for directive in (
-            f"--deadline={times.shown(NOW + 7_200)}", "--target=loss<=0.25", "--max-iterations=90", "--gpus=2..8",
+            f"--deadline={times.format_time(NOW + 7_200)}", "--target=loss<=0.25", "--max-iterations=90", "--gpus=2..8",
             "--checkpoint=USR1:batch@60", "--urgency=7", "--utility=50,0.5,12", "--type=resnet",
             "--allow-downgrade=target",
         ):  # fmt: skip
@@ -129,7 +129,9 @@ class TestItsRank:
         assert "expects" not in crowd.ask("why", "6")
         crowd.cluster.jobs[6]["expected"] = NOW + 7_200.0
         crowd.cycle()
-        assert f"Slurm expects to start it {times.shown(NOW + 7_200)}, if the jobs ahead use" in crowd.ask("why", "6")
+        assert f"Slurm expects to start it {times.format_time(NOW + 7_200)}, if the jobs ahead use" in crowd.ask(
+            "why", "6"
+        )
         crowd.cluster.jobs[6]["expected"] = NOW
         crowd.cycle()
         assert "expects" not in crowd.ask("why", "6")
@@ -208,7 +210,7 @@ class TestWhatIsPredicted:
             site.cycle()
             assert self.told(site) == [
                 "No run time: the policy needs no run times.",
-                f"Whether its deadline, {times.shown(NOW + 7_200)}, can be met is not predicted.",
+                f"Whether its deadline, {times.format_time(NOW + 7_200)}, can be met is not predicted.",
             ]
 
     @pytest.mark.parametrize(
@@ -224,16 +226,18 @@ class TestWhatIsPredicted:
         self.submit(site, deadline)
         site.cycle()
         left = site.json("acct", "-j", "1")["jobs"][0]
-        end, low, high = (times.shown(NOW + 60 + left[key]) for key in ("remaining", "remaininglow", "remaininghigh"))
+        end, low, high = (
+            times.format_time(NOW + 60 + left[key]) for key in ("remaining", "remaininglow", "remaininghigh")
+        )
         assert self.told(site)[-1] == (
             f"If it started now, it would end {end} (90 %: {low} to {high}): "
-            f"its deadline, {times.shown(NOW + seconds)}, {chance}"
+            f"its deadline, {times.format_time(NOW + seconds)}, {chance}"
         )
 
     def test_where_slurm_says_when_it_starts_its_deadline_is_held_against_that(self, site: Site) -> None:
         site.cluster.jobs[self.submit(site, b"50m")]["expected"] = NOW + 3_000.0
         site.cycle()
-        end = times.shown(NOW + 3_000 + site.json("acct", "-j", "1")["jobs"][0]["remaining"])
+        end = times.format_time(NOW + 3_000 + site.json("acct", "-j", "1")["jobs"][0]["remaining"])
         assert self.told(site)[-1].startswith(f"Started when Slurm expects it, it ends {end} (90 %: ")
         assert self.told(site)[-1].endswith("cannot be met.")
 
@@ -241,9 +245,9 @@ class TestWhatIsPredicted:
         site.cluster.start(self.submit(site, b"2h"))
         site.train(1, dict.fromkeys(range(1, 31), 0.1))
         site.cycle()
-        end = times.shown(site.cluster.time + site.json("acct", "-j", "1")["jobs"][0]["remaining"])
+        end = times.format_time(site.cluster.time + site.json("acct", "-j", "1")["jobs"][0]["remaining"])
         assert self.told(site)[-1].startswith(f"It ends {end} (90 %: ")
-        assert self.told(site)[-1].endswith(f"its deadline, {times.shown(NOW + 7_200)}, can be met.")
+        assert self.told(site)[-1].endswith(f"its deadline, {times.format_time(NOW + 7_200)}, can be met.")
 
     def test_a_job_that_would_go_on_for_longer_than_calendars_do_is_told_all_the_same(self, site: Site) -> None:
         job = site.cluster.submit(b"#!/bin/sh\n#PLUG --deadline=9h --max-iterations=1000000000\ntrain\n")
@@ -258,7 +262,7 @@ class TestWhatIsPredicted:
     def test_a_deadline_that_is_over_is_told(self, site: Site) -> None:
         self.submit(site, b"2m")
         site.cycle(3)
-        assert self.told(site)[-1] == f"Its deadline, {times.shown(NOW + 120)}, passed 00:01:00 ago."
+        assert self.told(site)[-1] == f"Its deadline, {times.format_time(NOW + 120)}, passed 00:01:00 ago."
 
     @pytest.mark.parametrize(("deadline", "told"), [(b"5m", "00:04:00 before"), (b"30s", "00:00:30 after")])
     def test_an_ended_job_is_told_how_it_kept_its_deadline(self, site: Site, deadline: bytes, told: str) -> None:
@@ -274,7 +278,7 @@ class TestWhatWasDone:
         job = stopping(site)
         site.cluster.end(job)
         site.cycle()
-        opened, ended = times.shown(NOW + 66), times.shown(NOW + 126)
+        opened, ended = times.format_time(NOW + 66), times.format_time(NOW + 126)
         assert site.ask("why", "1").split("Actions:\n")[1].splitlines() == [
             f"  {opened}: stop, by the rule target. Its accuracy of 0.92 meets the target of 0.9 that the job set, "
             "after iteration 6 of 90.",
@@ -306,7 +310,7 @@ class TestWhatWasDone:
         with Site(tmp_path, mode={"default": "act", "stop": "observe"}) as site:
             stopping(site)
             site.cycle(2)
-            first, last = times.shown(NOW + 66), times.shown(NOW + 186)
+            first, last = times.format_time(NOW + 66), times.format_time(NOW + 186)
             output = site.ask("why", "1")
             assert f"{first} to {last}: stop, by the rule target. Its accuracy" in output
             assert "Not done: the mode is observe." in output
@@ -330,7 +334,9 @@ class TestWhatWasDone:
         site.cluster.submit()
         site.cycle()
         label = site.cluster.jobs[1]["label"]
-        written = f"{times.shown(NOW + 60)}: its priority was written, 1 time in all, last SiteFactor {label}: done."
+        written = (
+            f"{times.format_time(NOW + 60)}: its priority was written, 1 time in all, last SiteFactor {label}: done."
+        )
         assert written in site.ask("why", "1")
 
     def test_what_was_not_believed_is_told_with_how_often(self, site: Site) -> None:

@@ -6,7 +6,7 @@ import pytest
 from slurmplug.cluster.port import Site
 from slurmplug.config.schema import Priority
 from slurmplug.errors import ConfigError
-from slurmplug.rules.site_factor import LIMIT, assign, commands, order, spacing_and_top
+from slurmplug.rules.site_factor import MAX_SITE_FACTOR, assign, commands, order, spacing_and_top
 from tests.builders import jobs, snapshot
 
 
@@ -115,13 +115,13 @@ class TestSpacingAndTop:
         assert top // spacing >= 200_000
 
     def test_never_beyond_what_slurm_takes(self) -> None:
-        assert spacing_and_top(site(age=2**32, fairshare=2**32), 10, None, None)[1] == LIMIT
+        assert spacing_and_top(site(age=2**32, fairshare=2**32), 10, None, None)[1] == MAX_SITE_FACTOR
 
     def test_what_is_set_holds(self) -> None:
         assert spacing_and_top(site(age=10_000), 10, 7, 700) == (7, 700)
         assert spacing_and_top(site(age=10_000), 10, 7, None) == (7, 5_000)
 
-    @pytest.mark.parametrize(("spacing", "top"), [(0, 10), (11, 10), (1, LIMIT + 1)])
+    @pytest.mark.parametrize(("spacing", "top"), [(0, 10), (11, 10), (1, MAX_SITE_FACTOR + 1)])
     def test_what_does_not_fit_is_refused(self, spacing: int, top: int) -> None:
         with pytest.raises(ConfigError, match=r"priority\.top"):
             spacing_and_top(site(), 10, spacing, top)

@@ -11,7 +11,7 @@ import pytest
 
 from policies.snapshot import JobKey
 from slurmplug.intake.job_record import JobFacts, JobRecord
-from slurmplug.intake.node_load import BELIEVED_FOR, traffic, with_reports
+from slurmplug.intake.node_load import LOAD_MAX_AGE, traffic, with_reported_load
 from slurmplug.spool.report_lines import Points, fold
 from slurmplug_report import gpu_load
 from slurmplug_report.gpu_load import LoadMeter, visible_gpus
@@ -113,10 +113,10 @@ def test_nodes_bear_what_the_jobs_on_them_tell() -> None:
     records = [
         record(1, {"gpu": 0.5, "network": 0.2, "sent": 3.0}, NOW - 40),
         record(2, {"gpu": 1.0, "network": 0.9}, NOW - 10),
-        record(3, {"gpu": 1.0}, NOW - BELIEVED_FOR - 1),
+        record(3, {"gpu": 1.0}, NOW - LOAD_MAX_AGE - 1),
     ]
     runs_on = np.array([[0, 0, 2], [1, 0, 1], [1, 1, 1], [2, 2, 4]])
-    result = with_reports(nodes(3, load=[np.nan, 1.0, 2.0]), records, runs_on, NOW)
+    result = with_reported_load(nodes(3, load=[np.nan, 1.0, 2.0]), records, runs_on, NOW)
     assert result.load[:, 0].tolist()[:2] == [2.0, 1.0]
     assert np.isnan(result.load[2, 0])
     assert result.network.tolist()[:2] == [0.9, 0.9]
@@ -130,5 +130,5 @@ def test_nodes_bear_what_the_jobs_on_them_tell() -> None:
 def test_a_load_that_the_run_before_a_requeue_measured_says_nothing_of_the_nodes_of_the_next() -> None:
     again = record(1, {"gpu": 0.5, "network": 0.2, "sent": 3.0})
     again.facts = again.facts._replace(restarts=1)
-    result = with_reports(nodes(1, load=[np.nan, 1.0, 2.0]), [again], np.array([[0, 0, 2]]), NOW)
+    result = with_reported_load(nodes(1, load=[np.nan, 1.0, 2.0]), [again], np.array([[0, 0, 2]]), NOW)
     assert np.isnan([result.load[0, 0], result.network[0], *traffic([again], np.arange(1), NOW)]).all()

@@ -12,11 +12,11 @@ def test_a_request_is_made_and_withdrawn_and_both_may_be_repeated(spool: Path) -
     requests = Requests(spool)
     for _ in range(2):
         requests.issue(RUN, "stop")
-        assert requests.is_open(RUN, "stop")
-        assert not requests.is_open(RUN, "checkpoint")
+        assert requests.open_runs("stop") == [RUN]
+        assert requests.open_runs("checkpoint") == []
     for _ in range(2):
         requests.withdraw(RUN, "stop")
-        assert not requests.is_open(RUN, "stop")
+        assert requests.open_runs("stop") == []
 
 
 def test_the_runs_with_an_open_request_are_listed_by_its_kind(spool: Path) -> None:

@@ -185,10 +185,11 @@ def models(folder: Path, gpu_type: str) -> Mapping[str, MeasuredModel]:
     Raises:
         WorkloadError: where a file is missing, or a row of it is malformed
     """
-    curves = _curves(_there(folder, CURVES))
+    curves = _curves(_existing_file(folder, CURVES))
     rows: dict[tuple[str, str], list[tuple[float, float, float]]] = defaultdict(list)
     for row in comma_separated(
-        _there(folder, PLACEMENTS), ("model", "gpu_type", "placement", "local_bsz", "step_time_s", "sync_time_s")
+        _existing_file(folder, PLACEMENTS),
+        ("model", "gpu_type", "placement", "local_bsz", "step_time_s", "sync_time_s"),
     ):
         if row.cells.get("gpu_type") == gpu_type and row.cells.get("model") in curves:
             placement = row.text("placement")
@@ -199,7 +200,7 @@ def models(folder: Path, gpu_type: str) -> Mapping[str, MeasuredModel]:
             )
     scaled: dict[str, list[list[float]]] = defaultdict(list)
     columns = ("num_nodes", "num_replicas", "local_bsz", "step_time_s", "sync_time_s")
-    for row in comma_separated(_there(folder, SCALABILITY), ("model", "gpu_type", *columns)):
+    for row in comma_separated(_existing_file(folder, SCALABILITY), ("model", "gpu_type", *columns)):
         if row.cells.get("gpu_type") == gpu_type:
             scaled[row.text("model")].append([row.number(column) for column in columns])
     placed: dict[str, list[StepTimes]] = defaultdict(list)
@@ -227,7 +228,7 @@ def _curves(path: Path) -> dict[str, dict[int, ValidationCurve]]:
     return curves
 
 
-def _there(folder: Path, name: str) -> Path:
+def _existing_file(folder: Path, name: str) -> Path:
     for path in (folder / f"{name}.gz", folder / name):
         if path.is_file():
             return path

@@ -9,11 +9,11 @@ from slurmplug.sim.engine.job import SimJob, Speed
 from slurmplug.sim.workloads.rows import Row, quoted
 
 NAN = float("nan")
-_SPAN = re.compile(r"(?:(\d{1,6})-)?(\d{1,9}(?::\d{1,6}){0,2})(?:\.\d{1,9})?", re.ASCII)
+_DURATION = re.compile(r"(?:(\d{1,6})-)?(\d{1,9}(?::\d{1,6}){0,2})(?:\.\d{1,9})?", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedJob:
     """One job of a log; times in seconds, memory in MiB. A job without GPUs is one of CPUs."""
 
     name: str
@@ -29,8 +29,8 @@ class Recorded:
     partition: str = "gpu"
 
 
-def job(recorded: Recorded) -> SimJob:
-    """It takes its run time wherever it runs, reports nothing, and carries no directives."""
+def job(recorded: RecordedJob) -> SimJob:
+    """The simulated job: it takes its recorded run time wherever it runs, reports nothing, and has no directives."""
     return SimJob(
         name=recorded.name,
         submit=recorded.submit,
@@ -48,7 +48,7 @@ def job(recorded: Recorded) -> SimJob:
     )
 
 
-def span(row: Row, column: str) -> float:
+def parse_duration(row: Row, column: str) -> float:
     """Seconds in Slurm's MINUTES[:SECONDS], HOURS:MINUTES:SECONDS or DAYS-HOURS[:MINUTES[:SECONDS]]; NaN for none.
 
     Raises:
@@ -57,7 +57,7 @@ def span(row: Row, column: str) -> float:
     text = row.text(column, "")
     if text.upper() in {"", "UNLIMITED", "PARTITION_LIMIT", "NOT_SET", "UNKNOWN", "NONE", "INVALID"}:
         return NAN
-    match = _SPAN.fullmatch(text)
+    match = _DURATION.fullmatch(text)
     if match is None:
         raise row.bad(column, f"is no duration [DAYS-]HOURS:MINUTES:SECONDS: {quoted(text)}")
     counts = [int(count) for count in match[2].split(":")]

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from slurmplug.cluster import tres
 from slurmplug.sim.engine.job import SimJob, Workload
-from slurmplug.sim.workloads.importers.recorded import NAN, Recorded, job, span
+from slurmplug.sim.workloads.importers.recorded import NAN, RecordedJob, job, parse_duration
 from slurmplug.sim.workloads.load import WorkloadRequest
 from slurmplug.sim.workloads.rows import BadRow, Row, collect, comma_separated, quoted
 
@@ -41,7 +41,7 @@ def _reader(wants_all: bool) -> Callable[[Row], SimJob | None]:
         name = row.text("JobID")
         if "." in name:
             return None
-        seconds = row.number("ElapsedRaw") if row.text("ElapsedRaw", "") else span(row, "Elapsed")
+        seconds = row.number("ElapsedRaw") if row.text("ElapsedRaw", "") else parse_duration(row, "Elapsed")
         if not seconds > 0 or row.text("Submit", "Unknown") in _NEVER:
             return None
         gpus, memory = _held(row)
@@ -50,10 +50,10 @@ def _reader(wants_all: bool) -> Callable[[Row], SimJob | None]:
         limit = (
             60 * row.number("TimelimitRaw")
             if (row.text("TimelimitRaw", "") or "x")[0].isdecimal()
-            else span(row, "Timelimit")
+            else parse_duration(row, "Timelimit")
         )
         return job(
-            Recorded(
+            RecordedJob(
                 name=name,
                 submit=_time(row, "Submit"),
                 seconds=seconds,

@@ -4,7 +4,7 @@ A processor of the log is a GPU here, since these are what the simulator gives a
 """
 
 from slurmplug.sim.engine.job import SimJob, Workload
-from slurmplug.sim.workloads.importers.recorded import NAN, Recorded, job
+from slurmplug.sim.workloads.importers.recorded import NAN, RecordedJob, job
 from slurmplug.sim.workloads.load import WorkloadRequest
 from slurmplug.sim.workloads.rows import Row, collect, open_lines, space_separated
 
@@ -38,7 +38,7 @@ def _job(row: Row) -> SimJob | None:
         return None
     limit = row.number("limit", least=-1)
     return job(
-        Recorded(
+        RecordedJob(
             name=row.text("job"),
             submit=row.number("submit"),
             seconds=run,

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from slurmplug.cluster import tres
 from slurmplug.sim.engine.job import SimJob, Workload
-from slurmplug.sim.workloads.importers.recorded import NAN, Recorded, job, span
+from slurmplug.sim.workloads.importers.recorded import NAN, RecordedJob, job, parse_duration
 from slurmplug.sim.workloads.load import WorkloadRequest
 from slurmplug.sim.workloads.rows import Row, collect, comma_separated, open_lines, quoted
 
@@ -84,9 +84,9 @@ def _job(row: Row) -> SimJob | None:
     gpus = nodes * (_gres(row) if row.text("gres", "") else row.integer("gpus_per_node", 0, most=1_000))
     if run <= 0:
         return None
-    limit = row.number("timelimit_s", NAN) if row.text("timelimit_s", "") else span(row, "limit")
+    limit = row.number("timelimit_s", NAN) if row.text("timelimit_s", "") else parse_duration(row, "limit")
     return job(
-        Recorded(
+        RecordedJob(
             name=row.text("job_id", f"line{row.line}"),
             submit=row.number("submit_s"),
             seconds=run,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from slurmplug.sim.engine.job import SimJob, Speed
-from slurmplug.sim.experiment.result import Finished, RunResult
+from slurmplug.sim.experiment.result import FinishedJob, RunResult
 from slurmplug.sim.experiment.summary import first_reached, horizon, summary
 
 ONE_A_SECOND = Speed(np.array([1]), np.array([1]), np.array([1.0]))
@@ -24,11 +24,11 @@ def learning(values: list[float], **fields: Any) -> SimJob:
     return job(len(values), curve_at=at, accuracies=np.array(values), losses=1 - np.array(values), **fields)
 
 
-def finished(of: SimJob, *corners: tuple[float, float], state: str = "COMPLETED", **fields: Any) -> Finished:
+def finished(of: SimJob, *corners: tuple[float, float], state: str = "COMPLETED", **fields: Any) -> FinishedJob:
     """It did so many iterations by so many seconds."""
     times, iterations = np.array(corners, dtype=float).reshape(-1, 2).T
     ended = fields.pop("ended", times[-1] if len(times) else math.nan)
-    complete = Finished(
+    complete = FinishedJob(
         job=of, submitted=of.submit, started=times[0] if len(times) else math.nan, ended=ended, state=state,
         stopped=False, times=times, iterations=iterations, wait=0.0, gpu_seconds=0.0, bandwidth_bytes=0.0,
         preemptions=0, migrations=0, resizes=0,
@@ -36,7 +36,7 @@ def finished(of: SimJob, *corners: tuple[float, float], state: str = "COMPLETED"
     return replace(complete, **fields)
 
 
-def of(*jobs: Finished, decided: list[float] | None = None) -> dict[str, Any]:
+def of(*jobs: FinishedJob, decided: list[float] | None = None) -> dict[str, Any]:
     decide = np.array([0.001] if decided is None else decided)
     return summary(RunResult("w", "1x4", "fifo", "direct", False, 7, jobs, decide, 2.5, 60.0))
 

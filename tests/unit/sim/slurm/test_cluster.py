@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from slurmplug.sim.engine.job import SimJob
-from slurmplug.sim.experiment.result import Finished
+from slurmplug.sim.experiment.result import FinishedJob
 from slurmplug.sim.slurm.launcher import LauncherSettings
 from tests.sim_jobs import ScriptedPolicy, job, run, speed
 
 
-def started_by_slurm(*jobs: SimJob, **slurm: Any) -> tuple[Finished, ...]:
+def started_by_slurm(*jobs: SimJob, **slurm: Any) -> tuple[FinishedJob, ...]:
     return run(
         *jobs, launcher="slurm", policy=ScriptedPolicy(lambda _: ()), slurm=LauncherSettings(pace=0.1, **slurm)
     ).finished
