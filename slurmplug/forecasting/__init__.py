@@ -1,1 +1,1 @@
-"""The predictors asked about the jobs of a snapshot, live and simulated. Pure."""
+"""Calls the predictors for the jobs of a snapshot, live and simulated. Pure."""
