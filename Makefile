@@ -41,10 +41,10 @@ fidelity: install ## 40 real jobs under the daemon and in the simulator, and the
 chaos: install ## the daemon killed at every step of every operation, and all around it failing: half an hour; SEED=n
 	@.ci/as-root $(PY) -m tests.live.chaos.run --seed $(or $(SEED),1)
 
-results: install ## the tables of docs/results.md, made anew; DATA= the folder with the workloads that are not in this repository
+results: install ## the tables of docs/results.md, made anew; DATA= the folder with workloads that are not ours
 	$(PY) -m docs.make_results
 
-bench-scale: install ## a cycle with 100,000 made-up jobs, and beside a real slurmctld with 10,000: 10 minutes
+bench-scale: install ## a cycle with 100,000 jobs that are made up, and beside a real slurmctld with 10,000: 10 minutes
 	@$(PY) -m tests.bench.scale --told --jobs 100000
 	@.ci/as-root $(PY) -m tests.bench.scale
 

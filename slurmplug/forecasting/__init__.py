@@ -1,1 +1,1 @@
-"""Calls the predictors for the jobs of a snapshot, live and simulated. Pure."""
+"""The predictors asked about the jobs of a snapshot, live and simulated. Pure."""

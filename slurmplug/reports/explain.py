@@ -214,14 +214,14 @@ def forbidden(action: ForbiddenAction) -> str:
 
 def left_to_slurm(rule: str, note: Reason | None) -> str:
     """Of a job to which nothing is done: what the policy found wrong with it, or the rule by which only Slurm decides
-    about it: nothing (unmanaged). Empty where neither is so."""
+    about it: Slurm's (unmanaged). Empty where neither is so."""
     if note is not None:
         return printable(note.rule)
-    return f"nothing ({printable(rule)})" if rule else ""
+    return f"Slurm's ({printable(rule)})" if rule else ""
 
 
 def term(name: str) -> str:
-    """What a term of the score is about."""
+    """What a term of the rank is about."""
     return TERMS.get(name, printable(name))
 
 

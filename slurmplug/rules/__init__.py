@@ -1,1 +1,1 @@
-"""Guardrails, limits on claims, and how scores and placements become commands. Pure."""
+"""What may be: bounds on claims and plans, and how what is decided is written. Pure."""

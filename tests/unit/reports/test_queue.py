@@ -91,11 +91,11 @@ class TestDoing:
         return {job["jobid"]: job["doing"] for job in site.json("queue")["jobs"]}
 
     def test_a_job_left_alone_says_why(self, busy):
-        assert self.doing(busy) == {"1": "", "2": "nothing (unmanaged)", "3": "", "4": ""}
+        assert self.doing(busy) == {"1": "", "2": "Slurm's (unmanaged)", "3": "", "4": ""}
 
     def test_a_job_that_was_given_back_says_so(self, busy):
         busy.ledger.give_back([3])
-        assert self.doing(busy)["3"] == "nothing (given back)"
+        assert self.doing(busy)["3"] == "Slurm's (given back)"
 
     def test_an_open_stop_says_its_step(self, busy):
         busy.train(1, dict.fromkeys(range(31, 38), 0.95))
@@ -159,7 +159,7 @@ class TestTerminals:
         line = next(line for line in lines if " a-long-+ " in line)
         assert line.split()[:7] == [str(job), "a-long-+", "a-long-+", "R", "1", "7/90", "0.95"]
         assert line.endswith(times.shown(site.cluster.jobs[job]["submit"] + 7_200)[5:16])
-        assert lines[-1].endswith(" nothing (+")
+        assert lines[-1].endswith(" Slurm's (+")
 
     @pytest.mark.parametrize("width", range(55, 140, 5))
     def test_no_deadline_is_cut(self, busy, width, monkeypatch):
