@@ -121,7 +121,8 @@ class Priority(Section):
 
     spacing: Annotated[int, Field(gt=0)] | None = Field(
         None,
-        description="difference between successive ranks; if not set, pending jobs are spread over half of the range",
+        description="difference between the SiteFactors of successive ranks; if not set, pending jobs are spread over "
+        "half of the range",
     )
     top: Annotated[int, Field(gt=0, le=2_147_483_645)] | None = Field(
         None, description="the highest SiteFactor; if not set, half of the sum of the site's PriorityWeight*"

@@ -1,6 +1,6 @@
 """A running job is resized, moved or preempted: it saves, is requeued, and continues from its checkpoint. Pure.
 
-save | signal   it is asked for a checkpoint, until it reports one
+save | signal   a checkpoint is requested, until it reports one
 reserve         its place is secured by a reservation; not for a preemption
 requeue         until it is pending again, COMPLETING included
 settle          two seconds more, before which a restart on the same node may fail
@@ -141,7 +141,7 @@ def _saving(context: OperationContext) -> Transition | None:
 
 
 def _has_saved(context: OperationContext) -> bool:
-    """Whether the job reported a checkpoint since it was asked, of an iteration that it has reported.
+    """Whether the job reported a checkpoint since it was requested, of an iteration that it has reported.
 
     A daemon that was away meanwhile sees that too; the clocks of the job and of the daemon need not agree.
     """

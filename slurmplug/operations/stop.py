@@ -1,4 +1,4 @@
-"""A stop, step by step: the job is asked, given its grace, signalled if it declared a signal, cancelled last. Pure."""
+"""A stop, step by step: requested, signalled if the job declared a signal, cancelled last. Pure."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ from slurmplug.operations.values import (
 
 
 def begin(action: Action, observation: Observation, row: int, settings: OperationSettings) -> Transition:
-    """Asks the job to stop."""
+    """Requests the stop of the job."""
     operation = new_operation(action, observation, row, "ask", grace_seconds(observation.snapshot, row, settings))
     return issue(replace(operation, pending_cleanup=("withdraw",)), observation)
 

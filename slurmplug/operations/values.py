@@ -43,7 +43,7 @@ class OperationOutcome(StrEnum):
     PROGRESS_LOST = "progress lost"
     """the job restarted before its checkpoint"""
     STOPPED = "stopped"
-    """the job ended after it was asked to"""
+    """the job ended after the request to stop"""
     CANCELLED = "cancelled"
     JOB_ENDED = "ended by itself"
     JOB_REQUEUED = "requeued meanwhile"

@@ -70,10 +70,10 @@ SENTENCES: Mapping[str, Sequence[str]] = {
         ", whose score of {by_rank:.3g} is above its own of {rank:.3g}",
         "; {lost:.0f} s of its training are lost",
     ),
-    "dependency-cycle": ("Its dependencies form a cycle, so none of them counts for its rank",),
+    "dependency-cycle": ("Its dependencies form a cycle, so none of them counts for its score",),
     "parent-missing": (
         "It depends on a job that failed or is gone, so that Slurm will never start it unless that is changed"
-        " (scontrol update JobId=... Dependency=), and its dependencies do not count for its rank",
+        " (scontrol update JobId=... Dependency=), and its dependencies do not count for its score",
     ),
     # claims
     "urgency-granted": ("It requested an urgency of {urgency:g}, and its account is granted at most {granted:g}",),

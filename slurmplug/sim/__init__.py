@@ -1,1 +1,1 @@
-"""The simulator: an engine that plays the jobs, and the same cycle as live over it."""
+"""The simulator: an engine that simulates jobs and nodes, and on top of it the same cycle as live."""

@@ -1,1 +1,1 @@
-"""What a cycle needs, played by the simulation."""
+"""The parts of a cycle in a simulation: cluster, intake, forecaster and ledger, on top of the engine."""
