@@ -78,11 +78,6 @@ def last_trained(ledger: Ledger) -> float:
     return 0.0 if saved is None else saved[1]
 
 
-def finished_run_counts(ledger: Ledger, since: float) -> tuple[int, int]:
-    """The number of runs that have finished since then, and in all."""
-    return queries.finished_run_counts(ledger, since)
-
-
 def finished_curves(ledger: Ledger) -> list[Floats]:
     """The curves (n,) of the target's quantity at points one step apart, higher is better, of runs that completed."""
     return [curve for run, reports in _runs_with_reports(ledger) if (curve := _curve(run, reports)) is not None]

@@ -32,7 +32,7 @@ RENAMED = {
             "ranked": allocation.score_from_order,
             "startable": allocation.startable,
             "teams": allocation.group_gangs,
-            "within": allocation.managed_rank,
+            "within": allocation.managed_score,
         },
     ),
     "policies.space": (
