@@ -8,7 +8,7 @@ from policies.snapshot import JobKey
 from slurmplug.cluster.api_client import make_client
 from slurmplug.cluster.cli_client import CliClient
 from slurmplug.cluster.port import Command
-from slurmplug.config.schema import Slurm
+from slurmplug.config.schema import SlurmSettings
 from slurmplug.sandbox import Sandbox
 from tests.live.daemon_process import site_factors
 
@@ -18,7 +18,7 @@ CLIENTS = ["cli", *(["pyslurm"] if find_spec("pyslurm") else [])]
 @pytest.fixture(params=CLIENTS)
 def made(request: pytest.FixtureRequest, cluster: Sandbox, monkeypatch: pytest.MonkeyPatch) -> CliClient:
     monkeypatch.setenv("SLURM_CONF", cluster.env("root")["SLURM_CONF"])
-    one = make_client(Slurm(conf=cluster.layout.slurm_conf, client=request.param))
+    one = make_client(SlurmSettings(conf=cluster.layout.slurm_conf, client=request.param))
     assert (type(one) is CliClient) == (request.param == "cli"), "pyslurm is installed, and cannot be imported"
     return one
 

@@ -12,7 +12,7 @@ from slurmplug.cluster import api_client
 from slurmplug.cluster.api_client import ApiClient, import_pyslurm, make_client
 from slurmplug.cluster.cli_client import CliClient
 from slurmplug.cluster.port import Command, Outcome
-from slurmplug.config.schema import Slurm
+from slurmplug.config.schema import SlurmSettings
 
 
 class RPCError(Exception):
@@ -129,7 +129,7 @@ def test_a_pyslurm_that_ends_the_process_is_never_imported(
 ) -> None:
     fatal = "import os\nos.write(2, b'fatal: Could not establish a configuration source\\n')\nos._exit(1)\n"  # as in C
     monkeypatch.setenv("PYTHONPATH", str(pretended(tmp_path, fatal)))
-    made = make_client(Slurm(client="pyslurm"))
+    made = make_client(SlurmSettings(client="pyslurm"))
     assert type(made) is CliClient
     assert "Could not establish a configuration source" in caplog.text
     assert "the command line is used" in caplog.text
@@ -137,7 +137,7 @@ def test_a_pyslurm_that_ends_the_process_is_never_imported(
 
 def test_a_pyslurm_that_is_not_there_leaves_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PYTHONPATH", str(pretended(tmp_path, "raise ImportError('of another Slurm')\n")))
-    assert type(make_client(Slurm(client="pyslurm"))) is CliClient
+    assert type(make_client(SlurmSettings(client="pyslurm"))) is CliClient
     assert import_pyslurm(None, python=str(tmp_path / "no-python")) is None
 
 
@@ -157,5 +157,5 @@ def test_it_is_imported_once_proven_with_the_configured_slurm_conf(
 
 def test_nothing_is_imported_unless_it_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_client, "import_pyslurm", lambda conf: pytest.fail("it was looked for"))
-    assert type(make_client(Slurm())) is CliClient
+    assert type(make_client(SlurmSettings())) is CliClient
     assert "pyslurm" not in sys.modules
