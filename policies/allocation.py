@@ -7,7 +7,7 @@ from policies.placement.allocation import gang_gpus as _gang_gpus
 from policies.placement.allocation import group_gangs as teams
 from policies.placement.allocation import grow_elastic as grown
 from policies.placement.allocation import leftover_gpus as left_over
-from policies.placement.allocation import managed_rank as within
+from policies.placement.allocation import managed_score as within
 from policies.placement.allocation import placement_action as placing
 from policies.placement.allocation import queue_order as in_order
 from policies.placement.allocation import score_from_order as ranked

@@ -1,4 +1,4 @@
-"""What every policy is."""
+"""The base class of every policy."""
 
 from math import inf
 from typing import Any, Literal, TypeAlias, get_args

@@ -14,9 +14,9 @@ from policies.snapshot import Snapshot
 from predictors.arrays import Floats, Ints
 from predictors.forecast import Forecasts
 
-UNFAIR = 10.0
+UNFAIRNESS_COST = 10.0
 """the cost of a unit of fairness loss beyond its limit, in clusters' utilisation of resources"""
-OLDEST = 1e-3
+SUBMISSION_PREFERENCE = 1e-3
 """the preference of the first of all jobs over the last, which breaks ties"""
 
 
@@ -107,13 +107,7 @@ def solve(snapshot: Snapshot, rows: Ints, wanted: Ints, settings: DormSettings) 
             [shares, none, one, none, zero],  # and at most d below
             [one, none, none, -reach, zero],  # it keeps what it holds, unless it changes
             [one, none, none, reach, zero],
-            [
-                across,
-                across,
-                across + 1.0,
-                across,
-                -np.ones((1, 1)),
-            ],  # the fairness loss, and its part beyond the limit
+            [across, across, across + 1.0, across, -np.ones((1, 1))],  # fairness loss, less its excess
             [across, across, across, across + runs, np.zeros((1, 1))],  # the number of changes
         ]
     )
@@ -130,9 +124,9 @@ def solve(snapshot: Snapshot, rows: Ints, wanted: Ints, settings: DormSettings) 
         (np.array([-np.inf]), np.array([np.ceil(settings.adjustment * runs.sum())])),
     ]
     lower, upper = (np.concatenate([pair[side] for pair in limits]) for side in (0, 1))
-    utilisation = each.sum(axis=1) * (1.0 + OLDEST * np.linspace(1.0, 0.0, k))
+    utilisation = each.sum(axis=1) * (1.0 + SUBMISSION_PREFERENCE * np.linspace(1.0, 0.0, k))
     found = milp(
-        np.concatenate([-utilisation, np.zeros(3 * k), [UNFAIR]]),
+        np.concatenate([-utilisation, np.zeros(3 * k), [UNFAIRNESS_COST]]),
         integrality=np.concatenate([np.ones(2 * k), np.zeros(k), np.ones(k), [0]]),
         bounds=Bounds(
             np.zeros(4 * k + 1), np.concatenate([most, np.ones(k), np.full(k, np.inf), np.ones(k), [np.inf]])

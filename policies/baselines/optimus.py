@@ -17,7 +17,7 @@ from predictors.forecast import Forecasts, Need
 
 LAST_ITERATION = 1e-3
 """iterations that a job in its last one counts as: enough to get GPUs that no other job needs"""
-LARGEST = float(np.finfo(np.float64).max)
+MAX_FLOAT = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True)
@@ -91,4 +91,4 @@ def iterations_left(snapshot: Snapshot, forecasts: Forecasts, speeds: MedianSpee
     seconds = remaining_seconds(snapshot, forecasts.remaining) if rows else left
     for row in rows:
         left[row] = seconds[row] * speeds.at(row, float(jobs.gpus[row]))
-    return np.asarray(np.fmin(np.fmax(left, 0.0), LARGEST))
+    return np.asarray(np.fmin(np.fmax(left, 0.0), MAX_FLOAT))

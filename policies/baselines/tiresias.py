@@ -14,7 +14,7 @@ from policies.snapshot import Jobs, Snapshot
 from predictors.arrays import Floats, Ints
 from predictors.forecast import LEVELS, Forecast, Forecasts, Need
 
-A_MOMENT = 1e-6
+SECONDS_BEFORE = 1e-6
 """seconds, more than the rounding error of a time"""
 
 
@@ -69,7 +69,7 @@ class Tiresias(Policy):
         rows = np.flatnonzero(jobs.running & (jobs.gpus > 0))
         bounds = np.append(self.settings.queues, np.inf)[queue_of(jobs, self.settings.queues)[rows]]
         left = (bounds - jobs.attained[rows]) / jobs.gpus[rows]
-        return snapshot.now + float(left.min(initial=np.inf)) - A_MOMENT
+        return snapshot.now + float(left.min(initial=np.inf)) - SECONDS_BEFORE
 
 
 class Gittins(Policy):

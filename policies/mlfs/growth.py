@@ -45,11 +45,16 @@ def grow(
     """The actions that resize elastic jobs by the worth of GPUs to them, and start and preempt jobs by priority.
 
     In order of priority the jobs that fit run, elastic ones at their minimum; the GPUs of the elastic ones and those
-    left over are then divided by worth, where some may lose all. GPUs for jobs that are not managed stay reserved. rank
-    (n,): the priorities. remaining (n,): predicted seconds left on the GPUs that each job holds or requested. speed:
-    iterations a second by GPUs; a job of unknown speed gets the GPUs that it requested. changeable (n,): the running
-    jobs that may be resized or preempted. keep: factor on the worth of a GPU to the job that holds it. least_saving:
-    seconds that more GPUs must save a running job for it to be resized.
+    left over are then divided by worth, where some may lose all. GPUs for jobs that are not managed stay reserved.
+
+    Args:
+        snapshot: the cluster.
+        score: (n,) the priorities.
+        remaining: (n,) predicted seconds left on the GPUs that each job holds or requested.
+        speed: iterations a second by GPUs; a job of unknown speed gets the GPUs that it requested.
+        changeable: (n,) the running jobs that may be resized or preempted.
+        keep: factor on the worth of a GPU to the job that holds it.
+        least_saving: seconds that more GPUs must save a running job for it to be resized.
     """
     jobs = snapshot.jobs
     resizable = elastic(jobs) & speed.known & (changeable | jobs.pending)

@@ -20,8 +20,8 @@ from predictors.arrays import Bools, Floats, Ints
 Ideal: TypeAlias = Literal["tight", "least"]
 GPUS, CPUS = RESOURCES.index("gpus"), RESOURCES.index("cpus")
 
-At: TypeAlias = int | slice
-EVERYWHERE = slice(None)
+NodeIndex: TypeAlias = int | slice
+ALL_NODES = slice(None)
 """One node, or all."""
 ROUNDING = 1e-9
 """A smaller share of what is on a node is a rounding error."""
@@ -198,7 +198,7 @@ class Servers:
             for node, share in zip(*place, strict=True):
                 communication[node] += sign * self._volume[row] * share / total
 
-    def _fits_whole(self, row: int, at: At = EVERYWHERE) -> Bools:
+    def _fits_whole(self, row: int, at: NodeIndex = ALL_NODES) -> Bools:
         """(nodes,) where the whole job has room and overloads nothing."""
         jobs = self.snapshot.jobs
         demand = jobs.demand[row]
@@ -207,12 +207,12 @@ class Servers:
         fits: Bools = self._allowed[jobs.placement[row], at] & room & ~self._overloaded(demand[CPUS], network_use, at)
         return fits
 
-    def _fits_part(self, row: int, at: At = EVERYWHERE) -> Bools:
+    def _fits_part(self, row: int, at: NodeIndex = ALL_NODES) -> Bools:
         """(nodes,) where a part of the job overloads no network."""
         allowed: Bools = self._allowed[self.snapshot.jobs.placement[row], at]
         return allowed & ~self._overloaded(0.0, self._network_use[row], at)
 
-    def _overloaded(self, cpus: float, network: float, at: At = EVERYWHERE) -> Bools:
+    def _overloaded(self, cpus: float, network: float, at: NodeIndex = ALL_NODES) -> Bools:
         """(nodes,) overloaded with this many more CPUs and this share more of the network in use."""
         return (
             self._gpus_overcommitted[at]
@@ -220,7 +220,7 @@ class Servers:
             | (self.network[at] + network > self.settings.overload)
         )
 
-    def _cpus_contended(self, cpus: float, at: At = EVERYWHERE) -> Bools:
+    def _cpus_contended(self, cpus: float, at: NodeIndex = ALL_NODES) -> Bools:
         """(nodes,) whether, with `cpus` more, more CPUs are in use than the threshold allows and than are allocated."""
         capacity, load = self.snapshot.nodes.capacity[at, CPUS], self.load[at] + cpus
         held = capacity - self.space.free[at, CPUS] + cpus

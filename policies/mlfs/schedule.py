@@ -53,7 +53,7 @@ class ScheduleSettings(PlacementSettings, MigrationSettings):
 
 FEW, MOST = 8, 50
 """A decision may preempt at least FEW gangs, however few run, and at most MOST, however many."""
-TRIES = 20
+MAX_FAILED_SEARCHES = 20
 """After this many failed searches for victims a decision makes no further one."""
 
 
@@ -62,7 +62,7 @@ def schedule(
 ) -> tuple[Action, ...]:
     """The migrations, preemptions and placements of one decision.
 
-    rank (n,): the priorities, those of running jobs with their hysteresis. remaining (n,): predicted seconds of run
+    score (n,): the priorities, those of running jobs with their hysteresis. remaining (n,): predicted seconds of run
     time left. stopping: rows of jobs that are being stopped, which are not touched.
     """
     return _Decision(snapshot, score, remaining, stopping, settings).run()
@@ -241,7 +241,7 @@ class _Preemption:
         self._helps[on[~decision.servers.overloaded_without(decision.changeable)[on[:, 1]], 0]] = True
         self._lost = preemption_loss(jobs, decision.settings.restart)
         self._budget = min(MOST, max(FEW, int(decision.settings.churn * len(runs))))
-        self._tries = TRIES
+        self._tries = MAX_FAILED_SEARCHES
         self._preempted: set[int] = set()
         self._by_placement: dict[int, dict[int, _Gang]] = {}
 

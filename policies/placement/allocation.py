@@ -51,16 +51,16 @@ def elastic(jobs: Jobs) -> Bools:
     return np.asarray((jobs.gpus_max > jobs.gpus_min) & jobs.managed & (movable(jobs) | jobs.pending))
 
 
-def managed_rank(jobs: Jobs, score: Floats) -> Floats:
-    """(n,) the rank of the managed jobs, NaN for all others, which leaves them to Slurm."""
+def managed_score(jobs: Jobs, score: Floats) -> Floats:
+    """(n,) the score of the managed jobs, NaN for all others, which leaves them to Slurm."""
     return np.where(jobs.managed, np.asarray(score, dtype=np.float64), np.nan)
 
 
 def score_from_order(jobs: Jobs, order: Ints) -> Floats:
-    """(n,) the rank for this order of rows, the first highest; NaN for jobs that are not in it or not managed."""
+    """(n,) scores for this order of rows, the first highest; NaN for jobs that are not in it or not managed."""
     score = np.full(len(jobs), np.nan)
     score[order] = np.arange(len(order), 0, -1, dtype=np.float64)
-    return managed_rank(jobs, score)
+    return managed_score(jobs, score)
 
 
 def queue_order(jobs: Jobs, *keys: Floats | Ints | Bools) -> Ints:

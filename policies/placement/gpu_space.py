@@ -16,7 +16,7 @@ from policies.placement.space import Packing, Placement, Space
 from policies.snapshot import Snapshot
 from predictors.arrays import Ints
 
-_ALMOST = 1.0 + 1e-12
+_ROUNDING = 1.0 + 1e-12
 
 
 class GPUSpace:
@@ -52,7 +52,7 @@ class GPUSpace:
         some = free[free[:, 0] > 0]
         a_gpu = (some[:, 1:] / some[:, :1]).min(axis=0, initial=np.inf)
         most = (jobs.demand[rows, 1:] / jobs.demand[rows, :1]).max(axis=0)
-        return cls(snapshot, space) if np.all(most <= a_gpu * _ALMOST) else None
+        return cls(snapshot, space) if np.all(most <= a_gpu * _ROUNDING) else None
 
     def updated_space(self) -> Space:
         """The original space, with all that was taken and given here."""

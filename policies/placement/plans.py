@@ -1,4 +1,4 @@
-"""Plans from a queue order: the rank, and the actions that give each job its GPUs."""
+"""Plans from a queue order: the scores, and the actions that give each job its GPUs."""
 
 import numpy as np
 
@@ -40,7 +40,7 @@ def plan_allocation(
     placement_order: Ints | None = None,
     memory: Memory = NOTHING_REMEMBERED,
 ) -> Plan:
-    """The rank by this order, and the actions that give each job its target GPUs, `wanted` (n,).
+    """The scores by this order, and the actions that give each job its target GPUs, `wanted` (n,).
 
     strict, exact, packing: as for `allocate`. placement_order: the order in which jobs are placed, if not
     `order`.

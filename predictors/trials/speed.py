@@ -41,7 +41,7 @@ def trial(profiles: Sequence[Profile], clock: Clock, seed: int = 0) -> list[Scor
     table = []
     for points in POINTS:
         rows = [
-            (job, *_one(job, points, np.random.default_rng([seed, number, draw]), clock))
+            (job, *_score_job(job, points, np.random.default_rng([seed, number, draw]), clock))
             for number, job in enumerate(jobs)
             for draw in range(DRAWS)
         ]
@@ -61,7 +61,9 @@ def trial(profiles: Sequence[Profile], clock: Clock, seed: int = 0) -> list[Scor
     return table
 
 
-def _one(job: Profile, points: int, random: np.random.Generator, clock: Clock) -> tuple[float, float, float, float]:
+def _score_job(
+    job: Profile, points: int, random: np.random.Generator, clock: Clock
+) -> tuple[float, float, float, float]:
     """Relative error, that of the baseline, coverage of the 90% interval, and milliseconds for each prediction."""
     counts = random.choice(np.unique(job.gpus), points, replace=False)
     seen = np.array([random.choice(np.flatnonzero(job.gpus == count)) for count in counts])

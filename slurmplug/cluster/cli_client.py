@@ -33,7 +33,7 @@ SIGNAL_TIMEOUT = 15.0
 PARALLEL_SIGNALS = 8
 
 _CLEARED_PREFIXES = ("SLURM_", "SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_", "SCONTROL_")
-"""Of environment variables that change what the clients do or print."""
+"""Prefixes of environment variables that change what the clients do or print."""
 _NUMBER = re.compile(r"-?[0-9]{1,10}")
 _COUNT = re.compile(r"[0-9]{1,10}")
 _GRES = re.compile(r"[A-Za-z0-9_.:/=,-]{0,200}")

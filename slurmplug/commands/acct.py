@@ -19,7 +19,7 @@ from slurmplug.commands.options import (
 )
 from slurmplug.console import table, times
 from slurmplug.errors import UsageError
-from slurmplug.ledger.selection import STATES, JobId, Selection
+from slurmplug.ledger.selection import STATE_CODES, JobId, Selection
 from slurmplug.reports.acct import DEFAULT, FIELDS
 
 
@@ -107,9 +107,9 @@ def acct(
 
 
 def _state(word: str) -> str:
-    name = STATES.get(word.upper(), word.upper())
-    if name not in STATES.values():
-        raise UsageError(f"unrecognized job state value {word!r}; known: {', '.join(STATES)}")
+    name = STATE_CODES.get(word.upper(), word.upper())
+    if name not in STATE_CODES.values():
+        raise UsageError(f"unrecognized job state value {word!r}; known: {', '.join(STATE_CODES)}")
     return name
 
 

@@ -67,7 +67,7 @@ def evaluate(
     if wants_json:
         emit([table.to_json({name: [_mapping(line) for line in lines] for name, lines in tables.items()})])
         return
-    emit(text for name, lines in tables.items() for text in _shown(name, lines))
+    emit(text for name, lines in tables.items() for text in _table_lines(name, lines))
 
 
 def _backtest(config_path: Path, ledger_path: Path | None, observe: float) -> Mapping[str, Sequence[ScoreRow]]:
@@ -82,7 +82,7 @@ def _mapping(line: ScoreRow) -> dict[str, Any]:
     return {"part": line.part, "method": line.method, "items": line.items, **scores}
 
 
-def _shown(name: str, lines: Sequence[ScoreRow]) -> Iterator[str]:
+def _table_lines(name: str, lines: Sequence[ScoreRow]) -> Iterator[str]:
     yield f"{table.printable(name)}:"
     fields: list[Field[ScoreRow]] = [
         Field("PART", "text", 48, "", lambda line: line.part, left=True),

@@ -96,7 +96,7 @@ def supervise(
             child = subprocess.Popen(
                 command,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT if _one_output() else subprocess.PIPE,
+                stderr=subprocess.STDOUT if _outputs_are_one_file() else subprocess.PIPE,
                 env={"PYTHONUNBUFFERED": "1", **environment},
                 bufsize=0,
             )
@@ -104,7 +104,7 @@ def supervise(
             click.echo(f"slurmplug run: {command[0]}: {error.strerror}", err=True)
             return 127 if isinstance(error, FileNotFoundError) else 126
         cleanup.enter_context(child)
-        cleanup.enter_context(_forwarded(child))
+        cleanup.enter_context(_forward_signals(child))
         stop = _StopSignal(child, reporter, stop_signal)
         _pass_through(child, _Matcher(patterns, reporter), stop)
         status = child.wait()
@@ -172,7 +172,7 @@ def _pass_through(child: subprocess.Popen[bytes], matcher: _Matcher, stop: _Stop
             running = ended not in ready
             for source in list(outputs) if not running else ready & set(outputs):
                 pipe, target = outputs[source]
-                if not _copied(source, target, matcher, pieces=1 if running else LAST_PIECES):
+                if not _copy_output(source, target, matcher, pieces=1 if running else LAST_PIECES):
                     selector.unregister(source)
                     del outputs[source]
                     pipe.close()
@@ -181,8 +181,8 @@ def _pass_through(child: subprocess.Popen[bytes], matcher: _Matcher, stop: _Stop
     matcher.end()
 
 
-def _copied(source: int, target: int, matcher: _Matcher, pieces: int) -> bool:
-    """Copy what was written so far, up to so many pieces; False at the end of the output, or if nobody reads it."""
+def _copy_output(source: int, target: int, matcher: _Matcher, pieces: int) -> bool:
+    """Copy what was written so far, up to `pieces` pieces; False at the end of the output, or if nobody reads it."""
     for _ in range(pieces):
         try:
             data = os.read(source, PIECE_BYTES)
@@ -207,7 +207,7 @@ def _write(target: int, data: bytes) -> None:
             select.select([], [target], [])
 
 
-def _one_output() -> bool:
+def _outputs_are_one_file() -> bool:
     """Whether standard output and error are the same file: one pipe for both then keeps their order."""
     try:
         return os.path.sameopenfile(1, 2)
@@ -216,7 +216,7 @@ def _one_output() -> bool:
 
 
 @contextmanager
-def _forwarded(child: subprocess.Popen[bytes]) -> Iterator[None]:
+def _forward_signals(child: subprocess.Popen[bytes]) -> Iterator[None]:
     """Forward the signals sent to this process to the program; a terminal sends its own to both."""
 
     def forward(number: int, frame: FrameType | None) -> None:  # noqa: ARG001

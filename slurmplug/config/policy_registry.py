@@ -37,7 +37,7 @@ def policy(config: Config) -> Policy:
     Raises:
         ConfigError: there is no such policy, it cannot be loaded, or a setting is not valid.
     """
-    kind, default = _loaded(config.policy)
+    kind, default = _load_class(config.policy)
     name, known = kind.name, [field.name for field in fields(default)]
     settings = config.policies.get(config.policy, config.policies.get(name, {}))
     for key in settings:
@@ -48,7 +48,7 @@ def policy(config: Config) -> Policy:
     for key, value in settings.items():
         for mistake in _mistakes(types[key], value):
             raise ConfigError(f"policies.{name}.{key}{mistake}")
-    return _made(kind, name, default, {"interval": config.interval} if "interval" in known else {}, settings)
+    return _make(kind, name, default, {"interval": config.interval} if "interval" in known else {}, settings)
 
 
 def own_name(policy: str) -> str:
@@ -60,13 +60,15 @@ def own_name(policy: str) -> str:
     Raises:
         ConfigError: there is no such policy, or it cannot be loaded.
     """
-    return str(_loaded(policy)[0].name)
+    return str(_load_class(policy)[0].name)
 
 
-def _loaded(policy: str) -> tuple[Any, Any]:
+def _load_class(policy: str) -> tuple[Any, Any]:
     """The class, and its default settings."""
     try:
-        return _checked(_from_file(*policy.rsplit(":", 1)) if ".py:" in policy else _installed(policy))
+        return _checked_class(
+            _class_from_file(*policy.rsplit(":", 1)) if ".py:" in policy else _installed_class(policy)
+        )
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:
@@ -75,7 +77,7 @@ def _loaded(policy: str) -> tuple[Any, Any]:
         raise ConfigError(f"{origin}: {type(error).__name__}: {error}") from error
 
 
-def _made(kind: Any, name: str, default: Any, defaults: Mapping[str, Any], settings: Mapping[str, Any]) -> Policy:
+def _make(kind: Any, name: str, default: Any, defaults: Mapping[str, Any], settings: Mapping[str, Any]) -> Policy:
     try:
         made: Policy = kind(replace(default, **{**defaults, **settings}))
     except (TypeError, ValueError) as error:
@@ -106,7 +108,7 @@ def _mistakes(kind: Any, value: Any) -> Iterator[str]:
         return
 
 
-def _installed(name: str) -> Any:
+def _installed_class(name: str) -> Any:
     found = {point.name: point for point in entry_points(group=GROUP)}
     if name not in found:
         hint = "a policy of your own is FILE.py:CLASS" if name.endswith(".py") else _hint(name, sorted(found))
@@ -114,7 +116,7 @@ def _installed(name: str) -> Any:
     return found[name].load()
 
 
-def _from_file(file: str, name: str) -> Any:
+def _class_from_file(file: str, name: str) -> Any:
     """The class of that name in a Python file that nobody but its owner and group can write."""
     path = Path(file).absolute()
     if not path.is_file():
@@ -138,7 +140,7 @@ def _from_file(file: str, name: str) -> Any:
     return getattr(module, name)
 
 
-def _checked(kind: type) -> tuple[Any, Any]:
+def _checked_class(kind: type) -> tuple[Any, Any]:
     """The class, with the defaults of `Policy` for what it does not declare, and its default settings.
 
     Raises:

@@ -40,7 +40,7 @@ def _named_paths(config: Config) -> Iterator[tuple[str, Path, Callable[[int], bo
 
 
 def _problem(path: Path, is_kind: Callable[[int], bool]) -> str:
-    """What is wrong with a path; empty if nothing is."""
+    """Why a path cannot be used; empty if it can."""
     try:
         mode = os.stat(path).st_mode
     except OSError as error:

@@ -101,7 +101,7 @@ class CurveFans:
         curves, x = [], []
         for row in rows.tolist():
             iterations, values = jobs.losses.row(row)
-            curves.append(even(iterations, values, float(iterations[-1]))[0])
+            curves.append(resample_evenly(iterations, values, float(iterations[-1]))[0])
             x.append(iterations[-1] * (1.0 + np.array([0, *AHEAD]) / len(curves[-1])))
         places = np.array(x)
         ahead = self._losses.ahead(jobs, rows, curves, places[:, 1:])
@@ -114,7 +114,7 @@ class CurveFans:
         x = np.linspace(lasts, np.where(going, ends, 2.0 * lasts), STEPS + 1, axis=1)
         curves, ats, metas, now = [], [], [], []
         for row, at, goes in zip(rows.tolist(), x, going.tolist(), strict=True):
-            curve, _ = even(*jobs.accuracies.row(row), float(at[-1]))
+            curve, _ = resample_evenly(*jobs.accuracies.row(row), float(at[-1]))
             now.append(curve[-1])
             if goes:
                 step = float(at[0]) / len(curve)
@@ -127,7 +127,10 @@ class CurveFans:
 
     def _finals_ahead(self, jobs: Jobs, rows: Ints) -> CurveForecasts:
         ends = jobs.max_iterations[rows]
-        curves = [even(*jobs.accuracies.row(row), end) for row, end in zip(rows.tolist(), ends.tolist(), strict=True)]
+        curves = [
+            resample_evenly(*jobs.accuracies.row(row), end)
+            for row, end in zip(rows.tolist(), ends.tolist(), strict=True)
+        ]
         going = np.flatnonzero([at > len(curve) for curve, at in curves])
         done = Forecast.certain([curve[-1] for curve, _ in curves], "last report")
         parts = [(np.arange(len(rows)), done)]
@@ -139,10 +142,11 @@ class CurveFans:
         return CurveForecasts(ends[:, None], final.table[:, None, :], final.source)
 
 
-def even(iterations: Floats, values: Floats, at: float) -> tuple[Floats, int]:
-    """A curve of as many points at even steps, the last point unchanged, and the number of the point at iteration `at`.
+def resample_evenly(iterations: Floats, values: Floats, at: float) -> tuple[Floats, int]:
+    """Resample a curve at even steps, as predictors count points, while a job may report only now and then.
 
-    A job may report every tenth iteration, or now and then: predictors count points. The last iteration is not 0.
+    Returns the curve, with as many points after iteration 0 and the last one unchanged, and the number of the point at
+    iteration `at`. The last iteration must not be 0.
     """
     after = iterations > 0
     points = int(after.sum())
@@ -151,8 +155,8 @@ def even(iterations: Floats, values: Floats, at: float) -> tuple[Floats, int]:
     return curve, round(min(at / step, LARGEST_BELIEVABLE))
 
 
-def described(kind: str, name: str) -> Meta:
-    """What is known of a job's training at its start, the same in training: its type and its name."""
+def curve_metadata(kind: str, name: str) -> Meta:
+    """What is known of a job at its start, in training as in use: its type and its name."""
     return {key: str(text) for key, text in (("type", kind), ("name", name)) if text}
 
 
@@ -170,7 +174,7 @@ def with_points(curves: Curves) -> Ints:
 
 
 def _meta(jobs: Jobs, row: int) -> Meta:
-    return described(str(jobs.kind[row]), str(jobs.name[row]))
+    return curve_metadata(str(jobs.kind[row]), str(jobs.name[row]))
 
 
 def _inputs(jobs: Jobs, curves: Curves, rows: Ints) -> Floats:

@@ -283,13 +283,13 @@ _Curve: TypeAlias = tuple[Floats, Floats]
 
 
 def _curve(points: Points, quantity: str, sign: float) -> _Curve | None:
-    """Its iterations, and its values times the sign; None for an empty curve, as most are."""
+    """The iterations and the values, times `sign`, of a quantity; None for an empty curve, as most are."""
     iterations, values = values_of(points, quantity)
     return (iterations, sign * values) if len(iterations) else None
 
 
 def _curves(curves: NDArray[np.object_]) -> Curves:
-    """From (n,) curves, None where there is none."""
+    """The curves (n,) as pooled columns; None stands for an empty one."""
     rows = np.flatnonzero(curves != None)  # noqa: E711  of each element
     found = curves[rows].tolist()
     lengths = np.zeros(len(curves) + 1, dtype=np.int64)
@@ -302,7 +302,7 @@ def _curves(curves: NDArray[np.object_]) -> Curves:
 
 
 def _utility(directives: Directives) -> tuple[float, float, float]:
-    """Its worth, its steepness per second and its target in seconds: users give both by hours."""
+    """Worth, steepness per second and target in seconds; users give the last two in hours."""
     utility = directives.utility
     if utility is None:
         return NAN, NAN, NAN

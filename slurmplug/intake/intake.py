@@ -242,7 +242,7 @@ class Intake:
 
 @dataclass
 class _Fold:
-    """One reading, and the changes that were found in it so far."""
+    """A reading that is being absorbed, and the changes found in it so far."""
 
     reading: Reading
     touched: dict[JobKey, JobRecord] = field(default_factory=dict)

@@ -9,7 +9,7 @@ import numpy as np
 from predictors.arrays import Floats
 from predictors.learning_curve import LearningCurvePredictor, Meta
 from predictors.runtime import Job, RuntimeModel, RuntimePredictor
-from slurmplug.forecasting.curve_fans import LARGEST_BELIEVABLE, described, even
+from slurmplug.forecasting.curve_fans import LARGEST_BELIEVABLE, curve_metadata, resample_evenly
 from slurmplug.forecasting.run_times import known_at_submit
 from slurmplug.forecasting.speed_fans import PlacementShape, SeenSpeeds, kind_of
 from slurmplug.ledger import queries
@@ -78,11 +78,6 @@ def last_trained(ledger: Ledger) -> float:
     return 0.0 if saved is None else saved[1]
 
 
-def finished_run_counts(ledger: Ledger, since: float) -> tuple[int, int]:
-    """The number of runs that have finished since then, and in all."""
-    return queries.finished_run_counts(ledger, since)
-
-
 def finished_curves(ledger: Ledger) -> list[Floats]:
     """The curves (n,) of the target's quantity at points one step apart, higher is better, of runs that completed."""
     return [curve for run, reports in _runs_with_reports(ledger) if (curve := _curve(run, reports)) is not None]
@@ -103,7 +98,7 @@ def _curve(run: FinishedRun, reports: Sequence[Report]) -> Floats | None:
     if len(points) < MIN_POINTS or not np.abs(points).max() < LARGEST_BELIEVABLE:
         return None
     sign = -1.0 if target["relation"] == "<=" else 1.0
-    return even(points[:, 0], sign * points[:, 1], points[-1, 0])[0]
+    return resample_evenly(points[:, 0], sign * points[:, 1], points[-1, 0])[0]
 
 
 def _add_speed(speeds: SeenSpeeds, run: FinishedRun, reports: Sequence[Report]) -> None:
@@ -118,7 +113,7 @@ def _add_speed(speeds: SeenSpeeds, run: FinishedRun, reports: Sequence[Report]) 
 
 
 def _metadata(run: FinishedRun) -> Meta:
-    return described(run.directives.get("type") or "", run.name)
+    return curve_metadata(run.directives.get("type") or "", run.name)
 
 
 def _as_job(run: FinishedRun) -> Job:

@@ -188,4 +188,4 @@ _ADVICE = {
     "SQLITE_CANTOPEN": "; does its folder exist, and is it this user's?",
     "SQLITE_READONLY": "; is it this user's?",
 }
-"""What to do, by the beginning of SQLite's name of the error."""
+"""Advice on what to do, by the beginning of SQLite's name for the error."""

@@ -1,5 +1,4 @@
-"""Which jobs a report is about: ids as users write them, users, accounts, states and a time window, and the SQL
-condition that selects them."""
+"""Which jobs a report selects, by id, user, account, state and time, and the SQL condition that selects them."""
 
 import json
 import math
@@ -10,13 +9,13 @@ from typing import NamedTuple
 
 from slurmplug.errors import UsageError
 
-ENDED_STATES = {
+ENDED_STATE_CODES = {
     "BF": "BOOT_FAIL", "CA": "CANCELLED", "CD": "COMPLETED", "DL": "DEADLINE", "F": "FAILED", "NF": "NODE_FAIL",
     "OOM": "OUT_OF_MEMORY", "PR": "PREEMPTED", "RV": "REVOKED", "TO": "TIMEOUT",
 }  # fmt: skip
-LIVE_STATES = {"PD": "PENDING", "R": "RUNNING", "RQ": "REQUEUED", "RS": "RESIZING", "S": "SUSPENDED"}
-STATES = ENDED_STATES | LIVE_STATES
-"""sacct(1), JOB STATE CODES."""
+LIVE_STATE_CODES = {"PD": "PENDING", "R": "RUNNING", "RQ": "REQUEUED", "RS": "RESIZING", "S": "SUSPENDED"}
+STATE_CODES = ENDED_STATE_CODES | LIVE_STATE_CODES
+"""Slurm's names of the states, by their codes (sacct(1), JOB STATE CODES)."""
 WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
 
 
@@ -29,7 +28,7 @@ class JobId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "JobId":
-        """As squeue shows them too, so that 12_[3-9] is all of array 12. Raises UsageError."""
+        """The id in this text; also as squeue shows it, where 12_[3-9] is all of array 12. Raises UsageError."""
         match = _JOB_ID.fullmatch(text.strip())
         if match is None:
             raise UsageError(f"Bad job specified: {text!r}; write 12, or 12_3 for an element of an array")
@@ -55,7 +54,7 @@ class Selection:
     owner: int | None = None
     """only jobs of this uid, whatever else is selected"""
     most: int = 0
-    """more jobs than that are refused; 0: any number"""
+    """the most jobs; if there are more, `queries.jobs` raises UsageError; 0 for no limit"""
 
 
 def condition(which: Selection, listed: Collection[int]) -> tuple[str, list[object]]:
@@ -104,7 +103,7 @@ def _add_window(where: _Where, which: Selection, start: float) -> None:
     forms: list[str] = []
     values: list[object] = []
     for state in which.states:
-        form, ends = _WAS.get(state, _ENDED if state in ENDED_STATES.values() else _IS)
+        form, ends = _WAS.get(state, _ENDED if state in ENDED_STATE_CODES.values() else _IS)
         forms.append(form)
         values += [state if end == "state" else which.end if end == "end" else start for end in ends]
     where.add(" OR ".join(f"({form})" for form in forms), *values)
@@ -118,18 +117,18 @@ OR (jobs.array_id, jobs.array_task) IN (
     SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)
 )
 """
-"""Lists, as SQLite bounds how many terms an expression has."""
+"""The ids are passed as JSON lists, since SQLite limits the number of terms in an expression."""
 _WAITING = "(" + ", ".join(f"'{state}'" for state in sorted(WAITING)) + ")"
 _BEGAN = f"""
 CASE WHEN jobs.state NOT IN {_WAITING} AND NOT (jobs.ended = 1 AND jobs.node_list = '' AND jobs.start IS jobs.end)
     THEN jobs.start END
 """
-"""As `Job.started`."""
+"""When the job's last run started, as `Job.started` of the reports has it."""
 _WAS_THERE = (
     "coalesce(jobs.eligible, jobs.submit) < ? AND (jobs.ended = 0 OR coalesce(jobs.end, jobs.last_seen) >= ?) "
     "OR jobs.restarts > 0 AND jobs.first_submit < ? AND jobs.submit >= ?"
 )
-"""Of a job that was requeued `submit` is when its last run but one was over; of those runs no more is kept."""
+"""`submit` of a requeued job is when the run before its last one ended; nothing else is kept of earlier runs."""
 _WAS = {
     "PENDING": (
         f"jobs.eligible < ? AND coalesce({_BEGAN}, CASE WHEN jobs.ended THEN jobs.end END, 9e18) > ? "

@@ -7,7 +7,7 @@ from slurmplug.console import table, times
 from slurmplug.console.table import Field, Value, printable
 from slurmplug.ledger import queries
 from slurmplug.ledger.ledger import Ledger
-from slurmplug.ledger.selection import LIVE_STATES, Selection
+from slurmplug.ledger.selection import LIVE_STATE_CODES, Selection
 from slurmplug.reports import explain, job_view
 from slurmplug.reports.job_view import Job
 
@@ -98,7 +98,7 @@ def _site_factor(entry: QueueEntry) -> Value:
     return None if site_factor != site_factor else int(site_factor)
 
 
-_CODES = {name: code for code, name in LIVE_STATES.items()} | {
+_CODES = {name: code for code, name in LIVE_STATE_CODES.items()} | {
     "COMPLETING": "CG", "CONFIGURING": "CF", "REQUEUE_FED": "RF", "REQUEUE_HOLD": "RH", "RESV_DEL_HOLD": "RD",
     "SIGNALING": "SI", "SPECIAL_EXIT": "SE", "STAGE_OUT": "SO", "STOPPED": "ST",
 }  # fmt: skip

@@ -10,8 +10,8 @@ from slurmplug.reports import explain
 
 
 def status_lines(status: Mapping[str, Any]) -> Iterator[str]:
-    """The lines for people, of what `Reports.status` returns."""
-    yield from _of_daemon(status)
+    """The lines that `slurmplug status` prints, from what `Reports.status` returns."""
+    yield from _daemon_lines(status)
     yield f"policy      {printable(status['policy'])} (installed: {printable(', '.join(status['policies']))})"
     cycle = status["cycle"]
     if cycle["id"] is not None:
@@ -36,7 +36,7 @@ def status_lines(status: Mapping[str, Any]) -> Iterator[str]:
     )
 
 
-def _of_daemon(status: Mapping[str, Any]) -> Iterator[str]:
+def _daemon_lines(status: Mapping[str, Any]) -> Iterator[str]:
     age = status["age"]
     last = "no cycle yet" if age is None else f"last cycle {times.format_duration(age)} ago"
     state = "alive" if status["alive"] else "late" if status["running"] else "not running"

@@ -109,7 +109,7 @@ def _requested(given: Directives | None) -> Iterator[str]:
 
 
 def _in_order(problem: Problem) -> tuple[bool, int]:
-    """By line, the comment first; how many more there are comes at the end."""
+    """Sort key: by line, the comment first; the count of further problems comes last."""
     return problem.rule == "more", problem.line
 
 
@@ -185,7 +185,7 @@ def _ahead(job: Job, other: Job) -> str:
 
 
 def _lead(job: Job, other: Job) -> str:
-    """By which term the other job is ahead most."""
+    """The term of the score by which the other job is furthest ahead, in words."""
     mine, theirs = _terms(job), _terms(other)
     lead = {name: theirs.get(name, 0.0) - mine.get(name, 0.0) for name in {**mine, **theirs}}
     most = max(lead, key=lambda name: lead[name], default="")
@@ -229,7 +229,7 @@ def _not_in_effect(job: Job, cycle: LastCycle) -> Iterator[str]:
 
 
 def _actions(audit: JobAudit, about: About) -> Iterator[tuple[float, str]]:
-    """What was decided and done, each with its time."""
+    """Sentences on what was decided and done, each with its time."""
     for decision in audit.decisions:
         if sentence := _decision(decision, about):
             yield decision["first"], sentence

@@ -79,5 +79,5 @@ def faults_of(counts: FaultCounts) -> tuple[SpoolFault, ...]:
 
 
 def reason_of(error: OSError) -> str:
-    """What the system says of it, without paths, which users may have chosen."""
+    """The system's message for an error, without paths, which users may have chosen."""
     return error.strerror or type(error).__name__

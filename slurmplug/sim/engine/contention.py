@@ -12,7 +12,7 @@ import numpy as np
 from predictors.arrays import Floats
 from slurmplug.sim.engine.nodes import SimNodes
 
-_ALMOST = 1e-9
+_ROUNDING = 1e-9
 
 
 class SharedNodes:
@@ -24,7 +24,7 @@ class SharedNodes:
         columns = (nodes.gpus, nodes.cpus, nodes.memory)
         self.capacity: Floats = np.stack([np.array(column, dtype=np.float64) for column in columns], axis=1)
         self.bandwidth: Floats = np.array(nodes.network, dtype=np.float64)
-        self._most = self.capacity * (1 + _ALMOST) + _ALMOST
+        self._most = self.capacity * (1 + _ROUNDING) + _ROUNDING
         self.used: Floats = np.zeros_like(self.capacity)
         self.network: Floats = np.zeros(len(nodes))
         self.slowdown: Floats = np.ones(len(nodes))

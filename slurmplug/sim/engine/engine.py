@@ -245,7 +245,7 @@ class Engine(TrainingProgress):
     # --- training ---------------------------------------------------------------------------------------------------
 
     def _start_training(self, training: int) -> None:
-        """All its rows run: it trains once it has started up."""
+        """Begin a training all of whose rows run; it progresses once it has started up."""
         job, log, table = self.table.jobs[training], self.logs[training], self.table
         rows = table.rows_of(training)
         nodes = tuple(sorted({node for row in rows for node, _ in self.holds[row]}))
@@ -298,7 +298,7 @@ class Engine(TrainingProgress):
             self.withdraw_stop(training)
 
     def _stop_training(self, training: int) -> None:
-        """It trains no more; its rows keep their GPUs."""
+        """End the progress of a training; its rows keep their GPUs."""
         if training not in self._nodes_of:
             return
         self._record_progress(training)

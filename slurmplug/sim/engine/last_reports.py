@@ -108,7 +108,7 @@ class Pace(NamedTuple):
     done: Floats
 
     def of(self, rows: Ints) -> "Pace":
-        """Those of these rows."""
+        """The paces of these rows."""
         return Pace(*(column[rows] for column in self))
 
     def reports(self) -> tuple[Floats, Floats, Bools]:

@@ -46,7 +46,7 @@ class ResultsFile:
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """In the order in which they ran."""
+        """The policies in the order in which they ran."""
         return tuple(dict.fromkeys(run.policy for run in self.runs))
 
     def of(self, policy: str) -> BySeed:

@@ -26,7 +26,7 @@ from slurmplug.sim.experiment.result import FinishedJob, RunResult
 from slurmplug.sim.slurm.cluster import SlurmSimCluster
 from slurmplug.sim.slurm.launcher import LauncherSettings
 
-PATIENCE = 1_000
+MAX_IDLE_CYCLES = 1_000
 """Cycles in which nothing can happen any more and the policy does nothing either, after which a run is cut short."""
 
 
@@ -86,7 +86,7 @@ class Simulation:
         began, engine, jobs = perf_counter(), self.engine, len(self.workload.jobs)
         idle = 0
         alive = self.port.wait(self._cycle_at(engine.next_event())) if jobs else False
-        while alive and idle < PATIENCE:
+        while alive and idle < MAX_IDLE_CYCLES:
             refused = self.port.refused
             record = self.scheduler.run()
             assert record is not None, "a simulated cluster can always be read"

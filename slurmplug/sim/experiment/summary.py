@@ -22,7 +22,7 @@ REPORTS = 200
 """a job reports so often at most"""
 URGENT = 8.0
 """urgency above it is urgent (MLFS, section 4.2.2)"""
-_ALMOST = 1e-9
+_ROUNDING = 1e-9
 
 
 def summary(result: RunResult) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def summary(result: RunResult) -> dict[str, Any]:
     completed = np.array([job.state == "COMPLETED" for job in jobs], dtype=bool)
     urgent = np.array([job.job.urgency > URGENT for job in jobs], dtype=bool)
     jct = (ended - submitted)[np.isfinite(ended)]
-    met = (completed & (ended <= deadline + _ALMOST)).astype(np.float64)
+    met = (completed & (ended <= deadline + _ROUNDING)).astype(np.float64)
     has = np.isfinite(deadline)
     learning = [_LearningProgress(job) for job in jobs if len(job.job.losses) or len(job.job.accuracies)]
     accuracies = [(each.best_accuracy(), each.job.target) for each in learning if len(each.job.accuracies)]
@@ -90,7 +90,7 @@ class _LearningProgress:
     def best_accuracy(self) -> float:
         """The best reported by the deadline, 0 where nothing was."""
         deadline = self.job.deadline if self.job.deadline == self.job.deadline else math.inf
-        done = math.floor(self._reached(deadline) + _ALMOST)
+        done = math.floor(self._reached(deadline) + _ROUNDING)
         if done < 1:
             return 0.0
         at, values = self.job.curve_at, self.job.accuracies
@@ -105,7 +105,7 @@ class _LearningProgress:
     def time_to(self, reduction: float) -> float:
         """Seconds from arrival until so much of the loss reduction was reported; NaN where it never was."""
         steps, loss = self._losses()
-        reached = np.flatnonzero((loss <= 1 - reduction + _ALMOST) & np.isfinite(self._when(steps)))
+        reached = np.flatnonzero((loss <= 1 - reduction + _ROUNDING) & np.isfinite(self._when(steps)))
         return float(self._when(steps)[reached[0]]) - self._finished.submitted if len(reached) else math.nan
 
     def _losses(self) -> tuple[Floats, Floats]:
@@ -120,7 +120,7 @@ class _LearningProgress:
         """When each of these iterations was first done; infinite where it was not."""
         if not len(self._at):
             return np.full(len(steps), np.inf)
-        return np.where(steps <= self._at[-1] + _ALMOST, np.interp(steps - _ALMOST, self._at, self._times), np.inf)
+        return np.where(steps <= self._at[-1] + _ROUNDING, np.interp(steps - _ROUNDING, self._at, self._times), np.inf)
 
     def _reached(self, time: float) -> float:
         """The most iterations that were done by then."""

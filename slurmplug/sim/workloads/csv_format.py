@@ -20,7 +20,7 @@ from slurmplug.sim.engine.job import Part, SimJob, Speed, Workload
 from slurmplug.sim.workloads.load import WorkloadRequest
 from slurmplug.sim.workloads.rows import Row, WorkloadError, as_number, collect, comma_separated, open_lines, quoted
 
-NEEDED = ("submit", "name", "gpus", "iterations", "speed")
+REQUIRED_COLUMNS = ("submit", "name", "gpus", "iterations", "speed")
 MOST_POINTS = 100_000
 """of one speed or curve"""
 MOST_PARTS = 1_000
@@ -56,7 +56,7 @@ def workload(request: WorkloadRequest) -> Workload:
     """
     speeds = _read_speeds(_existing_side_path(request.path, "speeds"))
     curves = _read_curves(_existing_side_path(request.path, "curves"))
-    rows = comma_separated(request.path, NEEDED, known=(*COLUMNS,))
+    rows = comma_separated(request.path, REQUIRED_COLUMNS, known=(*COLUMNS,))
     jobs, skipped = collect(rows, lambda row: _job(row, speeds, curves), skip_bad=request.skip_bad)
     name, nodes, gpus_a_node = _read_remarks(request.path)
     jobs.sort(key=lambda each: each.submit)
@@ -95,7 +95,7 @@ def write(workload: Workload, path: Path) -> None:
 
 
 def _job_cells(job: SimJob, speed: str, curve: str) -> list[str]:
-    values = {name: getattr(job, name) for name in (*NEEDED[:4], *_TEXTS, *_COUNTS, *_AMOUNTS, *_OPTIONAL)}
+    values = {name: getattr(job, name) for name in (*REQUIRED_COLUMNS[:4], *_TEXTS, *_COUNTS, *_AMOUNTS, *_OPTIONAL)}
     cells = {name: "" if value != value else printable(str(value)) for name, value in values.items()}
     utility = "" if job.utility is None else " ".join(map(repr, job.utility))
     cells |= {"speed": speed, "curve": curve, "utility": utility, "stop": job.stop, "downgrade": job.downgrade}

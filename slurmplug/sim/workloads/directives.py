@@ -11,7 +11,7 @@ from slurmplug.sim.engine.job import SimJob
 
 HOUR = 3600.0
 USERS = 8
-WITHIN = 0.99
+TARGET_SHARE = 0.99
 """a target is this share of the best accuracy of the job's curve"""
 _STREAM = 0x77697368
 """keeps these draws apart from a generator's own of the same seed"""
@@ -39,7 +39,7 @@ def _with_directives(job: SimJob, draw: Floats, gpus_a_node: int) -> SimJob:
         return job
     takes = run_time_alone(job, gpus_a_node)
     best = float(np.max(job.accuracies, initial=-math.inf))
-    target = job.target if job.target == job.target or best <= 0 else WITHIN * best
+    target = job.target if job.target == job.target or best <= 0 else TARGET_SHARE * best
     return replace(
         job,
         urgency=job.urgency if job.urgency == job.urgency else 1.0 + math.floor(10 * draw[0]),

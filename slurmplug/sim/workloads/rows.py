@@ -22,7 +22,7 @@ FILE_BYTES = 2**29
 LINE_BYTES = 2**20
 """The longest line."""
 MOST_ROWS = 2_000_000
-SHOWN = 40
+QUOTED_LENGTH = 40
 """How many characters of a bad value a message repeats."""
 T = TypeVar("T")
 
@@ -102,9 +102,9 @@ class Row:
 
 
 def quoted(value: str) -> str:
-    """Text of the input for an error message: printable, quoted and cut to SHOWN characters."""
+    """Text of the input for an error message: printable, quoted and cut to QUOTED_LENGTH characters."""
     text = printable(value)
-    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "...")
+    return repr(text if len(text) <= QUOTED_LENGTH else text[:QUOTED_LENGTH] + "...")
 
 
 def as_number(text: str) -> float | None:

@@ -79,11 +79,16 @@ def shape(name: str, gpus_a_node: int = 4) -> Speed:
 def lasting(name: str, gpus: int, iterations: int, seconds: float, gpus_a_node: int = 4) -> Speed:
     """The speed of a model of which `iterations` take `seconds` on `gpus` GPUs on as few nodes as hold them."""
     relative = shape(name, gpus_a_node)
-    return Speed(relative.gpus, relative.nodes, relative.rate * (iterations / seconds / _own(name, gpus, gpus_a_node)))
+    return Speed(
+        relative.gpus,
+        relative.nodes,
+        relative.rate * (iterations / seconds / _requested_speed(name, gpus, gpus_a_node)),
+    )
 
 
 @lru_cache(maxsize=4096)
-def _own(name: str, gpus: int, gpus_a_node: int) -> float:
+def _requested_speed(name: str, gpus: int, gpus_a_node: int) -> float:
+    """The relative speed on these GPUs, on as few nodes as hold them."""
     return shape(name, gpus_a_node).at(gpus, math.ceil(gpus / gpus_a_node))
 
 

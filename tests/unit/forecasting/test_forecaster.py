@@ -13,7 +13,7 @@ from policies.snapshot import Curves, JobKey, Snapshot
 from predictors.forecast import NEEDS, Forecast, Forecasts, Need
 from predictors.learning_curve import LearningCurvePredictor
 from predictors.runtime import RuntimePredictor
-from slurmplug.forecasting.curve_fans import even
+from slurmplug.forecasting.curve_fans import resample_evenly
 from slurmplug.forecasting.forecaster import Forecaster
 from slurmplug.intake.intake import Intake
 from slurmplug.spool.report_lines import MAX_ITERATION
@@ -198,7 +198,7 @@ def test_a_final_value_uses_what_is_known_of_the_job_at_its_start(monkeypatch: p
 )
 def test_a_curve_is_made_even_with_as_many_points(iterations: list[float], at: float, points: int, then: int) -> None:
     values = np.linspace(0.1, 0.9, len(iterations))
-    curve, place = even(np.array(iterations, dtype=float), values, at)
+    curve, place = resample_evenly(np.array(iterations, dtype=float), values, at)
     assert (len(curve), place) == (points, then)
     assert curve[-1] == values[-1]
 

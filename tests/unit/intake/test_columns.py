@@ -8,7 +8,7 @@ import pytest
 
 from policies.snapshot import JobKey
 from slurmplug.directives.parser import parse
-from slurmplug.forecasting.curve_fans import even
+from slurmplug.forecasting.curve_fans import resample_evenly
 from slurmplug.intake.columns import ColumnCache, jobs_of
 from slurmplug.intake.job_record import JobFacts, JobRecord
 from slurmplug.spool.report_lines import Points
@@ -28,13 +28,13 @@ def test_counting_from_0_or_from_1_gives_the_same_columns_and_curve(count: int) 
     zero, one = (jobs_of([record(first, count)], np.zeros(1), np.zeros(1), 100.0)[0] for first in (0, 1))
     assert zero.iteration[0] == one.iteration[0] == count
     assert zero.accuracies.iterations.tolist() == one.accuracies.iterations.tolist()
-    (curve, at), (other, _) = (even(*jobs.accuracies.row(0), 40.0) for jobs in (zero, one))
+    (curve, at), (other, _) = (resample_evenly(*jobs.accuracies.row(0), 40.0) for jobs in (zero, one))
     assert curve.tolist() == other.tolist()
     assert (len(curve), at) == (count, 40)
 
 
 def test_a_curve_told_every_tenth_iteration_has_a_point_for_each_report() -> None:
-    curve, at = even(np.array([10.0, 20.0, 30.0]), np.array([0.3, 0.5, 0.6]), 90.0)
+    curve, at = resample_evenly(np.array([10.0, 20.0, 30.0]), np.array([0.3, 0.5, 0.6]), 90.0)
     assert curve.tolist() == [0.3, 0.5, 0.6]
     assert at == 9
 

@@ -8,8 +8,9 @@ import pytest
 
 from predictors.forecast import Forecast
 from predictors.runtime import RuntimePredictor
-from slurmplug.learning.training import finished_run_counts, last_trained, load_saved, train
+from slurmplug.learning.training import last_trained, load_saved, train
 from slurmplug.ledger.ledger import Ledger
+from slurmplug.ledger.queries import finished_run_counts
 from tests.ledgers import Site
 
 

@@ -34,7 +34,7 @@ RENAMED: dict[str, tuple[str, dict[str, object]]] = {
             "ranked": allocation.score_from_order,
             "startable": allocation.startable,
             "teams": allocation.group_gangs,
-            "within": allocation.managed_rank,
+            "within": allocation.managed_score,
         },
     ),
     "policies.space": (

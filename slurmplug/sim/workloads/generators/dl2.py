@@ -21,7 +21,7 @@ JOBS = 200
 NODES, GPUS_A_NODE = 16, 4
 INTERVAL = 720.0
 MEDIAN, MEAN = 65 * 60.0, 147 * 60.0
-SHORTEST, LONGEST = 300.0, 3 * 86_400.0
+MIN_SECONDS, MAX_SECONDS = 300.0, 3 * 86_400.0
 REQUESTED, MOST = 4, 16
 VARIATION = 0.1
 MODELS = {
@@ -48,7 +48,7 @@ def workload(request: WorkloadRequest) -> Workload:
 def _job(rng: np.random.Generator, number: int, at: float) -> SimJob:
     model = str(rng.choice(list(MODELS)))
     sigma = math.sqrt(2 * math.log(MEAN / MEDIAN))
-    seconds = float(np.clip(MEDIAN * math.exp(sigma * rng.standard_normal()), SHORTEST, LONGEST))
+    seconds = float(np.clip(MEDIAN * math.exp(sigma * rng.standard_normal()), MIN_SECONDS, MAX_SECONDS))
     epochs = int(10 ** rng.uniform(1.3, 2.5))
     sampled = synthetic.sampled(epochs)
     losses, accuracies = synthetic.learning(rng, len(sampled))

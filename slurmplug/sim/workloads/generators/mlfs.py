@@ -26,7 +26,7 @@ NODES, GPUS_A_NODE = 20, 4
 GPUS = (1, 2, 4, 8, 16, 32)
 ALGORITHMS = ("alexnet", "resnet50", "mlp", "lstm", "svm")
 MEDIAN, SIGMA = 1_800.0, 1.4
-LONGEST = 3 * 86_400.0
+MAX_SECONDS = 3 * 86_400.0
 _COMMUNICATIONS = 10
 _CPUS_A_GPU = 8
 _MEMORY_A_GPU = 30_000.0
@@ -64,7 +64,7 @@ def week_arrivals(rng: np.random.Generator, count: int, span: float) -> list[flo
 def _job(rng: np.random.Generator, number: int, at: float, *, partitioned: bool, elastic: bool) -> SimJob:
     gpus = int(rng.choice(GPUS))
     algorithm = str(rng.choice(ALGORITHMS))
-    takes = float(np.clip(MEDIAN * math.exp(SIGMA * rng.standard_normal()), 60.0, LONGEST))
+    takes = float(np.clip(MEDIAN * math.exp(SIGMA * rng.standard_normal()), 60.0, MAX_SECONDS))
     iterations = int(rng.integers(20, 121))
     sampled = synthetic.sampled(iterations)
     losses, accuracies = synthetic.learning(rng, len(sampled))
@@ -99,10 +99,10 @@ def _parts(rng: np.random.Generator, algorithm: str, count: int, cpus: int, memo
     shares = weights / weights.sum()
     width = 1 if algorithm in {"alexnet", "mlp"} else max(count // 4, 2)
     return tuple(
-        Part(1, cpus, memory, "worker", float(shares[row]), _before(row // width, width)) for row in range(count)
+        Part(1, cpus, memory, "worker", float(shares[row]), _parents(row // width, width)) for row in range(count)
     )
 
 
-def _before(layer: int, width: int) -> tuple[int, ...]:
+def _parents(layer: int, width: int) -> tuple[int, ...]:
     """Every partition of the layer before."""
     return tuple(range((layer - 1) * width, layer * width)) if layer else ()

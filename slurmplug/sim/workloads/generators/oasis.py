@@ -18,7 +18,7 @@ from slurmplug.sim.workloads.load import WorkloadRequest
 
 JOBS, SLOTS, SLOT = 100, 100, 600.0
 NODES, GPUS_A_NODE = 50, 4
-FIXED = 30
+MAX_FIXED_GPUS = 30
 """the most workers that a policy without resizing gives (section V-A: fixed within [1, 30])"""
 USERS = 8
 _KINDS = tuple(synthetic.MODELS)
@@ -47,7 +47,7 @@ def _job(rng: np.random.Generator, number: int, at: float, slot: float) -> SimJo
     workers = np.array([1, chunks])
     sampled = synthetic.sampled(epochs)
     losses, accuracies = synthetic.learning(rng, len(sampled))
-    gpus = min(int(rng.integers(1, FIXED + 1)), chunks)
+    gpus = min(int(rng.integers(1, MAX_FIXED_GPUS + 1)), chunks)
     sensitive = rng.random()
     decay = 0.0 if sensitive < 0.10 else rng.uniform(0.01, 1) if sensitive < 0.65 else rng.uniform(4, 6)
     return SimJob(

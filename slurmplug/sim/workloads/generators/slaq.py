@@ -27,7 +27,7 @@ from slurmplug.sim.workloads.load import WorkloadRequest
 
 JOBS, ITERATIONS = 160, 100
 NODES, CORES_A_NODE = 20, 32
-ARRIVAL = 15.0
+ARRIVAL_SECONDS = 15.0
 WORK, SIGMA = 10_600.0, 0.7
 """core seconds in the mean"""
 REQUESTED, MOST = 32, 128
@@ -49,7 +49,7 @@ def workload(request: WorkloadRequest) -> Workload:
     Raises:
         WorkloadError
     """
-    arrival = request.options.number("arrival", ARRIVAL, least=1e-3)
+    arrival = request.options.number("arrival", ARRIVAL_SECONDS, least=1e-3)
     rng = np.random.default_rng(request.seed)
     at = 0.0
     jobs = []
@@ -98,13 +98,14 @@ def _job(rng: np.random.Generator, number: int, at: float) -> SimJob:
 def _speed(rng: np.random.Generator, rate: float) -> Speed:
     """`rate` iterations a second on each core, a few per cent off, the same however many nodes they are on."""
     cores = np.array(_CORES)
-    return Speed(cores, np.ones(len(cores), dtype=np.int64), _rising(rate * cores * _off(rng, len(cores))))
+    return Speed(cores, np.ones(len(cores), dtype=np.int64), _never_slower(rate * cores * _noise(rng, len(cores))))
 
 
-def _off(rng: np.random.Generator, count: int) -> Floats:
+def _noise(rng: np.random.Generator, count: int) -> Floats:
+    """Factors around 1."""
     return np.asarray(np.exp(_DEVIATION * rng.standard_normal(count)))
 
 
-def _rising(rates: Floats) -> Floats:
-    """More cores are not slower."""
+def _never_slower(rates: Floats) -> Floats:
+    """The rates, raised so that more cores are never slower."""
     return np.maximum.accumulate(rates)

@@ -63,7 +63,7 @@ class MeasuredModel:
 
     @property
     def epochs(self) -> int:
-        """As many as every curve has."""
+        """The number of epochs that every curve has."""
         return min(len(curve.progress) for curve in self.curves.values())
 
     @property
@@ -101,7 +101,7 @@ class MeasuredModel:
         return Speed(gpus[known], nodes[known], self.epochs / seconds[known])
 
     def steps_an_epoch(self, batch: int) -> float:
-        """In the mean."""
+        """The mean number of steps in an epoch with this batch size."""
         return self._steps(batch) / self.epochs
 
     def learning(self, batch: int) -> tuple[Floats, Floats]:

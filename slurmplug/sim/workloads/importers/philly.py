@@ -56,7 +56,7 @@ def _job(row: Row, gpus: int, seconds: float, kind: str, draw: Floats) -> SimJob
         user=group,
         account=group,
         kind=kind,
-        curve_at=_all(iterations),
+        curve_at=_every_iteration(iterations),
         losses=losses,
         accuracies=accuracies,
         params=synthetic.MODELS[kind].params,
@@ -64,5 +64,5 @@ def _job(row: Row, gpus: int, seconds: float, kind: str, draw: Floats) -> SimJob
 
 
 @lru_cache(maxsize=8)
-def _all(iterations: int) -> Floats:
+def _every_iteration(iterations: int) -> Floats:
     return synthetic.sampled(iterations)

@@ -44,7 +44,7 @@ def _reader(wants_all: bool) -> Callable[[Row], SimJob | None]:
         seconds = row.number("ElapsedRaw") if row.text("ElapsedRaw", "") else parse_duration(row, "Elapsed")
         if not seconds > 0 or row.text("Submit", "Unknown") in _NEVER:
             return None
-        gpus, memory = _held(row)
+        gpus, memory = _gpus_and_memory(row)
         if not gpus and not wants_all:
             return None
         limit = (
@@ -71,7 +71,7 @@ def _reader(wants_all: bool) -> Callable[[Row], SimJob | None]:
     return read
 
 
-def _held(row: Row) -> tuple[int, float]:
+def _gpus_and_memory(row: Row) -> tuple[int, float]:
     """GPUs and MiB allocated, else requested."""
     text = row.text("AllocTRES", "", longest=4096) or row.text("ReqTRES", "", longest=4096)
     try:
@@ -90,8 +90,8 @@ def _time(row: Row, column: str) -> float:
     try:
         return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=UTC).timestamp()
     except ValueError:
-        raise _no_time(row, column, text) from None
+        raise _invalid_time(row, column, text) from None
 
 
-def _no_time(row: Row, column: str, text: str) -> BadRow:
+def _invalid_time(row: Row, column: str, text: str) -> BadRow:
     return row.bad(column, f"is no time 2026-01-31T18:00:00, nor seconds since the epoch: {quoted(text)}")

@@ -12,7 +12,7 @@ FIELDS = (
     "job", "submit", "wait", "run", "procs", "cpu", "mem", "procs_asked", "limit", "mem_asked", "status", "user",
     "group", "exe", "queue", "partition", "previous", "think",
 )  # fmt: skip
-MOST = 10_000_000
+MAX_PROCESSORS = 10_000_000
 _HEAD = 1_000
 """lines that are looked through for the header"""
 
@@ -33,7 +33,9 @@ def workload(request: WorkloadRequest) -> Workload:
 
 def _job(row: Row) -> SimJob | None:
     run = row.number("run", least=-1)
-    processors = max(row.integer("procs", least=-1, most=MOST), 0) or row.integer("procs_asked", least=-1, most=MOST)
+    processors = max(row.integer("procs", least=-1, most=MAX_PROCESSORS), 0) or row.integer(
+        "procs_asked", least=-1, most=MAX_PROCESSORS
+    )
     if run <= 0 or processors <= 0:
         return None
     limit = row.number("limit", least=-1)

@@ -17,7 +17,7 @@ NODES, GPUS_A_NODE = 15, 4
 INTERVAL = 30.0
 _STREAM = 0x746972
 _YARN_ITERATIONS = 40
-_LIKE = (
+_MODEL_OF_PREFIX = (
     ("vgg", "vgg16"), ("resnet", "resnet50"), ("inception", "inception4"), ("googlenet", "inception4"),
     ("alexnet", "alexnet"), ("lstm", "lstm"), ("bert", "transformer"), ("transformer", "transformer"),
 )  # fmt: skip
@@ -68,7 +68,7 @@ def _gpu_time(row: Row) -> float | None:
 
 def _recorded(row: Row, rng: np.random.Generator) -> SimJob | None:
     seconds, model = row.number("duration", most=1e10), row.text("model_name", "resnet50").lower()
-    kind = next((like for start, like in _LIKE if model.startswith(start)), "resnet50")
+    kind = next((like for start, like in _MODEL_OF_PREFIX if model.startswith(start)), "resnet50")
     made = _job(
         rng,
         name=f"{model}-{row.text('job_id', str(row.line))}",

@@ -227,7 +227,7 @@ PAGE = (Path(__file__).parents[4] / "docs" / "workloads.md").read_text()
 
 
 def test_the_page_of_the_format_names_every_column() -> None:
-    table = PAGE.split("| column | what |")[1].split("\n\n")[0]
+    table = PAGE.split("| column | meaning |")[1].split("\n\n")[0]
     first = [line.split("|")[1] for line in table.splitlines()[2:]]
     assert {name for cell in first for name in re.findall(r"`(\w+)`", cell)} == set(csv_format.COLUMNS)
 
