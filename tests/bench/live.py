@@ -3,7 +3,7 @@
 Each seed's jobs run once under every policy, on a fresh cluster of 16 GPUs; the seeds side by side. A daemon knows how
 another draw of such jobs went. The jobs never are restarted, so that order and stopping are all that a policy can give;
 OASiS also keeps jobs waiting until they are admitted. Times are in seconds; intervals are those of the mean over seeds.
-`python -m tests.bench.live --simulated` has them in the simulator, where one order is told the true run times.
+`python -m tests.bench.live --simulated` has them in the simulator, where one order has the true run times.
 """
 
 import argparse
@@ -60,7 +60,7 @@ slot = {SLOT}
 ALONE, ADMITS = "Slurm alone", "oasis"
 SIMULATED = {
     ALONE: "slurm",
-    "srtf, told the truth": "srtf",
+    "srtf with true run times": "srtf",
     **{told: name for told, name in POLICIES.items() if told not in (ALONE, ADMITS)},
 }
 FIGURES = ("jct_mean", "ended", "deadline_ratio", "accuracy_by_deadline", "gpu_hours", "utility", "stops")
