@@ -2,8 +2,8 @@
 
 from slurmplug.forecasting.forecast_cache import CachePolicies, CachePolicy
 from slurmplug.forecasting.forecaster import Forecaster
-from slurmplug.sim.adapters.true_values import TrueLosses, TrueRunTimes
 from slurmplug.sim.engine.engine import Engine
+from slurmplug.sim.engine.true_values import TrueLosses, TrueRunTimes
 
 GROWTH = 1.1
 """A curve is forecast again when it is longer by this factor: for 50,000 jobs more would take too long."""

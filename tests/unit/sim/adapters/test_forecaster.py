@@ -13,7 +13,7 @@ from slurmplug.forecasting.forecast_cache import EVERY_CHANGE
 from slurmplug.forecasting.forecaster import Forecaster
 from slurmplug.forecasting.speed_fans import grid
 from slurmplug.sim.adapters.forecaster import SimForecaster
-from slurmplug.sim.adapters.true_values import SOURCE, TrueRunTimes
+from slurmplug.sim.engine.true_values import SOURCE, TrueRunTimes
 from tests.sim_jobs import First, job, simulation, speed
 
 CURVE_AT = np.arange(1.0, 101)
