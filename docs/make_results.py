@@ -236,10 +236,9 @@ def gen_mlfs(runs: Runs) -> str:
                 plotted.setdefault(f"x = {x}", {})[name] = float((jct / reference).mean())
             accuracy = f"{runs.column(cases, 'accuracy_by_deadline').mean():.3f}"
             deadlines = percent(runs.column(cases, "deadline_ratio"))
-            decide = f"{runs.column(cases, 'decide_ms_mean').mean():.1f}"
-            rows.append([x, name, span(jct / 60), change(jct, reference), deadlines, accuracy, decide])
+            rows.append([x, name, span(jct / 60), change(jct, reference), deadlines, accuracy])
     bars("gen-mlfs", plotted, "mean JCT, of Tiresias'")
-    head = ["x", "policy", "mean JCT, min", "against Tiresias", "deadlines met", "accuracy by deadline", "decide, ms"]
+    head = ["x", "policy", "mean JCT, min", "against Tiresias", "deadlines met", "accuracy by deadline"]
     return markdown(head, rows)
 
 
@@ -293,8 +292,8 @@ def slaq(runs: Runs) -> str:
                 change(runs.column(ours, figure), runs.column(base, figure))
                 for figure in ("loss_integral", "time_to_90_loss", "time_to_95_loss", "jct_mean")
             ]
-            rows.append([f"{arrival} s", name, *cells, f"{runs.column(ours, 'decide_ms_mean').mean():.1f}"])
-    head = ["arrivals", "policy", "loss integral", "time to 90%", "time to 95%", "mean JCT", "decide, ms"]
+            rows.append([f"{arrival} s", name, *cells])
+    head = ["arrivals", "policy", "loss integral", "time to 90%", "time to 95%", "mean JCT"]
     return markdown(head, rows)
 
 
@@ -325,9 +324,9 @@ def oasis(runs: Runs) -> str:
         others = {name: runs.column(over(base, policy=name), "utility") for name in ("fifo", "drf", "rrh", "dorm")}
         plotted[f"load {load:g}"] = {name: float(values.mean()) for name, values in {"oasis": own, **others}.items()}
         cells = [change(values, own) for values in others.values()]
-        rows.append([f"{load:g}", span(own), *cells, f"{runs.column(base, 'decide_ms_mean').mean():.1f}"])
+        rows.append([f"{load:g}", span(own), *cells])
     bars("oasis", plotted, "sum of utilities")
-    return markdown(["load", "OASiS' utility", "FIFO", "DRF", "RRH", "Dorm", "decide, ms"], rows)
+    return markdown(["load", "OASiS' utility", "FIFO", "DRF", "RRH", "Dorm"], rows)
 
 
 # --- ML-SJF ----------------------------------------------------------------------------------------------
@@ -434,7 +433,7 @@ TABLES: Mapping[str, Callable[[Runs], str]] = {
 }
 """those that take longest first"""
 CLOCKED: Mapping[str, Callable[[], str]] = {"speed": speed, "decide": decide}
-"""These need the machine to themselves."""
+"""These measure time, and need the machine to themselves; no other table has a time in it."""
 LOGS = frozenset({"mlfs", "slaq-restart", "elastic", "parity", "speed"})
 """These replay what DATA holds."""
 
