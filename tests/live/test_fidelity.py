@@ -60,11 +60,10 @@ class Settings:
 
 class ByUrgency:
     name = "by-urgency"
-    needs = frozenset()
-    by_events = True
+    decides_on = "events"
 
     def __init__(self, settings=None):
-        self.settings = settings or SimulationSettings()
+        self.settings = settings or Settings()
 
     def decide(self, snapshot, forecasts, memory):
         return Plan(np.where(snapshot.jobs.managed, snapshot.jobs.urgency, np.nan))

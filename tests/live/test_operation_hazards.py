@@ -130,7 +130,7 @@ def test_a_node_that_goes_down_at_a_step_costs_the_run_there_at_most(
 ) -> None:
     """Three jobs, of each of which the place goes down at another step, or the first one after it that is seen."""
     site = falling
-    monkeypatch.setattr(restart, "DOWN_PATIENCE", 3.0)
+    monkeypatch.setattr(restart, "NODE_DOWN_SECONDS", 3.0)
     jobs = {site.trains(script(f"falls_at_{at}", gpus=3), user=user): at for user, at in enumerate(steps)}
     begin(site, *jobs, gpus=2)
     down: dict[int, str] = {}
@@ -203,7 +203,7 @@ def test_a_scontrol_that_hangs_leaves_it_open_and_nothing_is_done_twice(site: Li
     said = site.query("SELECT verb, status FROM commands WHERE operation IS NOT NULL ORDER BY cycle, id")
     assert {"reserve", "requeue", "update"} <= {row["verb"] for row in said if row["status"] == "unknown"}
     assert [row["verb"] for row in said].count("requeue") == 1
-    assert site.operations(job)[-1]["place"] == "done"
+    assert site.operations(job)[-1]["result"] == "done"
     assert (gpus_of(site, job), site.cluster.job(job)["Restarts"]) == (4, "1")
     assert len(site.runs("waits_for_us")) == 2
     assert nothing_is_left(site, job)
