@@ -2,6 +2,7 @@
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -36,6 +37,7 @@ def test_users_on_login_nodes_read_their_own_jobs_and_nobody_elses(cluster: Sand
         cluster.sbatch(cluster.researchers[2], "#!/bin/sh\n#SBATCH -N4 --gres=gpu:4\nsleep 600\n"), "RUNNING"
     )
     his = cluster.sbatch(bob, WAITING.format(9), "--job-name=secret")
+    time.sleep(1.1)  # Slurm keeps whole seconds: of one second, squeue's order would say who came first
     hers = cluster.sbatch(ada, WAITING.format(2))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
