@@ -26,13 +26,16 @@ class About:
 SENTENCES: Mapping[str, Sequence[str]] = {
     # MLF-C
     "target reached": (
-        "Its {quantity} of {achieved:.4g} meets the target of {target:.4g}",
+        "Its {quantity} of {achieved:.4g}",
+        " at iteration {achieved_at:.0f}",
+        " meets the target of {target:.4g}",
         " that the {target_of} set",
         ", after iteration {iteration:.0f}",
         " of {max_iterations:.0f}",
     ),
     "optstop maximum": (
         "Its {quantity} gets no better: it has reached {achieved:.4g}",
+        " at iteration {achieved_at:.0f}",
         ", {predicted_maximum:.4g} is the most that is expected",
         ", within the tolerance of {tolerance:.2g}",
         ", after iteration {iteration:.0f}",
@@ -42,6 +45,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
         "Its {quantity} will miss the target of {target:.4g}",
         " that the {target_of} set",
         ": it has reached {achieved:.4g}",
+        " at iteration {achieved_at:.0f}",
         ", {predicted:.4g} is predicted for the end",
         ", and the probability to reach the target is {probability:.1%}",
         ", after iteration {iteration:.0f}",
