@@ -94,6 +94,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "mode": ("The mode is {mode}",),
     "paused": ("An operator paused slurmplug",),
     "not running": ("It is not running, so there is nothing to stop",),
+    "ignored": ("It ran on after it was requested to stop, so it is not asked again",),
     "gave up": ("A stop was requested within the last hour, and given up",),
     "stops per cycle": ("No more than {limit:.0f} stops are requested in one cycle",),
     "stops per hour": ("No more than {limit:.0f} stops are requested in one hour",),
