@@ -24,7 +24,7 @@ from slurmplug.cycle.record import CycleRecord
 from slurmplug.errors import ConfigError, LedgerError, ReadFailed
 from slurmplug.intake.job_record import Changes
 from slurmplug.operations import Observation, Operation
-from slurmplug.rules import claims, direct_placement, guardrails, site_factor
+from slurmplug.rules import claims, direct_placement, guardrails, site_factor, target_units
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +69,7 @@ class Scheduler:
         # 3. Forecast what the policy needs, from claims that are believed.
         with stages.timed("forecast"):
             snapshot, not_believed = claims.limit_claims(snapshot, self.config.guardrails)
+            snapshot, held = target_units.hold_mismatched(snapshot)
             memory = self.ledger.recall(self.policy.name)
             forecasts = self.forecaster.forecast(snapshot, self.policy.needs)
 
@@ -76,7 +77,7 @@ class Scheduler:
         with stages.timed("decide"):
             plan, failure = self._decide(snapshot, forecasts, memory)
             plan = guardrails.starving_first(snapshot, plan, self.config.guardrails)
-            plan = replace(plan, notes={**not_believed, **plan.notes})
+            plan = replace(plan, notes={**not_believed, **plan.notes, **held})
 
         # 5. Guard: what of the plan is allowed.
         verdict = self._check(snapshot, plan, reading.site)

@@ -4,9 +4,11 @@
 """
 
 import json
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
+from slurmplug.directives import quantities
 from slurmplug.directives.grammar import (
     COMMENT_PREFIX,
     HEAD_BYTES,
@@ -63,6 +65,15 @@ def lua() -> str:
     lines.append(f"local WAYS = {texts(WAYS)}")
     lines.append("local UTILITY_BOUNDS = {" + ", ".join(f"{{{low!r}, {high!r}}}" for low, high in UTILITY_BOUNDS) + "}")
     lines.append(f"local RESERVED_QUANTITIES = {texts(RESERVED_QUANTITIES)}")
+    lines.append(f"local QUANTITY_PREFIXES = {texts(quantities.PREFIXES)}")
+    lines.append("local QUANTITIES = {")
+    lines += textwrap.wrap(
+        ", ".join(f"[{text(name)}] = true" for name in quantities.NAMES),
+        110,
+        initial_indent="  ",
+        subsequent_indent="  ",
+    )
+    lines.append("}")
     lines.append("local TABLE = {")
     lines += [
         f"  {{name = {text(row.name)}, kind = {text(row.kind)}, example = {text(row.example)},\n"

@@ -56,7 +56,7 @@ TABLE: tuple[Directive, ...] = (
     Directive(
         name="target",
         kind="target",
-        expected="a reported quantity, >= or <=, and a number",
+        expected="a reported quantity, >= or <=, and a number, or a percentage (accuracy>=92% is accuracy>=0.92)",
         unit="the quantity's",
         default="none",
         help="What the model must reach: at least (>=) or at most (<=) this value of a quantity that the job reports.",
@@ -75,12 +75,13 @@ TABLE: tuple[Directive, ...] = (
     ),
     Directive(
         name="stop",
-        kind="choice",
-        expected="iterations, target or optstop",
+        kind="stop",
+        expected="iterations, target or optstop, or optstop: and a reported quantity (optstop:val_loss)",
         unit="",
         default="iterations",
         help="When to stop: after all iterations; as soon as the target is met (target); or also when no better value "
-        "is likely, or the target is out of reach (optstop).",
+        "is likely, or the target is out of reach (optstop). The quantity is by default the target's, else accuracy, "
+        "else one measured on validation data.",
         example="optstop",
         choices=("iterations", "target", "optstop"),
     ),
@@ -211,6 +212,8 @@ MESSAGES: Mapping[str, str] = MappingProxyType(
         "far": f"lies more than {HORIZON_DAYS} days ahead",
         "repeated": "given twice, the first one counts",
         "no-target": "needs --target",
+        "other-quantity": "names another quantity than --target",
+        "no-direction": "whether more or less of it is better is not known: name it in --target",
         "no-further": "goes no further than --stop already does",
         "head": f"what follows the first {HEAD_LINES} lines or {HEAD_BYTES} bytes is not read",
         "more": "%d more",

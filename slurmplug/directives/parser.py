@@ -10,15 +10,16 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import tzinfo
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from slurmplug.directives import grammar
+from slurmplug.directives import grammar, quantities
 from slurmplug.directives.grammar import MESSAGES, TABLE, Directive
 from slurmplug.directives.values import Checkpoint, Clock, GpuRange, InvalidValue, Target, Utility, read
 
 __all__ = ["Checkpoint", "Directives", "GpuRange", "Problem", "Stop", "Target", "Utility", "parse", "shown"]
 
 Stop = Literal["iterations", "target", "optstop"]
+"""The options of --stop; see `policies.mlfs.stop_rules.MAY_STOP`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +47,13 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Directives:
-    """The values of a job's directives, None for those not given. `deadline` is in seconds since the epoch."""
+    """The values of a job's directives, None for those not given. `deadline` is in seconds since the epoch; `stop` is
+    an option, with a colon and a quantity where one was named."""
 
     deadline: float | None = None
     target: Target | None = None
     max_iterations: int | None = None
-    stop: Stop | None = None
+    stop: str | None = None
     allow_downgrade: Literal["target", "optstop"] | None = None
     urgency: float | None = None
     gpus: GpuRange | None = None
@@ -68,6 +70,16 @@ class Directives:
     def managed(self) -> bool:
         """Whether slurmplug may act on the job: there is no --manage=off."""
         return self.manage != "off"
+
+    @property
+    def stop_option(self) -> Stop:
+        """The option of --stop."""
+        return cast(Stop, (self.stop or "iterations").partition(":")[0])
+
+    @property
+    def stop_quantity(self) -> str:
+        """The quantity that --stop names; empty for none."""
+        return (self.stop or "").partition(":")[2]
 
 
 def parse(
@@ -131,7 +143,7 @@ def _nearest(text: bytes, rule: str, row: Directive | None) -> str:
     name, _, value = text.decode("latin-1").partition("=")
     if rule == "unknown":
         return "".join(f"--{word}" for word in _close(name.lstrip("-"), [each.name for each in TABLE]))
-    if row and row.kind == "choice":
+    if row and row.kind in ("choice", "stop"):
         return "".join(f"--{row.name}={word}" for word in _close(value, list(row.choices)))
     return ""
 
@@ -250,5 +262,12 @@ def _drop_contradictions(given: dict[str, _Given], problems: _Problems) -> None:
     for name in ("stop", "allow-downgrade"):
         if name in given and given[name].value == "target" and "target" not in given:
             drop(name, "no-target")
-    if "allow-downgrade" in given and "stop" in given and given["allow-downgrade"].value == given["stop"].value:
-        drop("allow-downgrade", "no-further")
+    if "stop" in given and (quantity := given["stop"].value.partition(":")[2]):
+        if "target" in given and given["target"].value.quantity != quantity:
+            drop("stop", "other-quantity")
+        elif "target" not in given and quantities.known(quantity) is None:
+            drop("stop", "no-direction")
+    if "allow-downgrade" in given and "stop" in given:
+        option = given["stop"].value.partition(":")[0]
+        if given["allow-downgrade"].value == option:
+            drop("allow-downgrade", "no-further")

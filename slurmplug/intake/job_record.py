@@ -1,7 +1,7 @@
 """The record of one job, which the intake updates and the ledger stores."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -9,8 +9,9 @@ import numpy as np
 
 from policies.snapshot import JobKey
 from predictors.arrays import Floats
+from slurmplug.directives import quantities
 from slurmplug.directives.parser import Directives
-from slurmplug.spool.report_lines import Points, SpoolFault
+from slurmplug.spool.report_lines import REPORTED_NAN, Points, SpoolFault
 
 LIVE_STATES = frozenset(
     "PENDING RUNNING SUSPENDED COMPLETING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD RESIZING RESV_DEL_HOLD "
@@ -80,6 +81,31 @@ class JobFacts(NamedTuple):
 
 
 NO_DIRECTIVES = Directives()
+
+
+class JudgedBy(NamedTuple):
+    """A reported quantity by which a job is judged: -1 is the `sign` of one that is better when lower."""
+
+    quantity: str
+    sign: float
+
+
+def judged_by(directives: Directives, reported: Collection[str]) -> JudgedBy:
+    """The quantity by which a job is judged: that of its --stop, else of its target, else accuracy, else the first of
+    those measured on validation data. A training loss that nobody named says nothing of how good the model is.
+
+    reported: the names of the quantities that it reported.
+    """
+    target = directives.target
+    if target is not None:
+        return JudgedBy(target.quantity, 1.0 if target.relation == ">=" else -1.0)
+    chosen = directives.stop_quantity
+    if not chosen and "accuracy" not in reported:
+        chosen = quantities.validation_quantity(reported) or ""
+    what = quantities.known(chosen or "accuracy")
+    return JudgedBy(chosen or "accuracy", what.sign if what else 1.0)
+
+
 _next_version = itertools.count(1).__next__
 _set = object.__setattr__
 
@@ -130,15 +156,11 @@ class JobRecord:
         return priced and self.admission in ("new", "held")
 
     @property
-    def quantity(self) -> str:
-        """The reported quantity that its target is about; accuracy without a target."""
-        return self.directives.target.quantity if self.directives and self.directives.target else "accuracy"
-
-    @property
-    def sign(self) -> float:
-        """-1 where the target's quantity is better when lower."""
-        lower = self.directives and self.directives.target and self.directives.target.relation == "<="
-        return -1.0 if lower else 1.0
+    def judged_by(self) -> JudgedBy:
+        """The reported quantity by which the job is judged."""
+        return judged_by(
+            self.directives or NO_DIRECTIVES, self.points.quantities.keys() | self.earlier.quantities.keys()
+        )
 
     @property
     def all_points(self) -> Points:
@@ -147,12 +169,22 @@ class JobRecord:
 
 
 def values_of(points: Points, quantity: str) -> tuple[Floats, Floats]:
-    """The iterations at which the quantity was reported, and its values."""
+    """The iterations at which a finite value of the quantity was reported, and these values."""
     values = points.quantities.get(quantity)
     if values is None:
         return _NO_VALUES
-    reported = ~np.isnan(values)
+    reported = np.isfinite(values) & (values != REPORTED_NAN)
     return points.iterations[reported], values[reported]
+
+
+def last_not_finite(points: Points, quantity: str) -> int:
+    """How many of the last reports of the quantity in a row were NaN or infinite."""
+    values = points.quantities.get(quantity)
+    if values is None:
+        return 0
+    reported = values[~np.isnan(values)]
+    finite = np.flatnonzero(np.isfinite(reported) & (reported != REPORTED_NAN))
+    return len(reported) - 1 - int(finite[-1]) if len(finite) else len(reported)
 
 
 _NO_VALUES = (np.empty(0), np.empty(0))

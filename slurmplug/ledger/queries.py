@@ -109,12 +109,15 @@ def _ranking(row: Row, ranked: CycleRankings | None) -> Row:
 
 
 def _last_reports(ledger: LedgerFile, job: int) -> Row:
-    """The last `iteration`, and the last value of each of its `quantities`."""
+    """The last `iteration`, the last value of each of its `quantities` as in JSON, and the iterations of these."""
     found = ledger.query(_LAST_REPORTS, job, LAST_REPORTS)
-    quantities: dict[str, float] = {}
+    quantities: dict[str, float | str] = {}
+    at: dict[str, float] = {}
     for row in reversed(found):
-        quantities |= json.loads(row["quantities"])
-    return {"iteration": found[0]["iteration"] if found else None, "quantities": quantities}
+        reported = json.loads(row["quantities"])
+        quantities |= reported
+        at |= dict.fromkeys(reported, row["iteration"])
+    return {"iteration": found[0]["iteration"] if found else None, "quantities": quantities, "quantities_at": at}
 
 
 def job_audit(ledger: LedgerFile, job: int, record: JobRecord) -> JobAudit:
@@ -241,7 +244,7 @@ class FinishedRun(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a job reported of an iteration, in its run number `restarts`."""
+    """What a job reported of an iteration, in its run number `restarts`: the finite values."""
 
     iteration: float
     time: float
@@ -271,7 +274,12 @@ def finished_run_counts(ledger: LedgerFile, since: float) -> tuple[int, int]:
 
 def reports(ledger: LedgerFile, job: int) -> list[Report]:
     """The last report of each iteration. `job`: its row."""
-    return [Report(**{**row, "quantities": json.loads(row["quantities"])}) for row in ledger.query(_REPORTS, job)]
+    return [Report(**{**row, "quantities": _finite(row["quantities"])}) for row in ledger.query(_REPORTS, job)]
+
+
+def _finite(quantities: str) -> dict[str, float]:
+    """Those that are finite numbers; others are texts."""
+    return {name: value for name, value in json.loads(quantities).items() if not isinstance(value, str)}
 
 
 _LAST_CYCLE = f"""

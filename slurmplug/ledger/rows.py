@@ -21,7 +21,7 @@ from slurmplug.directives.parser import Directives
 from slurmplug.intake.job_record import JobFacts, JobRecord, Point, join_runs
 from slurmplug.ledger import codec
 from slurmplug.operations import Facts, Operation, OperationOutcome
-from slurmplug.spool.report_lines import Points
+from slurmplug.spool.report_lines import Points, column_value, json_value
 
 Row = dict[str, Any]
 _DIRECTIVES: TypeAdapter[Directives | None] = TypeAdapter(Directives | None)
@@ -243,7 +243,9 @@ def point_rows(points: Iterable[Point]) -> Iterator[tuple[JobKey, Row]]:
     """The rows of the points to be stored, with their jobs; points to be deleted are left out."""
     for point in points:
         if point.quantities is not None:
-            quantities = json.dumps(_numbers(point.quantities))
+            quantities = json.dumps(
+                {name: json_value(value) for name, value in point.quantities.items() if not math.isnan(value)}
+            )
             place = {"restarts": point.restarts, "iteration": point.iteration}
             yield point.key, {**place, "time": point.time, "quantities": quantities}
 
@@ -271,13 +273,9 @@ def record_from_row(row: Row, points: Iterable[Row]) -> JobRecord:
     )
 
 
-def _numbers(row: Mapping[str, float]) -> dict[str, float]:
-    return {name: value for name, value in row.items() if not math.isnan(value)}
-
-
 def _points(rows: Sequence[Row]) -> Points:
     """The points of one run."""
-    quantities = [json.loads(row["quantities"]) for row in rows]
+    quantities = [{name: column_value(value) for name, value in json.loads(row["quantities"]).items()} for row in rows]
     return Points(
         iterations=np.array([row["iteration"] for row in rows], dtype=float),
         times=np.array([row["time"] for row in rows], dtype=float),

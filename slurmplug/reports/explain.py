@@ -85,6 +85,15 @@ SENTENCES: Mapping[str, Sequence[str]] = {
         "Its reports are not believed: {iteration:.0f} iterations are more than its GPUs can have done in that time",
     ),
     "loss-too-steep": ("Its reports are not believed: its loss fell again and again by a factor of 100 in a moment",),
+    "reports in percent": (
+        "It is not stopped by any rule: its target is {target:.4g}, it reports {reported:.4g}, and which unit is meant"
+        " is not known. Report a value from 0 to 1, or state the target in percent without a % sign (accuracy>=92)",
+    ),
+    "target in percent": (
+        "It is not stopped by any rule: its target is {target:.4g}, it has only reported values from 0 to 1, the last"
+        " one {reported:.4g}, and which unit is meant is not known. State the target from 0 to 1, or with a % sign"
+        " (accuracy>=92%)",
+    ),
     # guardrails
     "held": ("It is held by its user or an operator, and is left to them until it is released",),
     "interactive": ("It is an interactive job (salloc or srun)",),

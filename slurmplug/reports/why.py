@@ -59,7 +59,7 @@ def explain_job(
 ) -> list[Paragraph]:
     """The whole explanation. `order`: the jobs that the last cycle ranked, the first to go first; only jobs that the
     reader `sees` are named."""
-    about = About(job.record.quantity, job.record.sign)
+    about = About(job.quantity, job.sign)
     paragraphs = [
         Paragraph("Job", tuple(_introduction(job))),
         Paragraph("Requested", tuple(_requested(job.record.directives))),
@@ -139,12 +139,19 @@ def _reported(job: Job) -> Iterator[str]:
         return
     given = job.record.directives
     most = f" of {given.max_iterations}" if given and given.max_iterations else ""
-    values = ", ".join(f"{name} {value:.4g}" for name, value in job.quantities.items())
+    values = ", ".join(_value(job, name) for name in job.quantities)
     yield f"Iteration {job.iteration:.15g}{most}{': ' if values else ''}{values}."
     if job.checkpoint is not None:
         yield f"Its last checkpoint holds iteration {job.checkpoint:.15g}."
     if job.saved:
         yield f"{counted(round(job.saved), 'iteration')} {'was' if job.saved == 1 else 'were'} saved."
+
+
+def _value(job: Job, name: str) -> str:
+    """The last value of a quantity, with its iteration where that is not the job's last one."""
+    at = job.reported_at.get(name)
+    earlier = "" if at is None or at == job.iteration else f" at iteration {at:.15g}"
+    return f"{name} {job.quantities[name]:.4g}{earlier}"
 
 
 def _rank(job: Job, order: Sequence[Job], cycle: LastCycle | None, sees: Callable[[Job], bool]) -> Iterator[str]:

@@ -194,6 +194,7 @@ class SimIntake:
             traffic=np.where(reports, engine.traffic_rate[training] * _slowed(engine, training, rate), np.nan),
             losses=losses,
             accuracies=accuracies,
+            validation_losses=Curves(np.empty(0), np.empty(0), np.zeros(len(live) + 1, dtype=np.int64)),
         )
 
     def _of(self, *names: str) -> list[Any]:

@@ -110,6 +110,8 @@ def workload_table(jobs: Sequence[SimJob], *, all_managed: bool) -> WorkloadTabl
         "urgency": column(lambda job: job.urgency),
         "deadline": column(lambda job: job.deadline),
         "target": column(lambda job: job.target),
+        "unit_mismatch": np.full(len(flat), "", dtype=np.str_),
+        "not_finite": np.zeros(len(flat), dtype=np.int64),
         "max_iterations": column(lambda job: job.iterations if job.managed else np.nan),
         "params": column(lambda job: job.params) * shares,
         "utility": column(lambda job: job.utility or (np.nan,) * 3).reshape(-1, 3),
