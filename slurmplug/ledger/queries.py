@@ -109,15 +109,29 @@ def _ranking(row: Row, ranked: CycleRankings | None) -> Row:
 
 
 def _last_reports(ledger: LedgerFile, job: int) -> Row:
-    """The last `iteration`, the last value of each of its `quantities` as in JSON, and the iterations of these."""
+    """The last `iteration`, the last value of each of its `quantities` as in JSON, the iterations of these, and how
+    many of the last values in a row were `not_finite`."""
     found = ledger.query(_LAST_REPORTS, job, LAST_REPORTS)
     quantities: dict[str, float | str] = {}
     at: dict[str, float] = {}
+    history: dict[str, list[float | str]] = {}
     for row in reversed(found):
         reported = json.loads(row["quantities"])
         quantities |= reported
         at |= dict.fromkeys(reported, row["iteration"])
-    return {"iteration": found[0]["iteration"] if found else None, "quantities": quantities, "quantities_at": at}
+        for name, value in reported.items():
+            history.setdefault(name, []).append(value)
+    return {
+        "iteration": found[0]["iteration"] if found else None,
+        "quantities": quantities,
+        "quantities_at": at,
+        "not_finite": {name: count for name, values in history.items() if (count := _last_texts(values))},
+    }
+
+
+def _last_texts(values: Sequence[float | str]) -> int:
+    """How many of the last values are texts, as those are that are not finite."""
+    return next((n for n, value in enumerate(reversed(values)) if not isinstance(value, str)), len(values))
 
 
 def job_audit(ledger: LedgerFile, job: int, record: JobRecord) -> JobAudit:

@@ -141,6 +141,7 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("ValueAt", "integer", 10, "the iteration of Value", lambda job: _whole(job.value_at)),
             # what was predicted and decided
             Field("Attained", "number", 9, "GPU hours used, in all runs", _attained),
+            Field("Diverged", "text", 8, "whether its training has diverged", lambda job: job.diverged),
             Field("Final", "number", 9, "Value after the last iteration, predicted", lambda job: job.final.value),
             Field("FinalLow", "number", 9, "Final's 5 % quantile", lambda job: job.final.low),
             Field("FinalHigh", "number", 9, "Final's 95 % quantile", lambda job: job.final.high),
@@ -176,7 +177,7 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("RemainingLow", "span", 12, "Remaining's 5 % quantile", lambda job: job.remaining.low),
             Field("RemainingHigh", "span", 13, "Remaining's 95 % quantile", lambda job: job.remaining.high),
             Field("Saved", "integer", 8, "iterations that a stop saved", lambda job: _whole(job.saved)),
-            Field("Stop", "text", 8, "the rule by which it was stopped: target, optstop", lambda job: job.stop),
+            Field("Stop", "text", 8, "the rule of its stop: target, optstop, diverged", lambda job: job.stop),
             Field("Waited", "span", 10, "how long it was eligible and pending", lambda job: job.waited),
         ),
         key=lambda field: field.name.lower(),

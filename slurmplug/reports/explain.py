@@ -36,6 +36,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "optstop maximum": (
         "Its {quantity} gets no better: it has reached {achieved:.4g}",
         " at iteration {achieved_at:.0f}",
+        ", {since}",
         ", {predicted_maximum:.4g} is the most that is expected",
         ", within the tolerance of {tolerance:.2g}",
         ", after iteration {iteration:.0f}",
@@ -48,6 +49,17 @@ SENTENCES: Mapping[str, Sequence[str]] = {
         " at iteration {achieved_at:.0f}",
         ", {predicted:.4g} is predicted for the end",
         ", and the probability to reach the target is {probability:.1%}",
+        ", after iteration {iteration:.0f}",
+        " of {max_iterations:.0f}",
+    ),
+    "diverged not finite": (
+        "Its training has diverged: its last {reports:.0f} losses are NaN or infinite",
+        ", after iteration {iteration:.0f}",
+        " of {max_iterations:.0f}",
+    ),
+    "diverged beyond its past": (
+        "Its training has diverged: its last {reports:.0f} losses are all above {limit:.4g}, beyond what those before"
+        " make likely; the last one is {loss:.4g}",
         ", after iteration {iteration:.0f}",
         " of {max_iterations:.0f}",
     ),
@@ -179,7 +191,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "thinned": ("It reports so often that only every second report was kept",),
 }
 
-VARIANTS: Mapping[str, str] = {"target": "cause", "optstop": "cause"}
+VARIANTS: Mapping[str, str] = {"target": "cause", "optstop": "cause", "diverged": "how"}
 """The fact that selects one of several sentences of a rule."""
 SIGNED: Mapping[str, frozenset[str]] = dict.fromkeys(
     ("target", "optstop"), frozenset({"achieved", "target", "predicted", "predicted_maximum"})

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from policies.mlfs.load_control import NOT_FINITE_REPORTS
 from policies.plan import Reason
 from slurmplug.intake.job_record import NO_DIRECTIVES, JobRecord, JudgedBy, judged_by
 from slurmplug.ledger import queries, rows
@@ -138,6 +139,13 @@ class Job:
     def value_at(self) -> float | None:
         """The iteration of `value`."""
         return self.reported_at.get(self.quantity)
+
+    @property
+    def diverged(self) -> bool:
+        """Whether its training has diverged: it was stopped for that, or its last losses are NaN or infinite."""
+        not_finite = self.columns.get("not_finite") or {}
+        quantity = "loss" if "loss" in self.quantities else self.quantity
+        return self.stop == "diverged" or not_finite.get(quantity, 0) >= NOT_FINITE_REPORTS
 
     @property
     def quantity(self) -> str:

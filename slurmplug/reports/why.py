@@ -141,6 +141,8 @@ def _reported(job: Job) -> Iterator[str]:
     most = f" of {given.max_iterations}" if given and given.max_iterations else ""
     values = ", ".join(_value(job, name) for name in job.quantities)
     yield f"Iteration {job.iteration:.15g}{most}{': ' if values else ''}{values}."
+    if job.diverged:
+        yield "Its training has diverged."
     if job.checkpoint is not None:
         yield f"Its last checkpoint holds iteration {job.checkpoint:.15g}."
     if job.saved:
