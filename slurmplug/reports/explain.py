@@ -93,6 +93,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "gave up": ("A stop was requested within the last hour, and given up",),
     "stops per cycle": ("No more than {limit:.0f} stops are requested in one cycle",),
     "stops per hour": ("No more than {limit:.0f} stops are requested in one hour",),
+    "stops per user": ("No more than {limit:.0f} jobs of one user are requested to stop in one hour",),
     # resizing, moving, preempting
     "placement": ("The site lets Slurm choose the nodes", " (placement is {placement})"),
     "range": ("It requested {least:.0f} to {most:.0f} GPUs, which leaves no other number than it has",),
@@ -106,6 +107,9 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "requeues per cycle": ("No more than {limit:.0f} jobs are requeued in one cycle",),
     "requeues per hour": ("No more than {limit:.0f} jobs are requeued in one hour",),
     "requeues per user": ("No more than {limit:.0f} jobs of one user are requeued in one hour",),
+    "admissions per cycle": ("No more than {limit:.0f} jobs are admitted in one cycle",),
+    "admissions per hour": ("No more than {limit:.0f} jobs are admitted in one hour",),
+    "admissions per user": ("No more than {limit:.0f} jobs of one user are admitted in one hour",),
     "gave up moving": ("This was tried within the last hour and given up",),
     "limit": ("One of Slurm's limits would keep it pending", " ({limit})"),
     "limits not known": ("The limits that could keep it pending cannot be read",),

@@ -146,7 +146,7 @@ class LedgerReports:
             "frozen": (cycle and cycle.frozen) or "",
             "error": last.error if last else "",
             "operations": queries.open_operation_counts(ledger),
-            "stops_last_hour": past.stops_last_hour,
+            "stops_last_hour": sum(past.stops_last_hour.values()),
             "failures_in_a_row": past.failures_in_a_row,
             "faults": queries.fault_counts(ledger, now - DAY),
             "ledger": {

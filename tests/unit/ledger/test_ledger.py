@@ -324,12 +324,12 @@ def test_the_past_counts_stops_failures_and_what_was_given_back(ledger: Ledger) 
     ledger.set_control("paused", "maintenance")
     ledger.give_back([2])
     past = ledger.past(NOW + 120.0)
-    assert (past.stops_last_hour, past.failures_in_a_row, past.last_failure) == (1, 2, NOW + 60.0)
+    assert (past.stops_last_hour, past.failures_in_a_row, past.last_failure) == ({"ada": 1}, 2, NOW + 60.0)
     assert (past.paused, past.given_back) == (True, frozenset({2}))
     ledger.finish(3, [Outcome("3-label-1", "done")], {}, NOW)
     ledger.set_control("paused", None)
     assert (ledger.past(NOW).failures_in_a_row, ledger.past(NOW).paused) == (0, False)
-    assert ledger.past(NOW + 3601.0).stops_last_hour == 0
+    assert ledger.past(NOW + 3601.0).stops_last_hour == {}
 
 
 def test_a_job_is_fresh_for_some_time_after_it_was_first_seen(ledger: Ledger) -> None:
