@@ -73,7 +73,7 @@ def _budget(effects: str, per_cycle: int, per_hour: int, per_user: int | None) -
 
 
 def default_per_user(per_hour: int) -> int:
-    """One user's part of an hour's budget, where the site sets none: a fifth, and at least one unless the budget is 0."""
+    """One user's part of an hour's budget where the site sets none: a fifth, at least one unless the budget is 0."""
     return min(per_hour, max(1, int(USER_SHARE * per_hour)))
 
 

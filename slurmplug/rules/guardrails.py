@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple, Protocol, get_args
 
 import numpy as np
 
-from policies.plan import Action, ActionKind, Plan, Reason
+from policies.plan import Action, ActionKind, OtherJob, Plan, Reason
 from policies.snapshot import JobKey, Jobs, Snapshot
 from predictors.arrays import Bools, Floats
 from slurmplug.config.schema import Guardrails, Mode, Modes
@@ -164,8 +164,8 @@ def validate_plan(snapshot: Snapshot, plan: Plan) -> Plan:
     for job, reason in [*((action.job, action.reason) for action in plan.actions), *plan.notes.items()]:
         if job not in jobs:
             raise ValueError(f"job {job} is not in the snapshot")
-        if not all(isinstance(fact, float | int | str) for fact in reason.facts.values()):
-            raise ValueError(f"the facts of {reason.rule} are numbers and texts of Python's own types")
+        if not all(isinstance(fact, float | int | str | OtherJob) for fact in reason.facts.values()):
+            raise ValueError(f"the facts of {reason.rule} are numbers and texts of Python's own types, or OtherJob")
     if not all(isinstance(array, np.ndarray) and array.dtype.kind in "bifuU" for array in plan.memory.values()):
         raise ValueError("memory is arrays of numbers, truth values or texts")
     return plan
