@@ -143,4 +143,9 @@ CREATE VIEW history AS
     WHERE ended = 1 AND state = 'COMPLETED' AND start IS NOT NULL AND end > start
     AND id NOT IN (SELECT job FROM stops);
 """,
+    """
+ALTER TABLE jobs ADD COLUMN factor_compared REAL;
+ALTER TABLE jobs ADD COLUMN factor_booted REAL;
+ALTER TABLE jobs ADD COLUMN factor_by_others INTEGER NOT NULL DEFAULT 0;
+""",
 )

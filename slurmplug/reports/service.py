@@ -147,6 +147,7 @@ class LedgerReports:
             "error": last.error if last else "",
             "operations": queries.open_operation_counts(ledger),
             "stops_last_hour": past.stops_last_hour,
+            "factors_by_others": queries.factors_by_others(ledger),
             "failures_in_a_row": past.failures_in_a_row,
             "faults": queries.fault_counts(ledger, now - DAY),
             "ledger": {

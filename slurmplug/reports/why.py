@@ -15,6 +15,7 @@ from slurmplug.reports.acct import exit_code
 from slurmplug.reports.explain import About
 from slurmplug.reports.job_view import Job
 from slurmplug.reports.predictions import predictions
+from slurmplug.rules.guardrails import SET_BY_OTHERS
 
 AHEAD = 3
 """How many of the jobs ahead of it are named."""
@@ -158,12 +159,18 @@ def _rank(job: Job, order: Sequence[Job], cycle: LastCycle | None, sees: Callabl
     if ranking.note is not None and not job.given_back:
         yield f"{explain.sentence(ranking.note)}."
     if rule := "given back" if job.given_back else ranking.protected_by:
-        yield f"Left to Slurm. {explain.sentence(Reason(rule))}."
+        yield f"Left to Slurm. {explain.sentence(Reason(rule, _protection_facts(rule, job)))}."
         return
     if ranking.score is not None:
         yield from _score(job, ranking.score, order, sees)
     if cycle is not None:
         yield from _not_in_effect(job, cycle)
+
+
+def _protection_facts(rule: str, job: Job) -> Mapping[str, float]:
+    if rule != SET_BY_OTHERS:
+        return {}
+    return {"job": job.record.key.job_id, "site_factor": job.record.site_factor}
 
 
 def _score(job: Job, score: float, order: Sequence[Job], sees: Callable[[Job], bool]) -> Iterator[str]:
