@@ -58,6 +58,10 @@ class Ledger(Protocol):
         """The SiteFactors of live jobs, if another process wrote to the ledger since the last call; else none."""
         ...
 
+    def paused(self) -> bool:
+        """Whether an operator paused slurmplug."""
+        ...
+
     def failed(self, policy: str, error: str, now: float) -> None:
         """Record a cycle in which the cluster could not be read."""
         ...

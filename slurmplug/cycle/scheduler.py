@@ -144,6 +144,8 @@ class Scheduler:
         except ReadFailed as error:
             log.warning("the SiteFactors in Slurm cannot be compared, which the next cycle tries again: %s", error)
             return reading
+        if self.ledger.paused():  # `slurmplug reset` pauses first, and what it sets to 0 was not set by others
+            return reading
         self._comparison = Comparison(reading.now, site.booted)
         return replace(reading, site_factors=site_factors)
 

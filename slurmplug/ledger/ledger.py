@@ -104,6 +104,10 @@ class Ledger(LedgerFile):
         """The SiteFactor in place of each live job, NaN where not known; without jobs whose SiteFactor others set."""
         return cycle_queries.site_factors(self)
 
+    def paused(self) -> bool:
+        """Whether an operator paused slurmplug."""
+        return self.control("paused") is not None
+
     def open_operations(self) -> list[Operation]:
         """The operations under way; a command that was never answered counts as unknown."""
         return cycle_queries.open_operations(self)
