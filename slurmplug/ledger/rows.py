@@ -19,6 +19,7 @@ from slurmplug.cluster.port import Command
 from slurmplug.cycle.record import CycleRecord
 from slurmplug.directives.parser import Directives
 from slurmplug.intake.job_record import JobFacts, JobRecord, Point, join_runs
+from slurmplug.intake.site_factor import SiteFactor
 from slurmplug.ledger import codec
 from slurmplug.operations import Facts, Operation, OperationOutcome
 from slurmplug.spool.report_lines import Points
@@ -247,7 +248,10 @@ def record_row(record: JobRecord, now: float) -> Row:
         "directives": json.dumps(None if record.directives is None else asdict(record.directives)),
         "checkpoint": nan_to_null(record.points.checkpoint),
         "checkpoint_time": nan_to_null(record.points.checkpoint_time),
-        "label": nan_to_null(record.site_factor),
+        "label": nan_to_null(record.placed.value),
+        "factor_compared": nan_to_null(record.placed.compared),
+        "factor_booted": nan_to_null(record.placed.booted),
+        "factor_by_others": int(record.placed.by_others),
         "waited_before": record.waited_before,
         "attained_before": record.attained_before,
         "ended": int(not record.facts.live),
@@ -281,7 +285,12 @@ def record_from_row(row: Row, points: Iterable[Row]) -> JobRecord:
         ),
         points_run=last,
         earlier=earlier,
-        site_factor=null_to_nan(row["label"]),
+        placed=SiteFactor(
+            value=null_to_nan(row["label"]),
+            compared=null_to_nan(row["factor_compared"]),
+            booted=null_to_nan(row["factor_booted"]),
+            by_others=bool(row["factor_by_others"]),
+        ),
         waited_before=row["waited_before"],
         attained_before=row["attained_before"],
         listed=bool(row["listed"]),

@@ -117,6 +117,11 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "unmanaged": ("It has no directive that makes slurmplug manage it, or has --manage=off",),
     "excluded": ("The site excludes its user, account, QOS, partition or name",),
     "given back": ("An operator excluded it with `slurmplug reset --job`",),
+    "set by others": (
+        "Somebody else set its SiteFactor",
+        " to {site_factor:.0f}",
+        "; slurmplug ranks it again once that was set to 0, or by `slurmplug resume --job {job}`",
+    ),
     "mode": ("The mode is {mode}",),
     "paused": ("An operator paused slurmplug",),
     "not running": ("It is not running, so there is nothing to stop",),

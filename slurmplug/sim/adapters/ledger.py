@@ -42,6 +42,10 @@ class MemoryLedger:
         """Empty: a simulation has no other writer."""
         return {}
 
+    def paused(self) -> bool:
+        """Never in a simulation."""
+        return False
+
     def failed(self, policy: str, error: str, now: float) -> None:  # noqa: ARG002 not recorded in a simulation
         """Record a cycle whose reading failed."""
         self._cycle, self._latest = self._cycle + 1, now
