@@ -143,4 +143,8 @@ CREATE VIEW history AS
     WHERE ended = 1 AND state = 'COMPLETED' AND start IS NOT NULL AND end > start
     AND id NOT IN (SELECT job FROM stops);
 """,
+    """
+ALTER TABLE jobs ADD COLUMN script_digest TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN in_doubt INTEGER NOT NULL DEFAULT 0;
+""",
 )
