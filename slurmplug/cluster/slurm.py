@@ -128,9 +128,9 @@ class SlurmCluster:
             self._limits = clock, self._client.limits()
         return self._limits[1]
 
-    def sweep(self, keep: Container[RunId], before: float) -> tuple[SpoolFault, ...]:
-        """Remove from the spool the files of runs not in `keep`; reports only where older than `before`, a time."""
-        return sweep(self._spool, keep, before)
+    def sweep(self, keep: Container[RunId], asked: Container[RunId], before: float) -> tuple[SpoolFault, ...]:
+        """As `run_files.sweep`, in the site's spool."""
+        return sweep(self._spool, keep, asked, before)
 
     def now(self) -> float:
         """The machine's time, seconds since the epoch."""
@@ -158,10 +158,10 @@ class SlurmCluster:
     def _new_reports(self, jobs: JobRows) -> NewReports:
         """Of all jobs that run or ran: the last lines of a job are read when it has ended."""
         rows = np.flatnonzero(~np.isnan(jobs.start))
-        columns = (jobs.job_id[rows], jobs.restarts[rows], jobs.uid[rows])
-        return self._reports.read(
-            {RunId(job_id, restart): uid for job_id, restart, uid in zip(*(c.tolist() for c in columns), strict=True)}
-        )
+        ids = zip(jobs.job_id[rows].tolist(), jobs.restarts[rows].tolist(), strict=True)
+        runs = [RunId(job_id, restart) for job_id, restart in ids]
+        uids, starts = jobs.uid[rows].tolist(), jobs.start[rows].tolist()
+        return self._reports.read(dict(zip(runs, uids, strict=True)), dict(zip(runs, starts, strict=True)))
 
     def _endings(self, vanished: set[int]) -> tuple[Ending, ...]:
         """How jobs ended that squeue no longer lists; none where accounting does not answer, and read again later."""

@@ -228,7 +228,7 @@ class Intake:
         for job_id in [job_id for job_id in self._records if job_id not in present]:
             record = self._records[job_id]
             last = self._listed_last(job_id, reading.now)
-            if record.facts.live and job_id in endings:
+            if record.facts.live and job_id in endings and endings[job_id].end >= record.facts.submit:
                 record.facts = _ended(record.facts, endings[job_id])
             if not record.facts.live or reading.now - last > ENDING_TIMEOUT:
                 self._close(record, fold)
@@ -325,7 +325,8 @@ def _take_reports(record: JobRecord, chunk: bytes, fold: _Fold) -> None:
         record.earlier, record.points = join_runs(record.earlier, record.points), carried_over(record.points)
         record.points_run = run
     before = record.points
-    after, faults = report_lines.fold(before, chunk, now=fold.reading.now, submitted=record.key.first_submit)
+    started = record.facts.submit if record.facts.start is None else record.facts.start
+    after, faults = report_lines.fold(before, chunk, now=fold.reading.now, started=started)
     fold.faults += [SpoolFault(record.facts.job_id, rule, "", count) for rule, count in faults.items()]
     if after.checkpoint_time != before.checkpoint_time or after.checkpoint != before.checkpoint:
         fold.touch(record)
