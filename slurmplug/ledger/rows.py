@@ -245,6 +245,8 @@ def record_row(record: JobRecord, now: float) -> Row:
         **record.facts._asdict(),
         "cluster": record.key.cluster,
         "first_submit": record.key.first_submit,
+        "script_digest": record.digest,
+        "in_doubt": int(record.in_doubt),
         "directives": json.dumps(None if record.directives is None else asdict(record.directives)),
         "checkpoint": nan_to_null(record.points.checkpoint),
         "checkpoint_time": nan_to_null(record.points.checkpoint_time),
@@ -280,6 +282,8 @@ def record_from_row(row: Row, points: Iterable[Row]) -> JobRecord:
         key=JobKey(row["cluster"], row["job_id"], row["first_submit"]),
         facts=facts,
         directives=_DIRECTIVES.validate_python(json.loads(row["directives"])),
+        digest=row["script_digest"],
+        in_doubt=bool(row["in_doubt"]),
         points=replace(
             latest, checkpoint=null_to_nan(row["checkpoint"]), checkpoint_time=null_to_nan(row["checkpoint_time"])
         ),

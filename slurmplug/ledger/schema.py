@@ -151,5 +151,7 @@ WHERE rule = 'gives way' AND json_valid(facts) AND json_type(facts, '$.by') IN (
 ALTER TABLE jobs ADD COLUMN factor_compared REAL;
 ALTER TABLE jobs ADD COLUMN factor_booted REAL;
 ALTER TABLE jobs ADD COLUMN factor_by_others INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN script_digest TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN in_doubt INTEGER NOT NULL DEFAULT 0;
 """,
 )
