@@ -214,7 +214,9 @@ class Stop(Section):
         description="grace period in seconds, if --checkpoint gives none; at least twice the time between the job's "
         "reports",
     )
-    cancel: bool = Field(True, description="cancel a job that did not stop within its grace period")
+    cancel: bool = Field(
+        False, description="cancel a job that did not stop within its grace period; its dependents then never start"
+    )
 
 
 class Operations(Section):

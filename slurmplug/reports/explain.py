@@ -55,13 +55,16 @@ class _HiddenJob:
 SENTENCES: Mapping[str, Sequence[str]] = {
     # MLF-C
     "target reached": (
-        "Its {quantity} of {achieved:.4g} meets the target of {target:.4g}",
+        "Its {quantity} of {achieved:.4g}",
+        " at iteration {achieved_at:.0f}",
+        " meets the target of {target:.4g}",
         " that the {target_of} set",
         ", after iteration {iteration:.0f}",
         " of {max_iterations:.0f}",
     ),
     "optstop maximum": (
         "Its {quantity} gets no better: it has reached {achieved:.4g}",
+        " at iteration {achieved_at:.0f}",
         ", {predicted_maximum:.4g} is the most that is expected",
         ", within the tolerance of {tolerance:.2g}",
         ", after iteration {iteration:.0f}",
@@ -71,6 +74,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
         "Its {quantity} will miss the target of {target:.4g}",
         " that the {target_of} set",
         ": it has reached {achieved:.4g}",
+        " at iteration {achieved_at:.0f}",
         ", {predicted:.4g} is predicted for the end",
         ", and the probability to reach the target is {probability:.1%}",
         ", after iteration {iteration:.0f}",
@@ -125,6 +129,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "mode": ("The mode is {mode}",),
     "paused": ("An operator paused slurmplug",),
     "not running": ("It is not running, so there is nothing to stop",),
+    "ignored": ("It ran on after it was requested to stop, so it is not asked again",),
     "gave up": ("A stop was requested within the last hour, and given up",),
     "stops per cycle": ("No more than {limit:.0f} stops are requested in one cycle",),
     "stops per hour": ("No more than {limit:.0f} stops are requested in one hour",),

@@ -48,6 +48,8 @@ class Past:
     """jobs with a stop in progress"""
     gave_up: frozenset[JobKey] = frozenset()
     """jobs whose stop was given up within the last hour"""
+    ignored: frozenset[JobKey] = frozenset()
+    """live jobs that ran on after a request to stop"""
     latest: float = -np.inf
     """when the previous cycle began"""
     alive: int = 0
@@ -207,6 +209,8 @@ def _no_effect_veto(action: Action, state: str, past: Past) -> Reason | None:
         return None
     if state not in ("running", "suspended"):
         return Reason("not running")
+    if action.job in past.ignored:
+        return Reason("ignored")
     return Reason("gave up") if action.job in past.gave_up else None
 
 
