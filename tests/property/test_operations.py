@@ -11,9 +11,9 @@ from policies.plan import Action, Memory, Plan, Reason
 from policies.policy import Policy
 from policies.snapshot import Snapshot
 from predictors.forecast import Forecasts
+from slurmplug.cluster.port import LIVE_STATES
 from slurmplug.config.schema import Config
 from slurmplug.errors import LedgerError
-from slurmplug.intake.job_record import LIVE_STATES
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.operations import MAX_TRIES
 from tests.fake_cluster import Crash, FakeCluster
