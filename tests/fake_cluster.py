@@ -13,6 +13,7 @@ import numpy as np
 from predictors.arrays import Bools, Floats, Ints
 from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.port import (
+    LIVE_STATES,
     Command,
     Ending,
     JobRows,
@@ -23,10 +24,10 @@ from slurmplug.cluster.port import (
     ResourceRequest,
     Site,
     Strings,
+    Submission,
     Traces,
 )
 from slurmplug.errors import ReadFailed
-from slurmplug.intake.job_record import LIVE_STATES
 from slurmplug.spool.report_lines import SpoolFault
 from tests.builders import CLUSTER, NOW
 
@@ -242,7 +243,7 @@ class FakeCluster:
 
     # --- the port ---------------------------------------------------------------------------------------------------
 
-    def read(self, known: Container[int], alive: Collection[int]) -> Reading:
+    def read(self, known: Container[Submission], alive: Collection[int]) -> Reading:
         if not self.reachable:
             raise ReadFailed("squeue did not answer")
         reports, self.reports = self.reports, {}
@@ -253,7 +254,11 @@ class FakeCluster:
             nodes=self.nodes,
             reservations=self.reservations,
             endings=[self.accounting[i] for i in sorted(alive) if i not in self.jobs and i in self.accounting],
-            scripts={i: self.scripts[i] for i, job in self.jobs.items() if i not in known and job["batch"]},
+            scripts={
+                i: self.scripts[i]
+                for i, job in self.jobs.items()
+                if job["batch"] and (i, int(job["submit"])) not in known
+            },
             reports=reports,
             faults=faults,
             site=replace(SITE, booted=self.booted),

@@ -1,12 +1,12 @@
 """The interfaces of a cycle's parts. The daemon's intake, forecaster and ledger implement them, and the simulator's."""
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Container, Mapping, Sequence, Set
 from typing import Protocol
 
 from policies.plan import Memory
 from policies.snapshot import JobKey, Snapshot
 from predictors.forecast import Forecasts, Need
-from slurmplug.cluster.port import Outcome, Reading
+from slurmplug.cluster.port import Outcome, Reading, Submission
 from slurmplug.cycle.record import CycleRecord
 from slurmplug.intake.job_record import Admission, Changes
 from slurmplug.operations import Operation
@@ -17,8 +17,8 @@ class Intake(Protocol):
     """Folds readings into snapshots."""
 
     @property
-    def known(self) -> Collection[int]:
-        """The job ids whose script need not be read."""
+    def known(self) -> Container[Submission]:
+        """The submissions whose script need not be read."""
         ...
 
     @property

@@ -26,6 +26,7 @@ from slurmplug.errors import ConfigError, LedgerError, ReadFailed
 from slurmplug.intake.job_record import Changes
 from slurmplug.operations import Observation, Operation
 from slurmplug.rules import claims, direct_placement, guardrails, site_factor
+from slurmplug.rules.budgets import within_budget
 
 log = logging.getLogger(__name__)
 
@@ -215,7 +216,8 @@ class Scheduler:
         except ConfigError as error:
             log.error("%s; no priority is written", error)
             return (), 0, str(error)
-        return *guardrails.within_budget(writes, self.config.guardrails), ""
+        users = dict(zip(snapshot.jobs.keys, snapshot.jobs.user.tolist(), strict=True)) if writes else {}
+        return *within_budget(writes, lambda write: users[write.job], self.config.guardrails), ""
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from slurmplug.cluster.parse.table import (
     exit_code,
     floats,
     ints,
+    parse_table,
     split_records,
     strings,
     timestamp,
@@ -28,7 +29,7 @@ from slurmplug.cluster.parse.table import (
     values,
     words,
 )
-from slurmplug.cluster.port import Ending, JobRows
+from slurmplug.cluster.port import Ending, JobRows, RunIdentity
 from slurmplug.errors import ReadFailed
 
 VOLATILE_FIELDS = ("PriorityLong", "StartTime", "EndTime")
@@ -42,6 +43,8 @@ JOB_FIELDS = (
 )  # fmt: skip
 """squeue(1), --Format: all of them are in 22.05 and in 26.05. `tres-alloc` of a pending job is what it requests."""
 _STABLE_FIELDS = JOB_FIELDS[len(VOLATILE_FIELDS) :]
+RUN_IDENTITY_FIELDS = ("JobID", "UserID", "SubmitTime", "RestartCnt")
+"""squeue(1), --Format: those of `RunIdentity`."""
 ENDING_FIELDS = ("JobIDRaw", "State", "Start", "End", "ExitCode")
 """sacct(1), --format: no text that a user writes, so the separator need not be secret."""
 
@@ -180,6 +183,14 @@ def _queue(columns: Mapping[str, NDArray[Any]], volatile: Mapping[str, Sequence[
         job: f"{array}_{task}" if task >= 0 else f"{array}_[{_ranges(tasks[array])}]" for job, array, task in in_arrays
     }
     return Queue(rows, addresses)
+
+
+def run_identities(text: str, separators: Separators) -> dict[int, RunIdentity]:
+    """By job id, of what squeue prints for RUN_IDENTITY_FIELDS. Raises ReadFailed."""
+    columns = parse_table(text, RUN_IDENTITY_FIELDS, separators, "squeue")
+    submits = np.nan_to_num(timestamps(columns, "SubmitTime")).astype(np.int64)
+    found = (ints(columns, "JobID"), ints(columns, "UserID"), submits, ints(columns, "RestartCnt"))
+    return {job_id: RunIdentity(*rest) for job_id, *rest in zip(*(each.tolist() for each in found), strict=True)}
 
 
 def endings(text: str) -> tuple[Ending, ...]:

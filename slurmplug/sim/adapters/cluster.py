@@ -7,7 +7,7 @@ from types import MappingProxyType
 import numpy as np
 
 from slurmplug.cluster.limits import Limits
-from slurmplug.cluster.port import Command, JobRows, NodeRows, Outcome, Reading, ResourceRequest, Site
+from slurmplug.cluster.port import Command, JobRows, NodeRows, Outcome, Reading, ResourceRequest, Site, Submission
 from slurmplug.sim.engine.engine import PENDING, Engine, GpusByNode
 from slurmplug.sim.engine.workload_table import CLUSTER
 
@@ -40,7 +40,7 @@ class SimCluster:
             "signal": self._signal,
         }
 
-    def read(self, known: Container[int], alive: Collection[int]) -> Reading:  # noqa: ARG002 the engine is at hand
+    def read(self, known: Container[Submission], alive: Collection[int]) -> Reading:  # noqa: ARG002 the engine is at hand
         """The time and the site; never fails."""
         return Reading(self.engine.now, SITE, NO_JOBS, NO_NODES)
 

@@ -51,6 +51,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "waited_before": (60.0, "waited"),
     "attained_before": (60.0, "attained"),
     "admission": ("held", "awaits"),
+    "in_doubt": (True, "managed"),
 }
 """A field of a record, another value of it, and a column that shows it."""
 
@@ -60,7 +61,7 @@ class TestColumnCache:
     def test_shows_what_was_assigned_to_a_record_since(self, name: str) -> None:
         value, column = CHANGES[name]
         job = record(1, 2)
-        if name == "admission":
+        if name in ("admission", "in_doubt"):
             job.directives = parse(b"#PLUG --utility=50,0.5,12\n", submitted=0.0)
         cache = ColumnCache()
         shown: list[Any] = []
@@ -70,8 +71,9 @@ class TestColumnCache:
             setattr(job, name, value)
         assert shown[0] != shown[1]
 
-    def test_shows_every_field_but_that_slurm_lists_a_job_as_only_those_are_in_a_snapshot(self) -> None:
-        assert {field.name for field in fields(JobRecord)} - {"listed", "version"} == set(CHANGES)
+    def test_shows_every_field_but_those_by_which_a_job_is_recognized(self) -> None:
+        """Only jobs that Slurm lists are in a snapshot."""
+        assert {field.name for field in fields(JobRecord)} - {"listed", "digest", "version"} == set(CHANGES)
 
     def test_a_version_belongs_to_one_record_in_one_state(self) -> None:
         first, second = record(1, 1), record(1, 1)
