@@ -105,7 +105,7 @@ class JobRecord:
     """the restart count of the run that `points` belong to"""
     earlier: Points = field(default_factory=Points)
     """the points of the runs before that one"""
-    placed: SiteFactor = SiteFactor()
+    placed: SiteFactor = field(default_factory=SiteFactor)
     waited_before: float = 0.0
     attained_before: float = 0.0
     listed: bool = True

@@ -75,8 +75,8 @@ class Verdict:
     """The allowed part of a plan.
 
     score (n,): NaN leaves the job to Slurm. acting: the kinds of action in mode act. protected_by: by rule, the jobs
-    (n,) that it protects, all of them from being ranked. frozen: why no command at all is sent in this cycle. raised: how many jobs may be put ahead
-    of those that Slurm orders alone; None for all.
+    (n,) that it protects, all of them from being ranked. frozen: why no command at all is sent in this cycle. raised:
+    how many jobs may be put ahead of those that Slurm orders alone; None for all.
     """
 
     score: Floats
