@@ -109,7 +109,7 @@ def test_a_fresh_ledger_takes_nothing_of_an_earlier_job_for_a_jobs_own(cluster: 
     cluster.wait(lambda: file.exists() and file.read_text().count("accuracy") > 4, what="reports")
     lose_state(cluster)
     time.sleep(5)
-    slow = training(TARGET, gpus=1, seconds=20)
+    slow = training(TARGET, gpus=1, seconds=600)
     assert cluster.sbatch(user, slow) == old
     cluster.wait_job(old, "RUNNING")
     daemon.start(STOPS)
@@ -119,9 +119,12 @@ def test_a_fresh_ledger_takes_nothing_of_an_earlier_job_for_a_jobs_own(cluster: 
     assert {row["rule"] for row in daemon.query("SELECT rule FROM faults WHERE job_id = ?", old)} == {"another job"}
 
 
+COLUMNS = "State:|,SubmitTime:|,RestartCnt:|"
+
+
 def facts(cluster: Sandbox, job: int) -> tuple[str, int, int]:
     """A job's state, submit time and restart count."""
-    shown = cluster.run("root", ["squeue", "-h", "-t", "all", "-j", str(job), "-O", "State:|,SubmitTime:|,RestartCnt:|"],
+    shown = cluster.run("root", ["squeue", "-h", "-t", "all", "-j", str(job), "-O", COLUMNS],
                         env={"SLURM_TIME_FORMAT": "%s", "TZ": "UTC"}).stdout  # fmt: skip
     state, submit, restarts = shown.strip().split("|")[:3]
     return state, int(submit), int(restarts)
