@@ -199,8 +199,8 @@ class CliClient:
         )
 
     def site_factors(self) -> Mapping[int, int]:
-        """By job id, of the pending jobs that sprio lists. Raises ReadFailed."""
-        return parse.site_factors(self._query("sprio", "--local", "--noheader", "-o", "%i %S"))
+        """By job id, of pending jobs that may start and whose priority is not pinned. Raises ReadFailed."""
+        return parse.site_factors(self._query("sprio", "--local", "--noheader", "-o", parse.SPRIO_FORMAT))
 
     # --- writing ---------------------------------------------------------------------------------------------------
 

@@ -185,12 +185,14 @@ class RunIdentity(NamedTuple):
 
 @dataclass(frozen=True)
 class Site:
-    """What decisions depend on in the site's slurm.conf."""
+    """What decisions depend on in the site's slurm.conf, and when its slurmctld started."""
 
     cluster: str
     version: str
     priority_type: str
     priority_weights: Mapping[str, int]
+    booted: float = 0.0
+    """seconds since the epoch; another value is another start of slurmctld, which may have lost what was set last"""
     places: bool = False
     """whether jobs start where the policy places them, and only then; False under Slurm, which places them itself"""
 
@@ -211,6 +213,8 @@ class Reading:
     scripts: Mapping[int, bytes] = field(default_factory=dict)
     reports: Mapping[int, bytes] = field(default_factory=dict)
     faults: tuple[SpoolFault, ...] = ()
+    site_factors: Mapping[int, int] | None = None
+    """as `ClusterPort.site_factors_in_slurm`; None where they were not read with this reading"""
 
 
 @dataclass(frozen=True)
@@ -273,6 +277,16 @@ class ClusterPort(Protocol):
 
         Raises:
             ReadFailed: the cluster could not be read. An empty queue is never returned instead.
+        """
+        ...
+
+    def site_factors_in_slurm(self, booted: float) -> Mapping[int, int]:
+        """The SiteFactors in Slurm by job id, of the pending jobs that may start and whose priority is not pinned.
+
+        Of the others Slurm does not show them. `booted`: `Site.booted` of the last reading.
+
+        Raises:
+            ReadFailed: they could not be read, or slurmctld was started again since that reading.
         """
         ...
 

@@ -34,8 +34,6 @@ from slurmplug.spool.report_lines import RunId, SpoolFault
 from slurmplug.spool.requests import RequestKind, Requests, read_waiting
 from slurmplug.spool.run_files import sweep
 
-SITE_AGE = 3_600.0
-"""seconds until the site's configuration is read again"""
 LIMITS_AGE = 60.0
 """seconds until the limits of QOS and associations are read again"""
 
@@ -57,7 +55,7 @@ class SlurmCluster:
         self._requests = Requests(self._spool)
         self._scripts = ScriptReader(self._client, self.now())
         self._queue = parse.queue("", Separators("f", "r"))
-        self._site: tuple[float, Site] | None = None
+        self._het_leaders: frozenset[int] = frozenset()
         self._limits: tuple[float, Limits] | None = None
         self._woken = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
@@ -68,12 +66,14 @@ class SlurmCluster:
             thread_name_prefix="read"
         ) as pool:  # the clients wait for slurmctld, not for this process
             nodes, reservations = pool.submit(self._client.nodes), pool.submit(self._client.reservations)
+            site = pool.submit(self._client.site)
             queue = self._client.queue()
         self._queue, jobs = queue, queue.rows
         scripts = self._scripts.read(jobs, known, now)
+        self._het_leaders = frozenset(jobs.job_id[jobs.het_id == jobs.job_id].tolist())
         reading = Reading(
             now=now,
-            site=self._current_site(),
+            site=self._named(site.result()),
             jobs=jobs,
             nodes=nodes.result(),
             reservations=reservations.result(),
@@ -87,6 +87,13 @@ class SlurmCluster:
             reports={run.job_id: lines for run, lines in reports.lines.items()},
             faults=reading.faults + reports.faults,
         )
+
+    def site_factors_in_slurm(self, booted: float) -> Mapping[int, int]:
+        """As `ClusterPort.site_factors_in_slurm`."""
+        found = self._client.site_factors()
+        if self._client.site().booted != booted:
+            raise ReadFailed("slurmctld was started again while the SiteFactors were read")
+        return found
 
     def traces(self) -> Traces:
         """What a daemon may have left in Slurm and in the spool; what cannot be read is in `faults`."""
@@ -148,12 +155,8 @@ class SlurmCluster:
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
-    def _current_site(self) -> Site:
-        clock = time.monotonic()
-        if self._site is None or clock - self._site[0] > SITE_AGE:
-            site = self._client.site()
-            self._site = clock, replace(site, cluster=self._name) if self._name else site
-        return self._site[1]
+    def _named(self, site: Site) -> Site:
+        return replace(site, cluster=self._name) if self._name else site
 
     def _new_reports(self, jobs: JobRows) -> NewReports:
         """Of all jobs that run or ran: the last lines of a job are read when it has ended."""
@@ -212,7 +215,17 @@ class SlurmCluster:
         return self._client.signal(commands, self._addressed(commands))
 
     def _addressed(self, commands: list[Command]) -> list[str]:
-        return [self._queue.addresses.get(command.job.job_id, str(int(command.job.job_id))) for command in commands]
+        return [self._address(command) for command in commands]
+
+    def _address(self, command: Command) -> str:
+        """What the command is sent to: of a heterogeneous job, a SiteFactor is one component's, all else the whole's.
+
+        `JobId=` with the leader's id sets all components, and with `ID+0` the leader alone.
+        """
+        job_id = int(command.job.job_id)
+        if command.fields.keys() == {"SiteFactor"} and job_id in self._het_leaders:
+            return f"{job_id}+0"
+        return self._queue.addresses.get(job_id, str(job_id))
 
     def _write_requests(self, commands: list[Command]) -> list[Outcome]:
         return [self._write_request(command) for command in commands]

@@ -30,8 +30,8 @@ class Intake(Protocol):
         """Fold a reading into what is known."""
         ...
 
-    def set_site_factors(self, site_factors: Mapping[JobKey, float]) -> None:
-        """Store the SiteFactors now in place."""
+    def set_site_factors(self, site_factors: Mapping[JobKey, float], *, elsewhere: bool = False) -> None:
+        """Store the SiteFactors that slurmplug wrote (NaN: not known); `elsewhere`: maybe in another process."""
         ...
 
     def set_admissions(self, admissions: Mapping[JobKey, Admission]) -> None:
@@ -56,6 +56,10 @@ class Ledger(Protocol):
 
     def site_factors_set_elsewhere(self) -> Mapping[JobKey, float]:
         """The SiteFactors of live jobs, if another process wrote to the ledger since the last call; else none."""
+        ...
+
+    def paused(self) -> bool:
+        """Whether an operator paused slurmplug."""
         ...
 
     def failed(self, policy: str, error: str, now: float) -> None:

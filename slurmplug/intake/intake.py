@@ -15,6 +15,7 @@ from predictors.arrays import Bools, Ints
 from slurmplug.cluster.port import Ending, JobRows, Reading, Submission
 from slurmplug.directives import parser
 from slurmplug.intake import columns
+from slurmplug.intake.comparison import compare_site_factors
 from slurmplug.intake.eligibility import fits, nodes_of
 from slurmplug.intake.identity import digest_of, identify, of_ending_run
 from slurmplug.intake.job_record import (
@@ -28,6 +29,7 @@ from slurmplug.intake.job_record import (
     next_admission,
 )
 from slurmplug.intake.node_load import with_reported_load
+from slurmplug.intake.site_factor import SiteFactor, after_write
 from slurmplug.spool import report_lines
 from slurmplug.spool.report_lines import Points, RunId, SpoolFault
 
@@ -51,6 +53,8 @@ class Intake:
         self._zone = zone
         self._columns = columns.ColumnCache()
         self._before: tuple[float, JobRows] | None = None
+        self._booted = np.nan
+        """`Site.booted` of the last reading"""
         self._last_listed: dict[int, float] = {}
         """by job id, of the jobs that the last reading did not list: when one did"""
         self._stored_until = {
@@ -87,6 +91,9 @@ class Intake:
         """
         fold = _Fold(reading)
         listed = self._match(reading, fold)
+        self._booted = reading.site.booted
+        for record in compare_site_factors(listed, reading):
+            fold.touch(record)
         self._note_ended(reading, fold)
         for record in sorted(fold.unread, key=_is_part):
             self._parse_directives(record, reading, fold)
@@ -110,12 +117,14 @@ class Intake:
         )
         return snapshot, fold.changes()
 
-    def set_site_factors(self, site_factors: Mapping[JobKey, float]) -> None:
-        """Note the SiteFactors now in place."""
-        for key, site_factor in site_factors.items():
+    def set_site_factors(self, site_factors: Mapping[JobKey, float], *, elsewhere: bool = False) -> None:
+        """Note the SiteFactors that slurmplug wrote (NaN: not known); `elsewhere`: those that are new to this process
+        were written by another one, so that no slurmctld is known to have confirmed them."""
+        for key, value in site_factors.items():
             record = self._records.get(key.job_id)
-            if record is not None and record.key == key:
-                record.site_factor = site_factor
+            if record is None or record.key != key or (elsewhere and _same(value, record.site_factor)):
+                continue
+            record.placed = after_write(record.placed, value, np.nan if elsewhere else self._booted)
 
     @property
     def waiting(self) -> Collection[int]:
@@ -183,7 +192,7 @@ class Intake:
             if run in self._stored_until:  # what was read of that job's files is not this one's
                 self._stored_until[run] = float(np.nextafter(self._stored_until[run], np.inf))
         key = JobKey(fold.reading.site.cluster, facts.job_id, int(facts.submit))
-        record = self._records[facts.job_id] = JobRecord(key, facts, site_factor=self._site_factor_of_new(facts))
+        record = self._records[facts.job_id] = JobRecord(key, facts, placed=self._placed_of_new(facts))
         fold.touch(record)
         return record
 
@@ -209,10 +218,13 @@ class Intake:
             self._last_listed[job_id] = self._before[0] if self._before and seen else now
         return self._last_listed[job_id]
 
-    def _site_factor_of_new(self, facts: JobFacts) -> float:
-        """An element that leaves its array keeps the array's SiteFactor."""
+    def _placed_of_new(self, facts: JobFacts) -> SiteFactor:
+        """An element that leaves its array keeps the array's SiteFactor; a job that came since the last reading has 0.
+
+        Of what was there before this daemon's first reading, no slurmctld has confirmed that nothing was set.
+        """
         array = self._whole_of(facts) if facts.array_id else None
-        return array.site_factor if array is not None else 0.0
+        return array.placed if array is not None else SiteFactor(0.0, booted=self._booted)
 
     def _whole_of(self, facts: JobFacts) -> JobRecord | None:
         """The record of the array or the heterogeneous job that this is a part of, where it goes by another id."""
@@ -304,6 +316,10 @@ def _close_run(record: JobRecord, new: JobFacts, now: float) -> None:
     if old.eligible is not None:
         record.waited_before += max(0.0, began - old.eligible)
     record.attained_before += max(0.0, over - began) * old.gpus
+
+
+def _same(one: float, other: float) -> bool:
+    return one == other or (one != one and other != other)
 
 
 def _is_part(record: JobRecord) -> bool:

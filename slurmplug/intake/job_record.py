@@ -11,6 +11,7 @@ from policies.snapshot import JobKey
 from predictors.arrays import Floats
 from slurmplug.cluster.port import LIVE_STATES, Submission
 from slurmplug.directives.parser import Directives
+from slurmplug.intake.site_factor import SiteFactor
 from slurmplug.spool.report_lines import Points, SpoolFault
 
 Admission: TypeAlias = Literal["", "new", "held", "gone"]
@@ -80,7 +81,7 @@ _set = object.__setattr__
 
 @dataclass(slots=True)
 class JobRecord:
-    """One job. `site_factor`: the one in place, NaN where not known. The two `before`s sum over runs that ended.
+    """One job. The two `before`s sum over runs that ended.
 
     `listed`: whether Slurm's controller still lists it, as it does an ended job for a while. `admission`: "new" while
     it is held since it was first seen, "held" once an administrator holds it, "gone" after its release: no later hold
@@ -104,7 +105,7 @@ class JobRecord:
     """the restart count of the run that `points` belong to"""
     earlier: Points = field(default_factory=Points)
     """the points of the runs before that one"""
-    site_factor: float = 0.0
+    placed: SiteFactor = SiteFactor()
     waited_before: float = 0.0
     attained_before: float = 0.0
     listed: bool = True
@@ -114,6 +115,11 @@ class JobRecord:
     def __setattr__(self, name: str, value: object) -> None:
         _set(self, name, value)
         _set(self, "version", _next_version())
+
+    @property
+    def site_factor(self) -> float:
+        """The SiteFactor in place, NaN where not known."""
+        return self.placed.value
 
     @property
     def managed(self) -> bool:

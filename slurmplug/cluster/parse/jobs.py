@@ -48,8 +48,11 @@ RUN_IDENTITY_FIELDS = ("JobID", "UserID", "SubmitTime", "RestartCnt")
 ENDING_FIELDS = ("JobIDRaw", "State", "Start", "End", "ExitCode")
 """sacct(1), --format: no text that a user writes, so the separator need not be secret."""
 
-_SITE_FACTOR = re.compile(r"\s*(\d+)\S*\s+(-?\d+)\s*")
-"""A line of sprio(1), --format="%i %S"."""
+SPRIO_FORMAT = "%i %S %y"
+_SITE_FACTOR = re.compile(r"\s*(\d+)\S*\s+(-?\d+)\s+(\d+\.\d+)\s*")
+"""A line of sprio(1), --format=SPRIO_FORMAT: job id, SiteFactor, and the priority as a share of the greatest possible.
+Of a pinned priority (scontrol update Priority=) sprio shows the SiteFactor as 0, and for the share the priority itself,
+which is at least 1 (print.c in src/sprio)."""
 
 TEXT_LENGTH = 1_024
 COMMENT_LENGTH = 4_096
@@ -210,11 +213,14 @@ def endings(text: str) -> tuple[Ending, ...]:
 
 
 def site_factors(text: str) -> dict[int, int]:
-    """By job id, of the pending jobs that `sprio --noheader --format="%i %S"` lists. Raises ReadFailed."""
+    """By job id, of the jobs that `sprio --noheader --format=SPRIO_FORMAT` lists, which are pending ones that may start.
+
+    A job in several partitions is listed for each. Jobs whose priority is pinned are left out. Raises ReadFailed.
+    """
     lines = [(line, _SITE_FACTOR.fullmatch(line)) for line in text.splitlines()]
     if wrong := [line for line, match in lines if match is None]:
         raise ReadFailed(f"sprio answers {wrong[0][:80]!r}")
-    return {int(match[1]): int(match[2]) for _, match in lines if match}
+    return {int(match[1]): int(match[2]) for _, match in lines if match and float(match[3]) < 1.0}
 
 
 def _pending_tasks(job_id: Ints, array_task: Ints, rows: Ints) -> dict[int, list[int]]:

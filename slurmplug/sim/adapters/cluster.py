@@ -44,6 +44,13 @@ class SimCluster:
         """The time and the site; never fails."""
         return Reading(self.engine.now, SITE, NO_JOBS, NO_NODES)
 
+    def site_factors_in_slurm(self, booted: float) -> Mapping[int, int]:  # noqa: ARG002 it never starts again
+        """The SiteFactors of the pending jobs that may start, by id."""
+        engine, arrived = self.engine, slice(self.engine.arrived)
+        may_start = (engine.state[arrived] == PENDING) & (engine.waits_since[arrived] <= engine.now)
+        rows = np.flatnonzero(may_start)
+        return {row + 1: int(self.site_factors[row]) for row in rows.tolist()}
+
     def resource_requests(self, job_ids: Collection[int]) -> Mapping[int, ResourceRequest]:  # noqa: ARG002
         """Empty: jobs are placed at once, so no operation rewrites a request."""
         return {}

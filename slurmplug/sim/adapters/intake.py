@@ -67,7 +67,7 @@ class SimIntake:
         """Empty: nothing is looked up in the accounting."""
         return ()
 
-    def set_site_factors(self, site_factors: Mapping[JobKey, float]) -> None:
+    def set_site_factors(self, site_factors: Mapping[JobKey, float], *, elsewhere: bool = False) -> None:
         """Nothing to do: the launcher keeps them."""
 
     def set_admissions(self, admissions: Mapping[JobKey, str]) -> None:
@@ -185,6 +185,7 @@ class SimIntake:
             attained=engine.attained[live] + held,
             priority=self._priority[live],
             site_factor=self._site_factors[live],
+            factor_by_others=np.zeros(len(live), dtype=bool),
             iteration=iteration,
             iteration_time=iteration_time,
             checkpoint=checkpoint,

@@ -11,6 +11,7 @@ from slurmplug.directives.parser import parse
 from slurmplug.forecasting.curve_fans import resample_evenly
 from slurmplug.intake.columns import ColumnCache, jobs_of
 from slurmplug.intake.job_record import JobFacts, JobRecord
+from slurmplug.intake.site_factor import SiteFactor
 from slurmplug.spool.report_lines import Points
 
 
@@ -46,7 +47,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "points": (Points(np.array([9.0]), np.array([1.0]), {"accuracy": np.array([0.5])}), "reported"),
     "points_run": (4, "resumed"),
     "earlier": (Points(np.array([0.5]), np.array([1.0]), {"accuracy": np.array([0.5])}), "accuracies"),
-    "site_factor": (5.0, "site_factor"),
+    "placed": (SiteFactor(5.0), "site_factor"),
     "waited_before": (60.0, "waited"),
     "attained_before": (60.0, "attained"),
     "admission": ("held", "awaits"),
@@ -77,8 +78,8 @@ class TestColumnCache:
     def test_a_version_belongs_to_one_record_in_one_state(self) -> None:
         first, second = record(1, 1), record(1, 1)
         versions = [first.version, second.version]
-        first.site_factor = 3.0
-        second.site_factor = second.site_factor
+        first.placed = SiteFactor(3.0)
+        second.placed = second.placed
         versions += [first.version, second.version]
         assert len(set(versions)) == 4
         assert first.version > versions[0]
@@ -97,6 +98,6 @@ class TestColumnCache:
         cache = ColumnCache()
         for rows in ([0, 1, 2], [2, 1, 0, 3], [3, 4]):
             cache.jobs_of([records[row] for row in rows], np.zeros(len(rows)), np.zeros(len(rows)), 100.0)
-        records[4].site_factor = 2.0
+        records[4].placed = SiteFactor(2.0)
         cache.jobs_of(records[3:], np.zeros(2), np.zeros(2), 100.0)
         assert len(computed) == 6
