@@ -1,4 +1,4 @@
-"""What the runs of one user may do to the forecasts of another: little, however many there are and whatever they say."""
+"""What one user's runs may do to the forecasts of another: little, however many there are and whatever they say."""
 
 import pytest
 
