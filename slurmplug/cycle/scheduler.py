@@ -87,7 +87,8 @@ class Scheduler:
         observation = self._observation(snapshot, reading, verdict_of_operations, opened)
         moved, commands, impossible = operations.advance(observation, verdict_of_operations, opened, self._settings())
         verdict = replace(verdict, actions=_without(verdict.actions, impossible), vetoes=(*verdict.vetoes, *impossible))
-        updates, postponed, misfit = self._site_factor_updates(snapshot, verdict, reading.site)
+        ranked = np.where(operations.to_be_ranked(snapshot, opened, moved), verdict.score, np.nan)
+        updates, postponed, misfit = self._site_factor_updates(snapshot, replace(verdict, score=ranked), reading.site)
 
         # 7. Record: all of it is in the ledger before any of its effects.
         record = CycleRecord(
@@ -148,7 +149,7 @@ class Scheduler:
         self, snapshot: Snapshot, reading: Reading, verdict: guardrails.Verdict, opened: Sequence[Operation]
     ) -> Observation:
         """What the operations see; for a job of which Slurm does not report the request, no operation begins."""
-        queried = operations.jobs_to_query(verdict, opened)
+        queried = operations.jobs_to_query(snapshot, verdict, opened)
         requests: Mapping[int, ResourceRequest] = {}
         limits = None
         if queried:
@@ -164,7 +165,7 @@ class Scheduler:
             snapshot=snapshot,
             queue=reading.jobs,
             reservations=frozenset(each.name for each in reading.reservations),
-            reserved_nodes=frozenset(node for each in reading.reservations for node in each.nodes),
+            reserved_from=_reserved_from(reading),
             requests=requests,
             limits=limits,
         )
@@ -208,6 +209,15 @@ def gc_paused() -> Iterator[None]:
     finally:
         if before:
             gc.enable()
+
+
+def _reserved_from(reading: Reading) -> dict[str, float]:
+    """By node, when the first reservation that has not ended begins there, in seconds since the epoch."""
+    found: dict[str, float] = {}
+    for each in reading.reservations:
+        if each.end > reading.now:
+            found.update({node: min(each.start, found.get(node, np.inf)) for node in each.nodes})
+    return found
 
 
 def _without(actions: Sequence[Action], impossible: Sequence[tuple[Action, Reason]]) -> tuple[Action, ...]:

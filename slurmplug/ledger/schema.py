@@ -143,4 +143,8 @@ CREATE VIEW history AS
     WHERE ended = 1 AND state = 'COMPLETED' AND start IS NOT NULL AND end > start
     AND id NOT IN (SELECT job FROM stops);
 """,
+    """
+-- what operations last saw of a job's shape
+ALTER TABLE operations ADD COLUMN seen TEXT NOT NULL DEFAULT 'null';
+""",
 )

@@ -4,7 +4,7 @@ Pure. Each cycle `advance` takes what the snapshot shows of the open operations 
 A command whose status is not `done` is issued again, so a crash between two lines is only another snapshot.
 """
 
-from slurmplug.operations.advance import admissions, advance, jobs_to_query, urgent
+from slurmplug.operations.advance import admissions, advance, jobs_to_query, to_be_ranked, urgent
 from slurmplug.operations.steps import request_fields
 from slurmplug.operations.values import (
     CANCEL_LIMIT,
@@ -38,5 +38,6 @@ __all__ = [
     "jobs_to_query",
     "request_fields",
     "reservation_name",
+    "to_be_ranked",
     "urgent",
 ]

@@ -110,6 +110,9 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "limit": ("One of Slurm's limits would keep it pending", " ({limit})"),
     "limits not known": ("The limits that could keep it pending cannot be read",),
     "no place": ("No nodes have room for its {gpus:.0f} GPUs now",),
+    "maintenance": (
+        "The nodes with room for its {gpus:.0f} GPUs are down, drained, or reserved before its time limit would end",
+    ),
     "no nodes": ("No nodes could ever give {gpus:.0f} GPUs, the same number on each",),
     "shape": ("Slurm cannot change this request", ": {asked}"),
     "no requeue": ("It was submitted with --no-requeue, or the site does not requeue",),
