@@ -24,7 +24,7 @@ from slurmplug.cycle.record import CycleRecord
 from slurmplug.errors import ConfigError, LedgerError, ReadFailed
 from slurmplug.intake.job_record import Changes
 from slurmplug.operations import Observation, Operation
-from slurmplug.rules import claims, direct_placement, guardrails, site_factor
+from slurmplug.rules import claims, direct_placement, guardrails, site_factor, time_limits
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class Scheduler:
             plan = replace(plan, notes={**not_believed, **plan.notes})
 
         # 5. Guard: what of the plan is allowed.
-        verdict = self._check(snapshot, plan, reading.site)
+        verdict = self._check(snapshot, plan, self._of_sizes(snapshot, plan, forecasts), reading.site)
 
         # 6. Advance: the commands of placements, operations and SiteFactors.
         placed, verdict_of_operations = direct_placement.split(snapshot, verdict, reading.site)
@@ -130,11 +130,18 @@ class Scheduler:
             self.ledger.failed(self.policy.name, str(error), self.port.now())
             return None
 
-    def _check(self, snapshot: Snapshot, plan: Plan, site: Site) -> guardrails.Verdict:
+    def _of_sizes(self, snapshot: Snapshot, plan: Plan, forecasts: Forecasts) -> Forecasts:
+        """The forecasts, with those that decide on another number of GPUs where the plan has one."""
+        if self.policy.needs >= time_limits.NEEDS or not any(map(time_limits.resizes, plan.actions)):
+            return forecasts
+        return self.forecaster.forecast(snapshot, time_limits.NEEDS)
+
+    def _check(self, snapshot: Snapshot, plan: Plan, forecasts: Forecasts, site: Site) -> guardrails.Verdict:
         limits, jobs = self.config.guardrails, [action.job for action in plan.actions]
         past = self.ledger.past(self.port.now(), limits.first_seen, jobs)
         placement = "all" if site.places else self.config.operations.placement
-        return guardrails.check(snapshot, plan, past, self.config.mode, limits, placement=placement)
+        modes = self.config.mode
+        return guardrails.check(snapshot, plan, past, modes, limits, placement=placement, forecasts=forecasts)
 
     def seconds_to_next(self) -> float:
         """The interval between two cycles, shorter while a job is being moved: it holds GPUs without training."""

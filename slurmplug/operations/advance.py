@@ -50,8 +50,13 @@ def to_be_ranked(snapshot: Snapshot, opened: Sequence[Operation], advanced: Sequ
     `advanced`: the operations of `opened` that changed in this cycle, and new ones.
     """
     now = {operation.id: operation for operation in (*opened, *advanced)}.values()
-    first = {each.job for each in now if "Nice" in each.goal and each.step in _GOES_FIRST_AT}
+    first = {each.job for each in now if goes_first(each)}
     return np.array([key not in first for key in snapshot.jobs.keys], dtype=bool)
+
+
+def goes_first(operation: Operation) -> bool:
+    """Whether the operation may have put its job first in the queue, and not taken that back yet."""
+    return "Nice" in operation.goal and operation.step in _GOES_FIRST_AT
 
 
 def urgent(opened: Sequence[Operation]) -> bool:

@@ -14,8 +14,10 @@ import numpy as np
 from policies.plan import Action, ActionKind, Plan, Reason
 from policies.snapshot import JobKey, Jobs, Snapshot
 from predictors.arrays import Bools, Floats
+from predictors.forecast import Forecasts
 from slurmplug.cluster.port import Command
 from slurmplug.config.schema import Guardrails, Mode, Modes
+from slurmplug.rules.time_limits import time_limit_veto
 
 HOUR = 3600.0
 PARTIAL_SNAPSHOT_MIN_JOBS = 20
@@ -84,10 +86,18 @@ KINDS = frozenset({"rank", *get_args(ActionKind)})
 
 
 def check(
-    snapshot: Snapshot, plan: Plan, past: Past, modes: Modes, limits: Guardrails, *, placement: str = "pin"
+    snapshot: Snapshot,
+    plan: Plan,
+    past: Past,
+    modes: Modes,
+    limits: Guardrails,
+    *,
+    placement: str = "pin",
+    forecasts: Forecasts | None = None,
 ) -> Verdict:
     """Check a plan against every rule.
 
+    forecasts: those of `time_limits.NEEDS`; without them no run time is compared with a time limit.
     placement: who chooses nodes: off, Slurm alone; exclude, Slurm, but a job may be moved away from its nodes; pin, the
     policy for jobs that it moves; all, the policy for every job (`Site.places`).
     """
@@ -109,6 +119,8 @@ def check(
         )
         if placement != "all":
             reason = reason or _move_veto(action, snapshot, row, past, limits)
+            if forecasts is not None and action.job not in past.moving:
+                reason = reason or time_limit_veto(action, snapshot, row, forecasts)
             reason = reason or _requeue_budget_veto(action, snapshot, rows, allowed, past=past, limits=limits)
         reason = reason or _stop_budget_veto(action, allowed, past, limits)
         if reason is None:

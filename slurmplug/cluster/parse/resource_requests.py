@@ -43,8 +43,9 @@ def resource_requests(text: str, node_lists: str, separators: Separators) -> dic
 
 def _resource_request(job: dict[str, str], excluded_nodes: str, required_nodes: str) -> ResourceRequest:
     not_per_node = [_gres(job[f"tres-per-{each}"]) for each in ("job", "socket", "task")]
+    listed_nodes = int(job["NumNodes"])  # 22.05 lists an old number where NumNodes of a pending job was updated
     return ResourceRequest(
-        nodes=tres.nodes(job["tres-alloc"]) or int(job["NumNodes"]),  # of a pending job, 22.05 has an old NumNodes
+        nodes=tres.nodes(job["tres-alloc"]) or listed_nodes,
         gpus=tres.total_gpus(job["tres-alloc"]) or 0,
         cpus=int(job["NumCPUs"]),
         memory=tres.memory(job["tres-alloc"]),
