@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 from slurmplug.sandbox import CommandFailed, Sandbox
-from tests.cheat.harness import HONEST, Outcome, Row, Stage
+from tests.cheat.harness import Outcome, Row, Stage
 from tests.live.live_site import LiveSite, script
 
 HOLDS = "#!/bin/sh\n#SBATCH --gres=gpu:{gpus} --nodelist={node}\nsleep 600\n"

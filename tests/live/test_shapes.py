@@ -177,7 +177,7 @@ def test_a_user_gains_no_place_by_the_reservation_of_a_job_that_is_moved(site: L
 
     def over() -> bool:
         intrude()
-        return site.operations(job)[-1]["step"] == "ended"
+        return str(site.operations(job)[-1]["step"]) == "ended"
 
     site.until(over, PATIENCE)
     assert site.operations(job)[-1]["result"] == "done"

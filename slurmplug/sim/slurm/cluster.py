@@ -3,8 +3,8 @@
 Slurm schedules after each change of the queue, but at most once each `pace` seconds; backfill may have an interval of
 its own. What a job held is free once Slurm has cleaned up behind it. A job of several parts waits as one
 heterogeneous job does: its parts start together or not at all, and are requeued together. The nodes that a requeued job
-requires or excludes (ReqNodeList, ExcNodeList) are stored and not heeded: the reservation that goes with it
-says where it starts.
+requires or excludes (ReqNodeList, ExcNodeList) are stored and not heeded: as the first in the queue, it starts where
+the reservation was that held its place.
 """
 
 from collections.abc import Collection, Container, Mapping
@@ -68,6 +68,8 @@ class SlurmSimCluster(SimCluster):
         self._node_counts: dict[int, int] = {}
         """by row, on how many nodes a pending job has run, or is to run"""
         self._nice: dict[int, int] = {}
+        self._taking: dict[int, str] = {}
+        """by row, the deleted reservation of a pending job that goes first in the queue: it takes that place"""
         self._reserved: dict[str, _Reserved] = {}
         self._seen = self._backfilled = -1
         self._last_pass = -np.inf
@@ -110,6 +112,7 @@ class SlurmSimCluster(SimCluster):
             reservations=tuple(
                 Reservation(name, frozenset(names[n] for n in each.nodes), frozenset(), frozenset(), 0.0, each.until)
                 for name, each in self._reserved.items()
+                if name not in self._taking.values()
             ),
         )
 
@@ -154,6 +157,8 @@ class SlurmSimCluster(SimCluster):
             self._node_counts[row] = nodes
         if "Nice" in fields:
             self._nice[row] = int(fields["Nice"])
+            if self._nice[row] >= 0:
+                self._reserved.pop(self._taking.pop(row, ""), None)
         if "SiteFactor" in fields:
             self.site_factors[row] = float(fields["SiteFactor"])
         if "ReservationName" in fields:
@@ -187,9 +192,14 @@ class SlurmSimCluster(SimCluster):
         self._reserved[fields["name"]] = _Reserved(nodes, self.engine.now + float(fields["seconds"]))
         return ""
 
-    def _unreserve(self, row: int, command: Command) -> str:  # noqa: ARG002
-        if self._reserved.pop(command.fields["name"], None) is None:
+    def _unreserve(self, row: int, command: Command) -> str:
+        name = command.fields["name"]
+        if name not in self._reserved or name in self._taking.values():
             return "there is no such reservation"
+        if self.engine.state[row] == PENDING and self._nice.get(row, 0) < 0:
+            self._taking[row] = name
+        else:
+            del self._reserved[name]
         self.engine.changes += 1
         return ""
 
@@ -241,6 +251,7 @@ class SlurmSimCluster(SimCluster):
         engine, now = self.engine, self.engine.now
         self._last_pass, self._seen = now, engine.changes
         self._reserved = {name: each for name, each in self._reserved.items() if each.until > now}
+        self._taking = {row: name for row, name in self._taking.items() if name in self._reserved}
         state = engine.state[: engine.arrived]
         waiting = np.unique(engine.table.training[np.flatnonzero(state == PENDING)])
         self._usage = self._usage.after(now, self._gpus_held, self._settings.weights.half_life)
@@ -273,6 +284,7 @@ class SlurmSimCluster(SimCluster):
                     left[node] -= share
                     wanted -= share
             engine.place(row, tuple(sorted(where)))
+            self._reserved.pop(self._taking.pop(row, ""), None)
 
     def _pending(self, waiting: Ints) -> Pending:
         engine = self.engine
@@ -286,7 +298,9 @@ class SlurmSimCluster(SimCluster):
             eligible=eligible,
             begin=eligible,
             **{name: column[waiting] for name, column in self._columns.items()},
-            reservation=np.array([self.reservations.get(row, "") for row in first.tolist()], dtype=np.str_),
+            reservation=np.array(
+                [self._taking.get(row) or self.reservations.get(row, "") for row in first.tolist()], dtype=np.str_
+            ),
             nice=np.array([self._nice.get(row, 0) for row in first.tolist()], dtype=np.float64),
             site_factor=self.site_factors[first],
         )
