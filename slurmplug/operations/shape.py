@@ -7,7 +7,7 @@ node, and everything else in proportion.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -135,7 +135,8 @@ def find_place(
             drained or reserved; `no nodes`, none could ever serve it.
     """
     snapshot = observation.snapshot
-    space = Space(snapshot)
+    everywhere = replace(snapshot.nodes, up=np.ones(len(snapshot.nodes.up), dtype=bool))
+    space = Space(replace(snapshot, nodes=everywhere))
     present = space.place(row)
     space.give(row, present)
     names = snapshot.nodes.names
