@@ -144,6 +144,8 @@ CREATE VIEW history AS
     AND id NOT IN (SELECT job FROM stops);
 """,
     """
+-- what operations last saw of a job's shape
+ALTER TABLE operations ADD COLUMN seen TEXT NOT NULL DEFAULT 'null';
 UPDATE operations SET facts = json_remove(facts, '$.by', '$.by_rank')
 WHERE rule = 'gives way' AND json_valid(facts) AND json_type(facts, '$.by') IN ('integer', 'real');
 UPDATE decisions SET facts = json_remove(facts, '$.by', '$.by_rank')

@@ -154,6 +154,10 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "limit": ("One of Slurm's limits would keep it pending", " ({limit})"),
     "limits not known": ("The limits that could keep it pending cannot be read",),
     "no place": ("No nodes have room for its {gpus:.0f} GPUs now",),
+    "time limit": ("With {gpus:.0f} GPUs it may need {needs:.1f} h more, and its time limit is {limit:.1f} h",),
+    "maintenance": (
+        "The nodes with room for its {gpus:.0f} GPUs are down, drained, or reserved before its time limit would end",
+    ),
     "no nodes": ("No nodes could ever give {gpus:.0f} GPUs, the same number on each",),
     "shape": ("Slurm cannot change this request", ": {asked}"),
     "no requeue": ("It was submitted with --no-requeue, or the site does not requeue",),
