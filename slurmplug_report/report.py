@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Any, Mapping
 
 from slurmplug_report.gpu_load import LoadMeter
+from slurmplug_report.stop import GO_ON, Stop, read_request
 
 DEFAULT_SPOOL = "/var/spool/slurmplug"
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
@@ -40,7 +41,7 @@ THINNING_BYTES = 4 * 1024 * 1024
 
 def report(
     iteration: Any = None, loss: Any = None, accuracy: Any = None, checkpoint: Any = None, **quantities: Any
-) -> bool:
+) -> Stop:
     """Report progress, and learn whether to stop.
 
     Every value may be anything that `float()` takes. Only rank 0 reports; on other ranks, and outside Slurm, nothing
@@ -54,13 +55,14 @@ def report(
         **quantities: other quantities of that iteration, such as `perplexity=12.5`.
 
     Returns:
-        True when the job is requested to stop: save, leave the training loop and exit 0. False on other ranks.
+        True when the job is requested to stop: save, leave the training loop, and exit with its `status`; its `reason`
+        says why. False on other ranks. A request for a checkpoint is never one to stop.
     """
     reporter = _current()
     if reporter is None or not reporter.writes:
-        return False
+        return GO_ON
     reporter.add(iteration, checkpoint, {"loss": loss, "accuracy": accuracy, **quantities})
-    return reporter.stop_requested
+    return reporter.stop
 
 
 def checkpoint_requested() -> bool:
@@ -83,11 +85,13 @@ class Reporter:
 
     def __init__(self, run: str, spool: str, *, writes: bool) -> None:
         self.writes = writes
-        self.stop_requested = False
+        self.stop = GO_ON
         self._run = run
         self._spool = spool
         self._queue: deque[dict[str, Any]] = deque(maxlen=MAX_QUEUED)
         self._iteration = -1.0
+        self._stop_request: tuple[int, int] | None = None
+        self._said = ""
         self._checkpoint_request: tuple[int, int] | None = None
         self._checkpoint_answered: tuple[int, int] | None = None
         self._file: int | None = None
@@ -159,9 +163,20 @@ class Reporter:
             self._check_requests()
 
     def _check_requests(self) -> None:
-        stop, checkpoint = (self._request(kind) for kind in ("stop", "checkpoint"))
-        self.stop_requested = stop is not None
-        self._checkpoint_request = checkpoint
+        stop, self._checkpoint_request = (self._request(kind) for kind in ("stop", "checkpoint"))
+        if stop != self._stop_request:
+            self._stop_request = stop
+            self._take_stop(requested=stop is not None)
+
+    def _take_stop(self, *, requested: bool) -> None:
+        if not requested:
+            self.stop = GO_ON
+            return
+        request = read_request(f"{self._spool}/requests/{self._run}.stop")
+        self.stop = request.stop
+        if self.writes and request.line != self._said:
+            self._said = request.line
+            _say(request.line)
 
     def _request(self, kind: str) -> tuple[int, int] | None:
         """Inode and time of the request's file, which differ from request to request; None where there is none.
@@ -228,10 +243,13 @@ class Reporter:
     def _warn(self, error: OSError) -> None:
         if not self._warned:
             self._warned = True
-            try:
-                os.write(2, f"slurmplug: progress is not reported: {error}\n".encode("utf-8", "replace"))
-            except OSError:
-                return  # standard error is closed
+            _say(f"slurmplug: progress is not reported: {error}")
+
+
+def _say(line: str) -> None:
+    """Write a line to the job's standard error."""
+    with suppress(OSError):  # it is closed
+        os.write(2, f"{line}\n".encode("utf-8", "replace"))
 
 
 def is_rank_zero(environment: Mapping[str, str]) -> bool:

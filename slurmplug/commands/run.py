@@ -14,6 +14,7 @@ from types import FrameType
 import click
 
 from slurmplug_report.report import Reporter
+from slurmplug_report.stop import Stop
 
 LINE_BYTES = 4_096
 """The first bytes of a line, in which patterns are searched."""
@@ -73,7 +74,7 @@ def run(*, patterns: Sequence[re.Pattern[str]], stop_signal: signal.Signals, com
     """Run COMMAND and report its progress from what it prints.
 
     Output, signals and exit status pass through unchanged; if the program ended because the job was requested to stop,
-    the status is 0. Write -- before COMMAND.
+    the status is 0, or 1 where the script requires its target and that is not met. Write -- before COMMAND.
     """
     sys.exit(supervise(command, patterns, stop_signal, os.environ))
 
@@ -84,8 +85,8 @@ def supervise(
     stop_signal: signal.Signals,
     environment: Mapping[str, str],
 ) -> int:
-    """Run a command to its end and report its progress; returns its exit status as a shell would, 0 if the job was
-    requested to stop."""
+    """Run a command to its end and report its progress; returns its exit status as a shell would, that of the request
+    if the job was requested to stop."""
     with ExitStack() as cleanup:
         reporter = Reporter.from_environment(environment)
         if reporter:
@@ -109,7 +110,7 @@ def supervise(
         _pass_through(child, _Matcher(patterns, reporter), stop)
         status = child.wait()
     if stop.sent:
-        return 0
+        return stop.sent.status
     return 128 - status if status < 0 else status
 
 
@@ -117,12 +118,14 @@ class _StopSignal:
     """Sends the program the stop signal, once, when the job is requested to stop."""
 
     def __init__(self, child: subprocess.Popen[bytes], reporter: Reporter | None, number: signal.Signals) -> None:
-        self.sent = False
+        self.sent: Stop | None = None
+        """the request that it was sent for"""
         self._child, self._reporter, self._signal = child, reporter, number
 
     def send_if_requested(self) -> None:
-        if self._reporter and self._reporter.stop_requested and not self.sent and self._child.poll() is None:
-            self.sent = True
+        stop = self._reporter.stop if self._reporter else None
+        if stop and not self.sent and self._child.poll() is None:
+            self.sent = stop
             self._child.send_signal(self._signal)
 
 

@@ -141,6 +141,11 @@ class JobRecord:
         return -1.0 if lower else 1.0
 
     @property
+    def trials(self) -> str:
+        """As `policies.snapshot.Jobs.trials`."""
+        return (self.directives.trials if self.directives else None) or ""
+
+    @property
     def all_points(self) -> Points:
         """The points of all its runs; where a run repeated iterations of those before, its own."""
         return join_runs(self.earlier, self.points)

@@ -8,6 +8,7 @@ from typing import TypeAlias
 from policies.plan import Action
 from policies.snapshot import Snapshot
 from slurmplug.cluster.port import Command, Verb
+from slurmplug.operations import stop_request
 from slurmplug.operations.values import (
     CLEANUP_STEPS,
     MAX_TRIES,
@@ -196,7 +197,7 @@ def _verb(operation: Operation, observation: Observation) -> tuple[Verb, Mapping
         row = jobs.keys.index(operation.job)
         return "signal", {"signal": str(jobs.signal[row]), "to": str(jobs.signal_to[row])}
     if step in ("ask", "save"):
-        return "ask", request_fields(operation)
+        return "ask", _asked(operation, observation)
     if step == "withdraw":
         return "withdraw", request_fields(operation)
     if step == "unreserve":
@@ -210,6 +211,14 @@ def _verb(operation: Operation, observation: Observation) -> tuple[Verb, Mapping
         "free": {"ReservationName": ""},
     }
     return "update", updates[step]
+
+
+def _asked(operation: Operation, observation: Observation) -> dict[str, str]:
+    """The fields of a request: to save, or to stop, which says why."""
+    fields, jobs = request_fields(operation), observation.snapshot.jobs
+    if operation.kind != "stop":
+        return fields
+    return {**fields, "content": stop_request.content(operation.reason, jobs, jobs.keys.index(operation.job))}
 
 
 def _reservation_fields(operation: Operation) -> dict[str, str]:

@@ -160,6 +160,37 @@ def test_a_stop_request_ends_the_program_on_every_rank_and_the_status_is_good(
     assert process.returncode == 0
 
 
+def test_the_exit_status_of_a_stop_is_the_one_that_the_request_names(
+    spool: Path, started: list[subprocess.Popen[bytes]]
+) -> None:
+    process = start(command("sh", "-c", TRAINING.format("TERM")), spool, started)
+    Requests(spool).issue(RUN, "stop", '{"version": 1, "reason": "out of reach", "status": 1}')
+    process.communicate(timeout=15)
+    assert process.returncode == 1
+
+
+@pytest.mark.parametrize("name", ["USR1", "TERM"])
+def test_a_request_to_save_by_file_or_by_signal_is_no_stop_and_the_exit_status_is_the_programs(
+    name: str, spool: Path, started: list[subprocess.Popen[bytes]]
+) -> None:
+    saves = f"trap 'echo saved' {name}; echo ready; read line; for i in 1 2 3; do echo epoch 1: loss=1; done; exit 7"
+    process = subprocess.Popen(
+        command("sh", "-c", f"exec 3<&0; {saves}"),
+        env=environment(spool),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    started.append(process)
+    assert process.stdout
+    assert process.stdout.readline() == b"ready\n"
+    Requests(spool).issue(RUN, "checkpoint")
+    process.send_signal(signal.Signals[f"SIG{name}"])
+    time.sleep(1)  # in which a stop would have been seen twice over
+    output, _ = process.communicate(b"go\n", timeout=15)
+    assert process.returncode == 7
+    assert b"saved" in output
+
+
 def test_the_stop_signal_can_be_chosen(spool: Path, started: list[subprocess.Popen[bytes]]) -> None:
     options = ("--pattern", PATTERN, "--stop-signal", "usr2")
     process = start(command("sh", "-c", TRAINING.format("USR2"), options=options), spool, started)

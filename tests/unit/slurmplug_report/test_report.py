@@ -73,7 +73,7 @@ def test_a_script_reports_by_one_line_an_iteration_that_the_daemon_reads(spool: 
     script = """
 from slurmplug import report
 for epoch in range(3):
-    assert report(iteration=epoch, loss=1 / (epoch + 1), accuracy=0.5, perplexity=9) is False
+    assert not report(iteration=epoch, loss=1 / (epoch + 1), accuracy=0.5, perplexity=9)
 report(checkpoint=2)
 """
     done = run(script, spool)
@@ -91,7 +91,7 @@ def test_outside_slurm_nothing_happens(spool: Path) -> None:
     script = """
 import threading
 from slurmplug import checkpoint_requested, report
-print(report(loss=1), checkpoint_requested(), threading.active_count())
+print(bool(report(loss=1)), checkpoint_requested(), threading.active_count())
 """
     assert run(script, spool, SLURM_JOB_ID="").stdout == "False False 1\n"
     assert os.listdir(spool / "reports") == []
@@ -122,7 +122,7 @@ def test_rank_zero_of_the_innermost_launcher_speaks(environment: Mapping[str, st
 
 def test_another_rank_neither_reports_nor_is_told(spool: Path) -> None:
     Requests(spool).issue(RUN, "stop")
-    assert run("from slurmplug import report; print(report(loss=1))", spool, RANK="1").stdout == "False\n"
+    assert run("from slurmplug import report; print(report(loss=1))", spool, RANK="1").stdout == "Stop(False, '', 0)\n"
     assert os.listdir(spool / "reports") == []
 
 
@@ -157,7 +157,7 @@ def test_scalars_of_numpy_are_numbers(job: Any, spool: Path) -> None:
 
 def stops(job: Any) -> bool:
     job.add(0, None, {"loss": 1})
-    return bool(job.stop_requested)
+    return bool(job.stop)
 
 
 def saves(job: Any) -> bool:
@@ -178,7 +178,7 @@ def test_a_request_is_seen_though_nothing_is_reported(job: Any, spool: Path, mon
     monkeypatch.setattr(report, "IDLE_SECONDS", 0.1)
     job.add(0, None, {})  # ends the first, long wait
     Requests(spool).issue(RUN, "stop")
-    assert eventually(lambda: bool(job.stop_requested))
+    assert eventually(lambda: bool(job.stop))
 
 
 def test_a_stop_request_to_an_earlier_run_is_not_ours(job: Any, spool: Path) -> None:
@@ -186,14 +186,14 @@ def test_a_stop_request_to_an_earlier_run_is_not_ours(job: Any, spool: Path) -> 
     requests.issue(RunId(42, 0), "stop")
     requests.issue(RUN, "checkpoint")
     assert eventually(lambda: saves(job))
-    assert not job.stop_requested
+    assert not job.stop
 
 
 def test_a_checkpoint_request_never_stops_and_is_answered_by_a_reported_checkpoint(job: Any, spool: Path) -> None:
     requests = Requests(spool)
     requests.issue(RUN, "checkpoint")
     assert eventually(lambda: saves(job))
-    assert not job.stop_requested
+    assert not job.stop
     job.add(7, 7, {})
     assert not job.checkpoint_requested
     requests.issue(RUN, "checkpoint")  # another
@@ -206,7 +206,7 @@ def test_a_request_that_anybody_could_have_made_is_not_believed(folder: str, spo
     Requests(spool).issue(RUN, "stop")
     Requests(spool).issue(RUN, "checkpoint")
     job._check_requests()
-    assert not job.stop_requested
+    assert not job.stop
     assert not job.checkpoint_requested
 
 
@@ -215,7 +215,7 @@ def test_a_requests_folder_that_is_a_link_is_not_believed(spool: Path, job: Any)
     (spool / "requests").symlink_to(spool / "elsewhere")
     Requests(spool).issue(RUN, "stop")
     job._check_requests()
-    assert not job.stop_requested
+    assert not job.stop
 
 
 def test_the_daemons_group_can_read_a_report_whatever_the_umask(spool: Path) -> None:
