@@ -7,7 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,8 @@ from tests.builders import jobs
 
 report = importlib.import_module("slurmplug_report.report")
 RUN = RunId(42, 0)
-MET = {"cause": "reached", "achieved": 0.93, "target": 0.92, "iteration": 41.0}
-MISSED = {"cause": "misses", "achieved": 0.8, "target": 0.92, "iteration": 41.0}
+MET: dict[str, float | str] = {"cause": "reached", "achieved": 0.93, "target": 0.92, "iteration": 41.0}
+MISSED: dict[str, float | str] = {"cause": "misses", "achieved": 0.8, "target": 0.92, "iteration": 41.0}
 
 
 @pytest.fixture
@@ -35,9 +35,8 @@ def spool(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def job(spool: Path) -> Iterator[Any]:
-    reporter = report.Reporter.from_environment({"SLURM_JOB_ID": "42", "SLURMPLUG_SPOOL": str(spool)})
-    yield reporter
+def job(spool: Path) -> Any:
+    return report.Reporter.from_environment({"SLURM_JOB_ID": "42", "SLURMPLUG_SPOOL": str(spool)})
 
 
 def request(spool: Path, facts: dict[str, float | str], **columns: Any) -> None:
@@ -50,10 +49,10 @@ class TestTheAnswer:
         stop = Stop(True, "target", 0)
         assert stop
         assert bool(stop) is True
-        assert stop == True == 1  # noqa: E712
+        assert [stop == other for other in (True, 1, False, 0)] == [True, True, False, False]
         assert (stop + 1, stop * 3, int(stop), [10, 20][stop], max(stop, 0)) == (2, 3, 1, 20, 1)
         assert not GO_ON
-        assert GO_ON == False == 0  # noqa: E712
+        assert [GO_ON == other for other in (True, 1, False, 0)] == [False, False, True, True]
         assert (GO_ON.reason, GO_ON.status) == ("", 0)
         assert json.dumps([stop, GO_ON]) == "[1, 0]"
 
