@@ -52,7 +52,7 @@ class TestTheAnswer:
         assert [stop == other for other in (True, 1, False, 0)] == [True, True, False, False]
         assert (stop + 1, stop * 3, int(stop), [10, 20][stop], max(stop, 0)) == (2, 3, 1, 20, 1)
         assert not GO_ON
-        assert [GO_ON == other for other in (True, 1, False, 0)] == [False, False, True, True]
+        assert [other == GO_ON for other in (True, 1, False, 0)] == [False, False, True, True]
         assert (GO_ON.reason, GO_ON.status) == ("", 0)
         assert json.dumps([stop, GO_ON]) == "[1, 0]"
 
