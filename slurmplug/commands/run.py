@@ -60,7 +60,7 @@ def _signal(_ctx: click.Context, _param: click.Parameter, text: str) -> signal.S
     multiple=True,
     required=True,
     help="A Python regular expression, searched in every line of output. Its named groups are reported: iteration, "
-    "loss, accuracy, checkpoint, or any other quantity. May be given several times.",
+    "trial, loss, accuracy, checkpoint, or any other quantity. May be given several times.",
 )
 @click.option(
     "--stop-signal",
@@ -137,6 +137,7 @@ class _Matcher:
         self._reporter = reporter if reporter and reporter.writes else None
         self._begun: dict[int, bytes] = {}
         self._iteration: str | None = None
+        self._trial: str | None = None
 
     def feed(self, stream: int, data: bytes) -> None:
         """Take a piece of a stream's output; a line ends with a newline, or a carriage return as of progress bars."""
@@ -156,9 +157,11 @@ class _Matcher:
         for pattern in self._patterns:
             if (match := pattern.search(text)) and self._reporter:
                 found = {name: value for name, value in match.groupdict().items() if value is not None}
+                trial, checkpoint = found.pop("trial", None), found.pop("checkpoint", None)
+                if trial is not None and trial != self._trial:
+                    self._trial, self._iteration = trial, None
                 self._iteration = found.pop("iteration", self._iteration)
-                checkpoint = found.pop("checkpoint", None)
-                self._reporter.add(self._iteration, checkpoint, found)
+                self._reporter.add(self._iteration, checkpoint, found, trial)
 
 
 def _pass_through(child: subprocess.Popen[bytes], matcher: _Matcher, stop: _StopSignal) -> None:

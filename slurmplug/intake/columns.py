@@ -43,7 +43,7 @@ class _Job(NamedTuple):
     directives: Directives
     """empty where they were not read yet"""
     points: Points
-    """of all its runs, with iterations counted from 1"""
+    """of its present trial in all its runs, with iterations counted from 1"""
 
 
 class _Column(NamedTuple):
@@ -262,7 +262,8 @@ def _parents(records: Sequence[JobRecord], dependent: Ints) -> Ints:
 
 def _counted_from_1(points: Points) -> Points:
     """The points with iterations as a number done: programs count from 0 as often as from 1."""
-    return replace(points, iterations=points.iterations + 1) if len(points) and points.iterations[0] == 0 else points
+    from_0 = points.first == 0 or (len(points) and points.iterations[0] == 0)
+    return replace(points, iterations=points.iterations + 1) if from_0 else points
 
 
 def _iteration_time(points: Points, since: float) -> float:

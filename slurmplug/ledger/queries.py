@@ -98,7 +98,7 @@ def jobs(ledger: LedgerFile, which: Selection) -> list[Row]:
     found = ledger.query(_JOBS.format(where=where), *values, limit)
     if which.most and len(found) > which.most:
         raise UsageError(f"these are more than {which.most} jobs: choose a shorter time, users or states")
-    return [row | _ranking(row, ranked) | _last_reports(ledger, row["id"]) for row in found]
+    return [row | _ranking(row, ranked) | _last_reports(ledger, row["id"], row["trial"]) for row in found]
 
 
 def _ranking(row: Row, ranked: CycleRankings | None) -> Row:
@@ -108,9 +108,9 @@ def _ranking(row: Row, ranked: CycleRankings | None) -> Row:
     return {**ranked.of(row["id"]), "seen": max(row["last_seen"], ranked.started or 0.0)}
 
 
-def _last_reports(ledger: LedgerFile, job: int) -> Row:
-    """The last `iteration`, and the last value of each of its `quantities`."""
-    found = ledger.query(_LAST_REPORTS, job, LAST_REPORTS)
+def _last_reports(ledger: LedgerFile, job: int, trial: int) -> Row:
+    """The last `iteration` of a trial, and the last value of each of its `quantities`."""
+    found = ledger.query(_LAST_REPORTS, job, trial, LAST_REPORTS)
     quantities: dict[str, float] = {}
     for row in reversed(found):
         quantities |= json.loads(row["quantities"])
@@ -270,7 +270,7 @@ def finished_run_counts(ledger: LedgerFile, since: float) -> tuple[int, int]:
 
 
 def reports(ledger: LedgerFile, job: int) -> list[Report]:
-    """The last report of each iteration. `job`: its row."""
+    """The last report of each iteration of the job's last trial. `job`: its row."""
     return [Report(**{**row, "quantities": json.loads(row["quantities"])}) for row in ledger.query(_REPORTS, job)]
 
 
@@ -280,15 +280,15 @@ SELECT {", ".join(LastCycle._fields)} FROM cycles WHERE error = '' OR jobs IS NO
 _AUDITED_JSON = frozenset({"facts", "veto_facts", "fields"})
 _FINISHED_RUNS = f"SELECT {', '.join(FinishedRun._fields)} FROM history"
 _REPORTS = """
-SELECT iteration, time, quantities, max(restarts) AS restarts FROM progress WHERE job = ? GROUP BY iteration
+SELECT iteration, time, quantities, max(restarts) AS restarts FROM progress
+WHERE job = ?1 AND trial = (SELECT trial FROM jobs WHERE id = ?1) GROUP BY iteration
 """
 """The values are those of the row with the maximum: SQLite's bare columns."""
 _RANKINGS = """
 SELECT cycle, (SELECT started FROM cycles WHERE cycles.id = standing.cycle) AS started, told FROM standing
 """
 _JOBS = """
-SELECT jobs.*, (SELECT stop FROM stops WHERE stops.job = jobs.id LIMIT 1) AS stop,
-    (SELECT iteration FROM progress WHERE job = jobs.id ORDER BY restarts, iteration LIMIT 1) AS first_reported
+SELECT jobs.*, (SELECT stop FROM stops WHERE stops.job = jobs.id LIMIT 1) AS stop
 FROM jobs
 WHERE {where} AND NOT EXISTS (
     SELECT 1 FROM jobs AS later
@@ -297,7 +297,7 @@ WHERE {where} AND NOT EXISTS (
 ORDER BY coalesce(nullif(jobs.array_id, 0), jobs.job_id), jobs.array_task, jobs.job_id LIMIT ?
 """
 _LAST_REPORTS = """
-SELECT iteration, quantities FROM progress WHERE job = ? ORDER BY restarts DESC, iteration DESC LIMIT ?
+SELECT iteration, quantities FROM progress WHERE job = ? AND trial = ? ORDER BY restarts DESC, iteration DESC LIMIT ?
 """
 _STEPS = """
 SELECT steps.* FROM steps JOIN operations ON operations.id = steps.operation WHERE operations.job = ? ORDER BY steps.at

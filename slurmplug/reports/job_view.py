@@ -167,7 +167,7 @@ class Job:
         most = self.record.directives.max_iterations if self.record.directives else None
         if self.value is None or self.iteration is None or not most:
             return False
-        return self.iteration >= most - int((self.columns.get("first_reported") or 0) > 1)
+        return self.iteration >= most - int(self.record.points.first > 1)
 
     def _forecast(self, name: str) -> PredictedValue:
         found = self.ranking.forecast if self.ranking else {}
@@ -187,7 +187,7 @@ def jobs(ledger: Ledger, which: Selection) -> list[Job]:
 def from_columns(columns: Mapping[str, Any]) -> Job:
     """A job, made from its columns as `queries.jobs` returns them."""
     record = rows.record_from_row(dict(columns), ())
-    before = int(columns.get("first_reported") == 0)
+    before = int(record.points.first == 0)
     checkpoint = record.points.checkpoint
     return Job(
         row=columns["id"],

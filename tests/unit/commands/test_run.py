@@ -75,6 +75,16 @@ def test_several_patterns_tell_of_the_iteration_last_named(spool: Path) -> None:
     assert points(spool).checkpoint == 7
 
 
+def test_a_line_that_names_the_trial_begins_another_curve(spool: Path) -> None:
+    code = "for k in 1, 2:\n print('fold', k)\n for i in 1, 2: print(f'epoch {i}: loss={k}{i}')"
+    options = ("--pattern", r"fold (?P<trial>\d+)", "--pattern", PATTERN)
+    run(command(sys.executable, "-c", code, options=options), spool)
+    found = points(spool)
+    assert [trial.name for trial in found.trials] == ["1", "2"]
+    assert found.of_trial(0).quantities["loss"].tolist() == [11, 12]
+    assert found.of_trial(1).quantities["loss"].tolist() == [21, 22]
+
+
 def test_the_lines_of_a_progress_bar_are_lines(spool: Path) -> None:
     run(python(r"print('\repoch 1: loss=3\repoch 1: loss=2', end='', file=__import__('sys').stderr)"), spool)
     assert points(spool).quantities["loss"].tolist() == [2]

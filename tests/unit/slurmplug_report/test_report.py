@@ -133,6 +133,58 @@ def test_without_an_iteration_each_report_is_the_next(job: Any, spool: Path) -> 
     assert [line["iteration"] for line in reported(spool)] == [0, 1, 2]
 
 
+def test_a_trial_holds_for_the_reports_after_it_and_counts_its_iterations_anew(job: Any, spool: Path) -> None:
+    job.add(None, None, {"loss": 3})
+    job.add(None, None, {}, "fold 1")  # nothing to report yet
+    for trial in ("fold 2", None, "fold 2"):
+        job.add(None, None, {"loss": 2}, trial)
+    job.add(None, None, {"loss": 1}, 7)
+    job.close()
+    lines = [(line.get("trial"), line["iteration"]) for line in reported(spool)]
+    assert lines == [(None, 0), ("fold 2", 0), ("fold 2", 1), ("fold 2", 2), (7, 0)]
+
+
+@pytest.mark.parametrize(
+    ("trial", "name"),
+    [(3, "3"), ("lr=0.1", "lr=0.1"), (0.5, "0.5"), (True, "True"), (10**15, "1000000000000000"), ("\u03b1", "\\u03b1")],
+)
+def test_a_trial_is_named_as_the_program_names_it(trial: object, name: str, job: Any, spool: Path) -> None:
+    job.add(0, None, {"loss": 1}, trial)
+    job.close()
+    points, doubts = fold(Points(), (spool / "reports" / "42.1.jsonl").read_bytes(), now=time.time())
+    assert ([each.name for each in points.trials], doubts) == ([name], {})
+
+
+def test_long_names_of_trials_with_the_same_beginning_stay_apart(job: Any, spool: Path) -> None:
+    for number in range(2):
+        job.add(0, None, {"loss": 1}, "x" * 1_000 + str(number))
+    job.close()
+    points, doubts = fold(Points(), (spool / "reports" / "42.1.jsonl").read_bytes(), now=time.time())
+    assert (len(points.trials), doubts) == (2, {})
+
+
+class Unspeakable:
+    def __str__(self) -> str:
+        raise KeyError("surprise")
+
+
+def test_a_trial_without_a_name_is_the_one_before_and_never_raises(job: Any, spool: Path) -> None:
+    for trial in (1, Unspeakable(), ""):
+        job.add(None, None, {"loss": 1}, trial)
+    job.close()
+    assert [(line["trial"], line["iteration"]) for line in reported(spool)] == [(1, 0), (1, 1), (1, 2)]
+
+
+def test_reports_in_the_same_instant_are_in_order_and_a_clock_that_is_set_back_is_followed(
+    job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time", lambda: 100.0)
+        assert [job._now() for _ in range(3)] == [100.0, 100.000001, 100.000002]
+        patched.setattr(time, "time", lambda: 50.0)
+        assert job._now() == 50.0
+
+
 class Surprising:
     def __float__(self) -> float:
         raise KeyError("surprise")
