@@ -117,6 +117,8 @@ def stop_actions(
     complete &= curve.gain <= np.maximum(curve.noise, candidates.tolerance)
     causes = np.select([(level == TARGET) & candidates.reached, misses, complete], ["reached", "misses", "maximum"], "")
 
+    causes[(jobs.trials[rows] == "first") & (causes != "reached")] = ""  # the next trial may do better
+
     predicted = expected.median
     return tuple(
         _stop(
@@ -196,7 +198,7 @@ class StopCandidates:
         farthest = np.maximum(requested, _levels(jobs.downgrade)) if overloaded else requested
         observed = jobs.accuracies.lengths() >= settings.min_observed
         ending = jobs.iteration >= jobs.max_iterations
-        rows = np.flatnonzero(jobs.managed & (farthest > ITERATIONS) & observed & ~ending)
+        rows = np.flatnonzero(jobs.managed & (farthest > ITERATIONS) & observed & ~ending & (jobs.trials != "all"))
         expected = final[rows]
         curve = _Curve.of(jobs.accuracies, rows)
         required = np.where(np.isnan(jobs.target[rows]), settings.minimum_accuracy, jobs.target[rows])

@@ -15,6 +15,8 @@ from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.rows import CycleRankings, Row
 from slurmplug.ledger.selection import Selection, condition
 
+EARLIER_TRIALS = 5
+"""How many trials before the present one are read for the explanation of a job."""
 LAST_REPORTS = 256
 """How many of a job's last reports are searched for the last value of each quantity."""
 
@@ -74,6 +76,8 @@ class JobAudit:
     commands: Sequence[Row]
     decisions: Sequence[Row]
     faults: Sequence[Row]
+    trials: Sequence[Row] = ()
+    """number, last `iteration` and last `quantities` of the EARLIER_TRIALS before the present one"""
 
 
 def cycle_rankings(ledger: LedgerFile) -> CycleRankings | None:
@@ -125,7 +129,16 @@ def job_audit(ledger: LedgerFile, job: int, record: JobRecord) -> JobAudit:
         commands=_audited(ledger, _COMMANDS, job),
         decisions=_audited(ledger, "SELECT * FROM decisions WHERE job = ? ORDER BY first", job),
         faults=_audited(ledger, _JOB_FAULTS, record.key.job_id, record.key.first_submit),
+        trials=_earlier_trials(ledger, job, record.points.trial),
     )
+
+
+def _earlier_trials(ledger: LedgerFile, job: int, present: int) -> list[Row]:
+    return [
+        {"trial": trial, **reported}
+        for trial in range(max(0, present - EARLIER_TRIALS), present)
+        if (reported := _last_reports(ledger, job, trial))["iteration"] is not None
+    ]
 
 
 def _audited(ledger: LedgerFile, sql: str, *parameters: object) -> list[Row]:

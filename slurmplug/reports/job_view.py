@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from policies.plan import Reason
+from slurmplug.console.table import ordinal
 from slurmplug.intake.job_record import JobRecord
 from slurmplug.ledger import queries, rows
 from slurmplug.ledger.ledger import Ledger
@@ -126,6 +127,14 @@ class Job:
         until = self.started if self.started is not None else self.seen if self.live else self.ended
         last = max(0.0, until - facts.eligible) if facts.eligible is not None and until is not None else 0.0
         return self.record.waited_before + last
+
+    @property
+    def trial(self) -> str | None:
+        """The present one of several trials, by its name, else as 3rd; None for a job with one."""
+        points = self.record.points
+        if not points.several:
+            return None
+        return points.trials[points.trial].name or ordinal(points.trial + 1)
 
     @property
     def value(self) -> float | None:
