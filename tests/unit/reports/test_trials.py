@@ -24,7 +24,8 @@ def folds(site: Site, *, named: bool = False, directive: str = "") -> int:
     job = site.cluster.submit(SCRIPT.format(directive).encode())
     site.cluster.start(job)
     for fold, values in enumerate((MEETS, FALLS_SHORT)):
-        site.train(job, values, loss=0.5 + fold, **({"trial": fold} if named else {}))
+        trial: dict[str, float] = {"trial": fold} if named else {}
+        site.train(job, values, loss=0.5 + fold, quantity="accuracy", **trial)
     site.cycle()
     return job
 
