@@ -118,8 +118,10 @@ def _figures(fields: Mapping[str, Any]) -> dict[str, str]:
     quantity = fields.get("quantity")
     if isinstance(quantity, str) and _QUANTITY.fullmatch(quantity):
         found["quantity"] = quantity
-    for name, digits in (("iteration", 15), ("value", 4), ("target", 6)):
+    for name, digits in (("iteration", 15), ("value", 4), ("value_iteration", 15), ("target", 6)):
         number = fields.get(name)
         if isinstance(number, float) and abs(number) < math.inf:
             found[name] = f"{number:.{digits}g}"
+    if "value" in found and "value_iteration" in found:
+        found["value"] += f" of iteration {found['value_iteration']}"
     return found

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 
-from policies.plan import Reason
+from policies.plan import Fact, Reason
 from policies.snapshot import Jobs
 from slurmplug_report.stop import VERSION
 
@@ -26,18 +26,19 @@ def content(reason: Reason, jobs: Jobs, row: int) -> str:
         "iteration": _number(facts, "iteration"),
         "quantity": str(jobs.quantity[row]),
         "value": _number(facts, "achieved", sign),
+        "value_iteration": _number(facts, "achieved_at"),
         "target": _number(facts, "target", sign),
     }
     return json.dumps({"version": VERSION, **{name: value for name, value in said.items() if value is not None}})
 
 
-def _meets_target(facts: Mapping[str, float | str]) -> bool:
+def _meets_target(facts: Mapping[str, Fact]) -> bool:
     """Whether the best value meets the target, both with the sign that makes higher better."""
     achieved, target = _number(facts, "achieved"), _number(facts, "target")
     met = achieved is not None and target is not None and achieved >= target
     return met or facts.get("cause") == "reached"
 
 
-def _number(facts: Mapping[str, float | str], name: str, sign: float = 1.0) -> float | None:
+def _number(facts: Mapping[str, Fact], name: str, sign: float = 1.0) -> float | None:
     fact = facts.get(name)
-    return None if fact is None or isinstance(fact, str) else sign * fact
+    return sign * fact if isinstance(fact, int | float) else None

@@ -107,6 +107,12 @@ def test_figures_of_a_quantity_that_is_better_when_lower_have_their_own_sign(spo
     assert line == "slurmplug: stop requested after iteration 41: loss 0.08 meets the target 0.1"
 
 
+def test_a_best_value_of_an_earlier_iteration_is_told_with_it(spool: Path) -> None:
+    request(spool, {**MET, "achieved_at": 30.0})
+    line = read_request(str(spool / "requests" / "42.0.stop")).line
+    assert line == "slurmplug: stop requested after iteration 41: accuracy 0.93 of iteration 30 meets the target 0.92"
+
+
 @pytest.mark.parametrize(
     ("facts", "requires_target", "status"),
     [
