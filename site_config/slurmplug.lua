@@ -45,7 +45,8 @@ local MAX_TARGET = 1e+30
 local SUFFIXES = {K = 1000.0, M = 1000000.0, B = 1000000000.0, G = 1000000000.0, T = 1000000000000.0}
 local WAYS = {"batch", "steps", "full"}
 local UTILITY_BOUNDS = {{1.0, 100.0}, {0.0, 100.0}, {0.0, 100000.0}}
-local RESERVED_QUANTITIES = {"iteration", "time", "checkpoint"}
+local RESERVED_QUANTITIES = {"iteration", "time", "checkpoint", "trial"}
+local NEEDS_TARGET = {{"stop", "target"}, {"allow-downgrade", "target"}, {"require-target", "yes"}, {"trials", "first"}}
 local TABLE = {
   {name = "deadline", kind = "deadline", example = "tomorrow 18:00",
    choices = {}, least = 0, most = 0,
@@ -53,6 +54,12 @@ local TABLE = {
   {name = "target", kind = "target", example = "accuracy>=0.92",
    choices = {}, least = 0, most = 0,
    expected = "a reported quantity, >= or <=, and a number"},
+  {name = "require-target", kind = "choice", example = "yes",
+   choices = {"yes"}, least = 0, most = 0,
+   expected = "yes"},
+  {name = "trials", kind = "choice", example = "all",
+   choices = {"all", "first"}, least = 0, most = 0,
+   expected = "all or first"},
   {name = "max-iterations", kind = "integer", example = "90",
    choices = {}, least = 1, most = 1000000000.0,
    expected = "a whole number from 1 to 1000000000"},
@@ -600,8 +607,9 @@ local function drop(given, name, rule, problems)
 end
 
 local function drop_contradictions(given, problems)
-    for _, name in ipairs({"stop", "allow-downgrade"}) do
-        if given[name] and given[name].value == "target" and not given.target then
+    for _, need in ipairs(NEEDS_TARGET) do
+        local name, value = need[1], need[2]
+        if given[name] and given[name].value == value and not given.target then
             drop(given, name, "no-target", problems)
         end
     end

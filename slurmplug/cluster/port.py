@@ -248,8 +248,9 @@ class Command:
 
     update      what to set (SiteFactor, Gres, StartTime, ...), several at once
     signal      `signal`, and `to`: batch, steps or full
-    ask         `what` to request of the job, stop or checkpoint, and `restart`, the number of its run
-    withdraw    the same, of a request to take back
+    ask         `what` to request of the job, stop or checkpoint, and `restart`, the number of its run; of a stop also
+                `content`, what its file says to the program
+    withdraw    `what` and `restart` of a request to take back
     reserve     `name`, `nodes` joined by commas, `user` and `seconds`: these nodes start only that user's jobs then
     unreserve   `name`
     place       `nodes`, such as n1:4,n2:2: the GPUs that the job has from now on; only where `Site.places`

@@ -53,6 +53,7 @@ class HistoryRunTimes:
         )
         left = (jobs.max_iterations - jobs.iteration) * jobs.iteration_time
         believable = (left > 0) & (left < LARGEST_BELIEVABLE)
+        believable &= jobs.trials == ""  # of several trials, how many are to come is not known
         paced = np.flatnonzero((jobs.iteration > 0) & (jobs.iteration_time > 0) & believable)
         spread = PACE_SPREAD + FIRST_PACES_SPREAD / np.sqrt(np.maximum(jobs.iteration[paced], 1.0))
         by_pace = Forecast.lognormal(left[paced], spread, "progress")

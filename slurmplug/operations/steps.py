@@ -8,7 +8,7 @@ from typing import TypeAlias
 from policies.plan import Action
 from policies.snapshot import Snapshot
 from slurmplug.cluster.port import Command, ResourceRequest, Verb
-from slurmplug.operations import changes
+from slurmplug.operations import changes, stop_request
 from slurmplug.operations.values import (
     CLEANUP_STEPS,
     MAX_TRIES,
@@ -199,7 +199,7 @@ def _verb(operation: Operation, observation: Observation) -> tuple[Verb, Mapping
         row = jobs.keys.index(operation.job)
         return "signal", {"signal": str(jobs.signal[row]), "to": str(jobs.signal_to[row])}
     if step in ("ask", "save"):
-        return "ask", request_fields(operation)
+        return "ask", _asked(operation, observation)
     if step == "withdraw":
         return "withdraw", request_fields(operation)
     if step == "unreserve":
@@ -235,6 +235,14 @@ def _freed(operation: Operation, request: ResourceRequest | None) -> Mapping[str
     if request is not None and request.reservation == reservation_name(operation.job):
         fields["ReservationName"] = ""
     return fields
+
+
+def _asked(operation: Operation, observation: Observation) -> dict[str, str]:
+    """The fields of a request: to save, or to stop, which says why."""
+    fields, jobs = request_fields(operation), observation.snapshot.jobs
+    if operation.kind != "stop":
+        return fields
+    return {**fields, "content": stop_request.content(operation.reason, jobs, jobs.keys.index(operation.job))}
 
 
 def _reservation_fields(operation: Operation) -> dict[str, str]:

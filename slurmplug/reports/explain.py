@@ -209,6 +209,8 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "earlier iteration": ("A report names an iteration before one already reported",),
     "repeated iteration": ("An iteration was reported again with other numbers; the last ones count",),
     "bad name": ("A report has a quantity whose name is not an identifier",),
+    "bad trial": ("A report names a trial by neither a whole number nor a text of at most 64 characters",),
+    "too many trials": ("It reports more trials than are kept",),
     "not a number": ("A report has a quantity that is not a finite number",),
     "too many quantities": ("It reports more quantities than are kept",),
     "thinned": ("It reports so often that only every second report was kept",),
