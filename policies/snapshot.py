@@ -82,6 +82,8 @@ class Jobs:
     """Slurm's own priority, which includes the SiteFactor"""
     site_factor: Floats
     """the present SiteFactor, NaN where unknown"""
+    factor_by_others: Bools
+    """somebody else than slurmplug set the SiteFactor"""
 
     gpus: Ints
     """requested, or held by a running job"""

@@ -76,6 +76,7 @@ _SNAPSHOT_COLUMNS = (
     _Column("submitted", float, "record.key.first_submit"),
     _Column("time_limit", float, "facts.time_limit"),
     _Column("site_factor", float, "record.site_factor"),
+    _Column("factor_by_others", bool, "record.placed.by_others"),
     _Column("gpus", int, "facts.gpus"),
     _Column("gpus_min", int, lambda job: job.directives.gpus.least if job.directives.gpus else job.facts.gpus),
     _Column("gpus_max", int, lambda job: job.directives.gpus.most if job.directives.gpus else job.facts.gpus),

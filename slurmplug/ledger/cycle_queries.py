@@ -53,11 +53,11 @@ def live_records(ledger: LedgerFile) -> list[JobRecord]:
 
 
 def site_factors(ledger: LedgerFile) -> dict[JobKey, float]:
-    """The SiteFactor in place of each live job, NaN where not known."""
+    """The SiteFactor in place of each live job, NaN where not known; without jobs whose SiteFactor others set."""
     doubtful = _site_factors_in_doubt(ledger)
     return {
         _key(row): np.nan if row["id"] in doubtful else rows.null_to_nan(row["label"])
-        for row in ledger.query("SELECT id, cluster, job_id, first_submit, label FROM jobs WHERE ended = 0")
+        for row in ledger.query(_SITE_FACTORS)
     }
 
 
@@ -103,11 +103,12 @@ def past(ledger: LedgerFile, now: float, first_seen: float, jobs: Collection[Job
     return Past(
         now=now,
         paused=control(ledger, "paused") is not None,
-        stops_last_hour=ledger.value(
-            "SELECT count(*) AS n FROM operations WHERE kind = 'stop' AND opened > ?", now - HOUR
-        ),
+        stops_last_hour=_begun_by_user(ledger, "kind = 'stop'", now - HOUR),
+        admissions_last_hour=_begun_by_user(ledger, "kind = 'release'", now - HOUR),
+        admitting=frozenset(map(_key, ledger.query(f"{_JOBS_OF_OPERATIONS} kind = 'release' AND step != 'ended'"))),
         stopping=_stops_of(ledger, "step != 'ended'"),
         gave_up=_stops_of(ledger, "outcome = ? AND since > ?", OperationOutcome.GAVE_UP.value, now - HOUR),
+        ignored=_stops_of(ledger, "outcome = ? AND ended = 0", OperationOutcome.IGNORED.value),
         **vars(move_history(moves, now)),
         fresh=frozenset(job for job in jobs if _first_seen(ledger, job, now) > now - first_seen),
         **ledger.query(_LAST_SEEN)[0],
@@ -135,7 +136,15 @@ def _first_seen(ledger: LedgerFile, job: JobKey, now: float) -> float:
 
 
 def _stops_of(ledger: LedgerFile, where: str, *parameters: object) -> frozenset[JobKey]:
-    return frozenset(map(_key, ledger.query(f"{_STOPS} AND {where}", *parameters)))
+    return frozenset(map(_key, ledger.query(f"{_JOBS_OF_OPERATIONS} kind = 'stop' AND {where}", *parameters)))
+
+
+def _begun_by_user(ledger: LedgerFile, which: str, since: float) -> dict[str, int]:
+    """By user, how many of these operations began after that time."""
+    sql = (
+        f"SELECT coalesce(user, '') AS user, count(*) AS n FROM {_WITH_JOBS} WHERE {which} AND opened > ? GROUP BY user"
+    )
+    return {row["user"]: row["n"] for row in ledger.query(sql, since)}
 
 
 def _key(row: Row) -> JobKey:
@@ -149,10 +158,13 @@ _LAST_SEEN = """
 SELECT coalesce((SELECT started FROM cycles ORDER BY id DESC LIMIT 1), -9e999) AS latest,
     (SELECT count(*) FROM jobs WHERE ended = 0) AS alive
 """
+_SITE_FACTORS = """
+SELECT id, cluster, job_id, first_submit, label FROM jobs WHERE ended = 0 AND factor_by_others = 0
+"""
 _SITE_FACTORS_IN_DOUBT = """
 SELECT job FROM (
     SELECT job, status, max(cycle) FROM commands JOIN jobs ON jobs.id = commands.job
-    WHERE ended = 0 AND status != 'refused' AND fields LIKE '%SiteFactor%' GROUP BY job
+    WHERE ended = 0 AND factor_by_others = 0 AND status != 'refused' AND fields LIKE '%SiteFactor%' GROUP BY job
 ) WHERE status = 'unknown'
 """
 """Jobs whose last written SiteFactor has no outcome."""
@@ -166,9 +178,8 @@ FROM operations JOIN jobs ON jobs.id = operations.job
 WHERE kind IN ('resize', 'migrate', 'preempt')
     AND (operations.job IN (SELECT id FROM jobs WHERE ended = 0) OR operations.since > ?)
 """
-_STOPS = """
-SELECT cluster, job_id, first_submit FROM operations JOIN jobs ON jobs.id = operations.job WHERE kind = 'stop'
-"""
+_WITH_JOBS = "operations JOIN jobs ON jobs.id = operations.job"
+_JOBS_OF_OPERATIONS = f"SELECT cluster, job_id, first_submit FROM {_WITH_JOBS} WHERE"
 _GIVEN_BACK = """
 SELECT job_id FROM jobs WHERE ended = 0 AND given_back = 1
 UNION SELECT part.job_id FROM jobs AS whole JOIN jobs AS part

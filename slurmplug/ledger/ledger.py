@@ -101,8 +101,12 @@ class Ledger(LedgerFile):
         return self.site_factors()
 
     def site_factors(self) -> dict[JobKey, float]:
-        """The SiteFactor in place of each live job, NaN where not known."""
+        """The SiteFactor in place of each live job, NaN where not known; without jobs whose SiteFactor others set."""
         return cycle_queries.site_factors(self)
+
+    def paused(self) -> bool:
+        """Whether an operator paused slurmplug."""
+        return self.control("paused") is not None
 
     def open_operations(self) -> list[Operation]:
         """The operations under way; a command that was never answered counts as unknown."""
@@ -158,10 +162,19 @@ class Ledger(LedgerFile):
             self._run("UPDATE jobs SET admission = 'gone' WHERE id = ?", [(self._id(key),) for key in let_go])
             self._run(_WITHDRAW, [(now, now, operation) for operation in withdrawn])
 
+    def take_back(self, job_id: int) -> bool:
+        """Let slurmplug rank a live job again whose SiteFactor others set; False if there is no such job.
+
+        The SiteFactor counts as not known, so that the next cycle writes it.
+        """
+        with self._transaction():
+            taken = self.db.execute(_TAKE_BACK, [job_id])
+        return bool(taken.rowcount)
+
     def mark_unknown(self) -> None:
         """Mark as not known what an older copy cannot know: SiteFactors of live jobs, and outcomes of open steps."""
         with self._transaction():
-            self.db.execute("UPDATE jobs SET label = NULL WHERE ended = 0")
+            self.db.execute("UPDATE jobs SET label = NULL WHERE ended = 0 AND factor_by_others = 0")
             self.db.execute("UPDATE operations SET told = 'unknown' WHERE step != 'ended'")
 
     def delete_old(self, now: float, keep_days: float, keep_inputs_days: float) -> None:
@@ -255,6 +268,9 @@ VALUES (?, 'reset', 'done', 'operator', '', '{}', '{}', 0, 0, ?, ?)
 ON CONFLICT DO UPDATE SET last = excluded.last
 """
 _SET_SITE_FACTOR = "UPDATE jobs SET label = ? WHERE id = ?"
+_TAKE_BACK = """
+UPDATE jobs SET factor_by_others = 0, label = NULL WHERE job_id = ? AND ended = 0 AND factor_by_others = 1
+"""
 _WITHDRAW = """
 UPDATE operations SET step = 'ended', outcome = 'withdrawn', result = 'withdrawn by an operator',
     since = ?, until = ?, told = '' WHERE id = ? AND step != 'ended'

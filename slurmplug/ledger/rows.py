@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, TypeAdapter
 
-from policies.plan import Reason
+from policies.plan import Fact, OtherJob, Reason
 from policies.snapshot import JobKey
 from predictors.arrays import Floats, Ints
 from predictors.forecast import Forecast
@@ -19,6 +19,7 @@ from slurmplug.cluster.port import Command
 from slurmplug.cycle.record import CycleRecord
 from slurmplug.directives.parser import Directives
 from slurmplug.intake.job_record import JobFacts, JobRecord, Point, join_runs
+from slurmplug.intake.site_factor import SiteFactor
 from slurmplug.ledger import codec
 from slurmplug.operations import Facts, Operation, OperationOutcome
 from slurmplug.spool.report_lines import Points
@@ -37,6 +38,22 @@ def nan_to_null(value: float) -> float | None:
 def null_to_nan(value: float | None) -> float:
     """The value of a column: NaN for NULL."""
     return float("nan") if value is None else float(value)
+
+
+def stored_facts(facts: Mapping[str, Fact]) -> dict[str, Any]:
+    """The facts of a reason as plain values: another job as its key and its score."""
+    return {
+        name: {"job": [*fact.job], "score": fact.score} if isinstance(fact, OtherJob) else fact
+        for name, fact in facts.items()
+    }
+
+
+def facts_from(stored: Mapping[str, Any]) -> dict[str, Fact]:
+    """The facts that `stored_facts` stored."""
+    return {
+        name: OtherJob(JobKey(*fact["job"]), fact["score"]) if isinstance(fact, Mapping) else fact
+        for name, fact in stored.items()
+    }
 
 
 def cycle_row(record: CycleRecord) -> Row:
@@ -94,7 +111,9 @@ def rankings_row(record: CycleRecord, jobs: Sequence[int]) -> Row:
             **_without_unknown(predicted),
         },
         "notes": [
-            [job, asdict(plan.notes[key])] for job, key in zip(jobs, seen.keys, strict=True) if key in plan.notes
+            [job, {"rule": plan.notes[key].rule, "facts": stored_facts(plan.notes[key].facts)}]
+            for job, key in zip(jobs, seen.keys, strict=True)
+            if key in plan.notes
         ],
     }
     return {"id": 1, "cycle": record.snapshot.cycle, "told": codec.dumps(ranking, packed=False)}
@@ -163,7 +182,7 @@ def decision_rows(record: CycleRecord) -> Iterator[tuple[JobKey, tuple[str, str,
     pairs = [(action, "allowed", nothing) for action in record.verdict.actions]
     pairs += [(a, "notice" if why.facts.get("mode") == "advise" else "vetoed", why) for a, why in record.verdict.vetoes]
     for action, verdict, veto in pairs:
-        facts = json.dumps(dict(action.reason.facts)), json.dumps(dict(veto.facts))
+        facts = json.dumps(stored_facts(action.reason.facts)), json.dumps(stored_facts(veto.facts))
         yield action.job, (action.kind, verdict, action.reason.rule, veto.rule, *facts)
 
 
@@ -182,7 +201,7 @@ def operation_row(operation: Operation) -> Row:
         "told": operation.last_status,
         "outcome": operation.outcome and operation.outcome.value,
         "rule": operation.reason.rule,
-        "facts": json.dumps(dict(operation.reason.facts)),
+        "facts": json.dumps(stored_facts(operation.reason.facts)),
         "owed": ",".join(operation.pending_cleanup),
         "goal": json.dumps(dict(operation.goal)),
         "undo": json.dumps(dict(operation.undo)),
@@ -199,7 +218,7 @@ def operation_from_row(row: Row) -> Operation:
     return Operation(
         **{name: row[name] for name in _OPERATION},
         job=JobKey(row["cluster"], row["job_id"], row["first_submit"]),
-        reason=Reason(row["rule"], json.loads(row["facts"])),
+        reason=Reason(row["rule"], facts_from(json.loads(row["facts"]))),
         limit=row["until"],
         last_status=row["told"],
         outcome=None if row["outcome"] is None else OperationOutcome(row["outcome"]),
@@ -226,10 +245,15 @@ def record_row(record: JobRecord, now: float) -> Row:
         **record.facts._asdict(),
         "cluster": record.key.cluster,
         "first_submit": record.key.first_submit,
+        "script_digest": record.digest,
+        "in_doubt": int(record.in_doubt),
         "directives": json.dumps(None if record.directives is None else asdict(record.directives)),
         "checkpoint": nan_to_null(record.points.checkpoint),
         "checkpoint_time": nan_to_null(record.points.checkpoint_time),
-        "label": nan_to_null(record.site_factor),
+        "label": nan_to_null(record.placed.value),
+        "factor_compared": nan_to_null(record.placed.compared),
+        "factor_booted": nan_to_null(record.placed.booted),
+        "factor_by_others": int(record.placed.by_others),
         "waited_before": record.waited_before,
         "attained_before": record.attained_before,
         "ended": int(not record.facts.live),
@@ -258,12 +282,19 @@ def record_from_row(row: Row, points: Iterable[Row]) -> JobRecord:
         key=JobKey(row["cluster"], row["job_id"], row["first_submit"]),
         facts=facts,
         directives=_DIRECTIVES.validate_python(json.loads(row["directives"])),
+        digest=row["script_digest"],
+        in_doubt=bool(row["in_doubt"]),
         points=replace(
             latest, checkpoint=null_to_nan(row["checkpoint"]), checkpoint_time=null_to_nan(row["checkpoint_time"])
         ),
         points_run=last,
         earlier=earlier,
-        site_factor=null_to_nan(row["label"]),
+        placed=SiteFactor(
+            value=null_to_nan(row["label"]),
+            compared=null_to_nan(row["factor_compared"]),
+            booted=null_to_nan(row["factor_booted"]),
+            by_others=bool(row["factor_by_others"]),
+        ),
         waited_before=row["waited_before"],
         attained_before=row["attained_before"],
         listed=bool(row["listed"]),

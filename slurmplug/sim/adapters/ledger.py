@@ -1,6 +1,6 @@
 """The ledger of a simulation: in memory, with the same answers to a cycle as the ledger on disk."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from policies.plan import NOTHING_REMEMBERED, Memory
 from policies.snapshot import JobKey
 from slurmplug.cluster.port import Outcome, Status
 from slurmplug.cycle.record import CycleRecord
-from slurmplug.operations import Operation
+from slurmplug.operations import Operation, OperationOutcome
 from slurmplug.operations.history import gave_up_since, move_history
 from slurmplug.rules.guardrails import HOUR, MOVES, Past
 
@@ -42,6 +42,10 @@ class MemoryLedger:
         """Empty: a simulation has no other writer."""
         return {}
 
+    def paused(self) -> bool:
+        """Never in a simulation."""
+        return False
+
     def failed(self, policy: str, error: str, now: float) -> None:  # noqa: ARG002 not recorded in a simulation
         """Record a cycle whose reading failed."""
         self._cycle, self._latest = self._cycle + 1, now
@@ -61,6 +65,7 @@ class MemoryLedger:
         """
         self._forget(now)
         stops = [each for each in self._operations.values() if each.kind == "stop"]
+        admissions = [each for each in self._operations.values() if each.kind == "release"]
         failures = 0
         for _, _, statuses in reversed(self._commanding):
             if "done" in statuses.values():
@@ -71,9 +76,12 @@ class MemoryLedger:
             now=now,
             latest=self._latest,
             alive=len(self._first_seen),
-            stops_last_hour=sum(each.opened > now - HOUR for each in stops),
+            stops_last_hour=Counter(self._users[each.job] for each in stops if each.opened > now - HOUR),
+            admissions_last_hour=Counter(self._users[each.job] for each in admissions if each.opened > now - HOUR),
+            admitting=frozenset(each.job for each in admissions if each.step != "ended"),
             stopping=frozenset(each.job for each in stops if each.step != "ended"),
             gave_up=frozenset(each.job for each in stops if gave_up_since(each, now - HOUR)),
+            ignored=frozenset(each.job for each in stops if _ignored(each) and each.job in self._first_seen),
             **vars(moves),
             fresh=frozenset(job for job in jobs if self._first_seen.get(job, now) > now - first_seen),
             failures_in_a_row=failures,
@@ -107,16 +115,20 @@ class MemoryLedger:
                 self._operations[operation.id] = replace(operation, last_status=outcome.status)
 
     def _forget(self, now: float) -> None:
-        """Drop ended operations older than an hour; moves of live jobs are kept."""
+        """Drop ended operations older than an hour; of live jobs, moves and stops that were ignored are kept."""
         over = [
             each
             for each in self._operations.values()
             if each.step == "ended"
             and max(each.opened, each.since) <= now - HOUR
-            and not (each.kind in MOVES and each.job in self._first_seen)
+            and not ((each.kind in MOVES or _ignored(each)) and each.job in self._first_seen)
         ]
         for each in over:
             del self._operations[each.id]
         if over:
             needed = self._first_seen.keys() | {each.job for each in self._operations.values()}
             self._users = {job: user for job, user in self._users.items() if job in needed}
+
+
+def _ignored(operation: Operation) -> bool:
+    return operation.outcome is OperationOutcome.IGNORED

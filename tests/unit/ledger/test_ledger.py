@@ -1,5 +1,6 @@
 """The ledger: a cycle is there whole or not at all, and what goes wrong with the file is said and harms nothing."""
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.plan import Action, Plan, Reason
+from policies.plan import Action, OtherJob, Plan, Reason
 from policies.snapshot import JobKey, Snapshot
 from predictors.forecast import Forecast
 from slurmplug.cluster.port import Command, Outcome
@@ -23,7 +24,7 @@ from slurmplug.directives.parser import Directives, Target
 from slurmplug.errors import LedgerError
 from slurmplug.intake.intake import Intake
 from slurmplug.intake.job_record import Changes
-from slurmplug.ledger import database, queries
+from slurmplug.ledger import database, queries, rows
 from slurmplug.ledger.codec import loads, rebuild
 from slurmplug.ledger.ledger import DAY, Ledger
 from slurmplug.ledger.schema import MIGRATIONS
@@ -324,12 +325,24 @@ def test_the_past_counts_stops_failures_and_what_was_given_back(ledger: Ledger) 
     ledger.set_control("paused", "maintenance")
     ledger.give_back([2])
     past = ledger.past(NOW + 120.0)
-    assert (past.stops_last_hour, past.failures_in_a_row, past.last_failure) == (1, 2, NOW + 60.0)
+    assert (past.stops_last_hour, past.failures_in_a_row, past.last_failure) == ({"ada": 1}, 2, NOW + 60.0)
     assert (past.paused, past.given_back) == (True, frozenset({2}))
     ledger.finish(3, [Outcome("3-label-1", "done")], {}, NOW)
     ledger.set_control("paused", None)
     assert (ledger.past(NOW).failures_in_a_row, ledger.past(NOW).paused) == (0, False)
-    assert ledger.past(NOW + 3601.0).stops_last_hour == 0
+    assert ledger.past(NOW + 3601.0).stops_last_hour == {}
+
+
+def test_a_fact_about_another_job_is_stored_and_read_as_such(ledger: Ledger) -> None:
+    other = OtherJob(key(2), 0.5)
+    reason = Reason("gives way", {"by": other, "rank": 0.25})
+    ledger.begin(cycle(1, operations=[replace(stop(1, 1), reason=reason)]))
+    [operation] = ledger.open_operations()
+    assert operation.reason == reason
+    [record] = [each for each in ledger.live_records() if each.key == key(1)]
+    [row] = queries.job_audit(ledger, 1, record).operations
+    assert row["facts"] == reason.facts
+    assert queries.owners(ledger, [key(2), key(99)]) == {key(2): record.facts.uid}
 
 
 def test_a_job_is_fresh_for_some_time_after_it_was_first_seen(ledger: Ledger) -> None:
@@ -487,7 +500,9 @@ def test_a_ledger_of_the_second_version_is_upgraded_and_tells_where_jobs_stand_f
     with monkeypatch.context() as patch:
         patch.setattr(database, "MIGRATIONS", MIGRATIONS[:2])
         with closing(Ledger(path)) as ledger, ledger._transaction():
-            ledger._write_changes(changes(1, 2))
+            columns = {row["name"] for row in ledger.query("PRAGMA table_info(jobs)")}
+            found = (rows.record_row(record, NOW) for record in changes(1, 2).records)
+            ledger._put("jobs", [{name: row[name] for name in row.keys() & columns} for row in found])
             ledger.db.execute("UPDATE jobs SET given_back = 1 WHERE job_id = 2")
             ledger.db.execute("INSERT INTO standing VALUES (1, 1, 0.5, 1, '', 9.0, '{}', '{}', NULL)")
     with closing(Ledger(path)) as ledger:
@@ -501,6 +516,25 @@ def test_a_ledger_of_the_second_version_is_upgraded_and_tells_where_jobs_stand_f
         assert len(stood.jobs) == 2
     with closing(sqlite3.connect(path.with_name(f"{path.name}.version-2"))) as kept:
         assert kept.execute("SELECT rank FROM standing").fetchall() == [(0.5,)]
+
+
+def test_an_upgrade_forgets_the_numbers_and_scores_of_other_jobs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {"by": 2.0, "by_rank": 5.0, "rank": 2.0, "lost": 60.0}
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "MIGRATIONS", MIGRATIONS[:4])
+        with closing(Ledger(path)) as ledger, ledger.db as db:
+            db.execute(
+                "INSERT INTO jobs (id, cluster, job_id, first_submit, ended, listed, last_seen) "
+                "VALUES (1, 'c', 1, 1, 0, 1, 0)"
+            )
+            db.execute(
+                "INSERT INTO operations (id, job, kind, rule, facts, opened, step, since, until, restarts, told, tries, "
+                "result, noted) VALUES ('1', 1, 'preempt', 'gives way', ?, 0, 'save', 0, 1, 0, 'done', 1, '', 'null')",
+                (json.dumps(before),),
+            )
+    with closing(Ledger(path)) as ledger:
+        [operation] = ledger.open_operations()
+    assert operation.reason == Reason("gives way", {"rank": 2.0, "lost": 60.0})
 
 
 def test_a_migration_that_fails_leaves_the_ledger_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
