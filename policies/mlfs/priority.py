@@ -24,6 +24,8 @@ HOUR = 3600.0
 DAY = 24 * HOUR
 PATIENCE = 10.0
 """scaled: after waiting this many times its own run time a job has half of what waiting can add"""
+DEADLINES = 0.25
+"""scaled: the share of a user's jobs that may have as tight a deadline as there is"""
 STAGES = 9.0
 """the iterations that equation 2 counts from the start of a job to its end, where its maximum is known"""
 
@@ -116,12 +118,14 @@ def score(
     times = Times(deadline - now, remaining, total, np.fmax(jobs.waited, 0.0))
     if not settings.use_deadline:
         settings = replace(settings, gamma_d=0.0)
-    form = _scaled if settings.form == "scaled" else _literal
+    scaled = settings.form == "scaled"
+    form = _scaled if scaled else _literal
     own_learning, own_terms = form(learning_priority(jobs, remaining, settings), times, settings)
+    if scaled:
+        own_terms["deadline"] = own_terms["deadline"] * _deadlines_granted(jobs, own_terms)
     own_computing = np.sum(list(own_terms.values()), axis=0)
     alpha, beta = settings.alpha, 1 - settings.alpha
     terms = {"learning": alpha * own_learning} | {name: beta * term for name, term in own_terms.items()}
-    scaled = settings.form == "scaled"
     if scaled:
         own = alpha * own_learning + beta * own_computing
         terms["children"] = own * (_order_within(jobs, jobs.gpus * remaining, dependencies, settings.gamma) - 1.0)
@@ -258,6 +262,25 @@ def _children(own: Floats, dependencies: Dependencies, gamma: float) -> Floats:
     for parents, children in dependencies.levels:
         np.add.at(added, parents, gamma * (own[children] + np.minimum(added[children], room[children])))
     return np.minimum(added, room)
+
+
+def _deadlines_granted(jobs: Jobs, terms: Mapping[str, Floats]) -> Floats:
+    """(n,) the share of its deadline term that a job gets: deadlines are claims, and each user has a budget of them.
+
+    A term is as tight as its share of what a deadline at the earliest possible end would give. The sum over a user's
+    managed jobs is limited to `DEADLINES` of their number, or to one.
+    """
+    tight = np.divide(terms["deadline"], terms["remaining"], out=np.zeros(len(jobs)), where=terms["remaining"] > 0)
+    if np.isnan(jobs.deadline).all():
+        return np.ones(len(jobs))
+    numbers: dict[str, int] = {}
+    user = np.array([numbers.setdefault(name, len(numbers)) for name in jobs.user.tolist()], dtype=np.int64)
+    sums, counts = (
+        np.bincount(user, weights=column * jobs.managed * jobs.elements, minlength=len(numbers))
+        for column in (tight, np.ones(len(jobs)))
+    )
+    granted = np.maximum(DEADLINES * counts, 1.0)
+    return np.asarray(np.minimum(np.divide(granted, sums, out=np.ones(len(sums)), where=sums > 0), 1.0)[user])
 
 
 def _order_within(jobs: Jobs, work: Floats, dependencies: Dependencies, gamma: float) -> Floats:
