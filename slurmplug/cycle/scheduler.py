@@ -22,7 +22,7 @@ from slurmplug.config.schema import Config
 from slurmplug.cycle.comparison import Comparison
 from slurmplug.cycle.protocols import Forecaster, Intake, Ledger
 from slurmplug.cycle.record import CycleRecord
-from slurmplug.errors import ConfigError, LedgerError, ReadFailed
+from slurmplug.errors import LedgerError, ReadFailed
 from slurmplug.intake.job_record import Changes
 from slurmplug.operations import Observation, Operation
 from slurmplug.rules import claims, direct_placement, guardrails, site_factor, time_limits
@@ -92,7 +92,7 @@ class Scheduler:
         moved, commands, impossible = operations.advance(observation, verdict_of_operations, opened, self._settings())
         verdict = replace(verdict, actions=_without(verdict.actions, impossible), vetoes=(*verdict.vetoes, *impossible))
         ranked = np.where(operations.to_be_ranked(snapshot, opened, moved), verdict.score, np.nan)
-        updates, postponed, misfit = self._site_factor_updates(snapshot, replace(verdict, score=ranked), reading.site)
+        updates, postponed = self._site_factor_updates(snapshot, replace(verdict, score=ranked), reading.site)
 
         # 7. Record: all of it is in the ledger before any of its effects.
         record = CycleRecord(
@@ -109,7 +109,7 @@ class Scheduler:
             changes=changes,
             postponed=postponed,
             seconds=stages.seconds,
-            error=failure or misfit,
+            error=failure,
             admissions=operations.admissions(moved, commands),
         )
         self.ledger.begin(record)
@@ -215,17 +215,13 @@ class Scheduler:
 
     def _site_factor_updates(
         self, snapshot: Snapshot, verdict: guardrails.Verdict, site: Site
-    ) -> tuple[Sequence[Command], int, str]:
-        """The SiteFactors to write, how many are postponed to the next cycle, and why none could be computed."""
+    ) -> tuple[Sequence[Command], int]:
+        """The SiteFactors to write, and how many are postponed to the next cycle."""
         if verdict.frozen or site.places:
-            return (), 0, ""
-        try:
-            writes = site_factor.commands(snapshot, verdict.score, site, self.config.priority, verdict.raised)
-        except ConfigError as error:
-            log.error("%s; no priority is written", error)
-            return (), 0, str(error)
+            return (), 0
+        writes = site_factor.commands(snapshot, verdict.score)
         users = dict(zip(snapshot.jobs.keys, snapshot.jobs.user.tolist(), strict=True)) if writes else {}
-        return *within_budget(writes, lambda write: users[write.job], self.config.guardrails), ""
+        return within_budget(writes, lambda write: users[write.job], self.config.guardrails)
 
 
 @contextmanager

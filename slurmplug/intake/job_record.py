@@ -123,11 +123,12 @@ class JobRecord:
 
     @property
     def managed(self) -> bool:
-        """Whether slurmplug may act on it: a batch job with directives, even if they have problems."""
+        """Whether slurmplug may act on it: a batch job with directives, of which one at least is no mistake."""
         directives = self.directives
         if directives is None or self.in_doubt:
             return False
-        return self.facts.batch and directives.managed and directives != NO_DIRECTIVES
+        given = directives != replace(NO_DIRECTIVES, problems=directives.problems)
+        return self.facts.batch and directives.managed and given
 
     @property
     def settled(self) -> bool:

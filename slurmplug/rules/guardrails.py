@@ -77,8 +77,8 @@ class Verdict:
     """The allowed part of a plan.
 
     score (n,): NaN leaves the job to Slurm. acting: the kinds of action in mode act. protected_by: by rule, the jobs
-    (n,) that it protects, all of them from being ranked. frozen: why no command at all is sent in this cycle. raised:
-    how many jobs may be put ahead of those that Slurm orders alone; None for all.
+    (n,) that it protects, all of them from being ranked. frozen: why no command at all is sent in
+    this cycle.
     """
 
     score: Floats
@@ -87,7 +87,6 @@ class Verdict:
     acting: frozenset[str]
     protected_by: Mapping[str, Bools]
     frozen: Reason | None = None
-    raised: int | None = None
 
 
 MOVES = frozenset({"resize", "migrate", "preempt"})
@@ -148,7 +147,6 @@ def check(
         acting=frozenset(kind for kind in mode if mode[kind] == "act"),
         protected_by={**protected_by, SET_BY_OTHERS: snapshot.jobs.factor_by_others},
         frozen=_freeze_reason(snapshot, past, limits),
-        raised=_raised_limit(snapshot.jobs, limits),
     )
 
 
@@ -185,15 +183,6 @@ def validate_plan(snapshot: Snapshot, plan: Plan) -> Plan:
     if not all(isinstance(array, np.ndarray) and array.dtype.kind in "bifuU" for array in plan.memory.values()):
         raise ValueError("memory is arrays of numbers, truth values or texts")
     return plan
-
-
-def _raised_limit(jobs: Jobs, limits: Guardrails) -> int | None:
-    """How many managed jobs may go ahead, so that `unmanaged_share` of the pending jobs are ones without directives."""
-    share = limits.unmanaged_share
-    if share == 0:
-        return None
-    others = int(jobs.elements[(jobs.state == "pending") & ~jobs.managed & ~jobs.held].sum())
-    return int(others * (1 - share) / share) if others else None
 
 
 def _freeze_reason(snapshot: Snapshot, past: Past, limits: Guardrails) -> Reason | None:
