@@ -18,6 +18,7 @@ from slurmplug.directives.grammar import (
     MAX_PROBLEMS,
     MAX_TARGET,
     MESSAGES,
+    NEEDS_TARGET,
     PREFIX,
     RESERVED_QUANTITIES,
     SHOWN_BYTES,
@@ -74,6 +75,7 @@ def lua() -> str:
         subsequent_indent="  ",
     )
     lines.append("}")
+    lines.append("local NEEDS_TARGET = {" + ", ".join(map(texts, NEEDS_TARGET)) + "}")
     lines.append("local TABLE = {")
     lines += [
         f"  {{name = {text(row.name)}, kind = {text(row.kind)}, example = {text(row.example)},\n"

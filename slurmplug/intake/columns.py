@@ -23,7 +23,7 @@ from slurmplug.intake.job_record import (
     last_not_finite,
     values_of,
 )
-from slurmplug.intake.node_load import traffic
+from slurmplug.intake.node_load import reported_load
 from slurmplug.intake.target_unit import UnitMismatch, unit_mismatch
 from slurmplug.spool.report_lines import Points
 
@@ -52,7 +52,7 @@ class _Job(NamedTuple):
     directives: Directives
     """empty where they were not read yet"""
     points: Points
-    """of all its runs, with iterations counted from 1"""
+    """of its present trial in all its runs, with iterations counted from 1"""
     judged_by: JudgedBy
 
 
@@ -95,10 +95,14 @@ _SNAPSHOT_COLUMNS = (
     _Column("deadline", float, "directives.deadline"),
     _Column("target", float, lambda job: job.directives.target and job.judged_by.sign * job.directives.target.value),
     _Column("unit_mismatch", str, lambda job: _unit_mismatch(job.directives, job.points)),
+    _Column("requires_target", bool, lambda job: job.directives.require_target is not None),
+    _Column("quantity", str, "judged_by.quantity"),
+    _Column("sign", float, "judged_by.sign"),
     _Column("max_iterations", float, "directives.max_iterations"),
     _Column("params", float, "directives.params"),
     _Column("utility", (float, 3), lambda job: _utility(job.directives)),
     _Column("stop", str, "directives.stop_option"),
+    _Column("trials", str, "record.trials"),
     _Column("downgrade", str, lambda job: job.directives.allow_downgrade or ""),
     _Column("signal", str, lambda job: (job.directives.checkpoint and job.directives.checkpoint.signal) or ""),
     _Column("signal_to", str, lambda job: job.directives.checkpoint.way if job.directives.checkpoint else ""),
@@ -155,6 +159,7 @@ class ColumnCache:
         waits_until = np.where(pending, now, start)
         running_for = np.where(pending, 0.0, np.nan_to_num(np.maximum(now - start, 0.0)))
         placement, classes = _numbered(columns["class"].tolist())
+        reporting = np.flatnonzero(columns["reports_load"])
         jobs = Jobs(
             **{column.name: columns[column.name] for column in _SNAPSHOT_COLUMNS},
             keys=tuple(record.key for record in records),
@@ -166,7 +171,8 @@ class ColumnCache:
             attained=columns["attained_before"] + columns["gpus"] * running_for,
             priority=priority,
             placement=placement,
-            traffic=traffic(records, np.flatnonzero(columns["reports_load"]), now),
+            traffic=reported_load(records, "sent", reporting, now),
+            network=reported_load(records, "network", reporting, now),
             losses=_curves(columns["losses"]),
             accuracies=_curves(columns["accuracies"]),
             validation_losses=_curves(columns["validation_losses"]),
@@ -279,7 +285,8 @@ def _parents(records: Sequence[JobRecord], dependent: Ints) -> Ints:
 
 def _counted_from_1(points: Points) -> Points:
     """The points with iterations as a number done: programs count from 0 as often as from 1."""
-    return replace(points, iterations=points.iterations + 1) if len(points) and points.iterations[0] == 0 else points
+    from_0 = points.first == 0 or (len(points) and points.iterations[0] == 0)
+    return replace(points, iterations=points.iterations + 1) if from_0 else points
 
 
 def _iteration_time(points: Points, since: float) -> float:

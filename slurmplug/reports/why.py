@@ -1,6 +1,6 @@
 """`slurmplug why` in sentences: what a job requested and reported, its predictions, its rank, the actions on it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from policies.plan import Reason
 from policies.snapshot import JobKey
 from slurmplug.console import times
-from slurmplug.console.table import counted, printable
+from slurmplug.console.table import counted, ordinal, printable
 from slurmplug.directives.parser import Directives, Problem
 from slurmplug.ledger.queries import JobAudit, LastCycle
 from slurmplug.reports import explain
@@ -60,11 +60,15 @@ def explain_job(
     paragraphs = [
         Paragraph("Job", tuple(_introduction(job))),
         Paragraph("Requested", tuple(_requested(job.record.directives))),
-        Paragraph("Reported", tuple(_reported(job))),
+        Paragraph("Reported", (*_reported(job), *_earlier_trials(job, audit.trials))),
         Paragraph("Predicted", tuple(predictions(job))),
         Paragraph("Rank", tuple(_rank(job, place, cycle, about))),
         Paragraph("Actions", tuple(sentence for _, sentence in sorted(_actions(audit, about), key=itemgetter(0)))),
-        Paragraph("Reports not believed", tuple(_doubted_reports(audit.faults, about))),
+        Paragraph("Script", tuple(_faults((each for each in audit.faults if each["rule"] == "script"), about))),
+        Paragraph(
+            "Reports not believed",
+            tuple(_faults((each for each in audit.faults if each["rule"] != "script"), about)),
+        ),
     ]
     return [paragraph for paragraph in paragraphs if paragraph.sentences]
 
@@ -136,8 +140,8 @@ def _reported(job: Job) -> Iterator[str]:
         return
     given = job.record.directives
     most = f" of {given.max_iterations}" if given and given.max_iterations else ""
-    values = ", ".join(_value(job, name) for name in job.quantities)
-    yield f"Iteration {job.iteration:.15g}{most}{': ' if values else ''}{values}."
+    trial = f" of its {_trial(job, job.record.points.trial)}" if job.record.points.several else ""
+    yield f"Iteration {job.iteration:.15g}{most}{trial}{_values(job.quantities, job.reported_at, job.iteration)}."
     if job.diverged:
         yield "Its training has diverged."
     if job.checkpoint is not None:
@@ -146,11 +150,34 @@ def _reported(job: Job) -> Iterator[str]:
         yield f"{counted(round(job.saved), 'iteration')} {'was' if job.saved == 1 else 'were'} saved."
 
 
-def _value(job: Job, name: str) -> str:
-    """The last value of a quantity, with its iteration where that is not the job's last one."""
-    at = job.reported_at.get(name)
-    earlier = "" if at is None or at == job.iteration else f" at iteration {at:.15g}"
-    return f"{name} {job.quantities[name]:.4g}{earlier}"
+def _values(quantities: Mapping[str, float], reported_at: Mapping[str, float], iteration: float) -> str:
+    """The last values, each with its iteration where that is not this last one."""
+    values = (
+        f"{name} {value:.4g}{_earlier(reported_at.get(name, iteration), iteration)}"
+        for name, value in quantities.items()
+    )
+    listed = ", ".join(values)
+    return f": {listed}" if listed else ""
+
+
+def _earlier(at: float, iteration: float) -> str:
+    return "" if at == iteration else f" at iteration {at:.15g}"
+
+
+def _trial(job: Job, number: int) -> str:
+    """A trial by its place and its name, such as: 3rd trial ('fold 2')."""
+    name = job.record.points.trials[number].name
+    return f"{ordinal(number + 1)} trial" + (f" ('{printable(name)}')" if name else "")
+
+
+def _earlier_trials(job: Job, trials: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    from_0 = int(job.record.points.first == 0)
+    for trial in trials:
+        iteration = f"iteration {trial['iteration'] + from_0:.15g}"
+        values = {name: float(value) for name, value in trial["quantities"].items()}
+        at = {name: number + from_0 for name, number in trial["quantities_at"].items()}
+        said = _values(values, at, trial["iteration"] + from_0)
+        yield f"Before, its {_trial(job, trial['trial'])} came to {iteration}{said}."
 
 
 def _rank(job: Job, place: QueuePlace | None, cycle: LastCycle | None, about: About) -> Iterator[str]:
@@ -293,7 +320,7 @@ def _step(step: Mapping[str, Any], commands: Iterable[Mapping[str, Any]]) -> str
     return f"{text}: {', '.join(outcomes) or 'not sent yet'}"
 
 
-def _doubted_reports(faults: Iterable[Mapping[str, Any]], about: About) -> Iterator[str]:
+def _faults(faults: Iterable[Mapping[str, Any]], about: About) -> Iterator[str]:
     for fault in faults:
         reason = Reason(fault["rule"], {"detail": fault["detail"]} if fault["detail"] else {})
         count, last = counted(fault["count"], "time"), times.format_time(fault["last"])
