@@ -236,7 +236,10 @@ class SlurmCluster:
             return Outcome(command.id, "refused", "not a valid request")
         run = RunId(int(command.job.job_id), int(restart))
         try:
-            (self._requests.issue if command.verb == "ask" else self._requests.withdraw)(run, kind)
+            if command.verb == "ask":
+                self._requests.issue(run, kind, command.fields.get("content", ""))
+            else:
+                self._requests.withdraw(run, kind)
         except OSError as error:
             return Outcome(command.id, "refused", f"the spool's requests folder: {error.strerror}")
         return Outcome(command.id, "done")

@@ -54,7 +54,8 @@ def test_one_look_is_one_squeue_and_one_sinfo(port: SlurmCluster, cluster: Sandb
     look(port)
     look(port)
     assert (len(calls(tmp_path, "squeue")), len(calls(tmp_path, "sinfo"))) == (2, 2)
-    assert calls(tmp_path, "scontrol").count("scontrol show config") == 1
+    assert calls(tmp_path, "scontrol").count("scontrol show config") == 2
+    assert calls(tmp_path, "sprio") == []
 
 
 def test_the_operator_reads_the_jobs_of_everybody(port: SlurmCluster, cluster: Sandbox) -> None:
