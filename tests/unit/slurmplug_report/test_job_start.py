@@ -66,7 +66,7 @@ def test_older_releases_only_tell_by_the_process_of_the_batch_script() -> None:
     assert found == float("-inf")
 
 
-@pytest.mark.parametrize(("kind", "asked"), [("stop", "stop_requested"), ("checkpoint", "checkpoint_requested")])
+@pytest.mark.parametrize(("kind", "asked"), [("stop", "stop"), ("checkpoint", "checkpoint_requested")])
 def test_a_request_from_before_the_job_is_to_another_one(spool: Path, kind: RequestKind, asked: str) -> None:
     Requests(spool).issue(RUN, kind)
     request = spool / "requests" / f"42.0.{kind}"
