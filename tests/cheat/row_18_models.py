@@ -1,17 +1,17 @@
 """Runs that report what is not so, under a type that another user's jobs declare, too."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from policies.snapshot import JobKey
 from predictors.forecast import Forecast
-from slurmplug.forecasting.speed_fans import PlacementShape, SeenSpeeds, SpeedFans, Whose
+from slurmplug.forecasting.speed_fans import SeenSpeeds, SpeedFans
 from tests.builders import jobs, nodes, snapshot
 from tests.cheat.harness import HONEST, Outcome, Row, Stage
 
 TRUE_STEP = 10.0
-KIND = "type resnet50"
 
 
 class Runs(NamedTuple):
@@ -29,7 +29,7 @@ ATTEMPTS: Mapping[str, Runs] = {
         step, number, honest, own
     )
     for step in (2400.0, 0.01)
-    for number, honest, own in ((1, 0, 0), (500, 0, 0), (500, 1, 0), (500, 2, 0), (500, 4, 0), (500, 0, 1), (500, 4, 1))
+    for number, honest, own in ((1, 0, 0), (100, 0, 0), (100, 1, 0), (100, 2, 0), (100, 4, 0), (100, 0, 1), (100, 4, 1))
 }
 
 
@@ -44,18 +44,17 @@ def play(attempt: str, stage: Stage) -> Outcome:
 
 def speed(runs: Runs) -> float:
     """Iterations per second that are forecast for the bystander's job on two GPUs."""
-    seen = SeenSpeeds()
-
-    def add(user: str, number: int, step: float) -> None:
-        for run in range(number):
-            seen.add(Whose(KIND, user), PlacementShape(2, 1), (user, run), step)
-
-    add("bystander", runs.own, TRUE_STEP)
-    for user in range(runs.honest):
-        add(f"honest {user}", 5, TRUE_STEP * (1.0 + 0.01 * user))
-    add("cheater", runs.number, runs.step)
-    waits = snapshot(jobs(user="bystander", kind="resnet50", gpus=2, gpus_max=8, max_iterations=90), nodes(4))
-    fan = SpeedFans(seen).speeds(waits, Forecast.certain(np.array([90 * TRUE_STEP]), np.array(["test"])))
+    steps = [("bystander", TRUE_STEP)] * runs.own + [("cheater", runs.step)] * runs.number
+    steps += [(f"honest {user}", TRUE_STEP * (1.0 + 0.01 * user)) for user in range(runs.honest) for _ in range(5)]
+    fans = SpeedFans(SeenSpeeds())
+    type_of: dict[str, Any] = {"kind": "resnet50", "gpus": 2, "gpus_max": 8, "max_iterations": 90}
+    if steps:
+        users, seconds = zip(*steps, strict=True)
+        train = jobs(len(steps), user=users, iteration_time=seconds, iteration=9, state="running", **type_of)
+        on = np.array([[row, row // 2, 2] for row in range(len(steps))])
+        fans.speeds(snapshot(train, nodes(len(steps)), runs_on=on), Forecast.unknown(len(steps)))
+    waits = snapshot(jobs(keys=(JobKey("testing", 9_999, 0),), user="bystander", **type_of), nodes(4))
+    fan = fans.speeds(waits, Forecast.certain(np.array([90 * TRUE_STEP]), np.array(["test"])))
     return float(fan.at([0], 2).median[0])
 
 

@@ -119,8 +119,9 @@ def test_a_start_ahead_of_the_clock_adds_nothing(desk: Desk) -> None:
 def short_runs(desk: Desk) -> None:
     """Thirty runs of five seconds of ada's jobs named train."""
     known = {"user": "ada", "account": "lab", "partition": "gpu", "qos": "normal", "exe": "train", "name": "train"}
-    runs = [{**known, "gpus": 1, "time_limit": 36_000.0, "submit": NOW - 9e4 + 60 * i} for i in range(30)]
-    desk.runs.fit([{**run, "end": run["submit"] + 5.0} for run in runs], [5.0] * 30)
+    submitted = [NOW - 9e4 + 60 * i for i in range(30)]
+    runs = [{**known, "gpus": 1, "time_limit": 36_000.0, "submit": at, "end": at + 5.0} for at in submitted]
+    desk.runs.fit(runs, [5.0] * 30)
 
 
 def test_runs_of_some_seconds_make_no_long_job_short(desk: Desk) -> None:

@@ -35,8 +35,7 @@ def test_thirty_runs_of_five_seconds_change_that_by_little() -> None:
 
 
 def test_short_runs_count_by_their_gpu_time() -> None:
-    long_enough = [(360.0, {})] * int(100 * ENOUGH)
-    assert least(long_enough) == pytest.approx(10 * LEAST_SHARE / np.e, rel=0.2)
+    assert least([(360.0, {})] * int(100 * ENOUGH)) == pytest.approx(10 * LEAST_SHARE / np.e, rel=0.2)
     assert least([(360.0, {"gpus": 0})] * 100) == pytest.approx(10 * LEAST_SHARE)
     assert least([(360.0, {"gpus": 1})] * 4) == pytest.approx(least([(360.0, {})]))
 
