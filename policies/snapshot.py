@@ -98,12 +98,21 @@ class Jobs:
     deadline: Floats
     target: Floats
     """the value that the curve in `accuracies` is to reach, higher being better"""
+    requires_target: Bools
+    """a stop before the target is met is a failure of the job"""
+    quantity: Texts
+    """the reported quantity that `accuracies` and `target` are about"""
+    sign: Floats
+    """-1 where that quantity is better when lower, and negated there; else 1"""
     max_iterations: Floats
     params: Floats
     utility: Floats
     """(n, 3): OASiS' th1, th2 (per second), th3 (seconds)"""
     stop: Texts
     """iterations, optstop or target"""
+    trials: Texts
+    """empty: one training, as far as is known; all: several, one after the other, each of which runs to its end; first:
+    several, and the first that meets the target ends the job"""
     downgrade: Texts
     """the stop option that slurmplug may apply under overload: empty, optstop or target"""
     signal: Texts
