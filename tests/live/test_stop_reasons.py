@@ -10,7 +10,7 @@ from tests.live.daemon_process import SLURMPLUG, DaemonProcess, daemon_beside
 
 HEAD = """#!/bin/sh
 #SBATCH --gres=gpu:4 --output=%j.out
-#PLUG --target=accuracy>={target} --require-target=yes --stop=optstop --max-iterations=400
+#PLUG --target=accuracy>={target} --require-target=yes --stop=optstop --max-iterations=150
 """
 CURVE = "min(0.5, 0.1 * i)"
 """It rises to 0.5 and no further."""
@@ -19,7 +19,7 @@ REPORTS = (
     + f"""exec {sys.executable} -c '
 import sys, time
 from slurmplug import report
-for i in range(1, 401):
+for i in range(1, 151):
     time.sleep(0.2)
     stop = report(iteration=i, loss=1 / i, accuracy={CURVE})
     if stop:
@@ -33,7 +33,7 @@ PRINTS = (
     HEAD
     + f"""exec {SLURMPLUG} run --pattern 'epoch (?P<iteration>\\d+) (?P<accuracy>\\S+)' -- {sys.executable} -c '
 import time
-for i in range(1, 401):
+for i in range(1, 151):
     time.sleep(0.2)
     print("epoch", i, {CURVE})
 '
@@ -65,7 +65,7 @@ def test_a_job_stopped_before_the_target_that_it_requires_fails_and_its_dependen
     said = [line for line in output(cluster, job) if line.startswith("slurmplug:")]
     assert len(said) == 1
     assert said[0].startswith("slurmplug: stop requested after iteration ")
-    assert "accuracy 0.5 is not likely to " in said[0]
+    assert ": accuracy 0.5 of iteration 5 is not likely to " in said[0]
     assert said[0].endswith("; exit with status 1, since the script requires its target")
 
 
