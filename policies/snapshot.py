@@ -127,6 +127,8 @@ class Jobs:
     """held since its submission until a policy admits the job"""
     traffic: Floats
     """bytes a second sent between nodes, as reported"""
+    network: Floats
+    """share of the bandwidth of its nodes' networks in use, in [0, 1], as the job reports it; NaN where it does not"""
 
     iteration: Floats
     """iterations reported as done, 0 before the first report"""
@@ -169,11 +171,7 @@ class Nodes:
     capacity: Floats
     used: Floats
     load: Floats
-    """measured use, in the unit of the capacity; NaN where unknown"""
-    load_age: Floats
-    """seconds since the oldest figure of the load was measured"""
-    network: Floats
-    """share of the network's bandwidth in use, in [0, 1]; NaN where unknown"""
+    """use as Slurm measures it, in the unit of the capacity; NaN where unknown"""
 
 
 @dataclass(frozen=True)

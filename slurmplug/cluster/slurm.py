@@ -194,7 +194,7 @@ class SlurmCluster:
             present = self._client.run_identities({command.job.job_id for command in checked})
         except ReadFailed as error:
             for command in checked:
-                yield Outcome(command.id, "refused", f"not sent, as Slurm could not be asked which job it is: {error}")
+                yield Outcome(command.id, "unknown", f"not sent, as Slurm could not be asked which job it is: {error}")
             return
         for command in checked:
             job_id = command.job.job_id

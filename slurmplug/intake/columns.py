@@ -15,7 +15,7 @@ from slurmplug.cluster.hostlist import expand
 from slurmplug.directives.parser import Directives
 from slurmplug.intake.eligibility import PlacementClass
 from slurmplug.intake.job_record import NO_DIRECTIVES, JobFacts, JobRecord, values_of
-from slurmplug.intake.node_load import traffic
+from slurmplug.intake.node_load import reported_load
 from slurmplug.spool.report_lines import Points
 
 Columns: TypeAlias = dict[str, NDArray[Any]]
@@ -146,6 +146,7 @@ class ColumnCache:
         waits_until = np.where(pending, now, start)
         running_for = np.where(pending, 0.0, np.nan_to_num(np.maximum(now - start, 0.0)))
         placement, classes = _numbered(columns["class"].tolist())
+        reporting = np.flatnonzero(columns["reports_load"])
         jobs = Jobs(
             **{column.name: columns[column.name] for column in _SNAPSHOT_COLUMNS},
             keys=tuple(record.key for record in records),
@@ -157,7 +158,8 @@ class ColumnCache:
             attained=columns["attained_before"] + columns["gpus"] * running_for,
             priority=priority,
             placement=placement,
-            traffic=traffic(records, np.flatnonzero(columns["reports_load"]), now),
+            traffic=reported_load(records, "sent", reporting, now),
+            network=reported_load(records, "network", reporting, now),
             losses=_curves(columns["losses"]),
             accuracies=_curves(columns["accuracies"]),
             parents=_parents(records, np.flatnonzero(columns["depends"])),

@@ -26,7 +26,6 @@ from slurmplug.intake.job_record import (
     Point,
     next_admission,
 )
-from slurmplug.intake.node_load import with_reported_load
 from slurmplug.intake.site_factor import SiteFactor, after_write
 from slurmplug.spool import report_lines
 from slurmplug.spool.report_lines import RunId, SpoolFault
@@ -105,15 +104,14 @@ class Intake:
         records = [listed[row] for row in rows]
         priority, expected = reading.jobs.priority[rows], reading.jobs.expected[rows]
         jobs, classes = self._columns.jobs_of(records, priority, expected, reading.now)
-        runs_on = columns.runs_on(records, reading.nodes.name)
         snapshot = Snapshot(
             cycle=cycle,
             now=reading.now,
             seed=cycle,
             jobs=jobs,
-            nodes=with_reported_load(nodes_of(reading.nodes), records, runs_on, reading.now),
+            nodes=nodes_of(reading.nodes),
             fits=fits(classes, reading.nodes, reading.reservations, reading.now),
-            runs_on=runs_on,
+            runs_on=columns.runs_on(records, reading.nodes.name),
         )
         return snapshot, fold.changes()
 

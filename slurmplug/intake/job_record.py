@@ -105,7 +105,7 @@ class JobRecord:
     """the restart count of the run that `points` belong to"""
     earlier: Points = field(default_factory=Points)
     """the points of the runs before that one, of the trial in which they ended"""
-    placed: SiteFactor = SiteFactor()
+    placed: SiteFactor = field(default_factory=SiteFactor)
     waited_before: float = 0.0
     attained_before: float = 0.0
     listed: bool = True
@@ -123,11 +123,12 @@ class JobRecord:
 
     @property
     def managed(self) -> bool:
-        """Whether slurmplug may act on it: a batch job with directives, even if they have problems."""
+        """Whether slurmplug may act on it: a batch job with directives, of which one at least is no mistake."""
         directives = self.directives
         if directives is None or self.in_doubt:
             return False
-        return self.facts.batch and directives.managed and directives != NO_DIRECTIVES
+        given = directives != replace(NO_DIRECTIVES, problems=directives.problems)
+        return self.facts.batch and directives.managed and given
 
     @property
     def settled(self) -> bool:

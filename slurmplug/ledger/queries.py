@@ -279,9 +279,12 @@ def finished_runs(ledger: LedgerFile) -> list[FinishedRun]:
     return _finished(ledger.query(f"{_FINISHED_RUNS} ORDER BY submit"))
 
 
-def latest_finished_runs(ledger: LedgerFile, most: int) -> list[FinishedRun]:
-    """At most `most` finished runs, the last to end first."""
-    return _finished(ledger.query(f"{_FINISHED_RUNS} ORDER BY end DESC LIMIT ?", most))
+def latest_finished_runs(ledger: LedgerFile, most: int, of_kind: int, of_user: int) -> list[FinishedRun]:
+    """At most `most` finished runs, the last to end first.
+
+    Of each user the latest `of_kind` of the same type, or name if they declare none, and `of_user` in all.
+    """
+    return _finished(ledger.query(_LATEST_RUNS, of_kind, of_user, most))
 
 
 def _finished(found: Iterable[Row]) -> list[FinishedRun]:
@@ -310,6 +313,18 @@ def _facts(stored: str) -> dict[str, Fact]:
 
 
 _AUDITED_JSON: Mapping[str, Callable[[str], Any]] = {"facts": _facts, "veto_facts": _facts, "fields": json.loads}
+_LATEST_RUNS = f"""
+WITH typed AS (
+    SELECT *, CASE WHEN json_valid(directives) THEN json_extract(directives, '$.type') END AS type FROM history
+), kinds AS (
+    SELECT *, row_number() OVER (
+        PARTITION BY uid, type, CASE WHEN type IS NULL THEN name END ORDER BY end DESC
+    ) AS of_kind FROM typed
+), users AS (
+    SELECT *, row_number() OVER (PARTITION BY uid ORDER BY end DESC) AS of_user FROM kinds WHERE of_kind <= ?
+)
+SELECT {", ".join(FinishedRun._fields)} FROM users WHERE of_user <= ? ORDER BY end DESC LIMIT ?
+"""
 _FINISHED_RUNS = f"SELECT {', '.join(FinishedRun._fields)} FROM history"
 _REPORTS = """
 SELECT iteration, time, quantities, max(restarts) AS restarts FROM progress

@@ -15,7 +15,7 @@ from policies.plan import Fact, OtherJob, Reason
 from policies.snapshot import JobKey
 from predictors.arrays import Floats, Ints
 from predictors.forecast import Forecast
-from slurmplug.cluster.port import Command
+from slurmplug.cluster.port import Command, ResourceRequest
 from slurmplug.cycle.record import CycleRecord
 from slurmplug.directives.parser import Directives
 from slurmplug.intake.job_record import JobFacts, JobRecord, Point, join_runs
@@ -191,6 +191,8 @@ _OPERATION = ("id", "kind", "opened", "step", "since", "restarts", "tries", "res
 """The fields of an operation that are stored unchanged, in columns of the same names."""
 _FACTS: TypeAdapter[Facts] = TypeAdapter(Annotated[Facts, Field(discriminator="type")])
 """The type of the column `noted`."""
+_SEEN: TypeAdapter[ResourceRequest | None] = TypeAdapter(ResourceRequest | None)
+"""The type of the column `seen`."""
 
 
 def operation_row(operation: Operation) -> Row:
@@ -207,6 +209,7 @@ def operation_row(operation: Operation) -> Row:
         "goal": json.dumps(dict(operation.goal)),
         "undo": json.dumps(dict(operation.undo)),
         "noted": _FACTS.dump_json(operation.facts).decode(),
+        "seen": _SEEN.dump_json(operation.seen).decode(),
     }
 
 
@@ -227,6 +230,7 @@ def operation_from_row(row: Row) -> Operation:
         goal=json.loads(row["goal"]),
         undo=json.loads(row["undo"]),
         facts=_FACTS.validate_json(row["noted"]),
+        seen=_SEEN.validate_json(row["seen"]),
     )
 
 

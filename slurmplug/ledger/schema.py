@@ -144,6 +144,8 @@ CREATE VIEW history AS
     AND id NOT IN (SELECT job FROM stops);
 """,
     """
+-- what operations last saw of a job's shape
+ALTER TABLE operations ADD COLUMN seen TEXT NOT NULL DEFAULT 'null';
 CREATE TABLE progress_by_trial (
     job INTEGER NOT NULL REFERENCES jobs ON DELETE CASCADE,
     restarts INTEGER NOT NULL, trial INTEGER NOT NULL DEFAULT 0, iteration REAL NOT NULL,

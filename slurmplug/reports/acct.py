@@ -135,9 +135,7 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("FinalHigh", "number", 9, "Final's 95 % quantile", lambda job: job.final.high),
             Field("GPUs", "integer", 5, "GPUs held, or requested", lambda job: job.record.facts.gpus),
             Field("GPUType", "text", 10, "the type of its GPUs", _fact("gpu_type")),
-            Field(
-                "Label", "integer", 10, "the SiteFactor that slurmplug set", lambda job: _known(job.record.site_factor)
-            ),
+            Field("Label", "integer", 10, "the SiteFactor in place", lambda job: _known(job.record.site_factor)),
             Field("Managed", "text", 7, "whether slurmplug may act on it", lambda job: job.record.managed),
             Field("Expected", "time", 19, "when Slurm expects it to start, while it waits", lambda job: job.expected),
             Field("Foreseen", "number", 9, "Final, as predicted at half of the iterations", _foreseen("value")),

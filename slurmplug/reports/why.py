@@ -64,7 +64,11 @@ def explain_job(
         Paragraph("Predicted", tuple(predictions(job))),
         Paragraph("Rank", tuple(_rank(job, place, cycle, about))),
         Paragraph("Actions", tuple(sentence for _, sentence in sorted(_actions(audit, about), key=itemgetter(0)))),
-        Paragraph("Reports not believed", tuple(_doubted_reports(audit.faults, about))),
+        Paragraph("Script", tuple(_faults((each for each in audit.faults if each["rule"] == "script"), about))),
+        Paragraph(
+            "Reports not believed",
+            tuple(_faults((each for each in audit.faults if each["rule"] != "script"), about)),
+        ),
     ]
     return [paragraph for paragraph in paragraphs if paragraph.sentences]
 
@@ -302,7 +306,7 @@ def _step(step: Mapping[str, Any], commands: Iterable[Mapping[str, Any]]) -> str
     return f"{text}: {', '.join(outcomes) or 'not sent yet'}"
 
 
-def _doubted_reports(faults: Iterable[Mapping[str, Any]], about: About) -> Iterator[str]:
+def _faults(faults: Iterable[Mapping[str, Any]], about: About) -> Iterator[str]:
     for fault in faults:
         reason = Reason(fault["rule"], {"detail": fault["detail"]} if fault["detail"] else {})
         count, last = counted(fault["count"], "time"), times.format_time(fault["last"])

@@ -127,6 +127,86 @@ def test_a_job_id_that_is_used_again_is_another_job(looks: Looks, another: dict[
     assert snapshot.jobs.iteration.tolist() == [0.0] * len(snapshot.jobs)
 
 
+def test_a_job_id_whose_new_job_was_never_requeued_is_another_job(looks: Looks) -> None:
+    """As when slurmctld lost its state: same user, same restart count, and the old job was alive when last seen."""
+    looks.look(job_row(1, **RUNNING), reports={1: report(iteration=5, accuracy=0.95)})
+    snapshot, changes = looks.look(job_row(1, submit=NOW + 90.0), scripts={1: b"#!/bin/sh\ntrain\n"})
+    assert {record.key: record.facts.state for record in changes.records} == {
+        key(1): "UNKNOWN",
+        key(1, NOW + 90.0): "PENDING",
+    }
+    assert (snapshot.jobs.managed.tolist(), snapshot.jobs.iteration.tolist()) == ([False], [0.0])
+
+
+def test_nothing_is_done_to_a_job_whose_identity_is_in_doubt_until_its_script_was_read(looks: Looks) -> None:
+    looks.look(job_row(1, **RUNNING))
+    requeued = job_row(1, submit=NOW + 90.0, restarts=1)
+    snapshot, changes = looks.look(requeued, scripts={})
+    assert (snapshot.jobs.keys, snapshot.jobs.managed.tolist()) == ((key(1),), [False])
+    assert [record.in_doubt for record in changes.records] == [True]
+    assert (1, int(NOW + 90.0)) not in looks.intake.known
+    snapshot, changes = looks.look(requeued)
+    assert (snapshot.jobs.keys, snapshot.jobs.managed.tolist()) == ((key(1),), [True])
+    assert [record.in_doubt for record in changes.records] == [False]
+    assert (1, int(NOW + 90.0)) in looks.intake.known
+
+
+def test_a_doubted_job_with_another_script_is_another_job(looks: Looks) -> None:
+    looks.look(job_row(1, **RUNNING))
+    requeued = job_row(1, submit=NOW + 90.0, restarts=1)
+    looks.look(requeued, scripts={})
+    snapshot, changes = looks.look(requeued, scripts={1: b"#!/bin/sh\n#PLUG --urgency=3\n"})
+    assert snapshot.jobs.keys == (key(1, NOW + 90.0),)
+    assert (snapshot.jobs.urgency.tolist(), snapshot.jobs.managed.tolist()) == ([3.0], [True])
+    assert {record.key: record.listed for record in changes.records} == {key(1): False, key(1, NOW + 90.0): True}
+
+
+def test_a_doubt_outlives_the_daemon(looks: Looks) -> None:
+    ledger = Ledger(None)
+    for row in (job_row(1, **RUNNING), job_row(1, submit=NOW + 90.0, restarts=1)):
+        _, changes = looks.look(row, scripts={1: SCRIPT} if row["restarts"] == 0 else {})
+        with ledger._transaction():
+            ledger._write_changes(changes)
+    looks.intake = Intake(ledger.live_records())
+    snapshot, _ = looks.look(job_row(1, submit=NOW + 90.0, restarts=1), scripts={})
+    assert snapshot.jobs.managed.tolist() == [False]
+    snapshot, _ = looks.look(job_row(1, submit=NOW + 90.0, restarts=1), scripts={1: b"#!/bin/sh\n"})
+    assert snapshot.jobs.keys == (key(1, NOW + 90.0),)
+
+
+def test_after_a_restart_what_an_earlier_job_of_the_id_reported_is_not_taken_again(looks: Looks) -> None:
+    """The daemon reads the file from its beginning, and the last line that it knows of the earlier job is among it."""
+    ledger, old = Ledger(None), reports(range(1, 4), accuracy=0.95)
+    _, changes = looks.look(job_row(1, **RUNNING), reports={1: old})
+    with ledger._transaction():
+        ledger._write_changes(changes)
+    looks.intake = Intake(ledger.live_records())
+    new = job_row(1, submit=NOW + 90.0, **RUNNING | {"start": NOW + 95.0})
+    snapshot, changes = looks.look(new, reports={1: old + report(time=NOW + 99.0, iteration=1, accuracy=0.1)})
+    assert snapshot.jobs.accuracies.values.tolist() == [0.1]
+    assert [point.key for point in changes.points] == [key(1, NOW + 90.0)]
+
+
+def test_an_element_takes_nothing_over_from_an_earlier_array_of_the_same_id(looks: Looks) -> None:
+    looks.look(job_row(7, array_id=7, elements=3))
+    looks.intake.set_site_factors({key(7): 500.0})
+    element = job_row(8, array_id=7, array_task=1, submit=NOW + 90.0, **RUNNING)
+    snapshot, _ = looks.look(element, scripts={8: b"#!/bin/sh\ntrain\n"})
+    assert (snapshot.jobs.managed.tolist(), snapshot.jobs.site_factor.tolist()) == ([False], [0.0])
+
+
+def test_the_accounting_of_an_earlier_job_of_the_id_does_not_end_this_one(looks: Looks) -> None:
+    looks.look(job_row(1, submit=NOW + 90.0, **RUNNING))
+    looks.look(endings=[Ending(1, "COMPLETED", NOW + 5.0, NOW + 65.0, 0)])
+    assert looks.intake.alive == {1}
+
+
+def test_an_ended_job_whose_script_was_never_read_is_not_managed_and_told_once(looks: Looks) -> None:
+    over = job_row(1, **RUNNING | {"state": "COMPLETED", "end": NOW + 5.0})
+    assert len(looks.look(over, scripts={})[1].records) == 1
+    assert looks.look(over, scripts={})[1].records == ()
+
+
 def test_an_ended_job_leaves_and_is_told_once_more_when_slurm_forgets_it(looks: Looks) -> None:
     looks.look(job_row(1, **RUNNING))
     ended = job_row(1, **RUNNING | {"state": "FAILED", "end": NOW + 90.0, "exit_code": 1})

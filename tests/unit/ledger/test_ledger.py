@@ -575,6 +575,13 @@ def test_a_migration_that_fails_leaves_the_ledger_as_it_was(path: Path, monkeypa
         assert ledger.query("SELECT name FROM sqlite_master WHERE name = 'colours'") == []
 
 
+def test_sqlite_writes_no_temporary_files(path: Path) -> None:
+    """Their folder may be full, or not writable: that would fail a cycle."""
+    with closing(Ledger(path)) as ledger, closing(Ledger(path, readonly=True)) as reader:
+        for each in (ledger, reader):
+            assert each.db.execute("PRAGMA temp_store").fetchone()[0] == 2
+
+
 # --- what goes wrong with the file ------------------------------------------------------------------------------------
 
 

@@ -240,8 +240,9 @@ class TestShareLeft:
 
     def test_shortens_what_mlfs_ranks_by(self) -> None:
         of_jobs = jobs(
-            2, accuracies=[self.CURVE] * 2, iteration=10, max_iterations=100, stop="target", target=[0.6, 0.8]
-        )
+            2, accuracies=[self.CURVE] * 2, iteration=10, max_iterations=100, stop="target", target=[0.6, 0.8],
+            state="running", attained=1_000.0,
+        )  # fmt: skip
         predicted = forecasts(2, remaining=9_000, final=Forecast.certain([self.END] * 2, "test"))
         with_control, without = (
             MLFS(MLFSSettings(load_control=on)).decide(snapshot(of_jobs), predicted, {}).score for on in (True, False)
