@@ -9,8 +9,9 @@ import pytest
 from policies.snapshot import JobKey, Snapshot
 from slurmplug.cluster.port import Ending
 from slurmplug.intake.columns import jobs_of
-from slurmplug.intake.intake import ENDING_TIMEOUT, POINTS_PER_READING, Intake
+from slurmplug.intake.intake import ENDING_TIMEOUT, Intake
 from slurmplug.intake.job_record import Changes
+from slurmplug.intake.report_points import POINTS_PER_READING
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.spool.report_lines import MAX_POINTS, SpoolFault
 from slurmplug.spool.trials import MAX_TRIALS
@@ -604,6 +605,14 @@ def test_a_quantity_of_the_first_iteration_that_comes_late_begins_nothing(looks:
     jobs = looks.look(job_row(1, **RUNNING), reports={1: chunk})[0].jobs
     assert (jobs.iteration.tolist(), jobs.trials.tolist()) == ([2.0], [""])
     assert jobs.accuracies.row(0)[0].tolist() == [1.0]
+
+
+def test_the_last_report_of_each_trial_is_kept_though_the_trials_came_in_one_reading(looks: Looks) -> None:
+    chunk = b"".join(training(range(40), 50 * fold, loss=1.0 + fold) for fold in range(3))
+    _, changes = looks.look(job_row(1, **RUNNING), reports={1: chunk}, after=1e3)
+    last = {trial: max(p.iteration for p in changes.points if p.trial == trial) for trial in range(3)}
+    assert last == {0: 39.0, 1: 39.0, 2: 39.0}
+    assert len(changes.points) <= POINTS_PER_READING + 3
 
 
 def test_trials_that_are_named_may_take_turns_and_the_present_one_is_shown(looks: Looks) -> None:
