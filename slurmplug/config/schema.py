@@ -8,9 +8,9 @@ import logging
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationError
 
 from slurmplug.errors import ConfigError
 
@@ -122,6 +122,16 @@ class LedgerSettings(Section):
     )
     keep_inputs_days: Annotated[float, Field(gt=0)] = Field(
         14.0, description="days for which the full inputs of a cycle with commands are kept"
+    )
+
+
+class Priority(Section):
+    """How ranks are written as Slurm's SiteFactor."""
+
+    compare: Seconds = Field(
+        60.0,
+        description="least seconds from one comparison with the SiteFactors in Slurm (one sprio) to the next; they are "
+        "compared at once after slurmctld was started again, or did not carry out a write",
     )
 
 
@@ -252,6 +262,7 @@ class Config(Section):
     slurm: SlurmSettings = SlurmSettings()
     spool: Spool = Spool()
     ledger: LedgerSettings = LedgerSettings()
+    priority: Priority = Priority()
     predictors: Predictors = Predictors()
     guardrails: Guardrails = Guardrails()
     stop: Stop = Stop()
@@ -295,7 +306,7 @@ def _without_removed(content: dict[str, Any], name: str) -> dict[str, Any]:
         if isinstance(inside, dict) and field in inside:
             log.warning("%s: %s has no effect any more and can be removed: %s", name, key, why)
             content = {**content, section: {other: value for other, value in inside.items() if other != field}}
-    return {section: inside for section, inside in content.items() if section != "priority" or inside}
+    return content
 
 
 def requirement(error: Any) -> str:

@@ -133,15 +133,18 @@ def _between(low: float, high: float, places: Floats, in_place: Floats) -> Float
         return np.full(count, max(min(most, least), LEAST_PRIORITY))
     ordered = min(count, room)
     kept_most = most if high == np.inf else high - 1
-    risen = _rising(in_place[:ordered][::-1], places[:ordered][::-1], (max(low + 1, LEAST_PRIORITY), kept_most), (least, most))
+    risen = _rising(
+        in_place[:ordered][::-1], places[:ordered][::-1], (max(low + 1, LEAST_PRIORITY), kept_most), (least, most)
+    )
     return np.concatenate([risen[::-1], np.full(count - ordered, risen[0])])
 
 
 def _rising(in_place: Floats, wanted: Floats, allowed: tuple[float, float], new: tuple[float, float]) -> Floats:
     """Increasing whole numbers (n,) that keep as many as possible of those in place that are in the range `allowed`.
 
-    Unless these are more than half, none is kept: a few could draw all others far from their places. The others are those wanted where they fit between their neighbours, else spread evenly, beyond the outermost that are
-    kept within the range `new`.
+    Unless these are more than half, none is kept: a few could draw all others far from their places. The others are
+    those wanted where they fit between their neighbours, else spread evenly, beyond the outermost kept ones within the
+    range `new`.
     """
     n = len(in_place)
     position = np.arange(n)
