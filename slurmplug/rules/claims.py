@@ -53,7 +53,7 @@ def limit_claims(snapshot: Snapshot, limits: Guardrails) -> tuple[Snapshot, Mapp
 
 
 def relative_urgency(jobs: Jobs, granted: Floats) -> Floats:
-    """(n,) each urgency, at most `granted` (n,), beside the mean of its user's managed jobs; NaN where there is none."""
+    """(n,) each urgency, at most `granted` (n,), beside the mean of its user's managed jobs; NaN where none."""
     urgency = np.fmin(jobs.urgency, granted)
     urgency[np.isnan(jobs.urgency)] = np.nan
     numbers: dict[str, int] = {}
