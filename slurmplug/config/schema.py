@@ -126,7 +126,7 @@ class LedgerSettings(Section):
 
 
 class Priority(Section):
-    """Slurm's SiteFactors, by which the ranks are written."""
+    """How ranks are written as Slurm's SiteFactor."""
 
     compare: Seconds = Field(
         60.0,
@@ -262,8 +262,8 @@ class Config(Section):
     slurm: SlurmSettings = SlurmSettings()
     spool: Spool = Spool()
     ledger: LedgerSettings = LedgerSettings()
-    predictors: Predictors = Predictors()
     priority: Priority = Priority()
+    predictors: Predictors = Predictors()
     guardrails: Guardrails = Guardrails()
     stop: Stop = Stop()
     operations: Operations = Operations()
