@@ -154,6 +154,10 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "limit": ("One of Slurm's limits would keep it pending", " ({limit})"),
     "limits not known": ("The limits that could keep it pending cannot be read",),
     "no place": ("No nodes have room for its {gpus:.0f} GPUs now",),
+    "time limit": ("With {gpus:.0f} GPUs it may need {needs:.1f} h more, and its time limit is {limit:.1f} h",),
+    "maintenance": (
+        "The nodes with room for its {gpus:.0f} GPUs are down, drained, or reserved before its time limit would end",
+    ),
     "no nodes": ("No nodes could ever give {gpus:.0f} GPUs, the same number on each",),
     "shape": ("Slurm cannot change this request", ": {asked}"),
     "no requeue": ("It was submitted with --no-requeue, or the site does not requeue",),
@@ -184,6 +188,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
         " ({rests:.0f} s)",
     ),
     "operator": ("An operator ran `slurmplug reset`",),
+    "script": ("Its batch script could not be read", " ({detail})", "; it is tried again, and its directives wait"),
     # what was not believed of its reports
     "link": ("Its report file is a symbolic link, which is not followed",),
     "not a file": ("Its report file is not a regular file",),
@@ -197,13 +202,15 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "long line": ("A line of its reports is too long",),
     "unreadable line": ("A line of its reports is not a JSON object",),
     "impossible time": ("A report has an impossible time; the time of reading is used",),
-    "another job": ("A report is older than the job: it is from an earlier job with the same id",),
+    "another job": ("A report is older than its run: it is from an earlier job with the same id",),
     "no iteration": ("A report names no iteration",),
     "negative iteration": ("A report names a negative iteration",),
     "impossible iteration": ("A report names an iteration that is not a number, or too large",),
     "earlier iteration": ("A report names an iteration before one already reported",),
     "repeated iteration": ("An iteration was reported again with other numbers; the last ones count",),
     "bad name": ("A report has a quantity whose name is not an identifier",),
+    "bad trial": ("A report names a trial by neither a whole number nor a text of at most 64 characters",),
+    "too many trials": ("It reports more trials than are kept",),
     "not a number": ("A report has a quantity that is not a finite number",),
     "too many quantities": ("It reports more quantities than are kept",),
     "thinned": ("It reports so often that only every second report was kept",),
@@ -233,6 +240,7 @@ SOURCES: Mapping[str, str] = {
     "last report": "its last report",
     "user history": "its user's last runs",
     "time limit": "its time limit, as nothing better is known",
+    "outlived": "its time limit, as it has run for longer than runs like it",
 }
 
 

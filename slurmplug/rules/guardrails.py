@@ -15,9 +15,11 @@ import numpy as np
 from policies.plan import Action, ActionKind, OtherJob, Plan, Reason
 from policies.snapshot import JobKey, Jobs, Snapshot
 from predictors.arrays import Bools, Floats
+from predictors.forecast import Forecasts
 from slurmplug.config.schema import Guardrails, Mode, Modes
 from slurmplug.rules import budgets
 from slurmplug.rules.budgets import Spending
+from slurmplug.rules.time_limits import time_limit_veto
 
 HOUR = 3600.0
 PARTIAL_SNAPSHOT_MIN_JOBS = 20
@@ -94,10 +96,18 @@ SET_BY_OTHERS = "set by others"
 
 
 def check(
-    snapshot: Snapshot, plan: Plan, past: Past, modes: Modes, limits: Guardrails, *, placement: str = "pin"
+    snapshot: Snapshot,
+    plan: Plan,
+    past: Past,
+    modes: Modes,
+    limits: Guardrails,
+    *,
+    placement: str = "pin",
+    forecasts: Forecasts | None = None,
 ) -> Verdict:
     """Check a plan against every rule.
 
+    forecasts: those of `time_limits.NEEDS`; without them no run time is compared with a time limit.
     placement: who chooses nodes: off, Slurm alone; exclude, Slurm, but a job may be moved away from its nodes; pin, the
     policy for jobs that it moves; all, the policy for every job (`Site.places`).
     """
@@ -118,6 +128,8 @@ def check(
         effect = _spends(action, state, past)
         if placement != "all":
             reason = reason or _move_veto(action, snapshot, row, past, limits)
+            if forecasts is not None and action.job not in past.moving:
+                reason = reason or time_limit_veto(action, snapshot, row, forecasts)
         elif effect == "requeue":  # where the policy places every job, it moves them as it likes
             effect = ""
         if effect:

@@ -1,6 +1,6 @@
 """The simulator's intake gives what the live one gives of the same cluster, as Slurm and the jobs would show it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from policies.baselines.tiresias import Tiresias, TiresiasSettings
 from policies.mlfs.mlfs import MLFH, MLFS, MLFHSettings
 from policies.policy import Policy
 from policies.snapshot import Curves, JobKey, Jobs, Snapshot
-from slurmplug.cluster.port import Reading
+from slurmplug.cluster.port import Reading, Submission
 from slurmplug.intake.intake import Intake
 from slurmplug.intake.job_record import Admission, Changes
 from slurmplug.sim.adapters.intake import SimIntake
@@ -50,14 +50,16 @@ class BothIntakes:
     def __init__(self, made: Simulation) -> None:
         assert isinstance(made.scheduler.intake, SimIntake)
         self._simulated, self._live = made.scheduler.intake, Intake()
+        self._port = made.port
         self._cluster = RenderedCluster(made.port, all_managed=made.settings.launcher == "direct")
         self.jobs = self.reported = 0
 
-    known: Collection[int] = ()
+    known: Container[Submission] = ()
     alive: Collection[int] = ()
 
     def absorb(self, reading: Reading, cycle: int) -> tuple[Snapshot, Changes]:
-        rendered = self._cluster.reading(self._live.known)
+        site_factors = self._port.site_factors_in_slurm(reading.site.booted)
+        rendered = replace(self._cluster.reading(self._live.known), site_factors=site_factors)
         live, folded = self._live.absorb(rendered, cycle)
         simulated, changes = self._simulated.absorb(reading, cycle)
         assert not folded.faults

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from slurmplug.ledger.ledger import Ledger
+from slurmplug.operations.values import GOES_FIRST
 
 if TYPE_CHECKING:
     from tests.live.chaos.run import Chaos
@@ -90,7 +91,9 @@ def _shown(chaos: "Chaos", job: str) -> str:
 
 
 def _of_slurm(chaos: "Chaos") -> Iterator[str]:
-    """No reservation of ours, nobody's hold lifted or changed, no job lost."""
+    """No reservation or nice value of ours, nobody's hold lifted or changed, no job lost."""
+    nice = chaos.cluster.run("root", ["squeue", "-h", "-a", "-t", "all", "-o", "%A %y"]).stdout.splitlines()
+    yield from (f"job and nice value {line} are left" for line in nice if line.endswith(f" {GOES_FIRST['Nice']}"))
     shown = chaos.cluster.run("root", ["scontrol", "-o", "show", "reservation"]).stdout
     yield from (f"{word} is left" for word in shown.split() if word.startswith("ReservationName=slurmplug-"))
     for job, sort in chaos.crowd.jobs.items():
@@ -124,7 +127,8 @@ def _of_runs(chaos: "Chaos") -> Iterator[str]:
 
 
 def _of_ledger(chaos: "Chaos", ledger: Ledger) -> Iterator[str]:
-    """Every action has its reason and its result, every command an outcome, and no budget was exceeded."""
+    """Every action has its reason and its result, every command an outcome, no budget was exceeded, and a job that was
+    requeued is one job."""
     from tests.live.chaos.run import LIMITS
 
     operations = ledger.query("SELECT operations.*, name, user FROM operations JOIN jobs ON jobs.id = job")
@@ -135,6 +139,10 @@ def _of_ledger(chaos: "Chaos", ledger: Ledger) -> Iterator[str]:
             yield f"operation {row['id']} has no result"
         if row["name"] in ("plain", "held"):
             yield f"operation {row['id']} is on a job that is not managed"
+    several = ledger.query("SELECT job_id, count(*) AS n FROM jobs GROUP BY job_id")
+    yield from (f"job {row['job_id']} is {row['n']} jobs in the ledger" for row in several if row["n"] > 1)
+    doubted = ledger.query("SELECT job_id FROM jobs WHERE in_doubt = 1")
+    yield from (f"job {row['job_id']} is still in doubt" for row in doubted)
     stops = Counter(_cycle(row["id"]) for row in operations if row["kind"] == "stop")
     moves = [row for row in operations if row["kind"] in ("resize", "migrate", "preempt") and _requeues(row)]
     a_cycle = Counter(_cycle(row["id"]) for row in moves)

@@ -274,6 +274,13 @@ class TestNobodyElseIsStopped:
     def test_unless_all_holds(self, columns: dict[str, Any]) -> None:
         assert self.stopped(**columns) is None
 
+    def test_no_curve_of_one_of_several_trials_ends_the_job_unless_the_first_to_meet_the_target_does(self) -> None:
+        assert self.stopped(trials="all") is None
+        assert self.stopped(trials="first") is not None
+        no_better: dict[str, Any] = {"stop": "optstop", "target": 0.99}
+        assert self.stopped(**no_better) is not None
+        assert self.stopped(**no_better, trials="first") is None
+
     def test_jobs_are_told_apart(self) -> None:
         of_jobs = jobs(
             4,
