@@ -280,13 +280,22 @@ def test_a_utility_told_by_hours_is_one_by_seconds_to_policies(looks: Looks) -> 
     ("script", "row", "managed"),
     [
         (SCRIPT, {}, True),
-        (b"#!/bin/sh\n#PLUG --urgncy=3\ntrain\n", {}, True),
+        (b"#!/bin/sh\n#PLUG --urgncy=3\ntrain\n", {}, False),
+        (b"#!/bin/sh\n#PLUG --urgncy=3 --type=mlp\ntrain\n", {}, True),
         (b"#!/bin/sh\ntrain\n", {}, False),
         (b"", {}, False),
         (b"#!/bin/sh\n#PLUG --urgency=9 --manage=off\n", {}, False),
         (b"", {"batch": False, "comment": "plug: urgency=9"}, False),
     ],
-    ids=["directives", "a mistaken one", "none", "no script", "manage=off", "interactive"],
+    ids=[
+        "directives",
+        "a mistaken one",
+        "one that is mistaken and one that is not",
+        "none",
+        "no script",
+        "manage=off",
+        "interactive",
+    ],
 )
 def test_what_puts_a_job_into_slurmplugs_hands(looks: Looks, script: bytes, row: dict[str, Any], managed: bool) -> None:
     snapshot, _ = looks.look(job_row(1, **row), scripts={1: script} if row.get("batch", True) else {})
