@@ -54,6 +54,7 @@ class Scheduler:
         stages = _StageTimes()
         number = self.ledger.next_cycle()
         self.intake.set_site_factors(self.ledger.site_factors_set_elsewhere())
+        self.intake.set_changes(self.ledger.directive_changes())
 
         # 1. Read the cluster. If that fails, nothing else is done in this cycle.
         with stages.timed("read"):
@@ -195,6 +196,8 @@ class Scheduler:
         except ConfigError as error:
             log.error("%s; no priority is written", error)
             return (), 0, str(error)
+        if "rank" in verdict.acting:
+            writes = [*site_factor.take_back(snapshot, verdict.protected_by["unmanaged"]), *writes]
         return *guardrails.within_budget(writes, self.config.guardrails), ""
 
 

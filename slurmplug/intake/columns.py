@@ -75,7 +75,7 @@ _SNAPSHOT_COLUMNS = (
     _Column("role", str, lambda job: job.directives.role or ""),
     _Column("submitted", float, "record.key.first_submit"),
     _Column("time_limit", float, "facts.time_limit"),
-    _Column("site_factor", float, "record.site_factor"),
+    _Column("site_factor", float, lambda job: job.record.site_factor if job.record.ever_managed else 0.0),
     _Column("gpus", int, "facts.gpus"),
     _Column("gpus_min", int, lambda job: job.directives.gpus.least if job.directives.gpus else job.facts.gpus),
     _Column("gpus_max", int, lambda job: job.directives.gpus.most if job.directives.gpus else job.facts.gpus),

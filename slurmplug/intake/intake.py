@@ -14,6 +14,7 @@ from policies.snapshot import JobKey, Snapshot
 from predictors.arrays import Bools, Ints
 from slurmplug.cluster.port import Ending, JobRows, Reading
 from slurmplug.directives import parser
+from slurmplug.directives.changes import Change
 from slurmplug.intake import columns
 from slurmplug.intake.eligibility import fits, nodes_of
 from slurmplug.intake.job_record import (
@@ -50,6 +51,8 @@ class Intake:
         self._zone = zone
         self._columns = columns.ColumnCache()
         self._before: tuple[float, JobRows] | None = None
+        self._changes: Collection[tuple[JobKey, Change]] = ()
+        """of directives, which the next reading puts in force"""
         self._last_listed: dict[int, float] = {}
         """by job id, of the jobs that the last reading did not list: when one did"""
         self._stored_until = {
@@ -86,6 +89,7 @@ class Intake:
         fold = _Fold(reading)
         listed = self._match(reading, fold)
         self._note_ended(reading, fold)
+        self._change_directives(fold)
         for record in sorted(fold.unread, key=_is_part):
             self._parse_directives(record, reading, fold)
         for job_id, chunk in reading.reports.items():
@@ -114,6 +118,10 @@ class Intake:
             record = self._records.get(key.job_id)
             if record is not None and record.key == key:
                 record.site_factor = site_factor
+
+    def set_changes(self, changes: Collection[tuple[JobKey, Change]]) -> None:
+        """Note the changes of directives that the ledger has and no cycle has written yet, the earliest first."""
+        self._changes = changes
 
     @property
     def waiting(self) -> Collection[int]:
@@ -223,11 +231,18 @@ class Intake:
 
     # --- its directives ---------------------------------------------------------------------------------------------
 
+    def _change_directives(self, fold: "_Fold") -> None:
+        for key, change in self._changes:
+            record = self._records.get(key.job_id)
+            if record is not None and record.key == key and record.change_directives(change):
+                fold.touch(record)
+
     def _parse_directives(self, record: JobRecord, reading: Reading, fold: "_Fold") -> None:
         facts = record.facts
         whole = self._records.get(facts.array_id or facts.het_id)
         if whole is not None and _is_part(record) and whole.directives is not None and whole.facts.uid == facts.uid:
             record.directives = whole.directives
+            record.submitted_directives, record.changes = whole.submitted_directives, whole.changes
         elif not facts.batch or facts.job_id in reading.scripts:
             record.directives = parser.parse(
                 reading.scripts.get(facts.job_id, b""),

@@ -9,6 +9,7 @@ import numpy as np
 
 from policies.snapshot import JobKey
 from predictors.arrays import Floats
+from slurmplug.directives.changes import Change, in_force
 from slurmplug.directives.parser import Directives
 from slurmplug.spool.report_lines import Points, SpoolFault
 
@@ -78,6 +79,17 @@ class JobFacts(NamedTuple):
         """Whether the job has not ended."""
         return self.state in LIVE_STATES
 
+    @property
+    def shown_id(self) -> str:
+        """12, or 10_3 of an array; four elements that still wait together are 10_[x4]; 12+1 of a heterogeneous job."""
+        if self.het_id:
+            return f"{self.het_id}+{self.job_id - self.het_id}"
+        if not self.array_id:
+            return str(self.job_id)
+        if self.array_task < 0:
+            return f"{self.array_id}_[x{self.elements}]"
+        return f"{self.array_id}_{self.array_task}"
+
 
 NO_DIRECTIVES = Directives()
 _next_version = itertools.count(1).__next__
@@ -99,7 +111,7 @@ class JobRecord:
     key: JobKey
     facts: JobFacts
     directives: Directives | None = None
-    """None until its script was read"""
+    """those in force; None until its script was read"""
     points: Points = field(default_factory=Points)
     """the points of the run that reported last, and the last checkpoint of all runs"""
     points_run: int = 0
@@ -111,11 +123,29 @@ class JobRecord:
     attained_before: float = 0.0
     listed: bool = True
     admission: Admission = ""
+    submitted_directives: Directives | None = None
+    """what script and comment say, where that was changed since; None where it is in force as it is"""
+    changes: tuple[Change, ...] = ()
+    """of its directives since the submission, the earliest first"""
     version: int = field(init=False, repr=False, compare=False)
 
     def __setattr__(self, name: str, value: object) -> None:
         _set(self, name, value)
         _set(self, "version", _next_version())
+
+    def change_directives(self, change: Change) -> bool:
+        """Put a change of its directives in force; False if its script was not read yet, or the change is known."""
+        if self.directives is None or any(known.id == change.id for known in self.changes):
+            return False
+        submitted = self.submitted_directives or self.directives
+        self.submitted_directives, self.changes = submitted, (*self.changes, change)
+        self.directives = in_force(submitted, self.changes)
+        return True
+
+    @property
+    def ever_managed(self) -> bool:
+        """Whether slurmplug may act on it, or might before a change of its directives."""
+        return self.managed or bool(self.changes)
 
     @property
     def managed(self) -> bool:

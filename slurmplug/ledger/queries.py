@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from policies.plan import Reason
+from slurmplug.directives.changes import Change
 from slurmplug.errors import UsageError
 from slurmplug.intake.job_record import JobRecord
+from slurmplug.ledger import rows
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.rows import CycleRankings, Row
 from slurmplug.ledger.selection import Selection, condition
@@ -67,13 +69,15 @@ class ForbiddenAction(NamedTuple):
 @dataclass(frozen=True)
 class JobAudit:
     """The ledger's rows about one job, the earliest first, with their JSON columns read: what was decided about it and
-    done to it, and which of its reports were not believed."""
+    done to it, and which of its reports were not believed. `changes`: those of its directives that no cycle has put in
+    force yet."""
 
     operations: Sequence[Row]
     steps: Sequence[Row]
     commands: Sequence[Row]
     decisions: Sequence[Row]
     faults: Sequence[Row]
+    changes: Sequence[Change] = ()
 
 
 def cycle_rankings(ledger: LedgerFile) -> CycleRankings | None:
@@ -125,7 +129,16 @@ def job_audit(ledger: LedgerFile, job: int, record: JobRecord) -> JobAudit:
         commands=_audited(ledger, _COMMANDS, job),
         decisions=_audited(ledger, "SELECT * FROM decisions WHERE job = ? ORDER BY first", job),
         faults=_audited(ledger, _JOB_FAULTS, record.key.job_id, record.key.first_submit),
+        changes=coming_changes(ledger, job),
     )
+
+
+def coming_changes(ledger: LedgerFile, job: int) -> list[Change]:
+    """The changes of a job's directives that no cycle has put in force yet, the earliest first. `job`: its row."""
+    return [
+        rows.change_from_row(row)
+        for row in ledger.query("SELECT * FROM directive_changes WHERE job = ? ORDER BY id", job)
+    ]
 
 
 def _audited(ledger: LedgerFile, sql: str, *parameters: object) -> list[Row]:

@@ -143,4 +143,13 @@ CREATE VIEW history AS
     WHERE ended = 1 AND state = 'COMPLETED' AND start IS NOT NULL AND end > start
     AND id NOT IN (SELECT job FROM stops);
 """,
+    """
+CREATE TABLE directive_changes (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, job INTEGER NOT NULL REFERENCES jobs ON DELETE CASCADE,
+    at REAL NOT NULL, uid INTEGER NOT NULL, user TEXT NOT NULL, request TEXT NOT NULL,
+    given TEXT NOT NULL, taken_back TEXT NOT NULL, UNIQUE (job, request)
+);
+ALTER TABLE jobs ADD COLUMN submitted_directives TEXT NOT NULL DEFAULT 'null';
+ALTER TABLE jobs ADD COLUMN changes TEXT NOT NULL DEFAULT '[]';
+""",
 )

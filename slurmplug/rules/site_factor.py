@@ -10,7 +10,7 @@ from bisect import bisect_right
 import numpy as np
 
 from policies.snapshot import Snapshot
-from predictors.arrays import Floats, Ints
+from predictors.arrays import Bools, Floats, Ints
 from slurmplug.cluster.port import Command, Site
 from slurmplug.config.schema import Priority
 from slurmplug.errors import ConfigError
@@ -84,14 +84,24 @@ def commands(
     site_factors = assign(best_first, jobs.site_factor, spacing, top, raised)
     new = site_factors != jobs.site_factor[best_first]
     return [
-        Command(
-            f"{snapshot.cycle}-label-{jobs.keys[row].job_id}",
-            "update",
-            jobs.keys[row],
-            {"SiteFactor": str(site_factor)},
-        )
+        _update(snapshot, row, site_factor)
         for row, site_factor in zip(best_first[new].tolist(), site_factors[new].tolist(), strict=True)
     ]
+
+
+def take_back(snapshot: Snapshot, unmanaged: Bools) -> list[Command]:
+    """The updates that set to 0 what jobs that slurmplug does not manage any more have from it.
+
+    unmanaged (n,): the jobs that it does not manage. The SiteFactor of a held job is taken back once it is released.
+    """
+    jobs = snapshot.jobs
+    rows = np.flatnonzero(unmanaged & (jobs.state == "pending") & ~jobs.held & (jobs.site_factor != 0))
+    return [_update(snapshot, row, 0) for row in rows.tolist()]
+
+
+def _update(snapshot: Snapshot, row: int, site_factor: int) -> Command:
+    job = snapshot.jobs.keys[row]
+    return Command(f"{snapshot.cycle}-label-{job.job_id}", "update", job, {"SiteFactor": str(site_factor)})
 
 
 def _rising(in_place: Floats, least: int, spacing: int, top: int) -> Ints:

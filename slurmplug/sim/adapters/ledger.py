@@ -10,6 +10,7 @@ from policies.plan import NOTHING_REMEMBERED, Memory
 from policies.snapshot import JobKey
 from slurmplug.cluster.port import Outcome, Status
 from slurmplug.cycle.record import CycleRecord
+from slurmplug.directives.changes import Change
 from slurmplug.operations import Operation
 from slurmplug.operations.history import gave_up_since, move_history
 from slurmplug.rules.guardrails import HOUR, MOVES, Past
@@ -41,6 +42,10 @@ class MemoryLedger:
     def site_factors_set_elsewhere(self) -> Mapping[JobKey, float]:
         """Empty: a simulation has no other writer."""
         return {}
+
+    def directive_changes(self) -> Collection[tuple[JobKey, Change]]:
+        """Empty: nobody changes the directives of simulated jobs."""
+        return ()
 
     def failed(self, policy: str, error: str, now: float) -> None:  # noqa: ARG002 not recorded in a simulation
         """Record a cycle whose reading failed."""

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from policies.snapshot import JobKey
-from slurmplug.directives.parser import parse
+from slurmplug.directives.changes import Change
+from slurmplug.directives.parser import Directives, parse
 from slurmplug.forecasting.curve_fans import resample_evenly
 from slurmplug.intake.columns import ColumnCache, jobs_of
 from slurmplug.intake.job_record import JobFacts, JobRecord
@@ -50,6 +51,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "waited_before": (60.0, "waited"),
     "attained_before": (60.0, "attained"),
     "admission": ("held", "awaits"),
+    "changes": ((Change(1, 0.0, 1001, "ada", "", Directives(manage="off")),), "site_factor"),
 }
 """A field of a record, another value of it, and a column that shows it."""
 
@@ -61,6 +63,10 @@ class TestColumnCache:
         job = record(1, 2)
         if name == "admission":
             job.directives = parse(b"#PLUG --utility=50,0.5,12\n", submitted=0.0)
+        if name == "site_factor":  # of a job that was never managed it is 0
+            job.directives = parse(b"#PLUG --urgency=5\n", submitted=0.0)
+        if name == "changes":
+            job.site_factor = 5.0
         cache = ColumnCache()
         shown: list[Any] = []
         for _ in range(2):
@@ -70,7 +76,9 @@ class TestColumnCache:
         assert shown[0] != shown[1]
 
     def test_shows_every_field_but_that_slurm_lists_a_job_as_only_those_are_in_a_snapshot(self) -> None:
-        assert {field.name for field in fields(JobRecord)} - {"listed", "version"} == set(CHANGES)
+        assert {field.name for field in fields(JobRecord)} - {"listed", "version", "submitted_directives"} == set(
+            CHANGES
+        )
 
     def test_a_version_belongs_to_one_record_in_one_state(self) -> None:
         first, second = record(1, 1), record(1, 1)

@@ -23,7 +23,7 @@ from slurmplug.directives.parser import Directives, Target
 from slurmplug.errors import LedgerError
 from slurmplug.intake.intake import Intake
 from slurmplug.intake.job_record import Changes
-from slurmplug.ledger import database, queries
+from slurmplug.ledger import database, queries, rows
 from slurmplug.ledger.codec import loads, rebuild
 from slurmplug.ledger.ledger import DAY, Ledger
 from slurmplug.ledger.schema import MIGRATIONS
@@ -123,7 +123,9 @@ def count(ledger: Ledger, table: str) -> int:
     return int(ledger.query(f"SELECT count(*) AS n FROM {table}")[0]["n"])
 
 
-TABLES = "jobs progress faults cycles standing decisions operations steps commands memory models controls".split()
+TABLES = (
+    "jobs progress faults cycles standing decisions operations steps commands memory models controls directive_changes"
+).split()
 
 
 def content(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
@@ -487,7 +489,10 @@ def test_a_ledger_of_the_second_version_is_upgraded_and_tells_where_jobs_stand_f
     with monkeypatch.context() as patch:
         patch.setattr(database, "MIGRATIONS", MIGRATIONS[:2])
         with closing(Ledger(path)) as ledger, ledger._transaction():
-            ledger._write_changes(changes(1, 2))
+            columns = {row["name"] for row in ledger.query("PRAGMA table_info(jobs)")}
+            for record in changes(1, 2).records:
+                row = rows.record_row(record, NOW)
+                ledger._put("jobs", [{name: value for name, value in row.items() if name in columns}])
             ledger.db.execute("UPDATE jobs SET given_back = 1 WHERE job_id = 2")
             ledger.db.execute("INSERT INTO standing VALUES (1, 1, 0.5, 1, '', 9.0, '{}', '{}', NULL)")
     with closing(Ledger(path)) as ledger:
