@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -296,7 +297,7 @@ def test_an_element_that_waits_with_others_is_not_changed_alone(site: Site) -> N
     site.cluster.submit(URGENT, array_id=1, array_task=-1, elements=5)
     site.cycle()
     assert refused(site, "1_3", "--urgency=8") == "1_3 has not started: pending elements of an array are one job, 1"
-    assert "slurmplug knows no job 1_3 " in refused(site, "1_3", "--urgency=8", author=BOB)
+    assert "slurmplug knows no job 1_3: " in refused(site, "1_3", "--urgency=8", author=BOB)
 
 
 @pytest.mark.parametrize("named", ["1", "1+1", "2"])
@@ -382,20 +383,15 @@ def test_a_job_that_an_operator_excluded_is_refused(site: Site) -> None:
     assert f"an operator excluded job {job} (slurmplug reset --job)" in refused(site, job, "--urgency=8")
 
 
-def test_a_job_whose_script_was_not_read_yet_is_refused_for_now(site: Site) -> None:
+def test_a_job_whose_script_was_not_read_yet_is_refused_for_now(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     job = site.cluster.submit(URGENT)
-    script = site.cluster.scripts.pop(job)
-    site.cluster.scripts = _Unread()
-    site.cycle()
+    read = site.cluster.read
+    with monkeypatch.context() as patch:
+        patch.setattr(site.cluster, "read", lambda known, alive: replace(read(known, alive), scripts={}))
+        site.cycle()
     assert "has not been read yet: try again after the next cycle" in refused(site, job, "--urgency=8")
-    site.cluster.scripts = {job: script}
     site.cycle()
     change(site, job, "--urgency=8")
-
-
-class _Unread(dict[int, bytes]):
-    def __getitem__(self, job: int) -> bytes:
-        raise AssertionError("it is not read")
 
 
 def test_no_more_than_so_many_changes_of_one_job(site: Site) -> None:
@@ -434,7 +430,7 @@ def test_of_a_job_id_that_was_used_again_the_present_job_changes(site: Site) -> 
     site.cluster.submit(URGENT)
     site.cycle()
     site.cluster.jobs[1] |= {"submit": NOW + 1e6, "uid": 1002, "user": "bob"}
-    site.cycle(seconds=1e6)
+    site.cycle(2, seconds=1e6)
     assert "slurmplug knows no job 1" in refused(site, 1, "--urgency=8")
     change(site, 1, "--urgency=8", author=BOB)
     site.cycle()
