@@ -126,6 +126,7 @@ class RequestHandler:
         uid = viewer.uid
         author = Author(uid, account_name(uid) or str(uid), self._viewers.operates(uid), viewer.sees_all)
         self._confirm()
+        Ledger(self._ledger, readonly=True).close()  # one that was moved away is not made anew
         ledger = Ledger(self._ledger)
         try:
             changed = make_change(ledger, request, author, time.time())

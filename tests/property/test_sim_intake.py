@@ -18,6 +18,7 @@ from policies.policy import Policy
 from policies.snapshot import Curves, JobKey, Jobs, Snapshot
 from slurmplug.cluster.port import Reading
 from slurmplug.intake.intake import Intake
+from slurmplug.directives.changes import Change
 from slurmplug.intake.job_record import Admission, Changes
 from slurmplug.sim.adapters.intake import SimIntake
 from slurmplug.sim.engine.job import Part, SimJob, Speed
@@ -68,6 +69,9 @@ class BothIntakes:
     def set_site_factors(self, site_factors: Mapping[JobKey, float]) -> None:
         self._live.set_site_factors(site_factors)
         self._simulated.set_site_factors(site_factors)
+
+    def set_changes(self, changes: Collection[tuple[JobKey, Change]]) -> None:
+        self._live.set_changes(changes)
 
     def set_admissions(self, admissions: Mapping[JobKey, Admission]) -> None:
         self._live.set_admissions(admissions)

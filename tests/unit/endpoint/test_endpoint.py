@@ -230,7 +230,7 @@ class TestReports:
 class TestChanges:
     def changed(self, served: Served) -> list[tuple[int, str]]:
         sql = "SELECT job_id, directive_changes.user FROM directive_changes JOIN jobs ON jobs.id = job ORDER BY job_id"
-        return [tuple(row.values()) for row in served.site.ledger.query(sql)]  # type: ignore[misc]
+        return [(row["job_id"], row["user"]) for row in served.site.ledger.query(sql)]
 
     def test_an_owner_changes_directives_and_is_told_when_they_count(self, served: Served) -> None:
         result = served.ask(ADA, "set", "2", "--urgency=9.5", "--stop=optstop", "--deadline=")
