@@ -41,6 +41,9 @@ fidelity: install ## 40 real jobs under the daemon and in the simulator, and the
 chaos: install ## the daemon killed at every step of every operation, and all around it failing: half an hour; SEED=n
 	@.ci/as-root $(PY) -m tests.live.chaos.run --seed $(or $(SEED),1)
 
+cheat: install ## cheaters beside their honest twins, and the bounds of docs/security.md: 15 minutes; ROWS= some of them
+	@.ci/as-root $(PY) -m tests.cheat.run $(ROWS)
+
 results: install ## the tables of docs/results.md, made anew; DATA= the folder with workloads that are not ours
 	$(PY) -m docs.make_results
 

@@ -20,11 +20,26 @@ NOTHING_REMEMBERED: Memory = MappingProxyType({})
 
 
 @dataclass(frozen=True)
+class OtherJob:
+    """A fact about another job than the one that a reason is for, such as the job that it makes room for.
+
+    Another job is always named by such a value, never by a number or in a text: who may not see that job is told
+    neither its number nor its score.
+    """
+
+    job: JobKey
+    score: float
+
+
+Fact: TypeAlias = float | str | OtherJob
+
+
+@dataclass(frozen=True)
 class Reason:
-    """The rule that led to a decision and the figures it used; `slurmplug.reports.explain` turns it into a sentence."""
+    """The rule that led to a decision and the facts it used; `slurmplug.reports.explain` turns it into a sentence."""
 
     rule: str
-    facts: Mapping[str, float | str] = field(default_factory=dict)
+    facts: Mapping[str, Fact] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

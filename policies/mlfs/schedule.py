@@ -19,7 +19,7 @@ from policies.mlfs.migration import MigrationSettings, select_migrations
 from policies.mlfs.placement import PlacementSettings, Servers
 from policies.placement.allocation import held_gpus, movable, queue_order, startable
 from policies.placement.space import Placement
-from policies.plan import Action, Reason
+from policies.plan import Action, OtherJob, Reason
 from policies.snapshot import Jobs, Snapshot
 from predictors.arrays import Bools, Floats, Ints
 
@@ -341,10 +341,10 @@ class _Preemption:
     def _preempt(self, rows: Sequence[int], victims: Sequence[int]) -> None:
         decision, jobs = self._decision, self._decision.snapshot.jobs
         first = max(rows, key=lambda row: decision.score[row])
-        facts = {"by": float(jobs.keys[first].job_id), "by_rank": float(decision.score[first])}
+        by = OtherJob(jobs.keys[first], float(decision.score[first]))
         for row in victims:
-            lost = {"rank": float(decision.score[row]), "lost": float(self._lost[row])}
-            decision.preemptions.append(Action("preempt", jobs.keys[row], Reason("gives way", _known(facts | lost))))
+            own = _known({"rank": float(decision.score[row]), "lost": float(self._lost[row])})
+            decision.preemptions.append(Action("preempt", jobs.keys[row], Reason("gives way", {"by": by, **own})))
         ml_jobs = {int(jobs.ml_job[row]) for row in victims}
         self._budget -= len(ml_jobs)
         self._preempted.update(victims)

@@ -145,15 +145,25 @@ class Guardrails(Section):
     exclude_names: Names = Field(
         frozenset(), description="names of jobs that are never changed, with the wildcards * and ?"
     )
-    writes_per_cycle: Annotated[int, Field(ge=0)] = Field(500, description="most priorities written in a cycle")
+    writes_per_cycle: Annotated[int, Field(ge=0)] = Field(
+        500, description="most priorities written in a cycle; of more, the users take turns"
+    )
     stops_per_cycle: Annotated[int, Field(ge=0)] = Field(20, description="most jobs requested to stop in a cycle")
     stops_per_hour: Annotated[int, Field(ge=0)] = Field(200, description="most jobs requested to stop in an hour")
+    stops_per_user: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="most jobs of a user requested to stop in an hour; if not set, a fifth of `stops_per_hour`"
+    )
     requeues_per_cycle: Annotated[int, Field(ge=0)] = Field(5, description="most running jobs requeued in a cycle")
     requeues_per_hour: Annotated[int, Field(ge=0)] = Field(60, description="most running jobs requeued in an hour")
-    requeues_per_user: Annotated[int, Field(ge=0)] = Field(
-        12, description="most running jobs of a user requeued in an hour"
+    requeues_per_user: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="most running jobs of a user requeued in an hour; if not set, a fifth of `requeues_per_hour`"
     )
     requeues_per_job: Annotated[int, Field(ge=0)] = Field(12, description="most requeues of a job in its lifetime")
+    admissions_per_cycle: Annotated[int, Field(ge=0)] = Field(100, description="most jobs admitted in a cycle")
+    admissions_per_hour: Annotated[int, Field(ge=0)] = Field(1_000, description="most jobs admitted in an hour")
+    admissions_per_user: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="most jobs of a user admitted in an hour; if not set, a fifth of `admissions_per_hour`"
+    )
     requeue_cooldown: NonNegative = Field(1_800.0, description="least seconds between two requeues of a job")
     requeue_cost: NonNegative = Field(60.0, description="estimated seconds of training lost by a requeue")
     requeue_waste: Annotated[float, Field(ge=0)] = Field(

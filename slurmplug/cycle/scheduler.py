@@ -25,6 +25,7 @@ from slurmplug.errors import ConfigError, LedgerError, ReadFailed
 from slurmplug.intake.job_record import Changes
 from slurmplug.operations import Observation, Operation
 from slurmplug.rules import claims, direct_placement, guardrails, site_factor
+from slurmplug.rules.budgets import within_budget
 
 log = logging.getLogger(__name__)
 
@@ -198,7 +199,8 @@ class Scheduler:
             return (), 0, str(error)
         if "rank" in verdict.acting:
             writes = [*site_factor.take_back(snapshot, verdict.protected_by["unmanaged"]), *writes]
-        return *guardrails.within_budget(writes, self.config.guardrails), ""
+        users = dict(zip(snapshot.jobs.keys, snapshot.jobs.user.tolist(), strict=True)) if writes else {}
+        return *within_budget(writes, lambda write: users[write.job], self.config.guardrails), ""
 
 
 @contextmanager

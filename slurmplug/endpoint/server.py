@@ -28,7 +28,8 @@ from slurmplug.errors import EndpointError, LedgerError, NotConfirmed, SteppedDo
 from slurmplug.ledger.directive_changes import Author, ChangeRequest, make_change
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.reports import requested
-from slurmplug.reports.service import LedgerReports, Viewer
+from slurmplug.reports.service import LedgerReports
+from slurmplug.reports.viewer import Viewer
 
 log = logging.getLogger(__name__)
 

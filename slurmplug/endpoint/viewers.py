@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from slurmplug.errors import ReadFailed
-from slurmplug.reports.service import Viewer
+from slurmplug.reports.viewer import Viewer
 
 REFRESH_SECONDS = 60.0
 """Seconds after which Slurm is queried again;"""

@@ -109,9 +109,9 @@ def past(ledger: LedgerFile, now: float, first_seen: float, jobs: Collection[Job
     return Past(
         now=now,
         paused=control(ledger, "paused") is not None,
-        stops_last_hour=ledger.value(
-            "SELECT count(*) AS n FROM operations WHERE kind = 'stop' AND opened > ?", now - HOUR
-        ),
+        stops_last_hour=_begun_by_user(ledger, "kind = 'stop'", now - HOUR),
+        admissions_last_hour=_begun_by_user(ledger, "kind = 'release'", now - HOUR),
+        admitting=frozenset(map(_key, ledger.query(f"{_JOBS_OF_OPERATIONS} kind = 'release' AND step != 'ended'"))),
         stopping=_stops_of(ledger, "step != 'ended'"),
         gave_up=_stops_of(ledger, "outcome = ? AND since > ?", OperationOutcome.GAVE_UP.value, now - HOUR),
         **vars(move_history(moves, now)),
@@ -146,7 +146,15 @@ def _first_seen(ledger: LedgerFile, job: JobKey, now: float) -> float:
 
 
 def _stops_of(ledger: LedgerFile, where: str, *parameters: object) -> frozenset[JobKey]:
-    return frozenset(map(_key, ledger.query(f"{_STOPS} AND {where}", *parameters)))
+    return frozenset(map(_key, ledger.query(f"{_JOBS_OF_OPERATIONS} kind = 'stop' AND {where}", *parameters)))
+
+
+def _begun_by_user(ledger: LedgerFile, which: str, since: float) -> dict[str, int]:
+    """By user, how many of these operations began after that time."""
+    sql = (
+        f"SELECT coalesce(user, '') AS user, count(*) AS n FROM {_WITH_JOBS} WHERE {which} AND opened > ? GROUP BY user"
+    )
+    return {row["user"]: row["n"] for row in ledger.query(sql, since)}
 
 
 def _key(row: Row) -> JobKey:
@@ -182,9 +190,8 @@ FROM operations JOIN jobs ON jobs.id = operations.job
 WHERE kind IN ('resize', 'migrate', 'preempt')
     AND (operations.job IN (SELECT id FROM jobs WHERE ended = 0) OR operations.since > ?)
 """
-_STOPS = """
-SELECT cluster, job_id, first_submit FROM operations JOIN jobs ON jobs.id = operations.job WHERE kind = 'stop'
-"""
+_WITH_JOBS = "operations JOIN jobs ON jobs.id = operations.job"
+_JOBS_OF_OPERATIONS = f"SELECT cluster, job_id, first_submit FROM {_WITH_JOBS} WHERE"
 _GIVEN_BACK = """
 SELECT job_id FROM jobs WHERE ended = 0 AND given_back = 1
 UNION SELECT part.job_id FROM jobs AS whole JOIN jobs AS part

@@ -4,17 +4,18 @@ All functions raise `LedgerError` where the ledger cannot be read.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from policies.plan import Reason
+from policies.plan import Fact, Reason
+from policies.snapshot import JobKey
 from slurmplug.directives.changes import Change
 from slurmplug.errors import UsageError
 from slurmplug.intake.job_record import JobRecord
 from slurmplug.ledger import rows
 from slurmplug.ledger.database import LedgerFile
-from slurmplug.ledger.rows import CycleRankings, Row
+from slurmplug.ledger.rows import CycleRankings, Row, facts_from
 from slurmplug.ledger.selection import Selection, condition
 
 LAST_REPORTS = 256
@@ -69,15 +70,17 @@ class ForbiddenAction(NamedTuple):
 @dataclass(frozen=True)
 class JobAudit:
     """The ledger's rows about one job, the earliest first, with their JSON columns read: what was decided about it and
-    done to it, and which of its reports were not believed. `changes`: those of its directives that no cycle has put in
-    force yet."""
+    done to it, and which of its reports were not believed. Facts about other jobs are `OtherJob` values.
+
+    changes: those of its directives that no cycle has put in force yet, each as the mapping of a `Change`.
+    """
 
     operations: Sequence[Row]
     steps: Sequence[Row]
     commands: Sequence[Row]
     decisions: Sequence[Row]
     faults: Sequence[Row]
-    changes: Sequence[Change] = ()
+    changes: Sequence[Row] = ()
 
 
 def cycle_rankings(ledger: LedgerFile) -> CycleRankings | None:
@@ -129,7 +132,7 @@ def job_audit(ledger: LedgerFile, job: int, record: JobRecord) -> JobAudit:
         commands=_audited(ledger, _COMMANDS, job),
         decisions=_audited(ledger, "SELECT * FROM decisions WHERE job = ? ORDER BY first", job),
         faults=_audited(ledger, _JOB_FAULTS, record.key.job_id, record.key.first_submit),
-        changes=coming_changes(ledger, job),
+        changes=[asdict(change) for change in coming_changes(ledger, job)],
     )
 
 
@@ -143,9 +146,15 @@ def coming_changes(ledger: LedgerFile, job: int) -> list[Change]:
 
 def _audited(ledger: LedgerFile, sql: str, *parameters: object) -> list[Row]:
     return [
-        {name: json.loads(value) if name in _AUDITED_JSON else value for name, value in row.items()}
+        {name: _AUDITED_JSON[name](value) if name in _AUDITED_JSON else value for name, value in row.items()}
         for row in ledger.query(sql, *parameters)
     ]
+
+
+def owners(ledger: LedgerFile, jobs: Iterable[JobKey]) -> dict[JobKey, int]:
+    """The uids of these jobs' users, of those jobs that the ledger has."""
+    found = {key: ledger.query(_OWNER, *key) for key in jobs}
+    return {key: int(rows[0]["uid"]) for key, rows in found.items() if rows and rows[0]["uid"] is not None}
 
 
 def last_cycle(ledger: LedgerFile) -> LastCycle | None:
@@ -186,7 +195,7 @@ def forbidden_actions(ledger: LedgerFile) -> list[ForbiddenAction]:
 def stop_reasons(ledger: LedgerFile) -> dict[int, Reason]:
     """Why each job was stopped, by the job's row: the last reason, where there were several."""
     found = ledger.query("SELECT job, rule, facts FROM operations WHERE kind = 'stop' ORDER BY opened")
-    return {row["job"]: Reason(row["rule"], json.loads(row["facts"])) for row in found}
+    return {row["job"]: Reason(row["rule"], facts_from(json.loads(row["facts"]))) for row in found}
 
 
 def open_operation_counts(ledger: LedgerFile) -> list[Row]:
@@ -290,7 +299,14 @@ def reports(ledger: LedgerFile, job: int) -> list[Report]:
 _LAST_CYCLE = f"""
 SELECT {", ".join(LastCycle._fields)} FROM cycles WHERE error = '' OR jobs IS NOT NULL ORDER BY id DESC LIMIT 1
 """
-_AUDITED_JSON = frozenset({"facts", "veto_facts", "fields"})
+_OWNER = "SELECT uid FROM jobs WHERE cluster = ? AND job_id = ? AND first_submit = ?"
+
+
+def _facts(stored: str) -> dict[str, Fact]:
+    return facts_from(json.loads(stored))
+
+
+_AUDITED_JSON: Mapping[str, Callable[[str], Any]] = {"facts": _facts, "veto_facts": _facts, "fields": json.loads}
 _FINISHED_RUNS = f"SELECT {', '.join(FinishedRun._fields)} FROM history"
 _REPORTS = """
 SELECT iteration, time, quantities, max(restarts) AS restarts FROM progress WHERE job = ? GROUP BY iteration

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, TypeAdapter
 
-from policies.plan import Reason
+from policies.plan import Fact, OtherJob, Reason
 from policies.snapshot import JobKey
 from predictors.arrays import Floats, Ints
 from predictors.forecast import Forecast
@@ -41,6 +41,22 @@ def nan_to_null(value: float) -> float | None:
 def null_to_nan(value: float | None) -> float:
     """The value of a column: NaN for NULL."""
     return float("nan") if value is None else float(value)
+
+
+def stored_facts(facts: Mapping[str, Fact]) -> dict[str, Any]:
+    """The facts of a reason as plain values: another job as its key and its score."""
+    return {
+        name: {"job": [*fact.job], "score": fact.score} if isinstance(fact, OtherJob) else fact
+        for name, fact in facts.items()
+    }
+
+
+def facts_from(stored: Mapping[str, Any]) -> dict[str, Fact]:
+    """The facts that `stored_facts` stored."""
+    return {
+        name: OtherJob(JobKey(*fact["job"]), fact["score"]) if isinstance(fact, Mapping) else fact
+        for name, fact in stored.items()
+    }
 
 
 def cycle_row(record: CycleRecord) -> Row:
@@ -98,7 +114,9 @@ def rankings_row(record: CycleRecord, jobs: Sequence[int]) -> Row:
             **_without_unknown(predicted),
         },
         "notes": [
-            [job, asdict(plan.notes[key])] for job, key in zip(jobs, seen.keys, strict=True) if key in plan.notes
+            [job, {"rule": plan.notes[key].rule, "facts": stored_facts(plan.notes[key].facts)}]
+            for job, key in zip(jobs, seen.keys, strict=True)
+            if key in plan.notes
         ],
     }
     return {"id": 1, "cycle": record.snapshot.cycle, "told": codec.dumps(ranking, packed=False)}
@@ -167,7 +185,7 @@ def decision_rows(record: CycleRecord) -> Iterator[tuple[JobKey, tuple[str, str,
     pairs = [(action, "allowed", nothing) for action in record.verdict.actions]
     pairs += [(a, "notice" if why.facts.get("mode") == "advise" else "vetoed", why) for a, why in record.verdict.vetoes]
     for action, verdict, veto in pairs:
-        facts = json.dumps(dict(action.reason.facts)), json.dumps(dict(veto.facts))
+        facts = json.dumps(stored_facts(action.reason.facts)), json.dumps(stored_facts(veto.facts))
         yield action.job, (action.kind, verdict, action.reason.rule, veto.rule, *facts)
 
 
@@ -186,7 +204,7 @@ def operation_row(operation: Operation) -> Row:
         "told": operation.last_status,
         "outcome": operation.outcome and operation.outcome.value,
         "rule": operation.reason.rule,
-        "facts": json.dumps(dict(operation.reason.facts)),
+        "facts": json.dumps(stored_facts(operation.reason.facts)),
         "owed": ",".join(operation.pending_cleanup),
         "goal": json.dumps(dict(operation.goal)),
         "undo": json.dumps(dict(operation.undo)),
@@ -203,7 +221,7 @@ def operation_from_row(row: Row) -> Operation:
     return Operation(
         **{name: row[name] for name in _OPERATION},
         job=JobKey(row["cluster"], row["job_id"], row["first_submit"]),
-        reason=Reason(row["rule"], json.loads(row["facts"])),
+        reason=Reason(row["rule"], facts_from(json.loads(row["facts"]))),
         limit=row["until"],
         last_status=row["told"],
         outcome=None if row["outcome"] is None else OperationOutcome(row["outcome"]),
@@ -277,6 +295,11 @@ def record_from_row(row: Row, points: Iterable[Row]) -> JobRecord:
         submitted_directives=_DIRECTIVES.validate_json(row["submitted_directives"]),
         changes=_CHANGES.validate_json(row["changes"]),
     )
+
+
+def changes_from(found: Sequence[Row]) -> tuple[Change, ...]:
+    """The changes of directives of which these are the mappings."""
+    return _CHANGES.validate_python(found)
 
 
 def change_row(job: int, change: Change) -> Row:

@@ -151,5 +151,9 @@ CREATE TABLE directive_changes (
 );
 ALTER TABLE jobs ADD COLUMN submitted_directives TEXT NOT NULL DEFAULT 'null';
 ALTER TABLE jobs ADD COLUMN changes TEXT NOT NULL DEFAULT '[]';
+UPDATE operations SET facts = json_remove(facts, '$.by', '$.by_rank')
+WHERE rule = 'gives way' AND json_valid(facts) AND json_type(facts, '$.by') IN ('integer', 'real');
+UPDATE decisions SET facts = json_remove(facts, '$.by', '$.by_rank')
+WHERE rule = 'gives way' AND json_valid(facts) AND json_type(facts, '$.by') IN ('integer', 'real');
 """,
 )

@@ -4,23 +4,52 @@ A rule that has no sentence here, of a policy from elsewhere, is shown with its 
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
-from policies.plan import Reason
+from policies.plan import Fact, OtherJob, Reason
+from policies.snapshot import JobKey
 from slurmplug.console.table import printable
 from slurmplug.ledger.queries import ForbiddenAction, OpenStep
 
-Fact = float | str
+HIDDEN = "a job that Slurm does not show you"
+
+
+def nobody(job: JobKey) -> bool:  # noqa: ARG001
+    """Sees no job."""
+    return False
 
 
 @dataclass(frozen=True)
 class About:
-    """What the facts are about: the quantity of the job's target, and -1 where it is better when lower, as the
-    policy saw it negated then."""
+    """What the facts are about, and who reads of them.
+
+    quantity: of the job's target. sign: -1 where that is better when lower, as the policy saw it negated then. sees:
+    whether the reader sees another job; unless it is given, a sentence names no other job.
+    """
 
     quantity: str = "accuracy"
     sign: float = 1.0
+    sees: Callable[[JobKey], bool] = nobody
+
+
+class _ShownJob:
+    """Another job that the reader sees, in a sentence: {by} is its name, {by.score} its score."""
+
+    def __init__(self, other: OtherJob) -> None:
+        self.score = other.score
+        self._id = other.job.job_id
+
+    def __format__(self, spec: str) -> str:
+        return f"job {self._id}"
+
+
+class _HiddenJob:
+    """One that the reader does not see: it has no score, so parts of a sentence with {by.score} are left out."""
+
+    def __format__(self, spec: str) -> str:
+        return HIDDEN
 
 
 SENTENCES: Mapping[str, Sequence[str]] = {
@@ -66,8 +95,9 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "its turn": ("It is next", ": its score of {rank:.3g} is the highest of the jobs that there is room for"),
     "overloaded node": ("Its node {node} is overloaded",),
     "gives way": (
-        "It is preempted by job {by:.0f}",
-        ", whose score of {by_rank:.3g} is above its own of {rank:.3g}",
+        "It is preempted",
+        " by {by}",
+        ", whose score of {by.score:.3g} is above its own of {rank:.3g}",
         "; {lost:.0f} s of its training are lost",
     ),
     "dependency-cycle": ("Its dependencies form a cycle, so none of them counts for its score",),
@@ -93,6 +123,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "gave up": ("A stop was requested within the last hour, and given up",),
     "stops per cycle": ("No more than {limit:.0f} stops are requested in one cycle",),
     "stops per hour": ("No more than {limit:.0f} stops are requested in one hour",),
+    "stops per user": ("No more than {limit:.0f} jobs of one user are requested to stop in one hour",),
     # resizing, moving, preempting
     "placement": ("The site lets Slurm choose the nodes", " (placement is {placement})"),
     "range": ("It requested {least:.0f} to {most:.0f} GPUs, which leaves no other number than it has",),
@@ -106,6 +137,9 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "requeues per cycle": ("No more than {limit:.0f} jobs are requeued in one cycle",),
     "requeues per hour": ("No more than {limit:.0f} jobs are requeued in one hour",),
     "requeues per user": ("No more than {limit:.0f} jobs of one user are requeued in one hour",),
+    "admissions per cycle": ("No more than {limit:.0f} jobs are admitted in one cycle",),
+    "admissions per hour": ("No more than {limit:.0f} jobs are admitted in one hour",),
+    "admissions per user": ("No more than {limit:.0f} jobs of one user are admitted in one hour",),
     "gave up moving": ("This was tried within the last hour and given up",),
     "limit": ("One of Slurm's limits would keep it pending", " ({limit})"),
     "limits not known": ("The limits that could keep it pending cannot be read",),
@@ -231,17 +265,24 @@ def source(name: str) -> str:
 
 
 def sentence(reason: Reason, about: About | None = None) -> str:
-    """A sentence, without its full stop."""
+    """A sentence, without its full stop. Another job is named only if the reader sees it, by `about`."""
     about = about or About()
     variant = str(reason.facts.get(VARIANTS.get(reason.rule, ""), ""))
     segments = SENTENCES.get(f"{reason.rule} {variant}".strip())
     signed = SIGNED.get(reason.rule, frozenset())
-    facts: dict[str, Fact] = {
-        name: printable(fact) if isinstance(fact, str) else about.sign * fact if name in signed else fact
-        for name, fact in reason.facts.items()
-    }
+    facts = {name: _shown(fact, about, about.sign if name in signed else 1.0) for name, fact in reason.facts.items()}
     text = _filled(segments, {"quantity": printable(about.quantity), **facts}) if segments else ""
-    return text or _listed(replace(reason, facts=facts))
+    return text or _listed(reason.rule, facts)
+
+
+_Shown: TypeAlias = float | str | _ShownJob | _HiddenJob
+"""A fact as its reader may see it."""
+
+
+def _shown(fact: Fact, about: About, sign: float) -> _Shown:
+    if isinstance(fact, OtherJob):
+        return _ShownJob(fact) if about.sees(fact.job) else _HiddenJob()
+    return printable(fact) if isinstance(fact, str) else sign * fact
 
 
 def background(reason: Reason) -> str:
@@ -249,16 +290,16 @@ def background(reason: Reason) -> str:
     facts = reason.facts
     if reason.rule not in VARIANTS or facts.get("overload") != "yes" or facts.get("in_force") == facts.get("asked"):
         return ""
-    return _filled(SENTENCES["downgraded"], facts)
+    return _filled(SENTENCES["downgraded"], {name: _shown(fact, About(), 1.0) for name, fact in facts.items()})
 
 
-def _filled(segments: Sequence[str], facts: Mapping[str, Fact]) -> str:
+def _filled(segments: Sequence[str], facts: Mapping[str, _Shown]) -> str:
     """The segments whose facts are all known; empty where those of the first are not, or a fact has another type."""
     text = ""
     for number, segment in enumerate(segments):
         try:
             text += segment.format_map(facts)
-        except KeyError:
+        except (KeyError, AttributeError):
             if number == 0:
                 return ""
         except ValueError:
@@ -266,10 +307,10 @@ def _filled(segments: Sequence[str], facts: Mapping[str, Fact]) -> str:
     return text
 
 
-def _listed(reason: Reason) -> str:
-    facts = ", ".join(f"{printable(name)} {_plain(fact)}" for name, fact in reason.facts.items())
-    return f"Rule {json.dumps(reason.rule)}" + (f": {facts}" if facts else "")
+def _listed(rule: str, facts: Mapping[str, _Shown]) -> str:
+    listed = ", ".join(f"{printable(name)} {_plain(fact)}" for name, fact in facts.items())
+    return f"Rule {json.dumps(rule)}" + (f": {listed}" if listed else "")
 
 
-def _plain(fact: Fact) -> str:
-    return fact if isinstance(fact, str) else f"{fact:.6g}"
+def _plain(fact: _Shown) -> str:
+    return f"{fact:.6g}" if isinstance(fact, int | float) else f"{fact}"

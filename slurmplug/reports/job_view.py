@@ -217,5 +217,5 @@ def _ranking(columns: Mapping[str, Any]) -> JobRanking:
         priority=columns["priority"],
         terms=columns["terms"],
         forecast=columns["forecast"],
-        note=Reason(note["rule"], note["facts"]) if note else None,
+        note=Reason(note["rule"], rows.facts_from(note["facts"])) if note else None,
     )

@@ -8,7 +8,9 @@ from slurmplug.console.table import counted, printable
 from slurmplug.directives.changes import Change, in_force
 from slurmplug.directives.parser import Directives, Problem
 from slurmplug.intake.job_record import JobRecord
+from slurmplug.ledger import rows
 from slurmplug.ledger.directive_changes import ChangedJobs
+from slurmplug.ledger.rows import Row
 from slurmplug.reports.job_view import Job
 
 MOST_CHANGES = 10
@@ -17,15 +19,15 @@ MOST_JOBS = 20
 """The most jobs that are named of those that one request changed."""
 
 
-def sentences(job: Job, coming: Sequence[Change]) -> Iterator[str]:
-    """What is in force and what of it was changed. `coming`: changes that no cycle has put in force yet."""
+def sentences(job: Job, coming: Sequence[Row]) -> Iterator[str]:
+    """What is in force and what of it was changed. `coming`: `JobAudit.changes`."""
     record = job.record
     yield from _in_force(record.directives)
     if len(record.changes) > MOST_CHANGES:
         yield f"Changed {counted(len(record.changes), 'time')}; the last changes are these."
     for number in range(max(0, len(record.changes) - MOST_CHANGES), len(record.changes)):
         yield _made(record, number)
-    for change in coming:
+    for change in rows.changes_from(coming):
         when = "from the next cycle on" if job.live else "too late: the job ended before that took effect"
         yield f"{_by(change)} {_given(change)}, {when}."
 

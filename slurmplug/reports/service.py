@@ -6,9 +6,9 @@ a user, who sees what Slurm would show. On other hosts `endpoint/client.py` impl
 
 import pwd
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
@@ -20,24 +20,20 @@ from slurmplug.ledger.selection import JobId, Selection
 from slurmplug.reports import job_view, why
 from slurmplug.reports.job_view import Job
 from slurmplug.reports.queue import QueueEntry, queue_view
+from slurmplug.reports.viewer import (
+    OPERATOR,
+    Viewer,
+    named_in,
+    queue_place,
+    seen_by,
+    shown_audit,
+    shown_columns,
+    shown_error,
+)
 from slurmplug.reports.why import Paragraph
 
 DEAD_AFTER_INTERVALS = 3
 """The daemon counts as dead after this many intervals without a cycle."""
-
-
-class Viewer(NamedTuple):
-    """Who reads a report: a uid, and whether Slurm shows it everybody's jobs."""
-
-    uid: int
-    sees_all: bool
-
-    def sees(self, job: Job) -> bool:
-        """Whether Slurm shows the viewer this job."""
-        return self.sees_all or job.record.facts.uid == self.uid
-
-
-OPERATOR = Viewer(0, sees_all=True)
 
 
 @dataclass(frozen=True)
@@ -89,24 +85,33 @@ class LedgerReports:
 
     def jobs(self, which: Selection) -> list[Job]:
         """For `acct`. Raises UsageError where these are too many."""
-        return job_view.jobs(self._ledger, self._visible(which))
+        return [self._shown(job) for job in job_view.jobs(self._ledger, self._visible(which))]
 
     def queue(self, which: Selection) -> list[QueueEntry]:
         """For `queue` and `prio`."""
-        return queue_view(self._ledger, self._visible(which))
+        found = queue_view(self._ledger, self._visible(which))
+        return [replace(entry, job=self._shown(entry.job)) for entry in found]
 
     def explain_job(self, job: JobId) -> list[JobExplanation]:
         """For `why`: of each element of an array; empty where there is no such job."""
         found = self.jobs(Selection(jobs=(job,)))
         order = job_view.ranked(job_view.jobs(self._ledger, Selection(live=True))) if found else []
         cycle = queries.last_cycle(self._ledger)
+        if cycle is not None:
+            cycle = cycle._replace(error=shown_error(cycle.error, self._viewer))
         return [self._explained(each, order, cycle) for each in found]
 
     def _explained(self, job: Job, order: Sequence[Job], cycle: LastCycle | None) -> JobExplanation:
         audit = queries.job_audit(self._ledger, job.row, job.record)
-        paragraphs = why.explain_job(job, order, cycle, audit, self._viewer.sees)
+        sees = seen_by(self._viewer, named_in(audit), lambda keys: queries.owners(self._ledger, keys))
+        paragraphs = why.explain_job(job, queue_place(job, order, self._viewer), cycle, audit, sees)
         story = [{"about": each.about, "sentences": list(each.sentences)} for each in paragraphs]
-        return JobExplanation(job, {"story": story, **asdict(audit)})
+        return JobExplanation(job, {"story": story, **shown_audit(audit, sees)})
+
+    def _shown(self, job: Job) -> Job:
+        """The job with the columns that the viewer may have."""
+        columns = shown_columns(job.columns, self._viewer)
+        return job if columns is job.columns else job_view.from_columns(columns)
 
     def knows_user(self, user: str) -> bool:
         """Whether the user has an account on this machine, or jobs in the ledger that the viewer may know of."""
@@ -144,9 +149,9 @@ class LedgerReports:
                 "seconds": cycle.seconds if cycle else {},
             },
             "frozen": (cycle and cycle.frozen) or "",
-            "error": last.error if last else "",
+            "error": shown_error(last.error, self._viewer) if last else "",
             "operations": queries.open_operation_counts(ledger),
-            "stops_last_hour": past.stops_last_hour,
+            "stops_last_hour": sum(past.stops_last_hour.values()),
             "failures_in_a_row": past.failures_in_a_row,
             "faults": queries.fault_counts(ledger, now - DAY),
             "ledger": {

@@ -1,11 +1,12 @@
 """`slurmplug why` in sentences: what a job requested and reported, its predictions, its rank, the actions on it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
 from policies.plan import Reason
+from policies.snapshot import JobKey
 from slurmplug.console import times
 from slurmplug.console.table import counted, printable
 from slurmplug.ledger.queries import JobAudit, LastCycle
@@ -14,9 +15,8 @@ from slurmplug.reports.acct import exit_code
 from slurmplug.reports.explain import About
 from slurmplug.reports.job_view import Job
 from slurmplug.reports.predictions import predictions
+from slurmplug.reports.viewer import QueuePlace
 
-AHEAD = 3
-"""How many of the jobs ahead of it are named."""
 _STEPS = {
     "ask": "a stop was requested, by a file that its report() checks for",
     "signal": "it was sent the signal that it declared",
@@ -50,23 +50,19 @@ class Paragraph:
 
 
 def explain_job(
-    job: Job,
-    order: Sequence[Job],
-    cycle: LastCycle | None,
-    audit: JobAudit,
-    sees: Callable[[Job], bool] = lambda _: True,
+    job: Job, place: QueuePlace | None, cycle: LastCycle | None, audit: JobAudit, sees: Callable[[JobKey], bool]
 ) -> list[Paragraph]:
-    """The whole explanation. `order`: the jobs that the last cycle ranked, the first to go first; only jobs that the
-    reader `sees` are named."""
-    about = About(job.record.quantity, job.record.sign)
+    """The whole explanation. `place`: among the jobs that the last cycle ranked. `sees`: whether the reader sees
+    another job; only those are named."""
+    about = About(job.record.quantity, job.record.sign, sees)
     paragraphs = [
         Paragraph("Job", tuple(_introduction(job))),
         Paragraph("Requested", tuple(requested.sentences(job, audit.changes))),
         Paragraph("Reported", tuple(_reported(job))),
         Paragraph("Predicted", tuple(predictions(job))),
-        Paragraph("Rank", tuple(_rank(job, order, cycle, sees))),
+        Paragraph("Rank", tuple(_rank(job, place, cycle, about))),
         Paragraph("Actions", tuple(sentence for _, sentence in sorted(_actions(audit, about), key=itemgetter(0)))),
-        Paragraph("Reports not believed", tuple(_doubted_reports(audit.faults))),
+        Paragraph("Reports not believed", tuple(_doubted_reports(audit.faults, about))),
     ]
     return [paragraph for paragraph in paragraphs if paragraph.sentences]
 
@@ -112,7 +108,7 @@ def _reported(job: Job) -> Iterator[str]:
         yield f"{counted(round(job.saved), 'iteration')} {'was' if job.saved == 1 else 'were'} saved."
 
 
-def _rank(job: Job, order: Sequence[Job], cycle: LastCycle | None, sees: Callable[[Job], bool]) -> Iterator[str]:
+def _rank(job: Job, place: QueuePlace | None, cycle: LastCycle | None, about: About) -> Iterator[str]:
     ranking = job.ranking
     if not job.live:
         yield "Not ranked: the job has ended."
@@ -121,27 +117,26 @@ def _rank(job: Job, order: Sequence[Job], cycle: LastCycle | None, sees: Callabl
         yield "Not ranked: the last cycle did not see the job."
         return
     if ranking.note is not None and not job.given_back:
-        yield f"{explain.sentence(ranking.note)}."
+        yield f"{explain.sentence(ranking.note, about)}."
     if rule := "given back" if job.given_back else ranking.protected_by:
         yield f"Left to Slurm. {explain.sentence(Reason(rule))}."
         return
     if ranking.score is not None:
-        yield from _score(job, ranking.score, order, sees)
+        yield from _score(job, ranking.score, place)
     if cycle is not None:
         yield from _not_in_effect(job, cycle)
 
 
-def _score(job: Job, score: float, order: Sequence[Job], sees: Callable[[Job], bool]) -> Iterator[str]:
+def _score(job: Job, score: float, place: QueuePlace | None) -> Iterator[str]:
     """Its rank and score, and the jobs next to it."""
-    place = next((n for n, other in enumerate(order) if other.row == job.row), None)
     terms = " + ".join(f"{name} {value:.4g}" for name, value in _terms(job).items() if value)
-    rank = f"Rank {place + 1} of {len(order)} pending jobs, by a score of" if place is not None else "A score of"
+    rank = f"Rank {place.rank} of {place.of} pending jobs, by a score of" if place is not None else "A score of"
     yield f"{rank} {score:.5g}{' = ' if terms else ''}{terms}."
     if place is None:
         return
-    for ahead in reversed(order[max(0, place - AHEAD) : place]):
-        yield _ahead(job, ahead) if sees(ahead) else "Ahead of it: a job that Slurm does not show you."
-    yield from _slurms_order(job, order[place + 1 :])
+    for ahead in place.ahead:
+        yield _ahead(job, ahead) if ahead is not None else f"Ahead of it: {explain.HIDDEN}."
+    yield from _slurms_order(job, place.overtaken_by)
 
 
 def _ahead(job: Job, other: Job) -> str:
@@ -166,16 +161,15 @@ def _terms(job: Job) -> Mapping[str, float]:
     return job.ranking.terms if job.ranking else {}
 
 
-def _slurms_order(job: Job, behind: Sequence[Job]) -> Iterator[str]:
+def _slurms_order(job: Job, overtaken_by: int) -> Iterator[str]:
     """How Slurm orders the job: by its own priority, of which the SiteFactor is one part."""
     own = job.ranking.priority if job.ranking else None
     site_factor = job.record.site_factor
     factor = "not known" if site_factor != site_factor else f"{site_factor:.0f}"
     yield f"Its SiteFactor is {factor}" + (f", its priority in Slurm {own:.0f}." if own is not None else ".")
-    above = [other for other in behind if other.ranking and (other.ranking.priority or 0.0) > (own or 0.0)]
-    if above:
+    if overtaken_by:
         yield (
-            f"Slurm's priority puts {counted(len(above), 'job')} of lower rank ahead of it, as it also counts "
+            f"Slurm's priority puts {counted(overtaken_by, 'job')} of lower rank ahead of it, as it also counts "
             "fairshare, age, size, partition and QOS."
         )
 
@@ -219,7 +213,7 @@ def _decision(decision: Mapping[str, Any], about: About) -> str:
     reason = explain.sentence(_reason(decision), about)
     if decision["verdict"] == "done":
         return f"{_when(decision)}: {reason}; its SiteFactor was set to 0."
-    veto = explain.sentence(Reason(decision["veto"], decision["veto_facts"]))
+    veto = explain.sentence(Reason(decision["veto"], decision["veto_facts"]), about)
     result = "Notice only" if decision["verdict"] == "notice" else "Not done"
     return f"{_when(decision)}: {_rule(decision)}. {reason}. {result}: {_lower(veto)}."
 
@@ -248,11 +242,11 @@ def _step(step: Mapping[str, Any], commands: Iterable[Mapping[str, Any]]) -> str
     return f"{text}: {', '.join(outcomes) or 'not sent yet'}"
 
 
-def _doubted_reports(faults: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _doubted_reports(faults: Iterable[Mapping[str, Any]], about: About) -> Iterator[str]:
     for fault in faults:
         reason = Reason(fault["rule"], {"detail": fault["detail"]} if fault["detail"] else {})
         count, last = counted(fault["count"], "time"), times.format_time(fault["last"])
-        yield f"{explain.sentence(reason)} ({count}, last {last})."
+        yield f"{explain.sentence(reason, about)} ({count}, last {last})."
 
 
 def _rule(row: Mapping[str, Any]) -> str:

@@ -4,18 +4,20 @@ Some rules protect jobs, others limit how much is done. Each veto is recorded wi
 `slurmplug why` explains.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import ClassVar, NamedTuple, Protocol, get_args
 
 import numpy as np
 
-from policies.plan import Action, ActionKind, Plan, Reason
+from policies.plan import Action, ActionKind, OtherJob, Plan, Reason
 from policies.snapshot import JobKey, Jobs, Snapshot
 from predictors.arrays import Bools, Floats
-from slurmplug.cluster.port import Command
 from slurmplug.config.schema import Guardrails, Mode, Modes
+from slurmplug.rules import budgets
+from slurmplug.rules.budgets import Spending
 
 HOUR = 3600.0
 PARTIAL_SNAPSHOT_MIN_JOBS = 20
@@ -36,7 +38,12 @@ class Past:
 
     now: float
     paused: bool = False
-    stops_last_hour: int = 0
+    stops_last_hour: Mapping[str, int] = field(default_factory=dict)
+    """by user, the stops begun"""
+    admissions_last_hour: Mapping[str, int] = field(default_factory=dict)
+    """by user, the admitted jobs whose release began"""
+    admitting: frozenset[JobKey] = frozenset()
+    """jobs with a release in progress"""
     stopping: frozenset[JobKey] = frozenset()
     """jobs with a stop in progress"""
     gave_up: frozenset[JobKey] = frozenset()
@@ -96,23 +103,26 @@ def check(
     protected = np.logical_or.reduce(list(protected_by.values()))
     rows = {key: row for row, key in enumerate(snapshot.jobs.keys)} if plan.actions else {}
 
+    spendings = _spendings(past, limits)
     allowed: list[Action] = []
     vetoes: list[tuple[Action, Reason]] = []
     for action in plan.actions:
         row = rows[action.job]
+        state, user = str(snapshot.jobs.state[row]), str(snapshot.jobs.user[row])
         reason = next((Reason(rule) for rule, mask in protected_by.items() if mask[row]), None)
         reason = reason or _placement_veto(action, placement)
-        reason = (
-            reason
-            or _mode_veto(mode[action.kind], past)
-            or _no_effect_veto(action, str(snapshot.jobs.state[row]), past)
-        )
+        reason = reason or _mode_veto(mode[action.kind], past) or _no_effect_veto(action, state, past)
+        effect = _spends(action, state, past)
         if placement != "all":
             reason = reason or _move_veto(action, snapshot, row, past, limits)
-            reason = reason or _requeue_budget_veto(action, snapshot, rows, allowed, past=past, limits=limits)
-        reason = reason or _stop_budget_veto(action, allowed, past, limits)
+        elif effect == "requeue":  # where the policy places every job, it moves them as it likes
+            effect = ""
+        if effect:
+            reason = reason or spendings[effect].veto(user)
         if reason is None:
             allowed.append(action)
+            if effect:
+                spendings[effect].spend(user)
         else:
             vetoes.append((action, reason))
     return Verdict(
@@ -154,16 +164,11 @@ def validate_plan(snapshot: Snapshot, plan: Plan) -> Plan:
     for job, reason in [*((action.job, action.reason) for action in plan.actions), *plan.notes.items()]:
         if job not in jobs:
             raise ValueError(f"job {job} is not in the snapshot")
-        if not all(isinstance(fact, float | int | str) for fact in reason.facts.values()):
-            raise ValueError(f"the facts of {reason.rule} are numbers and texts of Python's own types")
+        if not all(isinstance(fact, float | int | str | OtherJob) for fact in reason.facts.values()):
+            raise ValueError(f"the facts of {reason.rule} are numbers and texts of Python's own types, or OtherJob")
     if not all(isinstance(array, np.ndarray) and array.dtype.kind in "bifuU" for array in plan.memory.values()):
         raise ValueError("memory is arrays of numbers, truth values or texts")
     return plan
-
-
-def within_budget(writes: Sequence[Command], limits: Guardrails) -> tuple[Sequence[Command], int]:
-    """The writes of this cycle, and how many are postponed to the next."""
-    return writes[: limits.writes_per_cycle], max(0, len(writes) - limits.writes_per_cycle)
 
 
 def _raised_limit(jobs: Jobs, limits: Guardrails) -> int | None:
@@ -201,18 +206,6 @@ def _no_effect_veto(action: Action, state: str, past: Past) -> Reason | None:
     if state not in ("running", "suspended"):
         return Reason("not running")
     return Reason("gave up") if action.job in past.gave_up else None
-
-
-def _stop_budget_veto(action: Action, allowed: Sequence[Action], past: Past, limits: Guardrails) -> Reason | None:
-    """The limits on stops per cycle and hour; a policy repeats its stops, and those in progress are counted already."""
-    if action.kind != "stop" or action.job in past.stopping:
-        return None
-    done = sum(other.kind == "stop" and other.job not in past.stopping for other in allowed)
-    if done >= limits.stops_per_cycle:
-        return Reason("stops per cycle", {"limit": limits.stops_per_cycle})
-    if done + past.stops_last_hour >= limits.stops_per_hour:
-        return Reason("stops per hour", {"limit": limits.stops_per_hour})
-    return None
 
 
 def _placement_veto(action: Action, placement: str) -> Reason | None:
@@ -269,30 +262,24 @@ def _requeue_veto(action: Action, snapshot: Snapshot, row: int, past: Past, limi
     return None
 
 
-def _requeue_budget_veto(
-    action: Action,
-    snapshot: Snapshot,
-    rows: Mapping[JobKey, int],
-    allowed: Sequence[Action],
-    *,
-    past: Past,
-    limits: Guardrails,
-) -> Reason | None:
-    """The limits on requeues per cycle, hour and user; requeues in progress count."""
-    jobs, row = snapshot.jobs, rows[action.job]
-    if not _requeues(action, str(jobs.state[row])) or action.job in past.moving:
-        return None
-    now = [rows[a.job] for a in allowed if _requeues(a, str(jobs.state[rows[a.job]])) and a.job not in past.moving]
+def _spendings(past: Past, limits: Guardrails) -> dict[str, Spending]:
+    """By kind of effect, what of its budget the last hour spent; requeues in progress count."""
     recent = {(each.job, each.user) for each in past.requeues if each.at > past.now - HOUR} | set(past.moving.items())
-    user = str(jobs.user[row])
-    of_user = sum(jobs.user[at] == user for at in now) + sum(each == user for _, each in recent)
-    if len(now) >= limits.requeues_per_cycle:
-        return Reason("requeues per cycle", {"limit": limits.requeues_per_cycle})
-    if len(now) + len(recent) >= limits.requeues_per_hour:
-        return Reason("requeues per hour", {"limit": limits.requeues_per_hour})
-    if of_user >= limits.requeues_per_user:
-        return Reason("requeues per user", {"limit": limits.requeues_per_user})
-    return None
+    return {
+        "stop": Spending(budgets.of_stops(limits), past.stops_last_hour),
+        "requeue": Spending(budgets.of_requeues(limits), Counter(user for _, user in recent)),
+        "admission": Spending(budgets.of_admissions(limits), past.admissions_last_hour),
+    }
+
+
+def _spends(action: Action, state: str, past: Past) -> str:
+    """The kind of effect that an action spends; empty for none. A policy repeats its actions: what is in progress is
+    counted already."""
+    if action.kind == "stop":
+        return "" if action.job in past.stopping else "stop"
+    if action.kind == "release":
+        return "" if action.job in past.admitting else "admission"
+    return "requeue" if _requeues(action, state) and action.job not in past.moving else ""
 
 
 class Protection(Protocol):

@@ -14,6 +14,7 @@ from policies.mlfs.load_control import LoadControlSettings
 from policies.mlfs.mlfs import MLFH, MLFS, MLFHSettings, MLFSSettings
 from policies.mlfs.placement import Servers
 from policies.mlfs.priority import HOUR, PrioritySettings, score
+from policies.plan import OtherJob
 from policies.snapshot import Jobs, Snapshot
 from predictors.forecast import Forecast, Forecasts
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
@@ -367,4 +368,7 @@ def test_who_gives_way_ranks_below_the_one_that_it_gives_way_to(
     look, predicted = cluster
     for action in MLFH(config).decide(look, predicted, {}).actions:
         if action.reason.rule == "gives way":
-            assert float(action.reason.facts["rank"]) < float(action.reason.facts["by_rank"])
+            rank, by = action.reason.facts["rank"], action.reason.facts["by"]
+            assert isinstance(rank, float)
+            assert isinstance(by, OtherJob)
+            assert rank < by.score

@@ -17,8 +17,8 @@ from policies.mlfs.mlfs import MLFH, MLFS, MLFHSettings
 from policies.policy import Policy
 from policies.snapshot import Curves, JobKey, Jobs, Snapshot
 from slurmplug.cluster.port import Reading
-from slurmplug.intake.intake import Intake
 from slurmplug.directives.changes import Change
+from slurmplug.intake.intake import Intake
 from slurmplug.intake.job_record import Admission, Changes
 from slurmplug.sim.adapters.intake import SimIntake
 from slurmplug.sim.engine.job import Part, SimJob, Speed

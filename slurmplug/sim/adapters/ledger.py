@@ -1,6 +1,6 @@
 """The ledger of a simulation: in memory, with the same answers to a cycle as the ledger on disk."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -66,6 +66,7 @@ class MemoryLedger:
         """
         self._forget(now)
         stops = [each for each in self._operations.values() if each.kind == "stop"]
+        admissions = [each for each in self._operations.values() if each.kind == "release"]
         failures = 0
         for _, _, statuses in reversed(self._commanding):
             if "done" in statuses.values():
@@ -76,7 +77,9 @@ class MemoryLedger:
             now=now,
             latest=self._latest,
             alive=len(self._first_seen),
-            stops_last_hour=sum(each.opened > now - HOUR for each in stops),
+            stops_last_hour=Counter(self._users[each.job] for each in stops if each.opened > now - HOUR),
+            admissions_last_hour=Counter(self._users[each.job] for each in admissions if each.opened > now - HOUR),
+            admitting=frozenset(each.job for each in admissions if each.step != "ended"),
             stopping=frozenset(each.job for each in stops if each.step != "ended"),
             gave_up=frozenset(each.job for each in stops if gave_up_since(each, now - HOUR)),
             **vars(moves),

@@ -9,9 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import Result
 
+from policies.plan import Action, OtherJob, Plan, Reason
+from policies.policy import Policy
+from policies.snapshot import Snapshot
 from slurmplug.config.schema import Config
 from slurmplug.endpoint import munge, wire
 from slurmplug.endpoint.limits import RateLimit
@@ -21,7 +25,7 @@ from slurmplug.endpoint.viewers import EXPIRE_SECONDS, REFRESH_SECONDS, Viewers
 from slurmplug.errors import EndpointError, LedgerError, NotConfirmed, ReadFailed, SteppedDown
 from slurmplug.ledger.ledger import Ledger
 from tests.builders import CLUSTER
-from tests.ledgers import Site, run
+from tests.ledgers import Planned, Site, run
 
 ADA, BOB = 1001, 1002
 LIMITS = EndpointLimits()
@@ -104,13 +108,15 @@ def serving(
     folder: Path,
     munged: FakeMunge,
     limits: EndpointLimits = LIMITS,
+    *,
     per_minute: int = 1000,
     confirm: Callable[[], None] = lambda: None,
+    policy: Policy | None = None,
 ) -> Iterator[Served]:
     settings = {"listen": "127.0.0.1:0", "requests_per_minute": per_minute}
     config = Config.model_validate({"endpoint": settings, "ledger": {"path": str(folder / "ledger.db")}})
     slurm = Slurm()
-    with Site(folder) as site:
+    with Site(folder, policy) as site:
         server = EndpointServer(
             "127.0.0.1:0", RequestHandler(site.path, lambda: config, Viewers(slurm), limits, confirm)
         )
@@ -181,6 +187,47 @@ class TestReports:
         assert "Ahead of it: a job that Slurm does not show you." in reply
         assert "bob" not in reply
         assert "Ahead of it: job 3 of bob" in served.ask(0, "why", "2").output
+
+    @pytest.mark.parametrize("rule", ["gives way", "optstop misses", "a rule of a policy from elsewhere"])
+    def test_no_sentence_and_no_row_tells_of_a_job_that_is_hidden(
+        self, tmp_path: Path, munged: FakeMunge, rule: str
+    ) -> None:
+        """Decisions and notes of which every fact is another job: hidden from ada if it is bob's."""
+
+        def plan(seen: Snapshot) -> Plan:
+            if len(seen.jobs) < 3:
+                return Plan(np.zeros(len(seen.jobs)))
+            reason = Reason(rule, dict.fromkeys(("by", "other", "target"), OtherJob(seen.jobs.keys[2], 987.654)))
+            own = Reason(rule, {"other": OtherJob(seen.jobs.keys[1], 123.456)})
+            first, second, _ = seen.jobs.keys
+            actions = (Action("stop", first, reason), Action("preempt", first, reason), Action("stop", second, own))
+            return Plan(np.zeros(3), actions=actions, notes={first: reason, second: reason})
+
+        with serving(tmp_path, munged, policy=Planned(plan)) as one:
+            cluster = one.site.cluster
+            cluster.start(cluster.submit())
+            cluster.submit()
+            cluster.submit(uid=BOB, user="bob", name="secret-of-bob")
+            one.site.cycle(2)
+            everything = one.ask(0, "why", "1", "--json").output
+            replies = [
+                one.ask(ADA, *command).output
+                for job in ("1", "2")
+                for command in (("why", job), ("why", job, "--json"), ("acct", "-j", job, "--json"))
+            ]
+            replies.append(one.ask(ADA, "queue", "--json").output)
+        assert "987.654" in everything
+        assert "job 3" in everything
+        for reply in replies:
+            assert "987.7" not in reply
+            assert "988" not in reply
+            assert "987.654" not in reply
+            assert "bob" not in reply
+            assert "job 3" not in reply
+        [shown] = json.loads(replies[1])["jobs"]
+        told = [row for table in ("operations", "decisions") for row in shown[table] if "other" in row["facts"]]
+        assert told
+        assert all(row["facts"]["other"] is None for row in told)
 
     def test_why_of_a_hidden_job_is_as_of_one_that_never_was(self, served: Served) -> None:
         hidden, never = served.ask(ADA, "why", "3"), served.ask(ADA, "why", "99")

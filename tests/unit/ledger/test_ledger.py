@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.plan import Action, Plan, Reason
+from policies.plan import Action, OtherJob, Plan, Reason
 from policies.snapshot import JobKey, Snapshot
 from predictors.forecast import Forecast
 from slurmplug.cluster.port import Command, Outcome
@@ -326,12 +326,24 @@ def test_the_past_counts_stops_failures_and_what_was_given_back(ledger: Ledger) 
     ledger.set_control("paused", "maintenance")
     ledger.give_back([2])
     past = ledger.past(NOW + 120.0)
-    assert (past.stops_last_hour, past.failures_in_a_row, past.last_failure) == (1, 2, NOW + 60.0)
+    assert (past.stops_last_hour, past.failures_in_a_row, past.last_failure) == ({"ada": 1}, 2, NOW + 60.0)
     assert (past.paused, past.given_back) == (True, frozenset({2}))
     ledger.finish(3, [Outcome("3-label-1", "done")], {}, NOW)
     ledger.set_control("paused", None)
     assert (ledger.past(NOW).failures_in_a_row, ledger.past(NOW).paused) == (0, False)
-    assert ledger.past(NOW + 3601.0).stops_last_hour == 0
+    assert ledger.past(NOW + 3601.0).stops_last_hour == {}
+
+
+def test_a_fact_about_another_job_is_stored_and_read_as_such(ledger: Ledger) -> None:
+    other = OtherJob(key(2), 0.5)
+    reason = Reason("gives way", {"by": other, "rank": 0.25})
+    ledger.begin(cycle(1, operations=[replace(stop(1, 1), reason=reason)]))
+    [operation] = ledger.open_operations()
+    assert operation.reason == reason
+    [record] = [each for each in ledger.live_records() if each.key == key(1)]
+    [row] = queries.job_audit(ledger, 1, record).operations
+    assert row["facts"] == reason.facts
+    assert queries.owners(ledger, [key(2), key(99)]) == {key(2): record.facts.uid}
 
 
 def test_a_job_is_fresh_for_some_time_after_it_was_first_seen(ledger: Ledger) -> None:
@@ -483,16 +495,21 @@ def test_directives_that_an_older_release_stored_are_read_without_those_that_cam
     assert second.directives is None
 
 
+def put_jobs_of_older_release(ledger: Ledger, *job_ids: int) -> None:
+    """Write jobs with the columns that this ledger has."""
+    columns = {row["name"] for row in ledger.query("PRAGMA table_info(jobs)")}
+    for record in changes(*job_ids).records:
+        row = rows.record_row(record, NOW)
+        ledger._put("jobs", [{name: value for name, value in row.items() if name in columns}])
+
+
 def test_a_ledger_of_the_second_version_is_upgraded_and_tells_where_jobs_stand_from_the_next_cycle_on(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(database, "MIGRATIONS", MIGRATIONS[:2])
         with closing(Ledger(path)) as ledger, ledger._transaction():
-            columns = {row["name"] for row in ledger.query("PRAGMA table_info(jobs)")}
-            for record in changes(1, 2).records:
-                row = rows.record_row(record, NOW)
-                ledger._put("jobs", [{name: value for name, value in row.items() if name in columns}])
+            put_jobs_of_older_release(ledger, 1, 2)
             ledger.db.execute("UPDATE jobs SET given_back = 1 WHERE job_id = 2")
             ledger.db.execute("INSERT INTO standing VALUES (1, 1, 0.5, 1, '', 9.0, '{}', '{}', NULL)")
     with closing(Ledger(path)) as ledger:
@@ -506,6 +523,18 @@ def test_a_ledger_of_the_second_version_is_upgraded_and_tells_where_jobs_stand_f
         assert len(stood.jobs) == 2
     with closing(sqlite3.connect(path.with_name(f"{path.name}.version-2"))) as kept:
         assert kept.execute("SELECT rank FROM standing").fetchall() == [(0.5,)]
+
+
+def test_an_upgrade_forgets_the_numbers_and_scores_of_other_jobs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {"by": 2.0, "by_rank": 5.0, "rank": 2.0, "lost": 60.0}
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "MIGRATIONS", MIGRATIONS[:4])
+        with closing(Ledger(path)) as ledger, ledger._transaction():
+            put_jobs_of_older_release(ledger, 1)
+            ledger._write_operations(cycle(1, operations=[replace(stop(1, 1), reason=Reason("gives way", before))]))
+    with closing(Ledger(path)) as ledger:
+        [operation] = ledger.open_operations()
+    assert operation.reason == Reason("gives way", {"rank": 2.0, "lost": 60.0})
 
 
 def test_a_migration_that_fails_leaves_the_ledger_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,16 @@
 """Sentences out of reasons."""
 
 import json
+import re
+from collections.abc import Sequence
+from string import Formatter
 
 import pytest
 
-from policies.plan import Reason
+from policies.plan import OtherJob, Reason
+from policies.snapshot import JobKey
 from slurmplug.reports import explain
-from slurmplug.reports.explain import SENTENCES, About, background, sentence
+from slurmplug.reports.explain import SENTENCES, VARIANTS, About, background, sentence
 from slurmplug.rules import guardrails
 from slurmplug.spool import report_lines
 from tests.builders import forecasts, jobs, nodes, snapshot
@@ -81,6 +85,42 @@ def test_nothing_of_a_reason_reaches_a_terminal_raw() -> None:
 
 def test_braces_in_a_fact_are_only_braces() -> None:
     assert sentence(Reason("size", {"detail": "{achieved} {0.__class__}"})).endswith("({achieved} {0.__class__})")
+
+
+OTHER = JobKey("testing", 777_777, 1_699_999_999)
+
+
+def placeholders(segments: Sequence[str]) -> set[str]:
+    """The facts that a sentence is made of."""
+    return {name.partition(".")[0] for segment in segments for _, name, _, _ in Formatter().parse(segment) if name}
+
+
+@pytest.mark.parametrize("name", [*SENTENCES, "a rule of a policy from elsewhere"])
+def test_no_sentence_tells_of_a_job_that_its_reader_does_not_see(name: str) -> None:
+    first, _, last = name.rpartition(" ")
+    rule, cause = (first, {"cause": last}) if first in VARIANTS else (name, {})
+    facts = dict.fromkeys(placeholders(SENTENCES.get(name, ())) | {"other"}, OtherJob(OTHER, 987.654321))
+    reason = Reason(rule, {**facts, **cause})
+    for about in (None, About(), About("loss", -1.0)):
+        for text in (sentence(reason, about), background(reason)):
+            assert not re.search("777|987|988|169", text), text
+
+
+def test_another_job_is_told_of_only_to_who_sees_it() -> None:
+    reason = Reason("gives way", {"by": OtherJob(OTHER, 5.0), "rank": 2.0, "lost": 60.0})
+    assert sentence(reason, About(sees=OTHER.__eq__)) == (
+        "It is preempted by job 777777, whose score of 5 is above its own of 2; 60 s of its training are lost"
+    )
+    assert sentence(reason) == ("It is preempted by a job that Slurm does not show you; 60 s of its training are lost")
+    unknown = Reason("full moon", {"of": OtherJob(OTHER, 5.0)})
+    assert sentence(unknown, About(sees=OTHER.__eq__)) == 'Rule "full moon": of job 777777'
+    assert sentence(unknown) == 'Rule "full moon": of a job that Slurm does not show you'
+
+
+def test_a_job_that_an_earlier_release_recorded_by_its_number_is_not_told_of() -> None:
+    assert sentence(Reason("gives way", {"rank": 2.0, "lost": 60.0})) == (
+        "It is preempted; 60 s of its training are lost"
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pytest
 
 from policies.plan import Action, Plan, Reason
 from policies.snapshot import JobKey, Snapshot
-from slurmplug.cluster.port import Command
 from slurmplug.config.schema import Guardrails, Modes
 from slurmplug.rules.guardrails import (
     KINDS,
@@ -19,7 +18,6 @@ from slurmplug.rules.guardrails import (
     check,
     starving_first,
     validate_plan,
-    within_budget,
 )
 from tests.builders import CLUSTER, NOW, jobs, nodes, snapshot
 
@@ -184,16 +182,17 @@ def test_no_more_stops_than_a_cycle_may_have() -> None:
 
 
 def test_no_more_stops_than_an_hour_may_have() -> None:
-    past = Past(NOW, stops_last_hour=8)
-    verdict = checked(running(5), past=past, stops_per_hour=10)
+    past = Past(NOW, stops_last_hour={"ada": 5, "eve": 3})
+    verdict = checked(running(5), past=past, stops_per_hour=10, stops_per_user=10)
     assert (len(verdict.actions), vetoes(verdict)) == (2, ["stops per hour"] * 3)
-    assert vetoes(checked(running(1), past=replace(past, stops_last_hour=99), stops_per_hour=10)) == ["stops per hour"]
+    more = replace(past, stops_last_hour={"eve": 99})
+    assert vetoes(checked(running(1), past=more, stops_per_hour=10, stops_per_user=10)) == ["stops per hour"]
 
 
 def test_stops_under_way_that_are_said_again_take_nothing_from_the_new_ones() -> None:
     seen = running(4)
-    past = Past(NOW, stops_last_hour=2, stopping=frozenset(seen.jobs.keys[:2]))
-    verdict = checked(seen, past=past, stops_per_cycle=1, stops_per_hour=3)
+    past = Past(NOW, stops_last_hour={"ada": 2}, stopping=frozenset(seen.jobs.keys[:2]))
+    verdict = checked(seen, past=past, stops_per_cycle=1, stops_per_hour=3, stops_per_user=3)
     assert [action.job.job_id for action in verdict.actions] == [1, 2, 3]
 
 
@@ -218,13 +217,6 @@ def test_the_breaker_opens_rests_and_lets_one_cycle_try() -> None:
     assert [frozen(2, 1.0), frozen(3, 1.0), frozen(3, 599.0), frozen(3, 600.0), frozen(4, 1.0)] == [
         "", "breaker", "breaker", "", "breaker",
     ]  # fmt: skip
-
-
-def test_the_writes_of_one_cycle_are_bounded_and_the_rest_is_counted() -> None:
-    writes = [Command(str(i), "update", JobKey(CLUSTER, i, 0)) for i in range(5)]
-    assert within_budget(writes, Guardrails(writes_per_cycle=3)) == (writes[:3], 2)
-    assert within_budget(writes, Guardrails(writes_per_cycle=0)) == ([], 5)
-    assert within_budget(writes[:2], Guardrails(writes_per_cycle=3)) == (writes[:2], 0)
 
 
 @pytest.mark.parametrize(
@@ -318,7 +310,7 @@ def test_a_job_runs_for_some_time_before_it_is_preempted_but_not_before_it_is_mo
     ("limits", "allowed"),
     [
         ({"requeues_per_cycle": 2}, 2),
-        ({"requeues_per_hour": 4}, 1),  # two were, and one is being requeued
+        ({"requeues_per_hour": 4, "requeues_per_user": 4}, 1),  # two were, and one is being requeued
         ({"requeues_per_user": 3}, 1),  # ada had one in the last hour, and has one under way
         ({}, 3),
     ],

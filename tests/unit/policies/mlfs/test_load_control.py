@@ -134,7 +134,7 @@ class TestOptStop:
         action = stopped(PLATEAU, 0.80, 0.01, stop="optstop", target=0.9, iteration=50)
         assert reason_of(action).rule == "optstop"
         assert reason_of(action).facts["cause"] == "misses"
-        assert float(reason_of(action).facts["probability"]) < 0.05
+        assert float(str(reason_of(action).facts["probability"])) < 0.05
 
     def test_so_does_one_that_asked_to_stop_at_its_target(self) -> None:
         action = stopped(PLATEAU, 0.80, 0.01, stop="target", target=0.9, iteration=50)

@@ -9,7 +9,7 @@ from policies.mlfs.migration import MigrationSettings, lowest_priority, select_m
 from policies.mlfs.mlfs import MLFH, MLFHSettings
 from policies.mlfs.placement import PlacementSettings, Servers
 from policies.mlfs.schedule import FEW, ScheduleSettings, preemption_loss, schedule
-from policies.plan import Action
+from policies.plan import Action, OtherJob
 from policies.snapshot import Jobs, Snapshot
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
 
@@ -162,8 +162,9 @@ class TestPreemption:
         assert told(decided(self.look(), [1, 2])) == [("preempt", 1, ()), ("place", 2, ("n1",))]
 
     def test_says_for_whom(self) -> None:
-        facts = decided(self.look(), [1, 2])[0].reason.facts
-        assert (facts["by"], facts["by_rank"], facts["rank"]) == (2.0, 2.0, 1.0)
+        look = self.look()
+        facts = decided(look, [1, 2])[0].reason.facts
+        assert (facts["by"], facts["rank"]) == (OtherJob(look.jobs.keys[1], 2.0), 1.0)
 
     @pytest.mark.parametrize("score", [[2, 1], [1, 1]])
     def test_leaves_what_is_no_lower(self, score: list[float]) -> None:

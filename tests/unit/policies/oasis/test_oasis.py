@@ -195,7 +195,7 @@ def test_one_held_for_admission_is_released_with_its_first_slot() -> None:
     assert action.begin == START
     assert action.gpus is not None
     assert 1 <= action.gpus <= 4
-    assert float(action.reason.facts["payoff"]) > 0
+    assert float(str(action.reason.facts["payoff"])) > 0
 
 
 def test_one_that_is_turned_down_is_told_what_it_would_have_to_pay_and_is_asked_again_in_the_next_slot() -> None:
