@@ -19,6 +19,7 @@ from slurmplug.ledger.selection import JobId
 from tests.builders import NOW
 from tests.fake_cluster import Crash
 from tests.ledgers import Site
+from tests.moving import MovingSite
 from tests.schedulers import begun
 
 ADA = Author(1001, "ada", operator=False, sees_all=False)
@@ -149,6 +150,67 @@ def test_a_running_job_taken_out_gets_its_site_factor_back_when_it_waits_again(s
     site.cluster.requeue(job)
     site.cycle()
     assert site.cluster.jobs[job]["label"] == 0
+
+
+def test_nothing_is_given_back_while_an_operator_paused_the_daemon(site: Site) -> None:
+    jobs = [site.cluster.submit(URGENT) for _ in range(2)]
+    site.cycle()
+    job = max(jobs, key=lambda each: site.cluster.jobs[each].get("label", 0))
+    site.ledger.set_control("paused", "maintenance")
+    change(site, job, "--manage=off")
+    site.cycle()
+    assert site.cluster.jobs[job]["label"] > 0
+    site.ledger.set_control("paused", None)
+    site.cycle()
+    assert site.cluster.jobs[job]["label"] == 0
+
+
+def test_a_held_jobs_site_factor_is_given_back_when_it_is_released(site: Site) -> None:
+    jobs = [site.cluster.submit(URGENT) for _ in range(2)]
+    site.cycle()
+    job = max(jobs, key=lambda each: site.cluster.jobs[each].get("label", 0))
+    site.cluster.jobs[job] |= {"priority": 0.0, "reason": "JobHeldUser"}
+    change(site, job, "--manage=off")
+    site.cycle()
+    assert site.cluster.jobs[job]["label"] > 0
+    site.cluster.jobs[job] |= {"priority": 1000.0, "reason": "Priority"}
+    site.cycle()
+    assert site.cluster.jobs[job]["label"] == 0
+
+
+@pytest.fixture
+def moving(tmp_path: Path) -> Iterator[MovingSite]:
+    """A job trains, and the policy wants it to be resized."""
+    made = MovingSite(tmp_path / "moving.db")
+    with closing(made.ledger):
+        made.policy.wanted[made.training()] = {"kind": "resize", "gpus": 4}
+        made.cycle()
+        made.cycle()
+        assert made.cluster.asked(1, "checkpoint")
+        yield made
+
+
+def take_out(moving: MovingSite) -> None:
+    make_change(moving.ledger, request(1, "--manage=off"), ADA, moving.cluster.time)
+    for _ in range(10):
+        moving.cycle()
+    assert moving.ledger.open_operations() == []
+
+
+def test_a_job_taken_out_before_it_saved_is_not_moved(moving: MovingSite) -> None:
+    take_out(moving)
+    assert not moving.cluster.asked(1, "checkpoint")
+    moving.saves(1)
+    moving.cycle()
+    assert "requeue" not in moving.cluster.verbs(1)
+
+
+def test_a_job_taken_out_after_its_requeue_keeps_its_shape_and_leaves_its_reservation(moving: MovingSite) -> None:
+    moving.saves(1)
+    moving.cycles_until(lambda: "requeue" in moving.cluster.verbs(1))
+    take_out(moving)
+    assert (moving.cluster.jobs[1]["gpus"], moving.cluster.jobs[1]["reservation"]) == (2, "")
+    assert moving.cluster.reservations == []
 
 
 def test_jobs_that_were_never_managed_are_not_written_although_their_site_factor_is_not_known(site: Site) -> None:
