@@ -134,3 +134,24 @@ def test_a_training_that_runs_gets_a_target_and_is_stopped_when_it_meets_it(site
     site.until(lambda: "by the rule target" in site.ask(ada, "why", str(job)).stdout, "why it was stopped")
     late = site.ask(ada, "set", str(job), "--stop=iterations")
     assert f"job {job} has ended (COMPLETED): its directives count no more" in late.stderr
+
+
+def test_an_array_changes_as_a_whole_and_its_elements_inherit_it_and_a_heterogeneous_job_changes_in_all_components(
+    site: Site,
+) -> None:
+    ada, busy = site.cluster.researchers[0], site.cluster.researchers[2]
+    array = site.cluster.sbatch(ada, WAITING.format(3), "--array=0-2")
+    het = site.cluster.sbatch(
+        ada, "#!/bin/sh\n#SBATCH --gres=gpu:1\n#SBATCH hetjob\n#SBATCH --gres=gpu:2\n#PLUG --urgency=3\nsleep 600\n"
+    )
+    site.until(lambda: site_factors(site.cluster).get(array, 0) > 0, "the array's SiteFactor")
+    site.daemon.pass_cycles()
+    assert site.ask(ada, "set", str(array), "--manage=off").stdout.startswith(f"job {array}_[x3]: --manage=off")
+    assert site.ask(ada, "set", f"{het}+1", "--urgency=8").stdout.startswith(f"jobs {het}+0, {het}+1: --urgency=8")
+    alone = site.ask(ada, "set", f"{array}_1", "--urgency=8").stderr
+    assert f"{array}_1 has not started: pending elements of an array are one job, {array}" in alone
+    site.until(lambda: site_factors(site.cluster)[array] == 0, "the array's SiteFactor to be given back")
+    assert "--urgency=8 (3 before)" in site.ask(ada, "why", str(het)).stdout
+    site.cluster.run("root", ["scancel", "-u", busy])
+    site.until(lambda: "RUNNING" in site.ask(ada, "why", f"{array}_0").stdout, "an element to run")
+    assert "--manage=off (none before)" in site.ask(ada, "why", f"{array}_0").stdout
