@@ -52,11 +52,11 @@ local TABLE = {
    choices = {}, least = 1, most = 1000000000.0,
    expected = "a whole number from 1 to 1000000000"},
   {name = "stop", kind = "choice", example = "optstop",
-   choices = {"iterations", "optstop", "target"}, least = 0, most = 0,
-   expected = "iterations, optstop or target"},
-  {name = "allow-downgrade", kind = "choice", example = "target",
-   choices = {"optstop", "target"}, least = 0, most = 0,
-   expected = "optstop or target"},
+   choices = {"iterations", "target", "optstop"}, least = 0, most = 0,
+   expected = "iterations, target or optstop"},
+  {name = "allow-downgrade", kind = "choice", example = "optstop",
+   choices = {"target", "optstop"}, least = 0, most = 0,
+   expected = "target or optstop"},
   {name = "urgency", kind = "number", example = "7",
    choices = {}, least = 0, most = 10,
    expected = "a number from 0 to 10"},
@@ -597,14 +597,8 @@ local function drop_contradictions(given, problems)
             drop(given, name, "no-target", problems)
         end
     end
-    if given.stop and given["allow-downgrade"] then
-        local order = {}
-        for place, word in ipairs(ROWS.stop.choices) do
-            order[word] = place
-        end
-        if order[given["allow-downgrade"].value] <= order[given.stop.value] then
-            drop(given, "allow-downgrade", "no-further", problems)
-        end
+    if given.stop and given["allow-downgrade"] and given["allow-downgrade"].value == given.stop.value then
+        drop(given, "allow-downgrade", "no-further", problems)
     end
 end
 

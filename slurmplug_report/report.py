@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Any, Mapping
 
 from slurmplug_report.gpu_load import LoadMeter
+from slurmplug_report.job_start import earliest_file_time
 
 DEFAULT_SPOOL = "/var/spool/slurmplug"
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
@@ -79,13 +80,15 @@ class Reporter:
         run: job id and restart count, joined by a dot.
         spool: the folder with `reports` and `requests`.
         writes: whether this process reports; one that does not still sees requests.
+        since: seconds since the epoch; files in the spool that were last written before are of another job.
     """
 
-    def __init__(self, run: str, spool: str, *, writes: bool) -> None:
+    def __init__(self, run: str, spool: str, *, writes: bool, since: float = float("-inf")) -> None:
         self.writes = writes
         self.stop_requested = False
         self._run = run
         self._spool = spool
+        self._since = since
         self._queue: deque[dict[str, Any]] = deque(maxlen=MAX_QUEUED)
         self._iteration = -1.0
         self._checkpoint_request: tuple[int, int] | None = None
@@ -108,7 +111,8 @@ class Reporter:
         if not all(text.isascii() and text.isdigit() and len(text) <= 10 for text in (job, restart)):
             return None
         spool = environment.get("SLURMPLUG_SPOOL") or DEFAULT_SPOOL
-        return cls(f"{int(job)}.{int(restart)}", spool, writes=is_rank_zero(environment))
+        since = earliest_file_time(environment)
+        return cls(f"{int(job)}.{int(restart)}", spool, writes=is_rank_zero(environment), since=since)
 
     @property
     def checkpoint_requested(self) -> bool:
@@ -166,7 +170,7 @@ class Reporter:
     def _request(self, kind: str) -> tuple[int, int] | None:
         """Inode and time of the request's file, which differ from request to request; None where there is none.
 
-        Ignored in a folder that others than its owner can write.
+        Ignored in a folder that others than its owner can write, and where it is older than the job.
         """
         folder = f"{self._spool}/requests"
         try:
@@ -177,7 +181,7 @@ class Reporter:
             )
         except OSError:
             return None
-        return (found.st_ino, found.st_mtime_ns) if trusted else None
+        return (found.st_ino, found.st_mtime_ns) if trusted and found.st_mtime >= self._since else None
 
     def _measure(self) -> None:
         if self._meter is None:
@@ -192,7 +196,7 @@ class Reporter:
             return
         try:
             if self._file is None:
-                self._file = _open(f"{self._spool}/reports", self._run)
+                self._file = _open(f"{self._spool}/reports", self._run, self._since)
                 self._written = os.fstat(self._file).st_size
             self._unwritten = self._unwritten or self._lines()
             self._write(self._file, self._unwritten)
@@ -249,21 +253,22 @@ def _number(value: Any) -> float | None:
     return int(number) if number.is_integer() and abs(number) < 1e15 else number
 
 
-def _open(folder: str, run: str) -> int:
-    """Open the run's report file, or one with a random suffix where that name is taken. Raises OSError."""
+def _open(folder: str, run: str, since: float) -> int:
+    """Open the run's report file, or one with a random suffix where that name is taken: by another user, or by a file
+    that was last written before `since`. Raises OSError."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        return _opened(f"{folder}/{run}.jsonl", flags)
+        return _opened(f"{folder}/{run}.jsonl", flags, since)
     except OSError:
-        return _opened(f"{folder}/{run}.{os.urandom(8).hex()}.jsonl", flags | os.O_EXCL)
+        return _opened(f"{folder}/{run}.{os.urandom(8).hex()}.jsonl", flags | os.O_EXCL, since)
 
 
-def _opened(path: str, flags: int) -> int:
+def _opened(path: str, flags: int, since: float) -> int:
     file = os.open(path, flags, 0o640)
     found = os.fstat(file)
-    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or (found.st_size and found.st_mtime < since):
         os.close(file)
-        raise FileExistsError(f"{path} belongs to another user or is no regular file")
+        raise FileExistsError(f"{path} belongs to another user or an earlier job, or is no regular file")
     os.fchmod(file, 0o640)  # whatever the umask: the daemon reads it through the group
     return file
 

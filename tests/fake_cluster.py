@@ -5,7 +5,7 @@ It does at once what it is told, refuses what it does not know, and notes everyt
 
 import json
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_type_hints
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from predictors.arrays import Bools, Floats, Ints
 from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.port import (
+    LIVE_STATES,
     Command,
     Ending,
     JobRows,
@@ -23,10 +24,10 @@ from slurmplug.cluster.port import (
     ResourceRequest,
     Site,
     Strings,
+    Submission,
     Traces,
 )
 from slurmplug.errors import ReadFailed
-from slurmplug.intake.job_record import LIVE_STATES
 from slurmplug.spool.report_lines import SpoolFault
 from tests.builders import CLUSTER, NOW
 
@@ -88,11 +89,13 @@ def reading(
     scripts: Mapping[int, bytes] | None = None,
     reports: Mapping[int, bytes] | None = None,
     faults: Sequence[SpoolFault] = (),
+    site: Site = SITE,
+    site_factors: Mapping[int, int] | None = None,
 ) -> Reading:
     """What a look at a cluster of these jobs brings."""
     return Reading(
         now=now,
-        site=SITE,
+        site=site,
         jobs=job_rows(rows),
         nodes=node_rows() if nodes is None else nodes,
         reservations=tuple(reservations),
@@ -100,6 +103,7 @@ def reading(
         scripts=scripts or {},
         reports=reports or {},
         faults=tuple(faults),
+        site_factors=site_factors,
     )
 
 
@@ -171,6 +175,8 @@ class FakeCluster:
         self.crash_after: int | None = None
         self.reachable = True
         self.limited = Limits()
+        self.booted = NOW - 3600.0
+        self.compared = 0
         self._next = 1
         self._verbs: dict[str, Callable[[Command], str]] = {
             "update": self._update,
@@ -237,7 +243,7 @@ class FakeCluster:
 
     # --- the port ---------------------------------------------------------------------------------------------------
 
-    def read(self, known: Container[int], alive: Collection[int]) -> Reading:
+    def read(self, known: Container[Submission], alive: Collection[int]) -> Reading:
         if not self.reachable:
             raise ReadFailed("squeue did not answer")
         reports, self.reports = self.reports, {}
@@ -248,10 +254,26 @@ class FakeCluster:
             nodes=self.nodes,
             reservations=self.reservations,
             endings=[self.accounting[i] for i in sorted(alive) if i not in self.jobs and i in self.accounting],
-            scripts={i: self.scripts[i] for i, job in self.jobs.items() if i not in known and job["batch"]},
+            scripts={
+                i: self.scripts[i]
+                for i, job in self.jobs.items()
+                if job["batch"] and (i, int(job["submit"])) not in known
+            },
             reports=reports,
             faults=faults,
+            site=replace(SITE, booted=self.booted),
         )
+
+    def site_factors_in_slurm(self, booted: float) -> dict[int, int]:
+        """As sprio tells SiteFactors: of jobs that wait, may start and have no pinned priority."""
+        self.compared += 1
+        if not self.reachable or booted != self.booted:
+            raise ReadFailed("sprio did not answer")
+        return {
+            job_id: int(job.get("label", 0))
+            for job_id, job in self.jobs.items()
+            if job["state"] == "PENDING" and job["priority"] and job["eligible"] <= self.time and "pinned" not in job
+        }
 
     def resource_requests(self, job_ids: Collection[int]) -> dict[int, ResourceRequest]:
         if not self.reachable:

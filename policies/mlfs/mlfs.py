@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from policies.mlfs.early_stopping import StopCandidates, remaining_share, stop_actions
 from policies.mlfs.growth import GrowthSettings, grow
-from policies.mlfs.load_control import LoadControlSettings, StopCandidates, assess_load, remaining_share, stop_actions
+from policies.mlfs.load_control import LoadControlSettings, assess_load
 from policies.mlfs.placement import Servers
 from policies.mlfs.priority import PrioritySettings, Ranking, score
 from policies.mlfs.schedule import ScheduleSettings, changeable, schedule

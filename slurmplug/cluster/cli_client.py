@@ -12,14 +12,22 @@ import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from tempfile import TemporaryFile
 from types import MappingProxyType
-from typing import IO
 
 from slurmplug.cluster import limits, parse
 from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.parse import Queue, Separators
-from slurmplug.cluster.port import Command, Ending, NodeRows, Outcome, Reservation, ResourceRequest, Site, Status
+from slurmplug.cluster.port import (
+    Command,
+    Ending,
+    NodeRows,
+    Outcome,
+    Reservation,
+    ResourceRequest,
+    RunIdentity,
+    Site,
+    Status,
+)
 from slurmplug.errors import ReadFailed
 
 SCRIPT_BYTES = 65_536
@@ -73,7 +81,9 @@ _NO_ANSWER = re.compile(
 _ELEMENTS = re.compile(r"[0-9]+_\[?([0-9,:-]+)(\.\.\.)?\]?(?:: (.*))?")
 """The address of elements of an array, or Slurm's message on some: their tasks, whether these are cut, the message."""
 _NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
-_NO_SCRIPT = re.compile(r"invalid job id|script not specified", re.IGNORECASE)
+_NO_SCRIPT = re.compile(r"job script not specified", re.IGNORECASE)
+"""What slurmctld answers about a job that has no script: ESLURM_JOB_SCRIPT_MISSING."""
+_GONE = re.compile(r"invalid job id", re.IGNORECASE)
 
 
 class CliClient:
@@ -154,16 +164,31 @@ class CliClient:
         return self.site().cluster
 
     def script(self, job_id: int) -> bytes:
-        """The first SCRIPT_BYTES of a job's script, empty where slurmctld has none. Raises ReadFailed."""
-        with TemporaryFile() as script:
-            answer = self._run_to_end(["scontrol", "write", "batch_script", str(job_id), "-"], script)
-            script.seek(0)
-            head = script.read(SCRIPT_BYTES)
-        if head or not answer.stderr:
-            return head
-        if _NO_SCRIPT.search(_decode(answer.stderr).partition(":")[2]):  # it exits 0 whatever happens
+        """The first SCRIPT_BYTES of a job's script, empty where Slurm answers that there is none.
+
+        Raises:
+            ReadFailed: it could not be read, or not to its end: scontrol exits 0 whatever happens.
+        """
+        answer = self._run_to_end(["scontrol", "write", "batch_script", str(job_id), "-"], subprocess.PIPE)
+        if answer.stdout and answer.returncode == 0:
+            return bytes(answer.stdout[:SCRIPT_BYTES])
+        complaint = _last_words(answer.stderr)
+        if _NO_SCRIPT.search(complaint):
             return b""
-        raise ReadFailed(f"scontrol write batch_script {job_id}: {_last_words(answer.stderr)}")
+        raise ReadFailed(f"scontrol write batch_script: {complaint or f'no answer, exit status {answer.returncode}'}")
+
+    def run_identities(self, job_ids: Collection[int]) -> Mapping[int, RunIdentity]:
+        """By job id, of those of these jobs that slurmctld lists. Raises ReadFailed."""
+        ids = ",".join(str(int(job_id)) for job_id in sorted(job_ids))
+        separators = Separators(_random_separator("f"), _random_separator("r"))
+        options = ("--local", "--noheader", "--noconvert", "--all", "--states=all", f"--jobs={ids}")
+        try:
+            text = self._query("squeue", *options, "-O", separators.format(parse.RUN_IDENTITY_FIELDS))
+        except ReadFailed as error:
+            if _GONE.search(str(error)):  # of one job alone; of several it lists those that there are
+                return {}
+            raise
+        return parse.run_identities(text, separators)
 
     def endings(self, job_ids: Collection[int]) -> tuple[Ending, ...]:
         """How these jobs ended, of those that the accounting lists as ended. Raises ReadFailed."""
@@ -174,8 +199,8 @@ class CliClient:
         )
 
     def site_factors(self) -> Mapping[int, int]:
-        """By job id, of the pending jobs that sprio lists. Raises ReadFailed."""
-        return parse.site_factors(self._query("sprio", "--local", "--noheader", "-o", "%i %S"))
+        """By job id, of pending jobs that may start and whose priority is not pinned. Raises ReadFailed."""
+        return parse.site_factors(self._query("sprio", "--local", "--noheader", "-o", parse.SPRIO_FORMAT))
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
@@ -237,7 +262,7 @@ class CliClient:
         return _decode(answer.stdout)
 
     def _run_to_end(
-        self, argv: Sequence[str], stdout: int | IO[bytes], env: Mapping[str, str] = _NO_VARIABLES
+        self, argv: Sequence[str], stdout: int, env: Mapping[str, str] = _NO_VARIABLES
     ) -> "subprocess.CompletedProcess[bytes]":
         """Run a client, whatever its exit status. Raises ReadFailed where it cannot be run or takes too long."""
         try:
@@ -253,7 +278,7 @@ class CliClient:
         timeout: float,
         *,
         stdin: bytes = b"",
-        stdout: int | IO[bytes] = subprocess.DEVNULL,
+        stdout: int = subprocess.DEVNULL,
         env: Mapping[str, str] = _NO_VARIABLES,
     ) -> "subprocess.CompletedProcess[bytes]":
         """Run a client in a session of its own: a Ctrl-C that ends the daemon lets it finish."""

@@ -5,7 +5,7 @@ Rows have the same columns whatever the Slurm release and the client: how these 
 
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,14 @@ Verb: TypeAlias = Literal[
     "update", "requeue", "signal", "cancel", "ask", "withdraw", "hold", "release", "reserve", "unreserve", "place"
 ]
 Status: TypeAlias = Literal["done", "refused", "unknown"]
+LIVE_STATES = frozenset(
+    "PENDING RUNNING SUSPENDED COMPLETING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD RESIZING RESV_DEL_HOLD "
+    "SIGNALING SPECIAL_EXIT STAGE_OUT STOPPED".split()
+)
+"""Slurm's long names of the states that a job leaves again (squeue(1), JOB STATE CODES)."""
+Submission: TypeAlias = tuple[int, int]
+"""A job id, and when that job was submitted or requeued, in whole seconds since the epoch: what tells two jobs with
+one id apart."""
 
 
 @dataclass(frozen=True)
@@ -164,21 +172,37 @@ class ResourceRequest:
     required_nodes: str
 
 
+class RunIdentity(NamedTuple):
+    """What tells a job's present run from its other runs, and from another job with its id.
+
+    `submit`: when it was submitted or requeued last, in whole seconds since the epoch.
+    """
+
+    uid: int
+    submit: int
+    restarts: int
+
+
 @dataclass(frozen=True)
 class Site:
-    """What decisions depend on in the site's slurm.conf."""
+    """What decisions depend on in the site's slurm.conf, and when its slurmctld started."""
 
     cluster: str
     version: str
     priority_type: str
     priority_weights: Mapping[str, int]
+    booted: float = 0.0
+    """seconds since the epoch; another value is another start of slurmctld, which may have lost what was set last"""
     places: bool = False
     """whether jobs start where the policy places them, and only then; False under Slurm, which places them itself"""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """The state of the cluster at one time, `now`. `scripts` and `reports` hold only what is new, by job id."""
+    """The state of the cluster at one time, `now`. `scripts` and `reports` hold only what is new, by job id.
+
+    A job whose script could not be read yet is not in `scripts`; one without a script has an empty one.
+    """
 
     now: float
     site: Site
@@ -189,6 +213,8 @@ class Reading:
     scripts: Mapping[int, bytes] = field(default_factory=dict)
     reports: Mapping[int, bytes] = field(default_factory=dict)
     faults: tuple[SpoolFault, ...] = ()
+    site_factors: Mapping[int, int] | None = None
+    """as `ClusterPort.site_factors_in_slurm`; None where they were not read with this reading"""
 
 
 @dataclass(frozen=True)
@@ -241,16 +267,26 @@ class Outcome:
 class ClusterPort(Protocol):
     """A cluster, live or simulated; its callers do not know which."""
 
-    def read(self, known: Container[int], alive: Collection[int]) -> Reading:
+    def read(self, known: Container[Submission], alive: Collection[int]) -> Reading:
         """Read the state of the cluster.
 
         Args:
-            known: the ids of jobs whose scripts are not needed.
+            known: the submissions whose scripts are not needed.
             alive: the ids of jobs that had not ended when last read; one of them that slurmctld no longer lists is
                 returned as an `Ending`.
 
         Raises:
             ReadFailed: the cluster could not be read. An empty queue is never returned instead.
+        """
+        ...
+
+    def site_factors_in_slurm(self, booted: float) -> Mapping[int, int]:
+        """The SiteFactors in Slurm by job id, of the pending jobs that may start and whose priority is not pinned.
+
+        Of the others Slurm does not show them. `booted`: `Site.booted` of the last reading.
+
+        Raises:
+            ReadFailed: they could not be read, or slurmctld was started again since that reading.
         """
         ...
 
@@ -267,7 +303,10 @@ class ClusterPort(Protocol):
         ...
 
     def apply(self, commands: Sequence[Command]) -> Sequence[Outcome]:
-        """Carry the commands out in order; returns one outcome for each."""
+        """Carry the commands out in order; returns one outcome for each.
+
+        A command that would change what a job does is refused where its id is not of the job of the last reading.
+        """
         ...
 
     def now(self) -> float:

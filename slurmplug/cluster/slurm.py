@@ -4,16 +4,29 @@ import logging
 import os
 import select
 import time
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import groupby, islice
+from itertools import groupby
 
 import numpy as np
 
-from slurmplug.cluster import api_client
+from slurmplug.cluster import api_client, parse
 from slurmplug.cluster.limits import Limits
-from slurmplug.cluster.port import Command, Ending, JobRows, Outcome, Reading, ResourceRequest, Site, Traces
+from slurmplug.cluster.parse import Separators
+from slurmplug.cluster.port import (
+    Command,
+    Ending,
+    JobRows,
+    Outcome,
+    Reading,
+    ResourceRequest,
+    RunIdentity,
+    Site,
+    Submission,
+    Traces,
+)
+from slurmplug.cluster.scripts import ScriptReader
 from slurmplug.config.schema import Config
 from slurmplug.errors import ReadFailed
 from slurmplug.spool.report_files import NewReports, ReportReader
@@ -21,14 +34,12 @@ from slurmplug.spool.report_lines import RunId, SpoolFault
 from slurmplug.spool.requests import RequestKind, Requests, read_waiting
 from slurmplug.spool.run_files import sweep
 
-SITE_AGE = 3_600.0
-"""seconds until the site's configuration is read again"""
 LIMITS_AGE = 60.0
 """seconds until the limits of QOS and associations are read again"""
-SCRIPTS_PER_CYCLE = 500
-"""scripts read in one cycle, at about 4 ms each; the others are read in the next"""
 
 _REQUEST_KINDS: Mapping[str, RequestKind] = {"stop": "stop", "checkpoint": "checkpoint"}
+
+_CHANGING_VERBS = frozenset({"requeue", "signal", "cancel", "ask", "hold", "release"})
 
 log = logging.getLogger(__name__)
 
@@ -42,34 +53,47 @@ class SlurmCluster:
         self._spool = config.spool.path
         self._reports = ReportReader(self._spool)
         self._requests = Requests(self._spool)
-        self._addresses: Mapping[int, str] = {}
-        self._site: tuple[float, Site] | None = None
+        self._scripts = ScriptReader(self._client, self.now())
+        self._queue = parse.queue("", Separators("f", "r"))
+        self._het_leaders: frozenset[int] = frozenset()
         self._limits: tuple[float, Limits] | None = None
         self._woken = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
-    def read(self, known: Container[int], alive: Collection[int]) -> Reading:
+    def read(self, known: Container[Submission], alive: Collection[int]) -> Reading:
         """As `ClusterPort.read`."""
         now = self.now()
         with ThreadPoolExecutor(
             thread_name_prefix="read"
         ) as pool:  # the clients wait for slurmctld, not for this process
             nodes, reservations = pool.submit(self._client.nodes), pool.submit(self._client.reservations)
+            site = pool.submit(self._client.site)
             queue = self._client.queue()
-        self._addresses = queue.addresses
-        jobs = queue.rows
+        self._queue, jobs = queue, queue.rows
+        scripts = self._scripts.read(jobs, known, now)
+        self._het_leaders = frozenset(jobs.job_id[jobs.het_id == jobs.job_id].tolist())
         reading = Reading(
             now=now,
-            site=self._current_site(),
+            site=self._named(site.result()),
             jobs=jobs,
             nodes=nodes.result(),
             reservations=reservations.result(),
             endings=self._endings(set(alive) - set(jobs.job_id.tolist())),
-            scripts=self._new_scripts(jobs, known),
+            scripts=scripts.scripts,
+            faults=scripts.faults,
         )
         reports = self._new_reports(jobs)  # last: reports are read once, and everything before may fail
         return replace(
-            reading, reports={run.job_id: lines for run, lines in reports.lines.items()}, faults=reports.faults
+            reading,
+            reports={run.job_id: lines for run, lines in reports.lines.items()},
+            faults=reading.faults + reports.faults,
         )
+
+    def site_factors_in_slurm(self, booted: float) -> Mapping[int, int]:
+        """As `ClusterPort.site_factors_in_slurm`."""
+        found = self._client.site_factors()
+        if self._client.site().booted != booted:
+            raise ReadFailed("slurmctld was started again while the SiteFactors were read")
+        return found
 
     def traces(self) -> Traces:
         """What a daemon may have left in Slurm and in the spool; what cannot be read is in `faults`."""
@@ -94,10 +118,11 @@ class SlurmCluster:
 
     def apply(self, commands: Sequence[Command]) -> Sequence[Outcome]:
         """As `ClusterPort.apply`."""
-        outcomes: list[Outcome] = []
-        for send, group in groupby(commands, self._channel):
-            outcomes += send(list(group))
-        return outcomes
+        outcomes = {outcome.command: outcome for outcome in self._not_sent(commands)}
+        sent = [command for command in commands if command.id not in outcomes]
+        for send, group in groupby(sent, self._channel):
+            outcomes |= {outcome.command: outcome for outcome in send(list(group))}
+        return [outcomes[command.id] for command in commands]
 
     def resource_requests(self, job_ids: Collection[int]) -> Mapping[int, ResourceRequest]:
         """As `ClusterPort.resource_requests`."""
@@ -110,9 +135,9 @@ class SlurmCluster:
             self._limits = clock, self._client.limits()
         return self._limits[1]
 
-    def sweep(self, keep: Container[RunId], before: float) -> tuple[SpoolFault, ...]:
-        """Remove from the spool the files of runs not in `keep`; reports only where older than `before`, a time."""
-        return sweep(self._spool, keep, before)
+    def sweep(self, keep: Container[RunId], asked: Container[RunId], before: float) -> tuple[SpoolFault, ...]:
+        """As `run_files.sweep`, in the site's spool."""
+        return sweep(self._spool, keep, asked, before)
 
     def now(self) -> float:
         """The machine's time, seconds since the epoch."""
@@ -130,32 +155,16 @@ class SlurmCluster:
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
-    def _current_site(self) -> Site:
-        clock = time.monotonic()
-        if self._site is None or clock - self._site[0] > SITE_AGE:
-            site = self._client.site()
-            self._site = clock, replace(site, cluster=self._name) if self._name else site
-        return self._site[1]
-
-    def _new_scripts(self, jobs: JobRows, known: Container[int]) -> dict[int, bytes]:
-        """The scripts of batch jobs that are not known. An array and a heterogeneous job have one script for all."""
-        wholes = np.where(jobs.array_id > 0, jobs.array_id, np.where(jobs.het_id > 0, jobs.het_id, jobs.job_id))
-        wanted: dict[int, list[int]] = {}
-        for job_id, whole in zip(jobs.job_id[jobs.batch].tolist(), wholes[jobs.batch].tolist(), strict=True):
-            if job_id not in known and whole not in known:
-                wanted.setdefault(whole, []).append(job_id)
-        scripts: dict[int, bytes] = {}
-        for whole, members in islice(wanted.items(), SCRIPTS_PER_CYCLE):
-            scripts |= dict.fromkeys(members, self._client.script(whole if whole in members else members[0]))
-        return scripts
+    def _named(self, site: Site) -> Site:
+        return replace(site, cluster=self._name) if self._name else site
 
     def _new_reports(self, jobs: JobRows) -> NewReports:
         """Of all jobs that run or ran: the last lines of a job are read when it has ended."""
         rows = np.flatnonzero(~np.isnan(jobs.start))
-        columns = (jobs.job_id[rows], jobs.restarts[rows], jobs.uid[rows])
-        return self._reports.read(
-            {RunId(job_id, restart): uid for job_id, restart, uid in zip(*(c.tolist() for c in columns), strict=True)}
-        )
+        ids = zip(jobs.job_id[rows].tolist(), jobs.restarts[rows].tolist(), strict=True)
+        runs = [RunId(job_id, restart) for job_id, restart in ids]
+        uids, starts = jobs.uid[rows].tolist(), jobs.start[rows].tolist()
+        return self._reports.read(dict(zip(runs, uids, strict=True)), dict(zip(runs, starts, strict=True)))
 
     def _endings(self, vanished: set[int]) -> tuple[Ending, ...]:
         """How jobs ended that squeue no longer lists; none where accounting does not answer, and read again later."""
@@ -169,6 +178,31 @@ class SlurmCluster:
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
+    def _not_sent(self, commands: Sequence[Command]) -> Iterator[Outcome]:
+        """The outcomes of commands to jobs that are not, or not for certain, those of the last reading.
+
+        Slurm is asked once more, right before the commands are sent: what was decided of a job is never done to another
+        one that has its id, nor to the same one after a requeue.
+        """
+        checked = [command for command in commands if _changes_job(command)]
+        if not checked:
+            return
+        jobs = self._queue.rows
+        columns = (jobs.job_id, jobs.uid, jobs.submit.astype(np.int64), jobs.restarts)
+        read = {job_id: RunIdentity(*rest) for job_id, *rest in zip(*(each.tolist() for each in columns), strict=True)}
+        try:
+            present = self._client.run_identities({command.job.job_id for command in checked})
+        except ReadFailed as error:
+            for command in checked:
+                yield Outcome(command.id, "refused", f"not sent, as Slurm could not be asked which job it is: {error}")
+            return
+        for command in checked:
+            job_id = command.job.job_id
+            if job_id not in read or job_id not in present:
+                yield Outcome(command.id, "refused", "not sent: Slurm does not list the job")
+            elif present[job_id] != read[job_id]:
+                yield Outcome(command.id, "refused", "not sent: it is another job now, or was requeued meanwhile")
+
     def _channel(self, command: Command) -> Callable[[list[Command]], list[Outcome]]:
         if command.verb in ("ask", "withdraw"):
             return self._write_requests
@@ -181,7 +215,17 @@ class SlurmCluster:
         return self._client.signal(commands, self._addressed(commands))
 
     def _addressed(self, commands: list[Command]) -> list[str]:
-        return [self._addresses.get(command.job.job_id, str(int(command.job.job_id))) for command in commands]
+        return [self._address(command) for command in commands]
+
+    def _address(self, command: Command) -> str:
+        """What the command is sent to: of a heterogeneous job, a SiteFactor is one component's, all else the whole's.
+
+        `JobId=` with the leader's id sets all components, and with `ID+0` the leader alone.
+        """
+        job_id = int(command.job.job_id)
+        if command.fields.keys() == {"SiteFactor"} and job_id in self._het_leaders:
+            return f"{job_id}+0"
+        return self._queue.addresses.get(job_id, str(job_id))
 
     def _write_requests(self, commands: list[Command]) -> list[Outcome]:
         return [self._write_request(command) for command in commands]
@@ -196,3 +240,8 @@ class SlurmCluster:
         except OSError as error:
             return Outcome(command.id, "refused", f"the spool's requests folder: {error.strerror}")
         return Outcome(command.id, "done")
+
+
+def _changes_job(command: Command) -> bool:
+    """Whether it changes what a job does, and not only its place in the queue."""
+    return command.verb in _CHANGING_VERBS or (command.verb == "update" and set(command.fields) != {"SiteFactor"})

@@ -127,6 +127,11 @@ class Priority(Section):
     top: Annotated[int, Field(gt=0, le=2_147_483_645)] | None = Field(
         None, description="the highest SiteFactor; if not set, half of the sum of the site's PriorityWeight*"
     )
+    compare: Seconds = Field(
+        60.0,
+        description="least seconds from one comparison with the SiteFactors in Slurm (one sprio) to the next; they are "
+        "compared at once after slurmctld was started again, or did not carry out a write",
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -209,7 +214,9 @@ class Stop(Section):
         description="grace period in seconds, if --checkpoint gives none; at least twice the time between the job's "
         "reports",
     )
-    cancel: bool = Field(True, description="cancel a job that did not stop within its grace period")
+    cancel: bool = Field(
+        False, description="cancel a job that did not stop within its grace period; its dependents then never start"
+    )
 
 
 class Operations(Section):

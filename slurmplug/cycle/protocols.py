@@ -1,12 +1,12 @@
 """The interfaces of a cycle's parts. The daemon's intake, forecaster and ledger implement them, and the simulator's."""
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Container, Mapping, Sequence, Set
 from typing import Protocol
 
 from policies.plan import Memory
 from policies.snapshot import JobKey, Snapshot
 from predictors.forecast import Forecasts, Need
-from slurmplug.cluster.port import Outcome, Reading
+from slurmplug.cluster.port import Outcome, Reading, Submission
 from slurmplug.cycle.record import CycleRecord
 from slurmplug.directives.changes import Change
 from slurmplug.intake.job_record import Admission, Changes
@@ -18,8 +18,8 @@ class Intake(Protocol):
     """Folds readings into snapshots."""
 
     @property
-    def known(self) -> Collection[int]:
-        """The job ids whose script need not be read."""
+    def known(self) -> Container[Submission]:
+        """The submissions whose script need not be read."""
         ...
 
     @property
@@ -31,8 +31,8 @@ class Intake(Protocol):
         """Fold a reading into what is known."""
         ...
 
-    def set_site_factors(self, site_factors: Mapping[JobKey, float]) -> None:
-        """Store the SiteFactors now in place."""
+    def set_site_factors(self, site_factors: Mapping[JobKey, float], *, elsewhere: bool = False) -> None:
+        """Store the SiteFactors that slurmplug wrote (NaN: not known); `elsewhere`: maybe in another process."""
         ...
 
     def set_changes(self, changes: Collection[tuple[JobKey, Change]]) -> None:
@@ -65,6 +65,10 @@ class Ledger(Protocol):
 
     def directive_changes(self) -> Collection[tuple[JobKey, Change]]:
         """The changes of directives of jobs that no cycle has put in force yet, the earliest first."""
+        ...
+
+    def paused(self) -> bool:
+        """Whether an operator paused slurmplug."""
         ...
 
     def failed(self, policy: str, error: str, now: float) -> None:

@@ -7,7 +7,7 @@ import gc
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 import numpy as np
@@ -19,6 +19,7 @@ from predictors.forecast import Forecasts
 from slurmplug import operations
 from slurmplug.cluster.port import ClusterPort, Command, Outcome, Reading, ResourceRequest, Site
 from slurmplug.config.schema import Config
+from slurmplug.cycle.comparison import Comparison
 from slurmplug.cycle.protocols import Forecaster, Intake, Ledger
 from slurmplug.cycle.record import CycleRecord
 from slurmplug.errors import ConfigError, LedgerError, ReadFailed
@@ -41,6 +42,8 @@ class Scheduler:
     ledger: Ledger
     config: Config
     _unwritten: Changes | None = None
+    _comparison: Comparison = field(default_factory=Comparison)
+    """the last one of SiteFactors"""
 
     def run(self) -> CycleRecord | None:
         """One cycle; None if the cluster could not be read.
@@ -54,7 +57,7 @@ class Scheduler:
     def _run(self) -> CycleRecord | None:
         stages = _StageTimes()
         number = self.ledger.next_cycle()
-        self.intake.set_site_factors(self.ledger.site_factors_set_elsewhere())
+        self.intake.set_site_factors(self.ledger.site_factors_set_elsewhere(), elsewhere=True)
         self.intake.set_changes(self.ledger.directive_changes())
 
         # 1. Read the cluster. If that fails, nothing else is done in this cycle.
@@ -118,6 +121,7 @@ class Scheduler:
             outcomes = self.port.apply(record.commands) if record.commands else ()
         in_place = _site_factors_in_place(record.commands, outcomes)
         self.intake.set_site_factors(in_place)
+        self._comparison = self._comparison.after(record.commands, outcomes)
         self.ledger.finish(number, outcomes, in_place, self.port.now())
         jobs, took = len(snapshot.jobs), sum(stages.seconds.values())
         log.debug("cycle %d: %d jobs, %d commands, %.3f s", number, jobs, len(record.commands), took)
@@ -125,11 +129,27 @@ class Scheduler:
 
     def _read(self, number: int) -> Reading | None:
         try:
-            return self.port.read(self.intake.known, self.intake.alive)
+            reading = self.port.read(self.intake.known, self.intake.alive)
         except ReadFailed as error:
             log.warning("cycle %d: %s; nothing is done", number, error)
             self.ledger.failed(self.policy.name, str(error), self.port.now())
             return None
+        return self._with_site_factors(reading)
+
+    def _with_site_factors(self, reading: Reading) -> Reading:
+        """The reading, with the SiteFactors in Slurm when these are to be compared with those that were written."""
+        site, acts = reading.site, self.config.mode.of("rank") == "act"
+        if site.places or not acts or not self._comparison.due(reading.now, site.booted, self.config.priority.compare):
+            return reading
+        try:
+            site_factors = self.port.site_factors_in_slurm(site.booted)
+        except ReadFailed as error:
+            log.warning("the SiteFactors in Slurm cannot be compared, which the next cycle tries again: %s", error)
+            return reading
+        if self.ledger.paused():  # `slurmplug reset` pauses first, and what it sets to 0 was not set by others
+            return reading
+        self._comparison = Comparison(reading.now, site.booted)
+        return replace(reading, site_factors=site_factors)
 
     def _check(self, snapshot: Snapshot, plan: Plan, site: Site) -> guardrails.Verdict:
         limits, jobs = self.config.guardrails, [action.job for action in plan.actions]
@@ -198,7 +218,7 @@ class Scheduler:
             log.error("%s; no priority is written", error)
             return (), 0, str(error)
         if "rank" in verdict.acting:
-            writes = [*site_factor.take_back(snapshot, verdict.protected_by["unmanaged"]), *writes]
+            writes = [*site_factor.take_back(snapshot), *writes]
         users = dict(zip(snapshot.jobs.keys, snapshot.jobs.user.tolist(), strict=True)) if writes else {}
         return *within_budget(writes, lambda write: users[write.job], self.config.guardrails), ""
 

@@ -33,6 +33,7 @@ from slurmplug.learning import training
 from slurmplug.ledger import queries
 from slurmplug.ledger.ledger import DAY, Ledger
 from slurmplug.ledger.lock import only_one
+from slurmplug.spool.report_lines import RunId
 from slurmplug.spool.requests import write_waiting
 
 RETRAIN_SHARE = 0.2
@@ -245,7 +246,8 @@ class Daemon:
         now, keep = self._port.now(), self._scheduler.config.ledger
         if now - self._cleaned_at > DAY:
             self._ledger.delete_old(now, keep.keep_days, keep.keep_inputs_days)
-            for fault in self._port.sweep(self._intake.runs, now - KEEP_REPORTS):
+            asked = {RunId(each.job.job_id, each.restarts) for each in self._ledger.open_operations()}
+            for fault in self._port.sweep(self._intake.runs, asked, now - KEEP_REPORTS):
                 log.warning("%s: %s", fault.rule, fault.detail)
             self._cleaned_at = now
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from policies.snapshot import JobKey
-from slurmplug.cluster.port import ClusterPort, Command, JobRows, Outcome, Reading, Traces
+from slurmplug.cluster.port import LIVE_STATES, ClusterPort, Command, JobRows, Outcome, Reading, Traces
 from slurmplug.errors import UsageError
-from slurmplug.intake.job_record import LIVE_STATES
 from slurmplug.ledger import queries
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.selection import JobId

@@ -27,8 +27,8 @@ HORIZON_DAYS = 3_650
 class Directive:
     """One directive: its name, the kind of its value, and its documentation.
 
-    `least` and `most` bound a number; `choices` are the words of a choice, in order of how far they go. `fixed`: why it
-    cannot change after the submission; empty where it can.
+    `least` and `most` bound a number; `choices` are the words of a choice. `fixed`: why it cannot change after the
+    submission; empty where it can.
     """
 
     name: str
@@ -78,23 +78,23 @@ TABLE: tuple[Directive, ...] = (
     Directive(
         name="stop",
         kind="choice",
-        expected="iterations, optstop or target",
+        expected="iterations, target or optstop",
         unit="",
         default="iterations",
-        help="When to stop: after all iterations; when the accuracy will not improve further, or will miss the target "
-        "(optstop); or as soon as the target is reached (target).",
+        help="When to stop: after all iterations; as soon as the target is met (target); or also when no better value "
+        "is likely, or the target is out of reach (optstop).",
         example="optstop",
-        choices=("iterations", "optstop", "target"),
+        choices=("iterations", "target", "optstop"),
     ),
     Directive(
         name="allow-downgrade",
         kind="choice",
-        expected="optstop or target",
+        expected="target or optstop",
         unit="",
         default="none",
-        help="How early slurmplug may stop the job while the cluster is overloaded: as with --stop.",
-        example="target",
-        choices=("optstop", "target"),
+        help="When slurmplug may also stop the job while the cluster is overloaded: as with --stop.",
+        example="optstop",
+        choices=("target", "optstop"),
     ),
     Directive(
         name="urgency",

@@ -19,7 +19,7 @@ from slurmplug.errors import UsageError
 
 __all__ = ["Checkpoint", "Directives", "GpuRange", "Problem", "Stop", "Target", "Utility", "parse", "shown"]
 
-Stop = Literal["iterations", "optstop", "target"]
+Stop = Literal["iterations", "target", "optstop"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Directives:
     target: Target | None = None
     max_iterations: int | None = None
     stop: Stop | None = None
-    allow_downgrade: Literal["optstop", "target"] | None = None
+    allow_downgrade: Literal["target", "optstop"] | None = None
     urgency: float | None = None
     gpus: GpuRange | None = None
     checkpoint: Checkpoint | None = None
@@ -315,7 +315,5 @@ def _drop_contradictions(given: dict[str, _Given], problems: _Problems) -> None:
     for name in ("stop", "allow-downgrade"):
         if name in given and given[name].value == "target" and "target" not in given:
             drop(name, "no-target")
-    if "allow-downgrade" in given and "stop" in given:
-        order = _ROWS["stop"].choices
-        if order.index(given["allow-downgrade"].value) <= order.index(given["stop"].value):
-            drop("allow-downgrade", "no-further")
+    if "allow-downgrade" in given and "stop" in given and given["allow-downgrade"].value == given["stop"].value:
+        drop("allow-downgrade", "no-further")

@@ -4,7 +4,7 @@ The intake keeps a record of each live job and updates it from every reading. Wi
 that the ledger has to store; a daemon that restarts begins with the records of its ledger.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 
@@ -12,11 +12,13 @@ import numpy as np
 
 from policies.snapshot import JobKey, Snapshot
 from predictors.arrays import Bools, Ints
-from slurmplug.cluster.port import Ending, JobRows, Reading
+from slurmplug.cluster.port import Ending, JobRows, Reading, Submission
 from slurmplug.directives import parser
 from slurmplug.directives.changes import Change
 from slurmplug.intake import columns
+from slurmplug.intake.comparison import compare_site_factors
 from slurmplug.intake.eligibility import fits, nodes_of
+from slurmplug.intake.identity import digest_of, identify, of_ending_run
 from slurmplug.intake.job_record import (
     Admission,
     Changes,
@@ -28,6 +30,7 @@ from slurmplug.intake.job_record import (
     next_admission,
 )
 from slurmplug.intake.node_load import with_reported_load
+from slurmplug.intake.site_factor import SiteFactor, after_write
 from slurmplug.spool import report_lines
 from slurmplug.spool.report_lines import Points, RunId, SpoolFault
 
@@ -53,6 +56,8 @@ class Intake:
         self._before: tuple[float, JobRows] | None = None
         self._changes: Collection[tuple[JobKey, Change]] = ()
         """of directives, which the next reading puts in force"""
+        self._booted = np.nan
+        """`Site.booted` of the last reading"""
         self._last_listed: dict[int, float] = {}
         """by job id, of the jobs that the last reading did not list: when one did"""
         self._stored_until = {
@@ -62,12 +67,13 @@ class Intake:
         }
 
     @property
-    def known(self) -> Collection[int]:
-        """The job ids whose script need not be read."""
+    def known(self) -> Container[Submission]:
+        """The submissions whose script need not be read."""
         return {
-            job_id
-            for job_id, record in self._records.items()
-            if record.directives is not None or not record.facts.batch
+            submission
+            for record in self._records.values()
+            if (record.directives is not None and not record.in_doubt) or not record.facts.batch
+            for submission in record.submissions
         }
 
     @property
@@ -88,6 +94,9 @@ class Intake:
         """
         fold = _Fold(reading)
         listed = self._match(reading, fold)
+        self._booted = reading.site.booted
+        for record in compare_site_factors(listed, reading):
+            fold.touch(record)
         self._note_ended(reading, fold)
         self._change_directives(fold)
         for record in sorted(fold.unread, key=_is_part):
@@ -112,12 +121,14 @@ class Intake:
         )
         return snapshot, fold.changes()
 
-    def set_site_factors(self, site_factors: Mapping[JobKey, float]) -> None:
-        """Note the SiteFactors now in place."""
-        for key, site_factor in site_factors.items():
+    def set_site_factors(self, site_factors: Mapping[JobKey, float], *, elsewhere: bool = False) -> None:
+        """Note the SiteFactors that slurmplug wrote (NaN: not known); `elsewhere`: those that are new to this process
+        were written by another one, so that no slurmctld is known to have confirmed them."""
+        for key, value in site_factors.items():
             record = self._records.get(key.job_id)
-            if record is not None and record.key == key:
-                record.site_factor = site_factor
+            if record is None or record.key != key or (elsewhere and _same(value, record.site_factor)):
+                continue
+            record.placed = after_write(record.placed, value, np.nan if elsewhere else self._booted)
 
     def set_changes(self, changes: Collection[tuple[JobKey, Change]]) -> None:
         """Note the changes of directives that the ledger has and no cycle has written yet, the earliest first."""
@@ -151,34 +162,47 @@ class Intake:
         """The record of each row of the reading, in their order, updated or new."""
         jobs, records = reading.jobs, self._records
         listed = [records.get(job_id) for job_id in jobs.job_id.tolist()]
-        settled = np.array(
-            [each is not None and each.admission == "gone" and each.directives is not None for each in listed], bool
-        )
-        for row, read in self._differing(jobs, settled):
-            record, priority = listed[row], float(jobs.priority[row])
-            facts = read if record is None else _of_ending_run(record.facts, read)
-            if record is None or _is_another_job(record.facts, facts):
-                if record is not None:
-                    self._close(record, fold)
-                key = JobKey(reading.site.cluster, facts.job_id, int(facts.submit))
-                record = self._records[facts.job_id] = JobRecord(
-                    key, facts, site_factor=self._site_factor_of_new(facts)
-                )
-                fold.touch(record)
-            elif record.facts != facts:
-                if facts.restarts > record.facts.restarts:
-                    _close_run(record, facts, reading.now)
-                record.facts = facts
-                fold.touch(record)
+        settled = np.array([each is not None and each.settled for each in listed], bool)
+        for row, facts in self._differing(jobs, settled):
+            found, priority = listed[row], float(jobs.priority[row])
+            record = listed[row] = self._identified(found, facts, fold) or self._begun(found, facts, fold)
             admission = next_admission(record.admission, record.facts, priority)
             if admission != record.admission:
                 record.admission = admission
                 fold.touch(record)
-            if record.directives is None:
-                fold.unread.append(record)
-            listed[row] = record
             self._last_listed.pop(facts.job_id, None)
-        return [record for record in listed if record is not None]
+        matched = [record for record in listed if record is not None]
+        fold.unread += [record for record in matched if record.directives is None]
+        return matched
+
+    def _identified(self, record: JobRecord | None, row: JobFacts, fold: "_Fold") -> JobRecord | None:
+        """The record with the row's facts; None where the row is of another job."""
+        if record is None:
+            return None
+        digest = digest_of(fold.reading.scripts[row.job_id]) if row.job_id in fold.reading.scripts else None
+        identity = identify(record, row, digest)
+        if identity == "another":
+            return None
+        facts, in_doubt = of_ending_run(record.facts, row), identity == "in doubt"
+        digest = record.digest if digest is None or in_doubt else digest
+        if (facts, in_doubt, digest) != (record.facts, record.in_doubt, record.digest):
+            if facts.restarts > record.facts.restarts:
+                _close_run(record, facts, fold.reading.now)
+            record.facts, record.in_doubt, record.digest = facts, in_doubt, digest
+            fold.touch(record)
+        return record
+
+    def _begun(self, before: JobRecord | None, facts: JobFacts, fold: "_Fold") -> JobRecord:
+        """The record of a job that was not seen before; `before`: of the job that had its id."""
+        if before is not None:
+            self._close(before, fold)
+            run = RunId(facts.job_id, facts.restarts)
+            if run in self._stored_until:  # what was read of that job's files is not this one's
+                self._stored_until[run] = float(np.nextafter(self._stored_until[run], np.inf))
+        key = JobKey(fold.reading.site.cluster, facts.job_id, int(facts.submit))
+        record = self._records[facts.job_id] = JobRecord(key, facts, placed=self._placed_of_new(facts))
+        fold.touch(record)
+        return record
 
     def _differing(self, jobs: JobRows, settled: Bools) -> Iterable[tuple[int, JobFacts]]:
         """The rows that differ from the last reading or are not settled (n,), and their facts."""
@@ -202,10 +226,21 @@ class Intake:
             self._last_listed[job_id] = self._before[0] if self._before and seen else now
         return self._last_listed[job_id]
 
-    def _site_factor_of_new(self, facts: JobFacts) -> float:
-        """An element that leaves its array keeps the array's SiteFactor."""
-        array = self._records.get(facts.array_id) if facts.array_id != facts.job_id else None
-        return array.site_factor if array is not None and array.facts.uid == facts.uid else 0.0
+    def _placed_of_new(self, facts: JobFacts) -> SiteFactor:
+        """An element that leaves its array keeps the array's SiteFactor; a job that came since the last reading has 0.
+
+        Of what was there before this daemon's first reading, no slurmctld has confirmed that nothing was set.
+        """
+        array = self._whole_of(facts) if facts.array_id else None
+        return array.placed if array is not None else SiteFactor(0.0, booted=self._booted)
+
+    def _whole_of(self, facts: JobFacts) -> JobRecord | None:
+        """The record of the array or the heterogeneous job that this is a part of, where it goes by another id."""
+        job_id = facts.array_id or facts.het_id
+        whole = self._records.get(job_id) if job_id != facts.job_id else None
+        if whole is None or whole.in_doubt or whole.facts.uid != facts.uid:
+            return None
+        return whole if (job_id, int(facts.submit)) in whole.submissions else None
 
     def _note_ended(self, reading: Reading, fold: "_Fold") -> None:
         endings = {ending.job_id: ending for ending in reading.endings}
@@ -213,7 +248,7 @@ class Intake:
         for job_id in [job_id for job_id in self._records if job_id not in present]:
             record = self._records[job_id]
             last = self._listed_last(job_id, reading.now)
-            if record.facts.live and job_id in endings:
+            if record.facts.live and job_id in endings and endings[job_id].end >= record.facts.submit:
                 record.facts = _ended(record.facts, endings[job_id])
             if not record.facts.live or reading.now - last > ENDING_TIMEOUT:
                 self._close(record, fold)
@@ -238,14 +273,15 @@ class Intake:
                 fold.touch(record)
 
     def _parse_directives(self, record: JobRecord, reading: Reading, fold: "_Fold") -> None:
-        facts = record.facts
-        whole = self._records.get(facts.array_id or facts.het_id)
-        if whole is not None and _is_part(record) and whole.directives is not None and whole.facts.uid == facts.uid:
-            record.directives = whole.directives
+        facts, whole = record.facts, self._whole_of(record.facts)
+        if whole is not None and whole.directives is not None:
+            record.directives, record.digest = whole.directives, whole.digest
             record.submitted_directives, record.changes = whole.submitted_directives, whole.changes
         elif not facts.batch or facts.job_id in reading.scripts:
+            script = reading.scripts.get(facts.job_id, b"")
+            record.digest = digest_of(script)
             record.directives = parser.parse(
-                reading.scripts.get(facts.job_id, b""),
+                script,
                 facts.comment,
                 submitted=record.key.first_submit,
                 zone=self._zone,
@@ -287,24 +323,6 @@ def _fact_columns(jobs: JobRows, rows: Ints) -> list[list[object]]:
     ]
 
 
-def _is_another_job(old: JobFacts, new: JobFacts) -> bool:
-    """Whether the job id was reused: restarts only grow within a job, and a job lives again only by a restart."""
-    if new.uid != old.uid or new.restarts < old.restarts:
-        return True
-    return new.restarts == old.restarts and new.live and not old.live and new.submit != old.submit
-
-
-def _of_ending_run(old: JobFacts, new: JobFacts) -> JobFacts:
-    """The facts, with the restart count and the start of the run that is completing.
-
-    A requeued job shows its new restart count at once, while the run before it is still completing, and squeue does
-    not show that run's start any more.
-    """
-    if new.state == "COMPLETING" and new.restarts > old.restarts and old.start is not None:
-        return new._replace(restarts=old.restarts, start=old.start)
-    return new
-
-
 def _close_run(record: JobRecord, new: JobFacts, now: float) -> None:
     """Add the waiting time and the GPU seconds of the run before a requeue; the new submit time is the requeue's."""
     old = record.facts
@@ -313,6 +331,10 @@ def _close_run(record: JobRecord, new: JobFacts, now: float) -> None:
     if old.eligible is not None:
         record.waited_before += max(0.0, began - old.eligible)
     record.attained_before += max(0.0, over - began) * old.gpus
+
+
+def _same(one: float, other: float) -> bool:
+    return one == other or (one != one and other != other)
 
 
 def _is_part(record: JobRecord) -> bool:
@@ -334,7 +356,8 @@ def _take_reports(record: JobRecord, chunk: bytes, fold: _Fold) -> None:
         record.earlier, record.points = join_runs(record.earlier, record.points), carried_over(record.points)
         record.points_run = run
     before = record.points
-    after, faults = report_lines.fold(before, chunk, now=fold.reading.now, submitted=record.key.first_submit)
+    started = record.facts.submit if record.facts.start is None else record.facts.start
+    after, faults = report_lines.fold(before, chunk, now=fold.reading.now, started=started)
     fold.faults += [SpoolFault(record.facts.job_id, rule, "", count) for rule, count in faults.items()]
     if after.checkpoint_time != before.checkpoint_time or after.checkpoint != before.checkpoint:
         fold.touch(record)

@@ -9,16 +9,11 @@ import numpy as np
 
 from policies.snapshot import JobKey
 from predictors.arrays import Floats
+from slurmplug.cluster.port import LIVE_STATES, Submission
 from slurmplug.directives.changes import Change, in_force
 from slurmplug.directives.parser import Directives
+from slurmplug.intake.site_factor import SiteFactor
 from slurmplug.spool.report_lines import Points, SpoolFault
-
-LIVE_STATES = frozenset(
-    "PENDING RUNNING SUSPENDED COMPLETING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD RESIZING RESV_DEL_HOLD "
-    "SIGNALING SPECIAL_EXIT STAGE_OUT STOPPED".split()
-)
-"""Slurm's long names of the states that a job leaves again (squeue(1), JOB STATE CODES)."""
-
 
 Admission: TypeAlias = Literal["", "new", "held", "gone"]
 
@@ -98,7 +93,7 @@ _set = object.__setattr__
 
 @dataclass(slots=True)
 class JobRecord:
-    """One job. `site_factor`: the one in place, NaN where not known. The two `before`s sum over runs that ended.
+    """One job. The two `before`s sum over runs that ended.
 
     `listed`: whether Slurm's controller still lists it, as it does an ended job for a while. `admission`: "new" while
     it is held since it was first seen, "held" once an administrator holds it, "gone" after its release: no later hold
@@ -112,13 +107,17 @@ class JobRecord:
     facts: JobFacts
     directives: Directives | None = None
     """those in force; None until its script was read"""
+    digest: str = ""
+    """of its script (`identity.digest_of`); empty until that was read, and where it has none"""
+    in_doubt: bool = False
+    """whether its id may have been taken over by another job: then nothing is done to it"""
     points: Points = field(default_factory=Points)
     """the points of the run that reported last, and the last checkpoint of all runs"""
     points_run: int = 0
     """the restart count of the run that `points` belong to"""
     earlier: Points = field(default_factory=Points)
     """the points of the runs before that one"""
-    site_factor: float = 0.0
+    placed: SiteFactor = SiteFactor()
     waited_before: float = 0.0
     attained_before: float = 0.0
     listed: bool = True
@@ -143,15 +142,33 @@ class JobRecord:
         return True
 
     @property
-    def ever_managed(self) -> bool:
-        """Whether slurmplug may act on it, or might before a change of its directives."""
-        return self.managed or bool(self.changes)
+    def taken_out(self) -> bool:
+        """Whether a change of its directives took it out of slurmplug's hands."""
+        return bool(self.changes) and not self.managed and not self.in_doubt
+
+    @property
+    def site_factor(self) -> float:
+        """The SiteFactor in place, NaN where not known."""
+        return self.placed.value
 
     @property
     def managed(self) -> bool:
         """Whether slurmplug may act on it: a batch job with directives, even if they have problems."""
         directives = self.directives
-        return directives is not None and self.facts.batch and directives.managed and directives != NO_DIRECTIVES
+        if directives is None or self.in_doubt:
+            return False
+        return self.facts.batch and directives.managed and directives != NO_DIRECTIVES
+
+    @property
+    def settled(self) -> bool:
+        """Whether an unchanged row of the queue says nothing new about it."""
+        return self.admission == "gone" and not self.in_doubt
+
+    @property
+    def submissions(self) -> tuple[Submission, Submission]:
+        """The first and the latest time at which it was submitted or requeued."""
+        job_id = self.facts.job_id
+        return (job_id, self.key.first_submit), (job_id, int(self.facts.submit))
 
     @property
     def awaits(self) -> bool:

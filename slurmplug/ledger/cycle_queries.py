@@ -54,11 +54,11 @@ def live_records(ledger: LedgerFile) -> list[JobRecord]:
 
 
 def site_factors(ledger: LedgerFile) -> dict[JobKey, float]:
-    """The SiteFactor in place of each live job, NaN where not known."""
+    """The SiteFactor in place of each live job, NaN where not known; without jobs whose SiteFactor others set."""
     doubtful = _site_factors_in_doubt(ledger)
     return {
         _key(row): np.nan if row["id"] in doubtful else rows.null_to_nan(row["label"])
-        for row in ledger.query("SELECT id, cluster, job_id, first_submit, label FROM jobs WHERE ended = 0")
+        for row in ledger.query(_SITE_FACTORS)
     }
 
 
@@ -114,6 +114,7 @@ def past(ledger: LedgerFile, now: float, first_seen: float, jobs: Collection[Job
         admitting=frozenset(map(_key, ledger.query(f"{_JOBS_OF_OPERATIONS} kind = 'release' AND step != 'ended'"))),
         stopping=_stops_of(ledger, "step != 'ended'"),
         gave_up=_stops_of(ledger, "outcome = ? AND since > ?", OperationOutcome.GAVE_UP.value, now - HOUR),
+        ignored=_stops_of(ledger, "outcome = ? AND ended = 0", OperationOutcome.IGNORED.value),
         **vars(move_history(moves, now)),
         fresh=frozenset(job for job in jobs if _first_seen(ledger, job, now) > now - first_seen),
         **ledger.query(_LAST_SEEN)[0],
@@ -168,10 +169,13 @@ _LAST_SEEN = """
 SELECT coalesce((SELECT started FROM cycles ORDER BY id DESC LIMIT 1), -9e999) AS latest,
     (SELECT count(*) FROM jobs WHERE ended = 0) AS alive
 """
+_SITE_FACTORS = """
+SELECT id, cluster, job_id, first_submit, label FROM jobs WHERE ended = 0 AND factor_by_others = 0
+"""
 _SITE_FACTORS_IN_DOUBT = """
 SELECT job FROM (
     SELECT job, status, max(cycle) FROM commands JOIN jobs ON jobs.id = commands.job
-    WHERE ended = 0 AND status != 'refused' AND fields LIKE '%SiteFactor%' GROUP BY job
+    WHERE ended = 0 AND factor_by_others = 0 AND status != 'refused' AND fields LIKE '%SiteFactor%' GROUP BY job
 ) WHERE status = 'unknown'
 """
 """Jobs whose last written SiteFactor has no outcome."""

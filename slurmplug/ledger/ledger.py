@@ -102,12 +102,16 @@ class Ledger(LedgerFile):
         return self.site_factors()
 
     def site_factors(self) -> dict[JobKey, float]:
-        """The SiteFactor in place of each live job, NaN where not known."""
+        """The SiteFactor in place of each live job, NaN where not known; without jobs whose SiteFactor others set."""
         return cycle_queries.site_factors(self)
 
     def directive_changes(self) -> list[tuple[JobKey, Change]]:
         """The changes of directives of jobs that no cycle has put in force yet, the earliest first."""
         return cycle_queries.directive_changes(self)
+
+    def paused(self) -> bool:
+        """Whether an operator paused slurmplug."""
+        return self.control("paused") is not None
 
     def open_operations(self) -> list[Operation]:
         """The operations under way; a command that was never answered counts as unknown."""
@@ -171,10 +175,19 @@ class Ledger(LedgerFile):
             self._run("UPDATE jobs SET admission = 'gone' WHERE id = ?", [(self._id(key),) for key in let_go])
             self._run(_WITHDRAW, [(now, now, operation) for operation in withdrawn])
 
+    def take_back(self, job_id: int) -> bool:
+        """Let slurmplug rank a live job again whose SiteFactor others set; False if there is no such job.
+
+        The SiteFactor counts as not known, so that the next cycle writes it.
+        """
+        with self._transaction():
+            taken = self.db.execute(_TAKE_BACK, [job_id])
+        return bool(taken.rowcount)
+
     def mark_unknown(self) -> None:
         """Mark as not known what an older copy cannot know: SiteFactors of live jobs, and outcomes of open steps."""
         with self._transaction():
-            self.db.execute("UPDATE jobs SET label = NULL WHERE ended = 0")
+            self.db.execute("UPDATE jobs SET label = NULL WHERE ended = 0 AND factor_by_others = 0")
             self.db.execute("UPDATE operations SET told = 'unknown' WHERE step != 'ended'")
 
     def delete_old(self, now: float, keep_days: float, keep_inputs_days: float) -> None:
@@ -279,6 +292,9 @@ UPDATE jobs SET foreseen = NULL, foreseen_low = NULL, foreseen_high = NULL, fore
 """
 """The final value that was predicted may be one of another quantity."""
 _SET_SITE_FACTOR = "UPDATE jobs SET label = ? WHERE id = ?"
+_TAKE_BACK = """
+UPDATE jobs SET factor_by_others = 0, label = NULL WHERE job_id = ? AND ended = 0 AND factor_by_others = 1
+"""
 _WITHDRAW = """
 UPDATE operations SET step = 'ended', outcome = 'withdrawn', result = 'withdrawn by an operator',
     since = ?, until = ?, told = '' WHERE id = ? AND step != 'ended'

@@ -211,6 +211,11 @@ def fault_counts(ledger: LedgerFile, since: float) -> list[Row]:
     )
 
 
+def factors_by_others(ledger: LedgerFile) -> int:
+    """How many live jobs have a SiteFactor that somebody else set."""
+    return int(ledger.value("SELECT count(*) AS n FROM jobs WHERE ended = 0 AND factor_by_others = 1"))
+
+
 def sizes(ledger: LedgerFile) -> Row:
     """How many `jobs` and `cycles` the ledger has."""
     return ledger.query("SELECT (SELECT count(*) FROM jobs) AS jobs, (SELECT count(*) FROM cycles) AS cycles")[0]

@@ -20,6 +20,7 @@ from slurmplug.cycle.record import CycleRecord
 from slurmplug.directives.changes import Change
 from slurmplug.directives.parser import Directives
 from slurmplug.intake.job_record import NO_DIRECTIVES, JobFacts, JobRecord, Point, join_runs
+from slurmplug.intake.site_factor import SiteFactor
 from slurmplug.ledger import codec
 from slurmplug.operations import Facts, Operation, OperationOutcome
 from slurmplug.spool.report_lines import Points
@@ -248,10 +249,15 @@ def record_row(record: JobRecord, now: float) -> Row:
         **record.facts._asdict(),
         "cluster": record.key.cluster,
         "first_submit": record.key.first_submit,
+        "script_digest": record.digest,
+        "in_doubt": int(record.in_doubt),
         "directives": json.dumps(None if record.directives is None else asdict(record.directives)),
         "checkpoint": nan_to_null(record.points.checkpoint),
         "checkpoint_time": nan_to_null(record.points.checkpoint_time),
-        "label": nan_to_null(record.site_factor),
+        "label": nan_to_null(record.placed.value),
+        "factor_compared": nan_to_null(record.placed.compared),
+        "factor_booted": nan_to_null(record.placed.booted),
+        "factor_by_others": int(record.placed.by_others),
         "waited_before": record.waited_before,
         "attained_before": record.attained_before,
         "ended": int(not record.facts.live),
@@ -282,12 +288,19 @@ def record_from_row(row: Row, points: Iterable[Row]) -> JobRecord:
         key=JobKey(row["cluster"], row["job_id"], row["first_submit"]),
         facts=facts,
         directives=_DIRECTIVES.validate_python(json.loads(row["directives"])),
+        digest=row["script_digest"],
+        in_doubt=bool(row["in_doubt"]),
         points=replace(
             latest, checkpoint=null_to_nan(row["checkpoint"]), checkpoint_time=null_to_nan(row["checkpoint_time"])
         ),
         points_run=last,
         earlier=earlier,
-        site_factor=null_to_nan(row["label"]),
+        placed=SiteFactor(
+            value=null_to_nan(row["label"]),
+            compared=null_to_nan(row["factor_compared"]),
+            booted=null_to_nan(row["factor_booted"]),
+            by_others=bool(row["factor_by_others"]),
+        ),
         waited_before=row["waited_before"],
         attained_before=row["attained_before"],
         listed=bool(row["listed"]),

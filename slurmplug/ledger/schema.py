@@ -155,5 +155,10 @@ UPDATE operations SET facts = json_remove(facts, '$.by', '$.by_rank')
 WHERE rule = 'gives way' AND json_valid(facts) AND json_type(facts, '$.by') IN ('integer', 'real');
 UPDATE decisions SET facts = json_remove(facts, '$.by', '$.by_rank')
 WHERE rule = 'gives way' AND json_valid(facts) AND json_type(facts, '$.by') IN ('integer', 'real');
+ALTER TABLE jobs ADD COLUMN factor_compared REAL;
+ALTER TABLE jobs ADD COLUMN factor_booted REAL;
+ALTER TABLE jobs ADD COLUMN factor_by_others INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN script_digest TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN in_doubt INTEGER NOT NULL DEFAULT 0;
 """,
 )

@@ -25,6 +25,11 @@ from slurmplug.operations.values import (
     OperationSettings,
 )
 
+IGNORED = (
+    "ignored: the job did not stop within its grace period, so the request was taken back; it is not asked again, and "
+    "runs on (stop.cancel is off)"
+)
+
 
 def begin(action: Action, observation: Observation, row: int, settings: OperationSettings) -> Transition:
     """Requests the stop of the job."""
@@ -64,7 +69,7 @@ def _escalate(context: OperationContext, row: int) -> Transition:
     if operation.step == "cancel":
         return give_up(context, "the job still ran after scancel")
     if not context.settings.cancel:
-        return give_up(context, "the job did not stop, and stop.cancel is false")
+        return finish(context, OperationOutcome.IGNORED, result=IGNORED)
     return next_step(context, "cancel", CANCEL_LIMIT)
 
 

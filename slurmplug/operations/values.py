@@ -45,6 +45,8 @@ class OperationOutcome(StrEnum):
     STOPPED = "stopped"
     """the job ended after the request to stop"""
     CANCELLED = "cancelled"
+    IGNORED = "ignored"
+    """the job ran on after the request to stop, and the site does not cancel; it is not asked again"""
     JOB_ENDED = "ended by itself"
     JOB_REQUEUED = "requeued meanwhile"
     """by somebody else"""

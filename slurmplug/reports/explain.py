@@ -55,13 +55,16 @@ class _HiddenJob:
 SENTENCES: Mapping[str, Sequence[str]] = {
     # MLF-C
     "target reached": (
-        "Its {quantity} of {achieved:.4g} meets the target of {target:.4g}",
+        "Its {quantity} of {achieved:.4g}",
+        " at iteration {achieved_at:.0f}",
+        " meets the target of {target:.4g}",
         " that the {target_of} set",
         ", after iteration {iteration:.0f}",
         " of {max_iterations:.0f}",
     ),
     "optstop maximum": (
         "Its {quantity} gets no better: it has reached {achieved:.4g}",
+        " at iteration {achieved_at:.0f}",
         ", {predicted_maximum:.4g} is the most that is expected",
         ", within the tolerance of {tolerance:.2g}",
         ", after iteration {iteration:.0f}",
@@ -71,6 +74,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
         "Its {quantity} will miss the target of {target:.4g}",
         " that the {target_of} set",
         ": it has reached {achieved:.4g}",
+        " at iteration {achieved_at:.0f}",
         ", {predicted:.4g} is predicted for the end",
         ", and the probability to reach the target is {probability:.1%}",
         ", after iteration {iteration:.0f}",
@@ -117,9 +121,15 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "unmanaged": ("It has no directive that makes slurmplug manage it, or has --manage=off",),
     "excluded": ("The site excludes its user, account, QOS, partition or name",),
     "given back": ("An operator excluded it with `slurmplug reset --job`",),
+    "set by others": (
+        "Somebody else set its SiteFactor",
+        " to {site_factor:.0f}",
+        "; slurmplug ranks it again once that was set to 0, or by `slurmplug resume --job {job}`",
+    ),
     "mode": ("The mode is {mode}",),
     "paused": ("An operator paused slurmplug",),
     "not running": ("It is not running, so there is nothing to stop",),
+    "ignored": ("It ran on after it was requested to stop, so it is not asked again",),
     "gave up": ("A stop was requested within the last hour, and given up",),
     "stops per cycle": ("No more than {limit:.0f} stops are requested in one cycle",),
     "stops per hour": ("No more than {limit:.0f} stops are requested in one hour",),

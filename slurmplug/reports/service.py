@@ -152,6 +152,7 @@ class LedgerReports:
             "error": shown_error(last.error, self._viewer) if last else "",
             "operations": queries.open_operation_counts(ledger),
             "stops_last_hour": sum(past.stops_last_hour.values()),
+            "factors_by_others": queries.factors_by_others(ledger),
             "failures_in_a_row": past.failures_in_a_row,
             "faults": queries.fault_counts(ledger, now - DAY),
             "ledger": {

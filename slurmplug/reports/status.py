@@ -21,6 +21,8 @@ def status_lines(status: Mapping[str, Any]) -> Iterator[str]:
             f"{cycle['running']} running, {cycle['managed']} managed"
         )
         yield f"            {seconds or 'no times'}; {cycle['postponed']} priorities wait for the next"
+    if count := status["factors_by_others"]:
+        yield f"priorities  {counted(count, 'job')} not ranked, as somebody else set the SiteFactor (`queue`: set by others)"
     if status["error"]:
         yield f"error       {printable(status['error'])}"
     frozen = explain.sentence(Reason(status["frozen"])) if status["frozen"] else "no"

@@ -16,6 +16,7 @@ from slurmplug.reports.explain import About
 from slurmplug.reports.job_view import Job
 from slurmplug.reports.predictions import predictions
 from slurmplug.reports.viewer import QueuePlace
+from slurmplug.rules.guardrails import SET_BY_OTHERS
 
 _STEPS = {
     "ask": "a stop was requested, by a file that its report() checks for",
@@ -119,12 +120,18 @@ def _rank(job: Job, place: QueuePlace | None, cycle: LastCycle | None, about: Ab
     if ranking.note is not None and not job.given_back:
         yield f"{explain.sentence(ranking.note, about)}."
     if rule := "given back" if job.given_back else ranking.protected_by:
-        yield f"Left to Slurm. {explain.sentence(Reason(rule))}."
+        yield f"Left to Slurm. {explain.sentence(Reason(rule, _protection_facts(rule, job)), about)}."
         return
     if ranking.score is not None:
         yield from _score(job, ranking.score, place)
     if cycle is not None:
         yield from _not_in_effect(job, cycle)
+
+
+def _protection_facts(rule: str, job: Job) -> Mapping[str, float]:
+    if rule != SET_BY_OTHERS:
+        return {}
+    return {"job": job.record.key.job_id, "site_factor": job.record.site_factor}
 
 
 def _score(job: Job, score: float, place: QueuePlace | None) -> Iterator[str]:

@@ -48,6 +48,8 @@ class Past:
     """jobs with a stop in progress"""
     gave_up: frozenset[JobKey] = frozenset()
     """jobs whose stop was given up within the last hour"""
+    ignored: frozenset[JobKey] = frozenset()
+    """live jobs that ran on after a request to stop"""
     latest: float = -np.inf
     """when the previous cycle began"""
     alive: int = 0
@@ -73,7 +75,7 @@ class Verdict:
     """The allowed part of a plan.
 
     score (n,): NaN leaves the job to Slurm. acting: the kinds of action in mode act. protected_by: by rule, the jobs
-    (n,) that it protects. frozen: why no command at all is sent in this cycle. raised: how many jobs may be put ahead
+    (n,) that it protects, all of them from being ranked. frozen: why no command at all is sent in this cycle. raised: how many jobs may be put ahead
     of those that Slurm orders alone; None for all.
     """
 
@@ -88,6 +90,8 @@ class Verdict:
 
 MOVES = frozenset({"resize", "migrate", "preempt"})
 KINDS = frozenset({"rank", *get_args(ActionKind)})
+SET_BY_OTHERS = "set by others"
+"""The rule that leaves the order of a job to Slurm, and nothing else, as somebody else set its SiteFactor."""
 
 
 def check(
@@ -126,11 +130,11 @@ def check(
         else:
             vetoes.append((action, reason))
     return Verdict(
-        score=np.where(protected | (mode["rank"] != "act"), np.nan, plan.score),
+        score=np.where(protected | snapshot.jobs.factor_by_others | (mode["rank"] != "act"), np.nan, plan.score),
         actions=tuple(allowed),
         vetoes=tuple(vetoes),
         acting=frozenset(kind for kind in mode if mode[kind] == "act"),
-        protected_by=protected_by,
+        protected_by={**protected_by, SET_BY_OTHERS: snapshot.jobs.factor_by_others},
         frozen=_freeze_reason(snapshot, past, limits),
         raised=_raised_limit(snapshot.jobs, limits),
     )
@@ -205,6 +209,8 @@ def _no_effect_veto(action: Action, state: str, past: Past) -> Reason | None:
         return None
     if state not in ("running", "suspended"):
         return Reason("not running")
+    if action.job in past.ignored:
+        return Reason("ignored")
     return Reason("gave up") if action.job in past.gave_up else None
 
 

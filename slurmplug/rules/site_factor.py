@@ -10,7 +10,7 @@ from bisect import bisect_right
 import numpy as np
 
 from policies.snapshot import Snapshot
-from predictors.arrays import Bools, Floats, Ints
+from predictors.arrays import Floats, Ints
 from slurmplug.cluster.port import Command, Site
 from slurmplug.config.schema import Priority
 from slurmplug.errors import ConfigError
@@ -89,13 +89,14 @@ def commands(
     ]
 
 
-def take_back(snapshot: Snapshot, unmanaged: Bools) -> list[Command]:
-    """The updates that set to 0 what jobs that slurmplug does not manage any more have from it.
+def take_back(snapshot: Snapshot) -> list[Command]:
+    """The updates that set to 0 the SiteFactors of jobs that were taken out of slurmplug's hands.
 
-    unmanaged (n,): the jobs that it does not manage. The SiteFactor of a held job is taken back once it is released.
+    That of a held job is taken back once it is released; one that somebody else set is left alone.
     """
     jobs = snapshot.jobs
-    rows = np.flatnonzero(unmanaged & (jobs.state == "pending") & ~jobs.held & (jobs.site_factor != 0))
+    ours = jobs.taken_out & ~jobs.factor_by_others & (jobs.site_factor != 0)
+    rows = np.flatnonzero(ours & (jobs.state == "pending") & ~jobs.held)
     return [_update(snapshot, row, 0) for row in rows.tolist()]
 
 

@@ -1,15 +1,17 @@
 """Reading new lines of report files, in a folder where every user may put files.
 
-What decides is the file, not its name: it counts when it is regular, no link, owned by the job's user, and within the
-limits. Everything else is a `SpoolFault`, reported once, and none stops a cycle.
+What decides is the file, not its name: it counts when it is regular, no link, owned by the job's user, within the
+limits, and written since the run started. Everything else is a `SpoolFault`, reported once, and none stops a cycle.
 """
 
+import math
 import os
 import stat
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from slurmplug.spool.report_lines import MAX_LINE_BYTES, RunId, SpoolFault
@@ -22,6 +24,12 @@ from slurmplug.spool.run_files import (
     opened_folder,
     reason_of,
 )
+
+NOT_KNOWN: Mapping[RunId, float] = MappingProxyType({})
+OLDER = "another job"
+"""The rule of a file that was last written before the run started."""
+CLOCK_DIFFERENCE = 5.0
+"""Seconds by which the clocks of slurmctld and of the spool's file server may differ."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,7 @@ class ReportReader:
         self._files: dict[str, _File] = {}
         self._cycle = 0
 
-    def read(self, owners: Mapping[RunId, int]) -> NewReports:
+    def read(self, owners: Mapping[RunId, int], started: Mapping[RunId, float] = NOT_KNOWN) -> NewReports:
         """New whole lines of some runs. A line without its end is returned when it is complete.
 
         The files that were read longest ago come first, so that every file has its turn where the bytes of a cycle
@@ -77,6 +85,8 @@ class ReportReader:
 
         Args:
             owners: the uid of the user of each run that is read.
+            started: when each run started, seconds since the epoch. What was in a file before is not read: it is of an
+                earlier job with the same id.
         """
         self._cycle += 1
         lines: dict[RunId, bytes] = {}
@@ -87,7 +97,8 @@ class ReportReader:
                 self._files = {name: file for name, file in self._files.items() if name in found}
                 for name in sorted(found, key=lambda name: self._files[name].last_read if name in self._files else 0):
                     run = found[name]
-                    if cycle.bytes_left > 0 and (new := self._read_file(cycle, folder, name, _Owned(run, owners[run]))):
+                    owned = _Owned(run, owners[run], started.get(run, -math.inf))
+                    if cycle.bytes_left > 0 and (new := self._read_file(cycle, folder, name, owned)):
                         lines[run] = lines.get(run, b"") + new
         except OSError as error:
             cycle.faults[0, "spool", f"{REPORTS}: {reason_of(error)}"] += 1
@@ -113,6 +124,8 @@ class ReportReader:
             data = cycle.new_bytes(folder, name, file) if status.st_size > file.offset else b""
         except _FileRejected as rejected:
             rule, detail = rejected.args
+            if rule == OLDER:  # what is written from now on may be the run's
+                file.offset, file.partial_line, file.skipping = status.st_size, b"", False
             cycle.faults[job, rule, detail] += rule not in file.reported
             file.reported.add(rule)
             return b""
@@ -122,10 +135,11 @@ class ReportReader:
 
 
 class _Owned(NamedTuple):
-    """A run and the uid of its user."""
+    """A run, the uid of its user, and when it started."""
 
     run: RunId
     uid: int
+    started: float
 
 
 class _CycleRead:
@@ -147,6 +161,8 @@ class _CycleRead:
             raise _FileRejected("owner", f"uid {status.st_uid}")
         if status.st_size > self._limits.file_bytes:
             raise _FileRejected("size", f"more than {self._limits.file_bytes} bytes")
+        if status.st_mtime < owned.started - CLOCK_DIFFERENCE:
+            raise _FileRejected(OLDER, "")
         self._accepted[owned.run] += 1
         if self._accepted[owned.run] > self._limits.files_per_run:
             raise _FileRejected("files", f"more than {self._limits.files_per_run}")

@@ -24,8 +24,8 @@ MAX_QUANTITIES = 32
 MAX_ITERATION = 1e12
 MAX_CLOCK_AHEAD = 60.0
 """Seconds by which a node's clock may be ahead; a reading's time is also older than what is read last."""
-MAX_CLOCK_BEHIND = 3_600.0
-"""Seconds by which a node's clock may be behind; MUNGE allows 300."""
+MAX_CLOCK_BEHIND = 300.0
+"""Seconds by which a node's clock may be behind: as many as MUNGE allows."""
 
 
 class RunId(NamedTuple):
@@ -70,7 +70,7 @@ class Points:
         return len(self.iterations)
 
 
-def fold(points: Points, data: bytes, *, now: float, submitted: float = -math.inf) -> tuple[Points, Mapping[str, int]]:
+def fold(points: Points, data: bytes, *, now: float, started: float = -math.inf) -> tuple[Points, Mapping[str, int]]:
     """Merge lines into the points of a run.
 
     The last report of an iteration wins, quantity by quantity, so that loss and accuracy may come in separate reports
@@ -80,7 +80,7 @@ def fold(points: Points, data: bytes, *, now: float, submitted: float = -math.in
         points: of the run so far.
         data: whole lines of its report files.
         now: seconds since the epoch; a reported time well after it, or none, becomes this one.
-        submitted: reports from well before it are of an earlier job with the same id, and dropped.
+        started: when the run started; reports from well before are of an earlier job with the same id, and dropped.
 
     Returns:
         The points, and how often each rule found something invalid or doubtful.
@@ -92,7 +92,7 @@ def fold(points: Points, data: bytes, *, now: float, submitted: float = -math.in
     names = set(points.quantities)
     highest = float(points.iterations[-1]) if len(points) else -math.inf
     for report in _reports(data, float(now), faults):
-        if report.time < submitted - MAX_CLOCK_BEHIND:
+        if report.time < started - MAX_CLOCK_BEHIND:
             faults["another job"] += 1
             continue
         if report.checkpoint is not None:

@@ -22,23 +22,27 @@ FaultCounts = Counter[tuple[int, str, str]]
 """How often, by job id, rule and detail of a `SpoolFault`."""
 
 
-def sweep(spool: Path, keep: Container[RunId], before: float) -> tuple[SpoolFault, ...]:
-    """Remove the requests to runs that are not in `keep`, and their reports last written before that time.
+def sweep(spool: Path, keep: Container[RunId], asked: Container[RunId], before: float) -> tuple[SpoolFault, ...]:
+    """Remove the reports of ended runs that were last written before that time, and requests that nobody waits for.
 
     Args:
         spool: the spool's folder.
-        keep: the runs whose files stay.
+        keep: the runs whose reports stay.
+        asked: the runs to which requests are open; any other may be to an earlier job with the same id.
         before: seconds since the epoch.
 
     Returns:
         What could not be removed, such as a directory with a report's name.
     """
     counts: FaultCounts = Counter()
-    for name, pattern, until in ((REPORTS, REPORT_NAME, before), (REQUESTS, REQUEST_NAME, math.inf)):
+    for name, pattern, kept, until in (
+        (REPORTS, REPORT_NAME, keep, before),
+        (REQUESTS, REQUEST_NAME, asked, math.inf),
+    ):
         try:
             with opened_folder(spool / name) as folder:
                 for entry, run in list(names_in(folder, pattern)):
-                    if run not in keep:
+                    if run not in kept:
                         _remove(folder, entry, run, until, counts)
         except OSError as error:
             counts[0, "spool", f"{name}: {reason_of(error)}"] += 1

@@ -148,19 +148,27 @@ trap 'exit 0' USR1
 
 def test_only_after_its_grace_is_a_deaf_job_cancelled(cluster: Sandbox, daemon: DaemonProcess) -> None:
     job = cluster.sbatch(cluster.researchers[0], training("#PLUG --target=accuracy>=0.8 --stop=target", obey=False))
-    daemon.start("[stop]\ngrace = 4")
+    daemon.start("[stop]\ngrace = 4\ncancel = true")
     cluster.wait_job(job, "CANCELLED", 40)
     at = {row["step"]: row["at"] for row in daemon.query("SELECT step, at FROM steps")}
     assert at["cancel"] - at["ask"] >= 4
     cluster.wait(lambda: daemon.operation(job)["result"] == "cancelled", what="the operation to end")
 
 
-def test_a_site_that_does_not_cancel_lets_a_deaf_job_run_on(cluster: Sandbox, daemon: DaemonProcess) -> None:
+def test_unless_the_site_cancels_a_deaf_job_runs_on_and_is_not_asked_again(
+    cluster: Sandbox, daemon: DaemonProcess
+) -> None:
     job = cluster.sbatch(cluster.researchers[0], training("#PLUG --target=accuracy>=0.8 --stop=target", obey=False))
-    daemon.start("[stop]\ngrace = 2\ncancel = false")
-    cluster.wait(lambda: daemon.operation(job).get("step") == "ended", what="the operation to be given up")
-    assert daemon.operation(job)["result"].startswith("gave up")
+    daemon.start("[stop]\ngrace = 2")
+    cluster.wait(lambda: daemon.operation(job).get("step") == "ended", what="the operation to end")
+    assert daemon.operation(job)["outcome"] == "ignored"
     assert cluster.job(job)["JobState"] == "RUNNING"
+    assert not list((cluster.spool / "requests").iterdir())
+    daemon.pass_cycles(3)
+    assert daemon.query("SELECT count(*) AS n FROM operations")[0]["n"] == 1
+    why = daemon.command("why", str(job)).stdout
+    assert "finished: ignored: the job did not stop within its grace period" in why
+    assert "Not done: it ran on after it was requested to stop, so it is not asked again." in why
 
 
 def test_pausing_takes_requests_back_and_resuming_goes_on(cluster: Sandbox, daemon: DaemonProcess) -> None:

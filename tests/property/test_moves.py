@@ -6,8 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from slurmplug.cluster.port import LIVE_STATES
 from slurmplug.errors import LedgerError
-from slurmplug.intake.job_record import LIVE_STATES
 from slurmplug.operations.values import RESERVATION_PREFIX
 from tests.fake_cluster import Crash
 from tests.moving import ADMITTED, ELASTIC, SIGNALLED, MovingSite

@@ -11,9 +11,9 @@ from policies.plan import Action, Memory, Plan, Reason
 from policies.policy import Policy
 from policies.snapshot import Snapshot
 from predictors.forecast import Forecasts
+from slurmplug.cluster.port import LIVE_STATES
 from slurmplug.config.schema import Config
 from slurmplug.errors import LedgerError
-from slurmplug.intake.job_record import LIVE_STATES
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.operations import MAX_TRIES
 from tests.fake_cluster import Crash, FakeCluster
@@ -21,7 +21,7 @@ from tests.schedulers import begun
 
 GRACE = 100.0
 CONFIG = Config.model_validate({
-    "mode": {"default": "act"}, "stop": {"grace": GRACE},
+    "mode": {"default": "act"}, "stop": {"grace": GRACE, "cancel": True},
     "guardrails": {"exclude_users": ["eve"], "breaker_failures": 3, "breaker_rest": 600.0},
 })  # fmt: skip
 PLAIN = b"#PLUG --urgency=5\ntrain\n"

@@ -66,9 +66,9 @@ class BothIntakes:
         self.jobs, self.reported = self.jobs + len(live.jobs), self.reported + int((live.jobs.iteration > 0).sum())
         return simulated, changes
 
-    def set_site_factors(self, site_factors: Mapping[JobKey, float]) -> None:
-        self._live.set_site_factors(site_factors)
-        self._simulated.set_site_factors(site_factors)
+    def set_site_factors(self, site_factors: Mapping[JobKey, float], *, elsewhere: bool = False) -> None:
+        self._live.set_site_factors(site_factors, elsewhere=elsewhere)
+        self._simulated.set_site_factors(site_factors, elsewhere=elsewhere)
 
     def set_changes(self, changes: Collection[tuple[JobKey, Change]]) -> None:
         self._live.set_changes(changes)

@@ -31,11 +31,14 @@ from slurmplug.cluster.parse.jobs import (
     COMMENT_LENGTH,
     ENDING_FIELDS,
     JOB_FIELDS,
+    RUN_IDENTITY_FIELDS,
+    SPRIO_FORMAT,
     TEXT_LENGTH,
     Queue,
     QueueReader,
     endings,
     queue,
+    run_identities,
     site_factors,
 )
 from slurmplug.cluster.parse.nodes import NODE_FIELDS, nodes
@@ -50,6 +53,8 @@ __all__ = [
     "JOB_FIELDS",
     "NODE_FIELDS",
     "RESOURCE_REQUEST_FIELDS",
+    "RUN_IDENTITY_FIELDS",
+    "SPRIO_FORMAT",
     "TEXT_LENGTH",
     "Queue",
     "QueueReader",
@@ -59,6 +64,7 @@ __all__ = [
     "queue",
     "reservations",
     "resource_requests",
+    "run_identities",
     "site",
     "site_factors",
 ]

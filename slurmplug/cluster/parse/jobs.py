@@ -21,6 +21,7 @@ from slurmplug.cluster.parse.table import (
     exit_code,
     floats,
     ints,
+    parse_table,
     split_records,
     strings,
     timestamp,
@@ -28,7 +29,7 @@ from slurmplug.cluster.parse.table import (
     values,
     words,
 )
-from slurmplug.cluster.port import Ending, JobRows
+from slurmplug.cluster.port import Ending, JobRows, RunIdentity
 from slurmplug.errors import ReadFailed
 
 VOLATILE_FIELDS = ("PriorityLong", "StartTime", "EndTime")
@@ -42,11 +43,16 @@ JOB_FIELDS = (
 )  # fmt: skip
 """squeue(1), --Format: all of them are in 22.05 and in 26.05. `tres-alloc` of a pending job is what it requests."""
 _STABLE_FIELDS = JOB_FIELDS[len(VOLATILE_FIELDS) :]
+RUN_IDENTITY_FIELDS = ("JobID", "UserID", "SubmitTime", "RestartCnt")
+"""squeue(1), --Format: those of `RunIdentity`."""
 ENDING_FIELDS = ("JobIDRaw", "State", "Start", "End", "ExitCode")
 """sacct(1), --format: no text that a user writes, so the separator need not be secret."""
 
-_SITE_FACTOR = re.compile(r"\s*(\d+)\S*\s+(-?\d+)\s*")
-"""A line of sprio(1), --format="%i %S"."""
+SPRIO_FORMAT = "%i %S %y"
+_SITE_FACTOR = re.compile(r"\s*(\d+)\S*\s+(-?\d+)\s+(\d+\.\d+)\s*")
+"""A line of sprio(1), --format=SPRIO_FORMAT: job id, SiteFactor, and the priority as a share of the greatest possible.
+Of a pinned priority (scontrol update Priority=) sprio shows the SiteFactor as 0, and for the share the priority itself,
+which is at least 1 (print.c in src/sprio)."""
 
 TEXT_LENGTH = 1_024
 COMMENT_LENGTH = 4_096
@@ -179,6 +185,14 @@ def _queue(columns: Mapping[str, NDArray[Any]], volatile: Mapping[str, Sequence[
     return Queue(rows, addresses)
 
 
+def run_identities(text: str, separators: Separators) -> dict[int, RunIdentity]:
+    """By job id, of what squeue prints for RUN_IDENTITY_FIELDS. Raises ReadFailed."""
+    columns = parse_table(text, RUN_IDENTITY_FIELDS, separators, "squeue")
+    submits = np.nan_to_num(timestamps(columns, "SubmitTime")).astype(np.int64)
+    found = (ints(columns, "JobID"), ints(columns, "UserID"), submits, ints(columns, "RestartCnt"))
+    return {job_id: RunIdentity(*rest) for job_id, *rest in zip(*(each.tolist() for each in found), strict=True)}
+
+
 def endings(text: str) -> tuple[Ending, ...]:
     """How the jobs ended that `sacct --parsable2` lists as ended. Raises ReadFailed."""
     found = []
@@ -199,11 +213,14 @@ def endings(text: str) -> tuple[Ending, ...]:
 
 
 def site_factors(text: str) -> dict[int, int]:
-    """By job id, of the pending jobs that `sprio --noheader --format="%i %S"` lists. Raises ReadFailed."""
+    """By job id, of the jobs that `sprio --noheader --format=SPRIO_FORMAT` lists, which are pending ones that may start.
+
+    A job in several partitions is listed for each. Jobs whose priority is pinned are left out. Raises ReadFailed.
+    """
     lines = [(line, _SITE_FACTOR.fullmatch(line)) for line in text.splitlines()]
     if wrong := [line for line, match in lines if match is None]:
         raise ReadFailed(f"sprio answers {wrong[0][:80]!r}")
-    return {int(match[1]): int(match[2]) for _, match in lines if match}
+    return {int(match[1]): int(match[2]) for _, match in lines if match and float(match[3]) < 1.0}
 
 
 def _pending_tasks(job_id: Ints, array_task: Ints, rows: Ints) -> dict[int, list[int]]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from slurmplug.cluster.parse.table import UNSET
+from slurmplug.cluster.parse.table import UNSET, timestamp
 from slurmplug.cluster.port import Site
 from slurmplug.errors import ReadFailed
 
@@ -19,6 +19,7 @@ def site(text: str) -> Site:
             version=settings["SLURM_VERSION"],
             priority_type=settings["PriorityType"],
             priority_weights=dict(_weights(settings)),
+            booted=timestamp(settings["BOOT_TIME"]),
         )
     except (KeyError, ValueError) as error:
         raise ReadFailed(f"scontrol show config prints no {error}") from error

@@ -7,7 +7,7 @@ from types import MappingProxyType
 import numpy as np
 
 from slurmplug.cluster.limits import Limits
-from slurmplug.cluster.port import Command, JobRows, NodeRows, Outcome, Reading, ResourceRequest, Site
+from slurmplug.cluster.port import Command, JobRows, NodeRows, Outcome, Reading, ResourceRequest, Site, Submission
 from slurmplug.sim.engine.engine import PENDING, Engine, GpusByNode
 from slurmplug.sim.engine.workload_table import CLUSTER
 
@@ -40,9 +40,16 @@ class SimCluster:
             "signal": self._signal,
         }
 
-    def read(self, known: Container[int], alive: Collection[int]) -> Reading:  # noqa: ARG002 the engine is at hand
+    def read(self, known: Container[Submission], alive: Collection[int]) -> Reading:  # noqa: ARG002 the engine is at hand
         """The time and the site; never fails."""
         return Reading(self.engine.now, SITE, NO_JOBS, NO_NODES)
+
+    def site_factors_in_slurm(self, booted: float) -> Mapping[int, int]:  # noqa: ARG002 it never starts again
+        """The SiteFactors of the pending jobs that may start, by id."""
+        engine, arrived = self.engine, slice(self.engine.arrived)
+        may_start = (engine.state[arrived] == PENDING) & (engine.waits_since[arrived] <= engine.now)
+        rows = np.flatnonzero(may_start)
+        return {row + 1: int(self.site_factors[row]) for row in rows.tolist()}
 
     def resource_requests(self, job_ids: Collection[int]) -> Mapping[int, ResourceRequest]:  # noqa: ARG002
         """Empty: jobs are placed at once, so no operation rewrites a request."""

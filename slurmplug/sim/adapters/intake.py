@@ -4,7 +4,7 @@ The snapshots equal those of `slurmplug.intake.intake`, as a property test holds
 many thousand jobs.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
@@ -14,7 +14,7 @@ import numpy as np
 
 from policies.snapshot import Curves, JobKey, Jobs, Nodes, Snapshot
 from predictors.arrays import Bools, Floats, Ints
-from slurmplug.cluster.port import Reading
+from slurmplug.cluster.port import Reading, Submission
 from slurmplug.directives.changes import Change
 from slurmplug.intake.job_record import Changes, JobFacts, JobRecord
 from slurmplug.sim.engine.engine import PENDING, RUNNING, Engine
@@ -59,7 +59,7 @@ class SimIntake:
         """of the curve of each training"""
 
     @property
-    def known(self) -> Collection[int]:
+    def known(self) -> Container[Submission]:
         """Empty: scripts are never read."""
         return ()
 
@@ -68,7 +68,7 @@ class SimIntake:
         """Empty: nothing is looked up in the accounting."""
         return ()
 
-    def set_site_factors(self, site_factors: Mapping[JobKey, float]) -> None:
+    def set_site_factors(self, site_factors: Mapping[JobKey, float], *, elsewhere: bool = False) -> None:
         """Nothing to do: the launcher keeps them."""
 
     def set_changes(self, changes: Collection[tuple[JobKey, Change]]) -> None:
@@ -189,6 +189,8 @@ class SimIntake:
             attained=engine.attained[live] + held,
             priority=self._priority[live],
             site_factor=self._site_factors[live],
+            factor_by_others=np.zeros(len(live), dtype=bool),
+            taken_out=np.zeros(len(live), dtype=bool),
             iteration=iteration,
             iteration_time=iteration_time,
             checkpoint=checkpoint,

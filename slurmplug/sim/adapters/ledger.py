@@ -11,7 +11,7 @@ from policies.snapshot import JobKey
 from slurmplug.cluster.port import Outcome, Status
 from slurmplug.cycle.record import CycleRecord
 from slurmplug.directives.changes import Change
-from slurmplug.operations import Operation
+from slurmplug.operations import Operation, OperationOutcome
 from slurmplug.operations.history import gave_up_since, move_history
 from slurmplug.rules.guardrails import HOUR, MOVES, Past
 
@@ -46,6 +46,10 @@ class MemoryLedger:
     def directive_changes(self) -> Collection[tuple[JobKey, Change]]:
         """Empty: nobody changes the directives of simulated jobs."""
         return ()
+
+    def paused(self) -> bool:
+        """Never in a simulation."""
+        return False
 
     def failed(self, policy: str, error: str, now: float) -> None:  # noqa: ARG002 not recorded in a simulation
         """Record a cycle whose reading failed."""
@@ -82,6 +86,7 @@ class MemoryLedger:
             admitting=frozenset(each.job for each in admissions if each.step != "ended"),
             stopping=frozenset(each.job for each in stops if each.step != "ended"),
             gave_up=frozenset(each.job for each in stops if gave_up_since(each, now - HOUR)),
+            ignored=frozenset(each.job for each in stops if _ignored(each) and each.job in self._first_seen),
             **vars(moves),
             fresh=frozenset(job for job in jobs if self._first_seen.get(job, now) > now - first_seen),
             failures_in_a_row=failures,
@@ -115,16 +120,20 @@ class MemoryLedger:
                 self._operations[operation.id] = replace(operation, last_status=outcome.status)
 
     def _forget(self, now: float) -> None:
-        """Drop ended operations older than an hour; moves of live jobs are kept."""
+        """Drop ended operations older than an hour; of live jobs, moves and stops that were ignored are kept."""
         over = [
             each
             for each in self._operations.values()
             if each.step == "ended"
             and max(each.opened, each.since) <= now - HOUR
-            and not (each.kind in MOVES and each.job in self._first_seen)
+            and not ((each.kind in MOVES or _ignored(each)) and each.job in self._first_seen)
         ]
         for each in over:
             del self._operations[each.id]
         if over:
             needed = self._first_seen.keys() | {each.job for each in self._operations.values()}
             self._users = {job: user for job, user in self._users.items() if job in needed}
+
+
+def _ignored(operation: Operation) -> bool:
+    return operation.outcome is OperationOutcome.IGNORED

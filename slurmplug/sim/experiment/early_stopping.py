@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from policies.mlfs.load_control import LoadControlSettings, StopCandidates, assess_load, stop_actions
+from policies.mlfs.early_stopping import StopCandidates, stop_actions
+from policies.mlfs.load_control import LoadControlSettings, assess_load
 from policies.plan import Plan
 from policies.policy import Policy
 from policies.snapshot import Snapshot

@@ -14,7 +14,7 @@ from types import MappingProxyType
 import numpy as np
 
 from predictors.arrays import Floats, Ints, Texts
-from slurmplug.cluster.port import Command, Reading, Reservation, ResourceRequest, Site
+from slurmplug.cluster.port import Command, Reading, Reservation, ResourceRequest, Site, Submission
 from slurmplug.sim.adapters.cluster import NO_JOBS, NO_NODES, SimCluster
 from slurmplug.sim.engine.engine import PENDING, Engine, GpusByNode
 from slurmplug.sim.engine.workload_table import CLUSTER
@@ -87,7 +87,7 @@ class SlurmSimCluster(SimCluster):
 
     # --- the port ---------------------------------------------------------------------------------------------------
 
-    def read(self, known: Container[int], alive: Collection[int]) -> Reading:  # noqa: ARG002 the engine is at hand
+    def read(self, known: Container[Submission], alive: Collection[int]) -> Reading:  # noqa: ARG002 the engine is at hand
         """The time, the site and its reservations; never fails."""
         weights = self._settings.weights
         factors = {

@@ -159,10 +159,27 @@ def test_a_script_is_read_whatever_a_plugin_prints_on_standard_error(client: Cli
     assert client.script(7) == b"#!/bin/sh\n"
 
 
-@pytest.mark.parametrize("why", ["Invalid job id specified", "Job script not specified"])
-def test_a_job_without_a_script_has_an_empty_one(client: CliClient, program: Program, why: str) -> None:
-    program("scontrol", f"echo 'job script retrieval failed: {why}' >&2")
+def test_a_job_without_a_script_has_an_empty_one(client: CliClient, program: Program) -> None:
+    program("scontrol", "echo 'job script retrieval failed: Job script not specified' >&2")
     assert client.script(7) == b""
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("exit 0", "no answer, exit status 0"),
+        ("echo '#!/bin/sh'; kill -9 $$", "no answer, exit status -9"),
+        ("echo '#!/bin/sh'; echo 'No space left on device' >&2; exit 1", "No space left"),
+        ("echo 'job script retrieval failed: Invalid job id specified' >&2", "Invalid job id"),
+        ("echo 'job script retrieval failed: Unable to contact slurm controller' >&2", "Unable to contact"),
+    ],
+)
+def test_an_answer_that_does_not_say_so_is_no_job_without_a_script(
+    client: CliClient, program: Program, body: str, message: str
+) -> None:
+    program("scontrol", body)
+    with pytest.raises(ReadFailed, match=message):
+        client.script(7)
 
 
 def test_a_script_that_may_not_be_read_fails_the_reading(client: CliClient, program: Program) -> None:

@@ -434,10 +434,16 @@ def test_an_answer_that_is_no_number_is_an_error() -> None:
 
 
 def test_site_factors_are_read_as_sprio_lists_them() -> None:
-    assert parse.site_factors("          7         62\n12_[0-2]    -31\n") == {7: 62, 12: -31}
+    text = "          7         62   0.00000026194980\n12_[0-2]    -31 0.00000022446406\n"
+    assert parse.site_factors(text) == {7: 62, 12: -31}
 
 
-@pytest.mark.parametrize("text", ["7\n", "7 62 5\n", "sprio: error\n", "7 6.5\n"])
+def test_a_job_in_two_partitions_has_one_site_factor_and_one_whose_priority_is_pinned_shows_none() -> None:
+    text = "14 88 0.00000011689707\n14 88 0.00000011689707\n9 0 5000.00000000000000\n15 0 1.00000000000000\n"
+    assert parse.site_factors(text) == {14: 88}
+
+
+@pytest.mark.parametrize("text", ["7\n", "7 62\n", "7 62 5\n", "sprio: error\n", "7 6.5 0.1\n"])
 def test_an_answer_of_sprio_that_does_not_fit_is_no_answer(text: str) -> None:
     with pytest.raises(ReadFailed, match="sprio answers"):
         parse.site_factors(text)

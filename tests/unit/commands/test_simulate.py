@@ -17,6 +17,7 @@ from policies.placement.allocation import allocate, queue_order
 from policies.plan import Action, Reason
 from policies.snapshot import Snapshot
 from slurmplug.commands import main
+from slurmplug.config.schema import Stop
 from slurmplug.errors import UsageError
 from slurmplug.sim.engine.job import Part, SimJob
 from slurmplug.sim.experiment.early_stopping import WithEarlyStopping
@@ -239,9 +240,15 @@ def test_cycles_are_left_out_until_a_job_has_stopped_or_has_had_its_time_and_tha
         return (*starts, *stops)
 
     jobs = [job(iterations=9, stop="target", speed=speed((1, 1, rate))) for rate in (0.01, 0.001)]
-    seldom = run(*jobs, policy=ScriptedPolicy(start_and_stop))
+
+    def cancelling() -> RunResult:
+        made = simulation(*jobs, policy=ScriptedPolicy(start_and_stop))
+        made.scheduler.config = made.scheduler.config.model_copy(update={"stop": Stop(cancel=True)})
+        return made.run()
+
+    seldom = cancelling()
     monkeypatch.setattr(Simulation, "next_useful_cycle", lambda *_: 0.0)
-    often = run(*jobs, policy=ScriptedPolicy(start_and_stop))
+    often = cancelling()
     assert ends(often) == ends(seldom) == [100.0, 310.0]
     assert [each.state for each in seldom.finished] == ["COMPLETED", "CANCELLED"]
     assert len(seldom.decide_seconds) < 10 < len(often.decide_seconds)

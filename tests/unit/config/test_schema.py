@@ -115,7 +115,7 @@ def test_every_key_is_documented_with_its_type_and_default() -> None:
     values = {name: (kind, default) for name, kind, default, _ in rows}
     assert values["mode.default"] == ("observe | advise | act", '"observe"')
     assert values["mode.stop"] == ("observe | advise | act", "")
-    assert values["stop.cancel"] == ("true | false", "true")
+    assert values["stop.cancel"] == ("true | false", "false")
     assert values["guardrails.exclude_users"] == ("list of texts", "[]")
     assert values["priority.spacing"] == ("integer", "")
     assert values["ledger.path"] == ("path", '"/var/lib/slurmplug/ledger.db"')

@@ -22,6 +22,7 @@ from slurmplug.errors import LedgerError
 from slurmplug.ledger.codec import loads, rebuild
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.operations import Operation
+from tests.builders import NOW
 from tests.fake_cluster import Crash, FakeCluster
 from tests.schedulers import begun
 
@@ -185,7 +186,7 @@ def test_a_job_that_was_asked_and_failed_is_not_told_as_stopped(ledger: Ledger) 
 
 
 def test_a_cluster_that_cannot_be_read_is_left_alone_and_nothing_is_forgotten(ledger: Ledger) -> None:
-    site = Site(ledger, Ranks())
+    site = Site(ledger, Ranks(), priority={"compare": 1e6})
     for _ in range(2):
         site.cluster.submit()
     site.cycle()
@@ -256,7 +257,7 @@ def broken(site: Site, broken: bool) -> None:
 
 
 def test_where_the_ledger_cannot_be_written_nothing_is_applied_and_nothing_is_lost(ledger: Ledger) -> None:
-    site = Site(ledger, Ranks())
+    site = Site(ledger, Ranks(), priority={"compare": 1e6})
     for _ in range(300):
         site.cluster.submit()
     site.trains(1, 0.1, 0.2)
@@ -349,10 +350,12 @@ def test_after_a_crash_among_its_commands_a_daemon_brings_the_order_about(ledger
     assert site.cycle().commands == ()
 
 
-def test_answers_that_get_lost_are_asked_for_again_until_they_come(ledger: Ledger) -> None:
+def test_answers_that_get_lost_are_asked_for_again_until_they_come_where_slurm_does_not_show_them(
+    ledger: Ledger,
+) -> None:
     site = Site(ledger, Ranks())
     for _ in range(3):
-        site.cluster.submit()
+        site.cluster.submit(eligible=NOW + 1e6)
     site.cluster.lose = True
     first = site.cycle()
     assert {command.job for command in site.cycle().commands} == {command.job for command in first.commands}

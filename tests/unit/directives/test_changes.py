@@ -103,12 +103,12 @@ def test_a_change_that_contradicts_what_is_in_force_is_refused() -> None:
         check(plain, [targeted], change("--target="))
     assert check(plain, [targeted], change("--target=", "--stop=")) == plain
     with pytest.raises(UsageError, match="--allow-downgrade: goes no further than --stop already does"):
-        check(plain, [targeted], change("--allow-downgrade=optstop"))
+        check(plain, [targeted], change("--allow-downgrade=target"))
 
 
 def test_a_permission_to_downgrade_that_a_new_stop_covers_is_left_out_and_comes_back_with_the_old_one() -> None:
     script = submitted("--target=accuracy>=0.9 --allow-downgrade=optstop")
-    further = change("--stop=target")
+    further = change("--stop=optstop")
     assert check(script, [], further).allow_downgrade is None
     assert check(script, [further], change("--stop=")) == script
     assert script.target == Target("accuracy", ">=", 0.9)

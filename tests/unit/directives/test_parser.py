@@ -229,11 +229,17 @@ def test_stopping_at_a_target_needs_one(setting: str) -> None:
     assert wrong(setting) == f"line 2: {setting}: needs --target"
 
 
-@pytest.mark.parametrize(("stop", "downgrade"), [("optstop", "optstop"), ("target", "optstop"), ("target", "target")])
+@pytest.mark.parametrize(("stop", "downgrade"), [("optstop", "optstop"), ("target", "target")])
 def test_a_downgrade_that_goes_no_further_than_stop_is_a_contradiction(stop: str, downgrade: str) -> None:
     found = directives(f"#PLUG --target=a>=1 --stop={stop} --allow-downgrade={downgrade}\n")
     assert (found.stop, found.allow_downgrade) == (stop, None)
     assert [problem.rule for problem in found.problems] == ["no-further"]
+
+
+@pytest.mark.parametrize(("stop", "downgrade"), [("target", "optstop"), ("optstop", "target")])
+def test_a_downgrade_may_name_another_option_than_stop(stop: str, downgrade: str) -> None:
+    found = directives(f"#PLUG --target=a>=1 --stop={stop} --allow-downgrade={downgrade}\n")
+    assert (found.stop, found.allow_downgrade, found.problems) == (stop, downgrade, ())
 
 
 def test_a_contradiction_between_comment_and_script_names_the_directive_that_falls() -> None:

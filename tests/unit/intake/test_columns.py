@@ -12,6 +12,7 @@ from slurmplug.directives.parser import Directives, parse
 from slurmplug.forecasting.curve_fans import resample_evenly
 from slurmplug.intake.columns import ColumnCache, jobs_of
 from slurmplug.intake.job_record import JobFacts, JobRecord
+from slurmplug.intake.site_factor import SiteFactor
 from slurmplug.spool.report_lines import Points
 
 
@@ -47,11 +48,12 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "points": (Points(np.array([9.0]), np.array([1.0]), {"accuracy": np.array([0.5])}), "reported"),
     "points_run": (4, "resumed"),
     "earlier": (Points(np.array([0.5]), np.array([1.0]), {"accuracy": np.array([0.5])}), "accuracies"),
-    "site_factor": (5.0, "site_factor"),
+    "placed": (SiteFactor(5.0), "site_factor"),
     "waited_before": (60.0, "waited"),
     "attained_before": (60.0, "attained"),
     "admission": ("held", "awaits"),
-    "changes": ((Change(1, 0.0, 1001, "ada", "", Directives(manage="off")),), "site_factor"),
+    "changes": ((Change(1, 0.0, 1001, "ada", "", Directives(manage="off")),), "taken_out"),
+    "in_doubt": (True, "managed"),
 }
 """A field of a record, another value of it, and a column that shows it."""
 
@@ -61,12 +63,8 @@ class TestColumnCache:
     def test_shows_what_was_assigned_to_a_record_since(self, name: str) -> None:
         value, column = CHANGES[name]
         job = record(1, 2)
-        if name == "admission":
+        if name in ("admission", "in_doubt"):
             job.directives = parse(b"#PLUG --utility=50,0.5,12\n", submitted=0.0)
-        if name == "site_factor":  # of a job that was never managed it is 0
-            job.directives = parse(b"#PLUG --urgency=5\n", submitted=0.0)
-        if name == "changes":
-            job.site_factor = 5.0
         cache = ColumnCache()
         shown: list[Any] = []
         for _ in range(2):
@@ -75,16 +73,20 @@ class TestColumnCache:
             setattr(job, name, value)
         assert shown[0] != shown[1]
 
-    def test_shows_every_field_but_that_slurm_lists_a_job_as_only_those_are_in_a_snapshot(self) -> None:
-        assert {field.name for field in fields(JobRecord)} - {"listed", "version", "submitted_directives"} == set(
-            CHANGES
-        )
+    def test_shows_every_field_but_those_by_which_a_job_is_recognized(self) -> None:
+        """Only jobs that Slurm lists are in a snapshot."""
+        assert {field.name for field in fields(JobRecord)} - {
+            "listed",
+            "digest",
+            "version",
+            "submitted_directives",
+        } == set(CHANGES)
 
     def test_a_version_belongs_to_one_record_in_one_state(self) -> None:
         first, second = record(1, 1), record(1, 1)
         versions = [first.version, second.version]
-        first.site_factor = 3.0
-        second.site_factor = second.site_factor
+        first.placed = SiteFactor(3.0)
+        second.placed = second.placed
         versions += [first.version, second.version]
         assert len(set(versions)) == 4
         assert first.version > versions[0]
@@ -103,6 +105,6 @@ class TestColumnCache:
         cache = ColumnCache()
         for rows in ([0, 1, 2], [2, 1, 0, 3], [3, 4]):
             cache.jobs_of([records[row] for row in rows], np.zeros(len(rows)), np.zeros(len(rows)), 100.0)
-        records[4].site_factor = 2.0
+        records[4].placed = SiteFactor(2.0)
         cache.jobs_of(records[3:], np.zeros(2), np.zeros(2), 100.0)
         assert len(computed) == 6

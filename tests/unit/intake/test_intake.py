@@ -173,11 +173,11 @@ def test_a_job_that_was_away_for_one_look_is_the_same_job(looks: Looks) -> None:
 def test_a_script_is_asked_for_until_it_was_read(looks: Looks) -> None:
     snapshot, _ = looks.look(job_row(1), scripts={})
     assert not snapshot.jobs.managed.any()
-    assert 1 not in looks.intake.known
+    assert (1, int(NOW)) not in looks.intake.known
     snapshot, changes = looks.look(job_row(1))
     assert snapshot.jobs.managed.all()
     assert len(changes.records) == 1
-    assert 1 in looks.intake.known
+    assert (1, int(NOW)) in looks.intake.known
 
 
 def test_a_comment_counts_from_the_first_look_and_not_when_it_changes(looks: Looks) -> None:

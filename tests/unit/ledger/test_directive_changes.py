@@ -342,7 +342,7 @@ def test_an_array_changes_as_a_whole_and_elements_that_start_later_inherit_it(si
     site.cycle()
     assert set(change(site, array, "--urgency=8").jobs) == {"1_[x5]", "1_0"}
     site.cycle()
-    later = site.cluster.submit(URGENT, array_id=1, array_task=1)
+    later = site.cluster.submit(URGENT, array_id=1, array_task=1, submit=NOW)
     site.cluster.start(later)
     site.cycle()
     change(site, "1_1", "--urgency=", "--stop=optstop")

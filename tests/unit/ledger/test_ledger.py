@@ -1,5 +1,6 @@
 """The ledger: a cycle is there whole or not at all, and what goes wrong with the file is said and harms nothing."""
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -509,7 +510,9 @@ def test_a_ledger_of_the_second_version_is_upgraded_and_tells_where_jobs_stand_f
     with monkeypatch.context() as patch:
         patch.setattr(database, "MIGRATIONS", MIGRATIONS[:2])
         with closing(Ledger(path)) as ledger, ledger._transaction():
-            put_jobs_of_older_release(ledger, 1, 2)
+            columns = {row["name"] for row in ledger.query("PRAGMA table_info(jobs)")}
+            found = (rows.record_row(record, NOW) for record in changes(1, 2).records)
+            ledger._put("jobs", [{name: row[name] for name in row.keys() & columns} for row in found])
             ledger.db.execute("UPDATE jobs SET given_back = 1 WHERE job_id = 2")
             ledger.db.execute("INSERT INTO standing VALUES (1, 1, 0.5, 1, '', 9.0, '{}', '{}', NULL)")
     with closing(Ledger(path)) as ledger:
@@ -529,9 +532,16 @@ def test_an_upgrade_forgets_the_numbers_and_scores_of_other_jobs(path: Path, mon
     before = {"by": 2.0, "by_rank": 5.0, "rank": 2.0, "lost": 60.0}
     with monkeypatch.context() as patch:
         patch.setattr(database, "MIGRATIONS", MIGRATIONS[:4])
-        with closing(Ledger(path)) as ledger, ledger._transaction():
-            put_jobs_of_older_release(ledger, 1)
-            ledger._write_operations(cycle(1, operations=[replace(stop(1, 1), reason=Reason("gives way", before))]))
+        with closing(Ledger(path)) as ledger, ledger.db as db:
+            db.execute(
+                "INSERT INTO jobs (id, cluster, job_id, first_submit, ended, listed, last_seen) "
+                "VALUES (1, 'c', 1, 1, 0, 1, 0)"
+            )
+            db.execute(
+                "INSERT INTO operations (id, job, kind, rule, facts, opened, step, since, until, restarts, told, tries, "
+                "result, noted) VALUES ('1', 1, 'preempt', 'gives way', ?, 0, 'save', 0, 1, 0, 'done', 1, '', 'null')",
+                (json.dumps(before),),
+            )
     with closing(Ledger(path)) as ledger:
         [operation] = ledger.open_operations()
     assert operation.reason == Reason("gives way", {"rank": 2.0, "lost": 60.0})

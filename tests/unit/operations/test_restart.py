@@ -328,7 +328,8 @@ def test_after_completing_two_seconds_pass_before_the_update(site: MovingSite) -
 def test_while_it_completes_it_is_waited_for(site: MovingSite) -> None:
     job = until(site, "requeue")
     row = dict(site.cluster.jobs[job])
-    site.cluster.jobs[job] |= {"state": "COMPLETING", "start": NOW}
+    submit = site.ledger.query("SELECT submit FROM jobs WHERE job_id = ?", job)[0]["submit"]
+    site.cluster.jobs[job] |= {"state": "COMPLETING", "start": NOW, "submit": submit}
     for _ in range(3):
         site.cycle()
         assert site.step() == "requeue"

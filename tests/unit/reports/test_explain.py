@@ -29,6 +29,12 @@ def test_a_stop_at_the_target_names_value_target_and_iteration() -> None:
     )
 
 
+def test_a_stop_names_the_iteration_of_the_best_value_where_that_is_an_earlier_one() -> None:
+    assert sentence(Reason("target", {**STOP, "achieved_at": 38.0})) == (
+        "Its accuracy of 0.921 at iteration 38 meets the target of 0.92 that the job set, after iteration 41 of 90"
+    )
+
+
 def test_admission_tells_what_a_job_costs_and_what_it_is_worth() -> None:
     refused = Reason("rejected", {"price": 12.0, "payoff": -4.5, "utility": 7.5, "needs": "a lower price"})
     assert sentence(refused) == (

@@ -174,6 +174,11 @@ def test_a_stop_that_was_given_up_is_left_alone_for_a_while() -> None:
     assert vetoes(checked(seen, past=Past(NOW, gave_up=frozenset(seen.jobs.keys[:1])))) == ["gave up"]
 
 
+def test_a_job_that_ran_on_after_a_request_to_stop_is_not_asked_again() -> None:
+    seen = running(2)
+    assert vetoes(checked(seen, past=Past(NOW, ignored=frozenset(seen.jobs.keys[:1])))) == ["ignored"]
+
+
 def test_no_more_stops_than_a_cycle_may_have() -> None:
     verdict = checked(running(5), stops_per_cycle=2)
     assert [action.job.job_id for action in verdict.actions] == [1, 2]

@@ -10,20 +10,20 @@ from slurmplug.spool.run_files import sweep
 
 def test_sweeping_removes_what_belongs_to_no_run_that_is_kept(spool: Path, reports: Path) -> None:
     requests = Requests(spool)
-    for run in (RunId(5, 0), RunId(6, 0)):
+    for run in (RunId(5, 0), RunId(6, 0), RunId(7, 0)):
         requests.issue(run, "stop")
         (reports / f"{run.job_id}.0.jsonl").write_bytes(b"")
     (reports / "README").write_bytes(b"")
-    assert sweep(spool, {RunId(6, 0)}, before=float("inf")) == ()
-    assert sorted(os.listdir(reports)) == ["6.0.jsonl", "README"]
-    assert os.listdir(spool / "requests") == ["6.0.stop"]
+    assert sweep(spool, {RunId(6, 0), RunId(7, 0)}, {RunId(7, 0)}, before=float("inf")) == ()
+    assert sorted(os.listdir(reports)) == ["6.0.jsonl", "7.0.jsonl", "README"]
+    assert os.listdir(spool / "requests") == ["7.0.stop"]
 
 
 def test_sweeping_keeps_reports_that_are_younger_than_the_retention(spool: Path, reports: Path) -> None:
     for name, written in (("5.0.jsonl", 100), ("6.0.jsonl", 300)):
         (reports / name).write_bytes(b"")
         os.utime(reports / name, (written, written))
-    sweep(spool, set(), before=200)
+    sweep(spool, set(), set(), before=200)
     assert os.listdir(reports) == ["6.0.jsonl"]
 
 
@@ -34,7 +34,7 @@ def test_sweeping_never_follows_a_link_and_tells_what_it_cannot_remove(
     victim.write_bytes(b"")
     (reports / "5.0.jsonl").symlink_to(victim)
     (reports / "6.0.jsonl").mkdir()
-    faults = sweep(spool, set(), before=float("inf"))
+    faults = sweep(spool, set(), set(), before=float("inf"))
     assert victim.exists()
     assert os.listdir(reports) == ["6.0.jsonl"]
     assert [(fault.job, fault.rule) for fault in faults] == [(6, "not removed")]

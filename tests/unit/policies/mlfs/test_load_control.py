@@ -1,19 +1,17 @@
 """MLF-C: overload, the option in force, and OptStop."""
 
+import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from policies.mlfs.load_control import (
-    Load,
-    LoadControlSettings,
-    StopCandidates,
-    assess_load,
-    remaining_share,
-    stop_actions,
-)
+from policies.mlfs.early_stopping import StopCandidates, remaining_share, stop_actions
+from policies.mlfs.load_control import Load, LoadControlSettings, assess_load
 from policies.mlfs.mlfs import MLFH, MLFS, MLFSSettings
+from policies.mlfs.stop_rules import CAUSES, MAY_STOP
 from policies.plan import NOTHING_REMEMBERED, Action, Reason
 from policies.snapshot import Jobs
 from predictors.forecast import Forecast
@@ -54,6 +52,10 @@ def stopped(
     actions = stops_of(of_jobs, final, overloaded=overloaded, settings=settings)
     assert len(actions) <= 1
     return actions[0] if actions else None
+
+
+def cause_of(action: Action | None) -> str:
+    return str(reason_of(action).facts["cause"])
 
 
 def reason_of(action: Action | None) -> Reason:
@@ -136,27 +138,41 @@ class TestOptStop:
         assert reason_of(action).facts["cause"] == "misses"
         assert float(str(reason_of(action).facts["probability"])) < 0.05
 
-    def test_so_does_one_that_asked_to_stop_at_its_target(self) -> None:
-        action = stopped(PLATEAU, 0.80, 0.01, stop="target", target=0.9, iteration=50)
-        assert reason_of(action).facts["cause"] == "misses"
+    def test_one_that_asked_to_stop_at_its_target_is_not_stopped_for_missing_it(self) -> None:
+        assert stopped(PLATEAU, 0.80, 0.01, stop="target", target=0.9, iteration=99) is None
+
+    def test_a_job_at_its_target_stops(self) -> None:
+        action = stopped(RISING, 0.9, 0.01, stop="optstop", target=0.6)
+        assert reason_of(action).rule == "target"
+        assert reason_of(action).facts["cause"] == "reached"
+
+    def test_the_sites_minimum_is_no_target_of_a_job_that_asked_for_the_best(self) -> None:
+        settings = LoadControlSettings(minimum_accuracy=0.55)
+        assert stopped(RISING, 0.9, 0.01, stop="optstop", settings=settings) is None
 
     def test_what_is_sure_after_a_tenth_of_the_iterations_is_not_sure_enough_until_half_of_them_are_done(self) -> None:
-        hopeless: dict[str, Any] = {"stop": "target", "target": 0.9}
-        assert stopped(PLATEAU, 0.80, 0.01, **hopeless, iteration=11) is None
-        assert stopped(PLATEAU, 0.80, 0.01, **hopeless, iteration=45) is None
-        assert stopped(PLATEAU, 0.80, 0.01, **hopeless, iteration=49) is not None
+        hopeless: dict[str, Any] = {"stop": "optstop", "target": 0.9}
+        assert stopped(PLATEAU, 0.82, 0.01, **hopeless, iteration=11) is None
+        assert stopped(PLATEAU, 0.82, 0.01, **hopeless, iteration=45) is None
+        assert cause_of(stopped(PLATEAU, 0.82, 0.01, **hopeless, iteration=49)) == "misses"
 
     def test_more_doubt_is_allowed_the_nearer_the_end(self) -> None:
         """The target is reached with a probability of 3.4%."""
-        likely: dict[str, Any] = {"stop": "target", "target": 0.815}
-        assert stopped(PLATEAU, 0.80, 0.0082, **likely, iteration=80) is None
-        assert stopped(PLATEAU, 0.80, 0.0082, **likely, iteration=99) is not None
+        likely: dict[str, Any] = {"stop": "optstop", "target": 0.835}
+        assert stopped(PLATEAU, 0.82, 0.0082, **likely, iteration=80) is None
+        assert cause_of(stopped(PLATEAU, 0.82, 0.0082, **likely, iteration=99)) == "misses"
+
+    def test_the_papers_rule_allows_the_whole_error_after_each_report(self) -> None:
+        hopeless: dict[str, Any] = {"stop": "optstop", "target": 0.9}
+        paper = LoadControlSettings(overload_enter=1, overload_exit=1, spend_error=False)
+        assert cause_of(stopped(PLATEAU, 0.80, 0.01, **hopeless, settings=paper)) == "misses"
+        assert stopped(PLATEAU, 0.80, 0.08, **hopeless, settings=paper) is None
 
     def test_a_job_that_may_yet_make_its_target_goes_on(self) -> None:
         assert stopped(PLATEAU, 0.80, 0.08, stop="optstop", target=0.9) is None
 
     def test_a_job_that_passed_its_target_does_not_miss_it(self) -> None:
-        assert stopped([0.95, *PLATEAU], 0.99, 0.01, stop="optstop", target=0.9) is None
+        assert cause_of(stopped([0.95, *PLATEAU], 0.8, 0.01, stop="optstop", target=0.9, iteration=99)) == "reached"
 
     def test_a_job_at_its_predicted_maximum_stops(self) -> None:
         action = stopped(PLATEAU, 0.805, 0.001, stop="optstop")
@@ -277,9 +293,9 @@ class TestOptionInForce:
             ("iterations", "", True, 0.9, None),
             ("iterations", "target", False, 0.9, None),
             ("iterations", "target", True, 0.9, "target"),
-            ("iterations", "optstop", True, 0.9, None),
-            ("optstop", "target", False, 0.9, None),
-            ("optstop", "target", True, 0.9, "target"),
+            ("iterations", "optstop", False, 0.9, None),
+            ("iterations", "optstop", True, 0.9, "optstop"),
+            ("optstop", "", False, 0.9, "optstop"),
             ("target", "optstop", True, 0.9, "target"),
             ("target", "", False, 0.9, "target"),
         ],
@@ -288,16 +304,67 @@ class TestOptionInForce:
         self, stop: str, downgrade: str, overloaded: bool, mean: float, expected: str | None
     ) -> None:
         action = stopped(RISING, mean, 0.01, overloaded=overloaded, stop=stop, downgrade=downgrade, target=0.55)
-        assert (action and action.reason.rule) == expected
+        assert (action and action.reason.facts["in_force"]) == expected
         if action:
             assert reason_of(action).facts["asked"] == stop
-            assert reason_of(action).facts["in_force"] == "target"
+            assert reason_of(action).facts["cause"] == "reached"
             assert reason_of(action).facts["overload"] == ("yes" if overloaded else "no")
 
-    def test_a_downgrade_to_a_target_that_is_not_expected_goes_to_optstop(self) -> None:
-        action = stopped(PLATEAU, 0.8, 0.002, overloaded=True, stop="iterations", downgrade="target")
+    def test_a_downgrade_to_the_target_stops_for_nothing_else(self) -> None:
+        columns: dict[str, Any] = {"stop": "iterations", "downgrade": "target", "target": 0.9, "iteration": 99}
+        assert stopped(PLATEAU, 0.8, 0.002, overloaded=True, **columns) is None
+
+    def test_a_job_that_asked_for_its_target_may_allow_more_under_overload(self) -> None:
+        columns: dict[str, Any] = {"stop": "target", "downgrade": "optstop", "target": 0.9, "iteration": 99}
+        assert stopped(PLATEAU, 0.8, 0.002, **columns) is None
+        action = stopped(PLATEAU, 0.8, 0.002, overloaded=True, **columns)
+        assert reason_of(action).facts["cause"] == "misses"
         assert reason_of(action).facts["in_force"] == "optstop"
-        assert reason_of(action).facts["cause"] == "maximum"
+
+
+TABLE_ROW = re.compile(r"^\| ([a-z]+) \|(.*)\|$", re.MULTILINE)
+CAUSE_IN_WORDS = {
+    "reached": "the target is met",
+    "misses": "the target is out of reach",
+    "maximum": "no better value is likely",
+}
+
+
+def test_the_table_of_causes_in_the_docs_is_the_one_that_decides() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "policies.md").read_text()
+    documented = {
+        option: {cause for cause, words in CAUSE_IN_WORDS.items() if words in cells}
+        for option, cells in TABLE_ROW.findall(page.partition("## What a job may be stopped for")[2])
+    }
+    assert documented == MAY_STOP
+    assert set(CAUSE_IN_WORDS) == set(CAUSES)
+
+
+@pytest.mark.parametrize("option", list(MAY_STOP))
+@pytest.mark.parametrize("overloaded", [False, True])
+@pytest.mark.parametrize("downgrade", ["", "target", "optstop"])
+def test_a_job_is_stopped_for_the_causes_of_the_table_and_no_others(
+    option: str, downgrade: str, overloaded: bool
+) -> None:
+    """Each job is one that a single rule would stop."""
+    due = {
+        "reached": jobs(state="running", accuracies=[RISING], target=0.55, iteration=6, max_iterations=100),
+        "misses": jobs(state="running", accuracies=[PLATEAU], target=0.99, iteration=99, max_iterations=100),
+        "maximum": jobs(state="running", accuracies=[PLATEAU], iteration=11, max_iterations=100),
+    }
+    final = {"reached": 0.9, "misses": 0.86, "maximum": 0.8}
+    options = np.array([option]), np.array([downgrade])
+    stopped_for = {
+        cause
+        for cause, one in due.items()
+        for action in stops_of(
+            replace(one, stop=options[0], downgrade=options[1]),
+            Forecast.normal([final[cause]], [0.005], "test"),
+            overloaded=overloaded,
+        )
+        if action.reason.facts["cause"] == cause
+    }
+    assert stopped_for == MAY_STOP[option] | (MAY_STOP[downgrade] if downgrade and overloaded else frozenset())
 
 
 def test_facts_of_a_stop_carry_its_numbers() -> None:
@@ -315,6 +382,7 @@ def test_facts_of_a_stop_carry_its_numbers() -> None:
         "overload_degree": 0.0,
         "waiting": 1.0,
         "achieved": 0.81,
+        "achieved_at": 4.0,
         "target": 0.9,
         "target_of": "job",
         "tolerance": pytest.approx(0.00405),

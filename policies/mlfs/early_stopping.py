@@ -1,0 +1,164 @@
+"""MLF-C's stops: the jobs that may be stopped, and those that are, by the rules of `stop_rules`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from policies.mlfs import stop_rules
+from policies.mlfs.curve_shape import CurveShape
+from policies.mlfs.load_control import Load, LoadControlSettings
+from policies.mlfs.stop_rules import CAUSES, MAY_STOP
+from policies.plan import Action, Reason
+from policies.snapshot import Jobs, Snapshot
+from predictors.arrays import Bools, Floats, Ints
+from predictors.forecast import Forecast
+
+
+def stop_actions(
+    snapshot: Snapshot, candidates: "StopCandidates", load: Load, settings: LoadControlSettings
+) -> tuple[Action, ...]:
+    """The stops of running managed jobs, each for a cause that `stop_rules.MAY_STOP` allows for its options."""
+    jobs, rows = snapshot.jobs, candidates.rows
+    if not len(rows):
+        return ()
+    rules = candidates.causes(jobs, settings)
+    causes = np.select([rules[cause] & candidates.allowed[cause] for cause in CAUSES], CAUSES, "")
+    shape, predicted = candidates.shape, candidates.final.median
+    return tuple(
+        _stop(
+            jobs,
+            int(rows[i]),
+            str(causes[i]),
+            {
+                "overload": "yes" if load.overloaded else "no",
+                "overload_degree": load.degree,
+                "waiting": float(load.waiting),
+                "achieved": float(shape.best[i]),
+                "achieved_at": float(shape.best_at[i]),
+                "target": float(candidates.required[i]),
+                "target_of": "site" if np.isnan(jobs.target[rows[i]]) else "job",
+                "probability": float(candidates.p_reach[i]),
+                "predicted": float(predicted[i]),
+                "predicted_maximum": float(candidates.maximum[i]),
+                "tolerance": float(candidates.tolerance[i]),
+                "confidence": settings.confidence,
+            },
+        )
+        for i in np.flatnonzero((causes != "") & jobs.running[rows])
+    )
+
+
+def remaining_share(jobs: Jobs, candidates: "StopCandidates") -> Floats:
+    """(n,) in (0, 1]: the share of its remaining iterations that a job will run before load control stops it.
+
+    It stops at the required value, or within epsilon of the predicted maximum, by what its options allow. Between its
+    first report and the median forecast of its end a curve is assumed to be the hyperbola through these and its best
+    value now. 1 where the options, the forecast or the shape of the curve predict no stop.
+    """
+    left = np.ones(len(jobs))
+    rows, shape = candidates.rows, candidates.shape
+    if not len(rows):
+        return left
+    most, done = jobs.max_iterations[rows], jobs.iteration[rows]
+    first, at, end, best = shape.first, shape.at, candidates.final.median, shape.best
+    value = np.fmin(
+        np.where(candidates.allowed["reached"], candidates.required, np.nan),
+        np.where(candidates.allowed["maximum"], candidates.maximum - candidates.tolerance, np.nan),
+    )
+    stops = (best > first) & (end > value) & (value > best) & (at > shape.first_at) & (most > at)
+    parts = ((value, best), (end, first), (at, shape.first_at)), ((end, value), (best, first), (most, shape.first_at))
+    over, under = (np.prod([np.where(stops, a - b, 1.0) for a, b in part], axis=0) for part in parts)
+    share = np.divide(over, over + under, out=np.ones_like(over), where=stops & (over + under > 0))
+    share[value <= best] = 0.0
+    left[rows] = np.where(done < most, np.maximum(share, 1.0 / np.maximum(most - done, 1.0)), 1.0)
+    return left
+
+
+@dataclass(frozen=True)
+class StopCandidates:
+    """The r jobs that may be stopped, each column (r,).
+
+    allowed: by cause, whether the job's options allow it. required: the value to reach, NaN for none. reached: whether
+    it has been. maximum: the expectation of the better of the final and the best value. tolerance: the part of it that
+    is not worth further training.
+    """
+
+    rows: Ints
+    shape: CurveShape
+    final: Forecast
+    allowed: Mapping[str, Bools]
+    required: Floats
+    reached: Bools
+    maximum: Floats
+    tolerance: Floats
+
+    @classmethod
+    def of(cls, jobs: Jobs, final: Forecast, settings: LoadControlSettings, *, overloaded: bool) -> "StopCandidates":
+        """The managed jobs that may be stopped, have reported enough and are not in their last iteration.
+
+        final: the target quantity at the end. overloaded: whether the cluster is overloaded, so that `downgrade`
+        applies.
+        """
+        allowed = _allowed(jobs, overloaded=overloaded)
+        observed = jobs.accuracies.lengths() >= settings.min_observed
+        ending = jobs.iteration >= jobs.max_iterations
+        may_stop = np.logical_or.reduce(list(allowed.values()))
+        rows = np.flatnonzero(jobs.managed & may_stop & observed & ~ending)
+        expected = final[rows]
+        shape = CurveShape.of(jobs.accuracies, rows)
+        required = np.where(np.isnan(jobs.target[rows]), settings.minimum_accuracy, jobs.target[rows])
+        reached = shape.best >= required
+        maximum = expected.clip(lower=shape.best).mean
+        tolerance = settings.epsilon * np.abs(shape.best)
+        of_rows = {cause: each[rows] for cause, each in allowed.items()}
+        return cls(rows, shape, expected, of_rows, required, reached, maximum, tolerance)
+
+    @cached_property
+    def p_reach(self) -> Floats:
+        """(r,) the probability of reaching the required value."""
+        return np.where(self.reached, 1.0, self.final.sf(self.required))
+
+    def causes(self, jobs: Jobs, settings: LoadControlSettings) -> Mapping[str, Bools]:
+        """By cause, (r,) whether its rule holds, whatever the jobs' options."""
+        share = jobs.iteration[self.rows] / jobs.max_iterations[self.rows]
+        return {
+            "reached": self.reached,
+            "misses": stop_rules.misses(self.p_reach, share, self.shape, settings),
+            "maximum": stop_rules.at_maximum(self.maximum, self.tolerance, self.shape),
+        }
+
+
+def _allowed(jobs: Jobs, *, overloaded: bool) -> Mapping[str, Bools]:
+    """By cause, (n,) whether the options of each job allow it. A minimum of the site is a target for who asked to stop
+    at one; who asked for the best value is not stopped at it."""
+    chosen = {
+        option: (jobs.stop == option) | (jobs.downgrade == option) if overloaded else jobs.stop == option
+        for option, causes in MAY_STOP.items()
+        if causes
+    }
+    allowed: dict[str, Bools] = {
+        cause: np.logical_or.reduce([chosen[option] for option, causes in MAY_STOP.items() if cause in causes])
+        for cause in CAUSES
+    }
+    return {**allowed, "reached": chosen["target"] | (allowed["reached"] & ~np.isnan(jobs.target))}
+
+
+def _stop(jobs: Jobs, row: int, cause: str, facts: dict[str, float | str]) -> Action:
+    """A stop with all facts that are known, without those that are NaN; `achieved_at` only where it is an earlier
+    iteration."""
+    asked = str(jobs.stop[row])
+    facts |= {
+        "cause": cause,
+        "asked": asked,
+        "in_force": asked if cause in MAY_STOP.get(asked, frozenset()) else str(jobs.downgrade[row]),
+        "iteration": float(jobs.iteration[row]),
+        "max_iterations": float(jobs.max_iterations[row]),
+    }
+    if facts["achieved_at"] == facts["iteration"]:
+        del facts["achieved_at"]
+    known = {name: fact for name, fact in facts.items() if isinstance(fact, str) or np.isfinite(fact)}
+    if "target" not in known:
+        del known["target_of"]
+    return Action("stop", jobs.keys[row], Reason("target" if cause == "reached" else "optstop", known))

@@ -1,0 +1,39 @@
+"""The SiteFactor of a job as slurmplug knows it, and what a comparison with Slurm's tells about who set it. Pure."""
+
+from typing import NamedTuple
+
+NAN = float("nan")
+
+
+class SiteFactor(NamedTuple):
+    """The SiteFactor in place, and how that is known.
+
+    value: NaN where not known. compared: what the last comparison showed, NaN before the first. booted: the start of the
+    slurmctld (`Site.booted`) that confirmed the value, by the outcome of a write or by a comparison; NaN where none
+    did. by_others: whether somebody else set it, so that slurmplug leaves it alone.
+    """
+
+    value: float = 0.0
+    compared: float = NAN
+    booted: float = NAN
+    by_others: bool = False
+
+
+def after_comparison(known: SiteFactor, in_slurm: float, booted: float) -> SiteFactor:
+    """What is known of a SiteFactor that Slurm shows as `in_slurm`, whose slurmctld started at `booted`.
+
+    Somebody else set it if this slurmctld confirmed another one and it is not what the last comparison showed. Where
+    slurmctld was started again, or the write never showed, the value is gone: it is what Slurm has, and may be
+    written again. One that somebody else set stays theirs until they set it to 0.
+    """
+    if known.by_others:
+        returned = in_slurm == 0 != known.value
+        return SiteFactor(in_slurm, in_slurm, booted, by_others=not returned)
+    confirmed = known.booted == booted and known.value == known.value
+    by_others = confirmed and in_slurm not in (known.value, known.compared)
+    return SiteFactor(in_slurm, in_slurm, booted, by_others)
+
+
+def after_write(known: SiteFactor, value: float, booted: float) -> SiteFactor:
+    """What is known after slurmplug wrote `value` (NaN: the outcome is not known) to the slurmctld of `booted`."""
+    return SiteFactor(value, known.compared, booted)

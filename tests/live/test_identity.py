@@ -1,0 +1,223 @@
+"""Which job is which on a real Slurm: what keeps its submit time, and what a controller that lost its state begins."""
+
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurmplug.sandbox import ClusterSpec, Sandbox
+from tests.live.daemon_process import DaemonProcess, daemon_beside, training
+from tests.live.live_site import LiveSite
+
+STOPS = "[stop]\ngrace = 1\ncancel = true\n[guardrails]\nfirst_seen = 0\nminimum_run = 0\n"
+TARGET = "#PLUG --target=accuracy>=0.5 --stop=target"
+
+
+@pytest.fixture
+def cluster(special_cluster: Callable[[ClusterSpec], Sandbox]) -> Sandbox:
+    """A cluster of this module's own, as its controller loses its state; ids begin at 1 again."""
+    return special_cluster(ClusterSpec(settings={"FirstJobId": "1"}))
+
+
+@pytest.fixture
+def daemon(cluster: Sandbox) -> Iterator[DaemonProcess]:
+    with daemon_beside(cluster) as one:
+        yield one
+
+
+def lose_state(cluster: Sandbox) -> None:
+    """All jobs end, slurmctld does, StateSaveLocation is emptied, and slurmctld begins anew, with the first job id."""
+    for user in cluster.researchers:
+        cluster.run("root", ["scancel", f"--user={user}"])
+    cluster.wait(lambda: not cluster.run("root", ["squeue", "-h"]).stdout, what="the processes of all jobs to end")
+    cluster.stop("slurmctld")
+    for path in (cluster.folder / "state").iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    cluster.start("slurmctld")
+    cluster.wait(lambda: set(cluster.run("root", ["sinfo", "-h", "-o", "%T"]).stdout.split()) == {"idle"}, what="nodes")
+
+
+def rows_of(daemon: DaemonProcess, job: int) -> list[dict[str, Any]]:
+    return daemon.query("SELECT * FROM jobs WHERE job_id = ? ORDER BY first_submit", job)
+
+
+def stop_daemon_and_lose_state(daemon: DaemonProcess) -> None:
+    daemon.signal(signal.SIGTERM)
+    lose_state(daemon.cluster)
+
+
+def test_after_a_loss_of_state_a_job_of_the_same_id_and_user_inherits_nothing(
+    cluster: Sandbox, daemon: DaemonProcess
+) -> None:
+    """Without directives it is left alone whatever it reports; with others it has its own."""
+    user = cluster.researchers[0]
+    lose_state(cluster)
+    old = [cluster.sbatch(user, training(TARGET, obey=False, gpus=1)) for _ in range(2)]
+    daemon.start(f'{STOPS}[mode]\ndefault = "observe"')
+    cluster.wait(lambda: len(daemon.query("SELECT DISTINCT job FROM decisions")) == 2, what="both to be at the target")
+    stop_daemon_and_lose_state(daemon)
+    plain = cluster.sbatch(user, training(obey=False, gpus=1))
+    other = cluster.sbatch(user, training(TARGET.replace("0.5", "0.9"), gpus=1))
+    assert [plain, other] == old
+    cluster.wait_job(plain, "RUNNING")
+    daemon.start(STOPS)
+    cluster.wait_job(other, "COMPLETED", 60)
+    daemon.pass_cycles(4)
+    assert cluster.job(plain)["JobState"] == "RUNNING"
+    first, second = rows_of(daemon, plain)
+    assert (first["state"], first["listed"]) == ("UNKNOWN", 0)
+    assert '"target": null' in second["directives"]
+    assert '"value": 0.9' in rows_of(daemon, other)[1]["directives"]
+    operations = daemon.query("SELECT jobs.id, result FROM operations JOIN jobs ON jobs.id = job")
+    assert operations == [{"id": rows_of(daemon, other)[1]["id"], "result": "stopped"}]
+    reported = "SELECT max(iteration) AS last, min(time) AS first FROM progress WHERE job = ?"
+    assert daemon.query(reported, second["id"])[0]["first"] > first["submit"] + 1
+
+
+def test_a_request_to_an_earlier_job_of_the_same_id_stops_nothing(cluster: Sandbox, daemon: DaemonProcess) -> None:
+    """The daemon is down when the new job begins, and ends with its first cycle what nobody waits for."""
+    user = cluster.researchers[0]
+    lose_state(cluster)
+    old = cluster.sbatch(user, training(TARGET, obey=False, gpus=1))
+    daemon.start(STOPS.replace("grace = 1", "grace = 600"))
+    request = cluster.spool / "requests" / f"{old}.0.stop"
+    cluster.wait(request.exists, what="the request")
+    stop_daemon_and_lose_state(daemon)
+    time.sleep(5)  # by so much the clocks of a job and of the spool may differ
+    assert request.exists()
+    assert cluster.sbatch(user, training(gpus=1)) == old
+    cluster.wait_job(old, "RUNNING")
+    cluster.wait(lambda: len(list((cluster.spool / "reports").glob(f"{old}.0*.jsonl"))) == 2, what="its report")
+    daemon.start(STOPS)
+    daemon.pass_cycles(3)
+    assert cluster.job(old)["JobState"] == "RUNNING"
+    assert not request.exists()
+
+
+def test_a_fresh_ledger_takes_nothing_of_an_earlier_job_for_a_jobs_own(cluster: Sandbox, daemon: DaemonProcess) -> None:
+    """The target is met in what was reported before, by a job with the same id, directives and user."""
+    user = cluster.researchers[0]
+    lose_state(cluster)
+    old = cluster.sbatch(user, training(TARGET, gpus=1))
+    cluster.wait_job(old, "RUNNING")
+    file = cluster.spool / "reports" / f"{old}.0.jsonl"
+    cluster.wait(lambda: file.exists() and file.read_text().count("accuracy") > 4, what="reports")
+    lose_state(cluster)
+    time.sleep(5)
+    slow = training(TARGET, gpus=1, seconds=20)
+    assert cluster.sbatch(user, slow) == old
+    cluster.wait_job(old, "RUNNING")
+    daemon.start(STOPS)
+    daemon.pass_cycles(4)
+    assert cluster.job(old)["JobState"] == "RUNNING"
+    assert daemon.query("SELECT * FROM progress") == []
+    assert {row["rule"] for row in daemon.query("SELECT rule FROM faults WHERE job_id = ?", old)} == {"another job"}
+
+
+def facts(cluster: Sandbox, job: int) -> tuple[str, int, int]:
+    """A job's state, submit time and restart count."""
+    shown = cluster.run("root", ["squeue", "-h", "-t", "all", "-j", str(job), "-O", "State:|,SubmitTime:|,RestartCnt:|"],
+                        env={"SLURM_TIME_FORMAT": "%s", "TZ": "UTC"}).stdout  # fmt: skip
+    state, submit, restarts = shown.strip().split("|")[:3]
+    return state, int(submit), int(restarts)
+
+
+class Watched:
+    """A job and what is said of it: each look is one of the scheduler's cycles, and finds the same job."""
+
+    def __init__(self, site: LiveSite, script: str, *options: str) -> None:
+        self.site, self.cluster = site, site.cluster
+        self.job = self.cluster.sbatch(self.cluster.researchers[0], script, *options)
+        self.site.scheduler.run()
+        time.sleep(1.1)  # submit times are whole seconds
+
+    def root(self, *argv: str) -> tuple[str, int, int]:
+        """The facts once the command's requeue, if it is one, is over."""
+        self.cluster.run("root", argv)
+        self.looks()
+        self.site.until(lambda: facts(self.cluster, self.job)[0] not in ("COMPLETING", "CONFIGURING"))
+        self.looks()
+        time.sleep(1.1)
+        return facts(self.cluster, self.job)
+
+    def looks(self) -> None:
+        """One cycle; the ledger has one job, with its directives, and believes that it is that."""
+        self.site.scheduler.run()
+        [row] = self.site.query("SELECT * FROM jobs WHERE job_id = ?", self.job)
+        assert (row["in_doubt"], '"urgency": 7' in row["directives"]) == (0, True)
+        assert row["first_submit"] <= facts(self.cluster, self.job)[1]
+
+
+URGENT = "#!/bin/sh\n#PLUG --urgency=7\n{}\n"
+
+
+@pytest.fixture
+def site(cluster: Sandbox, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSite]:
+    site = LiveSite(cluster, Path(tempfile.mkdtemp(dir=folder)))
+    yield site
+    site.ledger.close()
+
+
+def test_only_a_requeue_moves_the_submit_time_and_each_is_the_same_job(cluster: Sandbox, site: LiveSite) -> None:
+    job = Watched(site, URGENT.format("sleep 600"), "--requeue", "--hold")
+    name, (_, submit, restarts) = str(job.job), facts(cluster, job.job)
+    for update in ("StartTime=now+1hour", "Name=other", "TimeLimit=10", "Comment=x", "Nice=5", "StartTime=now"):
+        assert job.root("scontrol", "update", f"JobId={name}", update)[1:] == (submit, 0)
+    assert job.root("scontrol", "release", name)[1:] == (submit, 0)
+    cluster.wait_job(job.job, "RUNNING", 60)
+    for argv in (("suspend", name), ("resume", name), ("update", f"JobId={name}", "Name=third")):
+        assert job.root("scontrol", *argv)[1:] == (submit, 0)
+    for verb in ("requeue", "requeuehold"):
+        state, later, restarts = job.root("scontrol", verb, name)
+        assert (state, restarts, later > submit) == ("PENDING", restarts, True)
+        submit = later
+        assert job.root("scontrol", "release", name)[1:] == (submit, restarts)
+        cluster.wait(lambda: cluster.run("root", ["scontrol", "update", f"JobId={name}", "StartTime=now"]))
+        cluster.wait_job(job.job, "RUNNING", 60)
+        job.looks()
+    node = cluster.job(job.job)["NodeList"]
+    _, later, restarts = job.root("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=tried")
+    assert (restarts, later > submit) == (3, True)
+    cluster.run("root", ["scontrol", "update", f"NodeName={node}", "State=RESUME"], check=False)
+    cluster.run("root", ["scancel", name])
+    cluster.wait_job(job.job, "CANCELLED")
+    job.site.scheduler.run()
+    assert job.root("scontrol", "requeue", name)[2] == 4
+    cluster.restart("slurmctld")
+    job.looks()
+
+
+def test_an_element_that_is_requeued_is_the_same_job(cluster: Sandbox, site: LiveSite) -> None:
+    user = cluster.researchers[0]
+    array = cluster.sbatch(user, URGENT.format("sleep 600"), "--array=0-2%1", "--requeue")
+    cluster.wait_job(f"{array}_0", "RUNNING")
+    site.scheduler.run()
+    time.sleep(1.1)
+    cluster.run("root", ["scontrol", "requeue", f"{array}_0"])
+    site.until(lambda: site.query("SELECT 1 FROM jobs WHERE restarts = 1 AND state = 'PENDING'"))
+    rows = site.query("SELECT * FROM jobs WHERE array_id = ?", array)
+    assert len(rows) == len({row["job_id"] for row in rows})
+    assert {(row["in_doubt"], '"urgency": 7' in row["directives"], len(row["script_digest"])) for row in rows} == {
+        (0, True, 64)
+    }
+
+
+def test_a_job_that_was_requeued_before_it_was_seen_is_one_job_from_then_on(cluster: Sandbox, site: LiveSite) -> None:
+    """Its first reading is while it completes: the restart count is raised, the submit time has not moved yet."""
+    slow_end = "trap 'sleep 3; exit 0' TERM\nwhile :; do sleep 0.1; done"
+    job = cluster.sbatch(cluster.researchers[0], URGENT.format(slow_end), "--requeue")
+    cluster.wait_job(job, "RUNNING")
+    time.sleep(2)
+    cluster.run("root", ["scontrol", "requeue", str(job)])
+    assert facts(cluster, job)[::2] == ("COMPLETING", 1)
+    site.scheduler.run()
+    site.until(lambda: facts(cluster, job)[0] == "PENDING")
+    site.scheduler.run()
+    [row] = site.query("SELECT * FROM jobs WHERE job_id = ?", job)
+    assert (row["restarts"], row["state"], row["in_doubt"]) == (1, "PENDING", 0)
+    assert row["submit"] > row["first_submit"]
