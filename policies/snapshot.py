@@ -100,12 +100,21 @@ class Jobs:
     deadline: Floats
     target: Floats
     """the value that the curve in `accuracies` is to reach, higher being better"""
+    requires_target: Bools
+    """a stop before the target is met is a failure of the job"""
+    quantity: Texts
+    """the reported quantity that `accuracies` and `target` are about"""
+    sign: Floats
+    """-1 where that quantity is better when lower, and negated there; else 1"""
     max_iterations: Floats
     params: Floats
     utility: Floats
     """(n, 3): OASiS' th1, th2 (per second), th3 (seconds)"""
     stop: Texts
     """iterations, optstop or target"""
+    trials: Texts
+    """empty: one training, as far as is known; all: several, one after the other, each of which runs to its end; first:
+    several, and the first that meets the target ends the job"""
     downgrade: Texts
     """the stop option that slurmplug may apply under overload: empty, optstop or target"""
     signal: Texts
@@ -120,6 +129,8 @@ class Jobs:
     """held since its submission until a policy admits the job"""
     traffic: Floats
     """bytes a second sent between nodes, as reported"""
+    network: Floats
+    """share of the bandwidth of its nodes' networks in use, in [0, 1], as the job reports it; NaN where it does not"""
 
     iteration: Floats
     """iterations reported as done, 0 before the first report"""
@@ -162,11 +173,7 @@ class Nodes:
     capacity: Floats
     used: Floats
     load: Floats
-    """measured use, in the unit of the capacity; NaN where unknown"""
-    load_age: Floats
-    """seconds since the oldest figure of the load was measured"""
-    network: Floats
-    """share of the network's bandwidth in use, in [0, 1]; NaN where unknown"""
+    """use as Slurm measures it, in the unit of the capacity; NaN where unknown"""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def spirals(rows: int, seed: int) -> TensorDataset:
     return TensorDataset(points + 0.01 * torch.randn(rows, 2, generator=random), label)
 
 
-def from_rank_0(device: torch.device, *flags: bool) -> list[bool]:
+def from_rank_0(device: torch.device, *flags: int) -> list[bool]:
     """The flags of rank 0, on every rank: all ranks must leave the loop, or save, in the same iteration."""
     values = torch.tensor(flags, dtype=torch.uint8, device=device)
     dist.broadcast(values, src=0)

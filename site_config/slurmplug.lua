@@ -6,7 +6,7 @@
 --     local loaded, slurmplug = pcall(dofile, "/etc/slurmplug/slurmplug.lua")
 --
 --     function slurm_job_submit(job_desc, part_list, submit_uid)
---         local ran, wrong = pcall(function() return loaded and slurmplug.check(job_desc) end)
+--         local ran, wrong = pcall(function() return loaded and slurmplug.check(job_desc, submit_uid) end)
 --         if ran and wrong then
 --             slurm.log_user("%s", wrong)
 --             return slurm.ERROR
@@ -16,6 +16,11 @@
 --
 --     -- slurmctld does not start without this function
 --     function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
+--         local ran, wrong = pcall(function() return loaded and slurmplug.check_reservation(job_desc, modify_uid) end)
+--         if ran and wrong then
+--             slurm.log_user("%s", wrong)
+--             return slurm.ERROR
+--         end
 --         return slurm.SUCCESS
 --     end
 --
@@ -40,7 +45,8 @@ local MAX_TARGET = 1e+30
 local SUFFIXES = {K = 1000.0, M = 1000000.0, B = 1000000000.0, G = 1000000000.0, T = 1000000000000.0}
 local WAYS = {"batch", "steps", "full"}
 local UTILITY_BOUNDS = {{1.0, 100.0}, {0.0, 100.0}, {0.0, 100000.0}}
-local RESERVED_QUANTITIES = {"iteration", "time", "checkpoint"}
+local RESERVED_QUANTITIES = {"iteration", "time", "checkpoint", "trial"}
+local NEEDS_TARGET = {{"stop", "target"}, {"allow-downgrade", "target"}, {"require-target", "yes"}, {"trials", "first"}}
 local TABLE = {
   {name = "deadline", kind = "deadline", example = "tomorrow 18:00",
    choices = {}, least = 0, most = 0,
@@ -48,6 +54,12 @@ local TABLE = {
   {name = "target", kind = "target", example = "accuracy>=0.92",
    choices = {}, least = 0, most = 0,
    expected = "a reported quantity, >= or <=, and a number"},
+  {name = "require-target", kind = "choice", example = "yes",
+   choices = {"yes"}, least = 0, most = 0,
+   expected = "yes"},
+  {name = "trials", kind = "choice", example = "all",
+   choices = {"all", "first"}, least = 0, most = 0,
+   expected = "all or first"},
   {name = "max-iterations", kind = "integer", example = "90",
    choices = {}, least = 1, most = 1000000000.0,
    expected = "a whole number from 1 to 1000000000"},
@@ -103,6 +115,9 @@ local MESSAGES = {
 -- end of the generated part
 
 local slurmplug = {}
+
+-- The name of a reservation of slurmplug begins so; RESERVATION_PREFIX in slurmplug/operations/values.py.
+local RESERVATION_PREFIX = "slurmplug-"
 
 local ROWS = {}
 for _, row in ipairs(TABLE) do
@@ -592,8 +607,9 @@ local function drop(given, name, rule, problems)
 end
 
 local function drop_contradictions(given, problems)
-    for _, name in ipairs({"stop", "allow-downgrade"}) do
-        if given[name] and given[name].value == "target" and not given.target then
+    for _, need in ipairs(NEEDS_TARGET) do
+        local name, value = need[1], need[2]
+        if given[name] and given[name].value == value and not given.target then
             drop(given, name, "no-target", problems)
         end
     end
@@ -628,8 +644,34 @@ function slurmplug.asks(script, comment, name)
     return one and one.value
 end
 
--- The message for a job that must be rejected, or nil. Never throws an error.
-function slurmplug.check(job_desc)
+-- The message for a job that requests one of slurmplug's own reservations, which hold the places of jobs that it moves;
+-- nil for any other, and where root requests it. Never throws an error.
+function slurmplug.check_reservation(job_desc, uid)
+    local ran, name = pcall(function()
+        local names = job_desc.reservation
+        if uid == 0 or type(names) ~= "string" then
+            return nil
+        end
+        for each in string.gmatch(names, "[^,]+") do
+            local plain = string.gsub(each, "[%c%s'\"]", "")
+            if starts(string.lower(plain), RESERVATION_PREFIX) then
+                return shown(plain)
+            end
+        end
+        return nil
+    end)
+    if not ran or not name then
+        return nil
+    end
+    return "The reservation " .. name .. " holds the place of a job that slurmplug moves; leave out --reservation"
+end
+
+-- The message for a job that must be rejected, or nil. Never throws an error. `uid`: who submits it.
+function slurmplug.check(job_desc, uid)
+    local reserved = slurmplug.check_reservation(job_desc, uid)
+    if reserved then
+        return reserved
+    end
     local ran, problems = pcall(function()
         return slurmplug.problems(job_desc.script, job_desc.comment, os.time())
     end)
@@ -651,8 +693,8 @@ end
 -- As check, and holds batch jobs that need admission. Never throws an error. A job with a hold of its user's own is
 -- rejected, since it could not be distinguished from a job that waits for admission. Once slurmplug is removed, no job
 -- is held, since nothing would release it.
-function slurmplug.hold(job_desc)
-    local wrong = slurmplug.check(job_desc)
+function slurmplug.hold(job_desc, uid)
+    local wrong = slurmplug.check(job_desc, uid)
     if wrong then
         return wrong
     end

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import atexit
 import json
+import operator
 import os
 import stat
 import sys
 import threading
 import time
+import zlib
 from collections import deque
 from contextlib import suppress
 from typing import Any, Mapping
 
 from slurmplug_report.gpu_load import LoadMeter
 from slurmplug_report.job_start import earliest_file_time
+from slurmplug_report.stop import GO_ON, Stop, read_request
 
 DEFAULT_SPOOL = "/var/spool/slurmplug"
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
@@ -33,15 +36,21 @@ LOAD_SECONDS = 30.0
 MAX_QUEUED = 10_000
 MAX_QUANTITIES = 32
 MAX_NAME_LENGTH = 64
-RESERVED = ("time", "iteration", "checkpoint", "load")
+MAX_TRIAL_LENGTH = 64
+RESERVED = ("time", "iteration", "checkpoint", "load", "trial")
 LINES_PER_FLUSH = 1_024
 THINNING_BYTES = 4 * 1024 * 1024
 """After each such amount written, a flush writes half as many lines: a file stays small however long a job runs."""
 
 
 def report(
-    iteration: Any = None, loss: Any = None, accuracy: Any = None, checkpoint: Any = None, **quantities: Any
-) -> bool:
+    iteration: Any = None,
+    loss: Any = None,
+    accuracy: Any = None,
+    checkpoint: Any = None,
+    trial: Any = None,
+    **quantities: Any,
+) -> Stop:
     """Report progress, and learn whether to stop.
 
     Every value may be anything that `float()` takes. Only rank 0 reports; on other ranks, and outside Slurm, nothing
@@ -50,18 +59,22 @@ def report(
     Args:
         iteration: the number of the iteration (usually an epoch) that just ended, counted from 0 or from 1; one more
             than the last if not given. slurmplug's own output counts from 1.
-        loss, accuracy: of that iteration.
+        loss, accuracy: of that iteration, in the unit of the job's target: with --target=accuracy>=0.92 a share, not
+            percent.
         checkpoint: the iteration that a checkpoint saved just now holds.
+        trial: the number or the short name of the training that this is of, where a job trains several models one
+            after the other (folds, a sweep); it holds for the reports after it.
         **quantities: other quantities of that iteration, such as `perplexity=12.5`.
 
     Returns:
-        True when the job is requested to stop: save, leave the training loop and exit 0. False on other ranks.
+        True when the job is requested to stop: save, leave the training loop, and exit with its `status`; its `reason`
+        says why. False on other ranks. A request for a checkpoint is never one to stop.
     """
     reporter = _current()
     if reporter is None or not reporter.writes:
-        return False
-    reporter.add(iteration, checkpoint, {"loss": loss, "accuracy": accuracy, **quantities})
-    return reporter.stop_requested
+        return GO_ON
+    reporter.add(iteration, checkpoint, {"loss": loss, "accuracy": accuracy, **quantities}, trial)
+    return reporter.stop
 
 
 def checkpoint_requested() -> bool:
@@ -85,12 +98,16 @@ class Reporter:
 
     def __init__(self, run: str, spool: str, *, writes: bool, since: float = float("-inf")) -> None:
         self.writes = writes
-        self.stop_requested = False
+        self.stop = GO_ON
         self._run = run
         self._spool = spool
         self._since = since
         self._queue: deque[dict[str, Any]] = deque(maxlen=MAX_QUEUED)
         self._iteration = -1.0
+        self._trial: int | str | None = None
+        self._time = 0.0
+        self._stop_request: tuple[int, int] | None = None
+        self._said = ""
         self._checkpoint_request: tuple[int, int] | None = None
         self._checkpoint_answered: tuple[int, int] | None = None
         self._file: int | None = None
@@ -129,16 +146,18 @@ class Reporter:
         self._wake.set()
         self._thread.join(CLOSE_SECONDS)
 
-    def add(self, iteration: Any, checkpoint: Any, quantities: Mapping[str, Any]) -> None:
+    def add(self, iteration: Any, checkpoint: Any, quantities: Mapping[str, Any], trial: Any = None) -> None:
         """Queue a report, which the thread writes soon. Never raises."""
         if not self.writes:
             return
+        if trial is not None:
+            self._enter(_trial_name(trial))
         values = {
             name[:MAX_NAME_LENGTH]: _number(value)
             for name, value in list(quantities.items())[:MAX_QUANTITIES]
             if value is not None and name not in RESERVED
         }
-        line: dict[str, float | None] = {"time": round(time.time(), 3)}
+        line: dict[str, Any] = {"time": self._now()}
         if iteration is not None or values:
             at = self._iteration + 1 if iteration is None else _number(iteration)
             self._iteration = self._iteration if at is None else at
@@ -147,9 +166,25 @@ class Reporter:
             line["checkpoint"] = _number(checkpoint)
             self._checkpoint_answered = self._checkpoint_request
         if len(line) > 1:
+            if self._trial is not None:
+                line["trial"] = self._trial
             self._queue.append({**line, **values})
             if not self._wake.is_set():
                 self._wake.set()
+
+    def _enter(self, trial: int | str | None) -> None:
+        """Count the iterations of another trial from its first one."""
+        if trial is not None and trial != self._trial:
+            self._trial, self._iteration = trial, -1.0
+
+    def _now(self) -> float:
+        """The time, later than that of the report before unless the clock was set back: so its reader can tell the
+        first report of another training from one that it reads again."""
+        now = round(time.time(), 6)
+        if 0.0 <= self._time - now < 1.0:
+            now = round(self._time + 1e-6, 6)
+        self._time = now
+        return now
 
     def _serve(self) -> None:
         self._check_requests()
@@ -163,9 +198,20 @@ class Reporter:
             self._check_requests()
 
     def _check_requests(self) -> None:
-        stop, checkpoint = (self._request(kind) for kind in ("stop", "checkpoint"))
-        self.stop_requested = stop is not None
-        self._checkpoint_request = checkpoint
+        stop, self._checkpoint_request = (self._request(kind) for kind in ("stop", "checkpoint"))
+        if stop != self._stop_request:
+            self._stop_request = stop
+            self._take_stop(requested=stop is not None)
+
+    def _take_stop(self, *, requested: bool) -> None:
+        if not requested:
+            self.stop = GO_ON
+            return
+        request = read_request(f"{self._spool}/requests/{self._run}.stop")
+        self.stop = request.stop
+        if self.writes and request.line != self._said:
+            self._said = request.line
+            _say(request.line)
 
     def _request(self, kind: str) -> tuple[int, int] | None:
         """Inode and time of the request's file, which differ from request to request; None where there is none.
@@ -232,10 +278,13 @@ class Reporter:
     def _warn(self, error: OSError) -> None:
         if not self._warned:
             self._warned = True
-            try:
-                os.write(2, f"slurmplug: progress is not reported: {error}\n".encode("utf-8", "replace"))
-            except OSError:
-                return  # standard error is closed
+            _say(f"slurmplug: progress is not reported: {error}")
+
+
+def _say(line: str) -> None:
+    """Write a line to the job's standard error."""
+    with suppress(OSError):  # it is closed
+        os.write(2, f"{line}\n".encode("utf-8", "replace"))
 
 
 def is_rank_zero(environment: Mapping[str, str]) -> bool:
@@ -251,6 +300,21 @@ def _number(value: Any) -> float | None:
     except Exception:  # noqa: BLE001  __float__ may raise anything; null in the report means not a number
         return None
     return int(number) if number.is_integer() and abs(number) < 1e15 else number
+
+
+def _trial_name(value: Any) -> int | str | None:
+    """A whole number as it is, anything else as a text, a long one shortened so that it differs from others."""
+    try:
+        if not isinstance(value, (bool, str)) and hasattr(value, "__index__"):
+            number = operator.index(value)
+            if abs(number) < 10**12:
+                return number
+        text = str(value)
+    except Exception:  # noqa: BLE001  __index__ and __str__ may raise anything; the trial is then the one before
+        return None
+    if len(text) > MAX_TRIAL_LENGTH:
+        text = f"{text[: MAX_TRIAL_LENGTH - 9]}~{zlib.crc32(text.encode('utf-8', 'replace')):08x}"
+    return text or None
 
 
 def _open(folder: str, run: str, since: float) -> int:

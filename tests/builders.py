@@ -6,7 +6,7 @@ A column is given as one value for all rows or as one a row; curves as a list of
 """
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -49,9 +49,13 @@ _COLUMNS: dict[str, tuple[type, Any]] = {
     "urgency": (np.float64, np.nan),
     "deadline": (np.float64, np.nan),
     "target": (np.float64, np.nan),
+    "requires_target": (np.bool_, False),
+    "quantity": (np.str_, "accuracy"),
+    "sign": (np.float64, 1.0),
     "max_iterations": (np.float64, np.nan),
     "params": (np.float64, np.nan),
     "stop": (np.str_, "iterations"),
+    "trials": (np.str_, ""),
     "downgrade": (np.str_, ""),
     "signal": (np.str_, ""),
     "signal_to": (np.str_, ""),
@@ -59,6 +63,7 @@ _COLUMNS: dict[str, tuple[type, Any]] = {
     "restartable": (np.bool_, False),
     "awaits": (np.bool_, False),
     "traffic": (np.float64, np.nan),
+    "network": (np.float64, np.nan),
     "iteration": (np.float64, 0.0),
     "iteration_time": (np.float64, np.nan),
     "checkpoint": (np.float64, np.nan),
@@ -112,9 +117,14 @@ def nodes(n: int = 1, **columns: Any) -> Nodes:
         capacity=_table(columns.get("capacity", [4.0, 32.0, 131_072.0]), n, len(RESOURCES)),
         used=_table(columns.get("used", 0.0), n, len(RESOURCES)),
         load=_table(columns.get("load", 0.0), n, len(RESOURCES)),
-        load_age=_column(columns.get("load_age", 0.0), np.float64, n),
-        network=_column(columns.get("network", np.nan), np.float64, n),
     )
+
+
+def on_networks(of_jobs: Jobs, networks: ArrayLike, runs_on: Ints) -> Jobs:
+    """The jobs, each of which reports the greatest share of its nodes' networks in use; networks (nodes,): shares."""
+    shares, reported = np.asarray(networks, dtype=np.float64), np.full(len(of_jobs), np.nan)
+    np.fmax.at(reported, runs_on[:, 0], shares[runs_on[:, 1]])
+    return replace(of_jobs, network=reported)
 
 
 def snapshot(

@@ -119,14 +119,17 @@ def _shaped(job: Mapping[str, Any], *, nodes: int | None = None, each: int | Non
 
 
 _UPDATES: Mapping[str, Callable[[Mapping[str, Any], str, float], dict[str, Any]]] = {
-    "SiteFactor": lambda job, value, now: {"label": int(value)},
+    "SiteFactor": lambda job, value, now: {
+        "label": int(value), "priority": job["priority"] + int(value) - job.get("label", 0)
+    },
     "Gres": lambda job, value, now: _shaped(job, each=int(value.rpartition(":")[2])),
     "NumNodes": lambda job, value, now: _shaped(job, nodes=int(value.partition("-")[0])),
-    "NumTasks": lambda job, value, now: {},
-    "CPUsPerTask": lambda job, value, now: {},
-    "MinCPUsNode": lambda job, value, now: {},
+    "NumTasks": lambda job, value, now: {"tasks": int(value)},
+    "CPUsPerTask": lambda job, value, now: {"cpus_per_task": int(value)},
+    "MinCPUsNode": lambda job, value, now: {"min_cpus": int(value)},
     "NumCPUs": lambda job, value, now: {"cpus": int(value)},
-    "MinMemoryNode": lambda job, value, now: {"memory": float(value) * job["nodes"]},
+    "MinMemoryNode": lambda job, value, now: {"memory": float(value) * job["nodes"], "min_memory": float(value)},
+    "Nice": lambda job, value, now: {"nice": int(value)},
     "ReservationName": lambda job, value, now: {"reservation": value},
     "ExcNodeList": lambda job, value, now: {"excluded": value},
     "ReqNodeList": lambda job, value, now: {"required": value},
@@ -218,7 +221,11 @@ class FakeCluster:
         job |= {"start": NAN, "end": NAN, "node_list": "", "reason": "BeginTime"}  # until Slurm's 120 s are over
 
     def schedule(self) -> None:
-        """Start what waits and is eligible: in its reservation where it has one, else where it has to be, or on n1."""
+        """Start what waits and is eligible: in its reservation where it has one, else where it has to be, or on n1.
+
+        Not on nodes of a reservation that it is not in.
+        """
+        taken = {node for each in self.reservations for node in each.nodes}
         for job_id, job in self.jobs.items():
             if job["state"] != "PENDING" or job["priority"] == 0 or job["eligible"] > self.time:
                 continue
@@ -226,8 +233,10 @@ class FakeCluster:
             names = (
                 sorted(held.nodes) if held else [*filter(None, job.get("required", "").split(",")), *self.nodes.name]
             )
-            allowed = [name for name in names if name not in job.get("excluded", "").split(",")]
-            self.start(job_id, ",".join(allowed[: job["nodes"]]))
+            excluded = {*job.get("excluded", "").split(","), *(set() if held else taken)}
+            allowed = [name for name in names if name not in excluded]
+            if len(allowed) >= job["nodes"]:
+                self.start(job_id, ",".join(allowed[: job["nodes"]]))
 
     def say(self, job_id: int, **values: Any) -> None:
         """The job reports."""
@@ -288,10 +297,13 @@ class FakeCluster:
         values: dict[str, Any] = {
             "nodes": job["nodes"], "gpus": job["gpus"], "cpus": job["cpus"], "memory": job["memory"],
             "het_id": job["het_id"], "reservation": job["reservation"], "gpus_not_per_node": False,
-            "gres": f"gres:gpu:{job['gpus'] // job['nodes']}", "tasks": job["nodes"], "tasks_per_node": 0,
-            "cpus_per_task": job["cpus"] // job["nodes"], "min_cpus_per_node": 1,
-            "memory_requested": True, "cpus_follow_gpus": False, "requeue": True,
-            "excluded_nodes": job.get("excluded", ""), "required_nodes": job.get("required", ""),
+            "gres_not_per_node": "", "gres": f"gres:gpu:{job['gpus'] // job['nodes']}",
+            "tasks": job.get("tasks", job["nodes"]), "tasks_per_node": 0,
+            "cpus_per_task": job.get("cpus_per_task", job["cpus"] // job["nodes"]),
+            "min_cpus_per_node": job.get("min_cpus", 1), "memory_requested": True,
+            "min_memory": job.get("min_memory", job["memory"] / job["nodes"]), "cpus_follow_gpus": False,
+            "requeue": True, "excluded_nodes": job.get("excluded", ""), "required_nodes": job.get("required", ""),
+            "time_limit": job["time_limit"], "nice": job.get("nice", 0),
         }  # fmt: skip
         return ResourceRequest(**{**values, **job.get("request", {})})
 
@@ -342,7 +354,8 @@ class FakeCluster:
         if not command.fields or set(command.fields) - set(_UPDATES):
             raise NotImplementedError(f"an update that this cluster does not know: {command.fields}")
         job = self._live(command)
-        if job is None or (job["state"] != "PENDING" and set(command.fields) != {"ReservationName"}):
+        anytime = {"ReservationName", "SiteFactor", "Nice"}
+        if job is None or (job["state"] != "PENDING" and set(command.fields) - anytime):
             return "Job is no longer pending execution"
         for name, value in command.fields.items():
             job |= _UPDATES[name](job, value, self.time)
@@ -411,6 +424,7 @@ class FakeCluster:
 
     @staticmethod
     def _request(command: Command) -> tuple[int, int, str]:
-        if set(command.fields) != {"what", "restart"} or command.fields["what"] not in {"stop", "checkpoint"}:
+        known = command.fields.keys() - {"content"} == {"what", "restart"}
+        if not known or command.fields["what"] not in {"stop", "checkpoint"}:
             raise NotImplementedError(f"a request that this cluster does not know: {command.fields}")
         return command.job.job_id, int(command.fields["restart"]), command.fields["what"]

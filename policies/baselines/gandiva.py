@@ -14,6 +14,7 @@ from policies.placement.allocation import (
     queue_order,
     score_from_order,
 )
+from policies.placement.network import NetworkReports
 from policies.placement.plans import admission_releases
 from policies.plan import Action, Memory, Plan
 from policies.policy import Policy
@@ -57,7 +58,9 @@ class Gandiva(Policy):
         """Rank by submission, place by affinity, and migrate jobs off overloaded nodes or onto fewer nodes."""
         jobs = snapshot.jobs
         order = queue_order(jobs)
-        overloaded = shared_load(snapshot) > self.settings.overload
+        measured = measured_load(snapshot) > self.settings.overload
+        reports = NetworkReports(snapshot)
+        overloaded = measured | (reports.by_anyone > self.settings.overload)
         on = snapshot.runs_on
         held = held_gpus(snapshot)
         empty = np.bincount(on[:, 1], minlength=len(overloaded)) == 0
@@ -70,26 +73,31 @@ class Gandiva(Policy):
         allocation = allocate(
             snapshot, order, gang_gpus(snapshot, order, preempt=False), exact=True, prefer=affine_nodes
         )
-        moves = self._migrations(snapshot, allocation, overloaded)
+        moves = self._migrations(snapshot, allocation, measured, reports)
         return Plan(score_from_order(jobs, order), actions=(*allocation.actions, *moves, *admission_releases(jobs)))
 
-    def _migrations(self, snapshot: Snapshot, allocation: Allocation, overloaded: Bools) -> list[Action]:
+    def _migrations(
+        self, snapshot: Snapshot, allocation: Allocation, measured: Bools, reports: NetworkReports
+    ) -> list[Action]:
+        """measured (nodes,): overloaded as Slurm measures it; a job that reports so of its network leaves, too."""
         jobs, on, space = snapshot.jobs, snapshot.runs_on, allocation.after()
         held = held_gpus(snapshot)
         settled = movable(jobs) & (snapshot.now - jobs.started >= self.settings.patience)
         spread = np.bincount(on[:, 0], minlength=len(jobs))
         relieved: set[int] = set()
         moves: list[Action] = []
-        on_overloaded = np.bincount(on[overloaded[on[:, 1]], 0], minlength=len(jobs)) > 0
+        complains = jobs.network > self.settings.overload
+        on_overloaded = complains | (np.bincount(on[measured[on[:, 1]], 0], minlength=len(jobs)) > 0)
         candidates = np.flatnonzero(settled & (held > 0) & (on_overloaded | (spread > 1)))
         for row in candidates[np.lexsort((candidates, held[candidates], ~on_overloaded[candidates]))].tolist():
             if len(moves) >= self.settings.moves:
                 break
             here = space.place(row)
-            relieves = {node for node in here.nodes if overloaded[node]} - relieved
+            relieves = {node for node in here.nodes if measured[node] or complains[row]} - relieved
             if not relieves and len(here.nodes) == 1:
                 continue
-            place = space.fit(row, int(held[row]), nodes=~overloaded)
+            own = reports.by_user(str(jobs.user[row])) > self.settings.overload
+            place = space.fit(row, int(held[row]), nodes=~(measured | own))
             if place is None or not (relieves or len(place.nodes) < len(here.nodes)):
                 continue
             space.give(row, here)
@@ -99,9 +107,9 @@ class Gandiva(Policy):
         return moves
 
 
-def shared_load(snapshot: Snapshot) -> Floats:
-    """(nodes,) the greatest share in use of a node's CPUs, memory and network; 0 where none is known."""
+def measured_load(snapshot: Snapshot) -> Floats:
+    """(nodes,) the greater share in use of a node's CPUs and memory; 0 where neither is known."""
     nodes = snapshot.nodes
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = np.where(nodes.capacity[:, 1:] > 0, nodes.load[:, 1:] / nodes.capacity[:, 1:], np.nan)
-    return np.asarray(np.fmax.reduce(np.column_stack([shares, nodes.network]), axis=1, initial=0.0))
+    return np.asarray(np.fmax.reduce(shares, axis=1, initial=0.0))

@@ -142,7 +142,10 @@ def _allowed(jobs: Jobs, *, overloaded: bool) -> Mapping[str, Bools]:
         cause: np.logical_or.reduce([chosen[option] for option, causes in MAY_STOP.items() if cause in causes])
         for cause in CAUSES
     }
-    return {**allowed, "reached": chosen["target"] | (allowed["reached"] & ~np.isnan(jobs.target))}
+    allowed["reached"] = chosen["target"] | (allowed["reached"] & ~np.isnan(jobs.target))
+    # No curve of one of several trials ends the job, except that the first that meets its target may.
+    one_trial, ends_at_target = jobs.trials == "", jobs.trials != "all"
+    return {cause: each & (ends_at_target if cause == "reached" else one_trial) for cause, each in allowed.items()}
 
 
 def _stop(jobs: Jobs, row: int, cause: str, facts: dict[str, float | str]) -> Action:

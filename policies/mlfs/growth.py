@@ -21,7 +21,8 @@ from predictors.forecast import Fan
 
 @dataclass(frozen=True)
 class GrowthSettings:
-    """grow: whether elastic jobs get other numbers of GPUs than they requested. keep: factor on the worth of a GPU to
+    """grow: whether elastic jobs get other numbers of GPUs than they requested; then no job leaves a node because it
+    reports an overloaded network. keep: factor on the worth of a GPU to
     the job that holds it."""
 
     grow: bool = False

@@ -24,16 +24,22 @@ class MigrationSettings:
 def select_migrations(servers: Servers, score: Floats, changeable: Bools, lowest: float) -> list[tuple[int, int]]:
     """The jobs to migrate, each with the node that it leaves; what they hold is freed in `servers`.
 
-    From each overloaded node the job closest to the ideal virtual task leaves, until the node is not overloaded. rank
-    (n,): the priorities. changeable (n,): jobs that may migrate. lowest: p_s.
+    From each overloaded node the job closest to the ideal virtual task leaves, until the node is not overloaded. From
+    a node whose network is overloaded, only a job leaves that reports so itself. score (n,): the priorities. changeable
+    (n,): jobs that may migrate. lowest: p_s.
     """
     leaving: list[tuple[int, int]] = []
     on, stays = servers.snapshot.runs_on, ~changeable
-    for node in np.flatnonzero(servers.overloaded() & servers.snapshot.nodes.up).tolist():
+    reported = np.bincount(on[:, 1], (servers.reports_overload() & changeable)[on[:, 0]], len(servers.load)) > 0
+    for node in np.flatnonzero((servers.overloaded() | reported) & servers.snapshot.nodes.up).tolist():
         rows = np.unique(on[on[:, 1] == node, 0])
         rows = rows[~stays[rows]]
-        while (contended := servers.contended(node)).any():
+        while len(rows):
+            contended = np.array([*servers.contended(node), False])
             candidates = lowest_priority(rows, score, lowest) if contended[0] else rows
+            if not contended.any():
+                candidates = rows[[servers.network_overloaded(row, node) for row in rows.tolist()]]
+                contended = np.array([False, False, True])
             chosen = closest_to_ideal(servers, node, candidates, contended)
             if chosen is None:
                 break

@@ -98,7 +98,11 @@ class MLFS(Policy):
 def _actions(
     snapshot: Snapshot, forecasts: Forecasts, ranking: Ranking, stopping: Sequence[Action], settings: MLFHSettings
 ) -> tuple[Action, ...]:
-    """The actions of one decision. While a node is overloaded, no elastic job is resized."""
+    """The actions of one decision.
+
+    While a node is measured to be overloaded, no elastic job is resized. Where jobs grow, reports of a network that is
+    overloaded are left aside: those of one job would keep all others from growing.
+    """
     jobs = snapshot.jobs
     keys = {action.job for action in stopping}
     stopped = np.array([row for row, key in enumerate(jobs.keys) if key in keys] if keys else [], dtype=np.int64)

@@ -3,7 +3,9 @@
 Wang, Liu, Shen: Job Scheduling for Large-Scale Machine Learning Clusters (MLFS), CoNEXT 2020, section 3.3.2. The
 paper assumes a cluster without exclusive allocation. Slurm allocates GPUs, CPUs and memory exclusively, so a node has
 room for a job or has not, and a full node is not overloaded: a node is overloaded if its shared resources are measured
-to be contended. The paper's q, the cost of a migration to the job, is the same for every node and left out.
+to be contended. Slurm measures CPUs only. The use of a network is what jobs report, so it bears on the job that reports
+it (`policies.placement.network`). The paper's q, the cost of a migration to the job, is the same for every node and
+left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +15,7 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
+from policies.placement.network import NetworkReports
 from policies.placement.space import Placement, Space
 from policies.snapshot import RESOURCES, Snapshot
 from predictors.arrays import Bools, Floats, Ints
@@ -51,16 +54,18 @@ class PlacementSettings:
 class Servers:
     """The nodes while jobs are placed and moved in one decision, as a working copy.
 
-    `space`: what is free. `load`, `network` (nodes,): CPUs in use, and the share of the network in use, as measured and
-    then updated by `take` and `give`; 0 where unknown.
+    `space`: what is free. `load` (nodes,): CPUs in use, as measured and then updated by `take` and `give`; 0 where
+    unknown.
     """
 
     def __init__(self, snapshot: Snapshot, settings: PlacementSettings) -> None:
         nodes = snapshot.nodes
         self.snapshot, self.settings = snapshot, settings
         self.load: Floats = np.nan_to_num(nodes.load[:, CPUS])
-        self.network: Floats = np.nan_to_num(nodes.network)
-        self._gpus_overcommitted = nodes.used[:, GPUS] > nodes.capacity[:, GPUS]
+        self._network = NetworkReports(snapshot)
+        self._network_taken: Floats = np.zeros(len(nodes.names))
+        """the share of each network that `take` added and `give` subtracted"""
+        self.gpus_overcommitted: Bools = nodes.used[:, GPUS] > nodes.capacity[:, GPUS]
         self._communication: dict[int, Floats] = {}
 
     # Computed on demand: a decision that places and moves no job needs none of these.
@@ -102,35 +107,33 @@ class Servers:
         return found
 
     def overloaded(self) -> Bools:
-        """(nodes,) u_m > h_r of a shared resource: the network, or CPUs if more are in use than allocated.
+        """(nodes,) u_m > h_r of CPUs, if more are in use than allocated, or more GPUs are held than exist.
 
-        GPUs are overloaded if more are held than exist. Memory is not considered: Slurm's figure includes the page
-        cache.
+        Memory is not considered: Slurm's figure includes the page cache.
         """
         busy = self.load > self.settings.overload * self.snapshot.nodes.capacity[:, CPUS]
-        return (
-            self.overloaded_besides_cpus() | self._cpus_contended(0.0) if busy.any() else self.overloaded_besides_cpus()
-        )
+        return self.gpus_overcommitted | self._cpus_contended(0.0) if busy.any() else self.gpus_overcommitted
+
+    def closed(self) -> Bools:
+        """(nodes,) where nothing is placed in this decision, whatever leaves: more GPUs are held than exist."""
+        return self.gpus_overcommitted
 
     def contended(self, node: int) -> Bools:
-        """(3,) which resources make a node overloaded: GPUs, CPUs, network."""
-        return np.array(
-            [
-                self._gpus_overcommitted[node],
-                self._cpus_contended(0.0, node),
-                self.network[node] > self.settings.overload,
-            ]
-        )
+        """(2,) which resources that Slurm measures make a node overloaded: GPUs, CPUs."""
+        return np.array([self.gpus_overcommitted[node], self._cpus_contended(0.0, node)])
 
-    def overloaded_besides_cpus(self) -> Bools:
-        """(nodes,) overloaded by GPUs or network; contended CPUs only slow jobs."""
-        return np.asarray(self._gpus_overcommitted | (self.network > self.settings.overload))
+    def reports_overload(self) -> Bools:
+        """(n,) u_m > h_r of the network of its nodes, as the job itself reports it."""
+        return np.asarray(self.snapshot.jobs.network > self.settings.overload)
 
-    def overloaded_without(self, gone: Bools) -> Bools:
-        """(nodes,) the same, if these running jobs (n,) held nothing there any more."""
-        on = self.snapshot.runs_on
-        theirs = np.bincount(on[:, 1], np.where(gone, self._network_use, 0.0)[on[:, 0]], len(self.network))
-        return np.asarray(self._gpus_overcommitted | (self.network - theirs > self.settings.overload + ROUNDING))
+    def network_overloaded(self, row: int, node: int) -> bool:
+        """Whether the network of a node is overloaded by the job's own report, after what was taken and given."""
+        return bool(self.snapshot.jobs.network[row] + self._network_taken[node] > self.settings.overload)
+
+    def _network_for(self, row: int, at: NodeIndex = ALL_NODES) -> Floats:
+        """(nodes,) the share of the networks in use that closes a node to the job: by reports of its user's jobs."""
+        reported = self._network.by_user(str(self.snapshot.jobs.user[row]))[at]
+        return np.asarray(np.maximum(reported + self._network_taken[at], 0.0))
 
     def has_idle_cpus(self, row: int) -> Bools:
         """(nodes,) where the CPUs in use and all CPUs of the job are at most h_r."""
@@ -192,7 +195,7 @@ class Servers:
         for node, each in held:
             self.load[node] = max(self.load[node] + sign * each[CPUS], 0.0)
             if network_use:
-                self.network[node] = max(self.network[node] + sign * network_use, 0.0)
+                self._network_taken[node] += sign * network_use
         if self._gang_size[self.snapshot.jobs.ml_job[row]] > 1:
             communication, total = self.communication(row), max(float(sum(place.shares)), 1.0)
             for node, share in zip(*place, strict=True):
@@ -204,20 +207,21 @@ class Servers:
         demand = jobs.demand[row]
         network_use = self._network_use[row] if self._gang_size[jobs.ml_job[row]] > 1 else 0.0
         room = (self.space.free[at] + 1e-9 >= demand).all(axis=-1)
-        fits: Bools = self._allowed[jobs.placement[row], at] & room & ~self._overloaded(demand[CPUS], network_use, at)
+        overloaded = self._overloaded(row, demand[CPUS], network_use, at)
+        fits: Bools = self._allowed[jobs.placement[row], at] & room & ~overloaded
         return fits
 
     def _fits_part(self, row: int, at: NodeIndex = ALL_NODES) -> Bools:
         """(nodes,) where a part of the job overloads no network."""
         allowed: Bools = self._allowed[self.snapshot.jobs.placement[row], at]
-        return allowed & ~self._overloaded(0.0, self._network_use[row], at)
+        return allowed & ~self._overloaded(row, 0.0, self._network_use[row], at)
 
-    def _overloaded(self, cpus: float, network: float, at: NodeIndex = ALL_NODES) -> Bools:
-        """(nodes,) overloaded with this many more CPUs and this share more of the network in use."""
+    def _overloaded(self, row: int, cpus: float, network: float, at: NodeIndex = ALL_NODES) -> Bools:
+        """(nodes,) overloaded for the job with this many more CPUs and this share more of the network in use."""
         return (
-            self._gpus_overcommitted[at]
+            self.gpus_overcommitted[at]
             | self._cpus_contended(cpus, at)
-            | (self.network[at] + network > self.settings.overload)
+            | (self._network_for(row, at) + network > self.settings.overload)
         )
 
     def _cpus_contended(self, cpus: float, at: NodeIndex = ALL_NODES) -> Bools:
@@ -241,7 +245,8 @@ class Servers:
         """The candidate with min ||U_s - V||; every dimension of U within [0, 1]."""
         unit = self._unit[candidates]
         allocated = 1.0 - self.space.free[candidates] * unit
-        load, network = self.load[candidates] * unit[:, CPUS], self.network[candidates]
+        load = self.load[candidates] * unit[:, CPUS]
+        network = np.maximum(self._network.by_anyone[candidates] + self._network_taken[candidates], 0.0)
         ideal = allocated.max(axis=0) if self.settings.ideal == "tight" else allocated.min(axis=0)
         distance = ((allocated - ideal) ** 2).sum(axis=1)
         distance += (load - load.min()) ** 2 + (network - network.min()) ** 2
@@ -267,22 +272,25 @@ def volumes(snapshot: Snapshot) -> Floats:
 
 
 def network_shares(snapshot: Snapshot) -> Floats:
-    """(n,) the share of the network of each of its nodes that a job uses.
+    """(n,) the mean share of its nodes' networks that a job uses.
 
-    By its reported traffic, scaled so that the traffic on all nodes matches the use of their networks. Jobs on several
-    nodes without reported traffic share what is left of these nodes' network use, by their GPUs.
+    Of what it reports its nodes' networks to carry, its part by traffic. A job on several nodes that reports no traffic
+    uses a part, by GPUs among such jobs, of what those that do leave of it. A job that reports no network uses none.
     """
-    jobs, on, nodes = snapshot.jobs, snapshot.runs_on, snapshot.nodes
-    n, there = len(jobs), len(nodes.names)
-    row, node, network = on[:, 0], on[:, 1], np.nan_to_num(nodes.network)
-    traffic = np.where(jobs.traffic > 0, jobs.traffic, 0.0)
-    sent = np.bincount(node, traffic[row], minlength=there)
-    both = (sent > 0) & (network > 0)
-    shares = traffic * (network[both].sum() / sent[both].sum() if both.any() else 0.0)
+    jobs, on = snapshot.jobs, snapshot.runs_on
+    n, there = len(jobs), len(snapshot.nodes.names)
+    row, node = on[:, 0], on[:, 1]
+    network = np.nan_to_num(jobs.network[row])
+    traffic = np.where(jobs.traffic > 0, jobs.traffic, 0.0)[row]
+    by_traffic = network * _parts(traffic, node, there)
     spans = np.bincount(row, minlength=n)
-    unreported = (traffic[row] == 0) & (spans[row] > 1)
-    weights = np.where(unreported, on[:, 2], 0.0)
-    left = np.maximum(network - np.bincount(node, shares[row], minlength=there), 0.0)
+    silent = (traffic == 0) & (spans[row] > 1)
+    left = np.maximum(network - np.bincount(node, by_traffic, minlength=there)[node], 0.0)
+    by_gpus = left * _parts(np.where(silent, on[:, 2], 0.0), node, there)
+    return np.bincount(row, by_traffic + by_gpus, minlength=n) / np.maximum(spans, 1)
+
+
+def _parts(weights: Floats, node: Ints, there: int) -> Floats:
+    """(allocations,) the part that each has in the sum of these weights on its node; 0 where that is 0."""
     whole = np.bincount(node, weights, minlength=there)[node]
-    each = np.divide(left[node] * weights, whole, out=np.zeros(len(on)), where=whole > 0)
-    return shares + np.bincount(row, each, minlength=n) / np.maximum(spans, 1)
+    return np.divide(weights, whole, out=np.zeros(len(weights)), where=whole > 0)

@@ -2,8 +2,9 @@
 
 Wang, Liu, Shen: Job Scheduling for Large-Scale Machine Learning Clusters (MLFS), CoNEXT 2020, section 3.3.1, equations
 2 to 6. The paper gives no units; `literal` takes the equations as printed, in hours, and `scaled` measures every term
-against the completion rate, so that waiting cannot turn the order into first come, first served. Iterations, loss
-ratio, children and deadlines are the same in both.
+against the completion rate, so that waiting cannot turn the order into first come, first served. In it, dependents and
+parameter servers order the jobs of one ML job, and give it nothing over others: what depends on what, and who serves
+whom, is claimed by its user. Iterations and loss ratio are the same in both.
 """
 
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
+from policies.believed import believed
 from policies.mlfs.dependencies import Dependencies
 from policies.snapshot import Curves, Jobs
 from predictors.arrays import Bools, Floats
@@ -22,6 +24,8 @@ HOUR = 3600.0
 DAY = 24 * HOUR
 PATIENCE = 10.0
 """scaled: after waiting this many times its own run time a job has half of what waiting can add"""
+DEADLINES = 0.25
+"""scaled: the share of a user's jobs that may have as tight a deadline as there is"""
 STAGES = 9.0
 """the iterations that equation 2 counts from the start of a job to its end, where its maximum is known"""
 
@@ -100,35 +104,43 @@ def score(
 ) -> Ranking:
     """P of equation 6 for every managed job, in 1/hours where the terms have a unit.
 
-    share_left (n,): the share of the remaining run time after which the job will be stopped.
+    share_left (n,): the share of the remaining run time after which the job will be stopped, by its reports; it counts
+    as far as they are believed.
 
     The terms: learning (eq. 2), remaining, deadline, waiting (eq. 4), children (eqs. 3 and 5), running (hysteresis) and
-    server (which raises a parameter server above the workers of its ML job).
+    server (by which a parameter server is above the workers of its ML job).
     """
     dependencies = Dependencies.of(jobs.ml_job, jobs.parents)
     remaining, total = run_times(jobs, now, forecasts, settings)
-    remaining = np.maximum(remaining * share_left, settings.interval)
+    counts = believed(jobs.attained, jobs.attained + jobs.gpus * remaining, jobs.running)
+    remaining = np.maximum(remaining * (1.0 - counts * (1.0 - share_left)), settings.interval)
     deadline = task_deadlines(jobs, now, remaining, dependencies, settings)
     times = Times(deadline - now, remaining, total, np.fmax(jobs.waited, 0.0))
     if not settings.use_deadline:
         settings = replace(settings, gamma_d=0.0)
-    form = _scaled if settings.form == "scaled" else _literal
+    scaled = settings.form == "scaled"
+    form = _scaled if scaled else _literal
     own_learning, own_terms = form(learning_priority(jobs, remaining, settings), times, settings)
+    if scaled:
+        own_terms["deadline"] = own_terms["deadline"] * _deadlines_granted(jobs, own_terms)
     own_computing = np.sum(list(own_terms.values()), axis=0)
     alpha, beta = settings.alpha, 1 - settings.alpha
     terms = {"learning": alpha * own_learning} | {name: beta * term for name, term in own_terms.items()}
-    terms["children"] = alpha * _children(own_learning, dependencies, settings.gamma) + beta * _children(
-        own_computing, dependencies, settings.gamma
-    )
+    if scaled:
+        own = alpha * own_learning + beta * own_computing
+        terms["children"] = own * (_order_within(jobs, jobs.gpus * remaining, dependencies, settings.gamma) - 1.0)
+    else:
+        terms["children"] = alpha * _children(own_learning, dependencies, settings.gamma) + beta * _children(
+            own_computing, dependencies, settings.gamma
+        )
     priority = np.sum(list(terms.values()), axis=0)
-    terms["running"] = np.where(jobs.running & (settings.form == "scaled"), settings.hysteresis - 1, 0)
-    terms["running"] = terms["running"] * priority
+    terms["running"] = np.where(jobs.running & scaled, settings.hysteresis - 1, 0) * priority
     priority = priority + terms["running"]
-    raised = _raise_servers(jobs, priority)
-    terms["server"] = raised - priority
-    for column in (raised, *terms.values()):
+    ordered = _lower_workers(jobs, priority) if scaled else _raise_servers(jobs, priority)
+    terms["server"] = ordered - priority
+    for column in (ordered, *terms.values()):
         column[~jobs.managed] = np.nan
-    return Ranking(raised, terms, dependencies, remaining)
+    return Ranking(ordered, terms, dependencies, remaining)
 
 
 def run_times(jobs: Jobs, now: float, forecasts: Forecasts, settings: PrioritySettings) -> tuple[Floats, Floats]:
@@ -252,8 +264,61 @@ def _children(own: Floats, dependencies: Dependencies, gamma: float) -> Floats:
     return np.minimum(added, room)
 
 
+def _deadlines_granted(jobs: Jobs, terms: Mapping[str, Floats]) -> Floats:
+    """(n,) the share of its deadline term that a job gets: deadlines are claims, and each user has a budget of them.
+
+    A term is as tight as its share of what a deadline at the earliest possible end would give. The sum over a user's
+    managed jobs is limited to `DEADLINES` of their number, or to one.
+    """
+    tight = np.divide(terms["deadline"], terms["remaining"], out=np.zeros(len(jobs)), where=terms["remaining"] > 0)
+    if np.isnan(jobs.deadline).all():
+        return np.ones(len(jobs))
+    numbers: dict[str, int] = {}
+    user = np.array([numbers.setdefault(name, len(numbers)) for name in jobs.user.tolist()], dtype=np.int64)
+    sums, counts = (
+        np.bincount(user, weights=column * jobs.managed * jobs.elements, minlength=len(numbers))
+        for column in (tight, np.ones(len(jobs)))
+    )
+    granted = np.maximum(DEADLINES * counts, 1.0)
+    return np.asarray(np.minimum(np.divide(granted, sums, out=np.ones(len(sums)), where=sums > 0), 1.0)[user])
+
+
+def _order_within(jobs: Jobs, work: Floats, dependencies: Dependencies, gamma: float) -> Floats:
+    """(n,) in (0, 1]: 1 for the job of each ML job below which most of its work (n,), in GPU seconds, waits.
+
+    By 1 + the share of the ML job's work below each job, discounted by `gamma` for each step, against the greatest such
+    sum in the ML job. So the paper's order within an ML job holds, and no number, length or shape of dependents lifts
+    one above others.
+    """
+    whole = np.bincount(jobs.ml_job, weights=work, minlength=len(jobs))[jobs.ml_job]
+    below = np.zeros(len(jobs))
+    for parents, children in dependencies.levels:
+        np.add.at(below, parents, gamma * (work[children] + np.minimum(below[children], whole[children])))
+    share = 1.0 + np.divide(np.minimum(below, whole), whole, out=np.zeros(len(jobs)), where=whole > 0)
+    most = np.zeros(len(jobs))
+    np.maximum.at(most, jobs.ml_job, share)
+    return np.asarray(share / most[jobs.ml_job])
+
+
+def _lower_workers(jobs: Jobs, priority: Floats) -> Floats:
+    """The priorities, with those of an ML job's workers below those of its parameter servers (section 3.3.1).
+
+    Workers go down together, as a server that went up could name a short job its worker.
+    """
+    server: Bools = jobs.role == "ps"
+    if not server.any():
+        return priority
+    least, best = np.full(len(jobs), np.inf), np.zeros(len(jobs))
+    np.minimum.at(least, jobs.ml_job[server], priority[server])
+    np.maximum.at(best, jobs.ml_job[~server], priority[~server])
+    least, best = least[jobs.ml_job], best[jobs.ml_job]
+    lower = ~server & (best >= least)
+    below = np.nextafter(priority * np.divide(least, best, out=np.ones(len(jobs)), where=lower), 0.0)
+    return np.where(lower, below, priority)
+
+
 def _raise_servers(jobs: Jobs, priority: Floats) -> Floats:
-    """The priorities, with that of each parameter server above all workers of its ML job (section 3.3.1)."""
+    """The priorities, with that of each parameter server above all workers of its ML job, as the paper has it."""
     server: Bools = jobs.role == "ps"
     if not server.any():
         return priority

@@ -119,20 +119,21 @@ class _Decision:
     def _migrate(self) -> None:
         """Move jobs off overloaded nodes to others that they do not overload, in order of priority.
 
-        A job that fits on no other node stays, unless the GPUs or network of its node are overloaded then: it is
-        preempted. On contended CPUs it trains more slowly, in the queue not at all; a job that overloads any network by
-        itself would be preempted for ever.
+        A job that fits on no other node stays, unless the GPUs or, by its own report, the network of its node are
+        overloaded then: it is preempted. On contended CPUs it trains more slowly, in the queue not at all; a job that
+        overloads any network by itself would be preempted for ever.
         """
         servers = self.servers
         not_overloaded = ~servers.overloaded()
-        if not_overloaded.all():
+        if not_overloaded.all() and not (servers.reports_overload() & self.changeable).any():
             return
         migrations = select_migrations(servers, self.score, self.changeable, self.settings.lowest)
         for row, node in sorted(migrations, key=lambda pair: -self.score[pair[0]]):
             self.changeable[row] = False
             here, name = servers.space.place(row), self.snapshot.nodes.names[node]
             reason = Reason("overloaded node", {"node": name, "rank": float(self.score[row])})
-            place = servers.find(row, not_overloaded & servers.has_idle_cpus(row))
+            elsewhere = not_overloaded & (np.arange(len(not_overloaded)) != node)
+            place = servers.find(row, elsewhere & servers.has_idle_cpus(row))
             if place is not None:
                 servers.take(row, place)
                 self.placements.append(self._action("migrate", row, place, reason))
@@ -140,7 +141,7 @@ class _Decision:
             servers.take(row, here)
             too_much = servers.network_share(row, here) > self.settings.overload
             may_preempt = self.settings.preempt and self.gang_rows.size(row) == 1 and not too_much
-            if may_preempt and servers.overloaded_besides_cpus()[node]:
+            if may_preempt and (servers.gpus_overcommitted[node] or servers.network_overloaded(row, node)):
                 servers.give(row, here)
                 self.preemptions.append(Action("preempt", self.snapshot.jobs.keys[row], reason))
 
@@ -238,7 +239,7 @@ class _Preemption:
         self._held = held_gpus(decision.snapshot)
         on = decision.snapshot.runs_on
         self._helps = np.zeros(len(jobs), dtype=bool)
-        self._helps[on[~decision.servers.overloaded_without(decision.changeable)[on[:, 1]], 0]] = True
+        self._helps[on[~decision.servers.closed()[on[:, 1]], 0]] = True
         self._lost = preemption_loss(jobs, decision.settings.restart)
         self._budget = min(MOST, max(FEW, int(decision.settings.churn * len(runs))))
         self._tries = MAX_FAILED_SEARCHES

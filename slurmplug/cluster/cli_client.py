@@ -61,6 +61,7 @@ _UPDATE_FIELDS = {
     "CPUsPerTask": _COUNT,
     "MinCPUsNode": _COUNT,
     "MinMemoryNode": _COUNT,
+    "Nice": _NUMBER,
 }
 """The fields that may be updated, and what their values must match."""
 _RESERVATION_FIELDS = {
@@ -318,14 +319,14 @@ def _scontrol_line(command: Command, address: str) -> str:
 
 
 def _reservation_line(command: Command) -> str:
-    """IGNORE_JOBS: other jobs may still run there. FLEX: the job may run on after the reservation has ended."""
+    """IGNORE_JOBS: other jobs may still run there."""
     fields = command.fields
     if command.verb == "unreserve":
         return f"delete ReservationName={fields['name']}"
     minutes = -(-int(fields["seconds"]) // 60)
     return (
         f"create reservation ReservationName={fields['name']} Nodes={fields['nodes']} StartTime=now Duration={minutes} "
-        f"Users={fields['user']} Flags=IGNORE_JOBS,FLEX"
+        f"Users={fields['user']} Flags=IGNORE_JOBS"
     )
 
 

@@ -141,12 +141,13 @@ class Ending:
 class ResourceRequest:
     """What a job has or requests in all, and the options by which it requested that.
 
-    From these follows what an update of the job has to change, and what rules an update out. Numbers are 0 where the
-    job did not request them.
+    From these follows what an update of the job has to change, what rules an update out, and what others have changed
+    since. Numbers are 0 where the job did not request them.
     """
 
     nodes: int
     gpus: int
+    """in all; of a pending job of Slurm 22.05 whose NumNodes was updated, as before that update"""
     cpus: int
     memory: float
     """MiB"""
@@ -157,12 +158,16 @@ class ResourceRequest:
     """per node, as squeue prints it: gres:gpu:2, or gres/gpu:a100:2 since 23.02"""
     gpus_not_per_node: bool
     """whether it requested GPUs per job, socket or task, which Slurm does not let an update change"""
+    gres_not_per_node: str
+    """what it requested per job, socket and task, as squeue prints it"""
     tasks: int
     tasks_per_node: int
     cpus_per_task: int
     min_cpus_per_node: int
     memory_requested: bool
     """whether per node or per CPU: not per GPU, and not all that a node has"""
+    min_memory: float
+    """MiB per node or per CPU"""
     cpus_follow_gpus: bool
     """whether it requested CPUs per GPU, so that Slurm changes their number with that of the GPUs"""
     requeue: bool
@@ -170,6 +175,9 @@ class ResourceRequest:
     excluded_nodes: str
     """a host list, as is `required_nodes`"""
     required_nodes: str
+    time_limit: float | None
+    """seconds; None for no limit"""
+    nice: int
 
 
 class RunIdentity(NamedTuple):
@@ -240,9 +248,10 @@ class Command:
 
     update      what to set (SiteFactor, Gres, StartTime, ...), several at once
     signal      `signal`, and `to`: batch, steps or full
-    ask         `what` to request of the job, stop or checkpoint, and `restart`, the number of its run
-    withdraw    the same, of a request to take back
-    reserve     `name`, `nodes` joined by commas, `user` and `seconds`: these nodes start no other job for so long
+    ask         `what` to request of the job, stop or checkpoint, and `restart`, the number of its run; of a stop also
+                `content`, what its file says to the program
+    withdraw    `what` and `restart` of a request to take back
+    reserve     `name`, `nodes` joined by commas, `user` and `seconds`: these nodes start only that user's jobs then
     unreserve   `name`
     place       `nodes`, such as n1:4,n2:2: the GPUs that the job has from now on; only where `Site.places`
     requeue, cancel, hold (as an administrator) and release have none.

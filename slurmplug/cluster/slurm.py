@@ -194,7 +194,7 @@ class SlurmCluster:
             present = self._client.run_identities({command.job.job_id for command in checked})
         except ReadFailed as error:
             for command in checked:
-                yield Outcome(command.id, "refused", f"not sent, as Slurm could not be asked which job it is: {error}")
+                yield Outcome(command.id, "unknown", f"not sent, as Slurm could not be asked which job it is: {error}")
             return
         for command in checked:
             job_id = command.job.job_id
@@ -236,7 +236,10 @@ class SlurmCluster:
             return Outcome(command.id, "refused", "not a valid request")
         run = RunId(int(command.job.job_id), int(restart))
         try:
-            (self._requests.issue if command.verb == "ask" else self._requests.withdraw)(run, kind)
+            if command.verb == "ask":
+                self._requests.issue(run, kind, command.fields.get("content", ""))
+            else:
+                self._requests.withdraw(run, kind)
         except OSError as error:
             return Outcome(command.id, "refused", f"the spool's requests folder: {error.strerror}")
         return Outcome(command.id, "done")

@@ -45,6 +45,11 @@ def memory(tres: str) -> float:
     return 0.0
 
 
+def nodes(tres: str) -> int:
+    """The number of nodes in a list of TRES, 0 where it is not named. Raises ValueError."""
+    return next((int(item[5:]) for item in tres.split(",") if item.startswith("node=")), 0)
+
+
 def only_type(found: Mapping[str, int]) -> str:
     """The type of the GPUs in a result of `gpus` where they all have the same, else empty."""
     return next(iter(found)) if len(found) == 1 else ""

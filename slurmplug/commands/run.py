@@ -14,6 +14,7 @@ from types import FrameType
 import click
 
 from slurmplug_report.report import Reporter
+from slurmplug_report.stop import Stop
 
 LINE_BYTES = 4_096
 """The first bytes of a line, in which patterns are searched."""
@@ -59,7 +60,7 @@ def _signal(_ctx: click.Context, _param: click.Parameter, text: str) -> signal.S
     multiple=True,
     required=True,
     help="A Python regular expression, searched in every line of output. Its named groups are reported: iteration, "
-    "loss, accuracy, checkpoint, or any other quantity. May be given several times.",
+    "trial, loss, accuracy, checkpoint, or any other quantity. May be given several times.",
 )
 @click.option(
     "--stop-signal",
@@ -73,7 +74,7 @@ def run(*, patterns: Sequence[re.Pattern[str]], stop_signal: signal.Signals, com
     """Run COMMAND and report its progress from what it prints.
 
     Output, signals and exit status pass through unchanged; if the program ended because the job was requested to stop,
-    the status is 0. Write -- before COMMAND.
+    the status is 0, or 1 where the script requires its target and that is not met. Write -- before COMMAND.
     """
     sys.exit(supervise(command, patterns, stop_signal, os.environ))
 
@@ -84,8 +85,8 @@ def supervise(
     stop_signal: signal.Signals,
     environment: Mapping[str, str],
 ) -> int:
-    """Run a command to its end and report its progress; returns its exit status as a shell would, 0 if the job was
-    requested to stop."""
+    """Run a command to its end and report its progress; returns its exit status as a shell would, that of the request
+    if the job was requested to stop."""
     with ExitStack() as cleanup:
         reporter = Reporter.from_environment(environment)
         if reporter:
@@ -109,7 +110,7 @@ def supervise(
         _pass_through(child, _Matcher(patterns, reporter), stop)
         status = child.wait()
     if stop.sent:
-        return 0
+        return stop.sent.status
     return 128 - status if status < 0 else status
 
 
@@ -117,12 +118,14 @@ class _StopSignal:
     """Sends the program the stop signal, once, when the job is requested to stop."""
 
     def __init__(self, child: subprocess.Popen[bytes], reporter: Reporter | None, number: signal.Signals) -> None:
-        self.sent = False
+        self.sent: Stop | None = None
+        """the request that it was sent for"""
         self._child, self._reporter, self._signal = child, reporter, number
 
     def send_if_requested(self) -> None:
-        if self._reporter and self._reporter.stop_requested and not self.sent and self._child.poll() is None:
-            self.sent = True
+        stop = self._reporter.stop if self._reporter else None
+        if stop and not self.sent and self._child.poll() is None:
+            self.sent = stop
             self._child.send_signal(self._signal)
 
 
@@ -134,6 +137,7 @@ class _Matcher:
         self._reporter = reporter if reporter and reporter.writes else None
         self._begun: dict[int, bytes] = {}
         self._iteration: str | None = None
+        self._trial: str | None = None
 
     def feed(self, stream: int, data: bytes) -> None:
         """Take a piece of a stream's output; a line ends with a newline, or a carriage return as of progress bars."""
@@ -153,9 +157,11 @@ class _Matcher:
         for pattern in self._patterns:
             if (match := pattern.search(text)) and self._reporter:
                 found = {name: value for name, value in match.groupdict().items() if value is not None}
+                trial, checkpoint = found.pop("trial", None), found.pop("checkpoint", None)
+                if trial is not None and trial != self._trial:
+                    self._trial, self._iteration = trial, None
                 self._iteration = found.pop("iteration", self._iteration)
-                checkpoint = found.pop("checkpoint", None)
-                self._reporter.add(self._iteration, checkpoint, found)
+                self._reporter.add(self._iteration, checkpoint, found, trial)
 
 
 def _pass_through(child: subprocess.Popen[bytes], matcher: _Matcher, stop: _StopSignal) -> None:

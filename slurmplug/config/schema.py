@@ -4,6 +4,7 @@ The descriptions of the fields are the documentation: `docs/configuration.md` is
 """
 
 import difflib
+import logging
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -50,6 +51,14 @@ def _with_port(address: str) -> str:
     return address
 
 
+log = logging.getLogger(__name__)
+_EXCHANGE = "jobs with directives exchange the places that they have without slurmplug"
+REMOVED: Mapping[str, str] = {
+    "priority.spacing": _EXCHANGE,
+    "priority.top": _EXCHANGE,
+    "guardrails.unmanaged_share": _EXCHANGE,
+}
+"""Keys of earlier versions that are accepted without effect, and why they have none."""
 Mode: TypeAlias = Literal["observe", "advise", "act"]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -116,30 +125,6 @@ class LedgerSettings(Section):
     )
 
 
-class Priority(Section):
-    """How ranks are written as Slurm's SiteFactor."""
-
-    spacing: Annotated[int, Field(gt=0)] | None = Field(
-        None,
-        description="difference between the SiteFactors of successive ranks; if not set, pending jobs are spread over "
-        "half of the range",
-    )
-    top: Annotated[int, Field(gt=0, le=2_147_483_645)] | None = Field(
-        None, description="the highest SiteFactor; if not set, half of the sum of the site's PriorityWeight*"
-    )
-    compare: Seconds = Field(
-        60.0,
-        description="least seconds from one comparison with the SiteFactors in Slurm (one sprio) to the next; they are "
-        "compared at once after slurmctld was started again, or did not carry out a write",
-    )
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if self.spacing is not None and self.top is not None and self.spacing > self.top:
-            raise ValueError(f"spacing {self.spacing} is more than top {self.top}")
-        return self
-
-
 class Guardrails(Section):
     """Limits on what is done to jobs, under every policy."""
 
@@ -181,11 +166,6 @@ class Guardrails(Section):
         default_factory=dict, description="the highest --urgency that counts, by account"
     )
     max_wait: Seconds = Field(604_800.0, description="seconds after which a pending job is ranked first")
-    unmanaged_share: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.0,
-        description="limits how many jobs are ranked before pending ones without directives, which remain at least "
-        "this share of both: with 0.25, three for each of these; 0: no limit",
-    )
     partial_snapshot: Annotated[float, Field(ge=0, le=1)] = Field(
         0.5,
         description="the least share of the live jobs that the next snapshot must hold; else no commands are sent "
@@ -272,7 +252,6 @@ class Config(Section):
     slurm: SlurmSettings = SlurmSettings()
     spool: Spool = Spool()
     ledger: LedgerSettings = LedgerSettings()
-    priority: Priority = Priority()
     predictors: Predictors = Predictors()
     guardrails: Guardrails = Guardrails()
     stop: Stop = Stop()
@@ -301,11 +280,22 @@ def load(path: Path) -> Config:
 def parse(text: str, name: str = "the configuration") -> Config:
     """Like `load`, from the text of a file; `name` is what error messages call it."""
     try:
-        return Config.model_validate(tomllib.loads(text))
+        return Config.model_validate(_without_removed(tomllib.loads(text), name))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{name} is not valid TOML: {error}") from error
     except ValidationError as error:
         raise ConfigError("\n".join([f"{name} is not valid:", *map(_mistake, error.errors())])) from error
+
+
+def _without_removed(content: dict[str, Any], name: str) -> dict[str, Any]:
+    """The content without keys of earlier versions that have no effect any more; each is said in the log."""
+    for key, why in REMOVED.items():
+        section, _, field = key.partition(".")
+        inside = content.get(section)
+        if isinstance(inside, dict) and field in inside:
+            log.warning("%s: %s has no effect any more and can be removed: %s", name, key, why)
+            content = {**content, section: {other: value for other, value in inside.items() if other != field}}
+    return {section: inside for section, inside in content.items() if section != "priority" or inside}
 
 
 def requirement(error: Any) -> str:

@@ -63,6 +63,12 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
+def ordinal(number: int) -> str:
+    """1st, 2nd, 3rd, 11th, 21st."""
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th") if number % 100 not in (11, 12, 13) else "th"
+    return f"{number}{ending}"
+
+
 def counted(number: int, noun: str) -> str:
     """1 job, 2 jobs."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -10,8 +10,8 @@ from slurmplug.cluster.port import Command, Outcome
 class Comparison:
     """The last comparison of SiteFactors with Slurm's.
 
-    at: when, in seconds since the epoch. booted: `Site.booted` then. doubtful: whether a write of a SiteFactor since was
-    not carried out, or its outcome is not known.
+    at: when, in seconds since the epoch. booted: `Site.booted` then. doubtful: whether a write of a SiteFactor since
+    was not carried out, or its outcome is not known.
     """
 
     at: float = float("-inf")

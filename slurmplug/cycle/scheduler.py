@@ -22,10 +22,10 @@ from slurmplug.config.schema import Config
 from slurmplug.cycle.comparison import Comparison
 from slurmplug.cycle.protocols import Forecaster, Intake, Ledger
 from slurmplug.cycle.record import CycleRecord
-from slurmplug.errors import ConfigError, LedgerError, ReadFailed
+from slurmplug.errors import LedgerError, ReadFailed
 from slurmplug.intake.job_record import Changes
 from slurmplug.operations import Observation, Operation
-from slurmplug.rules import claims, direct_placement, guardrails, site_factor
+from slurmplug.rules import claims, direct_placement, guardrails, site_factor, time_limits
 from slurmplug.rules.budgets import within_budget
 
 log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class Scheduler:
             plan = replace(plan, notes={**not_believed, **plan.notes})
 
         # 5. Guard: what of the plan is allowed.
-        verdict = self._check(snapshot, plan, reading.site)
+        verdict = self._check(snapshot, plan, self._of_sizes(snapshot, plan, forecasts), reading.site)
 
         # 6. Advance: the commands of placements, operations and SiteFactors.
         placed, verdict_of_operations = direct_placement.split(snapshot, verdict, reading.site)
@@ -92,7 +92,8 @@ class Scheduler:
         observation = self._observation(snapshot, reading, verdict_of_operations, opened)
         moved, commands, impossible = operations.advance(observation, verdict_of_operations, opened, self._settings())
         verdict = replace(verdict, actions=_without(verdict.actions, impossible), vetoes=(*verdict.vetoes, *impossible))
-        updates, postponed, misfit = self._site_factor_updates(snapshot, verdict, reading.site)
+        ranked = np.where(operations.to_be_ranked(snapshot, opened, moved), verdict.score, np.nan)
+        updates, postponed = self._site_factor_updates(snapshot, replace(verdict, score=ranked), reading.site)
 
         # 7. Record: all of it is in the ledger before any of its effects.
         record = CycleRecord(
@@ -109,7 +110,7 @@ class Scheduler:
             changes=changes,
             postponed=postponed,
             seconds=stages.seconds,
-            error=failure or misfit,
+            error=failure,
             admissions=operations.admissions(moved, commands),
         )
         self.ledger.begin(record)
@@ -151,11 +152,18 @@ class Scheduler:
         self._comparison = Comparison(reading.now, site.booted)
         return replace(reading, site_factors=site_factors)
 
-    def _check(self, snapshot: Snapshot, plan: Plan, site: Site) -> guardrails.Verdict:
+    def _of_sizes(self, snapshot: Snapshot, plan: Plan, forecasts: Forecasts) -> Forecasts:
+        """The forecasts, with those that decide on another number of GPUs where the plan has one."""
+        if self.policy.needs >= time_limits.NEEDS or not any(map(time_limits.resizes, plan.actions)):
+            return forecasts
+        return self.forecaster.forecast(snapshot, time_limits.NEEDS)
+
+    def _check(self, snapshot: Snapshot, plan: Plan, forecasts: Forecasts, site: Site) -> guardrails.Verdict:
         limits, jobs = self.config.guardrails, [action.job for action in plan.actions]
         past = self.ledger.past(self.port.now(), limits.first_seen, jobs)
         placement = "all" if site.places else self.config.operations.placement
-        return guardrails.check(snapshot, plan, past, self.config.mode, limits, placement=placement)
+        modes = self.config.mode
+        return guardrails.check(snapshot, plan, past, modes, limits, placement=placement, forecasts=forecasts)
 
     def seconds_to_next(self) -> float:
         """The interval between two cycles, shorter while a job is being moved: it holds GPUs without training."""
@@ -170,7 +178,7 @@ class Scheduler:
         self, snapshot: Snapshot, reading: Reading, verdict: guardrails.Verdict, opened: Sequence[Operation]
     ) -> Observation:
         """What the operations see; for a job of which Slurm does not report the request, no operation begins."""
-        queried = operations.jobs_to_query(verdict, opened)
+        queried = operations.jobs_to_query(snapshot, verdict, opened)
         requests: Mapping[int, ResourceRequest] = {}
         limits = None
         if queried:
@@ -186,7 +194,7 @@ class Scheduler:
             snapshot=snapshot,
             queue=reading.jobs,
             reservations=frozenset(each.name for each in reading.reservations),
-            reserved_nodes=frozenset(node for each in reading.reservations for node in each.nodes),
+            reserved_from=_reserved_from(reading),
             requests=requests,
             limits=limits,
         )
@@ -208,19 +216,15 @@ class Scheduler:
 
     def _site_factor_updates(
         self, snapshot: Snapshot, verdict: guardrails.Verdict, site: Site
-    ) -> tuple[Sequence[Command], int, str]:
-        """The SiteFactors to write, how many are postponed to the next cycle, and why none could be computed."""
+    ) -> tuple[Sequence[Command], int]:
+        """The SiteFactors to write, and how many are postponed to the next cycle."""
         if verdict.frozen or site.places:
-            return (), 0, ""
-        try:
-            writes = site_factor.commands(snapshot, verdict.score, site, self.config.priority, verdict.raised)
-        except ConfigError as error:
-            log.error("%s; no priority is written", error)
-            return (), 0, str(error)
+            return (), 0
+        writes = site_factor.commands(snapshot, verdict.score)
         if "rank" in verdict.acting:
             writes = [*site_factor.take_back(snapshot), *writes]
         users = dict(zip(snapshot.jobs.keys, snapshot.jobs.user.tolist(), strict=True)) if writes else {}
-        return *within_budget(writes, lambda write: users[write.job], self.config.guardrails), ""
+        return within_budget(writes, lambda write: users[write.job], self.config.guardrails)
 
 
 @contextmanager
@@ -233,6 +237,15 @@ def gc_paused() -> Iterator[None]:
     finally:
         if before:
             gc.enable()
+
+
+def _reserved_from(reading: Reading) -> dict[str, float]:
+    """By node, when the first reservation that has not ended begins there, in seconds since the epoch."""
+    found: dict[str, float] = {}
+    for each in reading.reservations:
+        if each.end > reading.now:
+            found.update({node: min(each.start, found.get(node, np.inf)) for node in each.nodes})
+    return found
 
 
 def _without(actions: Sequence[Action], impossible: Sequence[tuple[Action, Reason]]) -> tuple[Action, ...]:

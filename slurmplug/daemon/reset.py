@@ -18,8 +18,10 @@ from slurmplug.ledger.selection import JobId
 from slurmplug.operations import (
     MOVES,
     NODE_LIST_FIELDS,
+    PRIORITY_FIELDS,
     RESERVATION_PREFIX,
     Operation,
+    goes_first,
     request_fields,
 )
 
@@ -271,20 +273,23 @@ def _withdrawals(opened: Sequence[Operation]) -> Iterator[_Step]:
             yield _Step("requests", Command(f"reset-{each.id}", "withdraw", each.job, request_fields(each), each.id))
 
 
-_UNCONFIRMED = frozenset({"rewrite", "confirm", "undo"})
+_UNCONFIRMED = frozenset({"rewrite", "unreserve", "confirm", "undo"})
 """The steps at which a job may have a new shape that is not confirmed."""
 _WITH_NODES = frozenset({"watch", "bound", "lift"})
 """The steps at which a job may still require or exclude nodes."""
 
 
 def _shapes(opened: Sequence[Operation], states: Mapping[int, str]) -> Iterator[_Step]:
-    """Of pending jobs: new shapes that are not confirmed, and nodes that they still require or exclude."""
+    """New shapes of pending jobs that are not confirmed, nodes that these still require or exclude, and nice values."""
     for each in opened:
-        if states.get(each.job.job_id) != "PENDING" or each.step not in _UNCONFIRMED | _WITH_NODES:
-            continue
-        whole = each.step in _UNCONFIRMED
-        fields = {name: value for name, value in each.undo.items() if whole or name in NODE_LIST_FIELDS}
-        if fields:
+        pending = states.get(each.job.job_id) == "PENDING"
+        names = {"Nice"} if goes_first(each) else set()
+        if pending and each.step in _WITH_NODES:
+            names |= NODE_LIST_FIELDS
+        if pending and each.step in _UNCONFIRMED and not (each.step == "unreserve" and each.outcome):
+            names |= each.undo.keys() - PRIORITY_FIELDS
+        fields = {name: value for name, value in each.undo.items() if name in names}
+        if fields and each.job.job_id in states:
             yield _Step("shapes", Command(f"reset-shape-{each.id}", "update", each.job, fields, each.id))
 
 

@@ -16,6 +16,7 @@ from slurmplug.directives.grammar import (
     MAX_PROBLEMS,
     MAX_TARGET,
     MESSAGES,
+    NEEDS_TARGET,
     PREFIX,
     RESERVED_QUANTITIES,
     SHOWN_BYTES,
@@ -65,6 +66,7 @@ def lua() -> str:
     lines.append(f"local WAYS = {texts(WAYS)}")
     lines.append("local UTILITY_BOUNDS = {" + ", ".join(f"{{{low!r}, {high!r}}}" for low, high in UTILITY_BOUNDS) + "}")
     lines.append(f"local RESERVED_QUANTITIES = {texts(RESERVED_QUANTITIES)}")
+    lines.append("local NEEDS_TARGET = {" + ", ".join(map(texts, NEEDS_TARGET)) + "}")
     lines.append("local TABLE = {")
     lines += [
         f"  {{name = {text(row.name)}, kind = {text(row.kind)}, example = {text(row.example)},\n"

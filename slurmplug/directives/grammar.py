@@ -65,12 +65,34 @@ TABLE: tuple[Directive, ...] = (
         example="accuracy>=0.92",
     ),
     Directive(
+        name="require-target",
+        kind="choice",
+        expected="yes",
+        unit="",
+        default="a stop is no failure",
+        help="The job fails if it is stopped before it has met its target: the stop tells the program to exit with "
+        "status 1, so that jobs that depend on this one with afterok do not run.",
+        example="yes",
+        choices=("yes",),
+    ),
+    Directive(
+        name="trials",
+        kind="choice",
+        expected="all or first",
+        unit="",
+        default="one, until its reports show more",
+        help="The script trains several models, one after the other (folds, a sweep): all of them, so that no curve of "
+        "one ends the job (all); or until the first of them meets the target (first).",
+        example="all",
+        choices=("all", "first"),
+    ),
+    Directive(
         name="max-iterations",
         kind="integer",
         expected="a whole number from 1 to 1000000000",
         unit="iterations",
         default="unknown",
-        help="How many iterations the script runs if it is not stopped.",
+        help="How many iterations the script runs if it is not stopped; of several trials, each.",
         example="90",
         least=1,
         most=1e9,
@@ -205,7 +227,9 @@ SUFFIXES: Mapping[str, float] = MappingProxyType({"K": 1e3, "M": 1e6, "B": 1e9, 
 WAYS = ("batch", "steps", "full")
 UTILITY_BOUNDS = ((1.0, 100.0), (0.0, 100.0), (0.0, 100_000.0))
 MAX_TARGET = 1e30
-RESERVED_QUANTITIES = ("iteration", "time", "checkpoint")
+NEEDS_TARGET = (("stop", "target"), ("allow-downgrade", "target"), ("require-target", "yes"), ("trials", "first"))
+"""Directives that are dropped, with these values, where there is no target."""
+RESERVED_QUANTITIES = ("iteration", "time", "checkpoint", "trial")
 """Fields of a report that are not quantities."""
 
 MESSAGES: Mapping[str, str] = MappingProxyType(

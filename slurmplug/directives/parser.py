@@ -55,6 +55,8 @@ class Directives:
 
     deadline: float | None = None
     target: Target | None = None
+    require_target: Literal["yes"] | None = None
+    trials: Literal["all", "first"] | None = None
     max_iterations: int | None = None
     stop: Stop | None = None
     allow_downgrade: Literal["target", "optstop"] | None = None
@@ -312,8 +314,8 @@ def _drop_contradictions(given: dict[str, _Given], problems: _Problems) -> None:
         setting = given.pop(name).setting
         problems.add(setting.line, setting.text, rule)
 
-    for name in ("stop", "allow-downgrade"):
-        if name in given and given[name].value == "target" and "target" not in given:
+    for name, value in grammar.NEEDS_TARGET:
+        if name in given and given[name].value == value and "target" not in given:
             drop(name, "no-target")
     if "allow-downgrade" in given and "stop" in given and given["allow-downgrade"].value == given["stop"].value:
         drop("allow-downgrade", "no-further")

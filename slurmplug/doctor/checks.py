@@ -137,7 +137,8 @@ def _priority(facts: Facts) -> Iterator[Finding]:
     )
     if kind != "priority/multifactor":
         fix = "slurm.conf: PriorityType=priority/multifactor"
-        yield Finding("priority", "wrong", f"{kind or 'none'} does not use the SiteFactor", fix, frozenset({"rank"}))
+        blocked = frozenset({"rank", "resize", "migrate"})  # a job takes its place by its SiteFactor
+        yield Finding("priority", "wrong", f"{kind or 'none'} does not use the SiteFactor", fix, blocked)
     elif not weights:
         fix = "slurm.conf: PriorityWeightFairShare=1000 and PriorityWeightAge=1000, or what suits the site"
         yield Finding("priority", "note", "every PriorityWeight is 0: the SiteFactor alone orders the queue", fix)

@@ -3,14 +3,15 @@
 Made from a snapshot alone, by the same code live and in a simulation; the `CachePolicy` says how often.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import ClassVar, Protocol
 
 import numpy as np
 
 from policies.snapshot import Curves, Jobs
-from predictors.arrays import Floats, Ints
+from predictors.arrays import Bools, Floats, Ints
 from predictors.forecast import LEVELS, Fan, Forecast
+from predictors.influence import may_teach
 from predictors.learning_curve import LearningCurvePredictor, Meta
 from predictors.loss import LossPredictor
 from slurmplug.forecasting.forecast_cache import EVERY_CHANGE, CachePolicies, CurveForecasts, ForecastCache
@@ -57,9 +58,16 @@ class CurveFans:
     """The final accuracies, accuracy fans and loss fans of the jobs in a snapshot."""
 
     def __init__(
-        self, curves: LearningCurvePredictor, losses: LossSource, caches: CachePolicies = EVERY_CHANGE
+        self,
+        curves: LearningCurvePredictor,
+        losses: LossSource,
+        caches: CachePolicies = EVERY_CHANGE,
+        taught_by: Collection[str] | None = None,
     ) -> None:
-        self._curves, self._losses = curves, losses
+        """taught_by: the users on whose runs `curves` was fitted, which decides whose jobs it forecasts; other users'
+        are forecast without a history. None: it forecasts all jobs."""
+        self._curves, self._losses, self._taught_by = curves, losses, taught_by
+        self._untaught = LearningCurvePredictor()
         self._final_cache = ForecastCache(1, caches.final)
         self._accuracy_cache = ForecastCache(1 + STEPS, caches.accuracy)
         self._loss_cache = ForecastCache(1 + len(AHEAD), caches.loss)
@@ -92,7 +100,8 @@ class CurveFans:
             row = int(rows[position])
             iterations, values = jobs.accuracies.row(row)
             known = self._curves.metadata_.encode([_meta(jobs, row)]).tobytes()
-            return iterations.tobytes(), values.tobytes(), float(jobs.max_iterations[row]), known
+            taught = self._is_taught(jobs, row)
+            return iterations.tobytes(), values.tobytes(), float(jobs.max_iterations[row]), known, taught
 
         inputs = _inputs(jobs, jobs.accuracies, rows)
         return cache.fan(jobs.keys, rows, inputs, lambda due: make(jobs, rows[due]), content)
@@ -122,7 +131,8 @@ class CurveFans:
                 ats += [max(round(min(there / step, LARGEST_BELIEVABLE)), len(curve) + 1) for there in at[1:].tolist()]
                 metas += [_meta(jobs, row)] * STEPS
         done = Forecast.certain(np.repeat(now, STEPS), "last report")
-        ahead = [(np.flatnonzero(np.repeat(going, STEPS)), self._curves.predict_many(curves, ats, metas))]
+        taught = np.repeat([self._is_taught(jobs, row) for row in rows[going].tolist()], STEPS)
+        ahead = [(np.flatnonzero(np.repeat(going, STEPS)), self._predicted(curves, ats, metas, taught))]
         return _from_now(x, now, Forecast.assemble(len(done), [(np.arange(len(done)), done), *ahead]))
 
     def _finals_ahead(self, jobs: Jobs, rows: Ints) -> CurveForecasts:
@@ -137,9 +147,28 @@ class CurveFans:
         if len(going):
             ahead, ats = zip(*(curves[i] for i in going.tolist()), strict=True)
             metas = [_meta(jobs, row) for row in rows[going].tolist()]
-            parts.append((going, self._curves.predict_many(ahead, ats, metas)))
+            taught = np.array([self._is_taught(jobs, row) for row in rows[going].tolist()])
+            parts.append((going, self._predicted(ahead, ats, metas, taught)))
         final = Forecast.assemble(len(rows), parts)
         return CurveForecasts(ends[:, None], final.table[:, None, :], final.source)
+
+    def _is_taught(self, jobs: Jobs, row: int) -> bool:
+        """Whether the job is forecast by the runs of the past, rather than without."""
+        return self._taught_by is None or may_teach(self._taught_by, str(jobs.user[row]))
+
+    def _predicted(
+        self, curves: Sequence[Floats], ats: Sequence[int], metas: Sequence[Meta], taught: Bools
+    ) -> Forecast:
+        """The values of c curves at these points (c,); taught (c,): those that are forecast by the runs of the past."""
+        if taught.all():
+            return self._curves.predict_many(curves, ats, metas)
+        parts = []
+        for predictor, chosen in ((self._curves, np.flatnonzero(taught)), (self._untaught, np.flatnonzero(~taught))):
+            if len(chosen):
+                at = chosen.tolist()
+                some = predictor.predict_many([curves[i] for i in at], [ats[i] for i in at], [metas[i] for i in at])
+                parts.append((chosen, some))
+        return Forecast.assemble(len(curves), parts)
 
 
 def resample_evenly(iterations: Floats, values: Floats, at: float) -> tuple[Floats, int]:

@@ -4,7 +4,7 @@ The daemon and the simulator use this one `Forecaster`. They differ in its parts
 to come are from, and how often a curve's forecast is made again. The source of each number says what made it.
 """
 
-from collections.abc import Set
+from collections.abc import Collection, Set
 from dataclasses import replace
 
 import numpy as np
@@ -36,13 +36,28 @@ class Forecaster:
         self._losses, self._caches = losses or PredictedLosses(), caches
         self._assemble(run_times or HistoryRunTimes(RuntimePredictor()), LearningCurvePredictor(), SeenSpeeds())
 
-    def use(self, runtime: RuntimePredictor, curves: LearningCurvePredictor, speeds: SeenSpeeds | None = None) -> None:
-        """Forecast with these predictors from now on, and forget the forecasts of the former."""
-        self._assemble(HistoryRunTimes(runtime), curves, speeds or SeenSpeeds())
+    def use(
+        self,
+        runtime: RuntimePredictor,
+        curves: LearningCurvePredictor,
+        speeds: SeenSpeeds | None = None,
+        taught_by: Collection[str] | None = None,
+    ) -> None:
+        """Forecast with these predictors from now on, and forget the forecasts of the former.
 
-    def _assemble(self, run_times: RunTimes, curves: LearningCurvePredictor, speeds: SeenSpeeds) -> None:
+        taught_by: the users on whose runs `curves` was fitted, as `CurveFans` has it.
+        """
+        self._assemble(HistoryRunTimes(runtime), curves, speeds or SeenSpeeds(), taught_by)
+
+    def _assemble(
+        self,
+        run_times: RunTimes,
+        curves: LearningCurvePredictor,
+        speeds: SeenSpeeds,
+        taught_by: Collection[str] | None = None,
+    ) -> None:
         self._run_times, self._curves = run_times, curves
-        self._curve_fans = CurveFans(curves, self._losses, self._caches)
+        self._curve_fans = CurveFans(curves, self._losses, self._caches, taught_by)
         self._speed_fans = SpeedFans(speeds)
         self._models: dict[Need, str] = {
             "total": run_times.version,

@@ -1,14 +1,16 @@
 """Run times of the jobs in a snapshot: from the runs before them, and from their own pace once they report it."""
 
 from collections.abc import Callable, Hashable, Sequence, Set
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from policies.snapshot import Jobs, Snapshot
-from predictors.arrays import Floats, Ints
+from policies.believed import believed
+from policies.snapshot import JobKey, Jobs, Snapshot
+from predictors.arrays import Bools, Floats, Ints
 from predictors.forecast import Forecast, Need
 from predictors.runtime import Job, RuntimePredictor
+from predictors.speed import SpeedPredictor
 from slurmplug.forecasting.curve_fans import LARGEST_BELIEVABLE
 
 PACE_SPREAD = 0.10
@@ -31,11 +33,16 @@ class RunTimes(Protocol):
 
 
 class HistoryRunTimes:
-    """Run times by the pace of a job that reports its iterations; of other jobs by the runs before it."""
+    """Run times by the pace of a job that reports its iterations; of other jobs by the runs before it.
+
+    Reports are claims, so a pace shortens what was forecast at submission only as far as the GPU time attained bears it
+    out (`shortest_believed`). What a run reported holds for a next one on other GPUs by the scaling of speeds.
+    """
 
     def __init__(self, predictor: RuntimePredictor) -> None:
         self._predictor = predictor
         self._submitted = _LatestForecasts()
+        self._paces = _Paces()
 
     @property
     def version(self) -> str:
@@ -51,17 +58,81 @@ class HistoryRunTimes:
             list(zip(jobs.keys, jobs.kind.tolist(), jobs.gpus.tolist(), *stated, strict=True)),
             lambda rows: self._predictor.predict_many([_as_submitted(jobs, row) for row in rows.tolist()]),
         )
-        left = (jobs.max_iterations - jobs.iteration) * jobs.iteration_time
+        pace = self._paces.of(snapshot)
+        left = (jobs.max_iterations - jobs.iteration) * pace.seconds
         believable = (left > 0) & (left < LARGEST_BELIEVABLE)
-        paced = np.flatnonzero((jobs.iteration > 0) & (jobs.iteration_time > 0) & believable)
+        believable &= jobs.trials == ""  # of several trials, how many are to come is not known
+        paced = np.flatnonzero((jobs.iteration > 0) & (pace.seconds > 0) & believable)
         spread = PACE_SPREAD + FIRST_PACES_SPREAD / np.sqrt(np.maximum(jobs.iteration[paced], 1.0))
-        by_pace = Forecast.lognormal(left[paced], spread, "progress")
+        least = shortest_believed(jobs, submitted, pace)[paced]
+        by_pace = Forecast.lognormal(left[paced], spread, "progress").clip(lower=least)
         every = np.arange(len(jobs)), submitted
         begun = np.flatnonzero(submitted.known & (elapsed > 0))
         running = begun, submitted[begun].beyond(elapsed[begun])
         remaining = Forecast.assemble(len(jobs), [every, running, (paced, by_pace)])
         total = Forecast.assemble(len(jobs), [every, (paced, _later(by_pace, elapsed[paced]))])
         return total, remaining
+
+
+def shortest_believed(jobs: Jobs, submitted: Forecast, pace: "Pace") -> Floats:
+    """(n,) the least remaining seconds that a job's reports can make believed, 0 where nothing was forecast before.
+
+    What the forecast at submission (n,) leaves after the GPU time attained, less the share of it that is believed.
+    """
+    ran = jobs.attained / np.maximum(pace.gpus, 1)
+    least = np.zeros(len(jobs))
+    known = np.flatnonzero(submitted.known)
+    least[known] = submitted[known].beyond(ran[known]).median
+    return (1.0 - believed(ran, submitted.median, pace.of_this_run)) * least * pace.slower
+
+
+class Pace(NamedTuple):
+    """How fast each job trains, columns (n,).
+
+    seconds: an iteration takes on the GPUs that it has or requests, NaN where unknown. gpus: those that this was seen
+    on; slower: by what factor an iteration takes longer on its GPUs than on those. of_this_run: its present run has
+    reported it.
+    """
+
+    seconds: Floats
+    gpus: Ints
+    slower: Floats
+    of_this_run: Bools
+
+
+class _Paces:
+    """The pace of each job, and the GPUs on which it was seen, for its next run on others."""
+
+    def __init__(self) -> None:
+        self._seen: dict[JobKey, tuple[int, float]] = {}
+        self._relative: dict[tuple[int, int], float] = {}
+
+    def of(self, snapshot: Snapshot) -> Pace:
+        """The jobs' own paces while they run; before they report, that of the run before, scaled to their GPUs."""
+        jobs = snapshot.jobs
+        own = jobs.running & (jobs.iteration_time > 0)
+        seconds, gpus, slower = np.where(own, jobs.iteration_time, np.nan), jobs.gpus.copy(), np.ones(len(jobs))
+        seen = {jobs.keys[row]: (int(gpus[row]), float(seconds[row])) for row in np.flatnonzero(own).tolist()}
+        a_node = max(int(snapshot.nodes.capacity[:, 0].max(initial=0.0)), 1)
+        for row in np.flatnonzero(~own & (jobs.iteration > 0)).tolist():
+            before = self._seen.get(jobs.keys[row])
+            if before is not None:
+                seen[jobs.keys[row]] = before
+                slower[row] = self._slower(before[0], int(gpus[row]), a_node)
+                gpus[row], seconds[row] = before[0], before[1] * slower[row]
+        self._seen = seen
+        return Pace(seconds, gpus, slower, own)
+
+    def _slower(self, gpus: int, now: int, a_node: int) -> float:
+        """By what factor an iteration takes longer on so many GPUs than on those before."""
+        if gpus == now or min(gpus, now) < 1:
+            return 1.0
+        if (gpus, now) not in self._relative:
+            counts, nodes = np.array([gpus, now]), np.array([-(-count // a_node) for count in (gpus, now)])
+            scaling = SpeedPredictor().fit(counts[:1], nodes[:1], counts[:1])
+            before, after = counts * scaling.predict(counts, nodes).median
+            self._relative[gpus, now] = float(before / after)
+        return self._relative[gpus, now]
 
 
 class _LatestForecasts:

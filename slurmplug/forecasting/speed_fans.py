@@ -1,4 +1,7 @@
-"""Iterations per second by GPUs, from the placements on which a job and others of its kind were seen to train."""
+"""Iterations per second by GPUs, from the placements on which a job and others of its kind were seen to train.
+
+Which of them are the user's own, and what those of others may say, is decided by `predictors.influence`.
+"""
 
 import operator
 from collections.abc import Iterable, Mapping
@@ -8,12 +11,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from policies.snapshot import JobKey, Jobs, Snapshot
+from predictors import influence
 from predictors.arrays import Floats, Ints
 from predictors.forecast import Fan, Forecast
 from predictors.speed import SpeedPredictor
 
 MAX_RUNS = 20
-"""A step time is the median over this many of the latest runs of a kind on one placement."""
+"""A step time is the median over this many of a user's latest runs of a kind on one placement."""
 MAX_FITS_PER_CYCLE = 100
 """The most kinds whose speed is fitted in one cycle: each fit takes some milliseconds."""
 REFIT_CHANGE = 0.02
@@ -27,15 +31,22 @@ class PlacementShape(NamedTuple):
     nodes: int
 
 
+class Whose(NamedTuple):
+    """Whose jobs of which kind; the user is empty for all users who have none of their own."""
+
+    kind: str
+    user: str
+
+
 class _Scaled(NamedTuple):
     """The speeds of a job: a table of its kind's or its placement's, times a factor."""
 
-    table: str | PlacementShape
+    table: Whose | PlacementShape
     factor: float
 
     @property
     def source(self) -> str:
-        return "measured speed" if isinstance(self.table, str) else "run time and scaling"
+        return "measured speed" if isinstance(self.table, Whose) else "run time and scaling"
 
 
 def kind_of(kind: str, user: str, name: str) -> str:
@@ -49,20 +60,22 @@ class SeenSpeeds:
     Cold it knows of none; `add` learns of a run that ended, `note` of those that train now.
     """
 
-    version: ClassVar[str] = "seen-speeds-1"
+    version: ClassVar[str] = "seen-speeds-2"
 
     def __init__(self) -> None:
-        self._runs: dict[str, dict[PlacementShape, dict[object, float]]] = {}
-        self._medians: dict[str, dict[PlacementShape, float]] = {}
+        self._runs: dict[str, dict[str, dict[PlacementShape, dict[object, float]]]] = {}
+        """by kind, user and placement"""
+        self._medians: dict[str, dict[str, dict[PlacementShape, float]]] = {}
         """of the kinds whose step times have not changed since they were computed"""
         self._training: tuple[tuple[JobKey, ...], list[int], list[list[Any]]] = (), [], []
         """the jobs of the snapshot noted last, those rows of them that trained, and how"""
 
-    def add(self, kind: str, placement: PlacementShape, run: object, step: float) -> None:
-        """A run of this kind took `step` seconds an iteration there; a run that is known is replaced."""
+    def add(self, whose: Whose, placement: PlacementShape, run: object, step: float) -> None:
+        """A user's run of a kind took `step` seconds an iteration there; a run that is known is replaced."""
         if not (isfinite(step) and step > 0 and placement.gpus >= placement.nodes >= 1):
             return
-        runs = self._runs.setdefault(kind, {}).setdefault(placement, {})
+        kind = whose.kind
+        runs = self._runs.setdefault(kind, {}).setdefault(whose.user, {}).setdefault(placement, {})
         if runs.pop(run, None) != step:
             self._medians.pop(kind, None)
         runs[run] = step
@@ -81,22 +94,39 @@ class SeenSpeeds:
             return
         self._training = training
         for row, *place, restarts, step, kind, user, name in zip(training[1], *training[2], strict=True):
-            self.add(kind_of(kind, user, name), PlacementShape(*place), (jobs.keys[row], restarts), step)
+            whose = Whose(kind_of(kind, user, name), user)
+            self.add(whose, PlacementShape(*place), (jobs.keys[row], restarts), step)
 
-    def of(self, kind: str) -> Mapping[PlacementShape, float]:
-        """The median step time in seconds of a kind, by placement."""
+    def whose(self, kind: str, user: str) -> Whose:
+        """By whose runs of this kind a user's jobs go: their own, or those of others."""
+        return Whose(kind, user if user in self._runs.get(kind, {}) else "")
+
+    def of(self, whose: Whose) -> Mapping[PlacementShape, float]:
+        """The step time in seconds of a kind for these users' jobs, by placement."""
+        return influence.measured_for(whose.user, self._of_users(whose.kind))
+
+    def _of_users(self, kind: str) -> Mapping[str, Mapping[PlacementShape, float]]:
+        """The median step times of each user's runs of a kind."""
         if kind not in self._medians:
-            runs = self._runs.get(kind, {})
-            self._medians[kind] = {place: float(np.median(list(steps.values()))) for place, steps in runs.items()}
+            self._medians[kind] = {
+                user: {place: float(np.median(list(steps.values()))) for place, steps in places.items()}
+                for user, places in self._runs.get(kind, {}).items()
+            }
         return self._medians[kind]
 
     def state(self) -> dict[str, Any]:
         """Arrays and plain values, from which `from_state` makes the same: the medians."""
-        rows = [(kind, *place, step) for kind in self._runs for place, step in self.of(kind).items()]
-        kinds, gpus, nodes, step = zip(*rows, strict=True) if rows else ((), (), (), ())
+        rows = [
+            (kind, user, *place, step)
+            for kind in self._runs
+            for user, places in self._of_users(kind).items()
+            for place, step in places.items()
+        ]
+        kinds, users, gpus, nodes, step = zip(*rows, strict=True) if rows else ((), (), (), (), ())
         return {
             "version": self.version,
             "kinds": np.array(kinds, dtype=np.str_),
+            "users": np.array(users, dtype=np.str_),
             "gpus": np.array(gpus, dtype=np.int64),
             "nodes": np.array(nodes, dtype=np.int64),
             "step_time": np.array(step, dtype=np.float64),
@@ -108,9 +138,9 @@ class SeenSpeeds:
         if state.get("version") != cls.version:
             raise ValueError(f"a model of version {state.get('version')!r} is not one of {cls.version!r}: fit it again")
         made = cls()
-        columns = (state[name].tolist() for name in ("kinds", "gpus", "nodes", "step_time"))
-        for kind, gpus, nodes, step in zip(*columns, strict=True):
-            made.add(kind, PlacementShape(gpus, nodes), "before", step)
+        columns = (state[name].tolist() for name in ("kinds", "users", "gpus", "nodes", "step_time"))
+        for kind, user, gpus, nodes, step in zip(*columns, strict=True):
+            made.add(Whose(kind, user), PlacementShape(gpus, nodes), "before", step)
         return made
 
 
@@ -127,9 +157,9 @@ class SpeedFans:
 
     def __init__(self, seen: SeenSpeeds) -> None:
         self._seen = seen
-        self._fits: dict[str, tuple[Mapping[PlacementShape, float], SpeedPredictor]] = {}
+        self._fits: dict[Whose, tuple[Mapping[PlacementShape, float], SpeedPredictor]] = {}
         self._shapes: dict[PlacementShape, SpeedPredictor] = {}
-        self._tables: dict[str | PlacementShape, Floats] = {}
+        self._tables: dict[Whose | PlacementShape, Floats] = {}
         self._grid: Floats = np.zeros(0)
         self._a_node = 0
         self._latest: tuple[list[int], list[_Scaled], list[Floats], Fan] = [], [], [], Fan.unknown(0)
@@ -147,7 +177,7 @@ class SpeedFans:
             return Fan.unknown(n)
         a_node = max(int(snapshot.nodes.capacity[:, 0].max(initial=0.0)), 1)
         self._tabulate_for(grid(int(jobs.gpus_max.max())), a_node)
-        kinds = _kinds(jobs)
+        kinds = self._kinds(jobs)
         fitted = self._fitted(dict.fromkeys(kinds[row] for row in rows.tolist()))
         gpus, nodes = (held.tolist() for held in placements(snapshot))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -188,7 +218,13 @@ class SpeedFans:
         if not np.array_equal(gpus, self._grid) or a_node != self._a_node:
             self._grid, self._a_node, self._tables = gpus, a_node, {}
 
-    def _fitted(self, kinds: Iterable[str]) -> Mapping[str, Mapping[PlacementShape, float]]:
+    def _kinds(self, jobs: Jobs) -> list[Whose]:
+        """(n,) the kind of each job, and by whose runs of it the job goes."""
+        users = jobs.user.tolist()
+        kinds = map(kind_of, jobs.kind.tolist(), users, jobs.name.tolist())
+        return list(map(self._seen.whose, kinds, users))
+
+    def _fitted(self, kinds: Iterable[Whose]) -> Mapping[Whose, Mapping[PlacementShape, float]]:
         """The step times that each kind was seen at, of those kinds that have a table."""
         found = {kind: seen for kind in kinds if (seen := self._seen.of(kind))}
         for kind in self._fits.keys() - found.keys():
@@ -233,11 +269,6 @@ def grid(most: int) -> Floats:
     powers = 2 ** np.arange(most.bit_length() + 1)
     counts = np.unique(np.concatenate([[1, most], powers, 3 * powers]))
     return counts[counts <= most].astype(np.float64)
-
-
-def _kinds(jobs: Jobs) -> list[str]:
-    """(n,) the kind of each job."""
-    return list(map(kind_of, jobs.kind.tolist(), jobs.user.tolist(), jobs.name.tolist()))
 
 
 def _need_refit(before: Mapping[PlacementShape, float], now: Mapping[PlacementShape, float]) -> bool:

@@ -15,7 +15,7 @@ from slurmplug.cluster.hostlist import expand
 from slurmplug.directives.parser import Directives
 from slurmplug.intake.eligibility import PlacementClass
 from slurmplug.intake.job_record import NO_DIRECTIVES, JobFacts, JobRecord, values_of
-from slurmplug.intake.node_load import traffic
+from slurmplug.intake.node_load import reported_load
 from slurmplug.spool.report_lines import Points
 
 Columns: TypeAlias = dict[str, NDArray[Any]]
@@ -43,7 +43,7 @@ class _Job(NamedTuple):
     directives: Directives
     """empty where they were not read yet"""
     points: Points
-    """of all its runs, with iterations counted from 1"""
+    """of its present trial in all its runs, with iterations counted from 1"""
 
 
 class _Column(NamedTuple):
@@ -85,10 +85,14 @@ _SNAPSHOT_COLUMNS = (
     _Column("urgency", float, "directives.urgency"),
     _Column("deadline", float, "directives.deadline"),
     _Column("target", float, lambda job: job.directives.target and job.record.sign * job.directives.target.value),
+    _Column("requires_target", bool, lambda job: job.directives.require_target is not None),
+    _Column("quantity", str, "record.quantity"),
+    _Column("sign", float, "record.sign"),
     _Column("max_iterations", float, "directives.max_iterations"),
     _Column("params", float, "directives.params"),
     _Column("utility", (float, 3), lambda job: _utility(job.directives)),
     _Column("stop", str, lambda job: job.directives.stop or "iterations"),
+    _Column("trials", str, "record.trials"),
     _Column("downgrade", str, lambda job: job.directives.allow_downgrade or ""),
     _Column("signal", str, lambda job: (job.directives.checkpoint and job.directives.checkpoint.signal) or ""),
     _Column("signal_to", str, lambda job: job.directives.checkpoint.way if job.directives.checkpoint else ""),
@@ -143,6 +147,7 @@ class ColumnCache:
         waits_until = np.where(pending, now, start)
         running_for = np.where(pending, 0.0, np.nan_to_num(np.maximum(now - start, 0.0)))
         placement, classes = _numbered(columns["class"].tolist())
+        reporting = np.flatnonzero(columns["reports_load"])
         jobs = Jobs(
             **{column.name: columns[column.name] for column in _SNAPSHOT_COLUMNS},
             keys=tuple(record.key for record in records),
@@ -154,7 +159,8 @@ class ColumnCache:
             attained=columns["attained_before"] + columns["gpus"] * running_for,
             priority=priority,
             placement=placement,
-            traffic=traffic(records, np.flatnonzero(columns["reports_load"]), now),
+            traffic=reported_load(records, "sent", reporting, now),
+            network=reported_load(records, "network", reporting, now),
             losses=_curves(columns["losses"]),
             accuracies=_curves(columns["accuracies"]),
             parents=_parents(records, np.flatnonzero(columns["depends"])),
@@ -260,7 +266,8 @@ def _parents(records: Sequence[JobRecord], dependent: Ints) -> Ints:
 
 def _counted_from_1(points: Points) -> Points:
     """The points with iterations as a number done: programs count from 0 as often as from 1."""
-    return replace(points, iterations=points.iterations + 1) if len(points) and points.iterations[0] == 0 else points
+    from_0 = points.first == 0 or (len(points) and points.iterations[0] == 0)
+    return replace(points, iterations=points.iterations + 1) if from_0 else points
 
 
 def _iteration_time(points: Points, since: float) -> float:

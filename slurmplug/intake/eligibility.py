@@ -38,8 +38,6 @@ def nodes_of(rows: NodeRows) -> Nodes:
         capacity=_columns(gpus, rows.cpus, rows.memory),
         used=_columns(gpus_used, rows.cpus_used, rows.memory_used),
         load=_columns(np.full(len(gpus), np.nan), rows.cpu_load, in_memory),
-        load_age=np.zeros(len(gpus)),
-        network=np.full(len(gpus), np.nan),
     )
 
 

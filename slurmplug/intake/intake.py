@@ -29,7 +29,6 @@ from slurmplug.intake.job_record import (
     join_runs,
     next_admission,
 )
-from slurmplug.intake.node_load import with_reported_load
 from slurmplug.intake.site_factor import SiteFactor, after_write
 from slurmplug.spool import report_lines
 from slurmplug.spool.report_lines import Points, RunId, SpoolFault
@@ -109,15 +108,14 @@ class Intake:
         records = [listed[row] for row in rows]
         priority, expected = reading.jobs.priority[rows], reading.jobs.expected[rows]
         jobs, classes = self._columns.jobs_of(records, priority, expected, reading.now)
-        runs_on = columns.runs_on(records, reading.nodes.name)
         snapshot = Snapshot(
             cycle=cycle,
             now=reading.now,
             seed=cycle,
             jobs=jobs,
-            nodes=with_reported_load(nodes_of(reading.nodes), records, runs_on, reading.now),
+            nodes=nodes_of(reading.nodes),
             fits=fits(classes, reading.nodes, reading.reservations, reading.now),
-            runs_on=runs_on,
+            runs_on=columns.runs_on(records, reading.nodes.name),
         )
         return snapshot, fold.changes()
 
@@ -359,25 +357,33 @@ def _take_reports(record: JobRecord, chunk: bytes, fold: _Fold) -> None:
     started = record.facts.submit if record.facts.start is None else record.facts.start
     after, faults = report_lines.fold(before, chunk, now=fold.reading.now, started=started)
     fold.faults += [SpoolFault(record.facts.job_id, rule, "", count) for rule, count in faults.items()]
-    if after.checkpoint_time != before.checkpoint_time or after.checkpoint != before.checkpoint:
+    if _told_of_job(after) != _told_of_job(before):
         fold.touch(record)
     new = _changed(before, after)
     added = _thinned(after, new)
     for row in added.tolist():
         values = {name: float(column[row]) for name, column in after.quantities.items()}
-        fold.points.append(Point(record.key, run, float(after.iterations[row]), float(after.times[row]), values))
+        place = int(after.trial_of[row]), float(after.iterations[row])
+        fold.points.append(Point(record.key, run, *place, float(after.times[row]), values))
     if "thinned" in faults or len(added) < len(new):
         after = _rows(after, np.setdiff1d(np.arange(len(after)), np.setdiff1d(new, added)))
-        dropped = np.setdiff1d(before.iterations, after.iterations).tolist()
-        fold.points += [Point(record.key, run, iteration, np.nan, None) for iteration in dropped]
+        dropped = np.setdiff1d(before.keys, after.keys).tolist()
+        fold.points += [Point(record.key, run, int(at.real), at.imag, np.nan, None) for at in dropped]
     record.points = after
+
+
+def _told_of_job(points: Points) -> tuple[object, ...]:
+    """What the ledger stores of the points in the job's own row, in a form that compares NaN as equal."""
+    numbers = points.checkpoint, points.checkpoint_time, points.first
+    return (points.trials, points.trial, *map(str, numbers))
 
 
 def _changed(before: Points, after: Points) -> Ints:
     """The rows of `after` that are new, or were reported again with other values."""
-    at = np.searchsorted(before.iterations, after.iterations)
+    old_keys, keys = before.keys, after.keys
+    at = np.searchsorted(old_keys, keys)
     nothing = np.full(len(before), np.nan)
-    same = np.append(before.iterations, np.nan)[at] == after.iterations
+    same = np.append(old_keys, np.nan)[at] == keys
     same &= np.append(before.times, np.nan)[at] == after.times
     for name, values in after.quantities.items():
         old = np.append(before.quantities.get(name, nothing), np.nan)[at]
@@ -399,6 +405,6 @@ def _evenly(rows: Ints) -> Ints:
 
 def _rows(points: Points, rows: Ints) -> Points:
     """Only these points, and the quantities that were reported at any of them."""
-    columns = {name: column[rows] for name, column in points.quantities.items()}
-    reported = {name: column for name, column in columns.items() if not np.isnan(column).all()}
-    return replace(points, iterations=points.iterations[rows], times=points.times[rows], quantities=reported)
+    kept = points.rows(rows)
+    reported = {name: column for name, column in kept.quantities.items() if not np.isnan(column).all()}
+    return replace(kept, quantities=reported)

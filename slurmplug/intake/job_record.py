@@ -116,8 +116,8 @@ class JobRecord:
     points_run: int = 0
     """the restart count of the run that `points` belong to"""
     earlier: Points = field(default_factory=Points)
-    """the points of the runs before that one"""
-    placed: SiteFactor = SiteFactor()
+    """the points of the runs before that one, of the trial in which they ended"""
+    placed: SiteFactor = field(default_factory=SiteFactor)
     waited_before: float = 0.0
     attained_before: float = 0.0
     listed: bool = True
@@ -153,11 +153,12 @@ class JobRecord:
 
     @property
     def managed(self) -> bool:
-        """Whether slurmplug may act on it: a batch job with directives, even if they have problems."""
+        """Whether slurmplug may act on it: a batch job with directives, of which one at least is no mistake."""
         directives = self.directives
         if directives is None or self.in_doubt:
             return False
-        return self.facts.batch and directives.managed and directives != NO_DIRECTIVES
+        given = directives != replace(NO_DIRECTIVES, problems=directives.problems)
+        return self.facts.batch and directives.managed and given
 
     @property
     def settled(self) -> bool:
@@ -188,8 +189,14 @@ class JobRecord:
         return -1.0 if lower else 1.0
 
     @property
+    def trials(self) -> str:
+        """As `policies.snapshot.Jobs.trials`."""
+        declared = self.directives.trials if self.directives else None
+        return declared or ("all" if self.points.several else "")
+
+    @property
     def all_points(self) -> Points:
-        """The points of all its runs; where a run repeated iterations of those before, its own."""
+        """The points of its present trial in all its runs; where a run repeated iterations of those before, its own."""
         return join_runs(self.earlier, self.points)
 
 
@@ -210,45 +217,54 @@ class Point(NamedTuple):
 
     key: JobKey
     restarts: int
+    trial: int
     iteration: float
     time: float
     quantities: Mapping[str, float] | None
 
     @property
-    def primary_key(self) -> tuple[JobKey, int, float]:
-        """Its key in the ledger: the job, its restart count and the iteration."""
-        return self.key, self.restarts, self.iteration
+    def primary_key(self) -> tuple[JobKey, int, int, float]:
+        """Its key in the ledger: the job, its restart count, the trial and the iteration."""
+        return self.key, self.restarts, self.trial, self.iteration
 
 
 def join_runs(before: Points, after: Points) -> Points:
-    """The points of a run, and of the runs before it up to the iteration at which it resumed from a checkpoint."""
-    if not len(before):
-        return after
+    """The points of the trial in which a run is, and of the runs before it up to the iteration at which it resumed.
+
+    A run that has been in another trial did not resume in this one.
+    """
+    present = after.of_trial(after.trial)
+    if not len(before) or before.trial != after.trial or len(present) < len(after):
+        return present
+    after = present
     if not len(after):
-        return _with_checkpoint(before, after)
+        return replace(
+            after, iterations=before.iterations, times=before.times, quantities=before.quantities,
+            trial_of=before.trial_of,
+        )  # fmt: skip
     kept = before.iterations < after.iterations[0]
     nothing = np.full(len(before), np.nan), np.full(len(after), np.nan)
-    return Points(
+    return replace(
+        after,
         iterations=np.append(before.iterations[kept], after.iterations),
         times=np.append(before.times[kept], after.times),
         quantities={
             name: np.append(before.quantities.get(name, nothing[0])[kept], after.quantities.get(name, nothing[1]))
             for name in before.quantities.keys() | after.quantities.keys()
         },
-        checkpoint=after.checkpoint,
-        checkpoint_time=after.checkpoint_time,
-        load=after.load,
-        load_time=after.load_time,
+        trial_of=np.append(before.trial_of[kept], after.trial_of),
     )
 
 
 def carried_over(points: Points) -> Points:
-    """The points with which the next run begins: none, but the last checkpoint."""
-    return _with_checkpoint(Points(), points)
-
-
-def _with_checkpoint(points: Points, other: Points) -> Points:
-    return replace(points, checkpoint=other.checkpoint, checkpoint_time=other.checkpoint_time)
+    """The points with which the next run begins: none, but the last checkpoint, and what is known of the trials."""
+    return Points(
+        checkpoint=points.checkpoint,
+        checkpoint_time=points.checkpoint_time,
+        trials=points.trials,
+        trial=points.trial,
+        first=points.first,
+    )
 
 
 @dataclass(frozen=True)

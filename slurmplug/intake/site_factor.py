@@ -8,9 +8,9 @@ NAN = float("nan")
 class SiteFactor(NamedTuple):
     """The SiteFactor in place, and how that is known.
 
-    value: NaN where not known. compared: what the last comparison showed, NaN before the first. booted: the start of the
-    slurmctld (`Site.booted`) that confirmed the value, by the outcome of a write or by a comparison; NaN where none
-    did. by_others: whether somebody else set it, so that slurmplug leaves it alone.
+    value: NaN where not known. compared: what the last comparison showed, NaN before the first. booted: the start of
+    the slurmctld (`Site.booted`) that confirmed the value, by the outcome of a write or by a comparison; NaN where
+    none did. by_others: whether somebody else set it, so that slurmplug leaves it alone.
     """
 
     value: float = 0.0

@@ -1,4 +1,7 @@
-"""Trains the predictors on the finished runs of the ledger, and saves them there for the next start."""
+"""Trains the predictors on the finished runs of the ledger, and saves them there for the next start.
+
+Which runs of whom is decided by `predictors.influence`. The loss predictor learns from no run of the site.
+"""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -7,11 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from predictors.arrays import Floats
+from predictors.influence import KIND_RUNS, balanced, runs_of_a_user
 from predictors.learning_curve import LearningCurvePredictor, Meta
 from predictors.runtime import Job, RuntimeModel, RuntimePredictor
 from slurmplug.forecasting.curve_fans import LARGEST_BELIEVABLE, curve_metadata, resample_evenly
 from slurmplug.forecasting.run_times import known_at_submit
-from slurmplug.forecasting.speed_fans import PlacementShape, SeenSpeeds, kind_of
+from slurmplug.forecasting.speed_fans import PlacementShape, SeenSpeeds, Whose, kind_of
 from slurmplug.ledger import queries
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.queries import FinishedRun, Report
@@ -23,6 +27,9 @@ MAX_CURVES = 2_000
 MIN_POINTS = 5
 """Shorter curves are not learned from."""
 
+_USERS = "taught_by"
+"""the name of the users in the state of the learning curves' model"""
+
 log = logging.getLogger(__name__)
 
 
@@ -32,26 +39,32 @@ class Models(NamedTuple):
     runtime: RuntimePredictor
     curves: LearningCurvePredictor
     speeds: SeenSpeeds
+    taught_by: frozenset[str]
+    """the users on whose curves `curves` was fitted"""
 
 
 def train(ledger: Ledger, model: RuntimeModel, now: float) -> Models:
     """Predictors fitted on the ledger's history, which are also saved in the ledger; `now`: the time they are saved
     with, in seconds since the epoch."""
-    made = Models(RuntimePredictor(model), LearningCurvePredictor(), SeenSpeeds())
-    runs = queries.latest_finished_runs(ledger, MAX_RUNS)[::-1]
+    runtime, curves, speeds = RuntimePredictor(model), LearningCurvePredictor(), SeenSpeeds()
+    runs = queries.latest_finished_runs(ledger, MAX_RUNS, KIND_RUNS, runs_of_a_user(MAX_RUNS))[::-1]
     if runs:
-        made.runtime.fit([_as_job(run) for run in runs], [run.runtime for run in runs])
-    finished = []
+        runtime.fit([_as_job(run) for run in runs], [run.runtime for run in runs])
+    seen, finished = [], []
     for run, reports in _runs_with_reports(ledger):
         curve = _curve(run, reports)
         if curve is not None:
-            finished.append((curve, _metadata(run)))
-        _add_speed(made.speeds, run, reports)
-    if finished:
-        made.curves.fit([curve for curve, _ in finished], [meta for _, meta in finished])
-    ledger.save_model("runtime", made.runtime.version, made.runtime.state(), now)
-    ledger.save_model("learning curve", made.curves.version, made.curves.state(), now)
-    ledger.save_model("speed", made.speeds.version, made.speeds.state(), now)
+            seen.append(run)
+            finished.append(curve)
+        _add_speed(speeds, run, reports)
+    kept = balanced([_whose(run) for run in seen])
+    if kept:
+        curves.fit([finished[at] for at in kept], [_metadata(seen[at]) for at in kept])
+    made = Models(runtime, curves, speeds, frozenset(seen[at].user for at in kept))
+    ledger.save_model("runtime", runtime.version, runtime.state(), now)
+    learned = {**curves.state(), _USERS: np.array(sorted(made.taught_by), dtype=np.str_)}
+    ledger.save_model("learning curve", curves.version, learned, now)
+    ledger.save_model("speed", speeds.version, speeds.state(), now)
     log.info("trained on %d finished runs and %d learning curves", len(runs), len(finished))
     return made
 
@@ -66,6 +79,7 @@ def load_saved(ledger: Ledger, model: RuntimeModel) -> Models | None:
             RuntimePredictor.from_state(runtime[2]),
             LearningCurvePredictor.from_state(curves[2]),
             SeenSpeeds.from_state(speeds[2]),
+            frozenset(curves[2].get(_USERS, np.zeros(0)).tolist()),
         )
     except ValueError as error:
         log.info("%s", error)
@@ -85,7 +99,7 @@ def finished_curves(ledger: Ledger) -> list[Floats]:
 
 def _runs_with_reports(ledger: Ledger) -> Iterator[tuple[FinishedRun, Sequence[Report]]]:
     """The latest finished runs, the last to end first, with their reports."""
-    for run in queries.latest_finished_runs(ledger, MAX_CURVES):
+    for run in queries.latest_finished_runs(ledger, MAX_CURVES, KIND_RUNS, runs_of_a_user(MAX_CURVES)):
         yield run, queries.reports(ledger, run.id)
 
 
@@ -108,8 +122,13 @@ def _add_speed(speeds: SeenSpeeds, run: FinishedRun, reports: Sequence[Report]) 
         return
     with np.errstate(all="ignore"):  # reported times may be as close together as floats can be
         step = float(np.median(np.diff(points[:, 1]) / np.diff(points[:, 0])))
-    kind = kind_of(run.directives.get("type") or "", run.user, run.name)
-    speeds.add(kind, PlacementShape(run.gpus, run.nodes), run.id, step)
+    user, kind = _whose(run)
+    speeds.add(Whose(kind, user), PlacementShape(run.gpus, run.nodes), run.id, step)
+
+
+def _whose(run: FinishedRun) -> tuple[str, str]:
+    """The user and the kind of a run."""
+    return run.user, kind_of(run.directives.get("type") or "", run.user, run.name)
 
 
 def _metadata(run: FinishedRun) -> Meta:

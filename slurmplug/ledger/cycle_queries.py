@@ -47,7 +47,7 @@ def live_records(ledger: LedgerFile) -> list[JobRecord]:
     return [
         rows.record_from_row(
             row | ({"label": None} if row["id"] in doubtful else {}),
-            ledger.query("SELECT * FROM progress WHERE job = ? ORDER BY restarts, iteration", row["id"]),
+            ledger.query("SELECT * FROM progress WHERE job = ? ORDER BY restarts, trial, iteration", row["id"]),
         )
         for row in ledger.query("SELECT * FROM jobs WHERE ended = 0 OR listed = 1 ORDER BY id")
     ]

@@ -169,6 +169,7 @@ def _connected(path: Path | None, readonly: bool) -> Database:
         if readonly and not _in_use(path) and not os.access(path.parent, os.W_OK):
             uri += "&immutable=1"  # a reader of WAL would have to write beside the file
         db = Database(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS))
+    db.execute("PRAGMA temp_store = MEMORY")  # wherever temporary files would go may be full, or not writable
     if not readonly:
         db.enable_wal()
         db.execute("PRAGMA foreign_keys = ON")

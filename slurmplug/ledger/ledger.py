@@ -214,9 +214,9 @@ class Ledger(LedgerFile):
         self._run(_FORGET_VALUE_OF_OTHER_TARGET, made)
         self._run("DELETE FROM directive_changes WHERE id = ?", made)
         points = ({"job": self._id(key), **row} for key, row in rows.point_rows(changes.points))
-        self._put("progress", points, key=["job", "restarts", "iteration"])
-        deleted = [(self._id(p.key), p.restarts, p.iteration) for p in changes.points if p.quantities is None]
-        self._run("DELETE FROM progress WHERE job = ? AND restarts = ? AND iteration = ?", deleted)
+        self._put("progress", points, key=["job", "restarts", "trial", "iteration"])
+        deleted = [(self._id(p.key), p.restarts, p.trial, p.iteration) for p in changes.points if p.quantities is None]
+        self._run("DELETE FROM progress WHERE job = ? AND restarts = ? AND trial = ? AND iteration = ?", deleted)
         faults = [(f.job, f.rule, f.detail, f.count, changes.now, changes.now) for f in changes.faults]
         self._run(_COUNT_FAULT, faults)
 

@@ -18,6 +18,8 @@ from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.rows import CycleRankings, Row, facts_from
 from slurmplug.ledger.selection import Selection, condition
 
+EARLIER_TRIALS = 5
+"""How many trials before the present one are read for the explanation of a job."""
 LAST_REPORTS = 256
 """How many of a job's last reports are searched for the last value of each quantity."""
 
@@ -80,6 +82,8 @@ class JobAudit:
     commands: Sequence[Row]
     decisions: Sequence[Row]
     faults: Sequence[Row]
+    trials: Sequence[Row] = ()
+    """number, last `iteration` and last `quantities` of the EARLIER_TRIALS before the present one"""
     changes: Sequence[Row] = ()
 
 
@@ -105,7 +109,7 @@ def jobs(ledger: LedgerFile, which: Selection) -> list[Row]:
     found = ledger.query(_JOBS.format(where=where), *values, limit)
     if which.most and len(found) > which.most:
         raise UsageError(f"these are more than {which.most} jobs: choose a shorter time, users or states")
-    return [row | _ranking(row, ranked) | _last_reports(ledger, row["id"]) for row in found]
+    return [row | _ranking(row, ranked) | _last_reports(ledger, row["id"], row["trial"]) for row in found]
 
 
 def _ranking(row: Row, ranked: CycleRankings | None) -> Row:
@@ -115,9 +119,9 @@ def _ranking(row: Row, ranked: CycleRankings | None) -> Row:
     return {**ranked.of(row["id"]), "seen": max(row["last_seen"], ranked.started or 0.0)}
 
 
-def _last_reports(ledger: LedgerFile, job: int) -> Row:
-    """The last `iteration`, and the last value of each of its `quantities`."""
-    found = ledger.query(_LAST_REPORTS, job, LAST_REPORTS)
+def _last_reports(ledger: LedgerFile, job: int, trial: int) -> Row:
+    """The last `iteration` of a trial, and the last value of each of its `quantities`."""
+    found = ledger.query(_LAST_REPORTS, job, trial, LAST_REPORTS)
     quantities: dict[str, float] = {}
     for row in reversed(found):
         quantities |= json.loads(row["quantities"])
@@ -133,6 +137,7 @@ def job_audit(ledger: LedgerFile, job: int, record: JobRecord) -> JobAudit:
         decisions=_audited(ledger, "SELECT * FROM decisions WHERE job = ? ORDER BY first", job),
         faults=_audited(ledger, _JOB_FAULTS, record.key.job_id, record.key.first_submit),
         changes=[asdict(change) for change in coming_changes(ledger, job)],
+        trials=_earlier_trials(ledger, job, record.points.trial),
     )
 
 
@@ -141,6 +146,14 @@ def coming_changes(ledger: LedgerFile, job: int) -> list[Change]:
     return [
         rows.change_from_row(row)
         for row in ledger.query("SELECT * FROM directive_changes WHERE job = ? ORDER BY id", job)
+    ]
+
+
+def _earlier_trials(ledger: LedgerFile, job: int, present: int) -> list[Row]:
+    return [
+        {"trial": trial, **reported}
+        for trial in range(max(0, present - EARLIER_TRIALS), present)
+        if (reported := _last_reports(ledger, job, trial))["iteration"] is not None
     ]
 
 
@@ -281,9 +294,12 @@ def finished_runs(ledger: LedgerFile) -> list[FinishedRun]:
     return _finished(ledger.query(f"{_FINISHED_RUNS} ORDER BY submit"))
 
 
-def latest_finished_runs(ledger: LedgerFile, most: int) -> list[FinishedRun]:
-    """At most `most` finished runs, the last to end first."""
-    return _finished(ledger.query(f"{_FINISHED_RUNS} ORDER BY end DESC LIMIT ?", most))
+def latest_finished_runs(ledger: LedgerFile, most: int, of_kind: int, of_user: int) -> list[FinishedRun]:
+    """At most `most` finished runs, the last to end first.
+
+    Of each user the latest `of_kind` of the same type, or name if they declare none, and `of_user` in all.
+    """
+    return _finished(ledger.query(_LATEST_RUNS, of_kind, of_user, most))
 
 
 def _finished(found: Iterable[Row]) -> list[FinishedRun]:
@@ -297,7 +313,7 @@ def finished_run_counts(ledger: LedgerFile, since: float) -> tuple[int, int]:
 
 
 def reports(ledger: LedgerFile, job: int) -> list[Report]:
-    """The last report of each iteration. `job`: its row."""
+    """The last report of each iteration of the job's last trial. `job`: its row."""
     return [Report(**{**row, "quantities": json.loads(row["quantities"])}) for row in ledger.query(_REPORTS, job)]
 
 
@@ -312,17 +328,29 @@ def _facts(stored: str) -> dict[str, Fact]:
 
 
 _AUDITED_JSON: Mapping[str, Callable[[str], Any]] = {"facts": _facts, "veto_facts": _facts, "fields": json.loads}
+_LATEST_RUNS = f"""
+WITH typed AS (
+    SELECT *, CASE WHEN json_valid(directives) THEN json_extract(directives, '$.type') END AS type FROM history
+), kinds AS (
+    SELECT *, row_number() OVER (
+        PARTITION BY uid, type, CASE WHEN type IS NULL THEN name END ORDER BY end DESC
+    ) AS of_kind FROM typed
+), users AS (
+    SELECT *, row_number() OVER (PARTITION BY uid ORDER BY end DESC) AS of_user FROM kinds WHERE of_kind <= ?
+)
+SELECT {", ".join(FinishedRun._fields)} FROM users WHERE of_user <= ? ORDER BY end DESC LIMIT ?
+"""
 _FINISHED_RUNS = f"SELECT {', '.join(FinishedRun._fields)} FROM history"
 _REPORTS = """
-SELECT iteration, time, quantities, max(restarts) AS restarts FROM progress WHERE job = ? GROUP BY iteration
+SELECT iteration, time, quantities, max(restarts) AS restarts FROM progress
+WHERE job = ?1 AND trial = (SELECT trial FROM jobs WHERE id = ?1) GROUP BY iteration
 """
 """The values are those of the row with the maximum: SQLite's bare columns."""
 _RANKINGS = """
 SELECT cycle, (SELECT started FROM cycles WHERE cycles.id = standing.cycle) AS started, told FROM standing
 """
 _JOBS = """
-SELECT jobs.*, (SELECT stop FROM stops WHERE stops.job = jobs.id LIMIT 1) AS stop,
-    (SELECT iteration FROM progress WHERE job = jobs.id ORDER BY restarts, iteration LIMIT 1) AS first_reported
+SELECT jobs.*, (SELECT stop FROM stops WHERE stops.job = jobs.id LIMIT 1) AS stop
 FROM jobs
 WHERE {where} AND NOT EXISTS (
     SELECT 1 FROM jobs AS later
@@ -331,7 +359,7 @@ WHERE {where} AND NOT EXISTS (
 ORDER BY coalesce(nullif(jobs.array_id, 0), jobs.job_id), jobs.array_task, jobs.job_id LIMIT ?
 """
 _LAST_REPORTS = """
-SELECT iteration, quantities FROM progress WHERE job = ? ORDER BY restarts DESC, iteration DESC LIMIT ?
+SELECT iteration, quantities FROM progress WHERE job = ? AND trial = ? ORDER BY restarts DESC, iteration DESC LIMIT ?
 """
 _STEPS = """
 SELECT steps.* FROM steps JOIN operations ON operations.id = steps.operation WHERE operations.job = ? ORDER BY steps.at

@@ -15,7 +15,7 @@ from policies.plan import Fact, OtherJob, Reason
 from policies.snapshot import JobKey
 from predictors.arrays import Floats, Ints
 from predictors.forecast import Forecast
-from slurmplug.cluster.port import Command
+from slurmplug.cluster.port import Command, ResourceRequest
 from slurmplug.cycle.record import CycleRecord
 from slurmplug.directives.changes import Change
 from slurmplug.directives.parser import Directives
@@ -24,6 +24,7 @@ from slurmplug.intake.site_factor import SiteFactor
 from slurmplug.ledger import codec
 from slurmplug.operations import Facts, Operation, OperationOutcome
 from slurmplug.spool.report_lines import Points
+from slurmplug.spool.trials import Trial
 
 Row = dict[str, Any]
 _DIRECTIVES: TypeAdapter[Directives | None] = TypeAdapter(Directives | None)
@@ -194,6 +195,8 @@ _OPERATION = ("id", "kind", "opened", "step", "since", "restarts", "tries", "res
 """The fields of an operation that are stored unchanged, in columns of the same names."""
 _FACTS: TypeAdapter[Facts] = TypeAdapter(Annotated[Facts, Field(discriminator="type")])
 """The type of the column `noted`."""
+_SEEN: TypeAdapter[ResourceRequest | None] = TypeAdapter(ResourceRequest | None)
+"""The type of the column `seen`."""
 
 
 def operation_row(operation: Operation) -> Row:
@@ -210,6 +213,7 @@ def operation_row(operation: Operation) -> Row:
         "goal": json.dumps(dict(operation.goal)),
         "undo": json.dumps(dict(operation.undo)),
         "noted": _FACTS.dump_json(operation.facts).decode(),
+        "seen": _SEEN.dump_json(operation.seen).decode(),
     }
 
 
@@ -230,6 +234,7 @@ def operation_from_row(row: Row) -> Operation:
         goal=json.loads(row["goal"]),
         undo=json.loads(row["undo"]),
         facts=_FACTS.validate_json(row["noted"]),
+        seen=_SEEN.validate_json(row["seen"]),
     )
 
 
@@ -254,6 +259,9 @@ def record_row(record: JobRecord, now: float) -> Row:
         "directives": json.dumps(None if record.directives is None else asdict(record.directives)),
         "checkpoint": nan_to_null(record.points.checkpoint),
         "checkpoint_time": nan_to_null(record.points.checkpoint_time),
+        "trial": record.points.trial,
+        "trials": json.dumps(record.points.trials),
+        "first_iteration": nan_to_null(record.points.first),
         "label": nan_to_null(record.placed.value),
         "factor_compared": nan_to_null(record.placed.compared),
         "factor_booted": nan_to_null(record.placed.booted),
@@ -274,16 +282,17 @@ def point_rows(points: Iterable[Point]) -> Iterator[tuple[JobKey, Row]]:
     for point in points:
         if point.quantities is not None:
             quantities = json.dumps(_numbers(point.quantities))
-            place = {"restarts": point.restarts, "iteration": point.iteration}
+            place = {"restarts": point.restarts, "trial": point.trial, "iteration": point.iteration}
             yield point.key, {**place, "time": point.time, "quantities": quantities}
 
 
 def record_from_row(row: Row, points: Iterable[Row]) -> JobRecord:
-    """A job from its row and its points, in the order of their runs and iterations."""
+    """A job from its row and its points, in the order of their runs, trials and iterations."""
     facts = JobFacts(**{name: row[name] for name in JobFacts._fields})._replace(batch=bool(row["batch"]))
     earlier, last, latest = Points(), 0, Points()
     for run, rows in groupby(points, key=lambda point: int(point["restarts"])):
         earlier, last, latest = join_runs(earlier, latest), run, _points(list(rows))
+    told = [Trial(name, began) for name, began in json.loads(row["trials"])]
     return JobRecord(
         key=JobKey(row["cluster"], row["job_id"], row["first_submit"]),
         facts=facts,
@@ -291,7 +300,12 @@ def record_from_row(row: Row, points: Iterable[Row]) -> JobRecord:
         digest=row["script_digest"],
         in_doubt=bool(row["in_doubt"]),
         points=replace(
-            latest, checkpoint=null_to_nan(row["checkpoint"]), checkpoint_time=null_to_nan(row["checkpoint_time"])
+            latest,
+            checkpoint=null_to_nan(row["checkpoint"]),
+            checkpoint_time=null_to_nan(row["checkpoint_time"]),
+            trials=tuple(told),
+            trial=row["trial"],
+            first=null_to_nan(row["first_iteration"]),
         ),
         points_run=last,
         earlier=earlier,
@@ -339,6 +353,7 @@ def _numbers(row: Mapping[str, float]) -> dict[str, float]:
 def _points(rows: Sequence[Row]) -> Points:
     """The points of one run."""
     quantities = [json.loads(row["quantities"]) for row in rows]
+    latest = max(rows, key=lambda row: (row["time"], row["trial"]))
     return Points(
         iterations=np.array([row["iteration"] for row in rows], dtype=float),
         times=np.array([row["time"] for row in rows], dtype=float),
@@ -346,4 +361,6 @@ def _points(rows: Sequence[Row]) -> Points:
             name: np.array([each.get(name, np.nan) for each in quantities], dtype=float)
             for name in set().union(*quantities)
         },
+        trial_of=np.array([row["trial"] for row in rows], dtype=np.int64),
+        trial=latest["trial"],
     )

@@ -151,6 +151,25 @@ CREATE TABLE directive_changes (
 );
 ALTER TABLE jobs ADD COLUMN submitted_directives TEXT NOT NULL DEFAULT 'null';
 ALTER TABLE jobs ADD COLUMN changes TEXT NOT NULL DEFAULT '[]';
+-- what operations last saw of a job's shape
+ALTER TABLE operations ADD COLUMN seen TEXT NOT NULL DEFAULT 'null';
+CREATE TABLE progress_by_trial (
+    job INTEGER NOT NULL REFERENCES jobs ON DELETE CASCADE,
+    restarts INTEGER NOT NULL, trial INTEGER NOT NULL DEFAULT 0, iteration REAL NOT NULL,
+    time REAL NOT NULL, quantities TEXT NOT NULL,
+    PRIMARY KEY (job, restarts, trial, iteration)
+) WITHOUT ROWID;
+INSERT INTO progress_by_trial (job, restarts, iteration, time, quantities)
+    SELECT job, restarts, iteration, time, quantities FROM progress;
+DROP TABLE progress;
+ALTER TABLE progress_by_trial RENAME TO progress;
+ALTER TABLE jobs ADD COLUMN trial INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN trials TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE jobs ADD COLUMN first_iteration REAL;
+UPDATE jobs SET
+    first_iteration = (SELECT iteration FROM progress WHERE job = id ORDER BY restarts, iteration LIMIT 1),
+    trials = (SELECT CASE WHEN count(*) THEN json_array(json_array('', min(time))) ELSE '[]' END
+        FROM progress WHERE job = id);
 UPDATE operations SET facts = json_remove(facts, '$.by', '$.by_rank')
 WHERE rule = 'gives way' AND json_valid(facts) AND json_type(facts, '$.by') IN ('integer', 'real');
 UPDATE decisions SET facts = json_remove(facts, '$.by', '$.by_rank')

@@ -4,12 +4,13 @@ Pure. Each cycle `advance` takes what the snapshot shows of the open operations 
 A command whose status is not `done` is issued again, so a crash between two lines is only another snapshot.
 """
 
-from slurmplug.operations.advance import admissions, advance, jobs_to_query, urgent
+from slurmplug.operations.advance import admissions, advance, goes_first, jobs_to_query, to_be_ranked, urgent
 from slurmplug.operations.steps import request_fields
 from slurmplug.operations.values import (
     CANCEL_LIMIT,
     MAX_TRIES,
     NODE_LIST_FIELDS,
+    PRIORITY_FIELDS,
     RESERVATION_PREFIX,
     CommandStatus,
     Facts,
@@ -26,6 +27,7 @@ __all__ = [
     "MAX_TRIES",
     "MOVES",
     "NODE_LIST_FIELDS",
+    "PRIORITY_FIELDS",
     "RESERVATION_PREFIX",
     "CommandStatus",
     "Facts",
@@ -35,8 +37,10 @@ __all__ = [
     "OperationSettings",
     "admissions",
     "advance",
+    "goes_first",
     "jobs_to_query",
     "request_fields",
     "reservation_name",
+    "to_be_ranked",
     "urgent",
 ]

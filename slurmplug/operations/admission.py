@@ -11,6 +11,7 @@ import numpy as np
 
 from policies.plan import Action, Reason
 from slurmplug.operations import waiting
+from slurmplug.operations.left_to_others import left_to_others
 from slurmplug.operations.steps import (
     Transition,
     clean_up,
@@ -85,6 +86,8 @@ def proceed(context: OperationContext) -> Transition | None:
         return _releasing(context, str(jobs.reason[context.row]))
     if not context.allowed:
         return finish(context, OperationOutcome.WITHDRAWN, "undo")
+    if (ended := left_to_others(context, in_place=operation.last_status == "done")) is not None:
+        return ended
     if operation.step == "rewrite" and operation.last_status == "done":
         return next_step(context, "release", NO_LIMIT)
     if _failed(operation):

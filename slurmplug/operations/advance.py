@@ -3,8 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from policies.plan import Action, Reason
-from policies.snapshot import JobKey
+from policies.snapshot import JobKey, Snapshot
+from predictors.arrays import Bools
 from slurmplug.cluster.port import Command
 from slurmplug.intake.job_record import Admission
 from slurmplug.operations import admission, restart, stop, waiting
@@ -23,16 +26,37 @@ from slurmplug.rules.guardrails import MOVES, Verdict
 
 KINDS = MOVES | {"stop", "hold", "release"}
 """The kinds of action that are carried out as operations."""
+_SHAPING = MOVES | {"release"}
+"""The kinds that may change a job's shape."""
+_GOES_FIRST_AT = frozenset({"rewrite", "unreserve", "confirm", "undo", "free"})
+"""The steps at which a job has the priority to take its place."""
 
 
-def jobs_to_query(verdict: Verdict, opened: Sequence[Operation]) -> frozenset[JobKey]:
+def jobs_to_query(snapshot: Snapshot, verdict: Verdict, opened: Sequence[Operation]) -> frozenset[JobKey]:
     """The jobs whose resource requests the operations of this cycle need in `Observation.requests`."""
     if verdict.frozen:
         return frozenset()
-    kinds = MOVES | {"release"}
     lasting = [operation for operation in opened if operation.kind != "hold"]
-    new = frozenset(action.job for action in verdict.actions if action.kind in kinds) - _busy_jobs(lasting)
-    return new | frozenset(operation.job for operation in opened if "free" in operation.pending_cleanup)
+    new = frozenset(action.job for action in verdict.actions if action.kind in _SHAPING) - _busy_jobs(lasting)
+    changing = [operation for operation in opened if operation.kind in _SHAPING and operation.step != "watch"]
+    jobs = snapshot.jobs
+    pending = {key for key, waits in zip(jobs.keys, jobs.pending.tolist(), strict=True) if waits} if changing else set()
+    return new | frozenset(each.job for each in changing if not each.only_limits_nodes or each.job in pending)
+
+
+def to_be_ranked(snapshot: Snapshot, opened: Sequence[Operation], advanced: Sequence[Operation]) -> Bools:
+    """(n,) the jobs that may be ranked: not those that an operation has put first, until they run.
+
+    `advanced`: the operations of `opened` that changed in this cycle, and new ones.
+    """
+    now = {operation.id: operation for operation in (*opened, *advanced)}.values()
+    first = {each.job for each in now if goes_first(each)}
+    return np.array([key not in first for key in snapshot.jobs.keys], dtype=bool)
+
+
+def goes_first(operation: Operation) -> bool:
+    """Whether the operation may have put its job first in the queue, and not taken that back yet."""
+    return "Nice" in operation.goal and operation.step in _GOES_FIRST_AT
 
 
 def urgent(opened: Sequence[Operation]) -> bool:
@@ -99,8 +123,8 @@ def _proceed_all(
             transitions[operation.id] = transition
             after = transition[0]
             if after.step == "reserve":  # no other operation may choose the same place in this cycle
-                reserved = observation.reserved_nodes | set(after.reserved_nodes)
-                observation = replace(observation, reserved_nodes=reserved)
+                now = dict.fromkeys(after.reserved_nodes, observation.snapshot.now)
+                observation = replace(observation, reserved_from={**observation.reserved_from, **now})
     return transitions, observation
 
 

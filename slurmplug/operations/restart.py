@@ -1,21 +1,26 @@
 """A running job is resized, moved or preempted: it saves, is requeued, and continues from its checkpoint. Pure.
 
 save | signal   a checkpoint is requested, until it reports one
-reserve         its place is secured by a reservation; not for a preemption
+reserve         its place is secured by a reservation, in which no user's job may run; not for a preemption
 requeue         until it is pending again, COMPLETING included
 settle          two seconds more, before which a restart on the same node may fail
-rewrite         shape, reservation and start time in one update
+rewrite         shape, start time, and a priority above all others in one update
+unreserve       the reservation is deleted, and the job, the first in the queue, takes its place
 confirm         until it runs
-free, unreserve it leaves the reservation, which is deleted
+free            its priority is what it was
 watch           its first report shows whether it continued from the checkpoint
 bound, lift     nodes that were required or excluded are restored once it is pending: Slurm refuses that while it runs
+
+Before each step the job's shape is compared with what was last seen of it, or set. What others changed is left to them,
+and the operation ends.
 """
 
 import math
 from dataclasses import replace
 
 from policies.plan import Action
-from slurmplug.operations import restart_request, shape
+from slurmplug.operations import changes, node_lists, restart_request, shape
+from slurmplug.operations.left_to_others import end_for_change, left_to_others
 from slurmplug.operations.shape import ActionImpossible
 from slurmplug.operations.steps import (
     Transition,
@@ -33,6 +38,7 @@ from slurmplug.operations.steps import (
 )
 from slurmplug.operations.values import (
     CLEANUP_STEPS,
+    GOES_FIRST,
     MAX_TRIES,
     NO_LIMIT,
     NODE_LIST_FIELDS,
@@ -99,15 +105,20 @@ def _known(value: float) -> float | None:
 def proceed(context: OperationContext) -> Transition | None:
     """The operation one step on; None to wait."""
     step = context.operation.step
-    if step in CLEANUP_STEPS:
+    if step in CLEANUP_STEPS and not _hands_over(context.operation):
         return clean_up(context)
     if context.operation.only_limits_nodes:
-        return _restore_nodes(context)
+        return node_lists.proceed(context)
     if context.row is None:
         if step == "watch":
             return finish(context, OperationOutcome.DONE, result="done, and it has ended since")
         return finish(context, OperationOutcome.JOB_ENDED)
     return _STEPS[step](context)
+
+
+def _hands_over(operation: Operation) -> bool:
+    """Whether the reservation is deleted for the job to start in its place, not to clean up."""
+    return operation.step == "unreserve" and operation.outcome is None
 
 
 def _facts(context: OperationContext) -> RestartFacts:
@@ -159,7 +170,9 @@ def _interrupted(context: OperationContext) -> Transition | None:
     """The end of an operation whose job was requeued by others, or may no longer be restarted; None to go on."""
     if context.restarts_since or context.state == "pending":
         return finish(context, OperationOutcome.JOB_REQUEUED)
-    return None if context.allowed else finish(context, OperationOutcome.WITHDRAWN)
+    if not context.allowed:
+        return finish(context, OperationOutcome.WITHDRAWN)
+    return left_to_others(context)
 
 
 def _reserve(context: OperationContext) -> Transition:
@@ -219,12 +232,17 @@ def _requeueing(context: OperationContext) -> Transition | None:
     return None
 
 
-def _requeued(context: OperationContext) -> Transition:
+def _requeued(context: OperationContext) -> Transition | None:
+    seen, request = context.operation.seen, context.request
     if context.state != "pending":
         return give_up(context, STARTED_AGAIN)
     if context.operation.kind == "preempt":
         return _finish_pending(context, OperationOutcome.DONE.value)
-    return silent_step(context, "settle", SETTLE_SECONDS)
+    if request is None:
+        return None
+    if seen is not None and (ended := end_for_change(context, changes.changed_since_run(seen, request))) is not None:
+        return ended
+    return silent_step(context, "settle", SETTLE_SECONDS, seen=request)
 
 
 def _finish_pending(context: OperationContext, result: str) -> Transition:
@@ -240,20 +258,16 @@ def _settling(context: OperationContext) -> Transition | None:
         return give_up(context, STARTED_AGAIN)
     if not context.allowed:
         return finish(context, OperationOutcome.WITHDRAWN)
-    if context.now < operation.limit:
+    request = context.request
+    if (ended := left_to_others(context)) is not None:
+        return ended
+    if context.now < operation.limit or request is None:
         return None
-    if _changed_by_others(context):
-        return give_up(context, "its user or an operator changed it meanwhile")
-    start = {"ReservationName": reservation_name(operation.job), "StartTime": "now"}
-    undo = {**operation.undo, "StartTime": "now"}
-    goal, cleanup = {**operation.goal, **start}, ("free", "unreserve", "withdraw")
-    limit = context.settings.start_limit
+    site_factor = _known(float(context.observation.snapshot.jobs.site_factor[context.live_row])) or 0.0
+    goal = {**operation.goal, **GOES_FIRST, "StartTime": "now"}
+    undo = {**operation.undo, "SiteFactor": f"{site_factor:.0f}", "Nice": str(request.nice), "StartTime": "now"}
+    cleanup, limit = ("free", "unreserve", "withdraw"), context.settings.start_limit
     return next_step(context, "rewrite", limit, goal=goal, undo=undo, pending_cleanup=cleanup)
-
-
-def _changed_by_others(context: OperationContext) -> bool:
-    """Whether the job requests other GPUs than before: what its user updated since is not overwritten."""
-    return int(context.observation.snapshot.jobs.gpus[context.live_row]) != _facts(context).gpus_before
 
 
 def _rewriting(context: OperationContext) -> Transition | None:
@@ -262,11 +276,27 @@ def _rewriting(context: OperationContext) -> Transition | None:
         return _confirm(context)
     if not context.allowed:
         return finish(context, OperationOutcome.WITHDRAWN, "undo")
+    if (ended := left_to_others(context, in_place=operation.last_status == "done")) is not None:
+        return ended
     if operation.last_status == "done":
-        return _confirm(context)
+        return next_step(context, "unreserve", context.settings.start_limit)
     if operation.last_status == "refused" or operation.tries >= MAX_TRIES:  # a refused update may be done in part
         return give_up(context, "Slurm refused the change of its resources", "undo")
     return reissue(operation, context.observation)
+
+
+def _handing_over(context: OperationContext) -> Transition | None:
+    """The reservation is deleted: until then the job may start elsewhere, but nobody in its place."""
+    operation = context.operation
+    if context.state != "pending":
+        return _confirm(context)
+    if not context.allowed:
+        return finish(context, OperationOutcome.WITHDRAWN, "undo")
+    if (ended := left_to_others(context, in_place=True)) is not None:
+        return ended
+    if operation.last_status == "done" or reservation_name(operation.job) not in context.observation.reservations:
+        return _confirm(context)
+    return issue(operation, context.observation)
 
 
 def _confirm(context: OperationContext) -> Transition:
@@ -290,6 +320,8 @@ def _awaiting_start(context: OperationContext) -> Transition | None:
         return _requeued_since(context)
     if not context.allowed:
         return finish(context, OperationOutcome.WITHDRAWN, "undo")
+    if (ended := left_to_others(context, in_place=True)) is not None:
+        return ended
     down = [name for name, up in zip(nodes.names, nodes.up, strict=True) if not up and name in operation.reserved_nodes]
     if down and context.now - operation.since >= NODE_DOWN_SECONDS:
         return give_up(context, f"its reserved nodes went down ({','.join(down)})", "undo")
@@ -328,18 +360,6 @@ def stop_watching(context: OperationContext) -> Transition:
     return finish(context, OperationOutcome.DONE, result="done, and it is being stopped")
 
 
-def _restore_nodes(context: OperationContext) -> Transition | None:
-    """Nodes that the job requires or excludes are restored as soon as Slurm allows it."""
-    operation = context.operation
-    if context.row is None or (operation.step == "lift" and operation.last_status == "done"):
-        return silent_step(context, "ended", 0.0)
-    if context.state != "pending":
-        return silent_step(context, "bound", 0.0) if operation.step == "lift" else None
-    if operation.step == "bound":
-        return next_step(context, "lift", NO_LIMIT)
-    return issue(operation, context.observation)
-
-
 _STEPS = {
     "save": _saving,
     "signal": _saving,
@@ -347,6 +367,7 @@ _STEPS = {
     "requeue": _requeueing,
     "settle": _settling,
     "rewrite": _rewriting,
+    "unreserve": _handing_over,
     "confirm": _confirming,
     "watch": _watching,
 }

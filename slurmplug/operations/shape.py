@@ -7,7 +7,7 @@ node, and everything else in proportion.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from policies.placement.space import Space
 from policies.plan import Reason
 from policies.snapshot import Snapshot
-from predictors.arrays import Bools
+from predictors.arrays import Bools, Floats
 from slurmplug.cluster import tres
 from slurmplug.cluster.limits import ResourceUse
 from slurmplug.cluster.port import JobRows, ResourceRequest
@@ -128,29 +128,63 @@ def find_place(
     nodes; 0 keeps the job's number of nodes where it can. The job's own nodes come first, then the fullest that
     suffice.
 
+    Nodes that are reserved before the job's time limit would end are left out: Slurm starts no such job there.
+
     Raises:
-        ActionImpossible: `no place`, there is no room now; `no nodes`, none could ever serve it.
+        ActionImpossible: `no place`, there is no room now; `maintenance`, there is room only on nodes that are down,
+            drained or reserved; `no nodes`, none could ever serve it.
     """
     snapshot = observation.snapshot
-    space = Space(snapshot)
+    everywhere = replace(snapshot.nodes, up=np.ones(len(snapshot.nodes.up), dtype=bool))
+    space = Space(replace(snapshot, nodes=everywhere))
     present = space.place(row)
     space.give(row, present)
     names = snapshot.nodes.names
     allowed = ~np.isin(names, list(excluded))
     if requested:
         allowed &= np.isin(names, list(requested))
-    allowed &= ~np.isin(names, sorted(observation.reserved_nodes))  # reservations do not overlap
-    room = np.where(allowed & snapshot.nodes.up, space.room(row), 0.0)
     own = np.isin(np.arange(len(names)), list(present.nodes))
-    for shape in feasible_shapes(snapshot, row, gpus, max(1, len(present.nodes)), node_count or len(requested)):
-        enough = np.flatnonzero(room >= shape.gpus_per_node)
+    shapes = _even_shapes(snapshot, row, gpus, max(1, len(present.nodes)), node_count or len(requested))
+    room = np.where(allowed, space.room(row), 0.0)
+    in_service = np.where(_in_service(observation, row), room, 0.0)
+    for shape in shapes:
+        enough = np.flatnonzero(in_service >= shape.gpus_per_node)
         if len(enough) >= shape.nodes:
-            chosen = enough[np.lexsort((enough, room[enough], ~own[enough]))][: shape.nodes]
+            chosen = enough[np.lexsort((enough, in_service[enough], ~own[enough]))][: shape.nodes]
             return PlacedShape(shape, tuple(names[node] for node in sorted(chosen.tolist())))
+    if any((room >= shape.gpus_per_node).sum() >= shape.nodes for shape in shapes):
+        raise ActionImpossible("maintenance", gpus=gpus)
     raise ActionImpossible("no place", gpus=gpus)
 
 
-def feasible_shapes(snapshot: Snapshot, row: int, gpus: int, nodes: int, node_count: int = 0) -> list[Shape]:
+def feasible_shape(observation: Observation, row: int, gpus: int, nodes: int, node_count: int = 0) -> Shape:
+    """The shape of `gpus` GPUs for a pending job: on `nodes` nodes where some could serve it, else on the fewest.
+
+    `node_count`: on exactly so many, 0 for any.
+
+    Raises:
+        ActionImpossible: `no nodes`, none could ever serve it; `maintenance`, those that could are down, drained, or
+            reserved before the job's time limit would end.
+    """
+    snapshot = observation.snapshot
+    shapes = _even_shapes(snapshot, row, gpus, nodes, node_count)
+    in_service = np.where(_in_service(observation, row), _capacity(snapshot, row), 0.0)
+    found = next((each for each in shapes if (in_service >= each.gpus_per_node).sum() >= each.nodes), None)
+    if found is None:
+        raise ActionImpossible("maintenance", gpus=gpus)
+    return found
+
+
+def _in_service(observation: Observation, row: int) -> Bools:
+    """(nodes,) whether Slurm starts the job there today, for as long as its time limit: up, and not reserved before."""
+    snapshot = observation.snapshot
+    limit = float(snapshot.jobs.time_limit[row])
+    end = np.inf if np.isnan(limit) else snapshot.now + limit
+    begins = np.array([observation.reserved_from.get(name, np.inf) for name in snapshot.nodes.names])
+    return np.asarray(snapshot.nodes.up & (begins >= end))
+
+
+def _even_shapes(snapshot: Snapshot, row: int, gpus: int, nodes: int, node_count: int) -> list[Shape]:
     """The even shapes of `gpus` GPUs that some nodes could serve if they were empty.
 
     Those on `nodes` nodes come first, then those on the fewest; `node_count`: only those on exactly so many, 0 for any.
@@ -158,7 +192,7 @@ def feasible_shapes(snapshot: Snapshot, row: int, gpus: int, nodes: int, node_co
     Raises:
         ActionImpossible: there is none.
     """
-    capacity = np.where(snapshot.fits[snapshot.jobs.placement[row]], _capacity(snapshot, row), 0.0)
+    capacity = _capacity(snapshot, row)
     others = [n for n in range(1, max(MAX_NODES, nodes) + 1) if n != nodes]
     counts = [node_count] if node_count else [nodes, *others]
     found = [Shape(n, gpus // n) for n in counts if gpus % n == 0 and (capacity >= gpus // n).sum() >= n]
@@ -167,14 +201,14 @@ def feasible_shapes(snapshot: Snapshot, row: int, gpus: int, nodes: int, node_co
     return found
 
 
-def _capacity(snapshot: Snapshot, row: int) -> np.ndarray:
-    """(nodes,) The GPUs that the job could have on each node if that were empty."""
+def _capacity(snapshot: Snapshot, row: int) -> Floats:
+    """(nodes,) The GPUs that the job could have on each node if that were empty; 0 where it may not run."""
     demand, capacity = snapshot.jobs.demand[row], snapshot.nodes.capacity
     units = capacity[:, 0]
     for resource in range(1, capacity.shape[1]):
         if demand[0] > 0 and demand[resource] > 0:
             units = np.minimum(units, capacity[:, resource] * demand[0] / demand[resource])
-    return np.floor(units + 1e-9)
+    return np.where(snapshot.fits[snapshot.jobs.placement[row]], np.floor(units + 1e-9), 0.0)
 
 
 def check_limits(observation: Observation, row: int, gpus: int) -> None:

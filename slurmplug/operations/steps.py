@@ -7,12 +7,15 @@ from typing import TypeAlias
 
 from policies.plan import Action
 from policies.snapshot import Snapshot
-from slurmplug.cluster.port import Command, Verb
+from slurmplug.cluster.port import Command, ResourceRequest, Verb
+from slurmplug.operations import changes, stop_request
 from slurmplug.operations.values import (
     CLEANUP_STEPS,
     MAX_TRIES,
     NO_LIMIT,
     NODE_LIST_FIELDS,
+    PRIORITY_FIELDS,
+    RESERVED_FOR,
     Observation,
     Operation,
     OperationContext,
@@ -45,6 +48,7 @@ def new_operation(action: Action, observation: Observation, row: int, step: Step
         since=now,
         limit=now + limit,
         restarts=int(observation.snapshot.jobs.restarts[row]),
+        seen=observation.request(action.job),
     )
 
 
@@ -166,9 +170,8 @@ def _needs_cleanup(context: OperationContext, step: Step) -> bool:
     if context.row is None:
         return False
     if step == "undo":
-        return context.state == "pending" and bool(operation.undo)
-    request = observation.requests.get(operation.job.job_id)
-    return request is not None and request.reservation == reservation_name(operation.job)
+        return context.state == "pending" and bool(_undone(operation, observation))
+    return bool(_freed(operation, context.request))
 
 
 def _command(operation: Operation, observation: Observation) -> Command:
@@ -196,20 +199,50 @@ def _verb(operation: Operation, observation: Observation) -> tuple[Verb, Mapping
         row = jobs.keys.index(operation.job)
         return "signal", {"signal": str(jobs.signal[row]), "to": str(jobs.signal_to[row])}
     if step in ("ask", "save"):
-        return "ask", request_fields(operation)
+        return "ask", _asked(operation, observation)
     if step == "withdraw":
         return "withdraw", request_fields(operation)
     if step == "unreserve":
         return "unreserve", {"name": reservation_name(operation.job)}
     if step == "reserve":
         return "reserve", _reservation_fields(operation)
-    updates: Mapping[Step, Mapping[str, str]] = {
-        "rewrite": operation.goal,
-        "undo": operation.undo,
-        "lift": {name: value for name, value in operation.undo.items() if name in NODE_LIST_FIELDS},
-        "free": {"ReservationName": ""},
-    }
-    return "update", updates[step]
+    if step == "rewrite":
+        return "update", operation.goal
+    if step == "free":
+        return "update", _freed(operation, observation.request(operation.job))
+    undo = _undone(operation, observation)
+    return "update", undo if step == "undo" else {name: undo[name] for name in undo.keys() & NODE_LIST_FIELDS}
+
+
+def _undone(operation: Operation, observation: Observation) -> Mapping[str, str]:
+    """What is taken back of the new shape: what others have changed since is theirs."""
+    request = observation.request(operation.job)
+    shape = {name: value for name, value in operation.undo.items() if name not in PRIORITY_FIELDS}
+    if request is not None:
+        shape = changes.still_in_place(operation.goal, shape, request)
+    priority = _freed(operation, request)
+    return {**shape, **{name: priority[name] for name in priority.keys() & PRIORITY_FIELDS}}
+
+
+def _freed(operation: Operation, request: ResourceRequest | None) -> Mapping[str, str]:
+    """What makes a job wait like any other again, as far as it does not yet: its priority, and no reservation.
+
+    A reservation only where an older release let the job into it. A nice value that somebody else set since is theirs.
+    """
+    fields: dict[str, str] = {}
+    if request is None or str(request.nice) == operation.goal.get("Nice"):
+        fields = {name: value for name, value in operation.undo.items() if name in PRIORITY_FIELDS}
+    if request is not None and request.reservation == reservation_name(operation.job):
+        fields["ReservationName"] = ""
+    return fields
+
+
+def _asked(operation: Operation, observation: Observation) -> dict[str, str]:
+    """The fields of a request: to save, or to stop, which says why."""
+    fields, jobs = request_fields(operation), observation.snapshot.jobs
+    if operation.kind != "stop":
+        return fields
+    return {**fields, "content": stop_request.content(operation.reason, jobs, jobs.keys.index(operation.job))}
 
 
 def _reservation_fields(operation: Operation) -> dict[str, str]:
@@ -218,7 +251,7 @@ def _reservation_fields(operation: Operation) -> dict[str, str]:
     return {
         "name": reservation_name(operation.job),
         "nodes": ",".join(facts.nodes),
-        "user": facts.user,
+        "user": RESERVED_FOR,
         "seconds": str(facts.reservation_seconds),
     }
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
 from policies.plan import ActionKind, Reason
@@ -26,10 +27,17 @@ CANCEL_LIMIT = 120.0
 REQUEUE_LIMIT = 180.0
 """Seconds that Slurm may take to end a run that it requeues, including KillWait and the epilogue."""
 CLEANUP_STEPS: tuple[Step, ...] = ("undo", "free", "unreserve", "withdraw")
-"""What is taken back at the end, in this order: the new shape, the place in the reservation, the reservation, the
-request to the job."""
+"""What is taken back at the end, in this order: the new shape, the job's place at the head of the queue, the
+reservation, the request to the job."""
 NO_LIMIT = 1e9
 """Seconds; a cleanup step is repeated until it is done."""
+PRIORITY_FIELDS = frozenset({"SiteFactor", "Nice"})
+"""The fields of `scontrol update` by which a requeued job goes first in the queue until it runs."""
+GOES_FIRST: Mapping[str, str] = MappingProxyType({"SiteFactor": "2147483645", "Nice": "-1900000000"})
+"""Together above a job that an administrator pinned at 4 000 000 000, and with it still below Slurm's 2^32 - 1; each
+alone has not that range."""
+RESERVED_FOR = "root"
+"""The user of a place's reservation: every Slurm knows it, and no job of a user of the cluster may enter."""
 NODE_LIST_FIELDS = frozenset({"ExcNodeList", "ReqNodeList"})
 """The fields of `scontrol update` that exclude or require nodes; Slurm changes them only while the job is pending."""
 RESERVATION_PREFIX = "slurmplug-"
@@ -59,7 +67,7 @@ class OperationOutcome(StrEnum):
 class RestartFacts:
     """Facts of a running job that is resized, moved or preempted.
 
-    `user` owns the job and its reservation. `checkpoint`: the last iteration it had saved, None for none, reported at
+    `user` owns the job. `checkpoint`: the last iteration it had saved, None for none, reported at
     `checkpoint_time` (seconds since the epoch). `gpus_before` and `gpus`: in all. `node_count`: nodes of the new shape,
     `requested_nodes`: those that the policy named. `nodes`: those that were reserved, for `reservation_seconds`. The
     last four are empty for a preemption.
@@ -98,7 +106,8 @@ class Operation:
     `tries` times, the last time with `last_status`. `restarts`: the job's restart count when the operation was opened.
     `outcome` is None while it is not known, `result` the message for users. `pending_cleanup`: the steps of
     CLEANUP_STEPS that are still to be taken. `goal`: the fields of the update that gives the job its new shape, `undo`
-    those that restore the old one. `requeued`: when a requeue was issued; None for never.
+    those that restore the old one. `requeued`: when a requeue was issued; None for never. `seen`: the job's shape as it
+    was last seen, before the update of `goal`; None for an operation that changes none, or of an older release.
     """
 
     id: str
@@ -119,6 +128,7 @@ class Operation:
     undo: Mapping[str, str] = field(default_factory=dict)
     facts: Facts = None
     requeued: float | None = None
+    seen: ResourceRequest | None = None
 
     @property
     def reserved_nodes(self) -> tuple[str, ...]:
@@ -157,17 +167,21 @@ class OperationSettings:
 class Observation:
     """What operations see of the cluster in one cycle.
 
-    `queue`: the rows that the snapshot was made of. `reservations`: the names of all reservations, `reserved_nodes`:
-    the nodes in them. `requests`: by job id, what the jobs of `advance.jobs_to_query` requested. `limits`: None where
-    they are not known.
+    `queue`: the rows that the snapshot was made of. `reservations`: the names of all reservations; `reserved_from`: by
+    node, when the first of those that have not ended begins, in seconds since the epoch. `requests`: by job id, what
+    the jobs of `advance.jobs_to_query` requested. `limits`: None where they are not known.
     """
 
     snapshot: Snapshot
     queue: JobRows | None = None
     reservations: frozenset[str] = frozenset()
-    reserved_nodes: frozenset[str] = frozenset()
+    reserved_from: Mapping[str, float] = field(default_factory=dict)
     requests: Mapping[int, ResourceRequest] = field(default_factory=dict)
     limits: Limits | None = None
+
+    def request(self, key: JobKey) -> ResourceRequest | None:
+        """What the job requests; None where it was not queried, or could not be read."""
+        return self.requests.get(key.job_id)
 
     def leader(self, key: JobKey) -> int:
         """The job id of a heterogeneous job's leader, by which its components report; else the job's own id."""
@@ -190,6 +204,11 @@ class OperationContext(NamedTuple):
     def now(self) -> float:
         """The time of the snapshot, seconds since the epoch."""
         return self.observation.snapshot.now
+
+    @property
+    def request(self) -> ResourceRequest | None:
+        """What the job requests; None where it could not be read."""
+        return self.observation.request(self.operation.job)
 
     @property
     def live_row(self) -> int:

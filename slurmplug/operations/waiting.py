@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from policies.plan import Action
 from slurmplug.operations import shape
+from slurmplug.operations.left_to_others import left_to_others
 from slurmplug.operations.shape import ActionImpossible
 from slurmplug.operations.steps import Transition, clean_up, finish, give_up, issue, new_operation, reissue
 from slurmplug.operations.values import (
@@ -46,8 +47,7 @@ def rewrite(action: Action, observation: Observation, row: int) -> tuple[dict[st
     if request.het_id:
         raise ActionImpossible("heterogeneous")
     shape.check_limits(observation, row, gpus)
-    shapes = shape.feasible_shapes(observation.snapshot, row, gpus, request.nodes, len(action.nodes))
-    return shape.update_fields(request, shapes[0])
+    return shape.update_fields(request, shape.feasible_shape(observation, row, gpus, request.nodes, len(action.nodes)))
 
 
 def _gpus(action: Action) -> int:
@@ -63,6 +63,9 @@ def proceed(context: OperationContext) -> Transition | None:
         return clean_up(context)
     if context.row is None:
         return finish(context, OperationOutcome.JOB_ENDED)
+    in_place = operation.last_status == "done"
+    if context.state == "pending" and (ended := left_to_others(context, in_place=in_place)) is not None:
+        return ended
     if _has_new_shape(context) and operation.last_status != "refused":
         return finish(context, OperationOutcome.DONE)
     if context.state != "pending":

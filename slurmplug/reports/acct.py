@@ -54,6 +54,10 @@ def _known(value: float) -> int | float | None:
     return None if value != value else _whole(value)
 
 
+def _trials(job: Job) -> int | None:
+    return len(job.record.points.trials) or None
+
+
 def _priority(job: Job) -> Value:
     return _whole(job.ranking.priority) if job.ranking else None
 
@@ -109,6 +113,8 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("Deadline", "time", 19, "--deadline", _directive(lambda d: d.deadline)),
             Field("GPURange", "text", 8, "--gpus", _directive(_gpu_range)),
             Field("MaxIterations", "integer", 13, "--max-iterations", _directive(lambda d: d.max_iterations)),
+            Field("RequireTarget", "text", 13, "--require-target", _directive(lambda d: d.require_target)),
+            Field("TrialsToRun", "text", 11, "--trials", _directive(lambda d: d.trials)),
             Field("MLJob", "text", 15, "--ml-job", _directive(lambda d: d.ml_job)),
             Field("StopAt", "text", 10, "--stop", _directive(lambda d: d.stop)),
             Field("Target", "text", 15, "--target", _directive(_target)),
@@ -129,9 +135,7 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("FinalHigh", "number", 9, "Final's 95 % quantile", lambda job: job.final.high),
             Field("GPUs", "integer", 5, "GPUs held, or requested", lambda job: job.record.facts.gpus),
             Field("GPUType", "text", 10, "the type of its GPUs", _fact("gpu_type")),
-            Field(
-                "Label", "integer", 10, "the SiteFactor that slurmplug set", lambda job: _known(job.record.site_factor)
-            ),
+            Field("Label", "integer", 10, "the SiteFactor in place", lambda job: _known(job.record.site_factor)),
             Field("Managed", "text", 7, "whether slurmplug may act on it", lambda job: job.record.managed),
             Field("Expected", "time", 19, "when Slurm expects it to start, while it waits", lambda job: job.expected),
             Field("Foreseen", "number", 9, "Final, as predicted at half of the iterations", _foreseen("value")),
@@ -160,6 +164,8 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("RemainingHigh", "span", 13, "Remaining's 95 % quantile", lambda job: job.remaining.high),
             Field("Saved", "integer", 8, "iterations that a stop saved", lambda job: _whole(job.saved)),
             Field("Stop", "text", 8, "the rule by which it was stopped: target, optstop", lambda job: job.stop),
+            Field("Trial", "text", 12, "the training that it reported last, of several", lambda job: job.trial),
+            Field("Trials", "integer", 6, "how many trainings it has reported", _trials),
             Field("Waited", "span", 10, "how long it was eligible and pending", lambda job: job.waited),
         ),
         key=lambda field: field.name.lower(),

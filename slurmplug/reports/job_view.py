@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from policies.plan import Reason
+from slurmplug.console.table import ordinal
 from slurmplug.intake.job_record import JobRecord
 from slurmplug.ledger import queries, rows
 from slurmplug.ledger.ledger import Ledger
@@ -121,6 +122,14 @@ class Job:
         return self.record.waited_before + last
 
     @property
+    def trial(self) -> str | None:
+        """The present one of several trials, by its name, else as 3rd; None for a job with one."""
+        points = self.record.points
+        if not points.several:
+            return None
+        return points.trials[points.trial].name or ordinal(points.trial + 1)
+
+    @property
     def value(self) -> float | None:
         """The last value of the quantity that its target names."""
         return self.quantities.get(self.record.quantity)
@@ -160,7 +169,7 @@ class Job:
         most = self.record.directives.max_iterations if self.record.directives else None
         if self.value is None or self.iteration is None or not most:
             return False
-        return self.iteration >= most - int((self.columns.get("first_reported") or 0) > 1)
+        return self.iteration >= most - int(self.record.points.first > 1)
 
     def _forecast(self, name: str) -> PredictedValue:
         found = self.ranking.forecast if self.ranking else {}
@@ -180,7 +189,7 @@ def jobs(ledger: Ledger, which: Selection) -> list[Job]:
 def from_columns(columns: Mapping[str, Any]) -> Job:
     """A job, made from its columns as `queries.jobs` returns them."""
     record = rows.record_from_row(dict(columns), ())
-    before = int(columns.get("first_reported") == 0)
+    before = int(record.points.first == 0)
     checkpoint = record.points.checkpoint
     return Job(
         row=columns["id"],

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from slurmplug.console import table, times
-from slurmplug.console.table import Field, Value, printable
+from slurmplug.console.table import Field, Value, ordinal, printable
 from slurmplug.ledger import queries
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.selection import LIVE_STATE_CODES, Selection
@@ -54,8 +54,9 @@ def _progress(entry: QueueEntry) -> str | None:
     job = entry.job
     if job.iteration is None:
         return None
-    given = job.record.directives
-    return f"{job.iteration:.0f}/{given.max_iterations}" if given and given.max_iterations else f"{job.iteration:.0f}"
+    given, points = job.record.directives, job.record.points
+    done = f"{job.iteration:.0f}/{given.max_iterations}" if given and given.max_iterations else f"{job.iteration:.0f}"
+    return f"{ordinal(points.trial + 1)}: {done}" if points.several else done
 
 
 def _bar(entry: QueueEntry) -> str | None:
@@ -127,7 +128,7 @@ QUEUE_FIELDS: tuple[Field[QueueEntry], ...] = (
     Field("NAME", "text", 20, "", lambda e: e.job.record.facts.name, left=True),
     Field("STATE", "text", 10, "", lambda e: e.job.record.facts.state, left=True),
     Field("GPUS", "integer", 5, "", lambda e: e.job.record.facts.gpus),
-    Field("ITERATION", "text", 13, "reached, of how many", _progress),
+    Field("ITERATION", "text", 13, "reached, of how many; of which trial, if it reports several", _progress),
     Field("VALUE", "text", 24, "of its target's quantity, else its loss", _value, left=True),
     Field("SCORE", "number", 12, "the policy's, higher first", _score),
     Field("LEFT", "span", 11, "run time left, predicted", lambda e: e.job.remaining.value),

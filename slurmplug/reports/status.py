@@ -22,7 +22,7 @@ def status_lines(status: Mapping[str, Any]) -> Iterator[str]:
         )
         yield f"            {seconds or 'no times'}; {cycle['postponed']} priorities wait for the next"
     if count := status["factors_by_others"]:
-        yield f"priorities  {counted(count, 'job')} not ranked, as somebody else set the SiteFactor (`queue`: set by others)"
+        yield f"priorities  {counted(count, 'job')} not ranked, as somebody else set the SiteFactor (set by others)"
     if status["error"]:
         yield f"error       {printable(status['error'])}"
     frozen = explain.sentence(Reason(status["frozen"])) if status["frozen"] else "no"
@@ -30,7 +30,7 @@ def status_lines(status: Mapping[str, Any]) -> Iterator[str]:
     open_ones = ", ".join(f"{each['jobs']} to {each['kind']} ({each['step']})" for each in status["operations"])
     yield f"operations  {printable(open_ones) or 'none open'}; stops in the last hour: {status['stops_last_hour']}"
     faults = ", ".join(f"{printable(each['rule'])} {each['count']}" for each in status["faults"])
-    yield f"faults      {faults or 'none'} (of reports, in the last day)"
+    yield f"faults      {faults or 'none'} (of reports and scripts, in the last day)"
     ledger = status["ledger"]
     yield (
         f"ledger      {printable(ledger['path'])}: {ledger['bytes'] / 2**20:.1f} MiB, "

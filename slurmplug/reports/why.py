@@ -1,6 +1,6 @@
 """`slurmplug why` in sentences: what a job requested and reported, its predictions, its rank, the actions on it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from policies.plan import Reason
 from policies.snapshot import JobKey
 from slurmplug.console import times
-from slurmplug.console.table import counted, printable
+from slurmplug.console.table import counted, ordinal, printable
 from slurmplug.ledger.queries import JobAudit, LastCycle
 from slurmplug.reports import explain, requested
 from slurmplug.reports.acct import exit_code
@@ -59,11 +59,15 @@ def explain_job(
     paragraphs = [
         Paragraph("Job", tuple(_introduction(job))),
         Paragraph("Requested", tuple(requested.sentences(job, audit.changes))),
-        Paragraph("Reported", tuple(_reported(job))),
+        Paragraph("Reported", (*_reported(job), *_earlier_trials(job, audit.trials))),
         Paragraph("Predicted", tuple(predictions(job))),
         Paragraph("Rank", tuple(_rank(job, place, cycle, about))),
         Paragraph("Actions", tuple(sentence for _, sentence in sorted(_actions(audit, about), key=itemgetter(0)))),
-        Paragraph("Reports not believed", tuple(_doubted_reports(audit.faults, about))),
+        Paragraph("Script", tuple(_faults((each for each in audit.faults if each["rule"] == "script"), about))),
+        Paragraph(
+            "Reports not believed",
+            tuple(_faults((each for each in audit.faults if each["rule"] != "script"), about)),
+        ),
     ]
     return [paragraph for paragraph in paragraphs if paragraph.sentences]
 
@@ -101,12 +105,30 @@ def _reported(job: Job) -> Iterator[str]:
         return
     given = job.record.directives
     most = f" of {given.max_iterations}" if given and given.max_iterations else ""
-    values = ", ".join(f"{name} {value:.4g}" for name, value in job.quantities.items())
-    yield f"Iteration {job.iteration:.15g}{most}{': ' if values else ''}{values}."
+    trial = f" of its {_trial(job, job.record.points.trial)}" if job.record.points.several else ""
+    yield f"Iteration {job.iteration:.15g}{most}{trial}{_values(job.quantities)}."
     if job.checkpoint is not None:
         yield f"Its last checkpoint holds iteration {job.checkpoint:.15g}."
     if job.saved:
         yield f"{counted(round(job.saved), 'iteration')} {'was' if job.saved == 1 else 'were'} saved."
+
+
+def _values(quantities: Mapping[str, float]) -> str:
+    values = ", ".join(f"{name} {value:.4g}" for name, value in quantities.items())
+    return f": {values}" if values else ""
+
+
+def _trial(job: Job, number: int) -> str:
+    """A trial by its place and its name, such as: 3rd trial ('fold 2')."""
+    name = job.record.points.trials[number].name
+    return f"{ordinal(number + 1)} trial" + (f" ('{printable(name)}')" if name else "")
+
+
+def _earlier_trials(job: Job, trials: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    from_0 = int(job.record.points.first == 0)
+    for trial in trials:
+        iteration = f"iteration {trial['iteration'] + from_0:.15g}"
+        yield f"Before, its {_trial(job, trial['trial'])} came to {iteration}{_values(trial['quantities'])}."
 
 
 def _rank(job: Job, place: QueuePlace | None, cycle: LastCycle | None, about: About) -> Iterator[str]:
@@ -249,7 +271,7 @@ def _step(step: Mapping[str, Any], commands: Iterable[Mapping[str, Any]]) -> str
     return f"{text}: {', '.join(outcomes) or 'not sent yet'}"
 
 
-def _doubted_reports(faults: Iterable[Mapping[str, Any]], about: About) -> Iterator[str]:
+def _faults(faults: Iterable[Mapping[str, Any]], about: About) -> Iterator[str]:
     for fault in faults:
         reason = Reason(fault["rule"], {"detail": fault["detail"]} if fault["detail"] else {})
         count, last = counted(fault["count"], "time"), times.format_time(fault["last"])

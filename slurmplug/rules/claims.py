@@ -14,6 +14,8 @@ MIN_ITERATION_TIME = 1e-3
 """The shortest iteration in seconds: it launches many kernels, each of which takes some microseconds."""
 MAX_LOSS_FALL = 100.0
 """No loss falls by more than this factor between two reports within `CLOSE_REPORTS` of each other."""
+MEAN_URGENCY = 5.0
+"""The urgency of a user's jobs in the mean, and of one without `--urgency`."""
 CLOSE_REPORTS = 1.0
 """Seconds between two reports that are close together; also the precision of the time attained."""
 
@@ -21,7 +23,8 @@ CLOSE_REPORTS = 1.0
 def limit_claims(snapshot: Snapshot, limits: Guardrails) -> tuple[Snapshot, Mapping[JobKey, Reason]]:
     """The snapshot without claims that are not believed, and for each job the reason why.
 
-    Urgency is limited to what the site grants the account. A job whose reports cannot be true counts as one that
+    Urgency is limited to what the site grants the account, and counts beside the user's own other jobs: it is scaled so
+    that these have `MEAN_URGENCY` in the mean over the GPUs that they request or hold. A job whose reports cannot be true counts as one that
     reported nothing: more iterations than its GPUs can have done in the time attained, or a loss that falls by a factor
     of `MAX_LOSS_FALL` within `CLOSE_REPORTS`.
     """
@@ -36,17 +39,30 @@ def limit_claims(snapshot: Snapshot, limits: Guardrails) -> tuple[Snapshot, Mapp
         jobs.keys[row]: _reason(jobs, granted, row, bool(fast[row]))
         for row in np.flatnonzero(too_urgent | unbelieved).tolist()
     }
-    if not notes:
+    if not notes and np.isnan(jobs.urgency).all():
         return snapshot, notes
     believed = replace(
         jobs,
-        urgency=np.fmin(jobs.urgency, np.where(np.isnan(jobs.urgency), np.nan, granted)),
+        urgency=relative_urgency(jobs, granted),
         iteration=np.where(unbelieved, 0.0, jobs.iteration),
         iteration_time=np.where(unbelieved, np.nan, jobs.iteration_time),
         losses=clear_rows(jobs.losses, unbelieved),
         accuracies=clear_rows(jobs.accuracies, unbelieved),
     )
     return replace(snapshot, jobs=believed), notes
+
+
+def relative_urgency(jobs: Jobs, granted: Floats) -> Floats:
+    """(n,) each urgency, at most `granted` (n,), beside the mean of its user's managed jobs; NaN where none is given."""
+    urgency = np.fmin(jobs.urgency, granted)
+    urgency[np.isnan(jobs.urgency)] = np.nan
+    numbers: dict[str, int] = {}
+    user = np.array([numbers.setdefault(name, len(numbers)) for name in jobs.user.tolist()], dtype=np.int64)
+    size = np.maximum(jobs.gpus, 1) * jobs.elements * jobs.managed
+    counted = np.where(np.isnan(urgency), MEAN_URGENCY, urgency)
+    sums, sizes = (np.bincount(user, weights=column, minlength=len(numbers)) for column in (counted * size, size))
+    mean = np.divide(sums, sizes, out=np.full(len(numbers), MEAN_URGENCY), where=sums > 0)[user]
+    return np.asarray(np.where(np.isnan(urgency), np.nan, np.minimum(urgency * MEAN_URGENCY / mean, granted)))
 
 
 def too_fast(jobs: Jobs) -> Bools:

@@ -15,9 +15,11 @@ import numpy as np
 from policies.plan import Action, ActionKind, OtherJob, Plan, Reason
 from policies.snapshot import JobKey, Jobs, Snapshot
 from predictors.arrays import Bools, Floats
+from predictors.forecast import Forecasts
 from slurmplug.config.schema import Guardrails, Mode, Modes
 from slurmplug.rules import budgets
 from slurmplug.rules.budgets import Spending
+from slurmplug.rules.time_limits import time_limit_veto
 
 HOUR = 3600.0
 PARTIAL_SNAPSHOT_MIN_JOBS = 20
@@ -75,8 +77,8 @@ class Verdict:
     """The allowed part of a plan.
 
     score (n,): NaN leaves the job to Slurm. acting: the kinds of action in mode act. protected_by: by rule, the jobs
-    (n,) that it protects, all of them from being ranked. frozen: why no command at all is sent in this cycle. raised: how many jobs may be put ahead
-    of those that Slurm orders alone; None for all.
+    (n,) that it protects, all of them from being ranked. frozen: why no command at all is sent in
+    this cycle.
     """
 
     score: Floats
@@ -85,7 +87,6 @@ class Verdict:
     acting: frozenset[str]
     protected_by: Mapping[str, Bools]
     frozen: Reason | None = None
-    raised: int | None = None
 
 
 MOVES = frozenset({"resize", "migrate", "preempt"})
@@ -95,10 +96,18 @@ SET_BY_OTHERS = "set by others"
 
 
 def check(
-    snapshot: Snapshot, plan: Plan, past: Past, modes: Modes, limits: Guardrails, *, placement: str = "pin"
+    snapshot: Snapshot,
+    plan: Plan,
+    past: Past,
+    modes: Modes,
+    limits: Guardrails,
+    *,
+    placement: str = "pin",
+    forecasts: Forecasts | None = None,
 ) -> Verdict:
     """Check a plan against every rule.
 
+    forecasts: those of `time_limits.NEEDS`; without them no run time is compared with a time limit.
     placement: who chooses nodes: off, Slurm alone; exclude, Slurm, but a job may be moved away from its nodes; pin, the
     policy for jobs that it moves; all, the policy for every job (`Site.places`).
     """
@@ -119,6 +128,8 @@ def check(
         effect = _spends(action, state, past)
         if placement != "all":
             reason = reason or _move_veto(action, snapshot, row, past, limits)
+            if forecasts is not None and action.job not in past.moving:
+                reason = reason or time_limit_veto(action, snapshot, row, forecasts)
         elif effect == "requeue":  # where the policy places every job, it moves them as it likes
             effect = ""
         if effect:
@@ -136,7 +147,6 @@ def check(
         acting=frozenset(kind for kind in mode if mode[kind] == "act"),
         protected_by={**protected_by, SET_BY_OTHERS: snapshot.jobs.factor_by_others},
         frozen=_freeze_reason(snapshot, past, limits),
-        raised=_raised_limit(snapshot.jobs, limits),
     )
 
 
@@ -173,15 +183,6 @@ def validate_plan(snapshot: Snapshot, plan: Plan) -> Plan:
     if not all(isinstance(array, np.ndarray) and array.dtype.kind in "bifuU" for array in plan.memory.values()):
         raise ValueError("memory is arrays of numbers, truth values or texts")
     return plan
-
-
-def _raised_limit(jobs: Jobs, limits: Guardrails) -> int | None:
-    """How many managed jobs may go ahead, so that `unmanaged_share` of the pending jobs are ones without directives."""
-    share = limits.unmanaged_share
-    if share == 0:
-        return None
-    others = int(jobs.elements[(jobs.state == "pending") & ~jobs.managed & ~jobs.held].sum())
-    return int(others * (1 - share) / share) if others else None
 
 
 def _freeze_reason(snapshot: Snapshot, past: Past, limits: Guardrails) -> Reason | None:

@@ -1,48 +1,28 @@
 """From the scores of a plan to the fewest SiteFactors to write. Pure.
 
-slurmplug writes SiteFactors from 0 to `top`; a job with a higher one goes first. slurmctld serves one update at a time,
-so SiteFactors in place are kept wherever the order allows: order maintenance, solved again in each cycle by a longest
-non-decreasing subsequence that leaves room for the values between.
+Managed jobs exchange places: each has the priority that Slurm gives it without a SiteFactor, its *own*, and these are
+dealt out again by score. So the multiset of priorities stays what it was, and no job without directives is passed by
+more managed jobs than without slurmplug. Some SiteFactors are therefore negative.
+
+slurmctld serves one update at a time, so SiteFactors in place are kept wherever order and places allow: order
+maintenance, solved again in each cycle by a longest non-decreasing subsequence that leaves room for the values between.
 """
 
 from bisect import bisect_right
+from collections.abc import Iterator
 
 import numpy as np
 
-from policies.snapshot import Snapshot
-from predictors.arrays import Floats, Ints
-from slurmplug.cluster.port import Command, Site
-from slurmplug.config.schema import Priority
-from slurmplug.errors import ConfigError
+from policies.snapshot import Jobs, Snapshot
+from predictors.arrays import Bools, Floats, Ints, Texts
+from slurmplug.cluster.port import Command
 
 MAX_SITE_FACTOR = 2_147_483_645
-"""Slurm ignores a SiteFactor beyond it."""
-WEIGHTLESS_TOP = 2**30
-"""The highest SiteFactor of a site whose weights are all 0, where it is the whole priority."""
-MIN_SPACED_JOBS = 16
-"""A shorter queue is spaced as if this many jobs waited, so that one more job does not change every distance."""
-
-
-def spacing_and_top(site: Site, waiting: int, spacing: int | None, top: int | None) -> tuple[int, int]:
-    """The distance between neighbours, and the highest SiteFactor; by the site's PriorityWeight* where not set.
-
-    The highest is half of the sum of the weights, so that fairshare and age still count and an old job that is not
-    managed (its SiteFactor is 0) is not starved. Pending jobs are spread over half of the range, so that their order
-    counts beside fairshare however few they are; the other half is room for later jobs.
-
-    Raises:
-        ConfigError: spacing is not between 1 and top, or top is beyond what Slurm takes.
-    """
-    weights = sum(site.priority_weights.values())
-    if top is None:
-        top = min(max(weights // 2, 1), MAX_SITE_FACTOR) if weights else WEIGHTLESS_TOP
-    if spacing is None:
-        spacing = max(top // (2 * max(waiting, MIN_SPACED_JOBS)), 1)
-    if not 1 <= spacing <= top <= MAX_SITE_FACTOR:
-        raise ConfigError(
-            f"priority.spacing {spacing} and priority.top {top}: set 1 <= spacing <= top <= {MAX_SITE_FACTOR}"
-        )
-    return spacing, top
+"""Slurm ignores a SiteFactor beyond it, or below it negated."""
+LEAST_PRIORITY = 1.0
+"""of a pending job: Slurm gives it no lower one."""
+COMPETES = ("None", "Priority", "Resources", "")
+"""The reasons of pending jobs that would start if there was room; the place of any other is worth nothing yet."""
 
 
 def order(score: Floats, submitted: Floats, job_id: Ints) -> Ints:
@@ -51,52 +31,34 @@ def order(score: Floats, submitted: Floats, job_id: Ints) -> Ints:
     return ranked[np.lexsort((job_id[ranked], submitted[ranked], -score[ranked]))]
 
 
-def assign(best_first: Ints, site_factors: Floats, spacing: int, top: int, raised: int | None = None) -> Ints:
-    """New SiteFactors (m,) of the rows `best_first` (m,): decreasing, in [0, top], with the fewest changes.
+def commands(snapshot: Snapshot, score: Floats) -> list[Command]:
+    """The updates after which the pending jobs that have a score (n,) are in its order, each in the place of one.
 
-    site_factors (n,): those in place, NaN where not known. Of more than top // spacing rows, or `raised` where that is
-    fewer, only that many are ordered, and the others share the SiteFactor 0.
-    """
-    capacity = top // spacing if raised is None else min(top // spacing, raised)
-    in_place = site_factors[best_first[:capacity]][::-1]
-    least = 1 if len(best_first) > capacity else 0
-    new = np.zeros(len(best_first), dtype=np.int64)
-    new[:capacity] = _rising(in_place, least, spacing, top)[::-1]
-    return new
-
-
-def commands(
-    snapshot: Snapshot, score: Floats, site: Site, settings: Priority, raised: int | None = None
-) -> list[Command]:
-    """The updates that bring the pending jobs that have a score (n,) into its order, best first.
-
-    raised: how many get a SiteFactor above 0, each array element counted; None for as many as there is room for.
-
-    Raises:
-        ConfigError: as `spacing_and_top`.
+    Jobs of partitions that have no job in common do not exchange places. A job whose SiteFactor is not known is left
+    alone until it is.
     """
     jobs = snapshot.jobs
+    new = np.where(jobs.pending & ~np.isnan(score) & ~np.isnan(jobs.site_factor), 0.0, np.nan)
+    competing = ~np.isnan(new) & np.isin(jobs.reason, COMPETES) & (jobs.priority > 0)
+    others = jobs.pending & ~competing & (jobs.priority > 0)
     ids = np.array([key.job_id for key in jobs.keys], dtype=np.int64)
-    best_first = order(np.where(jobs.state == "pending", score, np.nan), jobs.submitted, ids)
-    spacing, top = spacing_and_top(site, len(best_first), settings.spacing, settings.top)
-    if raised is not None:
-        raised = int(np.searchsorted(np.cumsum(jobs.elements[best_first]), raised, side="right"))
-    site_factors = assign(best_first, jobs.site_factor, spacing, top, raised)
-    new = site_factors != jobs.site_factor[best_first]
-    return [
-        _update(snapshot, row, site_factor)
-        for row, site_factor in zip(best_first[new].tolist(), site_factors[new].tolist(), strict=True)
-    ]
+    for inside in partitions(jobs.partition, competing):
+        best_first = order(np.where(competing & inside, score, np.nan), jobs.submitted, ids)
+        new[best_first] = exchanged(jobs, ids, best_first, np.flatnonzero(others & inside))
+    written = np.flatnonzero(~np.isnan(new) & (new != jobs.site_factor))
+    by_score = written[np.argsort(-score[written], kind="stable")]
+    return [_update(snapshot, row, int(new[row])) for row in by_score.tolist()]
 
 
 def take_back(snapshot: Snapshot) -> list[Command]:
     """The updates that set to 0 the SiteFactors of jobs that were taken out of slurmplug's hands.
 
-    That of a held job is taken back once it is released; one that somebody else set is left alone.
+    That of a held job is taken back once it is released, one that is not known once it is; one that somebody else set
+    is left alone.
     """
     jobs = snapshot.jobs
-    ours = jobs.taken_out & ~jobs.factor_by_others & (jobs.site_factor != 0)
-    rows = np.flatnonzero(ours & (jobs.state == "pending") & ~jobs.held)
+    ours = jobs.taken_out & ~jobs.factor_by_others & (np.nan_to_num(jobs.site_factor) != 0)
+    rows = np.flatnonzero(ours & jobs.pending & ~jobs.held)
     return [_update(snapshot, row, 0) for row in rows.tolist()]
 
 
@@ -105,29 +67,124 @@ def _update(snapshot: Snapshot, row: int, site_factor: int) -> Command:
     return Command(f"{snapshot.cycle}-label-{job.job_id}", "update", job, {"SiteFactor": str(site_factor)})
 
 
-def _rising(in_place: Floats, least: int, spacing: int, top: int) -> Ints:
-    """Increasing SiteFactors in [least, top] that keep as many as possible of those in place."""
+def partitions(partition: Texts, competing: Bools) -> Iterator[Bools]:
+    """The rows (n,) of each set of partitions that competing jobs connect: one may name several, as `a,b`."""
+    names = [frozenset(name.split(",")) for name in partition.tolist()]
+    sets: list[frozenset[str]] = []
+    for each in {names[row] for row in np.flatnonzero(competing).tolist()}:
+        connected = [other for other in sets if other & each]
+        sets = [other for other in sets if not other & each] + [each.union(*connected)]
+    for joined in sets:
+        yield np.array([bool(each & joined) for each in names], dtype=np.bool_)
+
+
+def exchanged(jobs: Jobs, ids: Ints, best_first: Ints, others: Ints) -> Floats:
+    """New SiteFactors (m,) of the rows `best_first` (m,), which exchange their places among the rows `others` (k,).
+
+    The elements of an array have one priority: it takes the last of as many places.
+    """
+    own = jobs.priority[best_first] - jobs.site_factor[best_first]
+    by_place = np.lexsort((ids[best_first], -own))
+    reached = np.cumsum(jobs.elements[best_first])
+    place = by_place[np.searchsorted(np.cumsum(jobs.elements[best_first][by_place]), reached)]
+    fence = np.lexsort((ids[others], -jobs.priority[others]))
+    values, fence_ids = jobs.priority[others][fence], ids[others][fence]
+    ahead = _ahead(own[place], ids[best_first][place], values, fence_ids)
+    in_place = jobs.priority[best_first]
+    fits = _ahead(in_place, ids[best_first], values, fence_ids) == ahead
+    bounds = np.concatenate([[np.inf], values, [LEAST_PRIORITY - 1]])
+    total = np.empty(len(best_first))
+    starts = np.flatnonzero(np.diff(ahead, prepend=-1))
+    for block in np.split(np.arange(len(best_first)), starts[1:]):
+        if not len(block):
+            continue
+        high, low = bounds[ahead[block[0]]], bounds[ahead[block[0]] + 1]
+        now, places = in_place[block], own[place[block]]
+        # No further beyond the places than equal ones are drawn apart: a job to come may have its own place there.
+        near = fits[block] & (now <= places[0] + len(block)) & (now >= places[-1] - len(block))
+        if near.all() and _in_order(now, ids[best_first][block]):
+            total[block] = now
+        else:
+            total[block] = _between(low, high, places, np.where(near, now, np.nan))
+    return np.clip(total - own, -MAX_SITE_FACTOR, MAX_SITE_FACTOR)
+
+
+def _ahead(priority: Floats, ids: Ints, others: Floats, other_ids: Ints) -> Ints:
+    """(m,) how many of the others (k,), highest first, Slurm tries before each: of equal ones the lower job id."""
+    if not len(others):
+        return np.zeros(len(priority), dtype=np.int64)
+    keys = np.concatenate([-others, -priority]), np.concatenate([other_ids, ids])
+    sequence = np.lexsort(keys[::-1])
+    is_other = sequence < len(others)
+    found = np.empty(len(priority), dtype=np.int64)
+    found[sequence[~is_other] - len(others)] = np.cumsum(is_other)[~is_other]
+    return found
+
+
+def _in_order(priority: Floats, ids: Ints) -> bool:
+    """Whether Slurm tries these jobs in this order."""
+    falls = np.diff(priority)
+    return bool(((falls < 0) | ((falls == 0) & (np.diff(ids) > 0))).all())
+
+
+def _between(low: float, high: float, places: Floats, in_place: Floats) -> Floats:
+    """Falling priorities (b,) above `low` and below `high`: those in place where it is possible, else the places'.
+
+    Where fewer whole numbers lie between, the last jobs share the least of them, and where none does, all have the one
+    below `high`.
+    """
+    count = len(places)
+    least = max(low + 1, LEAST_PRIORITY)
+    most = min(max(places[0], least + count - 1), high - 1)
+    least = max(least, min(places[-1], most - count + 1))
+    room = int(most - least) + 1
+    if room < 1:
+        return np.full(count, max(min(most, least), LEAST_PRIORITY))
+    ordered = min(count, room)
+    kept_most = most if high == np.inf else high - 1
+    risen = _rising(
+        in_place[:ordered][::-1], places[:ordered][::-1], (max(low + 1, LEAST_PRIORITY), kept_most), (least, most)
+    )
+    return np.concatenate([risen[::-1], np.full(count - ordered, risen[0])])
+
+
+def _rising(in_place: Floats, wanted: Floats, allowed: tuple[float, float], new: tuple[float, float]) -> Floats:
+    """Increasing whole numbers (n,) that keep as many as possible of those in place that are in the range `allowed`.
+
+    Unless these are more than half, none is kept: a few could draw all others far from their places. The others are those wanted where they fit between their neighbours, else spread evenly, beyond the outermost that are
+    kept within the range `new`.
+    """
     n = len(in_place)
     position = np.arange(n)
-    known = np.nan_to_num(in_place, nan=-1.0)
-    fits = (known == np.floor(known)) & (known - position >= least) & (known + (n - 1 - position) <= top)
+    known = np.nan_to_num(in_place, nan=-np.inf)
+    fits = (known == np.floor(known)) & (known - position >= allowed[0]) & (known + (n - 1 - position) <= allowed[1])
     kept = np.flatnonzero(fits)
-    room = known[kept].astype(np.int64) - kept
-    # Read from the top, so that of two sets as large the one is kept that lies lower: most of the room is above.
-    kept = kept[::-1][_longest_non_decreasing(-room[::-1])][::-1]
-    anchors = known[kept].astype(np.int64)
-    if not len(kept):
-        return np.asarray(spacing * (position + 1), dtype=np.int64)
-
-    # Outside the kept values the step is `spacing` while there is room; between two of them it is even.
-    first, above = int(kept[0]), n - 1 - int(kept[-1])
-    below_step = min(spacing * (first + 1), int(anchors[0]) - least + 1)
-    above_step = min(spacing * (above + 1), top - int(anchors[-1]) + 1)
+    kept = kept[_longest_non_decreasing((known[kept] - kept).astype(np.int64))]
+    kept = kept if 2 * len(kept) > n else kept[:0]
+    anchors = known[kept]
+    below = min(new[0], anchors[0] - kept[0]) if len(kept) else new[0]
+    above = max(new[1], anchors[-1] + (n - 1 - kept[-1])) if len(kept) else new[1]
     ends = np.concatenate([[-1], kept, [n]])
-    values = np.concatenate([[anchors[0] - below_step], anchors, [anchors[-1] + above_step]])
+    values = np.concatenate([[below - 1], anchors, [above + 1]])
     gap = np.searchsorted(kept, position, side="right")
     left, width = ends[gap], np.diff(ends)[gap]
-    return np.asarray(values[gap] + np.diff(values)[gap] * (position - left) // width, dtype=np.int64)
+    spread = values[gap] + np.floor(np.diff(values)[gap] * (position - left) / width)
+    spread[kept] = anchors
+    return np.where(_suits(wanted, gap, values, kept), wanted, spread)
+
+
+def _suits(wanted: Floats, gap: Ints, values: Floats, kept: Ints) -> Bools:
+    """(n,) whether the numbers wanted in a gap rise, and lie between the two kept ones around it (values, gaps + 1)."""
+    rises = np.diff(wanted, prepend=-np.inf) > 0
+    rises[np.flatnonzero(np.diff(gap, prepend=-1))] = True
+    fine = rises & (wanted > values[gap]) & (wanted < values[gap + 1])
+    fine[kept] = False
+    whole = np.ones(len(values), dtype=np.bool_)
+    others = np.setdiff1d(np.arange(len(wanted)), kept)
+    np.logical_and.at(whole, gap[others], fine[others])
+    suits = whole[gap]
+    suits[kept] = False
+    return np.asarray(suits)
 
 
 def _longest_non_decreasing(values: Ints) -> Ints:

@@ -13,8 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from predictors.arrays import Floats
+from predictors.arrays import Bools, Floats, Ints
+from slurmplug.spool import trials
+from slurmplug.spool.trials import Reported, Span, Trial, TrialFinder
 
 MAX_LINE_BYTES = 16_384
 """A longer line is dropped."""
@@ -51,11 +54,16 @@ class SpoolFault:
 
 @dataclass(frozen=True)
 class Points:
-    """The reports of a run: (points,) iterations, strictly increasing, when each was last reported, and each quantity.
+    """The reports of a run: (points,) iterations, when each was last reported, and each quantity.
 
     Times are seconds since the epoch. A quantity is NaN at the iterations for which it was not reported. `checkpoint`
-    is the iteration that the last reported checkpoint holds, `checkpoint_time` when it was reported, both NaN before
-    the first. `load` is the node's load at `load_time`, as `slurmplug_report.gpu_load` measures it.
+    is the iteration that the last checkpoint reported in the present trial holds, `checkpoint_time` when it was
+    reported, both NaN before the first. `load` is the node's load at `load_time`, as `slurmplug_report.gpu_load`
+    measures it.
+
+    `trial_of` (points,) is the number of each point's trial, an index into `trials`, which are those of the job. Points
+    are in order of trial, and in each trial iterations are strictly increasing. `trial`: the present one, to which the
+    latest report belongs. `first`: the lowest iteration that the job ever reported, NaN before the first.
     """
 
     iterations: Floats = field(default_factory=lambda: np.empty(0))
@@ -65,9 +73,44 @@ class Points:
     checkpoint_time: float = math.nan
     load: Mapping[str, float] = field(default_factory=dict)
     load_time: float = math.nan
+    trial_of: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """all of the first one where not given"""
+    trials: tuple[Trial, ...] = ()
+    trial: int = 0
+    first: float = math.nan
+
+    def __post_init__(self) -> None:
+        """Number the points where they are not."""
+        if len(self.trial_of) != len(self.iterations):
+            object.__setattr__(self, "trial_of", np.zeros(len(self.iterations), dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.iterations)
+
+    @property
+    def keys(self) -> NDArray[np.complex128]:
+        """(points,) strictly increasing: the trial as the real part, the iteration as the imaginary one."""
+        return self.trial_of + 1j * self.iterations
+
+    @property
+    def several(self) -> bool:
+        """Whether the job's reports show that it trains several models."""
+        return len(self.trials) > 1 or any(trial.name for trial in self.trials)
+
+    def of_trial(self, trial: int) -> "Points":
+        """The points of one trial only."""
+        return self.rows(self.trial_of == trial) if len(self) and (self.trial_of != trial).any() else self
+
+    def rows(self, rows: Bools | Ints) -> "Points":
+        """These points only."""
+        columns = {name: column[rows] for name, column in self.quantities.items()}
+        return replace(
+            self,
+            iterations=self.iterations[rows],
+            times=self.times[rows],
+            quantities=columns,
+            trial_of=self.trial_of[rows],
+        )
 
 
 def fold(points: Points, data: bytes, *, now: float, started: float = -math.inf) -> tuple[Points, Mapping[str, int]]:
@@ -86,37 +129,63 @@ def fold(points: Points, data: bytes, *, now: float, started: float = -math.inf)
         The points, and how often each rule found something invalid or doubtful.
     """
     faults: Counter[str] = Counter()
-    new: dict[float, _Point] = {}
+    new: dict[tuple[int, float], _Point] = {}
     checkpoint, checkpoint_time = points.checkpoint, points.checkpoint_time
     load, load_time = points.load, points.load_time
-    names = set(points.quantities)
-    highest = float(points.iterations[-1]) if len(points) else -math.inf
+    names, keys = set(points.quantities), points.keys
+    finder = TrialFinder(points.trials, points.trial, points.first, _spans(points))
+
+    def known(trial: int, iteration: float) -> Mapping[str, float] | None:
+        found = new.get((trial, iteration))
+        return found.quantities if found else _known(points, keys, complex(trial, iteration))
+
     for report in _reports(data, float(now), faults):
         if report.time < started - MAX_CLOCK_BEHIND:
             faults["another job"] += 1
             continue
-        if report.checkpoint is not None:
-            checkpoint, checkpoint_time = report.checkpoint, report.time
         if report.load:
             load, load_time = report.load, report.time
-        at = report.iteration
-        if at is None:
-            continue
-        reported = _within_limit(report.quantities, names, faults)
-        before = new[at].quantities if at in new else _known(points, at)
-        if before is None:
-            faults["earlier iteration"] += at < highest
-            before = {}
-        faults["repeated iteration"] += any(before.get(name, value) != value for name, value in reported.items())
-        highest = max(highest, at)
-        new[at] = _Point(report.time, {**before, **reported})
+        if report.iteration is not None:
+            at = report.iteration
+            which = Reported(report.trial, at, report.time, report.timed, report.quantities)
+            trial = finder.find(which, known)
+            if trial is None:
+                faults["too many trials"] += 1
+                continue
+            reported = _within_limit(report.quantities, names, faults)
+            before = known(trial, at)
+            faults["earlier iteration"] += before is None and at < finder.highest(trial)
+            before = before or {}
+            faults["repeated iteration"] += any(before.get(name, value) != value for name, value in reported.items())
+            new[trial, at] = _Point(report.time, {**before, **reported})
+            present = finder.present
+            finder.add(trial, which)
+            if finder.present != present:
+                checkpoint = checkpoint_time = math.nan
+        if report.checkpoint is not None and finder.is_present(report.time):
+            checkpoint, checkpoint_time = report.checkpoint, report.time
     merged = _merged(points, new)
-    thin = _thinned(merged)
+    thin = _thinned(replace(merged, trials=tuple(finder.trials), trial=finder.present, first=finder.first))
     faults["thinned"] += len(merged) - len(thin)
     return (
         replace(thin, checkpoint=checkpoint, checkpoint_time=checkpoint_time, load=load, load_time=load_time),
         {rule: count for rule, count in faults.items() if count},
     )
+
+
+def _spans(points: Points) -> dict[int, Span]:
+    """By trial, what this run has reported of it."""
+    if not len(points):
+        return {}
+    begins = np.flatnonzero(np.diff(points.trial_of, prepend=-1))
+    ends = np.append(begins[1:], len(points)) - 1
+    latest = np.maximum.reduceat(points.times, begins)
+    return {
+        trial: Span(highest, time)
+        for trial, highest, time in zip(
+            points.trial_of[begins].tolist(), points.iterations[ends].tolist(), latest.tolist(), strict=True
+        )
+    }
 
 
 def lines_since(data: bytes, time: float) -> bytes:
@@ -140,6 +209,8 @@ class _Point(NamedTuple):
 
 class _Report(NamedTuple):
     time: float
+    timed: bool
+    trial: str | None
     iteration: float | None
     checkpoint: float | None
     load: Mapping[str, float]
@@ -157,10 +228,10 @@ def _within_limit(quantities: Mapping[str, float], names: set[str], faults: Coun
     return kept
 
 
-def _known(points: Points, iteration: float) -> Mapping[str, float] | None:
-    """The quantities of an iteration among the points; None where it is none of them."""
-    row = int(np.searchsorted(points.iterations, iteration))
-    if row == len(points) or points.iterations[row] != iteration:
+def _known(points: Points, keys: NDArray[np.complex128], key: complex) -> Mapping[str, float] | None:
+    """The quantities of the point with that key among `points.keys`; None where there is none."""
+    row = int(np.searchsorted(keys, key))
+    if row == len(points) or keys[row] != key:
         return None
     values = {name: float(column[row]) for name, column in points.quantities.items()}
     return {name: value for name, value in values.items() if not math.isnan(value)}
@@ -196,10 +267,12 @@ def _fields(line: bytes) -> dict[str, object]:
 
 
 def _report(fields: dict[str, object], now: float, faults: Counter[str]) -> _Report:
+    timed = "time" in fields
     time = fields.pop("time", now)
     if not isinstance(time, float) or not 0 < time <= now + MAX_CLOCK_AHEAD:  # NaN, too
         faults["impossible time"] += 1
-        time = now
+        time, timed = now, False
+    trial = _trial(fields.pop("trial")) if "trial" in fields else None
     checkpoint = _iteration(fields.pop("checkpoint")) if "checkpoint" in fields else None
     load = _load(fields.pop("load", {}), faults)
     if "iteration" in fields:
@@ -216,7 +289,7 @@ def _report(fields: dict[str, object], now: float, faults: Counter[str]) -> _Rep
             faults["not a number"] += 1
         else:
             quantities[name] = value
-    return _Report(time, iteration, checkpoint, load, quantities)
+    return _Report(time, timed, trial, iteration, checkpoint, load, quantities)
 
 
 _SHARES = ("gpu", "gpu_memory", "network")
@@ -242,15 +315,24 @@ def _iteration(value: object) -> float:
     return value
 
 
-def _merged(points: Points, new: Mapping[float, _Point]) -> Points:
+def _trial(value: object) -> str:
+    """The name of a trial in ASCII; a whole number is its digits, as a program may name a trial either way."""
+    if isinstance(value, float) and value.is_integer() and abs(value) <= MAX_ITERATION:
+        return str(int(value))
+    if not isinstance(value, str) or not value or len(value) > trials.MAX_NAME_LENGTH:
+        raise _LineRejected("bad trial")
+    return value.encode("ascii", "backslashreplace").decode("ascii")
+
+
+def _merged(points: Points, new: Mapping[tuple[int, float], _Point]) -> Points:
     if not new:
         return points
-    added = np.array(list(new))
-    iterations = np.union1d(points.iterations, added)
-    old_rows, new_rows = np.searchsorted(iterations, points.iterations), np.searchsorted(iterations, added)
+    before, added = points.keys, np.array([complex(*key) for key in new])
+    keys = np.union1d(before, added)
+    old_rows, new_rows = np.searchsorted(keys, before), np.searchsorted(keys, added)
 
     def column(old: Floats | None, values: Floats) -> Floats:
-        merged = np.full(len(iterations), math.nan)
+        merged = np.full(len(keys), math.nan)
         if old is not None:
             merged[old_rows] = old
         given = ~np.isnan(values)
@@ -259,7 +341,7 @@ def _merged(points: Points, new: Mapping[float, _Point]) -> Points:
 
     names = dict.fromkeys([*points.quantities, *(name for point in new.values() for name in point.quantities)])
     return Points(
-        iterations,
+        keys.imag.copy(),
         column(points.times, np.array([point.time for point in new.values()])),
         {
             name: column(
@@ -267,17 +349,27 @@ def _merged(points: Points, new: Mapping[float, _Point]) -> Points:
             )
             for name in names
         },
+        trial_of=keys.real.astype(np.int64),
     )
 
 
 def _thinned(points: Points) -> Points:
-    """Drop every second point; a quantity that the next one lacks moves to it, or a rare one would be lost whole."""
+    """Drop every second point, of the earlier trials or, where it has most of them, of the present one; the last of
+    each trial stays.
+
+    A quantity that the next point lacks moves to it, or a rare one would be lost whole.
+    """
     while len(points) > MAX_POINTS:
-        kept = np.arange((len(points) - 1) % 2, len(points), 2)
+        present = points.trial_of == points.trial
+        thinned = present if present.sum() > MAX_POINTS // 2 else ~present
+        ends = np.searchsorted(points.trial_of, points.trial_of, side="right")
+        dropped = thinned & ((ends - 1 - np.arange(len(points))) % 2 == 1)
+        kept = np.flatnonzero(~dropped)
         before = np.maximum(kept - 1, 0)
-        quantities = {
-            name: np.where(np.isnan(column[kept]), column[before], column[kept])
+        thin = points.rows(kept)
+        moved = {
+            name: np.where(dropped[before] & np.isnan(thin.quantities[name]), column[before], thin.quantities[name])
             for name, column in points.quantities.items()
         }
-        points = Points(points.iterations[kept], points.times[kept], quantities)
+        points = replace(thin, quantities=moved)
     return points

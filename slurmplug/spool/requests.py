@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from slurmplug.spool.report_lines import RunId
-from slurmplug.spool.run_files import REQUEST_NAME, REQUESTS, names_in, opened_folder
+from slurmplug.spool.run_files import REQUEST_NAME, REQUESTS, UNFINISHED, names_in, opened_folder
 
 RequestKind: TypeAlias = Literal["stop", "checkpoint"]
 
@@ -17,11 +17,20 @@ class Requests:
     def __init__(self, spool: Path) -> None:
         self._folder = spool / REQUESTS
 
-    def issue(self, run: RunId, kind: RequestKind) -> None:
-        """Write a request in place of one that is open: a second request for a checkpoint is for another one."""
-        self.withdraw(run, kind)
+    def issue(self, run: RunId, kind: RequestKind, content: str = "") -> None:
+        """Write a request in place of one that is open: a second request for a checkpoint is for another one.
+
+        A job sees the whole request or none. Without content, as earlier releases wrote it, it says no more than its
+        name.
+        """
+        path = self._path(run, kind)
+        new = path.with_name(f"{path.name}{UNFINISHED}")
+        new.unlink(missing_ok=True)  # of a daemon that was killed meanwhile
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        os.close(os.open(self._path(run, kind), flags, 0o644))
+        with os.fdopen(os.open(new, flags, 0o644), "w", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), 0o644)  # whatever the umask: jobs read it
+            file.write(content)
+        new.replace(path)
 
     def withdraw(self, run: RunId, kind: RequestKind) -> None:
         """Remove a request, where there is one."""

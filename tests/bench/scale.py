@@ -87,6 +87,7 @@ class Bare:
             ["squeue", *options, "--array", "--states=all", "-O", separators.format(parse.JOB_FIELDS)],
             ["sinfo", *options, "--Node", "-O", separators.format(parse.NODE_FIELDS)],
             ["scontrol", "--oneliner", "show", "reservations"],
+            ["scontrol", "show", "config"],
         ]
 
     def cycle(self, writes: Sequence[str]) -> float:

@@ -10,7 +10,7 @@ from policies.snapshot import Snapshot
 from predictors.arrays import Ints
 from predictors.forecast import Forecast, Forecasts
 from slurmplug.rules.site_factor import assign, order
-from tests.builders import NOW, forecasts, jobs, nodes, snapshot
+from tests.builders import NOW, forecasts, jobs, nodes, on_networks, snapshot
 
 SIZES = [1_860, 10_000, 100_000]
 POINTS = 50
@@ -57,7 +57,8 @@ def queue(request: pytest.FixtureRequest) -> tuple[Snapshot, Forecasts]:
     used = np.bincount(on[:, 1])[:, None] * [1, 1, 0]
     used[random.random(there) < 0.02] = 0
     on = on[used[on[:, 1], 0] > 0]
-    busy = nodes(there, capacity=[GPUS, 64, 0], used=used, network=random.uniform(0, 1, there))
+    busy = nodes(there, capacity=[GPUS, 64, 0], used=used)
+    of_jobs = on_networks(of_jobs, random.uniform(0, 1, there), on)
     total = Forecast.lognormal(random.lognormal(9, 1, n), 0.5, "bench")
     some = np.flatnonzero(running)
     final = Forecast.assemble(n, [(some, Forecast.normal(random.normal(0.9, 0.02, len(some)), 0.01, "bench"))])

@@ -14,9 +14,13 @@ from tests.cheat.harness import HONEST, Outcome, Row, Stage
 from tests.ledgers import Site
 from tests.live.daemon_process import DaemonProcess, daemon_beside
 
-HOURS = 10.0
+HOURS, LIMIT = 5.0, 10.0
+"""What the job takes on 4 GPUs is what a forecast without history expects of its time limit."""
 ITERATIONS = 100
-SCRIPT = f"#!/bin/sh\n#PLUG --max-iterations={ITERATIONS} --gpus=1..8 --checkpoint=file\ntrain\n".encode()
+SCRIPT = f"""#!/bin/sh
+#PLUG --max-iterations={ITERATIONS} --gpus=1..8 --checkpoint=file --stop=target --target=accuracy>=0.9
+train
+""".encode()
 
 
 class Attempt(NamedTuple):
@@ -25,11 +29,13 @@ class Attempt(NamedTuple):
     seconds: float
     claimed: int
     gpus: int
+    nearly: bool = False
+    """it claims to have nearly reached its target"""
 
     @property
     def true(self) -> "Attempt":
         """The honest twin's: it runs as long, and claims what it has done."""
-        return self._replace(claimed=int(self.seconds / (HOURS * 3600) * ITERATIONS))
+        return self._replace(claimed=int(self.seconds / (HOURS * 3600) * ITERATIONS), nearly=False)
 
 
 ATTEMPTS: Mapping[str, Attempt] = {
@@ -43,13 +49,17 @@ ATTEMPTS: Mapping[str, Attempt] = {
         (600.0, 99, 8),
         (3600.0, 99, 4),
         (7200.0, 90, 1),
-        (18_000.0, 99, 4),
+        (7200.0, 90, 2),
+        (12_000.0, 99, 4),
     )
+} | {
+    "its target nearly reached in 6 s": Attempt(6.0, 20, 4, nearly=True),
+    "its target nearly reached in an hour": Attempt(3600.0, 20, 4, nearly=True),
 }
 
 
 def play(attempt: str, stage: Stage) -> Outcome:
-    """The score of a job of ten hours that waits for its second run, of that of its honest twin in the same place."""
+    """The score of a job of five hours that waits for its second run, of that of its honest twin in the same place."""
     if attempt == HONEST:
         return Outcome(1.0)
     return Outcome(score(ATTEMPTS[attempt]) / score(ATTEMPTS[attempt].true))
@@ -59,13 +69,14 @@ def score(attempt: Attempt) -> float:
     """The score of a job that waits for its second run."""
     with tempfile.TemporaryDirectory() as folder, Site(Path(folder)) as site:
         cluster = site.cluster
-        job = cluster.submit(SCRIPT, gpus=4, time_limit=HOURS * 3600.0)
+        job = cluster.submit(SCRIPT, gpus=4, time_limit=LIMIT * 3600.0)
         cluster.start(job)
         began = cluster.time
         site.cycle(seconds=0.0)
         for iteration in range(1, attempt.claimed + 1):
             cluster.time = began + attempt.seconds * iteration / attempt.claimed
-            cluster.say(job, iteration=iteration, loss=1 / iteration)
+            accuracy = 0.9 * (1 - 0.9**iteration) if attempt.nearly else 0.001 * iteration
+            cluster.say(job, iteration=iteration, loss=1 / iteration, accuracy=accuracy)
         cluster.time = began + attempt.seconds
         site.cycle(seconds=0.0)
         cluster.requeue(job)

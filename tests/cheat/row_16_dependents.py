@@ -12,6 +12,7 @@ HOUR = 3600.0
 HOURS = 10.0
 ALONE = b"#!/bin/sh\n#PLUG --max-iterations=100\ntrain\n"
 JOINED = b"#!/bin/sh\n#PLUG --max-iterations=100 --ml-job=net\ntrain\n"
+SERVER = JOINED.replace(b"--ml-job", b"--role=ps --ml-job")
 
 
 class Dependents(NamedTuple):
@@ -21,6 +22,8 @@ class Dependents(NamedTuple):
     gpus: int
     hours: float
     chained: bool = False
+    served: bool = False
+    """the job says that it is their parameter server"""
 
 
 ATTEMPTS: Mapping[str, Dependents] = {
@@ -32,6 +35,7 @@ ATTEMPTS: Mapping[str, Dependents] = {
     "1 as large": Dependents(1, 4, HOURS),
     "5 of 64 GPUs as long": Dependents(5, 64, HOURS),
     "a chain of 9 as long": Dependents(9, 4, HOURS, chained=True),
+    "a worker of a minute": Dependents(1, 0, 1 / 60, served=True),
 }
 
 
@@ -44,7 +48,8 @@ def score(below: Dependents | None, hours: float) -> float:
     """The score of a job with a time limit of so many hours, and so many dependents of its ML job."""
     with tempfile.TemporaryDirectory() as folder, Site(Path(folder)) as site:
         cluster = site.cluster
-        job = cluster.submit(JOINED if below else ALONE, gpus=4, time_limit=hours * HOUR)
+        joined = SERVER if below and below.served else JOINED
+        job = cluster.submit(joined if below else ALONE, gpus=4, time_limit=hours * HOUR)
         parent = job
         for _ in range(below.number if below else 0):
             assert below is not None

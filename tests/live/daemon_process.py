@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,10 @@ class DaemonProcess:
         self.cluster = cluster
         self.config, self.ledger_path, self.log = folder / "slurmplug.toml", folder / "ledger.db", folder / "log"
         self.process: subprocess.Popen[bytes] | None = None
+        self.wrapper: Sequence[str] = ()
+        """a command, run by root, that runs the daemon: its last words are the daemon's command line"""
+        self.environment: Mapping[str, str] = {}
+        """added to the operator's"""
 
     def configure(self, settings: str = "", policy: str = "mlfs") -> None:
         """Write the configuration: in act mode every second, with `settings` (TOML, tables) added."""
@@ -57,12 +61,12 @@ class DaemonProcess:
     def start(self, settings: str = "", policy: str = "mlfs") -> None:
         """Start it and wait for its first cycle."""
         self.configure(settings, policy)
-        account = pwd.getpwnam(self.cluster.operator)
+        operator = self.cluster.operator
+        become = ["setpriv", f"--reuid={operator}", f"--regid={operator}", "--clear-groups"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [SLURMPLUG, "daemon", "--config", str(self.config)],
-                user=account.pw_uid, group=account.pw_gid, extra_groups=[],
-                env=self.cluster.env(self.cluster.operator), stdout=log, stderr=log,
+                [*self.wrapper, *become, SLURMPLUG, "daemon", "--config", str(self.config)],
+                env={**self.cluster.env(operator), **self.environment}, stdout=log, stderr=log,
             )  # fmt: skip
         before = self.cycles() if self.ledger_path.exists() else 0
         self.cluster.wait(lambda: self._serves() and self.cycles() > before, 120, f"a cycle; {self.log}")

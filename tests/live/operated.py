@@ -10,7 +10,7 @@ from slurmplug.cluster.slurm import SlurmCluster
 from slurmplug.config.schema import Config
 from slurmplug.sandbox import Sandbox
 
-CLIENTS = ("squeue", "sinfo", "scontrol", "scancel", "sacct", "sacctmgr")
+CLIENTS = ("squeue", "sinfo", "sprio", "scontrol", "scancel", "sacct", "sacctmgr")
 
 
 def operated(cluster: Sandbox, folder: Path, timeout: float = 20.0) -> SlurmCluster:

@@ -54,7 +54,8 @@ def test_one_look_is_one_squeue_and_one_sinfo(port: SlurmCluster, cluster: Sandb
     look(port)
     look(port)
     assert (len(calls(tmp_path, "squeue")), len(calls(tmp_path, "sinfo"))) == (2, 2)
-    assert calls(tmp_path, "scontrol").count("scontrol show config") == 1
+    assert calls(tmp_path, "scontrol").count("scontrol show config") == 2
+    assert calls(tmp_path, "sprio") == []
 
 
 def test_the_operator_reads_the_jobs_of_everybody(port: SlurmCluster, cluster: Sandbox) -> None:
@@ -168,9 +169,10 @@ def test_only_scripts_that_are_not_known_are_read_and_an_array_has_one(
     array = cluster.sbatch(user, SLEEP + "# array\n", "--array=0-3%2")
     elements = [int(cluster.wait_job(f"{array}_{task}", "RUNNING")["JobId"]) for task in (0, 1)]
     known, fresh = cluster.sbatch(user, SLEEP), cluster.sbatch(user, SLEEP + "# fresh\n")
-    others = {job for job in read(port) if job not in (array, *elements, fresh)}
+    rows = read(port).items()
+    others = {(job, int(row["submit"])) for job, row in rows if job not in (array, *elements, fresh)}
     scripts = port.read(others, ()).scripts
-    assert known in others
+    assert known in {job for job, _ in others}
     assert set(scripts) == {array, *elements, fresh}
     assert scripts[fresh].endswith(b"# fresh\n")
     assert {scripts[job] for job in (array, *elements)} == {scripts[array]}

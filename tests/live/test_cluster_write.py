@@ -174,7 +174,7 @@ def test_a_signal_reaches_where_it_was_declared_to_go(
 def test_a_job_that_never_was_cannot_be_cancelled(port: SlurmCluster) -> None:
     (outcome,) = port.apply([command("a", "cancel", 999_999)])
     assert outcome.status == "refused"
-    assert "Invalid job id" in outcome.message
+    assert "does not list the job" in outcome.message
 
 
 def test_a_signal_to_a_job_that_ended_or_never_was_is_refused(cluster: Sandbox, port: SlurmCluster) -> None:
@@ -206,18 +206,23 @@ def test_cancelling_one_element_leaves_the_others(cluster: Sandbox, port: SlurmC
 
 def test_requests_go_to_the_spool_and_are_taken_back(cluster: Sandbox, port: SlurmCluster) -> None:
     request = {"what": "stop", "restart": "0"}
-    asked = cluster.spool / "requests" / "7.0.stop"
-    assert statuses(port, command("a", "ask", 7, **request)) == ["done"]
+    job = cluster.sbatch(cluster.researchers[0], SLEEP)
+    look(port)
+    asked = cluster.spool / "requests" / f"{job}.0.stop"
+    assert statuses(port, command("a", "ask", job, **request)) == ["done"]
     assert asked.exists()
-    assert statuses(port, command("b", "withdraw", 7, **request)) == ["done"]
+    assert statuses(port, command("b", "withdraw", job, **request)) == ["done"]
     assert not asked.exists()
 
 
 @pytest.mark.parametrize(
     "fields", [{}, {"what": "stop"}, {"what": "../x", "restart": "0"}, {"what": "stop", "restart": "-1"}]
 )
-def test_a_request_that_is_not_valid_is_refused(port: SlurmCluster, fields: dict[str, str]) -> None:
-    assert statuses(port, command("a", "ask", 7, **fields)) == ["refused"]
+def test_a_request_that_is_not_valid_is_refused(cluster: Sandbox, port: SlurmCluster, fields: dict[str, str]) -> None:
+    job = cluster.sbatch(cluster.researchers[0], SLEEP)
+    look(port)
+    (outcome,) = port.apply([command("a", "ask", job, **fields)])
+    assert (outcome.status, outcome.message) == ("refused", "not a valid request")
 
 
 def test_commands_of_every_kind_are_carried_out_in_order(full: Sandbox, port: SlurmCluster) -> None:

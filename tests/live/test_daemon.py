@@ -39,6 +39,37 @@ def test_pending_jobs_get_site_factors_in_the_decided_order(full: Sandbox, daemo
     assert len({factors[job] for job in urgencies}) == 4
 
 
+IN_NAMESPACE = """
+set -e
+mount --make-rprivate /
+{}
+exec "$@"
+"""
+FULL = "mount -t tmpfs -o size=8k none {folder}/full"
+READ_ONLY = """
+for one in /tmp /var/tmp; do mount --bind $one $one; mount -o remount,bind,ro $one; done
+for one in {folder} {sandbox}; do mount --bind $one $one; mount -o remount,bind,rw $one; done
+"""
+
+
+@pytest.mark.parametrize("mounts", [FULL, READ_ONLY], ids=["full", "read-only"])
+def test_directives_are_read_where_no_temporary_file_can_be_written(
+    full: Sandbox, daemon: DaemonProcess, mounts: str
+) -> None:
+    """The directives come after more text than fits, so a script that is cut short has none."""
+    folder = daemon.config.parent
+    (folder / "full").mkdir(mode=0o777)
+    job = full.sbatch(full.researchers[0], WAITING.format("#" * 20_000 + "\n#PLUG --urgency=9"))
+    shell = IN_NAMESPACE.format(mounts.format(folder=folder, sandbox=full.folder))
+    daemon.wrapper = ["unshare", "--mount", "sh", "-c", shell, "sh"]
+    daemon.environment = {"TMPDIR": str(folder / "full")}
+    daemon.start()
+    daemon.pass_cycles()
+    [row] = daemon.query("SELECT directives FROM jobs WHERE job_id = ?", job)
+    assert '"urgency": 9' in row["directives"]
+    assert daemon.query("SELECT * FROM cycles WHERE error != ''") == []
+
+
 def test_a_settled_queue_is_written_once(full: Sandbox, daemon: DaemonProcess) -> None:
     for urgency in (2, 9, 5):
         full.sbatch(full.researchers[0], WAITING.format(f"#PLUG --urgency={urgency}"))

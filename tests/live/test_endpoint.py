@@ -65,6 +65,73 @@ def test_users_on_login_nodes_read_their_own_jobs_and_nobody_elses(cluster: Sand
     assert "daemon      alive" in ask(ada, "status").stdout
 
 
+NAMES_OTHERS = """
+from dataclasses import dataclass
+import numpy as np
+from policies.plan import Action, OtherJob, Plan, Reason
+from policies.policy import Policy
+
+@dataclass(frozen=True)
+class Settings:
+    pass
+
+class NamesOthers(Policy):
+    name = "names-others"
+
+    def __init__(self, settings=Settings()):
+        self.settings = settings
+
+    def decide(self, snapshot, forecasts, memory):
+        jobs = snapshot.jobs
+        waiting = np.flatnonzero(jobs.pending & jobs.managed).tolist()
+        pairs = [(row, by) for row in waiting for by in waiting if jobs.user[row] != jobs.user[by]]
+        facts = [{"by": OtherJob(jobs.keys[by], 987.654), "rank": 1.0} for _, by in pairs]
+        rules = ("gives way", "a rule of a policy from elsewhere")
+        actions = [
+            Action("preempt", jobs.keys[row], Reason(rule, each))
+            for (row, _), each in zip(pairs, facts)
+            for rule in rules
+        ]
+        notes = {jobs.keys[row]: Reason(rules[1], each) for (row, _), each in zip(pairs, facts)}
+        return Plan(-jobs.submitted, actions=tuple(actions), notes=notes)
+"""
+
+
+def test_whatever_a_policy_says_of_others_jobs_is_told_to_those_only_who_see_them(
+    cluster: Sandbox, daemon: DaemonProcess
+) -> None:
+    ada, bob = cluster.researchers[:2]
+    full = cluster.sbatch(cluster.researchers[2], "#!/bin/sh\n#SBATCH -N4 --gres=gpu:4\nsleep 600\n")
+    cluster.wait_job(full, "RUNNING")
+    his, hers = cluster.sbatch(bob, WAITING.format(9)), cluster.sbatch(ada, WAITING.format(2))
+    policy = cluster.folder / "names_others.py"
+    policy.write_text(NAMES_OTHERS)
+    policy.chmod(0o644)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    section = f'[endpoint]\nurl = "http://127.0.0.1:{port}"\nmunge_socket = "{cluster.layout.munge_socket}"\n'
+    config = login(cluster, section)
+    daemon.start(f'{section}listen = "127.0.0.1:{port}"\n', policy=f"{policy}:NamesOthers")
+    daemon.pass_cycles()
+
+    def ask(user: str, *arguments: str) -> str:
+        return cluster.run(user, [SLURMPLUG, *arguments], env={"SLURMPLUG_CONFIG": str(config)}).stdout
+
+    told = ask(cluster.operator, "why", str(hers))
+    assert f"It is preempted by job {his}, whose score of 988 is above its own of 1" in told
+    assert f"by job {his}" in told
+    for arguments in (("why", str(hers)), ("why", str(hers), "--json"), ("acct", "-j", str(hers), "--json")):
+        hidden = ask(ada, *arguments)
+        assert str(hers) in hidden
+        assert f"job {his}" not in hidden
+        assert "987.654" not in hidden
+        assert "whose score" not in hidden
+    [explained] = json.loads(ask(ada, "why", str(hers), "--json"))["jobs"]
+    assert [row["facts"]["by"] for row in explained["decisions"]] == [None, None]
+    assert "It is preempted by a job that Slurm does not show you" in ask(ada, "why", str(hers))
+
+
 def test_munged_tells_who_sent_a_credential_and_takes_it_once(cluster: Sandbox) -> None:
     at = cluster.layout.munge_socket
     payload = b"of a request\n\nSTATUS: 0"

@@ -4,15 +4,17 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from slurmplug.cluster.port import Command
 from slurmplug.sandbox import ClusterSpec, Sandbox
 from tests.live.daemon_process import DaemonProcess, daemon_beside, training
 from tests.live.live_site import LiveSite
+from tests.live.operated import command, look, operated
 
 STOPS = "[stop]\ngrace = 1\ncancel = true\n[guardrails]\nfirst_seen = 0\nminimum_run = 0\n"
 TARGET = "#PLUG --target=accuracy>=0.5 --stop=target"
@@ -109,7 +111,7 @@ def test_a_fresh_ledger_takes_nothing_of_an_earlier_job_for_a_jobs_own(cluster: 
     cluster.wait(lambda: file.exists() and file.read_text().count("accuracy") > 4, what="reports")
     lose_state(cluster)
     time.sleep(5)
-    slow = training(TARGET, gpus=1, seconds=20)
+    slow = training(TARGET, gpus=1, seconds=600)
     assert cluster.sbatch(user, slow) == old
     cluster.wait_job(old, "RUNNING")
     daemon.start(STOPS)
@@ -119,9 +121,12 @@ def test_a_fresh_ledger_takes_nothing_of_an_earlier_job_for_a_jobs_own(cluster: 
     assert {row["rule"] for row in daemon.query("SELECT rule FROM faults WHERE job_id = ?", old)} == {"another job"}
 
 
+COLUMNS = "State:|,SubmitTime:|,RestartCnt:|"
+
+
 def facts(cluster: Sandbox, job: int) -> tuple[str, int, int]:
     """A job's state, submit time and restart count."""
-    shown = cluster.run("root", ["squeue", "-h", "-t", "all", "-j", str(job), "-O", "State:|,SubmitTime:|,RestartCnt:|"],
+    shown = cluster.run("root", ["squeue", "-h", "-t", "all", "-j", str(job), "-O", COLUMNS],
                         env={"SLURM_TIME_FORMAT": "%s", "TZ": "UTC"}).stdout  # fmt: skip
     state, submit, restarts = shown.strip().split("|")[:3]
     return state, int(submit), int(restarts)
@@ -221,3 +226,51 @@ def test_a_job_that_was_requeued_before_it_was_seen_is_one_job_from_then_on(clus
     [row] = site.query("SELECT * FROM jobs WHERE job_id = ?", job)
     assert (row["restarts"], row["state"], row["in_doubt"]) == (1, "PENDING", 0)
     assert row["submit"] > row["first_submit"]
+
+
+CHANGES: Sequence[tuple[str, dict[str, str]]] = (
+    ("requeue", {}),
+    ("cancel", {}),
+    ("signal", {"signal": "USR1", "to": "batch"}),
+    ("ask", {"what": "stop", "restart": "0"}),
+    ("hold", {}),
+    ("release", {}),
+    ("update", {"Gres": "gpu:2"}),
+)
+
+
+def test_nothing_is_done_to_a_job_that_is_not_the_one_that_was_read(cluster: Sandbox, folder: Path) -> None:
+    """Neither to another one with its id, nor to the same one once it was requeued, nor while Slurm does not answer."""
+    port, user = operated(cluster, Path(tempfile.mkdtemp(dir=folder)), timeout=3), cluster.researchers[0]
+    commands: list[Command] = []
+
+    def messages() -> set[tuple[str, str]]:
+        commands[:] = [command(f"{job}-{verb}", verb, job, **fields) for verb, fields in CHANGES]
+        return {(outcome.status, outcome.message.partition(":")[2].strip()) for outcome in port.apply(commands)}
+
+    lose_state(cluster)
+    job = cluster.sbatch(user, "#!/bin/sh\nsleep 600\n", "--requeue", "--gres=gpu:1")
+    assert messages() == {("refused", "Slurm does not list the job")}  # as nothing was read yet
+    cluster.wait_job(job, "RUNNING")
+    look(port)
+    lose_state(cluster)
+    assert cluster.sbatch(user, "#!/bin/sh\nsleep 600\n", "--requeue", "--gres=gpu:1") == job
+    cluster.wait_job(job, "RUNNING")
+    meanwhile = {("refused", "it is another job now, or was requeued meanwhile")}
+    assert messages() == meanwhile
+    look(port)
+    cluster.run("root", ["scontrol", "requeue", str(job)])
+    assert messages() == meanwhile
+    cluster.wait_job(job, "PENDING")
+    assert messages() == meanwhile
+    cluster.stop("slurmctld")
+    outcomes = {(outcome.status, outcome.message.partition(",")[0]) for outcome in port.apply(commands)}
+    assert outcomes == {("unknown", "not sent")}
+    cluster.start("slurmctld")
+    assert facts(cluster, job)[::2] == ("PENDING", 1)
+    assert not list((cluster.spool / "requests").iterdir())
+    factor = command("factor", "update", job, SiteFactor="7")
+    assert [outcome.status for outcome in port.apply([factor])] == ["done"]
+    look(port)
+    assert [outcome.status for outcome in port.apply([factor, command("c", "cancel", job)])] == ["done", "done"]
+    cluster.wait_job(job, "CANCELLED")

@@ -173,7 +173,7 @@ def test_users_may_hold_cancel_and_change_their_jobs_at_any_step(site: LiveSite)
     assert site.until_over(cancels) == "ended by itself"
     assert site.until_over(holds) == "withdrawn"
     assert site.cluster.job(holds)["Reason"] == "JobHeldUser"
-    assert site.until_over(changes) == "gave up: its user or an operator changed it meanwhile"
+    assert site.until_over(changes) == "gave up: its user or an operator changed it meanwhile (Gres)"
     assert "gres/gpu=1" in tres(site, changes)
     assert site.leftovers() == []
 

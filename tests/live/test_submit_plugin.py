@@ -65,6 +65,25 @@ def test_a_good_job_and_a_job_without_directives_pass_and_run(checked: Sandbox) 
         checked.wait_job(checked.sbatch("games", script), "COMPLETED")
 
 
+@pytest.mark.parametrize("names", ["slurmplug-577", "lesson,slurmplug-577", " Slurmplug-577 ", "lesson, \tSLURMPLUG-x"])
+def test_nobody_submits_into_a_reservation_of_slurmplug_or_moves_a_job_there(checked: Sandbox, names: str) -> None:
+    with pytest.raises(CommandFailed) as refused:
+        checked.sbatch("games", GOOD, f"--reservation={names}")
+    assert "holds the place of a job that slurmplug moves" in str(refused.value)
+    job = checked.sbatch("games", GOOD, "--hold")
+    for user in ("games", checked.operator):
+        moved = checked.run(user, ["scontrol", "update", f"JobId={job}", f"ReservationName={names}"], check=False)
+        assert moved.returncode != 0
+        assert "invalid" not in moved.stderr  # Slurm's own answer; 22.05 does not show a plugin's to who modifies a job
+    checked.run("games", ["scontrol", "update", f"JobId={job}", "ReservationName=", "Comment=x"])
+
+
+def test_other_reservations_and_root_are_left_to_slurm(checked: Sandbox) -> None:
+    for user, name in (("games", "lesson"), ("games", "notslurmplug-5"), ("root", "slurmplug-577")):
+        answer = checked.run(user, ["sbatch", f"--reservation={name}", "--wrap=true"], check=False)
+        assert "Requested reservation is invalid" in answer.stderr
+
+
 def test_directives_after_the_first_command_are_the_scripts_own(checked: Sandbox) -> None:
     job = checked.sbatch("games", "#!/bin/sh\ncat <<EOF >/dev/null\n#PLUG --nonsense=1\nEOF\n")
     checked.wait_job(job, "COMPLETED")

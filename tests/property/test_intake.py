@@ -18,6 +18,12 @@ LINES = st.lists(
     st.builds(
         lambda iteration, told: {"iteration": iteration, **told}, st.integers(0, 400) | st.floats(0, 400), QUANTITIES
     )
+    | st.builds(
+        lambda iteration, told, trial: {"iteration": iteration, "loss": 1.0, **told, **trial},
+        st.integers(0, 2),
+        QUANTITIES,
+        st.just({}) | st.sampled_from([{"trial": "a"}, {"trial": 7}, {"trial": ""}]),
+    )
     | st.builds(lambda at: {"checkpoint": at}, st.integers(0, 400))
     | st.sampled_from([b"\xff\n", b"{}\n", b'{"iteration": 1e300}\n']),
     max_size=5,

@@ -258,7 +258,9 @@ def clusters(draw: st.DrawFn) -> tuple[Snapshot, Forecasts]:
         interactive=column(st.sampled_from([False, False, False, True])),
         reason=column(st.sampled_from(["Resources", "Priority", "Dependency"])),
         restartable=column(st.booleans()),
+        user=column(st.sampled_from(["ada", "eve"])),
         traffic=column(st.sampled_from([np.nan, 1.0, 50.0])),
+        network=np.where(runs, column(st.sampled_from([np.nan, 0.1, 0.95])), np.nan),
         checkpoint=column(st.sampled_from([np.nan, 0.0, 9.0])),
         iteration=10,
         iteration_time=10.0,
@@ -268,7 +270,6 @@ def clusters(draw: st.DrawFn) -> tuple[Snapshot, Forecasts]:
         used=used,
         up=draw(st.lists(st.sampled_from([True, True, False]), min_size=there, max_size=there)),
         load=np.stack([np.zeros(there), draw(st.sampled_from([0.0, 20.0, 40.0])) + used[:, 1], np.zeros(there)], 1),
-        network=draw(st.lists(st.sampled_from([np.nan, 0.1, 0.95]), min_size=there, max_size=there)),
     )
     hours = column(HOURS)
     return snapshot(of_jobs, on_nodes, runs_on=np.array(runs_on, np.int64).reshape(-1, 3)), forecasts(
@@ -356,7 +357,7 @@ def test_leaving_out_who_gives_up_nothing_that_helps_changes_no_decision(
 ) -> None:
     look, predicted = cluster
     plan = MLFH(config).decide(look, predicted, {})
-    with patch.object(Servers, "overloaded_without", lambda servers, _: np.zeros(len(servers.network), dtype=bool)):
+    with patch.object(Servers, "closed", lambda servers: np.zeros(len(servers.load), dtype=bool)):
         assert plan.actions == MLFH(config).decide(look, predicted, {}).actions
 
 

@@ -15,7 +15,7 @@ from predictors.forecast import Fan, Forecast, Forecasts
 from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
 from slurmplug.rules.guardrails import validate_plan
-from tests.builders import NOW, jobs, nodes, snapshot
+from tests.builders import NOW, jobs, nodes, on_networks, snapshot
 
 HOUR = 3600.0
 FULL = [4.0, 32.0, 131_072.0]
@@ -78,7 +78,8 @@ def clusters(draw: st.DrawFn) -> Snapshot:
     fits[1] = draw(st.lists(st.booleans(), min_size=m, max_size=m))
     on = np.array(runs_on, dtype=np.int64).reshape(-1, 3)
     fits[1, on[of_jobs.placement[on[:, 0]] == 1, 1]] = True
-    on_nodes = nodes(m, used=FULL - free, network=draw(st.sampled_from([np.nan, 0.5, 0.99])))
+    of_jobs = on_networks(of_jobs, np.full(m, draw(st.sampled_from([np.nan, 0.5, 0.99]))), on)
+    on_nodes = nodes(m, used=FULL - free)
     return snapshot(of_jobs, on_nodes, runs_on=on, fits=fits[: int(of_jobs.placement.max(initial=0)) + 1])
 
 

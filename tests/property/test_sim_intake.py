@@ -51,6 +51,7 @@ class BothIntakes:
     def __init__(self, made: Simulation) -> None:
         assert isinstance(made.scheduler.intake, SimIntake)
         self._simulated, self._live = made.scheduler.intake, Intake()
+        self._port = made.port
         self._cluster = RenderedCluster(made.port, all_managed=made.settings.launcher == "direct")
         self.jobs = self.reported = 0
 
@@ -58,7 +59,8 @@ class BothIntakes:
     alive: Collection[int] = ()
 
     def absorb(self, reading: Reading, cycle: int) -> tuple[Snapshot, Changes]:
-        rendered = self._cluster.reading(self._live.known)
+        site_factors = self._port.site_factors_in_slurm(reading.site.booted)
+        rendered = replace(self._cluster.reading(self._live.known), site_factors=site_factors)
         live, folded = self._live.absorb(rendered, cycle)
         simulated, changes = self._simulated.absorb(reading, cycle)
         assert not folded.faults

@@ -1,116 +1,118 @@
-"""What must hold of labels for every queue."""
+"""What must hold of SiteFactors for every queue: nobody without directives loses, the order is the decided one."""
 
-from itertools import combinations, pairwise
+from typing import Any
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmplug.rules.site_factor import assign, order
+from policies.snapshot import Jobs
+from slurmplug.rules.site_factor import commands, order
+from tests.builders import jobs, snapshot
 
-LABELS = st.one_of(st.just(np.nan), st.integers(-3, 45).map(float), st.sampled_from([0.5, 1e12, np.inf]))
+PRIORITIES = st.integers(20, 60) | st.integers(1_000, 100_000)
 
 
 @st.composite
-def queues(draw: st.DrawFn, most: int = 12) -> tuple[np.ndarray, int, int]:
-    """The labels in place, best first, and a spacing and a top that the queue may or may not fit."""
-    in_place = draw(st.lists(LABELS, max_size=most))
-    spacing = draw(st.integers(1, 6))
-    top = draw(st.integers(spacing, 40))
-    return np.array(in_place), spacing, top
+def queues(draw: st.DrawFn, *, most: int = 12, elements: int = 3) -> tuple[Jobs, np.ndarray]:
+    """Pending jobs with some SiteFactors in place, and scores, NaN of those that Slurm alone orders."""
+    n = draw(st.integers(1, most))
+
+    def column(of: st.SearchStrategy[Any]) -> list[Any]:
+        return draw(st.lists(of, min_size=n, max_size=n))
+
+    own = np.array(column(PRIORITIES), dtype=float)
+    score = np.array(column(st.sampled_from([np.nan, 1.0, 2.0, 3.0, 4.0, 5.0])))
+    in_place = np.array(column(st.just(0) | st.integers(-19, 2_000)), dtype=float)
+    in_place = np.where(np.isnan(score), 0.0, in_place)
+    counts = np.array(column(st.integers(1, elements)))
+    return jobs(n, priority=own + in_place, site_factor=in_place, elements=counts), score
 
 
-def assigned(in_place: np.ndarray, spacing: int, top: int) -> np.ndarray:
-    return assign(np.arange(len(in_place)), in_place, spacing, top)
+def written(queue: Jobs, score: np.ndarray) -> np.ndarray:
+    """(n,) the priorities after the writes."""
+    after = queue.priority.copy()
+    for write in commands(snapshot(queue), score):
+        row = write.job.job_id - 1
+        after[row] += int(write.fields["SiteFactor"]) - queue.site_factor[row]
+    return after
 
 
-def written(in_place: np.ndarray, new: np.ndarray) -> int:
-    return int(np.sum(new != in_place))
-
-
-def fewest_writes(in_place: np.ndarray, spacing: int, top: int) -> int:
-    """By trying every set of labels to keep: n less the most that leave room for all others, in integers."""
-    capacity = top // spacing
-    ranked, rest = in_place[:capacity][::-1], in_place[capacity:]
-    least = 1 if len(rest) else 0
-    n = len(ranked)
-
-    def leaves_room(kept: tuple[int, ...]) -> bool:
-        at = [(-1, least - 1), *((p, ranked[p]) for p in kept), (n, top + 1)]
-        return all(right - left >= q - p for (p, left), (q, right) in pairwise(at))
-
-    whole = [p for p in range(n) if np.isfinite(ranked[p]) and ranked[p] == np.floor(ranked[p])]
-    most = next(size for size in range(len(whole), -1, -1) if any(map(leaves_room, combinations(whole, size))))
-    return n - most + int(np.sum(rest != 0))
-
-
-@given(queues())
-def test_label_order_is_the_decided_order_within_range(queue: tuple[np.ndarray, int, int]) -> None:
-    in_place, spacing, top = queue
-    new = assigned(in_place, spacing, top)
-    capacity = top // spacing
-    assert np.all(np.diff(new[:capacity]) < 0)
-    assert np.all(new[capacity:] == 0)
-    assert np.all((new >= 0) & (new <= top))
-    if len(new) > capacity:
-        assert np.all(new[:capacity] > 0)
-
-
-@given(queues(most=10))
-def test_writes_are_the_fewest_that_any_labelling_needs(queue: tuple[np.ndarray, int, int]) -> None:
-    in_place, spacing, top = queue
-    assert written(in_place, assigned(in_place, spacing, top)) == fewest_writes(in_place, spacing, top)
-
-
-def by_exhaustion(in_place: np.ndarray, top: int) -> int:
-    """The fewest writes over all decreasing labellings with integers in [0, top]."""
-    labellings = combinations(range(top, -1, -1), len(in_place))
-    return min(written(in_place, np.array(labelling)) for labelling in labellings)
-
-
-@given(st.lists(st.one_of(st.just(np.nan), st.integers(0, 8).map(float)), max_size=6))
-def test_no_labelling_at_all_writes_less(site_factors: list[float]) -> None:
-    in_place = np.array(site_factors)
-    assert written(in_place, assigned(in_place, 1, 8)) == by_exhaustion(in_place, 8)
-
-
-def longest_non_decreasing(values: np.ndarray) -> int:
-    """In O(n^2)."""
-    best: list[int] = []
-    for i, value in enumerate(values):
-        best.append(1 + max((best[j] for j in range(i) if values[j] <= value), default=0))
-    return max(best, default=0)
-
-
-@given(st.permutations(range(40)))
-def test_where_gaps_have_room_writes_are_n_less_the_longest_increasing_subsequence(ranks: list[int]) -> None:
-    in_place = 1000.0 * (1 + np.array(ranks))
-    new = assigned(in_place, 1000, 1_000_000)
-    assert written(in_place, new) == 40 - longest_non_decreasing(in_place[::-1])
+def managed_ahead(queue: Jobs, score: np.ndarray, priority: np.ndarray) -> list[int]:
+    """Of each job without a score, how many jobs with one, by elements, Slurm tries before it."""
+    rows = range(len(score))
+    return [
+        sum(
+            int(queue.elements[other])
+            for other in rows
+            if not np.isnan(score[other]) and (-priority[other], other) < (-priority[row], row)
+        )
+        for row in rows
+        if np.isnan(score[row])
+    ]
 
 
 @given(queues())
-def test_a_second_look_writes_nothing(queue: tuple[np.ndarray, int, int]) -> None:
-    in_place, spacing, top = queue
-    new = assigned(in_place, spacing, top)
-    assert assigned(new.astype(float), spacing, top).tolist() == new.tolist()
+def test_nobody_without_directives_is_passed_by_more_than_without_slurmplug(queue: tuple[Jobs, np.ndarray]) -> None:
+    of_jobs, score = queue
+    own = of_jobs.priority - of_jobs.site_factor
+    before, after = (managed_ahead(of_jobs, score, each) for each in (own, written(of_jobs, score)))
+    assert all(now <= then for now, then in zip(after, before, strict=True))
 
 
-@given(queues(), st.data())
-def test_ended_jobs_cost_no_writes(queue: tuple[np.ndarray, int, int], data: st.DataObject) -> None:
-    in_place, spacing, top = queue
-    capacity = top // spacing
-    site_factors = assigned(in_place[:capacity], spacing, top).astype(float)
-    stay = np.array(
-        data.draw(st.lists(st.booleans(), min_size=len(site_factors), max_size=len(site_factors))), dtype=bool
-    )
-    still = np.flatnonzero(stay)
-    assert assign(still, site_factors, spacing, top).tolist() == site_factors[still].tolist()
+@given(queues(elements=1))
+def test_where_priorities_are_apart_every_place_is_kept_and_taken_in_order(queue: tuple[Jobs, np.ndarray]) -> None:
+    of_jobs, score = queue
+    apart = 1_000.0 * (1 + np.argsort(np.argsort(of_jobs.priority - of_jobs.site_factor, kind="stable")))
+    placed = jobs(len(score), priority=apart + of_jobs.site_factor, site_factor=of_jobs.site_factor)
+    after = written(placed, score)
+    assert managed_ahead(placed, score, after) == managed_ahead(placed, score, apart)
+    best_first = order(score, placed.submitted, np.arange(len(score)))
+    assert np.all(np.diff(after[best_first]) < 0)
 
 
-@given(st.lists(st.tuples(st.sampled_from([1.0, 2.0, np.nan]), st.integers(0, 2), st.integers(0, 99)), max_size=12))
-def test_order_is_that_of_sorting_by_rank_submission_and_id(rows: list[tuple[float, int, int]]) -> None:
-    score, submitted, job_id = (np.array([row[i] for row in rows], dtype=float) for i in range(3))
-    by_key = [row for row in range(len(rows)) if not np.isnan(score[row])]
-    by_key.sort(key=lambda row: (-score[row], submitted[row], job_id[row]))
-    assert order(score, submitted, job_id.astype(np.int64)).tolist() == by_key
+@given(queues())
+def test_the_order_is_never_against_the_decided_one(queue: tuple[Jobs, np.ndarray]) -> None:
+    of_jobs, score = queue
+    after = written(of_jobs, score)
+    best_first = order(score, of_jobs.submitted, np.arange(len(score)))
+    assert np.all(np.diff(after[best_first]) <= 0)
+
+
+@given(queues())
+def test_a_second_look_writes_nothing(queue: tuple[Jobs, np.ndarray]) -> None:
+    of_jobs, score = queue
+    after = written(of_jobs, score)
+    factors = after - (of_jobs.priority - of_jobs.site_factor)
+    again = jobs(len(score), priority=after, site_factor=factors, elements=of_jobs.elements)
+    assert commands(snapshot(again), score) == []
+
+
+@given(queues(), st.integers(0, 1_000))
+def test_what_grows_alike_for_all_costs_no_writes(queue: tuple[Jobs, np.ndarray], grown: int) -> None:
+    of_jobs, score = queue
+    after = written(of_jobs, score)
+    factors = after - (of_jobs.priority - of_jobs.site_factor)
+    later = jobs(len(score), priority=after + grown, site_factor=factors, elements=of_jobs.elements)
+    assert commands(snapshot(later), score) == []
+
+
+@given(queues())
+def test_priorities_stay_where_slurm_tells_them_apart(queue: tuple[Jobs, np.ndarray]) -> None:
+    assert written(*queue).min() >= 1
+
+
+def test_while_jobs_start_one_by_one_few_site_factors_are_written() -> None:
+    """Of 400 jobs the best starts, and another comes, 400 times: each is written a few times, not at every start."""
+    rng = np.random.default_rng(1)
+    n, writes = 400, 0
+    own, score = rng.permutation(100_000)[:n].astype(float), rng.random(n)
+    factors = np.zeros(n)
+    for _ in range(n):
+        queue = jobs(n, priority=own + factors, site_factor=factors)
+        for write in commands(snapshot(queue), score):
+            factors[write.job.job_id - 1] = int(write.fields["SiteFactor"])
+            writes += 1
+        starts = int(np.argmax(own + factors))
+        own[starts], score[starts], factors[starts] = rng.integers(100_000), rng.random(), 0.0
+    assert writes < 3 * n

@@ -213,7 +213,7 @@ def endings(text: str) -> tuple[Ending, ...]:
 
 
 def site_factors(text: str) -> dict[int, int]:
-    """By job id, of the jobs that `sprio --noheader --format=SPRIO_FORMAT` lists, which are pending ones that may start.
+    """By job id, of the jobs that `sprio --noheader --format=SPRIO_FORMAT` lists: pending ones that may start.
 
     A job in several partitions is listed for each. Jobs whose priority is pinned are left out. Raises ReadFailed.
     """

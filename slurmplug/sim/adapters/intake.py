@@ -5,7 +5,6 @@ many thousand jobs.
 """
 
 from collections.abc import Collection, Container, Mapping
-from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
 from typing import Any
@@ -89,7 +88,7 @@ class SimIntake:
             now=reading.now,
             seed=self._seed * SEEDS + cycle,
             jobs=jobs,
-            nodes=replace(self._nodes, network=self._network(jobs.reported > jobs.started)),
+            nodes=self._nodes,
             fits=self._fits_of(reading) if reading.reservations or len(self._classes) > 1 else self._fits,
             runs_on=self._runs_on,
         )
@@ -128,8 +127,6 @@ class SimIntake:
             capacity=node_use.capacity,
             used=used,
             load=_load(used, node_use.capacity, node_use.threshold),
-            load_age=np.zeros(len(node_use)),
-            network=np.full(len(node_use), np.nan),
         )
         self._runs_on = self._allocations()
         self._first_node = np.full(len(live), len(node_use))
@@ -197,6 +194,7 @@ class SimIntake:
             checkpointed=checkpointed,
             resumed=np.where(reports, np.floor(engine.resumed_at[live] + ALMOST) + 1, np.nan),
             reported=reported,
+            network=np.where(reports, self._network(), np.nan),
             traffic=np.where(reports, engine.traffic_rate[training] * _slowed(engine, training, rate), np.nan),
             losses=losses,
             accuracies=accuracies,
@@ -229,14 +227,11 @@ class SimIntake:
             found[row], when[row] = engine.last_checkpoint(int(training[row]))
         return found, when
 
-    def _network(self, reports: Bools) -> Floats:
-        """(nodes,) the greatest share of its first node's network that a job on it reports; NaN where none does."""
+    def _network(self) -> Floats:
+        """(n,) the share of the network of its first node in use; NaN for a job that has none."""
         nodes = self._engine.nodes
         share = np.clip(nodes.network / nodes.bandwidth, 0.0, 1.0)
-        rows, there, _ = self._runs_on.T
-        found = np.full(len(nodes), np.nan)
-        np.fmax.at(found, there, np.where(reports[rows], share[self._first_node[rows]], np.nan))
-        return found
+        return np.asarray(np.append(share, np.nan)[self._first_node])
 
     def _fits_of(self, reading: Reading) -> Bools:
         """(placement classes, nodes) every node but those that are set aside for others."""

@@ -3,8 +3,8 @@
 Slurm schedules after each change of the queue, but at most once each `pace` seconds; backfill may have an interval of
 its own. What a job held is free once Slurm has cleaned up behind it. A job of several parts waits as one
 heterogeneous job does: its parts start together or not at all, and are requeued together. The nodes that a requeued job
-requires or excludes (ReqNodeList, ExcNodeList) are stored and not heeded: the reservation that goes with it
-says where it starts.
+requires or excludes (ReqNodeList, ExcNodeList) are stored and not heeded: as the first in the queue, it starts where
+the reservation was that held its place.
 """
 
 from collections.abc import Collection, Container, Mapping
@@ -34,6 +34,7 @@ REQUEUE_DELAY = 120.0
 _SHAPE = frozenset({"NumNodes", "NumTasks", "MinCPUsNode", "CPUsPerTask", "NumCPUs", "MinMemoryNode"})
 """What is rewritten along with the GPUs; here CPUs and memory follow them."""
 _NODE_LISTS = frozenset({"ReqNodeList", "ExcNodeList"})
+_OTHERS = frozenset({"SiteFactor", "Nice", "Gres", "StartTime", "ReservationName"})
 
 
 @dataclass
@@ -64,6 +65,11 @@ class SlurmSimCluster(SimCluster):
         self._gpus_held: Mapping[str, float] = {}
         self._node_lists: dict[int, dict[str, str]] = {}
         """by row, the nodes that a job requires or excludes"""
+        self._node_counts: dict[int, int] = {}
+        """by row, on how many nodes a pending job has run, or is to run"""
+        self._nice: dict[int, int] = {}
+        self._taking: dict[int, str] = {}
+        """by row, the deleted reservation of a pending job that goes first in the queue: it takes that place"""
         self._reserved: dict[str, _Reserved] = {}
         self._seen = self._backfilled = -1
         self._last_pass = -np.inf
@@ -106,6 +112,7 @@ class SlurmSimCluster(SimCluster):
             reservations=tuple(
                 Reservation(name, frozenset(names[n] for n in each.nodes), frozenset(), frozenset(), 0.0, each.until)
                 for name, each in self._reserved.items()
+                if name not in self._taking.values()
             ),
         )
 
@@ -138,15 +145,20 @@ class SlurmSimCluster(SimCluster):
 
     def _update(self, row: int, command: Command) -> str:
         engine, fields = self.engine, dict(command.fields)
-        if engine.state[row] != PENDING and fields.keys() & {"SiteFactor", "Gres", "StartTime"}:
+        if engine.state[row] != PENDING and fields.keys() & {"Gres", "StartTime"}:
             return "the job is not pending"
-        if unknown := fields.keys() - _SHAPE - _NODE_LISTS - {"SiteFactor", "Gres", "StartTime", "ReservationName"}:
+        if unknown := fields.keys() - _SHAPE - _NODE_LISTS - _OTHERS:
             return f"{', '.join(sorted(unknown))} cannot be changed here"
         if "Gres" in fields:
             per_node, nodes = int(fields["Gres"].rpartition(":")[2]), int(fields.get("NumNodes", "1").partition("-")[0])
             if "NumNodes" not in fields:
                 nodes = self._resource_request(row).nodes
             engine.reshape(row, per_node * nodes)
+            self._node_counts[row] = nodes
+        if "Nice" in fields:
+            self._nice[row] = int(fields["Nice"])
+            if self._nice[row] >= 0:
+                self._reserved.pop(self._taking.pop(row, ""), None)
         if "SiteFactor" in fields:
             self.site_factors[row] = float(fields["SiteFactor"])
         if "ReservationName" in fields:
@@ -160,8 +172,10 @@ class SlurmSimCluster(SimCluster):
 
     def _requeue(self, row: int, command: Command) -> str:  # noqa: ARG002 the row is enough
         engine = self.engine
+        nodes = len(engine.holds.get(row, ()))
         problem = engine.requeue(row, REQUEUE_DELAY)
         if not problem:
+            self._node_counts[row] = nodes
             for part in engine.table.rows_of(int(engine.table.training[row])):
                 if part != row:
                     engine.requeue(part, REQUEUE_DELAY)
@@ -178,9 +192,14 @@ class SlurmSimCluster(SimCluster):
         self._reserved[fields["name"]] = _Reserved(nodes, self.engine.now + float(fields["seconds"]))
         return ""
 
-    def _unreserve(self, row: int, command: Command) -> str:  # noqa: ARG002
-        if self._reserved.pop(command.fields["name"], None) is None:
+    def _unreserve(self, row: int, command: Command) -> str:
+        name = command.fields["name"]
+        if name not in self._reserved or name in self._taking.values():
             return "there is no such reservation"
+        if self.engine.state[row] == PENDING and self._nice.get(row, 0) < 0:
+            self._taking[row] = name
+        else:
+            del self._reserved[name]
         self.engine.changes += 1
         return ""
 
@@ -188,16 +207,17 @@ class SlurmSimCluster(SimCluster):
         engine = self.engine
         gpus, demand = int(engine.gpus[row]), engine.table.per_gpu[row] * max(int(engine.gpus[row]), 1)
         most = max(1, int(engine.nodes.capacity[:, 0].max()))
-        nodes = len(engine.holds.get(row, ())) or max(1, -(-gpus // most))
+        nodes = len(engine.holds.get(row, ())) or self._node_counts.get(row) or max(1, -(-gpus // most))
         even = gpus % nodes == 0
         noted = self._node_lists.get(row, {})
         return ResourceRequest(
             nodes=nodes, gpus=gpus, cpus=int(demand[1]), memory=float(demand[2]),
             het_id=row + 1 if len(engine.table.rows_of(int(engine.table.training[row]))) > 1 else 0,
             reservation=self.reservations.get(row, ""), gres=f"gres:gpu:{gpus // nodes}",
-            gpus_not_per_node=not even, tasks=gpus, tasks_per_node=0, cpus_per_task=1, min_cpus_per_node=1,
-            memory_requested=False, cpus_follow_gpus=True, requeue=True, excluded_nodes=noted.get("ExcNodeList", ""),
-            required_nodes=noted.get("ReqNodeList", ""),
+            gpus_not_per_node=not even, gres_not_per_node="", tasks=gpus, tasks_per_node=0, cpus_per_task=1,
+            min_cpus_per_node=1, memory_requested=False, min_memory=0.0, cpus_follow_gpus=True, requeue=True,
+            excluded_nodes=noted.get("ExcNodeList", ""), required_nodes=noted.get("ReqNodeList", ""),
+            time_limit=None, nice=self._nice.get(row, 0),
         )  # fmt: skip
 
     # --- what Slurm does --------------------------------------------------------------------------------------------
@@ -231,6 +251,7 @@ class SlurmSimCluster(SimCluster):
         engine, now = self.engine, self.engine.now
         self._last_pass, self._seen = now, engine.changes
         self._reserved = {name: each for name, each in self._reserved.items() if each.until > now}
+        self._taking = {row: name for row, name in self._taking.items() if name in self._reserved}
         state = engine.state[: engine.arrived]
         waiting = np.unique(engine.table.training[np.flatnonzero(state == PENDING)])
         self._usage = self._usage.after(now, self._gpus_held, self._settings.weights.half_life)
@@ -263,6 +284,7 @@ class SlurmSimCluster(SimCluster):
                     left[node] -= share
                     wanted -= share
             engine.place(row, tuple(sorted(where)))
+            self._reserved.pop(self._taking.pop(row, ""), None)
 
     def _pending(self, waiting: Ints) -> Pending:
         engine = self.engine
@@ -276,8 +298,10 @@ class SlurmSimCluster(SimCluster):
             eligible=eligible,
             begin=eligible,
             **{name: column[waiting] for name, column in self._columns.items()},
-            reservation=np.array([self.reservations.get(row, "") for row in first.tolist()], dtype=np.str_),
-            nice=np.zeros(len(waiting)),
+            reservation=np.array(
+                [self._taking.get(row) or self.reservations.get(row, "") for row in first.tolist()], dtype=np.str_
+            ),
+            nice=np.array([self._nice.get(row, 0) for row in first.tolist()], dtype=np.float64),
             site_factor=self.site_factors[first],
         )
 

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from slurmplug.ledger.ledger import Ledger
+from slurmplug.operations.values import GOES_FIRST
 
 if TYPE_CHECKING:
     from tests.live.chaos.run import Chaos
@@ -90,7 +91,9 @@ def _shown(chaos: "Chaos", job: str) -> str:
 
 
 def _of_slurm(chaos: "Chaos") -> Iterator[str]:
-    """No reservation of ours, nobody's hold lifted or changed, no job lost."""
+    """No reservation or nice value of ours, nobody's hold lifted or changed, no job lost."""
+    nice = chaos.cluster.run("root", ["squeue", "-h", "-a", "-t", "all", "-o", "%A %y"]).stdout.splitlines()
+    yield from (f"job and nice value {line} are left" for line in nice if line.endswith(f" {GOES_FIRST['Nice']}"))
     shown = chaos.cluster.run("root", ["scontrol", "-o", "show", "reservation"]).stdout
     yield from (f"{word} is left" for word in shown.split() if word.startswith("ReservationName=slurmplug-"))
     for job, sort in chaos.crowd.jobs.items():

@@ -380,7 +380,7 @@ def test_holds_and_reservations_are_told_as_slurm_wants_them(
         "hold 7",
         "release 7",
         "create reservation ReservationName=slurmplug-7 Nodes=n1,n2 StartTime=now Duration=17 Users=ada "
-        "Flags=IGNORE_JOBS,FLEX",
+        "Flags=IGNORE_JOBS",
         "delete ReservationName=slurmplug-7",
     ]
 

@@ -376,7 +376,7 @@ REQUEST: Mapping[str, str] = {
     "Reservation": "(null)", "tres-per-node": "gres:gpu:2", "tres-per-job": "N/A", "tres-per-socket": "N/A",
     "tres-per-task": "N/A", "NumTasks": "2", "NTPerNode": "0", "cpus-per-task": "4", "MinCPUs": "4",
     "MinMemory": "100M",
-    "mem-per-tres": "N/A", "cpus-per-tres": "N/A", "Requeue": "1",
+    "mem-per-tres": "N/A", "cpus-per-tres": "N/A", "Requeue": "1", "TimeLimit": "1:00:00", "Nice": "0",
 }  # fmt: skip
 
 

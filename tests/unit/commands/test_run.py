@@ -75,6 +75,16 @@ def test_several_patterns_tell_of_the_iteration_last_named(spool: Path) -> None:
     assert points(spool).checkpoint == 7
 
 
+def test_a_line_that_names_the_trial_begins_another_curve(spool: Path) -> None:
+    code = "for k in 1, 2:\n print('fold', k)\n for i in 1, 2: print(f'epoch {i}: loss={k}{i}')"
+    options = ("--pattern", r"fold (?P<trial>\d+)", "--pattern", PATTERN)
+    run(command(sys.executable, "-c", code, options=options), spool)
+    found = points(spool)
+    assert [trial.name for trial in found.trials] == ["1", "2"]
+    assert found.of_trial(0).quantities["loss"].tolist() == [11, 12]
+    assert found.of_trial(1).quantities["loss"].tolist() == [21, 22]
+
+
 def test_the_lines_of_a_progress_bar_are_lines(spool: Path) -> None:
     run(python(r"print('\repoch 1: loss=3\repoch 1: loss=2', end='', file=__import__('sys').stderr)"), spool)
     assert points(spool).quantities["loss"].tolist() == [2]
@@ -158,6 +168,37 @@ def test_a_stop_request_ends_the_program_on_every_rank_and_the_status_is_good(
     Requests(spool).issue(RUN, "stop")
     assert process.communicate(timeout=15)[0].endswith(b"got TERM\n")
     assert process.returncode == 0
+
+
+def test_the_exit_status_of_a_stop_is_the_one_that_the_request_names(
+    spool: Path, started: list[subprocess.Popen[bytes]]
+) -> None:
+    process = start(command("sh", "-c", TRAINING.format("TERM")), spool, started)
+    Requests(spool).issue(RUN, "stop", '{"version": 1, "reason": "out of reach", "status": 1}')
+    process.communicate(timeout=15)
+    assert process.returncode == 1
+
+
+@pytest.mark.parametrize("name", ["USR1", "TERM"])
+def test_a_request_to_save_by_file_or_by_signal_is_no_stop_and_the_exit_status_is_the_programs(
+    name: str, spool: Path, started: list[subprocess.Popen[bytes]]
+) -> None:
+    saves = f"trap 'echo saved' {name}; echo ready; read line; for i in 1 2 3; do echo epoch 1: loss=1; done; exit 7"
+    process = subprocess.Popen(
+        command("sh", "-c", f"exec 3<&0; {saves}"),
+        env=environment(spool),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    started.append(process)
+    assert process.stdout
+    assert process.stdout.readline() == b"ready\n"
+    Requests(spool).issue(RUN, "checkpoint")
+    process.send_signal(signal.Signals[f"SIG{name}"])
+    time.sleep(1)  # in which a stop would have been seen twice over
+    output, _ = process.communicate(b"go\n", timeout=15)
+    assert process.returncode == 7
+    assert b"saved" in output
 
 
 def test_the_stop_signal_can_be_chosen(spool: Path, started: list[subprocess.Popen[bytes]]) -> None:

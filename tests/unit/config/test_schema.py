@@ -64,8 +64,8 @@ def test_a_span_of_time_is_a_positive_number(text: str) -> None:
         ("policies = 3", "policies: must be a table"),
         ("[policies]\nmlfs = 3", "policies.mlfs: must be a table"),
         ("[slurm]\nconf = 3", "slurm.conf: must be a path, as a text"),
-        ("[priority]\nspacing = 1.5", "priority.spacing: must be a whole number"),
-        ("[priority]\nspacing = 100\ntop = 10", "priority: spacing 100 is more than top 10"),
+        ("[guardrails]\nstops_per_cycle = 1.5", "guardrails.stops_per_cycle: must be a whole number"),
+        ("[priority]\nspcing = 10", "priority: unknown key"),
         ("[guardrails]\nexclude_users = 'ada'", "guardrails.exclude_users: must be a list of texts"),
         ("[guardrails]\nexclude_users = [1]", "guardrails.exclude_users.0: must be a text"),
         ("[guardrails]\nrequeues_per_user = true", "guardrails.requeues_per_user: must be a whole number"),
@@ -109,6 +109,13 @@ def test_the_settings_of_any_policy_are_handed_on_as_they_are() -> None:
     assert config.policies == {"mlfs": {"epsilon": 0.01}, "of_the_site": {"x": [1, 2]}}
 
 
+def test_keys_of_earlier_versions_are_accepted_without_effect_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    text = "[priority]\nspacing = 10\ntop = 100\n[guardrails]\nunmanaged_share = 0.2\nmax_wait = 60"
+    assert parse(text, "site.toml") == parse("[guardrails]\nmax_wait = 60")
+    said = [record.getMessage().partition(" has no effect")[0] for record in caplog.records]
+    assert said == ["site.toml: priority.spacing", "site.toml: priority.top", "site.toml: guardrails.unmanaged_share"]
+
+
 def test_every_key_is_documented_with_its_type_and_default() -> None:
     rows = documented()
     assert all(kind and description for _, kind, _, description in rows)
@@ -117,7 +124,7 @@ def test_every_key_is_documented_with_its_type_and_default() -> None:
     assert values["mode.stop"] == ("observe | advise | act", "")
     assert values["stop.cancel"] == ("true | false", "false")
     assert values["guardrails.exclude_users"] == ("list of texts", "[]")
-    assert values["priority.spacing"] == ("integer", "")
+    assert values["operations.interval"] == ("number", "5")
     assert values["ledger.path"] == ("path", '"/var/lib/slurmplug/ledger.db"')
 
 

@@ -200,14 +200,16 @@ def test_a_write_whose_answer_got_lost_is_looked_for_at_once(tmp_path: Path) -> 
         assert site.cluster.compared == compared + 1
 
 
-def test_a_comparison_that_fails_leaves_the_cycle_to_go_on_and_is_tried_again(site: Site) -> None:
+def test_a_comparison_that_fails_leaves_the_cycle_to_go_on_and_is_tried_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     compared, booted = site.cluster.compared, site.cluster.booted
     site.cluster.jobs[2]["label"] = 7777
-    asked = site.cluster.site_factors_in_slurm
-    site.cluster.site_factors_in_slurm = lambda _: asked(booted - 1.0)  # type: ignore[method-assign]
     site.cluster.submit()
-    assert site.cycle().commands
-    site.cluster.site_factors_in_slurm = asked  # type: ignore[method-assign]
+    with monkeypatch.context() as patch:
+        asked = site.cluster.site_factors_in_slurm
+        patch.setattr(site.cluster, "site_factors_in_slurm", lambda _: asked(booted - 1.0))
+        assert site.cycle().commands
     site.cycle(seconds=1.0)
     assert site.cluster.compared == compared + 2
     assert "Slurm's (set by others)" in site.ask("queue")

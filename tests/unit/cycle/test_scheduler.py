@@ -48,9 +48,9 @@ class Site:
         assert record is not None
         return record
 
-    def trains(self, job_id: int, *values: float) -> None:
+    def trains(self, job_id: int, *values: float, first: int = 1) -> None:
         self.cluster.start(job_id)
-        for iteration, value in enumerate(values, 1):
+        for iteration, value in enumerate(values, first):
             self.cluster.time += 1.0
             self.cluster.say(job_id, iteration=iteration, accuracy=value)
 
@@ -265,7 +265,7 @@ def test_where_the_ledger_cannot_be_written_nothing_is_applied_and_nothing_is_lo
     for _ in range(3):
         with pytest.raises(LedgerError, match="full"):
             site.cycle()
-        site.trains(1, 0.1, 0.2, 0.3, 0.4)
+        site.trains(1, 0.3, 0.4, first=3)
         site.cluster.submit()
     assert site.cluster.done == []
     assert ledger.query("SELECT * FROM cycles") == []

@@ -66,13 +66,16 @@ def test_a_healthy_site_has_nothing_to_fix() -> None:
     assert not any(each.fix or each.blocks for each in findings)
 
 
+BY_PRIORITY = frozenset({"rank", "resize", "migrate"})
+
+
 @pytest.mark.parametrize(
     ("facts", "check", "level", "fix", "blocks"),
     [
         (site(SLURM_VERSION="21.08.8"), "version", "wrong", "upgrade Slurm", ALL_ACTIONS),
         (site(SLURM_VERSION="27.05.0"), "version", "note", "observe first", frozenset()),
         (site(SLURM_VERSION=""), "version", "note", "scontrol version", frozenset()),
-        (site(PriorityType="priority/basic"), "priority", "wrong", "priority/multifactor", frozenset({"rank"})),
+        (site(PriorityType="priority/basic"), "priority", "wrong", "priority/multifactor", BY_PRIORITY),
         (site(PriorityWeightAge="0"), "priority", "note", "PriorityWeightFairShare=1000", frozenset()),
         (replace(HEALTHY, admin_level=""), "rights", "wrong", "sacctmgr -i add user slurmplug", ALL_ACTIONS),
         (replace(HEALTHY, admin_level="None"), "rights", "wrong", "sacctmgr -i modify user slurmplug", ALL_ACTIONS),

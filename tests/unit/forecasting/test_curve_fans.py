@@ -1,5 +1,6 @@
 """Losses, accuracies and speeds ahead: each from what is known of the job, made when that changes."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from predictors.speed import SpeedPredictor
 from slurmplug.forecasting.curve_fans import CurveFans, PredictedLosses
 from slurmplug.forecasting.forecast_cache import CachePolicy, CurveForecasts, ForecastCache
 from slurmplug.forecasting.forecaster import Forecaster
-from slurmplug.forecasting.speed_fans import PlacementShape, SeenSpeeds, SpeedFans, grid
+from slurmplug.forecasting.speed_fans import PlacementShape, SeenSpeeds, SpeedFans, Whose, grid
 from tests.builders import CLUSTER, NOW, jobs, nodes, snapshot
 
 FALLING = [1.0, 0.6, 0.4, 0.3, 0.25]
@@ -245,9 +246,10 @@ class TestSpeeds:
     def test_are_kept_in_the_ledger_as_medians(self) -> None:
         seen = SeenSpeeds()
         for run, step in enumerate([1.0, 2.0, 9.0]):
-            seen.add("type mlp", PlacementShape(2, 1), run, step)
+            seen.add(Whose("type mlp", "ada"), PlacementShape(2, 1), run, step)
         again = SeenSpeeds.from_state(seen.state())
-        assert again.of("type mlp") == {PlacementShape(2, 1): 2.0}
+        assert again.of(again.whose("type mlp", "ada")) == {PlacementShape(2, 1): 2.0}
+        assert again.of(again.whose("type mlp", "bob")) == {}
         with pytest.raises(ValueError, match="fit it again"):
             SeenSpeeds.from_state({**seen.state(), "version": "other"})
 
@@ -256,8 +258,44 @@ class TestSpeeds:
     )
     def test_are_not_learnt_from_what_cannot_be(self, wrong: Any) -> None:
         seen = SeenSpeeds()
-        seen.add("type mlp", wrong[0], 1, wrong[1])
-        assert seen.of("type mlp") == {}
+        seen.add(Whose("type mlp", "ada"), wrong[0], 1, wrong[1])
+        assert seen.of(seen.whose("type mlp", "ada")) == {}
+
+
+class TestSpeedsOfOthers:
+    """What the runs of one user do to the speeds of another's jobs: nothing by themselves."""
+
+    def speed(self, others: Mapping[str, float], own: float | None = None) -> float:
+        """Iterations per second on two GPUs of ada's waiting job of a type, after these users' seconds an iteration."""
+        seen = SeenSpeeds()
+        for user, step in {**others, **({"ada": own} if own else {})}.items():
+            for run in range(30):
+                seen.add(Whose("type resnet50", user), PlacementShape(2, 1), (user, run), step)
+        waits = snapshot(jobs(user="ada", kind="resnet50", gpus=2, gpus_max=8, max_iterations=90))
+        return float(speeds(seen, waits, total=900.0).at([0], 2).median[0])
+
+    def test_one_users_runs_say_nothing_of_anothers(self) -> None:
+        alone = self.speed({})
+        assert alone == pytest.approx(0.1, rel=0.05)
+        assert self.speed({"eve": 2400.0}) == alone
+        assert self.speed({"eve": 2400.0, "bob": 10.0}) == alone
+
+    def test_own_runs_come_before_those_of_others(self) -> None:
+        own = self.speed({}, own=0.5)
+        assert self.speed({"eve": 2400.0, "bob": 10.0, "kim": 11.0}, own=0.5) == own
+
+    def test_among_several_users_one_moves_the_others_no_further_than_they_differ(self) -> None:
+        honest = {"bob": 1.0, "kim": 1.2}
+        for lie in (1e-6, 1.1, 2400.0):
+            assert 1 / 1.25 < self.speed({**honest, "eve": lie}) < 1 / 0.95
+
+    def test_others_say_how_own_speeds_scale(self) -> None:
+        seen = SeenSpeeds()
+        seen.add(Whose("type resnet50", "ada"), PlacementShape(1, 1), 1, 8.0)
+        for user in ("bob", "kim", "joe"):
+            seen.add(Whose("type resnet50", user), PlacementShape(1, 1), 1, 2.0)
+            seen.add(Whose("type resnet50", user), PlacementShape(4, 1), 1, 1.0)
+        assert seen.of(seen.whose("type resnet50", "ada")) == {PlacementShape(1, 1): 8.0, PlacementShape(4, 1): 4.0}
 
 
 @pytest.mark.parametrize(("most", "counts"), [(1, [1]), (5, [1, 2, 3, 4, 5]), (16, [1, 2, 3, 4, 6, 8, 12, 16])])

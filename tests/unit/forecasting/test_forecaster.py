@@ -84,11 +84,54 @@ def test_a_job_without_reports_remains_what_its_run_time_leaves(desk: Desk) -> N
 
 
 def test_a_job_that_reports_remains_what_its_pace_leaves(desk: Desk) -> None:
-    columns: dict[str, Any] = {"state": "running", "started": NOW, "iteration": 40, "iteration_time": 2.0}
-    result = desk.forecast(NOW + 100.0, max_iterations=90, time_limit=3600.0, **columns)
+    columns: dict[str, Any] = {"state": "running", "started": NOW, "iteration": 40, "iteration_time": 5.0}
+    result = desk.forecast(NOW + 200.0, max_iterations=90, time_limit=3600.0, attained=200.0, **columns)
     assert result.remaining.source.tolist() == ["progress"]
-    assert result.remaining.median[0] == pytest.approx(100.0)
-    assert result.total.median[0] == pytest.approx(200.0)
+    assert result.remaining.median[0] == pytest.approx(250.0)
+    assert result.total.median[0] == pytest.approx(450.0)
+
+
+def test_reports_count_by_the_share_of_the_forecast_gpu_time_attained(desk: Desk) -> None:
+    """A tenth of the 1800 s is the trial; before its end the rest of what was forecast at submission counts."""
+    claims: dict[str, Any] = {"state": "running", "started": NOW, "iteration": 99, "iteration_time": 0.1, "gpus": 2}
+    known = {"max_iterations": 100, "time_limit": 3600.0}
+    remaining = [
+        desk.forecast(NOW + ran, attained=2 * ran, **claims, **known).remaining.median[0] for ran in (0.0, 90.0, 180.0)
+    ]
+    assert remaining == pytest.approx([1800.0, 0.5 * 1755.0, 0.1], rel=1e-3)
+
+
+RESIZED: dict[str, Any] = {
+    "iteration": 50, "iteration_time": 36.0, "max_iterations": 100, "time_limit": 7200.0, "attained": 4 * 1800.0,
+}  # fmt: skip
+"""Half of a job of an hour on 4 GPUs, which is what is expected of its time limit."""
+
+
+def resized(desk: Desk, gpus: int, **columns: Any) -> Forecast:
+    """What remains of it once it waits for its next run, or runs again and has not reported."""
+    desk.forecast(NOW + 1800.0, state="running", started=NOW, gpus=4, **RESIZED)
+    return desk.forecast(NOW + 1900.0, gpus=gpus, **RESIZED | columns).remaining
+
+
+@pytest.mark.parametrize("columns", [{}, {"state": "running", "started": NOW + 1890.0, "iteration_time": np.nan}])
+def test_an_honest_job_that_is_resized_loses_nothing(desk: Desk, columns: dict[str, Any]) -> None:
+    same, more, fewer = (resized(desk, gpus, **columns).median[0] for gpus in (4, 8, 2))
+    assert same == pytest.approx(1800.0)
+    assert 900.0 < more < 1800.0 < fewer < 3600.0
+
+
+def test_a_job_that_is_resized_goes_on_by_its_own_pace_once_it_reports(desk: Desk) -> None:
+    now_runs = {"state": "running", "started": NOW + 1850.0, "iteration": 55, "iteration_time": 20.0}
+    assert resized(desk, 8, **now_runs).median[0] == pytest.approx(45 * 20.0)
+
+
+def test_a_pace_from_an_earlier_run_at_most_halves_what_was_forecast(desk: Desk) -> None:
+    remaining = resized(desk, 4, iteration=99).median[0]
+    assert remaining == pytest.approx(0.5 * RuntimePredictor().predict({"time_limit": 7200.0}).beyond(1800.0).median[0])
+
+
+def test_the_pace_of_a_run_that_was_not_seen_does_not_count(desk: Desk) -> None:
+    assert desk.forecast(**RESIZED).remaining.source.tolist() == ["time limit"]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def record(first: int, count: int) -> JobRecord:
     values |= {name: 0 for name, kind in JobFacts.__annotations__.items() if kind is not str}
     facts = JobFacts(**values)._replace(job_id=1, state="RUNNING", start=0.0, batch=True)
     iterations = np.arange(first, first + count, dtype=float)
-    points = Points(iterations, 10.0 + iterations, {"accuracy": np.linspace(0.1, 0.9, count)})
+    points = Points(iterations, 10.0 + iterations, {"accuracy": np.linspace(0.1, 0.9, count)}, first=first)
     return JobRecord(JobKey("c", 1, 0), facts, points=points)
 
 

@@ -13,6 +13,7 @@ from slurmplug.intake.intake import ENDING_TIMEOUT, POINTS_PER_READING, Intake
 from slurmplug.intake.job_record import Changes
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.spool.report_lines import MAX_POINTS, SpoolFault
+from slurmplug.spool.trials import MAX_TRIALS
 from tests.builders import CLUSTER, NOW
 from tests.fake_cluster import NAN, SCRIPT, job_row, reading, report
 
@@ -123,6 +124,86 @@ def test_a_job_id_that_is_used_again_is_another_job(looks: Looks, another: dict[
         key(1, NOW + 1e6): (new["state"], True),
     }
     assert snapshot.jobs.iteration.tolist() == [0.0] * len(snapshot.jobs)
+
+
+def test_a_job_id_whose_new_job_was_never_requeued_is_another_job(looks: Looks) -> None:
+    """As when slurmctld lost its state: same user, same restart count, and the old job was alive when last seen."""
+    looks.look(job_row(1, **RUNNING), reports={1: report(iteration=5, accuracy=0.95)})
+    snapshot, changes = looks.look(job_row(1, submit=NOW + 90.0), scripts={1: b"#!/bin/sh\ntrain\n"})
+    assert {record.key: record.facts.state for record in changes.records} == {
+        key(1): "UNKNOWN",
+        key(1, NOW + 90.0): "PENDING",
+    }
+    assert (snapshot.jobs.managed.tolist(), snapshot.jobs.iteration.tolist()) == ([False], [0.0])
+
+
+def test_nothing_is_done_to_a_job_whose_identity_is_in_doubt_until_its_script_was_read(looks: Looks) -> None:
+    looks.look(job_row(1, **RUNNING))
+    requeued = job_row(1, submit=NOW + 90.0, restarts=1)
+    snapshot, changes = looks.look(requeued, scripts={})
+    assert (snapshot.jobs.keys, snapshot.jobs.managed.tolist()) == ((key(1),), [False])
+    assert [record.in_doubt for record in changes.records] == [True]
+    assert (1, int(NOW + 90.0)) not in looks.intake.known
+    snapshot, changes = looks.look(requeued)
+    assert (snapshot.jobs.keys, snapshot.jobs.managed.tolist()) == ((key(1),), [True])
+    assert [record.in_doubt for record in changes.records] == [False]
+    assert (1, int(NOW + 90.0)) in looks.intake.known
+
+
+def test_a_doubted_job_with_another_script_is_another_job(looks: Looks) -> None:
+    looks.look(job_row(1, **RUNNING))
+    requeued = job_row(1, submit=NOW + 90.0, restarts=1)
+    looks.look(requeued, scripts={})
+    snapshot, changes = looks.look(requeued, scripts={1: b"#!/bin/sh\n#PLUG --urgency=3\n"})
+    assert snapshot.jobs.keys == (key(1, NOW + 90.0),)
+    assert (snapshot.jobs.urgency.tolist(), snapshot.jobs.managed.tolist()) == ([3.0], [True])
+    assert {record.key: record.listed for record in changes.records} == {key(1): False, key(1, NOW + 90.0): True}
+
+
+def test_a_doubt_outlives_the_daemon(looks: Looks) -> None:
+    ledger = Ledger(None)
+    for row in (job_row(1, **RUNNING), job_row(1, submit=NOW + 90.0, restarts=1)):
+        _, changes = looks.look(row, scripts={1: SCRIPT} if row["restarts"] == 0 else {})
+        with ledger._transaction():
+            ledger._write_changes(changes)
+    looks.intake = Intake(ledger.live_records())
+    snapshot, _ = looks.look(job_row(1, submit=NOW + 90.0, restarts=1), scripts={})
+    assert snapshot.jobs.managed.tolist() == [False]
+    snapshot, _ = looks.look(job_row(1, submit=NOW + 90.0, restarts=1), scripts={1: b"#!/bin/sh\n"})
+    assert snapshot.jobs.keys == (key(1, NOW + 90.0),)
+
+
+def test_after_a_restart_what_an_earlier_job_of_the_id_reported_is_not_taken_again(looks: Looks) -> None:
+    """The daemon reads the file from its beginning, and the last line that it knows of the earlier job is among it."""
+    ledger, old = Ledger(None), reports(range(1, 4), accuracy=0.95)
+    _, changes = looks.look(job_row(1, **RUNNING), reports={1: old})
+    with ledger._transaction():
+        ledger._write_changes(changes)
+    looks.intake = Intake(ledger.live_records())
+    new = job_row(1, submit=NOW + 90.0, **RUNNING | {"start": NOW + 95.0})
+    snapshot, changes = looks.look(new, reports={1: old + report(time=NOW + 99.0, iteration=1, accuracy=0.1)})
+    assert snapshot.jobs.accuracies.values.tolist() == [0.1]
+    assert [point.key for point in changes.points] == [key(1, NOW + 90.0)]
+
+
+def test_an_element_takes_nothing_over_from_an_earlier_array_of_the_same_id(looks: Looks) -> None:
+    looks.look(job_row(7, array_id=7, elements=3))
+    looks.intake.set_site_factors({key(7): 500.0})
+    element = job_row(8, array_id=7, array_task=1, submit=NOW + 90.0, **RUNNING)
+    snapshot, _ = looks.look(element, scripts={8: b"#!/bin/sh\ntrain\n"})
+    assert (snapshot.jobs.managed.tolist(), snapshot.jobs.site_factor.tolist()) == ([False], [0.0])
+
+
+def test_the_accounting_of_an_earlier_job_of_the_id_does_not_end_this_one(looks: Looks) -> None:
+    looks.look(job_row(1, submit=NOW + 90.0, **RUNNING))
+    looks.look(endings=[Ending(1, "COMPLETED", NOW + 5.0, NOW + 65.0, 0)])
+    assert looks.intake.alive == {1}
+
+
+def test_an_ended_job_whose_script_was_never_read_is_not_managed_and_told_once(looks: Looks) -> None:
+    over = job_row(1, **RUNNING | {"state": "COMPLETED", "end": NOW + 5.0})
+    assert len(looks.look(over, scripts={})[1].records) == 1
+    assert looks.look(over, scripts={})[1].records == ()
 
 
 def test_an_ended_job_leaves_and_is_told_once_more_when_slurm_forgets_it(looks: Looks) -> None:
@@ -482,3 +563,124 @@ def test_what_a_job_before_it_with_its_id_reported_is_not_its_own(looks: Looks) 
     snapshot, changes = looks.look(job_row(1, **RUNNING), reports={1: before + own})
     assert snapshot.jobs.accuracies.values.tolist() == [0.2, 0.3]
     assert [(fault.rule, fault.count) for fault in changes.faults] == [("another job", 7)]
+
+
+# --- several trainings in one job ------------------------------------------------------------------------------------
+
+
+def training(iterations: range, since: float, **told: Any) -> bytes:
+    return b"".join(report(time=NOW + since + n, iteration=i, **told) for n, i in enumerate(iterations))
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_count_that_goes_back_to_its_first_iteration_begins_a_new_curve(
+    at_once: bool, first: int, looks: Looks
+) -> None:
+    row = job_row(1, **RUNNING)
+    folds = [
+        training(range(first, first + 9), 0, loss=1.0, accuracy=0.95) + report(time=NOW + 9, checkpoint=first + 8),
+        training(range(first, first + 3), 20, loss=2.0),
+    ]
+    for chunk in [b"".join(folds)] if at_once else folds:
+        snapshot, changes = looks.look(row, reports={1: chunk})
+    assert snapshot.jobs.iteration.tolist() == [3.0]
+    assert snapshot.jobs.losses.row(0)[1].tolist() == [2.0, 2.0, 2.0]
+    assert snapshot.jobs.accuracies.lengths().tolist() == [0]
+    assert snapshot.jobs.trials.tolist() == ["all"]
+    assert np.isnan(snapshot.jobs.checkpoint[0])  # that was of the first one
+    assert {(point.trial, point.iteration) for point in changes.points} >= {(1, first + at) for at in range(3)}
+    assert changes.faults == ()
+
+
+def test_a_count_that_goes_back_to_a_later_iteration_is_of_the_same_training(looks: Looks) -> None:
+    chunk = training(range(9), 0, loss=1.0) + training(range(5, 7), 20, loss=2.0)
+    jobs = looks.look(job_row(1, **RUNNING), reports={1: chunk})[0].jobs
+    assert (jobs.iteration.tolist(), jobs.trials.tolist()) == ([9.0], [""])
+
+
+def test_a_quantity_of_the_first_iteration_that_comes_late_begins_nothing(looks: Looks) -> None:
+    chunk = training(range(2), 0, loss=1.0) + report(time=NOW + 9, iteration=0, accuracy=0.5)
+    jobs = looks.look(job_row(1, **RUNNING), reports={1: chunk})[0].jobs
+    assert (jobs.iteration.tolist(), jobs.trials.tolist()) == ([2.0], [""])
+    assert jobs.accuracies.row(0)[0].tolist() == [1.0]
+
+
+def test_trials_that_are_named_may_take_turns_and_the_present_one_is_shown(looks: Looks) -> None:
+    row = job_row(1, **RUNNING)
+    first, second = training(range(4), 0, loss=1.0, trial="a"), training(range(2), 10, loss=2.0, trial="b")
+    assert looks.look(row, reports={1: first})[0].jobs.trials.tolist() == ["all"]
+    assert looks.look(row, reports={1: second})[0].jobs.losses.row(0)[1].tolist() == [2.0, 2.0]
+    jobs = looks.look(row, reports={1: training(range(4, 5), 20, loss=1.5, trial="a")})[0].jobs
+    assert jobs.losses.row(0)[1].tolist() == [1.0, 1.0, 1.0, 1.0, 1.5]
+
+
+@pytest.mark.parametrize(
+    ("directive", "shown"), [("", "all"), ("--trials=all", "all"), ("--trials=first --target=loss<=0.1", "first")]
+)
+def test_the_script_says_what_ends_the_job(directive: str, shown: str, looks: Looks) -> None:
+    rows = job_row(1, **RUNNING), job_row(2, **RUNNING)
+    scripts = {1: f"#PLUG --urgency=3 {directive}\n".encode()} | {2: b"#PLUG --urgency=3\n"}
+    chunk = training(range(3), 0, loss=1.0, trial=1)
+    assert looks.look(*rows, scripts=scripts, reports={1: chunk})[0].jobs.trials.tolist() == [shown, ""]
+
+
+@pytest.mark.parametrize("name", [None, "fold 1"])
+def test_a_run_that_resumes_is_in_the_same_trial(name: str | None, looks: Looks) -> None:
+    first, second = ({"trial": "fold 0"}, {"trial": name}) if name else ({}, {})
+    chunk = training(range(9), 0, loss=1.0, **first) + training(range(6), 20, loss=2.0, **second)
+    looks.look(job_row(1, **RUNNING), reports={1: chunk})
+    again = job_row(1, restarts=1, submit=NOW + 70.0, **RUNNING | {"start": NOW + 80.0})
+    jobs = looks.look(again, reports={1: training(range(4, 8), 90, loss=3.0, **second)})[0].jobs
+    assert jobs.losses.row(0)[1].tolist() == [2.0, 2.0, 2.0, 2.0, 3.0, 3.0, 3.0, 3.0]
+    assert jobs.resumed.tolist() == [4.0]
+    jobs = looks.look(again, reports={1: training(range(2), 100, loss=4.0, **({"trial": "fold 2"} if name else {}))})[
+        0
+    ].jobs
+    assert jobs.losses.row(0)[1].tolist() == [4.0, 4.0]
+
+
+def test_a_run_from_scratch_begins_with_the_first_trial_and_shows_nothing_of_the_run_before(looks: Looks) -> None:
+    folds = [training(range(9), 20 * fold, loss=1.0 + fold) for fold in range(3)]
+    looks.look(job_row(1, **RUNNING), reports={1: b"".join(folds)})
+    again = job_row(1, restarts=1, submit=NOW + 70.0, **RUNNING | {"start": NOW + 80.0})
+    for fold in range(3):
+        chunk = training(range(2), 90 + 10 * fold, loss=5.0 + fold)
+        jobs = looks.look(again, reports={1: chunk})[0].jobs
+        assert jobs.losses.row(0)[1].tolist() == [5.0 + fold] * 2
+    [record] = looks.intake._records.values()
+    assert (record.points.trial, len(record.points.trials)) == (2, 3)
+
+
+def test_a_daemon_that_restarts_knows_the_trials(looks: Looks) -> None:
+    ledger = Ledger(None)
+    row = job_row(1, **RUNNING)
+    folds = [training(range(6), 20 * fold, loss=1.0 + fold) for fold in range(3)]
+    written(ledger, looks.look(row, reports={1: b"".join(folds[:2]) + folds[2][:60]})[1])
+    before = looks.intake._records[1].points
+    looks.intake = Intake(ledger.live_records())
+    snapshot, changes = looks.look(row, reports={1: b"".join(folds)})  # from their beginning
+    after = looks.intake._records[1].points
+    assert (after.trials, after.trial, after.first) == (before.trials, 2, 0.0)
+    assert snapshot.jobs.losses.row(0)[1].tolist() == [3.0] * 6
+    assert {point.trial for point in changes.points} == {2}
+    assert ledger.query("SELECT trial, count(*) AS n FROM progress GROUP BY trial")[:2] == [
+        {"trial": 0, "n": 6},
+        {"trial": 1, "n": 6},
+    ]
+
+
+def test_a_job_of_very_many_trials_keeps_its_present_one_and_costs_no_more_than_another(looks: Looks) -> None:
+    row = job_row(1, **RUNNING)
+    for look in range(25):
+        chunk = b"".join(
+            report(time=NOW + look * 100 + n, iteration=i, loss=float(look), trial=f"{look} {n}")
+            for n in range(60)
+            for i in range(9)
+        )
+        snapshot, changes = looks.look(row, reports={1: chunk}, after=1e4)
+    points = looks.intake._records[1].points
+    assert len(points.trials) == MAX_TRIALS
+    assert len(points) <= MAX_POINTS
+    assert "too many trials" in {fault.rule for fault in changes.faults}
+    assert len(set(snapshot.jobs.losses.row(0)[1].tolist())) == 1

@@ -10,7 +10,7 @@ from predictors.forecast import Forecast
 from predictors.runtime import RuntimePredictor
 from slurmplug.learning.training import last_trained, load_saved, train
 from slurmplug.ledger.ledger import Ledger
-from slurmplug.ledger.queries import finished_run_counts
+from slurmplug.ledger.queries import finished_run_counts, latest_finished_runs
 from tests.ledgers import Site
 
 
@@ -128,4 +128,45 @@ def test_the_pace_of_a_run_is_learnt_for_its_kind_and_remembered(tmp_path: Path)
         train(site.ledger, "stack", site.cluster.time)
         known = load_saved(site.ledger, "stack")
     assert known is not None
-    assert list(known.speeds.of("type mlp").values()) == [pytest.approx(10.0)]
+    assert list(known.speeds.of(known.speeds.whose("type mlp", "ada")).values()) == [pytest.approx(10.0)]
+
+
+def test_one_users_many_runs_do_not_push_those_of_others_out_of_what_is_learned(tmp_path: Path) -> None:
+    with Site(tmp_path) as site:
+        honest = site.cluster.submit(b"#PLUG --max-iterations=9\n", uid=1002, user="bob", name="train")
+        for count in range(6):
+            flood = site.cluster.submit(b"#PLUG --type=x%d\n" % (count % 2), uid=1001, user="ada")
+            site.cluster.start(flood)
+            site.cycle()
+            site.cluster.end(flood)
+            if not count:
+                site.cluster.start(honest)
+                site.cycle()
+                site.cluster.end(honest)
+            site.cycle()
+        taught = latest_finished_runs(site.ledger, most=5, of_kind=2, of_user=3)
+        assert [run.user for run in taught] == ["ada", "ada", "ada", "bob"]
+        assert [run.directives["type"] for run in taught[:3]] == ["x1", "x0", "x1"]
+
+
+def test_a_kind_that_one_user_floods_is_learned_from_in_equal_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = Notes(monkeypatch)
+    monkeypatch.setattr("predictors.influence.FEW_RUNS", 1)
+    with Site(tmp_path) as site:
+        for user in ("eve", "eve", "eve", "ada"):
+            job = site.cluster.submit(b"#PLUG --type=resnet50\n", uid=1001 + len(user), user=user)
+            site.cluster.start(job)
+            for iteration in range(1, 6):
+                site.cluster.time += 10.0
+                site.cluster.say(job, iteration=iteration, accuracy=0.9 if user == "eve" else 0.1 * iteration)
+            site.cycle()
+            site.cluster.end(job)
+            site.cycle()
+        models = train(site.ledger, "stack", site.cluster.time)
+        assert sorted(curve[-1] for curve in notes.curves) == [0.5, 0.9]
+        assert models.taught_by == {"ada", "eve"}
+        saved = load_saved(site.ledger, "stack")
+        assert saved is not None
+        assert saved.taught_by == models.taught_by

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from slurmplug.cycle.record import CycleRecord
 from slurmplug.directives.parser import Directives, Target
 from slurmplug.errors import LedgerError
 from slurmplug.intake.intake import Intake
-from slurmplug.intake.job_record import Changes
+from slurmplug.intake.job_record import Changes, Point
 from slurmplug.ledger import database, queries, rows
 from slurmplug.ledger.codec import loads, rebuild
 from slurmplug.ledger.ledger import DAY, Ledger
@@ -31,6 +32,7 @@ from slurmplug.ledger.schema import MIGRATIONS
 from slurmplug.operations import Operation, OperationOutcome
 from slurmplug.rules.guardrails import Past, check
 from slurmplug.spool.report_lines import SpoolFault
+from slurmplug.spool.trials import Trial
 from tests.builders import CLUSTER, NOW, forecasts, jobs, nodes, snapshot
 from tests.fake_cluster import SCRIPT, job_row, reading, report
 
@@ -496,12 +498,29 @@ def test_directives_that_an_older_release_stored_are_read_without_those_that_cam
     assert second.directives is None
 
 
-def put_jobs_of_older_release(ledger: Ledger, *job_ids: int) -> None:
-    """Write jobs with the columns that this ledger has."""
-    columns = {row["name"] for row in ledger.query("PRAGMA table_info(jobs)")}
-    for record in changes(*job_ids).records:
-        row = rows.record_row(record, NOW)
-        ledger._put("jobs", [{name: value for name, value in row.items() if name in columns}])
+def write_older(ledger: Ledger, of: Changes) -> None:
+    """Write the jobs and their points as a release did whose tables lacked some of today's columns."""
+    columns = {row["name"] for table in ("jobs", "progress") for row in ledger.query(f"PRAGMA table_info({table})")}
+    records = map(partial(rows.record_row, now=NOW), of.records)
+    ledger._put("jobs", ({name: each[name] for name in each if name in columns} for each in records))
+    for key, point in rows.point_rows(of.points):
+        ledger._put("progress", [{"job": ledger._id(key), **{name: point[name] for name in point if name in columns}}])
+
+
+def test_the_points_of_a_ledger_of_the_fourth_version_are_of_the_jobs_only_training(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = JobKey(CLUSTER, 1, int(NOW))
+    told = [Point(key, run, 0, at, NOW + at, {"loss": at}) for run, at in ((0, 0.0), (0, 1.0), (1, 1.0), (1, 2.0))]
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "MIGRATIONS", MIGRATIONS[:4])
+        with closing(Ledger(path)) as ledger, ledger._transaction():
+            write_older(ledger, replace(changes(1, 2), points=tuple(told)))
+    with closing(Ledger(path)) as ledger:
+        first, second = ledger.live_records()
+        assert first.all_points.iterations.tolist() == [0.0, 1.0, 2.0]
+        assert (first.points.trials, first.points.first, first.trials) == ((Trial("", NOW),), 0.0, "")
+        assert (second.points.trials, str(second.points.first)) == ((), "nan")
 
 
 def test_a_ledger_of_the_second_version_is_upgraded_and_tells_where_jobs_stand_from_the_next_cycle_on(
@@ -510,9 +529,7 @@ def test_a_ledger_of_the_second_version_is_upgraded_and_tells_where_jobs_stand_f
     with monkeypatch.context() as patch:
         patch.setattr(database, "MIGRATIONS", MIGRATIONS[:2])
         with closing(Ledger(path)) as ledger, ledger._transaction():
-            columns = {row["name"] for row in ledger.query("PRAGMA table_info(jobs)")}
-            found = (rows.record_row(record, NOW) for record in changes(1, 2).records)
-            ledger._put("jobs", [{name: row[name] for name in row.keys() & columns} for row in found])
+            write_older(ledger, changes(1, 2))
             ledger.db.execute("UPDATE jobs SET given_back = 1 WHERE job_id = 2")
             ledger.db.execute("INSERT INTO standing VALUES (1, 1, 0.5, 1, '', 9.0, '{}', '{}', NULL)")
     with closing(Ledger(path)) as ledger:
@@ -558,6 +575,13 @@ def test_a_migration_that_fails_leaves_the_ledger_as_it_was(path: Path, monkeypa
     with closing(Ledger(path)) as ledger:
         assert ledger.db.execute("PRAGMA user_version").fetchone()[0] == len(MIGRATIONS)
         assert ledger.query("SELECT name FROM sqlite_master WHERE name = 'colours'") == []
+
+
+def test_sqlite_writes_no_temporary_files(path: Path) -> None:
+    """Their folder may be full, or not writable: that would fail a cycle."""
+    with closing(Ledger(path)) as ledger, closing(Ledger(path, readonly=True)) as reader:
+        for each in (ledger, reader):
+            assert each.db.execute("PRAGMA temp_store").fetchone()[0] == 2
 
 
 # --- what goes wrong with the file ------------------------------------------------------------------------------------

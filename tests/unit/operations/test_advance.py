@@ -1,5 +1,6 @@
 """A stop, step by step: asked, given its grace, signalled where declared, cancelled last; judged by what is seen."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -89,7 +90,11 @@ def test_a_job_that_stops_when_it_is_asked_is_only_asked() -> None:
     assert story.look(state="completing") == ""
     assert story.look(gone=True) == "withdraw"
     assert story.result == "stopped"
-    assert [command.fields for command in story.said] == [{"what": "stop", "restart": "0"}] * 2
+    told, withdrawn = [dict(command.fields) for command in story.said]
+    assert json.loads(told.pop("content")) == {
+        "version": 1, "reason": "other", "status": 0, "quantity": "accuracy", "value": 0.9
+    }  # fmt: skip
+    assert told == withdrawn == {"what": "stop", "restart": "0"}
 
 
 def test_a_job_that_does_not_stop_is_cancelled_after_its_grace() -> None:

@@ -219,9 +219,10 @@ def goes_on(site: MovingSite, job_id: int, operation: Operation) -> None:
             cluster.end(job_id)
     elif operation.step in ("save", "signal"):
         site.saves(job_id)
-    elif operation.step == "confirm":
-        [place] = [each.nodes for each in cluster.reservations if each.name == job["reservation"]]
-        cluster.start(job_id, ",".join(sorted(place)))
+    elif operation.step in ("unreserve", "confirm") and job["state"] == "PENDING":
+        reserved = [each.name for each in cluster.reservations]
+        if job["reservation"] in reserved or f"slurmplug-{job_id}" not in reserved:
+            cluster.start(job_id, ",".join(operation.reserved_nodes))
     elif operation.step == "watch":
         site.trains(job_id, 6)
     elif operation.step == "bound":

@@ -1,5 +1,6 @@
 """A running job is resized, moved or preempted: each step, and what follows when it does not go as it should."""
 
+import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -11,6 +12,7 @@ import pytest
 from slurmplug.cluster.limits import Limits, QosLimits
 from slurmplug.cluster.port import Command, Outcome, Reservation
 from slurmplug.operations.restart import PROGRESS_LOST
+from slurmplug.operations.values import GOES_FIRST
 from tests.builders import NOW
 from tests.fake_cluster import Crash
 from tests.moving import SIGNALLED, MovingSite
@@ -55,7 +57,31 @@ def test_a_resize_asks_saves_secures_requeues_rewrites_and_confirms(site: Moving
     verbs = [verb for verb in site.cluster.verbs() if verb != "withdraw"]
     assert verbs == ["ask", "reserve", "requeue", "update", "update", "unreserve"]
     rewrite = site.cluster.done[[d.verb for d in site.cluster.done].index("update")].fields
-    assert {"Gres": "gpu:4", "StartTime": "now", "ReservationName": "slurmplug-1"}.items() <= rewrite.items()
+    assert {"Gres": "gpu:4", "StartTime": "now", **GOES_FIRST}.items() <= rewrite.items()
+    assert (site.cluster.jobs[job]["label"], site.cluster.jobs[job]["nice"]) == (0, 0)
+
+
+def test_no_job_of_a_user_may_run_in_the_reservation_and_it_is_gone_before_the_job_starts_there() -> None:
+    site = MovingSite(nodes=1)
+    until(site, "requeue")
+    [reservation] = site.cluster.reservations
+    assert reservation.users == {"root"}
+    site.cycles_until(lambda: site.cluster.jobs[1]["state"] == "RUNNING")
+    assert site.cluster.reservations == []
+    assert not [done for done in site.cluster.done if "ReservationName" in done.fields]
+
+
+def test_a_job_goes_first_only_until_it_runs_and_keeps_its_users_nice_value() -> None:
+    site = MovingSite(nodes=1)
+    job = site.training()
+    site.cluster.jobs[job]["nice"] = 5
+    site.cycle(**GROW)
+    site.saves(job)
+    while site.step() != "confirm":
+        site.cycle()
+    assert site.cluster.jobs[job]["nice"] == int(GOES_FIRST["Nice"])
+    goes_on(site, job)
+    assert (site.cluster.jobs[job]["label"], site.cluster.jobs[job]["nice"]) == (0, 5)
 
 
 def test_cpus_and_memory_grow_with_the_gpus(site: MovingSite) -> None:
@@ -260,7 +286,7 @@ def test_a_job_that_does_not_start_in_its_place_gets_its_shape_back_and_waits_fr
 
 def test_a_place_that_goes_down_is_given_up_soon(site: MovingSite) -> None:
     job = until(site, "confirm")
-    [place] = site.cluster.reservations[0].nodes
+    [place] = json.loads(site.operations()[-1]["noted"])["nodes"]
     down = [frozenset({"down"}) if name == place else frozenset({"idle"}) for name in site.cluster.nodes.name]
     site.cluster.nodes = replace(site.cluster.nodes, state=tuple(down))
     site.cycle()
@@ -292,7 +318,7 @@ def test_what_its_user_changed_meanwhile_is_not_written_over(site: MovingSite) -
     site.cluster.jobs[job]["gpus"] = 1
     for _ in range(5):
         site.cycle()
-    assert site.result() == "gave up: its user or an operator changed it meanwhile"
+    assert site.result() == "gave up: its user or an operator changed it meanwhile (Gres)"
     assert site.cluster.jobs[job]["gpus"] == 1
     assert nothing_is_left(site)
 

@@ -32,7 +32,7 @@ def test_it_is_rewritten_at_once_and_that_is_no_requeue(site: MovingSite) -> Non
 def test_a_refused_shape_is_taken_back(site: MovingSite) -> None:
     site.cluster.refuse = frozenset({"update"})
     site.cycle(**SHRINK)
-    site.cluster.jobs[1]["cpus"] = 1  # a part of it came through
+    site.cluster.jobs[1]["cpus"] = 2  # a part of it came through
     site.cluster.refuse = frozenset()
     site.cycle()
     site.cycle()
@@ -57,8 +57,9 @@ def test_arrays_and_components_are_left_alone(site: MovingSite, given: Any, why:
 
 REQUEST = ResourceRequest(
     nodes=1, gpus=2, cpus=4, memory=800.0, het_id=0, reservation="", gres="gres:gpu:2", gpus_not_per_node=False,
-    tasks=1, tasks_per_node=0, cpus_per_task=4, min_cpus_per_node=4, memory_requested=True, cpus_follow_gpus=False,
-    requeue=True, excluded_nodes="", required_nodes="",
+    gres_not_per_node="", tasks=1, tasks_per_node=0, cpus_per_task=4, min_cpus_per_node=4, memory_requested=True,
+    min_memory=800.0, cpus_follow_gpus=False, requeue=True, excluded_nodes="", required_nodes="", time_limit=None,
+    nice=0,
 )  # fmt: skip
 
 

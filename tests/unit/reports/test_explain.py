@@ -13,6 +13,7 @@ from slurmplug.reports import explain
 from slurmplug.reports.explain import SENTENCES, VARIANTS, About, background, sentence
 from slurmplug.rules import guardrails
 from slurmplug.spool import report_lines
+from slurmplug.spool.trials import MAX_TRIALS
 from tests.builders import forecasts, jobs, nodes, snapshot
 
 STOP: dict[str, float | str] = {
@@ -151,11 +152,13 @@ class TestEveryRuleHasItsSentence:
             b"x" * 20_000, b"nonsense", b'{"loss": 1}', b'{"iteration": -1}', b'{"iteration": "x"}',
             b'{"iteration": 2, "time": -1}', b'{"iteration": 2, "a b": 1}', b'{"iteration": 2, "loss": NaN}',
             b'{"iteration": 2, "loss": 1}\n{"iteration": 2, "loss": 2}\n{"iteration": 1, "loss": 2}',
+            b'{"iteration": 1, "trial": [1]}',
+            b"\n".join(b'{"iteration": 1, "trial": %d}' % i for i in range(MAX_TRIALS + 1)),
             json.dumps({"iteration": 3, **{f"q{i}": i for i in range(40)}}).encode(),
             b"\n".join(b'{"iteration": %d}' % i for i in range(report_lines.MAX_POINTS + 1)),
         }  # fmt: skip
         rules = {rule for data in doubted for rule in report_lines.fold(report_lines.Points(), data, now=9.0)[1]}
-        assert len(rules) == 12
+        assert len(rules) == 14
         assert rules <= SENTENCES.keys()
 
     def test_those_of_the_policy(self) -> None:

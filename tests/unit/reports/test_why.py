@@ -1,5 +1,6 @@
 """why: one job explained, from real cycles."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -455,7 +456,9 @@ class TestWhichJob:
         assert report["story"][0]["about"] == "Job"
         assert report["operations"][0]["facts"]["achieved"] == pytest.approx(0.92)
         assert [step["step"] for step in report["steps"]] == ["ask", "ended"]
-        assert report["commands"][0]["fields"] == {"what": "stop", "restart": "0"}
+        fields = report["commands"][0]["fields"]
+        assert json.loads(fields.pop("content"))["reason"] == "target"
+        assert fields == {"what": "stop", "restart": "0"}
         assert report["decisions"][0]["verdict"] == "allowed"
 
     def test_nothing_that_a_user_wrote_reaches_the_terminal_raw(self, site: Site) -> None:

@@ -19,8 +19,25 @@ def test_urgency_counts_for_at_most_what_the_account_is_granted() -> None:
     limits = Guardrails(urgency=8, urgency_of={"guests": 2})
     given = snapshot(jobs(4, urgency=[9, 9, 1, np.nan], account=["lab", "guests", "guests", "guests"]))
     believed, notes = limit_claims(given, limits)
-    np.testing.assert_array_equal(believed.jobs.urgency, [8, 2, 1, np.nan])
+    np.testing.assert_array_equal(believed.jobs.urgency, [8, 2, 1.25, np.nan])  # the mean of 8, 2, 1 and 5 is 4
     assert {key.job_id: reason.rule for key, reason in notes.items()} == {1: "urgency-granted", 2: "urgency-granted"}
+
+
+def urgencies(**columns: Any) -> list[float]:
+    believed, _ = limit_claims(snapshot(jobs(len(columns["urgency"]), **columns)), Guardrails())
+    urgency: list[float] = believed.jobs.urgency.tolist()
+    return urgency
+
+
+def test_urgency_counts_beside_the_users_other_jobs() -> None:
+    assert urgencies(urgency=[10, 10, 10, 3], user=["ada", "ada", "bob", "eve"]) == [5, 5, 5, 5]
+    assert urgencies(urgency=[9, 1]) == [9, 1]
+    assert urgencies(urgency=[8, 2, 2]) == [10, 2.5, 2.5]
+    assert urgencies(urgency=[0, 0]) == [0, 0]
+
+
+def test_a_users_small_jobs_lower_the_mean_by_what_they_request() -> None:
+    assert urgencies(urgency=[10, 0], gpus=[9, 1]) == pytest.approx([10 / 1.8, 0])
 
 
 def test_where_nothing_is_claimed_in_vain_the_snapshot_stays_as_it_is() -> None:
@@ -40,7 +57,7 @@ def test_reports_that_cannot_be_true_are_told_and_gain_no_rank(
 ) -> None:
     values = {"state": "running", "attained": 60.0, "accuracies": [[0.5, 0.6]], "max_iterations": 2e9, "urgency": 10}
     believed, notes = limit_claims(snapshot(jobs(1, **values, **claim)), Guardrails())
-    silent = snapshot(jobs(1, **{**values, "accuracies": [[]]}))
+    silent, _ = limit_claims(snapshot(jobs(1, **{**values, "accuracies": [[]]})), Guardrails())
     assert [reason.rule for reason in notes.values()] == [rule]
     assert believed.jobs.losses.lengths().tolist() == believed.jobs.accuracies.lengths().tolist() == [0]
     score = [MLFH().decide(each, forecasts(1, remaining=600, total=660), {}).score[0] for each in (believed, silent)]

@@ -59,15 +59,6 @@ def test_who_waited_too_long_goes_first_and_is_told_so() -> None:
     assert {key.job_id: reason.rule for key, reason in plan.notes.items()} == {2: "starvation", 3: "starvation"}
 
 
-def test_jobs_without_directives_keep_their_share_of_those_that_wait() -> None:
-    seen = snapshot(jobs(9, managed=[True] * 8 + [False]))
-    plan = Plan(np.arange(9.0, 0.0, -1.0))
-    assert check(seen, plan, Past(seen.now), ACT, Guardrails()).raised is None
-    assert check(seen, plan, Past(seen.now), ACT, Guardrails(unmanaged_share=0.25)).raised == 3
-    alone = snapshot(jobs(8))
-    assert check(alone, Plan(np.arange(8.0)), Past(alone.now), ACT, Guardrails(unmanaged_share=0.25)).raised is None
-
-
 def test_when_the_clock_went_back_nothing_is_commanded() -> None:
     seen = running()
     assert checked(seen, past=Past(seen.now, latest=seen.now - 60)).frozen is None

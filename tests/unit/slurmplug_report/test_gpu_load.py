@@ -11,12 +11,12 @@ import pytest
 
 from policies.snapshot import JobKey
 from slurmplug.intake.job_record import JobFacts, JobRecord
-from slurmplug.intake.node_load import LOAD_MAX_AGE, traffic, with_reported_load
+from slurmplug.intake.node_load import LOAD_MAX_AGE, reported_load
 from slurmplug.spool.report_lines import Points, fold
 from slurmplug_report import gpu_load
 from slurmplug_report.gpu_load import LoadMeter, visible_gpus
 from slurmplug_report.report import Reporter
-from tests.builders import NOW, nodes
+from tests.builders import NOW
 
 
 def record(job_id: int, told: dict[str, float], at: float = NOW) -> JobRecord:
@@ -109,26 +109,19 @@ def test_a_load_that_cannot_be_is_dropped_and_counted(told: str) -> None:
     assert doubts == {"impossible load": 1}
 
 
-def test_nodes_bear_what_the_jobs_on_them_tell() -> None:
+def test_what_jobs_report_of_their_nodes_stays_with_the_job_that_reported_it() -> None:
     records = [
         record(1, {"gpu": 0.5, "network": 0.2, "sent": 3.0}, NOW - 40),
         record(2, {"gpu": 1.0, "network": 0.9}, NOW - 10),
-        record(3, {"gpu": 1.0}, NOW - LOAD_MAX_AGE - 1),
+        record(3, {"network": 1.0}, NOW - LOAD_MAX_AGE - 1),
     ]
-    runs_on = np.array([[0, 0, 2], [1, 0, 1], [1, 1, 1], [2, 2, 4]])
-    result = with_reported_load(nodes(3, load=[np.nan, 1.0, 2.0]), records, runs_on, NOW)
-    assert result.load[:, 0].tolist()[:2] == [2.0, 1.0]
-    assert np.isnan(result.load[2, 0])
-    assert result.network.tolist()[:2] == [0.9, 0.9]
-    assert np.isnan(result.network[2])
-    assert result.load_age.tolist() == [40.0, 10.0, 0.0]
-    assert result.load[:, 1:].tolist() == [[1.0, 2.0]] * 3
-    np.testing.assert_array_equal(traffic(records, np.arange(3), NOW), [3.0, np.nan, np.nan])
-    np.testing.assert_array_equal(traffic(records, np.array([1]), NOW), [np.nan] * 3)
+    every = np.arange(3)
+    np.testing.assert_array_equal(reported_load(records, "network", every, NOW), [0.2, 0.9, np.nan])
+    np.testing.assert_array_equal(reported_load(records, "sent", every, NOW), [3.0, np.nan, np.nan])
+    np.testing.assert_array_equal(reported_load(records, "sent", np.array([1]), NOW), [np.nan] * 3)
 
 
 def test_a_load_that_the_run_before_a_requeue_measured_says_nothing_of_the_nodes_of_the_next() -> None:
     again = record(1, {"gpu": 0.5, "network": 0.2, "sent": 3.0})
     again.facts = again.facts._replace(restarts=1)
-    result = with_reported_load(nodes(1, load=[np.nan, 1.0, 2.0]), [again], np.array([[0, 0, 2]]), NOW)
-    assert np.isnan([result.load[0, 0], result.network[0], *traffic([again], np.arange(1), NOW)]).all()
+    assert np.isnan([*(reported_load([again], name, np.arange(1), NOW) for name in ("network", "sent"))]).all()

@@ -73,7 +73,7 @@ def test_a_script_reports_by_one_line_an_iteration_that_the_daemon_reads(spool: 
     script = """
 from slurmplug import report
 for epoch in range(3):
-    assert report(iteration=epoch, loss=1 / (epoch + 1), accuracy=0.5, perplexity=9) is False
+    assert not report(iteration=epoch, loss=1 / (epoch + 1), accuracy=0.5, perplexity=9)
 report(checkpoint=2)
 """
     done = run(script, spool)
@@ -91,7 +91,7 @@ def test_outside_slurm_nothing_happens(spool: Path) -> None:
     script = """
 import threading
 from slurmplug import checkpoint_requested, report
-print(report(loss=1), checkpoint_requested(), threading.active_count())
+print(bool(report(loss=1)), checkpoint_requested(), threading.active_count())
 """
     assert run(script, spool, SLURM_JOB_ID="").stdout == "False False 1\n"
     assert os.listdir(spool / "reports") == []
@@ -122,7 +122,7 @@ def test_rank_zero_of_the_innermost_launcher_speaks(environment: Mapping[str, st
 
 def test_another_rank_neither_reports_nor_is_told(spool: Path) -> None:
     Requests(spool).issue(RUN, "stop")
-    assert run("from slurmplug import report; print(report(loss=1))", spool, RANK="1").stdout == "False\n"
+    assert run("from slurmplug import report; print(report(loss=1))", spool, RANK="1").stdout == "Stop(False, '', 0)\n"
     assert os.listdir(spool / "reports") == []
 
 
@@ -131,6 +131,58 @@ def test_without_an_iteration_each_report_is_the_next(job: Any, spool: Path) -> 
         job.add(None, None, {"loss": loss})
     job.close()
     assert [line["iteration"] for line in reported(spool)] == [0, 1, 2]
+
+
+def test_a_trial_holds_for_the_reports_after_it_and_counts_its_iterations_anew(job: Any, spool: Path) -> None:
+    job.add(None, None, {"loss": 3})
+    job.add(None, None, {}, "fold 1")  # nothing to report yet
+    for trial in ("fold 2", None, "fold 2"):
+        job.add(None, None, {"loss": 2}, trial)
+    job.add(None, None, {"loss": 1}, 7)
+    job.close()
+    lines = [(line.get("trial"), line["iteration"]) for line in reported(spool)]
+    assert lines == [(None, 0), ("fold 2", 0), ("fold 2", 1), ("fold 2", 2), (7, 0)]
+
+
+@pytest.mark.parametrize(
+    ("trial", "name"),
+    [(3, "3"), ("lr=0.1", "lr=0.1"), (0.5, "0.5"), (True, "True"), (10**15, "1000000000000000"), ("\u03b1", "\\u03b1")],
+)
+def test_a_trial_is_named_as_the_program_names_it(trial: object, name: str, job: Any, spool: Path) -> None:
+    job.add(0, None, {"loss": 1}, trial)
+    job.close()
+    points, doubts = fold(Points(), (spool / "reports" / "42.1.jsonl").read_bytes(), now=time.time())
+    assert ([each.name for each in points.trials], doubts) == ([name], {})
+
+
+def test_long_names_of_trials_with_the_same_beginning_stay_apart(job: Any, spool: Path) -> None:
+    for number in range(2):
+        job.add(0, None, {"loss": 1}, "x" * 1_000 + str(number))
+    job.close()
+    points, doubts = fold(Points(), (spool / "reports" / "42.1.jsonl").read_bytes(), now=time.time())
+    assert (len(points.trials), doubts) == (2, {})
+
+
+class Unspeakable:
+    def __str__(self) -> str:
+        raise KeyError("surprise")
+
+
+def test_a_trial_without_a_name_is_the_one_before_and_never_raises(job: Any, spool: Path) -> None:
+    for trial in (1, Unspeakable(), ""):
+        job.add(None, None, {"loss": 1}, trial)
+    job.close()
+    assert [(line["trial"], line["iteration"]) for line in reported(spool)] == [(1, 0), (1, 1), (1, 2)]
+
+
+def test_reports_in_the_same_instant_are_in_order_and_a_clock_that_is_set_back_is_followed(
+    job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time", lambda: 100.0)
+        assert [job._now() for _ in range(3)] == [100.0, 100.000001, 100.000002]
+        patched.setattr(time, "time", lambda: 50.0)
+        assert job._now() == 50.0
 
 
 class Surprising:
@@ -157,7 +209,7 @@ def test_scalars_of_numpy_are_numbers(job: Any, spool: Path) -> None:
 
 def stops(job: Any) -> bool:
     job.add(0, None, {"loss": 1})
-    return bool(job.stop_requested)
+    return bool(job.stop)
 
 
 def saves(job: Any) -> bool:
@@ -178,7 +230,7 @@ def test_a_request_is_seen_though_nothing_is_reported(job: Any, spool: Path, mon
     monkeypatch.setattr(report, "IDLE_SECONDS", 0.1)
     job.add(0, None, {})  # ends the first, long wait
     Requests(spool).issue(RUN, "stop")
-    assert eventually(lambda: bool(job.stop_requested))
+    assert eventually(lambda: bool(job.stop))
 
 
 def test_a_stop_request_to_an_earlier_run_is_not_ours(job: Any, spool: Path) -> None:
@@ -186,14 +238,14 @@ def test_a_stop_request_to_an_earlier_run_is_not_ours(job: Any, spool: Path) -> 
     requests.issue(RunId(42, 0), "stop")
     requests.issue(RUN, "checkpoint")
     assert eventually(lambda: saves(job))
-    assert not job.stop_requested
+    assert not job.stop
 
 
 def test_a_checkpoint_request_never_stops_and_is_answered_by_a_reported_checkpoint(job: Any, spool: Path) -> None:
     requests = Requests(spool)
     requests.issue(RUN, "checkpoint")
     assert eventually(lambda: saves(job))
-    assert not job.stop_requested
+    assert not job.stop
     job.add(7, 7, {})
     assert not job.checkpoint_requested
     requests.issue(RUN, "checkpoint")  # another
@@ -206,7 +258,7 @@ def test_a_request_that_anybody_could_have_made_is_not_believed(folder: str, spo
     Requests(spool).issue(RUN, "stop")
     Requests(spool).issue(RUN, "checkpoint")
     job._check_requests()
-    assert not job.stop_requested
+    assert not job.stop
     assert not job.checkpoint_requested
 
 
@@ -215,7 +267,7 @@ def test_a_requests_folder_that_is_a_link_is_not_believed(spool: Path, job: Any)
     (spool / "requests").symlink_to(spool / "elsewhere")
     Requests(spool).issue(RUN, "stop")
     job._check_requests()
-    assert not job.stop_requested
+    assert not job.stop
 
 
 def test_the_daemons_group_can_read_a_report_whatever_the_umask(spool: Path) -> None:

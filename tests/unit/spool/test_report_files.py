@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from slurmplug.spool.report_files import ReadLimits, ReportReader
+from slurmplug.spool.report_files import CLOCK_DIFFERENCE, NewReports, ReadLimits, ReportReader
 from slurmplug.spool.report_lines import MAX_LINE_BYTES, RunId, SpoolFault
 
 RUN = RunId(5, 0)
@@ -195,3 +195,33 @@ def test_a_spool_that_is_not_there_is_a_fault_and_no_error(tmp_path: Path) -> No
     assert ReportReader(tmp_path).read({RUN: ME}).faults == (
         SpoolFault(0, "spool", "reports: No such file or directory", 1),
     )
+
+
+def test_what_was_written_before_the_run_started_is_of_an_earlier_job(spool: Path, reports: Path) -> None:
+    """Whatever is appended afterwards counts, as where the program does not look whose file it is."""
+    reader, file = ReportReader(spool), reports / "5.0.jsonl"
+    file.write_bytes(b"old\ntorn")
+    os.utime(file, (1_000, 1_000))
+    new = reader.read({RUN: ME}, {RUN: 2_000.0})
+    assert (new.lines, new.faults) == ({}, (SpoolFault(5, "another job", "", 1),))
+    assert reader.read({RUN: ME}, {RUN: 2_000.0}) == NewReports({}, ())
+    with file.open("ab") as more:
+        more.write(b"new\n")
+    os.utime(file, (2_100, 2_100))
+    assert reader.read({RUN: ME}, {RUN: 2_000.0}).lines == {RUN: b"new\n"}
+
+
+def test_the_clock_of_the_file_server_may_be_a_little_behind(spool: Path, reports: Path) -> None:
+    file = reports / "5.0.jsonl"
+    file.write_bytes(b"one\n")
+    os.utime(file, (2_000 - CLOCK_DIFFERENCE,) * 2)
+    assert ReportReader(spool).read({RUN: ME}, {RUN: 2_000.0}).lines == {RUN: b"one\n"}
+
+
+def test_files_of_an_earlier_job_leave_the_run_as_many_as_it_may_have(spool: Path, reports: Path) -> None:
+    for number in range(3):
+        (reports / f"5.0.{number}.jsonl").write_bytes(b"old\n")
+        os.utime(reports / f"5.0.{number}.jsonl", (1_000, 1_000))
+    (reports / "5.0.jsonl").write_bytes(b"new\n")
+    reader = ReportReader(spool, ReadLimits(files_per_run=1))
+    assert reader.read({RUN: ME}, {RUN: 2_000.0}).lines == {RUN: b"new\n"}

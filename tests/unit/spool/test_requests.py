@@ -1,9 +1,12 @@
 """Requests to jobs in the spool."""
 
+import os
+import stat
 from pathlib import Path
 
 from slurmplug.spool.report_lines import RunId
 from slurmplug.spool.requests import Requests
+from slurmplug.spool.run_files import sweep
 
 RUN = RunId(5, 0)
 
@@ -17,6 +20,29 @@ def test_a_request_is_made_and_withdrawn_and_both_may_be_repeated(spool: Path) -
     for _ in range(2):
         requests.withdraw(RUN, "stop")
         assert requests.open_runs("stop") == []
+
+
+def test_a_job_sees_the_whole_request_or_none_and_can_read_it_whatever_the_umask(spool: Path) -> None:
+    folder = spool / "requests"
+    (folder / "5.0.stop.new").write_bytes(b"of a daemon that was killed")
+    before = os.umask(0o077)
+    try:
+        Requests(spool).issue(RUN, "stop", '{"version": 1}')
+    finally:
+        os.umask(before)
+    assert [path.name for path in folder.iterdir()] == ["5.0.stop"]
+    assert (folder / "5.0.stop").read_text() == '{"version": 1}'
+    assert stat.S_IMODE((folder / "5.0.stop").stat().st_mode) == 0o644
+
+
+def test_a_request_that_was_not_finished_is_none_and_is_swept(spool: Path) -> None:
+    unfinished = spool / "requests" / "5.0.stop.new"
+    unfinished.write_bytes(b"")
+    assert Requests(spool).open_runs("stop") == []
+    assert sweep(spool, {RUN}, before=float("inf")) == ()
+    assert unfinished.exists()
+    sweep(spool, set(), before=float("inf"))
+    assert not unfinished.exists()
 
 
 def test_the_runs_with_an_open_request_are_listed_by_its_kind(spool: Path) -> None:

@@ -1,6 +1,7 @@
 """What is characteristic of each baseline, on small clusters."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from policies.plan import NOTHING_REMEMBERED, Memory, Plan
 from policies.policy import Policy
 from policies.snapshot import Snapshot
 from predictors.forecast import Fan, Forecast, Forecasts
-from tests.builders import NOW, forecasts, jobs, nodes, snapshot
+from tests.builders import NOW, forecasts, jobs, nodes, on_networks, snapshot
 
 HOUR = 3600.0
 
@@ -258,9 +259,11 @@ def test_gandiva_puts_jobs_of_a_size_side_by_side() -> None:
 
 
 def crowded(network: list[float], started: float = NOW - HOUR, gpus: tuple[int, ...] = (1, 2)) -> Snapshot:
-    of_jobs = jobs(2, gpus=gpus, state="running", restartable=True, started=started)
-    used = [[sum(gpus), 2, 0], [0, 0, 0]]
-    return snapshot(of_jobs, nodes(2, used=used, network=network), runs_on=np.array([[0, 0, gpus[0]], [1, 0, gpus[1]]]))
+    """Two jobs on the first node, and on the second one that has run for too short a time to be moved."""
+    of_jobs = jobs(3, gpus=(*gpus, 1), state="running", restartable=True, started=[started, started, NOW])
+    on = np.array([[0, 0, gpus[0]], [1, 0, gpus[1]], [2, 1, 1]])
+    used = [[sum(gpus), 2, 0], [1, 1, 0]]
+    return snapshot(on_networks(of_jobs, network, on), nodes(2, used=used), runs_on=on)
 
 
 def test_gandiva_moves_the_smallest_job_off_an_overloaded_node() -> None:
@@ -270,6 +273,18 @@ def test_gandiva_moves_the_smallest_job_off_an_overloaded_node() -> None:
     assert decided(Gandiva(), crowded([0.5, 0.1])).actions == ()
     assert decided(Gandiva(), crowded([0.95, 0.1], started=NOW - 60)).actions == ()
     assert decided(Gandiva(GandivaSettings(moves=0)), crowded([0.95, 0.1])).actions == ()
+
+
+def test_gandiva_moves_nobody_by_what_another_reports_of_the_network() -> None:
+    look = crowded([0.95, 0.1])
+    reports = np.array([np.nan, 1.0, np.nan])
+    actions = decided(Gandiva(), replace(look, jobs=replace(look.jobs, network=reports))).actions
+    assert [(action.kind, action.job.job_id) for action in actions] == [("migrate", 2)]
+    unmanaged = replace(look.jobs, network=reports, managed=np.array([True, False, True]))
+    assert decided(Gandiva(), replace(look, jobs=unmanaged)).actions == ()
+    closed = replace(look.jobs, network=np.array([0.95, 0.95, 1.0]), user=np.array(["ada", "ada", "eve"]))
+    actions = decided(Gandiva(), replace(look, jobs=closed)).actions
+    assert [(action.job.job_id, action.nodes) for action in actions] == [(1, ("n2",))]
 
 
 def test_gandiva_brings_a_spread_job_together() -> None:

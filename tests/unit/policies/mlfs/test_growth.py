@@ -127,7 +127,7 @@ def test_a_stopping_job_is_left_alone() -> None:
 
 def test_where_a_node_is_overloaded_it_is_relieved_and_nobody_grows() -> None:
     look = cluster(2, 2, there=2)
-    look = replace(look, nodes=replace(look.nodes, network=np.array([0.95, 0.0])))
+    look = replace(look, nodes=replace(look.nodes, load=np.array([[0.0, 31.0, 0.0], [0.0, 0.0, 0.0]])))
     assert sizes(look, [HOUR, 9 * HOUR]) == [2, 2]
 
 

@@ -240,8 +240,9 @@ class TestShareLeft:
 
     def test_shortens_what_mlfs_ranks_by(self) -> None:
         of_jobs = jobs(
-            2, accuracies=[self.CURVE] * 2, iteration=10, max_iterations=100, stop="target", target=[0.6, 0.8]
-        )
+            2, accuracies=[self.CURVE] * 2, iteration=10, max_iterations=100, stop="target", target=[0.6, 0.8],
+            state="running", attained=1_000.0,
+        )  # fmt: skip
         predicted = forecasts(2, remaining=9_000, final=Forecast.certain([self.END] * 2, "test"))
         with_control, without = (
             MLFS(MLFSSettings(load_control=on)).decide(snapshot(of_jobs), predicted, {}).score for on in (True, False)
@@ -272,6 +273,13 @@ class TestNobodyElseIsStopped:
     )
     def test_unless_all_holds(self, columns: dict[str, Any]) -> None:
         assert self.stopped(**columns) is None
+
+    def test_no_curve_of_one_of_several_trials_ends_the_job_unless_the_first_to_meet_the_target_does(self) -> None:
+        assert self.stopped(trials="all") is None
+        assert self.stopped(trials="first") is not None
+        no_better: dict[str, Any] = {"stop": "optstop", "target": 0.99}
+        assert self.stopped(**no_better) is not None
+        assert self.stopped(**no_better, trials="first") is None
 
     def test_jobs_are_told_apart(self) -> None:
         of_jobs = jobs(

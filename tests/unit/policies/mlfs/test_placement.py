@@ -8,7 +8,7 @@ import pytest
 from policies.mlfs.placement import PlacementSettings, Servers, network_shares, volumes
 from policies.placement.space import Placement
 from policies.snapshot import Jobs, Snapshot
-from tests.builders import jobs, nodes, snapshot
+from tests.builders import jobs, nodes, on_networks, snapshot
 
 LEAST, TIGHT = PlacementSettings(ideal="least"), PlacementSettings()
 
@@ -16,6 +16,8 @@ LEAST, TIGHT = PlacementSettings(ideal="least"), PlacementSettings()
 def at(of_jobs: Jobs, n: int = 2, on: Any = (), **columns: Any) -> Snapshot:
     """n nodes of four GPUs, with what these allocations (job, node, GPUs) hold in use."""
     runs_on = np.array(on, dtype=np.int64).reshape(-1, 3)
+    if "network" in columns:
+        of_jobs = on_networks(of_jobs, np.broadcast_to(columns.pop("network"), n), runs_on)
     used = np.zeros((n, 3))
     for row, node, gpus in runs_on.tolist():
         used[node] += of_jobs.demand[row] * (gpus / of_jobs.demand[row, 0])
@@ -35,8 +37,11 @@ class TestTheIdealServer:
     @pytest.mark.parametrize(
         "columns", [{"load": [[0, 20, 0], [0, 2, 0]]}, {"network": [0.6, 0.1]}, {"network": [0.6, np.nan]}]
     )
-    def test_has_the_least_in_use_of_what_is_shared(self, settings: PlacementSettings, columns: Any) -> None:
-        assert Servers(at(jobs(), **columns), settings).find(0) == Placement((1,), (1,))
+    @pytest.mark.parametrize("user", ["ada", "eve"])
+    def test_has_the_least_in_use_of_what_is_shared(self, settings: PlacementSettings, columns: Any, user: str) -> None:
+        of_jobs = jobs(3, state=["running", "running", "pending"], user=[user, user, "ada"])
+        look = at(of_jobs, on=[(0, 0, 1), (1, 1, 1)], **columns)
+        assert Servers(look, settings).find(2) == Placement((1,), (1,))
 
     def test_counts_every_resource_by_its_capacity(self) -> None:
         # half of the CPUs of the first node are taken, a quarter of the memory of the second
@@ -85,20 +90,38 @@ class TestWhoIsOverloaded:
         ],
     )
     def test_each_resource_is_judged_by_itself(self, columns: Any, contended: list[bool]) -> None:
-        assert Servers(at(jobs(0), 1, **columns), TIGHT).contended(0).tolist() == contended
+        servers = Servers(at(jobs(state="running"), 1, on=[(0, 0, 1)], **{"used": [0, 0, 0], **columns}), TIGHT)
+        assert [*servers.contended(0).tolist(), servers.network_overloaded(0, 0)] == contended
+        assert servers.overloaded().tolist() == [any(contended[:2])]
+        assert servers.reports_overload().tolist() == [contended[2]]
 
     def test_h_r_is_a_setting(self) -> None:
-        seen = at(jobs(0), 1, network=0.8)
+        seen = at(jobs(0), 1, load=[0, 25, 0])
         assert Servers(seen, PlacementSettings(overload=0.7)).overloaded().tolist() == [True]
+        reporting = at(jobs(state="running", network=0.8), 1, on=[(0, 0, 1)])
+        assert Servers(reporting, PlacementSettings(overload=0.7)).reports_overload().tolist() == [True]
 
     def test_nothing_is_put_on_an_overloaded_node(self) -> None:
-        assert Servers(at(jobs(), network=[0.95, 0.9]), TIGHT).find(0) == Placement((1,), (1,))
+        of_jobs = jobs(3, state=["running", "running", "pending"])
+        assert Servers(at(of_jobs, on=[(0, 0, 1), (1, 1, 1)], network=[0.95, 0.9]), TIGHT).find(2) == Placement(
+            (1,), (1,)
+        )
+
+    def test_the_reports_of_others_close_no_node_to_a_job(self) -> None:
+        of_jobs = jobs(3, state=["running", "running", "pending"], user=["eve", "eve", "ada"])
+        assert Servers(at(of_jobs, on=[(0, 0, 1), (1, 1, 1)], network=[1.0, 1.0]), TIGHT).find(2) is not None
+        assert Servers(at(of_jobs, on=[(0, 0, 1), (1, 1, 1)], network=[1.0, 0.9]), TIGHT).find(2) == Placement(
+            (1,), (1,)
+        )
 
     def test_nothing_is_put_where_its_traffic_would_overload(self) -> None:
-        # 10 bytes a second are a tenth of a network; a gang of 8 over two nodes sends as much on each
-        of_jobs = jobs(3, gpus=[1, 1, 8], traffic=[10, 80, 10], ml_job=[0, 0, 2], state=["running"] * 2 + ["pending"])
-        seen = at(of_jobs, 4, on=[(0, 0, 1), (1, 1, 1)], network=[0.1, 0.85, 0, 0], used=np.zeros((4, 3)))
-        place = Servers(seen, TIGHT).find(2)
+        # it uses a tenth of each network; the second node has no room for another tenth
+        of_jobs = jobs(3, gpus=[1, 1, 8], traffic=[10, 80, 10], state="running")
+        on = [(0, 0, 1), (1, 1, 1), (2, 2, 4), (2, 3, 4)]
+        servers = Servers(at(of_jobs, 4, on=on, network=[0.1, 0.85, 0.1, 0.1], used=np.zeros((4, 3))), TIGHT)
+        servers.give(2, servers.space.place(2))
+        assert servers.network_share(2, Placement((0, 1), (4, 4))) == pytest.approx(0.1)
+        place = servers.find(2)
         assert place is not None
         assert 1 not in place.nodes
 
@@ -133,7 +156,14 @@ class TestNetworkShares:
     def test_of_silent_jobs_over_several_nodes_are_what_is_left_by_their_gpus(self) -> None:
         of_jobs = jobs(3, gpus=[4, 4, 1], state="running")
         seen = at(of_jobs, on=[(0, 0, 3), (0, 1, 1), (1, 0, 1), (1, 1, 3), (2, 1, 1)], network=[0.4, 0.8], used=0.0)
-        assert network_shares(seen) == pytest.approx([(0.3 + 0.2) / 2, (0.1 + 0.6) / 2, 0.0])
+        assert network_shares(seen) == pytest.approx([(0.6 + 0.2) / 2, (0.2 + 0.6) / 2, 0.0])  # both report 0.8
+
+    def test_of_a_job_that_reports_no_network_are_none_whatever_others_report(self) -> None:
+        of_jobs = jobs(
+            2, gpus=[8, 1], state="running", traffic=[50, np.nan], network=[np.nan, 1.0], user=["ada", "eve"]
+        )
+        seen = snapshot(of_jobs, nodes(2), runs_on=np.array([[0, 0, 4], [0, 1, 4], [1, 0, 1]]))
+        assert network_shares(seen).tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("wrong", [{"overload": 0.0}, {"overload": 1.1}, {"ideal": "worst"}])

@@ -212,6 +212,37 @@ class TestChildren:
         assert dependencies.orphaned.tolist() == [True, False, False]
 
 
+class TestOrderWithinAnMlJob:
+    """The scaled form: dependents order the jobs of one ML job by the work that waits below each."""
+
+    def scores(self, parents: list[tuple[int, int]], **columns: Any) -> np.ndarray:
+        n = len(columns["gpus"])
+        of_jobs = jobs(n, parents=parents, **{"ml_job": 0, "deadline": FAR} | columns)
+        return ranked(of_jobs, SCALED, remaining=HOUR).score
+
+    def test_the_job_with_most_work_below_it_has_its_own_score_and_its_dependents_less(self) -> None:
+        """A job of 4 GPUs with one as large below it: shares 1 + 0.8 / 2 and 1; both have half of the parameters."""
+        parent, child, alone = self.scores([(1, 0)], gpus=[4, 4, 4], ml_job=[0, 0, 2], params=[1, 1, 1])
+        assert child == pytest.approx(parent / 1.4)
+        assert parent < alone
+
+    def test_what_holds_more_work_goes_first(self) -> None:
+        first, second, *_ = self.scores([(2, 0), (3, 1)], gpus=[1, 1, 8, 1])
+        assert first > second
+
+    def test_dependents_without_work_change_nothing(self) -> None:
+        with_them, without = (
+            self.scores(parents, gpus=[4, 0, 0], params=[1, 0, 0])[0] for parents in ([(1, 0), (2, 1)], [])
+        )
+        assert with_them == without
+
+    def test_a_server_is_above_its_workers_by_lowering_them_in_their_order(self) -> None:
+        of_jobs = jobs(3, ml_job=0, role=["ps", "worker", "worker"], urgency=[5, 9, 10])
+        alone = jobs(3, ml_job=0, role=["worker"] * 3, urgency=[5, 9, 10])
+        (server, low, high), (as_worker, *_) = ranked(of_jobs, SCALED).score, ranked(alone, SCALED).score
+        assert server == as_worker > high > low
+
+
 class TestParameterServers:
     def test_rank_above_all_workers_of_their_ml_job_and_of_no_other(self) -> None:
         of_jobs = jobs(

@@ -11,7 +11,7 @@ from policies.mlfs.placement import PlacementSettings, Servers
 from policies.mlfs.schedule import FEW, ScheduleSettings, preemption_loss, schedule
 from policies.plan import Action, OtherJob
 from policies.snapshot import Jobs, Snapshot
-from tests.builders import NOW, forecasts, jobs, nodes, snapshot
+from tests.builders import NOW, forecasts, jobs, nodes, on_networks, snapshot
 
 HOUR = 3600.0
 NOBODY = np.zeros(0, dtype=np.int64)
@@ -25,6 +25,8 @@ def runs(n: int, gpus: Any, **columns: Any) -> Jobs:
 
 def seen(of_jobs: Jobs, n: int = 2, on: Any = (), **columns: Any) -> Snapshot:
     runs_on = np.array(on, dtype=np.int64).reshape(-1, 3)
+    if "network" in columns:
+        of_jobs = on_networks(of_jobs, np.broadcast_to(columns.pop("network"), n), runs_on)
     used = np.zeros((n, 3))
     for row, node, gpus in runs_on.tolist():
         used[node] += of_jobs.demand[row] * (gpus / of_jobs.demand[row, 0])
@@ -114,6 +116,43 @@ class TestMigration:
     def test_leaves_a_job_that_overloads_any_network_by_itself(self) -> None:
         look = seen(runs(1, 8), 4, on=[(0, 0, 4), (0, 1, 4)], network=[0.95, 0.95, 0.0, 0.0])
         assert not [action for action in decided(look, [1]) if action.kind == "preempt"]
+
+
+class TestReportsOfOthers:
+    """What another's job reports of its network moves nobody but itself."""
+
+    def look(self, reports: list[float], *, managed: bool = True, **columns: Any) -> Snapshot:
+        """Ada's and eve's jobs on one node, and another node that is free; what each reports of the network."""
+        given = {"user": ["ada", "eve"], "managed": [True, managed], "traffic": [10, 80], **columns}
+        of_jobs = runs(2, [1, 1], network=reports, **given)
+        return seen(of_jobs, on=[(0, 0, 1), (1, 0, 1)])
+
+    def test_a_job_leaves_by_its_own_report_only(self) -> None:
+        assert told(decided(self.look([0.1, 1.0]), [2, 1])) == [("migrate", 2, ("n2",))]
+        assert told(decided(self.look([0.95, 0.1]), [2, 1])) == [("migrate", 1, ("n2",))]
+        assert told(decided(self.look([np.nan, 1.0]), [1, 2])) == [("migrate", 2, ("n2",))]
+
+    def test_an_unmanaged_job_moves_nobody(self) -> None:
+        assert decided(self.look([np.nan, 1.0], restartable=[True, False]), [2, 1]) == ()
+        assert decided(self.look([0.5, 1.0], managed=False, restartable=[True, False]), [2, 1]) == ()
+
+    def test_a_report_protects_nobody_on_the_node_from_one_that_ranks_higher(self) -> None:
+        of_jobs = jobs(
+            2,
+            gpus=4,
+            state=["running", "pending"],
+            started=[NOW - HOUR, np.nan],
+            restartable=True,
+            user=["eve", "ada"],
+            network=[1.0, np.nan],
+            traffic=[1e9, np.nan],
+        )
+        look = seen(of_jobs, 1, on=[(0, 0, 4)])
+        assert told(decided(look, [1, 2], migrate=False)) == [("preempt", 1, ()), ("place", 2, ("n1",))]
+
+    def test_no_report_sends_anothers_job_back_to_the_queue(self) -> None:
+        alone = seen(self.look([np.nan, 1.0]).jobs, 1, on=[(0, 0, 1), (1, 0, 1)])
+        assert told(decided(alone, [2, 1])) == [("preempt", 2, ())]
 
 
 class TestStarts:

@@ -1,0 +1,98 @@
+"""What others changed of a job's shape while an operation was under way: nothing of that is overwritten. Pure.
+
+A shape is compared by what Slurm shows of it. While the job runs, its CPUs are those that it was allocated, which may
+be more than it requested, so when a run has ended they may only become fewer.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TypeAlias
+
+from slurmplug.cluster import tres
+from slurmplug.cluster.hostlist import expand
+from slurmplug.cluster.port import ResourceRequest
+
+Shown: TypeAlias = Mapping[str, object]
+"""The values of a shape that can be compared, by the field of `scontrol update` that sets them."""
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+_ALLOCATED = "NumCPUs"
+"""The field that has another value while the job runs."""
+
+
+def changed(
+    seen: ResourceRequest, now: ResourceRequest, goal: Mapping[str, str] = NOTHING, *, in_place: bool = False
+) -> tuple[str, ...]:
+    """The fields of the job's shape that somebody else changed since it was `seen`, by their names in scontrol(1).
+
+    goal: the fields of an update that slurmplug issued; `in_place`: it succeeded, so that its values have to be there;
+    else each field may have the old value or the new one.
+    """
+    before, present, issued = _shown(seen), _shown(now), _issued(goal)
+    derived = {_ALLOCATED} if issued and now.cpus_follow_gpus else set()
+    return tuple(
+        name
+        for name, value in present.items()
+        if name not in derived and not (value == issued.get(name) or _kept(name, value, before, issued, in_place))
+    )
+
+
+def _kept(name: str, value: object, before: Shown, issued: Shown, in_place: bool) -> bool:
+    return value == before[name] and not (in_place and name in issued)
+
+
+def changed_since_run(seen: ResourceRequest, now: ResourceRequest) -> tuple[str, ...]:
+    """As `changed`, of a job that was `seen` while it ran and is pending now."""
+    return tuple(name for name in changed(seen, now) if name != _ALLOCATED or now.cpus > seen.cpus)
+
+
+def still_in_place(goal: Mapping[str, str], undo: Mapping[str, str], now: ResourceRequest) -> dict[str, str]:
+    """Of `undo`, the fields whose present value is the one of `goal`, and those that Slurm does not show."""
+    present, issued = _shown(now), _issued(goal)
+    return {name: value for name, value in undo.items() if name not in issued or present[name] == issued[name]}
+
+
+def _gres(text: str) -> object:
+    """GPUs by type, and the other gres."""
+    others = [item for item in text.split(",") if item and not re.match(r"(gres[:/])?gpu\b", item)]
+    return tuple(sorted(tres.gpus(text).items())), tuple(others)
+
+
+def _nodes(text: str) -> object:
+    return frozenset(expand(text)) if text else frozenset()
+
+
+_ISSUED: Mapping[str, Callable[[str], object]] = {
+    "Gres": _gres,
+    "NumNodes": lambda text: int(text.partition("-")[0]),
+    "NumTasks": int,
+    "CPUsPerTask": int,
+    "MinCPUsNode": int,
+    "NumCPUs": int,
+    "MinMemoryNode": float,
+    "ReqNodeList": _nodes,
+    "ExcNodeList": _nodes,
+}
+"""The values of the fields that slurmplug sets, as `_shown` has them."""
+
+
+def _shown(request: ResourceRequest) -> Shown:
+    return {
+        "Gres": _gres(request.gres),
+        "TresPerJob": request.gres_not_per_node,
+        "NumNodes": request.nodes,
+        "NumTasks": request.tasks,
+        "NtasksPerNode": request.tasks_per_node,
+        "CPUsPerTask": request.cpus_per_task,
+        "MinCPUsNode": request.min_cpus_per_node,
+        "NumCPUs": request.cpus,
+        "MinMemoryNode": request.min_memory,
+        "ReqNodeList": _nodes(request.required_nodes),
+        "ExcNodeList": _nodes(request.excluded_nodes),
+        "TimeLimit": request.time_limit,
+    }
+
+
+def _issued(goal: Mapping[str, str]) -> Shown:
+    return {name: _ISSUED[name](value) for name, value in goal.items() if name in _ISSUED}
