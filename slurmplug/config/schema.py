@@ -125,6 +125,16 @@ class LedgerSettings(Section):
     )
 
 
+class Priority(Section):
+    """Slurm's SiteFactors, by which the ranks are written."""
+
+    compare: Seconds = Field(
+        60.0,
+        description="least seconds from one comparison with the SiteFactors in Slurm (one sprio) to the next; they are "
+        "compared at once after slurmctld was started again, or did not carry out a write",
+    )
+
+
 class Guardrails(Section):
     """Limits on what is done to jobs, under every policy."""
 
@@ -253,6 +263,7 @@ class Config(Section):
     spool: Spool = Spool()
     ledger: LedgerSettings = LedgerSettings()
     predictors: Predictors = Predictors()
+    priority: Priority = Priority()
     guardrails: Guardrails = Guardrails()
     stop: Stop = Stop()
     operations: Operations = Operations()
@@ -295,7 +306,7 @@ def _without_removed(content: dict[str, Any], name: str) -> dict[str, Any]:
         if isinstance(inside, dict) and field in inside:
             log.warning("%s: %s has no effect any more and can be removed: %s", name, key, why)
             content = {**content, section: {other: value for other, value in inside.items() if other != field}}
-    return {section: inside for section, inside in content.items() if section != "priority" or inside}
+    return content
 
 
 def requirement(error: Any) -> str:

@@ -65,7 +65,7 @@ def test_a_span_of_time_is_a_positive_number(text: str) -> None:
         ("[policies]\nmlfs = 3", "policies.mlfs: must be a table"),
         ("[slurm]\nconf = 3", "slurm.conf: must be a path, as a text"),
         ("[guardrails]\nstops_per_cycle = 1.5", "guardrails.stops_per_cycle: must be a whole number"),
-        ("[priority]\nspcing = 10", "priority: unknown key"),
+        ("[priority]\nspcing = 10", "priority.spcing: unknown key"),
         ("[guardrails]\nexclude_users = 'ada'", "guardrails.exclude_users: must be a list of texts"),
         ("[guardrails]\nexclude_users = [1]", "guardrails.exclude_users.0: must be a text"),
         ("[guardrails]\nrequeues_per_user = true", "guardrails.requeues_per_user: must be a whole number"),
