@@ -100,7 +100,7 @@ def test_a_change_is_in_force_from_the_next_cycle_on_and_moves_the_job_ahead(sit
 
 
 def test_an_urgency_that_is_changed_counts_as_much_as_one_that_was_submitted(tmp_path: Path) -> None:
-    with Site(tmp_path, guardrails={"urgency": 4}) as site:
+    with Site(tmp_path, guardrails={"urgency": 8}) as site:
         submitted = b"#!/bin/sh\n#PLUG --urgency=10\ntrain\n"
         for script, user in ((URGENT, "ada"), (URGENT, "ada"), (submitted, "bob"), (URGENT, "bob")):
             site.cluster.submit(script, uid=1001 if user == "ada" else 1002, user=user)
