@@ -1,6 +1,7 @@
 """Train on all GPUs of the job, save a checkpoint when one is requested, and resume from it after a restart."""
 
 import os
+import sys
 from pathlib import Path
 
 import joblib
@@ -35,6 +36,7 @@ if SAVED.exists():
     first += 1
 else:
     model, first = MLPClassifier(hidden_layer_sizes=(256, 256), batch_size=batch, random_state=0), 0
+status = 0
 print(f"training from epoch {first} on {gpus} GPUs", flush=True)
 
 for epoch in range(first, EPOCHS):
@@ -43,4 +45,7 @@ for epoch in range(first, EPOCHS):
     if stop or checkpoint_requested() or epoch % SAVE_EVERY == SAVE_EVERY - 1 or epoch == EPOCHS - 1:
         save(model, epoch)
     if stop:
+        status = stop.status
         break
+
+sys.exit(status)

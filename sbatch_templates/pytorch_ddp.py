@@ -1,6 +1,7 @@
 """Train with DistributedDataParallel: rank 0 reports, and all ranks stop and save together."""
 
 import os
+import sys
 from pathlib import Path
 
 import torch
@@ -54,6 +55,7 @@ sampler = DistributedSampler(spirals(4096, seed=1))
 loader = DataLoader(sampler.dataset, batch_size=128, sampler=sampler)
 x_valid, y_valid = (part.to(device) for part in spirals(1024, seed=2).tensors)
 
+status = 0
 for epoch in range(first, EPOCHS):
     sampler.set_epoch(epoch)
     for x, y in loader:
@@ -67,7 +69,8 @@ for epoch in range(first, EPOCHS):
         loss = nn.functional.cross_entropy(scores, y_valid)
     if rank == 0:
         print(f"epoch {epoch}: loss {loss:.4f}, accuracy {accuracy:.4f}", flush=True)
-    stop, save = from_rank_0(device, report(iteration=epoch, loss=loss, accuracy=accuracy), checkpoint_requested())
+    answer = report(iteration=epoch, loss=loss, accuracy=accuracy)
+    stop, save = from_rank_0(device, answer, checkpoint_requested())
     save = save or stop or epoch % SAVE_EVERY == SAVE_EVERY - 1 or epoch == EPOCHS - 1
     if save and rank == 0:
         part = SAVED.with_suffix(".part")
@@ -75,6 +78,8 @@ for epoch in range(first, EPOCHS):
         part.replace(SAVED)
         report(checkpoint=epoch)
     if stop:
+        status = answer.status  # 0 on all ranks but rank 0
         break
 
 dist.destroy_process_group()
+sys.exit(status)

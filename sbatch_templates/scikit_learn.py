@@ -1,5 +1,7 @@
 """Train a linear classifier by stochastic gradient descent, and report every epoch."""
 
+import sys
+
 import joblib
 import numpy as np
 from sklearn.datasets import load_digits
@@ -22,7 +24,9 @@ for epoch in range(EPOCHS):
     loss = log_loss(y_valid, model.predict_proba(x_valid))
     accuracy = model.score(x_valid, y_valid)
     print(f"epoch {epoch}: loss {loss:.4f}, accuracy {accuracy:.4f}", flush=True)
-    if report(iteration=epoch, loss=loss, accuracy=accuracy):
+    stop = report(iteration=epoch, loss=loss, accuracy=accuracy)
+    if stop:
         break
 
 joblib.dump(model, "model.joblib")
+sys.exit(stop.status)

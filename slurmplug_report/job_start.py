@@ -16,8 +16,8 @@ CLOCK_DIFFERENCE = 5.0
 def earliest_file_time(environment: Mapping[str, str]) -> float:
     """Files of this run were not written before this time, seconds since the epoch; -inf where that is not known.
 
-    Slurm states a job's start from 23.02 on. In older releases the process of the batch script tells; in a step, which
-    may begin long after the job, it is not known.
+    Slurm states a job's start from 23.02 on. In older releases the process of the batch script tells, where it is an
+    ancestor of this one; in a step, which may begin long after the job, it is not known.
     """
     stated = environment.get("SLURM_JOB_START_TIME", "")
     if stated.isascii() and stated.isdigit() and len(stated) <= 12:
@@ -25,16 +25,27 @@ def earliest_file_time(environment: Mapping[str, str]) -> float:
     process = environment.get("SLURM_TASK_PID", "")
     if "SLURM_STEP_ID" in environment or not (process.isascii() and process.isdigit()):
         return float("-inf")
-    return _process_start(int(process)) - CLOCK_DIFFERENCE
+    return _ancestor_start(int(process)) - CLOCK_DIFFERENCE
 
 
-def _process_start(process: int) -> float:
-    """By proc(5), seconds since the epoch; -inf where it has ended, or there is no /proc."""
+def _ancestor_start(ancestor: int) -> float:
+    """When that process started, by proc(5), seconds since the epoch; -inf where it is none of this one's ancestors."""
+    process = os.getpid()
     try:
-        with open(f"/proc/{process}/stat", "rb") as file:
-            ticks = int(file.read().rpartition(b")")[2].split()[19])
-        with open("/proc/uptime", "rb") as file:
-            uptime = float(file.read().split()[0])
-        return time.time() - uptime + ticks / os.sysconf("SC_CLK_TCK")
+        while process > 0:
+            parent, ticks = _parent_and_start(process)
+            if process == ancestor:
+                with open("/proc/uptime", "rb") as file:
+                    uptime = float(file.read().split()[0])
+                return time.time() - uptime + ticks / os.sysconf("SC_CLK_TCK")
+            process = parent
     except (OSError, ValueError, IndexError):
-        return float("-inf")
+        pass
+    return float("-inf")
+
+
+def _parent_and_start(process: int) -> tuple[int, int]:
+    """The process's parent, and when it started in clock ticks since boot."""
+    with open(f"/proc/{process}/stat", "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
+    return int(fields[1]), int(fields[19])

@@ -120,7 +120,8 @@ def _shaped(job: Mapping[str, Any], *, nodes: int | None = None, each: int | Non
 
 _UPDATES: Mapping[str, Callable[[Mapping[str, Any], str, float], dict[str, Any]]] = {
     "SiteFactor": lambda job, value, now: {
-        "label": int(value), "priority": job["priority"] + int(value) - job.get("label", 0)
+        "label": int(value),
+        "priority": job["priority"] + int(value) - job.get("label", 0),
     },
     "Gres": lambda job, value, now: _shaped(job, each=int(value.rpartition(":")[2])),
     "NumNodes": lambda job, value, now: _shaped(job, nodes=int(value.partition("-")[0])),

@@ -1,7 +1,7 @@
 """What Slurm and the spool would show of a simulated cluster: the engine's jobs as rows, scripts and report files."""
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Container, Iterator
 from dataclasses import fields, replace
 from itertools import pairwise
 from math import floor, isnan
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from slurmplug.cluster.port import JobRows, NodeRows, Reading
+from slurmplug.cluster.port import JobRows, NodeRows, Reading, Submission
 from slurmplug.sim.adapters.cluster import SimCluster
 from slurmplug.sim.engine.engine import PENDING, RUNNING, Engine
 from slurmplug.sim.engine.run_log import ALMOST
@@ -39,17 +39,20 @@ class RenderedCluster:
         self._done_before = np.zeros(len(port.engine.table.jobs))
         self._trained_before = np.zeros(len(port.engine.table.jobs), dtype=bool)
 
-    def reading(self, known: Collection[int]) -> Reading:
-        """The cluster now; known: the job ids whose scripts are not wanted."""
+    def reading(self, known: Container[Submission]) -> Reading:
+        """The cluster now; known: the submissions whose scripts are not wanted."""
         engine = self._port.engine
         again = engine.restarts > self._restarts
         self._submitted[again] = self._before
         live = np.flatnonzero((engine.state == PENDING) | (engine.state == RUNNING))
+        jobs = self._jobs(live)
+        submissions = zip(jobs.job_id.tolist(), jobs.submit.astype(int).tolist(), strict=True)
+        wanted = [job_id for job_id, submit in submissions if (job_id, submit) not in known]
         seen = replace(
             self._port.read((), ()),
-            jobs=self._jobs(live),
+            jobs=jobs,
             nodes=self._nodes(),
-            scripts={row + 1: script(engine, row, self._all_managed) for row in live.tolist() if row + 1 not in known},
+            scripts={job_id: script(engine, job_id - 1, self._all_managed) for job_id in wanted},
             reports=self._reports(live, again),
         )
         trainings = np.arange(len(engine.table.jobs))

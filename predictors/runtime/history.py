@@ -116,7 +116,7 @@ def group_keys(jobs: JobTable) -> Iterator[tuple[GroupKey, ...]]:
     for i, (account, user, job_type, exe, name, folder) in enumerate(zip(*columns, strict=True)):
         size = ",".join(f"{value:g}" for value in sizes[i])
         limit = f"{number['time_limit'][i]:g}"
-        program = job_type or exe or _DIGITS.sub("#", name)
+        program = _program(job_type, exe, name)
         yield (
             _key("project", account),
             _key("user", user),
@@ -127,6 +127,16 @@ def group_keys(jobs: JobTable) -> Iterator[tuple[GroupKey, ...]]:
             _key("request", user, limit, size),
             _key("all", user, limit, size, program),
         )
+
+
+def program_keys(jobs: JobTable) -> list[GroupKey]:
+    """(n,) the group of the same program by the same user of each job."""
+    columns = (jobs.texts[name] for name in ("user", "type", "exe", "name"))
+    return [_key("program", user, _program(kind, exe, name)) for user, kind, exe, name in zip(*columns, strict=True)]
+
+
+def _program(job_type: str, exe: str, name: str) -> str:
+    return job_type or exe or _DIGITS.sub("#", name)
 
 
 def submission_features(jobs: JobTable) -> Floats:

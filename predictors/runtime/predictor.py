@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from predictors.arrays import Bools, Floats, Texts
 from predictors.forecast import LEVELS, Forecast
+from predictors.runtime.evidence import Evidence
 from predictors.runtime.job_table import Job, JobTable, positive_runtimes
 from predictors.runtime.stack import StackModel
 from predictors.runtime.support_vector import FEWEST, LATEST, SupportVectorModel
@@ -38,7 +39,7 @@ class RuntimePredictor:
     unknown.
     """
 
-    version: ClassVar[str] = "runtime-4"
+    version: ClassVar[str] = "runtime-5"
 
     def __init__(self, model: RuntimeModel = "stack", seed: int = 0) -> None:
         if model not in ("stack", "svr"):
@@ -48,6 +49,7 @@ class RuntimePredictor:
         self.stack_ = StackModel(seed)
         self.models_: dict[str, SupportVectorModel] = {}
         self.recent_: dict[str, deque[float]] = {}
+        self.evidence_ = Evidence()
 
     def fit(self, jobs: Sequence[Job], runtimes: Sequence[float] | Floats) -> RuntimePredictor:
         """Fit on finished jobs, in the order in which they finished, and their run times (n,) in seconds.
@@ -57,6 +59,8 @@ class RuntimePredictor:
         table = JobTable.of(jobs)
         seconds = positive_runtimes(runtimes, len(jobs))
         self.stack_, self.models_, self.recent_ = StackModel(self.seed), {}, {}
+        self.evidence_ = Evidence()
+        self.evidence_.add(table, seconds)
         for user, value in zip(table.texts["user"], seconds, strict=True):
             self._add_to_user(str(user), float(value))
         if self.model == "stack" and len(jobs):
@@ -78,6 +82,7 @@ class RuntimePredictor:
         seconds = positive_runtimes([runtime], 1)
         table = JobTable.of([job])
         self._add_to_user(str(table.texts["user"][0]), float(seconds[0]))
+        self.evidence_.add(table, seconds)
         if self.model == "stack":
             self.stack_.update(table, float(seconds[0]))
 
@@ -102,6 +107,10 @@ class RuntimePredictor:
         parts.append(_from_limits(table.limit, unanswered))
         return Forecast.assemble(len(jobs), parts).clip(upper=table.limit)
 
+    def least(self, jobs: Sequence[Job]) -> Floats:
+        """(n,) seconds that n jobs are taken to run at least, as `Evidence` has it."""
+        return self.evidence_.least(JobTable.of(jobs))
+
     def state(self) -> State:
         """Arrays and plain values, from which `from_state` makes the same predictor."""
         names = list(self.models_)
@@ -113,7 +122,7 @@ class RuntimePredictor:
             "version": self.version, "model": self.model, "seed": self.seed, "types": names, "users": users,
             "recent": np.array([value for user in users for value in self.recent_[user]]),
             "recent_counts": np.array([len(self.recent_[user]) for user in users], dtype=np.int64),
-            **models, **prefixed("stack/", self.stack_.state()),
+            **models, **prefixed("stack/", self.stack_.state()), **prefixed("evidence/", self.evidence_.state()),
         }  # fmt: skip
 
     @classmethod
@@ -125,6 +134,7 @@ class RuntimePredictor:
         for i, name in enumerate(state["types"]):
             restored.models_[str(name)] = SupportVectorModel.from_state(unprefixed(f"model/{i}/", state))
         restored.stack_ = StackModel.from_state(unprefixed("stack/", state), restored.seed)
+        restored.evidence_ = Evidence.from_state(unprefixed("evidence/", state))
         ends = np.cumsum(np.asarray(state["recent_counts"], dtype=np.int64))
         for user, values in zip(state["users"], np.split(np.asarray(state["recent"]), ends)[:-1], strict=True):
             restored.recent_[str(user)] = deque(values.tolist(), maxlen=USER_RUNS)

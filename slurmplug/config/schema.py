@@ -8,9 +8,9 @@ import logging
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationError
 
 from slurmplug.errors import ConfigError
 
@@ -126,7 +126,7 @@ class LedgerSettings(Section):
 
 
 class Priority(Section):
-    """Slurm's SiteFactors, by which the ranks are written."""
+    """How ranks are written as Slurm's SiteFactor."""
 
     compare: Seconds = Field(
         60.0,
@@ -262,8 +262,8 @@ class Config(Section):
     slurm: SlurmSettings = SlurmSettings()
     spool: Spool = Spool()
     ledger: LedgerSettings = LedgerSettings()
-    predictors: Predictors = Predictors()
     priority: Priority = Priority()
+    predictors: Predictors = Predictors()
     guardrails: Guardrails = Guardrails()
     stop: Stop = Stop()
     operations: Operations = Operations()

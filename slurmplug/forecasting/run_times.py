@@ -8,11 +8,13 @@ import numpy as np
 from policies.believed import believed
 from policies.snapshot import JobKey, Jobs, Snapshot
 from predictors.arrays import Bools, Floats, Ints
-from predictors.forecast import Forecast, Need
+from predictors.forecast import LEVELS, Forecast, Need
 from predictors.runtime import Job, RuntimePredictor
 from predictors.speed import SpeedPredictor
 from slurmplug.forecasting.curve_fans import LARGEST_BELIEVABLE
 
+OUTLIVED = 0.95
+"""A job that runs for longer than this quantile of its forecast has outlived it."""
 PACE_SPREAD = 0.10
 """Standard deviation of the logarithm of the remaining time, of a job whose pace is known."""
 FIRST_PACES_SPREAD = 0.5
@@ -56,7 +58,7 @@ class HistoryRunTimes:
         stated = (np.nan_to_num(column, nan=-1.0).tolist() for column in (jobs.time_limit, jobs.max_iterations))
         submitted = self._submitted.of(
             list(zip(jobs.keys, jobs.kind.tolist(), jobs.gpus.tolist(), *stated, strict=True)),
-            lambda rows: self._predictor.predict_many([_as_submitted(jobs, row) for row in rows.tolist()]),
+            lambda rows: self._at_submission([_as_submitted(jobs, row) for row in rows.tolist()]),
         )
         pace = self._paces.of(snapshot)
         left = (jobs.max_iterations - jobs.iteration) * pace.seconds
@@ -64,14 +66,37 @@ class HistoryRunTimes:
         believable &= jobs.trials == ""  # of several trials, how many are to come is not known
         paced = np.flatnonzero((jobs.iteration > 0) & (pace.seconds > 0) & believable)
         spread = PACE_SPREAD + FIRST_PACES_SPREAD / np.sqrt(np.maximum(jobs.iteration[paced], 1.0))
-        least = shortest_believed(jobs, submitted, pace)[paced]
-        by_pace = Forecast.lognormal(left[paced], spread, "progress").clip(lower=least)
         every = np.arange(len(jobs)), submitted
+        ran = np.where(pace.gpus > 0, jobs.attained / np.maximum(pace.gpus, 1), elapsed)
+        rows, rest = self._outlived(jobs, submitted, ran, elapsed)
+        expected = Forecast.assemble(len(jobs), [every, (rows, _later(rest, ran[rows]))])
+        least = shortest_believed(jobs, expected, pace)[paced]
+        by_pace = Forecast.lognormal(left[paced], spread, "progress").clip(lower=least)
         begun = np.flatnonzero(submitted.known & (elapsed > 0))
         running = begun, submitted[begun].beyond(elapsed[begun])
-        remaining = Forecast.assemble(len(jobs), [every, running, (paced, by_pace)])
-        total = Forecast.assemble(len(jobs), [every, (paced, _later(by_pace, elapsed[paced]))])
+        remaining = Forecast.assemble(len(jobs), [every, running, (rows, rest), (paced, by_pace)])
+        longer = rows, _later(rest, elapsed[rows])
+        total = Forecast.assemble(len(jobs), [every, longer, (paced, _later(by_pace, elapsed[paced]))])
         return total, remaining
+
+    def _at_submission(self, jobs: Sequence[Job]) -> Forecast:
+        """The run times of jobs by the runs before them, in so far as these are evidence of it."""
+        forecast = self._predictor.predict_many(jobs)
+        by_limit = forecast.source == "time limit"
+        return forecast.clip(lower=np.where(by_limit, np.nan, self._predictor.least(jobs)))
+
+    @staticmethod
+    def _outlived(jobs: Jobs, submitted: Forecast, ran: Floats, elapsed: Floats) -> tuple[Ints, Forecast]:
+        """The rows of jobs that have run for longer than their forecast by earlier runs allowed, and what remains of
+        them: those runs were not like them. ran, elapsed (n,): seconds in all runs, and in this one.
+
+        Evenly up to the time limit, or without one up to as long again as they have run.
+        """
+        by_runs = submitted.known & (submitted.source != "time limit")
+        rows = np.flatnonzero(by_runs & (ran > submitted.quantile(OUTLIVED)))
+        left = jobs.time_limit[rows] - elapsed[rows]
+        most = np.where(np.isnan(left), ran[rows], np.maximum(left, 0.0))
+        return rows, Forecast(most[:, None] * LEVELS, np.full(len(rows), "outlived"))
 
 
 def shortest_believed(jobs: Jobs, submitted: Forecast, pace: "Pace") -> Floats:

@@ -5,7 +5,7 @@ that the ledger has to store; a daemon that restarts begins with the records of 
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import tzinfo
 
 import numpy as np
@@ -15,7 +15,7 @@ from predictors.arrays import Bools, Ints
 from slurmplug.cluster.port import Ending, JobRows, Reading, Submission
 from slurmplug.directives import parser
 from slurmplug.directives.changes import Change
-from slurmplug.intake import columns
+from slurmplug.intake import columns, report_points
 from slurmplug.intake.comparison import compare_site_factors
 from slurmplug.intake.eligibility import fits, nodes_of
 from slurmplug.intake.identity import digest_of, identify, of_ending_run
@@ -25,16 +25,12 @@ from slurmplug.intake.job_record import (
     JobFacts,
     JobRecord,
     Point,
-    carried_over,
-    join_runs,
     next_admission,
 )
 from slurmplug.intake.site_factor import SiteFactor, after_write
 from slurmplug.spool import report_lines
-from slurmplug.spool.report_lines import Points, RunId, SpoolFault
+from slurmplug.spool.report_lines import RunId, SpoolFault
 
-POINTS_PER_READING = 60
-"""How many points of one quantity of a job are kept from one reading; more are thinned to these."""
 ENDING_TIMEOUT = 3_600.0
 """Seconds that the accounting may take to show how a job ended that Slurm does not list any more."""
 
@@ -103,7 +99,11 @@ class Intake:
         for job_id, chunk in reading.reports.items():
             if job_id in self._records:
                 record = self._records[job_id]
-                _take_reports(record, self._without_stored(record, chunk), fold)
+                taken = report_points.take(record, self._without_stored(record, chunk), reading.now)
+                fold.points += taken.points
+                fold.faults += taken.faults
+                if taken.changes_job:
+                    fold.touch(record)
         rows = [row for row, record in enumerate(listed) if record.facts.live]
         records = [listed[row] for row in rows]
         priority, expected = reading.jobs.priority[rows], reading.jobs.expected[rows]
@@ -345,66 +345,3 @@ def _ended(facts: JobFacts, ending: Ending) -> JobFacts:
     start = None if ending.start != ending.start else ending.start
     end = None if ending.end != ending.end else ending.end
     return facts._replace(state=ending.state, start=start, end=end, exit_code=ending.exit_code)
-
-
-def _take_reports(record: JobRecord, chunk: bytes, fold: _Fold) -> None:
-    """Merge the reports of the job's run into its points, thinned as the ledger stores them."""
-    run = record.facts.restarts
-    if run != record.points_run:
-        record.earlier, record.points = join_runs(record.earlier, record.points), carried_over(record.points)
-        record.points_run = run
-    before = record.points
-    started = record.facts.submit if record.facts.start is None else record.facts.start
-    after, faults = report_lines.fold(before, chunk, now=fold.reading.now, started=started)
-    fold.faults += [SpoolFault(record.facts.job_id, rule, "", count) for rule, count in faults.items()]
-    if _told_of_job(after) != _told_of_job(before):
-        fold.touch(record)
-    new = _changed(before, after)
-    added = _thinned(after, new)
-    for row in added.tolist():
-        values = {name: float(column[row]) for name, column in after.quantities.items()}
-        place = int(after.trial_of[row]), float(after.iterations[row])
-        fold.points.append(Point(record.key, run, *place, float(after.times[row]), values))
-    if "thinned" in faults or len(added) < len(new):
-        after = _rows(after, np.setdiff1d(np.arange(len(after)), np.setdiff1d(new, added)))
-        dropped = np.setdiff1d(before.keys, after.keys).tolist()
-        fold.points += [Point(record.key, run, int(at.real), at.imag, np.nan, None) for at in dropped]
-    record.points = after
-
-
-def _told_of_job(points: Points) -> tuple[object, ...]:
-    """What the ledger stores of the points in the job's own row, in a form that compares NaN as equal."""
-    numbers = points.checkpoint, points.checkpoint_time, points.first
-    return (points.trials, points.trial, *map(str, numbers))
-
-
-def _changed(before: Points, after: Points) -> Ints:
-    """The rows of `after` that are new, or were reported again with other values."""
-    old_keys, keys = before.keys, after.keys
-    at = np.searchsorted(old_keys, keys)
-    nothing = np.full(len(before), np.nan)
-    same = np.append(old_keys, np.nan)[at] == keys
-    same &= np.append(before.times, np.nan)[at] == after.times
-    for name, values in after.quantities.items():
-        old = np.append(before.quantities.get(name, nothing), np.nan)[at]
-        same &= (old == values) | (np.isnan(old) & np.isnan(values))
-    return np.flatnonzero(~same)
-
-
-def _thinned(points: Points, rows: Ints) -> Ints:
-    """The rows to keep of these, chosen evenly for each quantity, so that a rare one is not lost among others."""
-    if len(rows) <= POINTS_PER_READING:
-        return rows
-    by_quantity = [rows[~np.isnan(values[rows])] for values in points.quantities.values()] or [rows]
-    return np.unique(np.concatenate([_evenly(each) for each in by_quantity]))
-
-
-def _evenly(rows: Ints) -> Ints:
-    return rows[np.linspace(0, len(rows) - 1, min(len(rows), POINTS_PER_READING)).round().astype(np.int64)]
-
-
-def _rows(points: Points, rows: Ints) -> Points:
-    """Only these points, and the quantities that were reported at any of them."""
-    kept = points.rows(rows)
-    reported = {name: column for name, column in kept.quantities.items() if not np.isnan(column).all()}
-    return replace(kept, quantities=reported)

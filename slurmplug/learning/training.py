@@ -47,7 +47,7 @@ def train(ledger: Ledger, model: RuntimeModel, now: float) -> Models:
     """Predictors fitted on the ledger's history, which are also saved in the ledger; `now`: the time they are saved
     with, in seconds since the epoch."""
     runtime, curves, speeds = RuntimePredictor(model), LearningCurvePredictor(), SeenSpeeds()
-    runs = queries.latest_finished_runs(ledger, MAX_RUNS, KIND_RUNS, runs_of_a_user(MAX_RUNS))[::-1]
+    runs = queries.latest_run_times(ledger, MAX_RUNS, KIND_RUNS, runs_of_a_user(MAX_RUNS))[::-1]
     if runs:
         runtime.fit([_as_job(run) for run in runs], [run.runtime for run in runs])
     seen, finished = [], []
@@ -142,4 +142,4 @@ def _as_job(run: FinishedRun) -> Job:
         kind=run.directives.get("type") or "",
         submit=float(run.first_submit),
     )
-    return {**known, "end": run.end}
+    return {**known, "end": run.end, "bound": run.predicted_high}

@@ -299,7 +299,13 @@ def latest_finished_runs(ledger: LedgerFile, most: int, of_kind: int, of_user: i
 
     Of each user the latest `of_kind` of the same type, or name if they declare none, and `of_user` in all.
     """
-    return _finished(ledger.query(_LATEST_RUNS, of_kind, of_user, most))
+    return _finished(ledger.query(_LATEST_RUNS.format(runs="history"), of_kind, of_user, most))
+
+
+def latest_run_times(ledger: LedgerFile, most: int, of_kind: int, of_user: int) -> list[FinishedRun]:
+    """The same, and with them the runs that lasted longer than was predicted and then ended in another way: however
+    they ended, they show that runs like them may last as long."""
+    return _finished(ledger.query(_LATEST_RUNS.format(runs=_LONG_RUNS), of_kind, of_user, most))
 
 
 def _finished(found: Iterable[Row]) -> list[FinishedRun]:
@@ -328,9 +334,14 @@ def _facts(stored: str) -> dict[str, Fact]:
 
 
 _AUDITED_JSON: Mapping[str, Callable[[str], Any]] = {"facts": _facts, "veto_facts": _facts, "fields": json.loads}
+_LONG_RUNS = """(
+    SELECT * FROM history UNION ALL SELECT *, end - start AS runtime FROM jobs
+    WHERE ended = 1 AND state != 'COMPLETED' AND start IS NOT NULL AND end - start > predicted_high
+    AND id NOT IN (SELECT job FROM stops)
+)"""
 _LATEST_RUNS = f"""
 WITH typed AS (
-    SELECT *, CASE WHEN json_valid(directives) THEN json_extract(directives, '$.type') END AS type FROM history
+    SELECT *, CASE WHEN json_valid(directives) THEN json_extract(directives, '$.type') END AS type FROM {{runs}}
 ), kinds AS (
     SELECT *, row_number() OVER (
         PARTITION BY uid, type, CASE WHEN type IS NULL THEN name END ORDER BY end DESC

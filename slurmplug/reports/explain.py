@@ -240,6 +240,7 @@ SOURCES: Mapping[str, str] = {
     "last report": "its last report",
     "user history": "its user's last runs",
     "time limit": "its time limit, as nothing better is known",
+    "outlived": "its time limit, as it has run for longer than runs like it",
 }
 
 

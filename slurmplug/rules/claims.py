@@ -24,9 +24,9 @@ def limit_claims(snapshot: Snapshot, limits: Guardrails) -> tuple[Snapshot, Mapp
     """The snapshot without claims that are not believed, and for each job the reason why.
 
     Urgency is limited to what the site grants the account, and counts beside the user's own other jobs: it is scaled so
-    that these have `MEAN_URGENCY` in the mean over the GPUs that they request or hold. A job whose reports cannot be true counts as one that
-    reported nothing: more iterations than its GPUs can have done in the time attained, or a loss that falls by a factor
-    of `MAX_LOSS_FALL` within `CLOSE_REPORTS`.
+    that these have `MEAN_URGENCY` in the mean over the GPUs that they request or hold. A job whose reports cannot be
+    true counts as one that reported nothing: more iterations than its GPUs can have done in the time attained, or a
+    loss that falls by a factor of `MAX_LOSS_FALL` within `CLOSE_REPORTS`.
     """
     jobs = snapshot.jobs
     granted = np.full(len(jobs), limits.urgency)
@@ -53,7 +53,7 @@ def limit_claims(snapshot: Snapshot, limits: Guardrails) -> tuple[Snapshot, Mapp
 
 
 def relative_urgency(jobs: Jobs, granted: Floats) -> Floats:
-    """(n,) each urgency, at most `granted` (n,), beside the mean of its user's managed jobs; NaN where none is given."""
+    """(n,) each urgency, at most `granted` (n,), beside the mean of its user's managed jobs; NaN where none."""
     urgency = np.fmin(jobs.urgency, granted)
     urgency[np.isnan(jobs.urgency)] = np.nan
     numbers: dict[str, int] = {}

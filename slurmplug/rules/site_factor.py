@@ -151,8 +151,9 @@ def _between(low: float, high: float, places: Floats, in_place: Floats) -> Float
 def _rising(in_place: Floats, wanted: Floats, allowed: tuple[float, float], new: tuple[float, float]) -> Floats:
     """Increasing whole numbers (n,) that keep as many as possible of those in place that are in the range `allowed`.
 
-    Unless these are more than half, none is kept: a few could draw all others far from their places. The others are those wanted where they fit between their neighbours, else spread evenly, beyond the outermost that are
-    kept within the range `new`.
+    Unless these are more than half, none is kept: a few could draw all others far from their places. The others are
+    those wanted where they fit between their neighbours, else spread evenly, beyond the outermost kept ones within the
+    range `new`.
     """
     n = len(in_place)
     position = np.arange(n)

@@ -328,8 +328,11 @@ def _merged(points: Points, new: Mapping[tuple[int, float], _Point]) -> Points:
     if not new:
         return points
     before, added = points.keys, np.array([complex(*key) for key in new])
-    keys = np.union1d(before, added)
-    old_rows, new_rows = np.searchsorted(keys, before), np.searchsorted(keys, added)
+    fresh = np.sort(added[np.append(before, math.nan)[np.searchsorted(before, added)] != added])
+    places = np.searchsorted(before, fresh)
+    keys = np.insert(before, places, fresh)
+    old_rows = np.delete(np.arange(len(keys)), places + np.arange(len(fresh)))
+    new_rows = np.searchsorted(keys, added)
 
     def column(old: Floats | None, values: Floats) -> Floats:
         merged = np.full(len(keys), math.nan)

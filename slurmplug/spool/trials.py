@@ -5,6 +5,7 @@ the first one, another training begins; when it goes back to a later one, the sa
 """
 
 import math
+from bisect import bisect_right, insort
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -58,6 +59,9 @@ class TrialFinder:
         self.present = present
         self.first = first
         self._spans = dict(spans)
+        self._latest = max((span.latest for span in spans.values()), default=-math.inf)
+        self._begun = sorted((self.trials[number].began, number) for number in spans)
+        """the trials of this run in order of time, as a hostile file may name very many"""
         self._named = {trial.name: number for number, trial in enumerate(trials) if trial.name != UNNAMED}
 
     def find(self, report: Reported, known: KnownQuantities) -> int | None:
@@ -80,8 +84,10 @@ class TrialFinder:
             self._named |= {name: number} if name != UNNAMED else {}
         elif number not in self._spans:
             self.trials[number] = self.trials[number]._replace(began=report.time)
-        if report.time >= self._latest():
-            self.present = number
+        if number not in self._spans:
+            insort(self._begun, (report.time, number))
+        if report.time >= self._latest:
+            self.present, self._latest = number, report.time
         highest, latest = self._spans.get(number, (-math.inf, -math.inf))
         self._spans[number] = Span(max(highest, report.iteration), max(latest, report.time))
         self.first = report.iteration if math.isnan(self.first) else min(self.first, report.iteration)
@@ -94,9 +100,6 @@ class TrialFinder:
         """Whether something that was reported at this time is of the present trial."""
         return not self.trials or time >= self.trials[self.present].began
 
-    def _latest(self) -> float:
-        return max((span.latest for span in self._spans.values()), default=-math.inf)
-
     def _at_the_start_of_a_run(self, report: Reported) -> int:
         """The trial in which the run before ended; the first one where a job that names none starts from scratch."""
         if not self.trials:
@@ -106,8 +109,8 @@ class TrialFinder:
 
     def _at_that_time(self, time: float) -> int:
         """The trial of a report that is read again: the last one that had begun then."""
-        begun = [(self.trials[number].began, number) for number in self._spans if self.trials[number].began <= time]
-        return max(begun)[1] if begun else min(self._spans, key=lambda number: self.trials[number].began)
+        place = bisect_right(self._begun, (time, math.inf)) - 1
+        return self._begun[max(place, 0)][1]
 
     def _goes_back(self, report: Reported, known: Mapping[str, float] | None) -> bool:
         """Whether the count is at its first iteration again, and this is neither a late quantity of that iteration nor

@@ -20,7 +20,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slurmplug.cluster import parse, slurm
+from slurmplug.cluster import parse, scripts
 from slurmplug.cluster.cli_client import CliClient
 from slurmplug.cluster.parse import Separators
 from slurmplug.cluster.port import Command, Outcome
@@ -208,7 +208,7 @@ def made_up(jobs: int, times: int) -> str:
         (folder / "requests").mkdir()
         scheduler = _scheduler(folder, None, folder)
         scheduler.port._client = MadeUpClient(jobs)  # type: ignore[attr-defined]
-        slurm.SCRIPTS_PER_CYCLE = jobs
+        scripts.SCRIPTS_PER_CYCLE = jobs
         for _ in range(2):
             scheduler.run()
         return cycles(scheduler, WRITES[0], times).figures()
@@ -232,7 +232,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         submitted(cluster, options.jobs)
         print(f"{options.jobs} jobs submitted in {time.perf_counter() - began:.0f} s", flush=True)
         scheduler = _scheduler(cluster.spool, cluster.env("root")["SLURM_CONF"], Path(folder))
-        for _ in range(options.jobs // slurm.SCRIPTS_PER_CYCLE + 2):
+        for _ in range(options.jobs // scripts.SCRIPTS_PER_CYCLE + 2):
             scheduler.run()
         print(f"known after {time.perf_counter() - began:.0f} s", flush=True)
         bare = Bare(cluster)

@@ -1,6 +1,6 @@
 """The simulator's intake gives what the live one gives of the same cluster, as Slurm and the jobs would show it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from policies.baselines.tiresias import Tiresias, TiresiasSettings
 from policies.mlfs.mlfs import MLFH, MLFS, MLFHSettings
 from policies.policy import Policy
 from policies.snapshot import Curves, JobKey, Jobs, Snapshot
-from slurmplug.cluster.port import Reading
+from slurmplug.cluster.port import Reading, Submission
 from slurmplug.directives.changes import Change
 from slurmplug.intake.intake import Intake
 from slurmplug.intake.job_record import Admission, Changes
@@ -55,7 +55,7 @@ class BothIntakes:
         self._cluster = RenderedCluster(made.port, all_managed=made.settings.launcher == "direct")
         self.jobs = self.reported = 0
 
-    known: Collection[int] = ()
+    known: Container[Submission] = ()
     alive: Collection[int] = ()
 
     def absorb(self, reading: Reading, cycle: int) -> tuple[Snapshot, Changes]:

@@ -127,7 +127,8 @@ def _of_runs(chaos: "Chaos") -> Iterator[str]:
 
 
 def _of_ledger(chaos: "Chaos", ledger: Ledger) -> Iterator[str]:
-    """Every action has its reason and its result, every command an outcome, and no budget was exceeded."""
+    """Every action has its reason and its result, every command an outcome, no budget was exceeded, and a job that was
+    requeued is one job."""
     from tests.live.chaos.run import LIMITS
 
     operations = ledger.query("SELECT operations.*, name, user FROM operations JOIN jobs ON jobs.id = job")
@@ -138,6 +139,10 @@ def _of_ledger(chaos: "Chaos", ledger: Ledger) -> Iterator[str]:
             yield f"operation {row['id']} has no result"
         if row["name"] in ("plain", "held"):
             yield f"operation {row['id']} is on a job that is not managed"
+    several = ledger.query("SELECT job_id, count(*) AS n FROM jobs GROUP BY job_id")
+    yield from (f"job {row['job_id']} is {row['n']} jobs in the ledger" for row in several if row["n"] > 1)
+    doubted = ledger.query("SELECT job_id FROM jobs WHERE in_doubt = 1")
+    yield from (f"job {row['job_id']} is still in doubt" for row in doubted)
     stops = Counter(_cycle(row["id"]) for row in operations if row["kind"] == "stop")
     moves = [row for row in operations if row["kind"] in ("resize", "migrate", "preempt") and _requeues(row)]
     a_cycle = Counter(_cycle(row["id"]) for row in moves)

@@ -166,6 +166,30 @@ class TestForecastCache:
         assert fan([1], 2.0).known.tolist() == [False, True]
 
 
+class Taught(LearningCurvePredictor):
+    """A predictor that was taught that all curves end at 0.99."""
+
+    def predict_many(self, curves: Any, ats: Any, metas: Any = None) -> Forecast:
+        return Forecast.certain([0.99] * len(curves), "taught")
+
+
+@pytest.mark.parametrize(
+    ("taught_by", "taught"),
+    [
+        ({"ada"}, [True, False]),
+        ({"eve"}, [False, False]),
+        ({"eve", "ada"}, [True, False]),
+        ({"eve", "kim", "joe"}, [True, True]),
+        (None, [True, True]),
+    ],
+)
+def test_the_curves_of_few_users_forecast_their_own_jobs_only(taught_by: Any, taught: list[bool]) -> None:
+    of_jobs = jobs(2, user=["ada", "bob"], accuracies=[[0.1, 0.2, 0.3]] * 2, max_iterations=[9, 9])
+    fans = CurveFans(Taught(), PredictedLosses(LossPredictor("sublinear")), taught_by=taught_by)
+    assert (fans.finals(of_jobs).source == "taught").tolist() == taught
+    assert [source == "taught" for source in fans.accuracies(of_jobs).source.tolist()] == taught
+
+
 def keys(*job_ids: int) -> tuple[JobKey, ...]:
     return tuple(JobKey(CLUSTER, job_id, int(NOW)) for job_id in job_ids)
 

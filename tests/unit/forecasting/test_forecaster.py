@@ -159,6 +159,43 @@ def test_a_start_ahead_of_the_clock_adds_nothing(desk: Desk) -> None:
     assert result.remaining.quantile(1.0)[0] == 60.0
 
 
+def short_runs(desk: Desk) -> None:
+    """Thirty runs of five seconds of ada's jobs named train."""
+    known = {"user": "ada", "account": "lab", "partition": "gpu", "qos": "normal", "exe": "train", "name": "train"}
+    submitted = [NOW - 9e4 + 60 * i for i in range(30)]
+    runs = [{**known, "gpus": 1, "time_limit": 36_000.0, "submit": at, "end": at + 5.0} for at in submitted]
+    desk.runs.fit(runs, [5.0] * 30)
+
+
+def test_runs_of_some_seconds_make_no_long_job_short(desk: Desk) -> None:
+    short_runs(desk)
+    result = desk.forecast(time_limit=36_000.0)
+    assert result.total.source.tolist() == ["user history"]
+    assert result.total.median[0] > 0.15 * 36_000.0
+
+
+def test_a_job_that_outlives_its_forecast_is_forecast_by_its_limit(desk: Desk) -> None:
+    short_runs(desk)
+    columns: dict[str, Any] = {"state": "running", "started": NOW, "time_limit": 36_000.0}
+    result = desk.forecast(NOW + 18_000.0, attained=18_000.0, **columns)
+    assert result.remaining.source.tolist() == ["outlived"]
+    assert result.remaining.median[0] == pytest.approx(9_000.0)
+    assert result.total.median[0] == pytest.approx(27_000.0)
+
+
+def test_a_job_that_outlived_its_forecast_before_a_requeue_is_forecast_by_its_limit(desk: Desk) -> None:
+    short_runs(desk)
+    result = desk.forecast(time_limit=36_000.0, attained=20_000.0, restarts=1)
+    assert result.remaining.source.tolist() == ["outlived"]
+    assert result.remaining.median[0] == pytest.approx(18_000.0)
+
+
+def test_one_without_a_limit_is_then_expected_to_run_as_long_again_at_most(desk: Desk) -> None:
+    short_runs(desk)
+    result = desk.forecast(NOW + 50_000.0, state="running", started=NOW, attained=50_000.0)
+    assert result.remaining.quantile(1.0)[0] == pytest.approx(50_000.0)
+
+
 def keys(*job_ids: int) -> tuple[JobKey, ...]:
     return tuple(JobKey(CLUSTER, job_id, int(NOW)) for job_id in job_ids)
 

@@ -9,8 +9,9 @@ import pytest
 from policies.snapshot import JobKey, Snapshot
 from slurmplug.cluster.port import Ending
 from slurmplug.intake.columns import jobs_of
-from slurmplug.intake.intake import ENDING_TIMEOUT, POINTS_PER_READING, Intake
+from slurmplug.intake.intake import ENDING_TIMEOUT, Intake
 from slurmplug.intake.job_record import Changes
+from slurmplug.intake.report_points import POINTS_PER_READING
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.spool.report_lines import MAX_POINTS, SpoolFault
 from slurmplug.spool.trials import MAX_TRIALS
@@ -279,13 +280,22 @@ def test_a_utility_told_by_hours_is_one_by_seconds_to_policies(looks: Looks) -> 
     ("script", "row", "managed"),
     [
         (SCRIPT, {}, True),
-        (b"#!/bin/sh\n#PLUG --urgncy=3\ntrain\n", {}, True),
+        (b"#!/bin/sh\n#PLUG --urgncy=3\ntrain\n", {}, False),
+        (b"#!/bin/sh\n#PLUG --urgncy=3 --type=mlp\ntrain\n", {}, True),
         (b"#!/bin/sh\ntrain\n", {}, False),
         (b"", {}, False),
         (b"#!/bin/sh\n#PLUG --urgency=9 --manage=off\n", {}, False),
         (b"", {"batch": False, "comment": "plug: urgency=9"}, False),
     ],
-    ids=["directives", "a mistaken one", "none", "no script", "manage=off", "interactive"],
+    ids=[
+        "directives",
+        "a mistaken one",
+        "one that is mistaken and one that is not",
+        "none",
+        "no script",
+        "manage=off",
+        "interactive",
+    ],
 )
 def test_what_puts_a_job_into_slurmplugs_hands(looks: Looks, script: bytes, row: dict[str, Any], managed: bool) -> None:
     snapshot, _ = looks.look(job_row(1, **row), scripts={1: script} if row.get("batch", True) else {})
@@ -604,6 +614,14 @@ def test_a_quantity_of_the_first_iteration_that_comes_late_begins_nothing(looks:
     jobs = looks.look(job_row(1, **RUNNING), reports={1: chunk})[0].jobs
     assert (jobs.iteration.tolist(), jobs.trials.tolist()) == ([2.0], [""])
     assert jobs.accuracies.row(0)[0].tolist() == [1.0]
+
+
+def test_the_last_report_of_each_trial_is_kept_though_the_trials_came_in_one_reading(looks: Looks) -> None:
+    chunk = b"".join(training(range(40), 50 * fold, loss=1.0 + fold) for fold in range(3))
+    _, changes = looks.look(job_row(1, **RUNNING), reports={1: chunk}, after=1e3)
+    last = {trial: max(p.iteration for p in changes.points if p.trial == trial) for trial in range(3)}
+    assert last == {0: 39.0, 1: 39.0, 2: 39.0}
+    assert len(changes.points) <= POINTS_PER_READING + 3
 
 
 def test_trials_that_are_named_may_take_turns_and_the_present_one_is_shown(looks: Looks) -> None:

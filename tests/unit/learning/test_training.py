@@ -10,7 +10,7 @@ from predictors.forecast import Forecast
 from predictors.runtime import RuntimePredictor
 from slurmplug.learning.training import last_trained, load_saved, train
 from slurmplug.ledger.ledger import Ledger
-from slurmplug.ledger.queries import finished_run_counts, latest_finished_runs
+from slurmplug.ledger.queries import finished_run_counts, latest_finished_runs, latest_run_times
 from tests.ledgers import Site
 
 
@@ -106,7 +106,7 @@ def test_a_run_is_learnt_from_as_it_is_asked_about(tmp_path: Path, monkeypatch: 
     with Site(tmp_path) as site:
         finished(site, [0.1, 0.3, 0.5, 0.6, 0.65], b"#PLUG --type=mlp\n")
         train(site.ledger, "stack", site.cluster.time)
-    assert {**asked[0], "end": learnt[0]["end"]} == learnt[0]
+    assert {**asked[0], "end": learnt[0]["end"], "bound": learnt[0]["bound"]} == learnt[0]
     assert learnt[0]["type"] == "mlp"
 
 
@@ -170,3 +170,20 @@ def test_a_kind_that_one_user_floods_is_learned_from_in_equal_parts(
         saved = load_saved(site.ledger, "stack")
         assert saved is not None
         assert saved.taught_by == models.taught_by
+
+
+@pytest.mark.parametrize("state", ["FAILED", "TIMEOUT", "CANCELLED"])
+def test_a_run_that_outlived_its_prediction_counts_however_it_ended(tmp_path: Path, state: str) -> None:
+    with Site(tmp_path) as site:
+        job = site.cluster.submit(b"#PLUG --max-iterations=9\n")
+        site.cluster.start(job)
+        site.cycle()
+        site.cycle(seconds=600.0)
+        site.cluster.end(job, state)
+        site.cycle()
+        latest = {"most": 9, "of_kind": 9, "of_user": 9}
+        assert latest_run_times(site.ledger, **latest) == []
+        site.ledger.db.execute("UPDATE jobs SET predicted_high = 60.0")
+        [run] = latest_run_times(site.ledger, **latest)
+        assert run.runtime == pytest.approx(660.0)
+        assert latest_finished_runs(site.ledger, **latest) == []

@@ -59,7 +59,7 @@ def records(site: Site) -> dict[int, JobRecord]:
 
 
 def urgencies(site: Site) -> list[float | None]:
-    return [record.directives and record.directives.urgency for record in records(site).values()]
+    return [record.directives.urgency for record in records(site).values() if record.directives]
 
 
 def ranked(site: Site) -> int:

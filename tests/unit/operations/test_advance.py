@@ -162,6 +162,7 @@ def test_where_cancelling_is_off_a_job_that_does_not_stop_goes_on_and_the_reques
     story.look(stop=True)
     assert story.look(GRACE) == "withdraw"
     assert story.look() == ""
+    assert story.operation is not None
     assert story.operation.outcome is OperationOutcome.IGNORED
     assert story.result.startswith("ignored: the job did not stop within its grace period")
 

@@ -350,6 +350,14 @@ class TestWhatWasDone:
         assert "A file with the name of its report belongs to another user (uid 4711) (3 times, last" in output
         assert "A line of its reports is not a JSON object (2 times, last" in output
 
+    def test_a_script_that_cannot_be_read_is_told_of_apart_from_its_reports(self, site: Site) -> None:
+        job = site.cluster.submit()
+        site.cluster.faults.append(SpoolFault(job, "script", "scontrol did not answer within 20 s", 3))
+        site.cycle()
+        output = site.ask("why", "1")
+        assert "Script:\n  Its batch script could not be read (scontrol did not answer within 20 s)" in output
+        assert "Reports not believed" not in output
+
     def test_a_rule_of_another_policy_is_told_with_its_facts(self, tmp_path: Path) -> None:
         def plan(snapshot: Snapshot) -> Plan:
             stop = Action("stop", snapshot.jobs.keys[0], Reason("full \x1b moon", {"phase": 1.0}))

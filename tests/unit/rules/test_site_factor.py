@@ -89,9 +89,8 @@ class TestWhoTakesPart:
         assert factors(queue, [1.0, 2.0]) == {2: 0}
 
     def test_held_and_running_jobs_and_unknown_site_factors_are_left(self) -> None:
-        queue = jobs(
-            4, priority=[0, 900, 800, 700], state=["pending", "running", "pending", "pending"], site_factor=[0, 0, NEW, 0],
-        )  # fmt: skip
+        state = ["pending", "running", "pending", "pending"]
+        queue = jobs(4, priority=[0, 900, 800, 700], state=state, site_factor=[0, 0, NEW, 0])
         assert factors(queue, [9.0, 1.0, 1.0, 2.0]) == {}
 
     def test_partitions_without_a_job_in_common_are_apart(self) -> None:

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -57,10 +58,15 @@ def test_older_releases_only_tell_by_the_process_of_the_batch_script() -> None:
     assert time.time() - began >= 0
     assert began <= here + 1.0
     assert earliest_file_time({**batch, "SLURM_STEP_ID": "0"}) == float("-inf")
-    assert earliest_file_time({"SLURM_TASK_PID": "4194999"}) == float("-inf")
+    parent = earliest_file_time({"SLURM_TASK_PID": str(os.getppid())})
+    assert float("-inf") < parent <= earliest_file_time(batch)
+    with subprocess.Popen(["sleep", "60"]) as other:
+        found = earliest_file_time({"SLURM_TASK_PID": str(other.pid)})
+        other.kill()
+    assert found == float("-inf")
 
 
-@pytest.mark.parametrize(("kind", "asked"), [("stop", "stop_requested"), ("checkpoint", "checkpoint_requested")])
+@pytest.mark.parametrize(("kind", "asked"), [("stop", "stop"), ("checkpoint", "checkpoint_requested")])
 def test_a_request_from_before_the_job_is_to_another_one(spool: Path, kind: RequestKind, asked: str) -> None:
     Requests(spool).issue(RUN, kind)
     request = spool / "requests" / f"42.0.{kind}"

@@ -39,9 +39,9 @@ def test_a_request_that_was_not_finished_is_none_and_is_swept(spool: Path) -> No
     unfinished = spool / "requests" / "5.0.stop.new"
     unfinished.write_bytes(b"")
     assert Requests(spool).open_runs("stop") == []
-    assert sweep(spool, {RUN}, before=float("inf")) == ()
+    assert sweep(spool, {RUN}, {RUN}, before=float("inf")) == ()
     assert unfinished.exists()
-    sweep(spool, set(), before=float("inf"))
+    sweep(spool, set(), set(), before=float("inf"))
     assert not unfinished.exists()
 
 
