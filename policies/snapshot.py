@@ -84,6 +84,8 @@ class Jobs:
     """the present SiteFactor, NaN where unknown"""
     factor_by_others: Bools
     """somebody else than slurmplug set the SiteFactor"""
+    taken_out: Bools
+    """its directives were changed so that slurmplug does not manage it any more"""
 
     gpus: Ints
     """requested, or held by a running job"""

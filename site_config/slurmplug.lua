@@ -112,8 +112,8 @@ local TABLE = {
    choices = {}, least = 0, most = 0,
    expected = "three numbers: worth (1 to 100), steepness per hour (0 to 100), and the hours after which it halves (up to 100000)"},
   {name = "manage", kind = "choice", example = "off",
-   choices = {"off"}, least = 0, most = 0,
-   expected = "off"},
+   choices = {"off", "on"}, least = 0, most = 0,
+   expected = "off or on"},
 }
 local MESSAGES = {
   ["prefix"] = "write #PLUG in capitals",
@@ -701,13 +701,14 @@ function slurmplug.problems(script, comment, now)
     return problems
 end
 
--- Whether a job has this directive.
+-- The value of a job's directive, or nil.
 function slurmplug.asks(script, comment, name)
     local problems = {more = 0}
     local given, over = {}, {}
     of_script(given, script or "", os.time(), problems)
     of_comment(over, comment or "", os.time(), problems)
-    return given[name] ~= nil or over[name] ~= nil
+    local one = over[name] or given[name]
+    return one and one.value
 end
 
 -- The message for a job that requests one of slurmplug's own reservations, which hold the places of jobs that it moves;
@@ -767,7 +768,7 @@ function slurmplug.hold(job_desc, uid)
     local ran, asks = pcall(function()
         local script, comment = job_desc.script, job_desc.comment
         return is_installed() and script and slurmplug.asks(script, comment, "utility")
-            and not slurmplug.asks(script, comment, "manage") -- which has one value, off
+            and slurmplug.asks(script, comment, "manage") ~= "off"
     end)
     if not ran or not asks then
         return nil

@@ -43,6 +43,7 @@ _COLUMNS: dict[str, tuple[type, Any]] = {
     "priority": (np.float64, 1.0),
     "site_factor": (np.float64, np.nan),
     "factor_by_others": (np.bool_, False),
+    "taken_out": (np.bool_, False),
     "gpus": (np.int64, 1),
     "placement": (np.int64, 0),
     "urgency": (np.float64, np.nan),

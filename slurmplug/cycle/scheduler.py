@@ -58,6 +58,7 @@ class Scheduler:
         stages = _StageTimes()
         number = self.ledger.next_cycle()
         self.intake.set_site_factors(self.ledger.site_factors_set_elsewhere(), elsewhere=True)
+        self.intake.set_changes(self.ledger.directive_changes())
 
         # 1. Read the cluster. If that fails, nothing else is done in this cycle.
         with stages.timed("read"):
@@ -221,6 +222,8 @@ class Scheduler:
         if verdict.frozen or site.places:
             return (), 0
         writes = site_factor.commands(snapshot, verdict.score)
+        if "rank" in verdict.acting:
+            writes = [*site_factor.take_back(snapshot), *writes]
         users = dict(zip(snapshot.jobs.keys, snapshot.jobs.user.tolist(), strict=True)) if writes else {}
         return within_budget(writes, lambda write: users[write.job], self.config.guardrails)
 

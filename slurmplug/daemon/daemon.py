@@ -228,9 +228,10 @@ class Daemon:
             return
         viewers = Viewers(SiteClient(config.slurm.conf, config.slurm.bin, config.slurm.timeout))
         try:
-            server = EndpointServer(
-                config.endpoint.listen, RequestHandler(config.ledger.path, lambda: self._scheduler.config, viewers)
+            handler = RequestHandler(
+                config.ledger.path, lambda: self._scheduler.config, viewers, confirm=self._port.confirm
             )
+            server = EndpointServer(config.endpoint.listen, handler)
         except OSError as error:
             log.error("endpoint.listen %s: %s; reports work on the controller only", config.endpoint.listen, error)
             return

@@ -32,9 +32,11 @@ from slurmplug.directives.grammar import (
 
 def markdown() -> str:
     """The table of directives for `docs/directives.md`."""
-    rows = ["| directive | value | unit | default | meaning |", "|---|---|---|---|---|"]
+    rows = ["| directive | value | unit | default | meaning | can change later |", "|---|---|---|---|---|---|"]
     rows += [
-        f"| `--{row.name}={row.example}` | {row.expected} | {row.unit} | {row.default} | {row.help} |" for row in TABLE
+        f"| `--{row.name}={row.example}` | {row.expected} | {row.unit} | {row.default} | {row.help} "
+        f"| {f'no: {row.fixed}' if row.fixed else 'yes'} |"
+        for row in TABLE
     ]
     return "\n".join(rows) + "\n"
 

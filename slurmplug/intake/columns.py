@@ -87,6 +87,7 @@ _SNAPSHOT_COLUMNS = (
     _Column("time_limit", float, "facts.time_limit"),
     _Column("site_factor", float, "record.site_factor"),
     _Column("factor_by_others", bool, "record.placed.by_others"),
+    _Column("taken_out", bool, "record.taken_out"),
     _Column("gpus", int, "facts.gpus"),
     _Column("gpus_min", int, lambda job: job.directives.gpus.least if job.directives.gpus else job.facts.gpus),
     _Column("gpus_max", int, lambda job: job.directives.gpus.most if job.directives.gpus else job.facts.gpus),

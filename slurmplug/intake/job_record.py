@@ -11,6 +11,7 @@ from policies.snapshot import JobKey
 from predictors.arrays import Floats
 from slurmplug.cluster.port import LIVE_STATES, Submission
 from slurmplug.directives import quantities
+from slurmplug.directives.changes import Change, in_force
 from slurmplug.directives.parser import Directives
 from slurmplug.intake.site_factor import SiteFactor
 from slurmplug.spool.report_lines import REPORTED_NAN, Points, SpoolFault
@@ -74,6 +75,17 @@ class JobFacts(NamedTuple):
         """Whether the job has not ended."""
         return self.state in LIVE_STATES
 
+    @property
+    def shown_id(self) -> str:
+        """12, or 10_3 of an array; four elements that still wait together are 10_[x4]; 12+1 of a heterogeneous job."""
+        if self.het_id:
+            return f"{self.het_id}+{self.job_id - self.het_id}"
+        if not self.array_id:
+            return str(self.job_id)
+        if self.array_task < 0:
+            return f"{self.array_id}_[x{self.elements}]"
+        return f"{self.array_id}_{self.array_task}"
+
 
 NO_DIRECTIVES = Directives()
 
@@ -120,7 +132,7 @@ class JobRecord:
     key: JobKey
     facts: JobFacts
     directives: Directives | None = None
-    """None until its script was read"""
+    """those in force; None until its script was read"""
     digest: str = ""
     """of its script (`identity.digest_of`); empty until that was read, and where it has none"""
     in_doubt: bool = False
@@ -136,11 +148,29 @@ class JobRecord:
     attained_before: float = 0.0
     listed: bool = True
     admission: Admission = ""
+    submitted_directives: Directives | None = None
+    """what script and comment say, where that was changed since; None where it is in force as it is"""
+    changes: tuple[Change, ...] = ()
+    """of its directives since the submission, the earliest first"""
     version: int = field(init=False, repr=False, compare=False)
 
     def __setattr__(self, name: str, value: object) -> None:
         _set(self, name, value)
         _set(self, "version", _next_version())
+
+    def change_directives(self, change: Change) -> bool:
+        """Put a change of its directives in force; False if its script was not read yet, or the change is known."""
+        if self.directives is None or any(known.id == change.id for known in self.changes):
+            return False
+        submitted = self.submitted_directives or self.directives
+        self.submitted_directives, self.changes = submitted, (*self.changes, change)
+        self.directives = in_force(submitted, self.changes)
+        return True
+
+    @property
+    def taken_out(self) -> bool:
+        """Whether a change of its directives took it out of slurmplug's hands."""
+        return bool(self.changes) and not self.managed and not self.in_doubt
 
     @property
     def site_factor(self) -> float:

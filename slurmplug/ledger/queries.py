@@ -5,13 +5,15 @@ All functions raise `LedgerError` where the ledger cannot be read.
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from policies.plan import Fact, Reason
 from policies.snapshot import JobKey
+from slurmplug.directives.changes import Change
 from slurmplug.errors import UsageError
 from slurmplug.intake.job_record import JobRecord
+from slurmplug.ledger import rows
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.rows import CycleRankings, Row, facts_from
 from slurmplug.ledger.selection import Selection, condition
@@ -70,7 +72,10 @@ class ForbiddenAction(NamedTuple):
 @dataclass(frozen=True)
 class JobAudit:
     """The ledger's rows about one job, the earliest first, with their JSON columns read: what was decided about it and
-    done to it, and which of its reports were not believed. Facts about other jobs are `OtherJob` values."""
+    done to it, and which of its reports were not believed. Facts about other jobs are `OtherJob` values.
+
+    changes: those of its directives that no cycle has put in force yet, each as the mapping of a `Change`.
+    """
 
     operations: Sequence[Row]
     steps: Sequence[Row]
@@ -79,6 +84,7 @@ class JobAudit:
     faults: Sequence[Row]
     trials: Sequence[Row] = ()
     """number, last `iteration` and last `quantities` of the EARLIER_TRIALS before the present one"""
+    changes: Sequence[Row] = ()
 
 
 def cycle_rankings(ledger: LedgerFile) -> CycleRankings | None:
@@ -147,8 +153,17 @@ def job_audit(ledger: LedgerFile, job: int, record: JobRecord) -> JobAudit:
         commands=_audited(ledger, _COMMANDS, job),
         decisions=_audited(ledger, "SELECT * FROM decisions WHERE job = ? ORDER BY first", job),
         faults=_audited(ledger, _JOB_FAULTS, record.key.job_id, record.key.first_submit),
+        changes=[asdict(change) for change in coming_changes(ledger, job)],
         trials=_earlier_trials(ledger, job, record.points.trial),
     )
+
+
+def coming_changes(ledger: LedgerFile, job: int) -> list[Change]:
+    """The changes of a job's directives that no cycle has put in force yet, the earliest first. `job`: its row."""
+    return [
+        rows.change_from_row(row)
+        for row in ledger.query("SELECT * FROM directive_changes WHERE job = ? ORDER BY id", job)
+    ]
 
 
 def _earlier_trials(ledger: LedgerFile, job: int, present: int) -> list[Row]:

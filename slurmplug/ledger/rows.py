@@ -17,8 +17,9 @@ from predictors.arrays import Floats, Ints
 from predictors.forecast import Forecast
 from slurmplug.cluster.port import Command, ResourceRequest
 from slurmplug.cycle.record import CycleRecord
+from slurmplug.directives.changes import Change
 from slurmplug.directives.parser import Directives
-from slurmplug.intake.job_record import JobFacts, JobRecord, Point, join_runs
+from slurmplug.intake.job_record import NO_DIRECTIVES, JobFacts, JobRecord, Point, join_runs
 from slurmplug.intake.site_factor import SiteFactor
 from slurmplug.ledger import codec
 from slurmplug.operations import Facts, Operation, OperationOutcome
@@ -27,6 +28,9 @@ from slurmplug.spool.trials import Trial
 
 Row = dict[str, Any]
 _DIRECTIVES: TypeAdapter[Directives | None] = TypeAdapter(Directives | None)
+_CHANGES: TypeAdapter[tuple[Change, ...]] = TypeAdapter(tuple[Change, ...])
+_CHANGE = ("at", "uid", "user", "request")
+"""The fields of a change that are stored unchanged, in columns of the same names."""
 INTERVAL_LEVELS = (0.05, 0.5, 0.95)
 """The quantiles of a prediction that are stored: the median and the ends of the 90 % interval."""
 
@@ -267,6 +271,8 @@ def record_row(record: JobRecord, now: float) -> Row:
         "ended": int(not record.facts.live),
         "listed": int(record.listed),
         "admission": record.admission,
+        "submitted_directives": _DIRECTIVES.dump_json(record.submitted_directives).decode(),
+        "changes": _CHANGES.dump_json(record.changes).decode(),
         "last_seen": now,
     }
 
@@ -315,7 +321,31 @@ def record_from_row(row: Row, points: Iterable[Row]) -> JobRecord:
         attained_before=row["attained_before"],
         listed=bool(row["listed"]),
         admission=row["admission"],
+        submitted_directives=_DIRECTIVES.validate_json(row["submitted_directives"]),
+        changes=_CHANGES.validate_json(row["changes"]),
     )
+
+
+def changes_from(found: Sequence[Row]) -> tuple[Change, ...]:
+    """The changes of directives of which these are the mappings."""
+    return _CHANGES.validate_python(found)
+
+
+def change_row(job: int, change: Change) -> Row:
+    """The row of a change of directives that no cycle has put in force yet. `job`: the row of its job."""
+    return {
+        "job": job,
+        **{name: getattr(change, name) for name in _CHANGE},
+        "given": _DIRECTIVES.dump_json(change.given).decode(),
+        "taken_back": json.dumps(change.taken_back),
+    }
+
+
+def change_from_row(row: Row) -> Change:
+    """The change of such a row."""
+    given = _DIRECTIVES.validate_json(row["given"]) or NO_DIRECTIVES
+    taken_back = tuple(json.loads(row["taken_back"]))
+    return Change(id=row["id"], given=given, taken_back=taken_back, **{name: row[name] for name in _CHANGE})
 
 
 def _points(rows: Sequence[Row]) -> Points:

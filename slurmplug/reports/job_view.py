@@ -78,15 +78,8 @@ class Job:
 
     @property
     def id(self) -> str:
-        """12, or 10_3 of an array; four elements that still wait together are 10_[x4]; 12+1 of a heterogeneous job."""
-        facts = self.record.facts
-        if facts.het_id:
-            return f"{facts.het_id}+{facts.job_id - facts.het_id}"
-        if not facts.array_id:
-            return str(facts.job_id)
-        if facts.array_task < 0:
-            return f"{facts.array_id}_[x{facts.elements}]"
-        return f"{facts.array_id}_{facts.array_task}"
+        """Its id as squeue shows it."""
+        return self.record.facts.shown_id
 
     @property
     def live(self) -> bool:

@@ -9,9 +9,8 @@ from policies.plan import Reason
 from policies.snapshot import JobKey
 from slurmplug.console import times
 from slurmplug.console.table import counted, ordinal, printable
-from slurmplug.directives.parser import Directives, Problem
 from slurmplug.ledger.queries import JobAudit, LastCycle
-from slurmplug.reports import explain
+from slurmplug.reports import explain, requested
 from slurmplug.reports.acct import exit_code
 from slurmplug.reports.explain import About
 from slurmplug.reports.job_view import Job
@@ -59,7 +58,7 @@ def explain_job(
     about = About(job.quantity, job.sign, sees)
     paragraphs = [
         Paragraph("Job", tuple(_introduction(job))),
-        Paragraph("Requested", tuple(_requested(job.record.directives))),
+        Paragraph("Requested", tuple(requested.sentences(job, audit.changes))),
         Paragraph("Reported", (*_reported(job), *_earlier_trials(job, audit.trials))),
         Paragraph("Predicted", tuple(predictions(job))),
         Paragraph("Rank", tuple(_rank(job, place, cycle, about))),
@@ -93,40 +92,6 @@ def _introduction(job: Job) -> Iterator[str]:
     if job.expected is not None:
         expected = times.format_time(job.expected)
         yield f"Slurm expects to start it {expected}, if the jobs ahead use all of their time limits."
-
-
-def _requested(given: Directives | None) -> Iterator[str]:
-    if given is None:
-        yield "Its script has not been read yet."
-        return
-    valid = [
-        f"--{name.replace('_', '-')}={_directive(name, getattr(given, name))}"
-        for name in given.__dataclass_fields__
-        if name != "problems" and getattr(given, name) is not None
-    ]
-    yield f"{', '.join(valid)}." if valid else "Nothing valid." if given.problems else "Nothing."
-    for problem in map(str, sorted(given.problems, key=_in_order)):
-        yield f"Ignored: {problem}{'' if problem.endswith('?') else '.'}"
-
-
-def _in_order(problem: Problem) -> tuple[bool, int]:
-    """Sort key: by line, the comment first; the count of further problems comes last."""
-    return problem.rule == "more", problem.line
-
-
-def _directive(name: str, value: Any) -> str:
-    if name == "deadline":
-        return times.format_time(value)
-    if name == "target":
-        return f"{value.quantity}{value.relation}{value.value:g}"
-    if name == "gpus":
-        return f"{value.least}..{value.most}" if value.most > value.least else str(value.least)
-    if name == "checkpoint":
-        how = f"{value.signal}:{value.way}" if value.signal else "file"
-        return how if value.grace is None else f"{how}@{value.grace:g}"
-    if name == "utility":
-        return f"{value.worth:g},{value.steepness:g},{value.target:g}"
-    return f"{value:g}" if isinstance(value, float) else printable(str(value))
 
 
 def _reported(job: Job) -> Iterator[str]:
