@@ -112,6 +112,12 @@ def report(**values: Any) -> bytes:
     return json.dumps(values).encode() + b"\n"
 
 
+def _priority(job: Mapping[str, Any]) -> float:
+    """What Slurm shows: with the SiteFactor, except where the job is held or its priority pinned."""
+    plain = not job["priority"] or "pinned" in job
+    return float(job["priority"] if plain else max(job["priority"] + job.get("label", 0), 1.0))
+
+
 def _shaped(job: Mapping[str, Any], *, nodes: int | None = None, each: int | None = None) -> dict[str, Any]:
     each = job["gpus"] // job["nodes"] if each is None else each
     nodes = job["nodes"] if nodes is None else nodes
@@ -119,10 +125,7 @@ def _shaped(job: Mapping[str, Any], *, nodes: int | None = None, each: int | Non
 
 
 _UPDATES: Mapping[str, Callable[[Mapping[str, Any], str, float], dict[str, Any]]] = {
-    "SiteFactor": lambda job, value, now: {
-        "label": int(value),
-        "priority": job["priority"] + int(value) - job.get("label", 0),
-    },
+    "SiteFactor": lambda job, value, now: {"label": int(value)},
     "Gres": lambda job, value, now: _shaped(job, each=int(value.rpartition(":")[2])),
     "NumNodes": lambda job, value, now: _shaped(job, nodes=int(value.partition("-")[0])),
     "NumTasks": lambda job, value, now: {"tasks": int(value)},
@@ -200,7 +203,8 @@ class FakeCluster:
     def submit(self, script: bytes = SCRIPT, **given: Any) -> int:
         """A new job; its id."""
         job_id, self._next = self._next, self._next + 1
-        self.jobs[job_id] = job_row(job_id, **{"submit": self.time, "eligible": self.time, **given})
+        aged = {"priority": 1_000_000.0 - 1_000.0 * job_id}
+        self.jobs[job_id] = job_row(job_id, **{"submit": self.time, "eligible": self.time, **aged, **given})
         self.scripts[job_id] = script
         return job_id
 
@@ -259,7 +263,7 @@ class FakeCluster:
         reports, self.reports = self.reports, {}
         faults, self.faults = self.faults, []
         return reading(
-            *({name: job[name] for name in job_row(0)} for job in self.jobs.values()),
+            *({**{name: job[name] for name in job_row(0)}, "priority": _priority(job)} for job in self.jobs.values()),
             now=self.time,
             nodes=self.nodes,
             reservations=self.reservations,

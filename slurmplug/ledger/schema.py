@@ -144,6 +144,13 @@ CREATE VIEW history AS
     AND id NOT IN (SELECT job FROM stops);
 """,
     """
+CREATE TABLE directive_changes (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, job INTEGER NOT NULL REFERENCES jobs ON DELETE CASCADE,
+    at REAL NOT NULL, uid INTEGER NOT NULL, user TEXT NOT NULL, request TEXT NOT NULL,
+    given TEXT NOT NULL, taken_back TEXT NOT NULL, UNIQUE (job, request)
+);
+ALTER TABLE jobs ADD COLUMN submitted_directives TEXT NOT NULL DEFAULT 'null';
+ALTER TABLE jobs ADD COLUMN changes TEXT NOT NULL DEFAULT '[]';
 -- what operations last saw of a job's shape
 ALTER TABLE operations ADD COLUMN seen TEXT NOT NULL DEFAULT 'null';
 CREATE TABLE progress_by_trial (

@@ -1,8 +1,9 @@
 """From the scores of a plan to the fewest SiteFactors to write. Pure.
 
-Managed jobs exchange places: each has the priority that Slurm gives it without a SiteFactor, its *own*, and these are
-dealt out again by score. So the multiset of priorities stays what it was, and no job without directives is passed by
-more managed jobs than without slurmplug. Some SiteFactors are therefore negative.
+Managed jobs exchange places: the priorities that they have, SiteFactors included, are dealt out again by score. So the
+multiset of priorities stays what it was: each job brings the place that Slurm gives it, and each place is used up by
+one start, whoever's. No job without directives is passed by more managed jobs than without slurmplug. Some SiteFactors
+are therefore negative, and none goes back to 0 by itself: the place that it was exchanged for may be used up.
 
 slurmctld serves one update at a time, so SiteFactors in place are kept wherever order and places allow: order
 maintenance, solved again in each cycle by a longest non-decreasing subsequence that leaves room for the values between.
@@ -35,11 +36,12 @@ def commands(snapshot: Snapshot, score: Floats) -> list[Command]:
     """The updates after which the pending jobs that have a score (n,) are in its order, each in the place of one.
 
     Jobs of partitions that have no job in common do not exchange places. A job whose SiteFactor is not known is left
-    alone until it is.
+    alone until it is, and one that could not start anyway until it could.
     """
     jobs = snapshot.jobs
-    new = np.where(jobs.pending & ~np.isnan(score) & ~np.isnan(jobs.site_factor), 0.0, np.nan)
-    competing = ~np.isnan(new) & np.isin(jobs.reason, COMPETES) & (jobs.priority > 0)
+    new = np.full(len(jobs), np.nan)
+    known = ~np.isnan(score) & ~np.isnan(jobs.site_factor)
+    competing = jobs.pending & known & np.isin(jobs.reason, COMPETES) & (jobs.priority > 0)
     others = jobs.pending & ~competing & (jobs.priority > 0)
     ids = np.array([key.job_id for key in jobs.keys], dtype=np.int64)
     for inside in partitions(jobs.partition, competing):
@@ -47,15 +49,24 @@ def commands(snapshot: Snapshot, score: Floats) -> list[Command]:
         new[best_first] = exchanged(jobs, ids, best_first, np.flatnonzero(others & inside))
     written = np.flatnonzero(~np.isnan(new) & (new != jobs.site_factor))
     by_score = written[np.argsort(-score[written], kind="stable")]
-    return [
-        Command(
-            f"{snapshot.cycle}-label-{jobs.keys[row].job_id}",
-            "update",
-            jobs.keys[row],
-            {"SiteFactor": str(int(new[row]))},
-        )
-        for row in by_score.tolist()
-    ]
+    return [_update(snapshot, row, int(new[row])) for row in by_score.tolist()]
+
+
+def take_back(snapshot: Snapshot) -> list[Command]:
+    """The updates that set to 0 the SiteFactors of jobs that were taken out of slurmplug's hands.
+
+    That of a held job is taken back once it is released, one that is not known once it is; one that somebody else set
+    is left alone.
+    """
+    jobs = snapshot.jobs
+    ours = jobs.taken_out & ~jobs.factor_by_others & (np.nan_to_num(jobs.site_factor) != 0)
+    rows = np.flatnonzero(ours & jobs.pending & ~jobs.held)
+    return [_update(snapshot, row, 0) for row in rows.tolist()]
+
+
+def _update(snapshot: Snapshot, row: int, site_factor: int) -> Command:
+    job = snapshot.jobs.keys[row]
+    return Command(f"{snapshot.cycle}-label-{job.job_id}", "update", job, {"SiteFactor": str(site_factor)})
 
 
 def partitions(partition: Texts, competing: Bools) -> Iterator[Bools]:
@@ -74,14 +85,13 @@ def exchanged(jobs: Jobs, ids: Ints, best_first: Ints, others: Ints) -> Floats:
 
     The elements of an array have one priority: it takes the last of as many places.
     """
-    own = jobs.priority[best_first] - jobs.site_factor[best_first]
-    by_place = np.lexsort((ids[best_first], -own))
+    in_place = jobs.priority[best_first]
+    by_place = np.lexsort((ids[best_first], -in_place))
     reached = np.cumsum(jobs.elements[best_first])
     place = by_place[np.searchsorted(np.cumsum(jobs.elements[best_first][by_place]), reached)]
     fence = np.lexsort((ids[others], -jobs.priority[others]))
     values, fence_ids = jobs.priority[others][fence], ids[others][fence]
-    ahead = _ahead(own[place], ids[best_first][place], values, fence_ids)
-    in_place = jobs.priority[best_first]
+    ahead = _ahead(in_place[place], ids[best_first][place], values, fence_ids)
     fits = _ahead(in_place, ids[best_first], values, fence_ids) == ahead
     bounds = np.concatenate([[np.inf], values, [LEAST_PRIORITY - 1]])
     total = np.empty(len(best_first))
@@ -90,14 +100,14 @@ def exchanged(jobs: Jobs, ids: Ints, best_first: Ints, others: Ints) -> Floats:
         if not len(block):
             continue
         high, low = bounds[ahead[block[0]]], bounds[ahead[block[0]] + 1]
-        now, places = in_place[block], own[place[block]]
+        now, places = in_place[block], in_place[place[block]]
         # No further beyond the places than equal ones are drawn apart: a job to come may have its own place there.
         near = fits[block] & (now <= places[0] + len(block)) & (now >= places[-1] - len(block))
         if near.all() and _in_order(now, ids[best_first][block]):
             total[block] = now
         else:
             total[block] = _between(low, high, places, np.where(near, now, np.nan))
-    return np.clip(total - own, -MAX_SITE_FACTOR, MAX_SITE_FACTOR)
+    return np.clip(jobs.site_factor[best_first] + total - in_place, -MAX_SITE_FACTOR, MAX_SITE_FACTOR)
 
 
 def _ahead(priority: Floats, ids: Ints, others: Floats, other_ids: Ints) -> Ints:

@@ -102,7 +102,7 @@ def play_mistakes(attempt: str, stage: Stage) -> Outcome:
         job = site.cluster.submit(b"#!/bin/sh\n" + line + b"\ntrain\n", time_limit=HOUR / 6, user="eve")
         site.cycle(3)
         jobs = site.cluster.jobs
-        order = sorted(jobs, key=lambda each: (-jobs[each]["priority"], each))
+        order = sorted(jobs, key=lambda each: (-jobs[each]["priority"] - jobs[each].get("label", 0), each))
     places = {each: place for place, each in enumerate(order, 1)}
     return Outcome(1 / places[job], 1 / float(np.mean([places[each] for each in others])))
 

@@ -55,16 +55,15 @@ def managed_ahead(queue: Jobs, score: np.ndarray, priority: np.ndarray) -> list[
 @given(queues())
 def test_nobody_without_directives_is_passed_by_more_than_without_slurmplug(queue: tuple[Jobs, np.ndarray]) -> None:
     of_jobs, score = queue
-    own = of_jobs.priority - of_jobs.site_factor
-    before, after = (managed_ahead(of_jobs, score, each) for each in (own, written(of_jobs, score)))
+    before, after = (managed_ahead(of_jobs, score, each) for each in (of_jobs.priority, written(of_jobs, score)))
     assert all(now <= then for now, then in zip(after, before, strict=True))
 
 
 @given(queues(elements=1))
 def test_where_priorities_are_apart_every_place_is_kept_and_taken_in_order(queue: tuple[Jobs, np.ndarray]) -> None:
     of_jobs, score = queue
-    apart = 1_000.0 * (1 + np.argsort(np.argsort(of_jobs.priority - of_jobs.site_factor, kind="stable")))
-    placed = jobs(len(score), priority=apart + of_jobs.site_factor, site_factor=of_jobs.site_factor)
+    apart = 1_000.0 * (1 + np.argsort(np.argsort(of_jobs.priority, kind="stable")))
+    placed = jobs(len(score), priority=apart, site_factor=of_jobs.site_factor)
     after = written(placed, score)
     assert managed_ahead(placed, score, after) == managed_ahead(placed, score, apart)
     best_first = order(score, placed.submitted, np.arange(len(score)))

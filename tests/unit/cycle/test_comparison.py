@@ -27,9 +27,9 @@ def by_id(folder: Path, **settings: object) -> Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    """Three pending jobs, ranked by id, whose SiteFactors are in place and were compared."""
+    """Four pending jobs, ranked by id, whose SiteFactors are in place and were compared."""
     with by_id(tmp_path) as one:
-        for _ in range(3):
+        for _ in range(4):
             one.cluster.submit()
         one.cycle(2)
         yield one
@@ -50,28 +50,28 @@ def killed(cluster: FakeCluster, site_factors: dict[int, int]) -> None:
         cluster.jobs[job_id]["label"] = site_factor
 
 
-@pytest.mark.parametrize("saved", [{1: 0, 2: 0, 3: 0}, {1: 4, 2: 0, 3: 0}], ids=["none", "an older one"])
+@pytest.mark.parametrize("saved", [{1: 0, 2: 0, 3: 0, 4: 0}, {1: 4, 2: 0, 3: 0, 4: 0}], ids=["none", "an older one"])
 def test_site_factors_that_a_slurmctld_lost_are_written_again_in_the_next_cycle(
     site: Site, saved: dict[int, int]
 ) -> None:
     before = in_slurm(site)
-    assert len(set(before.values())) == 3
+    assert len(set(before.values())) == 4
     killed(site.cluster, saved)
     site.cycle(seconds=1.0)
     after = in_slurm(site)
     assert after == in_ledger(site)
-    assert sorted(after, key=after.__getitem__) == [1, 2, 3]
-    assert len(set(after.values())) == 3
+    assert sorted(after, key=after.__getitem__) == [1, 2, 3, 4]
+    assert len(set(after.values())) == 4
     assert "set by others" not in site.ask("queue")
 
 
 def test_a_daemon_that_starts_again_finds_what_is_gone(site: Site) -> None:
-    killed(site.cluster, {1: 0, 2: 0, 3: 0})
+    killed(site.cluster, {1: 0, 2: 0, 3: 0, 4: 0})
     scheduler = site.scheduler
     site.scheduler = begun(scheduler.port, scheduler.policy, site.ledger, scheduler.config)
     site.cycle(seconds=1.0)
     assert in_slurm(site) == in_ledger(site)
-    assert len(set(in_slurm(site).values())) == 3
+    assert len(set(in_slurm(site).values())) == 4
 
 
 @pytest.mark.parametrize("value", [7777, -50, 0])
@@ -85,7 +85,7 @@ def test_what_somebody_else_set_is_left_alone_and_said(site: Site, value: int, r
         site.cluster.submit()
         site.cycle()
     assert in_slurm(site)[2] == in_ledger(site)[2] == value
-    others = [in_slurm(site)[job] for job in (1, 3, 4, 5, 6)]
+    others = [in_slurm(site)[job] for job in (1, 3, 4, 5, 6, 7)]
     assert others == sorted(set(others))
     assert f"Somebody else set its SiteFactor to {value}; slurmplug ranks it again once" in site.ask("why", "2")
     assert site.ask("queue").count("Slurm's (set by others)") == 1
@@ -111,11 +111,11 @@ def test_what_was_set_on_a_job_that_slurmplug_never_wrote_to_is_left_alone(site:
 
 def test_a_ledger_that_is_new_takes_the_site_factors_that_it_finds_for_its_own(tmp_path: Path) -> None:
     with by_id(tmp_path) as site:
-        for label in (90, 40, 60):
+        for label in (90, 40, 60, 50):
             site.cluster.jobs[site.cluster.submit()]["label"] = label
         site.cycle(2)
         after = in_slurm(site)
-        assert sorted(after, key=after.__getitem__) == [1, 2, 3]
+        assert sorted(after, key=after.__getitem__) == [1, 2, 3, 4]
         assert "set by others" not in site.ask("queue")
 
 
@@ -125,8 +125,8 @@ def test_setting_it_to_0_gives_the_job_back_to_slurmplug(site: Site) -> None:
     site.cluster.jobs[2]["label"] = 0
     site.cycle()
     after = in_slurm(site)
-    assert 0 < after[2] == in_ledger(site)[2]
-    assert sorted(after, key=after.__getitem__) == [1, 2, 3]
+    assert after[2] == in_ledger(site)[2] == 0
+    assert sorted(after, key=after.__getitem__) == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("value", [7777, 0])
@@ -137,7 +137,7 @@ def test_resume_gives_the_job_back_to_slurmplug(site: Site, value: int) -> None:
     site.cycle()
     after = in_slurm(site)
     assert after[2] == in_ledger(site)[2] != value
-    assert sorted(after, key=after.__getitem__) == [1, 2, 3]
+    assert sorted(after, key=after.__getitem__) == [1, 2, 3, 4]
 
 
 def test_resume_refuses_a_job_whose_site_factor_nobody_else_set(site: Site) -> None:
@@ -148,7 +148,7 @@ def test_reset_leaves_what_somebody_else_set(site: Site) -> None:
     site.cluster.jobs[2]["label"] = 7777
     site.cycle()
     reset_recorded(site.ledger, site.cluster)
-    assert in_slurm(site) == {1: 0, 2: 7777, 3: 0}
+    assert in_slurm(site) == {1: 0, 2: 7777, 3: 0, 4: 0}
 
 
 def test_what_reset_set_to_0_was_not_set_by_others(site: Site) -> None:
@@ -161,7 +161,7 @@ def test_what_reset_set_to_0_was_not_set_by_others(site: Site) -> None:
         reset_recorded(other, site.cluster)
         other.set_control("paused", None)
     site.cycle()
-    assert len(set(in_slurm(site).values())) == 3
+    assert len(set(in_slurm(site).values())) == 4
     assert "set by others" not in site.ask("queue")
 
 

@@ -22,12 +22,13 @@ from tests.ledgers import ACTING, Site, run
 def site(tmp_path: Path) -> Iterator[Site]:
     """Three ranked jobs, two of them with a label; 4 runs and is asked to stop."""
     with Site(tmp_path) as site:
-        for urgency in (1, 9, 5):
-            site.cluster.submit(b"#!/bin/sh\n#PLUG --urgency=%d\ntrain\n" % urgency)
+        for urgency, priority, partition in ((1, 100.0, "own"), (9, 500.0, "gpu"), (5, 900.0, "gpu")):
+            script = b"#!/bin/sh\n#PLUG --urgency=%d\ntrain\n" % urgency
+            site.cluster.submit(script, priority=priority, partition=partition)
         site.cluster.start(site.cluster.submit())
         site.train(4, dict.fromkeys(range(1, 8), 0.95))
         site.cycle()
-        assert site_factors(site) == {1: 0, 2: 62, 3: 31, 4: 0}
+        assert site_factors(site) == {1: 0, 2: 400, 3: -400, 4: 0}
         assert site.cluster.asked(4)
         yield site
 
@@ -57,11 +58,11 @@ class TestReset:
     def test_of_one_job_alone(self, site: Site) -> None:
         result = reset_recorded(site.ledger, site.cluster, 2)
         assert (list(result.priorities), list(result.requests)) == ([2], [])
-        assert site_factors(site) == {1: 0, 2: 0, 3: 31, 4: 0}
+        assert site_factors(site) == {1: 0, 2: 0, 3: -400, 4: 0}
         assert site.cluster.asked(4)
 
     def test_a_label_that_is_not_known_is_reset_too(self, site: Site) -> None:
-        site.cluster.submit(b"#!/bin/sh\n#PLUG --urgency=10\ntrain\n")
+        site.cluster.submit(b"#!/bin/sh\n#PLUG --urgency=10\ntrain\n", priority=100.0)
         site.cluster.lose = True
         site.cycle()
         site.cluster.lose = False
@@ -114,7 +115,7 @@ class TestTheDaemonAfterwards:
     def test_it_sets_them_anew_once_it_may(self, site: Site) -> None:
         self.from_elsewhere(site)
         site.cycle()
-        assert site_factors(site) == {1: 0, 2: 62, 3: 31, 4: 0}
+        assert site_factors(site) == {1: 0, 2: 400, 3: -400, 4: 0}
 
     def test_a_paused_one_leaves_them_reset(self, site: Site) -> None:
         site.ledger.set_control("paused", "")
@@ -219,7 +220,7 @@ class TestTheCommand:
         result = run("reset", "--config", str(file))
         assert result.exit_code == 1
         assert "Error: " in result.output
-        assert site_factors(site)[2] == 62
+        assert site_factors(site)[2] == 400
 
 
 class TestWithoutALedger:
@@ -255,7 +256,7 @@ class TestWithoutALedger:
     def test_of_one_job_alone(self, site: Site) -> None:
         result, _ = reset_unrecorded(site.cluster, 2)
         assert (list(result.priorities), list(result.requests)) == ([2], [])
-        assert site_factors(site) == {1: 0, 2: 0, 3: 31, 4: 0}
+        assert site_factors(site) == {1: 0, 2: 0, 3: -400, 4: 0}
 
     def test_what_slurm_refuses_is_named_and_no_success(self, site: Site, capsys: pytest.CaptureFixture[str]) -> None:
         site.cluster.refuse = frozenset({"update"})

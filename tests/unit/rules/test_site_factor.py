@@ -62,10 +62,9 @@ class TestExchange:
         tied = totals([1.0, 2.0, NEW], priority=500)
         assert tied[1] > tied[0] > 500
 
-    def test_a_job_in_the_wrong_place_after_others_left_is_moved_back(self) -> None:
-        """Job 1 was given the highest place, which is no longer among theirs; job 2 is plain."""
-        high, plain, low = totals([2.0, NEW, 1.0], priority=[900, 500, 300], site_factor=[700, 0, 0])
-        assert plain > high > low
+    def test_a_place_is_used_up_by_the_job_that_starts_from_it(self) -> None:
+        """Job 1 exchanged its 900 for 100 with one that has started; the next that is better gets 100, and not 900."""
+        assert totals([1.0, 2.0], priority=[100, 50], site_factor=[-800, 0]) == [50, 100]
 
     def test_where_no_number_is_left_between_two_others_nobody_is_passed(self) -> None:
         after = totals([NEW, 1.0, NEW, 2.0], priority=[500, 500, 500, 499])
@@ -84,9 +83,9 @@ class TestWhoTakesPart:
         queue = jobs(2, priority=[900, 100], site_factor=0.0, reason=[reason, "Priority"])
         assert factors(queue, [1.0, 2.0]) == {}
 
-    def test_who_has_to_wait_meanwhile_gets_its_own_place_back(self) -> None:
+    def test_who_has_to_wait_meanwhile_does_not_get_back_the_place_that_it_exchanged(self) -> None:
         queue = jobs(2, priority=[900, 100], site_factor=[0, -800], reason=["Priority", "Dependency"])
-        assert factors(queue, [1.0, 2.0]) == {2: 0}
+        assert factors(queue, [1.0, 2.0]) == {}
 
     def test_held_and_running_jobs_and_unknown_site_factors_are_left(self) -> None:
         state = ["pending", "running", "pending", "pending"]
