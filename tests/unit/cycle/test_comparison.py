@@ -120,7 +120,6 @@ def test_a_ledger_that_is_new_takes_the_site_factors_that_it_finds_for_its_own(t
         for label in (90, 40, 60, 50):
             site.cluster.jobs[site.cluster.submit()]["label"] = label
         site.cycle(2)
-        after = in_slurm(site)
         assert in_order(site) == [1, 2, 3, 4]
         assert "set by others" not in site.ask("queue")
 
@@ -216,7 +215,7 @@ def test_a_comparison_that_fails_leaves_the_cycle_to_go_on_and_is_tried_again(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared, booted = site.cluster.compared, site.cluster.booted
-    site.cluster.jobs[2]["label"] = 7777
+    site.cluster.jobs[4]["label"] = 7777
     site.cluster.submit()
     with monkeypatch.context() as patch:
         asked = site.cluster.site_factors_in_slurm
