@@ -36,12 +36,13 @@ def commands(snapshot: Snapshot, score: Floats) -> list[Command]:
     """The updates after which the pending jobs that have a score (n,) are in its order, each in the place of one.
 
     Jobs of partitions that have no job in common do not exchange places. A job whose SiteFactor is not known is left
-    alone until it is, and one that could not start anyway until it could.
+    alone until it is, one that could not start anyway until it could, and one that goes first in a move for good.
     """
     jobs = snapshot.jobs
     new = np.full(len(jobs), np.nan)
     known = ~np.isnan(score) & ~np.isnan(jobs.site_factor)
     competing = jobs.pending & known & np.isin(jobs.reason, COMPETES) & (jobs.priority > 0)
+    competing &= (np.abs(jobs.site_factor) < MAX_SITE_FACTOR) & (jobs.priority < MAX_SITE_FACTOR)
     others = jobs.pending & ~competing & (jobs.priority > 0)
     ids = np.array([key.job_id for key in jobs.keys], dtype=np.int64)
     giver = np.arange(len(jobs))

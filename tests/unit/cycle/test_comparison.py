@@ -216,7 +216,8 @@ def test_a_comparison_that_fails_leaves_the_cycle_to_go_on_and_is_tried_again(
 ) -> None:
     compared, booted = site.cluster.compared, site.cluster.booted
     site.cluster.jobs[4]["label"] = 7777
-    site.cluster.submit()
+    for _ in range(2):
+        site.cluster.submit(partition="own")
     with monkeypatch.context() as patch:
         asked = site.cluster.site_factors_in_slurm
         patch.setattr(site.cluster, "site_factors_in_slurm", lambda _: asked(booted - 1.0))
