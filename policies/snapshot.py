@@ -84,6 +84,8 @@ class Jobs:
     """the present SiteFactor, NaN where unknown"""
     factor_by_others: Bools
     """somebody else than slurmplug set the SiteFactor"""
+    taken_out: Bools
+    """its directives were changed so that slurmplug does not manage it any more"""
 
     gpus: Ints
     """requested, or held by a running job"""
@@ -98,6 +100,9 @@ class Jobs:
     deadline: Floats
     target: Floats
     """the value that the curve in `accuracies` is to reach, higher being better"""
+    unit_mismatch: Texts
+    """percent or share: what the job seems to report, while its target is the other; empty where nothing speaks for
+    that"""
     requires_target: Bools
     """a stop before the target is met is a failure of the job"""
     quantity: Texts
@@ -142,9 +147,14 @@ class Jobs:
     """the first iteration reported in this run"""
     reported: Floats
     """the time of the last report"""
+    not_finite: Ints
+    """how many of the last reports in a row had a loss (without losses: what is in `accuracies`) of NaN or infinity"""
     losses: Curves
     accuracies: Curves
-    """the quantity of the target (accuracy without one), negated where lower is better"""
+    """the quantity by which the job is judged: that of its --stop, else of its target, else accuracy, else one measured
+    on validation data; negated where lower is better; only finite values"""
+    validation_losses: Curves
+    """the loss on validation data, negated, of jobs that are judged by another quantity"""
     parents: Ints
     """(edges, 2): a row and the row that it depends on, -1 if missing"""
 

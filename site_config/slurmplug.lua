@@ -46,6 +46,24 @@ local SUFFIXES = {K = 1000.0, M = 1000000.0, B = 1000000000.0, G = 1000000000.0,
 local WAYS = {"batch", "steps", "full"}
 local UTILITY_BOUNDS = {{1.0, 100.0}, {0.0, 100.0}, {0.0, 100000.0}}
 local RESERVED_QUANTITIES = {"iteration", "time", "checkpoint", "trial"}
+local QUANTITY_PREFIXES = {"val_", "valid_", "validation_", "eval_", "dev_", "test_"}
+local QUANTITIES = {
+  ["accuracy"] = true, ["acc"] = true, ["balanced_accuracy"] = true, ["top1"] = true, ["top5"] = true,
+  ["top1_accuracy"] = true, ["top5_accuracy"] = true, ["precision"] = true, ["recall"] = true, ["sensitivity"]
+  = true, ["specificity"] = true, ["f1"] = true, ["f1_score"] = true, ["auc"] = true, ["auroc"] = true,
+  ["auprc"] = true, ["ap"] = true, ["average_precision"] = true, ["map"] = true, ["mean_ap"] = true, ["iou"] =
+  true, ["miou"] = true, ["mean_iou"] = true, ["jaccard"] = true, ["dice"] = true, ["mcc"] = true, ["kappa"] =
+  true, ["r2"] = true, ["ssim"] = true, ["bleu"] = true, ["rouge"] = true, ["chrf"] = true, ["exact_match"] =
+  true, ["em"] = true, ["pass_at_1"] = true, ["win_rate"] = true, ["success_rate"] = true, ["hit_rate"] =
+  true, ["ndcg"] = true, ["mrr"] = true, ["error"] = true, ["error_rate"] = true, ["err"] = true,
+  ["top1_error"] = true, ["top5_error"] = true, ["wer"] = true, ["cer"] = true, ["ter"] = true, ["eer"] =
+  true, ["reward"] = true, ["return"] = true, ["episode_reward"] = true, ["mean_reward"] = true, ["score"] =
+  true, ["elo"] = true, ["psnr"] = true, ["log_likelihood"] = true, ["elbo"] = true, ["loss"] = true,
+  ["perplexity"] = true, ["ppl"] = true, ["nll"] = true, ["cross_entropy"] = true, ["bce"] = true, ["mse"] =
+  true, ["rmse"] = true, ["mae"] = true, ["mape"] = true, ["kl"] = true, ["fid"] = true, ["bpc"] = true,
+  ["bpb"] = true, ["bits_per_byte"] = true, ["bits_per_character"] = true, ["energy"] = true, ["regret"] =
+  true
+}
 local NEEDS_TARGET = {{"stop", "target"}, {"allow-downgrade", "target"}, {"require-target", "yes"}, {"trials", "first"}}
 local TABLE = {
   {name = "deadline", kind = "deadline", example = "tomorrow 18:00",
@@ -53,7 +71,7 @@ local TABLE = {
    expected = "a span (2h, 90m, 1d12h, 1-12:00:00), a time of day (18:00, tomorrow 18:00) or a date and time (2026-12-01T18:00)"},
   {name = "target", kind = "target", example = "accuracy>=0.92",
    choices = {}, least = 0, most = 0,
-   expected = "a reported quantity, >= or <=, and a number"},
+   expected = "a reported quantity, >= or <=, and a number, or a percentage (accuracy>=92% is accuracy>=0.92)"},
   {name = "require-target", kind = "choice", example = "yes",
    choices = {"yes"}, least = 0, most = 0,
    expected = "yes"},
@@ -63,9 +81,9 @@ local TABLE = {
   {name = "max-iterations", kind = "integer", example = "90",
    choices = {}, least = 1, most = 1000000000.0,
    expected = "a whole number from 1 to 1000000000"},
-  {name = "stop", kind = "choice", example = "optstop",
+  {name = "stop", kind = "stop", example = "optstop",
    choices = {"iterations", "target", "optstop"}, least = 0, most = 0,
-   expected = "iterations, target or optstop"},
+   expected = "iterations, target or optstop, or optstop: and a reported quantity (optstop:val_loss)"},
   {name = "allow-downgrade", kind = "choice", example = "optstop",
    choices = {"target", "optstop"}, least = 0, most = 0,
    expected = "target or optstop"},
@@ -94,8 +112,8 @@ local TABLE = {
    choices = {}, least = 0, most = 0,
    expected = "three numbers: worth (1 to 100), steepness per hour (0 to 100), and the hours after which it halves (up to 100000)"},
   {name = "manage", kind = "choice", example = "off",
-   choices = {"off"}, least = 0, most = 0,
-   expected = "off"},
+   choices = {"off", "on"}, least = 0, most = 0,
+   expected = "off or on"},
 }
 local MESSAGES = {
   ["prefix"] = "write #PLUG in capitals",
@@ -108,6 +126,8 @@ local MESSAGES = {
   ["far"] = "lies more than 3650 days ahead",
   ["repeated"] = "given twice, the first one counts",
   ["no-target"] = "needs --target",
+  ["other-quantity"] = "names another quantity than --target",
+  ["no-direction"] = "whether more or less of it is better is not known: name it in --target",
   ["no-further"] = "goes no further than --stop already does",
   ["head"] = "what follows the first 2000 lines or 65536 bytes is not read",
   ["more"] = "%d more",
@@ -229,7 +249,7 @@ local function nearest_of(text, rule, row)
         local word = close((string.gsub(name, "^%-+", "")), names)
         return word and "--" .. word
     end
-    if row and row.kind == "choice" then
+    if row and (row.kind == "choice" or row.kind == "stop") then
         local word = close(value or "", row.choices)
         return word and "--" .. row.name .. "=" .. word
     end
@@ -414,7 +434,42 @@ local function target(value)
     if not (starts(rest, ">=") or starts(rest, "<=")) then
         return false
     end
-    return decimal((string.gsub(string.sub(rest, 3), "^ +", "")), -MAX_TARGET, MAX_TARGET) ~= nil
+    local number = string.gsub(string.sub(rest, 3), "^ +", "")
+    if string.sub(number, -1) == "%" then
+        number = strip(string.sub(number, 1, -2))
+    end
+    return decimal(number, -MAX_TARGET, MAX_TARGET) ~= nil
+end
+
+local function stop(value, row)
+    local option, quantity = cut_at(value, ":")
+    if not contains(row.choices, option) then
+        return false
+    end
+    if quantity == nil then
+        return true
+    end
+    return option == "optstop" and #quantity <= 64 and string.find(quantity, "^[A-Za-z_][A-Za-z0-9_]*$") ~= nil
+        and not contains(RESERVED_QUANTITIES, quantity)
+end
+
+-- Whether more or less of a quantity is better is known by its name, or by its last words.
+local function has_direction(quantity)
+    local rest = string.lower(quantity)
+    for _, prefix in ipairs(QUANTITY_PREFIXES) do
+        if starts(rest, prefix) then
+            rest = string.sub(rest, #prefix + 1)
+            break
+        end
+    end
+    while rest do
+        if QUANTITIES[rest] then
+            return true
+        end
+        local _
+        _, rest = cut_at(rest, "_")
+    end
+    return false
 end
 
 local function amount(value, row)
@@ -460,6 +515,7 @@ end
 local READERS = {
     deadline = deadline,
     target = target,
+    stop = stop,
     amount = amount,
     range = range,
     checkpoint = checkpoint,
@@ -613,7 +669,18 @@ local function drop_contradictions(given, problems)
             drop(given, name, "no-target", problems)
         end
     end
-    if given.stop and given["allow-downgrade"] and given["allow-downgrade"].value == given.stop.value then
+    local option, quantity
+    if given.stop then
+        option, quantity = cut_at(given.stop.value, ":")
+    end
+    if quantity and given.target then
+        if string.match(given.target.value, "^[A-Za-z0-9_]+") ~= quantity then
+            drop(given, "stop", "other-quantity", problems)
+        end
+    elseif quantity and not has_direction(quantity) then
+        drop(given, "stop", "no-direction", problems)
+    end
+    if given.stop and given["allow-downgrade"] and given["allow-downgrade"].value == option then
         drop(given, "allow-downgrade", "no-further", problems)
     end
 end
@@ -634,13 +701,14 @@ function slurmplug.problems(script, comment, now)
     return problems
 end
 
--- Whether a job has this directive.
+-- The value of a job's directive, or nil.
 function slurmplug.asks(script, comment, name)
     local problems = {more = 0}
     local given, over = {}, {}
     of_script(given, script or "", os.time(), problems)
     of_comment(over, comment or "", os.time(), problems)
-    return given[name] ~= nil or over[name] ~= nil
+    local one = over[name] or given[name]
+    return one and one.value
 end
 
 -- The message for a job that requests one of slurmplug's own reservations, which hold the places of jobs that it moves;
@@ -700,7 +768,7 @@ function slurmplug.hold(job_desc, uid)
     local ran, asks = pcall(function()
         local script, comment = job_desc.script, job_desc.comment
         return is_installed() and script and slurmplug.asks(script, comment, "utility")
-            and not slurmplug.asks(script, comment, "manage") -- which has one value, off
+            and slurmplug.asks(script, comment, "manage") ~= "off"
     end)
     if not ran or not asks then
         return nil

@@ -33,6 +33,7 @@ IDLE_SECONDS = 5.0
 CLOSE_SECONDS = 2.0
 LOAD_SECONDS = 30.0
 """between two lines with the load of the job's GPUs and its node's network"""
+NOTICE_BYTES = 1_000
 MAX_QUEUED = 10_000
 MAX_QUANTITIES = 32
 MAX_NAME_LENGTH = 64
@@ -110,6 +111,7 @@ class Reporter:
         self._said = ""
         self._checkpoint_request: tuple[int, int] | None = None
         self._checkpoint_answered: tuple[int, int] | None = None
+        self._notice: tuple[int, int] | None = None
         self._file: int | None = None
         self._written = 0
         self._unwritten = b""
@@ -196,6 +198,21 @@ class Reporter:
             self._measure()
             self._flush()
             self._check_requests()
+            self._print_notice()
+
+    def _print_notice(self) -> None:
+        """Print what the daemon has to tell the job's user, once for each notice."""
+        found = self._request("notice")
+        if found is None or found == self._notice:
+            return
+        self._notice = found
+        try:
+            with open(f"{self._spool}/requests/{self._run}.notice", "rb") as file:
+                text = file.read(NOTICE_BYTES).decode("ascii", "replace")
+            shown = "".join(character if character.isprintable() else " " for character in text)
+            os.write(2, f"slurmplug: {shown}\n".encode("ascii", "replace"))
+        except OSError:
+            return  # it is gone, or standard error is closed
 
     def _check_requests(self) -> None:
         stop, self._checkpoint_request = (self._request(kind) for kind in ("stop", "checkpoint"))

@@ -43,11 +43,14 @@ _COLUMNS: dict[str, tuple[type, Any]] = {
     "priority": (np.float64, 1.0),
     "site_factor": (np.float64, np.nan),
     "factor_by_others": (np.bool_, False),
+    "taken_out": (np.bool_, False),
     "gpus": (np.int64, 1),
     "placement": (np.int64, 0),
     "urgency": (np.float64, np.nan),
     "deadline": (np.float64, np.nan),
     "target": (np.float64, np.nan),
+    "unit_mismatch": (np.str_, ""),
+    "not_finite": (np.int64, 0),
     "requires_target": (np.bool_, False),
     "quantity": (np.str_, "accuracy"),
     "sign": (np.float64, 1.0),
@@ -75,8 +78,8 @@ _COLUMNS: dict[str, tuple[type, Any]] = {
 def jobs(n: int = 1, **columns: Any) -> Jobs:
     """n jobs: pending, managed, of one GPU, with no directives, each an ML job of its own, unless said otherwise.
 
-    `losses` and `accuracies`: a sequence of values for each row, at the iterations 1, 2, ... `parents`: pairs of a row
-    and the row that it depends on. `keys`: JobKeys, or else the job ids 1, 2, ...
+    `losses`, `accuracies` and `validation_losses`: a sequence of values for each row, at the iterations 1, 2, ...
+    `parents`: pairs of a row and the row that it depends on. `keys`: JobKeys, or else the job ids 1, 2, ...
     """
     unknown = columns.keys() - {field.name for field in fields(Jobs)}
     if unknown:
@@ -92,6 +95,7 @@ def jobs(n: int = 1, **columns: Any) -> Jobs:
         utility=_table(columns.get("utility", np.nan), n, 3),
         losses=curves(columns.get("losses", [[]] * n)),
         accuracies=curves(columns.get("accuracies", [[]] * n)),
+        validation_losses=curves(columns.get("validation_losses", [[]] * n)),
         parents=np.asarray(columns.get("parents", []), dtype=np.int64).reshape(-1, 2),
         **given,
     )

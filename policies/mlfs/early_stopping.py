@@ -6,8 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from policies.mlfs import stop_rules
-from policies.mlfs.curve_shape import CurveShape
+from policies.mlfs import divergence, stop_rules
+from policies.mlfs.curve_shape import CurveShape, falls, still_improves
 from policies.mlfs.load_control import Load, LoadControlSettings
 from policies.mlfs.stop_rules import CAUSES, MAY_STOP
 from policies.plan import Action, Reason
@@ -15,16 +15,30 @@ from policies.snapshot import Jobs, Snapshot
 from predictors.arrays import Bools, Floats, Ints
 from predictors.forecast import Forecast
 
+_RULES = {"reached": "target", "diverged": "diverged"}
+"""The rule of a reason by its cause, where it is not `optstop`."""
+
 
 def stop_actions(
     snapshot: Snapshot, candidates: "StopCandidates", load: Load, settings: LoadControlSettings
 ) -> tuple[Action, ...]:
     """The stops of running managed jobs, each for a cause that `stop_rules.MAY_STOP` allows for its options."""
-    jobs, rows = snapshot.jobs, candidates.rows
+    jobs = snapshot.jobs
+    judged = _judged_stops(jobs, candidates, load, settings)
+    stopped = {action.job: action for action in judged if action.reason.facts["cause"] == "reached"}
+    diverged = {action.job: action for action in _diverged_stops(jobs, load, settings)}
+    return tuple({**{action.job: action for action in judged}, **diverged, **stopped}.values())
+
+
+def _judged_stops(
+    jobs: Jobs, candidates: "StopCandidates", load: Load, settings: LoadControlSettings
+) -> tuple[Action, ...]:
+    """The stops by the value of the quantity by which jobs are judged."""
+    rows = candidates.rows
     if not len(rows):
         return ()
     rules = candidates.causes(jobs, settings)
-    causes = np.select([rules[cause] & candidates.allowed[cause] for cause in CAUSES], CAUSES, "")
+    causes = np.select([rules[cause] & candidates.allowed[cause] for cause in rules], list(rules), "")
     shape, predicted = candidates.shape, candidates.final.median
     return tuple(
         _stop(
@@ -32,22 +46,60 @@ def stop_actions(
             int(rows[i]),
             str(causes[i]),
             {
-                "overload": "yes" if load.overloaded else "no",
-                "overload_degree": load.degree,
-                "waiting": float(load.waiting),
+                **_facts_of_load(load),
                 "achieved": float(shape.best[i]),
                 "achieved_at": float(shape.best_at[i]),
                 "target": float(candidates.required[i]),
                 "target_of": "site" if np.isnan(jobs.target[rows[i]]) else "job",
                 "probability": float(candidates.p_reach[i]),
                 "predicted": float(predicted[i]),
-                "predicted_maximum": float(candidates.maximum[i]),
-                "tolerance": float(candidates.tolerance[i]),
+                **_facts_of_maximum(candidates, int(i)),
                 "confidence": settings.confidence,
             },
         )
         for i in np.flatnonzero((causes != "") & jobs.running[rows])
     )
+
+
+def _facts_of_maximum(candidates: "StopCandidates", i: int) -> dict[str, float | str]:
+    maximum, tolerance = float(candidates.maximum[i]), float(candidates.tolerance[i])
+    if candidates.falling[i] and candidates.shape.best[i] < maximum - tolerance:
+        return {"since": "and has fallen since"}
+    return {"predicted_maximum": maximum, "tolerance": tolerance}
+
+
+def _diverged_stops(jobs: Jobs, load: Load, settings: LoadControlSettings) -> tuple[Action, ...]:
+    """The stops of trainings that have diverged. A loss beyond its past, as a number, stops no job whose last value is
+    its best, nor one whose validation loss improves."""
+    allowed = _allowed(jobs, overloaded=load.overloaded)["diverged"]
+    rows = np.flatnonzero(jobs.managed & jobs.running & allowed & ~(jobs.iteration >= jobs.max_iterations))
+    if not len(rows):
+        return ()
+    nan = divergence.not_finite(jobs, rows, settings)
+    beyond, limits = divergence.beyond_its_past(jobs.losses, rows, settings)
+    beyond &= ~still_improves(jobs.accuracies, rows) & ~still_improves(jobs.validation_losses, rows)
+    return tuple(
+        _stop(
+            jobs,
+            int(rows[i]),
+            "diverged",
+            {
+                **_facts_of_load(load),
+                "how": "not finite" if nan[i] else "beyond its past",
+                "reports": float(jobs.not_finite[rows[i]] if nan[i] else settings.diverged_reports),
+                **({} if nan[i] else {"limit": float(limits[i]), "loss": float(jobs.losses.row(int(rows[i]))[1][-1])}),
+            },
+        )
+        for i in np.flatnonzero(nan | beyond)
+    )
+
+
+def _facts_of_load(load: Load) -> dict[str, float | str]:
+    return {
+        "overload": "yes" if load.overloaded else "no",
+        "overload_degree": load.degree,
+        "waiting": float(load.waiting),
+    }
 
 
 def remaining_share(jobs: Jobs, candidates: "StopCandidates") -> Floats:
@@ -82,7 +134,7 @@ class StopCandidates:
 
     allowed: by cause, whether the job's options allow it. required: the value to reach, NaN for none. reached: whether
     it has been. maximum: the expectation of the better of the final and the best value. tolerance: the part of it that
-    is not worth further training.
+    is not worth further training. falling: whether the curve has fallen since its best value.
     """
 
     rows: Ints
@@ -93,6 +145,7 @@ class StopCandidates:
     reached: Bools
     maximum: Floats
     tolerance: Floats
+    falling: Bools
 
     @classmethod
     def of(cls, jobs: Jobs, final: Forecast, settings: LoadControlSettings, *, overloaded: bool) -> "StopCandidates":
@@ -112,8 +165,9 @@ class StopCandidates:
         reached = shape.best >= required
         maximum = expected.clip(lower=shape.best).mean
         tolerance = settings.epsilon * np.abs(shape.best)
+        falling = falls(jobs.accuracies, rows, shape)
         of_rows = {cause: each[rows] for cause, each in allowed.items()}
-        return cls(rows, shape, expected, of_rows, required, reached, maximum, tolerance)
+        return cls(rows, shape, expected, of_rows, required, reached, maximum, tolerance, falling)
 
     @cached_property
     def p_reach(self) -> Floats:
@@ -121,12 +175,16 @@ class StopCandidates:
         return np.where(self.reached, 1.0, self.final.sf(self.required))
 
     def causes(self, jobs: Jobs, settings: LoadControlSettings) -> Mapping[str, Bools]:
-        """By cause, (r,) whether its rule holds, whatever the jobs' options."""
+        """By cause, in the order of `CAUSES`, (r,) whether its rule holds, whatever the jobs' options.
+
+        No job is stopped on a prediction while its validation loss still improves.
+        """
+        improves = still_improves(jobs.validation_losses, self.rows)
         share = jobs.iteration[self.rows] / jobs.max_iterations[self.rows]
         return {
             "reached": self.reached,
-            "misses": stop_rules.misses(self.p_reach, share, self.shape, settings),
-            "maximum": stop_rules.at_maximum(self.maximum, self.tolerance, self.shape),
+            "misses": stop_rules.misses(self.p_reach, share, self.shape, settings) & ~improves,
+            "maximum": stop_rules.at_maximum(self.maximum, self.tolerance, self.falling, self.shape) & ~improves,
         }
 
 
@@ -159,9 +217,9 @@ def _stop(jobs: Jobs, row: int, cause: str, facts: dict[str, float | str]) -> Ac
         "iteration": float(jobs.iteration[row]),
         "max_iterations": float(jobs.max_iterations[row]),
     }
-    if facts["achieved_at"] == facts["iteration"]:
+    if facts.get("achieved_at") == facts["iteration"]:
         del facts["achieved_at"]
     known = {name: fact for name, fact in facts.items() if isinstance(fact, str) or np.isfinite(fact)}
     if "target" not in known:
-        del known["target_of"]
-    return Action("stop", jobs.keys[row], Reason("target" if cause == "reached" else "optstop", known))
+        known.pop("target_of", None)
+    return Action("stop", jobs.keys[row], Reason(_RULES.get(cause, "optstop"), known))

@@ -7,6 +7,9 @@ import numpy as np
 from policies.plan import Memory
 from policies.snapshot import Snapshot
 
+NOT_FINITE_REPORTS = 5
+"""From this many losses of NaN or infinity in a row on, a training has diverged."""
+
 
 @dataclass(frozen=True)
 class LoadControlSettings:
@@ -16,8 +19,9 @@ class LoadControlSettings:
     overload_enter, overload_exit: cycles that overload must last, or be over, before the state changes. confidence:
     with which a job must be predicted to miss its target before it is stopped, in (0.5, 1). spend_error: the error
     that this leaves is spent over the job's iterations, little of it at first; false: all of it is allowed after each
-    report, as in the paper. min_observed: points of a curve before a stop. epsilon: the share of the achieved value
-    that is not worth further training. minimum_accuracy: the target of a job without one; NaN: none.
+    report, as in the paper. diverged_reports: reports in a row that show that a training has diverged. min_observed:
+    points of a curve before a stop. epsilon: the share of the achieved value that is not worth further training.
+    minimum_accuracy: the target of a job without one; NaN: none.
     """
 
     overload_degree: float = 0.9
@@ -25,6 +29,7 @@ class LoadControlSettings:
     overload_exit: int = 3
     confidence: float = 0.95
     spend_error: bool = True
+    diverged_reports: int = NOT_FINITE_REPORTS
     min_observed: int = 5
     epsilon: float = 0.005
     minimum_accuracy: float = np.nan
@@ -37,6 +42,8 @@ class LoadControlSettings:
                 raise ValueError(f"{name} is at least 1 cycle, not {getattr(self, name)}")
         if not 0.5 < self.confidence < 1:
             raise ValueError(f"confidence is between 0.5 and 1, not {self.confidence}")
+        if self.diverged_reports < 2:
+            raise ValueError(f"diverged_reports is at least 2, not {self.diverged_reports}")
         if self.min_observed < 3:
             raise ValueError(f"min_observed is at least 3, which an estimate of noise needs, not {self.min_observed}")
         if not 0 <= self.epsilon < 1:

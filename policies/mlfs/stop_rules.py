@@ -14,14 +14,14 @@ from policies.mlfs.curve_shape import CurveShape
 from policies.mlfs.load_control import LoadControlSettings
 from predictors.arrays import Bools, Floats
 
-CAUSES = ("reached", "misses", "maximum")
-"""Why a job is stopped: its target is met; it will miss its target; no better value is likely. Where several hold, the
-first is told."""
+CAUSES = ("reached", "diverged", "misses", "maximum")
+"""Why a job is stopped: its target is met; its training diverged; it will miss its target; no better value is likely.
+Where several hold, the first is told."""
 MAY_STOP: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "iterations": frozenset(),
         "target": frozenset({"reached"}),
-        "optstop": frozenset({"reached", "misses", "maximum"}),
+        "optstop": frozenset({"reached", "diverged", "misses", "maximum"}),
     }
 )
 """The causes by which a job may be stopped, by the option of its `--stop`; under overload also those of the option of
@@ -39,9 +39,11 @@ def misses(p_reach: Floats, share: Floats, shape: CurveShape, settings: LoadCont
     return np.asarray((p_reach + UNFORESEEN < _allowed_error(share, settings)) & (shape.gain <= shape.noise))
 
 
-def at_maximum(maximum: Floats, tolerance: Floats, shape: CurveShape) -> Bools:
-    """(r,) whether the best value is within the tolerance (r,) of the predicted maximum (r,), and no longer rises."""
-    return np.asarray((shape.best >= maximum - tolerance) & (shape.gain <= np.maximum(shape.noise, tolerance)))
+def at_maximum(maximum: Floats, tolerance: Floats, falling: Bools, shape: CurveShape) -> Bools:
+    """(r,) whether no better value is likely: the curve no longer rises, and its best value is within the tolerance of
+    the predicted maximum, or it has been `falling` since; each (r,)."""
+    no_better = (shape.best >= maximum - tolerance) | falling
+    return np.asarray(no_better & (shape.gain <= np.maximum(shape.noise, tolerance)))
 
 
 def _allowed_error(share: Floats, settings: LoadControlSettings) -> Floats:

@@ -22,6 +22,7 @@ COMMANDS = {
     "resume": "Let the daemon act again.",
     "run": "Run a program and report its progress.",
     "sandbox": "A throwaway Slurm cluster on this machine.",
+    "set": "Change directives of a job that waits or runs.",
     "show-config": "Print the configuration in force.",
     "simulate": "Simulate policies on a workload.",
     "status": "Whether the daemon is alive, and what it did.",

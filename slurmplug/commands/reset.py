@@ -30,6 +30,7 @@ from slurmplug.ledger import queries
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.lock import daemon_runs
 from slurmplug.ledger.selection import JobId
+from slurmplug.operations.values import GOES_FIRST
 
 
 @click.command()
@@ -132,6 +133,6 @@ def _print_doubts(doubts: Doubts) -> None:
     emit(
         [
             "not known without a ledger: SiteFactors of running jobs, new shapes, nodes that jobs exclude or require "
-            "(`squeue -o '%A %x %n'` lists these)"
+            f"(`squeue -o '%A %x %n %y'` lists these), a nice value of {GOES_FIRST['Nice']} (%y)"
         ]
     )

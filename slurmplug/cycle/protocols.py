@@ -8,6 +8,7 @@ from policies.snapshot import JobKey, Snapshot
 from predictors.forecast import Forecasts, Need
 from slurmplug.cluster.port import Outcome, Reading, Submission
 from slurmplug.cycle.record import CycleRecord
+from slurmplug.directives.changes import Change
 from slurmplug.intake.job_record import Admission, Changes
 from slurmplug.operations import Operation
 from slurmplug.rules.guardrails import Past
@@ -34,6 +35,10 @@ class Intake(Protocol):
         """Store the SiteFactors that slurmplug wrote (NaN: not known); `elsewhere`: maybe in another process."""
         ...
 
+    def set_changes(self, changes: Collection[tuple[JobKey, Change]]) -> None:
+        """Store the changes of directives that the next reading puts in force."""
+        ...
+
     def set_admissions(self, admissions: Mapping[JobKey, Admission]) -> None:
         """Store how far jobs are on their way to admission."""
         ...
@@ -56,6 +61,10 @@ class Ledger(Protocol):
 
     def site_factors_set_elsewhere(self) -> Mapping[JobKey, float]:
         """The SiteFactors of live jobs, if another process wrote to the ledger since the last call; else none."""
+        ...
+
+    def directive_changes(self) -> Collection[tuple[JobKey, Change]]:
+        """The changes of directives of jobs that no cycle has put in force yet, the earliest first."""
         ...
 
     def paused(self) -> bool:

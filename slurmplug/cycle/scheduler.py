@@ -25,7 +25,7 @@ from slurmplug.cycle.record import CycleRecord
 from slurmplug.errors import LedgerError, ReadFailed
 from slurmplug.intake.job_record import Changes
 from slurmplug.operations import Observation, Operation
-from slurmplug.rules import claims, direct_placement, guardrails, site_factor, time_limits
+from slurmplug.rules import claims, direct_placement, guardrails, site_factor, target_units, time_limits
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +57,7 @@ class Scheduler:
         stages = _StageTimes()
         number = self.ledger.next_cycle()
         self.intake.set_site_factors(self.ledger.site_factors_set_elsewhere(), elsewhere=True)
+        self.intake.set_changes(self.ledger.directive_changes())
 
         # 1. Read the cluster. If that fails, nothing else is done in this cycle.
         with stages.timed("read"):
@@ -72,6 +73,7 @@ class Scheduler:
         # 3. Forecast what the policy needs, from claims that are believed.
         with stages.timed("forecast"):
             snapshot, not_believed = claims.limit_claims(snapshot, self.config.guardrails)
+            snapshot, held = target_units.hold_mismatched(snapshot)
             memory = self.ledger.recall(self.policy.name)
             forecasts = self.forecaster.forecast(snapshot, self.policy.needs)
 
@@ -79,7 +81,7 @@ class Scheduler:
         with stages.timed("decide"):
             plan, failure = self._decide(snapshot, forecasts, memory)
             plan = guardrails.starving_first(snapshot, plan, self.config.guardrails)
-            plan = replace(plan, notes={**not_believed, **plan.notes})
+            plan = replace(plan, notes={**not_believed, **plan.notes, **held})
 
         # 5. Guard: what of the plan is allowed.
         verdict = self._check(snapshot, plan, self._of_sizes(snapshot, plan, forecasts), reading.site)
@@ -219,6 +221,8 @@ class Scheduler:
         if verdict.frozen or site.places:
             return (), 0
         writes = site_factor.commands(snapshot, verdict.score)
+        if "rank" in verdict.acting:
+            writes = [*site_factor.take_back(snapshot), *writes]
         most = self.config.guardrails.writes_per_cycle  # in turn, as a place is exchanged between users
         return writes[:most], max(0, len(writes) - most)
 

@@ -17,6 +17,7 @@ from predictors.runtime import RuntimeModel, RuntimePredictor
 from slurmplug.cluster.site_client import SiteClient
 from slurmplug.config import policy_registry, schema
 from slurmplug.config.schema import Config
+from slurmplug.cycle.record import CycleRecord
 from slurmplug.cycle.scheduler import Scheduler
 from slurmplug.daemon import standby
 from slurmplug.daemon.lease import Lease
@@ -33,8 +34,9 @@ from slurmplug.learning import training
 from slurmplug.ledger import queries
 from slurmplug.ledger.ledger import DAY, Ledger
 from slurmplug.ledger.lock import only_one
+from slurmplug.reports import notices
 from slurmplug.spool.report_lines import RunId
-from slurmplug.spool.requests import write_waiting
+from slurmplug.spool.requests import write_notices, write_waiting
 
 RETRAIN_SHARE = 0.2
 """Predictors are trained again when this share of the finished runs is new, or a day has passed;"""
@@ -168,8 +170,10 @@ class Daemon:
                 log.warning("another slurmctld is in control; this daemon steps down")
                 self._superseded = True
                 return
-            self._scheduler.run()
+            record = self._scheduler.run()
             self._write_waiting_jobs()
+            if record is not None:
+                self._write_notices(record)
             self._train_when_due()
             self._clean_up()
             if self._publisher:
@@ -195,6 +199,15 @@ class Daemon:
         except OSError as error:
             log.warning("the list of jobs that wait for admission cannot be written to the spool: %s", error.strerror)
 
+    def _write_notices(self, record: CycleRecord) -> None:
+        """Tell running jobs whose target is in doubt, on their standard error; not where stops are only observed."""
+        if self._scheduler.config.mode.of("stop") == "observe":
+            return
+        try:
+            write_notices(self._scheduler.config.spool.path, notices.of_running_jobs(record))
+        except OSError as error:
+            log.warning("notices to jobs cannot be written to the spool: %s", error.strerror)
+
     def _check_site(self) -> None:
         """Check the site; the actions that a failed check blocks are only observed, and the log says how to fix it."""
         config = self._scheduler.config.model_copy(update={"mode": self._configured_modes})
@@ -215,9 +228,10 @@ class Daemon:
             return
         viewers = Viewers(SiteClient(config.slurm.conf, config.slurm.bin, config.slurm.timeout))
         try:
-            server = EndpointServer(
-                config.endpoint.listen, RequestHandler(config.ledger.path, lambda: self._scheduler.config, viewers)
+            handler = RequestHandler(
+                config.ledger.path, lambda: self._scheduler.config, viewers, confirm=self._port.confirm
             )
+            server = EndpointServer(config.endpoint.listen, handler)
         except OSError as error:
             log.error("endpoint.listen %s: %s; reports work on the controller only", config.endpoint.listen, error)
             return

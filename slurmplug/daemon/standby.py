@@ -32,6 +32,16 @@ class FencedCluster(SlurmCluster):
         super().__init__(config)
         self._lease = held_lease
 
+    def confirm(self) -> None:
+        """Make sure that this daemon may act.
+
+        Raises:
+            SteppedDown: another daemon holds the lease.
+            NotConfirmed: it is not known who holds the lease.
+        """
+        if self._lease:
+            self._lease.confirm()
+
     def apply(self, commands: Sequence[Command]) -> Sequence[Outcome]:
         """As `ClusterPort.apply`.
 
@@ -39,8 +49,7 @@ class FencedCluster(SlurmCluster):
             SteppedDown: another daemon holds the lease; nothing was applied.
             NotConfirmed: it is not known who holds the lease; nothing was applied.
         """
-        if self._lease:
-            self._lease.confirm()
+        self.confirm()
         return super().apply(commands)
 
 

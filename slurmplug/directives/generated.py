@@ -4,9 +4,11 @@
 """
 
 import json
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
+from slurmplug.directives import quantities
 from slurmplug.directives.grammar import (
     COMMENT_PREFIX,
     HEAD_BYTES,
@@ -30,9 +32,11 @@ from slurmplug.directives.grammar import (
 
 def markdown() -> str:
     """The table of directives for `docs/directives.md`."""
-    rows = ["| directive | value | unit | default | meaning |", "|---|---|---|---|---|"]
+    rows = ["| directive | value | unit | default | meaning | can change later |", "|---|---|---|---|---|---|"]
     rows += [
-        f"| `--{row.name}={row.example}` | {row.expected} | {row.unit} | {row.default} | {row.help} |" for row in TABLE
+        f"| `--{row.name}={row.example}` | {row.expected} | {row.unit} | {row.default} | {row.help} "
+        f"| {f'no: {row.fixed}' if row.fixed else 'yes'} |"
+        for row in TABLE
     ]
     return "\n".join(rows) + "\n"
 
@@ -64,6 +68,15 @@ def lua() -> str:
     lines.append(f"local WAYS = {texts(WAYS)}")
     lines.append("local UTILITY_BOUNDS = {" + ", ".join(f"{{{low!r}, {high!r}}}" for low, high in UTILITY_BOUNDS) + "}")
     lines.append(f"local RESERVED_QUANTITIES = {texts(RESERVED_QUANTITIES)}")
+    lines.append(f"local QUANTITY_PREFIXES = {texts(quantities.PREFIXES)}")
+    lines.append("local QUANTITIES = {")
+    lines += textwrap.wrap(
+        ", ".join(f"[{text(name)}] = true" for name in quantities.NAMES),
+        110,
+        initial_indent="  ",
+        subsequent_indent="  ",
+    )
+    lines.append("}")
     lines.append("local NEEDS_TARGET = {" + ", ".join(map(texts, NEEDS_TARGET)) + "}")
     lines.append("local TABLE = {")
     lines += [

@@ -27,7 +27,8 @@ HORIZON_DAYS = 3_650
 class Directive:
     """One directive: its name, the kind of its value, and its documentation.
 
-    `least` and `most` bound a number; `choices` are the words of a choice.
+    `least` and `most` bound a number; `choices` are the words of a choice. `fixed`: why it cannot change after the
+    submission; empty where it can.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Directive:
     choices: tuple[str, ...] = ()
     least: float = 0
     most: float = 0
+    fixed: str = ""
 
 
 TABLE: tuple[Directive, ...] = (
@@ -56,7 +58,7 @@ TABLE: tuple[Directive, ...] = (
     Directive(
         name="target",
         kind="target",
-        expected="a reported quantity, >= or <=, and a number",
+        expected="a reported quantity, >= or <=, and a number, or a percentage (accuracy>=92% is accuracy>=0.92)",
         unit="the quantity's",
         default="none",
         help="What the model must reach: at least (>=) or at most (<=) this value of a quantity that the job reports.",
@@ -97,12 +99,13 @@ TABLE: tuple[Directive, ...] = (
     ),
     Directive(
         name="stop",
-        kind="choice",
-        expected="iterations, target or optstop",
+        kind="stop",
+        expected="iterations, target or optstop, or optstop: and a reported quantity (optstop:val_loss)",
         unit="",
         default="iterations",
         help="When to stop: after all iterations; as soon as the target is met (target); or also when no better value "
-        "is likely, or the target is out of reach (optstop).",
+        "is likely, or the target is out of reach (optstop). The quantity is by default the target's, else accuracy, "
+        "else one measured on validation data.",
         example="optstop",
         choices=("iterations", "target", "optstop"),
     ),
@@ -152,6 +155,7 @@ TABLE: tuple[Directive, ...] = (
         choices=("USR1", "USR2", "TERM", "INT", "HUP", "CONT"),
         least=1,
         most=86_400,
+        fixed="what the program does with the request is in the script that was submitted",
     ),
     Directive(
         name="type",
@@ -161,6 +165,7 @@ TABLE: tuple[Directive, ...] = (
         default="the job's name",
         help="The kind of training; predictions of a job are learnt from finished jobs of its type.",
         example="resnet50",
+        fixed="what is learnt from the run counts for the type that it began with",
     ),
     Directive(
         name="ml-job",
@@ -170,6 +175,7 @@ TABLE: tuple[Directive, ...] = (
         default="the job alone",
         help="Groups the Slurm jobs of one user that train one model together (not the jobs of a sweep).",
         example="resnet50-run7",
+        fixed="which jobs train one model is stated by all of them at their submission",
     ),
     Directive(
         name="params",
@@ -181,6 +187,7 @@ TABLE: tuple[Directive, ...] = (
         example="25.6M",
         least=1,
         most=1e15,
+        fixed="the model is that of the script",
     ),
     Directive(
         name="role",
@@ -191,6 +198,7 @@ TABLE: tuple[Directive, ...] = (
         help="What the job does in its ML job: a worker, or a parameter server.",
         example="ps",
         choices=("worker", "ps"),
+        fixed="the part of the job is that of the script",
     ),
     Directive(
         name="utility",
@@ -201,16 +209,18 @@ TABLE: tuple[Directive, ...] = (
         default="none: not subject to admission",
         help="The worth of finishing x hours after submission: th1 / (1 + exp(th2 (x - th3))), the utility of OASiS.",
         example="50,0.5,12",
+        fixed="admission decides by what the job was worth when it was submitted",
     ),
     Directive(
         name="manage",
         kind="choice",
-        expected="off",
+        expected="off or on",
         unit="",
-        default="managed",
-        help="Leaves the job to Slurm: it is neither ranked nor changed.",
+        default="on with any other directive",
+        help="off leaves the job to Slurm: it is neither ranked nor changed. on has it ranked, also without any other "
+        "directive.",
         example="off",
-        choices=("off",),
+        choices=("off", "on"),
     ),
 )
 
@@ -235,8 +245,17 @@ MESSAGES: Mapping[str, str] = MappingProxyType(
         "far": f"lies more than {HORIZON_DAYS} days ahead",
         "repeated": "given twice, the first one counts",
         "no-target": "needs --target",
+        "other-quantity": "names another quantity than --target",
+        "no-direction": "whether more or less of it is better is not known: name it in --target",
         "no-further": "goes no further than --stop already does",
         "head": f"what follows the first {HEAD_LINES} lines or {HEAD_BYTES} bytes is not read",
         "more": "%d more",
     }
 )
+MESSAGES_OF_CHANGES: Mapping[str, str] = MappingProxyType(
+    {
+        "passed": "lies in the past",
+        "fixed": "cannot change after the submission: %s",
+    }
+)
+"""Further messages, for a directive that is changed after the submission."""

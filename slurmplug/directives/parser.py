@@ -7,18 +7,20 @@ raises. An invalid directive becomes a `Problem`; the others take effect. The su
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from slurmplug.directives import grammar
-from slurmplug.directives.grammar import MESSAGES, TABLE, Directive
+from slurmplug.directives import grammar, quantities
+from slurmplug.directives.grammar import MESSAGES, MESSAGES_OF_CHANGES, TABLE, Directive
 from slurmplug.directives.values import Checkpoint, Clock, GpuRange, InvalidValue, Target, Utility, read
+from slurmplug.errors import UsageError
 
 __all__ = ["Checkpoint", "Directives", "GpuRange", "Problem", "Stop", "Target", "Utility", "parse", "shown"]
 
 Stop = Literal["iterations", "target", "optstop"]
+"""The options of --stop; see `policies.mlfs.stop_rules.MAY_STOP`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +41,26 @@ class Problem:
     def __str__(self) -> str:
         if self.rule == "more":
             return self.message
-        where = f"line {self.line}" if self.line else "comment"
+        return f"line {self.line}: {self.without_place}" if self.line else f"comment: {self.without_place}"
+
+    @property
+    def without_place(self) -> str:
+        """The problem, without where it was found."""
         meant = f"; did you mean {self.nearest}?" if self.nearest else ""
-        return f"{where}: {self.text}: {self.message}{meant}" if self.text else f"{where}: {self.message}{meant}"
+        return f"{self.text}: {self.message}{meant}" if self.text else f"{self.message}{meant}"
 
 
 @dataclass(frozen=True, slots=True)
 class Directives:
-    """The values of a job's directives, None for those not given. `deadline` is in seconds since the epoch."""
+    """The values of a job's directives, None for those not given. `deadline` is in seconds since the epoch; `stop` is
+    an option, with a colon and a quantity where one was named."""
 
     deadline: float | None = None
     target: Target | None = None
     require_target: Literal["yes"] | None = None
     trials: Literal["all", "first"] | None = None
     max_iterations: int | None = None
-    stop: Stop | None = None
+    stop: str | None = None
     allow_downgrade: Literal["target", "optstop"] | None = None
     urgency: float | None = None
     gpus: GpuRange | None = None
@@ -63,13 +70,23 @@ class Directives:
     params: float | None = None
     role: Literal["worker", "ps"] | None = None
     utility: Utility | None = None
-    manage: Literal["off"] | None = None
+    manage: Literal["off", "on"] | None = None
     problems: tuple[Problem, ...] = ()
 
     @property
     def managed(self) -> bool:
         """Whether slurmplug may act on the job: there is no --manage=off."""
         return self.manage != "off"
+
+    @property
+    def stop_option(self) -> Stop:
+        """The option of --stop."""
+        return cast(Stop, (self.stop or "iterations").partition(":")[0])
+
+    @property
+    def stop_quantity(self) -> str:
+        """The quantity that --stop names; empty for none."""
+        return (self.stop or "").partition(":")[2]
 
 
 def parse(
@@ -90,6 +107,52 @@ def parse(
     _drop_contradictions(given, problems)
     values = {name.replace("-", "_"): one.value for name, one in given.items()}
     return Directives(**values, problems=problems.named())
+
+
+NAMES = tuple(name for name in Directives.__dataclass_fields__ if name != "problems")
+"""The fields of `Directives` that are directives."""
+
+
+def parse_change(
+    written: Iterable[str], *, now: float, zone: tzinfo | None = None
+) -> tuple[Directives, tuple[str, ...]]:
+    """Directives that are given after a job's submission: the new ones, and the fields of those that are taken back.
+
+    Args:
+        written: each as `--name=value`; without a value the directive is taken back to what script and comment say.
+        now: seconds since the epoch, from which a span counts.
+        zone: as for `parse`.
+
+    Raises:
+        UsageError: one of them is not valid; the message names every mistake.
+    """
+    problems = _Problems()
+    settings = [_Setting(0, _encoded(text, grammar.LINE_BYTES)) for text in written]
+    taken_back = [setting for setting in settings if setting.text.endswith(b"=")]
+    given = _accept(iter(settings), Clock(now, zone), problems, later=True)
+    if problems.found:
+        raise UsageError("; ".join(each.without_place for each in problems.named()))
+    values = {name.replace("-", "_"): one for name, one in given.items()}
+    return (
+        Directives(**{name: one.value for name, one in values.items() if one.setting not in taken_back}),
+        tuple(name for name, one in values.items() if one.setting in taken_back),
+    )
+
+
+def without_contradictions(directives: Directives) -> tuple[Directives, Mapping[str, Problem]]:
+    """The directives without those that others of them contradict, and by field the problem of each of these."""
+    options = {name: f"--{name.replace('_', '-')}" for name in NAMES}
+    problems = _Problems()
+    given = {
+        option.removeprefix("--"): _Given(_Setting(0, option.encode("ascii")), value)
+        for name, option in options.items()
+        if (value := getattr(directives, name)) is not None
+    }
+    _drop_contradictions(given, problems)
+    by_option = {problem.text: problem for problem in problems.found}
+    dropped = {name: by_option[option] for name, option in options.items() if option in by_option}
+    nothing: dict[str, Any] = dict.fromkeys(dropped)
+    return replace(directives, **nothing), dropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +176,20 @@ class _Problems:
         if len(self.found) == grammar.MAX_PROBLEMS:
             self.more += 1
             return
-        message = MESSAGES[rule] % (row.expected, f"--{row.name}={row.example}") if row else MESSAGES[rule]
-        self.found.append(Problem(line, shown(text), rule, message, _nearest(text, rule, row)))
+        self.found.append(Problem(line, shown(text), rule, _message(rule, row), _nearest(text, rule, row)))
 
     def named(self) -> tuple[Problem, ...]:
         if self.more:
             return (*self.found, Problem(0, "", "more", MESSAGES["more"] % self.more))
         return tuple(self.found)
+
+
+def _message(rule: str, row: Directive | None) -> str:
+    if row and rule == "fixed":
+        return MESSAGES_OF_CHANGES[rule] % row.fixed
+    if row and rule == "value":
+        return MESSAGES[rule] % (row.expected, f"--{row.name}={row.example}")
+    return MESSAGES.get(rule) or MESSAGES_OF_CHANGES[rule]
 
 
 def shown(text: bytes) -> str:
@@ -133,7 +203,7 @@ def _nearest(text: bytes, rule: str, row: Directive | None) -> str:
     name, _, value = text.decode("latin-1").partition("=")
     if rule == "unknown":
         return "".join(f"--{word}" for word in _close(name.lstrip("-"), [each.name for each in TABLE]))
-    if row and row.kind == "choice":
+    if rule == "value" and row and row.kind in ("choice", "stop"):
         return "".join(f"--{row.name}={word}" for word in _close(value, list(row.choices)))
     return ""
 
@@ -219,7 +289,10 @@ def _settings(line: int, text: bytes, begins: Callable[[bytes], bool], problems:
 _ROWS: Mapping[str, Directive] = {row.name: row for row in TABLE}
 
 
-def _accept(settings: Iterator[_Setting], clock: Clock, problems: _Problems) -> dict[str, _Given]:
+def _accept(
+    settings: Iterator[_Setting], clock: Clock, problems: _Problems, *, later: bool = False
+) -> dict[str, _Given]:
+    """The valid ones by name. `later`: they are given after the submission, where an empty value takes one back."""
     given: dict[str, _Given] = {}
     for setting in settings:
         text = setting.text
@@ -235,12 +308,16 @@ def _accept(settings: Iterator[_Setting], clock: Clock, problems: _Problems) -> 
             problems.add(setting.line, text, "form")
         elif name in given:
             problems.add(setting.line, text, "repeated")
+        elif later and row.fixed:
+            problems.add(setting.line, text, "fixed", row)
+        elif later and not value:
+            given[name] = _Given(setting, None)
         else:
             try:
                 given[name] = _Given(setting, read(value, row, clock))
             except InvalidValue as invalid:
-                rule = str(invalid)
-                problems.add(setting.line, text, rule, row if rule == "value" else None)
+                rule = "passed" if later and str(invalid) == "past" else str(invalid)
+                problems.add(setting.line, text, rule, row)
     return given
 
 
@@ -252,5 +329,12 @@ def _drop_contradictions(given: dict[str, _Given], problems: _Problems) -> None:
     for name, value in grammar.NEEDS_TARGET:
         if name in given and given[name].value == value and "target" not in given:
             drop(name, "no-target")
-    if "allow-downgrade" in given and "stop" in given and given["allow-downgrade"].value == given["stop"].value:
-        drop("allow-downgrade", "no-further")
+    if "stop" in given and (quantity := given["stop"].value.partition(":")[2]):
+        if "target" in given and given["target"].value.quantity != quantity:
+            drop("stop", "other-quantity")
+        elif "target" not in given and quantities.known(quantity) is None:
+            drop("stop", "no-direction")
+    if "allow-downgrade" in given and "stop" in given:
+        option = given["stop"].value.partition(":")[0]
+        if given["allow-downgrade"].value == option:
+            drop("allow-downgrade", "no-further")

@@ -90,6 +90,7 @@ _AMOUNT = re.compile(r"(.*?)([KkMmBbGgTt]?)")
 _WHOLE = re.compile(r"[0-9]{1,10}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TARGET = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,63}) *(>=|<=) *(.+)")
+_STOP = re.compile(r"([a-z]{1,16})(?::([A-Za-z_][A-Za-z0-9_]{0,63}))?")
 _RANGE = re.compile(r"([0-9]{1,5})(?:\.\.([0-9]{1,5}))?")
 _CHECKPOINT = re.compile(r"([A-Za-z0-9]{1,16})(?::([a-z]{1,8}))?(?:@([0-9a-z]{1,16}))?")
 _SPAN = re.compile(r"(?:([0-9]{1,6})d)?(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,6})s)?")
@@ -148,11 +149,20 @@ def _range(value: str, row: Directive) -> GpuRange:
 
 
 def _target(value: str, _: Directive) -> Target:
-    quantity, relation, number = _matched(_TARGET, value).groups()
+    quantity, relation, written = _matched(_TARGET, value).groups()
     if quantity in grammar.RESERVED_QUANTITIES:
         raise InvalidValue("value")
-    limit = _decimal(number, -grammar.MAX_TARGET, grammar.MAX_TARGET)
+    number = written.removesuffix("%").rstrip(" ")
+    limit = _decimal(number, -grammar.MAX_TARGET, grammar.MAX_TARGET) / (1.0 if number == written else 100.0)
     return Target(quantity, ">=" if relation == ">=" else "<=", limit)
+
+
+def _stop(value: str, row: Directive) -> str:
+    """The option, with a colon and a quantity where one is named."""
+    option, quantity = _matched(_STOP, value).groups()
+    if option not in row.choices or (quantity and (option != "optstop" or quantity in grammar.RESERVED_QUANTITIES)):
+        raise InvalidValue("value")
+    return value
 
 
 def _checkpoint(value: str, row: Directive) -> Checkpoint:
@@ -182,6 +192,7 @@ _READERS: Mapping[str, Callable[[str, Directive], Any]] = {
     "amount": _amount,
     "range": _range,
     "target": _target,
+    "stop": _stop,
     "checkpoint": _checkpoint,
     "utility": _utility,
 }

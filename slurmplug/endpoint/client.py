@@ -1,4 +1,4 @@
-"""Reports requested from the daemon's endpoint, for commands on hosts without the ledger."""
+"""Requests to the daemon's endpoint, for commands on hosts without the ledger: reports, and changes of directives."""
 
 import json
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from slurmplug.config.schema import Endpoint
 from slurmplug.endpoint import munge, wire
 from slurmplug.errors import EndpointError, UsageError
+from slurmplug.ledger.directive_changes import ChangeRequest
 from slurmplug.ledger.selection import JobId, Selection
 from slurmplug.reports.job_view import Job
 from slurmplug.reports.queue import QueueEntry
@@ -46,6 +47,14 @@ class EndpointReports:
     def status(self, now: float) -> dict[str, Any]:  # noqa: ARG002 the daemon uses its own clock
         """The daemon's status, for `status`."""
         return self._request("status", {})
+
+    def change_directives(self, request: ChangeRequest) -> list[str]:
+        """Change directives of a job of this process' user; returns what was changed, for `set`.
+
+        Raises:
+            UsageError: the daemon says why it may not be.
+        """
+        return wire.sentences(self._request(wire.CHANGE_NAME, wire.change_body(request)))
 
     def _request(self, report: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         body = json.dumps(parameters).encode("ascii")

@@ -1,4 +1,7 @@
-"""The endpoint: an HTTP server on the controller that answers requests for reports and can do nothing else.
+"""The endpoint: an HTTP server on the controller that answers requests for reports, and takes changes of directives.
+
+Nothing else can be changed here, and by users only directives of their own jobs. A change is recorded in the ledger,
+where the next cycle finds it.
 
 A client is unknown until munged authenticates it, so everything before that is limited: connections, bytes, seconds,
 and the number of credentials checked at once. After that each user is limited by rate.
@@ -20,10 +23,13 @@ from typing import Any
 from slurmplug.config.schema import Config
 from slurmplug.endpoint import munge, wire
 from slurmplug.endpoint.limits import RateLimit
-from slurmplug.endpoint.viewers import Viewers
-from slurmplug.errors import EndpointError, LedgerError, UsageError
+from slurmplug.endpoint.viewers import Viewers, account_name
+from slurmplug.errors import EndpointError, LedgerError, NotConfirmed, SteppedDown, UsageError
+from slurmplug.ledger.directive_changes import Author, ChangeRequest, make_change
 from slurmplug.ledger.ledger import Ledger
+from slurmplug.reports import requested
 from slurmplug.reports.service import LedgerReports
+from slurmplug.reports.viewer import Viewer
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +61,7 @@ class _RequestRefused(Exception):
 
 
 class RequestHandler:
-    """Handles a request: authenticates its sender, limits the rate, and makes the report."""
+    """Handles a request: authenticates its sender, limits the rate, and makes the report or records the change."""
 
     def __init__(
         self,
@@ -63,8 +69,11 @@ class RequestHandler:
         config: Callable[[], Config],
         viewers: Viewers,
         limits: EndpointLimits = EndpointLimits(),
+        confirm: Callable[[], None] = lambda: None,
     ) -> None:
-        """`config` returns the configuration in force."""
+        """`config` returns the configuration in force. `confirm` raises SteppedDown or NotConfirmed if this daemon may
+        not act: then its ledger may not be the one that counts."""
+        self._confirm = confirm
         self._ledger, self._config, self._viewers, self.limits = ledger, config, viewers, limits
         self._socket = config().endpoint.munge_socket
         self._rate = RateLimit(config().endpoint.requests_per_minute)
@@ -82,7 +91,9 @@ class RequestHandler:
             return HTTPStatus.BAD_REQUEST, {"error": str(error)}
         except LedgerError as error:
             log.warning("endpoint: %s", error)
-            return HTTPStatus.SERVICE_UNAVAILABLE, {"error": "the daemon's ledger cannot be read at the moment"}
+            return HTTPStatus.SERVICE_UNAVAILABLE, {"error": "the daemon's ledger cannot be used at the moment"}
+        except (SteppedDown, NotConfirmed) as error:
+            return HTTPStatus.SERVICE_UNAVAILABLE, {"error": f"this daemon changes nothing at the moment: {error}"}
 
     def _sender(self, report: str, body: bytes, authorization: str) -> int:
         scheme, _, credential = authorization.partition(" ")
@@ -103,12 +114,27 @@ class RequestHandler:
     def _answer(self, report: str, body: bytes, uid: int) -> dict[str, Any]:
         viewer = self._viewers.viewer(uid)
         with _Slot(self._report_slots, self.limits.queue_seconds):
+            if report == wire.CHANGE_NAME:
+                return {"changed": self._change(wire.change_request(body), viewer)}
             ledger = Ledger(self._ledger, readonly=True)
             try:
                 reports = LedgerReports(ledger, self._ledger, self._config(), viewer, self.limits.jobs)
                 return wire.answer(report, body, reports, time.time())
             finally:
                 ledger.close()
+
+    def _change(self, request: ChangeRequest, viewer: Viewer) -> list[str]:
+        uid = viewer.uid
+        author = Author(uid, account_name(uid) or str(uid), self._viewers.operates(uid), viewer.sees_all)
+        self._confirm()
+        Ledger(self._ledger, readonly=True).close()  # one that was moved away is not made anew
+        ledger = Ledger(self._ledger)
+        try:
+            changed = make_change(ledger, request, author, time.time())
+        finally:
+            ledger.close()
+        log.info("directives of %s changed by %s", ", ".join(changed.jobs), author.user)
+        return requested.changed_sentences(changed, self._config().interval)
 
 
 class _Slot:
@@ -200,7 +226,7 @@ class _HttpHandler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         report = self.path.removeprefix(wire.PREFIX)
-        if not self.path.startswith(wire.PREFIX) or report not in wire.REPORT_NAMES:
+        if not self.path.startswith(wire.PREFIX) or report not in (*wire.REPORT_NAMES, wire.CHANGE_NAME):
             self._respond(HTTPStatus.NOT_FOUND, {"error": "there is no such report"})
             return
         length = self.headers.get("Content-Length", "")

@@ -36,6 +36,10 @@ class _Visibility(NamedTuple):
     private: bool
     levels: Mapping[str, str]
 
+    def operates(self, uid: int) -> bool:
+        """Whether a uid is an operator or administrator."""
+        return self.levels.get(account_name(uid)) in {"Operator", "Administrator"}
+
 
 class Viewers:
     """Caches what Slurm reports about its users; thread-safe: one thread queries Slurm at a time."""
@@ -54,9 +58,14 @@ class Viewers:
         visibility = self._current(time.monotonic() if now is None else now)
         if visibility is None:
             return Viewer(uid, sees_all=False)
-        return Viewer(
-            uid, sees_all=not visibility.private or visibility.levels.get(_name(uid)) in {"Operator", "Administrator"}
-        )
+        return Viewer(uid, sees_all=not visibility.private or visibility.operates(uid))
+
+    def operates(self, uid: int, now: float | None = None) -> bool:
+        """Whether a uid is an operator or administrator of Slurm, root, or this daemon's own; `now` as in `viewer`."""
+        if uid in (0, os.geteuid()):
+            return True
+        visibility = self._current(time.monotonic() if now is None else now)
+        return visibility is not None and visibility.operates(uid)
 
     def _current(self, now: float) -> _Visibility | None:
         with self._lock:
@@ -70,7 +79,8 @@ class Viewers:
             return self._visibility if self._visibility and now - self._visibility.at <= EXPIRE_SECONDS else None
 
 
-def _name(uid: int) -> str:
+def account_name(uid: int) -> str:
+    """The name of a uid on this machine; empty where it has none."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

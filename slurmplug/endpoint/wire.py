@@ -11,7 +11,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from slurmplug.directives.grammar import LINE_BYTES, TABLE
 from slurmplug.errors import EndpointError, UsageError
+from slurmplug.ledger.directive_changes import ChangeRequest
 from slurmplug.ledger.selection import JobId, Selection
 from slurmplug.reports.job_view import Job, from_columns
 from slurmplug.reports.queue import QueueEntry
@@ -19,6 +21,8 @@ from slurmplug.reports.service import JobExplanation, Reports
 
 PREFIX = "/v1/"
 REPORT_NAMES = ("jobs", "queue", "story", "user", "status")
+CHANGE_NAME = "set"
+"""The only request that changes anything: directives of the sender's own jobs, or of any for an operator."""
 REQUEST_BYTES = 65_536
 MAX_ITEMS = 500
 """The most jobs, users, accounts or states that one request may name."""
@@ -53,6 +57,17 @@ class _Named(BaseModel):
     user: _Word | None = None
 
 
+class _Change(BaseModel):
+    """A `ChangeRequest`. It names the cluster, as a credential is valid on every cluster with the same key."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    job: tuple[_Id, _Id | None]
+    written: Annotated[tuple[Annotated[str, Field(max_length=LINE_BYTES)], ...], Field(max_length=len(TABLE))]
+    id: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+    cluster: Annotated[str, Field(min_length=1, max_length=200)]
+
+
 def payload(report: str, body: bytes) -> bytes:
     """The payload of a request's credential, which is valid for this request only."""
     return f"slurmplug {PREFIX}{report} {hashlib.sha256(body).hexdigest()}".encode("ascii")
@@ -73,6 +88,25 @@ def selection_body(which: Selection) -> dict[str, Any]:
         "live": which.live,
         "uneligible": which.uneligible,
     }
+
+
+def change_body(request: ChangeRequest) -> dict[str, Any]:
+    """The body of a request to change directives."""
+    return {
+        "job": list(request.job),
+        "written": list(request.written),
+        "id": request.id,
+        "cluster": request.cluster,
+    }
+
+
+def change_request(body: bytes) -> ChangeRequest:
+    """The request of such a body. Raises UsageError where it is not valid."""
+    try:
+        found = _Change.model_validate(json.loads(body))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(_error_message(error)) from error
+    return ChangeRequest(JobId(*found.job), found.written, found.id, found.cluster)
 
 
 def answer(report: str, body: bytes, reports: Reports, now: float) -> dict[str, Any]:
@@ -145,6 +179,12 @@ def explanations(answer: Mapping[str, Any]) -> list[JobExplanation]:
     """The explanations of a response to `story`. Raises EndpointError."""
     with _version_checked():
         return [JobExplanation(from_columns(each["job"]), each["story"]) for each in answer["explained"]]
+
+
+def sentences(answer: Mapping[str, Any]) -> list[str]:
+    """What was changed, of a response to `set`. Raises EndpointError."""
+    with _version_checked():
+        return [str(sentence) for sentence in answer["changed"]]
 
 
 @contextmanager

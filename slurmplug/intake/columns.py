@@ -12,10 +12,19 @@ from numpy.typing import NDArray
 from policies.snapshot import Curves, Jobs
 from predictors.arrays import Floats, Ints
 from slurmplug.cluster.hostlist import expand
+from slurmplug.directives import quantities
 from slurmplug.directives.parser import Directives
 from slurmplug.intake.eligibility import PlacementClass
-from slurmplug.intake.job_record import NO_DIRECTIVES, JobFacts, JobRecord, values_of
+from slurmplug.intake.job_record import (
+    NO_DIRECTIVES,
+    JobFacts,
+    JobRecord,
+    JudgedBy,
+    last_not_finite,
+    values_of,
+)
 from slurmplug.intake.node_load import reported_load
+from slurmplug.intake.target_unit import UnitMismatch, unit_mismatch
 from slurmplug.spool.report_lines import Points
 
 Columns: TypeAlias = dict[str, NDArray[Any]]
@@ -44,6 +53,7 @@ class _Job(NamedTuple):
     """empty where they were not read yet"""
     points: Points
     """of its present trial in all its runs, with iterations counted from 1"""
+    judged_by: JudgedBy
 
 
 class _Column(NamedTuple):
@@ -77,20 +87,22 @@ _SNAPSHOT_COLUMNS = (
     _Column("time_limit", float, "facts.time_limit"),
     _Column("site_factor", float, "record.site_factor"),
     _Column("factor_by_others", bool, "record.placed.by_others"),
+    _Column("taken_out", bool, "record.taken_out"),
     _Column("gpus", int, "facts.gpus"),
     _Column("gpus_min", int, lambda job: job.directives.gpus.least if job.directives.gpus else job.facts.gpus),
     _Column("gpus_max", int, lambda job: job.directives.gpus.most if job.directives.gpus else job.facts.gpus),
     _Column("demand", (float, 3), attrgetter("facts.gpus", "facts.cpus", "facts.memory")),
     _Column("urgency", float, "directives.urgency"),
     _Column("deadline", float, "directives.deadline"),
-    _Column("target", float, lambda job: job.directives.target and job.record.sign * job.directives.target.value),
+    _Column("target", float, lambda job: job.directives.target and job.judged_by.sign * job.directives.target.value),
+    _Column("unit_mismatch", str, lambda job: _unit_mismatch(job.directives, job.points)),
     _Column("requires_target", bool, lambda job: job.directives.require_target is not None),
-    _Column("quantity", str, "record.quantity"),
-    _Column("sign", float, "record.sign"),
+    _Column("quantity", str, "judged_by.quantity"),
+    _Column("sign", float, "judged_by.sign"),
     _Column("max_iterations", float, "directives.max_iterations"),
     _Column("params", float, "directives.params"),
     _Column("utility", (float, 3), lambda job: _utility(job.directives)),
-    _Column("stop", str, lambda job: job.directives.stop or "iterations"),
+    _Column("stop", str, "directives.stop_option"),
     _Column("trials", str, "record.trials"),
     _Column("downgrade", str, lambda job: job.directives.allow_downgrade or ""),
     _Column("signal", str, lambda job: (job.directives.checkpoint and job.directives.checkpoint.signal) or ""),
@@ -103,6 +115,7 @@ _SNAPSHOT_COLUMNS = (
     _Column("checkpoint", float, "points.checkpoint"),
     _Column("checkpointed", float, "points.checkpoint_time"),
     _Column("resumed", float, lambda job: _resumed(job.record)),
+    _Column("not_finite", int, lambda job: _not_finite(job.points, job.judged_by.quantity)),
     _Column("reported", float, lambda job: job.points.times[-1] if len(job.points) else NAN),
 )  # fmt: skip
 """The columns of `policies.snapshot.Jobs` that depend on a job's record alone."""
@@ -118,7 +131,8 @@ _OTHER_COLUMNS = (
     _Column("reports_load", bool, lambda job: bool(job.record.points.load)),
     _Column("depends", bool, lambda job: bool(job.facts.dependency) or job.facts.reason == _NEVER),
     _Column("losses", object, lambda job: _curve(job.points, "loss", 1.0)),
-    _Column("accuracies", object, lambda job: _curve(job.points, job.record.quantity, job.record.sign)),
+    _Column("accuracies", object, lambda job: _curve(job.points, *job.judged_by)),
+    _Column("validation_losses", object, lambda job: _validation_loss(job.points, job.judged_by.quantity)),
 )
 """Columns from which the remaining ones are computed, which depend on the time or on other jobs."""
 
@@ -162,6 +176,7 @@ class ColumnCache:
             network=reported_load(records, "network", reporting, now),
             losses=_curves(columns["losses"]),
             accuracies=_curves(columns["accuracies"]),
+            validation_losses=_curves(columns["validation_losses"]),
             parents=_parents(records, np.flatnonzero(columns["depends"])),
         )
         return jobs, classes
@@ -188,7 +203,13 @@ def jobs_of(
 def _columns_of(records: Sequence[JobRecord]) -> Columns:
     """By name, the columns (n, ...) that depend on the records alone."""
     jobs = [
-        _Job(record, record.facts, record.directives or NO_DIRECTIVES, _counted_from_1(record.all_points))
+        _Job(
+            record,
+            record.facts,
+            record.directives or NO_DIRECTIVES,
+            _counted_from_1(record.all_points),
+            record.judged_by,
+        )
         for record in records
     ]
     return {column.name: column.of(jobs) for column in (*_SNAPSHOT_COLUMNS, *_OTHER_COLUMNS)}
@@ -287,6 +308,17 @@ def _resumed(record: JobRecord) -> float:
     return float(iterations[0]) if record.points_run == record.facts.restarts and len(iterations) else NAN
 
 
+def _not_finite(points: Points, judged: str) -> int:
+    """How many of the last reports in a row had a loss that is NaN or infinite; of a job that reports no loss, such a
+    value of the quantity by which it is judged."""
+    return last_not_finite(points, "loss" if "loss" in points.quantities else judged)
+
+
+def _unit_mismatch(directives: Directives, points: Points) -> UnitMismatch:
+    target = directives.target
+    return unit_mismatch(target, values_of(points, target.quantity)[1]) if target else ""
+
+
 _Curve: TypeAlias = tuple[Floats, Floats]
 
 
@@ -294,6 +326,12 @@ def _curve(points: Points, quantity: str, sign: float) -> _Curve | None:
     """The iterations and the values, times `sign`, of a quantity; None for an empty curve, as most are."""
     iterations, values = values_of(points, quantity)
     return (iterations, sign * values) if len(iterations) else None
+
+
+def _validation_loss(points: Points, judged: str) -> _Curve | None:
+    """The negated loss on validation data, where the job reports one and is judged by another quantity."""
+    name = quantities.validation_quantity(points.quantities.keys() - {judged}, sign=-1.0)
+    return _curve(points, name, -1.0) if name else None
 
 
 def _curves(curves: NDArray[np.object_]) -> Curves:

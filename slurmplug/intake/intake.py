@@ -14,6 +14,7 @@ from policies.snapshot import JobKey, Snapshot
 from predictors.arrays import Bools, Ints
 from slurmplug.cluster.port import Ending, JobRows, Reading, Submission
 from slurmplug.directives import parser
+from slurmplug.directives.changes import Change
 from slurmplug.intake import columns, report_points
 from slurmplug.intake.comparison import compare_site_factors
 from slurmplug.intake.eligibility import fits, nodes_of
@@ -48,6 +49,8 @@ class Intake:
         self._zone = zone
         self._columns = columns.ColumnCache()
         self._before: tuple[float, JobRows] | None = None
+        self._changes: Collection[tuple[JobKey, Change]] = ()
+        """of directives, which the next reading puts in force"""
         self._booted = np.nan
         """`Site.booted` of the last reading"""
         self._last_listed: dict[int, float] = {}
@@ -90,6 +93,7 @@ class Intake:
         for record in compare_site_factors(listed, reading):
             fold.touch(record)
         self._note_ended(reading, fold)
+        self._change_directives(fold)
         for record in sorted(fold.unread, key=_is_part):
             self._parse_directives(record, reading, fold)
         for job_id, chunk in reading.reports.items():
@@ -123,6 +127,10 @@ class Intake:
             if record is None or record.key != key or (elsewhere and _same(value, record.site_factor)):
                 continue
             record.placed = after_write(record.placed, value, np.nan if elsewhere else self._booted)
+
+    def set_changes(self, changes: Collection[tuple[JobKey, Change]]) -> None:
+        """Note the changes of directives that the ledger has and no cycle has written yet, the earliest first."""
+        self._changes = changes
 
     @property
     def waiting(self) -> Collection[int]:
@@ -256,10 +264,17 @@ class Intake:
 
     # --- its directives ---------------------------------------------------------------------------------------------
 
+    def _change_directives(self, fold: "_Fold") -> None:
+        for key, change in self._changes:
+            record = self._records.get(key.job_id)
+            if record is not None and record.key == key and record.change_directives(change):
+                fold.touch(record)
+
     def _parse_directives(self, record: JobRecord, reading: Reading, fold: "_Fold") -> None:
         facts, whole = record.facts, self._whole_of(record.facts)
         if whole is not None and whole.directives is not None:
             record.directives, record.digest = whole.directives, whole.digest
+            record.submitted_directives, record.changes = whole.submitted_directives, whole.changes
         elif not facts.batch or facts.job_id in reading.scripts:
             script = reading.scripts.get(facts.job_id, b"")
             record.digest = digest_of(script)

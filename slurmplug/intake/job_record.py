@@ -1,7 +1,7 @@
 """The record of one job, which the intake updates and the ledger stores."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -10,9 +10,11 @@ import numpy as np
 from policies.snapshot import JobKey
 from predictors.arrays import Floats
 from slurmplug.cluster.port import LIVE_STATES, Submission
+from slurmplug.directives import quantities
+from slurmplug.directives.changes import Change, in_force
 from slurmplug.directives.parser import Directives
 from slurmplug.intake.site_factor import SiteFactor
-from slurmplug.spool.report_lines import Points, SpoolFault
+from slurmplug.spool.report_lines import REPORTED_NAN, Points, SpoolFault
 
 Admission: TypeAlias = Literal["", "new", "held", "gone"]
 
@@ -73,8 +75,44 @@ class JobFacts(NamedTuple):
         """Whether the job has not ended."""
         return self.state in LIVE_STATES
 
+    @property
+    def shown_id(self) -> str:
+        """12, or 10_3 of an array; four elements that still wait together are 10_[x4]; 12+1 of a heterogeneous job."""
+        if self.het_id:
+            return f"{self.het_id}+{self.job_id - self.het_id}"
+        if not self.array_id:
+            return str(self.job_id)
+        if self.array_task < 0:
+            return f"{self.array_id}_[x{self.elements}]"
+        return f"{self.array_id}_{self.array_task}"
+
 
 NO_DIRECTIVES = Directives()
+
+
+class JudgedBy(NamedTuple):
+    """A reported quantity by which a job is judged: -1 is the `sign` of one that is better when lower."""
+
+    quantity: str
+    sign: float
+
+
+def judged_by(directives: Directives, reported: Collection[str]) -> JudgedBy:
+    """The quantity by which a job is judged: that of its --stop, else of its target, else accuracy, else the first of
+    those measured on validation data. A training loss that nobody named says nothing of how good the model is.
+
+    reported: the names of the quantities that it reported.
+    """
+    target = directives.target
+    if target is not None:
+        return JudgedBy(target.quantity, 1.0 if target.relation == ">=" else -1.0)
+    chosen = directives.stop_quantity
+    if not chosen and "accuracy" not in reported:
+        chosen = quantities.validation_quantity(reported) or ""
+    what = quantities.known(chosen or "accuracy")
+    return JudgedBy(chosen or "accuracy", what.sign if what else 1.0)
+
+
 _next_version = itertools.count(1).__next__
 _set = object.__setattr__
 
@@ -94,7 +132,7 @@ class JobRecord:
     key: JobKey
     facts: JobFacts
     directives: Directives | None = None
-    """None until its script was read"""
+    """those in force; None until its script was read"""
     digest: str = ""
     """of its script (`identity.digest_of`); empty until that was read, and where it has none"""
     in_doubt: bool = False
@@ -110,11 +148,29 @@ class JobRecord:
     attained_before: float = 0.0
     listed: bool = True
     admission: Admission = ""
+    submitted_directives: Directives | None = None
+    """what script and comment say, where that was changed since; None where it is in force as it is"""
+    changes: tuple[Change, ...] = ()
+    """of its directives since the submission, the earliest first"""
     version: int = field(init=False, repr=False, compare=False)
 
     def __setattr__(self, name: str, value: object) -> None:
         _set(self, name, value)
         _set(self, "version", _next_version())
+
+    def change_directives(self, change: Change) -> bool:
+        """Put a change of its directives in force; False if its script was not read yet, or the change is known."""
+        if self.directives is None or any(known.id == change.id for known in self.changes):
+            return False
+        submitted = self.submitted_directives or self.directives
+        self.submitted_directives, self.changes = submitted, (*self.changes, change)
+        self.directives = in_force(submitted, self.changes)
+        return True
+
+    @property
+    def taken_out(self) -> bool:
+        """Whether a change of its directives took it out of slurmplug's hands."""
+        return bool(self.changes) and not self.managed and not self.in_doubt
 
     @property
     def site_factor(self) -> float:
@@ -148,15 +204,11 @@ class JobRecord:
         return priced and self.admission in ("new", "held")
 
     @property
-    def quantity(self) -> str:
-        """The reported quantity that its target is about; accuracy without a target."""
-        return self.directives.target.quantity if self.directives and self.directives.target else "accuracy"
-
-    @property
-    def sign(self) -> float:
-        """-1 where the target's quantity is better when lower."""
-        lower = self.directives and self.directives.target and self.directives.target.relation == "<="
-        return -1.0 if lower else 1.0
+    def judged_by(self) -> JudgedBy:
+        """The reported quantity by which the job is judged."""
+        return judged_by(
+            self.directives or NO_DIRECTIVES, self.points.quantities.keys() | self.earlier.quantities.keys()
+        )
 
     @property
     def trials(self) -> str:
@@ -171,12 +223,22 @@ class JobRecord:
 
 
 def values_of(points: Points, quantity: str) -> tuple[Floats, Floats]:
-    """The iterations at which the quantity was reported, and its values."""
+    """The iterations at which a finite value of the quantity was reported, and these values."""
     values = points.quantities.get(quantity)
     if values is None:
         return _NO_VALUES
-    reported = ~np.isnan(values)
+    reported = np.isfinite(values) & (values != REPORTED_NAN)
     return points.iterations[reported], values[reported]
+
+
+def last_not_finite(points: Points, quantity: str) -> int:
+    """How many of the last reports of the quantity in a row were NaN or infinite."""
+    values = points.quantities.get(quantity)
+    if values is None:
+        return 0
+    reported = values[~np.isnan(values)]
+    finite = np.flatnonzero(np.isfinite(reported) & (reported != REPORTED_NAN))
+    return len(reported) - 1 - int(finite[-1]) if len(finite) else len(reported)
 
 
 _NO_VALUES = (np.empty(0), np.empty(0))

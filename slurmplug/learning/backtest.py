@@ -66,8 +66,8 @@ def score_final_values(ledger: Ledger) -> list[ScoreRow]:
         for job in job_view.jobs(ledger, Selection(states=("COMPLETED",), start=0.0))
         if job.foreseen.value is not None and job.did_all
     ]
-    quantities = sorted({job.record.quantity for job in completed})
-    return [_final_value_row(name, [job for job in completed if job.record.quantity == name]) for name in quantities]
+    quantities = sorted({job.quantity for job in completed})
+    return [_final_value_row(name, [job for job in completed if job.quantity == name]) for name in quantities]
 
 
 def _score_curves(ledger: Ledger, share: float, clock: Clock) -> list[ScoreRow]:

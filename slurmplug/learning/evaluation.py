@@ -9,7 +9,7 @@ import numpy as np
 from predictors.scoring import Clock, ScoreRow
 from predictors.trials import curves, loss, optstop, runtime, speed
 from slurmplug.errors import DataError, UsageError
-from slurmplug.learning import dataset_files
+from slurmplug.learning import dataset_files, stop_trials
 
 ScoreTables: TypeAlias = Mapping[str, Sequence[ScoreRow]]
 """Rows of scores, by the title of their table."""
@@ -24,7 +24,7 @@ class _Evaluation(Protocol):
 def evaluate_files(
     kind: str, files: Sequence[Path], histories: Sequence[Path], observe: float, clock: Clock
 ) -> ScoreTables:
-    """Evaluate the predictors of a kind: curves, loss, optstop, runtime or speed.
+    """Evaluate the predictors of a kind: curves, loss, optstop, runtime, speed or stops.
 
     `histories`: files to learn from, rather than from other parts of the data. `observe`: the share of a learning
     curve that is observed. `clock`: times the predictions, in seconds.
@@ -60,6 +60,14 @@ def _loss(files: Sequence[Path], histories: Sequence[Path], observe: float, cloc
     return {f"loss, {loss.AHEAD} iterations ahead": loss.trial(dataset_files.read_loss_curves(files), clock)}
 
 
+def _stops(files: Sequence[Path], histories: Sequence[Path], observe: float, clock: Clock) -> ScoreTables:  # noqa: ARG001
+    runs, losses = dataset_files.read_accuracy_curves(files), dataset_files.read_loss_curves(files)
+    return {
+        "stops of runs, as no better value is likely or the target is out of reach": stop_trials.accuracy_trial(runs),
+        "stops of runs whose loss lies beyond its past": stop_trials.loss_trial(losses),
+    }
+
+
 def _runtime(files: Sequence[Path], histories: Sequence[Path], observe: float, clock: Clock) -> ScoreTables:  # noqa: ARG001
     if len(histories) > 1:
         raise UsageError("evaluate runtime takes one job log as --history: name one")
@@ -82,5 +90,6 @@ def _speed(files: Sequence[Path], histories: Sequence[Path], observe: float, clo
 
 _EVALUATIONS: Mapping[str, _Evaluation] = {
     "curves": _curves, "loss": _loss, "optstop": _optstop, "runtime": _runtime, "speed": _speed,
+    "stops": _stops,
 }  # fmt: skip
 _WITH_HISTORY = frozenset({"curves", "optstop", "runtime"})

@@ -11,6 +11,7 @@ import numpy as np
 
 from policies.plan import NOTHING_REMEMBERED, Memory
 from policies.snapshot import JobKey
+from slurmplug.directives.changes import Change
 from slurmplug.intake.job_record import JobRecord
 from slurmplug.ledger import rows
 from slurmplug.ledger.database import LedgerFile
@@ -66,6 +67,11 @@ def _site_factors_in_doubt(ledger: LedgerFile) -> set[int]:
     return {row["job"] for row in ledger.query(_SITE_FACTORS_IN_DOUBT)}
 
 
+def directive_changes(ledger: LedgerFile) -> list[tuple[JobKey, Change]]:
+    """The changes of directives that no cycle has put in force yet, the earliest first."""
+    return [(_key(row), rows.change_from_row(row)) for row in ledger.query(_DIRECTIVE_CHANGES)]
+
+
 def open_operations(ledger: LedgerFile) -> list[Operation]:
     """The operations under way; a command that was never answered counts as unknown."""
     return [_operation(ledger, row) for row in ledger.query(_OPEN_OPERATIONS)]
@@ -114,8 +120,13 @@ def past(ledger: LedgerFile, now: float, first_seen: float, jobs: Collection[Job
         **ledger.query(_LAST_SEEN)[0],
         failures_in_a_row=len(failures),
         last_failure=failures[0] if failures else -np.inf,
-        given_back=frozenset(row["job_id"] for row in ledger.query(_GIVEN_BACK)),
+        given_back=given_back(ledger),
     )
+
+
+def given_back(ledger: LedgerFile) -> frozenset[int]:
+    """The ids of live jobs that an operator excluded."""
+    return frozenset(row["job_id"] for row in ledger.query(_GIVEN_BACK))
 
 
 def _failed_cycles(ledger: LedgerFile) -> list[float]:
@@ -168,6 +179,11 @@ SELECT job FROM (
 ) WHERE status = 'unknown'
 """
 """Jobs whose last written SiteFactor has no outcome."""
+_DIRECTIVE_CHANGES = """
+SELECT directive_changes.*, cluster, job_id, first_submit
+FROM directive_changes JOIN jobs ON jobs.id = directive_changes.job WHERE ended = 0 OR listed = 1
+ORDER BY directive_changes.id
+"""
 _OPEN_OPERATIONS = """
 SELECT operations.*, jobs.cluster, jobs.job_id, jobs.first_submit
 FROM operations JOIN jobs ON jobs.id = operations.job WHERE step != 'ended' ORDER BY opened

@@ -5,7 +5,7 @@ inputs of the decision. A database that is locked, full or corrupt raises `Ledge
 Slurm is left alone.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +17,7 @@ from policies.plan import Memory
 from policies.snapshot import JobKey
 from slurmplug.cluster.port import Outcome
 from slurmplug.cycle.record import CycleRecord
+from slurmplug.directives.changes import Change
 from slurmplug.intake.job_record import Changes, JobRecord
 from slurmplug.ledger import codec, cycle_queries, rows
 from slurmplug.ledger.database import LedgerFile
@@ -104,6 +105,10 @@ class Ledger(LedgerFile):
         """The SiteFactor in place of each live job, NaN where not known; without jobs whose SiteFactor others set."""
         return cycle_queries.site_factors(self)
 
+    def directive_changes(self) -> list[tuple[JobKey, Change]]:
+        """The changes of directives of jobs that no cycle has put in force yet, the earliest first."""
+        return cycle_queries.directive_changes(self)
+
     def paused(self) -> bool:
         """Whether an operator paused slurmplug."""
         return self.control("paused") is not None
@@ -151,6 +156,14 @@ class Ledger(LedgerFile):
         with self._transaction():
             self._run("UPDATE jobs SET given_back = 1 WHERE job_id = ? AND ended = 0", [(job,) for job in job_ids])
 
+    def change_directives(self, decide: Callable[[], Iterable[tuple[int, Change]]]) -> None:
+        """Store changes of directives for the next cycle, by the rows of their jobs.
+
+        `decide` returns them, by what it reads of the ledger in the same transaction.
+        """
+        with self._transaction():
+            self._put("directive_changes", [rows.change_row(job, change) for job, change in decide()])
+
     def reset(
         self, site_factors: Mapping[JobKey, float], withdrawn: Iterable[str], let_go: Iterable[JobKey], now: float
     ) -> None:
@@ -197,6 +210,9 @@ class Ledger(LedgerFile):
         """The jobs that changed, their new points, and the reports that were not believed."""
         records = (rows.record_row(record, changes.now) for record in changes.records)
         self._put("jobs", records, key=["cluster", "job_id", "first_submit"])
+        made = [(change.id,) for record in changes.records for change in record.changes]
+        self._run(_FORGET_VALUE_OF_OTHER_TARGET, made)
+        self._run("DELETE FROM directive_changes WHERE id = ?", made)
         points = ({"job": self._id(key), **row} for key, row in rows.point_rows(changes.points))
         self._put("progress", points, key=["job", "restarts", "trial", "iteration"])
         deleted = [(self._id(p.key), p.restarts, p.trial, p.iteration) for p in changes.points if p.quantities is None]
@@ -267,6 +283,14 @@ INSERT INTO decisions (job, kind, verdict, rule, veto, facts, veto_facts, first_
 VALUES (?, 'reset', 'done', 'operator', '', '{}', '{}', 0, 0, ?, ?)
 ON CONFLICT DO UPDATE SET last = excluded.last
 """
+_FORGET_VALUE_OF_OTHER_TARGET = """
+UPDATE jobs SET foreseen = NULL, foreseen_low = NULL, foreseen_high = NULL, foreseen_at = NULL WHERE id = (
+    SELECT job FROM directive_changes
+    WHERE id = ? AND (json_extract(given, '$.target') IS NOT NULL
+        OR EXISTS (SELECT 1 FROM json_each(taken_back) WHERE value = 'target'))
+)
+"""
+"""The final value that was predicted may be one of another quantity."""
 _SET_SITE_FACTOR = "UPDATE jobs SET label = ? WHERE id = ?"
 _TAKE_BACK = """
 UPDATE jobs SET factor_by_others = 0, label = NULL WHERE job_id = ? AND ended = 0 AND factor_by_others = 1

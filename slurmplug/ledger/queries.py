@@ -5,13 +5,15 @@ All functions raise `LedgerError` where the ledger cannot be read.
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from policies.plan import Fact, Reason
 from policies.snapshot import JobKey
+from slurmplug.directives.changes import Change
 from slurmplug.errors import UsageError
 from slurmplug.intake.job_record import JobRecord
+from slurmplug.ledger import rows
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.rows import CycleRankings, Row, facts_from
 from slurmplug.ledger.selection import Selection, condition
@@ -70,7 +72,10 @@ class ForbiddenAction(NamedTuple):
 @dataclass(frozen=True)
 class JobAudit:
     """The ledger's rows about one job, the earliest first, with their JSON columns read: what was decided about it and
-    done to it, and which of its reports were not believed. Facts about other jobs are `OtherJob` values."""
+    done to it, and which of its reports were not believed. Facts about other jobs are `OtherJob` values.
+
+    changes: those of its directives that no cycle has put in force yet, each as the mapping of a `Change`.
+    """
 
     operations: Sequence[Row]
     steps: Sequence[Row]
@@ -79,6 +84,7 @@ class JobAudit:
     faults: Sequence[Row]
     trials: Sequence[Row] = ()
     """number, last `iteration` and last `quantities` of the EARLIER_TRIALS before the present one"""
+    changes: Sequence[Row] = ()
 
 
 def cycle_rankings(ledger: LedgerFile) -> CycleRankings | None:
@@ -114,12 +120,29 @@ def _ranking(row: Row, ranked: CycleRankings | None) -> Row:
 
 
 def _last_reports(ledger: LedgerFile, job: int, trial: int) -> Row:
-    """The last `iteration` of a trial, and the last value of each of its `quantities`."""
+    """The last `iteration` of a trial, the last value of each of its `quantities` as in JSON, the iterations of these,
+    and how many of the last values in a row were `not_finite`."""
     found = ledger.query(_LAST_REPORTS, job, trial, LAST_REPORTS)
-    quantities: dict[str, float] = {}
+    quantities: dict[str, float | str] = {}
+    at: dict[str, float] = {}
+    history: dict[str, list[float | str]] = {}
     for row in reversed(found):
-        quantities |= json.loads(row["quantities"])
-    return {"iteration": found[0]["iteration"] if found else None, "quantities": quantities}
+        reported = json.loads(row["quantities"])
+        quantities |= reported
+        at |= dict.fromkeys(reported, row["iteration"])
+        for name, value in reported.items():
+            history.setdefault(name, []).append(value)
+    return {
+        "iteration": found[0]["iteration"] if found else None,
+        "quantities": quantities,
+        "quantities_at": at,
+        "not_finite": {name: count for name, values in history.items() if (count := _last_texts(values))},
+    }
+
+
+def _last_texts(values: Sequence[float | str]) -> int:
+    """How many of the last values are texts, as those are that are not finite."""
+    return next((n for n, value in enumerate(reversed(values)) if not isinstance(value, str)), len(values))
 
 
 def job_audit(ledger: LedgerFile, job: int, record: JobRecord) -> JobAudit:
@@ -130,8 +153,17 @@ def job_audit(ledger: LedgerFile, job: int, record: JobRecord) -> JobAudit:
         commands=_audited(ledger, _COMMANDS, job),
         decisions=_audited(ledger, "SELECT * FROM decisions WHERE job = ? ORDER BY first", job),
         faults=_audited(ledger, _JOB_FAULTS, record.key.job_id, record.key.first_submit),
+        changes=[asdict(change) for change in coming_changes(ledger, job)],
         trials=_earlier_trials(ledger, job, record.points.trial),
     )
+
+
+def coming_changes(ledger: LedgerFile, job: int) -> list[Change]:
+    """The changes of a job's directives that no cycle has put in force yet, the earliest first. `job`: its row."""
+    return [
+        rows.change_from_row(row)
+        for row in ledger.query("SELECT * FROM directive_changes WHERE job = ? ORDER BY id", job)
+    ]
 
 
 def _earlier_trials(ledger: LedgerFile, job: int, present: int) -> list[Row]:
@@ -266,7 +298,7 @@ class FinishedRun(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a job reported of an iteration, in its run number `restarts`."""
+    """What a job reported of an iteration, in its run number `restarts`: the finite values."""
 
     iteration: float
     time: float
@@ -305,7 +337,12 @@ def finished_run_counts(ledger: LedgerFile, since: float) -> tuple[int, int]:
 
 def reports(ledger: LedgerFile, job: int) -> list[Report]:
     """The last report of each iteration of the job's last trial. `job`: its row."""
-    return [Report(**{**row, "quantities": json.loads(row["quantities"])}) for row in ledger.query(_REPORTS, job)]
+    return [Report(**{**row, "quantities": _finite(row["quantities"])}) for row in ledger.query(_REPORTS, job)]
+
+
+def _finite(quantities: str) -> dict[str, float]:
+    """Those that are finite numbers; others are texts."""
+    return {name: value for name, value in json.loads(quantities).items() if not isinstance(value, str)}
 
 
 _LAST_CYCLE = f"""

@@ -17,16 +17,20 @@ from predictors.arrays import Floats, Ints
 from predictors.forecast import Forecast
 from slurmplug.cluster.port import Command, ResourceRequest
 from slurmplug.cycle.record import CycleRecord
+from slurmplug.directives.changes import Change
 from slurmplug.directives.parser import Directives
-from slurmplug.intake.job_record import JobFacts, JobRecord, Point, join_runs
+from slurmplug.intake.job_record import NO_DIRECTIVES, JobFacts, JobRecord, Point, join_runs
 from slurmplug.intake.site_factor import SiteFactor
 from slurmplug.ledger import codec
 from slurmplug.operations import Facts, Operation, OperationOutcome
-from slurmplug.spool.report_lines import Points
+from slurmplug.spool.report_lines import Points, column_value, json_value
 from slurmplug.spool.trials import Trial
 
 Row = dict[str, Any]
 _DIRECTIVES: TypeAdapter[Directives | None] = TypeAdapter(Directives | None)
+_CHANGES: TypeAdapter[tuple[Change, ...]] = TypeAdapter(tuple[Change, ...])
+_CHANGE = ("at", "uid", "user", "request")
+"""The fields of a change that are stored unchanged, in columns of the same names."""
 INTERVAL_LEVELS = (0.05, 0.5, 0.95)
 """The quantiles of a prediction that are stored: the median and the ends of the 90 % interval."""
 
@@ -267,6 +271,8 @@ def record_row(record: JobRecord, now: float) -> Row:
         "ended": int(not record.facts.live),
         "listed": int(record.listed),
         "admission": record.admission,
+        "submitted_directives": _DIRECTIVES.dump_json(record.submitted_directives).decode(),
+        "changes": _CHANGES.dump_json(record.changes).decode(),
         "last_seen": now,
     }
 
@@ -275,7 +281,9 @@ def point_rows(points: Iterable[Point]) -> Iterator[tuple[JobKey, Row]]:
     """The rows of the points to be stored, with their jobs; points to be deleted are left out."""
     for point in points:
         if point.quantities is not None:
-            quantities = json.dumps(_numbers(point.quantities))
+            quantities = json.dumps(
+                {name: json_value(value) for name, value in point.quantities.items() if not math.isnan(value)}
+            )
             place = {"restarts": point.restarts, "trial": point.trial, "iteration": point.iteration}
             yield point.key, {**place, "time": point.time, "quantities": quantities}
 
@@ -313,16 +321,36 @@ def record_from_row(row: Row, points: Iterable[Row]) -> JobRecord:
         attained_before=row["attained_before"],
         listed=bool(row["listed"]),
         admission=row["admission"],
+        submitted_directives=_DIRECTIVES.validate_json(row["submitted_directives"]),
+        changes=_CHANGES.validate_json(row["changes"]),
     )
 
 
-def _numbers(row: Mapping[str, float]) -> dict[str, float]:
-    return {name: value for name, value in row.items() if not math.isnan(value)}
+def changes_from(found: Sequence[Row]) -> tuple[Change, ...]:
+    """The changes of directives of which these are the mappings."""
+    return _CHANGES.validate_python(found)
+
+
+def change_row(job: int, change: Change) -> Row:
+    """The row of a change of directives that no cycle has put in force yet. `job`: the row of its job."""
+    return {
+        "job": job,
+        **{name: getattr(change, name) for name in _CHANGE},
+        "given": _DIRECTIVES.dump_json(change.given).decode(),
+        "taken_back": json.dumps(change.taken_back),
+    }
+
+
+def change_from_row(row: Row) -> Change:
+    """The change of such a row."""
+    given = _DIRECTIVES.validate_json(row["given"]) or NO_DIRECTIVES
+    taken_back = tuple(json.loads(row["taken_back"]))
+    return Change(id=row["id"], given=given, taken_back=taken_back, **{name: row[name] for name in _CHANGE})
 
 
 def _points(rows: Sequence[Row]) -> Points:
     """The points of one run."""
-    quantities = [json.loads(row["quantities"]) for row in rows]
+    quantities = [{name: column_value(value) for name, value in json.loads(row["quantities"]).items()} for row in rows]
     latest = max(rows, key=lambda row: (row["time"], row["trial"]))
     return Points(
         iterations=np.array([row["iteration"] for row in rows], dtype=float),

@@ -144,6 +144,13 @@ CREATE VIEW history AS
     AND id NOT IN (SELECT job FROM stops);
 """,
     """
+CREATE TABLE directive_changes (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, job INTEGER NOT NULL REFERENCES jobs ON DELETE CASCADE,
+    at REAL NOT NULL, uid INTEGER NOT NULL, user TEXT NOT NULL, request TEXT NOT NULL,
+    given TEXT NOT NULL, taken_back TEXT NOT NULL, UNIQUE (job, request)
+);
+ALTER TABLE jobs ADD COLUMN submitted_directives TEXT NOT NULL DEFAULT 'null';
+ALTER TABLE jobs ADD COLUMN changes TEXT NOT NULL DEFAULT '[]';
 -- what operations last saw of a job's shape
 ALTER TABLE operations ADD COLUMN seen TEXT NOT NULL DEFAULT 'null';
 CREATE TABLE progress_by_trial (
@@ -163,6 +170,17 @@ UPDATE jobs SET
     first_iteration = (SELECT iteration FROM progress WHERE job = id ORDER BY restarts, iteration LIMIT 1),
     trials = (SELECT CASE WHEN count(*) THEN json_array(json_array('', min(time))) ELSE '[]' END
         FROM progress WHERE job = id);
+DROP VIEW history;
+DROP VIEW stops;
+CREATE VIEW stops AS
+    SELECT job, rule AS stop FROM operations JOIN jobs ON jobs.id = operations.job
+    WHERE kind = 'stop' AND step = 'ended' AND (outcome = 'cancelled' OR (outcome = 'stopped' AND (
+        jobs.state = 'COMPLETED'
+        OR (jobs.state = 'FAILED' AND exit_code = 1 AND json_extract(directives, '$.require_target') = 'yes'))));
+CREATE VIEW history AS
+    SELECT jobs.*, end - start AS runtime FROM jobs
+    WHERE ended = 1 AND state = 'COMPLETED' AND start IS NOT NULL AND end > start
+    AND id NOT IN (SELECT job FROM stops);
 UPDATE operations SET facts = json_remove(facts, '$.by', '$.by_rank')
 WHERE rule = 'gives way' AND json_valid(facts) AND json_type(facts, '$.by') IN ('integer', 'real');
 UPDATE decisions SET facts = json_remove(facts, '$.by', '$.by_rank')

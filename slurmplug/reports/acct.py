@@ -3,6 +3,7 @@
 `python -m slurmplug.reports.acct` writes the table of `docs/reports.md` again; run it in the root of the sources.
 """
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from slurmplug.console.table import Field, Value
 from slurmplug.directives.generated import Generated
 from slurmplug.reports.job_view import Job
 
-DEFAULT = "jobid,jobname,user,partition,gpus,state,exitcode,elapsed,iterations,maxiterations,value,stop"
+DEFAULT = "jobid,jobname,user,partition,gpus,state,exitcode,elapsed,iterations,maxiterations,value,valueat,stop"
 _GPU_HOUR = 3_600.0
 
 
@@ -48,6 +49,19 @@ def _attained(job: Job) -> float:
 
 def _whole(value: float | None) -> int | float | None:
     return int(value) if value is not None and value.is_integer() else value
+
+
+def _number(value: float | None) -> float | str | None:
+    """A value that is not finite, which JSON cannot hold, as text: nan, inf or -inf."""
+    return value if value is None or math.isfinite(value) else str(value)
+
+
+def _quantity(name: str) -> Callable[[Job], Value]:
+    return lambda job: _number(job.quantities.get(name))
+
+
+def _reported_at(name: str) -> Callable[[Job], Value]:
+    return lambda job: _whole(job.reported_at.get(name))
 
 
 def _known(value: float) -> int | float | None:
@@ -122,14 +136,18 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("Urgency", "number", 7, "--urgency", _directive(lambda d: d.urgency)),
             Field("Problems", "integer", 8, "directives that are ignored", _directive(lambda d: len(d.problems))),
             # what it reported
-            Field("Accuracy", "number", 9, "the last accuracy", lambda job: job.quantities.get("accuracy")),
+            Field("Accuracy", "number", 9, "the last accuracy", _quantity("accuracy")),
+            Field("AccuracyAt", "integer", 10, "the iteration of Accuracy", _reported_at("accuracy")),
             Field("Checkpoint", "integer", 10, "the iteration of its last checkpoint", lambda j: _whole(j.checkpoint)),
             Field("Iterations", "integer", 10, "the last iteration, counted from 1", lambda job: _whole(job.iteration)),
-            Field("Loss", "number", 9, "the last loss", lambda job: job.quantities.get("loss")),
-            Field("Quantity", "text", 10, "the quantity of its target, else accuracy", lambda job: job.record.quantity),
-            Field("Value", "number", 9, "the last value of Quantity", lambda job: job.value),
+            Field("Loss", "number", 9, "the last loss", _quantity("loss")),
+            Field("LossAt", "integer", 10, "the iteration of Loss", _reported_at("loss")),
+            Field("Quantity", "text", 10, "the quantity by which it is judged", lambda job: job.quantity),
+            Field("Value", "number", 9, "the last value of Quantity", lambda job: _number(job.value)),
+            Field("ValueAt", "integer", 10, "the iteration of Value", lambda job: _whole(job.value_at)),
             # what was predicted and decided
             Field("Attained", "number", 9, "GPU hours used, in all runs", _attained),
+            Field("Diverged", "text", 8, "whether its training has diverged", lambda job: job.diverged),
             Field("Final", "number", 9, "Value after the last iteration, predicted", lambda job: job.final.value),
             Field("FinalLow", "number", 9, "Final's 5 % quantile", lambda job: job.final.low),
             Field("FinalHigh", "number", 9, "Final's 95 % quantile", lambda job: job.final.high),
@@ -163,7 +181,7 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("RemainingLow", "span", 12, "Remaining's 5 % quantile", lambda job: job.remaining.low),
             Field("RemainingHigh", "span", 13, "Remaining's 95 % quantile", lambda job: job.remaining.high),
             Field("Saved", "integer", 8, "iterations that a stop saved", lambda job: _whole(job.saved)),
-            Field("Stop", "text", 8, "the rule by which it was stopped: target, optstop", lambda job: job.stop),
+            Field("Stop", "text", 8, "the rule of its stop: target, optstop, diverged", lambda job: job.stop),
             Field("Trial", "text", 12, "the training that it reported last, of several", lambda job: job.trial),
             Field("Trials", "integer", 6, "how many trainings it has reported", _trials),
             Field("Waited", "span", 10, "how long it was eligible and pending", lambda job: job.waited),

@@ -65,6 +65,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "optstop maximum": (
         "Its {quantity} gets no better: it has reached {achieved:.4g}",
         " at iteration {achieved_at:.0f}",
+        ", {since}",
         ", {predicted_maximum:.4g} is the most that is expected",
         ", within the tolerance of {tolerance:.2g}",
         ", after iteration {iteration:.0f}",
@@ -77,6 +78,17 @@ SENTENCES: Mapping[str, Sequence[str]] = {
         " at iteration {achieved_at:.0f}",
         ", {predicted:.4g} is predicted for the end",
         ", and the probability to reach the target is {probability:.1%}",
+        ", after iteration {iteration:.0f}",
+        " of {max_iterations:.0f}",
+    ),
+    "diverged not finite": (
+        "Its training has diverged: its last {reports:.0f} losses are NaN or infinite",
+        ", after iteration {iteration:.0f}",
+        " of {max_iterations:.0f}",
+    ),
+    "diverged beyond its past": (
+        "Its training has diverged: its last {reports:.0f} losses are all above {limit:.4g}, beyond what those before"
+        " make likely; the last one is {loss:.4g}",
         ", after iteration {iteration:.0f}",
         " of {max_iterations:.0f}",
     ),
@@ -115,6 +127,15 @@ SENTENCES: Mapping[str, Sequence[str]] = {
         "Its reports are not believed: {iteration:.0f} iterations are more than its GPUs can have done in that time",
     ),
     "loss-too-steep": ("Its reports are not believed: its loss fell again and again by a factor of 100 in a moment",),
+    "reports in percent": (
+        "It is not stopped by any rule: its target is {target:.4g}, it reports {reported:.4g}, and which unit is meant"
+        " is not known. Report a value from 0 to 1, or state the target in percent without a % sign (accuracy>=92)",
+    ),
+    "target in percent": (
+        "It is not stopped by any rule: its target is {target:.4g}, it has only reported values from 0 to 1, the last"
+        " one {reported:.4g}, and which unit is meant is not known. State the target from 0 to 1, or with a % sign"
+        " (accuracy>=92%)",
+    ),
     # guardrails
     "held": ("It is held by its user or an operator, and is left to them until it is released",),
     "interactive": ("It is an interactive job (salloc or srun)",),
@@ -216,7 +237,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "thinned": ("It reports so often that only every second report was kept",),
 }
 
-VARIANTS: Mapping[str, str] = {"target": "cause", "optstop": "cause"}
+VARIANTS: Mapping[str, str] = {"target": "cause", "optstop": "cause", "diverged": "how"}
 """The fact that selects one of several sentences of a rule."""
 SIGNED: Mapping[str, frozenset[str]] = dict.fromkeys(
     ("target", "optstop"), frozenset({"achieved", "target", "predicted", "predicted_maximum"})

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from policies.mlfs.load_control import NOT_FINITE_REPORTS
 from policies.plan import Reason
 from slurmplug.console.table import ordinal
-from slurmplug.intake.job_record import JobRecord
+from slurmplug.intake.job_record import NO_DIRECTIVES, JobRecord, JudgedBy, judged_by
 from slurmplug.ledger import queries, rows
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.selection import WAITING, Selection
@@ -50,7 +51,8 @@ class JobRanking:
 
 @dataclass(frozen=True)
 class Job:
-    """One job. `row`: its row in the ledger; `record`: without the points; `quantities`: the last value of each."""
+    """One job. `row`: its row in the ledger; `record`: without the points; `quantities`: the last value of each, which
+    may be NaN or infinite; `reported_at`: the iteration of each of these, counted as `iteration`."""
 
     row: int
     record: JobRecord
@@ -68,6 +70,7 @@ class Job:
     checkpoint: float | None
     """the iteration of its last checkpoint, counted the same way"""
     quantities: Mapping[str, float]
+    reported_at: Mapping[str, float]
     ranking: JobRanking | None
     """in the last cycle; None if that cycle did not have the job"""
     columns: Mapping[str, Any] = field(compare=False, repr=False)
@@ -75,15 +78,8 @@ class Job:
 
     @property
     def id(self) -> str:
-        """12, or 10_3 of an array; four elements that still wait together are 10_[x4]; 12+1 of a heterogeneous job."""
-        facts = self.record.facts
-        if facts.het_id:
-            return f"{facts.het_id}+{facts.job_id - facts.het_id}"
-        if not facts.array_id:
-            return str(facts.job_id)
-        if facts.array_task < 0:
-            return f"{facts.array_id}_[x{facts.elements}]"
-        return f"{facts.array_id}_{facts.array_task}"
+        """Its id as squeue shows it."""
+        return self.record.facts.shown_id
 
     @property
     def live(self) -> bool:
@@ -138,8 +134,34 @@ class Job:
 
     @property
     def value(self) -> float | None:
-        """The last value of the quantity that its target names."""
-        return self.quantities.get(self.record.quantity)
+        """The last value of the quantity by which it is judged."""
+        return self.quantities.get(self.quantity)
+
+    @property
+    def value_at(self) -> float | None:
+        """The iteration of `value`."""
+        return self.reported_at.get(self.quantity)
+
+    @property
+    def diverged(self) -> bool:
+        """Whether its training has diverged: it was stopped for that, or its last losses are NaN or infinite."""
+        not_finite = self.columns.get("not_finite") or {}
+        quantity = "loss" if "loss" in self.quantities else self.quantity
+        return self.stop == "diverged" or not_finite.get(quantity, 0) >= NOT_FINITE_REPORTS
+
+    @property
+    def quantity(self) -> str:
+        """The quantity by which it is judged."""
+        return self._judged_by.quantity
+
+    @property
+    def sign(self) -> float:
+        """-1 where that quantity is better when lower."""
+        return self._judged_by.sign
+
+    @property
+    def _judged_by(self) -> JudgedBy:
+        return judged_by(self.record.directives or NO_DIRECTIVES, self.quantities)
 
     @property
     def score(self) -> float | None:
@@ -154,7 +176,7 @@ class Job:
     @property
     def final(self) -> PredictedValue:
         """The quantity of its target after its last iteration."""
-        return self._forecast("final").signed(self.record.sign)
+        return self._forecast("final").signed(self.sign)
 
     @property
     def reach(self) -> float | None:
@@ -174,7 +196,7 @@ class Job:
         """Whether it reported its value after all its iterations, so that this is the final one. One may be missing
         where the first reported iteration was a later one, as the job may count from 0."""
         most = self.record.directives.max_iterations if self.record.directives else None
-        if self.value is None or self.iteration is None or not most:
+        if self.value is None or self.iteration is None or self.value_at != self.iteration or not most:
             return False
         return self.iteration >= most - int(self.record.points.first > 1)
 
@@ -198,20 +220,21 @@ def from_columns(columns: Mapping[str, Any]) -> Job:
     record = rows.record_from_row(dict(columns), ())
     before = int(record.points.first == 0)
     checkpoint = record.points.checkpoint
+    quantities = {name: float(value) for name, value in columns["quantities"].items()}
+    sign = judged_by(record.directives or NO_DIRECTIVES, quantities).sign
     return Job(
         row=columns["id"],
         record=record,
         seen=columns["seen"],
         given_back=bool(columns["given_back"]),
         predicted=PredictedValue(columns["predicted"], columns["predicted_low"], columns["predicted_high"]),
-        foreseen=PredictedValue(columns["foreseen"], columns["foreseen_low"], columns["foreseen_high"]).signed(
-            record.sign
-        ),
+        foreseen=PredictedValue(columns["foreseen"], columns["foreseen_low"], columns["foreseen_high"]).signed(sign),
         foreseen_at=columns["foreseen_at"],
         stop=columns["stop"] or "",
         iteration=None if columns["iteration"] is None else columns["iteration"] + before,
         checkpoint=None if checkpoint != checkpoint else checkpoint + before,
-        quantities=columns["quantities"],
+        quantities=quantities,
+        reported_at={name: at + before for name, at in columns["quantities_at"].items()},
         ranking=_ranking(columns) if columns["cycle"] is not None else None,
         columns=columns,
     )

@@ -30,7 +30,7 @@ def _made_before(job: Job) -> Iterator[str]:
     if half.value is not None and job.foreseen_at is not None and not job.live:
         actual = f" It came to {job.value:.4g}{_outside(half.holds(job.value))}." if job.did_all else ""
         yield (
-            f"After {counted(int(job.foreseen_at), 'iteration')}, {printable(job.record.quantity)} {half.value:.4g}"
+            f"After {counted(int(job.foreseen_at), 'iteration')}, {printable(job.quantity)} {half.value:.4g}"
             f"{_interval(half, _four_digits)} at the end.{actual}"
         )
 
@@ -45,7 +45,7 @@ def _made_now(job: Job) -> Iterator[str]:
         yield f"No run time: {_why_nothing(job)}."
     if final.value is not None:
         between = _interval(final, _four_digits)
-        yield f"{printable(job.record.quantity)} {final.value:.4g}{between} after the last iteration."
+        yield f"{printable(job.quantity)} {final.value:.4g}{between} after the last iteration."
     if job.reach is not None:
         yield f"That meets its target with a probability of {job.reach:.1%}."
 

@@ -69,9 +69,12 @@ def _bar(entry: QueueEntry) -> str | None:
 
 def _value(entry: QueueEntry) -> str | None:
     job = entry.job
-    name = job.record.quantity if job.value is not None else "loss"
-    value = job.quantities.get(name)
-    return None if value is None else f"{name} {value:.4g}"
+    number = _number(entry)
+    return None if number is None else f"{_quantity(job)} {number}"
+
+
+def _quantity(job: Job) -> str:
+    return job.quantity if job.value is not None else "loss"
 
 
 def _final(entry: QueueEntry) -> str | None:
@@ -112,8 +115,13 @@ def _code(entry: QueueEntry) -> str:
 
 
 def _number(entry: QueueEntry) -> str | None:
-    named = _value(entry)
-    return None if named is None else named.rpartition(" ")[2]
+    """The value, with its iteration where that is not the job's last one: 0.93@7."""
+    job = entry.job
+    name = _quantity(job)
+    value, at = job.quantities.get(name), job.reported_at.get(name)
+    if value is None:
+        return None
+    return f"{value:.4g}" + ("" if at is None or at == job.iteration else f"@{at:.0f}")
 
 
 def _day(entry: QueueEntry) -> str | None:
@@ -129,7 +137,14 @@ QUEUE_FIELDS: tuple[Field[QueueEntry], ...] = (
     Field("STATE", "text", 10, "", lambda e: e.job.record.facts.state, left=True),
     Field("GPUS", "integer", 5, "", lambda e: e.job.record.facts.gpus),
     Field("ITERATION", "text", 13, "reached, of how many; of which trial, if it reports several", _progress),
-    Field("VALUE", "text", 24, "of its target's quantity, else its loss", _value, left=True),
+    Field(
+        "VALUE",
+        "text",
+        24,
+        "by which it is judged, else its loss; @ an earlier iteration",
+        _value,
+        left=True,
+    ),
     Field("SCORE", "number", 12, "the policy's, higher first", _score),
     Field("LEFT", "span", 11, "run time left, predicted", lambda e: e.job.remaining.value),
     Field("START", "time", 19, "when Slurm expects it to start", lambda e: e.job.expected),

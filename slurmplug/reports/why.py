@@ -9,9 +9,8 @@ from policies.plan import Reason
 from policies.snapshot import JobKey
 from slurmplug.console import times
 from slurmplug.console.table import counted, ordinal, printable
-from slurmplug.directives.parser import Directives, Problem
 from slurmplug.ledger.queries import JobAudit, LastCycle
-from slurmplug.reports import explain
+from slurmplug.reports import explain, requested
 from slurmplug.reports.acct import exit_code
 from slurmplug.reports.explain import About
 from slurmplug.reports.job_view import Job
@@ -56,10 +55,10 @@ def explain_job(
 ) -> list[Paragraph]:
     """The whole explanation. `place`: among the jobs that the last cycle ranked. `sees`: whether the reader sees
     another job; only those are named."""
-    about = About(job.record.quantity, job.record.sign, sees)
+    about = About(job.quantity, job.sign, sees)
     paragraphs = [
         Paragraph("Job", tuple(_introduction(job))),
-        Paragraph("Requested", tuple(_requested(job.record.directives))),
+        Paragraph("Requested", tuple(requested.sentences(job, audit.changes))),
         Paragraph("Reported", (*_reported(job), *_earlier_trials(job, audit.trials))),
         Paragraph("Predicted", tuple(predictions(job))),
         Paragraph("Rank", tuple(_rank(job, place, cycle, about))),
@@ -95,40 +94,6 @@ def _introduction(job: Job) -> Iterator[str]:
         yield f"Slurm expects to start it {expected}, if the jobs ahead use all of their time limits."
 
 
-def _requested(given: Directives | None) -> Iterator[str]:
-    if given is None:
-        yield "Its script has not been read yet."
-        return
-    valid = [
-        f"--{name.replace('_', '-')}={_directive(name, getattr(given, name))}"
-        for name in given.__dataclass_fields__
-        if name != "problems" and getattr(given, name) is not None
-    ]
-    yield f"{', '.join(valid)}." if valid else "Nothing valid." if given.problems else "Nothing."
-    for problem in map(str, sorted(given.problems, key=_in_order)):
-        yield f"Ignored: {problem}{'' if problem.endswith('?') else '.'}"
-
-
-def _in_order(problem: Problem) -> tuple[bool, int]:
-    """Sort key: by line, the comment first; the count of further problems comes last."""
-    return problem.rule == "more", problem.line
-
-
-def _directive(name: str, value: Any) -> str:
-    if name == "deadline":
-        return times.format_time(value)
-    if name == "target":
-        return f"{value.quantity}{value.relation}{value.value:g}"
-    if name == "gpus":
-        return f"{value.least}..{value.most}" if value.most > value.least else str(value.least)
-    if name == "checkpoint":
-        how = f"{value.signal}:{value.way}" if value.signal else "file"
-        return how if value.grace is None else f"{how}@{value.grace:g}"
-    if name == "utility":
-        return f"{value.worth:g},{value.steepness:g},{value.target:g}"
-    return f"{value:g}" if isinstance(value, float) else printable(str(value))
-
-
 def _reported(job: Job) -> Iterator[str]:
     if job.iteration is None:
         if job.started is not None:
@@ -141,16 +106,27 @@ def _reported(job: Job) -> Iterator[str]:
     given = job.record.directives
     most = f" of {given.max_iterations}" if given and given.max_iterations else ""
     trial = f" of its {_trial(job, job.record.points.trial)}" if job.record.points.several else ""
-    yield f"Iteration {job.iteration:.15g}{most}{trial}{_values(job.quantities)}."
+    yield f"Iteration {job.iteration:.15g}{most}{trial}{_values(job.quantities, job.reported_at, job.iteration)}."
+    if job.diverged:
+        yield "Its training has diverged."
     if job.checkpoint is not None:
         yield f"Its last checkpoint holds iteration {job.checkpoint:.15g}."
     if job.saved:
         yield f"{counted(round(job.saved), 'iteration')} {'was' if job.saved == 1 else 'were'} saved."
 
 
-def _values(quantities: Mapping[str, float]) -> str:
-    values = ", ".join(f"{name} {value:.4g}" for name, value in quantities.items())
-    return f": {values}" if values else ""
+def _values(quantities: Mapping[str, float], reported_at: Mapping[str, float], iteration: float) -> str:
+    """The last values, each with its iteration where that is not this last one."""
+    values = (
+        f"{name} {value:.4g}{_earlier(reported_at.get(name, iteration), iteration)}"
+        for name, value in quantities.items()
+    )
+    listed = ", ".join(values)
+    return f": {listed}" if listed else ""
+
+
+def _earlier(at: float, iteration: float) -> str:
+    return "" if at == iteration else f" at iteration {at:.15g}"
 
 
 def _trial(job: Job, number: int) -> str:
@@ -163,7 +139,10 @@ def _earlier_trials(job: Job, trials: Sequence[Mapping[str, Any]]) -> Iterator[s
     from_0 = int(job.record.points.first == 0)
     for trial in trials:
         iteration = f"iteration {trial['iteration'] + from_0:.15g}"
-        yield f"Before, its {_trial(job, trial['trial'])} came to {iteration}{_values(trial['quantities'])}."
+        values = {name: float(value) for name, value in trial["quantities"].items()}
+        at = {name: number + from_0 for name, number in trial["quantities_at"].items()}
+        said = _values(values, at, trial["iteration"] + from_0)
+        yield f"Before, its {_trial(job, trial['trial'])} came to {iteration}{said}."
 
 
 def _rank(job: Job, place: QueuePlace | None, cycle: LastCycle | None, about: About) -> Iterator[str]:

@@ -48,6 +48,7 @@ def limit_claims(snapshot: Snapshot, limits: Guardrails) -> tuple[Snapshot, Mapp
         iteration_time=np.where(unbelieved, np.nan, jobs.iteration_time),
         losses=clear_rows(jobs.losses, unbelieved),
         accuracies=clear_rows(jobs.accuracies, unbelieved),
+        validation_losses=clear_rows(jobs.validation_losses, unbelieved),
     )
     return replace(snapshot, jobs=believed), notes
 

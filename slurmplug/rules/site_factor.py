@@ -51,16 +51,24 @@ def commands(snapshot: Snapshot, score: Floats) -> list[Command]:
         new[best_first], place = exchanged(jobs, ids, best_first, np.flatnonzero(others & inside))
         giver[best_first] = best_first[place]
     written = ~np.isnan(new) & (new != jobs.site_factor)
-    return [
-        Command(
-            f"{snapshot.cycle}-label-{jobs.keys[row].job_id}",
-            "update",
-            jobs.keys[row],
-            {"SiteFactor": str(int(new[row]))},
-        )
-        for row in _in_turn(giver, jobs.priority)
-        if written[row]
-    ]
+    return [_update(snapshot, row, int(new[row])) for row in _in_turn(giver, jobs.priority) if written[row]]
+
+
+def take_back(snapshot: Snapshot) -> list[Command]:
+    """The updates that set to 0 the SiteFactors of jobs that were taken out of slurmplug's hands.
+
+    That of a held job is taken back once it is released, one that is not known once it is; one that somebody else set
+    is left alone.
+    """
+    jobs = snapshot.jobs
+    ours = jobs.taken_out & ~jobs.factor_by_others & (np.nan_to_num(jobs.site_factor) != 0)
+    rows = np.flatnonzero(ours & jobs.pending & ~jobs.held)
+    return [_update(snapshot, row, 0) for row in rows.tolist()]
+
+
+def _update(snapshot: Snapshot, row: int, site_factor: int) -> Command:
+    job = snapshot.jobs.keys[row]
+    return Command(f"{snapshot.cycle}-label-{job.job_id}", "update", job, {"SiteFactor": str(site_factor)})
 
 
 def partitions(partition: Texts, competing: Bools) -> Iterator[Bools]:

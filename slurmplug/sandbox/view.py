@@ -75,7 +75,7 @@ class QueueState:
     def why_stopped(self, job: Job) -> str:
         """The reason of the job's stop as a sentence, empty for a job without one."""
         reason = self.stops.get(job.row)
-        return explain.sentence(reason, About(job.record.quantity, job.record.sign)) if reason else ""
+        return explain.sentence(reason, About(job.quantity, job.sign)) if reason else ""
 
 
 EMPTY_QUEUE = QueueState({}, (), {})
@@ -214,7 +214,7 @@ def _quantity(job: Job) -> str:
     if job.value is None:
         return ""
     target = job.record.directives.target if job.record.directives else None
-    return f"{job.record.quantity} {job.value:.3f}" + (f" ({target.relation} {target.value:g})" if target else "")
+    return f"{job.quantity} {job.value:.3f}" + (f" ({target.relation} {target.value:g})" if target else "")
 
 
 def _rank(job: Job) -> str:

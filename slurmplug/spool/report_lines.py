@@ -25,6 +25,10 @@ MAX_POINTS = 4_096
 """More points of a run are thinned: every second one is dropped, the last is kept."""
 MAX_QUANTITIES = 32
 MAX_ITERATION = 1e12
+REPORTED_NAN = -float(np.finfo(np.float64).max)
+"""In the columns of `Points`, a reported NaN, as NaN itself means that nothing was reported. Nobody measures it."""
+NOT_FINITE: Mapping[str, float] = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+"""How a value that is not finite may be written in JSON, besides the literals of Python's json module."""
 MAX_CLOCK_AHEAD = 60.0
 """Seconds by which a node's clock may be ahead; a reading's time is also older than what is read last."""
 MAX_CLOCK_BEHIND = 300.0
@@ -56,7 +60,8 @@ class SpoolFault:
 class Points:
     """The reports of a run: (points,) iterations, when each was last reported, and each quantity.
 
-    Times are seconds since the epoch. A quantity is NaN at the iterations for which it was not reported. `checkpoint`
+    Times are seconds since the epoch. A quantity is NaN at the iterations for which it was not reported, and
+    `REPORTED_NAN` where NaN was reported; infinity is itself. `checkpoint`
     is the iteration that the last checkpoint reported in the present trial holds, `checkpoint_time` when it was
     reported, both NaN before the first. `load` is the node's load at `load_time`, as `slurmplug_report.gpu_load`
     measures it.
@@ -173,6 +178,21 @@ def fold(points: Points, data: bytes, *, now: float, started: float = -math.inf)
     )
 
 
+def column_value(reported: object) -> float | None:
+    """A value from JSON as a column of `Points` holds it; None for what is no number."""
+    number = NOT_FINITE.get(reported.lower()) if isinstance(reported, str) else reported
+    if isinstance(number, bool) or not isinstance(number, float | int):
+        return None
+    return REPORTED_NAN if math.isnan(number) else float(number)
+
+
+def json_value(value: float) -> float | str:
+    """A value of a column of `Points` as JSON can hold it: the inverse of `column_value`."""
+    if value == REPORTED_NAN:
+        return "nan"
+    return value if math.isfinite(value) else str(value)
+
+
 def _spans(points: Points) -> dict[int, Span]:
     """By trial, what this run has reported of it."""
     if not len(points):
@@ -285,10 +305,10 @@ def _report(fields: dict[str, object], now: float, faults: Counter[str]) -> _Rep
     for name, value in fields.items():
         if not _NAME.fullmatch(name):
             faults["bad name"] += 1
-        elif not isinstance(value, float) or not math.isfinite(value):
+        elif (number := column_value(value)) is None:
             faults["not a number"] += 1
         else:
-            quantities[name] = value
+            quantities[name] = number
     return _Report(time, timed, trial, iteration, checkpoint, load, quantities)
 
 

@@ -1,12 +1,15 @@
 """Requests to jobs, and the list of jobs that wait for admission: files that the daemon writes for others to read."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from slurmplug.spool.report_lines import RunId
 from slurmplug.spool.run_files import REQUEST_NAME, REQUESTS, UNFINISHED, names_in, opened_folder
+
+NOTICE_BYTES = 1_000
+"""The longest notice that `report()` prints."""
 
 RequestKind: TypeAlias = Literal["stop", "checkpoint"]
 
@@ -43,6 +46,19 @@ class Requests:
 
     def _path(self, run: RunId, kind: RequestKind) -> Path:
         return self._folder / f"{run.job_id}.{run.restart}.{kind}"
+
+
+def write_notices(spool: Path, notices: Mapping[RunId, str]) -> None:
+    """Write what `report()` of these runs prints once on standard error; a run that has a notice keeps it.
+
+    Raises OSError.
+    """
+    for run, text in notices.items():
+        path = spool / REQUESTS / f"{run.job_id}.{run.restart}.notice"
+        if not path.is_file():
+            new = path.with_name(path.name + UNFINISHED)
+            new.write_bytes(text.encode("ascii", "replace")[:NOTICE_BYTES])
+            new.replace(path)
 
 
 def write_waiting(spool: Path, job_ids: Iterable[int]) -> None:

@@ -1,8 +1,8 @@
 """The files of runs in the spool's folders: their names, and removing those of runs that ended.
 
 reports/   JOBID.RESTART.jsonl, or JOBID.RESTART.RANDOM.jsonl where that name was taken; mode 3773, of the daemon
-requests/  JOBID.RESTART.stop and JOBID.RESTART.checkpoint, with .new while they are written; only the daemon can write
-           here
+requests/  JOBID.RESTART.stop, JOBID.RESTART.checkpoint, and JOBID.RESTART.notice, which report() prints, each with .new
+           while it is written; only the daemon can write here
 """
 
 import math
@@ -18,7 +18,7 @@ from slurmplug.spool.report_lines import RunId, SpoolFault
 REPORTS, REQUESTS = "reports", "requests"
 REPORT_NAME = re.compile(r"([1-9][0-9]{0,9})\.(0|[1-9][0-9]{0,5})(?:\.[0-9a-f]{1,32})?\.jsonl", re.ASCII)
 UNFINISHED = ".new"
-REQUEST_NAME = re.compile(r"([1-9][0-9]{0,9})\.(0|[1-9][0-9]{0,5})\.(?:stop|checkpoint)(?:\.new)?", re.ASCII)
+REQUEST_NAME = re.compile(r"([1-9][0-9]{0,9})\.(0|[1-9][0-9]{0,5})\.(?:stop|checkpoint|notice)(?:\.new)?", re.ASCII)
 
 FaultCounts = Counter[tuple[int, str, str]]
 """How often, by job id, rule and detail of a `SpoolFault`."""

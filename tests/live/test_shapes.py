@@ -145,7 +145,7 @@ def test_no_job_gets_a_size_at_which_it_would_not_end_within_its_time_limit(site
     short = site.trains(text.replace("#PLUG", lines.format("00:05:00") + "\n#PLUG", 1))
     site.wants(short, kind="resize", gpus=1)
     assert (site.vetoes(short), site.operations(short)) == (["time limit"], [])
-    enough = site.trains(text.replace("#PLUG", lines.format("02:00:00") + "\n#PLUG", 1), user=1)
+    enough = site.trains(text.replace("#PLUG", lines.format("7-00:00:00") + "\n#PLUG", 1), user=1)
     site.wants(enough, kind="resize", gpus=1)
     assert site.vetoes(enough) == []
     assert site.until_over(enough) == "done"

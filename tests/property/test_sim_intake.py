@@ -17,6 +17,7 @@ from policies.mlfs.mlfs import MLFH, MLFS, MLFHSettings
 from policies.policy import Policy
 from policies.snapshot import Curves, JobKey, Jobs, Snapshot
 from slurmplug.cluster.port import Reading, Submission
+from slurmplug.directives.changes import Change
 from slurmplug.intake.intake import Intake
 from slurmplug.intake.job_record import Admission, Changes
 from slurmplug.sim.adapters.intake import SimIntake
@@ -70,6 +71,9 @@ class BothIntakes:
     def set_site_factors(self, site_factors: Mapping[JobKey, float], *, elsewhere: bool = False) -> None:
         self._live.set_site_factors(site_factors, elsewhere=elsewhere)
         self._simulated.set_site_factors(site_factors, elsewhere=elsewhere)
+
+    def set_changes(self, changes: Collection[tuple[JobKey, Change]]) -> None:
+        self._live.set_changes(changes)
 
     def set_admissions(self, admissions: Mapping[JobKey, Admission]) -> None:
         self._live.set_admissions(admissions)

@@ -14,6 +14,7 @@ import numpy as np
 from policies.snapshot import Curves, JobKey, Jobs, Nodes, Snapshot
 from predictors.arrays import Bools, Floats, Ints
 from slurmplug.cluster.port import Reading, Submission
+from slurmplug.directives.changes import Change
 from slurmplug.intake.job_record import Changes, JobFacts, JobRecord
 from slurmplug.sim.engine.engine import PENDING, RUNNING, Engine
 from slurmplug.sim.engine.last_reports import Pace
@@ -68,6 +69,9 @@ class SimIntake:
 
     def set_site_factors(self, site_factors: Mapping[JobKey, float], *, elsewhere: bool = False) -> None:
         """Nothing to do: the launcher keeps them."""
+
+    def set_changes(self, changes: Collection[tuple[JobKey, Change]]) -> None:
+        """Nothing to do: nobody changes the directives of simulated jobs."""
 
     def set_admissions(self, admissions: Mapping[JobKey, str]) -> None:
         """Nothing to do: no job is held for admission."""
@@ -183,6 +187,7 @@ class SimIntake:
             priority=self._priority[live],
             site_factor=self._site_factors[live],
             factor_by_others=np.zeros(len(live), dtype=bool),
+            taken_out=np.zeros(len(live), dtype=bool),
             iteration=iteration,
             iteration_time=iteration_time,
             checkpoint=checkpoint,
@@ -193,6 +198,7 @@ class SimIntake:
             traffic=np.where(reports, engine.traffic_rate[training] * _slowed(engine, training, rate), np.nan),
             losses=losses,
             accuracies=accuracies,
+            validation_losses=Curves(np.empty(0), np.empty(0), np.zeros(len(live) + 1, dtype=np.int64)),
         )
 
     def _of(self, *names: str) -> list[Any]:

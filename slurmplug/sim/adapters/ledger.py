@@ -10,6 +10,7 @@ from policies.plan import NOTHING_REMEMBERED, Memory
 from policies.snapshot import JobKey
 from slurmplug.cluster.port import Outcome, Status
 from slurmplug.cycle.record import CycleRecord
+from slurmplug.directives.changes import Change
 from slurmplug.operations import Operation, OperationOutcome
 from slurmplug.operations.history import gave_up_since, move_history
 from slurmplug.rules.guardrails import HOUR, MOVES, Past
@@ -41,6 +42,10 @@ class MemoryLedger:
     def site_factors_set_elsewhere(self) -> Mapping[JobKey, float]:
         """Empty: a simulation has no other writer."""
         return {}
+
+    def directive_changes(self) -> Collection[tuple[JobKey, Change]]:
+        """Empty: nobody changes the directives of simulated jobs."""
+        return ()
 
     def paused(self) -> bool:
         """Never in a simulation."""

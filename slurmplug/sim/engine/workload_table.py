@@ -110,6 +110,8 @@ def workload_table(jobs: Sequence[SimJob], *, all_managed: bool) -> WorkloadTabl
         "urgency": column(lambda job: job.urgency),
         "deadline": column(lambda job: job.deadline),
         "target": column(lambda job: job.target),
+        "unit_mismatch": np.full(len(flat), "", dtype=np.str_),
+        "not_finite": np.zeros(len(flat), dtype=np.int64),
         "requires_target": np.zeros(len(flat), dtype=bool),
         "quantity": np.full(len(flat), "accuracy"),
         "sign": np.ones(len(flat)),

@@ -229,6 +229,28 @@ def test_stopping_at_a_target_needs_one(setting: str) -> None:
     assert wrong(setting) == f"line 2: {setting}: needs --target"
 
 
+def test_a_percentage_is_a_share() -> None:
+    for written in ("accuracy>=92%", "accuracy >= 92 %"):
+        assert directives(f"#PLUG --target={written}\n").target == Target("accuracy", ">=", 0.92)
+
+
+def test_stop_may_name_the_quantity_that_it_looks_at() -> None:
+    found = directives("#PLUG --stop=optstop:val_loss\n")
+    assert (found.stop, found.stop_option, found.stop_quantity) == ("optstop:val_loss", "optstop", "val_loss")
+    assert directives("").stop_option == "iterations"
+
+
+def test_stop_names_the_quantity_of_the_target_if_there_is_one() -> None:
+    assert directives("#PLUG --stop=optstop:purity --target=purity>=0.9\n").stop == "optstop:purity"
+    found = directives("#PLUG --stop=optstop:val_loss --target=accuracy>=0.9\n")
+    assert (found.stop, found.target) == (None, Target("accuracy", ">=", 0.9))
+    assert [problem.rule for problem in found.problems] == ["other-quantity"]
+
+
+def test_the_direction_of_a_quantity_that_stop_names_must_be_known() -> None:
+    assert wrong("--stop=optstop:purity").endswith("is not known: name it in --target")
+
+
 @pytest.mark.parametrize(("stop", "downgrade"), [("optstop", "optstop"), ("target", "target")])
 def test_a_downgrade_that_goes_no_further_than_stop_is_a_contradiction(stop: str, downgrade: str) -> None:
     found = directives(f"#PLUG --target=a>=1 --stop={stop} --allow-downgrade={downgrade}\n")

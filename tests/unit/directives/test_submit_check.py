@@ -95,12 +95,14 @@ VALUES = {
     "target": [
         *"""accuracy>=0.92 loss<=0.1 accuracy>0.9 accuracy=0.9 accuracy=>0.9 >=1 accuracy>= x>=1e3 x>=1e31
         x<=-1e30 x>=nan x>=inf x>=0x10 x>=1_0 x>=.5 x>=5. x>=. x>=+1 x>=--1 x>=1e x>=1e+3 x>=1e9999
-        iteration>=90 time<=5 9x>=1 a-b>=1 x>=1;rm x>=1111111111111111 x>=0.1111111111111111""".split(),
+        accuracy>=92% accuracy>=% x<=5%% x<=-1e30% x>=1e31% x>=5e1% iteration>=90 time<=5
+        9x>=1 a-b>=1 x>=1;rm x>=1111111111111111 x>=0.1111111111111111""".split(),
         "x" * 64 + ">=1",
         "x" * 65 + ">=1",
     ],
     "max-iterations": "1 90 0 -1 1e3 9.5 1000000000 1000000001 99999999999 ９ 1_000 0x10".split(),
-    "stop": "iterations optstop target optstp Target never".split(),
+    "stop": "iterations optstop target optstp Target never optstop:val_loss optstop: optstop:time optstop:a-b "
+    "target:loss optstop:dice_loss optstop:purity optstop:VAL_Loss :loss".split(),
     "allow-downgrade": "iterations optstop target taget".split(),
     "urgency": "0 10 7 7.5 10.1 -1 -0 +3 nan inf 1e1 1e2 0x5 high".split(),
     "gpus": "4 2..8 8..2 2...8 2-8 0 1..10000 1..10001 ..4 4.. 4..4 a100:4".split(),
@@ -153,6 +155,11 @@ SCRIPTS = [
     b"#PLUG --stop=target --allow-downgrade=target\n",
     b"#PLUG --stop=target --allow-downgrade=optstop --target=loss<=1\n",
     b"#PLUG --stop=optstop --allow-downgrade=optstop\n",
+    b"#PLUG --stop=optstop:val_loss --allow-downgrade=optstop\n",
+    b"#PLUG --stop=optstop:val_loss --target=accuracy>=0.9\n",
+    b"#PLUG --stop=optstop:purity --target=purity>=0.9 --allow-downgrade=target\n",
+    b"#PLUG --stop=optstop:purity --allow-downgrade=optstop\n",
+    b"#PLUG --target=accuracy >= 92 % --stop=target\n",
     b"#PLUG --allow-downgrade=target --target = 5\n",
     b"#PLUG --deadline=tomorrow 18:00 # soon\r\n#PLUG --deadline='today 23:59'\r\n",
     b'#PLUG --deadline="18:00" --type=\'x --target="loss <= 1"\n',

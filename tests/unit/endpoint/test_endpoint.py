@@ -22,7 +22,9 @@ from slurmplug.endpoint.limits import RateLimit
 from slurmplug.endpoint.munge import Sender
 from slurmplug.endpoint.server import EndpointLimits, EndpointServer, EndpointThread, RequestHandler
 from slurmplug.endpoint.viewers import EXPIRE_SECONDS, REFRESH_SECONDS, Viewers
-from slurmplug.errors import EndpointError, ReadFailed
+from slurmplug.errors import EndpointError, LedgerError, NotConfirmed, ReadFailed, SteppedDown
+from slurmplug.ledger.ledger import Ledger
+from tests.builders import CLUSTER
 from tests.ledgers import Planned, Site, run
 
 ADA, BOB = 1001, 1002
@@ -72,7 +74,8 @@ class Served:
         self.port = server.server_port
         self.config = folder / "login.toml"
         self.config.write_text(
-            f'[ledger]\npath = "{folder}/not/here.db"\n[endpoint]\nurl = "http://127.0.0.1:{self.port}"\n'
+            f'cluster = "{CLUSTER}"\n[ledger]\npath = "{folder}/not/here.db"\n'
+            f'[endpoint]\nurl = "http://127.0.0.1:{self.port}"\n'
         )
 
     def ask(self, uid: int, *arguments: str) -> Result:
@@ -105,14 +108,18 @@ def serving(
     folder: Path,
     munged: FakeMunge,
     limits: EndpointLimits = LIMITS,
+    *,
     per_minute: int = 1000,
+    confirm: Callable[[], None] = lambda: None,
     policy: Policy | None = None,
 ) -> Iterator[Served]:
     settings = {"listen": "127.0.0.1:0", "requests_per_minute": per_minute}
     config = Config.model_validate({"endpoint": settings, "ledger": {"path": str(folder / "ledger.db")}})
     slurm = Slurm()
     with Site(folder, policy) as site:
-        server = EndpointServer("127.0.0.1:0", RequestHandler(site.path, lambda: config, Viewers(slurm), limits))
+        server = EndpointServer(
+            "127.0.0.1:0", RequestHandler(site.path, lambda: config, Viewers(slurm), limits, confirm)
+        )
         thread = EndpointThread(server, poll=0.01)
         try:
             yield Served(site, folder, server, slurm, munged)
@@ -267,6 +274,141 @@ class TestReports:
         assert json.loads(served.ask(ADA, "queue", "--json").output)["jobs"]
 
 
+class TestChanges:
+    def changed(self, served: Served) -> list[tuple[int, str]]:
+        sql = "SELECT job_id, directive_changes.user FROM directive_changes JOIN jobs ON jobs.id = job ORDER BY job_id"
+        return [(row["job_id"], row["user"]) for row in served.site.ledger.query(sql)]
+
+    def test_an_owner_changes_directives_and_is_told_when_they_count(self, served: Served) -> None:
+        result = served.ask(ADA, "set", "2", "--urgency=9.5", "--stop=optstop", "--deadline=")
+        assert (result.exit_code, result.output) == (
+            0,
+            "job 2: --deadline as submitted, --stop=optstop, --urgency=9.5, "
+            "from the next cycle on (at most 60 s from now)\n",
+        )
+        assert self.changed(served) == [(2, str(ADA))]
+        assert "by 1001: --deadline as submitted, --stop=optstop, --urgency=9.5" in served.ask(ADA, "why", "2").output
+        served.site.cycle()
+        assert "--urgency=9.5 (2 before)" in served.ask(ADA, "why", "2").output
+        assert json.loads(served.ask(ADA, "prio", "--json").output)["jobs"][0]["position"] == 1
+
+    def test_a_hidden_job_is_as_one_that_never_was(self, served: Served) -> None:
+        hidden, never = served.ask(ADA, "set", "3", "--urgency=1"), served.ask(ADA, "set", "99", "--urgency=1")
+        assert (hidden.exit_code, never.exit_code) == (1, 1)
+        assert hidden.output.replace("3", "99") == never.output
+        for mistaken in ("--urgency=99", "--type=x", "--stop=target"):
+            hidden, never = served.ask(ADA, "set", "3", mistaken), served.ask(ADA, "set", "99", mistaken)
+            assert hidden.output.replace("job 3", "job 99") == never.output
+        assert self.changed(served) == []
+
+    def test_anothers_job_that_slurm_shows_is_refused_by_name(self, served: Served) -> None:
+        served.slurm.private = "usage"
+        result = served.ask(ADA, "set", "3", "--urgency=1")
+        assert "Error: job 3 is bob's: only bob and operators may change its directives" in result.output
+        assert self.changed(served) == []
+
+    def test_operators_change_everybodys(self, served: Served) -> None:
+        served.slurm.levels = {"nobody": "Operator"}
+        assert served.ask(65534, "set", "3", "--urgency=1").exit_code == 0
+        assert served.ask(0, "set", "2", "--urgency=1").exit_code == 0
+        assert self.changed(served) == [(2, "root"), (3, "nobody")]
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["--urgency=99"], "--urgency=99: expected a number from 0 to 10, for example --urgency=7"),
+            (["--stop=target"], "--stop: needs --target"),
+            (["--type=x"], "--type=x: cannot change after the submission"),
+            (["--deadline=2020-01-01T00:00"], "--deadline=2020-01-01T00:00: lies in the past"),
+            ([], "name a directive to change, such as --deadline=2h"),
+        ],
+    )
+    def test_a_mistake_is_named(self, served: Served, arguments: list[str], message: str) -> None:
+        result = served.ask(ADA, "set", "2", *arguments)
+        assert result.exit_code == 1
+        assert f"Error: {message}" in result.output
+        assert self.changed(served) == []
+
+    def body(self, **given: Any) -> bytes:
+        change = {"job": [2, None], "written": ["--urgency=1"], "id": "0" * 32, "cluster": CLUSTER, **given}
+        return json.dumps({name: value for name, value in change.items() if value is not None}).encode()
+
+    def post(self, served: Served, body: bytes, uid: int = ADA) -> tuple[int, Any]:
+        served.munge.uid = uid
+        return served.post("/v1/set", body, **served.signed("set", body))
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            {"id": "x"}, {"id": None}, {"cluster": None}, {"cluster": ""}, {"job": "2"}, {"job": [-1, None]},
+            {"job": [1 << 60, None]}, {"written": "--urgency=1"}, {"written": ["--urgency=1"] * 50},
+            {"written": ["--urgency=" + "1" * 5_000]}, {"uid": 0}, {"user": "root"}, {"written": ["\x00"]},
+            {"written": ["--urgency=1 --manage=off"]}, {"written": ["--urgency=\ud800"]}, {"written": [None]},
+        ],
+    )  # fmt: skip
+    def test_a_request_that_makes_no_sense_changes_nothing(self, served: Served, given: dict[str, Any]) -> None:
+        assert self.post(served, self.body(**given))[0] == 400
+        assert self.changed(served) == []
+
+    @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff", b"[" * 60_000])
+    def test_what_is_no_request_changes_nothing(self, served: Served, body: bytes) -> None:
+        assert self.post(served, body)[0] == 400
+        assert self.changed(served) == []
+
+    def test_a_credential_is_good_for_one_change_once(self, served: Served) -> None:
+        served.munge.uid = ADA
+        body = self.body()
+        headers = served.signed("set", body)
+        assert served.post("/v1/set", self.body(job=[4, None]), **headers)[0] == 401
+        headers = served.signed("set", body)
+        assert served.post("/v1/set", body, **headers)[0] == 200
+        assert served.post("/v1/set", body, **headers)[0] == 401
+        assert served.post("/v1/set", body, **served.signed("status", body))[0] == 401
+        assert self.changed(served) == [(2, str(ADA))]
+
+    def test_a_request_that_another_munged_would_take_again_is_refused(self, served: Served) -> None:
+        assert self.post(served, self.body())[0] == 200
+        assert self.post(served, self.body(written=["--urgency=3"]))[0] == 400
+        served.site.cycle()
+        status, reply = self.post(served, self.body())
+        assert (status, reply) == (400, {"error": "this request was received before, and the change was made"})
+
+    def test_a_request_for_another_cluster_is_refused(self, served: Served) -> None:
+        status, reply = self.post(served, self.body(cluster="elsewhere"))
+        assert (status, reply) == (400, {"error": f"this daemon serves the cluster {CLUSTER}, not elsewhere"})
+
+    def test_changes_count_for_the_rate(self, tmp_path: Path, munged: FakeMunge) -> None:
+        with serving(tmp_path, munged, per_minute=2) as one:
+            one.site.cycle()
+            assert [self.post(one, self.body(job=[9, None]))[0] for _ in range(3)] == [400, 400, 429]
+
+    @pytest.mark.parametrize("error", [SteppedDown("the daemon on b is active now"), NotConfirmed("no folder")])
+    def test_a_daemon_that_may_not_act_takes_none(self, tmp_path: Path, munged: FakeMunge, error: Exception) -> None:
+        def confirm() -> None:
+            raise error
+
+        with serving(tmp_path, munged, confirm=confirm) as one:
+            for _ in range(2):
+                one.site.cluster.submit()
+            one.site.cycle()
+            result = one.ask(ADA, "set", "2", "--urgency=1")
+            assert result.exit_code == 1
+            assert f"refuses the request: this daemon changes nothing at the moment: {error}" in result.output
+            assert self.changed(one) == []
+            assert one.ask(ADA, "queue").exit_code == 0
+
+    def test_a_ledger_that_cannot_be_written_is_said_and_nothing_is_half_done(
+        self, served: Served, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(*_: object) -> None:
+            raise LedgerError("no space left")
+
+        monkeypatch.setattr(Ledger, "change_directives", full)
+        result = served.ask(ADA, "set", "2", "--urgency=1")
+        assert "the daemon's ledger cannot be used at the moment" in result.output
+        assert "no space" not in result.output
+
+
 class TestUnknownClients:
     def test_nothing_is_reported_without_a_credential(self, served: Served) -> None:
         assert served.post("/v1/queue")[0] == 401
@@ -387,6 +529,15 @@ class TestViewers:
         assert viewers.viewer(0).sees_all
         assert viewers.viewer(65534).sees_all
         assert not viewers.viewer(ADA).sees_all
+
+    def test_who_operates_is_what_slurm_says_and_nobody_does_where_it_does_not_answer(self) -> None:
+        slurm = Slurm("none")
+        slurm.levels = {"nobody": "Operator"}
+        viewers = Viewers(slurm)
+        assert [viewers.operates(uid, 1000.0) for uid in (0, 65534, ADA)] == [True, True, False]
+        slurm.reachable = False
+        later = 1000.0 + EXPIRE_SECONDS + REFRESH_SECONDS + 1
+        assert [viewers.operates(uid, later) for uid in (0, 65534, ADA)] == [True, False, False]
 
     def test_slurm_is_queried_seldom(self) -> None:
         slurm = Slurm()

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from policies.snapshot import JobKey
-from slurmplug.directives.parser import parse
+from slurmplug.directives.changes import Change
+from slurmplug.directives.parser import Directives, parse
 from slurmplug.forecasting.curve_fans import resample_evenly
 from slurmplug.intake.columns import ColumnCache, jobs_of
 from slurmplug.intake.job_record import JobFacts, JobRecord
@@ -51,6 +52,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "waited_before": (60.0, "waited"),
     "attained_before": (60.0, "attained"),
     "admission": ("held", "awaits"),
+    "changes": ((Change(1, 0.0, 1001, "ada", "", Directives(manage="off")),), "taken_out"),
     "in_doubt": (True, "managed"),
 }
 """A field of a record, another value of it, and a column that shows it."""
@@ -73,7 +75,12 @@ class TestColumnCache:
 
     def test_shows_every_field_but_those_by_which_a_job_is_recognized(self) -> None:
         """Only jobs that Slurm lists are in a snapshot."""
-        assert {field.name for field in fields(JobRecord)} - {"listed", "digest", "version"} == set(CHANGES)
+        assert {field.name for field in fields(JobRecord)} - {
+            "listed",
+            "digest",
+            "version",
+            "submitted_directives",
+        } == set(CHANGES)
 
     def test_a_version_belongs_to_one_record_in_one_state(self) -> None:
         first, second = record(1, 1), record(1, 1)

@@ -126,7 +126,9 @@ def count(ledger: Ledger, table: str) -> int:
     return int(ledger.query(f"SELECT count(*) AS n FROM {table}")[0]["n"])
 
 
-TABLES = "jobs progress faults cycles standing decisions operations steps commands memory models controls".split()
+TABLES = (
+    "jobs progress faults cycles standing decisions operations steps commands memory models controls directive_changes"
+).split()
 
 
 def content(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:

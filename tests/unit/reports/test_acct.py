@@ -519,3 +519,26 @@ class TestTimes:
 def test_the_documented_table_of_fields_is_made_from_them() -> None:
     page = (Path(__file__).parents[3] / acct.generated().path).read_text()
     assert acct.generated().renewed(page) == page, "run python -m slurmplug.reports.acct"
+
+
+@pytest.mark.parametrize(
+    ("directive", "state", "exit_code", "stop"),
+    [
+        ("--require-target=yes", "FAILED", 1, "target"),
+        ("--require-target=yes", "FAILED", 2, ""),  # a failure of its own
+        ("", "FAILED", 1, ""),
+        ("", "COMPLETED", 0, "target"),
+    ],
+)
+def test_a_job_that_fails_as_its_stop_tells_it_counts_as_stopped(
+    site: Site, directive: str, state: str, exit_code: int, stop: str
+) -> None:
+    script = f"#!/bin/sh\n#PLUG --target=accuracy>=0.9 --stop=target {directive}\ntrain\n"
+    job = site.cluster.submit(script.encode())
+    site.cluster.start(job)
+    site.train(job, {i: 0.80 + i / 50 for i in range(1, 7)})
+    site.cycle()
+    site.cluster.end(job, state, exit_code)
+    site.cycle()
+    [row] = site.table(*ALL, "-o", "state,stop")
+    assert list(row.values()) == [state, stop]

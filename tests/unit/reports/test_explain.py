@@ -150,7 +150,7 @@ class TestEveryRuleHasItsSentence:
     def test_those_of_reports(self) -> None:
         doubted = {
             b"x" * 20_000, b"nonsense", b'{"loss": 1}', b'{"iteration": -1}', b'{"iteration": "x"}',
-            b'{"iteration": 2, "time": -1}', b'{"iteration": 2, "a b": 1}', b'{"iteration": 2, "loss": NaN}',
+            b'{"iteration": 2, "time": -1}', b'{"iteration": 2, "a b": 1}', b'{"iteration": 2, "loss": null}',
             b'{"iteration": 2, "loss": 1}\n{"iteration": 2, "loss": 2}\n{"iteration": 1, "loss": 2}',
             b'{"iteration": 1, "trial": [1]}',
             b"\n".join(b'{"iteration": 1, "trial": %d}' % i for i in range(MAX_TRIALS + 1)),

@@ -14,7 +14,7 @@ from policies.snapshot import Snapshot
 from slurmplug.console import times
 from slurmplug.reports import job_view
 from slurmplug.reports.job_view import Job
-from slurmplug.spool.report_lines import SpoolFault
+from slurmplug.spool.report_lines import REPORTED_NAN, SpoolFault
 from tests.builders import NOW
 from tests.ledgers import Planned, Site
 
@@ -290,7 +290,7 @@ class TestWhatWasDone:
         ]
 
     def test_every_step_and_what_slurm_answered(self, tmp_path: Path) -> None:
-        with Site(tmp_path, stop={"grace": 90.0}) as site:
+        with Site(tmp_path, stop={"grace": 90.0, "cancel": True}) as site:
             stopping(site)
             site.cluster.refuse = frozenset({"cancel"})
             site.cycle(3)
@@ -545,3 +545,36 @@ class TestHowAJobIsNamed:
         site.cluster.submit(name="a\x1b[2J it's")
         site.cycle()
         assert "Job 1, 'a\\x1b[2J it's' of " in site.ask("why", "1")
+
+
+class TestNoIterationHasTheValuesOfAnother:
+    def test_a_value_of_an_earlier_iteration_is_told_with_that_iteration(self, site: Site) -> None:
+        job = site.cluster.submit()
+        site.cluster.start(job)
+        site.cluster.say(job, iteration=7, loss=0.4, accuracy=0.75)
+        site.cluster.say(job, iteration=9, loss=0.3)
+        site.cycle()
+        assert "Iteration 9 of 90: loss 0.3, accuracy 0.75 at iteration 7." in site.ask("why", "1")
+        assert "0.75@7" in site.ask("queue")
+        (row,) = site.table("-o", "iterations,value,valueat,loss,lossat,accuracy,accuracyat")
+        assert list(row.values()) == ["9", "0.75", "7", "0.3", "9", "0.75", "7"]
+
+    def test_counting_from_0_moves_both(self, site: Site) -> None:
+        job = site.cluster.submit()
+        site.cluster.start(job)
+        for iteration, values in enumerate(({"accuracy": 0.5}, {"loss": 0.25})):
+            site.cluster.say(job, iteration=iteration, **values)
+        site.cycle()
+        assert "Iteration 2 of 90: accuracy 0.5 at iteration 1, loss 0.25." in site.ask("why", "1")
+
+    def test_an_iteration_of_nan_is_shown_as_such_also_by_a_daemon_that_restarted(self, site: Site) -> None:
+        job = site.cluster.submit()
+        site.cluster.start(job)
+        site.cluster.say(job, iteration=1, loss=0.4)
+        site.cluster.say(job, iteration=2, loss=float("nan"), accuracy=float("inf"))
+        site.cycle()
+        assert "Iteration 2 of 90: loss nan, accuracy inf." in site.ask("why", "1")
+        (row,) = site.json("acct")["jobs"]
+        assert (row["loss"], row["lossat"], row["value"]) == ("nan", 2, "inf")
+        (record,) = site.ledger.live_records()
+        assert record.points.quantities["loss"].tolist() == [0.4, REPORTED_NAN]

@@ -15,8 +15,16 @@ from tests.builders import jobs, nodes, snapshot
 HOUR = 3600.0
 
 
-def seen(limit: float = HOUR) -> Snapshot:
-    columns = {"state": "running", "gpus": 2, "gpus_min": 1, "gpus_max": 8, "restartable": True, "time_limit": limit}
+def seen(limit: float = HOUR, **given: float) -> Snapshot:
+    columns = {
+        **given,
+        "state": "running",
+        "gpus": 2,
+        "gpus_min": 1,
+        "gpus_max": 8,
+        "restartable": True,
+        "time_limit": limit,
+    }
     return snapshot(jobs(1, attained=1e9, started=0.0, **columns), nodes(1))
 
 
@@ -27,9 +35,9 @@ def forecasts(remaining: float = 0.8 * HOUR, source: str = "progress") -> Foreca
     return replace(Forecasts.unknown(1), remaining=Forecast.certain(remaining, source), speed=fan)
 
 
-def vetoes(gpus: int, known: Forecasts | None, limit: float = HOUR, kind: str = "resize") -> list[Reason]:
-    at = seen(limit)
-    action = Action(kind, at.jobs.keys[0], Reason("share"), gpus=gpus)  # type: ignore[arg-type]
+def vetoes(gpus: int, known: Forecasts | None, limit: float = HOUR, **given: float) -> list[Reason]:
+    at = seen(limit, **given)
+    action = Action("resize", at.jobs.keys[0], Reason("share"), gpus=gpus)
     limits = Guardrails(first_seen=0, minimum_run=0, requeue_cooldown=0, requeue_cost=0)
     verdict = check(
         at, Plan(np.zeros(1), actions=(action,)), Past(at.now), Modes(default="act"), limits, forecasts=known
@@ -51,6 +59,14 @@ def test_sizes_at_which_it_ends_in_time_are_allowed() -> None:
 def test_the_quantile_counts_that_nine_of_ten_jobs_stay_below() -> None:
     spread = replace(forecasts(), remaining=Forecast.lognormal(0.4 * HOUR, 0.5, "progress"))
     assert [reason.rule for reason in vetoes(1, spread)] == ["time limit"]
+
+
+def test_a_job_that_has_just_begun_is_not_held_to_a_forecast_that_its_own_pace_is_below() -> None:
+    own = {"iteration": 5.0, "iteration_time": 1.0, "max_iterations": 105.0}
+    assert vetoes(1, forecasts(0.9 * HOUR), **own) == []
+    assert [reason.rule for reason in vetoes(1, forecasts(0.9 * HOUR), **{**own, "max_iterations": 5005.0})] == [
+        "time limit"
+    ]
 
 
 def test_what_is_not_known_vetoes_nothing() -> None:

@@ -333,6 +333,7 @@ class TestOptionInForce:
 TABLE_ROW = re.compile(r"^\| ([a-z]+) \|(.*)\|$", re.MULTILINE)
 CAUSE_IN_WORDS = {
     "reached": "the target is met",
+    "diverged": "the training has diverged",
     "misses": "the target is out of reach",
     "maximum": "no better value is likely",
 }
@@ -357,10 +358,11 @@ def test_a_job_is_stopped_for_the_causes_of_the_table_and_no_others(
     """Each job is one that a single rule would stop."""
     due = {
         "reached": jobs(state="running", accuracies=[RISING], target=0.55, iteration=6, max_iterations=100),
+        "diverged": jobs(state="running", not_finite=5, iteration=11, max_iterations=100),
         "misses": jobs(state="running", accuracies=[PLATEAU], target=0.99, iteration=99, max_iterations=100),
         "maximum": jobs(state="running", accuracies=[PLATEAU], iteration=11, max_iterations=100),
     }
-    final = {"reached": 0.9, "misses": 0.86, "maximum": 0.8}
+    final = {"reached": 0.9, "diverged": 0.9, "misses": 0.86, "maximum": 0.8}
     options = np.array([option]), np.array([downgrade])
     stopped_for = {
         cause
@@ -409,6 +411,7 @@ def test_facts_of_a_stop_carry_its_numbers() -> None:
         {"overload_exit": 0},
         {"confidence": 1.0},
         {"min_observed": 2},
+        {"diverged_reports": 1},
         {"epsilon": -0.1},
     ],
 )
