@@ -18,6 +18,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy import stats
 
+from docs.measure_plain import USERS, turnarounds
 from docs.measure_speed import decisions, repeated
 from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
@@ -83,6 +84,11 @@ class Runs:
                 if case not in self._futures:
                     self._futures[case] = self._pool.submit(run, case)
         return [self._futures[case].result() for case in wanted]
+
+    def each(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> list[Any]:
+        """The results of a function for each of these arguments."""
+        futures = [self._pool.submit(function, *given) for given in arguments]
+        return [future.result() for future in futures]
 
     def column(self, cases: Iterable[Case], name: str) -> np.ndarray:
         """One figure of each case."""
@@ -278,6 +284,26 @@ ABLATIONS = (
 SCALES = {"bandwidth_bytes": (1e12, "TB"), "jct_mean": (60, "min"), "overload_s": (3600, "h")}
 
 
+def plain(runs: Runs) -> str:
+    """What users without directives have beside others under MLF-H, against Slurm alone."""
+    rows = []
+    for share in (2, 4, 6):
+        cases = [(policy, share, seed) for policy in ("slurm", "mlf-h") for seed in (0, 1, 2)]
+        figures = np.array(runs.each(turnarounds, cases)).reshape(2, 3, 3)
+        alone, beside = figures
+        cells = [change(beside[:, column], alone[:, column]) for column in (0, 2, 1)]
+        before = span(alone[:, 0] / 60)
+        rows.append([f"{100 * share // USERS}%", before, *cells])
+    head = [
+        "users without directives",
+        "their mean JCT under Slurm alone, min",
+        "their JCT",
+        "their wait",
+        "JCT of the others",
+    ]
+    return markdown(head, rows)
+
+
 # --- SLAQ ----------------------------------------------------------------------------------------------
 
 
@@ -421,6 +447,7 @@ def decide() -> str:
 
 
 TABLES: Mapping[str, Callable[[Runs], str]] = {
+    "plain": plain,
     "gen-mlfs": gen_mlfs,
     "ablations": ablations,
     "mlfs": mlfs,

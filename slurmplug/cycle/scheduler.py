@@ -26,7 +26,6 @@ from slurmplug.errors import LedgerError, ReadFailed
 from slurmplug.intake.job_record import Changes
 from slurmplug.operations import Observation, Operation
 from slurmplug.rules import claims, direct_placement, guardrails, site_factor, target_units, time_limits
-from slurmplug.rules.budgets import within_budget
 
 log = logging.getLogger(__name__)
 
@@ -224,8 +223,8 @@ class Scheduler:
         writes = site_factor.commands(snapshot, verdict.score)
         if "rank" in verdict.acting:
             writes = [*site_factor.take_back(snapshot), *writes]
-        users = dict(zip(snapshot.jobs.keys, snapshot.jobs.user.tolist(), strict=True)) if writes else {}
-        return within_budget(writes, lambda write: users[write.job], self.config.guardrails)
+        most = self.config.guardrails.writes_per_cycle  # in turn, as a place is exchanged between users
+        return writes[:most], max(0, len(writes) - most)
 
 
 @contextmanager

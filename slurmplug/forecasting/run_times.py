@@ -55,9 +55,9 @@ class HistoryRunTimes:
         """The total and the remaining seconds; both are made whatever is needed."""
         jobs = snapshot.jobs
         elapsed = np.nan_to_num(np.maximum(snapshot.now - jobs.started, 0.0))
-        stated = (np.nan_to_num(column, nan=-1.0).tolist() for column in (jobs.time_limit, jobs.max_iterations))
+        requested = (np.nan_to_num(column, nan=-1.0).tolist() for column in (jobs.time_limit, jobs.max_iterations))
         submitted = self._submitted.of(
-            list(zip(jobs.keys, jobs.kind.tolist(), jobs.gpus.tolist(), *stated, strict=True)),
+            list(zip(jobs.keys, jobs.kind.tolist(), jobs.gpus.tolist(), *requested, strict=True)),
             lambda rows: self._at_submission([_as_submitted(jobs, row) for row in rows.tolist()]),
         )
         pace = self._paces.of(snapshot)
@@ -70,8 +70,9 @@ class HistoryRunTimes:
         ran = np.where(pace.gpus > 0, jobs.attained / np.maximum(pace.gpus, 1), elapsed)
         rows, rest = self._outlived(jobs, submitted, ran, elapsed)
         expected = Forecast.assemble(len(jobs), [every, (rows, _later(rest, ran[rows]))])
+        stated = Forecast.lognormal(left[paced], spread, "progress")
         least = shortest_believed(jobs, expected, pace)[paced]
-        by_pace = Forecast.lognormal(left[paced], spread, "progress").clip(lower=least)
+        by_pace = Forecast(np.fmax(stated.table, least.table), stated.source)
         begun = np.flatnonzero(submitted.known & (elapsed > 0))
         running = begun, submitted[begun].beyond(elapsed[begun])
         remaining = Forecast.assemble(len(jobs), [every, running, (rows, rest), (paced, by_pace)])
@@ -99,16 +100,17 @@ class HistoryRunTimes:
         return rows, Forecast(most[:, None] * LEVELS, np.full(len(rows), "outlived"))
 
 
-def shortest_believed(jobs: Jobs, submitted: Forecast, pace: "Pace") -> Floats:
-    """(n,) the least remaining seconds that a job's reports can make believed, 0 where nothing was forecast before.
+def shortest_believed(jobs: Jobs, expected: Forecast, pace: "Pace") -> Forecast:
+    """The least remaining seconds of each job (n,) that its reports can make believed; unknown where nothing else is
+    forecast.
 
-    What the forecast at submission (n,) leaves after the GPU time attained, less the share of it that is believed.
+    What is forecast of its run time (n,) without them leaves after the GPU time attained, less the share of it that is
+    believed.
     """
     ran = jobs.attained / np.maximum(pace.gpus, 1)
-    least = np.zeros(len(jobs))
-    known = np.flatnonzero(submitted.known)
-    least[known] = submitted[known].beyond(ran[known]).median
-    return (1.0 - believed(ran, submitted.median, pace.of_this_run)) * least * pace.slower
+    known = np.flatnonzero(expected.known)
+    share = (1.0 - believed(ran, expected.median, pace.of_this_run)) * pace.slower
+    return Forecast.assemble(len(jobs), [(known, expected[known].beyond(ran[known]).times(share[known]))])
 
 
 class Pace(NamedTuple):

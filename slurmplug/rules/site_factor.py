@@ -36,20 +36,22 @@ def commands(snapshot: Snapshot, score: Floats) -> list[Command]:
     """The updates after which the pending jobs that have a score (n,) are in its order, each in the place of one.
 
     Jobs of partitions that have no job in common do not exchange places. A job whose SiteFactor is not known is left
-    alone until it is, and one that could not start anyway until it could.
+    alone until it is, one that could not start anyway until it could, and one that goes first in a move for good.
     """
     jobs = snapshot.jobs
     new = np.full(len(jobs), np.nan)
     known = ~np.isnan(score) & ~np.isnan(jobs.site_factor)
     competing = jobs.pending & known & np.isin(jobs.reason, COMPETES) & (jobs.priority > 0)
+    competing &= (np.abs(jobs.site_factor) < MAX_SITE_FACTOR) & (jobs.priority < MAX_SITE_FACTOR)
     others = jobs.pending & ~competing & (jobs.priority > 0)
     ids = np.array([key.job_id for key in jobs.keys], dtype=np.int64)
+    giver = np.arange(len(jobs))
     for inside in partitions(jobs.partition, competing):
         best_first = order(np.where(competing & inside, score, np.nan), jobs.submitted, ids)
-        new[best_first] = exchanged(jobs, ids, best_first, np.flatnonzero(others & inside))
-    written = np.flatnonzero(~np.isnan(new) & (new != jobs.site_factor))
-    by_score = written[np.argsort(-score[written], kind="stable")]
-    return [_update(snapshot, row, int(new[row])) for row in by_score.tolist()]
+        new[best_first], place = exchanged(jobs, ids, best_first, np.flatnonzero(others & inside))
+        giver[best_first] = best_first[place]
+    written = ~np.isnan(new) & (new != jobs.site_factor)
+    return [_update(snapshot, row, int(new[row])) for row in _in_turn(giver, jobs.priority) if written[row]]
 
 
 def take_back(snapshot: Snapshot) -> list[Command]:
@@ -80,8 +82,23 @@ def partitions(partition: Texts, competing: Bools) -> Iterator[Bools]:
         yield np.array([bool(each & joined) for each in names], dtype=np.bool_)
 
 
-def exchanged(jobs: Jobs, ids: Ints, best_first: Ints, others: Ints) -> Floats:
-    """New SiteFactors (m,) of the rows `best_first` (m,), which exchange their places among the rows `others` (k,).
+def _in_turn(giver: Ints, priority: Floats) -> Iterator[int]:
+    """The rows (n,), each before the one whose place it takes, `giver`, and a round begins with its highest priority.
+
+    So of a round that is cut short by a limit on writes one place is lost, and one below it is held twice.
+    """
+    seen = np.zeros(len(giver), dtype=np.bool_)
+    for first in np.argsort(-priority, kind="stable").tolist():
+        row = first
+        while not seen[row]:
+            seen[row] = True
+            yield row
+            row = int(giver[row])
+
+
+def exchanged(jobs: Jobs, ids: Ints, best_first: Ints, others: Ints) -> tuple[Floats, Ints]:
+    """New SiteFactors (m,) of the rows `best_first` (m,), which exchange their places among the rows `others` (k,), and
+    (m,) whose place each takes.
 
     The elements of an array have one priority: it takes the last of as many places.
     """
@@ -107,7 +124,8 @@ def exchanged(jobs: Jobs, ids: Ints, best_first: Ints, others: Ints) -> Floats:
             total[block] = now
         else:
             total[block] = _between(low, high, places, np.where(near, now, np.nan))
-    return np.clip(jobs.site_factor[best_first] + total - in_place, -MAX_SITE_FACTOR, MAX_SITE_FACTOR)
+    new = jobs.site_factor[best_first] + total - in_place
+    return np.clip(new, -MAX_SITE_FACTOR, MAX_SITE_FACTOR), place
 
 
 def _ahead(priority: Floats, ids: Ints, others: Floats, other_ids: Ints) -> Ints:

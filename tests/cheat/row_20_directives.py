@@ -149,8 +149,8 @@ MORE = (
     "urgency 10, a deadline of twice its run time",
 )
 ROWS = (
-    Row("20", "a directive, in place of none", TIME, ("a type", *MORE), play_any, gain=1.15, harm=1.05),
-    Row("20-urgency", "urgency and deadlines, beside a type", TIME, MORE, play_more, gain=1.15, harm=1.05),
+    Row("20", "a directive, in place of none", TIME, ("a type", *MORE), play_any, gain=1.25, harm=1.05),
+    Row("20-urgency", "urgency and deadlines, beside a type", TIME, MORE, play_more, gain=1.1, harm=1.05),
     Row("20-mistakes", "mistaken directives only", PLACE, tuple(MISTAKES), play_mistakes, gain=1.0, harm=1.0),
     Row("20-live", "directives of a last job", PLACE, tuple(LINES)[1:], play_live, gain=1.0, harm=1.0, live=True),
 )

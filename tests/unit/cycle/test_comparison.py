@@ -43,6 +43,12 @@ def in_ledger(site: Site) -> dict[int, float]:
     return {row["job_id"]: row["label"] for row in site.ledger.query("SELECT job_id, label FROM jobs")}
 
 
+def in_order(site: Site) -> list[int]:
+    """The jobs by Slurm's priority, the highest last."""
+    jobs = site.cluster.jobs
+    return sorted(jobs, key=lambda job: jobs[job]["priority"] + jobs[job].get("label", 0))
+
+
 def killed(cluster: FakeCluster, site_factors: dict[int, int]) -> None:
     """slurmctld died and started again, with what it had saved last."""
     cluster.booted = cluster.time
@@ -60,7 +66,7 @@ def test_site_factors_that_a_slurmctld_lost_are_written_again_in_the_next_cycle(
     site.cycle(seconds=1.0)
     after = in_slurm(site)
     assert after == in_ledger(site)
-    assert sorted(after, key=after.__getitem__) == [1, 2, 3, 4]
+    assert in_order(site) == [1, 2, 3, 4]
     assert len(set(after.values())) == 4
     assert "set by others" not in site.ask("queue")
 
@@ -114,8 +120,7 @@ def test_a_ledger_that_is_new_takes_the_site_factors_that_it_finds_for_its_own(t
         for label in (90, 40, 60, 50):
             site.cluster.jobs[site.cluster.submit()]["label"] = label
         site.cycle(2)
-        after = in_slurm(site)
-        assert sorted(after, key=after.__getitem__) == [1, 2, 3, 4]
+        assert in_order(site) == [1, 2, 3, 4]
         assert "set by others" not in site.ask("queue")
 
 
@@ -125,8 +130,8 @@ def test_setting_it_to_0_gives_the_job_back_to_slurmplug(site: Site) -> None:
     site.cluster.jobs[2]["label"] = 0
     site.cycle()
     after = in_slurm(site)
-    assert after[2] == in_ledger(site)[2] == 0
-    assert sorted(after, key=after.__getitem__) == [1, 2, 3, 4]
+    assert after[2] == in_ledger(site)[2]
+    assert in_order(site) == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("value", [7777, 0])
@@ -137,7 +142,7 @@ def test_resume_gives_the_job_back_to_slurmplug(site: Site, value: int) -> None:
     site.cycle()
     after = in_slurm(site)
     assert after[2] == in_ledger(site)[2] != value
-    assert sorted(after, key=after.__getitem__) == [1, 2, 3, 4]
+    assert in_order(site) == [1, 2, 3, 4]
 
 
 def test_resume_refuses_a_job_whose_site_factor_nobody_else_set(site: Site) -> None:
@@ -176,13 +181,19 @@ def test_a_job_whose_site_factor_was_set_is_still_stopped_as_its_user_asked(site
     assert np.isnan(record.verdict.score[row])
 
 
-@pytest.mark.parametrize("hidden", [{"eligible": NOW + 1e6}, {"pinned": True}], ids=["BeginTime", "Priority="])
-def test_what_slurm_does_not_show_stays_as_it_is_known(site: Site, hidden: dict[str, object]) -> None:
+def test_what_slurm_does_not_show_stays_as_it_is_known(site: Site) -> None:
     known = in_ledger(site)[2]
-    site.cluster.jobs[2] |= hidden
-    site.cluster.jobs[2]["label"] = 0
+    site.cluster.jobs[2] |= {"eligible": NOW + 1e6, "reason": "BeginTime", "label": 0}
     site.cycle()
     assert in_ledger(site)[2] == known
+    assert "set by others" not in site.ask("queue")
+
+
+def test_a_job_whose_priority_is_pinned_is_left_alone(site: Site) -> None:
+    site.cluster.jobs[2] |= {"pinned": True, "label": 0}
+    site.cycle(2)
+    assert in_ledger(site)[2] is None
+    assert not any(command.job.job_id == 2 for command in site.cycle(2).commands)
     assert "set by others" not in site.ask("queue")
 
 
@@ -204,8 +215,9 @@ def test_a_comparison_that_fails_leaves_the_cycle_to_go_on_and_is_tried_again(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared, booted = site.cluster.compared, site.cluster.booted
-    site.cluster.jobs[2]["label"] = 7777
-    site.cluster.submit()
+    site.cluster.jobs[4]["label"] = 7777
+    for _ in range(2):
+        site.cluster.submit(partition="own")
     with monkeypatch.context() as patch:
         asked = site.cluster.site_factors_in_slurm
         patch.setattr(site.cluster, "site_factors_in_slurm", lambda _: asked(booted - 1.0))

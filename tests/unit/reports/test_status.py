@@ -125,7 +125,7 @@ def test_open_operations_and_faults_are_counted(site: Site, now: None) -> None:
 def test_a_frozen_cycle_is_explained(tmp_path: Path) -> None:
     with Site(tmp_path, guardrails={"breaker_failures": 1}) as site:
         site.cluster.submit()
-        site.cluster.submit()
+        site.cluster.submit(time_limit=600.0)
         site.cluster.refuse = frozenset({"update"})
         site.cycle(2)
         output = site.ask("status", code=1)
@@ -160,7 +160,7 @@ class TestPause:
         assert site.cluster.done == []
         site.ask("resume")
         site.cycle()
-        assert site.cluster.verbs() == ["update"]
+        assert site.cluster.verbs() == ["update", "update"]
 
     def test_status_tells_who_paused_and_why(self, site: Site, now: None) -> None:
         site.ask("pause", "disk", "is", "full\x1b")

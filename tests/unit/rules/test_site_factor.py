@@ -92,6 +92,11 @@ class TestWhoTakesPart:
         queue = jobs(4, priority=[0, 900, 800, 700], state=state, site_factor=[0, 0, NEW, 0])
         assert factors(queue, [9.0, 1.0, 1.0, 2.0]) == {}
 
+    def test_a_job_that_goes_first_in_a_move_gives_its_place_to_nobody(self) -> None:
+        first = 2_147_483_645
+        queue = jobs(3, priority=[first + 500, 900, 100], site_factor=[first, 0, 0])
+        assert factors(queue, [1.0, 2.0, 3.0]) == {2: -800, 3: 800}
+
     def test_partitions_without_a_job_in_common_are_apart(self) -> None:
         priority, score = [900, 800, 200, 100], [1.0, 2.0, 3.0, 4.0]
         assert totals(score, priority=priority, partition=["a", "a", "b", "b"]) == [800, 900, 100, 200]
