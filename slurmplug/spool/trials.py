@@ -97,8 +97,8 @@ class TrialFinder:
         return self._spans[number].highest if number in self._spans else -math.inf
 
     def is_present(self, time: float) -> bool:
-        """Whether something that was reported at this time is of the present trial."""
-        return not self.trials or time >= self.trials[self.present].began
+        """Whether something that was reported at this time is of the present trial, and not read again."""
+        return len(self.trials) < 2 or time >= self._latest
 
     def _at_the_start_of_a_run(self, report: Reported) -> int:
         """The trial in which the run before ended; the first one where a job that names none starts from scratch."""

@@ -68,16 +68,21 @@ def timed(lines: list[dict[str, object]]) -> bytes:
     )
 
 
-trials = st.none() | st.integers(0, 3) | st.sampled_from(["a", "lr=0.1", "\u03b1\x1b", "x" * 65, "", 1.5, True])
-lines = st.builds(
-    lambda iteration, told, trial: {"iteration": iteration, **told, **({} if trial is None else {"trial": trial})},
-    st.integers(0, 4),
-    st.dictionaries(st.sampled_from(["loss", "accuracy"]), st.integers(0, 2), max_size=2),
-    trials,
-) | st.builds(lambda at: {"checkpoint": at}, st.integers(0, 4))
+names = st.integers(0, 3) | st.sampled_from(["a", "lr=0.1", "\u03b1\x1b", "x" * 65, "", 1.5, True])
 
 
-@given(told=st.lists(lines, max_size=40))
+def lines(trials: st.SearchStrategy[dict[str, object]]) -> st.SearchStrategy[list[dict[str, object]]]:
+    """Reports of a job that names its trials, which may take turns, or of one that does not."""
+    report = st.builds(
+        lambda iteration, told, trial: {"iteration": iteration, **told, **trial},
+        st.integers(0, 4),
+        st.dictionaries(st.sampled_from(["loss", "accuracy"]), st.integers(0, 2), max_size=2),
+        trials,
+    )
+    return st.lists(report | st.builds(lambda at: {"checkpoint": at}, st.integers(0, 4)), max_size=40)
+
+
+@given(told=lines(st.just({})) | lines(st.builds(lambda name: {"trial": name}, names)))
 def test_folding_the_same_again_changes_nothing(told: list[dict[str, object]]) -> None:
     once, _ = fold(Points(), timed(told), now=NOW)
     twice, _ = fold(once, timed(told), now=NOW)

@@ -556,7 +556,8 @@ def test_an_upgrade_forgets_the_numbers_and_scores_of_other_jobs(path: Path, mon
             )
             db.execute(
                 "INSERT INTO operations (id, job, kind, rule, facts, opened, step, since, until, restarts, told, "
-                "tries, result, noted) VALUES ('1', 1, 'preempt', 'gives way', ?, 0, 'save', 0, 1, 0, 'done', 1, '', 'null')",
+                "tries, result, noted) "
+                "VALUES ('1', 1, 'preempt', 'gives way', ?, 0, 'save', 0, 1, 0, 'done', 1, '', 'null')",
                 (json.dumps(before),),
             )
     with closing(Ledger(path)) as ledger:
