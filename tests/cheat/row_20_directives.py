@@ -127,7 +127,10 @@ LINES: Mapping[str, str] = {
 
 
 def play_live(attempt: str, stage: Stage) -> Outcome:
-    """1 / the place in Slurm's queue of a user's last job, and 1 / the mean place of those without directives."""
+    """The place in Slurm's queue of a user's last job, of the one it has under slurmplug, and of those without directives.
+
+    Fairshare differs from one attempt to the next, so each is compared with the queue that it began with.
+    """
     cluster = stage.cluster
     assert cluster is not None
     cluster.clear()
@@ -137,11 +140,13 @@ def play_live(attempt: str, stage: Stage) -> Outcome:
     for _ in range(2):
         cluster.sbatch(managed, LIVE.format(60, "#PLUG --type=y"))
     job = cluster.sbatch(cheater, LIVE.format(30, LINES[attempt]))
+    before = {each: place for place, each in enumerate(_by_priority(cluster), 1)}
     with daemon_beside(cluster) as daemon:
         daemon.start()
         daemon.pass_cycles(4)
-        places = {each: place for place, each in enumerate(_by_priority(cluster), 1)}
-    return Outcome(1 / places[job], 1 / float(np.mean([places[each] for each in others])))
+        after = {each: place for place, each in enumerate(_by_priority(cluster), 1)}
+    moved = {each: before[each] / after[each] for each in before}
+    return Outcome(moved[job], float(np.mean([moved[each] for each in others])))
 
 
 def _by_priority(cluster: Sandbox) -> list[int]:
