@@ -135,7 +135,7 @@ def served(tmp_path: Path, munged: FakeMunge) -> Iterator[Served]:
         runs = cluster.submit()
         cluster.start(runs)
         cluster.submit(b"#!/bin/sh\n#PLUG --urgency=2\ntrain\n")
-        cluster.submit(b"#!/bin/sh\n#PLUG --urgency=9\ntrain\n", uid=BOB, user="bob", name="secret-of-bob")
+        cluster.submit(b"#!/bin/sh\n#PLUG --deadline=1h\ntrain\n", uid=BOB, user="bob", name="secret-of-bob")
         cluster.submit(b"#!/bin/sh\n#PLUG --urgency=1 --deadline=2h\ntrain\n", name="caf\u00e9\x1b")
         one.site.train(runs, {1: 0.5, 2: 0.6, 3: 0.7})
         one.site.cycle(2)
