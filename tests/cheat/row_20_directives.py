@@ -127,7 +127,7 @@ LINES: Mapping[str, str] = {
 
 
 def play_live(attempt: str, stage: Stage) -> Outcome:
-    """The place in Slurm's queue of a user's last job, of the one it has under slurmplug, and of those without directives.
+    """The place in Slurm's queue of a user's last job, of its place under slurmplug, and so of those without directives.
 
     Fairshare differs from one attempt to the next, so each is compared with the queue that it began with.
     """
@@ -135,7 +135,7 @@ def play_live(attempt: str, stage: Stage) -> Outcome:
     assert cluster is not None
     cluster.clear()
     cheater, plain, managed = cluster.researchers[:3]
-    cluster.wait_job(cluster.sbatch(plain, "#!/bin/sh\n#SBATCH -N4 --gres=gpu:4\nsleep 600\n"), "RUNNING")
+    cluster.wait_job(cluster.sbatch(cluster.operator, "#!/bin/sh\n#SBATCH -N4 --gres=gpu:4\nsleep 600\n"), "RUNNING")
     others = [cluster.sbatch(user, LIVE.format(60, "")) for user in (cheater, plain, plain)]
     for _ in range(2):
         cluster.sbatch(managed, LIVE.format(60, "#PLUG --type=y"))
