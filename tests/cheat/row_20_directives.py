@@ -127,7 +127,7 @@ LINES: Mapping[str, str] = {
 
 
 def play_live(attempt: str, stage: Stage) -> Outcome:
-    """The place in Slurm's queue of a user's last job, of its place under slurmplug, and so of those without directives.
+    """The place in Slurm's queue of a user's last job, of its place under slurmplug; so of those without directives.
 
     Fairshare differs from one attempt to the next, so each is compared with the queue that it began with.
     """
