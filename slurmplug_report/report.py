@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import math
 import operator
 import os
 import stat
@@ -105,6 +106,8 @@ class Reporter:
         self._since = since
         self._queue: deque[dict[str, Any]] = deque(maxlen=MAX_QUEUED)
         self._iteration = -1.0
+        self._lowest, self._latest = math.inf, -math.inf
+        """iterations that were queued for writing"""
         self._trial: int | str | None = None
         self._time = 0.0
         self._stop_request: tuple[int, int] | None = None
@@ -201,8 +204,8 @@ class Reporter:
             self._print_notice()
 
     def _print_notice(self) -> None:
-        """Print what the daemon has to tell the job's user, once for each notice."""
-        found = self._request("notice")
+        """Print what the daemon has to tell the job's user, once for each notice and job."""
+        found = self._request("notice") if self.writes else None
         if found is None or found == self._notice:
             return
         self._notice = found
@@ -279,9 +282,18 @@ class Reporter:
         points = [line for line in queued if "iteration" in line and "checkpoint" not in line]
         step = -(-len(points) // max(1, LINES_PER_FLUSH >> self._written // THINNING_BYTES)) or 1
         chosen = {id(line) for line in points[::-1][::step]}  # the last is among them
+        chosen |= {id(line) for line in points if self._begins(line["iteration"])}
         kept = [line for line in queued if id(line) in chosen or "checkpoint" in line or "load" in line]
         text = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in kept)
         return text.encode()
+
+    def _begins(self, iteration: float | None) -> bool:
+        """Whether the count is at its first iteration again, by which its reader knows that another training begins."""
+        if iteration is None:
+            return False
+        begins = iteration <= self._lowest < self._latest
+        self._lowest, self._latest = min(self._lowest, iteration), iteration
+        return begins
 
     def _write(self, file: int, lines: bytes) -> None:
         pending = memoryview(b"\n" + lines if self._partial_line else lines)
