@@ -23,6 +23,7 @@ from typing import Any, Mapping
 
 from slurmplug_report.gpu_load import LoadMeter
 from slurmplug_report.job_start import earliest_file_time
+from slurmplug_report.report_file import opened_file
 from slurmplug_report.stop import GO_ON, Stop, read_request
 
 DEFAULT_SPOOL = "/var/spool/slurmplug"
@@ -262,7 +263,7 @@ class Reporter:
             return
         try:
             if self._file is None:
-                self._file = _open(f"{self._spool}/reports", self._run, self._since)
+                self._file = opened_file(f"{self._spool}/reports", self._run, self._since)
                 self._written = os.fstat(self._file).st_size
             self._unwritten = self._unwritten or self._lines()
             self._write(self._file, self._unwritten)
@@ -291,7 +292,7 @@ class Reporter:
         """Whether the count is at its first iteration again, by which its reader knows that another training begins."""
         if iteration is None:
             return False
-        begins = iteration <= self._lowest < self._latest
+        begins = math.isinf(self._lowest) or iteration <= self._lowest < self._latest
         self._lowest, self._latest = min(self._lowest, iteration), iteration
         return begins
 
@@ -344,26 +345,6 @@ def _trial_name(value: Any) -> int | str | None:
     if len(text) > MAX_TRIAL_LENGTH:
         text = f"{text[: MAX_TRIAL_LENGTH - 9]}~{zlib.crc32(text.encode('utf-8', 'replace')):08x}"
     return text or None
-
-
-def _open(folder: str, run: str, since: float) -> int:
-    """Open the run's report file, or one with a random suffix where that name is taken: by another user, or by a file
-    that was last written before `since`. Raises OSError."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        return _opened(f"{folder}/{run}.jsonl", flags, since)
-    except OSError:
-        return _opened(f"{folder}/{run}.{os.urandom(8).hex()}.jsonl", flags | os.O_EXCL, since)
-
-
-def _opened(path: str, flags: int, since: float) -> int:
-    file = os.open(path, flags, 0o640)
-    found = os.fstat(file)
-    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or (found.st_size and found.st_mtime < since):
-        os.close(file)
-        raise FileExistsError(f"{path} belongs to another user or an earlier job, or is no regular file")
-    os.fchmod(file, 0o640)  # whatever the umask: the daemon reads it through the group
-    return file
 
 
 # The process's own reporter -------------------------------------------------------------------------------------------
