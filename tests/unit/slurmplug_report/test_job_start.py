@@ -60,6 +60,12 @@ def test_older_releases_only_tell_by_the_process_of_the_batch_script() -> None:
     assert time.time() - began >= 0
     assert began <= here + 1.0
     assert earliest_file_time({**batch, "SLURM_STEP_ID": "0"}) == float("-inf")
+    parent = earliest_file_time({"SLURM_TASK_PID": str(os.getppid())})
+    assert float("-inf") < parent <= earliest_file_time(batch)
+    with subprocess.Popen(["sleep", "60"]) as other:
+        found = earliest_file_time({"SLURM_TASK_PID": str(other.pid)})
+        other.kill()
+    assert found == float("-inf")
 
 
 def test_in_a_container_that_shows_an_uptime_of_its_own_no_request_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,12 +74,6 @@ def test_in_a_container_that_shows_an_uptime_of_its_own_no_request_is_too_old(mo
 
     monkeypatch.setattr(job_start, "open", in_container, raising=False)
     assert earliest_file_time({"SLURM_TASK_PID": str(os.getpid())}) <= time.time()
-    parent = earliest_file_time({"SLURM_TASK_PID": str(os.getppid())})
-    assert float("-inf") < parent <= earliest_file_time(batch)
-    with subprocess.Popen(["sleep", "60"]) as other:
-        found = earliest_file_time({"SLURM_TASK_PID": str(other.pid)})
-        other.kill()
-    assert found == float("-inf")
 
 
 @pytest.mark.parametrize(("kind", "asked"), [("stop", "stop"), ("checkpoint", "checkpoint_requested")])
