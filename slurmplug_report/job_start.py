@@ -35,9 +35,8 @@ def _ancestor_start(ancestor: int) -> float:
         while process > 0:
             parent, ticks = _parent_and_start(process)
             if process == ancestor:
-                with open("/proc/uptime", "rb") as file:
-                    uptime = float(file.read().split()[0])
-                return time.time() - uptime + ticks / os.sysconf("SC_CLK_TCK")
+                since_boot = time.clock_gettime(time.CLOCK_BOOTTIME)  # in a container /proc/uptime may be another time
+                return time.time() - since_boot + ticks / os.sysconf("SC_CLK_TCK")
             process = parent
     except (OSError, ValueError, IndexError):
         pass

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import math
 import operator
 import os
 import stat
@@ -22,6 +23,7 @@ from typing import Any, Mapping
 
 from slurmplug_report.gpu_load import LoadMeter
 from slurmplug_report.job_start import earliest_file_time
+from slurmplug_report.report_file import opened_file
 from slurmplug_report.stop import GO_ON, Stop, read_request
 
 DEFAULT_SPOOL = "/var/spool/slurmplug"
@@ -105,6 +107,8 @@ class Reporter:
         self._since = since
         self._queue: deque[dict[str, Any]] = deque(maxlen=MAX_QUEUED)
         self._iteration = -1.0
+        self._lowest, self._latest = math.inf, -math.inf
+        """iterations that were queued for writing"""
         self._trial: int | str | None = None
         self._time = 0.0
         self._stop_request: tuple[int, int] | None = None
@@ -201,8 +205,8 @@ class Reporter:
             self._print_notice()
 
     def _print_notice(self) -> None:
-        """Print what the daemon has to tell the job's user, once for each notice."""
-        found = self._request("notice")
+        """Print what the daemon has to tell the job's user, once for each notice and job."""
+        found = self._request("notice") if self.writes else None
         if found is None or found == self._notice:
             return
         self._notice = found
@@ -259,7 +263,7 @@ class Reporter:
             return
         try:
             if self._file is None:
-                self._file = _open(f"{self._spool}/reports", self._run, self._since)
+                self._file = opened_file(f"{self._spool}/reports", self._run, self._since)
                 self._written = os.fstat(self._file).st_size
             self._unwritten = self._unwritten or self._lines()
             self._write(self._file, self._unwritten)
@@ -279,9 +283,18 @@ class Reporter:
         points = [line for line in queued if "iteration" in line and "checkpoint" not in line]
         step = -(-len(points) // max(1, LINES_PER_FLUSH >> self._written // THINNING_BYTES)) or 1
         chosen = {id(line) for line in points[::-1][::step]}  # the last is among them
+        chosen |= {id(line) for line in points if self._begins(line["iteration"])}
         kept = [line for line in queued if id(line) in chosen or "checkpoint" in line or "load" in line]
         text = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in kept)
         return text.encode()
+
+    def _begins(self, iteration: float | None) -> bool:
+        """Whether the count is at its first iteration again, by which its reader knows that another training begins."""
+        if iteration is None:
+            return False
+        begins = math.isinf(self._lowest) or iteration <= self._lowest < self._latest
+        self._lowest, self._latest = min(self._lowest, iteration), iteration
+        return begins
 
     def _write(self, file: int, lines: bytes) -> None:
         pending = memoryview(b"\n" + lines if self._partial_line else lines)
@@ -332,26 +345,6 @@ def _trial_name(value: Any) -> int | str | None:
     if len(text) > MAX_TRIAL_LENGTH:
         text = f"{text[: MAX_TRIAL_LENGTH - 9]}~{zlib.crc32(text.encode('utf-8', 'replace')):08x}"
     return text or None
-
-
-def _open(folder: str, run: str, since: float) -> int:
-    """Open the run's report file, or one with a random suffix where that name is taken: by another user, or by a file
-    that was last written before `since`. Raises OSError."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        return _opened(f"{folder}/{run}.jsonl", flags, since)
-    except OSError:
-        return _opened(f"{folder}/{run}.{os.urandom(8).hex()}.jsonl", flags | os.O_EXCL, since)
-
-
-def _opened(path: str, flags: int, since: float) -> int:
-    file = os.open(path, flags, 0o640)
-    found = os.fstat(file)
-    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or (found.st_size and found.st_mtime < since):
-        os.close(file)
-        raise FileExistsError(f"{path} belongs to another user or an earlier job, or is no regular file")
-    os.fchmod(file, 0o640)  # whatever the umask: the daemon reads it through the group
-    return file
 
 
 # The process's own reporter -------------------------------------------------------------------------------------------

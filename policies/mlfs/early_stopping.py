@@ -161,7 +161,8 @@ class StopCandidates:
         rows = np.flatnonzero(jobs.managed & may_stop & observed & ~ending)
         expected = final[rows]
         shape = CurveShape.of(jobs.accuracies, rows)
-        required = np.where(np.isnan(jobs.target[rows]), settings.minimum_accuracy, jobs.target[rows])
+        least = np.where(jobs.quantity[rows] == "accuracy", settings.minimum_accuracy, np.nan)
+        required = np.where(np.isnan(jobs.target[rows]), least, jobs.target[rows])
         reached = shape.best >= required
         maximum = expected.clip(lower=shape.best).mean
         tolerance = settings.epsilon * np.abs(shape.best)

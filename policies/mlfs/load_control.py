@@ -21,7 +21,7 @@ class LoadControlSettings:
     that this leaves is spent over the job's iterations, little of it at first; false: all of it is allowed after each
     report, as in the paper. diverged_reports: reports in a row that show that a training has diverged. min_observed:
     points of a curve before a stop. epsilon: the share of the achieved value that is not worth further training.
-    minimum_accuracy: the target of a job without one; NaN: none.
+    minimum_accuracy: the target of a job without one that is judged by its accuracy; NaN: none.
     """
 
     overload_degree: float = 0.9

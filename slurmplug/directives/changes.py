@@ -44,15 +44,15 @@ def check(submitted: Directives, changes: Sequence[Change], new: Change) -> Dire
         UsageError: the change contradicts what is in force.
     """
     found, problems = without_contradictions(_overridden(submitted, [*changes, new]))
-    wrong = [each.without_place for name, each in problems.items() if name in new.names or _needed(each)]
+    wrong = [each.without_place for name, each in problems.items() if name in new.names or _lost(each)]
     if wrong:
         raise UsageError("; ".join(wrong))
     return found
 
 
-def _needed(problem: Problem) -> bool:
-    """Whether the directive was asked for and would be lost by a change of another one."""
-    return problem.rule == "no-target"
+def _lost(problem: Problem) -> bool:
+    """Whether what was asked for would be lost by a change of another directive, which does not cover it."""
+    return problem.rule != "no-further"
 
 
 def _overridden(submitted: Directives, changes: Sequence[Change]) -> Directives:

@@ -63,12 +63,20 @@ class Intake:
 
     @property
     def known(self) -> Container[Submission]:
-        """The submissions whose script need not be read."""
-        return {
+        """The submissions whose script need not be read: none that would settle a doubt, also of a part of a whole."""
+        records = self._records.values()
+        read = {
             submission
-            for record in self._records.values()
-            if (record.directives is not None and not record.in_doubt) or not record.facts.batch
+            for record in records
+            if record.directives is not None or not record.facts.batch
             for submission in record.submissions
+        }
+        return read - {
+            (job_id, submit)
+            for record in records
+            if record.in_doubt
+            for _, submit in record.submissions
+            for job_id in (record.facts.job_id, record.facts.array_id, record.facts.het_id)
         }
 
     @property

@@ -185,10 +185,13 @@ NOT EXISTS (
 )
 """
 _WHOLE = f"""
-(job_id = ? OR array_id = ? OR het_id IN (SELECT het_id FROM jobs WHERE job_id = ? AND het_id != 0 AND ended = 0))
-AND {_LATEST}
+(
+    job_id = ? OR (array_id != 0 AND array_id = ?)
+    OR (het_id != 0 AND het_id IN (SELECT het_id FROM jobs WHERE job_id = ? AND het_id != 0 AND ended = 0))
+) AND {_LATEST}
 """
-_ELEMENT = f"array_id = ? AND array_task = ? AND {_LATEST}"
+"""The ledger waits while a request is checked, so every condition has an index."""
+_ELEMENT = f"array_id != 0 AND array_id = ? AND array_task = ? AND {_LATEST}"
 _WAITING = "SELECT uid FROM jobs WHERE array_id = ? AND array_task < 0 AND ended = 0"
 _OPEN_STOP = """
 SELECT 1 FROM operations JOIN jobs ON jobs.id = operations.job

@@ -211,7 +211,7 @@ class Ledger(LedgerFile):
         records = (rows.record_row(record, changes.now) for record in changes.records)
         self._put("jobs", records, key=["cluster", "job_id", "first_submit"])
         made = [(change.id,) for record in changes.records for change in record.changes]
-        self._run(_FORGET_VALUE_OF_OTHER_TARGET, made)
+        self._run(_FORGET_VALUE_OF_OTHER_QUANTITY, made)
         self._run("DELETE FROM directive_changes WHERE id = ?", made)
         points = ({"job": self._id(key), **row} for key, row in rows.point_rows(changes.points))
         self._put("progress", points, key=["job", "restarts", "trial", "iteration"])
@@ -283,11 +283,11 @@ INSERT INTO decisions (job, kind, verdict, rule, veto, facts, veto_facts, first_
 VALUES (?, 'reset', 'done', 'operator', '', '{}', '{}', 0, 0, ?, ?)
 ON CONFLICT DO UPDATE SET last = excluded.last
 """
-_FORGET_VALUE_OF_OTHER_TARGET = """
+_FORGET_VALUE_OF_OTHER_QUANTITY = """
 UPDATE jobs SET foreseen = NULL, foreseen_low = NULL, foreseen_high = NULL, foreseen_at = NULL WHERE id = (
     SELECT job FROM directive_changes
-    WHERE id = ? AND (json_extract(given, '$.target') IS NOT NULL
-        OR EXISTS (SELECT 1 FROM json_each(taken_back) WHERE value = 'target'))
+    WHERE id = ? AND (coalesce(json_extract(given, '$.target'), json_extract(given, '$.stop')) IS NOT NULL
+        OR EXISTS (SELECT 1 FROM json_each(taken_back) WHERE value IN ('target', 'stop')))
 )
 """
 """The final value that was predicted may be one of another quantity."""

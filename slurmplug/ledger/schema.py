@@ -149,6 +149,8 @@ CREATE TABLE directive_changes (
     at REAL NOT NULL, uid INTEGER NOT NULL, user TEXT NOT NULL, request TEXT NOT NULL,
     given TEXT NOT NULL, taken_back TEXT NOT NULL, UNIQUE (job, request)
 );
+CREATE INDEX jobs_array ON jobs (array_id, array_task) WHERE array_id != 0;
+CREATE INDEX jobs_het ON jobs (het_id) WHERE het_id != 0;
 ALTER TABLE jobs ADD COLUMN submitted_directives TEXT NOT NULL DEFAULT 'null';
 ALTER TABLE jobs ADD COLUMN changes TEXT NOT NULL DEFAULT '[]';
 -- what operations last saw of a job's shape

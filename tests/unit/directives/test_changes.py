@@ -106,6 +106,16 @@ def test_a_change_that_contradicts_what_is_in_force_is_refused() -> None:
         check(plain, [targeted], change("--allow-downgrade=target"))
 
 
+def test_a_stop_by_a_quantity_is_not_lost_by_a_target_of_another_one_or_of_none() -> None:
+    script = submitted("--stop=optstop:val_acc")
+    with pytest.raises(UsageError, match="--stop: names another quantity than --target"):
+        check(script, [], change("--target=val_loss<=0.1"))
+    assert check(script, [], change("--target=val_acc>=0.9")).stop == "optstop:val_acc"
+    own = change("--target=my_figure>=1", "--stop=optstop:my_figure")
+    with pytest.raises(UsageError, match="--stop: whether more or less of it is better is not known"):
+        check(submitted("--urgency=3"), [own], change("--target="))
+
+
 def test_a_permission_to_downgrade_that_a_new_stop_covers_is_left_out_and_comes_back_with_the_old_one() -> None:
     script = submitted("--target=accuracy>=0.9 --allow-downgrade=optstop")
     further = change("--stop=optstop")

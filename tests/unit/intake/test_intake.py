@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from policies.snapshot import JobKey, Snapshot
+from slurmplug.cluster.cli_client import CliClient
 from slurmplug.cluster.port import Ending
+from slurmplug.cluster.scripts import ScriptReader
 from slurmplug.intake.columns import jobs_of
 from slurmplug.intake.intake import ENDING_TIMEOUT, Intake
 from slurmplug.intake.job_record import Changes
@@ -34,6 +36,16 @@ class Looks:
         self.cycle += 1
         brought.setdefault("scripts", {row["job_id"]: SCRIPT for row in rows if row["batch"]})
         return self.intake.absorb(reading(*rows, now=self.now, **brought), self.cycle)
+
+
+class Client(CliClient):
+    """Has the same script for every job."""
+
+    def __init__(self) -> None:
+        super().__init__(None, None, 1.0)
+
+    def script(self, job_id: int) -> bytes:
+        return SCRIPT
 
 
 @pytest.fixture
@@ -149,6 +161,21 @@ def test_nothing_is_done_to_a_job_whose_identity_is_in_doubt_until_its_script_wa
     assert (snapshot.jobs.keys, snapshot.jobs.managed.tolist()) == ((key(1),), [True])
     assert [record.in_doubt for record in changes.records] == [False]
     assert (1, int(NOW + 90.0)) in looks.intake.known
+
+
+def test_the_script_of_an_array_is_read_once_more_for_an_element_that_is_requeued_in_the_same_second(
+    looks: Looks,
+) -> None:
+    first, last = ({"array_id": 10, "array_task": task} for task in (1, 2))
+    again = {"submit": NOW + 90.0, "restarts": 1}
+    looks.look(job_row(11, **first, **RUNNING), job_row(10, **last, **RUNNING))
+    looks.look(job_row(11, **first, **{**RUNNING, "state": "COMPLETING"}), job_row(10, **last, **again))
+    both = job_row(11, **first, **again), job_row(10, **last, **again)
+    snapshot, _ = looks.look(*both, scripts={})
+    assert snapshot.jobs.managed.tolist() == [False, True]
+    reader = ScriptReader(Client(), NOW)
+    scripts = reader.read(reading(*both).jobs, looks.intake.known, NOW + 200.0).scripts
+    assert looks.look(*both, scripts=scripts)[0].jobs.managed.tolist() == [True, True]
 
 
 def test_a_doubted_job_with_another_script_is_another_job(looks: Looks) -> None:

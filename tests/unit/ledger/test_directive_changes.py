@@ -12,7 +12,7 @@ import pytest
 from slurmplug.config import policy_registry
 from slurmplug.errors import LedgerError, UsageError
 from slurmplug.intake.job_record import JobRecord
-from slurmplug.ledger import backup
+from slurmplug.ledger import backup, directive_changes
 from slurmplug.ledger.directive_changes import MAX_CHANGES, Author, ChangedJobs, ChangeRequest, make_change
 from slurmplug.ledger.ledger import DAY, Ledger
 from slurmplug.ledger.selection import JobId
@@ -248,6 +248,19 @@ def test_a_target_of_another_quantity_is_judged_by_that_quantitys_reports(site: 
     assert shown["foreseen"] is None or shown["foreseen"] < 0.5
 
 
+def test_a_value_foreseen_of_one_quantity_is_not_told_of_another_that_the_stop_names(site: Site) -> None:
+    job = site.cluster.submit(b"#!/bin/sh\n#PLUG --stop=optstop --max-iterations=20\ntrain\n")
+    site.cluster.start(job)
+    site.train(job, {i: 0.5 + i / 100 for i in range(1, 14)}, val_loss=7.0)
+    site.cycle(2)
+    assert site.json("acct", "-a", "-j", str(job))["jobs"][0]["foreseen"] > 0.5
+    change(site, job, "--stop=optstop:val_loss")
+    site.cycle()
+    shown = site.json("acct", "-a", "-j", str(job))["jobs"][0]
+    assert (shown["quantity"], shown["value"]) == ("val_loss", 7.0)
+    assert shown["foreseen"] is None or shown["foreseen"] > 5
+
+
 # --- it is never lost -------------------------------------------------------------------------------------------------
 
 
@@ -477,6 +490,12 @@ def test_a_request_counts_once_also_after_it_is_in_force(site: Site) -> None:
     assert "received before" in refused(site, job, "--urgency=8", id="a" * 32)
     site.cycle()
     assert "received before" in refused(site, job, "--urgency=8", id="a" * 32)
+
+
+@pytest.mark.parametrize(("where", "values"), [(directive_changes._WHOLE, 3), (directive_changes._ELEMENT, 2)])
+def test_a_request_is_checked_without_reading_every_job_of_the_ledger(site: Site, where: str, values: int) -> None:
+    plan = site.ledger.query(f"EXPLAIN QUERY PLAN SELECT * FROM jobs WHERE {where}", *[1] * values)
+    assert [row["detail"] for row in plan if row["detail"].startswith("SCAN")] == []
 
 
 def test_a_request_for_another_cluster_is_refused(site: Site) -> None:

@@ -1,6 +1,7 @@
 """What an earlier job with the same id left in the spool is neither obeyed nor written to."""
 
 import importlib
+import io
 import os
 import subprocess
 import time
@@ -12,6 +13,7 @@ import pytest
 
 from slurmplug.spool.report_lines import RunId
 from slurmplug.spool.requests import RequestKind, Requests
+from slurmplug_report import job_start
 from slurmplug_report.job_start import CLOCK_DIFFERENCE, earliest_file_time
 
 report = importlib.import_module("slurmplug_report.report")  # the module: the package's `report` is the function
@@ -64,6 +66,14 @@ def test_older_releases_only_tell_by_the_process_of_the_batch_script() -> None:
         found = earliest_file_time({"SLURM_TASK_PID": str(other.pid)})
         other.kill()
     assert found == float("-inf")
+
+
+def test_in_a_container_that_shows_an_uptime_of_its_own_no_request_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    def in_container(path: str, mode: str) -> Any:
+        return io.BytesIO(b"60.00 60.00\n") if path == "/proc/uptime" else open(path, mode)
+
+    monkeypatch.setattr(job_start, "open", in_container, raising=False)
+    assert earliest_file_time({"SLURM_TASK_PID": str(os.getpid())}) <= time.time()
 
 
 @pytest.mark.parametrize(("kind", "asked"), [("stop", "stop"), ("checkpoint", "checkpoint_requested")])

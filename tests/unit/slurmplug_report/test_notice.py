@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from slurmplug.spool.report_lines import RunId
@@ -17,10 +18,16 @@ for i in range(4):
 """
 
 
-def said(spool: Path, run: str = "7") -> str:
+WRAPPED = [
+    *("-c", "from slurmplug.commands import main; main()", "run", "--pattern", "(?P<iteration>[0-9]+)", "--"),
+    *(sys.executable, "-c", "import time\nfor i in range(4): print(i, flush=True), time.sleep(0.8)"),
+]
+
+
+def said(spool: Path, run: str = "7", program: Sequence[str] = ("-c", PROGRAM), **more: str) -> str:
     """The standard error of a program of job 7 that reports for three seconds."""
-    environment = {"SLURM_JOB_ID": run, "SLURMPLUG_SPOOL": str(spool), "PATH": ""}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True)
+    environment = {"SLURM_JOB_ID": run, "SLURMPLUG_SPOOL": str(spool), "PATH": "", **more}
+    done = subprocess.run([sys.executable, *program], env=environment, capture_output=True, text=True, check=True)
     return done.stderr
 
 
@@ -36,6 +43,13 @@ def test_a_notice_is_printed_once_by_the_run_that_it_is_for(tmp_path: Path) -> N
     write_notices(spool, {RunId(7, 0): "Its target is 0.92."})
     assert said(spool) == "slurmplug: Its target is 0.92.\n"
     assert said(spool, run="8") == ""
+
+
+def test_of_the_tasks_of_a_program_that_is_wrapped_the_first_one_prints_it(tmp_path: Path) -> None:
+    spool = spool_in(tmp_path)
+    write_notices(spool, {RunId(7, 0): "Its target is 0.92."})
+    assert said(spool, program=WRAPPED, SLURM_PROCID="0") == "slurmplug: Its target is 0.92.\n"
+    assert said(spool, program=WRAPPED, SLURM_PROCID="1") == ""
 
 
 def test_a_run_that_has_a_notice_keeps_it(tmp_path: Path) -> None:

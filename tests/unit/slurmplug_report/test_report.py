@@ -365,6 +365,19 @@ def test_a_job_that_reports_very_often_writes_a_bounded_part_with_its_last_repor
     assert 64 < len(lines) <= 129
 
 
+def test_a_job_that_reports_very_often_writes_where_each_of_its_trainings_begins(job: Any) -> None:
+    job._written = 10 * report.THINNING_BYTES
+    iterations = [iteration for _ in range(3) for iteration in range(40)]
+    lines = b""
+    for at in range(5, 120, 40):
+        job._queue.extend({"time": float(at), "iteration": i, "loss": 0.5} for i in iterations[max(0, at - 40) : at])
+        lines += job._lines()
+    told = [json.loads(line)["iteration"] for line in lines.splitlines()]
+    assert told == [0, 4, 0, 4, 0, 4]
+    points, _ = fold(Points(), lines, now=200.0)
+    assert len(points.trials) == 3
+
+
 def test_a_line_torn_by_a_full_disk_spoils_no_later_line(job: Any, spool: Path, tmp_path: Path) -> None:
     with (tmp_path / "file").open("wb", buffering=0) as file:
         file.write(b'{"iterat')

@@ -150,6 +150,13 @@ class TestOptStop:
         settings = LoadControlSettings(minimum_accuracy=0.55)
         assert stopped(RISING, 0.9, 0.01, stop="optstop", settings=settings) is None
 
+    def test_the_sites_minimum_of_accuracy_is_none_of_another_quantity(self) -> None:
+        settings = LoadControlSettings(minimum_accuracy=0.55)
+        at_plateau: dict[str, Any] = {"settings": settings, "iteration": 90, "stop": "optstop"}
+        assert cause_of(stopped([value - 0.4 for value in PLATEAU], 0.5, 0.01, **at_plateau)) == "misses"
+        losses = [value - 1.0 for value in PLATEAU]  # from 0.5 to 0.2
+        assert stopped(losses, -0.1, 0.01, quantity="val_loss", sign=-1.0, **at_plateau) is None
+
     def test_what_is_sure_after_a_tenth_of_the_iterations_is_not_sure_enough_until_half_of_them_are_done(self) -> None:
         hopeless: dict[str, Any] = {"stop": "optstop", "target": 0.9}
         assert stopped(PLATEAU, 0.82, 0.01, **hopeless, iteration=11) is None
