@@ -11,6 +11,7 @@ maintenance, solved again in each cycle by a longest non-decreasing subsequence 
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -36,21 +37,26 @@ def commands(snapshot: Snapshot, score: Floats) -> list[Command]:
     """The updates after which the pending jobs that have a score (n,) are in its order, each in the place of one.
 
     Jobs of different partitions or QOS do not exchange places. A job whose SiteFactor is not known is left alone until
-    it is, one that could not start anyway until it could, and one that goes first in a move for good.
+    it is, one that could not start anyway until it could, one that goes first in a move for good, and one with a nice
+    value above 0 until its user takes that back: else its user could have a place twice. Of a job whose user changed
+    what it requests, the surplus is taken off.
     """
-    jobs = snapshot.jobs
+    jobs, in_slurm = _without_surplus(snapshot.jobs), snapshot.jobs.site_factor
     new = np.full(len(jobs), np.nan)
     known = ~np.isnan(score) & ~np.isnan(jobs.site_factor)
     competing = jobs.pending & known & np.isin(jobs.reason, COMPETES) & (jobs.priority > 0)
     competing &= (np.abs(jobs.site_factor) < MAX_SITE_FACTOR) & (jobs.priority < MAX_SITE_FACTOR)
+    competing &= jobs.nice <= 0
     others = jobs.pending & ~competing & (jobs.priority > 0)
+    changed = others & known & (jobs.site_factor != in_slurm)
+    new[changed] = jobs.site_factor[changed]
     ids = np.array([key.job_id for key in jobs.keys], dtype=np.int64)
     giver = np.arange(len(jobs))
     for alike, beside in groups(jobs, competing):
         best_first = order(np.where(alike, score, np.nan), jobs.submitted, ids)
         new[best_first], place = exchanged(jobs, ids, best_first, np.flatnonzero(others & beside))
         giver[best_first] = best_first[place]
-    written = ~np.isnan(new) & (new != jobs.site_factor)
+    written = ~np.isnan(new) & (new != in_slurm)
     return [_update(snapshot, row, int(new[row])) for row in _in_turn(giver, jobs.priority) if written[row]]
 
 
@@ -64,6 +70,15 @@ def take_back(snapshot: Snapshot) -> list[Command]:
     ours = jobs.taken_out & ~jobs.factor_by_others & (np.nan_to_num(jobs.site_factor) > 0)
     rows = np.flatnonzero(ours & jobs.pending & ~jobs.held)
     return [_update(snapshot, row, 0) for row in rows.tolist()]
+
+
+def _without_surplus(jobs: Jobs) -> Jobs:
+    """The jobs, as if what a change of their request added to their priority was taken off their SiteFactor already."""
+    if not jobs.surplus.any():
+        return jobs
+    off = np.where(jobs.site_factor > 0, np.minimum(jobs.surplus, jobs.site_factor), jobs.surplus)
+    off = np.where(np.abs(jobs.site_factor) < MAX_SITE_FACTOR, off, 0.0)  # not of one that goes first, or not known
+    return replace(jobs, priority=jobs.priority - off, site_factor=jobs.site_factor - off)
 
 
 def _update(snapshot: Snapshot, row: int, site_factor: int) -> Command:

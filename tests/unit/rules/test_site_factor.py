@@ -113,6 +113,25 @@ class TestWhoTakesPart:
         columns = {"partition": ["a", "a", "a,b", "a"], "qos": ["normal", "normal", "normal", "high"]}
         assert totals([1.0, 2.0, NEW, NEW], priority=[900, 300, 700, 500], **columns) == [300, 900, 700, 500]
 
+    def test_a_job_that_its_user_lowered_takes_no_place_until_that_is_taken_back(self) -> None:
+        """Else it exchanges what it lowered itself for another's place, and then has both."""
+        assert totals([2.0, 1.0], priority=[100, 900], nice=[800, 0]) == [100, 900]
+        assert totals([2.0, 1.0], priority=[100, 900], nice=[0, -300]) == [900, 100]
+
+    def test_a_surplus_is_nobody_s_place(self) -> None:
+        """Job 1 had exchanged its 100 for 900; then its user had it request what Slurm gives 500 more for."""
+        queue = jobs(2, priority=[1400, 100], site_factor=[800, -800], surplus=[500, 0])
+        assert factors(queue, [2.0, 1.0]) == {1: 300}
+        assert factors(queue, [1.0, 2.0]) == {1: -500, 2: 0}
+
+    def test_a_surplus_is_taken_off_also_where_the_job_may_not_start(self) -> None:
+        queue = jobs(1, priority=1400, site_factor=800, surplus=500, reason="Dependency")
+        assert factors(queue, [1.0]) == {1: 300}
+
+    def test_a_surplus_leaves_a_job_what_it_would_have_without_slurmplug(self) -> None:
+        assert factors(jobs(1, priority=1000, site_factor=200, surplus=500), [1.0]) == {1: 0}
+        assert factors(jobs(1, priority=1000, site_factor=-200, surplus=500), [1.0]) == {1: -700}
+
     def test_an_array_takes_as_many_places_as_it_has_elements(self) -> None:
         """Best is the array of 3, then 2, 1: their places are 900, 800 and 500 three times; plain: 700, 400."""
         columns = {"priority": [900, 800, 500, 700, 400], "elements": [1, 1, 3, 1, 1]}
