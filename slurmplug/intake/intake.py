@@ -218,7 +218,7 @@ class Intake:
             if run in self._stored_until:  # what was read of that job's files is not this one's
                 self._stored_until[run] = float(np.nextafter(self._stored_until[run], np.inf))
         key = JobKey(fold.reading.site.cluster, facts.job_id, int(facts.submit))
-        record = self._records[facts.job_id] = JobRecord(key, facts, placed=self._placed_of_new(facts))
+        record = self._records[facts.job_id] = JobRecord(key, facts, placed=self._placed_of_new(facts, fold))
         fold.touch(record)
         return record
 
@@ -244,13 +244,15 @@ class Intake:
             self._last_listed[job_id] = self._before[0] if self._before and seen else now
         return self._last_listed[job_id]
 
-    def _placed_of_new(self, facts: JobFacts) -> SiteFactor:
+    def _placed_of_new(self, facts: JobFacts, fold: "_Fold") -> SiteFactor:
         """An element that leaves its array keeps the array's SiteFactor; a job that came since the last reading has 0.
 
         Of what was there before this daemon's first reading, no slurmctld has confirmed that nothing was set.
         """
         array = self._whole_of(facts) if facts.array_id else None
-        return array.placed if array is not None else SiteFactor(0.0, booted=self._booted)
+        if array is not None:
+            return array.placed
+        return SiteFactor(0.0, booted=np.nan if np.isnan(self._booted) else fold.reading.site.booted)
 
     def _whole_of(self, facts: JobFacts) -> JobRecord | None:
         """The record of the array or the heterogeneous job that this is a part of, where it goes by another id."""

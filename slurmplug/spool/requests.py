@@ -7,9 +7,7 @@ from typing import Literal, TypeAlias
 
 from slurmplug.spool.report_lines import RunId
 from slurmplug.spool.run_files import REQUEST_NAME, REQUESTS, UNFINISHED, names_in, opened_folder
-
-NOTICE_BYTES = 1_000
-"""The longest notice that `report()` prints."""
+from slurmplug_report.report import NOTICE_BYTES
 
 RequestKind: TypeAlias = Literal["stop", "checkpoint"]
 
@@ -26,14 +24,7 @@ class Requests:
         A job sees the whole request or none. Without content, as earlier releases wrote it, it says no more than its
         name.
         """
-        path = self._path(run, kind)
-        new = path.with_name(f"{path.name}{UNFINISHED}")
-        new.unlink(missing_ok=True)  # of a daemon that was killed meanwhile
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(new, flags, 0o644), "w", encoding="utf-8") as file:
-            os.fchmod(file.fileno(), 0o644)  # whatever the umask: jobs read it
-            file.write(content)
-        new.replace(path)
+        _write_for_jobs(self._path(run, kind), content.encode())
 
     def withdraw(self, run: RunId, kind: RequestKind) -> None:
         """Remove a request, where there is one."""
@@ -56,9 +47,18 @@ def write_notices(spool: Path, notices: Mapping[RunId, str]) -> None:
     for run, text in notices.items():
         path = spool / REQUESTS / f"{run.job_id}.{run.restart}.notice"
         if not path.is_file():
-            new = path.with_name(path.name + UNFINISHED)
-            new.write_bytes(text.encode("ascii", "replace")[:NOTICE_BYTES])
-            new.replace(path)
+            _write_for_jobs(path, text.encode("ascii", "replace")[:NOTICE_BYTES])
+
+
+def _write_for_jobs(path: Path, content: bytes) -> None:
+    """Write a file that jobs see whole or not at all, and can read whatever this process' umask. Raises OSError."""
+    new = path.with_name(f"{path.name}{UNFINISHED}")
+    new.unlink(missing_ok=True)  # of a daemon that was killed meanwhile
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(new, flags, 0o644), "wb") as file:
+        os.fchmod(file.fileno(), 0o644)
+        file.write(content)
+    new.replace(path)
 
 
 def write_waiting(spool: Path, job_ids: Iterable[int]) -> None:

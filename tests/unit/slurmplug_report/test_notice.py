@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 from slurmplug.spool.report_lines import RunId
-from slurmplug.spool.requests import NOTICE_BYTES, write_notices
+from slurmplug.spool.requests import write_notices
+from slurmplug_report.report import NOTICE_BYTES
 
 PROGRAM = """
 import time

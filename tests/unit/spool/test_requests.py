@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 
 from slurmplug.spool.report_lines import RunId
-from slurmplug.spool.requests import Requests
+from slurmplug.spool.requests import Requests, write_notices
 from slurmplug.spool.run_files import sweep
 
 RUN = RunId(5, 0)
@@ -33,6 +33,15 @@ def test_a_job_sees_the_whole_request_or_none_and_can_read_it_whatever_the_umask
     assert [path.name for path in folder.iterdir()] == ["5.0.stop"]
     assert (folder / "5.0.stop").read_text() == '{"version": 1}'
     assert stat.S_IMODE((folder / "5.0.stop").stat().st_mode) == 0o644
+
+
+def test_a_job_can_read_its_notice_whatever_the_umask(spool: Path) -> None:
+    before = os.umask(0o027)  # of the installed service
+    try:
+        write_notices(spool, {RUN: "Its target is 0.92."})
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((spool / "requests" / "5.0.notice").stat().st_mode) == 0o644
 
 
 def test_a_request_that_was_not_finished_is_none_and_is_swept(spool: Path) -> None:
