@@ -27,7 +27,7 @@ from slurmplug.intake.job_record import (
     Point,
     next_admission,
 )
-from slurmplug.intake.site_factor import SiteFactor, after_write
+from slurmplug.intake.site_factor import SiteFactor, after_write, surplus_of_change
 from slurmplug.spool import report_lines
 from slurmplug.spool.report_lines import RunId, SpoolFault
 
@@ -53,6 +53,8 @@ class Intake:
         """of directives, which the next reading puts in force"""
         self._booted = np.nan
         """`Site.booted` of the last reading"""
+        self._own_priority: dict[int, float] = {}
+        """by job id, of the waiting jobs with a SiteFactor, the priority without it at the last reading"""
         self._last_listed: dict[int, float] = {}
         """by job id, of the jobs that the last reading did not list: when one did"""
         self._stored_until = {
@@ -115,7 +117,11 @@ class Intake:
         rows = [row for row, record in enumerate(listed) if record.facts.live]
         records = [listed[row] for row in rows]
         priority, expected = reading.jobs.priority[rows], reading.jobs.expected[rows]
-        jobs, classes = self._columns.jobs_of(records, priority, expected, reading.now)
+        nice = reading.jobs.nice[rows]
+        jobs, classes = self._columns.jobs_of(records, priority, expected, nice, reading.now)
+        exchanged = np.flatnonzero(jobs.pending & (np.nan_to_num(jobs.site_factor) != 0) & (priority > 0))
+        own = (priority - jobs.site_factor)[exchanged].tolist()
+        self._own_priority = {records[row].facts.job_id: each for row, each in zip(exchanged.tolist(), own, strict=True)}
         snapshot = Snapshot(
             cycle=cycle,
             now=reading.now,
@@ -135,6 +141,7 @@ class Intake:
             if record is None or record.key != key or (elsewhere and _same(value, record.site_factor)):
                 continue
             record.placed = after_write(record.placed, value, np.nan if elsewhere else self._booted)
+            record.surplus = 0.0
 
     def set_changes(self, changes: Collection[tuple[JobKey, Change]]) -> None:
         """Note the changes of directives that the ledger has and no cycle has written yet, the earliest first."""
@@ -171,7 +178,10 @@ class Intake:
         settled = np.array([each is not None and each.settled for each in listed], bool)
         for row, facts in self._differing(jobs, settled):
             found, priority = listed[row], float(jobs.priority[row])
+            before = found.facts if found is not None else None
             record = listed[row] = self._identified(found, facts, fold) or self._begun(found, facts, fold)
+            if record is found and before is not None:
+                self._note_surplus(record, before, priority)
             admission = next_admission(record.admission, record.facts, priority)
             if admission != record.admission:
                 record.admission = admission
@@ -197,6 +207,16 @@ class Intake:
             record.facts, record.in_doubt, record.digest = facts, in_doubt, digest
             fold.touch(record)
         return record
+
+    def _note_surplus(self, record: JobRecord, before: JobFacts, priority: float) -> None:
+        """Note what a change of a waiting job's request adds to its priority, beside its SiteFactor."""
+        facts = record.facts
+        if before.state != facts.state or facts.state != "PENDING" or _request(before) == _request(facts):
+            return
+        elsewhere = (before.partition, before.qos) != (facts.partition, facts.qos)
+        own = priority - record.site_factor if priority else np.nan
+        own_before = self._own_priority.get(facts.job_id, np.nan)
+        record.surplus += surplus_of_change(record.site_factor, own_before, own, elsewhere=elsewhere)
 
     def _begun(self, before: JobRecord | None, facts: JobFacts, fold: "_Fold") -> JobRecord:
         """The record of a job that was not seen before; `before`: of the job that had its id."""
@@ -339,6 +359,13 @@ def _close_run(record: JobRecord, new: JobFacts, now: float) -> None:
     if old.eligible is not None:
         record.waited_before += max(0.0, began - old.eligible)
     record.attained_before += max(0.0, over - began) * old.gpus
+
+
+def _request(facts: JobFacts) -> tuple[object, ...]:
+    """What of a job's request, which its user may change, its priority follows from."""
+    return (
+        facts.account, facts.qos, facts.partition, facts.nodes, facts.cpus, facts.memory, facts.gpus, facts.time_limit,
+    )  # fmt: skip
 
 
 def _same(one: float, other: float) -> bool:
