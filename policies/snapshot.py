@@ -84,6 +84,10 @@ class Jobs:
     """the present SiteFactor, NaN where unknown"""
     factor_by_others: Bools
     """somebody else than slurmplug set the SiteFactor"""
+    nice: Ints
+    """what its user took off its priority"""
+    surplus: Floats
+    """what a change of its request since its SiteFactor was set added to its priority, and is to be taken off"""
     taken_out: Bools
     """its directives were changed so that slurmplug does not manage it any more"""
 

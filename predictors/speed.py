@@ -5,10 +5,12 @@ part, T = (T_grad^g + T_sync^g)^(1/g). T_sync is 0 on one GPU, a + b (GPUs - 2) 
 2) across nodes, here with an additional c (GPUs per node - 1) for GPUs that share the link of their node. T_grad grows
 with the GPUs per node too, by 1 + d (GPUs per node - 1)^e, where they share processors and memory.
 
-A few measurements do not determine so many parameters: draws from a prior are weighted by their likelihood, with the
-time scale of the job integrated out. The model error is a Gaussian process over the logarithms of GPUs and nodes, so
-that it is similar at similar placements. Where hardly any draw explains the measurements, the weights are tempered,
-which widens the forecast.
+A few measurements do not determine so many parameters: draws from a prior are weighted by their likelihood. Jobs of
+one kind share these parameters, and each has a time scale of its own, which is integrated out: so only ratios within a
+job tell how the kind scales, however large or small its jobs are (a mixed-effects model; Pinheiro and Bates,
+Mixed-Effects Models in S and S-PLUS, 2000, chapter 2). The model error is a Gaussian process over the logarithms of
+GPUs and nodes, so that it is similar at similar placements; a part of it is the kind's, a part each job's. Where hardly
+any draw explains the measurements, the weights are tempered, which widens the forecast.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from predictors.arrays import Floats, Ints
+from predictors.arrays import Bools, Floats, Ints
 from predictors.forecast import LEVELS, Forecast
 
 _DRAWS = 8000
@@ -31,56 +33,72 @@ _MIN_EFFECTIVE_DRAWS = 60.0
 _NOISE = 0.07
 """standard deviation of the logarithm of a measured step time about its expectation"""
 _MODEL_ERROR = 0.15
-"""standard deviation of the logarithm of that expectation about the model; its length scale is a factor of two in GPUs
-and nodes"""
+"""standard deviation of the logarithm of a kind's expectation about the model; its length scale is a factor of two in
+GPUs and nodes"""
+_JOB_ERROR = 0.12
+"""standard deviation of the logarithm of a job's expectation about its kind's, of the same length scale"""
 _SCALE_SPREAD = 30.0
-"""prior standard deviation of the logarithm of the time scale: next to no information"""
+"""prior standard deviation of the logarithm of a job's time scale: next to no information"""
 
 
 class SpeedPredictor:
-    """Forecasts iterations per second on a number of GPUs over a number of nodes."""
+    """Forecasts iterations per second of a job on a number of GPUs over a number of nodes."""
 
-    version: ClassVar[str] = "speed-2"
+    version: ClassVar[str] = "speed-3"
 
     def __init__(self) -> None:
         self.gpus_, self.nodes_, self.step_time_ = np.zeros(0), np.zeros(0), np.zeros(0)
+        self.job_: Ints = np.zeros(0, dtype=np.int64)
 
-    def fit(self, gpus: ArrayLike, nodes: ArrayLike, step_time: ArrayLike) -> SpeedPredictor:
+    def fit(
+        self, gpus: ArrayLike, nodes: ArrayLike, step_time: ArrayLike, job: ArrayLike | None = None
+    ) -> SpeedPredictor:
         """Fit on step times in seconds (k,), measured on `gpus` (k,) GPUs over `nodes` (k,) nodes.
 
-        Raises ValueError unless all are positive, finite and of the same length, and each node has a GPU.
+        job (k,): a whole number for each job of the kind; where it is missing, all were measured in job 0.
+
+        Raises ValueError unless all are of the same length, the first three positive and finite, and each node has a
+        GPU.
         """
         gpu_count, node_count = _placements(gpus, nodes)
         times = np.atleast_1d(np.asarray(step_time, dtype=np.float64))
-        if times.shape != gpu_count.shape or not np.all(np.isfinite(times) & (times > 0)):
-            raise ValueError("a step time is a positive number of seconds, one a placement")
-        self.gpus_, self.nodes_, self.step_time_ = gpu_count, node_count, times
+        jobs = np.zeros(len(times), dtype=np.int64) if job is None else np.atleast_1d(np.asarray(job, dtype=np.int64))
+        if not gpu_count.shape == times.shape == jobs.shape or not np.all(np.isfinite(times) & (times > 0)):
+            raise ValueError("a step time is a positive number of seconds, one a placement, each of one job")
+        self.gpus_, self.nodes_, self.step_time_, self.job_ = gpu_count, node_count, times, jobs
         return self
 
-    def predict(self, gpus: ArrayLike, nodes: ArrayLike) -> Forecast:
-        """Iterations per second on `gpus` (n,) GPUs over `nodes` (n,) nodes; unknown before any `fit`.
+    def predict(self, gpus: ArrayLike, nodes: ArrayLike, job: int = 0) -> Forecast:
+        """Iterations per second of one of the jobs on `gpus` (n,) GPUs over `nodes` (n,) nodes; unknown for others.
 
         Raises ValueError unless both are of the same length, and each node has a GPU.
         """
         gpu_count, node_count = _placements(gpus, nodes)
-        if not len(self.step_time_) or not len(gpu_count):
+        own = self.job_ == job
+        if not own.any() or not len(gpu_count):
             return Forecast.unknown(len(gpu_count))
+        level_of, level = np.unique(self.job_, return_inverse=True)
         measured = (self.gpus_, self.nodes_)
-        covariance = _model_error_covariance(measured, measured) + _NOISE**2 * np.eye(len(self.gpus_))
+        covariance = _error_covariance(measured, measured, level[:, None] == level) + _NOISE**2 * np.eye(len(level))
         precision = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
-        draws, level, residuals, temper = self._posterior(precision)
-        covariance_to_measured = _model_error_covariance((gpu_count, node_count), measured)
+        jobs = np.eye(len(level_of))[level]
+        levels_covariance = _levels_covariance(precision, jobs)
+        draws, levels, residuals, temper = self._posterior(precision, jobs, levels_covariance)
+        covariance_to_measured = _error_covariance((gpu_count, node_count), measured, own[None, :])
         gain = covariance_to_measured @ precision
         by_draw = _draws_by_placement(gpu_count.tobytes(), node_count.tobytes())[draws].T.copy()
-        centres = level + by_draw + gain @ residuals
-        from_scale = (1.0 - gain.sum(axis=1)) ** 2 / _total_precision(precision)
-        variance = _MODEL_ERROR**2 - (gain * covariance_to_measured).sum(axis=1) + from_scale
+        mine = np.searchsorted(level_of, job)
+        centres = levels[mine] + by_draw + gain @ residuals
+        of_levels = np.eye(len(level_of))[mine] - gain @ jobs
+        from_levels = np.einsum("ij,jk,ik->i", of_levels, levels_covariance, of_levels)
+        variance = _MODEL_ERROR**2 + _JOB_ERROR**2 - (gain * covariance_to_measured).sum(axis=1) + from_levels
         sd = np.sqrt(np.maximum(variance, 0.0) + _NOISE**2 / temper)
         return Forecast.quantiles(LEVELS[1:-1], np.exp(_mixture(-centres, sd)), "measured speed", lower=0.0)
 
     def state(self) -> dict[str, Any]:
         """Arrays and plain values, from which `from_state` makes the same predictor."""
-        return {"version": self.version, "gpus": self.gpus_, "nodes": self.nodes_, "step_time": self.step_time_}
+        measured = {"gpus": self.gpus_, "nodes": self.nodes_, "step_time": self.step_time_, "job": self.job_}
+        return {"version": self.version, **measured}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> SpeedPredictor:
@@ -88,32 +106,40 @@ class SpeedPredictor:
         if state.get("version") != cls.version:
             raise ValueError(f"a model of version {state.get('version')!r} is not one of {cls.version!r}: fit it again")
         restored = cls()
-        return restored.fit(state["gpus"], state["nodes"], state["step_time"]) if len(state["gpus"]) else restored
+        columns = (state[name] for name in ("gpus", "nodes", "step_time", "job"))
+        return restored.fit(*columns) if len(state["gpus"]) else restored
 
-    def _posterior(self, precision: Floats) -> tuple[Ints, Floats, Floats, float]:
-        """A sample of the posterior: indices of equally likely draws (_KEPT,), the logarithm of the time scale of each
-        (_KEPT,), the residuals of the measurements (k, _KEPT), and the exponent by which weights were tempered."""
+    def _posterior(
+        self, precision: Floats, jobs: Floats, levels_covariance: Floats
+    ) -> tuple[Ints, Floats, Floats, float]:
+        """A sample of the posterior: indices of equally likely draws (_KEPT,), the logarithm of each job's time scale
+        in each (jobs, _KEPT), the residuals of the measurements (k, _KEPT), and the exponent by which weights were
+        tempered. jobs (k, jobs): 1 where a measurement is of a job."""
         residuals = np.log(self.step_time_)[:, None] - _log_step_times(self.gpus_, self.nodes_)
-        level = precision.sum(axis=0) @ residuals / _total_precision(precision)
+        weighted = jobs.T @ precision @ residuals
+        levels = levels_covariance @ weighted
         squares = np.einsum("ij,ij->j", precision @ residuals, residuals)
-        negative_log_likelihood = (squares - _total_precision(precision) * level**2) / 2.0
+        negative_log_likelihood = (squares - np.einsum("ij,ij->j", weighted, levels)) / 2.0
         temper, weight = 1.0, _weights(negative_log_likelihood)
         while 1.0 / (weight**2).sum() < _MIN_EFFECTIVE_DRAWS:
             temper *= 0.7
             weight = _weights(temper * negative_log_likelihood)
         draws = np.searchsorted(np.cumsum(weight), (np.arange(_KEPT) + 0.5) / _KEPT).clip(max=_DRAWS - 1)
-        return draws, level[draws], residuals[:, draws] - level[draws], temper
+        return draws, levels[:, draws], residuals[:, draws] - jobs @ levels[:, draws], temper
 
 
-def _total_precision(precision: Floats) -> float:
-    """Posterior precision of the logarithm of the time scale."""
-    return float(precision.sum() + 1.0 / _SCALE_SPREAD**2)
+def _levels_covariance(precision: Floats, jobs: Floats) -> Floats:
+    """(jobs, jobs) posterior covariance of the logarithms of the jobs' time scales; jobs (k, jobs) as above."""
+    return np.asarray(np.linalg.inv(jobs.T @ precision @ jobs + np.eye(jobs.shape[1]) / _SCALE_SPREAD**2))
 
 
-def _model_error_covariance(some: tuple[Floats, Floats], others: tuple[Floats, Floats]) -> Floats:
-    """(n, k) covariance of the model error between n and k placements, each a pair of GPUs and nodes."""
+def _error_covariance(some: tuple[Floats, Floats], others: tuple[Floats, Floats], same_job: Bools) -> Floats:
+    """(n, k) covariance of the error between n and k placements, each a pair of GPUs and nodes.
+
+    same_job (n, k) or broadcast to it: whether both are of one job.
+    """
     distance = sum(np.log2(a[:, None] / b) ** 2 for a, b in zip(some, others, strict=True))
-    return np.asarray(_MODEL_ERROR**2 * np.exp(-distance / 2.0))
+    return np.asarray((_MODEL_ERROR**2 + same_job * _JOB_ERROR**2) * np.exp(-distance / 2.0))
 
 
 def _weights(negative_log_likelihood: Floats) -> Floats:

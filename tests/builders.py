@@ -43,6 +43,8 @@ _COLUMNS: dict[str, tuple[type, Any]] = {
     "priority": (np.float64, 1.0),
     "site_factor": (np.float64, np.nan),
     "factor_by_others": (np.bool_, False),
+    "nice": (np.int64, 0),
+    "surplus": (np.float64, 0.0),
     "taken_out": (np.bool_, False),
     "gpus": (np.int64, 1),
     "placement": (np.int64, 0),

@@ -39,8 +39,8 @@ _JOB: dict[str, Any] = {
     "array_id": 0, "array_task": -1, "elements": 1, "het_id": 0, "uid": 1001, "user": "ada", "account": "lab",
     "qos": "normal", "partition": "gpu", "state": "PENDING", "reason": "Priority", "name": "train", "comment": "",
     "dependency": "", "features": "", "reservation": "", "node_list": "", "batch": True, "restarts": 0, "submit": NOW,
-    "eligible": NOW, "start": NAN, "end": NAN, "expected": NAN, "time_limit": 3600.0, "priority": 1000.0, "nodes": 1,
-    "cpus": 2, "memory": 1024.0, "gpus": 1, "gpu_type": "", "exit_code": 0,
+    "eligible": NOW, "start": NAN, "end": NAN, "expected": NAN, "time_limit": 3600.0, "priority": 1000.0, "nice": 0,
+    "nodes": 1, "cpus": 2, "memory": 1024.0, "gpus": 1, "gpu_type": "", "exit_code": 0,
 }  # fmt: skip
 
 

@@ -79,6 +79,7 @@ class RenderedCluster:
             "batch": np.ones(count, bool), "restarts": engine.restarts[live], "submit": self._submitted[live],
             "eligible": waits, "start": np.where(running, engine.started[live], np.nan),
             "expected": np.full(count, np.nan), "end": np.full(count, np.nan), "priority": self._port.priority[live],
+            "nice": np.zeros(count, int),
             "nodes": np.ones(count, int), "cpus": demand[:, 1], "memory": demand[:, 2], "gpus": engine.gpus[live],
             "gpu_type": np.full(count, ""), "exit_code": np.zeros(count, int),
         }  # fmt: skip

@@ -76,6 +76,8 @@ class JobRows:
     time_limit: Floats
     """seconds, NaN for unlimited"""
     priority: Floats
+    nice: Ints
+    """what its user took off its priority with --nice; less than 0 only by an operator"""
     nodes: Ints
     cpus: Ints
     memory: Floats

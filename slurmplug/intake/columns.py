@@ -87,6 +87,7 @@ _SNAPSHOT_COLUMNS = (
     _Column("time_limit", float, "facts.time_limit"),
     _Column("site_factor", float, "record.site_factor"),
     _Column("factor_by_others", bool, "record.placed.by_others"),
+    _Column("surplus", float, "record.surplus"),
     _Column("taken_out", bool, "record.taken_out"),
     _Column("gpus", int, "facts.gpus"),
     _Column("gpus_min", int, lambda job: job.directives.gpus.least if job.directives.gpus else job.facts.gpus),
@@ -145,7 +146,7 @@ class ColumnCache:
         self._row_of_version: dict[int, int] = {}
 
     def jobs_of(
-        self, records: Sequence[JobRecord], priority: Floats, expected: Floats, now: float
+        self, records: Sequence[JobRecord], priority: Floats, expected: Floats, nice: Ints, now: float
     ) -> tuple[Jobs, list[PlacementClass]]:
         """The columns of these jobs, and the placement classes that `Jobs.placement` numbers.
 
@@ -153,6 +154,7 @@ class ColumnCache:
             records: (n,) of the jobs, in the order of the rows.
             priority: (n,) Slurm's priority.
             expected: (n,) the start that Slurm expects, in seconds since the epoch, NaN for none.
+            nice: (n,) what their users took off the priority.
             now: seconds since the epoch.
         """
         columns = self._renewed(records)
@@ -171,6 +173,7 @@ class ColumnCache:
             waited=columns["waited_before"] + np.nan_to_num(np.maximum(waits_until - columns["eligible"], 0.0)),
             attained=columns["attained_before"] + columns["gpus"] * running_for,
             priority=priority,
+            nice=nice,
             placement=placement,
             traffic=reported_load(records, "sent", reporting, now),
             network=reported_load(records, "network", reporting, now),
@@ -194,10 +197,10 @@ class ColumnCache:
 
 
 def jobs_of(
-    records: Sequence[JobRecord], priority: Floats, expected: Floats, now: float
+    records: Sequence[JobRecord], priority: Floats, expected: Floats, nice: Ints, now: float
 ) -> tuple[Jobs, list[PlacementClass]]:
     """As `ColumnCache.jobs_of`, without a cache."""
-    return ColumnCache().jobs_of(records, priority, expected, now)
+    return ColumnCache().jobs_of(records, priority, expected, nice, now)
 
 
 def _columns_of(records: Sequence[JobRecord]) -> Columns:

@@ -27,7 +27,7 @@ from slurmplug.intake.job_record import (
     Point,
     next_admission,
 )
-from slurmplug.intake.site_factor import SiteFactor, after_write
+from slurmplug.intake.site_factor import SiteFactor, after_write, surplus_of_change
 from slurmplug.spool import report_lines
 from slurmplug.spool.report_lines import RunId, SpoolFault
 
@@ -53,6 +53,8 @@ class Intake:
         """of directives, which the next reading puts in force"""
         self._booted = np.nan
         """`Site.booted` of the last reading"""
+        self._own_priority: dict[int, float] = {}
+        """by job id, of the waiting jobs with a SiteFactor, the priority without it at the last reading"""
         self._last_listed: dict[int, float] = {}
         """by job id, of the jobs that the last reading did not list: when one did"""
         self._stored_until = {
@@ -115,7 +117,11 @@ class Intake:
         rows = [row for row, record in enumerate(listed) if record.facts.live]
         records = [listed[row] for row in rows]
         priority, expected = reading.jobs.priority[rows], reading.jobs.expected[rows]
-        jobs, classes = self._columns.jobs_of(records, priority, expected, reading.now)
+        nice = reading.jobs.nice[rows]
+        jobs, classes = self._columns.jobs_of(records, priority, expected, nice, reading.now)
+        exchanged = np.flatnonzero(jobs.pending & (np.nan_to_num(jobs.site_factor) != 0) & (priority > 0))
+        own = (priority - jobs.site_factor)[exchanged].tolist()
+        self._own_priority = {records[row].facts.job_id: each for row, each in zip(exchanged.tolist(), own, strict=True)}
         snapshot = Snapshot(
             cycle=cycle,
             now=reading.now,
@@ -135,6 +141,7 @@ class Intake:
             if record is None or record.key != key or (elsewhere and _same(value, record.site_factor)):
                 continue
             record.placed = after_write(record.placed, value, np.nan if elsewhere else self._booted)
+            record.surplus = 0.0
 
     def set_changes(self, changes: Collection[tuple[JobKey, Change]]) -> None:
         """Note the changes of directives that the ledger has and no cycle has written yet, the earliest first."""
@@ -171,7 +178,10 @@ class Intake:
         settled = np.array([each is not None and each.settled for each in listed], bool)
         for row, facts in self._differing(jobs, settled):
             found, priority = listed[row], float(jobs.priority[row])
+            before = found.facts if found is not None else None
             record = listed[row] = self._identified(found, facts, fold) or self._begun(found, facts, fold)
+            if record is found and before is not None:
+                self._note_surplus(record, before, priority)
             admission = next_admission(record.admission, record.facts, priority)
             if admission != record.admission:
                 record.admission = admission
@@ -198,6 +208,16 @@ class Intake:
             fold.touch(record)
         return record
 
+    def _note_surplus(self, record: JobRecord, before: JobFacts, priority: float) -> None:
+        """Note what a change of a waiting job's request adds to its priority, beside its SiteFactor."""
+        facts = record.facts
+        if before.state != facts.state or facts.state != "PENDING" or _request(before) == _request(facts):
+            return
+        elsewhere = (before.partition, before.qos) != (facts.partition, facts.qos)
+        own = priority - record.site_factor if priority else np.nan
+        own_before = self._own_priority.get(facts.job_id, np.nan)
+        record.surplus += surplus_of_change(record.site_factor, own_before, own, elsewhere=elsewhere)
+
     def _begun(self, before: JobRecord | None, facts: JobFacts, fold: "_Fold") -> JobRecord:
         """The record of a job that was not seen before; `before`: of the job that had its id."""
         if before is not None:
@@ -206,7 +226,7 @@ class Intake:
             if run in self._stored_until:  # what was read of that job's files is not this one's
                 self._stored_until[run] = float(np.nextafter(self._stored_until[run], np.inf))
         key = JobKey(fold.reading.site.cluster, facts.job_id, int(facts.submit))
-        record = self._records[facts.job_id] = JobRecord(key, facts, placed=self._placed_of_new(facts))
+        record = self._records[facts.job_id] = JobRecord(key, facts, placed=self._placed_of_new(facts, fold))
         fold.touch(record)
         return record
 
@@ -232,13 +252,15 @@ class Intake:
             self._last_listed[job_id] = self._before[0] if self._before and seen else now
         return self._last_listed[job_id]
 
-    def _placed_of_new(self, facts: JobFacts) -> SiteFactor:
+    def _placed_of_new(self, facts: JobFacts, fold: "_Fold") -> SiteFactor:
         """An element that leaves its array keeps the array's SiteFactor; a job that came since the last reading has 0.
 
         Of what was there before this daemon's first reading, no slurmctld has confirmed that nothing was set.
         """
         array = self._whole_of(facts) if facts.array_id else None
-        return array.placed if array is not None else SiteFactor(0.0, booted=self._booted)
+        if array is not None:
+            return array.placed
+        return SiteFactor(0.0, booted=np.nan if np.isnan(self._booted) else fold.reading.site.booted)
 
     def _whole_of(self, facts: JobFacts) -> JobRecord | None:
         """The record of the array or the heterogeneous job that this is a part of, where it goes by another id."""
@@ -337,6 +359,13 @@ def _close_run(record: JobRecord, new: JobFacts, now: float) -> None:
     if old.eligible is not None:
         record.waited_before += max(0.0, began - old.eligible)
     record.attained_before += max(0.0, over - began) * old.gpus
+
+
+def _request(facts: JobFacts) -> tuple[object, ...]:
+    """What of a job's request, which its user may change, its priority follows from."""
+    return (
+        facts.account, facts.qos, facts.partition, facts.nodes, facts.cpus, facts.memory, facts.gpus, facts.time_limit,
+    )  # fmt: skip
 
 
 def _same(one: float, other: float) -> bool:

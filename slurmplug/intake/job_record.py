@@ -144,6 +144,8 @@ class JobRecord:
     earlier: Points = field(default_factory=Points)
     """the points of the runs before that one, of the trial in which they ended"""
     placed: SiteFactor = field(default_factory=SiteFactor)
+    surplus: float = 0.0
+    """as `policies.snapshot.Jobs.surplus`; the ledger does not keep it"""
     waited_before: float = 0.0
     attained_before: float = 0.0
     listed: bool = True

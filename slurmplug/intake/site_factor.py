@@ -34,6 +34,21 @@ def after_comparison(known: SiteFactor, in_slurm: float, booted: float) -> SiteF
     return SiteFactor(in_slurm, in_slurm, booted, by_others)
 
 
+def surplus_of_change(value: float, own_before: float, own: float, *, elsewhere: bool) -> float:
+    """What is to be taken off a SiteFactor of `value` after a change of its job's request, so that no place is had with
+    one request and used with another.
+
+    own_before, own: Slurm's priority without the SiteFactor, before and after the change; NaN where not known.
+    elsewhere: whether the job is now in other partitions or another QOS, where it brings its own place alone.
+    """
+    if value != value or value == 0:
+        return 0.0
+    rise = own - own_before
+    if elsewhere or rise != rise:
+        return max(value, 0.0)
+    return max(rise if value < 0 else min(rise, value), 0.0)
+
+
 def after_write(known: SiteFactor, value: float, booted: float) -> SiteFactor:
     """What is known after slurmplug wrote `value` (NaN: the outcome is not known) to the slurmctld of `booted`."""
     return SiteFactor(value, known.compared, booted)

@@ -11,11 +11,12 @@ maintenance, solved again in each cycle by a longest non-decreasing subsequence 
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from policies.snapshot import Jobs, Snapshot
-from predictors.arrays import Bools, Floats, Ints, Texts
+from predictors.arrays import Bools, Floats, Ints
 from slurmplug.cluster.port import Command
 
 MAX_SITE_FACTOR = 2_147_483_645
@@ -35,35 +36,49 @@ def order(score: Floats, submitted: Floats, job_id: Ints) -> Ints:
 def commands(snapshot: Snapshot, score: Floats) -> list[Command]:
     """The updates after which the pending jobs that have a score (n,) are in its order, each in the place of one.
 
-    Jobs of partitions that have no job in common do not exchange places. A job whose SiteFactor is not known is left
-    alone until it is, one that could not start anyway until it could, and one that goes first in a move for good.
+    Jobs of different partitions or QOS do not exchange places. A job whose SiteFactor is not known is left alone until
+    it is, one that could not start anyway until it could, one that goes first in a move for good, and one with a nice
+    value above 0 until its user takes that back: else its user could have a place twice. Of a job whose user changed
+    what it requests, the surplus is taken off.
     """
-    jobs = snapshot.jobs
+    jobs, in_slurm = _without_surplus(snapshot.jobs), snapshot.jobs.site_factor
     new = np.full(len(jobs), np.nan)
     known = ~np.isnan(score) & ~np.isnan(jobs.site_factor)
     competing = jobs.pending & known & np.isin(jobs.reason, COMPETES) & (jobs.priority > 0)
     competing &= (np.abs(jobs.site_factor) < MAX_SITE_FACTOR) & (jobs.priority < MAX_SITE_FACTOR)
+    competing &= jobs.nice <= 0
     others = jobs.pending & ~competing & (jobs.priority > 0)
+    changed = others & known & (jobs.site_factor != in_slurm)
+    new[changed] = jobs.site_factor[changed]
     ids = np.array([key.job_id for key in jobs.keys], dtype=np.int64)
     giver = np.arange(len(jobs))
-    for inside in partitions(jobs.partition, competing):
-        best_first = order(np.where(competing & inside, score, np.nan), jobs.submitted, ids)
-        new[best_first], place = exchanged(jobs, ids, best_first, np.flatnonzero(others & inside))
+    for alike, beside in groups(jobs, competing):
+        best_first = order(np.where(alike, score, np.nan), jobs.submitted, ids)
+        new[best_first], place = exchanged(jobs, ids, best_first, np.flatnonzero(others & beside))
         giver[best_first] = best_first[place]
-    written = ~np.isnan(new) & (new != jobs.site_factor)
+    written = ~np.isnan(new) & (new != in_slurm)
     return [_update(snapshot, row, int(new[row])) for row in _in_turn(giver, jobs.priority) if written[row]]
 
 
 def take_back(snapshot: Snapshot) -> list[Command]:
-    """The updates that set to 0 the SiteFactors of jobs that were taken out of slurmplug's hands.
+    """The updates that set to 0 the SiteFactors above it of jobs that were taken out of slurmplug's hands.
 
-    That of a held job is taken back once it is released, one that is not known once it is; one that somebody else set
-    is left alone.
+    One below 0 stays: another job has the place that it was exchanged for, or has used it up. That of a held job is
+    taken back once it is released, one that is not known once it is; one that somebody else set is left alone.
     """
     jobs = snapshot.jobs
-    ours = jobs.taken_out & ~jobs.factor_by_others & (np.nan_to_num(jobs.site_factor) != 0)
+    ours = jobs.taken_out & ~jobs.factor_by_others & (np.nan_to_num(jobs.site_factor) > 0)
     rows = np.flatnonzero(ours & jobs.pending & ~jobs.held)
     return [_update(snapshot, row, 0) for row in rows.tolist()]
+
+
+def _without_surplus(jobs: Jobs) -> Jobs:
+    """The jobs, as if what a change of their request added to their priority was taken off their SiteFactor already."""
+    if not jobs.surplus.any():
+        return jobs
+    off = np.where(jobs.site_factor > 0, np.minimum(jobs.surplus, jobs.site_factor), jobs.surplus)
+    off = np.where(np.abs(jobs.site_factor) < MAX_SITE_FACTOR, off, 0.0)  # not of one that goes first, or not known
+    return replace(jobs, priority=jobs.priority - off, site_factor=jobs.site_factor - off)
 
 
 def _update(snapshot: Snapshot, row: int, site_factor: int) -> Command:
@@ -71,15 +86,22 @@ def _update(snapshot: Snapshot, row: int, site_factor: int) -> Command:
     return Command(f"{snapshot.cycle}-label-{job.job_id}", "update", job, {"SiteFactor": str(site_factor)})
 
 
-def partitions(partition: Texts, competing: Bools) -> Iterator[Bools]:
-    """The rows (n,) of each set of partitions that competing jobs connect: one may name several, as `a,b`."""
-    names = [frozenset(name.split(",")) for name in partition.tolist()]
-    sets: list[frozenset[str]] = []
-    for each in {names[row] for row in np.flatnonzero(competing).tolist()}:
-        connected = [other for other in sets if other & each]
-        sets = [other for other in sets if not other & each] + [each.union(*connected)]
-    for joined in sets:
-        yield np.array([bool(each & joined) for each in names], dtype=np.bool_)
+def groups(jobs: Jobs, competing: Bools) -> Iterator[tuple[Bools, Bools]]:
+    """The competing rows (n,) of each group that exchanges places, and the rows (n,) that share a partition with it.
+
+    A group has the same partitions, as `a,b`, and QOS. What priority these give comes with their limits: it cannot be
+    had for a job that they do not hold for.
+    """
+    texts, of_row = np.unique(jobs.partition, return_inverse=True)
+    sets = [frozenset(text.split(",")) for text in texts.tolist()]
+    numbers = {each: number for number, each in enumerate(sets)}
+    same = np.array([numbers[each] for each in sets], dtype=np.int64)[of_row]
+    _, qos = np.unique(jobs.qos, return_inverse=True)
+    group = same * (int(qos.max(initial=0)) + 1) + qos
+    for number in np.unique(group[competing]).tolist():
+        alike = competing & (group == number)
+        own = sets[same[np.flatnonzero(alike)[0]]]
+        yield alike, np.array([bool(own & each) for each in sets], dtype=np.bool_)[of_row]
 
 
 def _in_turn(giver: Ints, priority: Floats) -> Iterator[int]:

@@ -59,6 +59,7 @@ def _job(job_id: int, draw: random.Random) -> dict[str, str]:
         "EndTime": str(submit + 90_000),
         "TimeLimit": "1-00:00:00",
         "PriorityLong": str(draw.randrange(1_000_000)),
+        "Nice": "0",
         "NumNodes": "1",
         "NumCPUs": "16",
         "NumTasks": "1",

@@ -16,7 +16,7 @@ from tests.fake_cluster import FakeCluster
 from tests.ledgers import ACTING, Planned
 from tests.schedulers import begun
 
-THEIRS = st.integers(10**6, 10**6 + 3) | st.integers(-3, -1)
+THEIRS = st.integers(10**6, 10**6 + 3) | st.integers(-(10**6) - 3, -(10**6))
 """slurmplug writes no such SiteFactor here"""
 EVENTS = st.one_of(
     st.sampled_from(["submit", "cycle", "lose", "save", "kill", "restart", "zero"]).map(lambda name: (name, 0)),
@@ -28,12 +28,12 @@ class Model:
     """A cluster and a scheduler; `theirs`: by job, what somebody else set, that has to stay.
 
     `unsure`: jobs of which nobody can tell, until the next comparison, who set what Slurm has: a write was not
-    answered, slurmctld or the daemon was started again.
+    answered, slurmctld or the daemon was started again, or the daemon has not read the queue since.
     """
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger, self.cluster = ledger, FakeCluster()
-        self.config = Config.model_validate({**ACTING, "priority": {"spacing": 10, "top": 900}})
+        self.config = Config.model_validate(ACTING)
         self.theirs: dict[int, int] = {}
         self.compared: set[int] = set()
         """those of `theirs` that slurmplug has seen"""
@@ -42,6 +42,7 @@ class Model:
         self.restart()
 
     def restart(self) -> None:
+        self.has_read = False
         policy = Planned(lambda seen: Plan(np.array([key.job_id for key in seen.jobs.keys], dtype=float)))
         self.scheduler = begun(self.cluster, policy, self.ledger, self.config)
 
@@ -53,7 +54,7 @@ class Model:
         self.cluster.lose = lose
         record = self.scheduler.run()
         assert record is not None
-        self.cluster.lose = False
+        self.cluster.lose, self.has_read = False, True
         self.unsure = {command.job.job_id for command in record.commands} if lose else set()
         self.compared = set(self.theirs)
         return record
@@ -65,7 +66,8 @@ class Model:
 
     def happen(self, name: str, job_id: int, value: int) -> None:
         if name == "submit":
-            self.cluster.submit()
+            job = self.cluster.submit()
+            self.unsure |= set() if self.has_read else {job}
         elif name in ("cycle", "lose"):
             self.cycle(lose=name == "lose")
         elif name == "save":

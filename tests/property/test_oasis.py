@@ -1,12 +1,15 @@
 """What must hold of OASiS' schedules and prices in every case, against all schedules that there are."""
 
+from dataclasses import replace
 from itertools import product
 from typing import Literal
+from unittest.mock import patch
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from policies.oasis import schedule
 from policies.oasis.admission import PriceBounds, price_bounds, price_terms
 from policies.oasis.bids import Bid, ParameterServers, utility
 from policies.oasis.schedule import best_schedule
@@ -14,7 +17,10 @@ from policies.oasis.schedule import best_schedule
 
 @st.composite
 def offers(draw: st.DrawFn, slots: int = 3, hosts: int = 2) -> tuple[Bid, np.ndarray, np.ndarray]:
-    """Prices and room of two servers over three slots, of two resources, and a job's bid for them."""
+    """Prices and room of two servers over three slots, of two resources, and a job's bid for them.
+
+    The present slot may be partly over, and more workers may add less and less progress.
+    """
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     prices = random.random((slots, hosts, 2))
     free = random.integers(0, 4, (slots, hosts, 2)).astype(float)
@@ -22,20 +28,27 @@ def offers(draw: st.DrawFn, slots: int = 3, hosts: int = 2) -> tuple[Bid, np.nda
     value = -np.sort(-random.random(slots)) * 8
     bid = Bid(
         work=float(draw(st.integers(1, 8))),
-        progress=np.arange(most + 1.0),
+        progress=np.arange(most + 1.0) ** draw(st.sampled_from([1.0, 1.0, 0.9, 0.5])),
         value=value,
         demand=np.array([1.0, draw(st.sampled_from([0.0, 0.5, 1.0]))]),
         hosts=np.array([True, draw(st.booleans())]),
         upper_value=1.0,
         lower_value=0.1,
         min_workers=draw(st.integers(1, most)),
+        slot_left=draw(st.sampled_from([1.0, 1.0, 0.75, 0.3, 0.01])),
     )
     return bid, prices, free
+
+
+def slot_shares(bid: Bid, slots: int) -> np.ndarray:
+    """(T,) the share of each slot that is left."""
+    return np.array([bid.slot_left, *[1.0] * (slots - 1)])
 
 
 def all_schedules(bid: Bid, prices: np.ndarray, free: np.ndarray) -> float:
     """The greatest payoff, by looking at every number of workers on every server in every slot."""
     slots, hosts, _ = free.shape
+    share = slot_shares(bid, slots)
     choices = []
     for t in range(slots):
         here = []
@@ -43,18 +56,19 @@ def all_schedules(bid: Bid, prices: np.ndarray, free: np.ndarray) -> float:
             total = sum(count)
             fits = all(np.all(n * bid.demand <= free[t, h] + 1e-9) and (n == 0 or bid.hosts[h]) for h, n in enumerate(count))  # fmt: skip  # noqa: E501
             if fits and (total == 0 or bid.min_workers <= total <= bid.max_workers):
-                here.append((total, sum(n * float(prices[t, h] @ bid.demand) for h, n in enumerate(count))))
+                cost = share[t] * sum(n * float(prices[t, h] @ bid.demand) for h, n in enumerate(count))
+                here.append((total, cost))
         choices.append(here)
     best = -np.inf
     for picked in product(*choices):
-        done = np.cumsum([bid.progress[total] for total, _ in picked])
-        if done[-1] >= bid.work:
-            end = int(np.flatnonzero(done >= bid.work)[0])
+        done = np.cumsum(share * np.array([bid.progress[total] for total, _ in picked]))
+        if done[-1] >= bid.work - 1e-9:
+            end = int(np.flatnonzero(done >= bid.work - 1e-9)[0])
             best = max(best, bid.value[end] - sum(cost for _, cost in picked))
     return best
 
 
-@settings(max_examples=60)
+@settings(max_examples=150)
 @given(offers())
 def test_no_schedule_has_a_greater_payoff_than_the_one_found(offer: tuple[Bid, np.ndarray, np.ndarray]) -> None:
     bid, prices, free = offer
@@ -63,6 +77,39 @@ def test_no_schedule_has_a_greater_payoff_than_the_one_found(offer: tuple[Bid, n
     assert (found is None) == np.isneginf(best)
     if found is not None:
         assert np.isclose(found.payoff, best)
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.3, 1.0]))
+def test_with_few_labels_a_schedule_costs_at_most_its_bound_more_and_no_end_is_lost(
+    seed: int, slot_left: float
+) -> None:
+    random = np.random.default_rng(seed)
+    slots, most = 12, 8
+    bid = Bid(
+        work=float(random.uniform(5, 40)),
+        progress=np.arange(most + 1.0) ** 0.7,
+        value=np.full(slots, 1e3),
+        demand=np.ones(1),
+        hosts=np.ones(1, dtype=bool),
+        upper_value=1.0,
+        lower_value=0.1,
+        min_workers=int(random.integers(1, 4)),
+        slot_left=slot_left,
+    )
+    prices = random.lognormal(0.0, 2.0, (slots, 1, 1)) * (random.random((slots, 1, 1)) < 0.9)
+    free = random.integers(0, most + 1, (slots, 1, 1)).astype(float)
+    with patch.object(schedule, "_MAX_LABELS", 20):
+        trimmed = best_schedule(bid, prices, free)
+    at_that_end = np.full(slots, -1e6)
+    if trimmed is not None:
+        at_that_end[trimmed.end] = 1e3
+    with patch.object(schedule, "_MAX_LABELS", 100_000):
+        exact = best_schedule(replace(bid, value=at_that_end), prices, free)
+    assert (exact is None) == (trimmed is None)
+    if exact is not None and trimmed is not None:
+        assert exact.bound == 1.0
+        assert exact.end == trimmed.end
+        assert exact.cost - 1e-9 <= trimmed.cost <= trimmed.bound * exact.cost + 1e-9
 
 
 @given(offers())
@@ -74,12 +121,13 @@ def test_a_schedule_does_the_work_within_the_room_and_on_hosts_that_may(
     if found is None:
         return
     count = found.workers.sum(axis=1)
-    assert bid.progress[count].sum() >= bid.work
+    share = slot_shares(bid, len(count))
+    assert share @ bid.progress[count] >= bid.work - 1e-9
     assert np.all(count[found.end + 1 :] == 0)
     assert np.all((count == 0) | ((count >= bid.min_workers) & (count <= bid.max_workers)))
     assert np.all(found.workers[:, ~bid.hosts] == 0)
     assert np.all(found.workers[:, :, None] * bid.demand <= free + 1e-9)
-    paid = (found.workers[:, :, None] * bid.demand * prices).sum()
+    paid = (share[:, None, None] * found.workers[:, :, None] * bid.demand * prices).sum()
     assert np.isclose(found.cost, paid)
     assert np.isclose(found.payoff, bid.value[found.end] - paid)
 
@@ -97,11 +145,12 @@ def test_parameter_servers_serve_all_workers_and_are_no_more_than_they(
     if found is None:
         return
     workers, servers = found.workers.sum(axis=1), found.parameter_servers.sum(axis=1)
+    share = slot_shares(bid, len(workers))[:, None, None]
     assert np.all(servers >= workers * each - 1e-9)
     assert np.all(servers <= workers)
     assert np.all(found.parameter_servers[:, :, None] * own.demand <= room + 1e-9)
-    paid = (found.workers[:, :, None] * bid.demand * prices).sum() + (
-        found.parameter_servers[:, :, None] * own.demand * beside
+    paid = (share * found.workers[:, :, None] * bid.demand * prices).sum() + (
+        share * found.parameter_servers[:, :, None] * own.demand * beside
     ).sum()
     assert np.isclose(found.cost, paid)
 

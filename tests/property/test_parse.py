@@ -16,6 +16,7 @@ NUMBERS = (
     "BatchFlag",
     "RestartCnt",
     "PriorityLong",
+    "Nice",
     "NumNodes",
     "NumCPUs",
     "NumTasks",

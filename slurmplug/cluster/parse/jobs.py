@@ -38,7 +38,7 @@ JOB_FIELDS = (
     *VOLATILE_FIELDS,
     "JobID", "ArrayJobID", "ArrayTaskID", "HetJobID", "UserID", "UserName", "Account", "QOS", "Partition", "State",
     "Reason", "Name", "Comment", "Dependency", "Feature", "Reservation", "NodeList", "BatchFlag", "RestartCnt",
-    "SubmitTime", "EligibleTime", "TimeLimit", "NumNodes", "NumCPUs", "NumTasks", "Sockets", "tres-alloc",
+    "SubmitTime", "EligibleTime", "TimeLimit", "Nice", "NumNodes", "NumCPUs", "NumTasks", "Sockets", "tres-alloc",
     "tres-per-node", "tres-per-job", "tres-per-socket", "tres-per-task", "exit_code",
 )  # fmt: skip
 """squeue(1), --Format: all of them are in 22.05 and in 26.05. `tres-alloc` of a pending job is what it requests."""
@@ -142,6 +142,7 @@ def _parse_columns(columns: Columns) -> dict[str, NDArray[Any]]:
         "submit": timestamps(columns, "SubmitTime"),
         "eligible": timestamps(columns, "EligibleTime"),
         "time_limit": column(columns, "TimeLimit", duration, np.float64),
+        "nice": ints(columns, "Nice"),
         "nodes": ints(columns, "NumNodes"),
         "cpus": ints(columns, "NumCPUs"),
         "memory": column(columns, "tres-alloc", tres.memory, np.float64),

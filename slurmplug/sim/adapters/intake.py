@@ -187,6 +187,8 @@ class SimIntake:
             priority=self._priority[live],
             site_factor=self._site_factors[live],
             factor_by_others=np.zeros(len(live), dtype=bool),
+            nice=np.zeros(len(live), dtype=np.int64),
+            surplus=np.zeros(len(live)),
             taken_out=np.zeros(len(live), dtype=bool),
             iteration=iteration,
             iteration_time=iteration_time,

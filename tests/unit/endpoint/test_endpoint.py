@@ -135,7 +135,7 @@ def served(tmp_path: Path, munged: FakeMunge) -> Iterator[Served]:
         runs = cluster.submit()
         cluster.start(runs)
         cluster.submit(b"#!/bin/sh\n#PLUG --urgency=2\ntrain\n")
-        cluster.submit(b"#!/bin/sh\n#PLUG --urgency=9\ntrain\n", uid=BOB, user="bob", name="secret-of-bob")
+        cluster.submit(b"#!/bin/sh\n#PLUG --deadline=1h\ntrain\n", uid=BOB, user="bob", name="secret-of-bob")
         cluster.submit(b"#!/bin/sh\n#PLUG --urgency=1 --deadline=2h\ntrain\n", name="caf\u00e9\x1b")
         one.site.train(runs, {1: 0.5, 2: 0.6, 3: 0.7})
         one.site.cycle(2)
@@ -280,6 +280,7 @@ class TestChanges:
         return [(row["job_id"], row["user"]) for row in served.site.ledger.query(sql)]
 
     def test_an_owner_changes_directives_and_is_told_when_they_count(self, served: Served) -> None:
+        assert self.own_order(served) == ["4", "2"]
         result = served.ask(ADA, "set", "2", "--urgency=9.5", "--stop=optstop", "--deadline=")
         assert (result.exit_code, result.output) == (
             0,
@@ -290,7 +291,11 @@ class TestChanges:
         assert "by 1001: --deadline as submitted, --stop=optstop, --urgency=9.5" in served.ask(ADA, "why", "2").output
         served.site.cycle()
         assert "--urgency=9.5 (2 before)" in served.ask(ADA, "why", "2").output
-        assert json.loads(served.ask(ADA, "prio", "--json").output)["jobs"][0]["position"] == 1
+        assert self.own_order(served) == ["2", "4"]
+
+    @staticmethod
+    def own_order(served: Served) -> list[str]:
+        return [job["jobid"] for job in json.loads(served.ask(ADA, "prio", "--json").output)["jobs"]]
 
     def test_a_hidden_job_is_as_one_that_never_was(self, served: Served) -> None:
         hidden, never = served.ask(ADA, "set", "3", "--urgency=1"), served.ask(ADA, "set", "99", "--urgency=1")

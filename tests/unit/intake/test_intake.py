@@ -583,7 +583,9 @@ def test_columns_that_are_kept_are_those_that_would_be_made_anew(looks: Looks) -
         said = {n: reports(range(look, look + 1), loss=1.0 / look, accuracy=0.1) for n in there if n % 5 == 0}
         snapshot, _ = looks.look(*(rows[n] for n in there), scripts=scripts, reports=said)
         records = [looks.intake._records[key.job_id] for key in snapshot.jobs.keys]
-        anew, classes = jobs_of(records, snapshot.jobs.priority, snapshot.jobs.expected, snapshot.now)
+        anew, classes = jobs_of(
+            records, snapshot.jobs.priority, snapshot.jobs.expected, snapshot.jobs.nice, snapshot.now
+        )
         assert len(classes) == len(snapshot.fits)
         for name in snapshot.jobs.__dataclass_fields__:
             kept, made = getattr(snapshot.jobs, name), getattr(anew, name)

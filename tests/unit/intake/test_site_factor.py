@@ -2,7 +2,7 @@
 
 import pytest
 
-from slurmplug.intake.site_factor import NAN, SiteFactor, after_comparison, after_write
+from slurmplug.intake.site_factor import NAN, SiteFactor, after_comparison, after_write, surplus_of_change
 
 BOOT, LATER = 1000.0, 2000.0
 SEEN = SiteFactor(96.0, 96.0, BOOT)
@@ -49,3 +49,30 @@ def test_somebody_elses_stays_theirs_until_it_is_set_to_0(
 
 def test_a_write_makes_it_slurmplugs_again() -> None:
     assert after_write(SiteFactor(7.0, 7.0, BOOT, by_others=True), 32.0, LATER) == SiteFactor(32.0, 7.0, LATER)
+
+
+@pytest.mark.parametrize(
+    ("value", "own_before", "own", "elsewhere", "surplus"),
+    [
+        (800.0, 100.0, 600.0, False, 500.0),
+        (800.0, 100.0, 5100.0, False, 800.0),
+        (800.0, 100.0, 50.0, False, 0.0),
+        (-800.0, 900.0, 1400.0, False, 500.0),
+        (-800.0, 900.0, 400.0, False, 0.0),
+        (800.0, 100.0, 10100.0, True, 800.0),
+        (800.0, 10100.0, 100.0, True, 800.0),
+        (-800.0, 900.0, 10900.0, True, 0.0),
+        (800.0, NAN, 600.0, False, 800.0),
+        (0.0, 100.0, 600.0, True, 0.0),
+        (NAN, 100.0, 600.0, True, 0.0),
+    ],
+    ids=[
+        "more", "more than was gained", "less", "more, of a place given away", "less, of a place given away",
+        "a higher QOS", "a lower QOS", "a higher QOS, of a place given away", "not known", "nothing in place",
+        "not known what is in place",
+    ],
+)  # fmt: skip
+def test_what_a_changed_request_adds_beside_a_site_factor(
+    value: float, own_before: float, own: float, elsewhere: bool, surplus: float
+) -> None:
+    assert surplus_of_change(value, own_before, own, elsewhere=elsewhere) == surplus

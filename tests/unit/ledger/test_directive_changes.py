@@ -63,12 +63,12 @@ def urgencies(site: Site) -> list[float | None]:
 
 
 def ranked(site: Site) -> int:
-    """A job with a SiteFactor, since a more urgent one waits behind it."""
-    first = site.cluster.submit(URGENT)
-    site.cluster.submit(b"#!/bin/sh\n#PLUG --urgency=9\ntrain\n")
+    """A job with a SiteFactor, as it is more urgent than one that was submitted before it."""
+    site.cluster.submit(URGENT)
+    second = site.cluster.submit(b"#!/bin/sh\n#PLUG --urgency=9\ntrain\n")
     site.cycle()
-    assert site.cluster.jobs[first]["label"] != 0
-    return first
+    assert site.cluster.jobs[second]["label"] > 0
+    return second
 
 
 def restarted(site: Site) -> None:
@@ -135,7 +135,18 @@ def test_a_job_taken_out_is_given_back_at_once_and_ranked_again_when_its_owner_s
     assert "Left to Slurm." in site.ask("why", str(job))
     change(site, job, "--manage=on")
     site.cycle()
-    assert site.cluster.jobs[job]["label"] != 0
+    ahead, behind = (site.cluster.jobs[each]["priority"] + site.cluster.jobs[each]["label"] for each in (job, job - 1))
+    assert ahead > behind
+
+
+def test_a_job_taken_out_does_not_get_back_a_place_that_another_has(site: Site) -> None:
+    """Else the job ahead of it and this one would both have the place of this one."""
+    ahead = ranked(site)
+    behind = ahead - 1
+    before = [site.cluster.jobs[job]["label"] for job in (ahead, behind)]
+    change(site, behind, "--manage=off")
+    site.cycle(2)
+    assert [site.cluster.jobs[job]["label"] for job in (ahead, behind)] == before
 
 
 def test_a_site_factor_is_given_back_until_slurm_confirms_it(site: Site) -> None:

@@ -94,3 +94,46 @@ def test_a_model_comes_back_from_plain_values_and_another_version_is_refused() -
     np.testing.assert_array_equal(back.predict(16, 4).table, predictor.predict(16, 4).table)
     with pytest.raises(ValueError, match="fit it again"):
         SpeedPredictor.from_state({**predictor.state(), "version": "speed-0"})
+
+
+class TestJobsOfAKind:
+    """Jobs of one kind scale alike, and are of different sizes."""
+
+    def test_small_jobs_on_one_gpu_do_not_make_a_large_one_fast_there(self) -> None:
+        """Small jobs take 10 s on one GPU, large ones 114 s on eight: 320 iterations an hour, were they the same."""
+        small, large = [10.0, 10.2, 9.9], [114.0, 113.0, 115.0]
+        gpus, steps = np.array([1] * 3 + [8] * 3), np.array([*small, *large]) * np.array([1] * 3 + [8] * 3)
+        predictor = SpeedPredictor().fit(gpus, np.ones(6), steps, np.arange(6))
+
+        on_one, on_eight = predictor.predict([1, 8], [1, 1], job=3).median
+
+        in_an_hour = 3600 * np.array([on_one, on_eight]) * np.array([1, 8])
+        assert in_an_hour[1] == pytest.approx(3600 / 114, rel=0.1)
+        assert 3 < in_an_hour[0] < 16  # at most a half of that on eight GPUs; in proportion it were 4
+
+    def test_how_a_kind_scales_is_learnt_from_ratios_within_its_jobs(self) -> None:
+        places = np.array(PLACEMENTS)
+        truth = np.array([_step_time(*place) for place in PLACEMENTS])
+        seen, scales = [(0, 3, 7), (1, 4, 6), (2, 5, 7), (0, 5, 6)], (1.0, 50.0, 0.1, 7.0)
+        rows = np.array([row for rows in seen for row in rows] + [0])
+        steps = np.concatenate(
+            [truth[list(rows)] * scale for rows, scale in zip(seen, scales, strict=True)] + [[300 * truth[0]]]
+        )
+        job = np.repeat(np.arange(5), [3, 3, 3, 3, 1])
+
+        gpus, nodes = places.T
+        with_kind = SpeedPredictor().fit(gpus[rows], nodes[rows], steps, job).predict(gpus, nodes, job=4)
+        alone = SpeedPredictor().fit(1, 1, 300 * truth[0]).predict(gpus, nodes)
+
+        error = [np.mean(np.abs(1 / each.median / (300 * truth) - 1)) for each in (with_kind, alone)]
+        assert error[0] < 0.1
+        assert error[0] < error[1] / 2
+
+    def test_a_job_that_was_measured_once_says_nothing_of_how_its_kind_scales(self) -> None:
+        own = SpeedPredictor().fit(4, 1, 2.0).predict([1, 4, 16], [1, 1, 4])
+        beside = SpeedPredictor().fit([4, 8, 1], [1, 1, 1], [2.0, 1e3, 1e-3], [0, 1, 2]).predict([1, 4, 16], [1, 1, 4])
+
+        assert beside.median == pytest.approx(own.median, rel=0.02)
+
+    def test_a_job_that_was_not_measured_is_unknown(self) -> None:
+        assert not _fitted([(1, 1), (4, 1)]).predict(8, 1, job=5).known.any()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from policies.snapshot import Jobs
-from slurmplug.rules.site_factor import commands, order
+from slurmplug.rules.site_factor import commands, order, take_back
 from tests.builders import jobs, snapshot
 
 NEW = np.nan
@@ -97,16 +97,53 @@ class TestWhoTakesPart:
         queue = jobs(3, priority=[first + 500, 900, 100], site_factor=[first, 0, 0])
         assert factors(queue, [1.0, 2.0, 3.0]) == {2: -800, 3: 800}
 
-    def test_partitions_without_a_job_in_common_are_apart(self) -> None:
+    def test_different_partitions_are_apart_also_where_a_job_names_both(self) -> None:
+        """Else a small job of a partition for short ones, with its high priority, has a place for a large one."""
         priority, score = [900, 800, 200, 100], [1.0, 2.0, 3.0, 4.0]
         assert totals(score, priority=priority, partition=["a", "a", "b", "b"]) == [800, 900, 100, 200]
-        assert totals(score, priority=priority, partition=["a", "a,b", "b", "b"]) == [100, 200, 800, 900]
+        assert totals(score, priority=priority, partition=["a", "a,b", "b", "b"]) == [900, 800, 100, 200]
+        assert totals(score, priority=priority, partition=["a,b", "b,a", "b", "b"]) == [800, 900, 100, 200]
+
+    def test_a_qos_gives_no_place_to_a_job_that_its_limits_do_not_hold_for(self) -> None:
+        qos = ["debug", "debug", "normal", "normal"]
+        assert totals([1.0, 2.0, 3.0, 4.0], priority=[900, 800, 200, 100], qos=qos) == [800, 900, 100, 200]
+
+    def test_jobs_of_another_partition_or_qos_are_not_passed_either(self) -> None:
+        """Plain: of both partitions, and of another QOS."""
+        columns = {"partition": ["a", "a", "a,b", "a"], "qos": ["normal", "normal", "normal", "high"]}
+        assert totals([1.0, 2.0, NEW, NEW], priority=[900, 300, 700, 500], **columns) == [300, 900, 700, 500]
+
+    def test_a_job_that_its_user_lowered_takes_no_place_until_that_is_taken_back(self) -> None:
+        """Else it exchanges what it lowered itself for another's place, and then has both."""
+        assert totals([2.0, 1.0], priority=[100, 900], nice=[800, 0]) == [100, 900]
+        assert totals([2.0, 1.0], priority=[100, 900], nice=[0, -300]) == [900, 100]
+
+    def test_a_surplus_is_nobody_s_place(self) -> None:
+        """Job 1 had exchanged its 100 for 900; then its user had it request what Slurm gives 500 more for."""
+        queue = jobs(2, priority=[1400, 100], site_factor=[800, -800], surplus=[500, 0])
+        assert factors(queue, [2.0, 1.0]) == {1: 300}
+        assert factors(queue, [1.0, 2.0]) == {1: -500, 2: 0}
+
+    def test_a_surplus_is_taken_off_also_where_the_job_may_not_start(self) -> None:
+        queue = jobs(1, priority=1400, site_factor=800, surplus=500, reason="Dependency")
+        assert factors(queue, [1.0]) == {1: 300}
+
+    def test_a_surplus_leaves_a_job_what_it_would_have_without_slurmplug(self) -> None:
+        assert factors(jobs(1, priority=1000, site_factor=200, surplus=500), [1.0]) == {1: 0}
+        assert factors(jobs(1, priority=1000, site_factor=-200, surplus=500), [1.0]) == {1: -700}
 
     def test_an_array_takes_as_many_places_as_it_has_elements(self) -> None:
         """Best is the array of 3, then 2, 1: their places are 900, 800 and 500 three times; plain: 700, 400."""
         columns = {"priority": [900, 800, 500, 700, 400], "elements": [1, 1, 3, 1, 1]}
         after = totals([1.0, 2.0, 3.0, NEW, NEW], **columns)
         assert 400 < after[0] < after[1] < after[2] < 700
+
+
+class TestTakenOut:
+    def test_what_was_gained_is_given_back_and_not_what_another_job_has_used(self) -> None:
+        """Else the place of a job that is taken out and put in again would be there twice, and so on."""
+        queue = jobs(2, priority=[100, 900], site_factor=[-800, 800], taken_out=True, managed=False)
+        assert [(write.job.job_id, write.fields) for write in take_back(snapshot(queue))] == [(2, {"SiteFactor": "0"})]
 
 
 class TestOrder:
