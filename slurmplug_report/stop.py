@@ -95,7 +95,7 @@ _WHY = {
     "target": ("{quantity} {value} meets the target {target}", "the target is met"),
     "no better likely": ("{quantity} {value} is not likely to get better", "no better value is likely"),
     "out of reach": ("{quantity} {value} is not likely to reach the target {target}", "the target is out of reach"),
-    "diverged": ("{quantity} has diverged", "the training has diverged"),
+    "diverged": ("the training has diverged", "the training has diverged"),
 }
 """By reason: why, with the figures, and where one of them is not known."""
 

@@ -31,7 +31,7 @@ from slurmplug.forecasting.forecaster import Forecaster
 from slurmplug.forecasting.run_times import HistoryRunTimes
 from slurmplug.intake.intake import Intake
 from slurmplug.learning import training
-from slurmplug.ledger import queries
+from slurmplug.ledger import run_queries
 from slurmplug.ledger.ledger import DAY, Ledger
 from slurmplug.ledger.lock import only_one
 from slurmplug.reports import notices
@@ -248,7 +248,7 @@ class Daemon:
                 log.exception("training failed; the earlier predictors stay in use")
             self._training = None
         now, config = self._port.now(), self._scheduler.config
-        new, runs = queries.finished_run_counts(self._ledger, self._trained_at)
+        new, runs = run_queries.finished_run_counts(self._ledger, self._trained_at)
         due = new >= RETRAIN_SHARE * runs or now - self._trained_at > DAY
         if self._training is None and new >= MIN_NEW_RUNS and due:
             self._trained_at = now

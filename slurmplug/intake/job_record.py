@@ -98,7 +98,7 @@ class JudgedBy(NamedTuple):
 
 
 def judged_by(directives: Directives, reported: Collection[str]) -> JudgedBy:
-    """The quantity by which a job is judged: that of its --stop, else of its target, else accuracy, else the first of
+    """The quantity by which a job is judged: that of its target, else of its --stop, else accuracy, else the first of
     those measured on validation data. A training loss that nobody named says nothing of how good the model is.
 
     reported: the names of the quantities that it reported.

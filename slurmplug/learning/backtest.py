@@ -10,9 +10,9 @@ from predictors.trials import curves
 from predictors.trials.runtime import last_two
 from slurmplug.errors import DataError
 from slurmplug.learning.training import finished_curves
-from slurmplug.ledger import queries
+from slurmplug.ledger import run_queries
 from slurmplug.ledger.ledger import Ledger
-from slurmplug.ledger.queries import FinishedRun
+from slurmplug.ledger.run_queries import FinishedRun
 from slurmplug.ledger.selection import Selection
 from slurmplug.reports import job_view
 from slurmplug.reports.job_view import Job
@@ -43,7 +43,7 @@ def score_tables(ledger: Ledger, share: float, clock: Clock) -> dict[str, list[S
 def score_run_times(ledger: Ledger) -> list[ScoreRow]:
     """Scores of the first prediction of each job that ended by itself, by the predictor that made it; beside them, of
     the time limit, and of the mean of the user's last two run times."""
-    runs = queries.finished_runs(ledger)
+    runs = run_queries.finished_runs(ledger)
     jobs = [{"user": run.user, "submit": run.submit, "end": run.end} for run in runs]
     averages = last_two(jobs, np.array([run.runtime for run in runs], dtype=np.float64)).tolist()
     predicted = [(run, pair) for run, pair in zip(runs, averages, strict=True) if run.predicted is not None]

@@ -16,9 +16,9 @@ from predictors.runtime import Job, RuntimeModel, RuntimePredictor
 from slurmplug.forecasting.curve_fans import LARGEST_BELIEVABLE, curve_metadata, resample_evenly
 from slurmplug.forecasting.run_times import known_at_submit
 from slurmplug.forecasting.speed_fans import PlacementShape, SeenSpeeds, Whose, kind_of
-from slurmplug.ledger import queries
+from slurmplug.ledger import run_queries
 from slurmplug.ledger.ledger import Ledger
-from slurmplug.ledger.queries import FinishedRun, Report
+from slurmplug.ledger.run_queries import FinishedRun, Report
 
 MAX_RUNS = 20_000
 """The latest finished runs that run times are learned from."""
@@ -47,7 +47,7 @@ def train(ledger: Ledger, model: RuntimeModel, now: float) -> Models:
     """Predictors fitted on the ledger's history, which are also saved in the ledger; `now`: the time they are saved
     with, in seconds since the epoch."""
     runtime, curves, speeds = RuntimePredictor(model), LearningCurvePredictor(), SeenSpeeds()
-    runs = queries.latest_run_times(ledger, MAX_RUNS, KIND_RUNS, runs_of_a_user(MAX_RUNS))[::-1]
+    runs = run_queries.latest_run_times(ledger, MAX_RUNS, KIND_RUNS, runs_of_a_user(MAX_RUNS))[::-1]
     if runs:
         runtime.fit([_as_job(run) for run in runs], [run.runtime for run in runs])
     seen, finished = [], []
@@ -99,8 +99,8 @@ def finished_curves(ledger: Ledger) -> list[Floats]:
 
 def _runs_with_reports(ledger: Ledger) -> Iterator[tuple[FinishedRun, Sequence[Report]]]:
     """The latest finished runs, the last to end first, with their reports."""
-    for run in queries.latest_finished_runs(ledger, MAX_CURVES, KIND_RUNS, runs_of_a_user(MAX_CURVES)):
-        yield run, queries.reports(ledger, run.id)
+    for run in run_queries.latest_finished_runs(ledger, MAX_CURVES, KIND_RUNS, runs_of_a_user(MAX_CURVES)):
+        yield run, run_queries.reports(ledger, run.id)
 
 
 def _curve(run: FinishedRun, reports: Sequence[Report]) -> Floats | None:

@@ -24,7 +24,7 @@ def content(reason: Reason, jobs: Jobs, row: int) -> str:
         "reason": REASONS.get(str(facts.get("cause", "")), "other"),
         "status": int(bool(jobs.requires_target[row]) and not _meets_target(facts)),
         "iteration": _number(facts, "iteration"),
-        "quantity": str(jobs.quantity[row]),
+        "quantity": str(jobs.quantity[row]) if "achieved" in facts else None,  # a training diverges in its loss
         "value": _number(facts, "achieved", sign),
         "value_iteration": _number(facts, "achieved_at"),
         "target": _number(facts, "target", sign),

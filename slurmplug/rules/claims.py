@@ -46,6 +46,8 @@ def limit_claims(snapshot: Snapshot, limits: Guardrails) -> tuple[Snapshot, Mapp
         urgency=relative_urgency(jobs, granted),
         iteration=np.where(unbelieved, 0.0, jobs.iteration),
         iteration_time=np.where(unbelieved, np.nan, jobs.iteration_time),
+        not_finite=np.where(unbelieved, 0, jobs.not_finite),
+        unit_mismatch=np.where(unbelieved, "", jobs.unit_mismatch),
         losses=clear_rows(jobs.losses, unbelieved),
         accuracies=clear_rows(jobs.accuracies, unbelieved),
         validation_losses=clear_rows(jobs.validation_losses, unbelieved),

@@ -10,7 +10,7 @@ from predictors.forecast import Forecast
 from predictors.runtime import RuntimePredictor
 from slurmplug.learning.training import last_trained, load_saved, train
 from slurmplug.ledger.ledger import Ledger
-from slurmplug.ledger.queries import finished_run_counts, latest_finished_runs, latest_run_times
+from slurmplug.ledger.run_queries import finished_run_counts, latest_finished_runs, latest_run_times
 from tests.ledgers import Site
 
 

@@ -42,6 +42,12 @@ def test_an_error_of_08_is_not_at_most_5_percent(tmp_path: Path) -> None:
         assert "its target is 5, it has only reported values from 0 to 1, the last one 0.8" in site.ask("why", "1")
 
 
+def test_reports_in_another_unit_that_are_not_believed_end_no_cycle(tmp_path: Path) -> None:
+    with told(tmp_path, "accuracy>=0.92", {i * 1_000_000: 86.0 for i in range(1, 9)}) as site:
+        assert "ask" not in site.cluster.verbs()
+        assert "Its reports are not believed" in site.ask("why", "1")
+
+
 @pytest.mark.parametrize(
     ("target", "values"),
     [("accuracy>=82", PERCENT), ("accuracy>=0.8", SHARES), ("accuracy>=80%", SHARES)],

@@ -87,7 +87,7 @@ class TestTheAnswer:
             "misses",
             "slurmplug: stop requested after iteration 41: accuracy 0.93 is not likely to reach the target 0.92",
         ),
-        ("diverged", "slurmplug: stop requested after iteration 41: accuracy has diverged"),
+        ("diverged", "slurmplug: stop requested after iteration 41: the training has diverged"),
         ("of another policy", "slurmplug: stop requested after iteration 41"),
     ],
 )
