@@ -127,11 +127,11 @@ def test_no_pending_job_is_resized_so_that_only_nodes_in_maintenance_or_drained_
         site.cluster.researchers[0],
         "#!/bin/sh\n#SBATCH --gres=gpu:4 --nodelist=n1 --time=60\n#PLUG --gpus=1..16\nsleep 600\n",
     )
-    update(site, 0, job, "ReqNodeList=")
     reserve(site, "maint", "n[2-3]", timedelta(minutes=30))
     maintenance.append("maint")
     site.cluster.run("root", ["scontrol", "update", "NodeName=n4", "State=DRAIN", "Reason=test"])
     try:
+        update(site, 0, job, "ReqNodeList=")  # no sooner: it would start on one of the others
         site.wants(job, kind="resize", gpus=8)
         assert (site.vetoes(job), site.operations(job)) == (["maintenance"], [])
     finally:
