@@ -120,8 +120,8 @@ class Intake:
         nice = reading.jobs.nice[rows]
         jobs, classes = self._columns.jobs_of(records, priority, expected, nice, reading.now)
         exchanged = np.flatnonzero(jobs.pending & (np.nan_to_num(jobs.site_factor) != 0) & (priority > 0))
-        own = (priority - jobs.site_factor)[exchanged].tolist()
-        self._own_priority = {records[row].facts.job_id: each for row, each in zip(exchanged.tolist(), own, strict=True)}
+        ids, own = (column[exchanged].tolist() for column in (reading.jobs.job_id[rows], priority - jobs.site_factor))
+        self._own_priority = dict(zip(ids, own, strict=True))
         snapshot = Snapshot(
             cycle=cycle,
             now=reading.now,

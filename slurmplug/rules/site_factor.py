@@ -133,19 +133,9 @@ def exchanged(jobs: Jobs, ids: Ints, best_first: Ints, others: Ints) -> tuple[Fl
     ahead = _ahead(in_place[place], ids[best_first][place], values, fence_ids)
     fits = _ahead(in_place, ids[best_first], values, fence_ids) == ahead
     bounds = np.concatenate([[np.inf], values, [LEAST_PRIORITY - 1]])
-    total = np.empty(len(best_first))
     starts = np.flatnonzero(np.diff(ahead, prepend=-1))
-    for block in np.split(np.arange(len(best_first)), starts[1:]):
-        if not len(block):
-            continue
-        high, low = bounds[ahead[block[0]]], bounds[ahead[block[0]] + 1]
-        now, places = in_place[block], in_place[place[block]]
-        # No further beyond the places than equal ones are drawn apart: a job to come may have its own place there.
-        near = fits[block] & (now <= places[0] + len(block)) & (now >= places[-1] - len(block))
-        if near.all() and _in_order(now, ids[best_first][block]):
-            total[block] = now
-        else:
-            total[block] = _between(low, high, places, np.where(near, now, np.nan))
+    high, low = bounds[ahead[starts]], bounds[ahead[starts] + 1]
+    total = _totals(starts, low, high, in_place[place], np.where(fits, in_place, np.nan), ids[best_first])
     new = jobs.site_factor[best_first] + total - in_place
     return np.clip(new, -MAX_SITE_FACTOR, MAX_SITE_FACTOR), place
 
@@ -162,10 +152,32 @@ def _ahead(priority: Floats, ids: Ints, others: Floats, other_ids: Ints) -> Ints
     return found
 
 
-def _in_order(priority: Floats, ids: Ints) -> bool:
-    """Whether Slurm tries these jobs in this order."""
-    falls = np.diff(priority)
-    return bool(((falls < 0) | ((falls == 0) & (np.diff(ids) > 0))).all())
+def _totals(starts: Ints, low: Floats, high: Floats, places: Floats, in_place: Floats, ids: Ints) -> Floats:
+    """The priorities (m,) of jobs of which each block, from one of `starts` (b,) to the next, is above `low` and below
+    `high` (b,): those in place where all of a block can stay, else the places', and if these do not fit, between both.
+
+    places, in_place (m,): falling priorities to be had, and those that the jobs have, NaN where not in their block.
+    """
+    count = np.diff(starts, append=len(places))
+    block = np.repeat(np.arange(len(starts)), count)
+    ends = starts + count - 1
+    # No further beyond the places than equal ones are drawn apart: a job to come may have its own place there.
+    near = in_place <= (places[starts] + count)[block]
+    near &= in_place >= (places[ends] - count)[block]
+    tried, falls = np.ones(len(places), dtype=np.bool_), np.ones(len(places), dtype=np.bool_)
+    tried[1:] = (in_place[1:] < in_place[:-1]) | ((in_place[1:] == in_place[:-1]) & (ids[1:] > ids[:-1]))
+    falls[1:] = places[1:] < places[:-1]
+    tried[starts] = falls[starts] = True
+    stays = np.logical_and.reduceat(near & tried, starts)
+    fits = np.logical_and.reduceat(falls & (places == np.floor(places)), starts)
+    fits &= (places[starts] < high) & (places[ends] > low) & (places[ends] >= LEAST_PRIORITY)
+    fits &= 2 * np.add.reduceat(near.astype(np.int64), starts) <= count
+    total = np.where(stays[block], in_place, places)
+    for each in np.flatnonzero(~stays & ~fits).tolist():
+        rows = slice(starts[each], ends[each] + 1)
+        kept = np.where(near[rows], in_place[rows], np.nan)
+        total[rows] = _between(low[each], high[each], places[rows], kept)
+    return total
 
 
 def _between(low: float, high: float, places: Floats, in_place: Floats) -> Floats:

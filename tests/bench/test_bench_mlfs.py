@@ -1,4 +1,6 @@
-"""A decision of MLFS and the labels of a queue, at the sizes of the paper's experiment, a large and a huge site."""
+"""A decision of MLFS and the SiteFactors of a queue, at the sizes of the paper's experiment, a large and a huge site."""
+
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -7,9 +9,10 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from policies.mlfs.mlfs import MLFH, MLFS, MLFSSettings
 from policies.policy import Policy
 from policies.snapshot import Snapshot
-from predictors.arrays import Ints
+from predictors.arrays import Floats
 from predictors.forecast import Forecast, Forecasts
-from slurmplug.rules.site_factor import assign, order
+from slurmplug.cluster.port import Command
+from slurmplug.rules.site_factor import commands, order
 from tests.builders import NOW, forecasts, jobs, nodes, on_networks, snapshot
 
 SIZES = [1_860, 10_000, 100_000]
@@ -77,15 +80,22 @@ def test_bench_decide(benchmark: BenchmarkFixture, queue: tuple[Snapshot, Foreca
 
 @pytest.mark.parametrize("moved", [0.0, 0.01, 1.0], ids=lambda moved: f"{moved:.0%} moved")
 @pytest.mark.parametrize("n", SIZES, ids=lambda n: f"{n} jobs")
-def test_bench_labels(benchmark: BenchmarkFixture, n: int, moved: float) -> None:
+def test_bench_site_factors(benchmark: BenchmarkFixture, n: int, moved: float) -> None:
+    """A third of the jobs have no directives; the others are in their order, but for those that moved."""
     random = np.random.default_rng(0)
-    score = np.arange(n, dtype=float)
-    site_factors = 1_000.0 * (1 + score)
+    score = np.where(random.random(n) < 1 / 3, np.nan, random.random(n))
+    queue = jobs(n, priority=random.permutation(4 * n)[:n] + 1.0, site_factor=0.0)
+    factors = _factors(commands(snapshot(queue), score), n)
     some = random.random(n) < moved
-    score[some] = random.uniform(0, n, some.sum())
-    submitted, job_id = np.zeros(n), np.arange(n)
+    score[some] = np.where(np.isnan(score[some]), np.nan, random.random(int(some.sum())))
+    in_order = snapshot(jobs(n, priority=queue.priority + factors, site_factor=factors))
+    writes = benchmark(commands, in_order, score)
+    after = queue.priority + np.where(np.isnan(new := _factors(writes, n, np.nan)), factors, new)
+    assert np.all(np.diff(after[order(score, queue.submitted, np.arange(n))]) < 0)
 
-    def decide() -> Ints:
-        return assign(order(score, submitted, job_id), site_factors, 1_000, 2**30)
 
-    assert np.all(np.diff(benchmark(decide)) < 0)
+def _factors(writes: Sequence[Command], n: int, unwritten: float = 0.0) -> Floats:
+    """(n,) what is written of each job."""
+    factors = np.full(n, unwritten)
+    factors[[write.job.job_id - 1 for write in writes]] = [int(write.fields["SiteFactor"]) for write in writes]
+    return factors

@@ -1,5 +1,5 @@
-"""Places that Slurm gives for one thing and that are used for another: a job that is never meant to run has them, or the
-request is changed once a place is held.
+"""Places that Slurm gives for one thing and that are used for another: by a job that is never meant to run, or by a
+change of the request once a place is held.
 
 Every attempt is played with slurmplug and, step by step alike, with Slurm alone.
 """
@@ -126,7 +126,7 @@ ATTEMPTS: Mapping[str, Callable[[Scene], None]] = {
 }
 
 
-def play(attempt: str, stage: Stage) -> Outcome:  # noqa: ARG001 nothing is random
+def play(attempt: str, stage: Stage) -> Outcome:
     """1 + how often jobs with directives are ahead of those without, of the same under Slurm alone."""
     if attempt == HONEST:
         return Outcome(1.0)
@@ -141,6 +141,4 @@ def _passed(attempt: str, *, ranked: bool) -> int:
         return scene.passed()
 
 
-ROWS = (
-    Row("20-places", "places had for other things", "jobs passed", tuple(ATTEMPTS), play, gain=1.0, harm=1.0),
-)
+ROWS = (Row("20-places", "places had for other things", "jobs passed", tuple(ATTEMPTS), play, gain=1.0, harm=1.0),)

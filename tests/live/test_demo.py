@@ -29,6 +29,7 @@ JOBS = (
     DemoJob("steady-too", 1, 4, "wine", "--rate=0.05", 60, "--manage=off"),
     DemoJob("steady-also", 2, 4, "wine", "--rate=0.05", 60, "--stop=iterations"),
     DemoJob("waits", 0, 4, "digits", "--hidden=24 --rate=0.02", 200, "--target=accuracy>=0.9 --stop=target"),
+    DemoJob("waits-more", 2, 4, "wine", "--rate=0.05", 5, "--urgency=1"),
     DemoJob("waits-less", 2, 4, "wine", "--rate=0.05", 5, "--urgency=10"),
     DemoJob("next", 0, 1, "digits", "--rate=0.01", 3, "--type=digits", after="willing"),
 )
@@ -64,7 +65,8 @@ def test_jobs_are_ranked_and_stopped_at_their_target_under_overload_and_what_dep
     stops = ledger.query("SELECT name, facts FROM operations JOIN jobs ON jobs.id = operations.job")
     ledger.close()
     labelled = {row["name"] for row in commands if "SiteFactor" in row["fields"]}
-    assert labelled & {"waits", "waits-less"}  # the lower one may stay at the label of a new job, 0
+    assert labelled & {"waits-more", "waits-less"}  # which exchange their places; one may keep its priority
+    assert jobs["waits-less"]["start"] <= jobs["waits-more"]["start"]
     assert not labelled & {"steady", "steady-too"}
     assert {row["name"]: json.loads(row["facts"])["overload"] for row in stops}["willing"] == "yes"
 

@@ -32,7 +32,8 @@ class Ranking:
         self.port = operated(cluster, folder)
         config = Config.model_validate({"mode": {"default": "act"}, "priority": {"compare": 0.001}})
         self.scheduler = begun(self.port, Planned(self._plan), self.ledger, config)
-        cluster.wait_job(cluster.sbatch(cluster.researchers[2], FILL, "-p", "gpu"), "RUNNING")
+        self.filler = cluster.sbatch(cluster.researchers[2], FILL, "-p", "gpu")
+        cluster.wait_job(self.filler, "RUNNING")
 
     @staticmethod
     def _plan(snapshot: object) -> Plan:
@@ -51,6 +52,9 @@ class Ranking:
 
     def until_sprio_lists(self, *jobs: int) -> None:
         self.cluster.wait(lambda: set(jobs) <= site_factors(self.cluster).keys(), what=f"{jobs} in sprio")
+
+    def priority(self, job: int) -> int:
+        return int(self.cluster.run("root", ["squeue", "-h", "-j", str(job), "-o", "%Q"]).stdout)
 
     def in_ledger(self) -> dict[int, float]:
         rows = self.ledger.query("SELECT job_id, label FROM jobs WHERE state = 'PENDING'")
@@ -95,7 +99,9 @@ def test_what_an_operator_sets_is_left_alone_and_said_until_it_is_0_again(site: 
     site.update(second, "SiteFactor=123456")
     site.submit()
     site.cycle(2)
-    assert site_factors(site.cluster)[second] == site.in_ledger()[second] == 123_456
+    without = site_factors(site.cluster)
+    assert without[second] == site.in_ledger()[second] == 123_456
+    assert without[first] == ours[first]
     assert "Somebody else set its SiteFactor to 123456; slurmplug ranks it again once" in site.ask("why", str(second))
     assert "Slurm's (set by others)" in site.ask("queue")
     site.update(second, "SiteFactor=0")
@@ -107,8 +113,9 @@ def test_what_an_operator_sets_is_left_alone_and_said_until_it_is_0_again(site: 
     assert site_factors(site.cluster)[third] == 0
     assert "is ranked again" in site.ask("resume", "--job", str(third))
     site.cycle()
-    assert site_factors(site.cluster)[third] > now[second]
-    assert ours[first] == now[first]
+    after = site_factors(site.cluster)
+    assert after[third] > now[second]
+    assert (after[first], after[second]) == (now[first], now[second])
 
 
 def test_of_what_sprio_does_not_show_nothing_is_concluded(site: Ranking) -> None:
@@ -116,7 +123,7 @@ def test_of_what_sprio_does_not_show_nothing_is_concluded(site: Ranking) -> None
         site.submit(),
         site.submit(),
         site.submit("--begin=now+1hour"),
-        site.submit("--dependency=afterok:1"),
+        site.submit(f"--dependency=afterok:{site.filler}"),
         site.submit(),
     )
     array = site.submit("--array=0-3")
@@ -128,9 +135,15 @@ def test_of_what_sprio_does_not_show_nothing_is_concluded(site: Ranking) -> None
     shown = look(site.port)
     assert set(site.port.site_factors_in_slurm(shown.site.booted)) == {plain, array}
     site.cycle(2)
-    assert {job: site.in_ledger()[job] for job in (held, later, depends, pinned)} == {
-        job: known[job] for job in (held, later, depends, pinned)
+    assert {job: site.in_ledger()[job] for job in (held, later, depends)} == {
+        job: known[job] for job in (held, later, depends)
     }
+    assert site.in_ledger()[pinned] is None
+    assert site.priority(pinned) == 5000
+    site.cluster.run(site.cluster.operator, ["scontrol", "release", str(pinned)])
+    site.until_sprio_lists(pinned)
+    site.cycle(2)
+    assert site_factors(site.cluster)[pinned] == site.in_ledger()[pinned] == known[pinned]
     assert "set by others" not in site.ask("queue")
 
 

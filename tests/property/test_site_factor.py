@@ -1,5 +1,6 @@
 """What must hold of SiteFactors for every queue: nobody without directives loses, the order is the decided one."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,38 @@ def test_nobody_without_directives_is_passed_by_more_than_without_slurmplug(queu
     of_jobs, score = queue
     before, after = (managed_ahead(of_jobs, score, each) for each in (of_jobs.priority, written(of_jobs, score)))
     assert all(now <= then for now, then in zip(after, before, strict=True))
+
+
+@given(queues(most=16), st.data())
+def test_nor_in_any_partition_whatever_the_jobs_wait_for(queue: tuple[Jobs, np.ndarray], data: st.DataObject) -> None:
+    """Counted are managed jobs of the same QOS, as others are held back by other limits."""
+    of_jobs, score = queue
+    n = len(score)
+
+    def column(values: list[Any]) -> np.ndarray:
+        return np.array(data.draw(st.lists(st.sampled_from(values), min_size=n, max_size=n)))
+
+    partition, qos = column(["a", "b", "a,b", "b,a"]), column(["normal", "high"])
+    of_jobs = replace(
+        of_jobs, partition=partition, qos=qos, reason=column(["Priority", "Priority", "Resources", "Dependency"]),
+        nice=column([0, 0, 0, 50, -50]),
+    )  # fmt: skip
+    after = written(of_jobs, score)
+    for name in ("a", "b"):
+        for one in ("normal", "high"):
+            inside = np.array([name in each for each in partition]) & (np.isnan(score) | (qos == one))
+            before, now = (_ahead_of_plain(of_jobs, score, each, inside) for each in (of_jobs.priority, after))
+            assert all(passed <= then for passed, then in zip(now, before, strict=True))
+
+
+def _ahead_of_plain(queue: Jobs, score: np.ndarray, priority: np.ndarray, inside: np.ndarray) -> list[int]:
+    """As `managed_ahead`, among the rows that are `inside`."""
+    outside = np.where(inside, priority, -np.inf)
+    return [
+        each
+        for each, row in zip(managed_ahead(queue, score, outside), np.flatnonzero(np.isnan(score)), strict=True)
+        if inside[row]
+    ]
 
 
 @given(queues(elements=1))

@@ -20,8 +20,8 @@ JOB: Mapping[str, str] = {
     "Account": "vision", "QOS": "normal", "Partition": "gpu", "State": "PENDING", "Reason": "Priority",
     "Name": "train", "Comment": "(null)", "Dependency": "(null)", "Feature": "(null)", "Reservation": "(null)",
     "NodeList": "", "BatchFlag": "1", "RestartCnt": "0", "SubmitTime": "1795249517", "EligibleTime": "1795249517",
-    "StartTime": "N/A", "EndTime": "N/A", "TimeLimit": "1-00:00:00", "PriorityLong": "1000", "Nice": "0", "NumNodes": "2",
-    "NumCPUs": "4", "NumTasks": "4", "Sockets": "*", "tres-alloc": "cpu=4,mem=100M,node=2,billing=4",
+    "StartTime": "N/A", "EndTime": "N/A", "TimeLimit": "1-00:00:00", "PriorityLong": "1000", "Nice": "0",
+    "NumNodes": "2", "NumCPUs": "4", "NumTasks": "4", "Sockets": "*", "tres-alloc": "cpu=4,mem=100M,node=2,billing=4",
     "tres-per-node": "N/A", "tres-per-job": "N/A", "tres-per-socket": "N/A", "tres-per-task": "N/A", "exit_code": "0:0",
 }  # fmt: skip
 

@@ -27,7 +27,7 @@ def record(first: int, count: int) -> JobRecord:
 
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_counting_from_0_or_from_1_gives_the_same_columns_and_curve(count: int) -> None:
-    zero, one = (jobs_of([record(first, count)], np.zeros(1), np.zeros(1), np.zeros(1, int), 100.0)[0] for first in (0, 1))
+    zero, one = (jobs_of([record(first, count)], *columns(1), 100.0)[0] for first in (0, 1))
     assert zero.iteration[0] == one.iteration[0] == count
     assert zero.accuracies.iterations.tolist() == one.accuracies.iterations.tolist()
     (curve, at), (other, _) = (resample_evenly(*jobs.accuracies.row(0), 40.0) for jobs in (zero, one))
@@ -39,6 +39,11 @@ def test_a_curve_told_every_tenth_iteration_has_a_point_for_each_report() -> Non
     curve, at = resample_evenly(np.array([10.0, 20.0, 30.0]), np.array([0.3, 0.5, 0.6]), 90.0)
     assert curve.tolist() == [0.3, 0.5, 0.6]
     assert at == 9
+
+
+def columns(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Priorities, expected starts and nice values of n jobs."""
+    return np.zeros(n), np.zeros(n), np.zeros(n, int)
 
 
 CHANGES: dict[str, tuple[Any, str]] = {
@@ -69,7 +74,7 @@ class TestColumnCache:
         cache = ColumnCache()
         shown: list[Any] = []
         for _ in range(2):
-            jobs = cache.jobs_of([job], np.zeros(1), np.zeros(1), np.zeros(1, int), 100.0)[0]
+            jobs = cache.jobs_of([job], *columns(1), 100.0)[0]
             shown.append(jobs.accuracies.values.tolist() if column == "accuracies" else getattr(jobs, column).tolist())
             setattr(job, name, value)
         assert shown[0] != shown[1]
@@ -105,7 +110,7 @@ class TestColumnCache:
             one.facts = one.facts._replace(job_id=row)
         cache = ColumnCache()
         for rows in ([0, 1, 2], [2, 1, 0, 3], [3, 4]):
-            cache.jobs_of([records[row] for row in rows], np.zeros(len(rows)), np.zeros(len(rows)), np.zeros(len(rows), int), 100.0)
+            cache.jobs_of([records[row] for row in rows], *columns(len(rows)), 100.0)
         records[4].placed = SiteFactor(2.0)
-        cache.jobs_of(records[3:], np.zeros(2), np.zeros(2), 100.0)
+        cache.jobs_of(records[3:], *columns(2), 100.0)
         assert len(computed) == 6
