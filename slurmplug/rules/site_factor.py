@@ -154,7 +154,7 @@ def _ahead(priority: Floats, ids: Ints, others: Floats, other_ids: Ints) -> Ints
 
 def _totals(starts: Ints, limits: tuple[Floats, Floats], places: Floats, in_place: Floats, ids: Ints) -> Floats:
     """The priorities (m,) of jobs of which each block, from one of `starts` (b,) to the next, is between its two
-    `limits`, (b,) each: those in place where all of a block can stay, else the places', and if these do not fit, between both.
+    `limits`, (b,) each: those in place where all of a block can stay, else the places', else others between both.
 
     places, in_place (m,): falling priorities to be had, and those that the jobs have, NaN where not in their block.
     """
