@@ -140,6 +140,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "held": ("It is held by its user or an operator, and is left to them until it is released",),
     "interactive": ("It is an interactive job (salloc or srun)",),
     "unmanaged": ("It has no directive that makes slurmplug manage it, or has --manage=off",),
+    "script not read": ("Its script has not been read yet, and until then nothing is done to it",),
     "excluded": ("The site excludes its user, account, QOS, partition or name",),
     "given back": ("An operator excluded it with `slurmplug reset --job`",),
     "set by others": (

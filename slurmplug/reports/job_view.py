@@ -11,6 +11,11 @@ from slurmplug.intake.job_record import NO_DIRECTIVES, JobRecord, JudgedBy, judg
 from slurmplug.ledger import queries, rows
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.selection import WAITING, Selection
+from slurmplug.rules.guardrails import GivenBack, Unmanaged
+
+NOT_READ = "script not read"
+"""The rule of a job that is not managed since its script was not read, so that its directives, or which job it is, are
+not known."""
 
 
 class PredictedValue(NamedTuple):
@@ -166,7 +171,16 @@ class Job:
     @property
     def score(self) -> float | None:
         """The policy's score, higher first; None where only Slurm decides."""
-        return None if self.ranking is None or self.ranking.protected_by or self.given_back else self.ranking.score
+        return None if self.ranking is None or self.left_to_slurm_by else self.ranking.score
+
+    @property
+    def left_to_slurm_by(self) -> str:
+        """The rule by which only Slurm decides about it, or empty."""
+        if self.given_back:
+            return GivenBack.rule
+        rule = self.ranking.protected_by if self.ranking else ""
+        unread = self.record.directives is None or self.record.in_doubt
+        return NOT_READ if rule == Unmanaged.rule and unread else rule
 
     @property
     def remaining(self) -> PredictedValue:

@@ -38,10 +38,7 @@ def queue_view(ledger: Ledger, which: Selection) -> list[QueueEntry]:
 
 def _left_to_slurm(job: Job) -> str:
     ranking = job.ranking
-    return explain.left_to_slurm(
-        "given back" if job.given_back else ranking.protected_by if ranking else "",
-        note=ranking.note if ranking and not job.given_back else None,
-    )
+    return explain.left_to_slurm(job.left_to_slurm_by, note=ranking.note if ranking and not job.given_back else None)
 
 
 def _order(entry: QueueEntry) -> tuple[bool, float, float, int]:

@@ -155,7 +155,7 @@ def _rank(job: Job, place: QueuePlace | None, cycle: LastCycle | None, about: Ab
         return
     if ranking.note is not None and not job.given_back:
         yield f"{explain.sentence(ranking.note, about)}."
-    if rule := "given back" if job.given_back else ranking.protected_by:
+    if rule := job.left_to_slurm_by:
         yield f"Left to Slurm. {explain.sentence(Reason(rule, _protection_facts(rule, job)), about)}."
         return
     if ranking.score is not None:

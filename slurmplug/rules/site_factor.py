@@ -134,8 +134,8 @@ def exchanged(jobs: Jobs, ids: Ints, best_first: Ints, others: Ints) -> tuple[Fl
     fits = _ahead(in_place, ids[best_first], values, fence_ids) == ahead
     bounds = np.concatenate([[np.inf], values, [LEAST_PRIORITY - 1]])
     starts = np.flatnonzero(np.diff(ahead, prepend=-1))
-    high, low = bounds[ahead[starts]], bounds[ahead[starts] + 1]
-    total = _totals(starts, low, high, in_place[place], np.where(fits, in_place, np.nan), ids[best_first])
+    limits = bounds[ahead[starts] + 1], bounds[ahead[starts]]
+    total = _totals(starts, limits, in_place[place], np.where(fits, in_place, np.nan), ids[best_first])
     new = jobs.site_factor[best_first] + total - in_place
     return np.clip(new, -MAX_SITE_FACTOR, MAX_SITE_FACTOR), place
 
@@ -152,12 +152,13 @@ def _ahead(priority: Floats, ids: Ints, others: Floats, other_ids: Ints) -> Ints
     return found
 
 
-def _totals(starts: Ints, low: Floats, high: Floats, places: Floats, in_place: Floats, ids: Ints) -> Floats:
-    """The priorities (m,) of jobs of which each block, from one of `starts` (b,) to the next, is above `low` and below
-    `high` (b,): those in place where all of a block can stay, else the places', and if these do not fit, between both.
+def _totals(starts: Ints, limits: tuple[Floats, Floats], places: Floats, in_place: Floats, ids: Ints) -> Floats:
+    """The priorities (m,) of jobs of which each block, from one of `starts` (b,) to the next, is between its two
+    `limits`, (b,) each: those in place where all of a block can stay, else the places', else others between both.
 
     places, in_place (m,): falling priorities to be had, and those that the jobs have, NaN where not in their block.
     """
+    low, high = limits
     count = np.diff(starts, append=len(places))
     block = np.repeat(np.arange(len(starts)), count)
     ends = starts + count - 1

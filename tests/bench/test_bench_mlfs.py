@@ -1,4 +1,4 @@
-"""A decision of MLFS and the SiteFactors of a queue, at the sizes of the paper's experiment, a large and a huge site."""
+"""A decision of MLFS and the SiteFactors of a queue, at the size of the paper's experiment, a large and a huge site."""
 
 from collections.abc import Sequence
 

@@ -63,7 +63,7 @@ def site(path: Path) -> Iterator[MovingSite]:
     site = MovingSite(path, nodes=40)
     cluster, state = site.cluster, json.loads(site.ledger.query("SELECT state FROM fixture_cluster")[0]["state"])
     cluster.time = state["time"]
-    cluster.jobs = {job["job_id"]: job for job in state["jobs"]}
+    cluster.jobs = {job["job_id"]: {"nice": 0, **job} for job in state["jobs"]}
     cluster.scripts = {int(job): script.encode() for job, script in state["scripts"].items()}
     cluster.reservations = [
         Reservation(

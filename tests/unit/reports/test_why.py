@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -578,3 +579,19 @@ class TestNoIterationHasTheValuesOfAnother:
         assert (row["loss"], row["lossat"], row["value"]) == ("nan", 2, "inf")
         (record,) = site.ledger.live_records()
         assert record.points.quantities["loss"].tolist() == [0.4, REPORTED_NAN]
+
+
+def test_a_job_whose_script_is_not_read_again_after_a_requeue_is_not_told_that_it_has_no_directive(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = site.cluster.submit()
+    site.cluster.start(job)
+    site.cycle()
+    site.cluster.requeue(job)
+    read = site.cluster.read
+    monkeypatch.setattr(site.cluster, "read", lambda known, alive: replace(read(known, alive), scripts={}))
+    site.cycle()
+    assert "Left to Slurm. Its script has not been read yet, and until then nothing is done to it." in site.ask(
+        "why", str(job)
+    )
+    assert "Slurm's (script not read)" in site.ask("queue")
