@@ -17,6 +17,8 @@ import numpy as np
 from slurmplug.sandbox import Sandbox
 
 HONEST = "honest"
+SEEDS = 3
+"""The bounds are those of the means over so many seeds."""
 
 
 class Outcome(NamedTuple):

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from slurmplug.sandbox import Sandbox
-from tests.cheat.harness import Row, Stage, judge, rows, table
+from tests.cheat.harness import SEEDS, Row, Stage, judge, rows, table
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Play the rows and print the table."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("rows", nargs="*", help="names of rows")
-    options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--seeds", type=int, default=SEEDS)
     options.add_argument("--simulated", action="store_true", help="leave out the rows that need a real Slurm")
     asked = options.parse_args(argv)
     known = {row.name: row for row in rows()}
