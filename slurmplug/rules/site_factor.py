@@ -136,6 +136,7 @@ def exchanged(jobs: Jobs, ids: Ints, best_first: Ints, others: Ints) -> tuple[Fl
     starts = np.flatnonzero(np.diff(ahead, prepend=-1))
     limits = bounds[ahead[starts] + 1], bounds[ahead[starts]]
     total = _totals(starts, limits, in_place[place], np.where(fits, in_place, np.nan), ids[best_first])
+    total = np.minimum.accumulate(total)  # where no whole number lies between two others' jobs, one falls below both
     new = jobs.site_factor[best_first] + total - in_place
     return np.clip(new, -MAX_SITE_FACTOR, MAX_SITE_FACTOR), place
 

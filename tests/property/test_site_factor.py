@@ -103,6 +103,14 @@ def test_where_priorities_are_apart_every_place_is_kept_and_taken_in_order(queue
     assert np.all(np.diff(after[best_first]) < 0)
 
 
+def test_a_job_that_finds_no_place_between_two_plain_ones_draws_those_after_it_along() -> None:
+    score = np.full(11, np.nan)
+    score[[7, 9, 10]] = 1.0
+    site_factor = np.where(np.arange(11) == 9, 1.0, 0.0)
+    after = written(jobs(11, priority=20.0 + site_factor, site_factor=site_factor), score)
+    assert after[7] >= after[9] >= after[10]
+
+
 @given(queues())
 def test_the_order_is_never_against_the_decided_one(queue: tuple[Jobs, np.ndarray]) -> None:
     of_jobs, score = queue
