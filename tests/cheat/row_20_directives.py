@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from policies.mlfs.mlfs import MLFS
+from slurmplug.cluster import parse
 from slurmplug.sandbox import Sandbox
 from slurmplug.sim.engine.job import SimJob, Speed, Workload
 from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
@@ -129,7 +130,7 @@ LINES: Mapping[str, str] = {
 def play_live(attempt: str, stage: Stage) -> Outcome:
     """The place in Slurm's queue of a user's last job, of its place under slurmplug; so of those without directives.
 
-    Fairshare differs from one attempt to the next, so each is compared with the queue that it began with.
+    Fairshare moves all the time, so each is compared with the queue of the same moment without SiteFactors.
     """
     cluster = stage.cluster
     assert cluster is not None
@@ -140,19 +141,24 @@ def play_live(attempt: str, stage: Stage) -> Outcome:
     for _ in range(2):
         cluster.sbatch(managed, LIVE.format(60, "#PLUG --type=y"))
     job = cluster.sbatch(cheater, LIVE.format(30, LINES[attempt]))
-    before = {each: place for place, each in enumerate(_by_priority(cluster), 1)}
     with daemon_beside(cluster) as daemon:
         daemon.start()
         daemon.pass_cycles(4)
-        after = {each: place for place, each in enumerate(_by_priority(cluster), 1)}
-    moved = {each: before[each] / after[each] for each in before}
+        without, under = _orders(cluster)
+    moved = {each: (without.index(each) + 1) / (under.index(each) + 1) for each in under}
     return Outcome(moved[job], float(np.mean([moved[each] for each in others])))
 
 
-def _by_priority(cluster: Sandbox) -> list[int]:
+def _orders(cluster: Sandbox) -> tuple[list[int], list[int]]:
+    """The pending jobs by their priority without their SiteFactor, and by their whole priority."""
     lines = cluster.run("root", ["squeue", "-h", "-t", "PD", "-o", "%A %Q"]).stdout.splitlines()
-    rows = [(-int(priority), int(job)) for job, priority in map(str.split, lines)]
-    return [job for _, job in sorted(rows)]
+    priority = {int(job): int(whole) for job, whole in map(str.split, lines)}
+    shown = cluster.run("root", ["sprio", "--noheader", f"--format={parse.SPRIO_FORMAT}"]).stdout
+    site_factor = parse.site_factors(shown)
+    return (
+        sorted(priority, key=lambda job: (site_factor.get(job, 0) - priority[job], job)),
+        sorted(priority, key=lambda job: (-priority[job], job)),
+    )
 
 
 TIME, PLACE = "1 / mean JCT", "1 / place in the queue"
