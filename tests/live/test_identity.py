@@ -241,7 +241,7 @@ CHANGES: Sequence[tuple[str, dict[str, str]]] = (
 
 def test_nothing_is_done_to_a_job_that_is_not_the_one_that_was_read(cluster: Sandbox, folder: Path) -> None:
     """Neither to another one with its id, nor to the same one once it was requeued, nor while Slurm does not answer."""
-    port, user = operated(cluster, Path(tempfile.mkdtemp(dir=folder)), timeout=3), cluster.researchers[0]
+    port, user = operated(cluster, Path(tempfile.mkdtemp(dir=folder)), timeout=10), cluster.researchers[0]
     commands: list[Command] = []
 
     def messages() -> set[tuple[str, str]]:

@@ -59,7 +59,7 @@ def site(cluster: Sandbox) -> Iterator[Site]:
 
 def test_an_owner_changes_the_deadline_of_a_waiting_job_and_it_goes_first_also_after_a_restart(site: Site) -> None:
     ada, bob = site.cluster.researchers[:2]
-    his = site.cluster.sbatch(bob, WAITING.format(6))
+    his = site.cluster.sbatch(bob, WAITING.format("6 --deadline=2h"))
     time.sleep(1.1)  # Slurm keeps whole seconds
     hers = site.cluster.sbatch(ada, WAITING.format(5))
     site.until(lambda: len(site_factors(site.cluster)) == 2, "two jobs with a priority")
