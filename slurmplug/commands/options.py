@@ -48,6 +48,17 @@ def split_list(listed: str) -> tuple[str, ...]:
     return tuple(filter(None, (word.strip() for word in listed.split(","))))
 
 
+def job_option(help_text: str) -> Callable[[Command], Command]:
+    """--job with one job, as `wanted`: a JobId, or None."""
+    return click.option(
+        "--job",
+        "wanted",
+        metavar="JOBID",
+        callback=lambda _context, _option, text: None if text is None else JobId.parse(text),
+        help=help_text,
+    )
+
+
 users_option = click.option(
     "-u",
     "--user",

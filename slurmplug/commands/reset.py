@@ -9,6 +9,7 @@ from slurmplug.cluster.slurm import SlurmCluster
 from slurmplug.commands.options import (
     config_option,
     emit,
+    job_option,
     load_config,
     open_ledger,
     require_active_controller,
@@ -35,13 +36,7 @@ from slurmplug.operations.values import GOES_FIRST
 
 @click.command()
 @config_option
-@click.option(
-    "--job",
-    "wanted",
-    metavar="JOBID",
-    callback=lambda _context, _option, text: None if text is None else JobId.parse(text),
-    help="Reset this job only (12, or 12_3 of an array); slurmplug never changes it again.",
-)
+@job_option("Reset this job only (12, or 12_3 of an array); slurmplug never changes it again.")
 @click.option("--reason", default="reset", show_default=True, help="Shown by `status` while it is paused.")
 def reset(*, config_path: Path, wanted: JobId | None, reason: str) -> None:
     """Undo every priority, hold, constraint and reservation that slurmplug set in Slurm, and withdraw every open

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from slurmplug.commands.options import emit, ledger_options, open_ledger
+from slurmplug.commands.options import emit, job_option, ledger_options, open_ledger
 from slurmplug.console.table import printable
 from slurmplug.daemon.reset import job_number
 from slurmplug.errors import UsageError
@@ -12,13 +12,7 @@ from slurmplug.ledger.selection import JobId
 
 
 @click.command()
-@click.option(
-    "--job",
-    "wanted",
-    metavar="JOBID",
-    callback=lambda _context, _option, text: None if text is None else JobId.parse(text),
-    help="Rank this job again (12, or 12_3 of an array), whose SiteFactor somebody else set; a pause stays.",
-)
+@job_option("Rank this job again (12, or 12_3 of an array), whose SiteFactor somebody else set; a pause stays.")
 @ledger_options
 def resume(*, wanted: JobId | None, config_path: Path, ledger_path: Path | None) -> None:
     """Let the daemon act again as the configuration says."""

@@ -146,7 +146,7 @@ class Guardrails(Section):
         frozenset(), description="names of jobs that are never changed, with the wildcards * and ?"
     )
     writes_per_cycle: Annotated[int, Field(ge=0)] = Field(
-        500, description="most priorities written in a cycle; of more, the users take turns"
+        500, description="most priorities written in a cycle; of more, those at the head of the queue"
     )
     stops_per_cycle: Annotated[int, Field(ge=0)] = Field(20, description="most jobs requested to stop in a cycle")
     stops_per_hour: Annotated[int, Field(ge=0)] = Field(200, description="most jobs requested to stop in an hour")

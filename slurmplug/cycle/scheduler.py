@@ -223,7 +223,7 @@ class Scheduler:
         writes = site_factor.commands(snapshot, verdict.score)
         if "rank" in verdict.acting:
             writes = [*site_factor.take_back(snapshot), *writes]
-        most = self.config.guardrails.writes_per_cycle  # in turn, as a place is exchanged between users
+        most = self.config.guardrails.writes_per_cycle  # the best first, whoever's: places are exchanged between users
         return writes[:most], max(0, len(writes) - most)
 
 

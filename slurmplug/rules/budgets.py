@@ -5,16 +5,15 @@ A budget is the site's. So that no user can spend it alone, each user has a part
 counted against that part.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from policies.plan import Reason
 from slurmplug.config.schema import Guardrails
 
 USER_SHARE = 0.2
 """The part of an hour's budget that one user may spend where the site sets no other number."""
-_T = TypeVar("_T")
 
 
 class Budget(NamedTuple):
@@ -75,22 +74,3 @@ def _budget(effects: str, per_cycle: int, per_hour: int, per_user: int | None) -
 def default_per_user(per_hour: int) -> int:
     """One user's part of an hour's budget where the site sets none: a fifth, at least one unless the budget is 0."""
     return min(per_hour, max(1, int(USER_SHARE * per_hour)))
-
-
-def within_budget(writes: Sequence[_T], user_of: Callable[[_T], str], limits: Guardrails) -> tuple[Sequence[_T], int]:
-    """The writes of this cycle, and how many are postponed to the next.
-
-    Where there are more than `writes_per_cycle`, the users take turns, each with their first writes first, so that the
-    writes for one user's many jobs do not postpone those of another's few.
-    """
-    most = limits.writes_per_cycle
-    if len(writes) <= most:
-        return writes, 0
-    turns: defaultdict[str, int] = defaultdict(int)
-    turn = []
-    for write in writes:
-        user = user_of(write)
-        turn.append(turns[user])
-        turns[user] += 1
-    taken = sorted(sorted(range(len(writes)), key=turn.__getitem__)[:most])
-    return [writes[at] for at in taken], len(writes) - most

@@ -7,9 +7,8 @@ import pytest
 
 from policies.plan import Action, ActionKind, Plan, Reason
 from policies.snapshot import JobKey, Snapshot
-from slurmplug.cluster.port import Command
 from slurmplug.config.schema import Guardrails, Modes
-from slurmplug.rules.budgets import default_per_user, within_budget
+from slurmplug.rules.budgets import default_per_user
 from slurmplug.rules.guardrails import Past, Requeue, check
 from tests.builders import CLUSTER, NOW, jobs, nodes, snapshot
 
@@ -67,27 +66,3 @@ def test_an_admission_in_progress_that_is_repeated_spends_nothing() -> None:
 @pytest.mark.parametrize(("per_hour", "per_user"), [(0, 0), (1, 1), (4, 1), (20, 4), (60, 12), (200, 40)])
 def test_a_users_part_is_a_fifth_but_at_least_one(per_hour: int, per_user: int) -> None:
     assert default_per_user(per_hour) == per_user
-
-
-def write(number: int) -> Command:
-    return Command(str(number), "update", JobKey(CLUSTER, number, 0))
-
-
-def test_the_writes_of_one_cycle_are_limited_and_the_rest_is_counted() -> None:
-    writes = [write(i) for i in range(5)]
-
-    def first(most: int, these: Sequence[Command] = writes) -> tuple[Sequence[Command], int]:
-        return within_budget(these, lambda _: "ada", Guardrails(writes_per_cycle=most))
-
-    assert first(3) == (writes[:3], 2)
-    assert first(0) == ([], 5)
-    assert first(3, writes[:2]) == (writes[:2], 0)
-
-
-def test_where_there_are_too_many_writes_the_users_take_turns() -> None:
-    writes = [write(i) for i in range(8)]
-    users = dict(zip([each.job for each in writes], ["greedy"] * 6 + ["ada", "bob"], strict=True))
-    now, later = within_budget(writes, lambda each: users[each.job], Guardrails(writes_per_cycle=4))
-    assert [users[each.job] for each in now] == ["greedy", "greedy", "ada", "bob"]
-    assert [each.id for each in now] == ["0", "1", "6", "7"]
-    assert later == 4
