@@ -4,10 +4,13 @@ from functools import lru_cache
 
 import numpy as np
 
+from predictors.arrays import Floats
 from predictors.forecast import LEVELS, Fan
 
 MEDIAN = int(np.abs(LEVELS - 0.5).argmin())
 """The column of a fan's table that holds the median."""
+_BLOCK = 1 << 18
+"""numbers processed at once, so that they fit into the processor's cache"""
 
 
 class MedianSpeeds:
@@ -41,3 +44,23 @@ class MedianSpeeds:
             with np.errstate(invalid="ignore"):
                 saved = self._saved[place] = (times[:-1] - times[1:]).tolist()
         return saved[gpus] if gpus < len(saved) else 0.0
+
+
+def interpolated(grid: Floats, values: Floats, x: Floats) -> Floats:
+    """(r, c) rows of `values` (r, k) at x (r, c), linear between the points of `grid` (r, k) and flat outside."""
+    r, k = grid.shape
+    if k == 1:
+        return np.broadcast_to(values, x.shape)
+    out = np.empty(x.shape)
+    step = max(1, _BLOCK // max(1, x.shape[1] * k))
+    for at in range(0, r, step):
+        part = slice(at, at + step)
+        g, v, points = grid[part], values[part], x[part]
+        column = np.zeros(points.shape, dtype=np.int64)
+        for j in range(1, k - 1):
+            column += g[:, j : j + 1] <= points
+        each = np.arange(len(g))[:, None]
+        slope = np.diff(v, axis=1) / np.diff(g, axis=1)
+        inside = np.clip(points, g[:, :1], g[:, -1:])
+        out[part] = v[each, column] + slope[each, column] * (inside - g[each, column])
+    return out

@@ -95,6 +95,7 @@ class MLFS(Policy):
         return Plan(ranking.score, ranking.terms, actions, load.memory, _notes(snapshot.jobs, ranking))
 
 
+C = [0, 0]
 def _actions(
     snapshot: Snapshot, forecasts: Forecasts, ranking: Ranking, stopping: Sequence[Action], settings: MLFHSettings
 ) -> tuple[Action, ...]:
@@ -106,18 +107,19 @@ def _actions(
     jobs = snapshot.jobs
     keys = {action.job for action in stopping}
     stopped = np.array([row for row, key in enumerate(jobs.keys) if key in keys] if keys else [], dtype=np.int64)
-    if not settings.grow or (settings.migrate and Servers(snapshot, settings).overloaded().any()):
+    import os
+    over = Servers(snapshot, settings).overloaded().any(); C[0] += 1; C[1] += over
+    if not settings.grow or (os.environ.get('GATE','1')=='1' and settings.migrate and Servers(snapshot, settings).overloaded().any()):
         return (*schedule(snapshot, ranking.score, ranking.remaining, stopped, settings), *admission_releases(jobs))
     changeable_rows = changeable(snapshot, stopped, settings) & settings.preempt
-    least_saving = settings.restart / settings.loss if settings.loss else np.inf
     sized = grow(
         snapshot,
         ranking.score,
         ranking.remaining,
         forecasts.speed,
         changeable_rows,
-        keep=settings.keep,
-        least_saving=least_saving,
+        settings=settings,
+        restart=settings.restart,
     )
     return (*sized, *admission_releases(jobs))
 
