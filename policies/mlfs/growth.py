@@ -2,7 +2,7 @@
 
 Beyond the paper, whose jobs are rigid. Berg, Vesilo, Harchol-Balter: heSRPT, Performance Evaluation 2020: where the
 speed of each job is s(k) = k^p, the mean completion time of m jobs is least if the one of rank i by remaining size, 1
-the largest, has (i / m)^c - ((i - 1) / m)^c of the GPUs, c = 1 / (1 - p) (theorem 3). Those shares maximise the sum of
+the largest, has (i / m)^c - ((i - 1) / m)^c of the GPUs, c = 1 / (1 - p). Those shares maximise the sum of
 w_i s(k_i) with w_i = (i^c - (i - 1)^c)^(1 - p). No training has such a speed exactly, so w_i weighs the forecast speed
 of each instead, one GPU at a time:
 
@@ -11,7 +11,7 @@ of each instead, one GPU at a time:
    Its size W_i: the seconds that remain until its expected stop, times s_i of the GPUs that it has or requested.
 3. The k-th GPU is worth w_i (s_i(k) - s_i(k - 1)) to job i, and `keep` times that if the job holds it. GPUs go to where
    they are worth most, from the first one on: nobody is guaranteed its minimum, unless with `guarantee`.
-4. A job that would have less than its minimum has none, and the others divide the rest.
+4. A job for whose minimum not enough is left has none, and the others divide the rest.
 5. A job to which more GPUs save less than two restarts keeps what it has, and the others divide the rest.
 6. All are placed in order of priority, on as few nodes as possible.
 """
@@ -22,11 +22,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from policies.marginal_gain.speeds import MEDIAN, interpolated
-from policies.placement.allocation import allocate, elastic, gang_gpus, held_gpus, queue_order, startable
+from policies.marginal_gain.speeds import MEDIAN, concave_hull, relative_speed
+from policies.mlfs.priority import Ranking
+from policies.mlfs.sizes import Sizes
+from policies.placement.allocation import elastic, gang_gpus, held_gpus, queue_order, startable
 from policies.placement.pools import GPUPools
-from policies.plan import Action
-from policies.snapshot import Snapshot
+from policies.snapshot import Jobs, Snapshot
 from predictors.arrays import Bools, Floats, Ints
 from predictors.forecast import Fan
 
@@ -38,9 +39,11 @@ RESTARTS = 2.0
 
 @dataclass(frozen=True)
 class GrowthSettings:
-    """grow: whether elastic jobs get other numbers of GPUs than they requested; then no job leaves a node because it
-    reports an overloaded network. keep: factor on the worth of a GPU to
-    the job that holds it. guarantee: whether jobs that may run by priority have at least their minimum."""
+    """Which numbers of GPUs elastic jobs get.
+
+    grow: whether other ones than they requested. keep: factor on the worth of a GPU to the job that holds it.
+    guarantee: whether those elastic jobs that run by priority have at least their minimum.
+    """
 
     grow: bool = True
     keep: float = 2.0
@@ -51,43 +54,52 @@ class GrowthSettings:
             raise ValueError(f"keep is at least 1, not {self.keep}")
 
 
-def grow(
-    snapshot: Snapshot,
-    score: Floats,
-    remaining: Floats,
-    speed: Fan,
-    changeable: Bools,
-    *,
-    settings: GrowthSettings,
-    restart: float,
-) -> tuple[Action, ...]:
-    """The actions that resize elastic jobs by the worth of GPUs to them, and start and preempt the others by priority.
+class Movable(NamedTuple):
+    """resize (n,): the running jobs that may be resized. preempt (n,): those that may be preempted for others."""
 
-    GPUs for jobs that are not managed stay reserved. The jobs of one ML job train together, so none of them is resized.
+    resize: Bools
+    preempt: Bools
+
+
+def sizes(
+    snapshot: Snapshot,
+    ranking: Ranking,
+    speed: Fan,
+    movable: Movable,
+    settings: GrowthSettings,
+    *,
+    restart: float,
+) -> Sizes | None:
+    """The GPUs that elastic jobs are to have; None where there are no such jobs.
+
+    The jobs of one ML job train together, so none of them is resized; nor is a job of unknown speed.
 
     Args:
         snapshot: the cluster.
-        score: (n,) the priorities.
-        remaining: (n,) predicted seconds left on the GPUs that each job holds or requested.
-        speed: iterations a second by GPUs; a job of unknown speed gets the GPUs that it requested.
-        changeable: (n,) the running jobs that may be resized or preempted.
+        ranking: the priorities, and the seconds left on the GPUs that each job holds or requested.
+        speed: iterations a second by GPUs.
+        movable: which running jobs may be changed.
         settings: `keep` and `guarantee`.
         restart: seconds that a restart takes.
     """
-    jobs = snapshot.jobs
+    jobs, starts = snapshot.jobs, startable(snapshot.jobs)
     alone = np.bincount(jobs.ml_job, minlength=len(jobs))[jobs.ml_job] == 1
-    sized = elastic(jobs) & alone & _trains(speed) & (changeable | startable(jobs))
-    order = queue_order(jobs, -np.nan_to_num(score))
-    wanted = gang_gpus(snapshot, order, preempt=changeable, requested=np.where(sized, jobs.gpus_min, jobs.gpus))
-    rows = np.flatnonzero(sized & (wanted > 0) if settings.guarantee else sized)
+    sized = elastic(jobs) & alone & _trains(speed) & (movable.resize | starts)
+    if not sized.any():
+        return None
+    yields = np.where(sized, jobs.running, movable.preempt & ~_beside(jobs, jobs.running & ~movable.preempt))
+    order = queue_order(jobs, -np.nan_to_num(ranking.score))
+    gpus = gang_gpus(snapshot, order, preempt=yields, requested=np.where(sized, jobs.gpus_min, jobs.gpus))
+    rows = np.flatnonzero(sized & (gpus > 0) if settings.guarantee else sized)
+    gpus[sized] = 0
+    pools = GPUPools.of(snapshot, yields)
+    for row in np.flatnonzero((yields | starts) & (gpus > 0)).tolist():
+        pools.take(int(jobs.placement[row]), int(gpus[row]))
     if len(rows):
-        wanted[sized] = 0
-        pools = GPUPools.of(snapshot, changeable)
-        for row in np.flatnonzero((changeable | jobs.pending) & (wanted > 0)).tolist():
-            pools.take(int(jobs.placement[row]), int(wanted[row]))
-        wanted[rows] = _Elastic.of(snapshot, rows, remaining[rows], speed, settings).share(pools, RESTARTS * restart)
-    others = {jobs.keys[row] for row in np.flatnonzero(~jobs.managed).tolist()}
-    return tuple(action for action in allocate(snapshot, order, wanted).actions if action.job not in others)
+        elastics = _Elastic.of(snapshot, rows, ranking.remaining[rows], speed, settings)
+        gpus[rows] = elastics.share(pools, RESTARTS * restart)
+    without = ~sized & (gpus == 0) & (jobs.gpus > 0)
+    return Sizes(sized | (without & yields), gpus, without & starts & jobs.managed)
 
 
 class _Elastic(NamedTuple):
@@ -108,24 +120,22 @@ class _Elastic(NamedTuple):
     worth: Floats
 
     @classmethod
-    def of(
-        cls, snapshot: Snapshot, rows: Ints, remaining: Floats, speed: Fan, settings: GrowthSettings
-    ) -> "_Elastic":
+    def of(cls, snapshot: Snapshot, rows: Ints, remaining: Floats, speed: Fan, settings: GrowthSettings) -> "_Elastic":
         """These rows (r,), with the seconds that remain to them (r,)."""
         jobs, held = snapshot.jobs, held_gpus(snapshot)[rows]
-        least, most = jobs.gpus_min[rows], jobs.gpus_max[rows]
-        at, rate = hull(speed, rows, least, most)
-        size = remaining * _relative_speed(at, rate, np.where(held > 0, held, jobs.gpus[rows]))
+        least, most = np.maximum(jobs.gpus_min[rows], 1), jobs.gpus_max[rows]
+        at, rate = concave_hull(speed, rows, least, most)
+        size = remaining * relative_speed(at, rate, np.where(held > 0, held, jobs.gpus[rows]))
         worth = rate * weights(size)[:, None]
         both = np.concatenate([settings.keep * worth, worth], axis=1)
         if settings.guarantee:
-            both[:, [0, len(at[0])]] = np.where(worth[:, :1] > 0, np.inf, 0.0)
+            both[:, [0, at.shape[1]]] = np.inf
         return cls(jobs.placement[rows], held, least, most, remaining, at, rate, both)
 
     def share(self, pools: GPUPools, least_saving: float) -> Ints:
         """(r,) the GPUs of each, out of these pools. least_saving: seconds, see step 5."""
         count = self._by_worth(pools, self.most)
-        before, after = (_relative_speed(self.at, self.rate, gpus) for gpus in (self.held, count))
+        before, after = (relative_speed(self.at, self.rate, gpus) for gpus in (self.held, count))
         saved = self.remaining * (1.0 - np.divide(before, after, out=np.ones(len(count)), where=after > 0))
         stays = (self.held > 0) & (count > self.held) & (saved < least_saving)
         return self._by_worth(pools, np.where(stays, self.held, self.most)) if stays.any() else count
@@ -144,7 +154,7 @@ class _Elastic(NamedTuple):
         return np.array(given, dtype=np.int64)
 
     def _steps(self, most: Ints) -> Iterator[tuple[int, int]]:
-        """The jobs by row, and GPUs for each, in descending order of the worth of one; a job's first has its minimum."""
+        """The jobs by row, and GPUs for each, in descending order of the worth of one; first of each its minimum."""
         end = np.minimum(self.at, most[:, None])
         begin = np.concatenate([np.zeros((len(end), 1)), end[:, :-1]], axis=1)
         ours = np.clip(self.held[:, None], begin, end)
@@ -157,10 +167,15 @@ class _Elastic(NamedTuple):
         return zip((some // gpus.shape[1]).tolist(), gpus.ravel()[some].astype(np.int64).tolist(), strict=True)
 
 
+def _beside(jobs: Jobs, some: Bools) -> Bools:
+    """(n,) whether one of these jobs (n,) is of the same ML job."""
+    return np.asarray(np.bincount(jobs.ml_job, some, minlength=len(jobs))[jobs.ml_job] > 0)
+
+
 def _trains(speed: Fan) -> Bools:
     """(n,) whether a speed is forecast, and not 0 on every number of GPUs."""
-    some = (speed.table[:, :, MEDIAN] > 0).any(axis=1)
-    return speed.known & np.append(some, False)[speed.index]  # -1 where unknown
+    some = np.append((speed.table[:, :, MEDIAN] > 0).any(axis=1), False)
+    return np.asarray(some[speed.index])  # -1, where it is unknown, is the last
 
 
 def weights(size: Floats) -> Floats:
@@ -169,35 +184,3 @@ def weights(size: Floats) -> Floats:
     rank = np.empty(len(size))
     rank[np.argsort(-size, kind="stable")] = np.arange(1.0, len(size) + 1.0)
     return (rank**c - (rank - 1.0) ** c) ** (1.0 - POWER)
-
-
-def hull(speed: Fan, rows: Ints, least: Ints, most: Ints) -> tuple[Floats, Floats]:
-    """The concave hull, through (0, 0), of the forecast speed of these rows (r,) on `least` to `most` (r,) GPUs.
-
-    The first GPU on a second node may reduce the speed and further ones raise it: without the hull nobody would take
-    the first.
-
-    Returns:
-        Numbers of GPUs (r, k), ascending, and the slopes up to each (r, k), over the first of them; 0 where no number
-        of GPUs beyond is faster, and everywhere where the speed is 0.
-    """
-    grid, median = speed.x[speed.index[rows]], speed.table[speed.index[rows], :, MEDIAN]
-    low, high = least[:, None].astype(np.float64), most[:, None].astype(np.float64)
-    at = np.concatenate([low, np.clip(grid, low, high), high], axis=1)
-    value = interpolated(grid, np.nan_to_num(median), at)
-    slopes = np.zeros(at.shape)
-    x, y = np.zeros(len(rows)), np.zeros(len(rows))
-    for column in range(at.shape[1]):
-        run, rise = at[:, column:] - x[:, None], value[:, column:] - y[:, None]
-        ahead = np.divide(rise, run, out=np.zeros(run.shape), where=run > 0)
-        slopes[:, column] = np.maximum(ahead.max(axis=1), 0.0)
-        y += slopes[:, column] * run[:, 0]
-        x = at[:, column]
-    one = slopes[:, :1]
-    return at, np.divide(slopes, one, out=np.zeros(slopes.shape), where=one > 0)
-
-
-def _relative_speed(at: Floats, rate: Floats, gpus: Ints) -> Floats:
-    """(r,) the speed on these GPUs (r,), over that on one, on the hull of these slopes (r, k) up to `at` (r, k)."""
-    end = np.minimum(at, gpus[:, None])
-    return np.asarray((np.diff(end, axis=1, prepend=0.0) * rate).sum(axis=1))
