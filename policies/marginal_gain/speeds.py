@@ -11,6 +11,8 @@ MEDIAN = int(np.abs(LEVELS - 0.5).argmin())
 """The column of a fan's table that holds the median."""
 _BLOCK = 1 << 18
 """numbers processed at once, so that they fit into the processor's cache"""
+_ROUNDING = 1e-9
+"""a smaller slope, over the first, is a rounding error"""
 
 
 class MedianSpeeds:
@@ -89,7 +91,8 @@ def concave_hull(speed: Fan, rows: Ints, least: Ints, most: Ints) -> tuple[Float
         y += slopes[:, column] * run[:, 0]
         x = at[:, column]
     one = slopes[:, :1]
-    return at, np.divide(slopes, one, out=np.zeros(slopes.shape), where=one > 0)
+    relative = np.divide(slopes, one, out=np.zeros(slopes.shape), where=one > 0)
+    return at, np.minimum.accumulate(np.where(relative > _ROUNDING, relative, 0.0), axis=1)  # but for rounding it falls
 
 
 def relative_speed(at: Floats, rate: Floats, gpus: Ints) -> Floats:
