@@ -9,8 +9,9 @@ from policies.mlfs.early_stopping import StopCandidates, remaining_share, stop_a
 from policies.mlfs.growth import GrowthSettings, Movable, sizes
 from policies.mlfs.load_control import LoadControlSettings, assess_load
 from policies.mlfs.priority import PrioritySettings, Ranking, score
-from policies.mlfs.schedule import ScheduleSettings, changeable, preemption_loss, schedule
+from policies.mlfs.schedule import ScheduleSettings, changeable, gives_way, schedule
 from policies.mlfs.sizes import Sizes
+from policies.placement.allocation import elastic
 from policies.placement.plans import admission_releases
 from policies.plan import Action, Memory, Plan, Reason
 from policies.policy import Policy
@@ -111,9 +112,10 @@ def _actions(
 def _sizes(
     snapshot: Snapshot, forecasts: Forecasts, ranking: Ranking, stopped: Ints, settings: MLFHSettings
 ) -> Sizes | None:
-    """The GPUs of the elastic jobs. A rigid one is preempted for them where the wait for its end is worth the loss."""
+    """The GPUs of the elastic jobs."""
     resize = changeable(snapshot, stopped, settings) & settings.preempt
-    preempt = resize & (preemption_loss(snapshot.jobs, settings.restart) <= settings.loss * ranking.remaining)
+    rigid = resize & ~elastic(snapshot.jobs)
+    preempt = gives_way(snapshot.jobs, ranking.score, ranking.remaining, rigid, settings)
     return sizes(snapshot, ranking, forecasts.speed, Movable(resize, preempt), settings, restart=settings.restart)
 
 

@@ -95,6 +95,20 @@ def changeable(snapshot: Snapshot, stopping: Ints, settings: ScheduleSettings) -
     return allowed
 
 
+def gives_way(jobs: Jobs, score: Floats, remaining: Floats, allowed: Bools, settings: ScheduleSettings) -> Bools:
+    """(n,) which of the jobs `allowed` (n,) may be preempted in one decision, where the wait for their end is worth the
+    loss: those of the lowest priority."""
+    worth_it = allowed & (preemption_loss(jobs, settings.restart) <= settings.loss * remaining)
+    rows = np.flatnonzero(worth_it)
+    rows = rows[np.argsort(score[rows], kind="stable")][: _budget(jobs, settings)]
+    return np.isin(np.arange(len(jobs)), rows)
+
+
+def _budget(jobs: Jobs, settings: ScheduleSettings) -> int:
+    """How many gangs one decision may preempt."""
+    return min(MOST, max(FEW, int(settings.churn * jobs.running.sum())))
+
+
 class _Decision:
     """One decision in progress."""
 
@@ -255,7 +269,7 @@ class _Preemption:
         self._helps = np.zeros(len(jobs), dtype=bool)
         self._helps[on[~decision.servers.closed()[on[:, 1]], 0]] = True
         self._lost = preemption_loss(jobs, decision.settings.restart)
-        self._budget = min(MOST, max(FEW, int(decision.settings.churn * len(runs))))
+        self._budget = _budget(jobs, decision.settings)
         self._tries = MAX_FAILED_SEARCHES
         self._preempted: set[int] = set()
         self._by_placement: dict[int, dict[int, Gang]] = {}
