@@ -43,7 +43,7 @@ from slurmplug.cluster.parse.jobs import (
 )
 from slurmplug.cluster.parse.nodes import NODE_FIELDS, nodes
 from slurmplug.cluster.parse.reservations import reservations
-from slurmplug.cluster.parse.resource_requests import RESOURCE_REQUEST_FIELDS, resource_requests
+from slurmplug.cluster.parse.resource_requests import RESOURCE_REQUEST_FIELDS, addresses, resource_requests
 from slurmplug.cluster.parse.site import site
 from slurmplug.cluster.parse.table import Separators
 
@@ -59,6 +59,7 @@ __all__ = [
     "Queue",
     "QueueReader",
     "Separators",
+    "addresses",
     "endings",
     "nodes",
     "queue",
