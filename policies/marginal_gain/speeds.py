@@ -35,6 +35,12 @@ class MedianSpeeds:
         place = self._place[row]
         return float(np.interp(gpus, self._gpus[place], self._speed[place])) if place >= 0 else np.nan
 
+    def up_to(self, row: int, gpus: int) -> Floats:
+        """(gpus + 1,) the same of this row, whose speed is known, on 0, 1, ... GPUs."""
+        place = self._place[row]
+        speed: Floats = np.interp(np.arange(gpus + 1), self._gpus[place], self._speed[place])
+        return speed
+
     def saved(self, row: int, gpus: int) -> float:
         """Seconds an iteration that one more GPU saves this row, whose speed is known, on `gpus` GPUs."""
         place = self._place[row]
