@@ -236,3 +236,19 @@ def test_a_job_of_a_fixed_size_that_found_no_room_takes_what_elastic_ones_leave(
         demand=[[1, 0, 0], [4, 0, 0], [3, 0, 0]],
     )
     assert sizes(look, [HOUR, HOUR / 4, 9 * HOUR], grow=grow, hysteresis=9.0) == [1, 0, 3]
+
+
+def test_a_job_whose_share_has_no_room_gets_what_there_is() -> None:
+    """Its CPUs fit twice on each node."""
+    look = cluster(waiting=1, demand=[[4, 48, 0]])
+    assert sizes(look, HOUR) == [4]
+
+
+def test_a_job_that_finds_no_more_than_it_has_keeps_it_without_a_restart() -> None:
+    look = cluster(2, there=1, demand=[[2, 24, 0]])
+    look = replace(look, nodes=replace(look.nodes, used=np.array([[2.0, 24.0, 0.0]])))
+    assert MLFH().decide(look, predict(1, 10 * HOUR), {}).actions == ()
+
+
+def test_a_job_that_holds_more_than_the_rest_is_worth_to_it_is_left_with_it_where_nobody_gains() -> None:
+    assert sizes(cluster(4, 4, gpus_max=[4, 4]), [HOUR, 50 * HOUR], power=0.0) == [4, 4]
