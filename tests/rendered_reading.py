@@ -81,7 +81,8 @@ class RenderedCluster:
             "expected": np.full(count, np.nan), "end": np.full(count, np.nan), "priority": self._port.priority[live],
             "nice": np.zeros(count, int),
             "nodes": np.ones(count, int), "cpus": demand[:, 1], "memory": demand[:, 2], "gpus": engine.gpus[live],
-            "gpu_type": np.full(count, ""), "exit_code": np.zeros(count, int),
+            "gpu_type": np.full(count, ""), "gpu_type_held": np.full(count, ""), "shards": np.zeros(count, int),
+            "exit_code": np.zeros(count, int),
         }  # fmt: skip
         return JobRows(
             **{

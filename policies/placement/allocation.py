@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from policies.placement.gpu_types import split_by_type
 from policies.placement.gpu_space import GPUSpace
 from policies.placement.space import Packing, Placement, Space, free_resources
 from policies.plan import Action, Reason
@@ -42,8 +43,9 @@ def startable(jobs: Jobs) -> Bools:
 
 def movable(jobs: Jobs) -> Bools:
     """(n,) whether the job runs and may be preempted, resized or migrated: managed, with a checkpoint to resume
-    from."""
-    return np.asarray(jobs.running & jobs.managed & jobs.restartable & ~jobs.held & ~jobs.interactive)
+    from, and on whole GPUs."""
+    left_alone = jobs.held | jobs.interactive | jobs.part_of_gpu
+    return np.asarray(jobs.running & jobs.managed & jobs.restartable & ~left_alone)
 
 
 def elastic(jobs: Jobs) -> Bools:
@@ -94,7 +96,7 @@ def gang_gpus(snapshot: Snapshot, order: Ints, *, preempt: Bools | bool, request
     back = on[yields[on[:, 0]]]
     held, given = (np.bincount(those[:, 1], those[:, 2], len(nodes.names)) for those in (on, back))
     free = free_resources(nodes, held[:, None].astype(np.float64))[:, 0] + given
-    left, pools = _pools(snapshot.fits[:, nodes.up], free[nodes.up])
+    left, pools = _pools(*split_by_type(snapshot, free, back))
     several = len(left) > 1 or not all(pools)
     total = sum(left)
     candidates, starts = group_gangs(jobs, order[(yields | startable(jobs))[order]])

@@ -112,7 +112,8 @@ class SimIntake:
             qos=job.qos, partition=job.partition, state=log.state, reason="None", name=job.name, comment="",
             dependency="", features="", reservation="", node_list="", batch=True, restarts=int(engine.restarts[row]),
             submit=job.submit, eligible=job.submit, start=None, end=None, time_limit=None, nodes=0, cpus=0, memory=0.0,
-            gpus=int(engine.gpus[row]), gpu_type="", exit_code=0,
+            gpus=int(engine.gpus[row]), gpu_type="", exit_code=0, gpu_type_held="",
+            shards=0,
         )  # fmt: skip
         return JobRecord(engine.table.keys[row], facts)
 
