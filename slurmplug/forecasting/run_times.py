@@ -55,9 +55,10 @@ class HistoryRunTimes:
         """The total and the remaining seconds; both are made whatever is needed."""
         jobs = snapshot.jobs
         elapsed = np.nan_to_num(np.maximum(snapshot.now - jobs.started, 0.0))
-        requested = (np.nan_to_num(column, nan=-1.0).tolist() for column in (jobs.time_limit, jobs.max_iterations))
+        requested = (np.nan_to_num(column, nan=-1.0) for column in (jobs.time_limit, jobs.max_iterations))
+        known = (column.tolist() for column in (jobs.kind, jobs.gpus, jobs.gpu_type, *requested))
         submitted = self._submitted.of(
-            list(zip(jobs.keys, jobs.kind.tolist(), jobs.gpus.tolist(), *requested, strict=True)),
+            list(zip(jobs.keys, *known, strict=True)),
             lambda rows: self._at_submission([_as_submitted(jobs, row) for row in rows.tolist()]),
         )
         pace = self._paces.of(snapshot)
@@ -186,13 +187,14 @@ def _later(forecast: Forecast, seconds: Floats) -> Forecast:
 
 
 def known_at_submit(
-    *, user: str, account: str, partition: str, qos: str, kind: str, name: str, gpus: float, cpus: float, memory: float,
-    time_limit: float | None, submit: float,
+    *, user: str, account: str, partition: str, qos: str, kind: str, name: str, gpus: float, gpu_type: str, cpus: float,
+    memory: float, time_limit: float | None, submit: float,
 ) -> Job:  # fmt: skip
-    """The inputs of a run time forecast, in training as in use."""
+    """The inputs of a run time forecast, in training as in use; a type of GPU that is not requested is known once the
+    job runs."""
     return {
         "user": user, "account": account, "partition": partition, "qos": qos, "type": kind, "exe": name, "name": name,
-        "gpus": gpus, "cpus": cpus, "mem": memory, "time_limit": time_limit, "submit": submit,
+        "gpus": gpus, "gpu_type": gpu_type, "cpus": cpus, "mem": memory, "time_limit": time_limit, "submit": submit,
     }  # fmt: skip
 
 
@@ -206,6 +208,7 @@ def _as_submitted(jobs: Jobs, row: int) -> Job:
         kind=str(jobs.kind[row]),
         name=str(jobs.name[row]),
         gpus=gpus,
+        gpu_type=str(jobs.gpu_type[row]),
         cpus=cpus,
         memory=memory,
         time_limit=None if np.isnan(limit) else limit,
