@@ -21,8 +21,8 @@ def counted_types(snapshot: Snapshot) -> Ints:
     if not len(snapshot.type_of_class):
         return np.zeros(0, dtype=np.int64)
     requested = np.unique(snapshot.type_of_class[snapshot.type_of_class >= 0])
-    shared = (snapshot.nodes.of_type > 0) & _several(snapshot.nodes)[:, None]
-    return requested[shared.any(axis=0)[requested]]
+    shared = np.any((snapshot.nodes.of_type > 0) & _several(snapshot.nodes)[:, None], axis=0)
+    return np.intersect1d(requested, np.flatnonzero(shared))
 
 
 def split_by_type(snapshot: Snapshot, free: Floats, back: Ints) -> tuple[Bools, Floats]:

@@ -10,6 +10,8 @@ which shards are in use is not listed as used itself.
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import NamedTuple
 
 _DETAIL = re.compile(r"\([^()]*\)")
 _ITEM = re.compile(r"(?:gres[:/])?(gpu|shard)(?:$|[:=])(.*)", re.DOTALL)
@@ -49,6 +51,7 @@ def sharded_gpus(text: str) -> dict[str, int]:
     return {kind: count for kind, count in found.items() if count}
 
 
+@lru_cache(maxsize=1024)
 def is_mig(kind: str) -> bool:
     """Whether this type of GPU is the profile of a MIG instance: `1g.10gb`, `a100_3g.20gb`, `1c.3g.40gb`, ..."""
     return _MIG.fullmatch(kind) is not None
@@ -99,3 +102,33 @@ def nodes(tres: str) -> int:
 def types(found: Mapping[str, int]) -> str:
     """The types in a result of `gpus`, several joined by commas."""
     return ",".join(sorted(kind for kind, count in found.items() if kind and count))
+
+
+class JobGPUs(NamedTuple):
+    """The GPUs of a job: how many Slurm counts, their types as requested and held (several joined by commas), and the
+    shards that it requests."""
+
+    number: int
+    requested: str
+    held: str
+    shards: int
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Of those that it holds; where not known, of those that it requests. Empty for any, or no GPU."""
+        return tuple(filter(None, (self.held or self.requested).split(",")))
+
+    @property
+    def only_type(self) -> str:
+        """Empty where it is not known, or there are several."""
+        return self.types[0] if len(self.types) == 1 else ""
+
+    @property
+    def are_parts(self) -> bool:
+        """Whether they are parts of GPUs: MIG instances, or shards."""
+        return self.shards > 0 or any(map(is_mig, self.types))
+
+    @property
+    def whole(self) -> int:
+        """The number of GPUs, none where they are parts of GPUs."""
+        return 0 if self.are_parts else self.number

@@ -51,7 +51,8 @@ def nodes_of(rows: NodeRows) -> Nodes:
 def types_of_classes(classes: Sequence[PlacementClass], nodes: Nodes) -> Ints:
     """`Snapshot.type_of_class` of these classes."""
     places = {kind: place for place, kind in enumerate(nodes.gpu_types)}
-    return np.array([places.get(wanted.gpu_type, -1) for wanted in classes], dtype=np.int64)
+    found = np.array([places.get(wanted.gpu_type, -1) for wanted in classes], dtype=np.int64)
+    return found if np.any(found >= 0) else found[:0]
 
 
 def with_only_type(jobs: Jobs, fits: Bools, nodes: Nodes) -> Texts:

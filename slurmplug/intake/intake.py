@@ -360,7 +360,7 @@ def _close_run(record: JobRecord, new: JobFacts, now: float) -> None:
     began = old.start if old.start is not None and old.state != "PENDING" else over
     if old.eligible is not None:
         record.waited_before += max(0.0, began - old.eligible)
-    record.attained_before += max(0.0, over - began) * old.whole_gpus
+    record.attained_before += max(0.0, over - began) * old.of_gpus.whole
 
 
 def _request(facts: JobFacts) -> tuple[object, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 from policies.snapshot import JobKey
 from predictors.arrays import Floats
 from slurmplug.cluster.port import LIVE_STATES, Submission
-from slurmplug.cluster.tres import is_mig
+from slurmplug.cluster.tres import JobGPUs
 from slurmplug.directives import quantities
 from slurmplug.directives.changes import Change, in_force
 from slurmplug.directives.parser import Directives
@@ -79,19 +79,9 @@ class JobFacts(NamedTuple):
         return self.state in LIVE_STATES
 
     @property
-    def types(self) -> tuple[str, ...]:
-        """Of the GPUs that it holds; where not known, of those that it requests. Empty for any, or no GPU."""
-        return tuple(filter(None, (self.gpu_type_held or self.gpu_type).split(",")))
-
-    @property
-    def part_of_gpu(self) -> bool:
-        """Whether it holds or requests parts of GPUs: MIG instances, or shards."""
-        return self.shards > 0 or any(map(is_mig, self.types))
-
-    @property
-    def whole_gpus(self) -> int:
-        """The number of GPUs, none where they are parts of GPUs."""
-        return 0 if self.part_of_gpu else self.gpus
+    def of_gpus(self) -> JobGPUs:
+        """Its GPUs, and of which types they are."""
+        return JobGPUs(self.gpus, self.gpu_type, self.gpu_type_held, self.shards)
 
     @property
     def shown_id(self) -> str:

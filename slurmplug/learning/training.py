@@ -118,7 +118,7 @@ def _curve(run: FinishedRun, reports: Sequence[Report]) -> Floats | None:
 def _add_speed(speeds: SeenSpeeds, run: FinishedRun, reports: Sequence[Report]) -> None:
     """Add the median time of an iteration since the run's last restart, with the GPUs and nodes that it had then."""
     points = np.array([(each.iteration, each.time) for each in reports if each.restarts == run.restarts], dtype=float)
-    if len(points) < MIN_POINTS or not run.gpus or not run.nodes:
+    if len(points) < MIN_POINTS or not run.of_gpus.whole or not run.nodes:
         return
     with np.errstate(all="ignore"):  # reported times may be as close together as floats can be
         step = float(np.median(np.diff(points[:, 1]) / np.diff(points[:, 0])))
@@ -136,10 +136,12 @@ def _metadata(run: FinishedRun) -> Meta:
 
 
 def _as_job(run: FinishedRun) -> Job:
-    same = ("user", "account", "partition", "qos", "name", "gpus", "cpus", "memory", "time_limit")
+    same = ("user", "account", "partition", "qos", "name", "cpus", "memory", "time_limit")
     known = known_at_submit(
         **{name: getattr(run, name) for name in same},
         kind=run.directives.get("type") or "",
+        gpus=run.of_gpus.whole,
+        gpu_type=run.of_gpus.only_type,
         submit=float(run.first_submit),
     )
     return {**known, "end": run.end, "bound": run.predicted_high}

@@ -128,6 +128,8 @@ class SimIntake:
             capacity=node_use.capacity,
             used=used,
             load=_load(used, node_use.capacity, node_use.threshold),
+            of_type=np.zeros((len(node_use), 0)),
+            of_type_used=np.zeros((len(node_use), 0)),
         )
         self._runs_on = self._allocations()
         self._first_node = np.full(len(live), len(node_use))

@@ -166,6 +166,7 @@ def test_gpus_are_counted_by_type_where_they_have_one() -> None:
     assert nodes.capacity[:, 0].tolist() == [6, 4, 1]
     classes = [job(gpu_type=kind) for kind in ("", "v100", "a100", "a100,v100", "tesla")]
     assert types_of_classes(classes, nodes).tolist() == [-1, 1, 0, -1, -1]
+    assert types_of_classes(classes[:1], nodes).tolist() == []
 
 
 def test_mig_instances_are_no_whole_gpus() -> None:
