@@ -7,7 +7,8 @@ import numpy as np
 
 from policies.snapshot import JobKey
 from predictors.forecast import Forecast
-from slurmplug.forecasting.speed_fans import SeenSpeeds, SpeedFans
+from slurmplug.forecasting.seen_speeds import SeenSpeeds
+from slurmplug.forecasting.speed_fans import SpeedFans
 from tests.builders import jobs, nodes, snapshot
 from tests.cheat.harness import HONEST, Outcome, Row, Stage
 
