@@ -1,9 +1,9 @@
 """Iterations per second by GPUs: how a job scales by its kind, at its own pace or that of its forecast run time."""
 
 import operator
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from math import log, sqrt
-from statistics import median
+from math import exp, log
 from typing import NamedTuple
 
 import numpy as np
@@ -12,44 +12,13 @@ from policies.snapshot import JobKey, Jobs, Snapshot
 from predictors.arrays import Floats
 from predictors.forecast import Fan, Forecast
 from predictors.influence import pooled
-from slurmplug.forecasting.seen_speeds import MAX_KINDS, SeenSpeeds, Whose, kind_of
+from slurmplug.forecasting.paces import Pace, Request, pooled_pace, requests
+from slurmplug.forecasting.seen_speeds import MAX_KINDS, SeenSpeeds, Steps, Whose, kind_of
 from slurmplug.forecasting.speed_tables import SpeedTables, Table
-
-UNLIKE = 0.7
-"""Standard deviation of the logarithm of the pace of jobs of a kind of which one was seen: as of those drawn tenfold
-apart."""
-LEAST_SPREAD = 0.02
-"""The same of the pace that follows from a forecast run time, at the least."""
-_DEVIATIONS = 3.29
-"""standard deviations of a normal distribution between its quantiles .05 and .95"""
-_ROBUST = 1.4826
-"""standard deviations of a normal distribution in its median absolute deviation"""
-
-
-class Pace(NamedTuple):
-    """The logarithm of seconds an iteration, and its standard deviation."""
-
-    log_step: float
-    spread: float
-
-    def with_other(self, other: "Pace | None") -> "Pace":
-        """The mean of two forecasts of one pace, weighted by their precision."""
-        if other is None:
-            return self
-        mine, others = self.spread**-2, other.spread**-2
-        mean = (mine * self.log_step + others * other.log_step) / (mine + others)
-        return Pace(mean, (mine + others) ** -0.5)
-
-
-class _Request(NamedTuple):
-    """The GPUs that a job asked for, and its pace on them by its forecast run time, as far as that is known."""
-
-    gpus: int
-    pace: Pace | None
 
 
 class _Scaled(NamedTuple):
-    """The speeds of a job: a table times a factor, and flat from one of its columns on."""
+    """The speeds of a job: a table times a factor, and flat from so many GPUs on, or the column of these."""
 
     table: Table
     factor: float
@@ -72,11 +41,14 @@ class SpeedFans:
     def __init__(self, seen: SeenSpeeds) -> None:
         self._seen = seen
         self._tables = SpeedTables(seen)
-        self._requests: dict[JobKey, _Request] = {}
+        self._requests: dict[JobKey, Request] = {}
         """of jobs that were seen pending, as they were first"""
         self._keys: tuple[JobKey, ...] = ()
         self._paces: dict[Whose, tuple[int, Pace | None]] = {}
         """the pace of a kind's jobs on one GPU, and what had changed of the kind when it was computed"""
+        self._most: dict[Whose, int] = {}
+        self._there: dict[tuple[Whose, int], Pace | None] = {}
+        """in this cycle, the most GPUs on which a kind was seen, and the pace of its jobs on so many"""
         self._latest: tuple[list[int], list[_Scaled], list[Floats], Fan] = [], [], [], Fan.unknown(0)
         """the latest fan, and what it was made of"""
 
@@ -92,29 +64,39 @@ class SpeedFans:
             return Fan.unknown(n)
         counts = grid(int(jobs.gpus_max.max()))
         self._tables.begin(counts, max(int(snapshot.nodes.capacity[:, 0].max(initial=0.0)), 1))
-        request, pending = _requests(jobs, total), jobs.pending.tolist()
+        self._most, self._there = {}, {}
+        request = requests(jobs, total)
         self._note_requests(jobs, rows, request)
-        kinds = self._kinds(jobs)
+        kinds, pending, keys, counted = self._kinds(jobs), jobs.pending.tolist(), jobs.keys, counts.tolist()
         shared: dict[_Scaled, int] = {}
         index = [-1] * n
         for row in rows:
-            key, whose = jobs.keys[row], kinds[row]
-            first = self._requests.get(key) or request(row)
-            asked = request(row) if pending[row] else first
+            key, whose = keys[row], kinds[row]
+            first = self._requests.get(key)
+            asked = first if first is not None and not pending[row] else request(row)
+            most = max(self._most_gpus(whose), (first or asked).gpus)
             steps = self._seen.of_job(whose, key)
-            most = max(self._seen.most_gpus(whose), first.gpus, *(place.gpus for place in steps))
-            flat_from = int(np.searchsorted(counts, most))
-            if steps:
-                table, step = self._tables.of_job(whose, key, steps), next(reversed(steps.values()))
-                scaled = _Scaled(table, 1.0 / step, flat_from, "measured speed")
-            elif (expected := self._expected(whose, asked)) is not None:
-                table = self._tables.by_placement(whose, self._tables.tight(asked.gpus), expected.spread)
-                source = "run time and scaling" if asked.pace else "measured speed"
-                scaled = _Scaled(table, float(np.exp(-expected.log_step)), flat_from, source)
-            else:
-                continue
-            index[row] = shared.setdefault(scaled, len(shared))
+            scaled = self._by_steps(whose, key, steps, most) if steps else self._by_request(whose, asked, most)
+            if scaled is not None:
+                scaled = scaled._replace(flat_from=bisect_left(counted, scaled.flat_from))
+                index[row] = shared.setdefault(scaled, len(shared))
         return self._fan(counts, index, list(shared))
+
+    def _by_steps(self, whose: Whose, key: JobKey, steps: Steps, most: int) -> _Scaled:
+        """The speeds of a job that was seen on some placements; flat from the most GPUs on."""
+        most = max(most, *(place.gpus for place in steps))
+        pace = 1.0 / next(reversed(steps.values()))
+        return _Scaled(self._tables.of_job(whose, key, steps), pace, most, "measured speed")
+
+    def _by_request(self, whose: Whose, asked: Request, most: int) -> _Scaled | None:
+        """The speeds of another, by what is expected where it asked for GPUs; None where nothing is."""
+        pace, of_kind = asked.pace, self._of_kind_at(whose, asked.gpus)
+        if of_kind is not None:
+            pace = of_kind.with_other(pace)
+        if pace is None:
+            return None
+        table = self._tables.by_placement(whose, self._tables.tight(asked.gpus), pace.spread)
+        return _Scaled(table, exp(-pace.log_step), most, "run time and scaling" if asked.pace else "measured speed")
 
     def _fan(self, counts: Floats, index: list[int], scaled: list[_Scaled]) -> Fan:
         """A fan of these scaled tables; index (n,): which of them each job has, -1 for none."""
@@ -123,11 +105,13 @@ class SpeedFans:
         if index == before_index and scaled == before_scaled and all(map(operator.is_, tables, before_tables)):
             return fan
         if scaled:
+            flat: dict[tuple[Table, int], int] = {}
+            place = [flat.setdefault((each.table, each.flat_from), len(flat)) for each in scaled]
+            columns = np.minimum(np.arange(len(counts)), np.array([last for _, last in flat])[:, None])
+            made = np.stack([self._tables[table][at] for (table, _), at in zip(flat, columns, strict=True)])[place]
+            made *= np.array([each.factor for each in scaled])[:, None, None]
             x = np.tile(counts, (len(scaled), 1))
-            factors = np.array([each.factor for each in scaled])[:, None, None]
-            column = np.minimum(np.arange(len(counts)), np.array([each.flat_from for each in scaled])[:, None])
-            table = np.take_along_axis(np.stack(tables), column[:, :, None], axis=1) * factors
-            fan = Fan(np.array(index), x, table, np.array([each.source for each in scaled]))
+            fan = Fan(np.array(index), x, made, np.array([each.source for each in scaled]))
         else:
             fan = Fan.unknown(len(index))
         self._latest = index, scaled, tables, fan
@@ -139,7 +123,7 @@ class SpeedFans:
         kinds = map(kind_of, jobs.kind.tolist(), users, jobs.name.tolist())
         return list(map(self._seen.whose, kinds, users))
 
-    def _note_requests(self, jobs: Jobs, rows: Sequence[int], request: Callable[[int], _Request]) -> None:
+    def _note_requests(self, jobs: Jobs, rows: Sequence[int], request: Callable[[int], Request]) -> None:
         """Remember what pending jobs ask for, as long as they are there: once they train they may have other GPUs."""
         if jobs.keys is self._keys:
             return
@@ -150,13 +134,19 @@ class SpeedFans:
             if pending[row] and jobs.keys[row] not in known:
                 self._requests[jobs.keys[row]] = request(row)
 
-    def _expected(self, whose: Whose, asked: _Request) -> Pace | None:
-        """The pace on the GPUs that a job asked for; None where nothing tells."""
-        of_kind = self._pace_of_kind(whose)
-        if of_kind is None:
-            return asked.pace
-        there = of_kind.log_step - log(self._tables.relative_speed(whose, asked.gpus))
-        return Pace(there, of_kind.spread).with_other(asked.pace)
+    def _most_gpus(self, whose: Whose) -> int:
+        if whose not in self._most:
+            self._most[whose] = self._seen.most_gpus(whose)
+        return self._most[whose]
+
+    def _of_kind_at(self, whose: Whose, gpus: int) -> Pace | None:
+        """The pace of a job of the kind on so many GPUs, by that of others; None where none was seen that counts."""
+        if (whose, gpus) not in self._there:
+            of_kind = self._pace_of_kind(whose)
+            self._there[whose, gpus] = of_kind and of_kind._replace(
+                log_step=of_kind.log_step - log(self._tables.relative_speed(whose, gpus))
+            )
+        return self._there[whose, gpus]
 
     def _pace_of_kind(self, whose: Whose) -> Pace | None:
         """The pace of the kind's jobs on one GPU; None where none was seen whose pace counts."""
@@ -170,32 +160,8 @@ class SpeedFans:
                 for user, jobs in self._seen.latest(whose).items()
             }
             paces = pooled(whose.user, by_user)
-            before = self._paces[whose] = changes, _pooled_pace(paces) if paces else None
+            before = self._paces[whose] = changes, pooled_pace(paces) if paces else None
         return before[1]
-
-
-def _pooled_pace(paces: Sequence[float]) -> Pace:
-    """The pace of a further job, by logarithms of those of others: the less certain, the fewer and the less alike."""
-    middle, n = median(paces), len(paces)
-    scatter = _ROBUST * median(abs(pace - middle) for pace in paces)
-    variance = (UNLIKE**2 + (n - 1) * scatter**2) / n
-    return Pace(middle, sqrt(variance * (1.0 + 1.0 / n)))
-
-
-def _requests(jobs: Jobs, total: Forecast) -> Callable[[int], _Request]:
-    """What the job of a row asks for, by its forecast run time (n,) in seconds."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log_step = np.log(total.median / jobs.max_iterations)
-        early, late = total.quantile([0.05, 0.95]).T
-        spread = np.fmax(np.log(late / early) / _DEVIATIONS, LEAST_SPREAD)
-    known = np.isfinite(log_step) & np.isfinite(spread)
-    columns = [column.tolist() for column in (jobs.gpus, known, log_step, spread)]
-
-    def of_row(row: int) -> _Request:
-        gpus, knows, at, wide = (column[row] for column in columns)
-        return _Request(gpus, Pace(at, wide) if knows else None)
-
-    return of_row
 
 
 def grid(most: int) -> Floats:

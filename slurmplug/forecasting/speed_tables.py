@@ -60,6 +60,8 @@ class SpeedTables:
         self._fits: dict[Whose, _Fit] = {}
         self._number = 0
         self._tables: dict[Table, Floats] = {}
+        self._by_placement: dict[tuple[Whose, PlacementShape, float], Table] = {}
+        """of this cycle"""
         self._used: set[Table] = set()
         self._left = self._fits_left = 0
         self._gpus: Floats = np.zeros(0)
@@ -73,6 +75,7 @@ class SpeedTables:
         if len(self._tables) > 2 * len(self._used):
             self._tables = {table: self._tables[table] for table in self._used if table in self._tables}
         self._used.clear()
+        self._by_placement.clear()
         while len(self._fits) > MAX_FITS:
             del self._fits[next(iter(self._fits))]
         self._left, self._fits_left = MAX_PER_CYCLE, MAX_FITS_PER_CYCLE
@@ -92,12 +95,18 @@ class SpeedTables:
 
     def by_placement(self, whose: Whose, reference: PlacementShape, spread: float = 0.0) -> Table:
         """The table of a job of the kind, relative to its pace at one placement, which is known up to a spread."""
+        wanted = whose, reference, round(spread, 1)
+        if wanted not in self._by_placement:
+            self._by_placement[wanted] = self._of_placement(*wanted)
+        return self._by_placement[wanted]
+
+    def _of_placement(self, whose: Whose, reference: PlacementShape, spread: float) -> Table:
         fit, seen = self._fit(whose), ((*reference, 1.0),)
         made = self._made(Table(fit.number, -1, seen), fit)
         if made is None:
             made = Table(UNKNOWN_KIND.number, -1, seen)
             self._made(made, UNKNOWN_KIND)
-        return self._widened(made, round(spread, 1)) if round(spread, 1) else made
+        return self._widened(made, spread) if spread else made
 
     def relative_speed(self, whose: Whose, gpus: float) -> float:
         """The median speed of a job of the kind on so many GPUs, relative to that on one."""
