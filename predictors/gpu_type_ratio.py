@@ -3,8 +3,8 @@
 The logarithm of this ratio is d for a kind, normally distributed about the mean m of all kinds for these two types, and
 m about 0: random effects with partial pooling (Gelman and Hill, Data Analysis Using Regression and
 Multilevel/Hierarchical Models, 2007, chapter 12). So a kind that ran on both goes by its own ratio, the more so the
-more of its jobs did; one that did not by that of the others; and before any kind ran on both, all that is known is how wide
-such ratios spread.
+more of its jobs did; one that did not by that of the others; and before any kind ran on both, all that is known is how
+wide such ratios spread.
 
 The spreads are those of Sia's step times of six models on six types of GPU (docs/predictors.md). They are wide: the
 same model may be twice as fast on a type on which most are four times as fast.
@@ -46,5 +46,5 @@ def expected_log_ratio(of_kind: LogRatio | None, of_others: Sequence[LogRatio]) 
 
 
 def mean_of_jobs(log_ratios: Sequence[float], measured: float = 0.0) -> LogRatio:
-    """What jobs of a kind show of it, each by the logarithm of its ratio; measured: the variance of each as measured."""
+    """What jobs of a kind show of it, each by the logarithm of its ratio; measured: the variance of each of these."""
     return LogRatio(median(log_ratios), (JOBS_SPREAD**2 + measured) / len(log_ratios))

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from policies.placement.gpu_types import split_by_type
 from policies.placement.gpu_space import GPUSpace
+from policies.placement.gpu_types import split_by_type
 from policies.placement.space import Packing, Placement, Space, free_resources
 from policies.plan import Action, Reason
 from policies.snapshot import Jobs, Snapshot

@@ -16,7 +16,7 @@ def gpu_capacity(snapshot: Snapshot, placement: int) -> Floats:
 def counted_types(snapshot: Snapshot) -> Ints:
     """The types of GPU, by their place in `Nodes.gpu_types`, that jobs request and that share a node with others.
 
-    Of those alone GPUs have to be counted by type: elsewhere `Snapshot.fits` says where a job that requests one can run.
+    Of those alone GPUs have to be counted by type: elsewhere `Snapshot.fits` says where a job that requests one fits.
     """
     if not len(snapshot.type_of_class):
         return np.zeros(0, dtype=np.int64)

@@ -129,10 +129,13 @@ class Pace(NamedTuple):
 
 
 class _Paces:
-    """The pace of each job, and the GPUs on which it was seen, for its next run on others."""
+    """The pace of each job, and the GPUs on which it was seen, for its next run on others.
+
+    To another type of GPU none is taken over: the run time is then forecast by earlier runs on that type.
+    """
 
     def __init__(self) -> None:
-        self._seen: dict[JobKey, tuple[int, float]] = {}
+        self._seen: dict[JobKey, tuple[int, float, str]] = {}
         self._relative: dict[tuple[int, int], float] = {}
 
     def of(self, snapshot: Snapshot) -> Pace:
@@ -140,12 +143,17 @@ class _Paces:
         jobs = snapshot.jobs
         own = jobs.running & (jobs.iteration_time > 0)
         seconds, gpus, slower = np.where(own, jobs.iteration_time, np.nan), jobs.gpus.copy(), np.ones(len(jobs))
-        seen = {jobs.keys[row]: (int(gpus[row]), float(seconds[row])) for row in np.flatnonzero(own).tolist()}
+        seen = {
+            jobs.keys[row]: (int(gpus[row]), float(seconds[row]), str(jobs.gpu_type[row]))
+            for row in np.flatnonzero(own).tolist()
+        }
         a_node = max(int(snapshot.nodes.capacity[:, 0].max(initial=0.0)), 1)
         for row in np.flatnonzero(~own & (jobs.iteration > 0)).tolist():
             before = self._seen.get(jobs.keys[row])
             if before is not None:
                 seen[jobs.keys[row]] = before
+                if before[2] and jobs.gpu_type[row] and before[2] != jobs.gpu_type[row]:
+                    continue
                 slower[row] = self._slower(before[0], int(gpus[row]), a_node)
                 gpus[row], seconds[row] = before[0], before[1] * slower[row]
         self._seen = seen

@@ -54,25 +54,25 @@ def test_nodes_have_their_whole_gpus_by_type(typed: Sandbox, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("requested", "gpus", "kind", "on"),
+    ("requested", "found"),
     [
-        ("--gres=gpu:a100:2", 2, "a100", "n1 n4 n5"),
-        ("--gpus=a100:2", 2, "a100", "n1 n4 n5"),
-        ("--gpus-per-node=v100:1 -N2", 2, "v100", "n1 n2"),
-        ("--gpus-per-task=v100:1 -n3", 3, "v100", "n1 n2"),
-        ("--gres=gpu:1", 1, "", ALL_NODES),
-        ("--gres=gpu:1 -C slow", 1, "v100", "n2"),
-        ("--gres=gpu:1 -C [fast|slow]", 1, "", "n1 n2"),
-        ("--gpus=a100:1,v100:1 -n2", 2, "", "n1 n2 n4 n5"),
+        ("--gres=gpu:a100:2", (2, "a100", "n1 n4 n5")),
+        ("--gpus=a100:2", (2, "a100", "n1 n4 n5")),
+        ("--gpus-per-node=v100:1 -N2", (2, "v100", "n1 n2")),
+        ("--gpus-per-task=v100:1 -n3", (3, "v100", "n1 n2")),
+        ("--gres=gpu:1", (1, "", ALL_NODES)),
+        ("--gres=gpu:1 -C slow", (1, "v100", "n2")),
+        ("--gres=gpu:1 -C [fast|slow]", (1, "", "n1 n2")),
+        ("--gpus=a100:1,v100:1 -n2", (2, "", "n1 n2 n4 n5")),
     ],
 )
 def test_a_job_fits_where_there_are_gpus_of_its_type(
-    typed: Sandbox, tmp_path: Path, requested: str, gpus: int, kind: str, on: str
+    typed: Sandbox, tmp_path: Path, requested: str, found: tuple[int, str, str]
 ) -> None:
     job = typed.sbatch(typed.researchers[0], SLEEP, "--hold", *requested.split())
     seen = snapshot_of(typed, tmp_path)
     row = row_of(seen, job)
-    assert (seen.jobs.gpus[row], seen.jobs.gpu_type[row], where(seen, row)) == (gpus, kind, on)
+    assert (seen.jobs.gpus[row], seen.jobs.gpu_type[row], where(seen, row)) == found
     assert not seen.jobs.part_of_gpu[row]
 
 

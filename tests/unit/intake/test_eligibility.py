@@ -192,5 +192,7 @@ def test_mig_instances_are_no_whole_gpus() -> None:
 )
 def test_a_job_that_waits_and_may_run_on_one_type_alone_will_have_that(types: list[dict[str, int]], only: str) -> None:
     nodes = nodes_of(node_rows(2, gpus=types))
-    of_jobs = jobs(4, gpu_type=["", "k80", "", ""], state=["pending", "pending", "running", "pending"], gpus=[1, 1, 1, 0])
+    of_jobs = jobs(
+        4, gpu_type=["", "k80", "", ""], state=["pending", "pending", "running", "pending"], gpus=[1, 1, 1, 0]
+    )
     assert with_only_type(of_jobs, np.ones((1, 2), dtype=bool), nodes).tolist() == [only, "k80", "", ""]

@@ -2,7 +2,6 @@
 
 from predictors.runtime import Job, RuntimePredictor
 
-
 RUNS = 80
 
 
@@ -17,7 +16,9 @@ def trained(*kinds: str) -> RuntimePredictor:
     """On runs of one program with one request, which take ten times as long on a k80 as on a v100."""
     seconds = {"v100": 3_000.0, "k80": 30_000.0}
     runs = [(kind, number) for number in range(RUNS) for kind in kinds]
-    return RuntimePredictor().fit([job(kind, n) for kind, n in runs], [seconds[kind] * (1 + n % 3 / 50) for kind, n in runs])
+    return RuntimePredictor().fit(
+        [job(kind, n) for kind, n in runs], [seconds[kind] * (1 + n % 3 / 50) for kind, n in runs]
+    )
 
 
 def test_a_job_goes_by_the_runs_on_its_type_of_gpu() -> None:
