@@ -106,7 +106,7 @@ class SpeedFans:
         if pace is None:
             return None
         table = self._tables.by_placement(whose, self._tables.tight(asked.gpus), pace.spread)
-        return _Scaled(table, exp(-pace.log_step), most, "run time and scaling" if asked.pace else "measured speed")
+        return _Scaled(table, exp(-pace.log_step), most, "run time and scaling" if asked.pace else "kind and scaling")
 
     def _fan(self, counts: Floats, index: list[int], scaled: list[_Scaled]) -> Fan:
         """A fan of these scaled tables; index (n,): which of them each job has, -1 for none."""

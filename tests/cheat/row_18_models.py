@@ -55,7 +55,7 @@ def speed(runs: Runs) -> float:
         on = np.array([[row, row // 2, 2] for row in range(len(steps))])
         fans.speeds(snapshot(train, nodes(len(steps)), runs_on=on), Forecast.unknown(len(steps)))
     waits = snapshot(jobs(keys=(JobKey("testing", 9_999, 0),), user="bystander", **type_of), nodes(4))
-    fan = fans.speeds(waits, Forecast.certain(np.array([90 * TRUE_STEP]), np.array(["test"])))
+    fan = fans.speeds(waits, Forecast.lognormal([90 * TRUE_STEP], 0.5, "test"))
     return float(fan.at([0], 2).median[0])
 
 
