@@ -5,6 +5,7 @@ many thousand jobs.
 """
 
 from collections.abc import Collection, Container, Mapping
+from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
 from typing import Any
@@ -15,6 +16,7 @@ from policies.snapshot import Curves, JobKey, Jobs, Nodes, Snapshot
 from predictors.arrays import Bools, Floats, Ints, Texts
 from slurmplug.cluster.port import Reading, Submission
 from slurmplug.directives.changes import Change
+from slurmplug.intake.eligibility import with_only_type
 from slurmplug.intake.job_record import Changes, JobFacts, JobRecord
 from slurmplug.sim.engine.engine import PENDING, RUNNING, Engine
 from slurmplug.sim.engine.last_reports import Pace
@@ -87,13 +89,16 @@ class SimIntake:
             self._changes_seen = engine.changes
             self._refresh()
         jobs = self._jobs()
+        fits = self._fits_of(reading) if reading.reservations or len(self._classes) > 1 else self._fits
+        if self._gpu_types:
+            jobs = replace(jobs, gpu_type=with_only_type(jobs, fits, self._nodes))
         snapshot = Snapshot(
             cycle=cycle,
             now=reading.now,
             seed=self._seed * SEEDS + cycle,
             jobs=jobs,
             nodes=self._nodes,
-            fits=self._fits_of(reading) if reading.reservations or len(self._classes) > 1 else self._fits,
+            fits=fits,
             runs_on=self._runs_on,
             type_of_class=self._types_of_classes(),
         )
@@ -162,17 +167,13 @@ class SimIntake:
             self._columns["gpu_type"] = self._types_of(running)
 
     def _types_of(self, running: Bools) -> Texts:
-        """(n,) the type of GPU of each live row: held, requested, or the only one there is; empty for several."""
+        """(n,) the type of GPU of each live row: held, or requested; empty for any, and several."""
         types, on = self._engine.nodes.gpu_type, self._runs_on[self._runs_on[:, 2] > 0]
         every = np.zeros((len(running), len(types)), dtype=bool)
         every[on[:, 0], on[:, 1]] = True
         first = types[every.argmax(axis=1)] if len(types) else np.full(len(running), "")
         alike = ~np.any(every & (types != first[:, None]), axis=1)
-        gpus = self._engine.nodes.capacity[:, 0] > 0
-        only = types[gpus][0] if len(set(types[gpus].tolist())) == 1 else ""
-        requested = self._constant["gpu_type"]
-        waits = np.where((requested == "") & (self._engine.gpus[self._live] > 0), only, requested)
-        return np.where(running, np.where(alike & every.any(axis=1), first, ""), waits)
+        return np.where(running, np.where(alike & every.any(axis=1), first, ""), self._constant["gpu_type"])
 
     def _refresh_live_rows(self) -> None:
         """Find the live rows, and their columns that never change."""
