@@ -6,7 +6,7 @@ a job that was seen on several placements. Whose jobs say what is decided by `pr
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from itertools import combinations
-from math import isfinite, log
+from math import isfinite, log, log2
 from statistics import median
 from typing import Any, ClassVar, NamedTuple
 
@@ -95,7 +95,7 @@ class SeenSpeeds:
         self._jobs: dict[str, dict[str, dict[Hashable, Steps]]] = {}
         """by kind, user and job, the latest last"""
         self._ratios: dict[str, dict[str, dict[tuple[PlacementShape, PlacementShape], float]]] = {}
-        """the ratios of step times of each user's jobs of a kind, as far as they were asked for"""
+        """the ratios within each user's jobs of a kind, as far as they were asked for"""
         self._events: dict[str, tuple[int, int]] = {}
         """how often what is known of a kind has changed, and how often of a job seen on several placements"""
         self._most: dict[str, dict[str, int]] = {}
@@ -205,7 +205,7 @@ class SeenSpeeds:
         by_user = {user: self._ratios_of(whose.kind, user) for user in self._jobs.get(whose.kind, {})}
         agreed = influence.agreed(whose.user, by_user)
         for low, high in sorted(agreed, key=lambda pair: pair[1].gpus / pair[0].gpus, reverse=True)[:GROUPS]:
-            found[low, high] = {low: 1.0, high: agreed[low, high]}
+            found[low, high] = {low: 1.0 / low.gpus, high: agreed[low, high] / high.gpus}
         return found
 
     def most_gpus(self, whose: Whose) -> int:
@@ -260,13 +260,15 @@ class SeenSpeeds:
                         yield from ((kind, user, *job, *place, step) for place, step in steps.items())
 
     def _ratios_of(self, kind: str, user: str) -> Mapping[tuple[PlacementShape, PlacementShape], float]:
-        """The median over a user's jobs of the ratio of step times, of the second of two placements to the first."""
+        """The median over a user's jobs of the ratio of GPU seconds an iteration, of the second of two placements to
+        the first, where placements are told apart by powers of two: other users' are hardly ever quite the same."""
         known = self._ratios.setdefault(kind, {})
         if user not in known:
             found: dict[tuple[PlacementShape, PlacementShape], list[float]] = {}
             for steps in self._jobs[kind][user].values():
-                for low, high in combinations(sorted(_spread_out(steps)), 2):
-                    found.setdefault((low, high), []).append(steps[high] / steps[low])
+                each = {_rounded(place): place.gpus * step for place, step in steps.items()}
+                for low, high in combinations(sorted(each), 2):
+                    found.setdefault((low, high), []).append(each[high] / each[low])
             known[user] = {pair: median(ratios) for pair, ratios in found.items()}
         return known[user]
 
@@ -291,6 +293,12 @@ def _spread_out(steps: Steps) -> Steps:
     if len(places) > GROUP_PLACEMENTS:
         places = [places[at] for at in np.linspace(0, len(places) - 1, GROUP_PLACEMENTS).astype(int)]
     return {place: steps[place] for place in places}
+
+
+def _rounded(place: PlacementShape) -> PlacementShape:
+    """The powers of two that are nearest to it."""
+    gpus, nodes = (2 ** round(log2(count)) for count in place)
+    return PlacementShape(gpus, min(gpus, nodes))
 
 
 def _range(steps: Steps) -> float:

@@ -4,8 +4,8 @@ Which runs of whom is decided by `predictors.influence`. The loss predictor lear
 """
 
 import logging
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from predictors.arrays import Floats
 from predictors.influence import KIND_RUNS, balanced, runs_of_a_user
 from predictors.learning_curve import LearningCurvePredictor, Meta
 from predictors.runtime import Job, RuntimeModel, RuntimePredictor
+from slurmplug.directives.values import Params
 from slurmplug.forecasting.curve_fans import LARGEST_BELIEVABLE, curve_metadata, resample_evenly
 from slurmplug.forecasting.run_times import known_at_submit
 from slurmplug.forecasting.seen_speeds import PlacementShape, SeenSpeeds, Whose, kind_of, typed_kind
@@ -150,6 +151,11 @@ def _metadata(run: FinishedRun) -> Meta:
     return curve_metadata(run.directives.get("type") or "", run.name)
 
 
+def _work(params: float | Mapping[str, Any] | None) -> str:
+    """The sizes and kinds of a run's work, as `Params.text` has them."""
+    return Params(**params).text if isinstance(params, Mapping) else ""
+
+
 def _as_job(run: FinishedRun) -> Job:
     same = ("user", "account", "partition", "qos", "name", "cpus", "memory", "time_limit")
     known = known_at_submit(
@@ -158,5 +164,6 @@ def _as_job(run: FinishedRun) -> Job:
         gpus=run.of_gpus.whole,
         gpu_type=run.of_gpus.only_type,
         submit=float(run.first_submit),
+        work=_work(run.directives.get("params")),
     )
     return {**known, "end": run.end, "bound": run.predicted_high}
