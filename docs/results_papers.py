@@ -57,9 +57,9 @@ def _change(values: Iterable[float], reference: Iterable[float]) -> str:
 # --- OASiS ------------------------------------------------------------------------------------------------------------
 
 SLOT = 600.0
-PUBLISHED: Mapping[str, Any] = {"ceiling": "paper", "revisions": 0, "backfill": False}
+PUBLISHED: dict[str, Any] = {"ceiling": "paper", "revisions": 0, "backfill": False}
 """the settings of OASiS that leave out what is added to the paper's Algorithm 1"""
-AS_PUBLISHED = OASiSSettings(ceiling="paper", revisions=0, backfill=False)
+AS_PUBLISHED = OASiSSettings(**PUBLISHED)
 FACTORS = (0.25, 0.5, 2.0, 4.0)
 """of the price bounds' actual values"""
 IDLE = 20
