@@ -496,6 +496,7 @@ def test_gpus_not_requested_per_node_are_recognised(form: str) -> None:
         (SHOWN.replace("1-2", "1"), (0, True, 2)),
         (SHOWN.replace("MinMemoryCPU=100M", "MinMemoryNode=0").replace("NtasksPerTRES=2", ""), (2, False, 0)),
         (SHOWN.replace("=2 \n", ":3"), (2, True, 3)),
+        (SHOWN.replace("MinMemoryCPU=100M ", ""), (2, False, 2)),
     ],
 )
 def test_the_most_nodes_and_how_memory_was_requested_are_what_scontrol_shows(
@@ -513,6 +514,7 @@ def test_the_most_nodes_and_how_memory_was_requested_are_what_scontrol_shows(
         SHOWN.replace("train", "NumNodes=1-9 NumCPUs=1 MinMemoryCPU=1"),
         SHOWN.replace("Comment=x", "Comment=NumNodes=9"),
         SHOWN + " Comment=NtasksPerTRES=9",
+        SHOWN.replace("train", "MinMemoryNode=1"),
         f"{SHOWN}\n{SHOWN}",
     ],
 )
