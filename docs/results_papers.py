@@ -231,6 +231,7 @@ def _at_submission(job: SimJob, work: bool) -> Job:
         kind=job.kind,
         name=job.name,
         gpus=float(job.gpus),
+        gpu_type="",
         cpus=float(job.cpus),
         memory=job.memory,
         time_limit=job.time_limit,
