@@ -19,7 +19,7 @@ import math
 from dataclasses import replace
 
 from policies.plan import Action
-from slurmplug.operations import changes, node_lists, restart_request, shape
+from slurmplug.operations import changes, node_lists, restart_request, shape, sizes
 from slurmplug.operations.left_to_others import end_for_change, left_to_others
 from slurmplug.operations.shape import ActionImpossible
 from slurmplug.operations.steps import (
@@ -92,6 +92,9 @@ def begin(
             facts, requested_nodes=restart_request.requested_nodes(action, settings), node_count=place.shape.nodes
         )
         goal, undo = restart_request.rewrite(observation, row, action, place, settings=settings)
+        if action.kind == "resize":
+            earlier = sizes.in_place(observation.sizes.get(action.job), restart_request.requeueable(observation, row))
+            facts = replace(facts, size=sizes.given((facts.gpus_before, facts.gpus), goal, undo, earlier))
     if bound is not None:
         before = {name: value for name, value in bound.undo.items() if name in NODE_LIST_FIELDS}
         goal, undo = {**before, **goal}, {**undo, **before}

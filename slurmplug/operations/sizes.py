@@ -1,0 +1,56 @@
+"""The sizes that jobs were given in place of those that they asked for, so that they can get these back. Pure."""
+
+from collections.abc import Iterable, Mapping
+
+from policies.snapshot import JobKey
+from slurmplug.cluster.port import ResourceRequest
+from slurmplug.operations import changes
+from slurmplug.operations.values import GPU_FIELDS, Operation, OperationOutcome, PendingResizeFacts
+from slurmplug.rules.guardrails import GivenSize
+
+_IN_PLACE = frozenset({OperationOutcome.DONE, OperationOutcome.PROGRESS_LOST})
+"""The outcomes of a resize after which the job has the new size."""
+
+
+def given_sizes(operations: Iterable[Operation]) -> dict[JobKey, GivenSize]:
+    """By job, the size that the last of its resizes has given it, where that is not the one that it asked for."""
+    found: dict[JobKey, GivenSize] = {}
+    for each in sorted(operations, key=lambda operation: operation.opened):
+        if each.facts is not None and each.facts.size is not None and each.outcome in _IN_PLACE:
+            found[each.job] = each.facts.size
+    return {job: size for job, size in found.items() if not GPU_FIELDS.isdisjoint(size.given_fields)}
+
+
+def changed_at(operations: Iterable[Operation]) -> dict[JobKey, float]:
+    """By job, when the last change of its size while it was pending began, in seconds since the epoch."""
+    pending = (each for each in operations if isinstance(each.facts, PendingResizeFacts))
+    return {each.job: each.opened for each in sorted(pending, key=lambda operation: operation.opened)}
+
+
+def given(
+    gpus: tuple[int, int], goal: Mapping[str, str], undo: Mapping[str, str], earlier: GivenSize | None
+) -> GivenSize:
+    """The size after an update of `goal`, from and to these numbers of GPUs; `undo` restores what was before it.
+
+    earlier: the size that the job was given before, if it is still in place.
+    """
+    asked = {**undo, **(earlier.asked_fields if earlier else {})}
+    fields = {**(earlier.given_fields if earlier else {}), **goal}
+    other = [name for name, value in fields.items() if asked[name] != value]
+    before, after = gpus
+    return GivenSize(
+        asked=earlier.asked if earlier else before,
+        given=after,
+        asked_fields={name: asked[name] for name in other},
+        given_fields={name: fields[name] for name in other},
+    )
+
+
+def in_place(size: GivenSize | None, request: ResourceRequest) -> GivenSize | None:
+    """The size without the fields that the job's user or an operator has changed since; None if these are its GPUs."""
+    if size is None:
+        return None
+    asked = changes.still_in_place(size.given_fields, size.asked_fields, request)
+    if GPU_FIELDS.isdisjoint(asked):
+        return None
+    return GivenSize(size.asked, size.given, asked, {name: size.given_fields[name] for name in asked})
