@@ -14,14 +14,20 @@ import numpy as np
 from predictors.arrays import Floats, Ints
 
 MarginalGain: TypeAlias = Callable[[Ints, Ints], Floats]
-"""From rows (r,) of the jobs and their numbers of GPUs (r, c): the gain of one more GPU for each, (r, c)."""
+"""From rows (r,) of the jobs and their numbers of GPUs (r, c): the gain of one more GPU for each, (r, c).
+
+NaN is an unknown gain: it comes after every known one.
+"""
 
 _FIRST_UNITS, _GROWTH = 16, 4
 """units of each job that are evaluated first, and the factor on them where they do not suffice"""
 
 
 def greedy_shares(least: Ints, most: Ints, units: int, marginal_gain: MarginalGain) -> Ints:
-    """(m,) GPUs of each job, from `least` to `most` (m,), with `units` GPUs available beyond all the minima."""
+    """(m,) GPUs of each job, from `least` to `most` (m,), with `units` GPUs available beyond all the minima.
+
+    A job of unknown gain gets what no other job can use, so it takes nothing from them.
+    """
     count = np.asarray(least, dtype=np.int64).copy()
     rows = np.flatnonzero(most > least)
     budget = min(units, int((most - least)[rows].sum()))
@@ -37,7 +43,8 @@ def greedy_shares(least: Ints, most: Ints, units: int, marginal_gain: MarginalGa
         offset = at[:, None] + np.arange(width)
         before = least[rows, None] + offset
         available = before < most[rows, None]
-        value = np.where(available, marginal_gain(rows, np.minimum(before, most[rows, None] - 1)), -np.inf)
+        gain = marginal_gain(rows, np.minimum(before, most[rows, None] - 1))
+        value = np.where(available & ~np.isnan(gain), gain, -np.inf)
         value = np.minimum(np.minimum.accumulate(value, axis=1), carried[:, None])
         keys, owners = np.append(keys, value[available]), np.append(owners, np.repeat(rows, available.sum(axis=1)))
         given = _greatest(keys, owners, budget, len(least))

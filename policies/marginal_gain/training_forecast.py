@@ -74,7 +74,7 @@ class TrainingForecast:
         loss_at, losses = _medians(forecasts.loss, rows)
         losses = np.minimum.accumulate(losses, axis=1)
         reports = jobs.losses.lengths()[rows]
-        unknown = np.isnan(losses[:, 0]) | ((reports > 0) & (reports < MIN_REPORTS))
+        unknown = ~np.isfinite(losses).all(axis=1) | ((reports > 0) & (reports < MIN_REPORTS))
         last = np.where(np.isnan(jobs.max_iterations[rows]), np.inf, jobs.max_iterations[rows])
         if unknown.any():
             loss_at, losses = _with_default_curves(loss_at, losses, unknown, jobs.iteration[rows])
@@ -116,12 +116,13 @@ def _replaced(forecast: TrainingForecast, **columns: Floats) -> TrainingForecast
 
 
 def _medians(fan: Fan, rows: Ints) -> tuple[Floats, Floats]:
-    """x (m, k) and the medians there (m, k) of these rows; the medians are NaN where nothing is known."""
+    """x (m, k) and the medians there (m, k) of these rows; all of a row are NaN where one of them is unknown."""
     place = fan.index[rows]
     if not len(fan.x):
         return np.ones((len(rows), 1)), np.full((len(rows), 1), np.nan)
-    medians = fan.table[:, :, MEDIAN]
-    return fan.x[place], np.where((place >= 0)[:, None], medians[place], np.nan)
+    medians = fan.table[:, :, MEDIAN][place]
+    known = (place >= 0) & ~np.isnan(medians).any(axis=1)
+    return fan.x[place], np.where(known[:, None], medians, np.nan)
 
 
 def _gpu_pace(snapshot: Snapshot, forecasts: Forecasts, rows: Ints, held: Ints, epoch: float) -> Floats:

@@ -4,7 +4,12 @@ Wang, Liu, Shen: Job Scheduling for Large-Scale Machine Learning Clusters (MLFS)
 2 to 6. The paper gives no units; `literal` takes the equations as printed, in hours, and `scaled` measures every term
 against the completion rate, so that waiting cannot turn the order into first come, first served. In it, dependents and
 parameter servers order the jobs of one ML job, and give it nothing over others: what depends on what, and who serves
-whom, is claimed by its user. Iterations and loss ratio are the same in both.
+whom, is claimed by its user. It counts the iterations by the share of the maximum that is done, and averages the loss
+ratio over several reports; the literal form takes iterations and their loss reductions as they are reported.
+
+The literal form departs from print only where that has no finite value or none with a meaning: no time is less than an
+interval, a job past its deadline has no deadline term, the loss ratio is 1 until two losses exist and 0 if the loss
+never fell, and the children add at most gamma / (1 - gamma) times the job's own value.
 """
 
 from collections.abc import Mapping
@@ -27,7 +32,7 @@ PATIENCE = 10.0
 DEADLINES = 0.25
 """scaled: the share of a user's jobs that may have as tight a deadline as there is"""
 STAGES = 9.0
-"""the iterations that equation 2 counts from the start of a job to its end, where its maximum is known"""
+"""scaled: the iterations that equation 2 counts from a job's start to its end, where its maximum is known"""
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ class PrioritySettings:
     hysteresis: factor for a running job (scaled form). interval: seconds between decisions, and the shortest time in
     any term. urgency: of a job without one, 0 to 10. max_deadline: seconds from submission, for a job without one.
     unknown_total: seconds, without a forecast and a time limit. smoothing: losses over which the latest reduction is
-    averaged. use_urgency, use_deadline: whether the jobs' own urgency and deadlines count.
+    averaged (scaled form). use_urgency, use_deadline: whether the jobs' own urgency and deadlines count.
     """
 
     form: Form = "scaled"
@@ -181,20 +186,28 @@ def task_deadlines(
 def learning_priority(jobs: Jobs, remaining: Floats, settings: PrioritySettings) -> Floats:
     """(n,) P0ml of equation 2: urgency, stage, the latest share of the loss reduction, the share of the model.
 
-    The stage I is 1 + 9 * done / max, or 1 + done without a maximum. Iterations are reported by the job itself, so the
-    stage is at least the one that follows from attained GPU time: a job that does not report loses priority as it runs.
+    Literal: the stage I is the present iteration, 1 + done, and the reduction that of the iteration before. Scaled: the
+    stage is 1 + 9 * done / max, or 1 + done without a maximum. Iterations are reported by the job itself, so it is at
+    least the one that follows from attained GPU time: a job that does not report loses priority as it runs.
     """
     named = ~np.isnan(jobs.urgency) & settings.use_urgency
     urgency = np.clip(np.where(named, jobs.urgency, settings.urgency), 0.0, 10.0)
     done = np.fmax(jobs.iteration, 0.0)
+    if settings.form == "literal":
+        return urgency * loss_ratio(jobs.losses, done, smoothing=1) * model_share(jobs) / (1.0 + done)
+    reported, attained = _stages_done(jobs, done, remaining)
+    ratio = loss_ratio(jobs.losses, reported, settings.smoothing)
+    return urgency * ratio * model_share(jobs) / (1.0 + np.maximum(reported, attained))
+
+
+def _stages_done(jobs: Jobs, done: Floats, remaining: Floats) -> tuple[Floats, Floats]:
+    """(n,) the stages behind each job by what it reported, and by its attained GPU time."""
     horizon = jobs.max_iterations > 0
     most = np.where(horizon, jobs.max_iterations, 1.0)
-    reported = np.where(horizon, STAGES * (np.minimum(done, most) / most), done)
     used = np.fmax(jobs.attained, 0.0)
     expected = used + jobs.gpus * remaining
     attained = np.divide(used, expected, out=np.zeros(len(jobs)), where=expected > 0)
-    stage = 1.0 + np.maximum(reported, STAGES * attained)
-    return urgency * loss_ratio(jobs.losses, reported, settings.smoothing) * model_share(jobs) / stage
+    return np.where(horizon, STAGES * (np.minimum(done, most) / most), done), STAGES * attained
 
 
 def loss_ratio(losses: Curves, iterations_done: Floats, smoothing: int) -> Floats:

@@ -61,13 +61,13 @@ class SlurmCluster:
 
     def read(self, known: Container[Submission], alive: Collection[int]) -> Reading:
         """As `ClusterPort.read`."""
-        now = self.now()
         with ThreadPoolExecutor(
             thread_name_prefix="read"
         ) as pool:  # the clients wait for slurmctld, not for this process
             nodes, reservations = pool.submit(self._client.nodes), pool.submit(self._client.reservations)
             site = pool.submit(self._client.site)
             queue = self._client.queue()
+            now = self.now()  # after what the queue shows, however long it took: since then at least this time passed
         self._queue, jobs = queue, queue.rows
         scripts = self._scripts.read(jobs, known, now)
         self._het_leaders = frozenset(jobs.job_id[jobs.het_id == jobs.job_id].tolist())

@@ -29,10 +29,12 @@ ALWAYS_STOPS = frozenset({"mlfs"})
 _SHOWN = (
     ("policy", "text"), ("seed", "integer"), ("jobs", "integer"), ("jct_mean", "span"), ("jct_p50", "span"),
     ("jct_p99", "span"), ("wait_mean", "span"), ("makespan", "span"), ("deadline_ratio", "share"),
-    ("accuracy_by_deadline", "number"), ("gpu_hours", "number"), ("preemptions", "integer"), ("stops", "integer"),
+    ("accuracy_by_deadline", "number"), ("unfair_ratio", "share"), ("rho_max", "number"), ("slowdown_max", "number"),
+    ("plain_wait_mean", "span"), ("gpu_hours", "number"), ("preemptions", "integer"), ("stops", "integer"),
     ("decide_ms_mean", "number"), ("wall_s", "number"),
 )  # fmt: skip
-"""the figures of a result that are shown in the table"""
+"""the figures of a result that are shown in the table, those that some result has"""
+_NOTHING = "-"
 
 
 @click.command()
@@ -165,23 +167,24 @@ def _finite(value: Any) -> Any:
 
 
 def _print(results: Sequence[Mapping[str, Any]]) -> None:
+    columns = [(key, kind) for key, kind in _SHOWN if any(_text(row[key], kind) != _NOTHING for row in results)]
     if not sys.stdout.isatty():
-        cells = ([_text(row[key], kind) for key, kind in _SHOWN] for row in results)
-        shown = [[heading for heading, _ in _SHOWN], *cells]
-        widths = [max(len(row[column]) for row in shown) for column in range(len(_SHOWN))]
+        cells = ([_text(row[key], kind) for key, kind in columns] for row in results)
+        shown = [[heading for heading, _ in columns], *cells]
+        widths = [max(len(row[column]) for row in shown) for column in range(len(columns))]
         emit("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in shown)
         return
     printed = Table()
-    for heading, kind in _SHOWN:
+    for heading, kind in columns:
         printed.add_column(heading.replace("_", " "), justify="left" if kind == "text" else "right")
     for row in results:
-        printed.add_row(*(_text(row[key], kind) for key, kind in _SHOWN))
+        printed.add_row(*(_text(row[key], kind) for key, kind in columns))
     Console().print(printed)
 
 
 def _text(value: Any, kind: str) -> str:
     if value is None or value != value:
-        return "-"
+        return _NOTHING
     if kind == "span":
         return times.format_duration(float(value))
     if kind == "number":

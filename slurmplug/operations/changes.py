@@ -12,6 +12,7 @@ from typing import TypeAlias
 from slurmplug.cluster import tres
 from slurmplug.cluster.hostlist import expand
 from slurmplug.cluster.port import ResourceRequest
+from slurmplug.operations.values import NODE_LIST_FIELDS
 
 Shown: TypeAlias = Mapping[str, object]
 """The values of a shape that can be compared, by the field of `scontrol update` that sets them."""
@@ -47,10 +48,22 @@ def changed_since_run(seen: ResourceRequest, now: ResourceRequest) -> tuple[str,
     return tuple(name for name in changed(seen, now) if name != _ALLOCATED or now.cpus > seen.cpus)
 
 
-def still_in_place(goal: Mapping[str, str], undo: Mapping[str, str], now: ResourceRequest) -> dict[str, str]:
-    """Of `undo`, the fields whose present value is the one of `goal`, and those that Slurm does not show."""
-    present, issued = _shown(now), _issued(goal)
-    return {name: value for name, value in undo.items() if name not in issued or present[name] == issued[name]}
+def still_in_place(
+    goal: Mapping[str, str], undo: Mapping[str, str], now: ResourceRequest, seen: ResourceRequest | None = None
+) -> dict[str, str]:
+    """Of `undo`, the fields to take back, and those that Slurm does not show.
+
+    Those whose present value is the one of `goal`; a list of nodes also where it is as it was `seen`, which an earlier
+    operation may have set. Not those that are restored already.
+    """
+    present, issued, restored = _shown(now), _issued(goal), _issued(undo)
+    found = {} if seen is None else {name: _shown(seen)[name] for name in NODE_LIST_FIELDS}
+    return {
+        name: value
+        for name, value in undo.items()
+        if name not in issued
+        or (present[name] != restored[name] and present[name] in (issued[name], found.get(name, issued[name])))
+    }
 
 
 def _gres(text: str) -> object:

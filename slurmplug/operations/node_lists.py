@@ -1,8 +1,7 @@
 """Nodes that a moved job excludes or requires are restored once it is pending: Slurm refuses it before. Pure."""
 
-from slurmplug.operations import changes
-from slurmplug.operations.steps import Transition, issue, next_step, silent_step
-from slurmplug.operations.values import NO_LIMIT, NODE_LIST_FIELDS, OperationContext
+from slurmplug.operations.steps import Transition, issue, next_step, node_lists_in_place, silent_step
+from slurmplug.operations.values import NO_LIMIT, OperationContext
 
 
 def proceed(context: OperationContext) -> Transition | None:
@@ -12,15 +11,8 @@ def proceed(context: OperationContext) -> Transition | None:
         return silent_step(context, "ended", 0.0)
     if context.state != "pending":
         return silent_step(context, "bound", 0.0) if operation.step == "lift" else None
-    if _nodes_are_theirs(context):
+    if not node_lists_in_place(context):
         return silent_step(context, "ended", 0.0)
     if operation.step == "bound":
         return next_step(context, "lift", NO_LIMIT)
     return issue(operation, context.observation)
-
-
-def _nodes_are_theirs(context: OperationContext) -> bool:
-    """Whether somebody else has changed the node lists that the operation set."""
-    operation, request = context.operation, context.request
-    undo = {name: operation.undo[name] for name in operation.undo.keys() & NODE_LIST_FIELDS}
-    return request is not None and not changes.still_in_place(operation.goal, undo, request)

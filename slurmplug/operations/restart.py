@@ -54,13 +54,17 @@ from slurmplug.operations.values import (
 )
 
 SETTLE_SECONDS = 2.0
-"""Between the end of COMPLETING and the update: sooner, 2 of 5 restarts on the same node failed."""
+"""From a reading without COMPLETING to the update that lets the job start. slurmd refuses a credential that is no
+newer, in whole seconds, than the request that ended the last run (slurm_cred_revoked in 22.05), and slurmctld then ends
+the job as FAILED: 6 of 6 in the second of their requeue, none of 6 two seconds later."""
 MAX_RESERVE_TRIES = 3
 NODE_DOWN_SECONDS = 20.0
 """How long a node may be shown as down: a slurmctld that restarts hears from its nodes a moment later."""
 PROGRESS_LOST = "done, but it began again before its checkpoint"
 """The result of a restart after which the job is never restarted again."""
 STARTED_AGAIN = "it started again before it was changed"
+_AFTER_REQUEUE: tuple[Step, ...] = ("settle", "rewrite", "unreserve", "confirm", "watch")
+"""The steps that follow the operation's own requeue."""
 
 
 def begin(
@@ -86,18 +90,17 @@ def begin(
     goal: dict[str, str] = {}
     undo: dict[str, str] = {}
     restart_request.requeueable(observation, row)
+    restored = {name: value for name, value in bound.undo.items() if name in NODE_LIST_FIELDS} if bound else {}
     if action.kind != "preempt":
         place = restart_request.find_place(observation, row, action, settings)
         facts = replace(
             facts, requested_nodes=restart_request.requested_nodes(action, settings), node_count=place.shape.nodes
         )
-        goal, undo = restart_request.rewrite(observation, row, action, place, settings=settings)
+        goal, undo = restart_request.rewrite(observation, row, action, place, settings=settings, restored=restored)
         if action.kind == "resize":
             earlier = sizes.in_place(observation.sizes.get(action.job), restart_request.requeueable(observation, row))
             facts = replace(facts, size=sizes.given((facts.gpus_before, facts.gpus), goal, undo, earlier))
-    if bound is not None:
-        before = {name: value for name, value in bound.undo.items() if name in NODE_LIST_FIELDS}
-        goal, undo = {**before, **goal}, {**undo, **before}
+    goal, undo = {**restored, **goal}, {**undo, **restored}
     return issue(replace(operation, pending_cleanup=("withdraw",), facts=facts, goal=goal, undo=undo), observation)
 
 
@@ -116,6 +119,8 @@ def proceed(context: OperationContext) -> Transition | None:
         if step == "watch":
             return finish(context, OperationOutcome.DONE, result="done, and it has ended since")
         return finish(context, OperationOutcome.JOB_ENDED)
+    if context.restarts_since > 1 and context.state == "pending" and step in _AFTER_REQUEUE:
+        return _requeued_since(context)
     return _STEPS[step](context)
 
 
@@ -240,19 +245,12 @@ def _requeued(context: OperationContext) -> Transition | None:
     if context.state != "pending":
         return give_up(context, STARTED_AGAIN)
     if context.operation.kind == "preempt":
-        return _finish_pending(context, OperationOutcome.DONE.value)
+        return finish(context, OperationOutcome.DONE)
     if request is None:
         return None
     if seen is not None and (ended := end_for_change(context, changes.changed_since_run(seen, request))) is not None:
         return ended
     return silent_step(context, "settle", SETTLE_SECONDS, seen=request)
-
-
-def _finish_pending(context: OperationContext, result: str) -> Transition:
-    """The operation is done, and the job pending: nodes that it requires or excludes are restored at once."""
-    if context.operation.limits_nodes:
-        return next_step(context, "lift", NO_LIMIT, outcome=OperationOutcome.DONE, result=result)
-    return finish(context, OperationOutcome.DONE, result=result)
 
 
 def _settling(context: OperationContext) -> Transition | None:
@@ -319,8 +317,6 @@ def _confirming(context: OperationContext) -> Transition | None:
 
 def _awaiting_start(context: OperationContext) -> Transition | None:
     operation, nodes = context.operation, context.observation.snapshot.nodes
-    if context.restarts_since > 1:
-        return _requeued_since(context)
     if not context.allowed:
         return finish(context, OperationOutcome.WITHDRAWN, "undo")
     if (ended := left_to_others(context, in_place=True)) is not None:
@@ -336,8 +332,6 @@ def _awaiting_start(context: OperationContext) -> Transition | None:
 
 
 def _watching(context: OperationContext) -> Transition | None:
-    if context.state == "pending":
-        return _requeued_since(context)
     first = _known(float(context.observation.snapshot.jobs.resumed[context.live_row]))
     checkpoint = _facts(context).checkpoint
     if first is not None:
@@ -350,12 +344,15 @@ def _watching(context: OperationContext) -> Transition | None:
 
 
 def _requeued_since(context: OperationContext) -> Transition:
-    """The job ran in its place and is pending again, as after its node failed: it keeps its new shape and waits.
+    """The job was requeued once more, as after its node failed: it keeps the shape that it has and waits.
 
-    To start it now would bring it to a node where the run that was lost may not have ended: Slurm refuses that launch
-    as it refuses one right after COMPLETING, and the job ends FAILED (`Job credential revoked`) or held.
+    To start it now would bring it to a node where the run that was lost may not have ended, or has ended in this very
+    second: Slurm refuses that launch, and the job ends FAILED (`Job credential revoked`) or held.
     """
-    return _finish_pending(context, "done, and it was requeued since")
+    operation = context.operation
+    if operation.step == "settle" or (operation.step == "rewrite" and operation.last_status != "done"):
+        return finish(context, OperationOutcome.JOB_REQUEUED)
+    return finish(context, OperationOutcome.DONE, result="done, and it was requeued since")
 
 
 def stop_watching(context: OperationContext) -> Transition:

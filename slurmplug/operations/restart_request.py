@@ -1,5 +1,7 @@
 """What a restart changes in a running job's request, and where the job is to run then. Pure."""
 
+from collections.abc import Mapping
+
 from policies.plan import Action
 from slurmplug.cluster.port import ResourceRequest
 from slurmplug.operations import shape
@@ -63,20 +65,30 @@ def find_place(observation: Observation, row: int, action: Action, settings: Ope
 
 
 def rewrite(
-    observation: Observation, row: int, action: Action, place: PlacedShape, *, settings: OperationSettings
+    observation: Observation,
+    row: int,
+    action: Action,
+    place: PlacedShape,
+    *,
+    settings: OperationSettings,
+    restored: Mapping[str, str],
 ) -> tuple[dict[str, str], dict[str, str]]:
     """The fields of the update of the requeued job, and of the one that takes it back.
+
+    `restored`: the node lists that its user set, where an earlier operation has set others.
 
     Raises:
         ActionImpossible: with the reason.
     """
     request = requeueable(observation, row)
+    required = restored.get("ReqNodeList", request.required_nodes)
+    excluded = restored.get("ExcNodeList", request.excluded_nodes)
     if action.kind == "resize":
         shape.check_limits(observation, row, gpus_after(observation, row, action))
         return shape.update_fields(request, place.shape)
     if requested_nodes(action, settings):
-        return {"ReqNodeList": ",".join(place.nodes)}, {"ReqNodeList": request.required_nodes}
-    if request.required_nodes:
+        return {"ReqNodeList": ",".join(place.nodes)}, {"ReqNodeList": required}
+    if required:
         raise ActionImpossible("kept to nodes")
-    excluded = filter(None, (request.excluded_nodes, *_nodes_of(observation, row)))
-    return {"ExcNodeList": ",".join(excluded)}, {"ExcNodeList": request.excluded_nodes}
+    both = filter(None, (excluded, *_nodes_of(observation, row)))
+    return {"ExcNodeList": ",".join(both)}, {"ExcNodeList": excluded}

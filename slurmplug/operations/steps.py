@@ -135,6 +135,8 @@ def next_cleanup(context: OperationContext) -> Transition:
         context = context._replace(operation=operation)
     if operation.outcome is None:
         return silent_step(context, "watch", context.settings.watch_limit)
+    if _last_step(context) == "bound" and context.state == "pending":
+        return next_step(context, "lift", NO_LIMIT)
     return silent_step(context, _last_step(context), 0.0)
 
 
@@ -145,9 +147,17 @@ def _end_with_withdrawal(context: OperationContext) -> Transition:
 
 
 def _last_step(context: OperationContext) -> Step:
-    """`bound` where the job runs with nodes required or excluded: Slurm changes that only while it is pending."""
-    keeps_nodes = context.row is not None and context.state != "pending" and context.operation.limits_nodes
-    return "bound" if keeps_nodes else "ended"
+    """`bound` where nodes that the job requires or excludes are to be restored: only while it is pending."""
+    if context.row is None or not context.operation.limits_nodes:
+        return "ended"
+    return "bound" if context.state != "pending" or node_lists_in_place(context) else "ended"
+
+
+def node_lists_in_place(context: OperationContext) -> bool:
+    """Whether a list of nodes that the operation set is still there, as far as is known."""
+    operation, request = context.operation, context.request
+    undo = {name: operation.undo[name] for name in operation.undo.keys() & NODE_LIST_FIELDS}
+    return request is None or bool(changes.still_in_place(operation.goal, undo, request, operation.seen))
 
 
 def clean_up(context: OperationContext) -> Transition:
@@ -237,10 +247,18 @@ def _undone(operation: Operation, observation: Observation) -> Mapping[str, str]
     """What is taken back of the new shape: what others have changed since is theirs."""
     request = observation.request(operation.job)
     shape = {name: value for name, value in operation.undo.items() if name not in PRIORITY_FIELDS}
+    if _requeued_again(operation, observation.snapshot):
+        shape.pop("StartTime", None)
     if request is not None:
-        shape = changes.still_in_place(operation.goal, shape, request)
+        shape = changes.still_in_place(operation.goal, shape, request, operation.seen)
     priority = _freed(operation, request)
     return {**shape, **{name: priority[name] for name in priority.keys() & PRIORITY_FIELDS}}
+
+
+def _requeued_again(operation: Operation, snapshot: Snapshot) -> bool:
+    """Whether the job was requeued after the operation's own requeue: it starts when Slurm says."""
+    rows = [row for row, key in enumerate(snapshot.jobs.keys) if key == operation.job]
+    return any(snapshot.jobs.restarts[row] - operation.restarts > 1 for row in rows)
 
 
 def _freed(operation: Operation, request: ResourceRequest | None) -> Mapping[str, str]:

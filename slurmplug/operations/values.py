@@ -36,10 +36,10 @@ PRIORITY_FIELDS = frozenset({"SiteFactor", "Nice"})
 GOES_FIRST: Mapping[str, str] = MappingProxyType({"SiteFactor": "2147483645", "Nice": "-1900000000"})
 """Together above a job that an administrator pinned at 4 000 000 000, and with it still below Slurm's 2^32 - 1; each
 alone has not that range."""
-RESERVED_FOR = "root"
-"""The user of a place's reservation: every Slurm knows it, and no job of a user of the cluster may enter."""
 NODE_LIST_FIELDS = frozenset({"ExcNodeList", "ReqNodeList"})
 """The fields of `scontrol update` that exclude or require nodes; Slurm changes them only while the job is pending."""
+RESERVED_FOR = "root"
+"""The user of a place's reservation: every Slurm knows it, and no job of a user of the cluster may enter."""
 GPU_FIELDS = frozenset({"Gres", "TresPerNode", "TresPerJob", "TresPerSocket", "TresPerTask"})
 """The fields of `scontrol update` that set GPUs; Slurm refuses an update with one of them once the job runs."""
 RESERVATION_PREFIX = "slurmplug-"

@@ -22,6 +22,7 @@ from slurmplug.sandbox.spec import ClusterSpec
 T = TypeVar("T")
 
 _POLL = 0.05
+_LAST_LINES = 20
 _FIELD = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w/:]*)=(.*?)(?=\s+[A-Za-z][\w/:]*=|\s*$)", re.MULTILINE)
 
 
@@ -206,7 +207,10 @@ class Sandbox:
         return found
 
     def wait_job(self, job_id: int | str, states: str | Collection[str], timeout: float = 30) -> dict[str, str]:
-        """Wait until a job is in one of the states (e.g. "RUNNING") and return its fields. Raises WaitTimeout."""
+        """Wait until a job is in one of the states (e.g. "RUNNING") and return its fields.
+
+        Raises WaitTimeout, with what slurmctld logged about the job and the end of the job's own output.
+        """
         wanted = {states} if isinstance(states, str) else set(states)
         last: dict[str, str] = {}
 
@@ -220,8 +224,18 @@ class Sandbox:
             state = f"{last['JobState']} ({last.get('Reason')})"
             raise WaitTimeout(
                 f"job {job_id} is {state}, not {' or '.join(wanted)}, after {timeout:g} s; logs in {self.logs}"
+                + self._logged(last)
             ) from error
         return last
+
+    def _logged(self, job: Mapping[str, str]) -> str:
+        """The end of what slurmctld logged about a job, given by its fields, and of the job's output."""
+        logged = (self.logs / "slurmctld.log").read_text(errors="replace").splitlines()
+        about = [line for line in logged if re.search(rf"\bJobId={job['JobId']}\b", line)]
+        output = Path(job.get("StdOut", ""))
+        printed = output.read_text(errors="replace").splitlines() if output.is_file() else ["(no file)"]
+        parts = {"slurmctld logged": about, f"its output {output}": printed}
+        return "".join("\n".join((f"\n{title}:", *lines[-_LAST_LINES:])) for title, lines in parts.items())
 
     def start(self, daemon: str) -> None:
         """Start a daemon (munged, mariadbd, slurmdbd, slurmctld, n1, ...) and wait until it answers."""

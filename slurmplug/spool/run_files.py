@@ -29,7 +29,7 @@ def sweep(spool: Path, keep: Container[RunId], asked: Container[RunId], before: 
 
     Args:
         spool: the spool's folder.
-        keep: the runs whose reports stay.
+        keep: the runs whose reports and notices stay.
         asked: the runs to which requests are open; any other may be to an earlier job with the same id.
         before: seconds since the epoch.
 
@@ -44,7 +44,7 @@ def sweep(spool: Path, keep: Container[RunId], asked: Container[RunId], before: 
         try:
             with opened_folder(spool / name) as folder:
                 for entry, run in list(names_in(folder, pattern)):
-                    if run not in kept:
+                    if run not in (keep if entry.endswith(".notice") else kept):
                         _remove(folder, entry, run, until, counts)
         except OSError as error:
             counts[0, "spool", f"{name}: {reason_of(error)}"] += 1

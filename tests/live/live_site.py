@@ -1,12 +1,14 @@
 """The scheduler beside a real Slurm, cycle by cycle: a policy that does what a test says, jobs that really save."""
 
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from slurmplug.config.schema import Config
 from slurmplug.ledger.ledger import Ledger
+from slurmplug.operations.restart import SETTLE_SECONDS
 from slurmplug.sandbox import Sandbox
 from tests.live.operated import operated
 from tests.moving import SETTINGS, DoesWhatItIsTold
@@ -52,6 +54,16 @@ def script(
     text = f"{head}{lines}{chr(10) if lines else ''}#PLUG{body}"
     values = {"name": name, "gpus": gpus, "how": how, "grace": grace, "trap": trap, "python": sys.executable}
     return text.format(**values, resumes=resumes, claims=claims)
+
+
+def start_again(cluster: Sandbox, job: int, user: str = "root", *, check: bool = True) -> None:
+    """Lets a job that was requeued, or whose node came back, start before the two minutes that Slurm lets it wait.
+
+    Not within a second of that: slurmd refuses a credential that is no newer than the end of the last run, in whole
+    seconds ("Job credential revoked"), and slurmctld ends the job as FAILED with exit code 1.
+    """
+    time.sleep(SETTLE_SECONDS)
+    cluster.run(user, ["scontrol", "update", f"JobId={job}", "StartTime=now"], check=check)
 
 
 class LiveSite:

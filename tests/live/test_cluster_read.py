@@ -48,6 +48,13 @@ def test_a_slurmctld_that_is_down_is_no_empty_queue(cluster: Sandbox, tmp_path: 
     look(port)
 
 
+def test_a_readings_time_is_not_before_what_it_shows(port: SlurmCluster, tmp_path: Path) -> None:
+    """By it is counted how long a job has been pending; squeue may take its time."""
+    squeue = (tmp_path / "squeue").read_text().replace("exec ", "")
+    (tmp_path / "squeue").write_text(f"{squeue}date +%s.%N >{tmp_path}/seen\n")
+    assert look(port).now >= float((tmp_path / "seen").read_text())
+
+
 def test_one_look_is_one_squeue_and_one_sinfo(port: SlurmCluster, cluster: Sandbox, tmp_path: Path) -> None:
     for _ in range(5):
         cluster.sbatch(cluster.researchers[0], SLEEP)

@@ -2,14 +2,16 @@
 
 import json
 import shutil
-from collections.abc import Callable, Collection, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from slurmplug.operations import restart
 from slurmplug.sandbox import Sandbox
-from tests.live.live_site import LiveSite, script
+from tests.live.live_site import LiveSite, script, start_again
 from tests.live.operated import operated
 
 RESULTS_WHERE_IT_FELL = {
@@ -101,7 +103,7 @@ def nothing_is_left(site: LiveSite, *jobs: int) -> bool:
 def until_it_runs(site: LiveSite, job: int) -> None:
     """Also where Slurm lets a job wait for two minutes after a requeue, as it does without slurmplug."""
     if site.cluster.wait_job(job, ("PENDING", "RUNNING"), PATIENCE)["JobState"] == "PENDING":
-        site.cluster.run("root", ["scontrol", "update", f"JobId={job}", "StartTime=now"], check=False)
+        start_again(site.cluster, job, check=False)
     site.cluster.wait_job(job, "RUNNING", PATIENCE)
 
 
@@ -185,6 +187,42 @@ def come_back(site: LiveSite, names: Collection[str]) -> None:
     )
     if names:
         site.cluster.run("root", ["scontrol", "update", f"NodeName={','.join(names)}", "State=RESUME"])
+
+
+def seconds(shown: Mapping[str, str], field: str) -> float:
+    """A time of slurmctld, in whole seconds."""
+    return datetime.fromisoformat(shown[field]).timestamp()
+
+
+def test_slurm_fails_a_run_that_begins_in_the_second_of_its_requeue_and_no_operation_begins_one_so_soon(
+    site: LiveSite,
+) -> None:
+    """Slurm's own two minutes keep jobs from it; an operation does not wait for so long, but for two seconds."""
+    failed: dict[str, str] = {}
+
+    def fails() -> bool:
+        job = site.cluster.sbatch(
+            site.cluster.researchers[0], "#!/bin/sh\n#SBATCH --gres=gpu:4 --requeue\nexec sleep 600"
+        )
+        site.cluster.wait_job(job, "RUNNING", PATIENCE)
+        time.sleep(2 - time.time() % 1)  # the second begins
+        site.cluster.run("root", ["scontrol", "requeue", str(job)])
+        site.cluster.wait_job(job, "PENDING", PATIENCE)
+        site.cluster.run("root", ["scontrol", "update", f"JobId={job}", "StartTime=now"])
+        failed.update(site.cluster.wait_job(job, ("FAILED", "RUNNING"), PATIENCE))
+        if seconds(failed, "StartTime") == seconds(failed, "SubmitTime"):
+            return True
+        site.cluster.run("root", ["scancel", str(job)])
+        return False
+
+    site.cluster.wait(fails, PATIENCE, "a start in the second of a requeue")
+    site.cluster.wait(lambda: site.cluster.job(failed["JobId"])["JobState"] == "FAILED", PATIENCE)
+    job = site.trains(script("later"))
+    begin(site, job, gpus=4)
+    until_ended(site, job)
+    shown = site.cluster.job(job)
+    assert site.operations(job)[-1]["result"] == "done"
+    assert seconds(shown, "StartTime") - seconds(shown, "SubmitTime") >= restart.SETTLE_SECONDS
 
 
 def test_a_scontrol_that_hangs_leaves_it_open_and_nothing_is_done_twice(site: LiveSite) -> None:

@@ -1,14 +1,13 @@
 """Resizing, moving and preempting on a real Slurm, of jobs that really save and go on."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from slurmplug.operations.restart import PROGRESS_LOST, SETTLE_SECONDS
+from slurmplug.operations.restart import PROGRESS_LOST
 from slurmplug.sandbox import Sandbox
-from tests.live.live_site import LiveSite, script
+from tests.live.live_site import LiveSite, script, start_again
 
 WAITS = "#!/bin/sh\n#SBATCH --gres=gpu:4\n{}\nsleep 600\n"
 
@@ -76,9 +75,7 @@ def test_a_preempted_job_waits_in_the_queue_and_goes_on_later(site: LiveSite) ->
     site.wants(job, kind="preempt")
     assert site.until_over(job) == "done"
     assert site.cluster.job(job)["JobState"] == "PENDING"
-    over = time.time() + SETTLE_SECONDS
-    site.cluster.wait(lambda: time.time() > over, what="Slurm, which fails to start it sooner")
-    site.cluster.run(site.cluster.operator, ["scontrol", "update", f"JobId={job}", "StartTime=now"])
+    start_again(site.cluster, job, site.cluster.operator)
     site.cluster.wait(lambda: len(site.runs("waits")) == 2, 60, "its second run")
     assert int(site.runs("waits")[1][3]) > 0
 

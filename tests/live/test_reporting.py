@@ -17,6 +17,7 @@ from slurmplug.sandbox import Sandbox
 from slurmplug.spool.report_files import NewReports, ReportReader
 from slurmplug.spool.report_lines import Points, RunId, SpoolFault, fold
 from slurmplug.spool.requests import RequestKind, Requests
+from tests.live.live_site import start_again
 
 TEMPLATES = Path(__file__).parents[2] / "sbatch_templates"
 USER, OTHER = "games", "news"
@@ -95,8 +96,7 @@ def test_the_elastic_script_saves_when_asked_and_goes_on_after_a_requeue(cluster
     cluster.run(cluster.operator, ["scontrol", "requeue", str(first.job_id)])
     cluster.wait_job(first.job_id, "PENDING", 60)
     saved = points(cluster, first).checkpoint
-    time.sleep(2)  # Slurm refuses to start it on the same node sooner
-    cluster.run(cluster.operator, ["scontrol", "update", f"JobId={first.job_id}", "StartTime=now"])
+    start_again(cluster, first.job_id, cluster.operator)
     cluster.wait(lambda: len(points(cluster, second)) >= 1, 60, "the second run's first iteration")
     ask(cluster, second, "stop")
     cluster.wait_job(first.job_id, "COMPLETED", 60)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from slurmplug.sandbox import CommandFailed, Sandbox
-from tests.live.live_site import LiveSite, script
+from tests.live.live_site import LiveSite, script, start_again
 
 HOLDS = "#!/bin/sh\n#SBATCH --gres=gpu:{gpus} --nodelist={node}\nsleep 600\n"
 ONE_GPU = "#!/bin/sh\n#SBATCH --gres=gpu:1\nsleep 600\n"
@@ -64,7 +64,7 @@ def test_a_number_of_nodes_that_a_user_sets_before_the_job_is_rewritten_is_left(
     assert site.until_over(job).startswith("gave up: its user or an operator changed it meanwhile (NumNodes")
     shown = site.cluster.job(job)
     assert (tres(site, job)["node"], shown["TresPerNode"][-5:]) == ("2", "gpu:2")
-    update(site, 0, job, "StartTime=now")
+    start_again(site.cluster, job, site.cluster.researchers[0])
     site.cluster.wait_job(job, "RUNNING", PATIENCE)
     assert tres(site, job)["gres/gpu"] == "4"
     assert site.leftovers() == []

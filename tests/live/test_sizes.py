@@ -1,6 +1,7 @@
 """Policies that size jobs, on a real Slurm: elastic jobs with checkpoints start on what is free, grow and shrink."""
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -71,7 +72,7 @@ def goes_on(site: LiveSite, name: str, user: int) -> list[str]:
     runs = site.runs(name, user)
     began = [int(words[3]) for words in runs]
     assert began[0] == 0
-    assert all(later > earlier for earlier, later in zip(began, began[1:], strict=False)), runs
+    assert all(later > earlier for earlier, later in pairwise(began)), runs
     return [words[7] for words in runs]
 
 

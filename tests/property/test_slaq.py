@@ -53,6 +53,23 @@ def test_one_selection_gives_what_popping_a_heap_gives(table: tuple[np.ndarray, 
     assert greedy_shares(least, most, units, worth).tolist() == algorithm_1(least, most, units, worth)
 
 
+@given(tables(), st.integers(0, 250), st.integers(0, 36))
+def test_a_job_of_unknown_gain_takes_no_unit_from_the_others(
+    table: tuple[np.ndarray, ...], units: int, known: int
+) -> None:
+    """The others get what they would get were the first job not to grow beyond what is known of it."""
+    least, most, values = table
+    values[0, least[0] + known :] = np.nan
+
+    def worth(some: np.ndarray, gpus: np.ndarray) -> np.ndarray:
+        return np.asarray(values[some[:, None], gpus])
+
+    known_most = np.append(min(most[0], least[0] + known), most[1:])
+    shares = greedy_shares(least, most, units, worth)
+    assert shares[1:].tolist() == algorithm_1(least, known_most, units, worth)[1:]
+    assert shares.sum() == min(most.sum(), least.sum() + units)
+
+
 @given(st.integers(1, 5), st.integers(0, 60), st.integers(0, 2**32 - 1))
 def test_the_total_reduction_is_the_greatest_of_all_allocations_where_more_gpus_gain_less(
     n: int, units: int, seed: int

@@ -5,6 +5,8 @@ accuracy_by_deadline: the best reported by then, 0 where nothing was, over the j
 had reported their target by then, of those that have one; without a deadline, by the end of the run. loss_integral:
 normalised loss, 1 before the first report and 0 at its least, from arrival to a horizon that the workload alone sets,
 the mean over jobs. time_to_90_loss: from arrival to nine tenths of the loss reduction. utility: the sum of OASiS'.
+unfair_ratio: jobs above 1.1 in finish-time fairness, rho_max: the worst of it; slowdown_max: the worst job's time to
+its end over its own run time (`fairness`). plain_wait: of jobs whose users gave no directives.
 """
 
 import math
@@ -15,6 +17,8 @@ import numpy as np
 
 from predictors.arrays import Floats
 from slurmplug.sim.engine.job import SimJob
+from slurmplug.sim.engine.nodes import parse
+from slurmplug.sim.experiment.fairness import UNFAIR, finish_time_fairness, slowdowns
 from slurmplug.sim.experiment.result import FinishedJob, RunResult
 from slurmplug.sim.workloads.directives import run_time_alone
 
@@ -41,6 +45,9 @@ def summary(result: RunResult) -> dict[str, Any]:
     with_loss = [each for each in learning if len(each.job.losses)]
     until = horizon([job.job for job in jobs])
     decided = result.decide_seconds * 1e3
+    nodes = parse(result.cluster)
+    rho, slowdown = finish_time_fairness(jobs, nodes), slowdowns(jobs, nodes)
+    plain_wait = np.array([job.wait for job in jobs if not job.job.managed])
     return {
         "policy": result.policy,
         "seed": result.seed,
@@ -65,6 +72,11 @@ def summary(result: RunResult) -> dict[str, Any]:
         "stops": int(sum(job.stopped for job in jobs)),
         "ended": int(np.isfinite(ended).sum()),
         "urgent_deadline_ratio": _mean(met[has & urgent]),
+        "unfair_ratio": _mean((rho[np.isfinite(rho)] > UNFAIR).astype(np.float64)),
+        "rho_max": _quantile(rho[np.isfinite(rho)], 1.0),
+        "slowdown_max": _quantile(slowdown[np.isfinite(slowdown)], 1.0),
+        "plain_wait_mean": _mean(plain_wait),
+        "plain_wait_max": _quantile(plain_wait, 1.0),
         "overload_s": float(result.overload_seconds),
         "launcher": result.launcher,
         "stopping": result.stopping,

@@ -166,10 +166,10 @@ def test_a_job_that_ends_at_any_step_leaves_nothing_behind(site: MovingSite, ste
     assert "ended" in site.result()
 
 
-def until(site: MovingSite, step: str) -> int:
+def until(site: MovingSite, step: str, **wanted: Any) -> int:
     """The operation is at that step."""
     job = site.training()
-    site.cycle(**GROW)
+    site.cycle(**(wanted or GROW))
     for _ in range(20):
         if site.step() == step:
             return job
@@ -313,6 +313,24 @@ def test_a_job_that_ran_in_its_place_and_was_lost_with_its_node_waits_for_as_lon
     assert nothing_is_left(site)
 
 
+@pytest.mark.parametrize(("step", "starts"), [("settle", 0), ("rewrite", 1), ("unreserve", 1), ("confirm", 1)])
+@pytest.mark.parametrize("kind", [GROW, MOVE])
+def test_a_job_that_is_requeued_once_more_at_any_step_waits_for_as_long_as_slurm_says(
+    site: MovingSite, step: str, starts: int, kind: dict[str, Any]
+) -> None:
+    """Slurm refuses a launch in the second of a requeue, and the job ends FAILED: nothing lets it start now."""
+    job = until(site, step, **kind)
+    site.cluster.jobs[job] |= {"restarts": site.cluster.jobs[job]["restarts"] + 1, "reason": "BeginTime"}
+    before = len([command for command in site.cluster.done if "StartTime" in command.fields])
+    for _ in range(6):
+        site.cycle()
+    assert before == starts
+    assert len([command for command in site.cluster.done if "StartTime" in command.fields]) == starts
+    assert site.step() == "ended"
+    assert (site.cluster.jobs[job].get("excluded", ""), site.cluster.jobs[job]["nice"]) == ("", 0)
+    assert nothing_is_left(site)
+
+
 def test_what_its_user_changed_meanwhile_is_not_written_over(site: MovingSite) -> None:
     job = until(site, "settle")
     site.cluster.jobs[job]["gpus"] = 1
@@ -435,7 +453,7 @@ def test_a_moved_job_can_be_moved_again_and_is_kept_only_from_where_it_is_then(s
     site.cycles_until(lambda: site.step() == "watch")
     site.trains(job, 7)
     site.cycle()
-    assert first in site.cluster.jobs[job]["excluded"]
+    assert site.cluster.jobs[job]["excluded"] == first
     assert [row["step"] for row in site.operations()] == ["ended", "bound"]
     site.cluster.requeue(job)
     site.cycle()
@@ -453,6 +471,27 @@ def test_a_moved_job_that_is_pending_and_resized_has_its_node_lists_restored_all
         site.cycle()
     assert (site.cluster.jobs[job]["gpus"], site.cluster.jobs[job]["excluded"]) == (1, "")
     assert [row["step"] for row in site.operations()] == ["ended", "ended"]
+
+
+@pytest.mark.parametrize("saves", [True, False])
+@pytest.mark.parametrize("kind", [PREEMPT, GROW])
+def test_a_moved_job_has_its_node_lists_restored_also_by_the_operation_after_it_and_if_that_is_given_up(
+    site: MovingSite, kind: dict[str, Any], saves: bool
+) -> None:
+    job = until_requeued(site, **MOVE)
+    goes_on(site, job)
+    site.cycle(**kind)
+    if saves:
+        site.cluster.time += 1
+        site.saves(job, 6)
+        site.cycles_until(lambda: site.cluster.jobs[job]["restarts"] == 2)
+    else:
+        site.cycles_until(lambda: site.step() not in ("save", "withdraw"))
+        assert site.result() == "gave up: it reported no checkpoint within its grace period"
+        site.cluster.requeue(job)
+    for _ in range(4):
+        site.cycle()
+    assert site.cluster.jobs[job]["excluded"] == ""
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,13 @@ def test_sweeping_removes_what_belongs_to_no_run_that_is_kept(spool: Path, repor
     assert os.listdir(spool / "requests") == ["7.0.stop"]
 
 
+def test_sweeping_keeps_the_notices_of_runs_that_are_kept(spool: Path) -> None:
+    for name in ("6.0.notice", "7.0.notice"):
+        (spool / "requests" / name).touch()
+    sweep(spool, {RunId(7, 0)}, set(), before=float("inf"))
+    assert [each.name for each in (spool / "requests").iterdir()] == ["7.0.notice"]
+
+
 def test_sweeping_keeps_reports_that_are_younger_than_the_retention(spool: Path, reports: Path) -> None:
     for name, written in (("5.0.jsonl", 100), ("6.0.jsonl", 300)):
         (reports / name).write_bytes(b"")

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -66,12 +66,12 @@ class MeasuredModel:
         """The number of epochs that every curve has."""
         return min(len(curve.progress) for curve in self.curves.values())
 
-    @property
+    @cached_property
     def least_local(self) -> int:
         """The fewest samples that a GPU was measured with."""
         return int(min(each.local.min() for each in self.placed))
 
-    @property
+    @cached_property
     def most_local(self) -> int:
         """The most samples that a GPU holds at once."""
         return 8 if self.name == "yolov3" else int(max(each.local.max() for each in self.placed))
@@ -162,11 +162,15 @@ class MeasuredModel:
                 )
         missing = np.isnan(seconds[:, 0])
         if missing.any():
-            known = self._known_points()
             with suppress(QhullError):  # too few points to lie between
-                between = LinearNDInterpolator(known[:, :3], known[:, 3:])
-                seconds[missing] = between(np.column_stack([nodes, gpus, local])[missing].astype(np.float64))
+                seconds[missing] = self._between(np.column_stack([nodes, gpus, local])[missing].astype(np.float64))
         return seconds[:, 0], seconds[:, 1]
+
+    @cached_property
+    def _between(self) -> LinearNDInterpolator:
+        """Raises QhullError."""
+        known = self._known_points()
+        return LinearNDInterpolator(known[:, :3], known[:, 3:])
 
     def _known_points(self) -> Floats:
         """(k, 5): nodes, GPUs, samples a GPU, and the two times; the mean over placements of as many nodes and GPUs."""

@@ -65,6 +65,17 @@ class TestEquation2:
         of_jobs = jobs(urgency=10, gpus=2, attained=2 * HOUR, max_iterations=100)
         assert learning_priority(of_jobs, np.array([HOUR]), SCALED) == pytest.approx([10 / 5.5])
 
+    def test_literal_counts_iterations_whatever_the_horizon_and_the_gpu_time(self) -> None:
+        # 14 iterations done, so I = 15, of 20 or of 10,000; three of four GPU hours attained change nothing
+        of_jobs = jobs(2, urgency=10, iteration=14, max_iterations=[20, 10_000], gpus=1, attained=3 * HOUR)
+        assert learning_priority(of_jobs, np.full(2, HOUR), LITERAL) == pytest.approx([10 / 15, 10 / 15])
+
+    def test_literal_takes_the_latest_reduction_alone(self) -> None:
+        # reductions 4, 2, 1: 1 of 7; I = 5
+        of_jobs = jobs(urgency=10, iteration=4, max_iterations=8, losses=[[8.0, 4.0, 2.0, 1.0]])
+        averaged = PrioritySettings(form="literal", smoothing=3)
+        assert learning_priority(of_jobs, np.array([HOUR]), averaged) == pytest.approx([10 / 5 / 7])
+
     def test_a_job_without_urgency_has_the_sites(self) -> None:
         of_jobs = jobs(2, urgency=[np.nan, 4])
         settings = PrioritySettings(urgency=4)
@@ -151,6 +162,30 @@ class TestEquation6:
         of_jobs = jobs(deadline=NOW + 2 * HOUR, waited=3 * HOUR, urgency=5)
         result = ranked(of_jobs, LITERAL, remaining=4 * HOUR)
         assert result.score == pytest.approx([0.3 * 5 + 0.7 * (0.15 + 0.075 + 1.05)])
+
+    def test_literal_with_iterations_and_losses(self) -> None:
+        """Two tasks with a quarter and three quarters of the model; the first is in iteration 10 of 20 and waits.
+
+        Its reductions are 4, 2, 1, 1 (1/8 the latest), so P0ml = 8 / 10 / 8 / 4 = 0.025 and P0c = 0.3 / 6 + 0.3 / 3 +
+        0.35 * 0.5 = 0.325. The second depends on it, has done nothing and has urgency 8: P0ml = 8 * 3 / 4 = 6, P0c =
+        0.3 / 6 + 0.3 / 3 + 0 = 0.15, and its deadline of 6 hours leaves the first 6 - 3 = 3 hours: 0.3 / 3 in place of
+        0.3 / 6, so its P0c = 0.375. P = 0.3 * (0.025 + 0.8 * 6) + 0.7 * (0.375 + 0.8 * 0.15), where the children add at
+        most four times the own value: 0.1 of 4.8.
+        """
+        of_jobs = jobs(
+            2,
+            ml_job=0,
+            parents=[(1, 0)],
+            params=[1e6, 3e6],
+            urgency=8,
+            iteration=[9, 0],
+            max_iterations=20,
+            losses=[[9.0, 5.0, 3.0, 2.0, 1.0], []],
+            deadline=NOW + 6 * HOUR,
+            waited=[HOUR / 2, 0],
+        )
+        result = ranked(of_jobs, LITERAL, remaining=3 * HOUR)
+        assert result.score == pytest.approx([0.3 * (0.025 + 0.1) + 0.7 * (0.375 + 0.12), 0.3 * 6 + 0.7 * 0.15])
 
     def test_scaled(self) -> None:
         """Pml is 5/10 of R = 0.075; Pc is R, 0.3 / 6 for the slack, and 5/45 of R for waiting."""

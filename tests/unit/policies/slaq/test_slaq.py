@@ -64,6 +64,19 @@ def test_gpus_go_where_the_loss_falls_most_and_every_job_has_its_minimum() -> No
     assert first > second >= 1
 
 
+@pytest.mark.parametrize("unknown", ["loss", "speed"])
+def test_a_job_whose_forecast_has_a_gap_takes_no_gpu_from_the_others(unknown: str) -> None:
+    of_jobs = jobs(3, gpus_max=4, max_iterations=1000, restartable=True)
+    rates = np.tile([1.0, 2.0, 4.0, 64.0], (3, 1))
+    losses = np.array([STEEP, STEEP, STEEP])
+    (losses if unknown == "loss" else rates)[0, 2] = np.nan
+    policy = SLAQ(SLAQSettings(interval=5.0, speed="forecast"))
+    plan = policy.decide(snapshot(of_jobs, nodes(2)), predicted(losses, rates), NOTHING_REMEMBERED)
+    given = shares(plan, of_jobs.keys)
+    assert sum(given) == 8
+    assert min(given[1:]) >= 2
+
+
 @pytest.mark.parametrize("normal", ["change", "range"])
 def test_falls_are_counted_in_units_of_the_job_itself(normal: Literal["change", "range"]) -> None:
     of_jobs = jobs(2, gpus_max=8, max_iterations=1000)

@@ -148,6 +148,52 @@ def test_a_philly_job_takes_its_recorded_time_on_its_own_gpus(write: Write) -> N
     assert (workload.nodes * workload.gpus_a_node, job.managed) == (2472, True)
 
 
+@pytest.mark.usefixtures("profiles")
+def test_an_elastic_philly_job_takes_its_recorded_time_and_others_as_measured_relative_to_it(write: Write) -> None:
+    path = write(
+        "philly.csv", "job_id,submit_s,num_gpus,duration_s,vc\n7,30,1,900,abc\n8,40,2,450,abc\n9,50,100,30,b\n"
+    )
+    one, two, many = load(f"philly:{path}?elastic=on&gpu=aws").jobs
+    # 128 samples fill one GPU, and give four 32 each; a step takes .4 s on one, and .22 s on two.
+    assert (one.kind, one.gpus, one.gpus_min, one.gpus_max, one.iterations) == ("cifar10", 1, 1, 4, 2)
+    assert run_time_alone(one, 2) == pytest.approx(900)
+    assert one.speed.at(2, 1) / one.speed.at(1, 1) == pytest.approx(0.4 / (0.12 + 0.3 * 32 / 96))
+    # 256 fill two: .42 s a step, where one gathers two passes of .4 s.
+    assert run_time_alone(two, 2) == pytest.approx(450)
+    assert two.speed.at(1, 1) / two.speed.at(2, 1) == pytest.approx(0.42 / 0.8)
+    assert (many.gpus_min, many.gpus_max) == (0, 0)  # more than were ever measured
+    assert run_time_alone(many, 2) == pytest.approx(30)
+    assert one.accuracies.tolist() == [0.5, 0.8]
+
+
+@pytest.mark.usefixtures("profiles")
+def test_a_philly_job_for_which_no_model_was_measured_is_refused(write: Write) -> None:
+    path = write("philly.csv", "job_id,submit_s,num_gpus,duration_s,vc\n7,30,1,9000,abc\n")
+    with pytest.raises(WorkloadError, match="none of bert, deepspeech2: name another with"):
+        load(f"philly:{path}?elastic=on&gpu=aws")
+
+
+def test_elastic_philly_needs_the_profiles(write: Write) -> None:
+    path = write("philly.csv", "job_id,submit_s,num_gpus,duration_s,vc\n7,30,1,900,abc\n")
+    with pytest.raises(WorkloadError, match="--data"):
+        load(f"philly:{path}?elastic=on")
+
+
+@pytest.mark.usefixtures("profiles")
+def test_an_elasticflow_job_keeps_its_deadline_and_trains_as_the_model_that_it_resembles(write: Write) -> None:
+    write("profiles/validation_curves.csv", CURVES.replace("cifar10", "imagenet"))
+    write("profiles/throughput_placements.csv.gz", PLACEMENTS.replace("cifar10", "imagenet"))
+    heading = "job_id,submit_time,real_iteration,model_name,ddl,batch_size,num_gpu,real_duration,duration,iteration"
+    path = write("trace.csv", f"{heading}\n0,100,5,inception3,1600,128,2,900,900,5\n1,200,5,vgg16,900,64,1,9,9,5\n")
+    (job,) = load(str(path), skip_bad=True).jobs
+    assert (job.name, job.kind, job.submit, job.deadline) == ("inception3-0", "inception3", 100, 1600)
+    assert (job.gpus, job.gpus_min, job.gpus_max, job.iterations) == (2, 1, 4, 2)
+    assert run_time_alone(job, 2) == pytest.approx(900)
+    assert job.speed.at(1, 1) / job.speed.at(2, 1) == pytest.approx((0.12 + 0.3 * 32 / 96) / 0.4)
+    with pytest.raises(WorkloadError, match="line 3, column model_name: vgg16 resembles no model"):
+        load(str(path))
+
+
 def test_tiresias_jobs_keep_their_model_iterations_and_duration(write: Write) -> None:
     heading = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval"
     path = write("60_job.csv", f"{heading}\n0,1,0,606,vgg19,164,30\n1,8,30,133,resnet50,147,23\n")
