@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from policies.plan import Action
 from slurmplug.cluster.port import ResourceRequest
-from slurmplug.operations import shape
+from slurmplug.operations import shape, sizes
 from slurmplug.operations.shape import ActionImpossible, PlacedShape
 from slurmplug.operations.values import Observation, OperationSettings
 
@@ -85,7 +85,7 @@ def rewrite(
     excluded = restored.get("ExcNodeList", request.excluded_nodes)
     if action.kind == "resize":
         shape.check_limits(observation, row, gpus_after(observation, row, action))
-        return shape.update_fields(request, place.shape)
+        return sizes.with_time_limit(action, request, shape.update_fields(request, place.shape))
     if requested_nodes(action, settings):
         return {"ReqNodeList": ",".join(place.nodes)}, {"ReqNodeList": required}
     if required:

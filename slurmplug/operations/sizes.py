@@ -1,7 +1,9 @@
 """The sizes that jobs were given in place of those that they asked for, so that they can get these back. Pure."""
 
+import math
 from collections.abc import Iterable, Mapping
 
+from policies.plan import Action
 from policies.snapshot import JobKey
 from slurmplug.cluster.port import ResourceRequest
 from slurmplug.operations import changes
@@ -44,6 +46,17 @@ def given(
         asked_fields={name: asked[name] for name in other},
         given_fields={name: fields[name] for name in other},
     )
+
+
+def with_time_limit(
+    action: Action, request: ResourceRequest, fields: tuple[dict[str, str], dict[str, str]]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The fields of an update and of the one that takes it back, with the time limit that the action requires."""
+    goal, undo = fields
+    if action.time_limit is None or request.time_limit is None:
+        return goal, undo
+    before, after = round(request.time_limit / 60), math.ceil(action.time_limit / 60)
+    return {**goal, "TimeLimit": str(after)}, {**undo, "TimeLimit": str(before)}
 
 
 def in_place(size: GivenSize | None, request: ResourceRequest) -> GivenSize | None:

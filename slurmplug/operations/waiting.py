@@ -55,7 +55,8 @@ def rewrite(action: Action, observation: Observation, row: int) -> tuple[dict[st
     if request.het_id:
         raise ActionImpossible("heterogeneous")
     shape.check_limits(observation, row, gpus)
-    return shape.update_fields(request, shape.feasible_shape(observation, row, gpus, request.nodes, len(action.nodes)))
+    to = shape.feasible_shape(observation, row, gpus, request.nodes, len(action.nodes))
+    return sizes.with_time_limit(action, request, shape.update_fields(request, to))
 
 
 def _gpus(action: Action) -> int:

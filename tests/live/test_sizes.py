@@ -165,6 +165,22 @@ def shape(site: LiveSite, job: int) -> dict[str, str]:
     return {name: shown[name] for name in names}
 
 
+def test_a_site_that_allows_it_gives_a_job_on_fewer_gpus_the_time_that_it_needs(
+    cluster: Sandbox, tmp_path: Path
+) -> None:
+    """Some 200 s of training are left on four GPUs, and on one by its forecast more than the five minutes."""
+    site = LiveSite(cluster, tmp_path, guardrails={"raise_time_limit": 100.0})
+    text = script("slower", gpus=4, lines="#SBATCH --time=5").replace("--gpus=1..8", RANGE)
+    job = site.trains(text)
+    site.wants(job, kind="resize", gpus=1)
+    assert (site.vetoes(job), site.until_over(job)) == ([], "done")
+    hours, minutes, _ = site.cluster.job(job)["TimeLimit"].rpartition("-")[2].split(":")
+    assert 60 * int(hours) + int(minutes) > 5
+    assert gpus(site, job) == 1
+    assert site.leftovers() == []
+    site.ledger.close()
+
+
 def test_an_update_of_nodes_that_meets_a_job_that_has_just_started_changes_nothing(site: LiveSite) -> None:
     """The job starts between the reading and the write; without GPUs beside it, NumNodes would have shrunk it."""
     job = site.cluster.sbatch(
