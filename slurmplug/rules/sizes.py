@@ -74,7 +74,8 @@ class _Sizes:
         tried = (*range(wanted, least - 1, -1), *range(wanted + 1, present))
         place = self._room(row, tried, len(action.nodes))
         as_it_is = self.space.fit(row, present)
-        if as_it_is is not None and (place is None or not self._pays(present, sum(place.shares))):
+        gains = place is not None and self._pays(present, wanted) and self._pays(present, sum(place.shares))
+        if as_it_is is not None and not gains:
             place = as_it_is
         if place is None:
             return None

@@ -20,7 +20,7 @@ from tests.live.operated import command, look
 
 HOLDS = "#!/bin/sh\n#SBATCH --gres=gpu:{gpus} --nodelist={node}\nsleep 900\n"
 PATIENCE = 180.0
-RANGE = "--gpus=1..4 --max-iterations=2000"
+RANGE = "--gpus=1..4 --max-iterations=2000 --type=net"
 
 
 @pytest.fixture
@@ -108,12 +108,14 @@ def test_under_other_policies_that_size_jobs_nobody_loses_what_it_has_trained(si
         fill(site, node, 4)
     beside = fill(site, "n1", 2)
     under(site, policy)
-    first = elastic(site, "first", 0)
-    until_on(site, **{f"job{first}": 2})
-    site.cluster.run("root", ["scancel", str(beside)])
+    first = elastic(site, "first", 0, gpus=2)
+    site.until(lambda: site.query("SELECT 1 FROM progress WHERE iteration > 20"))
     second = elastic(site, "second", 1)
+    site.cluster.run("root", ["scancel", str(beside)])
     site.until(lambda: gpus(site, second) and gpus(site, first), PATIENCE)
     site.until(lambda: not site.query("SELECT 1 FROM operations WHERE step NOT IN ('ended', 'bound')"), PATIENCE)
+    assert gpus(site, second) < 4
+    print(site.operations(first), site.operations(second), site.runs("first", 0), site.runs("second", 1))
     goes_on(site, "first", 0)
     goes_on(site, "second", 1)
     assert site.leftovers() == []
