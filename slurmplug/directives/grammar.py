@@ -136,8 +136,8 @@ TABLE: tuple[Directive, ...] = (
         expected="a number of GPUs (4) or a range (2..8)",
         unit="GPUs",
         default="as submitted",
-        help="How many GPUs the job can train on. With a range it may start on another number than it requests, and with "
-        "--checkpoint that may change later.",
+        help="How many GPUs the job can train on. With a range it may start on another number than it requests, and "
+        "with --checkpoint that may change later.",
         example="2..8",
         least=1,
         most=10_000,

@@ -7,7 +7,7 @@ from policies.plan import Action
 from policies.snapshot import JobKey
 from slurmplug.cluster.port import ResourceRequest
 from slurmplug.operations import changes
-from slurmplug.operations.values import GPU_FIELDS, Operation, OperationOutcome, PendingResizeFacts
+from slurmplug.operations.values import GPU_FIELDS, Operation, OperationOutcome
 from slurmplug.rules.guardrails import GivenSize
 
 _IN_PLACE = frozenset({OperationOutcome.DONE, OperationOutcome.PROGRESS_LOST})
@@ -24,9 +24,9 @@ def given_sizes(operations: Iterable[Operation]) -> dict[JobKey, GivenSize]:
 
 
 def changed_at(operations: Iterable[Operation]) -> dict[JobKey, float]:
-    """By job, when the last change of its size while it was pending began, in seconds since the epoch."""
-    pending = (each for each in operations if isinstance(each.facts, PendingResizeFacts))
-    return {each.job: each.opened for each in sorted(pending, key=lambda operation: operation.opened)}
+    """By job, when the last change of its size began, in seconds since the epoch."""
+    changed = (each for each in operations if each.facts is not None and each.facts.size is not None)
+    return {each.job: each.opened for each in sorted(changed, key=lambda operation: operation.opened)}
 
 
 def given(

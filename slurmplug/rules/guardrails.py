@@ -82,7 +82,7 @@ class Past:
     sizes: Mapping[JobKey, GivenSize] = field(default_factory=dict)
     """of live jobs that have another size than they asked for"""
     size_changed: Mapping[JobKey, float] = field(default_factory=dict)
-    """when the size of a live job was last changed while it waited"""
+    """when the last change of a live job's size began"""
     fresh: frozenset[JobKey] = frozenset()
     """jobs first seen within `guardrails.first_seen` seconds"""
 

@@ -95,14 +95,14 @@ def test_a_small_change_is_not_written_where_the_job_can_start_as_it_is() -> Non
 
 def test_a_size_is_changed_once_in_an_interval() -> None:
     seen = waiting()
-    lately = {"size_changed": {key(seen): NOW - 299}, "sizes": {key(seen): given(2, 4)}}
+    lately: dict[str, Any] = {"size_changed": {key(seen): NOW - 299}, "sizes": {key(seen): given(2, 4)}}
     assert resized(seen, place(seen, 1), **lately) == []
     assert resized(seen, place(seen, 1), **lately, limits=Guardrails(size_interval=60)) == [(0, 1, 1)]
 
 
 def test_who_did_not_start_gets_back_what_it_asked_for_once_the_policy_wants_another_size_or_none() -> None:
     seen = waiting(gpus=2, free=0)
-    past = {"size_changed": {key(seen): NOW - 400}, "sizes": {key(seen): given(4, 2)}}
+    past: dict[str, Any] = {"size_changed": {key(seen): NOW - 400}, "sizes": {key(seen): given(4, 2)}}
     assert resized(seen, **past) == [(0, 4, 0)]
     assert resized(seen, place(seen, 3), **past) == [(0, 4, 0)]
     assert resized(seen, place(seen, 2), **past) == []
@@ -115,7 +115,7 @@ def test_who_did_not_start_gets_back_what_it_asked_for_once_the_policy_wants_ano
 
 def test_who_is_being_moved_is_left_alone() -> None:
     seen = waiting()
-    moving = {"moving": {key(seen): "ada"}, "sizes": {key(seen): given(2, 4)}}
+    moving: dict[str, Any] = {"moving": {key(seen): "ada"}, "sizes": {key(seen): given(2, 4)}}
     assert resized(seen, place(seen, 2), **moving) == []
     assert resized(seen, **moving) == []
 
