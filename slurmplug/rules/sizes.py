@@ -5,8 +5,8 @@ with the number that the job requests needs nothing: Slurm starts it. One with a
 job where it stands in the queue, under these conditions:
 
 - There is room for it now, beside the jobs placed before it: a policy may count on GPUs that running jobs are still to
-  release. A job that can be restarted may begin on fewer GPUs than it was placed with, but not below its range; any
-  other waits for the number of the policy, or starts with the one that it requests.
+  release. A job that can be restarted may begin on fewer GPUs than it was placed with, down to half; any other waits
+  for the number of the policy, or starts with the one that it requests.
 - It would end within its time limit, as far as that is known; else it gets the fewest more GPUs with which it does.
 - Its size was not changed within `guardrails.size_interval`.
 - The change is at least `guardrails.size_change` of its GPUs, unless it could not start as it stands.
@@ -14,6 +14,7 @@ job where it stands in the queue, under these conditions:
 A job that has not started within that interval, and that finds no room as it is, gets back what it asked for.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -29,6 +30,8 @@ from slurmplug.config.schema import Guardrails
 from slurmplug.rules.guardrails import Past
 from slurmplug.rules.time_limits import seconds_needed
 
+LEAST_PART = 0.5
+"""The least part of the policy's GPUs on which a job that can be restarted begins: each restart costs it time."""
 MAX_NODES = 64
 """The most nodes that a job is given, unless the policy named more."""
 
@@ -70,7 +73,8 @@ class _Sizes:
         present, wanted = self._present(row), action.gpus
         if wanted is None or not self._may_change[row] or self._changed_lately(row):
             wanted = present
-        least = int(jobs.gpus_min[row]) if wanted != present and jobs.restartable[row] else wanted
+        grows_later = wanted != present and jobs.restartable[row]
+        least = max(int(jobs.gpus_min[row]), math.ceil(LEAST_PART * wanted)) if grows_later else wanted
         tried = (*range(wanted, least - 1, -1), *range(wanted + 1, present))
         place = self._room(row, tried, len(action.nodes))
         as_it_is = self.space.fit(row, present)

@@ -72,6 +72,7 @@ def test_there_has_to_be_room_now_beside_the_jobs_that_are_placed_before() -> No
 def test_who_can_be_restarted_starts_on_what_is_there_and_anybody_else_waits_for_the_size_of_the_policy() -> None:
     seen = waiting(free=2)
     assert resized(seen, place(seen, 3)) == [(0, 2, 1)]
+    assert resized(seen, place(seen, 6)) == []
     least = waiting(free=2, gpus_min=3)
     assert resized(least, place(least, 3)) == []
     moldable = waiting(free=2, restartable=False)
