@@ -1,6 +1,7 @@
 """Tables of docs/results.md that repeat figures of single papers: OASiS (INFOCOM 2018), ML-SJF, SLAQ (SoCC 2017)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 from unittest.mock import patch
 
@@ -16,8 +17,11 @@ from policies.policy import Policy
 from policies.snapshot import Snapshot
 from predictors.arrays import Floats
 from predictors.forecast import Forecasts
+from predictors.runtime import Job, RuntimePredictor
 from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
+from slurmplug.forecasting.run_times import HistoryRunTimes, known_at_submit
+from slurmplug.sim.engine.job import SimJob, Workload
 from slurmplug.sim.experiment import simulation, summary
 from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
 from slurmplug.sim.workloads import load as workload
@@ -53,9 +57,9 @@ def _change(values: Iterable[float], reference: Iterable[float]) -> str:
 # --- OASiS ------------------------------------------------------------------------------------------------------------
 
 SLOT = 600.0
-PUBLISHED: Mapping[str, Any] = {"ceiling": "paper", "revisions": 0, "backfill": False}
+PUBLISHED: dict[str, Any] = {"ceiling": "paper", "revisions": 0, "backfill": False}
 """the settings of OASiS that leave out what is added to the paper's Algorithm 1"""
-AS_PUBLISHED = OASiSSettings(ceiling="paper", revisions=0, backfill=False)
+AS_PUBLISHED = OASiSSettings(**PUBLISHED)
 FACTORS = (0.25, 0.5, 2.0, 4.0)
 """of the price bounds' actual values"""
 IDLE = 20
@@ -66,7 +70,6 @@ OASIS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "OASiS as published": ("oasis", PUBLISHED),
     "with ceiling = work": ("oasis", PUBLISHED | {"ceiling": "work"}),
     "with backfill": ("oasis", PUBLISHED | {"backfill": True}),
-    "with revisions": ("oasis", PUBLISHED | {"revisions": 120}),
     "OASiS as here": ("oasis", {}),
     "FIFO": ("fifo", {}),
     "DRF": ("drf", {}),
@@ -86,11 +89,11 @@ class Served(NamedTuple):
 
 def oasis_run(policy: str, settings: Mapping[str, Any], seed: int, load: float) -> Served:
     """OASiS' workload under a policy."""
-    return _served(policy_registry.policy(_config(policy, settings)), seed, load)
+    return _served(_policy(policy, settings), seed, load)
 
 
-def _config(policy: str, settings: Mapping[str, Any]) -> Config:
-    return Config.model_validate({"policy": policy, "interval": SLOT, "policies": {policy: dict(settings)}})
+def _policy(name: str, settings: Mapping[str, Any]) -> Policy:
+    return policy_registry.policy(Config.model_validate({"policy": name, "policies": {name: dict(settings)}}))
 
 
 def _served(policy: Policy, seed: int, load: float) -> Served:
@@ -176,3 +179,156 @@ def oasis_bounds(runs: Runs) -> str:
     ]
     rows.append(["those of the jobs so far, as in use", "", "", _change(by_factor[-1], actual)])
     return _markdown(["of the actual value", "utility, with U so", "with L so", "with both so"], rows)
+
+
+# --- ML-SJF -----------------------------------------------------------------------------------------------------------
+
+TYPES = ("mapreduce", "sklearn", "flask")
+LEARNT_FROM = 1500
+"""earlier jobs, a third of each type: the paper's 3,000 with the latest 500 of each type, from which a model learns"""
+EARLIER = 1000
+"""added to a seed gives the one of its earlier jobs"""
+ML_SJF: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "DRF": ("drf", {}),
+    "SJF": ("ml-sjf", {"estimate": "random"}),
+    "ML-SJF": ("ml-sjf", {}),
+    "hard-coded": ("ml-sjf", {"estimate": "type"}),
+    "ML-SJF, mixed": ("ml-sjf", {"mix": 6.0}),
+}
+"""the policies of its tables 1 and 2, and ours"""
+UNTOLD = frozenset({"DRF", "SJF"})
+"""those that use no forecast"""
+
+
+class _Forecasting(Policy):
+    """A policy with run times that a predictor learnt, as the daemon forecasts them, in place of the workload's."""
+
+    decides_on = "events"
+
+    def __init__(self, policy: Policy, predictor: RuntimePredictor) -> None:
+        self._policy, self._run_times = policy, HistoryRunTimes(predictor)
+        self.name = policy.name
+
+    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
+        """As the policy, by these run times."""
+        total, remaining = self._run_times.forecast(snapshot, frozenset({"total"}))
+        return self._policy.decide(snapshot, replace(forecasts, total=total, remaining=remaining), memory)
+
+
+def learnt_run_times(seed: int, work: bool) -> RuntimePredictor:
+    """ML-SJF's support vector regression of earlier jobs; work: whether it is told the features that users declare."""
+    jobs = workload.load("gen:ml-sjf", seed=seed + EARLIER, jobs=LEARNT_FROM).jobs
+    known = [_at_submission(job, work) for job in jobs]
+    return RuntimePredictor("svr", seed).fit(known, [job.iterations / job.speed.at(1, 1) for job in jobs])
+
+
+def _at_submission(job: SimJob, work: bool) -> Job:
+    return known_at_submit(
+        user=job.user,
+        account=job.account,
+        partition=job.partition,
+        qos=job.qos,
+        kind=job.kind,
+        name=job.name,
+        gpus=float(job.gpus),
+        cpus=float(job.cpus),
+        memory=job.memory,
+        time_limit=job.time_limit,
+        submit=job.submit,
+        work=job.work if work else "",
+    )
+
+
+def ml_sjf_runs(seed: int) -> dict[tuple[str, str], tuple[float, float]]:
+    """Jobs a second and the mean wait in seconds, by types of jobs and policy."""
+    predictors = {work: learnt_run_times(seed, work) for work in (True, False)}
+    found = {}
+    for kind in ("mixed", *TYPES):
+        jobs = workload.load(f"gen:ml-sjf?type={kind}", seed=seed)
+        for name in ML_SJF if kind == "mixed" else ("SJF", "ML-SJF"):
+            policy = _policy(*ML_SJF[name])
+            forecast = policy if name in UNTOLD else _Forecasting(policy, predictors[True])
+            found[kind, name] = _throughput(jobs, forecast, seed)
+        policy = _Forecasting(_policy("ml-sjf", {}), predictors[False])
+        found[kind, "ML-SJF, features not declared"] = _throughput(jobs, policy, seed)
+        found[kind, "SJF, told the truth"] = _throughput(jobs, _policy("ml-sjf", {}), seed)
+    return found
+
+
+def _throughput(jobs: Workload, policy: Policy, seed: int) -> tuple[float, float]:
+    figures = summary.summary(Simulation(jobs, policy, SimulationSettings("1x4x4x15000", 1.0, seed)).run())
+    return figures["jobs"] / figures["makespan"], figures["wait_mean"]
+
+
+def ml_sjf(runs: Runs) -> str:
+    """Throughput and mean wait by its tables 1 and 2, with run times that support vector regression learnt."""
+    by_seed = runs.each(ml_sjf_runs, [(seed,) for seed in SEEDS])
+    rows = []
+    for kind, name in by_seed[0]:
+        throughput, wait = zip(*(found[kind, name] for found in by_seed), strict=True)
+        random = [found[kind, "SJF"][1] for found in by_seed]
+        rows.append([kind, name, _mean(throughput, ".3f"), _mean(wait), _change(wait, random)])
+    return _markdown(["jobs", "policy", "throughput, jobs/s", "mean wait, s", "wait against SJF"], rows)
+
+
+# --- SLAQ -------------------------------------------------------------------------------------------------------------
+
+GROUPS = ("highest 25%", "next 25%", "lowest 50%")
+ENOUGH = 4
+"""active jobs at an epoch that counts"""
+
+
+class _Watching(Policy):
+    """A policy whose allocations are noted: the shares of GPUs of the three groups of active jobs, by their loss."""
+
+    def __init__(self, policy: Policy, jobs: Sequence[SimJob]) -> None:
+        self._policy, self._jobs = policy, sorted(jobs, key=lambda job: job.submit)
+        self.name, self.needs, self.decides_on = policy.name, policy.needs, policy.decides_on
+        self.shares: list[Floats] = []
+
+    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
+        """As the policy."""
+        self._note(snapshot)
+        return self._policy.decide(snapshot, forecasts, memory)
+
+    def until(self, snapshot: Snapshot) -> float | None:
+        """As the policy."""
+        return self._policy.until(snapshot)
+
+    def _note(self, snapshot: Snapshot) -> None:
+        """Losses are normalised as in the paper's 6.2: 1 at first, 0 at the least."""
+        jobs = snapshot.jobs
+        held = np.bincount(snapshot.runs_on[:, 0], weights=snapshot.runs_on[:, 2], minlength=len(jobs))
+        if len(jobs) < ENOUGH or not held.sum():
+            return
+        losses = np.array(
+            [self._normalised(key.job_id - 1, at) for key, at in zip(jobs.keys, jobs.iteration, strict=True)]
+        )
+        by_loss = held[np.argsort(-losses, kind="stable")] / held.sum()
+        quarter, half = round(len(jobs) / 4), round(len(jobs) / 2)
+        self.shares.append(np.array([part.sum() for part in np.split(by_loss, [quarter, half])]))
+
+    def _normalised(self, job: int, iteration: float) -> float:
+        curve = self._jobs[job].losses
+        now = curve[int(iteration) - 1] if iteration >= 1 else curve[0]
+        return float((now - curve.min()) / (curve[0] - curve.min()))
+
+
+def allocation_run(policy: str, seed: int) -> list[float]:
+    """(3,) the mean shares of the GPUs in use that SLAQ's three groups of jobs hold, over all epochs of 3 s."""
+    jobs = workload.load("gen:slaq", seed=seed)
+    watching = _Watching(_policy(policy, {}), jobs.jobs)
+    Simulation(jobs, watching, SimulationSettings("20x32", 3.0, seed)).run()
+    return [float(share) for share in np.mean(watching.shares, axis=0)]
+
+
+def slaq_allocation(runs: Runs) -> str:
+    """Who holds the GPUs, by normalised loss (its figure 8: 60, 18 and 22% under SLAQ)."""
+    policies = ("fair", "slaq", "slaq-maxmin")
+    found = iter(runs.each(allocation_run, [(policy, seed) for policy in policies for seed in SEEDS]))
+    rows = []
+    for policy in policies:
+        shares = 100 * np.array([next(found) for _ in SEEDS])
+        rows.append([policy, *(_mean(column) + "%" for column in shares.T)])
+    rows.append(["SLAQ, as published", "60%", "18%", "22%"])
+    return _markdown(["policy", *(f"jobs of the {group} loss" for group in GROUPS)], rows)

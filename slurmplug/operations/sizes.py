@@ -20,7 +20,11 @@ def given_sizes(operations: Iterable[Operation]) -> dict[JobKey, GivenSize]:
     for each in sorted(operations, key=lambda operation: operation.opened):
         if each.facts is not None and each.facts.size is not None and each.outcome in _IN_PLACE:
             found[each.job] = each.facts.size
-    return {job: size for job, size in found.items() if not GPU_FIELDS.isdisjoint(size.given_fields)}
+    return {job: size for job, size in found.items() if _differs(size)}
+
+
+def _differs(size: GivenSize) -> bool:
+    return any(size.asked_fields[name] != size.given_fields[name] for name in GPU_FIELDS & size.given_fields.keys())
 
 
 def changed_at(operations: Iterable[Operation]) -> dict[JobKey, float]:
@@ -38,14 +42,8 @@ def given(
     """
     asked = {**undo, **(earlier.asked_fields if earlier else {})}
     fields = {**(earlier.given_fields if earlier else {}), **goal}
-    other = [name for name, value in fields.items() if asked[name] != value]
     before, after = gpus
-    return GivenSize(
-        asked=earlier.asked if earlier else before,
-        given=after,
-        asked_fields={name: asked[name] for name in other},
-        given_fields={name: fields[name] for name in other},
-    )
+    return GivenSize(earlier.asked if earlier else before, after, asked, fields)
 
 
 def with_time_limit(
@@ -63,7 +61,12 @@ def in_place(size: GivenSize | None, request: ResourceRequest) -> GivenSize | No
     """The size without the fields that the job's user or an operator has changed since; None if these are its GPUs."""
     if size is None:
         return None
-    asked = changes.still_in_place(size.given_fields, size.asked_fields, request)
-    if GPU_FIELDS.isdisjoint(asked):
+    ours = changes.still_in_place(size.given_fields, size.asked_fields, request)
+    if GPU_FIELDS.isdisjoint(ours):
         return None
+    asked = {
+        name: value
+        for name, value in size.asked_fields.items()
+        if name in ours or value == size.given_fields[name]  # GPUs per task are changed with all that goes with them
+    }
     return GivenSize(size.asked, size.given, asked, {name: size.given_fields[name] for name in asked})

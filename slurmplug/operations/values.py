@@ -73,8 +73,9 @@ class RestartFacts:
 
     `user` owns the job. `checkpoint`: the last iteration it had saved, None for none, reported at
     `checkpoint_time` (seconds since the epoch). `gpus_before` and `gpus`: in all. `node_count`: nodes of the new shape,
-    `requested_nodes`: those that the policy named. `nodes`: those that were reserved, for `reservation_seconds`. The
-    last four are empty for a preemption. `size`: as for a pending resize; None where the shape stays.
+    `requested_nodes`: those that the policy named. `nodes`: those that were reserved, for `reservation_seconds`. These
+    four are empty for a preemption. `nodes_before`: the number of nodes where it ran. `size`: as for a
+    pending resize; None where the shape stays.
     """
 
     user: str
@@ -86,6 +87,7 @@ class RestartFacts:
     requested_nodes: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     reservation_seconds: int = 0
+    nodes_before: int = 0
     size: GivenSize | None = None
     type: Literal["restart"] = "restart"
 

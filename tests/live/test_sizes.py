@@ -13,7 +13,8 @@ from policies.mlfs.mlfs import MLFS, MLFSSettings
 from policies.policy import Policy
 from policies.slaq.slaq import SLAQ
 from slurmplug.daemon.reset import reset_recorded
-from slurmplug.operations.shape import Shape, update_fields
+from slurmplug.operations.request_update import update_fields
+from slurmplug.operations.shape import Shape
 from slurmplug.sandbox import ClusterSpec, Sandbox
 from tests.live.live_site import LiveSite, script
 from tests.live.operated import command, look

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from slurmplug.cluster.port import ResourceRequest
 from slurmplug.daemon.reset import reset_recorded
-from slurmplug.operations.shape import Shape, update_fields
+from slurmplug.operations.request_update import update_fields
+from slurmplug.operations.shape import Shape
 from slurmplug.operations.steps import with_gpus
 from slurmplug.operations.values import GPU_FIELDS
 from tests.moving import MovingSite
-from tests.unit.operations.test_waiting import request
+from tests.unit.operations.test_request_update import request
 
 SCRIPT = b"#PLUG --gpus=1..8 --max-iterations=9\n"
 ASKED = {"gpus": 2, "cpus": 5, "memory": 1000.0}
