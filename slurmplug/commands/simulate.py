@@ -18,6 +18,7 @@ from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
 from slurmplug.console import table, times
 from slurmplug.errors import UsageError
+from slurmplug.sim.adapters.forecaster import once_grown
 from slurmplug.sim.experiment import summary
 from slurmplug.sim.experiment.early_stopping import WithEarlyStopping
 from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
@@ -96,11 +97,12 @@ def simulate(
     results: list[Mapping[str, Any]] = []
     for seed in seeds or (0,):
         jobs_of_seed = load.load(name, seed=seed, load=load_factor, jobs=jobs, skip_bad=skip_bad, data=data)
+        caches = once_grown()
         for policy in made:
             by = "slurm" if policy.name == ALONE else launcher
             stops = stopping == "on" or policy.name in ALWAYS_STOPS
             run_settings = SimulationSettings(cluster, interval, seed, stops, launcher=by)
-            simulation = Simulation(jobs_of_seed, policy, run_settings)
+            simulation = Simulation(jobs_of_seed, policy, run_settings, caches)
             with _bar(f"{policy.name}, seed {seed}") as show_progress:
                 results.append(summary.summary(simulation.run(show_progress)))
     if json_path:
