@@ -1,0 +1,137 @@
+"""Who is first: mean JCT by workload and load, ours and rivals alike in speeds, stopping and epsilon."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from docs.results import mlfs
+from docs.results.cases import DATA, POLLUX, SLAQ, Case, Runs, Settings, over, pollux
+from docs.results.cells import change, markdown, percent, span
+from docs.results.plots import Lines, panels
+
+OURS, GUARANTEED = "mlfs", "mlfs, minimum guaranteed"
+RIVALS: Mapping[str, Settings] = {"fair": (), "srtf": (), "tiresias": (), "optimus": (), "slaq": SLAQ}
+"""srtf is told the true run times"""
+GUARANTEE: Settings = (("guarantee", True),)
+POLLUX_LOADS = {"0.5": "-0.5", "1": "", "1.5": "-1.5", "2": "-2.0"}
+"""the folder of each load"""
+EPSILONS = (0.001, 0.005, 0.02)
+
+
+class Group(NamedTuple):
+    """A workload at a load, and its runs under one policy, one for each seed or file."""
+
+    workload: str
+    load: str
+    base: list[Case]
+
+    def entrants(self, *, stopping: bool) -> dict[str, list[Case]]:
+        """The runs by label: ours first, with MLF-C's stopping for everybody or nobody."""
+        own = "mlfs" if stopping else "mlf-h"
+        rivals = {name: over(self.base, policy=name, settings=how, stopping=stopping) for name, how in RIVALS.items()}
+        guaranteed = over(self.base, policy=own, settings=GUARANTEE)
+        return {OURS: over(self.base, policy=own), GUARANTEED: guaranteed, **rivals}
+
+
+def groups() -> list[Group]:
+    """All workloads and loads that are there."""
+    made = [Group("MLFS'", f"x = {x}", mlfs.base(x)) for x in mlfs.LOADS]
+    if DATA:
+        made += [Group("Pollux's", load, pollux(folder)) for load, folder in POLLUX_LOADS.items()]
+        made += [Group("Sia's", trace, _sia(trace)) for trace in SIA]
+        made.append(Group("Philly's", "1", [replace(PHILLY, seed=seed) for seed in mlfs.SEEDS]))
+    return made
+
+
+def _sia(trace: str) -> list[Case]:
+    return [Case(f"pollux:{DATA}/workloads/sia/{trace}/{name}.csv", "tiresias") for name in POLLUX]
+
+
+SIA = ("philly", "saturn")
+PHILLY = Case(f"elasticflow:{DATA}/workloads/elasticflow_philly_103959.csv", "tiresias", "32x4", load=6.0, jobs=300)
+"""ElasticFlow's part of it; six times as fast, its jobs ask for about what the cluster has"""
+
+
+def first(runs: Runs) -> str:
+    """Mean JCT, everybody with the same stopping; of each rival also how much more it is than ours."""
+    return _table(runs, _turnaround, stopping=True)
+
+
+def first_whole(runs: Runs) -> str:
+    """Mean JCT where nobody stops a job."""
+    return _table(runs, _turnaround, stopping=False)
+
+
+def first_kept(runs: Runs) -> str:
+    """Deadlines and targets met, and accuracy by deadline, with the same stopping."""
+
+    def cell(there: Mapping[str, list[Case]], label: str) -> str:
+        met = [percent(runs.column(there[label], name)) for name in ("deadline_ratio", "accuracy_ratio")]
+        return " / ".join([*met, f"{runs.column(there[label], 'accuracy_by_deadline').mean():.3f}"])
+
+    return _table(runs, lambda _: cell, stopping=True)
+
+
+def first_fairness(runs: Runs) -> str:
+    """Jobs above 1.1 in finish-time fairness, the worst of it, and the worst slowdown, with the same stopping."""
+
+    def cell(there: Mapping[str, list[Case]], label: str) -> str:
+        worst = [f"{runs.column(there[label], name).mean():.1f}" for name in ("rho_max", "slowdown_max")]
+        return " / ".join([percent(runs.column(there[label], "unfair_ratio")), *worst])
+
+    return _table(runs, lambda _: cell, stopping=True)
+
+
+Cell = Callable[[Mapping[str, list[Case]], str], str]
+
+
+def _turnaround(runs: Runs) -> Cell:
+    def cell(there: Mapping[str, list[Case]], label: str) -> str:
+        jct = runs.column(there[label], "jct_mean")
+        if label == OURS:
+            return span(jct / 60)
+        return f"{jct.mean() / 60:,.0f} ({change(jct, runs.column(there[OURS], 'jct_mean'))})"
+
+    return cell
+
+
+def _table(runs: Runs, cell: Callable[[Runs], Cell], *, stopping: bool) -> str:
+    compared = [(group, group.entrants(stopping=stopping)) for group in groups()]
+    runs.of(case for _, there in compared for cases in there.values() for case in cases)  # side by side
+    made = cell(runs)
+    rows = [[group.workload, group.load, *(made(there, label) for label in there)] for group, there in compared]
+    return markdown(["workload", "load", OURS, GUARANTEED, *RIVALS], rows)
+
+
+def epsilons(runs: Runs) -> str:
+    """Mean JCT against targets met, by MLF-C's epsilon."""
+    rows = []
+    drawn: dict[str, Lines] = {}
+    chosen = [group for group in groups() if (group.workload, group.load) in CURVES]
+    plans = [(group, {name: over(group.base, policy=name, stopping=True) for name in SHOWN}) for group in chosen]
+    runs.of(
+        case
+        for _, there in plans
+        for cases in there.values()
+        for each in EPSILONS
+        for case in over(cases, epsilon=each)
+    )
+    for group, there in plans:
+        lines: dict[str, tuple[Sequence[float], Sequence[float]]] = {}
+        for name, cases in there.items():
+            met, jct = (
+                [runs.column(over(cases, epsilon=each), figure) for each in EPSILONS]
+                for figure in ("accuracy_ratio", "jct_mean")
+            )
+            lines[name] = ([100 * float(each.mean()) for each in met], [float(np.mean(each)) / 60 for each in jct])
+            for each, share, seconds in zip(EPSILONS, met, jct, strict=True):
+                rows.append([group.workload, group.load, name, f"{each:g}", span(seconds / 60), percent(share)])
+        drawn[f"{group.workload} workload, {group.load}: mean JCT in min by targets met in %"] = lines
+    panels("epsilons", drawn, columns=2)
+    return markdown(["workload", "load", "policy", "epsilon", "mean JCT, min", "targets met"], rows)
+
+
+CURVES = (("MLFS'", "x = 2"), ("Pollux's", "2"))
+SHOWN = ("mlfs", "fair", "srtf")
