@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from docs.results import first, mlfs, others, simulator, users
+from docs.results import first, mlfs, others, papers, simulator, users
 from docs.results.cases import DATA, Runs
 from docs.results.headline import headline
 from docs.results.store import ROOT, Store
@@ -32,7 +32,9 @@ TABLES: Mapping[str, Callable[[Runs], str]] = {
     "slaq-restart": others.slaq_restart,
     "oasis": others.oasis,
     "parity": simulator.parity,
-    "ml-sjf": others.ml_sjf,
+    "oasis-published": papers.oasis_published,
+    "oasis-bounds": papers.oasis_bounds,
+    "ml-sjf": papers.ml_sjf,
     "headline": headline,
 }
 """those that take longest first"""

@@ -115,6 +115,9 @@ class Jobs:
     """-1 where that quantity is better when lower, and negated there; else 1"""
     max_iterations: Floats
     params: Floats
+    work: Texts
+    """what its run time may depend on, as its user declares it: name:number or name:kind, joined by commas in the order
+    of the names; empty for nothing"""
     utility: Floats
     """(n, 3): OASiS' th1, th2 (per second), th3 (seconds)"""
     stop: Texts

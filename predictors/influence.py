@@ -54,23 +54,29 @@ def may_teach(users: Collection[str], user: str) -> bool:
     return user in users or len(users) >= QUORUM
 
 
-def measured_for(user: str, by_user: Mapping[str, Mapping[_K, float]]) -> dict[_K, float]:
-    """What may be taken to hold for a user's job, of a quantity greater than 0 that users measured under conditions.
+def agreed(user: str, by_user: Mapping[str, Mapping[_K, float]]) -> dict[_K, float]:
+    """What may be taken to hold for a user's job under conditions under which the user measured nothing.
 
-    Under conditions in which the user measured it, their own value. Under others the median over users, if enough of
-    them did, in proportion to the user's own values where both are known, and not at all where the two never meet.
+    The median over the other users who measured something there, if they are enough.
     """
-    own = by_user.get(user, {})
-    votes: dict[_K, list[float]] = {}
+    own, votes = by_user.get(user, {}), dict[_K, list[float]]()
     for other, measured in by_user.items():
         if other != user:
-            for condition, value in measured.items():
-                votes.setdefault(condition, []).append(value)
-    agreed = {condition: float(np.median(values)) for condition, values in votes.items() if len(values) >= QUORUM}
-    if not own:
-        return agreed
-    ratios = [own[condition] / agreed[condition] for condition in own.keys() & agreed.keys()]
-    if not ratios:
-        return dict(own)
-    ratio = float(np.median(ratios))
-    return {**{condition: ratio * value for condition, value in agreed.items()}, **own}
+            for condition in measured.keys() - own.keys():
+                votes.setdefault(condition, []).append(measured[condition])
+    return {condition: float(np.median(values)) for condition, values in votes.items() if len(values) >= QUORUM}
+
+
+def pooled(user: str, by_user: Mapping[str, Sequence[float]]) -> Sequence[float]:
+    """The values from which that of a user's next job may be taken: own ones, else the median of each other user, if
+    they are enough."""
+    if own := by_user.get(user):
+        return own
+    votes = [float(np.median(values)) for values in by_user.values() if len(values)]
+    return votes if len(votes) >= QUORUM else []
+
+
+def reached_by_enough(user: str, by_user: Mapping[str, float]) -> float:
+    """The largest value that the user, or enough others, have reached; 0 for none."""
+    others = sorted((value for other, value in by_user.items() if other != user), reverse=True)
+    return max(by_user.get(user, 0.0), others[QUORUM - 1] if len(others) >= QUORUM else 0.0)

@@ -16,8 +16,9 @@ any draw explains the measurements, the weights are tempered, which widens the f
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,10 +29,13 @@ from predictors.forecast import LEVELS, Forecast
 
 _DRAWS = 8000
 _KEPT = 300
+_KEPT_OF_A_KIND = 1000
 _MIN_EFFECTIVE_DRAWS = 60.0
 """least effective sample size of the weighted draws; weights are tempered until it is reached"""
 _NOISE = 0.07
 """standard deviation of the logarithm of a measured step time about its expectation"""
+_OWN_NOISE = 0.03
+"""the same of the job that is forecast"""
 _MODEL_ERROR = 0.15
 """standard deviation of the logarithm of a kind's expectation about the model; its length scale is a factor of two in
 GPUs and nodes"""
@@ -41,14 +45,33 @@ _SCALE_SPREAD = 30.0
 """prior standard deviation of the logarithm of a job's time scale: next to no information"""
 
 
+class Measured(NamedTuple):
+    """Step times of one job in seconds (k,), on `gpus` (k,) GPUs over `nodes` (k,) nodes."""
+
+    gpus: Floats
+    nodes: Floats
+    step_time: Floats
+
+    @classmethod
+    def of(cls, gpus: ArrayLike, nodes: ArrayLike, step_time: ArrayLike) -> Measured:
+        """Raises ValueError unless all are of the same length, positive and finite, and each node has a GPU."""
+        gpu_count, node_count = _placements(gpus, nodes)
+        times = np.atleast_1d(np.asarray(step_time, dtype=np.float64))
+        if times.shape != gpu_count.shape or not np.all(np.isfinite(times) & (times > 0)):
+            raise ValueError("a step time is a positive number of seconds, one a placement, each of one job")
+        return cls(gpu_count, node_count, times)
+
+
 class SpeedPredictor:
     """Forecasts iterations per second of a job on a number of GPUs over a number of nodes."""
 
-    version: ClassVar[str] = "speed-3"
+    version: ClassVar[str] = "speed-4"
 
     def __init__(self) -> None:
-        self.gpus_, self.nodes_, self.step_time_ = np.zeros(0), np.zeros(0), np.zeros(0)
+        self.measured_ = Measured(np.zeros(0), np.zeros(0), np.zeros(0))
         self.job_: Ints = np.zeros(0, dtype=np.int64)
+        self._kinds: dict[int, _Kind] = {}
+        """what all jobs but one tell of their kind, by that one; where it was not measured, what all do"""
 
     def fit(
         self, gpus: ArrayLike, nodes: ArrayLike, step_time: ArrayLike, job: ArrayLike | None = None
@@ -57,48 +80,32 @@ class SpeedPredictor:
 
         job (k,): a whole number for each job of the kind; where it is missing, all were measured in job 0.
 
-        Raises ValueError unless all are of the same length, the first three positive and finite, and each node has a
-        GPU.
+        Raises ValueError as `Measured.of` does, and unless each is of one job.
         """
-        gpu_count, node_count = _placements(gpus, nodes)
-        times = np.atleast_1d(np.asarray(step_time, dtype=np.float64))
-        jobs = np.zeros(len(times), dtype=np.int64) if job is None else np.atleast_1d(np.asarray(job, dtype=np.int64))
-        if not gpu_count.shape == times.shape == jobs.shape or not np.all(np.isfinite(times) & (times > 0)):
+        self.measured_ = Measured.of(gpus, nodes, step_time)
+        jobs = np.zeros(len(self.measured_.gpus)) if job is None else np.atleast_1d(np.asarray(job))
+        self.job_ = jobs.astype(np.int64)
+        if self.job_.shape != self.measured_.gpus.shape:
             raise ValueError("a step time is a positive number of seconds, one a placement, each of one job")
-        self.gpus_, self.nodes_, self.step_time_, self.job_ = gpu_count, node_count, times, jobs
+        self._kinds = {}
         return self
 
-    def predict(self, gpus: ArrayLike, nodes: ArrayLike, job: int = 0) -> Forecast:
-        """Iterations per second of one of the jobs on `gpus` (n,) GPUs over `nodes` (n,) nodes; unknown for others.
+    def predict(self, gpus: ArrayLike, nodes: ArrayLike, job: int = 0, own: Measured | None = None) -> Forecast:
+        """Iterations per second of one of the jobs on `gpus` (n,) GPUs over `nodes` (n,) nodes.
 
-        Raises ValueError unless both are of the same length, and each node has a GPU.
+        own: what was measured of the job, in place of what was fitted of it; the job may be another than those. Unknown
+        of a job of which nothing was measured. Raises ValueError unless `gpus` and `nodes` are of the same length, and
+        each node has a GPU.
         """
         gpu_count, node_count = _placements(gpus, nodes)
-        own = self.job_ == job
-        if not own.any() or not len(gpu_count):
+        measured = own if own is not None else Measured(*(column[self.job_ == job] for column in self.measured_))
+        if not len(measured.gpus) or not len(gpu_count):
             return Forecast.unknown(len(gpu_count))
-        level_of, level = np.unique(self.job_, return_inverse=True)
-        measured = (self.gpus_, self.nodes_)
-        covariance = _error_covariance(measured, measured, level[:, None] == level) + _NOISE**2 * np.eye(len(level))
-        precision = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
-        jobs = np.eye(len(level_of))[level]
-        levels_covariance = _levels_covariance(precision, jobs)
-        draws, levels, residuals, temper = self._posterior(precision, jobs, levels_covariance)
-        covariance_to_measured = _error_covariance((gpu_count, node_count), measured, own[None, :])
-        gain = covariance_to_measured @ precision
-        by_draw = _draws_by_placement(gpu_count.tobytes(), node_count.tobytes())[draws].T.copy()
-        mine = np.searchsorted(level_of, job)
-        centres = levels[mine] + by_draw + gain @ residuals
-        of_levels = np.eye(len(level_of))[mine] - gain @ jobs
-        from_levels = np.einsum("ij,jk,ik->i", of_levels, levels_covariance, of_levels)
-        variance = _MODEL_ERROR**2 + _JOB_ERROR**2 - (gain * covariance_to_measured).sum(axis=1) + from_levels
-        sd = np.sqrt(np.maximum(variance, 0.0) + _NOISE**2 / temper)
-        return Forecast.quantiles(LEVELS[1:-1], np.exp(_mixture(-centres, sd)), "measured speed", lower=0.0)
+        return self._kind_without(job).forecast(measured, (gpu_count, node_count))
 
     def state(self) -> dict[str, Any]:
         """Arrays and plain values, from which `from_state` makes the same predictor."""
-        measured = {"gpus": self.gpus_, "nodes": self.nodes_, "step_time": self.step_time_, "job": self.job_}
-        return {"version": self.version, **measured}
+        return {"version": self.version, **self.measured_._asdict(), "job": self.job_}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> SpeedPredictor:
@@ -109,31 +116,82 @@ class SpeedPredictor:
         columns = (state[name] for name in ("gpus", "nodes", "step_time", "job"))
         return restored.fit(*columns) if len(state["gpus"]) else restored
 
-    def _posterior(
-        self, precision: Floats, jobs: Floats, levels_covariance: Floats
-    ) -> tuple[Ints, Floats, Floats, float]:
-        """A sample of the posterior: indices of equally likely draws (_KEPT,), the logarithm of each job's time scale
-        in each (jobs, _KEPT), the residuals of the measurements (k, _KEPT), and the exponent by which weights were
-        tempered. jobs (k, jobs): 1 where a measurement is of a job."""
-        residuals = np.log(self.step_time_)[:, None] - _log_step_times(self.gpus_, self.nodes_)
-        weighted = jobs.T @ precision @ residuals
-        levels = levels_covariance @ weighted
-        squares = np.einsum("ij,ij->j", precision @ residuals, residuals)
-        negative_log_likelihood = (squares - np.einsum("ij,ij->j", weighted, levels)) / 2.0
-        temper, weight = 1.0, _weights(negative_log_likelihood)
-        while 1.0 / (weight**2).sum() < _MIN_EFFECTIVE_DRAWS:
-            temper *= 0.7
-            weight = _weights(temper * negative_log_likelihood)
-        draws = np.searchsorted(np.cumsum(weight), (np.arange(_KEPT) + 0.5) / _KEPT).clip(max=_DRAWS - 1)
-        return draws, levels[:, draws], residuals[:, draws] - jobs @ levels[:, draws], temper
+    def _kind_without(self, job: int) -> _Kind:
+        left_out = job if job in self.job_ else -1
+        if left_out not in self._kinds:
+            numbers, counts = np.unique(self.job_[self.job_ != left_out], return_counts=True)
+            rows = np.isin(self.job_, numbers[counts > 1])  # a single measurement gives no ratio
+            self._kinds[left_out] = _Kind.of(Measured(*(column[rows] for column in self.measured_)), self.job_[rows])
+        return self._kinds[left_out]
 
 
-def _levels_covariance(precision: Floats, jobs: Floats) -> Floats:
-    """(jobs, jobs) posterior covariance of the logarithms of the jobs' time scales; jobs (k, jobs) as above."""
-    return np.asarray(np.linalg.inv(jobs.T @ precision @ jobs + np.eye(jobs.shape[1]) / _SCALE_SPREAD**2))
+@dataclass(frozen=True, eq=False)
+class _Kind:
+    """The posterior of a kind's scaling, given k measurements of its jobs.
+
+    placements: GPUs and nodes (k,) each. draws (m,): a sample of equally likely draws of the prior. precision (k, k):
+    of the measurements' logarithms about the model, each job's time scale integrated out; explained (k, m): this times
+    their residuals. temper: the exponent by which the draws' weights were tempered.
+    """
+
+    placements: tuple[Floats, Floats]
+    draws: Ints
+    precision: Floats
+    explained: Floats
+    temper: float
+
+    @classmethod
+    def of(cls, measured: Measured, job: Ints) -> _Kind:
+        """job (k,): the number of the job of which each was measured."""
+        gpus, nodes, step_time = measured
+        if not len(gpus):
+            return cls((gpus, nodes), np.arange(_DRAWS), np.zeros((0, 0)), np.zeros((0, _DRAWS)), 1.0)
+        same_job = job[:, None] == job
+        covariance = _error_covariance((gpus, nodes), (gpus, nodes), same_job)
+        covariance += _NOISE**2 * np.eye(len(gpus)) + _SCALE_SPREAD**2 * same_job
+        precision = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
+        residuals = np.log(step_time)[:, None] - _log_step_times(gpus, nodes)
+        explained = precision @ residuals
+        draws, temper = _sample(np.einsum("ij,ij->j", explained, residuals) / 2.0, _KEPT_OF_A_KIND)
+        return cls((gpus, nodes), draws, precision, explained[:, draws], temper)
+
+    def forecast(self, own: Measured, placements: tuple[Floats, Floats]) -> Forecast:
+        """Iterations per second on n placements of a further job, of which `own` was measured."""
+        there = own.gpus, own.nodes
+        own_to_kind = _error_covariance(there, self.placements)
+        residuals = np.log(own.step_time)[:, None] - _log_step_times(*there)[:, self.draws]
+        residuals -= own_to_kind @ self.explained
+        covariance = _error_covariance(there, there, same_job=True) + _OWN_NOISE**2 * np.eye(len(own.gpus))
+        precision = np.linalg.inv(covariance - own_to_kind @ self.precision @ own_to_kind.T)
+        scale_variance = 1.0 / (precision.sum() + _SCALE_SPREAD**-2)
+        scales = precision.sum(axis=0) @ residuals * scale_variance
+        squares = np.einsum("ij,ij->j", precision @ residuals, residuals) - scales**2 / scale_variance
+        chosen, temper = _sample(squares / 2.0, _KEPT)
+        scales = scales[chosen]
+        to_kind = _error_covariance(placements, self.placements)
+        to_own = _error_covariance(placements, there, same_job=True) - to_kind @ self.precision @ own_to_kind.T
+        gain = to_own @ precision
+        by_draw = _draws_by_placement(*(column.tobytes() for column in placements))[self.draws[chosen]].T.copy()
+        centres = scales + by_draw + to_kind @ self.explained[:, chosen] + gain @ (residuals[:, chosen] - scales)
+        variance = _MODEL_ERROR**2 + _JOB_ERROR**2 - ((to_kind @ self.precision) * to_kind).sum(axis=1)
+        variance += (1.0 - gain.sum(axis=1)) ** 2 * scale_variance - (gain * to_own).sum(axis=1)
+        sd = np.sqrt(np.maximum(variance, 0.0) + _NOISE**2 / min(temper, self.temper))
+        return Forecast.quantiles(LEVELS[1:-1], np.exp(_mixture(-centres, sd)), "measured speed", lower=0.0)
 
 
-def _error_covariance(some: tuple[Floats, Floats], others: tuple[Floats, Floats], same_job: Bools) -> Floats:
+def _sample(negative_log_likelihood: Floats, size: int) -> tuple[Ints, float]:
+    """(size,) indices of equally likely ones by these (n,), and the exponent by which the weights were tempered."""
+    temper, weight = 1.0, _weights(negative_log_likelihood)
+    while 1.0 / (weight**2).sum() < _MIN_EFFECTIVE_DRAWS:
+        temper *= 0.7
+        weight = _weights(temper * negative_log_likelihood)
+    drawn = np.searchsorted(np.cumsum(weight), (np.arange(size) + 0.5) / size)
+    return drawn.clip(max=len(weight) - 1), temper
+
+
+def _error_covariance(
+    some: tuple[Floats, Floats], others: tuple[Floats, Floats], same_job: Bools | bool = False
+) -> Floats:
     """(n, k) covariance of the error between n and k placements, each a pair of GPUs and nodes.
 
     same_job (n, k) or broadcast to it: whether both are of one job.

@@ -58,6 +58,7 @@ _COLUMNS: dict[str, tuple[type, Any]] = {
     "sign": (np.float64, 1.0),
     "max_iterations": (np.float64, np.nan),
     "params": (np.float64, np.nan),
+    "work": (np.str_, ""),
     "stop": (np.str_, "iterations"),
     "trials": (np.str_, ""),
     "downgrade": (np.str_, ""),

@@ -301,8 +301,8 @@ class FakeCluster:
     def _resource_request(job: Mapping[str, Any]) -> ResourceRequest:
         values: dict[str, Any] = {
             "nodes": job["nodes"], "gpus": job["gpus"], "cpus": job["cpus"], "memory": job["memory"],
-            "het_id": job["het_id"], "reservation": job["reservation"], "gpus_not_per_node": False,
-            "gres_not_per_node": "", "gres": f"gres:gpu:{job['gpus'] // job['nodes']}",
+            "het_id": job["het_id"], "reservation": job["reservation"], "gres_per_job": "",
+            "max_nodes": job["nodes"], "gres": f"gres:gpu:{job['gpus'] // job['nodes']}",
             "tasks": job.get("tasks", job["nodes"]), "tasks_per_node": 0,
             "cpus_per_task": job.get("cpus_per_task", job["cpus"] // job["nodes"]),
             "min_cpus_per_node": job.get("min_cpus", 1), "memory_requested": True,

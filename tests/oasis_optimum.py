@@ -19,12 +19,13 @@ from policies.oasis.admission import (
     AdmittedSchedule,
     Allocations,
     Market,
+    PriceBounds,
     admit,
     improve_plan,
     price_bounds,
     price_terms,
 )
-from policies.oasis.bids import Bid, OASiSSettings, utility
+from policies.oasis.bids import Bid, Ceiling, OASiSSettings, utility
 from predictors.arrays import Floats, Ints
 
 
@@ -102,33 +103,49 @@ def arriving(seed: int, n: int, slots: int = 8, hosts: int = 2) -> dict[str, Any
     }
 
 
-def served(case: dict[str, Any], revisions: int) -> float:
-    """The utility that is reached slot by slot, nothing being known of a job before it arrives."""
+def bids_at(case: dict[str, Any], t: int, left: np.ndarray) -> dict[int, Bid]:
+    """The bids in slot t of the jobs that have arrived and are still worth something, with their work (n,) left."""
     unit = case["capacity"].max(axis=0)
-    slots, n = len(case["value"][0]), len(case["work"])
-    left = case["work"].astype(float)
+    return {
+        job: Bid(
+            work=float(left[job]),
+            progress=np.arange(case["workers"][job] + 1.0),
+            value=case["value"][job][t:],
+            demand=case["demand"][job] / unit,
+            hosts=np.ones(len(case["capacity"]), dtype=bool),
+            upper_value=max(float(case["value"][job].max()), 1e-3),
+            lower_value=max(float(case["value"][job][-1]), 1e-3),
+        )
+        for job in range(len(case["work"]))
+        if case["arrivals"][job] <= t and left[job] > 0 and case["value"][job][t:].any()
+    }
+
+
+def known_bounds(case: dict[str, Any], ceiling: Ceiling) -> PriceBounds:
+    """U and L of all jobs, as theorem 4 takes them: those that are still to come included."""
+    bids = bids_at(
+        case | {"arrivals": np.zeros(len(case["work"]), dtype=int)}, 0, np.asarray(case["work"], dtype=float)
+    )
+    terms = [price_terms(bid, ceiling, bid.demand) for bid in bids.values()]
+    return price_bounds(terms, len(case["value"][0]), float((case["capacity"] / case["capacity"].max(axis=0)).sum()))
+
+
+def served(case: dict[str, Any], revisions: int, ceiling: Ceiling = "work", known: PriceBounds | None = None) -> float:
+    """The utility that is reached slot by slot, nothing being known of a job before it arrives but the `known` U and
+    L, which else are those of the jobs so far."""
+    unit = case["capacity"].max(axis=0)
+    slots = len(case["value"][0])
+    left = np.asarray(case["work"], dtype=float)
     plans: dict[int, AdmittedSchedule] = {}
     past: list[Floats] = []
     total = 0.0
     for t in range(slots):
-        bids = {
-            job: Bid(
-                work=float(left[job]),
-                progress=np.arange(case["workers"][job] + 1.0),
-                value=case["value"][job][t:],
-                demand=case["demand"][job] / unit,
-                hosts=np.ones(len(case["capacity"]), dtype=bool),
-                upper_value=max(float(case["value"][job].max()), 1e-3),
-                lower_value=max(float(case["value"][job][-1]), 1e-3),
-            )
-            for job in range(n)
-            if case["arrivals"][job] <= t and left[job] > 0
-        }
-        past += [price_terms(each, "work", each.demand) for job, each in bids.items() if case["arrivals"][job] == t]
+        bids = bids_at(case, t, left)
+        past += [price_terms(each, ceiling, each.demand) for job, each in bids.items() if case["arrivals"][job] == t]
         if not bids:
             continue
         capacity = np.repeat((case["capacity"] / unit)[None], slots - t, axis=0)
-        shop = Market(partial(Allocations, capacity), price_bounds(past, slots, capacity[0].sum()))
+        shop = Market(partial(Allocations, capacity), known or price_bounds(past, slots, capacity[0].sum()))
         kept = {job: plan for job, plan in plans.items() if job in bids}
         plan = admit(shop, bids, kept, [job for job in bids if job not in kept])
         if revisions:

@@ -204,7 +204,8 @@ def script(engine: Engine, row: int, all_managed: bool) -> bytes:
     given |= {"allow-downgrade": job.downgrade} if job.downgrade else {}
     given |= {"type": job.kind} if job.kind else {}
     given |= {"urgency": f"{job.urgency:g}"} if not isnan(job.urgency) else {}
-    given |= {"params": f"{columns['params'][row]:.9g}"} if not isnan(job.params) else {}
+    params = [f"{columns['params'][row]:.9g}"] if not isnan(job.params) else []
+    given |= {"params": ",".join([*params, job.work] if job.work else params)} if params or job.work else {}
     given |= {"deadline": f"{int(job.deadline) - int(job.submit)}s"} if not isnan(job.deadline) else {}
     given |= {"role": str(columns["role"][row])} if columns["role"][row] else {}
     if job.utility:

@@ -18,7 +18,8 @@ from slurmplug.config.schema import Config
 from slurmplug.forecasting.forecast_cache import CachePolicies
 from slurmplug.sim.adapters.forecaster import once_grown
 from slurmplug.sim.engine.job import Workload
-from slurmplug.sim.experiment import summary
+from slurmplug.sim.engine.nodes import parse
+from slurmplug.sim.experiment import fluid, lower_bound, summary
 from slurmplug.sim.experiment.early_stopping import WithEarlyStopping
 from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
 from slurmplug.sim.workloads import load as workload
@@ -95,16 +96,23 @@ class Runs:
 
     def each(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> list[Any]:
         """The results of a function for each of these arguments."""
-        wanted = {described(function, given): given for given in arguments}
+        wanted = [(described(function, given), given) for given in arguments]
         with self._lock:
-            for call, given in wanted.items():
+            for call, given in wanted:
                 if call not in self._futures:
                     self._futures[call] = self._pool.submit(self._store.result, function, given)
-        return [self._futures[call].result() for call in wanted]
+        return [self._futures[call].result() for call, _ in wanted]
 
     def column(self, cases: Iterable[Case], name: str) -> np.ndarray:
         """One figure of each case."""
         return np.array([float(figures[name]) for figures in self.of(cases)])
+
+
+def ideal(case: Case) -> tuple[float, float]:
+    """Mean JCT in seconds of the clairvoyant fluid, and the lower bound on it."""
+    jobs, nodes = jobs_of(case.workload, case.seed, case.load, case.jobs).jobs, parse(case.cluster)
+    jct = fluid.completions(jobs, nodes) - np.array([job.submit for job in jobs])
+    return float(jct.mean()), lower_bound.mean_jct_bound(jobs, nodes)
 
 
 def over(cases: Sequence[Case], **changed: Any) -> list[Case]:

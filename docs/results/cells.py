@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 
 
@@ -12,9 +13,9 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def change(values: np.ndarray, reference: np.ndarray) -> str:
+def change(values: ArrayLike, reference: ArrayLike) -> str:
     """How much less or more, case by case: the mean of the ratios and its 95% interval (Student's t)."""
-    ratios = 100 * (values / reference - 1)
+    ratios = 100 * (np.asarray(values) / np.asarray(reference) - 1)
     return f"{ratios.mean():+.0f}%" + (f" ± {half(ratios):.0f}" if len(ratios) > 1 else "")
 
 
@@ -24,9 +25,10 @@ def points(values: np.ndarray, reference: np.ndarray) -> str:
     return f"{more.mean():+.1f}" + (f" ± {half(more):.1f}" if len(more) > 1 else "") + " points"
 
 
-def span(values: np.ndarray) -> str:
-    """The mean over seeds or workloads, and its interval."""
-    return f"{values.mean():,.0f}" + (f" ± {half(values):,.0f}" if len(values) > 1 else "")
+def span(values: ArrayLike, form: str = ",.0f") -> str:
+    """The mean over seeds or workloads, and its 95% interval."""
+    known = np.asarray(values)
+    return f"{known.mean():{form}}" + (f" ± {half(known):{form}}" if len(known) > 1 else "")
 
 
 def half(values: np.ndarray) -> float:

@@ -1,7 +1,8 @@
-"""Tables on the workloads of SLAQ, OASiS and ML-SJF."""
+"""Tables on the workloads of SLAQ and OASiS."""
 
 from docs.results.cases import SLAQ, Case, Runs, over, pollux
 from docs.results.cells import change, markdown, span
+from docs.results.papers import PUBLISHED
 from docs.results.plots import bars
 
 
@@ -42,24 +43,10 @@ def oasis(runs: Runs) -> str:
     for load in (0.5, 1.0, 2.0):
         base = [Case("gen:oasis", "oasis", "50x4", seed, load=load, interval=600.0) for seed in (0, 1, 2)]
         own = runs.column(base, "utility")
-        others = {name: runs.column(over(base, policy=name), "utility") for name in ("fifo", "drf", "rrh", "dorm")}
+        others = {"as published": runs.column(over(base, settings=tuple(PUBLISHED.items())), "utility")}
+        others |= {name: runs.column(over(base, policy=name), "utility") for name in ("fifo", "drf", "rrh", "dorm")}
         plotted[f"load {load:g}"] = {name: float(values.mean()) for name, values in {"oasis": own, **others}.items()}
         cells = [change(values, own) for values in others.values()]
         rows.append([f"{load:g}", span(own), *cells])
     bars("oasis", plotted, "sum of utilities")
-    return markdown(["load", "OASiS' utility", "FIFO", "DRF", "RRH", "Dorm"], rows)
-
-
-def ml_sjf(runs: Runs) -> str:
-    """Mean waits on the workload of ML-SJF."""
-    rows = []
-    for kind in ("flask", "mapreduce", "sklearn", "mixed"):
-        name = f"gen:ml-sjf?type={kind}"
-        base = [Case(name, "ml-sjf", "1x4x4x15000", seed, interval=1.0) for seed in (0, 1, 2)]
-        guess = runs.column(over(base, settings=(("estimate", "random"),)), "wait_mean")
-        cells = [
-            change(runs.column(over(base, settings=settings), "wait_mean"), guess)
-            for settings in ((), (("estimate", "type"),), (("mix", 6.0),))
-        ]
-        rows.append([kind, span(guess), *cells, change(runs.column(over(base, policy="drf"), "wait_mean"), guess)])
-    return markdown(["type", "random guess, s", "predicted", "by type's mean", "predicted, mixed", "DRF"], rows)
+    return markdown(["load", "OASiS' utility", "as published", "FIFO", "DRF", "RRH", "Dorm"], rows)

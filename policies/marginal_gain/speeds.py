@@ -4,6 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from predictors.arrays import Floats
 from predictors.forecast import LEVELS, Fan
 
 MEDIAN = int(np.abs(LEVELS - 0.5).argmin())
@@ -29,6 +30,12 @@ class MedianSpeeds:
         """Iterations a second of this row on `gpus` GPUs; NaN where the speed is unknown."""
         place = self._place[row]
         return float(np.interp(gpus, self._gpus[place], self._speed[place])) if place >= 0 else np.nan
+
+    def up_to(self, row: int, gpus: int) -> Floats:
+        """(gpus + 1,) the same of this row, whose speed is known, on 0, 1, ... GPUs."""
+        place = self._place[row]
+        speed: Floats = np.interp(np.arange(gpus + 1), self._gpus[place], self._speed[place])
+        return speed
 
     def saved(self, row: int, gpus: int) -> float:
         """Seconds an iteration that one more GPU saves this row, whose speed is known, on `gpus` GPUs."""

@@ -47,7 +47,8 @@ class OASiSSettings:
     """the upper price bound: "paper" takes a job's utility for one worker-slot, which leaves the last part of a
     cluster unsold, "work" for each of those that its work takes"""
     revisions: int = 120
-    """offers made at most to find a plan of more utility under contention; 0: admissions are final, as published"""
+    """offers made at most to find a plan of more utility under contention; 0: admissions and rejections are final, as
+    published"""
     backfill: bool = True
     """GPUs that no schedule uses in this slot are lent: to admitted jobs, then to rejected ones"""
     pool: bool = True

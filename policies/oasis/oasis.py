@@ -36,6 +36,8 @@ class OASiS(Policy):
     another upper bound (`ceiling`), another offer in each slot to rejected jobs, a new plan for a job that missed its
     schedule, plans that take admissions back where this brings more utility (`revisions`), and the use of idle GPUs
     (`backfill`). It leaves out bandwidth, which Slurm does not allocate. `policies.placement` chooses the nodes.
+    Algorithm 1 as published is `ceiling = "paper"`, `revisions = 0` and `backfill = false`; theorem 4 holds for it, and
+    not with the defaults (docs/decisions/0046).
     """
 
     name = "oasis"
@@ -90,12 +92,15 @@ def _plan(auction: Auction, before: AuctionState, past: Floats, ps_past: Floats)
     new_slot = auction.slot != before.slot
     new = [row for row in not_kept if row not in rejected]
     gone = before.seen - set(auction.names.values())
-    if not (late or new or new_slot or (gone and rejected)):
+    revised = config.revisions > 0 and (new_slot or bool(gone and rejected))
+    if not (late or new or revised):
         return AdmissionPlan(kept, rejected)
     new.sort(key=lambda row: submitted[row])
     market = _market(auction, past, ps_past)
-    again = sorted(rejected, key=lambda row: submitted[row])
+    again = sorted(rejected, key=lambda row: submitted[row]) if config.revisions else []
     plan = admit(market, auction.bids, kept, [*late, *new, *again])
+    if not config.revisions:
+        return AdmissionPlan(plan.admitted, rejected | dict(plan.rejected))
     offers = config.revisions if new_slot or new else 0
     return improve_plan(market, auction.bids, plan, offers, auction.snapshot.cycle)
 

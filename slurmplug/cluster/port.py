@@ -157,11 +157,7 @@ class ResourceRequest:
     reservation: str
 
     gres: str
-    """per node, as squeue prints it: gres:gpu:2, or gres/gpu:a100:2 since 23.02"""
-    gpus_not_per_node: bool
-    """whether it requested GPUs per job, socket or task, which Slurm does not let an update change"""
-    gres_not_per_node: str
-    """what it requested per job, socket and task, as squeue prints it"""
+    """per node, as squeue prints it: gres:gpu:2, or gres/gpu:a100:2 since 23.02; so are the three at the end"""
     tasks: int
     tasks_per_node: int
     cpus_per_task: int
@@ -180,6 +176,15 @@ class ResourceRequest:
     time_limit: float | None
     """seconds; None for no limit"""
     nice: int
+    gres_per_job: str = ""
+    gres_per_socket: str = ""
+    gres_per_task: str = ""
+    """since 23.11 with the CPUs: cpu=2,gres/gpu=1"""
+    max_nodes: int = 0
+    """the most nodes, which Slurm shows while it is pending; 0 for any number"""
+    memory_per_cpu: bool = False
+    """whether `min_memory` is per CPU, so that Slurm changes the job's memory with its CPUs"""
+    tasks_per_gpu: int = 0
 
 
 class RunIdentity(NamedTuple):

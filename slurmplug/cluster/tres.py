@@ -34,6 +34,11 @@ def total_gpus(tres: str) -> int | None:
     return found.get("", sum(found.values())) if found else None
 
 
+def without_cpus(text: str) -> str:
+    """A list of gres per task without the CPUs, which squeue lists there as well since 23.11."""
+    return ",".join(item for item in text.split(",") if not item.startswith("cpu"))
+
+
 def memory(tres: str) -> float:
     """MiB in a list of TRES, 0 where Slurm does not track memory. Raises ValueError."""
     for item in tres.split(","):

@@ -29,6 +29,7 @@ from slurmplug.endpoint.viewers import Viewers
 from slurmplug.errors import ConfigError, LedgerError, NotConfirmed, SteppedDown
 from slurmplug.forecasting.forecaster import Forecaster
 from slurmplug.forecasting.run_times import HistoryRunTimes
+from slurmplug.forecasting.seen_speeds import SeenSpeeds
 from slurmplug.intake.intake import Intake
 from slurmplug.learning import training
 from slurmplug.ledger import run_queries
@@ -252,7 +253,9 @@ class Daemon:
         due = new >= RETRAIN_SHARE * runs or now - self._trained_at > DAY
         if self._training is None and new >= MIN_NEW_RUNS and due:
             self._trained_at = now
-            self._training = self._trainer.submit(_train, config.ledger.path, config.predictors.runtime, now)
+            self._training = self._trainer.submit(
+                _train, config.ledger.path, config.predictors.runtime, now, self._forecaster.copy_of_seen_speeds()
+            )
 
     def _clean_up(self) -> None:
         """Once a day, delete what is older than the ledger keeps, and the report files of ended runs."""
@@ -296,10 +299,10 @@ class Daemon:
         self._port.wake()
 
 
-def _train(path: Path, model: RuntimeModel, now: float) -> training.Models:
+def _train(path: Path, model: RuntimeModel, now: float, seen: SeenSpeeds) -> training.Models:
     """Train in another thread, which needs a connection of its own to the ledger."""
     ledger = Ledger(path)
     try:
-        return training.train(ledger, model, now)
+        return training.train(ledger, model, now, seen)
     finally:
         ledger.close()

@@ -179,11 +179,13 @@ TABLE: tuple[Directive, ...] = (
     ),
     Directive(
         name="params",
-        kind="amount",
-        expected="a number of parameters (25600000, 25.6M, 1.3B)",
+        kind="params",
+        expected="a number of parameters (25600000, 25.6M, 1.3B), or sizes and kinds of the work by their names "
+        "(rows:2000,classes:10,operation:sort), or both, the number first",
         unit="parameters",
-        default="an equal share",
-        help="How many parameters of the model this job holds.",
+        default="an equal share; nothing of the work",
+        help="How many parameters of the model this job holds; and what the run times of jobs of its type depend on, "
+        "from which the predictor svr learns.",
         example="25.6M",
         least=1,
         most=1e15,
@@ -226,6 +228,8 @@ TABLE: tuple[Directive, ...] = (
 
 SUFFIXES: Mapping[str, float] = MappingProxyType({"K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12})
 WAYS = ("batch", "steps", "full")
+MAX_SIZE = 1e15
+"""The largest size of a job's work."""
 UTILITY_BOUNDS = ((1.0, 100.0), (0.0, 100.0), (0.0, 100_000.0))
 MAX_TARGET = 1e30
 NEEDS_TARGET = (("stop", "target"), ("allow-downgrade", "target"), ("require-target", "yes"), ("trials", "first"))

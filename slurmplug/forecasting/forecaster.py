@@ -18,7 +18,8 @@ from predictors.speed import SpeedPredictor
 from slurmplug.forecasting.curve_fans import CurveFans, LossSource, PredictedLosses
 from slurmplug.forecasting.forecast_cache import EVERY_CHANGE, CachePolicies
 from slurmplug.forecasting.run_times import HistoryRunTimes, RunTimes
-from slurmplug.forecasting.speed_fans import SeenSpeeds, SpeedFans
+from slurmplug.forecasting.seen_speeds import SeenSpeeds
+from slurmplug.forecasting.speed_fans import SpeedFans
 
 
 class Forecaster:
@@ -49,6 +50,10 @@ class Forecaster:
         """
         self._assemble(HistoryRunTimes(runtime), curves, speeds or SeenSpeeds(), taught_by)
 
+    def copy_of_seen_speeds(self) -> SeenSpeeds:
+        """The step times of jobs as they were seen so far, for another thread to add to."""
+        return SeenSpeeds.from_state(self._seen_speeds.state())
+
     def _assemble(
         self,
         run_times: RunTimes,
@@ -58,7 +63,7 @@ class Forecaster:
     ) -> None:
         self._run_times, self._curves = run_times, curves
         self._curve_fans = CurveFans(curves, self._losses, self._caches, taught_by)
-        self._speed_fans = SpeedFans(speeds)
+        self._seen_speeds, self._speed_fans = speeds, SpeedFans(speeds)
         self._models: dict[Need, str] = {
             "total": run_times.version,
             "final": curves.version,

@@ -187,12 +187,13 @@ def _later(forecast: Forecast, seconds: Floats) -> Forecast:
 
 def known_at_submit(
     *, user: str, account: str, partition: str, qos: str, kind: str, name: str, gpus: float, cpus: float, memory: float,
-    time_limit: float | None, submit: float,
+    time_limit: float | None, submit: float, work: str,
 ) -> Job:  # fmt: skip
     """The inputs of a run time forecast, in training as in use."""
     return {
         "user": user, "account": account, "partition": partition, "qos": qos, "type": kind, "exe": name, "name": name,
         "gpus": gpus, "cpus": cpus, "mem": memory, "time_limit": time_limit, "submit": submit,
+        "work": work,
     }  # fmt: skip
 
 
@@ -210,4 +211,5 @@ def _as_submitted(jobs: Jobs, row: int) -> Job:
         memory=memory,
         time_limit=None if np.isnan(limit) else limit,
         submit=float(jobs.submitted[row]),
+        work=str(jobs.work[row]),
     )

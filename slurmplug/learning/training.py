@@ -4,18 +4,20 @@ Which runs of whom is decided by `predictors.influence`. The loss predictor lear
 """
 
 import logging
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from policies.snapshot import JobKey
 from predictors.arrays import Floats
 from predictors.influence import KIND_RUNS, balanced, runs_of_a_user
 from predictors.learning_curve import LearningCurvePredictor, Meta
 from predictors.runtime import Job, RuntimeModel, RuntimePredictor
+from slurmplug.directives.values import Params
 from slurmplug.forecasting.curve_fans import LARGEST_BELIEVABLE, curve_metadata, resample_evenly
 from slurmplug.forecasting.run_times import known_at_submit
-from slurmplug.forecasting.speed_fans import PlacementShape, SeenSpeeds, Whose, kind_of
+from slurmplug.forecasting.seen_speeds import PlacementShape, SeenSpeeds, Whose, kind_of
 from slurmplug.ledger import run_queries
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.run_queries import FinishedRun, Report
@@ -43,24 +45,32 @@ class Models(NamedTuple):
     """the users on whose curves `curves` was fitted"""
 
 
-def train(ledger: Ledger, model: RuntimeModel, now: float) -> Models:
-    """Predictors fitted on the ledger's history, which are also saved in the ledger; `now`: the time they are saved
-    with, in seconds since the epoch."""
-    runtime, curves, speeds = RuntimePredictor(model), LearningCurvePredictor(), SeenSpeeds()
+def train(ledger: Ledger, model: RuntimeModel, now: float, seen: SeenSpeeds | None = None) -> Models:
+    """Predictors fitted on the ledger's history, which are also saved in the ledger.
+
+    now: the time they are saved with, in seconds since the epoch. seen: the step times in use, else those saved last;
+    they are added to and not learnt anew, as the ledger knows only the last placement of a job that ended.
+    """
+    runtime, curves, speeds = RuntimePredictor(model), LearningCurvePredictor(), seen or saved_speeds(ledger)
     runs = run_queries.latest_run_times(ledger, MAX_RUNS, KIND_RUNS, runs_of_a_user(MAX_RUNS))[::-1]
     if runs:
         runtime.fit([_as_job(run) for run in runs], [run.runtime for run in runs])
-    seen, finished = [], []
+    reported, finished = [], []
+    steps: list[tuple[FinishedRun, float]] = []
     for run, reports in _runs_with_reports(ledger):
         curve = _curve(run, reports)
         if curve is not None:
-            seen.append(run)
+            reported.append(run)
             finished.append(curve)
-        _add_speed(speeds, run, reports)
-    kept = balanced([_whose(run) for run in seen])
+        steps.append((run, _step_time(run, reports)))
+    for run, step in reversed(steps):  # the last to end is the latest
+        user, kind = _whose(run)
+        job = JobKey(run.cluster, run.job_id, int(run.first_submit))
+        speeds.add(Whose(kind, user), PlacementShape(run.gpus, run.nodes), job, step)
+    kept = balanced([_whose(run) for run in reported])
     if kept:
-        curves.fit([finished[at] for at in kept], [_metadata(seen[at]) for at in kept])
-    made = Models(runtime, curves, speeds, frozenset(seen[at].user for at in kept))
+        curves.fit([finished[at] for at in kept], [_metadata(reported[at]) for at in kept])
+    made = Models(runtime, curves, speeds, frozenset(reported[at].user for at in kept))
     ledger.save_model("runtime", runtime.version, runtime.state(), now)
     learned = {**curves.state(), _USERS: np.array(sorted(made.taught_by), dtype=np.str_)}
     ledger.save_model("learning curve", curves.version, learned, now)
@@ -84,6 +94,12 @@ def load_saved(ledger: Ledger, model: RuntimeModel) -> Models | None:
     except ValueError as error:
         log.info("%s", error)
         return None
+
+
+def saved_speeds(ledger: Ledger) -> SeenSpeeds:
+    """The step times as last saved; none where there are none of this version."""
+    saved = ledger.model("speed")
+    return SeenSpeeds.from_state(saved[2]) if saved is not None and saved[0] == SeenSpeeds.version else SeenSpeeds()
 
 
 def last_trained(ledger: Ledger) -> float:
@@ -115,15 +131,14 @@ def _curve(run: FinishedRun, reports: Sequence[Report]) -> Floats | None:
     return resample_evenly(points[:, 0], sign * points[:, 1], points[-1, 0])[0]
 
 
-def _add_speed(speeds: SeenSpeeds, run: FinishedRun, reports: Sequence[Report]) -> None:
-    """Add the median time of an iteration since the run's last restart, with the GPUs and nodes that it had then."""
+def _step_time(run: FinishedRun, reports: Sequence[Report]) -> float:
+    """The median time of an iteration since the run's last restart, in seconds, with the GPUs and nodes that it had
+    then; NaN where it reported too little."""
     points = np.array([(each.iteration, each.time) for each in reports if each.restarts == run.restarts], dtype=float)
-    if len(points) < MIN_POINTS or not run.gpus or not run.nodes:
-        return
+    if len(points) < MIN_POINTS:
+        return np.nan
     with np.errstate(all="ignore"):  # reported times may be as close together as floats can be
-        step = float(np.median(np.diff(points[:, 1]) / np.diff(points[:, 0])))
-    user, kind = _whose(run)
-    speeds.add(Whose(kind, user), PlacementShape(run.gpus, run.nodes), run.id, step)
+        return float(np.median(np.diff(points[:, 1]) / np.diff(points[:, 0])))
 
 
 def _whose(run: FinishedRun) -> tuple[str, str]:
@@ -135,11 +150,17 @@ def _metadata(run: FinishedRun) -> Meta:
     return curve_metadata(run.directives.get("type") or "", run.name)
 
 
+def _work(params: float | Mapping[str, Any] | None) -> str:
+    """The sizes and kinds of a run's work, as `Params.text` has them."""
+    return Params(**params).text if isinstance(params, Mapping) else ""
+
+
 def _as_job(run: FinishedRun) -> Job:
     same = ("user", "account", "partition", "qos", "name", "gpus", "cpus", "memory", "time_limit")
     known = known_at_submit(
         **{name: getattr(run, name) for name in same},
         kind=run.directives.get("type") or "",
         submit=float(run.first_submit),
+        work=_work(run.directives.get("params")),
     )
     return {**known, "end": run.end, "bound": run.predicted_high}

@@ -15,6 +15,8 @@ class FinishedRun(NamedTuple):
     """A job that completed by itself. Times in seconds; `runtime` is that of its last run."""
 
     id: int
+    cluster: str
+    job_id: int
     user: str
     account: str
     partition: str

@@ -69,8 +69,8 @@ class RestartFacts:
 
     `user` owns the job. `checkpoint`: the last iteration it had saved, None for none, reported at
     `checkpoint_time` (seconds since the epoch). `gpus_before` and `gpus`: in all. `node_count`: nodes of the new shape,
-    `requested_nodes`: those that the policy named. `nodes`: those that were reserved, for `reservation_seconds`. The
-    last four are empty for a preemption.
+    `requested_nodes`: those that the policy named. `nodes`: those that were reserved, for `reservation_seconds`. These
+    four are empty for a preemption. `nodes_before`: the number of nodes where it ran.
     """
 
     user: str
@@ -82,6 +82,7 @@ class RestartFacts:
     requested_nodes: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     reservation_seconds: int = 0
+    nodes_before: int = 0
     type: Literal["restart"] = "restart"
 
 

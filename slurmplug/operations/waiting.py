@@ -5,6 +5,7 @@ from dataclasses import replace
 from policies.plan import Action
 from slurmplug.operations import shape
 from slurmplug.operations.left_to_others import left_to_others
+from slurmplug.operations.request_update import update_fields
 from slurmplug.operations.shape import ActionImpossible
 from slurmplug.operations.steps import Transition, clean_up, finish, give_up, issue, new_operation, reissue
 from slurmplug.operations.values import (
@@ -38,16 +39,16 @@ def rewrite(action: Action, observation: Observation, row: int) -> tuple[dict[st
         ActionImpossible: with the reason.
     """
     jobs = observation.snapshot.jobs
+    if jobs.elements[row] > 1:  # an update would change all of them, and the size is for those that start now
+        raise ActionImpossible("array")
     request = observation.requests.get(jobs.keys[row].job_id)
     if request is None:
         raise ActionImpossible("not known")
     gpus = _gpus(action)
-    if jobs.elements[row] > 1:
-        raise ActionImpossible("array")
     if request.het_id:
         raise ActionImpossible("heterogeneous")
     shape.check_limits(observation, row, gpus)
-    return shape.update_fields(request, shape.feasible_shape(observation, row, gpus, request.nodes, len(action.nodes)))
+    return update_fields(request, shape.feasible_shape(observation, row, gpus, request.nodes, len(action.nodes)))
 
 
 def _gpus(action: Action) -> int:

@@ -7,7 +7,8 @@ import numpy as np
 
 from policies.snapshot import JobKey
 from predictors.forecast import Forecast
-from slurmplug.forecasting.speed_fans import SeenSpeeds, SpeedFans
+from slurmplug.forecasting.seen_speeds import SeenSpeeds
+from slurmplug.forecasting.speed_fans import SpeedFans
 from tests.builders import jobs, nodes, snapshot
 from tests.cheat.harness import HONEST, Outcome, Row, Stage
 
@@ -54,7 +55,7 @@ def speed(runs: Runs) -> float:
         on = np.array([[row, row // 2, 2] for row in range(len(steps))])
         fans.speeds(snapshot(train, nodes(len(steps)), runs_on=on), Forecast.unknown(len(steps)))
     waits = snapshot(jobs(keys=(JobKey("testing", 9_999, 0),), user="bystander", **type_of), nodes(4))
-    fan = fans.speeds(waits, Forecast.certain(np.array([90 * TRUE_STEP]), np.array(["test"])))
+    fan = fans.speeds(waits, Forecast.lognormal([90 * TRUE_STEP], 0.5, "test"))
     return float(fan.at([0], 2).median[0])
 
 

@@ -152,6 +152,7 @@ def sim_jobs(draw: st.DrawFn) -> SimJob:
         urgency=float(draw(st.integers(1, 10))) if managed and draw(st.booleans()) else float("nan"),
         utility=(50.0, 0.5 / 3600.0, 7200.0) if managed and draw(st.booleans()) else None,
         params=draw(st.sampled_from([float("nan"), 25.0e6])) if managed else float("nan"),
+        work=draw(st.sampled_from(["", "classes:10,operation:sort,rows:1997.5"])) if managed else "",
         stop=draw(st.sampled_from(["iterations", "optstop"])) if learns else "iterations",
         downgrade="target" if target == target and draw(st.booleans()) else "",
         traffic=draw(st.floats(0, 1e9)),

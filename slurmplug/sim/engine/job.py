@@ -79,6 +79,8 @@ class SimJob:
     utility: tuple[float, float, float] | None = None
     """OASiS' th1, th2 (per second), th3 (seconds)"""
     params: float = NAN
+    work: str = ""
+    """what its run time depends on, as `policies.snapshot.Jobs.work`"""
     stop: str = "iterations"
     downgrade: str = ""
     traffic: float = 0.0

@@ -117,6 +117,7 @@ def workload_table(jobs: Sequence[SimJob], *, all_managed: bool) -> WorkloadTabl
         "sign": np.ones(len(flat)),
         "max_iterations": column(lambda job: job.iterations if job.managed else np.nan),
         "params": column(lambda job: job.params) * shares,
+        "work": column(lambda job: job.work, np.str_),
         "utility": column(lambda job: job.utility or (np.nan,) * 3).reshape(-1, 3),
         "stop": column(lambda job: job.stop, np.str_),
         "trials": np.full(len(flat), "", dtype=np.str_),

@@ -67,7 +67,7 @@ class Simulation:
         self.workload, self.policy, self.settings = workload, policy, settings
         nodes = parse(settings.cluster)
         for job in workload.jobs:
-            _check(job, sum(nodes.gpus), elastic=settings.launcher == "direct")
+            check_size(job, sum(nodes.gpus), elastic=settings.launcher == "direct")
         direct = settings.launcher == "direct"
         launch = 0.0 if direct else settings.slurm.launch_seconds
         jobs = workload_table([_launched(job, launch) for job in workload.jobs], all_managed=direct)
@@ -200,7 +200,7 @@ def _launched(job: SimJob, seconds: float) -> SimJob:
     return replace(job, startup=job.startup + seconds, restart=job.restart + seconds) if seconds else job
 
 
-def _check(job: SimJob, gpus: int, *, elastic: bool) -> None:
+def check_size(job: SimJob, gpus: int, *, elastic: bool) -> None:
     """An elastic job can start with fewer GPUs than it requests where the policy places it.
 
     Raises:

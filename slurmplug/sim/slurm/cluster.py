@@ -214,9 +214,9 @@ class SlurmSimCluster(SimCluster):
             nodes=nodes, gpus=gpus, cpus=int(demand[1]), memory=float(demand[2]),
             het_id=row + 1 if len(engine.table.rows_of(int(engine.table.training[row]))) > 1 else 0,
             reservation=self.reservations.get(row, ""), gres=f"gres:gpu:{gpus // nodes}",
-            gpus_not_per_node=not even, gres_not_per_node="", tasks=gpus, tasks_per_node=0, cpus_per_task=1,
-            min_cpus_per_node=1, memory_requested=False, min_memory=0.0, cpus_follow_gpus=True, requeue=True,
-            excluded_nodes=noted.get("ExcNodeList", ""), required_nodes=noted.get("ReqNodeList", ""),
+            gres_per_job="" if even else f"gres:gpu:{gpus}", max_nodes=nodes, tasks=gpus, tasks_per_node=0,
+            cpus_per_task=1, min_cpus_per_node=1, memory_requested=False, min_memory=0.0, cpus_follow_gpus=True,
+            requeue=True, excluded_nodes=noted.get("ExcNodeList", ""), required_nodes=noted.get("ReqNodeList", ""),
             time_limit=None, nice=self._nice.get(row, 0),
         )  # fmt: skip
 

@@ -372,21 +372,28 @@ def test_jobs_that_the_accounting_has_not_seen_end_are_no_endings() -> None:
 # --- what jobs request ------------------------------------------------------------------------------------------------
 
 REQUEST: Mapping[str, str] = {
-    "JobID": "7", "NumNodes": "2", "NumCPUs": "8", "tres-alloc": "cpu=8,mem=800M,node=2,gres/gpu=4", "HetJobID": "0",
-    "Reservation": "(null)", "tres-per-node": "gres:gpu:2", "tres-per-job": "N/A", "tres-per-socket": "N/A",
+    "JobID": "7", "JobArrayID": "7", "NumNodes": "2", "NumCPUs": "8", "HetJobID": "0",
+    "tres-alloc": "cpu=8,mem=800M,node=2,gres/gpu=4", "Reservation": "(null)",
+    "tres-per-node": "gres:gpu:2", "tres-per-job": "N/A", "tres-per-socket": "N/A",
     "tres-per-task": "N/A", "NumTasks": "2", "NTPerNode": "0", "cpus-per-task": "4", "MinCPUs": "4",
     "MinMemory": "100M",
     "mem-per-tres": "N/A", "cpus-per-tres": "N/A", "Requeue": "1", "TimeLimit": "1:00:00", "Nice": "0",
 }  # fmt: skip
 
 
-def request(constraints: str = "7  \n", **fields: str) -> ResourceRequest:
+SHOWN = (
+    "JobId=7 JobName=train UserId=ada(1000) Comment=x NumNodes=1-2 NumCPUs=8 NumTasks=2 CPUs/Task=4 "
+    "ReqB:S:C:T=0:0:*:* MinCPUsNode=4 MinMemoryCPU=100M MinTmpDiskNode=0 NtasksPerTRES=2 \n"
+)
+
+
+def request(constraints: str = "7  \n", shown: str = SHOWN, **fields: str) -> ResourceRequest:
     text = (
         SEPARATORS.field.join({**REQUEST, **fields}[name] for name in RESOURCE_REQUEST_FIELDS)
         + SEPARATORS.record
         + "\n"
     )
-    return parse.resource_requests(text, constraints, SEPARATORS)[7]
+    return parse.resource_requests(text, constraints, {7: shown}, SEPARATORS)[7]
 
 
 def test_what_a_job_requests_and_by_which_options_is_parsed() -> None:
@@ -399,17 +406,53 @@ def test_what_a_job_requests_and_by_which_options_is_parsed() -> None:
         True,
         True,
     )
-    assert (found.reservation, found.excluded_nodes, found.required_nodes, found.gpus_not_per_node) == (
-        "",
-        "",
-        "",
-        False,
-    )
+    assert (found.reservation, found.excluded_nodes, found.required_nodes, found.gres_per_job) == ("", "", "", "")
+    assert (found.max_nodes, found.memory_per_cpu, found.tasks_per_gpu) == (2, True, 2)
 
 
-@pytest.mark.parametrize("dimension", ["tres-per-job", "tres-per-socket", "tres-per-task"])
-def test_gpus_not_requested_per_node_are_recognised(dimension: str) -> None:
-    assert request(**{dimension: "gres/gpu:2"}).gpus_not_per_node
+@pytest.mark.parametrize("form", ["job", "socket", "task"])
+def test_gpus_not_requested_per_node_are_recognised(form: str) -> None:
+    assert getattr(request(**{f"tres-per-{form}": "gres/gpu:2"}), f"gres_per_{form}") == "gres/gpu:2"
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (SHOWN.replace("1-2", "1"), (0, True, 2)),
+        (SHOWN.replace("MinMemoryCPU=100M", "MinMemoryNode=0").replace("NtasksPerTRES=2", ""), (2, False, 0)),
+        (SHOWN.replace("=2 \n", ":3"), (2, True, 3)),
+    ],
+)
+def test_the_most_nodes_and_how_memory_was_requested_are_what_scontrol_shows(
+    shown: str, expected: tuple[int, bool, int]
+) -> None:
+    found = request(shown=shown)
+    assert (found.max_nodes, found.memory_per_cpu, found.tasks_per_gpu) == expected
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "",
+        "slurm_load_jobs error: Invalid job id specified",
+        SHOWN.replace("train", "NumNodes=1-9 NumCPUs=1 MinMemoryCPU=1"),
+        SHOWN.replace("Comment=x", "Comment=NumNodes=9"),
+        SHOWN + " Comment=NtasksPerTRES=9",
+        f"{SHOWN}\n{SHOWN}",
+    ],
+)
+def test_a_request_that_its_user_may_have_forged_is_not_known(shown: str) -> None:
+    with pytest.raises(KeyError):
+        request(shown=shown)
+
+
+def test_jobs_are_shown_one_by_one_also_elements_of_an_array() -> None:
+    rows = [
+        {**REQUEST, "JobID": job, "JobArrayID": address}
+        for job, address in (("7", "7"), ("9", "8_1"), ("8", "8_[2-4]"), ("6", "5+1"))
+    ]
+    lines = (SEPARATORS.field.join(row[name] for name in RESOURCE_REQUEST_FIELDS) + SEPARATORS.record for row in rows)
+    assert parse.addresses("\n".join(lines) + "\n", SEPARATORS) == {7: "7", 9: "8_1", 6: "5+1"}
 
 
 def test_memory_and_cpus_that_follow_the_gpus_are_recognised() -> None:

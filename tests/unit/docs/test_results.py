@@ -2,10 +2,15 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from docs import make_results
+from docs.measure_plain import turnarounds
+from docs.results import first, plots
+from docs.results.cases import Runs, run
 from docs.results.store import Store
 
 PAGE = make_results.PAGE.read_text(encoding="utf-8")
@@ -46,3 +51,39 @@ def test_a_run_that_failed_is_not_kept(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="-1"):
         Store(tmp_path, "").result(doubled, (-1,))
     assert not list(tmp_path.iterdir())
+
+
+class MadeUp(Runs):
+    """Runs whose figures are drawn."""
+
+    def __init__(self) -> None:
+        self._rng = np.random.default_rng(0)
+
+    def each(self, function: Any, arguments: Any) -> list[Any]:
+        wanted = list(arguments)
+        if function is run:
+            return [{**dict.fromkeys(FIGURES, 0.5 + self._rng.random()), "jct": [60.0, 600.0]} for _ in wanted]
+        return [tuple(1 + self._rng.random(3 if function is turnarounds else 2)) for _ in wanted]
+
+
+FIGURES = (
+    "jct_mean wait_mean makespan deadline_ratio accuracy_ratio accuracy_by_deadline bandwidth_bytes overload_s utility"
+    " urgent_deadline_ratio loss_integral time_to_90_loss time_to_95_loss resizes unfair_ratio rho_max slowdown_max"
+).split()
+
+
+@pytest.mark.parametrize(
+    "name", sorted({*make_results.TABLES} - {"parity", "ml-sjf", "oasis-published", "oasis-bounds"})
+)
+def test_each_row_of_a_table_has_a_cell_for_every_column(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(plots, "FIGURES", tmp_path)
+    monkeypatch.setattr(first, "DATA", "data")
+    lines = make_results.TABLES[name](MadeUp()).splitlines()
+    if name == "headline":
+        assert len(lines) == 10
+        assert all(line.startswith("- **") for line in lines)
+    else:
+        assert len({line.count("|") for line in lines}) == 1
+        assert len(lines) > 4

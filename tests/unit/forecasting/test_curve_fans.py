@@ -1,21 +1,18 @@
 """Losses, accuracies and speeds ahead: each from what is known of the job, made when that changes."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
-from policies.snapshot import Curves, JobKey, Jobs
+from policies.snapshot import Curves, Jobs
 from predictors.forecast import LEVELS, Fan, Forecast, Forecasts
 from predictors.learning_curve import LearningCurvePredictor
 from predictors.loss import LossPredictor
-from predictors.speed import SpeedPredictor
 from slurmplug.forecasting.curve_fans import CurveFans, PredictedLosses
 from slurmplug.forecasting.forecast_cache import CachePolicy, CurveForecasts, ForecastCache
 from slurmplug.forecasting.forecaster import Forecaster
-from slurmplug.forecasting.speed_fans import PlacementShape, SeenSpeeds, SpeedFans, Whose, grid
-from tests.builders import CLUSTER, NOW, jobs, nodes, snapshot
+from tests.builders import NOW, jobs, nodes, snapshot
 
 FALLING = [1.0, 0.6, 0.4, 0.3, 0.25]
 RISING = [0.1, 0.4, 0.55, 0.63, 0.68]
@@ -190,141 +187,9 @@ def test_the_curves_of_few_users_forecast_their_own_jobs_only(taught_by: Any, ta
     assert [source == "taught" for source in fans.accuracies(of_jobs).source.tolist()] == taught
 
 
-def keys(*job_ids: int) -> tuple[JobKey, ...]:
-    return tuple(JobKey(CLUSTER, job_id, int(NOW)) for job_id in job_ids)
-
-
 def training(n: int = 1, on: Any = ((0, 0, 2),), **columns: Any) -> Any:
     given = {"state": "running", "started": NOW - 1000.0, "iteration": 9, "gpus": 2, "gpus_max": 8, **columns}
     return snapshot(jobs(n, **given), nodes(4), runs_on=np.array(on, dtype=np.int64))
-
-
-def speeds(seen: SeenSpeeds, current: Any, total: Any = np.nan) -> Fan:
-    values = np.broadcast_to(np.asarray(total, dtype=float), (len(current.jobs),))
-    return SpeedFans(seen).speeds(current, Forecast.certain(values, np.where(np.isnan(values), "", "test")))
-
-
-class TestSpeeds:
-    def test_are_measured_where_a_job_trains(self) -> None:
-        fan = speeds(SeenSpeeds(), training(iteration_time=0.5))
-        assert fan.source.tolist() == ["measured speed"]
-        assert fan.at([0], 2).median[0] == pytest.approx(2.0, rel=0.05)
-        assert fan.at([0], 1).median[0] < 2.0 < fan.at([0], 4).median[0] < 4.0
-
-    def test_of_a_job_that_waits_are_those_of_its_kind(self) -> None:
-        seen = SeenSpeeds()
-        speeds(seen, training(kind="resnet", iteration_time=0.5))
-        later = snapshot(jobs(2, keys=keys(7, 8), kind=["resnet", "bert"], gpus=2, gpus_max=8))
-        fan = speeds(seen, later)
-        assert fan.known.tolist() == [True, False]
-        assert fan.at([0], 2).median[0] == pytest.approx(2.0, rel=0.05)
-
-    def test_of_a_job_that_names_no_type_are_those_of_its_users_jobs_of_that_name(self) -> None:
-        seen = SeenSpeeds()
-        speeds(seen, training(user="ada", name="train", iteration_time=0.5))
-        fan = speeds(
-            seen, snapshot(jobs(3, keys=keys(7, 8, 9), user=["ada", "bob", "ada"], name=["train"] * 2 + ["x"]))
-        )
-        assert fan.known.tolist() == [True, False, False]
-
-    def test_keep_to_the_jobs_own_pace(self) -> None:
-        current = training(2, on=[(0, 0, 2), (1, 1, 2)], kind="mlp", iteration_time=[0.5, 2.0])
-        rates = speeds(SeenSpeeds(), current).at([0, 1], 2).median
-        assert rates[0] / rates[1] == pytest.approx(4.0)
-
-    def test_jobs_of_the_same_speeds_share_a_row_of_the_fan(self) -> None:
-        current = snapshot(jobs(3, gpus=[4, 4, 2], gpus_max=8, max_iterations=90))
-        assert speeds(SeenSpeeds(), current, total=900.0).index.tolist() == [0, 0, 1]
-
-    def test_are_the_same_object_where_nothing_changed(self) -> None:
-        fans, current = SpeedFans(SeenSpeeds()), training(iteration_time=0.5)
-        first = fans.speeds(current, Forecast.unknown(1))
-        assert fans.speeds(current, Forecast.unknown(1)) is first
-        assert fans.speeds(training(iteration_time=0.7), Forecast.unknown(1)) is not first
-
-    def test_of_a_job_of_an_unseen_kind_are_by_its_run_time_and_say_so(self) -> None:
-        fan = speeds(SeenSpeeds(), snapshot(jobs(gpus=4, gpus_max=8, max_iterations=90)), total=900.0)
-        assert fan.source.tolist() == ["run time and scaling"]
-        assert fan.at([0], 4).median[0] == pytest.approx(0.1, rel=0.05)
-        assert 0.1 < fan.at([0], 8).median[0] < 0.2
-
-    @pytest.mark.parametrize("columns", [{"gpus": 0}, {"max_iterations": np.nan}, {}])
-    def test_are_unknown_of_a_job_without_a_run_time_or_gpus(self, columns: Any) -> None:
-        current = snapshot(jobs(**{"gpus": 2, "max_iterations": 90, **columns}))
-        assert not speeds(SeenSpeeds(), current, total=np.nan if not columns else 900.0).known.any()
-
-    def test_are_fitted_once_while_little_changes(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        fits: list[int] = []
-        fit = SpeedPredictor.fit
-
-        def noted(self: SpeedPredictor, *points: Any) -> SpeedPredictor:
-            fits.append(len(points[0]))
-            return fit(self, *points)
-
-        monkeypatch.setattr(SpeedPredictor, "fit", noted)
-        fan = SpeedFans(SeenSpeeds())
-        for step in (0.5, 0.501, 0.7):
-            fan.speeds(training(iteration_time=step), Forecast.unknown(1))
-        assert fits == [1, 1]
-
-    def test_are_kept_in_the_ledger_as_medians(self) -> None:
-        seen = SeenSpeeds()
-        for run, step in enumerate([1.0, 2.0, 9.0]):
-            seen.add(Whose("type mlp", "ada"), PlacementShape(2, 1), run, step)
-        again = SeenSpeeds.from_state(seen.state())
-        assert again.of(again.whose("type mlp", "ada")) == {PlacementShape(2, 1): 2.0}
-        assert again.of(again.whose("type mlp", "bob")) == {}
-        with pytest.raises(ValueError, match="fit it again"):
-            SeenSpeeds.from_state({**seen.state(), "version": "other"})
-
-    @pytest.mark.parametrize(
-        "wrong", [(PlacementShape(2, 1), 0.0), (PlacementShape(2, 1), np.inf), (PlacementShape(1, 2), 1.0)]
-    )
-    def test_are_not_learnt_from_what_cannot_be(self, wrong: Any) -> None:
-        seen = SeenSpeeds()
-        seen.add(Whose("type mlp", "ada"), wrong[0], 1, wrong[1])
-        assert seen.of(seen.whose("type mlp", "ada")) == {}
-
-
-class TestSpeedsOfOthers:
-    """What the runs of one user do to the speeds of another's jobs: nothing by themselves."""
-
-    def speed(self, others: Mapping[str, float], own: float | None = None) -> float:
-        """Iterations per second on two GPUs of ada's waiting job of a type, after these users' seconds an iteration."""
-        seen = SeenSpeeds()
-        for user, step in {**others, **({"ada": own} if own else {})}.items():
-            for run in range(30):
-                seen.add(Whose("type resnet50", user), PlacementShape(2, 1), (user, run), step)
-        waits = snapshot(jobs(user="ada", kind="resnet50", gpus=2, gpus_max=8, max_iterations=90))
-        return float(speeds(seen, waits, total=900.0).at([0], 2).median[0])
-
-    def test_one_users_runs_say_nothing_of_anothers(self) -> None:
-        alone = self.speed({})
-        assert alone == pytest.approx(0.1, rel=0.05)
-        assert self.speed({"eve": 2400.0}) == alone
-        assert self.speed({"eve": 2400.0, "bob": 10.0}) == alone
-
-    def test_own_runs_come_before_those_of_others(self) -> None:
-        own = self.speed({}, own=0.5)
-        assert self.speed({"eve": 2400.0, "bob": 10.0, "kim": 11.0}, own=0.5) == own
-
-    def test_among_several_users_one_moves_the_others_no_further_than_they_differ(self) -> None:
-        honest = {"bob": 1.0, "kim": 1.2}
-        for lie in (1e-6, 1.1, 2400.0):
-            assert 1 / 1.25 < self.speed({**honest, "eve": lie}) < 1 / 0.95
-
-    def test_others_say_how_own_speeds_scale(self) -> None:
-        seen = SeenSpeeds()
-        seen.add(Whose("type resnet50", "ada"), PlacementShape(1, 1), 1, 8.0)
-        for user in ("bob", "kim", "joe"):
-            seen.add(Whose("type resnet50", user), PlacementShape(1, 1), 1, 2.0)
-            seen.add(Whose("type resnet50", user), PlacementShape(4, 1), 1, 1.0)
-        assert seen.of(seen.whose("type resnet50", "ada")) == {PlacementShape(1, 1): 8.0, PlacementShape(4, 1): 4.0}
-
-
-@pytest.mark.parametrize(("most", "counts"), [(1, [1]), (5, [1, 2, 3, 4, 5]), (16, [1, 2, 3, 4, 6, 8, 12, 16])])
-def test_the_grid_of_gpus_ends_with_the_most(most: int, counts: list[int]) -> None:
-    assert grid(most).tolist() == counts
 
 
 def test_what_is_not_needed_is_unknown() -> None:

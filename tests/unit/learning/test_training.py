@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from policies.snapshot import JobKey
 from predictors.forecast import Forecast
 from predictors.runtime import RuntimePredictor
+from slurmplug.forecasting.seen_speeds import PlacementShape, SeenSpeeds, Whose
 from slurmplug.learning.training import last_trained, load_saved, train
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.run_queries import finished_run_counts, latest_finished_runs, latest_run_times
@@ -128,7 +130,34 @@ def test_the_pace_of_a_run_is_learnt_for_its_kind_and_remembered(tmp_path: Path)
         train(site.ledger, "stack", site.cluster.time)
         known = load_saved(site.ledger, "stack")
     assert known is not None
-    assert list(known.speeds.of(known.speeds.whose("type mlp", "ada")).values()) == [pytest.approx(10.0)]
+    [[seen]] = known.speeds.latest(Whose("type mlp", "ada")).values()
+    assert seen.step == pytest.approx(10.0)
+
+
+def test_where_else_a_job_was_seen_is_not_forgotten_by_training(tmp_path: Path) -> None:
+    """The ledger knows only the last placement of a job, whose ratios to those before tell how its kind scales."""
+    of_mlp = Whose("type mlp", "ada")
+    with Site(tmp_path) as site:
+        job_id = finished(site, [0.1, 0.3, 0.5, 0.6, 0.65], b"#PLUG --type=mlp\n")
+        [run] = latest_finished_runs(site.ledger, 9, 9, 9)
+        key, seen = JobKey(run.cluster, job_id, int(run.first_submit)), SeenSpeeds()
+        seen.add(of_mlp, PlacementShape(64, 16), key, 1.0)
+        train(site.ledger, "stack", site.cluster.time, seen)
+        train(site.ledger, "stack", site.cluster.time)
+        known = load_saved(site.ledger, "stack")
+    assert known is not None
+    [steps] = known.speeds.scaling(of_mlp).values()
+    assert steps == {PlacementShape(64, 16): 1.0, PlacementShape(run.gpus, run.nodes): pytest.approx(10.0)}
+
+
+def test_speeds_of_an_older_version_are_learnt_again(tmp_path: Path) -> None:
+    with Site(tmp_path) as site:
+        finished(site, [0.1, 0.3, 0.5, 0.6, 0.65], b"#PLUG --type=mlp\n")
+        train(site.ledger, "stack", site.cluster.time)
+        site.ledger.save_model("speed", "seen-speeds-2", {"version": "seen-speeds-2", "kinds": np.zeros(0)}, 1.0)
+        assert load_saved(site.ledger, "stack") is None
+        train(site.ledger, "stack", site.cluster.time)
+        assert load_saved(site.ledger, "stack") is not None
 
 
 def test_one_users_many_runs_do_not_push_those_of_others_out_of_what_is_learned(tmp_path: Path) -> None:

@@ -2,7 +2,16 @@
 
 import pytest
 
-from predictors.influence import FEW_RUNS, QUORUM, balanced, may_teach, measured_for, runs_of_a_user
+from predictors.influence import (
+    FEW_RUNS,
+    QUORUM,
+    agreed,
+    balanced,
+    may_teach,
+    pooled,
+    reached_by_enough,
+    runs_of_a_user,
+)
 
 
 def test_no_user_has_more_than_a_third_of_a_model() -> None:
@@ -39,14 +48,28 @@ def test_a_model_of_few_users_forecasts_their_own_jobs_only() -> None:
 def test_the_vote_of_one_moves_no_agreement_beyond_what_the_others_measured(lie: float) -> None:
     votes = {"bob": {1: 1.0}, "kim": {1: 2.0}, "eve": {1: lie}}
     assert len(votes) == QUORUM
-    assert 1.0 <= measured_for("ada", votes)[1] <= 2.0
+    assert 1.0 <= agreed("ada", votes)[1] <= 2.0
 
 
 def test_fewer_others_than_a_quorum_say_nothing() -> None:
-    assert measured_for("ada", {"bob": {1: 1.0}, "eve": {1: 9.0}}) == {}
+    assert agreed("ada", {"bob": {1: 1.0}, "eve": {1: 9.0}}) == {}
+    assert pooled("ada", {"bob": [1.0], "eve": [9.0] * 50}) == []
+    assert reached_by_enough("ada", {"bob": 4, "eve": 64}) == 0
 
 
-def test_own_values_stay_and_those_of_others_are_in_proportion() -> None:
+def test_others_say_nothing_where_the_user_measured_something() -> None:
     others = {user: {1: 2.0, 4: 1.0} for user in ("bob", "kim", "joe")}
-    assert measured_for("ada", {"ada": {1: 8.0}, **others}) == {1: 8.0, 4: 4.0}
-    assert measured_for("ada", {"ada": {2: 8.0}, **others}) == {2: 8.0}
+    assert agreed("ada", {"ada": {1: 8.0}, **others}) == {4: 1.0}
+
+
+def test_own_values_are_pooled_else_one_of_each_of_the_others() -> None:
+    others = {"bob": [1.0], "kim": [2.0, 3.0, 100.0], "eve": [1e9] * 50}
+    assert pooled("ada", {"ada": [7.0, 8.0], **others}) == [7.0, 8.0]
+    assert pooled("ada", others) == [1.0, 3.0, 1e9]
+
+
+def test_what_only_few_others_reached_does_not_count() -> None:
+    reached = {"bob": 4, "kim": 2, "joe": 8, "eve": 64}
+    assert reached_by_enough("ada", reached) == 4
+    assert reached_by_enough("ada", {"ada": 16, **reached}) == 16
+    assert reached_by_enough("eve", reached) == 64

@@ -1,6 +1,7 @@
 """OASiS: prices, admission, schedules, and what a cycle makes of them."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -198,7 +199,7 @@ def test_one_held_for_admission_is_released_with_its_first_slot() -> None:
     assert float(str(action.reason.facts["payoff"])) > 0
 
 
-def test_one_that_is_turned_down_is_told_what_it_would_have_to_pay_and_is_asked_again_in_the_next_slot() -> None:
+def test_one_that_is_turned_down_is_told_what_it_would_have_to_pay_and_is_asked_again_unless_as_published() -> None:
     worth = [[100.0, 0.0, 1.0]] * 4 + [[1.0, 0.001, 600.0]]
     crowded = site(5, utility=worth, submitted=START - np.arange(5.0)[::-1])
     plan = decide(crowded, seconds=40_000.0, revisions=0, backfill=False)
@@ -208,8 +209,11 @@ def test_one_that_is_turned_down_is_told_what_it_would_have_to_pay_and_is_asked_
     assert facts["payoff"] <= 0
     assert facts["price"] + facts["payoff"] == pytest.approx(facts["utility"])
     later = snapshot(crowded.jobs, nodes(40), now=START + SLOT)
-    again = decide(later, memory=plan.memory, seconds=40_000.0, revisions=0)
+    again = decide(later, memory=plan.memory, seconds=40_000.0)
     assert crowded.jobs.keys[4] not in again.notes
+    for now in (START + 1, START + SLOT):  # Algorithm 1 makes one offer to each job
+        final = decide(replace(later, now=now), memory=plan.memory, seconds=40_000.0, revisions=0)
+        assert dict(final.notes[crowded.jobs.keys[4]].facts) == facts
 
 
 def test_memory_is_arrays_and_comes_back_as_it_went() -> None:

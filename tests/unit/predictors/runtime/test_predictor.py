@@ -203,9 +203,10 @@ def test_a_forecast_sees_only_jobs_that_had_ended_at_submit() -> None:
 
 
 def test_the_keys_of_a_state_are_those_of_models_in_ledgers(fitted: RuntimePredictor, stack: RuntimePredictor) -> None:
-    """Of version runtime-5: a ledger keeps them, whatever the attributes are called."""
+    """Of version runtime-6: a ledger keeps them, whatever the attributes are called."""
     own = "version model seed types users recent recent_counts".split()
-    svr = "middle scale places_partition places_qos places_user support dual intercept kernel gamma cost residuals"
+    svr = "sizes kinds middle scale places_partition places_qos places_user "
+    svr += "support dual intercept kernel gamma cost residuals"
     plain, forest = "stretch overrun clock x y limits".split(), "roots feature threshold below leaf".split()
     stacked = {f"evidence/{name}" for name in ("programs", "counts", "took")}
     stacked |= {f"stack/{name}" for name in plain} | {f"stack/history/{name}" for name in ("keys", "counts", "runs")}
