@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -51,7 +51,7 @@ class Case:
     interval: float = 60.0
     stopping: bool = False
     epsilon: float = LoadControlSettings.epsilon
-    launcher: str = "direct"
+    launcher: Literal["direct", "slurm"] = "direct"
     settings: Settings = ()
     jobs: int | None = None
 
@@ -72,11 +72,10 @@ def _caches(jobs: Workload) -> CachePolicies:  # noqa: ARG001 one for each workl
 def run(case: Case) -> Figures:
     """The figures of one run, and under `jct` those of its jobs in seconds, ascending."""
     stops, own = case.stopping or case.policy == HOLDS_STOPPING, case.policy == HOLDS_STOPPING
-    control = {"epsilon": case.epsilon}
-    given = {**dict(case.settings), **(control if own else {})}
+    given = dict(case.settings) | ({"epsilon": case.epsilon} if own else {})
     config = {"policy": case.policy, "interval": case.interval, "policies": {case.policy: given}}
     policy = policy_registry.policy(Config.model_validate(config))
-    chosen = WithEarlyStopping(policy, LoadControlSettings(**control)) if stops and not own else policy
+    chosen = WithEarlyStopping(policy, LoadControlSettings(epsilon=case.epsilon)) if stops and not own else policy
     settings = SimulationSettings(case.cluster, case.interval, case.seed, stops, launcher=case.launcher)
     jobs = jobs_of(case.workload, case.seed, case.load, case.jobs)
     result = Simulation(jobs, chosen, settings, _caches(jobs)).run()

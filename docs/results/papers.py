@@ -33,7 +33,7 @@ SEEDS = (0, 1, 2)
 # --- OASiS ------------------------------------------------------------------------------------------------------------
 
 SLOT = 600.0
-PUBLISHED: Mapping[str, Any] = {"ceiling": "paper", "revisions": 0, "backfill": False}
+PUBLISHED: dict[str, Any] = {"ceiling": "paper", "revisions": 0, "backfill": False}
 """the settings of OASiS that leave out what is added to the paper's Algorithm 1"""
 AS_PUBLISHED = OASiSSettings(ceiling="paper", revisions=0, backfill=False)
 FACTORS = (0.25, 0.5, 2.0, 4.0)
