@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from pathlib import Path
 
+from threadpoolctl import threadpool_limits
+
 from docs.results import first, mlfs, others, papers, simulator, users
 from docs.results.cases import DATA, Runs
 from docs.results.headline import headline
@@ -24,11 +26,13 @@ TABLES: Mapping[str, Callable[[Runs], str]] = {
     "first-kept": first.first_kept,
     "first-fairness": first.first_fairness,
     "first-whole": first.first_whole,
+    "variants": first.variants,
     "epsilons": first.epsilons,
     "plain": users.plain,
     "ablations": mlfs.ablations,
     "mlfs": users.on_pollux,
     "slaq": others.slaq,
+    "slaq-allocation": papers.slaq_allocation,
     "slaq-restart": others.slaq_restart,
     "oasis": others.oasis,
     "parity": simulator.parity,
@@ -62,7 +66,10 @@ def main(names: Sequence[str]) -> None:
     wanted = [name for name in names or known if DATA or name not in LOGS]
     for name in set(names or known).difference(wanted):
         print(f"{name} is left as it is: DATA names no folder with the workloads that it replays", flush=True)
-    with ProcessPoolExecutor(PROCESSES) as pool, ThreadPoolExecutor(len(TABLES)) as waiting:
+    with (
+        ProcessPoolExecutor(PROCESSES, initializer=threadpool_limits, initargs=(1,)) as pool,
+        ThreadPoolExecutor(len(TABLES)) as waiting,
+    ):
         runs = Runs(pool, Store(ROOT / ".results", DATA))  # each table waits in a thread, so that none keeps another
         tables = {waiting.submit(TABLES[name], runs): name for name in wanted if name in TABLES}
         for table in as_completed(tables):

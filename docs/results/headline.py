@@ -7,7 +7,7 @@ import numpy as np
 
 from docs.results.cases import Case, Runs
 from docs.results.cells import half
-from docs.results.first import GUARANTEED, OURS, RIVALS, Group, groups
+from docs.results.first import OURS, RIVALS, Group, groups, whole
 from docs.results.users import beside_others
 
 PAGE = Path(__file__).parents[1] / "results.md"
@@ -23,11 +23,11 @@ Compared = Sequence[tuple[Group, dict[str, list[Case]]]]
 def headline(runs: Runs) -> str:
     """Ten lines: what is gained, where not, against whom, and what others pay."""
     stopping = [(group, group.entrants(stopping=True)) for group in groups()]
-    whole = [(group, group.entrants(stopping=False)) for group in groups()]
+    unstopped = [(group, group.entrants(stopping=False)) for group in whole()]
     lines = [
         *(_against(runs, stopping, rival) for rival in ("fair", "srtf")),
         _ranks(runs, stopping, "The same stopping for all", "first"),
-        _ranks(runs, whole, "Nobody stopped", "first-whole"),
+        _ranks(runs, unstopped, "Nobody stopped", "first-whole"),
         *(_kept(runs, stopping, figure) for figure in KEPT),
         _unfair(runs, stopping),
         _plain(runs),
@@ -89,7 +89,7 @@ def _unfair(runs: Runs, compared: Compared) -> str:
 
     cells = [
         f"{100 * mean(label, 'unfair_ratio'):.1f}% of the jobs, at worst {mean(label, 'rho_max'):.1f}, under {label}"
-        for label in (OURS, GUARANTEED, "fair", "srtf")
+        for label in (OURS, "fair", "srtf")
     ]
     text = "; ".join(cells)
     return f"**What others pay**: above 1.1 in finish-time fairness, over all workloads, are {text} (`first-fairness`)."

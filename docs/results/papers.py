@@ -242,3 +242,66 @@ def ml_sjf(runs: Runs) -> str:
         random = [found[kind, "SJF"][1] for found in by_seed]
         rows.append([kind, name, span(throughput, ".3f"), span(wait), change(wait, random)])
     return markdown(["jobs", "policy", "throughput, jobs/s", "mean wait, s", "wait against SJF"], rows)
+
+
+# --- SLAQ -------------------------------------------------------------------------------------------------------------
+
+GROUPS = ("highest 25%", "next 25%", "lowest 50%")
+ENOUGH = 4
+"""active jobs at an epoch that counts"""
+
+
+class _Watching(Policy):
+    """A policy whose allocations are noted: the shares of GPUs of the three groups of active jobs, by their loss."""
+
+    def __init__(self, policy: Policy, jobs: Sequence[SimJob]) -> None:
+        self._policy, self._jobs = policy, sorted(jobs, key=lambda job: job.submit)
+        self.name, self.needs, self.decides_on = policy.name, policy.needs, policy.decides_on
+        self.shares: list[Floats] = []
+
+    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
+        """As the policy."""
+        self._note(snapshot)
+        return self._policy.decide(snapshot, forecasts, memory)
+
+    def until(self, snapshot: Snapshot) -> float | None:
+        """As the policy."""
+        return self._policy.until(snapshot)
+
+    def _note(self, snapshot: Snapshot) -> None:
+        """Losses are normalised as in the paper's 6.2: 1 at first, 0 at the least."""
+        jobs = snapshot.jobs
+        held = np.bincount(snapshot.runs_on[:, 0], weights=snapshot.runs_on[:, 2], minlength=len(jobs))
+        if len(jobs) < ENOUGH or not held.sum():
+            return
+        losses = np.array(
+            [self._normalised(key.job_id - 1, at) for key, at in zip(jobs.keys, jobs.iteration, strict=True)]
+        )
+        by_loss = held[np.argsort(-losses, kind="stable")] / held.sum()
+        quarter, half = round(len(jobs) / 4), round(len(jobs) / 2)
+        self.shares.append(np.array([part.sum() for part in np.split(by_loss, [quarter, half])]))
+
+    def _normalised(self, job: int, iteration: float) -> float:
+        curve = self._jobs[job].losses
+        now = curve[int(iteration) - 1] if iteration >= 1 else curve[0]
+        return float((now - curve.min()) / (curve[0] - curve.min()))
+
+
+def allocation_run(policy: str, seed: int) -> list[float]:
+    """(3,) the mean shares of the GPUs in use that SLAQ's three groups of jobs hold, over all epochs of 3 s."""
+    jobs = workload.load("gen:slaq", seed=seed)
+    watching = _Watching(_policy(policy, {}), jobs.jobs)
+    Simulation(jobs, watching, SimulationSettings("20x32", 3.0, seed)).run()
+    return [float(share) for share in np.mean(watching.shares, axis=0)]
+
+
+def slaq_allocation(runs: Runs) -> str:
+    """Who holds the GPUs, by normalised loss (its figure 8: 60, 18 and 22% under SLAQ)."""
+    policies = ("fair", "slaq", "slaq-maxmin")
+    found = iter(runs.each(allocation_run, [(policy, seed) for policy in policies for seed in SEEDS]))
+    rows = []
+    for policy in policies:
+        shares = 100 * np.array([next(found) for _ in SEEDS])
+        rows.append([policy, *(span(column) + "%" for column in shares.T)])
+    rows.append(["SLAQ, as published", "60%", "18%", "22%"])
+    return markdown(["policy", *(f"jobs of the {group} loss" for group in GROUPS)], rows)

@@ -57,7 +57,10 @@ def _optstop(files: Sequence[Path], histories: Sequence[Path], observe: float, c
 
 
 def _loss(files: Sequence[Path], histories: Sequence[Path], observe: float, clock: Clock) -> ScoreTables:  # noqa: ARG001
-    return {f"loss, {loss.AHEAD} iterations ahead": loss.trial(dataset_files.read_loss_curves(files), clock)}
+    curves = dataset_files.read_loss_curves(files)
+    return {
+        f"loss, {ahead} iteration{'s' * (ahead > 1)} ahead": loss.trial(curves, clock, ahead) for ahead in loss.AHEAD
+    }
 
 
 def _stops(files: Sequence[Path], histories: Sequence[Path], observe: float, clock: Clock) -> ScoreTables:  # noqa: ARG001

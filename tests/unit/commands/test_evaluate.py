@@ -68,9 +68,11 @@ class TestTables:
         assert next(line for line in lines if line["method"] == "last value" and line["part"] == "cold")["ms"] is None
 
     def test_losses_by_their_algorithm(self, write: Callable[[str, str], Path]) -> None:
-        (lines,) = scores("loss", str(write("a.jsonl", curve_lines(2, 40, algo="LogReg")))).values()
+        tables = scores("loss", str(write("a.jsonl", curve_lines(2, 40, algo="LogReg"))))
+        assert list(tables) == ["loss, 1 iteration ahead", "loss, 5 iterations ahead", "loss, 10 iterations ahead"]
+        lines = tables["loss, 10 iterations ahead"]
         assert {line["part"] for line in lines} == {"LogReg", "convex kinds", "all kinds"}
-        assert {line["method"] for line in lines} == {"auto", "sublinear", "linear", "last value"}
+        assert {line["method"] for line in lines} == {"auto", "sublinear", "linear", "last value", "last change"}
 
     def test_a_job_log_after_another(self, write: Callable[[str, str], Path]) -> None:
         rows = [f"{i},{i * 1000},0,{100 + i % 7},4,600,u{i % 3},g,-1,-1,1" for i in range(80)]

@@ -106,10 +106,11 @@ def test_a_run_is_learnt_from_as_it_is_asked_about(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(RuntimePredictor, "predict_many", noted)
     with Site(tmp_path) as site:
-        finished(site, [0.1, 0.3, 0.5, 0.6, 0.65], b"#PLUG --type=mlp\n")
+        finished(site, [0.1, 0.3, 0.5, 0.6, 0.65], b"#PLUG --type=mlp --params=1M,rows:2k,layers:3\n")
         train(site.ledger, "stack", site.cluster.time)
     assert {**asked[0], "end": learnt[0]["end"], "bound": learnt[0]["bound"]} == learnt[0]
     assert learnt[0]["type"] == "mlp"
+    assert learnt[0]["work"] == "layers:3,rows:2000"
 
 
 def test_a_curve_is_learnt_with_what_was_known_at_its_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
