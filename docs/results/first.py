@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from docs.results import mlfs
-from docs.results.cases import DATA, POLLUX, SLAQ, Case, Runs, Settings, ideal, over, pollux
+from docs.results.cases import DATA, POLLUX, RIGID, SLAQ, Case, Runs, Settings, ideal, over, pollux
 from docs.results.cells import change, markdown, percent, span
 from docs.results.plots import Lines, panels
 
@@ -129,7 +129,7 @@ def variants(runs: Runs) -> str:
         there = {
             "mlfs": ours,
             "mlfs, minimum guaranteed": group.ours(stopping=True, settings=GUARANTEE),
-            "mlfs, rigid": group.ours(stopping=True, settings=mlfs.RIGID),
+            "mlfs, rigid": group.ours(stopping=True, settings=RIGID),
             "fair": over(group.base, policy="fair", stopping=True),
             "elasticflow": over(group.base, policy="elasticflow", stopping=True),
         }
