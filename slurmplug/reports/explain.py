@@ -160,6 +160,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "placement": ("The site lets Slurm choose the nodes", " (placement is {placement})"),
     "range": ("It requested {least:.0f} to {most:.0f} GPUs, which leaves no other number than it has",),
     "not running to move": ("It is not running",),
+    "part of a GPU": ("It has or requests MIG instances or shards of GPUs, which slurmplug leaves as they are",),
     "not restartable": ("It declared no --checkpoint to resume from",),
     "checkpoint not kept": ("When it was moved before, it did not resume from its checkpoint",),
     "first seen": ("It was first seen less than {limit:.0f} s ago",),

@@ -238,6 +238,8 @@ def _move_veto(action: Action, snapshot: Snapshot, row: int, past: Past, limits:
         return None if action.gpus is None or least <= gpus <= most else outside
     if action.kind not in MOVES or job in past.moving:
         return None
+    if jobs.part_of_gpu[row]:
+        return Reason("part of a GPU")
     if state not in ("running", "pending") or (state == "pending" and action.kind != "resize"):
         return Reason("not running to move", {"state": state})
     if action.kind == "resize" and (not least <= gpus <= most or gpus == jobs.gpus[row]):

@@ -7,7 +7,7 @@ requires or excludes (ReqNodeList, ExcNodeList) are stored and not heeded: as th
 the reservation was that held its place.
 """
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -80,7 +80,10 @@ class SlurmSimCluster(SimCluster):
         demand = table.per_gpu * np.maximum(table.requested, 1)[:, None]
         self._gpus = np.add.reduceat(table.requested, first) if len(first) else table.requested
         whole = np.add.reduceat(demand, first) if len(first) else demand
-        self._per_gpu = whole / np.maximum(self._gpus, 1)[:, None]
+        self._gpu_types = np.unique(table.columns["gpu_type"][table.columns["gpu_type"] != ""])
+        """those that jobs request: further resources of a node, beside its GPUs, CPUs and memory"""
+        wants = table.columns["gpu_type"][first][:, None] == self._gpu_types
+        self._per_gpu = np.concatenate([whole / np.maximum(self._gpus, 1)[:, None], wants], axis=1)
         self._columns: Mapping[str, Texts] = {name: table.columns[name][first] for name in ("user", "qos", "partition")}
         self._limit = table.columns["time_limit"][first]
         self._handlers = {
@@ -210,11 +213,12 @@ class SlurmSimCluster(SimCluster):
         nodes = len(engine.holds.get(row, ())) or self._node_counts.get(row) or max(1, -(-gpus // most))
         even = gpus % nodes == 0
         noted = self._node_lists.get(row, {})
+        gpu_type = "".join(f"{kind}:" for kind in [engine.table.columns["gpu_type"][row]] if kind)
         return ResourceRequest(
             nodes=nodes, gpus=gpus, cpus=int(demand[1]), memory=float(demand[2]),
             het_id=row + 1 if len(engine.table.rows_of(int(engine.table.training[row]))) > 1 else 0,
-            reservation=self.reservations.get(row, ""), gres=f"gres:gpu:{gpus // nodes}",
-            gres_per_job="" if even else f"gres:gpu:{gpus}", max_nodes=nodes, tasks=gpus, tasks_per_node=0,
+            reservation=self.reservations.get(row, ""), gres=f"gres:gpu:{gpu_type}{gpus // nodes}",
+            gres_per_job="" if even else f"gres:gpu:{gpu_type}{gpus}", max_nodes=nodes, tasks=gpus, tasks_per_node=0,
             cpus_per_task=1, min_cpus_per_node=1, memory_requested=False, min_memory=0.0, cpus_follow_gpus=True,
             requeue=True, excluded_nodes=noted.get("ExcNodeList", ""), required_nodes=noted.get("ReqNodeList", ""),
             time_limit=None, nice=self._nice.get(row, 0),
@@ -318,7 +322,9 @@ class SlurmSimCluster(SimCluster):
         ] + [(each.node, each.amount, each.until) for each in self._releasing]
         return HeldResources(
             node=np.array([node for node, _, _ in entries], dtype=np.int64),
-            amount=np.array([amount for _, amount, _ in entries]).reshape(-1, 3),
+            amount=self._with_types(
+                np.array([amount for _, amount, _ in entries]).reshape(-1, 3), [node for node, _, _ in entries]
+            ),
             until=np.array([end for _, _, end in entries], dtype=np.float64),
         )
 
@@ -331,12 +337,18 @@ class SlurmSimCluster(SimCluster):
         used = nodes.used.copy()
         for each in self._releasing:
             used[each.node] += each.amount
+        every = np.arange(len(nodes))
         return NodeResources(
-            free=np.maximum(nodes.capacity - used, 0.0),
-            total=nodes.capacity,
+            free=self._with_types(np.maximum(nodes.capacity - used, 0.0), every),
+            total=self._with_types(nodes.capacity, every),
             reservation=np.array(names, dtype=np.str_),
             up=np.ones(len(nodes), dtype=bool),
         )
+
+    def _with_types(self, amounts: Floats, nodes: Sequence[int] | Ints) -> Floats:
+        """The amounts (k, resources) on these nodes (k,), with the GPUs of each type that jobs request beside them."""
+        of_type = self.engine.nodes.gpu_type[np.asarray(nodes, dtype=np.int64)][:, None] == self._gpu_types
+        return np.concatenate([amounts, of_type * amounts[:, :1]], axis=1)
 
     def _gpus_by_user(self) -> Mapping[str, float]:
         engine = self.engine
