@@ -231,7 +231,7 @@ class TestScaling:
     def test_remembers_what_a_job_asked_for_that_runs_on_fewer(self) -> None:
         """Its run time is that on the GPUs that it asked for."""
         fans, key = SpeedFans(SeenSpeeds()), keys(7)
-        asks = {"keys": key, "gpus_max": 8, "max_iterations": 90}
+        asks: dict[str, Any] = {"keys": key, "gpus_max": 8, "max_iterations": 90}
         total = Forecast.certain([900.0], ["test"])
         waits = fans.speeds(snapshot(jobs(gpus=8, **asks), nodes(4)), total).at([0, 0], [2, 8]).median
         runs = fans.speeds(training(on=[(0, 0, 2)], gpus=2, **asks), total).at([0, 0], [2, 8]).median
