@@ -86,6 +86,7 @@ _ISSUED: Mapping[str, Callable[[str], object]] = {
     "MinCPUsNode": int,
     "NumCPUs": int,
     "MinMemoryNode": float,
+    "TimeLimit": lambda text: 60.0 * int(text),
     "ReqNodeList": _nodes,
     "ExcNodeList": _nodes,
 }

@@ -49,8 +49,8 @@ def update_fields(request: ResourceRequest, shape: Shape) -> tuple[dict[str, str
     """The fields of the update that gives a job this shape, and of the one that restores its present one.
 
     Tasks scale with the GPUs where there is one for each, or where several have GPUs of their own; else with the
-    nodes. CPUs and memory scale with the GPUs. A job with GPUs in all or per task that may have any number of nodes keeps that;
-    one with GPUs per node has the number of nodes that Slurm shows of it, and gets that back.
+    nodes. CPUs and memory scale with the GPUs. A job with GPUs in all or per task that may have any number of nodes
+    keeps that; one with GPUs per node has the number of nodes that Slurm shows of it, and gets that back.
 
     Raises:
         ActionImpossible: the job requested its GPUs in a way that Slurm does not update.

@@ -100,6 +100,9 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     # placing
     "makes room": ("It makes room for jobs of higher rank",),
     "share": ("Its share is {gpus:.0f} GPUs now", "; it was {had:.0f}"),
+    "starts": ("There is room for it on {gpus:.0f} GPUs now, which is its share", "; it requests {had:.0f}"),
+    "same shape": ("Its request gives {gpus:.0f} GPUs already",),
+    "size given back": ("It did not start on {had:.0f} GPUs, and gets back the {gpus:.0f} that it asked for",),
     "moved": ("There are better nodes for its {gpus:.0f} GPUs",),
     "admitted": ("It is admitted", ": its GPUs cost {payoff:.3g} less than its completion is worth"),
     "rejected": (
@@ -167,6 +170,8 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "cooldown": ("It was requeued less than {limit:.0f} s ago",),
     "minimum run": ("It has run for less than {limit:.0f} s",),
     "requeues per job": ("It was requeued {limit:.0f} times, which is the most for one job",),
+    "writes per cycle": ("No more than {limit:.0f} waiting jobs are changed in one cycle",),
+    "size changed lately": ("Its size was changed less than {limit:.0f} s ago",),
     "requeues per cycle": ("No more than {limit:.0f} jobs are requeued in one cycle",),
     "requeues per hour": ("No more than {limit:.0f} jobs are requeued in one hour",),
     "requeues per user": ("No more than {limit:.0f} jobs of one user are requeued in one hour",),
