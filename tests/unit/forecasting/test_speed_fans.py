@@ -35,7 +35,8 @@ class TestSpeeds:
         fan = speeds(SeenSpeeds(), training(iteration_time=0.5))
         assert fan.source.tolist() == ["measured speed"]
         assert fan.at([0], 2).median[0] == pytest.approx(2.0, rel=0.05)
-        assert fan.at([0], 1).median[0] < 2.0 < fan.at([0], 4).median[0] < 4.0
+        assert 1.0 <= fan.at([0], 1).median[0] < 2.0
+        assert fan.at([0], 4).median[0] == pytest.approx(2.0)  # as many were neither asked for nor seen
 
     def test_of_a_job_that_waits_are_those_of_its_kind(self) -> None:
         seen = SeenSpeeds()
@@ -204,7 +205,7 @@ class TestScaling:
         for gpus, step in ((1, 6.0), (2, 4.0), (4, 4.0), (2, 4.0)):
             current = training(on=[(0, 0, gpus)], gpus=gpus, kind="mlp", user="ada", iteration_time=step)
             fan = fans.speeds(current, Forecast.unknown(1))
-        assert fan.at([0] * 3, [1, 2, 4]).median == pytest.approx([1 / 6, 1 / 4, 1 / 4], rel=0.08)
+        assert fan.at([0] * 3, [1, 2, 4]).median == pytest.approx([1 / 6, 1 / 4, 1 / 4])
 
     def test_of_a_job_once_seen_elsewhere_is_kept_while_it_waits(self) -> None:
         fans = SpeedFans(SeenSpeeds())
