@@ -42,6 +42,7 @@ local SHOWN_BYTES = 60
 local MAX_PROBLEMS = 10
 local HORIZON_DAYS = 3650
 local MAX_TARGET = 1e+30
+local MAX_SIZE = 1000000000000000.0
 local SUFFIXES = {K = 1000.0, M = 1000000.0, B = 1000000000.0, G = 1000000000.0, T = 1000000000000.0}
 local WAYS = {"batch", "steps", "full"}
 local UTILITY_BOUNDS = {{1.0, 100.0}, {0.0, 100.0}, {0.0, 100000.0}}
@@ -102,9 +103,9 @@ local TABLE = {
   {name = "ml-job", kind = "name", example = "resnet50-run7",
    choices = {}, least = 0, most = 0,
    expected = "a name of at most 64 letters, digits, '.', '_' and '-'"},
-  {name = "params", kind = "amount", example = "25.6M",
+  {name = "params", kind = "params", example = "25.6M",
    choices = {}, least = 1, most = 1000000000000000.0,
-   expected = "a number of parameters (25600000, 25.6M, 1.3B)"},
+   expected = "a number of parameters (25600000, 25.6M, 1.3B), or sizes and kinds of the work by their names (rows:2000,classes:10,operation:sort), or both, the number first"},
   {name = "role", kind = "choice", example = "ps",
    choices = {"worker", "ps"}, least = 0, most = 0,
    expected = "worker or ps"},
@@ -478,6 +479,30 @@ local function amount(value, row)
     return number ~= nil and number * (factor or 1) >= row.least and number * (factor or 1) <= row.most
 end
 
+-- A number of parameters, or sizes and kinds by name, or both, the number first.
+local function params(value, row)
+    local rest, seen, first = value, {}, true
+    while rest do
+        local part
+        part, rest = cut_at(rest, ",")
+        part = strip(part)
+        local name, given = cut_at(part, ":")
+        if given == nil then
+            if not (first and amount(part, row)) then
+                return false
+            end
+        elseif seen[name] or #name > 32 or not string.find(name, "^[A-Za-z_][A-Za-z0-9_]*$") or #given > 32
+            or not (string.find(given, "^[A-Za-z][A-Za-z0-9._-]*$")
+                or (string.find(given, "^[0-9+.-]") and amount(given, {least = 0, most = MAX_SIZE}))) then
+            return false
+        else
+            seen[name] = true
+        end
+        first = false
+    end
+    return true
+end
+
 local function range(value, row)
     local first, second = cut_at(value, "..")
     local least = integer(first, row.least, row.most, 5)
@@ -516,7 +541,7 @@ local READERS = {
     deadline = deadline,
     target = target,
     stop = stop,
-    amount = amount,
+    params = params,
     range = range,
     checkpoint = checkpoint,
     utility = utility,

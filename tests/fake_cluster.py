@@ -40,7 +40,8 @@ _JOB: dict[str, Any] = {
     "qos": "normal", "partition": "gpu", "state": "PENDING", "reason": "Priority", "name": "train", "comment": "",
     "dependency": "", "features": "", "reservation": "", "node_list": "", "batch": True, "restarts": 0, "submit": NOW,
     "eligible": NOW, "start": NAN, "end": NAN, "expected": NAN, "time_limit": 3600.0, "priority": 1000.0, "nice": 0,
-    "nodes": 1, "cpus": 2, "memory": 1024.0, "gpus": 1, "gpu_type": "", "exit_code": 0,
+    "nodes": 1, "cpus": 2, "memory": 1024.0, "gpus": 1, "gpu_type": "", "gpu_type_held": "", "shards": 0,
+    "exit_code": 0,
 }  # fmt: skip
 
 
@@ -263,7 +264,10 @@ class FakeCluster:
         reports, self.reports = self.reports, {}
         faults, self.faults = self.faults, []
         return reading(
-            *({**{name: job[name] for name in job_row(0)}, "priority": _priority(job)} for job in self.jobs.values()),
+            *(
+                {**{name: job.get(name, usual) for name, usual in job_row(0).items()}, "priority": _priority(job)}
+                for job in self.jobs.values()
+            ),
             now=self.time,
             nodes=self.nodes,
             reservations=self.reservations,
@@ -301,8 +305,8 @@ class FakeCluster:
     def _resource_request(job: Mapping[str, Any]) -> ResourceRequest:
         values: dict[str, Any] = {
             "nodes": job["nodes"], "gpus": job["gpus"], "cpus": job["cpus"], "memory": job["memory"],
-            "het_id": job["het_id"], "reservation": job["reservation"], "gpus_not_per_node": False,
-            "gres_not_per_node": "", "gres": f"gres:gpu:{job['gpus'] // job['nodes']}",
+            "het_id": job["het_id"], "reservation": job["reservation"], "gres_per_job": "",
+            "max_nodes": job["nodes"], "gres": f"gres:gpu:{job['gpus'] // job['nodes']}",
             "tasks": job.get("tasks", job["nodes"]), "tasks_per_node": 0,
             "cpus_per_task": job.get("cpus_per_task", job["cpus"] // job["nodes"]),
             "min_cpus_per_node": job.get("min_cpus", 1), "memory_requested": True,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.marginal_gain.speeds import MEDIAN
+from policies.marginal_gain.speeds import MEDIAN, interpolated
 from policies.snapshot import Curves, Jobs, Snapshot
 from predictors.arrays import Floats, Ints
 from predictors.forecast import Fan, Forecasts
@@ -18,8 +18,6 @@ MIN_REPORTS = 5
 """reports of the loss before its forecast is used: with fewer, half of the curves are continued flat"""
 HALF_LIFE = 5.0
 """iterations to half of the loss without a forecast: an O(1/k) curve that falls by six times its first change"""
-_BLOCK = 1 << 18
-"""numbers processed at once, so that they fit into the processor's cache"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,17 +48,17 @@ class TrainingForecast:
         """
         grid, speed = self.speed_at[some], self.speed[some]
         below = np.minimum(gpus / grid[:, :1], 1.0)
-        known = _interpolated(grid, speed, gpus) * below
+        known = interpolated(grid, speed, gpus) * below
         return np.asarray(np.where(np.isnan(speed[:, :1]), self.pace[some, None] * gpus, known))
 
     def loss(self, some: Ints, gpus: Floats, seconds: Floats) -> Floats:
         """(r, c) the loss of the jobs `some` (r,) after `seconds` (r, c) or (r, 1) more on `gpus` (r, c)."""
         reached = self.at[some, None] + self.rate(some, gpus) * np.maximum(seconds, 0.0)
-        return _interpolated(self.loss_at[some], self.losses[some], np.minimum(reached, self.last[some, None]))
+        return interpolated(self.loss_at[some], self.losses[some], np.minimum(reached, self.last[some, None]))
 
     def now(self) -> Floats:
         """(m,) the loss at present."""
-        return _interpolated(self.loss_at, self.losses, self.at[:, None])[:, 0]
+        return interpolated(self.loss_at, self.losses, self.at[:, None])[:, 0]
 
     @classmethod
     def of(cls, snapshot: Snapshot, forecasts: Forecasts, rows: Ints, held: Ints, epoch: float) -> TrainingForecast:
@@ -104,7 +102,7 @@ class TrainingForecast:
         """With the largest fall of the loss and the first loss that the job reported, where its losses are known."""
         first, largest = _history(jobs.losses, rows)
         step = np.minimum(self.at + 1.0, self.last)[:, None]
-        ahead = self.now() - _interpolated(self.loss_at, self.losses, step)[:, 0]
+        ahead = self.now() - interpolated(self.loss_at, self.losses, step)[:, 0]
         falls = ~unknown & (largest > 0)
         largest = np.where(falls, np.fmax(largest, ahead), np.where(unknown, 1.0 / (1.0 + HALF_LIFE), ahead))
         begun = np.where(unknown | np.isnan(first), self.losses[:, 0], np.fmax(first, self.losses[:, 0]))
@@ -172,23 +170,3 @@ def _history(losses: Curves, rows: Ints) -> tuple[Floats, Floats]:
         order = np.argsort(bounds[:, 0], kind="stable")
         largest[pairs[order]] = np.maximum.reduceat(falls, bounds[order].ravel())[::2]
     return first, np.maximum(largest, 0.0)
-
-
-def _interpolated(grid: Floats, values: Floats, x: Floats) -> Floats:
-    """(r, c) rows of `values` (r, k) at x (r, c), linear between the points of `grid` (r, k) and flat outside."""
-    r, k = grid.shape
-    if k == 1:
-        return np.broadcast_to(values, x.shape)
-    out = np.empty(x.shape)
-    step = max(1, _BLOCK // max(1, x.shape[1] * k))
-    for at in range(0, r, step):
-        part = slice(at, at + step)
-        g, v, points = grid[part], values[part], x[part]
-        column = np.zeros(points.shape, dtype=np.int64)
-        for j in range(1, k - 1):
-            column += g[:, j : j + 1] <= points
-        each = np.arange(len(g))[:, None]
-        slope = np.diff(v, axis=1) / np.diff(g, axis=1)
-        inside = np.clip(points, g[:, :1], g[:, -1:])
-        out[part] = v[each, column] + slope[each, column] * (inside - g[each, column])
-    return out

@@ -1,154 +1,186 @@
-"""Elastic jobs under MLF-H: more GPUs than requested where they are worth most, fewer where other jobs need them.
+"""Elastic jobs under MLF-H: how many GPUs each has, by the shares of heSRPT in a marginal rule.
 
-Beyond the paper, whose jobs are rigid. The priority is roughly a completion rate, so a GPU is worth the relative
-increase of that rate times the priority; of that the square root, since all GPUs on the job nearest its end would be
-used ever less efficiently (Berg, Vesilo, Harchol-Balter: heSRPT, 2020, where the shares depend on the order of the jobs
-alone).
+Beyond the paper, whose jobs are rigid. Berg, Vesilo, Harchol-Balter: heSRPT, Performance Evaluation 2020: where the
+speed of each job is s(k) = k^p, the mean completion time of m jobs is least if the one of rank i by remaining size, 1
+the largest, has (i / m)^c - ((i - 1) / m)^c of the GPUs, c = 1 / (1 - p). Those shares maximise the sum of
+w_i s(k_i) with w_i = (i^c - (i - 1)^c)^(1 - p). No training has such a speed exactly, so w_i weighs the forecast speed
+of each instead, one GPU at a time:
+
+1. Jobs that are not elastic come first: those that run where the elastic ones have their minimum, in order of priority.
+2. s_i(k): the concave hull, through (0, 0), of the forecast speed on the GPUs that job i can train on, over s_i(1).
+   Its size W_i: the seconds that remain until its expected stop, times s_i of the GPUs that it has or requested.
+3. The k-th GPU is worth w_i (s_i(k) - s_i(k - 1)) to job i, and `keep` times that if the job holds it. GPUs go to where
+   they are worth most, from the first one on: nobody is guaranteed its minimum, unless with `guarantee`.
+4. A job for whose minimum not enough is left has none, and the others divide the rest.
+5. A job to which more GPUs save less than two restarts keeps what it has, and the others divide the rest.
+6. All are placed in order of priority, on as few nodes as possible.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from policies.marginal_gain.greedy import greedy_shares
-from policies.marginal_gain.speeds import MEDIAN
-from policies.placement.allocation import allocate, elastic, gang_gpus, held_gpus, leftover_gpus, queue_order
-from policies.plan import Action
-from policies.snapshot import Snapshot
+from policies.marginal_gain.speeds import MEDIAN, concave_hull, relative_speed
+from policies.mlfs.priority import Ranking
+from policies.mlfs.sizes import Sizes
+from policies.placement.allocation import elastic, gang_gpus, held_gpus, queue_order, startable
+from policies.placement.pools import GPUPools
+from policies.snapshot import Jobs, Snapshot
 from predictors.arrays import Bools, Floats, Ints
 from predictors.forecast import Fan
+
+POWER = 0.7
+"""p of heSRPT's k^p"""
+RESTARTS = 2.0
+"""what more GPUs must save a running job, in restarts, each of which delays it"""
 
 
 @dataclass(frozen=True)
 class GrowthSettings:
-    """grow: whether elastic jobs get other numbers of GPUs than they requested; then no job leaves a node because it
-    reports an overloaded network. keep: factor on the worth of a GPU to
-    the job that holds it."""
+    """Which numbers of GPUs elastic jobs get.
 
-    grow: bool = False
+    grow: whether other ones than they requested. keep: factor on the worth of a GPU to the job that holds it.
+    guarantee: whether those elastic jobs that run by priority have at least their minimum.
+    """
+
+    grow: bool = True
     keep: float = 2.0
+    guarantee: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.keep < np.inf:
             raise ValueError(f"keep is at least 1, not {self.keep}")
 
 
-def grow(
-    snapshot: Snapshot,
-    score: Floats,
-    remaining: Floats,
-    speed: Fan,
-    changeable: Bools,
-    *,
-    keep: float,
-    least_saving: float,
-) -> tuple[Action, ...]:
-    """The actions that resize elastic jobs by the worth of GPUs to them, and start and preempt jobs by priority.
+class Movable(NamedTuple):
+    """resize (n,): the running jobs that may be resized. preempt (n,): those that may be preempted for others."""
 
-    In order of priority the jobs that fit run, elastic ones at their minimum; the GPUs of the elastic ones and those
-    left over are then divided by worth, where some may lose all. GPUs for jobs that are not managed stay reserved.
+    resize: Bools
+    preempt: Bools
+
+
+def sizes(
+    snapshot: Snapshot,
+    ranking: Ranking,
+    speed: Fan,
+    movable: Movable,
+    settings: GrowthSettings,
+    *,
+    restart: float,
+) -> Sizes | None:
+    """The GPUs that elastic jobs are to have; None where there are no such jobs.
+
+    The jobs of one ML job train together, so none of them is resized; nor is a job of unknown speed.
 
     Args:
         snapshot: the cluster.
-        score: (n,) the priorities.
-        remaining: (n,) predicted seconds left on the GPUs that each job holds or requested.
-        speed: iterations a second by GPUs; a job of unknown speed gets the GPUs that it requested.
-        changeable: (n,) the running jobs that may be resized or preempted.
-        keep: factor on the worth of a GPU to the job that holds it.
-        least_saving: seconds that more GPUs must save a running job for it to be resized.
+        ranking: the priorities, and the seconds left on the GPUs that each job holds or requested.
+        speed: iterations a second by GPUs.
+        movable: which running jobs may be changed.
+        settings: `keep` and `guarantee`.
+        restart: seconds that a restart takes.
     """
-    jobs = snapshot.jobs
-    resizable = elastic(jobs) & speed.known & (changeable | jobs.pending)
-    order = queue_order(jobs, -np.nan_to_num(score))
-    wanted = gang_gpus(snapshot, order, preempt=changeable, requested=np.where(resizable, jobs.gpus_min, jobs.gpus))
-    rows = np.flatnonzero(resizable & (wanted > 0))
+    jobs, starts = snapshot.jobs, startable(snapshot.jobs)
+    alone = np.bincount(jobs.ml_job, minlength=len(jobs))[jobs.ml_job] == 1
+    sized = elastic(jobs) & alone & _trains(speed) & (movable.resize | starts)
+    if not sized.any():
+        return None
+    yields = np.where(sized, jobs.running, movable.preempt & ~_beside(jobs, jobs.running & ~movable.preempt))
+    order = queue_order(jobs, -np.nan_to_num(ranking.score))
+    gpus = gang_gpus(snapshot, order, preempt=yields, requested=np.where(sized, jobs.gpus_min, jobs.gpus))
+    rows = np.flatnonzero(sized & (gpus > 0) if settings.guarantee else sized)
+    gpus[sized] = 0
+    pools = GPUPools.of(snapshot, yields)
+    for row in np.flatnonzero((yields | starts) & (gpus > 0)).tolist():
+        pools.take(int(jobs.placement[row]), int(gpus[row]))
     if len(rows):
-        wanted[rows] = 0
-        worth = _Worth.of(snapshot, rows, score[rows], speed, keep)
-        wanted[rows] = worth.divide(leftover_gpus(snapshot, wanted), remaining[rows], least_saving)
-    others = {jobs.keys[row] for row in np.flatnonzero(~jobs.managed).tolist()}
-    return tuple(action for action in allocate(snapshot, order, wanted).actions if action.job not in others)
+        elastics = _Elastic.of(snapshot, rows, ranking.remaining[rows], speed, settings)
+        gpus[rows] = elastics.share(pools, RESTARTS * restart)
+    without = ~sized & (gpus == 0) & (jobs.gpus > 0)
+    return Sizes(sized | (without & yields), gpus, without & starts & jobs.managed)
 
 
-@dataclass(frozen=True)
-class _Worth:
-    """The worth of GPUs to r elastic jobs, which hold `held` and can train on `least` to `most` (r,).
+class _Elastic(NamedTuple):
+    """r elastic jobs: what they hold, can train on and have left, and the worth of more GPUs to them.
 
-    rates (r, g + 1): the speed on 0, 1, ... GPUs relative to that on the GPUs each holds or requested. each (r, g): the
-    worth of the first, the second, ... GPU.
+    placement, held, least, most, remaining (r,). at (r, k): numbers of GPUs, ascending from `least` to `most`, 0 before
+    the first. rate (r, k): how much the relative speed gains by each GPU up to there: the slopes of its hull. worth (r,
+    2k): of a GPU in each of these steps, for the part that the job holds, then for the part that it does not.
     """
 
+    placement: Ints
     held: Ints
     least: Ints
     most: Ints
-    rates: Floats
-    each: Floats
+    remaining: Floats
+    at: Floats
+    rate: Floats
+    worth: Floats
 
     @classmethod
-    def of(cls, snapshot: Snapshot, rows: Ints, score: Floats, speed: Fan, keep: float) -> "_Worth":
-        """The worth of GPUs to these rows (r,), with this rank (r,)."""
+    def of(cls, snapshot: Snapshot, rows: Ints, remaining: Floats, speed: Fan, settings: GrowthSettings) -> "_Elastic":
+        """These rows (r,), with the seconds that remain to them (r,)."""
         jobs, held = snapshot.jobs, held_gpus(snapshot)[rows]
-        least, most = jobs.gpus_min[rows], jobs.gpus_max[rows]
-        rates = _rates(speed, rows, max(int(most.max()), int(held.max())), np.where(held > 0, held, jobs.gpus[rows]))
-        each = np.diff(rates, axis=1) * _weight(score, rates[:, 1])[:, None]
-        return cls(held, least, most, rates, np.where(np.arange(each.shape[1]) < held[:, None], each * keep, each))
+        least, most = np.maximum(jobs.gpus_min[rows], 1), jobs.gpus_max[rows]
+        at, rate = concave_hull(speed, rows, least, most)
+        size = remaining * relative_speed(at, rate, np.where(held > 0, held, jobs.gpus[rows]))
+        worth = rate * weights(size)[:, None]
+        both = np.concatenate([settings.keep * worth, worth], axis=1)
+        if settings.guarantee:
+            both[:, [0, at.shape[1]]] = np.inf
+        return cls(jobs.placement[rows], held, least, most, remaining, at, rate, both)
 
-    def divide(self, units: int, remaining: Floats, least_saving: float) -> Ints:
-        """(r,) the share of each job in `units` GPUs; remaining (r,): seconds left on the GPUs that each holds."""
-        count = _by_worth(self.each, self.least, self.most, units)
-        row = np.arange(len(count))
-        before, after = self.rates[row, self.held], self.rates[row, count]
-        saved = remaining * (1.0 - np.divide(before, after, out=np.ones(len(row)), where=after > 0))
-        not_worth_it = (self.held > 0) & (count > self.held) & (saved < least_saving)
-        if not not_worth_it.any():
-            return count
-        return _by_worth(self.each, self.least, np.where(not_worth_it, self.held, self.most), units)
+    def share(self, pools: GPUPools, least_saving: float) -> Ints:
+        """(r,) the GPUs of each, out of these pools. least_saving: seconds, see step 5."""
+        count = self._by_worth(pools, self.most)
+        before, after = (relative_speed(self.at, self.rate, gpus) for gpus in (self.held, count))
+        saved = self.remaining * (1.0 - np.divide(before, after, out=np.ones(len(count)), where=after > 0))
+        stays = (self.held > 0) & (count > self.held) & (saved < least_saving)
+        return self._by_worth(pools, np.where(stays, self.held, self.most)) if stays.any() else count
 
+    def _by_worth(self, pools: GPUPools, most: Ints) -> Ints:
+        """(r,) the GPUs of each job, up to `most` (r,), given where they are worth most. Equals go by row."""
+        left = GPUPools(pools.left.copy(), pools.open_to)
+        given = [0] * len(most)
+        least, classes = self.least.tolist(), self.placement.tolist()
+        for row, gpus in self._steps(most):
+            if given[row] < least[row] and (gpus < least[row] or left.available(classes[row]) < gpus):
+                continue  # it cannot train on fewer than its minimum
+            given[row] += left.take(classes[row], gpus)
+            if not any(left.left):
+                break
+        return np.array(given, dtype=np.int64)
 
-def _by_worth(worth: Floats, least: Ints, most: Ints, units: int) -> Ints:
-    """(r,) the GPUs of each job, by the worth (r, g) of each GPU; 0 for a job that would not get its minimum."""
-    nothing = np.zeros(len(worth), dtype=np.int64)
-    short = nothing > 0
-    for _ in range(2):
-        count = greedy_shares(nothing, np.where(short, 0, most), units, lambda rows, gpus: worth[rows[:, None], gpus])
-        short = short | (count < least)
-        if not (short & (count > 0)).any():
-            break
-    return np.where(short, 0, count)
-
-
-def _weight(score: Floats, one: Floats) -> Floats:
-    """(r,) the weight of relative speed in the worth of a GPU; one (r,): the relative speed on one GPU."""
-    known = (score > 0) & (one > 0)
-    return np.where(known, np.sqrt(np.where(known, score * one, 1.0)) / np.where(known, one, 1.0), 0.0)
-
-
-def _rates(speed: Fan, rows: Ints, most: int, gpus: Ints) -> Floats:
-    """(r, most + 1) the speed of these rows on 0, 1, ... GPUs relative to that on `gpus` (r,), on its concave hull.
-
-    The first GPU on a second node may reduce the speed and further ones raise it: a greedy search one GPU ahead without
-    the hull would stop before it.
-    """
-    at = np.arange(most + 1, dtype=np.float64)
-    table = np.zeros((len(rows), len(at)))
-    places = speed.index[rows].tolist()
-    hulls = {place: _hull(speed.x[place], speed.table[place, :, MEDIAN]) for place in set(places)}
-    for i, place in enumerate(places):
-        x, y = hulls[place]
-        now = float(np.interp(gpus[i], x, y))
-        if now > 0:
-            table[i] = np.interp(at, x, y) / now
-    return table
+    def _steps(self, most: Ints) -> Iterator[tuple[int, int]]:
+        """The jobs by row, and GPUs for each, in descending order of the worth of one; first of each its minimum."""
+        end = np.minimum(self.at, most[:, None])
+        begin = np.concatenate([np.zeros((len(end), 1)), end[:, :-1]], axis=1)
+        ours = np.clip(self.held[:, None], begin, end)
+        ours[:, 0] = np.where(self.held >= self.least, end[:, 0], 0.0)
+        gpus = np.concatenate([ours - begin, end - ours], axis=1)
+        worth_it = self.worth > 0
+        worth_it[:, : len(end[0])] = True  # what a job has and nobody else wants it keeps
+        some = np.flatnonzero((gpus > 0) & worth_it)
+        some = some[np.argsort(-self.worth.ravel()[some], kind="stable")]
+        return zip((some // gpus.shape[1]).tolist(), gpus.ravel()[some].astype(np.int64).tolist(), strict=True)
 
 
-def _hull(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """The upper concave hull of these points and the origin, without its falling part."""
-    kept = [(0.0, 0.0)]
-    for a, b in zip(x.tolist(), y.tolist(), strict=True):
-        while len(kept) > 1 and (kept[-1][1] - kept[-2][1]) * (a - kept[-2][0]) <= (b - kept[-2][1]) * (
-            kept[-1][0] - kept[-2][0]
-        ):
-            kept.pop()
-        kept.append((a, b))
-    points = np.array(kept)
-    return points[:, 0], np.maximum.accumulate(points[:, 1])
+def _beside(jobs: Jobs, some: Bools) -> Bools:
+    """(n,) whether one of these jobs (n,) is of the same ML job."""
+    return np.asarray(np.bincount(jobs.ml_job, some, minlength=len(jobs))[jobs.ml_job] > 0)
+
+
+def _trains(speed: Fan) -> Bools:
+    """(n,) whether a speed is forecast, and not 0 on every number of GPUs."""
+    some = np.append((speed.table[:, :, MEDIAN] > 0).any(axis=1), False)
+    return np.asarray(some[speed.index])  # -1, where it is unknown, is the last
+
+
+def weights(size: Floats) -> Floats:
+    """(m,) w_i of heSRPT for jobs of these sizes (m,); equals in their order."""
+    c = 1.0 / (1.0 - POWER)
+    rank = np.empty(len(size))
+    rank[np.argsort(-size, kind="stable")] = np.arange(1.0, len(size) + 1.0)
+    return (rank**c - (rank - 1.0) ** c) ** (1.0 - POWER)

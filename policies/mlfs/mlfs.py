@@ -6,15 +6,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.mlfs.early_stopping import StopCandidates, remaining_share, stop_actions
-from policies.mlfs.growth import GrowthSettings, grow
+from policies.mlfs.growth import GrowthSettings, Movable, sizes
 from policies.mlfs.load_control import LoadControlSettings, assess_load
-from policies.mlfs.placement import Servers
 from policies.mlfs.priority import PrioritySettings, Ranking, score
-from policies.mlfs.schedule import ScheduleSettings, changeable, schedule
+from policies.mlfs.schedule import ScheduleSettings, changeable, gives_way, schedule
+from policies.mlfs.sizes import Sizes
+from policies.placement.allocation import elastic
 from policies.placement.plans import admission_releases
 from policies.plan import Action, Memory, Plan, Reason
 from policies.policy import Policy
 from policies.snapshot import JobKey, Jobs, Snapshot
+from predictors.arrays import Ints
 from predictors.forecast import Forecasts, Need
 
 
@@ -98,28 +100,23 @@ class MLFS(Policy):
 def _actions(
     snapshot: Snapshot, forecasts: Forecasts, ranking: Ranking, stopping: Sequence[Action], settings: MLFHSettings
 ) -> tuple[Action, ...]:
-    """The actions of one decision.
-
-    While a node is measured to be overloaded, no elastic job is resized. Where jobs grow, reports of a network that is
-    overloaded are left aside: those of one job would keep all others from growing.
-    """
+    """The actions of one decision."""
     jobs = snapshot.jobs
     keys = {action.job for action in stopping}
     stopped = np.array([row for row, key in enumerate(jobs.keys) if key in keys] if keys else [], dtype=np.int64)
-    if not settings.grow or (settings.migrate and Servers(snapshot, settings).overloaded().any()):
-        return (*schedule(snapshot, ranking.score, ranking.remaining, stopped, settings), *admission_releases(jobs))
-    changeable_rows = changeable(snapshot, stopped, settings) & settings.preempt
-    least_saving = settings.restart / settings.loss if settings.loss else np.inf
-    sized = grow(
-        snapshot,
-        ranking.score,
-        ranking.remaining,
-        forecasts.speed,
-        changeable_rows,
-        keep=settings.keep,
-        least_saving=least_saving,
-    )
-    return (*sized, *admission_releases(jobs))
+    resized = _sizes(snapshot, forecasts, ranking, stopped, settings) if settings.grow else None
+    actions = schedule(snapshot, ranking.score, ranking.remaining, stopped, settings, sizes=resized)
+    return (*actions, *admission_releases(jobs))
+
+
+def _sizes(
+    snapshot: Snapshot, forecasts: Forecasts, ranking: Ranking, stopped: Ints, settings: MLFHSettings
+) -> Sizes | None:
+    """The GPUs of the elastic jobs."""
+    resize = changeable(snapshot, stopped, settings) & settings.preempt
+    rigid = resize & ~elastic(snapshot.jobs)
+    preempt = gives_way(snapshot.jobs, ranking.score, ranking.remaining, rigid, settings)
+    return sizes(snapshot, ranking, forecasts.speed, Movable(resize, preempt), settings, restart=settings.restart)
 
 
 def _notes(jobs: Jobs, ranking: Ranking) -> Mapping[JobKey, Reason]:

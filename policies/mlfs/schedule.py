@@ -7,16 +7,18 @@ saves. The jobs of an ML job train together: they are a gang, which starts and i
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
+from policies.mlfs.gangs import Gang, GangRows, gang_counts, rank_of, requests_no_less
 from policies.mlfs.migration import MigrationSettings, select_migrations
 from policies.mlfs.placement import PlacementSettings, Servers
+from policies.mlfs.sizes import Resizing, Sizes
 from policies.placement.allocation import held_gpus, movable, queue_order, startable
 from policies.placement.space import Placement
 from policies.plan import Action, OtherJob, Reason
@@ -58,14 +60,21 @@ MAX_FAILED_SEARCHES = 20
 
 
 def schedule(
-    snapshot: Snapshot, score: Floats, remaining: Floats, stopping: Ints, settings: ScheduleSettings
+    snapshot: Snapshot,
+    score: Floats,
+    remaining: Floats,
+    stopping: Ints,
+    settings: ScheduleSettings,
+    *,
+    sizes: Sizes | None = None,
 ) -> tuple[Action, ...]:
-    """The migrations, preemptions and placements of one decision.
+    """The migrations, preemptions, placements and resizes of one decision.
 
     score (n,): the priorities, those of running jobs with their hysteresis. remaining (n,): predicted seconds of run
-    time left. stopping: rows of jobs that are being stopped, which are not touched.
+    time left. stopping: rows of jobs that are being stopped, which are not touched. sizes: None for those requested.
     """
-    return _Decision(snapshot, score, remaining, stopping, settings).run()
+    sizes = sizes or Sizes.none(len(snapshot.jobs))
+    return _Decision(snapshot, score, remaining, stopping, settings, sizes=sizes).run()
 
 
 def preemption_loss(jobs: Jobs, restart: float) -> Floats:
@@ -86,24 +95,48 @@ def changeable(snapshot: Snapshot, stopping: Ints, settings: ScheduleSettings) -
     return allowed
 
 
+def gives_way(jobs: Jobs, score: Floats, remaining: Floats, allowed: Bools, settings: ScheduleSettings) -> Bools:
+    """(n,) which of the jobs `allowed` (n,) may be preempted in one decision, where the wait for their end is worth the
+    loss: those of the lowest priority."""
+    worth_it = allowed & (preemption_loss(jobs, settings.restart) <= settings.loss * remaining)
+    rows = np.flatnonzero(worth_it)
+    rows = rows[np.argsort(score[rows], kind="stable")][: _budget(jobs, settings)]
+    return np.isin(np.arange(len(jobs)), rows)
+
+
+def _budget(jobs: Jobs, settings: ScheduleSettings) -> int:
+    """How many gangs one decision may preempt."""
+    return min(MOST, max(FEW, int(settings.churn * jobs.running.sum())))
+
+
 class _Decision:
     """One decision in progress."""
 
     def __init__(
-        self, snapshot: Snapshot, score: Floats, remaining: Floats, stopping: Ints, settings: ScheduleSettings
+        self,
+        snapshot: Snapshot,
+        score: Floats,
+        remaining: Floats,
+        stopping: Ints,
+        settings: ScheduleSettings,
+        *,
+        sizes: Sizes,
     ) -> None:
         jobs = snapshot.jobs
         self.snapshot, self.score, self.remaining, self.settings = snapshot, score, remaining, settings
-        self.servers = Servers(snapshot, settings)
-        self.changeable = changeable(snapshot, stopping, settings)
-        self.runs, self.starts = jobs.running, startable(jobs) & jobs.managed
+        self.servers, self.sizes = Servers(snapshot, settings), sizes
+        self.changeable = changeable(snapshot, stopping, settings) & ~sizes.sized
+        self.resizing = Resizing(snapshot, self.servers, sizes)
+        resized = self.resizing.resized
+        self.runs = jobs.running & ~resized
+        self.starts = (resized | (startable(jobs) & jobs.managed)) & ~(sizes.sized & (sizes.gpus == 0))
         self._trains = self.runs | self.starts
         self.preemptions: list[Action] = []
         self.placements: list[Action] = []
 
     @cached_property
-    def gang_rows(self) -> "_GangRows":
-        return _GangRows(self.snapshot.jobs)
+    def gang_rows(self) -> "GangRows":
+        return GangRows(self.snapshot.jobs)
 
     @cached_property
     def preemption(self) -> "_Preemption":
@@ -112,8 +145,12 @@ class _Decision:
     def run(self) -> tuple[Action, ...]:
         if self.settings.migrate:
             self._migrate()
+        self.resizing.begin()
         if self.starts.any():
-            self._start()
+            self._start(self.starts & ~self.sizes.last)
+        self.preemptions += self.resizing.end()
+        if self.sizes.last.any():
+            self._start(self.starts & self.sizes.last)
         return (*self.preemptions, *self.placements)
 
     def _migrate(self) -> None:
@@ -145,17 +182,20 @@ class _Decision:
                 servers.give(row, here)
                 self.preemptions.append(Action("preempt", self.snapshot.jobs.keys[row], reason))
 
-    def _start(self) -> None:
-        """Start the pending jobs in order of priority, on free resources or on those of preempted jobs."""
+    def _start(self, some: Bools) -> None:
+        """Start these jobs (n,) in order of priority, on free resources or on those of preempted jobs."""
         jobs = self.snapshot.jobs
         order = queue_order(jobs, -np.nan_to_num(self.score))
-        order = order[self.starts[order]]
+        order = order[some[order]]
         while len(order):
             members = self.gang_rows.of(int(order[0]))
             order = order[1:] if len(members) == 1 else order[jobs.ml_job[order] != jobs.ml_job[members[0]]]
             if not self._complete(members):
                 continue
             rows = members[self.starts[members]].tolist()
+            if self.sizes.sized[rows[0]]:
+                self.placements += self.resizing.place(rows[0])
+                continue
             missing_gpus = self.missing_gpus(rows)
             places = self.allocate_all(rows) if missing_gpus <= 0 else None
             if places is None and self.settings.preempt:
@@ -168,7 +208,7 @@ class _Decision:
             elif not self.settings.skip:
                 break
             elif len(rows) == 1:
-                order = order[~_requests_no_less(jobs, order, rows[0])]
+                order = order[self.sizes.sized[order] | ~requests_no_less(jobs, order, rows[0])]
 
     def _complete(self, members: Ints) -> bool:
         """Whether all jobs of a gang run or may start: a part of a model cannot train alone."""
@@ -211,18 +251,6 @@ class _Decision:
         return Action(kind, jobs.keys[row], reason, int(jobs.gpus[row]), where, place.shares)
 
 
-class _Gang(NamedTuple):
-    """A gang of running jobs that can be preempted: rows, the highest of their ranks, the GPUs they hold.
-
-    helps: whether a job could be placed on one of their nodes then; otherwise those nodes are not searched.
-    """
-
-    rows: tuple[int, ...]
-    score: float
-    held: int
-    helps: bool
-
-
 class _Preemption:
     """Preemption of running gangs, those of the lowest priority first."""
 
@@ -241,10 +269,10 @@ class _Preemption:
         self._helps = np.zeros(len(jobs), dtype=bool)
         self._helps[on[~decision.servers.closed()[on[:, 1]], 0]] = True
         self._lost = preemption_loss(jobs, decision.settings.restart)
-        self._budget = min(MOST, max(FEW, int(decision.settings.churn * len(runs))))
+        self._budget = _budget(jobs, decision.settings)
         self._tries = MAX_FAILED_SEARCHES
         self._preempted: set[int] = set()
-        self._by_placement: dict[int, dict[int, _Gang]] = {}
+        self._by_placement: dict[int, dict[int, Gang]] = {}
 
     def make_room(self, rows: Sequence[int], missing_gpus: int) -> list[Placement] | None:
         """Preempt gangs of lower priority and allocate placements to these jobs, which had none before.
@@ -256,12 +284,12 @@ class _Preemption:
         if not requested or not self._tries or not self._budget:
             return None
         gangs = list(self._candidates(int(jobs.placement[rows[0]])).values())
-        lower = gangs[: min(bisect_left(gangs, decision.highest(rows), key=_rank), self._budget)]
+        lower = gangs[: min(bisect_left(gangs, decision.highest(rows), key=rank_of), self._budget)]
         if not lower:
             return None
-        before, freed = 0, list[_Gang]()
+        before, freed = 0, list[Gang]()
         places: list[Placement] | None = None
-        for count in _gang_counts(lower, missing_gpus):
+        for count in gang_counts(lower, missing_gpus):
             more = [gang for gang in lower[before:count] if gang.helps]
             before, freed = count, freed + more
             places = decision.allocate_all_on(rows, self._free(more)) if more else None
@@ -278,7 +306,7 @@ class _Preemption:
         self._tries -= 1
         return None
 
-    def _candidates(self, placement: int) -> dict[int, _Gang]:
+    def _candidates(self, placement: int) -> dict[int, Gang]:
         """The gangs of lowest priority with GPUs where jobs of this placement class may run, by ML job."""
         if placement not in self._by_placement:
             snapshot = self._decision.snapshot
@@ -290,7 +318,7 @@ class _Preemption:
             self._by_placement[placement] = self._gangs(rows)
         return self._by_placement[placement]
 
-    def _free(self, gangs: Sequence[_Gang]) -> list[int]:
+    def _free(self, gangs: Sequence[Gang]) -> list[int]:
         """Free what these gangs hold; returns its nodes in order of rows."""
         servers = self._decision.servers
         nodes: set[int] = set()
@@ -301,7 +329,7 @@ class _Preemption:
                 nodes.update(place.nodes)
         return sorted(nodes)
 
-    def _gangs(self, rows: Ints) -> dict[int, _Gang]:
+    def _gangs(self, rows: Ints) -> dict[int, Gang]:
         """The first gangs of these rows, in which those of an ML job are adjacent, by ML job."""
         ml_jobs = self._decision.snapshot.jobs.ml_job[rows]
         begins = np.flatnonzero(np.diff(ml_jobs, prepend=-1))
@@ -313,11 +341,11 @@ class _Preemption:
         columns = (begins, ends, ml_jobs[begins], self._highest[ml_jobs[begins]], held, helps)
         each = zip(*(column.tolist() for column in columns), strict=True)
         return {
-            ml_job: _Gang(tuple(rows[begin:end].tolist()), score, gpus, some)
+            ml_job: Gang(tuple(rows[begin:end].tolist()), score, gpus, some)
             for begin, end, ml_job, score, gpus, some in each
         }
 
-    def _needed(self, freed: Sequence[_Gang]) -> list[int]:
+    def _needed(self, freed: Sequence[Gang]) -> list[int]:
         """The rows whose placement is needed now; the other gangs, the highest first, get theirs back."""
         servers = self._decision.servers
         needed: list[int] = []
@@ -356,44 +384,6 @@ class _Preemption:
                     gangs.update(self._gangs(np.array(left)))
                 else:
                     del gangs[ml_job]
-
-
-def _rank(gang: _Gang) -> float:
-    return gang.score
-
-
-def _gang_counts(lower: Sequence[_Gang], missing_gpus: int) -> Iterator[int]:
-    """How many gangs to try: those that hold the missing GPUs, then half more jobs each time, at last all."""
-    held = jobs = enough = 0
-    for count, gang in enumerate(lower, start=1):
-        held, jobs = held + gang.held, jobs + len(gang.rows)
-        if held >= missing_gpus and (jobs >= enough or count == len(lower)):
-            yield count
-            enough = max(jobs + 1, jobs * 3 // 2)
-
-
-class _GangRows:
-    """The rows of each gang: the jobs of one ML job."""
-
-    def __init__(self, jobs: Jobs) -> None:
-        self._ml_job = jobs.ml_job
-        self._sizes = np.bincount(jobs.ml_job, minlength=len(jobs))
-        self._order = np.argsort(jobs.ml_job, kind="stable")
-        self._first = np.cumsum(self._sizes) - self._sizes
-
-    def size(self, row: int) -> int:
-        return int(self._sizes[self._ml_job[row]])
-
-    def of(self, row: int) -> Ints:
-        """The rows of the gang of this row."""
-        ml_job = self._ml_job[row]
-        return self._order[self._first[ml_job] : self._first[ml_job] + self._sizes[ml_job]]
-
-
-def _requests_no_less(jobs: Jobs, rows: Ints, row: int) -> Bools:
-    """(k,) which of these rows request no less of any resource than this one, on the same nodes."""
-    no_less = [column[rows] >= column[row] for column in jobs.demand.T]  # much faster than over rows of three
-    return np.asarray(np.logical_and.reduce([jobs.placement[rows] == jobs.placement[row], *no_less]))
 
 
 def _known(facts: Mapping[str, float]) -> dict[str, float | str]:

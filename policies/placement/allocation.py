@@ -18,7 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from policies.placement.gpu_space import GPUSpace
-from policies.placement.space import Packing, Placement, Space, free_resources
+from policies.placement.pools import GPUPools, subtract
+from policies.placement.space import Packing, Placement, Space
 from policies.plan import Action, Reason
 from policies.snapshot import Jobs, Snapshot
 from predictors.arrays import Bools, Floats, Ints
@@ -42,8 +43,9 @@ def startable(jobs: Jobs) -> Bools:
 
 def movable(jobs: Jobs) -> Bools:
     """(n,) whether the job runs and may be preempted, resized or migrated: managed, with a checkpoint to resume
-    from."""
-    return np.asarray(jobs.running & jobs.managed & jobs.restartable & ~jobs.held & ~jobs.interactive)
+    from, and on whole GPUs."""
+    left_alone = jobs.held | jobs.interactive | jobs.part_of_gpu
+    return np.asarray(jobs.running & jobs.managed & jobs.restartable & ~left_alone)
 
 
 def elastic(jobs: Jobs) -> Bools:
@@ -87,14 +89,11 @@ def gang_gpus(snapshot: Snapshot, order: Ints, *, preempt: Bools | bool, request
     A running job keeps its GPUs and is counted first, unless it is movable and `preempt`, for all or (n,) for each,
     allows its preemption. Nodes that are open to the same jobs are one pool. requested (n,): in place of `Jobs.gpus`.
     """
-    jobs, nodes, on = snapshot.jobs, snapshot.nodes, snapshot.runs_on
+    jobs = snapshot.jobs
     requested = jobs.gpus if requested is None else requested
     yields = movable(jobs) & preempt
     wanted = np.where(yields, 0, held_gpus(snapshot))
-    back = on[yields[on[:, 0]]]
-    held, given = (np.bincount(those[:, 1], those[:, 2], len(nodes.names)) for those in (on, back))
-    free = free_resources(nodes, held[:, None].astype(np.float64))[:, 0] + given
-    left, pools = _pools(snapshot.fits[:, nodes.up], free[nodes.up])
+    left, pools = GPUPools.of(snapshot, yields)
     several = len(left) > 1 or not all(pools)
     total = sum(left)
     candidates, starts = group_gangs(jobs, order[(yields | startable(jobs))[order]])
@@ -107,7 +106,7 @@ def gang_gpus(snapshot: Snapshot, order: Ints, *, preempt: Bools | bool, request
             continue
         rest = left
         for at in range(first, end) if several else ():
-            rest = _subtract(rest, pools[classes[at]], each[at])
+            rest = subtract(rest, pools[classes[at]], each[at])
         if rest:
             left = rest
             total -= gpus
@@ -135,18 +134,6 @@ def _by_gang(gpus: Ints, starts: Ints) -> Iterator[tuple[int, int, int, int]]:
     needs = np.add.reduceat(gpus, starts)
     fewest = np.minimum.accumulate(needs[::-1])[::-1]
     return zip(needs.tolist(), fewest.tolist(), starts.tolist(), [*starts[1:].tolist(), len(gpus)], strict=True)
-
-
-def _subtract(left: list[int], pools: list[int], gpus: int) -> list[int]:
-    """What is left of each pool after taking this many GPUs from these pools; empty where they do not have as many."""
-    if not left or gpus > sum(left[pool] for pool in pools):
-        return []
-    rest = left.copy()
-    for pool in pools:
-        part = min(gpus, rest[pool])
-        rest[pool] -= part
-        gpus -= part
-    return rest
 
 
 def leftover_gpus(snapshot: Snapshot, wanted: Ints) -> int:
@@ -177,16 +164,6 @@ def grow_elastic(snapshot: Snapshot, wanted: Ints, gain: Callable[[int, int], fl
         else:
             heapq.heappop(heap)
     return np.array(each, dtype=wanted.dtype)
-
-
-def _pools(fits: Bools, free: Floats) -> tuple[list[int], list[list[int]]]:
-    """The free GPUs of each pool of nodes, and the pools open to each placement class, the least shared pool first."""
-    if fits.all():
-        return [int(free.sum())], [[0]] * len(fits)
-    columns, pool_of = np.unique(fits, axis=1, return_inverse=True)
-    left = np.bincount(pool_of.ravel(), weights=free, minlength=columns.shape[1])
-    scarce = np.argsort(columns.sum(axis=0), kind="stable")
-    return left.astype(int).tolist(), [scarce[row[scarce]].tolist() for row in columns]
 
 
 def allocate(

@@ -39,7 +39,7 @@ class RuntimePredictor:
     unknown.
     """
 
-    version: ClassVar[str] = "runtime-5"
+    version: ClassVar[str] = "runtime-6"
 
     def __init__(self, model: RuntimeModel = "stack", seed: int = 0) -> None:
         if model not in ("stack", "svr"):

@@ -8,6 +8,7 @@ known at submission. The target is the logarithm of the run time, as run times s
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +35,8 @@ STEPS = 20_000
 
 _QUANTITIES = ("gpus", "cpus", "nodes", "mem", "time_limit")
 _CATEGORIES = ("partition", "qos", "user")
+_WORK = "work/"
+"""before the names of a job's work among the categories"""
 _MOST_VALUES = 8
 _LEVELS = np.concatenate([[0.01, 0.025, 0.05], np.linspace(0.1, 0.9, 17), [0.95, 0.975, 0.99]])
 
@@ -42,29 +45,36 @@ _LEVELS = np.concatenate([[0.01, 0.025, 0.05], np.linspace(0.1, 0.9, 17), [0.95,
 class JobEncoder:
     """Encodes jobs as rows of a design matrix: standardised logarithms of sizes, and one-hot categories.
 
-    mean, scale: (sizes,) of the logarithms. categories: the most common values of each categorical field.
+    Sizes and categories are those that Slurm knows and those of the job's work that its user declares (section 5.1 of
+    the paper: rows, dimensions, classes, mappers, operation).
+
+    mean, scale: (sizes,) of the logarithms. categories: the most common values of each categorical field. sizes, kinds:
+    names of the work that have numbers, and of those that have texts.
     """
 
     mean: Floats
     scale: Floats
     categories: Mapping[str, Texts]
+    sizes: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
 
     @classmethod
     def fit(cls, jobs: JobTable) -> JobEncoder:
         """The encoding by the sizes and the most common values of these jobs."""
-        sizes = _log_sizes(jobs)
+        names = _names_of_work(jobs)
+        sizes = _log_sizes(jobs, names[0])
         known = np.isfinite(sizes)
         count = np.maximum(known.sum(axis=0), 1)
         mean = np.where(known, sizes, 0.0).sum(axis=0) / count
         scale = np.sqrt(np.where(known, (sizes - mean) ** 2, 0.0).sum(axis=0) / count)
-        return cls(
-            mean, np.where(scale > 1e-9, scale, 1.0), {name: _most_common(jobs.texts[name]) for name in _CATEGORIES}
-        )
+        most_common = {name: _most_common(values) for name, values in _texts(jobs, names[1]).items()}
+        return cls(mean, np.where(scale > 1e-9, scale, 1.0), most_common, *names)
 
     def encode(self, jobs: JobTable) -> Floats:
         """(n, features); unknown sizes are encoded as the mean."""
-        sizes = np.nan_to_num((_log_sizes(jobs) - self.mean) / self.scale, nan=0.0)
-        one_hot = [jobs.texts[name][:, None] == self.categories[name] for name in _CATEGORIES]
+        sizes = np.nan_to_num((_log_sizes(jobs, self.sizes) - self.mean) / self.scale, nan=0.0)
+        texts = _texts(jobs, self.kinds)
+        one_hot = [values[:, None] == self.categories[name] for name, values in texts.items()]
         return np.concatenate([sizes, *one_hot], axis=1).astype(np.float64)
 
 
@@ -130,6 +140,8 @@ class SupportVectorModel:
         """Arrays and plain values, from which `from_state` makes the same model."""
         categories = {f"places_{name}": values for name, values in self.features.categories.items()}
         return {
+            "sizes": np.array(self.features.sizes, dtype=np.str_),
+            "kinds": np.array(self.features.kinds, dtype=np.str_),
             "middle": self.features.mean, "scale": self.features.scale, **categories,
             "support": self.support, "dual": self.dual, "intercept": self.intercept,
             "kernel": self.kernel, "gamma": self.gamma, "cost": self.cost, "residuals": self.residuals,
@@ -138,8 +150,10 @@ class SupportVectorModel:
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> SupportVectorModel:
         """The model whose `state` this is."""
-        categories = {name: np.asarray(state[f"places_{name}"], dtype=np.str_) for name in _CATEGORIES}
-        features = JobEncoder(np.asarray(state["middle"]), np.asarray(state["scale"]), categories)
+        sizes, kinds = (tuple(np.asarray(state[name]).tolist()) for name in ("sizes", "kinds"))
+        names = (*_CATEGORIES, *(_WORK + name for name in kinds))
+        categories = {name: np.asarray(state[f"places_{name}"], dtype=np.str_) for name in names}
+        features = JobEncoder(np.asarray(state["middle"]), np.asarray(state["scale"]), categories, sizes, kinds)
         return cls(
             features, np.asarray(state["support"]), np.asarray(state["dual"]), float(state["intercept"]),
             str(state["kernel"]), float(state["gamma"]), float(state["cost"]), np.asarray(state["residuals"]),
@@ -152,11 +166,41 @@ def _fit_svr(kernel: str, cost: float, gamma: float, x: Floats, y: Floats) -> SV
         return SVR(kernel=kernel, C=cost, gamma=gamma, epsilon=0.1, max_iter=STEPS).fit(x, y)
 
 
-def _log_sizes(jobs: JobTable) -> Floats:
+def _work(jobs: JobTable) -> list[dict[str, str]]:
+    """What each job declares of its work, by name."""
+    parts = ((part.partition(":") for part in text.split(",") if part) for text in jobs.texts["work"].tolist())
+    return [{name: value for name, _, value in each} for each in parts]
+
+
+def _names_of_work(jobs: JobTable) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The most common names of the jobs' work: of numbers, and of texts."""
+    counts = Counter(name for each in _work(jobs) for name in each)
+    values = {name: {each.get(name, "") for each in _work(jobs)} - {""} for name, _ in counts.most_common(_MOST_VALUES)}
+    numbers = tuple(sorted(name for name in values if all(_is_number(value) for value in values[name])))
+    return numbers, tuple(sorted(values.keys() - set(numbers)))
+
+
+def _is_number(value: str) -> bool:
+    return not value[0].isalpha()
+
+
+def _log_sizes(jobs: JobTable, names: tuple[str, ...]) -> Floats:
+    """(n, sizes) logarithms of what the jobs request, and of these names of their work; NaN where unknown."""
+    work = _work(jobs) if names else []
+    declared = [
+        [float(value) if _is_number(value := each.get(name, "x")) else np.nan for each in work] for name in names
+    ]
     with np.errstate(divide="ignore", invalid="ignore"):
-        columns = [np.log1p(jobs.numbers[name]) for name in _QUANTITIES]
+        columns = [np.log1p(jobs.numbers[name]) for name in _QUANTITIES] + [np.log1p(values) for values in declared]
     sizes = np.stack(columns, axis=1)
     return np.where(np.isfinite(sizes), sizes, np.nan)
+
+
+def _texts(jobs: JobTable, names: tuple[str, ...]) -> dict[str, Texts]:
+    """The categorical fields, (n,) each, and these names of the jobs' work."""
+    work = _work(jobs) if names else []
+    declared = {_WORK + name: np.array([each.get(name, "") for each in work], dtype=np.str_) for name in names}
+    return {name: jobs.texts[name] for name in _CATEGORIES} | declared
 
 
 def _most_common(values: Texts) -> Texts:

@@ -39,6 +39,7 @@ SECONDS_PER_WRITE = 0.1
 SIGNAL_TIMEOUT = 15.0
 """seconds; scancel retries for longer than that while a job changes its state"""
 PARALLEL_SIGNALS = 8
+PARALLEL_SHOWS = 8
 
 _CLEARED_PREFIXES = ("SLURM_", "SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_", "SCONTROL_")
 """Prefixes of environment variables that change what the clients do or print."""
@@ -51,16 +52,19 @@ _UPDATE_FIELDS = {
     "Priority": re.compile(r"[0-9]{1,10}"),
     "Gres": _GRES,
     "TresPerNode": _GRES,
+    "TresPerJob": _GRES,
+    "TresPerTask": _GRES,
     "StartTime": re.compile(r"now|uts[0-9]{1,12}"),
     "ReservationName": re.compile(r"[A-Za-z0-9_.-]{0,64}"),
     "ExcNodeList": _NODE_LIST,
     "ReqNodeList": _NODE_LIST,
-    "NumNodes": re.compile(r"[0-9]{1,6}-[0-9]{1,6}"),
+    "NumNodes": re.compile(r"[0-9]{1,6}(-[0-9]{1,6})?"),
     "NumTasks": _COUNT,
     "NumCPUs": _COUNT,
     "CPUsPerTask": _COUNT,
     "MinCPUsNode": _COUNT,
     "MinMemoryNode": _COUNT,
+    "TimeLimit": _COUNT,
     "Nice": _NUMBER,
 }
 """The fields that may be updated, and what their values must match."""
@@ -144,7 +148,15 @@ class CliClient:
         options = ("--local", "--noheader", "--noconvert", "--all", f"--jobs={ids}")
         text = self._query("squeue", *options, "-O", separators.format(parse.RESOURCE_REQUEST_FIELDS))
         nodes = self._query("squeue", *options, "-o", "%A %x %n")  # 22.05 has no name for -O of the excluded nodes
-        return parse.resource_requests(text, nodes, separators)
+        addresses = parse.addresses(text, separators)
+        with ThreadPoolExecutor(PARALLEL_SHOWS, thread_name_prefix="scontrol") as pool:
+            shown = dict(zip(addresses, pool.map(self._shown, addresses.values()), strict=True))
+        return parse.resource_requests(text, nodes, shown, separators)
+
+    def _shown(self, address: str) -> str:
+        """What scontrol shows of one job, empty where that is gone meanwhile. Raises ReadFailed."""
+        answer = self._run_to_end(["scontrol", "--oneliner", "show", "job", address], subprocess.PIPE)
+        return _decode(answer.stdout) if answer.returncode == 0 else ""
 
     def limits(self) -> Limits:
         """The limits of QOS and associations. Raises ReadFailed."""

@@ -9,6 +9,7 @@ from slurmplug.errors import SlurmplugError
 COMMANDS = {
     "acct": "Pending, running and ended jobs, as sacct shows them.",
     "backup": "Copy the ledger to a file.",
+    "bound": "The least mean JCT that a policy can reach on a workload.",
     "check-config": "Check the configuration.",
     "compare": "Compare simulated policies.",
     "daemon": "Run the daemon in the foreground.",

@@ -10,18 +10,17 @@ from typing import Any, Literal
 import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
+from policies.mlfs.load_control import LoadControlSettings
 from policies.policy import Policy
-from slurmplug.commands.options import emit
+from slurmplug.commands.experiment import ReadWorkload, print_results, workload_options, write, write_results
 from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
-from slurmplug.console import table, times
 from slurmplug.errors import UsageError
+from slurmplug.sim.adapters.forecaster import once_grown
 from slurmplug.sim.experiment import summary
 from slurmplug.sim.experiment.early_stopping import WithEarlyStopping
 from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
-from slurmplug.sim.workloads import load
 
 ALONE = "slurm"
 """the policy that is its own launcher"""
@@ -34,12 +33,10 @@ _SHOWN = (
     ("decide_ms_mean", "number"), ("wall_s", "number"),
 )  # fmt: skip
 """the figures of a result that are shown in the table, those that some result has"""
-_NOTHING = "-"
 
 
 @click.command()
-@click.argument("name", metavar="WORKLOAD")
-@click.option("--cluster", required=True, metavar="NxG", help="Nodes and GPUs on each: 16x4, or 8x4+2x8.")
+@workload_options
 @click.option(
     "--policy", "policies", multiple=True, metavar="NAME", help="A policy; may be repeated. Default: mlfs and slurm."
 )
@@ -57,70 +54,61 @@ _NOTHING = "-"
     show_default=True,
     help="Add MLF-C and OptStop to every policy; mlfs always has its own.",
 )
-@click.option("--seed", "seeds", multiple=True, type=click.IntRange(0), help="A seed; may be repeated. Default: 0.")
-@click.option("--jobs", type=click.IntRange(1), help="Only the first N jobs.")
 @click.option(
-    "--load",
-    "load_factor",
-    type=click.FloatRange(0, min_open=True),
-    default=1.0,
-    help="Factor on the rate of arrivals.",
+    "--epsilon",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=LoadControlSettings.epsilon,
+    show_default=True,
+    help="With MLF-C: the share of the achieved value that is not worth further training, for every policy.",
 )
 @click.option("--interval", type=click.FloatRange(1), default=60.0, show_default=True, help="Seconds between cycles.")
 @click.option("--set", "assigned", multiple=True, metavar="POLICY.KEY=VALUE", help="A policy's setting, as in TOML.")
-@click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="The folder with measured profiles.")
-@click.option("--skip-bad", is_flag=True, help="Skip rows that cannot be used, rather than reject the workload.")
-@click.option("--json", "json_path", type=click.Path(path_type=Path, dir_okay=False), help="Write all figures there.")
 def simulate(
     *,
     name: str,
     cluster: str,
+    seeds: tuple[int, ...],
+    read: ReadWorkload,
+    json_path: Path | None,
     policies: tuple[str, ...],
     launcher: Literal["direct", "slurm"],
     stopping: str,
-    seeds: tuple[int, ...],
-    jobs: int | None,
-    load_factor: float,
+    epsilon: float,
     interval: float,
     assigned: tuple[str, ...],
-    data: Path | None,
-    skip_bad: bool,
-    json_path: Path | None,
 ) -> None:
     """Run WORKLOAD (a file, gen:NAME or the name of a built-in one) under each policy on a simulated cluster."""
     wanted = [(each, policy_registry.own_name(each)) for each in policies or ("mlfs", ALONE)]
     settings = _assigned(assigned, dict(wanted))
-    made = [_policy(each, {own: settings.get(own, {})}, interval, stops=stopping == "on") for each, own in wanted]
+    stops = stopping == "on"
+    made = [_policy(each, own, settings.get(own, {}), interval, epsilon, stops=stops) for each, own in wanted]
     if json_path:
-        _write(json_path, "", "a")
+        write(json_path, "", "a")
     results: list[Mapping[str, Any]] = []
-    for seed in seeds or (0,):
-        jobs_of_seed = load.load(name, seed=seed, load=load_factor, jobs=jobs, skip_bad=skip_bad, data=data)
+    for seed in seeds:
+        jobs_of_seed = read(seed)
+        caches = once_grown()
         for policy in made:
             by = "slurm" if policy.name == ALONE else launcher
-            stops = stopping == "on" or policy.name in ALWAYS_STOPS
-            run_settings = SimulationSettings(cluster, interval, seed, stops, launcher=by)
-            simulation = Simulation(jobs_of_seed, policy, run_settings)
+            stopped = stops or policy.name in ALWAYS_STOPS
+            run_settings = SimulationSettings(cluster, interval, seed, stopped, launcher=by)
+            simulation = Simulation(jobs_of_seed, policy, run_settings, caches)
             with _bar(f"{policy.name}, seed {seed}") as show_progress:
                 results.append(summary.summary(simulation.run(show_progress)))
     if json_path:
-        figures = {"workload": name, "cluster": cluster, "results": results}
-        _write(json_path, json.dumps(_finite(figures), indent=1, allow_nan=False) + "\n", "w")
-    _print(results)
+        write_results(json_path, name, cluster, results)
+    print_results(results, _SHOWN)
 
 
-def _write(path: Path, text: str, mode: Literal["a", "w"]) -> None:
-    """Write to a file; called before the runs too, with mode "a", to fail early. Raises UsageError."""
-    try:
-        with path.open(mode, encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}; name another file with --json") from error
-
-
-def _policy(name: str, settings: Mapping[str, Mapping[str, Any]], interval: float, *, stops: bool) -> Policy:
-    policy = policy_registry.policy(Config.model_validate({"policy": name, "interval": interval, "policies": settings}))
-    return WithEarlyStopping(policy) if stops and policy.name not in ALWAYS_STOPS else policy
+def _policy(
+    name: str, own: str, settings: Mapping[str, Any], interval: float, epsilon: float, *, stops: bool
+) -> Policy:
+    given = {"epsilon": epsilon, **settings} if own in ALWAYS_STOPS else settings
+    config = {"policy": name, "interval": interval, "policies": {own: given}}
+    policy = policy_registry.policy(Config.model_validate(config))
+    if not stops or policy.name in ALWAYS_STOPS:
+        return policy
+    return WithEarlyStopping(policy, LoadControlSettings(epsilon=epsilon))
 
 
 def _assigned(items: Sequence[str], own_names: Mapping[str, str]) -> dict[str, dict[str, Any]]:
@@ -155,38 +143,3 @@ def _bar(title: str) -> Iterator[Any]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(title, total=None)
         yield lambda ended, jobs: progress.update(task, completed=ended, total=jobs)
-
-
-def _finite(value: Any) -> Any:
-    """The value with NaN and infinity replaced by None, as JSON has neither."""
-    if isinstance(value, Mapping):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not abs(value) < float("inf") else value
-
-
-def _print(results: Sequence[Mapping[str, Any]]) -> None:
-    columns = [(key, kind) for key, kind in _SHOWN if any(_text(row[key], kind) != _NOTHING for row in results)]
-    if not sys.stdout.isatty():
-        cells = ([_text(row[key], kind) for key, kind in columns] for row in results)
-        shown = [[heading for heading, _ in columns], *cells]
-        widths = [max(len(row[column]) for row in shown) for column in range(len(columns))]
-        emit("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in shown)
-        return
-    printed = Table()
-    for heading, kind in columns:
-        printed.add_column(heading.replace("_", " "), justify="left" if kind == "text" else "right")
-    for row in results:
-        printed.add_row(*(_text(row[key], kind) for key, kind in columns))
-    Console().print(printed)
-
-
-def _text(value: Any, kind: str) -> str:
-    if value is None or value != value:
-        return _NOTHING
-    if kind == "span":
-        return times.format_duration(float(value))
-    if kind == "number":
-        return f"{float(value):.3g}" if abs(float(value)) < 1000 else f"{float(value):.0f}"
-    return table.format_value(value, kind)  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from slurmplug.directives.grammar import (
     HORIZON_DAYS,
     LINE_BYTES,
     MAX_PROBLEMS,
+    MAX_SIZE,
     MAX_TARGET,
     MESSAGES,
     NEEDS_TARGET,
@@ -62,6 +63,7 @@ def lua() -> str:
             "MAX_PROBLEMS": MAX_PROBLEMS,
             "HORIZON_DAYS": HORIZON_DAYS,
             "MAX_TARGET": MAX_TARGET,
+            "MAX_SIZE": MAX_SIZE,
         }.items()
     ]
     lines.append("local SUFFIXES = {" + ", ".join(f"{key} = {value!r}" for key, value in SUFFIXES.items()) + "}")

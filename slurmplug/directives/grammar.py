@@ -136,7 +136,8 @@ TABLE: tuple[Directive, ...] = (
         expected="a number of GPUs (4) or a range (2..8)",
         unit="GPUs",
         default="as submitted",
-        help="How many GPUs the job can train on; a range lets slurmplug resize it at a checkpoint.",
+        help="How many GPUs the job can train on. With a range it may start on another number than it requests, and "
+        "with --checkpoint that may change later.",
         example="2..8",
         least=1,
         most=10_000,
@@ -147,7 +148,7 @@ TABLE: tuple[Directive, ...] = (
         expected="a signal or file, then :batch, :steps or :full, then @ and the grace "
         "(USR1, USR1:batch, TERM:full@2m, file@60)",
         unit="",
-        default="none: never moved, never resized",
+        default="none: never moved, never resized once it runs",
         help="How to request a checkpoint: a signal to the batch script, to the steps (the default, as with sbatch "
         "--signal) or to both (full); or file, if the program calls checkpoint_requested(). The grace is how long "
         "saving may take, in seconds or as 2m.",
@@ -179,11 +180,13 @@ TABLE: tuple[Directive, ...] = (
     ),
     Directive(
         name="params",
-        kind="amount",
-        expected="a number of parameters (25600000, 25.6M, 1.3B)",
+        kind="params",
+        expected="a number of parameters (25600000, 25.6M, 1.3B), or sizes and kinds of the work by their names "
+        "(rows:2000,classes:10,operation:sort), or both, the number first",
         unit="parameters",
-        default="an equal share",
-        help="How many parameters of the model this job holds.",
+        default="an equal share; nothing of the work",
+        help="How many parameters of the model this job holds; and what the run times of jobs of its type depend on, "
+        "from which the predictor svr learns.",
         example="25.6M",
         least=1,
         most=1e15,
@@ -226,6 +229,8 @@ TABLE: tuple[Directive, ...] = (
 
 SUFFIXES: Mapping[str, float] = MappingProxyType({"K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12})
 WAYS = ("batch", "steps", "full")
+MAX_SIZE = 1e15
+"""The largest size of a job's work."""
 UTILITY_BOUNDS = ((1.0, 100.0), (0.0, 100.0), (0.0, 100_000.0))
 MAX_TARGET = 1e30
 NEEDS_TARGET = (("stop", "target"), ("allow-downgrade", "target"), ("require-target", "yes"), ("trials", "first"))

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 
 from slurmplug.directives import grammar, quantities
 from slurmplug.directives.grammar import MESSAGES, MESSAGES_OF_CHANGES, TABLE, Directive
-from slurmplug.directives.values import Checkpoint, Clock, GpuRange, InvalidValue, Target, Utility, read
+from slurmplug.directives.values import Checkpoint, Clock, GpuRange, InvalidValue, Params, Target, Utility, read
 from slurmplug.errors import UsageError
 
 __all__ = ["Checkpoint", "Directives", "GpuRange", "Problem", "Stop", "Target", "Utility", "parse", "shown"]
@@ -67,7 +67,7 @@ class Directives:
     checkpoint: Checkpoint | None = None
     type: str | None = None
     ml_job: str | None = None
-    params: float | None = None
+    params: float | Params | None = None
     role: Literal["worker", "ps"] | None = None
     utility: Utility | None = None
     manage: Literal["off", "on"] | None = None
@@ -77,6 +77,16 @@ class Directives:
     def managed(self) -> bool:
         """Whether slurmplug may act on the job: there is no --manage=off."""
         return self.manage != "off"
+
+    @property
+    def model_params(self) -> float | None:
+        """The parameters of the model that the job holds."""
+        return self.params.model if isinstance(self.params, Params) else self.params
+
+    @property
+    def work(self) -> str:
+        """Sizes and kinds of the job's work, as `Params.text` has them; empty for none."""
+        return self.params.text if isinstance(self.params, Params) else ""
 
     @property
     def stop_option(self) -> Stop:

@@ -5,7 +5,7 @@ Every number is finite and within the grammar's bounds, every pattern matches in
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any, Literal, cast
 
@@ -59,6 +59,21 @@ class Utility:
 
 
 @dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters of the model that the job holds, and sizes and kinds of its work, by name."""
+
+    model: float | None
+    work: tuple[tuple[str, float | str], ...]
+
+    @property
+    def text(self) -> str:
+        """The work as the directive has it, in the order of the names: classes:10,rows:2000."""
+        return ",".join(
+            f"{name}:{value if isinstance(value, str) else format(value, '.12g')}" for name, value in sorted(self.work)
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Clock:
     """The first submission, in seconds since the epoch, and the cluster's time zone (None: this machine's)."""
 
@@ -89,6 +104,7 @@ _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,15}(?:\.[0-9]{0,15})?|\.[0-9]{1,15})(?:[
 _AMOUNT = re.compile(r"(.*?)([KkMmBbGgTt]?)")
 _WHOLE = re.compile(r"[0-9]{1,10}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_SIZE = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,31}):([A-Za-z][A-Za-z0-9._-]{0,31}|[0-9+.-][0-9A-Za-z+.-]{0,31})")
 _TARGET = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,63}) *(>=|<=) *(.+)")
 _STOP = re.compile(r"([a-z]{1,16})(?::([A-Za-z_][A-Za-z0-9_]{0,63}))?")
 _RANGE = re.compile(r"([0-9]{1,5})(?:\.\.([0-9]{1,5}))?")
@@ -142,6 +158,23 @@ def _amount(value: str, row: Directive) -> float:
     return _bounded(_decimal(number, 0, row.most) * factor, row.least, row.most)
 
 
+def _params(value: str, row: Directive) -> float | Params:
+    """A number of parameters alone as a number, as jobs of all times have it."""
+    first, *rest = (part.strip(" ") for part in value.split(","))
+    model = None if ":" in first else _amount(first, row)
+    if model is not None and not rest:
+        return model
+    work = dict(_size(part, row) for part in (rest if model is not None else (first, *rest)))
+    if len(work) < len(rest) + (model is None):
+        raise InvalidValue("value")
+    return Params(model, tuple(work.items()))
+
+
+def _size(text: str, row: Directive) -> tuple[str, float | str]:
+    name, value = _matched(_SIZE, text).groups()
+    return name, value if value[0].isalpha() else _amount(value, replace(row, least=0, most=grammar.MAX_SIZE))
+
+
 def _range(value: str, row: Directive) -> GpuRange:
     first, second = _matched(_RANGE, value).groups()
     least = int(_bounded(int(first), row.least, row.most))
@@ -189,7 +222,7 @@ _READERS: Mapping[str, Callable[[str, Directive], Any]] = {
     "number": _number,
     "choice": _choice,
     "name": _name,
-    "amount": _amount,
+    "params": _params,
     "range": _range,
     "target": _target,
     "stop": _stop,

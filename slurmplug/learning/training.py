@@ -4,8 +4,8 @@ Which runs of whom is decided by `predictors.influence`. The loss predictor lear
 """
 
 import logging
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,9 +14,10 @@ from predictors.arrays import Floats
 from predictors.influence import KIND_RUNS, balanced, runs_of_a_user
 from predictors.learning_curve import LearningCurvePredictor, Meta
 from predictors.runtime import Job, RuntimeModel, RuntimePredictor
+from slurmplug.directives.values import Params
 from slurmplug.forecasting.curve_fans import LARGEST_BELIEVABLE, curve_metadata, resample_evenly
 from slurmplug.forecasting.run_times import known_at_submit
-from slurmplug.forecasting.seen_speeds import PlacementShape, SeenSpeeds, Whose, kind_of
+from slurmplug.forecasting.seen_speeds import PlacementShape, SeenSpeeds, Whose, kind_of, typed_kind
 from slurmplug.ledger import run_queries
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.run_queries import FinishedRun, Report
@@ -64,8 +65,9 @@ def train(ledger: Ledger, model: RuntimeModel, now: float, seen: SeenSpeeds | No
         steps.append((run, _step_time(run, reports)))
     for run, step in reversed(steps):  # the last to end is the latest
         user, kind = _whose(run)
-        job = JobKey(run.cluster, run.job_id, int(run.first_submit))
-        speeds.add(Whose(kind, user), PlacementShape(run.gpus, run.nodes), job, step)
+        job, of_gpus = JobKey(run.cluster, run.job_id, int(run.first_submit)), run.of_gpus
+        where = PlacementShape(of_gpus.whole, run.nodes)
+        speeds.add(Whose(typed_kind(kind, of_gpus.only_type), user), where, job, step)
     kept = balanced([_whose(run) for run in reported])
     if kept:
         curves.fit([finished[at] for at in kept], [_metadata(reported[at]) for at in kept])
@@ -149,11 +151,19 @@ def _metadata(run: FinishedRun) -> Meta:
     return curve_metadata(run.directives.get("type") or "", run.name)
 
 
+def _work(params: float | Mapping[str, Any] | None) -> str:
+    """The sizes and kinds of a run's work, as `Params.text` has them."""
+    return Params(**params).text if isinstance(params, Mapping) else ""
+
+
 def _as_job(run: FinishedRun) -> Job:
-    same = ("user", "account", "partition", "qos", "name", "gpus", "cpus", "memory", "time_limit")
+    same = ("user", "account", "partition", "qos", "name", "cpus", "memory", "time_limit")
     known = known_at_submit(
         **{name: getattr(run, name) for name in same},
         kind=run.directives.get("type") or "",
+        gpus=run.of_gpus.whole,
+        gpu_type=run.of_gpus.only_type,
         submit=float(run.first_submit),
+        work=_work(run.directives.get("params")),
     )
     return {**known, "end": run.end, "bound": run.predicted_high}

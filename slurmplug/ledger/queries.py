@@ -241,6 +241,11 @@ def fault_counts(ledger: LedgerFile, since: float) -> list[Row]:
     )
 
 
+def unchangeable_requests(ledger: LedgerFile, since: float) -> list[Row]:
+    """How many `jobs` were not resized or released since then, as Slurm cannot change what they `asked` for."""
+    return ledger.query(_UNCHANGEABLE, since)
+
+
 def factors_by_others(ledger: LedgerFile) -> int:
     """How many live jobs have a SiteFactor that somebody else set."""
     return int(ledger.value("SELECT count(*) AS n FROM jobs WHERE ended = 0 AND factor_by_others = 1"))
@@ -300,6 +305,10 @@ SELECT steps.* FROM steps JOIN operations ON operations.id = steps.operation WHE
 _COMMANDS = """
 SELECT commands.*, cycles.started AS at FROM commands JOIN cycles ON cycles.id = commands.cycle
 WHERE commands.job = ? ORDER BY commands.cycle
+"""
+_UNCHANGEABLE = """
+SELECT json_extract(veto_facts, '$.asked') AS asked, count(DISTINCT job) AS jobs FROM decisions
+WHERE verdict = 'vetoed' AND veto = 'shape' AND last > ? GROUP BY asked ORDER BY jobs DESC, asked
 """
 _JOB_FAULTS = "SELECT * FROM faults WHERE job_id = ? AND last >= ? ORDER BY first"
 _FORBIDDEN_ACTIONS = """

@@ -67,8 +67,8 @@ def still_in_place(
 
 
 def _gres(text: str) -> object:
-    """GPUs by type, and the other gres."""
-    others = [item for item in text.split(",") if item and not re.match(r"(gres[:/])?gpu\b", item)]
+    """GPUs by type, and the other gres. The CPUs per task are compared by themselves."""
+    others = [item for item in tres.without_cpus(text).split(",") if item and not re.match(r"(gres[:/])?gpu\b", item)]
     return tuple(sorted(tres.gpus(text).items())), tuple(others)
 
 
@@ -78,12 +78,15 @@ def _nodes(text: str) -> object:
 
 _ISSUED: Mapping[str, Callable[[str], object]] = {
     "Gres": _gres,
+    "TresPerJob": _gres,
+    "TresPerTask": _gres,
     "NumNodes": lambda text: int(text.partition("-")[0]),
     "NumTasks": int,
     "CPUsPerTask": int,
     "MinCPUsNode": int,
     "NumCPUs": int,
     "MinMemoryNode": float,
+    "TimeLimit": lambda text: 60.0 * int(text),
     "ReqNodeList": _nodes,
     "ExcNodeList": _nodes,
 }
@@ -93,7 +96,9 @@ _ISSUED: Mapping[str, Callable[[str], object]] = {
 def _shown(request: ResourceRequest) -> Shown:
     return {
         "Gres": _gres(request.gres),
-        "TresPerJob": request.gres_not_per_node,
+        "TresPerJob": _gres(request.gres_per_job),
+        "TresPerSocket": _gres(request.gres_per_socket),
+        "TresPerTask": _gres(request.gres_per_task),
         "NumNodes": request.nodes,
         "NumTasks": request.tasks,
         "NtasksPerNode": request.tasks_per_node,

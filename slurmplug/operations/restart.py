@@ -19,7 +19,8 @@ import math
 from dataclasses import replace
 
 from policies.plan import Action
-from slurmplug.operations import changes, node_lists, restart_request, shape
+from slurmplug.cluster.port import ResourceRequest
+from slurmplug.operations import changes, node_lists, restart_request, shape, sizes
 from slurmplug.operations.left_to_others import end_for_change, left_to_others
 from slurmplug.operations.shape import ActionImpossible
 from slurmplug.operations.steps import (
@@ -86,6 +87,7 @@ def begin(
         checkpoint_time=_known(float(jobs.checkpointed[row])),
         gpus_before=int(jobs.gpus[row]),
         gpus=restart_request.gpus_after(observation, row, action),
+        nodes_before=len(restart_request.nodes_of(observation, row)),
     )
     goal: dict[str, str] = {}
     undo: dict[str, str] = {}
@@ -97,6 +99,9 @@ def begin(
             facts, requested_nodes=restart_request.requested_nodes(action, settings), node_count=place.shape.nodes
         )
         goal, undo = restart_request.rewrite(observation, row, action, place, settings=settings, restored=restored)
+        if action.kind == "resize":
+            earlier = sizes.in_place(observation.sizes.get(action.job), restart_request.requeueable(observation, row))
+            facts = replace(facts, size=sizes.given((facts.gpus_before, facts.gpus), goal, undo, earlier))
     goal, undo = {**restored, **goal}, {**undo, **restored}
     return issue(replace(operation, pending_cleanup=("withdraw",), facts=facts, goal=goal, undo=undo), observation)
 
@@ -261,11 +266,26 @@ def _settling(context: OperationContext) -> Transition | None:
         return ended
     if context.now < operation.limit or request is None:
         return None
+    try:
+        goal, undo = _shape_fields(operation, request, _facts(context))
+    except ActionImpossible:
+        return give_up(context, "Slurm does not let its request be changed")
     site_factor = _known(float(context.observation.snapshot.jobs.site_factor[context.live_row])) or 0.0
-    goal = {**operation.goal, **GOES_FIRST, "StartTime": "now"}
-    undo = {**operation.undo, "SiteFactor": f"{site_factor:.0f}", "Nice": str(request.nice), "StartTime": "now"}
+    goal = {**goal, **GOES_FIRST, "StartTime": "now"}
+    undo = {**undo, "SiteFactor": f"{site_factor:.0f}", "Nice": str(request.nice), "StartTime": "now"}
     cleanup, limit = ("free", "unreserve", "withdraw"), context.settings.start_limit
     return next_step(context, "rewrite", limit, goal=goal, undo=undo, pending_cleanup=cleanup)
+
+
+def _shape_fields(
+    operation: Operation, request: ResourceRequest, facts: RestartFacts
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The fields of the update that changes the pending job's shape, and of the one that takes it back."""
+    if operation.kind != "resize" or not facts.node_count:
+        return dict(operation.goal), dict(operation.undo)
+    goal, undo = restart_request.rewrite_pending(request, facts)
+    lists = [{name: each[name] for name in each.keys() & NODE_LIST_FIELDS} for each in (operation.goal, operation.undo)]
+    return {**lists[0], **goal}, {**lists[1], **undo}
 
 
 def _rewriting(context: OperationContext) -> Transition | None:

@@ -1,12 +1,14 @@
 """What a restart changes in a running job's request, and where the job is to run then. Pure."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from policies.plan import Action
 from slurmplug.cluster.port import ResourceRequest
-from slurmplug.operations import shape
+from slurmplug.operations import shape, sizes
+from slurmplug.operations.request_update import update_fields
 from slurmplug.operations.shape import ActionImpossible, PlacedShape
-from slurmplug.operations.values import Observation, OperationSettings
+from slurmplug.operations.values import Observation, OperationSettings, RestartFacts
 
 
 def requested_nodes(action: Action, settings: OperationSettings) -> tuple[str, ...]:
@@ -16,10 +18,11 @@ def requested_nodes(action: Action, settings: OperationSettings) -> tuple[str, .
 
 def excluded_nodes(observation: Observation, row: int, kind: str) -> tuple[str, ...]:
     """The nodes that a job that migrates leaves: those where it runs."""
-    return _nodes_of(observation, row) if kind == "migrate" else ()
+    return nodes_of(observation, row) if kind == "migrate" else ()
 
 
-def _nodes_of(observation: Observation, row: int) -> tuple[str, ...]:
+def nodes_of(observation: Observation, row: int) -> tuple[str, ...]:
+    """The nodes where the job runs."""
     on = observation.snapshot.runs_on
     return tuple(observation.snapshot.nodes.names[node] for node in sorted(set(on[on[:, 0] == row, 1].tolist())))
 
@@ -60,8 +63,21 @@ def find_place(observation: Observation, row: int, action: Action, settings: Ope
         gpus_after(observation, row, action),
         requested=requested_nodes(action, settings),
         excluded=excluded_nodes(observation, row, action.kind),
-        node_count=0 if action.kind == "resize" else len(_nodes_of(observation, row)),
+        node_count=0 if action.kind == "resize" else len(nodes_of(observation, row)),
     )
+
+
+def rewrite_pending(request: ResourceRequest, facts: RestartFacts) -> tuple[dict[str, str], dict[str, str]]:
+    """As `rewrite`, for a resize, from what Slurm shows of the job once it is pending.
+
+    While it ran, Slurm showed the nodes, CPUs and memory that it had, which may be more than it requests.
+
+    Raises:
+        ActionImpossible: with the reason.
+    """
+    if facts.nodes_before > request.max_nodes:  # it ran on more, so what is shown as the most is no limit
+        request = replace(request, max_nodes=0)
+    return update_fields(request, shape.Shape(facts.node_count, facts.gpus // facts.node_count))
 
 
 def rewrite(
@@ -85,10 +101,11 @@ def rewrite(
     excluded = restored.get("ExcNodeList", request.excluded_nodes)
     if action.kind == "resize":
         shape.check_limits(observation, row, gpus_after(observation, row, action))
-        return shape.update_fields(request, place.shape)
+        present = replace(request, max_nodes=request.nodes)  # Slurm does not show the most nodes while it runs
+        return sizes.with_time_limit(action, request, update_fields(present, place.shape))
     if requested_nodes(action, settings):
         return {"ReqNodeList": ",".join(place.nodes)}, {"ReqNodeList": required}
     if required:
         raise ActionImpossible("kept to nodes")
-    both = filter(None, (excluded, *_nodes_of(observation, row)))
+    both = filter(None, (excluded, *nodes_of(observation, row)))
     return {"ExcNodeList": ",".join(both)}, {"ExcNodeList": excluded}

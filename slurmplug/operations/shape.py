@@ -1,24 +1,18 @@
-"""What a job requests when its number of GPUs changes, and where there is room for it. Pure.
+"""Which shape a job may have with another number of GPUs, and where there is room for it. Pure."""
 
-Of a pending job Slurm lets the GPUs per node, the nodes, tasks, CPUs and memory be updated (scontrol(1), update), but
-not what was requested per job, socket or task, nor the tasks per node. So a shape changes by whole nodes or by GPUs per
-node, and everything else in proportion.
-"""
-
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
+from policies.placement.gpu_types import gpu_capacity
 from policies.placement.space import Space
 from policies.plan import Reason
 from policies.snapshot import Snapshot
 from predictors.arrays import Bools, Floats
-from slurmplug.cluster import tres
 from slurmplug.cluster.limits import ResourceUse
-from slurmplug.cluster.port import JobRows, ResourceRequest
+from slurmplug.cluster.port import JobRows
 from slurmplug.operations.values import Observation
 
 MAX_NODES = 64
@@ -38,71 +32,6 @@ class Shape(NamedTuple):
 
     nodes: int
     gpus_per_node: int
-
-
-def update_fields(request: ResourceRequest, shape: Shape) -> tuple[dict[str, str], dict[str, str]]:
-    """The fields of the update that gives a job this shape, and of the one that restores its present one.
-
-    Tasks scale with the GPUs where there is one for each, else with the nodes; CPUs and memory with the GPUs.
-
-    Raises:
-        ActionImpossible: the job requested its GPUs in a way that Slurm does not update.
-    """
-    kind, per_node = _gpus_per_node(request)
-    if Shape(request.nodes, per_node) == shape:
-        return {}, {}
-    tasks, tasks_after = _tasks(request, per_node, shape)
-    new: dict[str, int | str] = {"Gres": _gres(kind, shape.gpus_per_node)}
-    old: dict[str, int | str] = {"Gres": _gres(kind, per_node)}
-    if shape.nodes != request.nodes:
-        new["NumNodes"], old["NumNodes"] = f"{shape.nodes}-{shape.nodes}", f"{request.nodes}-{request.nodes}"
-    if tasks_after != tasks:
-        new["NumTasks"], old["NumTasks"] = tasks_after, tasks
-    growth = shape.nodes * shape.gpus_per_node / request.gpus
-    if not request.cpus_follow_gpus:
-        cpus_per_task = max(1, round(request.cpus_per_task * growth * tasks / tasks_after))
-        cpus = max(cpus_per_task * tasks_after, math.ceil(request.cpus * growth))
-        fewest = max(1, round(request.min_cpus_per_node * shape.gpus_per_node / per_node))
-        for name, before, after in (
-            ("MinCPUsNode", request.min_cpus_per_node, fewest),
-            ("CPUsPerTask", request.cpus_per_task, cpus_per_task),
-            ("NumCPUs", request.cpus, cpus),
-        ):
-            if before != after:
-                new[name], old[name] = after, before
-    if request.memory_requested and shape.gpus_per_node != per_node:
-        memory_per_node = request.memory / request.nodes
-        new["MinMemoryNode"] = max(1, math.ceil(memory_per_node * shape.gpus_per_node / per_node))
-        old["MinMemoryNode"] = max(1, math.ceil(memory_per_node))
-    return {name: str(value) for name, value in new.items()}, {name: str(value) for name, value in old.items()}
-
-
-def _gpus_per_node(request: ResourceRequest) -> tuple[str, int]:
-    found = tres.gpus(request.gres)
-    if request.gpus_not_per_node or len(found) != 1 or "," in request.gres:
-        raise ActionImpossible("shape", asked="GPUs per job, socket or task, or other gres beside them")
-    [(kind, per_node)] = found.items()
-    if request.nodes < 1 or per_node < 1 or request.nodes * per_node != request.gpus:
-        raise ActionImpossible("shape", asked="a range of nodes or GPUs")
-    return kind, per_node
-
-
-def _gres(kind: str, gpus: int) -> str:
-    return f"gpu:{kind}:{gpus}" if kind else f"gpu:{gpus}"
-
-
-def _tasks(request: ResourceRequest, per_node: int, shape: Shape) -> tuple[int, int]:
-    """The tasks before and after."""
-    tasks = max(1, request.tasks)
-    if request.tasks_per_node:
-        if request.tasks_per_node > 1 and shape.gpus_per_node != per_node:
-            raise ActionImpossible("shape", asked="several tasks for each node")
-        return tasks, request.tasks_per_node * shape.nodes
-    if tasks == request.gpus and tasks > 1:
-        return tasks, shape.nodes * shape.gpus_per_node
-    if tasks % request.nodes:
-        raise ActionImpossible("shape", asked="tasks that cannot be divided evenly among the nodes")
-    return tasks, tasks // request.nodes * shape.nodes
 
 
 @dataclass(frozen=True)
@@ -204,11 +133,11 @@ def _even_shapes(snapshot: Snapshot, row: int, gpus: int, nodes: int, node_count
 def _capacity(snapshot: Snapshot, row: int) -> Floats:
     """(nodes,) The GPUs that the job could have on each node if that were empty; 0 where it may not run."""
     demand, capacity = snapshot.jobs.demand[row], snapshot.nodes.capacity
-    units = capacity[:, 0]
+    units = gpu_capacity(snapshot, int(snapshot.jobs.placement[row]))
     for resource in range(1, capacity.shape[1]):
         if demand[0] > 0 and demand[resource] > 0:
             units = np.minimum(units, capacity[:, resource] * demand[0] / demand[resource])
-    return np.where(snapshot.fits[snapshot.jobs.placement[row]], np.floor(units + 1e-9), 0.0)
+    return np.asarray(np.floor(units + 1e-9))
 
 
 def check_limits(observation: Observation, row: int, gpus: int) -> None:

@@ -154,6 +154,7 @@ class LedgerReports:
             "stops_last_hour": sum(past.stops_last_hour.values()),
             "factors_by_others": queries.factors_by_others(ledger),
             "failures_in_a_row": past.failures_in_a_row,
+            "unchangeable": queries.unchangeable_requests(ledger, now - DAY),
             "faults": queries.fault_counts(ledger, now - DAY),
             "ledger": {
                 "path": str(self._path),

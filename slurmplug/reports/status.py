@@ -29,6 +29,11 @@ def status_lines(status: Mapping[str, Any]) -> Iterator[str]:
     yield f"frozen      {frozen}; failed cycles in a row: {status['failures_in_a_row']}"
     open_ones = ", ".join(f"{each['jobs']} to {each['kind']} ({each['step']})" for each in status["operations"])
     yield f"operations  {printable(open_ones) or 'none open'}; stops in the last hour: {status['stops_last_hour']}"
+    if status["unchangeable"]:
+        forms = "; ".join(
+            f"{printable(each['asked'])}: {counted(each['jobs'], 'job')}" for each in status["unchangeable"]
+        )
+        yield f"requests    Slurm cannot change: {forms} (in the last day)"
     faults = ", ".join(f"{printable(each['rule'])} {each['count']}" for each in status["faults"])
     yield f"faults      {faults or 'none'} (of reports and scripts, in the last day)"
     ledger = status["ledger"]

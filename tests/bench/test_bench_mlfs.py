@@ -1,16 +1,17 @@
 """A decision of MLFS and the SiteFactors of a queue, at the size of the paper's experiment, a large and a huge site."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from policies.mlfs.mlfs import MLFH, MLFS, MLFSSettings
+from policies.mlfs.mlfs import MLFH, MLFS, MLFHSettings, MLFSSettings
 from policies.policy import Policy
 from policies.snapshot import Snapshot
 from predictors.arrays import Floats
-from predictors.forecast import Forecast, Forecasts
+from predictors.forecast import Fan, Forecast, Forecasts
 from slurmplug.cluster.port import Command
 from slurmplug.rules.site_factor import commands, order
 from tests.builders import NOW, forecasts, jobs, nodes, on_networks, snapshot
@@ -76,6 +77,21 @@ def test_bench_decide(benchmark: BenchmarkFixture, queue: tuple[Snapshot, Foreca
     assert np.all(np.isfinite(plan.score))
     assert any(action.kind == "stop" for action in plan.actions) == (policy.name == "mlfs")
     assert any(action.kind == "preempt" for action in plan.actions)
+
+
+@pytest.mark.parametrize("grow", [False, True], ids=["as requested", "growing"])
+def test_bench_growth(benchmark: BenchmarkFixture, queue: tuple[Snapshot, Forecasts], grow: bool) -> None:
+    """Half of the jobs name a range of GPUs, and each has a speed of its own."""
+    look, predicted = queue
+    n = len(look.jobs)
+    random = np.random.default_rng(0)
+    ranged = replace(look.jobs, gpus_max=np.where(random.random(n) < 0.5, random.integers(2, 65, n), look.jobs.gpus))
+    counts = np.array([1.0, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64])
+    pace, power = random.lognormal(0, 1, n), random.uniform(0.3, 0.95, n)
+    speeds = [Forecast.lognormal(pace * gpus**power, 0.2, "bench") for gpus in counts]
+    known = replace(predicted, speed=Fan.of(n, np.arange(n), np.tile(counts, (n, 1)), speeds))
+    plan = benchmark(MLFH(MLFHSettings(grow=grow)).decide, replace(look, jobs=ranged), known, {})
+    assert np.all(np.isfinite(plan.score))
 
 
 @pytest.mark.parametrize("moved", [0.0, 0.01, 1.0], ids=lambda moved: f"{moved:.0%} moved")

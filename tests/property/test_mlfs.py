@@ -16,7 +16,7 @@ from policies.mlfs.placement import Servers
 from policies.mlfs.priority import HOUR, PrioritySettings, score
 from policies.plan import OtherJob
 from policies.snapshot import Jobs, Snapshot
-from predictors.forecast import Forecast, Forecasts
+from predictors.forecast import Fan, Forecast, Forecasts
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
 
 HOURS = st.floats(0.01, 1000).map(lambda hours: hours * HOUR)
@@ -236,6 +236,7 @@ def clusters(draw: st.DrawFn) -> tuple[Snapshot, Forecasts]:
         return np.array(draw(st.lists(values, min_size=n, max_size=n)))
 
     gpus = column(st.sampled_from([0, 1, 2, 4, 6]))
+    ranged = column(st.booleans()) & (gpus > 0)
     demand = np.stack([gpus, np.maximum(gpus, 1) * column(st.sampled_from([1, 8])), np.zeros(n)], axis=1)
     wanted = column(st.booleans())
     used, runs_on = np.zeros((there, 3)), []
@@ -249,6 +250,8 @@ def clusters(draw: st.DrawFn) -> tuple[Snapshot, Forecasts]:
     of_jobs = jobs(
         n,
         gpus=gpus,
+        gpus_min=np.where(ranged, np.maximum(gpus // 2, 1), gpus),
+        gpus_max=np.where(ranged, 2 * gpus, gpus),
         demand=demand,
         ml_job=[min(row, row // 2 * 2) if draw(st.integers(0, 4)) == 0 else row for row in range(n)],
         state=np.where(runs, "running", "pending"),
@@ -272,9 +275,24 @@ def clusters(draw: st.DrawFn) -> tuple[Snapshot, Forecasts]:
         load=np.stack([np.zeros(there), draw(st.sampled_from([0.0, 20.0, 40.0])) + used[:, 1], np.zeros(there)], 1),
     )
     hours = column(HOURS)
-    return snapshot(of_jobs, on_nodes, runs_on=np.array(runs_on, np.int64).reshape(-1, 3)), forecasts(
-        n, remaining=hours, total=hours
+    on = np.array(runs_on, np.int64).reshape(-1, 3)
+    known = replace(
+        forecasts(n, remaining=hours, total=hours), speed=_speeds(draw(st.lists(SPEEDS, min_size=n, max_size=n)))
     )
+    return snapshot(of_jobs, on_nodes, runs_on=on), known
+
+
+SPEEDS = st.sampled_from([None, (1.0, 2.0, 4.0, 8.0), (1.0, 1.6, 2.5, 3.0), (1.0, 0.8, 0.6, 2.0), (1.0, 1.0, 1.0, 1.0)])
+"""Iterations a second on 1, 2, 4 and 12 GPUs; None where they are unknown."""
+
+
+def _speeds(of_jobs: list[tuple[float, ...] | None]) -> Fan:
+    rows = [row for row, speeds in enumerate(of_jobs) if speeds]
+    if not rows:
+        return Fan.unknown(len(of_jobs))
+    x = np.tile([1.0, 2.0, 4.0, 12.0], (len(rows), 1))
+    by_count = zip(*(speeds for speeds in of_jobs if speeds), strict=True)
+    return Fan.of(len(of_jobs), rows, x, [Forecast.certain(list(speeds), "test") for speeds in by_count])
 
 
 SWITCHES = st.builds(
@@ -295,18 +313,41 @@ def test_no_node_holds_more_than_it_has_after_a_decision_and_each_gang_is_whole(
     used = look.nodes.used.copy()
     per_gpu = look.jobs.demand / np.maximum(look.jobs.gpus, 1)[:, None]
     for action in plan.actions:
-        if action.kind in ("preempt", "migrate"):
+        if action.kind in ("preempt", "migrate", "resize"):
             for _, node, gpus in look.runs_on[look.runs_on[:, 0] == rows[action.job]]:
                 used[node] -= per_gpu[rows[action.job]] * max(gpus, 1)
     for action in plan.actions:
-        if action.kind in ("place", "migrate"):
+        if action.kind in ("place", "migrate", "resize"):
             row = rows[action.job]
-            assert sum(action.shares) == look.jobs.gpus[row]
+            least, most = look.jobs.gpus_min[row], look.jobs.gpus_max[row]
+            assert (least <= sum(action.shares) <= most) if config.grow else sum(action.shares) == look.jobs.gpus[row]
+            assert (action.kind == "resize") <= (least < most)
             for name, gpus in zip(action.nodes, action.shares, strict=True):
                 assert look.nodes.up[at[name]]
                 used[at[name]] += per_gpu[row] * (gpus if look.jobs.gpus[row] else 1)
     over = np.any(used > look.nodes.capacity + 1e-6, axis=1)
     assert not np.any(over)
+
+
+@settings(max_examples=300)
+@given(clusters(), SWITCHES)
+def test_a_gang_that_runs_is_preempted_as_a_whole_or_not_at_all(
+    cluster: tuple[Snapshot, Forecasts], config: MLFHSettings
+) -> None:
+    look, predicted = cluster
+    preempted = {action.job for action in MLFH(config).decide(look, predicted, {}).actions if action.kind == "preempt"}
+    for ml_job in range(len(look.jobs)):
+        runs = np.flatnonzero((look.jobs.ml_job == ml_job) & look.jobs.running).tolist()
+        assert len({look.jobs.keys[row] in preempted for row in runs}) <= 1
+
+
+@settings(max_examples=200)
+@given(clusters(), SWITCHES)
+def test_without_ranges_growing_changes_nothing(cluster: tuple[Snapshot, Forecasts], config: MLFHSettings) -> None:
+    look, predicted = cluster
+    look = replace(look, jobs=replace(look.jobs, gpus_min=look.jobs.gpus, gpus_max=look.jobs.gpus))
+    as_asked, grown = (MLFH(replace(config, grow=grow)).decide(look, predicted, {}) for grow in (False, True))
+    assert as_asked.actions == grown.actions
 
 
 @settings(max_examples=300)

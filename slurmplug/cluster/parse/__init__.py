@@ -10,6 +10,9 @@ What differs                       22.05               24.11               26.05
 ---------------------------------  ------------------  ------------------  ------------------  -----------------------
 squeue, exit_code                  a wait status: 768  3:0                 3:0                 `table.exit_code`
 squeue, GPUs requested per node    gres:gpu:2          gres/gpu:2          gres/gpu:2          `cluster.tres.gpus`
+squeue, GPUs per task              gres:gpu:1          cpu=2,gres/gpu=1    cpu=2,gres/gpu=1    `cluster.tres.gpus`
+scontrol show job, NumNodes        1, and 1-1 with     1 or 1-1            1 or 1-1            `request_update` of
+without --nodes                    --nodes=1                                                   `operations`
 squeue, excluded nodes             -o %x alone         -o %x, -O ExcNodes  -o %x, -O ExcNodes  `resource_requests`, of
                                                                                                -o %x
 sacct, Start of what never ran     when it ended       None                None                `table.timestamp`
@@ -43,7 +46,7 @@ from slurmplug.cluster.parse.jobs import (
 )
 from slurmplug.cluster.parse.nodes import NODE_FIELDS, nodes
 from slurmplug.cluster.parse.reservations import reservations
-from slurmplug.cluster.parse.resource_requests import RESOURCE_REQUEST_FIELDS, resource_requests
+from slurmplug.cluster.parse.resource_requests import RESOURCE_REQUEST_FIELDS, addresses, resource_requests
 from slurmplug.cluster.parse.site import site
 from slurmplug.cluster.parse.table import Separators
 
@@ -59,6 +62,7 @@ __all__ = [
     "Queue",
     "QueueReader",
     "Separators",
+    "addresses",
     "endings",
     "nodes",
     "queue",

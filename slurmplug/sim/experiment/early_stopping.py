@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from policies.mlfs.early_stopping import StopCandidates, stop_actions
 from policies.mlfs.load_control import LoadControlSettings, assess_load
 from policies.plan import Plan
@@ -15,7 +17,10 @@ _PREFIX = "stopping."
 
 
 class WithEarlyStopping(Policy):
-    """A policy's plan, and MLF-C's stops of further jobs (Wang, Liu, Shen, CoNEXT 2020, section 3.5)."""
+    """A policy's plan, and MLF-C's stops of further jobs (Wang, Liu, Shen, CoNEXT 2020, section 3.5).
+
+    A job that is being stopped keeps its GPUs until it has ended, and the policy plans without them, as MLFS does.
+    """
 
     def __init__(self, policy: Policy, settings: LoadControlSettings | None = None) -> None:
         self._policy, self._control = policy, settings or LoadControlSettings()
@@ -26,11 +31,14 @@ class WithEarlyStopping(Policy):
         """The policy's plan, and the stops."""
         own = {name: value for name, value in memory.items() if not name.startswith(_PREFIX)}
         kept = {name.removeprefix(_PREFIX): value for name, value in memory.items() if name.startswith(_PREFIX)}
-        plan = self._policy.decide(snapshot, forecasts, own)
-        load = assess_load(snapshot, kept, self._control)
-        candidates = StopCandidates.of(snapshot.jobs, forecasts.final, self._control, overloaded=load.overloaded)
+        jobs, load = snapshot.jobs, assess_load(snapshot, kept, self._control)
+        candidates = StopCandidates.of(jobs, forecasts.final, self._control, overloaded=load.overloaded)
         stopping = stop_actions(snapshot, candidates, load, self._control)
         stopped = {action.job for action in stopping}
+        if stopped:
+            stays = np.array([key in stopped for key in jobs.keys])
+            snapshot = replace(snapshot, jobs=replace(jobs, restartable=jobs.restartable & ~stays))
+        plan = self._policy.decide(snapshot, forecasts, own)
         return replace(
             plan,
             actions=(*(action for action in plan.actions if action.job not in stopped), *stopping),

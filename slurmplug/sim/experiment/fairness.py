@@ -39,7 +39,7 @@ def finish_time_fairness(jobs: tuple[FinishedJob, ...], nodes: SimNodes) -> Floa
     for row, job in enumerate(jobs):
         trained = _trained(job)
         if met[row] == met[row] and trained > 0:
-            alone = job.job.startup + trained / packed(job.job, a_node).at(gpus / met[row])
+            alone = job.job.startup + trained / packed(job.job, a_node, gpus).at(gpus / met[row])
             rho[row] = (job.ended - job.submitted) / alone
     return rho
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from predictors.arrays import Floats
 from slurmplug.sim.engine.job import SimJob
+from slurmplug.sim.engine.nodes import SimNodes
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,11 +44,26 @@ def packed_rate(job: SimJob, gpus: int, gpus_a_node: int) -> float:
     return job.speed.at(max(gpus, 1), max(1, math.ceil(gpus / max(gpus_a_node, 1))))
 
 
-def packed(job: SimJob, gpus_a_node: int) -> Speedup:
-    """Of a job with GPUs on all the numbers of them that it can train on, each on as few nodes as hold it."""
+def packed(job: SimJob, gpus_a_node: int, gpus: int) -> Speedup:
+    """Of a job with GPUs on every number of them that it can train on, out of `gpus`, on as few nodes as hold it."""
     least, most = gpu_range(job)
-    counts = range(least, most + 1)
+    counts = range(least, min(most, gpus) + 1)
     return Speedup.through(counts, (packed_rate(job, count, gpus_a_node) for count in counts))
+
+
+def fastest(job: SimJob, nodes: SimNodes) -> Speedup:
+    """The same, each number of GPUs on as many nodes of the cluster as make it fastest."""
+    least, most = gpu_range(job)
+    a_node = max(nodes.gpus)
+    counts = range(least, min(most, sum(nodes.gpus)) + 1)
+    spreads = sorted({1, *job.speed.nodes.tolist()})
+
+    def rate(gpus: int) -> float:
+        fewest, most_nodes = math.ceil(gpus / a_node), min(gpus, len(nodes))
+        ways = {fewest, most_nodes, *(spread for spread in spreads if fewest < spread < most_nodes)}
+        return max(job.speed.at(gpus, way) for way in ways)
+
+    return Speedup.through(counts, map(rate, counts))
 
 
 def gpu_range(job: SimJob) -> tuple[int, int]:

@@ -119,7 +119,16 @@ VALUES = {
     ],
     "ml-job": "resnet50-run7 .hidden _x".split(),
     "params": [
-        *"25.6M 1.3B 1e6 25600000 5k 7T 1G 1e15 1e16 2000T 0 0.5 M 25.6MB -5M 25.6m 1e3K nan infM".split(),
+        *"""25.6M 1.3B 1e6 25600000 5k 7T 1G 1e15 1e16 2000T 0 0.5 M 25.6MB -5M 25.6m 1e3K nan infM""".split(),
+        *"""rows:2000 rows:2000,classes:10,operation:bubble 25.6M,rows:2k rows:2k,25.6M 25.6M, ,rows:1 rows: :5 rows
+        rows:1,rows:2 rows:-1 rows:+1 rows:1e16 rows:1e15 rows:.5 rows:5.x rows:nan rows:a_b 9x:1 a-b:1 rows:1:2
+        rows:5kk rows:0 x:1;y:2 a:1,b:2,c:3,d:4,e:5,f:6,g:7,h:8,i:9 rows:bubble-2.0 25.6MB,rows:1""".split(),
+        "x" * 32 + ":1",
+        "x" * 33 + ":1",
+        "x:" + "y" * 32,
+        "x:" + "y" * 33,
+        "rows:1, classes:2",
+        "1M , rows:3",
     ],
     "role": "worker ps PS server".split(),
     "utility": [

@@ -500,7 +500,7 @@ def test_a_moved_job_has_its_node_lists_restored_also_by_the_operation_after_it_
         ({"het_id": 1}, "heterogeneous"),
         ({"reservation": "theirs"}, "in a reservation"),
         ({"request": {"requeue": False}}, "no requeue"),
-        ({"request": {"gpus_not_per_node": True}}, "shape"),
+        ({"request": {"gres_per_socket": "gres:gpu:2"}}, "shape"),
         ({"request": {"gres": "gres:gpu:a100:2,gres:shard:1"}}, "shape"),
     ],
 )

@@ -1,6 +1,7 @@
 """status, pause and resume."""
 
 import fcntl
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from slurmplug.ledger.lock import daemon_runs
 from slurmplug.spool.report_lines import SpoolFault
 from tests.builders import NOW
 from tests.ledgers import Planned, Site
+from tests.moving import ELASTIC, SETTINGS, DoesWhatItIsTold
 
 
 @pytest.fixture
@@ -120,6 +122,25 @@ def test_open_operations_and_faults_are_counted(site: Site, now: None) -> None:
     output = site.ask("status", code=1)
     assert "operations  1 to stop (ask); stops in the last hour: 1" in output
     assert "faults      owner 3" in output
+
+
+def test_jobs_that_cannot_be_resized_are_counted_by_how_they_requested_their_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = DoesWhatItIsTold()
+    with Site(tmp_path, policy, **SETTINGS) as site:
+        for form in ("gres_per_socket", "gres_per_task", "gres_per_socket", ""):
+            job = site.cluster.submit(ELASTIC, gpus=2)
+            site.cluster.jobs[job]["request"] = {form: "gres:gpu:2"} if form else {}
+            policy.wanted[job] = {"kind": "resize", "gpus": 1}
+        site.cycle(2)
+        monkeypatch.setattr(time, "time", lambda: site.cluster.time)
+        forms = "GPUs per socket (--gpus-per-socket): 2 jobs; GPUs by several options: 1 job (in the last day)"
+        assert f"requests    Slurm cannot change: {forms}\n" in site.ask("status", code=1)
+        assert json.loads(site.ask("status", "--json", code=1))["unchangeable"] == [
+            {"asked": "GPUs per socket (--gpus-per-socket)", "jobs": 2},
+            {"asked": "GPUs by several options", "jobs": 1},
+        ]
 
 
 def test_a_frozen_cycle_is_explained(tmp_path: Path) -> None:

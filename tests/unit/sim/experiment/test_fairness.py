@@ -47,7 +47,7 @@ def test_a_speedup_is_the_least_concave_function_above_the_measured_rates() -> N
 
 def test_a_range_that_begins_above_one_gpu_is_shared_by_time() -> None:
     speed = Speed(np.array([2, 4]), np.ones(2, dtype=int), np.array([2.0, 3.0]))
-    made = packed(job(2, 8, gpus_min=2, gpus_max=4, speed=speed), 4)
+    made = packed(job(2, 8, gpus_min=2, gpus_max=4, speed=speed), 4, 4)
     assert (made.at(1), made.at(4)) == pytest.approx((1.0, 3.0))
 
 
