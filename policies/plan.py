@@ -48,7 +48,8 @@ class Action:
 
     `place` starts a pending job on `nodes`, `migrate` moves a running one there (to any other nodes if none are named),
     `resize` gives it `gpus`. shares: the GPUs on each of the nodes; empty for as even as possible. begin: when a
-    `release` lets the job start, in seconds since the epoch.
+    `release` lets the job start, in seconds since the epoch. time_limit: the one in seconds that a `resize` requires;
+    None for the job's own.
     """
 
     kind: ActionKind
@@ -58,6 +59,7 @@ class Action:
     nodes: tuple[str, ...] = ()
     shares: tuple[int, ...] = ()
     begin: float | None = None
+    time_limit: float | None = None
 
 
 @dataclass(frozen=True)

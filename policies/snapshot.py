@@ -4,7 +4,7 @@ Every column of `Jobs` has one entry per job, so that a policy decides on 100,00
 seconds since the epoch, durations are seconds, and NaN means not given or unknown.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -99,6 +99,11 @@ class Jobs:
     """(n, resources)"""
     placement: Ints
     """placement class: a row of `Snapshot.fits`"""
+    gpu_type: Texts
+    """of the GPUs that the job holds; of a job that waits, as it requests or, where it may run on one type alone, that
+    one; empty where not known, and for several types"""
+    part_of_gpu: Bools
+    """it holds or requests MIG instances or shards; of whole GPUs it has none, so that `gpus` is 0"""
 
     urgency: Floats
     deadline: Floats
@@ -181,7 +186,10 @@ class Jobs:
 
 @dataclass(frozen=True)
 class Nodes:
-    """The nodes; `capacity`, `used` and `load` have a column for each of `RESOURCES`."""
+    """The nodes; `capacity`, `used` and `load` have a column for each of `RESOURCES`.
+
+    GPUs are whole ones: MIG instances are not counted, and a GPU of which shards are in use is in use.
+    """
 
     names: tuple[str, ...]
     up: Bools
@@ -189,6 +197,11 @@ class Nodes:
     used: Floats
     load: Floats
     """use as Slurm measures it, in the unit of the capacity; NaN where unknown"""
+    gpu_types: tuple[str, ...] = ()
+    """the types of GPUs of any node, by name"""
+    of_type: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    """(nodes, types): the GPUs of each type; as `of_type_used`, empty where no type is known"""
+    of_type_used: Floats = field(default_factory=lambda: np.zeros((0, 0)))
 
 
 @dataclass(frozen=True)
@@ -204,6 +217,9 @@ class Snapshot:
     """(placement classes, nodes): whether partition, features, reservation and typed gres allow a job there"""
     runs_on: Ints
     """(allocations, 3): job row, node row, GPUs"""
+    type_of_class: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """(placement classes,): the one type of GPU that jobs of the class request, by its place in `Nodes.gpu_types`; -1
+    for any. Empty where no class requests one"""
 
 
 def _read_only(column: Bools) -> Bools:

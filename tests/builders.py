@@ -48,6 +48,8 @@ _COLUMNS: dict[str, tuple[type, Any]] = {
     "taken_out": (np.bool_, False),
     "gpus": (np.int64, 1),
     "placement": (np.int64, 0),
+    "gpu_type": (np.str_, ""),
+    "part_of_gpu": (np.bool_, False),
     "urgency": (np.float64, np.nan),
     "deadline": (np.float64, np.nan),
     "target": (np.float64, np.nan),
@@ -116,13 +118,18 @@ def curves(rows: Sequence[ArrayLike]) -> Curves:
 
 
 def nodes(n: int = 1, **columns: Any) -> Nodes:
-    """n idle nodes of four GPUs, 32 CPUs and 128 GiB; `capacity`, `used` and `load` are (n, resources) or one row."""
+    """n idle nodes of four GPUs, 32 CPUs and 128 GiB; `capacity`, `used` and `load` are (n, resources) or one row, as
+    are `of_type` and `of_type_used` (n, types)."""
+    types = columns.get("gpu_types", ())
     return Nodes(
         names=columns.get("names", tuple(f"n{node + 1}" for node in range(n))),
         up=_column(columns.get("up", True), np.bool_, n),
         capacity=_table(columns.get("capacity", [4.0, 32.0, 131_072.0]), n, len(RESOURCES)),
         used=_table(columns.get("used", 0.0), n, len(RESOURCES)),
         load=_table(columns.get("load", 0.0), n, len(RESOURCES)),
+        gpu_types=types,
+        of_type=_table(columns.get("of_type", 0.0), n, len(types)),
+        of_type_used=_table(columns.get("of_type_used", 0.0), n, len(types)),
     )
 
 
@@ -142,6 +149,7 @@ def snapshot(
     seed: int = 0,
     fits: Bools | None = None,
     runs_on: Ints | None = None,
+    type_of_class: Ints | None = None,
 ) -> Snapshot:
     """A snapshot of these jobs and nodes; every job fits everywhere and holds nothing, unless said otherwise."""
     of_jobs = jobs(0) if of_jobs is None else of_jobs
@@ -155,6 +163,7 @@ def snapshot(
         nodes=on_nodes,
         fits=np.ones((classes, len(on_nodes.names)), dtype=np.bool_) if fits is None else fits,
         runs_on=np.zeros((0, 3), dtype=np.int64) if runs_on is None else runs_on,
+        type_of_class=np.zeros(0, dtype=np.int64) if type_of_class is None else type_of_class,
     )
 
 

@@ -40,7 +40,8 @@ _JOB: dict[str, Any] = {
     "qos": "normal", "partition": "gpu", "state": "PENDING", "reason": "Priority", "name": "train", "comment": "",
     "dependency": "", "features": "", "reservation": "", "node_list": "", "batch": True, "restarts": 0, "submit": NOW,
     "eligible": NOW, "start": NAN, "end": NAN, "expected": NAN, "time_limit": 3600.0, "priority": 1000.0, "nice": 0,
-    "nodes": 1, "cpus": 2, "memory": 1024.0, "gpus": 1, "gpu_type": "", "exit_code": 0,
+    "nodes": 1, "cpus": 2, "memory": 1024.0, "gpus": 1, "gpu_type": "", "gpu_type_held": "", "shards": 0,
+    "exit_code": 0,
 }  # fmt: skip
 
 
@@ -263,7 +264,10 @@ class FakeCluster:
         reports, self.reports = self.reports, {}
         faults, self.faults = self.faults, []
         return reading(
-            *({**{name: job[name] for name in job_row(0)}, "priority": _priority(job)} for job in self.jobs.values()),
+            *(
+                {**{name: job.get(name, usual) for name, usual in job_row(0).items()}, "priority": _priority(job)}
+                for job in self.jobs.values()
+            ),
             now=self.time,
             nodes=self.nodes,
             reservations=self.reservations,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from slurmplug.cluster.held_types import with_held_types
 from slurmplug.cluster.port import JobRows, NodeRows, Reading, Submission
 from slurmplug.sim.adapters.cluster import SimCluster
 from slurmplug.sim.engine.engine import PENDING, RUNNING, Engine
@@ -48,10 +49,11 @@ class RenderedCluster:
         jobs = self._jobs(live)
         submissions = zip(jobs.job_id.tolist(), jobs.submit.astype(int).tolist(), strict=True)
         wanted = [job_id for job_id, submit in submissions if (job_id, submit) not in known]
+        nodes = self._nodes()
         seen = replace(
             self._port.read((), ()),
-            jobs=jobs,
-            nodes=self._nodes(),
+            jobs=with_held_types(jobs, nodes),
+            nodes=nodes,
             scripts={job_id: script(engine, job_id - 1, self._all_managed) for job_id in wanted},
             reports=self._reports(live, again),
         )
@@ -81,7 +83,8 @@ class RenderedCluster:
             "expected": np.full(count, np.nan), "end": np.full(count, np.nan), "priority": self._port.priority[live],
             "nice": np.zeros(count, int),
             "nodes": np.ones(count, int), "cpus": demand[:, 1], "memory": demand[:, 2], "gpus": engine.gpus[live],
-            "gpu_type": np.full(count, ""), "exit_code": np.zeros(count, int),
+            "gpu_type": columns["gpu_type"][live], "gpu_type_held": np.full(count, ""), "shards": np.zeros(count, int),
+            "exit_code": np.zeros(count, int),
         }  # fmt: skip
         return JobRows(
             **{
@@ -92,7 +95,7 @@ class RenderedCluster:
 
     def _nodes(self) -> NodeRows:
         nodes, partitions = self._port.engine.nodes, frozenset(self._port.engine.table.columns["partition"].tolist())
-        count, used = len(nodes), np.maximum(nodes.used, 0.0)
+        count, used, types = len(nodes), np.maximum(nodes.used, 0.0), nodes.gpu_type.tolist()
         most = nodes.threshold * nodes.capacity
         load = used * np.maximum(np.divide(used, most, out=np.ones_like(used), where=most > 0), 1.0)
         return NodeRows(
@@ -100,8 +103,8 @@ class RenderedCluster:
             state=(frozenset({"mixed"}),) * count,
             partitions=(partitions,) * count,
             features=(frozenset(),) * count,
-            gpus=tuple({"": int(each)} for each in nodes.capacity[:, 0]),
-            gpus_used=tuple({"": round(each)} for each in used[:, 0].tolist()),
+            gpus=tuple({kind: int(each)} for kind, each in zip(types, nodes.capacity[:, 0], strict=True)),
+            gpus_used=tuple({kind: round(each)} for kind, each in zip(types, used[:, 0].tolist(), strict=True)),
             cpus=nodes.capacity[:, 1].astype(int),
             cpus_used=used[:, 1],  # a share of a GPU's CPUs may be none of whole CPUs
             cpu_load=load[:, 1],

@@ -28,16 +28,20 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class ElasticFlowSettings:
-    """slot: seconds of a slot of the plan. slots: how many there are at most; the last one has all time beyond."""
+    """slot: seconds of a slot of the plan. slots: how many there are at most; the last one has all time beyond.
+    margin: by what share work is planned to be more than forecast."""
 
     slot: float = 300.0
     slots: int = 500
+    margin: float = 0.2
 
     def __post_init__(self) -> None:
         if not 1 <= self.slot < np.inf:
             raise ValueError(f"slot is at least 1 second, not {self.slot}")
         if not 1 <= self.slots <= 10_000:
             raise ValueError(f"slots is from 1 to 10000, not {self.slots}")
+        if not 0 <= self.margin < np.inf:
+            raise ValueError(f"margin is at least 0, not {self.margin}")
 
 
 class ElasticFlow(Policy):
@@ -47,18 +51,16 @@ class ElasticFlow(Policy):
     that share or, if they are fewer, those that jobs with earlier deadlines leave: progressive filling. A new job is
     admitted if it and all admitted jobs, in order of deadline, have such a share (admission control). In the present
     slot each has its share, and GPUs left over go one by one where they save most GPU time of the plans (resource
-    allocation). Speeds are forecast by GPUs, iterations those to the declared maximum; it decides when a job comes or
-    goes.
+    allocation). Speeds are forecast by GPUs, iterations those to the declared maximum.
 
     Ours: a job that is not admitted, or has no deadline, is not dropped: it runs on what admitted ones leave, the
-    shortest first, at its minimum; it is not offered again. Sizes need not be powers of two. An admitted job that can
-    no longer end in time, as forecasts err, takes what it can get until its deadline, and bars no other job. Left out:
-    buddy allocation (`allocate` places jobs).
+    shortest first, at its minimum; it is not offered again. Sizes need not be powers of two. As forecasts err, where
+    the paper has profiles, there is a margin, and an admitted job that can no longer end in time takes what it can get
+    until its deadline, and bars no other job. Left out: buddy allocation (`allocate` places jobs).
     """
 
     name = "elasticflow"
     needs: frozenset[Need] = frozenset({"speed", "remaining"})
-    decides_on = "events"
 
     def __init__(self, settings: ElasticFlowSettings | None = None) -> None:
         self.settings: ElasticFlowSettings = settings or ElasticFlowSettings()
@@ -66,7 +68,7 @@ class ElasticFlow(Policy):
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
         """Admit new jobs, give the admitted ones their shares, and share out what is left."""
         jobs = snapshot.jobs
-        training = _Training(snapshot, forecasts)
+        training = _Training(snapshot, forecasts, self.settings.margin)
         judged, admitted = _remembered(snapshot, memory)
         offered = jobs.managed & (jobs.gpus > 0) & ~np.isnan(jobs.deadline) & (movable(jobs) | startable(jobs))
         shares = Shares(snapshot, training, self.settings, admitted & offered)
@@ -90,11 +92,15 @@ class ElasticFlow(Policy):
         wanted = grow_elastic(snapshot, wanted, saved)
         return plan_allocation(snapshot, order, wanted, memory=_to_memory(jobs, judged | offered, admitted))
 
+    def until(self, snapshot: Snapshot) -> float:
+        """The next slot, in which the plan may have other shares."""
+        return float(np.floor(snapshot.now / self.settings.slot) + 1) * self.settings.slot
+
 
 class _Training:
     """What is left of each job, and how fast it is on each number of GPUs."""
 
-    def __init__(self, snapshot: Snapshot, forecasts: Forecasts) -> None:
+    def __init__(self, snapshot: Snapshot, forecasts: Forecasts, margin: float) -> None:
         jobs = self._jobs = snapshot.jobs
         self._speeds = MedianSpeeds.of(forecasts.speed)
         self._rates: dict[int, Floats] = {}
@@ -102,7 +108,7 @@ class _Training:
         self._scales = elastic(jobs) & (iterations > 0)
         self.seconds: Floats = remaining_seconds(snapshot, forecasts.remaining)
         """(n,) left on the GPUs that each has or requested"""
-        self.work: Floats = np.where(self._scales, iterations, self.seconds)
+        self.work: Floats = np.where(self._scales, iterations, self.seconds) * (1 + margin)
         """(n,) left, in iterations; of a job whose size or speed is not known to change, in seconds"""
 
     def rates(self, row: int) -> Floats:

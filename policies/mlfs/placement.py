@@ -206,7 +206,7 @@ class Servers:
         jobs = self.snapshot.jobs
         demand = jobs.demand[row]
         network_use = self._network_use[row] if self._gang_size[jobs.ml_job[row]] > 1 else 0.0
-        room = (self.space.free[at] + 1e-9 >= demand).all(axis=-1)
+        room = self.space.whole_fits(row, at)
         overloaded = self._overloaded(row, demand[CPUS], network_use, at)
         fits: Bools = self._allowed[jobs.placement[row], at] & room & ~overloaded
         return fits

@@ -43,8 +43,9 @@ def startable(jobs: Jobs) -> Bools:
 
 def movable(jobs: Jobs) -> Bools:
     """(n,) whether the job runs and may be preempted, resized or migrated: managed, with a checkpoint to resume
-    from."""
-    return np.asarray(jobs.running & jobs.managed & jobs.restartable & ~jobs.held & ~jobs.interactive)
+    from, and on whole GPUs."""
+    left_alone = jobs.held | jobs.interactive | jobs.part_of_gpu
+    return np.asarray(jobs.running & jobs.managed & jobs.restartable & ~left_alone)
 
 
 def elastic(jobs: Jobs) -> Bools:

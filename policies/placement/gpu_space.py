@@ -43,9 +43,9 @@ class GPUSpace:
 
     @classmethod
     def of(cls, snapshot: Snapshot, space: Space, rows: Ints) -> GPUSpace | None:
-        """A copy if these rows may use all nodes, request GPUs, and fit by GPUs alone; else None."""
+        """A copy if these rows may use all nodes, request GPUs, and fit by GPUs of any type alone; else None."""
         jobs, up, free = snapshot.jobs, snapshot.nodes.up, space.free
-        if not len(rows) or not np.all(jobs.demand[rows, 0] > 0):
+        if space.counts_types or not len(rows) or not np.all(jobs.demand[rows, 0] > 0):
             return None
         if not snapshot.fits[np.unique(jobs.placement[rows])][:, up].all() or not np.all(free[:, 0] % 1 == 0):
             return None

@@ -1,9 +1,13 @@
-"""Free GPUs by pool, which are nodes that are open to the same jobs: by counts alone, whichever nodes these are."""
+"""Free GPUs by pool, which are nodes that are open to the same jobs: by counts alone, whichever nodes these are.
+
+A node with GPUs of several types, of which jobs request one, is as many nodes (`gpu_types.split_by_type`).
+"""
 
 from typing import NamedTuple
 
 import numpy as np
 
+from policies.placement.gpu_types import split_by_type
 from policies.placement.space import free_resources
 from policies.snapshot import Snapshot
 from predictors.arrays import Bools
@@ -21,8 +25,8 @@ class GPUPools(NamedTuple):
         nodes, on = snapshot.nodes, snapshot.runs_on
         back = on[yields[on[:, 0]]]
         held, given = (np.bincount(those[:, 1], those[:, 2], len(nodes.names)) for those in (on, back))
-        free = (free_resources(nodes, held[:, None].astype(np.float64))[:, 0] + given)[nodes.up]
-        fits = snapshot.fits[:, nodes.up]
+        free = free_resources(nodes, held[:, None].astype(np.float64))[:, 0] + given
+        fits, free = split_by_type(snapshot, free, back)
         if fits.all():
             return cls([int(free.sum())], [[0]] * len(fits))
         columns, pool_of = np.unique(fits, axis=1, return_inverse=True)

@@ -4,7 +4,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from policies.snapshot import Nodes, Snapshot
+from policies.placement.gpu_types import counted_types
+from policies.snapshot import RESOURCES, Nodes, Snapshot
 from predictors.arrays import Bools, Floats, Ints
 
 Packing: TypeAlias = Literal["tight", "wide"]
@@ -30,7 +31,9 @@ def free_resources(nodes: Nodes, held: Floats) -> Floats:
 class Space:
     """What is free on each node, as a working copy that `take` and `give` change.
 
-    `free` (nodes, resources): 0 on nodes that are down.
+    `free` (nodes, resources): 0 on nodes that are down. Where nodes have GPUs of several types and jobs request one of
+    them, those of each such type are counted as well: `counts_types`. Of a job that requests none it is not known which
+    it holds or will have there, so that what it gives back is free for those that request none alone.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -39,10 +42,21 @@ class Space:
         count = jobs.demand[:, 0]
         self._by_gpus = count > 0
         self._per_gpu = jobs.demand / np.where(self._by_gpus, count, 1.0)[:, None]
+        types = counted_types(snapshot)
+        self.counts_types = len(types) > 0
+        if self.counts_types:
+            wants = snapshot.type_of_class[jobs.placement][:, None] == types
+            self._per_gpu = np.concatenate([self._per_gpu, wants & self._by_gpus[:, None]], axis=1)
         weights = self._held(on[:, 0], on[:, 2])
         there = len(nodes.names)
         held = np.array([np.bincount(on[:, 1], column, there) for column in weights.T]).T
-        self.free: Floats = free_resources(nodes, held)
+        n = len(RESOURCES)
+        self._free: Floats = free_resources(nodes, held[:, :n])
+        if self.counts_types:
+            used = np.fmax(nodes.of_type_used[:, types], held[:, n:])
+            of_types = np.where(nodes.up[:, None], np.maximum(nodes.of_type[:, types] - used, 0.0), 0.0)
+            self._free = np.concatenate([self._free, of_types], axis=1)
+        self.free: Floats = self._free[:, :n]
         order = np.argsort(on[:, 0], kind="stable")
         self._on = on[order]
         self._first = np.searchsorted(self._on[:, 0], np.arange(len(jobs) + 1))
@@ -68,7 +82,7 @@ class Space:
         for node, each in held:
             if not self._snapshot.nodes.up[node]:
                 return False
-            for has, wanted in zip(self.free[node].tolist(), each.tolist(), strict=True):
+            for has, wanted in zip(self._free[node].tolist(), each.tolist(), strict=True):
                 if has + _SLACK < wanted:
                     return False
         return bool(held)
@@ -87,7 +101,7 @@ class Space:
         held = self.on_each(row, place)
         for node, each in held:
             if self._snapshot.nodes.up[node]:
-                self.free[node] -= each
+                self._free[node] -= each
         return held
 
     def give(self, row: int, place: Placement) -> list[tuple[int, Floats]]:
@@ -95,7 +109,7 @@ class Space:
         held = self.on_each(row, place)
         for node, each in held:
             if self._snapshot.nodes.up[node]:
-                self.free[node] += each
+                self._free[node] += each
         return held
 
     def give_all(self, rows: Ints) -> None:
@@ -103,11 +117,11 @@ class Space:
         gives = np.zeros(len(self._first) - 1, dtype=bool)
         gives[rows] = True
         on = self._on[gives[self._on[:, 0]] & self._snapshot.nodes.up[self._on[:, 1]]]
-        np.add.at(self.free, on[:, 1], self._held(on[:, 0], on[:, 2]))
+        np.add.at(self._free, on[:, 1], self._held(on[:, 0], on[:, 2]))
 
     def change(self, taken: Ints) -> None:
         """Apply several changes: (k, 3) job row, node row and GPUs taken, negative if given back."""
-        np.subtract.at(self.free, taken[:, 1], self._held(taken[:, 0], taken[:, 2]))
+        np.subtract.at(self._free, taken[:, 1], self._held(taken[:, 0], taken[:, 2]))
 
     def fit(self, row: int, gpus: int, packing: Packing = "tight", nodes: Bools | None = None) -> Placement | None:
         """A placement with this many GPUs for the job, with CPUs and memory in proportion; None without room.
@@ -140,11 +154,18 @@ class Space:
     def room(self, row: int) -> Floats:
         """(nodes,) the number of GPUs that the job could get on each node, with CPUs and memory in proportion."""
         units = np.where(self._snapshot.fits[self._snapshot.jobs.placement[row]], self.free[:, 0], 0.0)
-        for resource in range(1, self.free.shape[1]):
+        for resource in range(1, self._free.shape[1]):
             each = self._per_gpu[row, resource]
             if each > 0:
-                units = np.minimum(units, self.free[:, resource] / each)
+                units = np.minimum(units, self._free[:, resource] / each)
         return np.asarray(np.floor(units + _SLACK))
+
+    def whole_fits(self, row: int, at: int | slice | Ints = slice(None)) -> Bools:
+        """(nodes,) on which of these nodes all that the job requests is free."""
+        demand = self._snapshot.jobs.demand[row]
+        if self.counts_types:
+            demand = np.concatenate([demand, self._per_gpu[row, len(demand) :] * demand[0]])
+        return np.asarray((self._free[at] + _SLACK >= demand).all(axis=-1))
 
     def room_in_all(self, row: int) -> int:
         """The number of GPUs that the job could get on all nodes together."""

@@ -8,6 +8,7 @@ import numpy as np
 from policies.marginal_gain.greedy import greedy_shares
 from policies.marginal_gain.training_forecast import TrainingForecast
 from policies.placement.allocation import allocate, held_gpus, movable, score_from_order, startable
+from policies.placement.gpu_types import gpu_capacity
 from policies.placement.plans import admission_releases
 from policies.plan import Memory, Plan
 from policies.policy import Policy
@@ -123,7 +124,7 @@ class SLAQ(Policy):
         if config.speed == "work":
             forecasts = replace(forecasts, speed=Fan.unknown(len(jobs)))
         training = TrainingForecast.of(snapshot, forecasts, rows, held, config.ahead)
-        there = snapshot.fits[:, snapshot.nodes.up] @ snapshot.nodes.capacity[snapshot.nodes.up, 0]
+        there = np.array([gpu_capacity(snapshot, each)[snapshot.nodes.up].sum() for each in range(len(snapshot.fits))])
         least = np.maximum(jobs.gpus_min[rows], 1)
         most = np.minimum(np.maximum(jobs.gpus_max[rows], least), there[jobs.placement[rows]].astype(np.int64))
         urgency = np.where(np.isnan(jobs.urgency[rows]), 5.0, jobs.urgency[rows])

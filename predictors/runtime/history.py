@@ -2,6 +2,9 @@
 
 A job belongs to eight groups, from its project to the same program with the same request by the same user. A new job is
 described by statistics of the latest run times in each of its groups.
+
+The request includes the type of the GPUs. A run on one type also counts among those with the same request on any type,
+by which a job is described that requests none, or whose type has no run of the group.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import re
 import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -67,6 +70,13 @@ class RunHistory:
             oldest = next(iter(self._runs))
             del self._runs[oldest], self._statistics[oldest]
 
+    def described_by(self, groups: Groups) -> tuple[GroupKey, ...]:
+        """The groups that describe a job: those of its type of GPU, where there are runs, else those of any type."""
+        return tuple(
+            typed if typed in self._runs else of_any
+            for typed, of_any in zip(groups.typed, groups.of_any_type, strict=True)
+        )
+
     def features(self, keys: tuple[GroupKey, ...], time: float) -> list[float]:
         """The statistics of each group, and the time from its last end to `time` (seconds; NaN: unknown), in one
         row."""
@@ -107,8 +117,20 @@ class RunHistory:
         return restored
 
 
-def group_keys(jobs: JobTable) -> Iterator[tuple[GroupKey, ...]]:
-    """The groups of each job, from the widest to the narrowest."""
+class Groups(NamedTuple):
+    """The groups of a job, from the widest to the narrowest: with the type of its GPUs, and whatever their type."""
+
+    typed: tuple[GroupKey, ...]
+    of_any_type: tuple[GroupKey, ...]
+
+    @property
+    def taught(self) -> tuple[GroupKey, ...]:
+        """All groups that its run counts in, each once."""
+        return tuple(dict.fromkeys(self.of_any_type + self.typed))
+
+
+def group_keys(jobs: JobTable) -> Iterator[Groups]:
+    """The groups of each job."""
     text, number = jobs.texts, jobs.numbers
     project = np.where(text["account"] != "", text["account"], text["group"])
     columns = (project, text["user"], text["type"], text["exe"], text["name"], text["workdir"])
@@ -116,17 +138,21 @@ def group_keys(jobs: JobTable) -> Iterator[tuple[GroupKey, ...]]:
     for i, (account, user, job_type, exe, name, folder) in enumerate(zip(*columns, strict=True)):
         size = ",".join(f"{value:g}" for value in sizes[i])
         limit = f"{number['time_limit'][i]:g}"
-        program = _program(job_type, exe, name)
-        yield (
+        program, kind = _program(job_type, exe, name), str(text["gpu_type"][i])
+        of_request = (
+            ("size", user, size),
+            ("request", user, limit, size),
+            ("all", user, limit, size, program),
+        )
+        wider = (
             _key("project", account),
             _key("user", user),
             _key("program", user, program),
             _key("folder", user, folder),
             _key("limit", user, limit),
-            _key("size", user, size),
-            _key("request", user, limit, size),
-            _key("all", user, limit, size, program),
         )
+        of_any = tuple(_key(*parts) for parts in of_request)
+        yield Groups(wider + (tuple(_key(*parts, kind) for parts in of_request) if kind else of_any), wider + of_any)
 
 
 def program_keys(jobs: JobTable) -> list[GroupKey]:

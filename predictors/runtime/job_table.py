@@ -11,13 +11,13 @@ import numpy as np
 from predictors.arrays import Floats, Ints, Texts
 
 Job: TypeAlias = Mapping[str, Any]
-"""A job by field: the strings user, group, account, partition, qos, type, exe, name, workdir and the numbers gpus,
-cpus, nodes, mem, time_limit, submit (times in seconds); of a finished job also end, and bound, the run time that it was
-forecast not to exceed. work: what its user declares that the run time depends on, name:number or name:kind, joined by
-commas. A field that is missing or None is unknown."""
+"""A job by field: the strings user, group, account, partition, qos, type, exe, name, workdir, gpu_type and the numbers
+gpus, cpus, nodes, mem, time_limit, submit (times in seconds); of a finished job also end, and bound, the run time that
+it was forecast not to exceed. work: what its user declares that the run time depends on, name:number or name:kind,
+joined by commas. A field that is missing or None is unknown."""
 
 NUMBER_COLUMNS = ("gpus", "cpus", "nodes", "mem", "time_limit", "submit", "end", "bound")
-TEXT_COLUMNS = ("user", "group", "account", "partition", "qos", "type", "exe", "name", "workdir", "work")
+TEXT_COLUMNS = ("user", "group", "account", "partition", "qos", "type", "exe", "name", "workdir", "gpu_type", "work")
 
 
 @dataclass(frozen=True, eq=False)

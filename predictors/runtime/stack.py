@@ -59,7 +59,7 @@ class StackModel:
     def fit(self, jobs: JobTable, runtimes: Floats) -> None:
         """Replay the jobs in order of submission, each with the history of jobs that had ended by then, and fit the
         forest."""
-        own, keys = submission_features(jobs), list(group_keys(jobs))
+        own, groups = submission_features(jobs), list(group_keys(jobs))
         submit = np.where(np.isfinite(jobs.numbers["submit"]), jobs.numbers["submit"], -np.inf)
         ends = _ends(jobs, runtimes)
         running: list[tuple[float, int]] = []
@@ -67,11 +67,12 @@ class StackModel:
         for i in np.argsort(submit, kind="stable").tolist():
             while running and running[0][0] <= submit[i]:
                 end, done = heapq.heappop(running)
-                self.history.add(keys[done], float(runtimes[done]), end)
-            rows.append((i, self.history.features(keys[i], float(jobs.numbers["submit"][i]))))
+                self.history.add(groups[done].taught, float(runtimes[done]), end)
+            keys = self.history.described_by(groups[i])
+            rows.append((i, self.history.features(keys, float(jobs.numbers["submit"][i]))))
             heapq.heappush(running, (float(ends[i]), i))
         for end, done in sorted(running):
-            self.history.add(keys[done], float(runtimes[done]), end)
+            self.history.add(groups[done].taught, float(runtimes[done]), end)
         self.clock = float(ends.max())
         latest = rows[-LATEST:]
         order = np.array([i for i, _ in latest], dtype=np.int64)
@@ -84,7 +85,8 @@ class StackModel:
 
         Refits the forest, which takes seconds, when enough jobs have been added.
         """
-        keys, submit = next(group_keys(job)), float(job.numbers["submit"][0])
+        groups, submit = next(group_keys(job)), float(job.numbers["submit"][0])
+        keys = self.history.described_by(groups)
         end = float(job.numbers["end"][0])
         self.clock = end if np.isfinite(end) else float(np.nanmax([self.clock, submit + runtime]))
         similar = self.history.features_at(keys, submit) if np.isfinite(submit) else self.history.features(keys, submit)
@@ -93,7 +95,7 @@ class StackModel:
             exceeded = runtime > self._predict_rows(row, job.limit).quantile(_BOUND)[0]
             self.stretch = float(np.clip(self.stretch * np.exp(_STEP * (exceeded - _TARGET_EXCEEDANCE)), 0.25, 8.0))
         self._pending.append((row[0], float(np.log(runtime)), float(job.limit[0])))
-        self.history.add(keys, runtime, self.clock)
+        self.history.add(groups.taught, runtime, self.clock)
         if len(self._pending) >= max(_MIN_GROWTH if self.forest is not None else FEWEST, len(self.y) // 10):
             x, y, limits = (np.array(column) for column in zip(*self._pending, strict=True))
             self.x = np.concatenate([self.x, x])[-LATEST:] if len(self.y) else x
@@ -105,8 +107,8 @@ class StackModel:
     def predict(self, jobs: JobTable) -> Forecast:
         """The run times of n jobs, not above the time limit plus the usual overrun."""
         similar = [
-            self.history.features(keys, submit)
-            for keys, submit in zip(group_keys(jobs), jobs.numbers["submit"].tolist(), strict=True)
+            self.history.features(self.history.described_by(groups), submit)
+            for groups, submit in zip(group_keys(jobs), jobs.numbers["submit"].tolist(), strict=True)
         ]
         x = job_features(submission_features(jobs), np.array(similar), jobs.limit).astype(np.float32)
         return self._predict_rows(x, jobs.limit)

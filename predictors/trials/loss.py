@@ -13,8 +13,8 @@ from predictors.arrays import Floats
 from predictors.loss import LossFamily, LossPredictor
 from predictors.scoring import Clock, ScoreRow, mean_row, relative_error
 
-AHEAD = 10
-"""iterations ahead, as SLAQ predicts them"""
+AHEAD = (1, 5, 10)
+"""iterations ahead, as in SLAQ's figure 6"""
 CONVEX = frozenset({"LogReg", "SVM", "SVMPoly", "LinReg", "KMeans", "LDA", "GBTReg"})
 """SLAQ's algorithms with convex losses, by the names of its Table 1"""
 _FIRST = 10
@@ -22,7 +22,11 @@ _FIRST = 10
 _MOST_CUTS = 25
 
 
-def trial(curves: Mapping[str, Sequence[Floats]], clock: Clock, ahead: int = AHEAD) -> list[ScoreRow]:
+LAST_VALUE, LAST_CHANGE = "last value", "last change"
+"""Simple methods: the loss stays as it is, or changes on by as much as in the last iteration (SLAQ's strawman)."""
+
+
+def trial(curves: Mapping[str, Sequence[Floats]], clock: Clock, ahead: int = max(AHEAD)) -> list[ScoreRow]:
     """Predict losses `ahead` iterations after up to 25 points of each curve, evenly spaced from the tenth on.
 
     curves: by kind, each (k,). Errors are relative to the actual loss, and to the range of the curve. In means, all
@@ -39,7 +43,8 @@ def trial(curves: Mapping[str, Sequence[Floats]], clock: Clock, ahead: int = AHE
         for kind, some in usable.items():
             methods[family].append(_score(kind, family, some, ahead, predictor=predictor, clock=clock))
     for kind, some in usable.items():
-        methods["last value"].append(_score(kind, "last value", some, ahead, predictor=None, clock=clock))
+        for method in (LAST_VALUE, LAST_CHANGE):
+            methods[method].append(_score(kind, method, some, ahead, predictor=None, clock=clock))
     table = []
     for method_rows in methods.values():
         if convex := [row for row in method_rows if row.part in CONVEX]:
@@ -58,7 +63,8 @@ def _score(
         last = len(curve) - ahead
         cuts = np.unique(np.linspace(_FIRST, last, min(_MOST_CUTS, last - _FIRST + 1)).astype(int))
         if predictor is None:
-            predicted = curve[cuts - 1]
+            change = curve[cuts - 1] - curve[cuts - 2] if method == LAST_CHANGE else 0.0
+            predicted = curve[cuts - 1] + ahead * change
         else:
             start = clock()
             forecast = predictor.predict_many([curve[:n] for n in cuts.tolist()], ahead)

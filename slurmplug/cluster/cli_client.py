@@ -64,6 +64,7 @@ _UPDATE_FIELDS = {
     "CPUsPerTask": _COUNT,
     "MinCPUsNode": _COUNT,
     "MinMemoryNode": _COUNT,
+    "TimeLimit": _COUNT,
     "Nice": _NUMBER,
 }
 """The fields that may be updated, and what their values must match."""

@@ -85,7 +85,11 @@ class JobRows:
     gpus: Ints
     """in all: allocated while it runs, else requested per node, job, socket or task"""
     gpu_type: Texts
-    """as requested; empty for any, and where one job requests several types"""
+    """as requested, several joined by commas; empty for any"""
+    gpu_type_held: Texts
+    """of a job that has started, of the GPUs that it holds or held, several joined by commas; empty where not known"""
+    shards: Ints
+    """requested per node, job, socket or task: parts of GPUs that jobs share (gres/shard)"""
     exit_code: Ints
     """as a shell has it: 128 plus the number of the signal that ended it"""
 
@@ -97,7 +101,8 @@ class JobRows:
 class NodeRows:
     """The nodes: columns with one entry per node. Memory is in MiB.
 
-    `gpus` and `gpus_used` count the GPUs by type; those without a type are under the empty name.
+    `gpus` and `gpus_used` count the GPUs by type; those without a type are under the empty name. MIG instances are
+    counted under the type of their profile, and a GPU of which shards are in use is in use.
     """
 
     name: tuple[str, ...]
@@ -105,6 +110,7 @@ class NodeRows:
     """Slurm's state and flags in lower case: idle, mixed, drain, reserved, ..."""
     partitions: tuple[frozenset[str], ...]
     features: tuple[frozenset[str], ...]
+    """the active ones: slurmctld starts no job for others, unless a plugin of the site can activate them by a reboot"""
     gpus: tuple[Mapping[str, int], ...]
     gpus_used: tuple[Mapping[str, int], ...]
     cpus: Ints
@@ -185,6 +191,7 @@ class ResourceRequest:
     memory_per_cpu: bool = False
     """whether `min_memory` is per CPU, so that Slurm changes the job's memory with its CPUs"""
     tasks_per_gpu: int = 0
+    cpus_per_gpu: int = 0
 
 
 class RunIdentity(NamedTuple):

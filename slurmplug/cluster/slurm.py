@@ -12,6 +12,7 @@ from itertools import groupby
 import numpy as np
 
 from slurmplug.cluster import api_client, parse
+from slurmplug.cluster.held_types import with_held_types
 from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.parse import Separators
 from slurmplug.cluster.port import (
@@ -74,7 +75,7 @@ class SlurmCluster:
         reading = Reading(
             now=now,
             site=self._named(site.result()),
-            jobs=jobs,
+            jobs=with_held_types(jobs, nodes.result()),
             nodes=nodes.result(),
             reservations=reservations.result(),
             endings=self._endings(set(alive) - set(jobs.job_id.tolist())),

@@ -13,7 +13,7 @@ from slurmplug.console import table
 from slurmplug.console.table import Field, Value
 from slurmplug.errors import UsageError
 
-KINDS = ("curves", "loss", "runtime", "speed", "optstop", "stops")
+KINDS = ("curves", "loss", "runtime", "speed", "gpu-types", "optstop", "stops")
 _DETAIL = {"mae s": ".0f", "exceeds 0.95": ".1%", "covers 90%": ".1%", "epochs used": ".1%", "best found": ".0%",
            "of the value": ".2%", "of the range": ".2%", "error": ".1%", "log likelihood": ".2f", "regret": ".3f",
            "ms": ".3f",

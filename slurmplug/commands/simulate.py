@@ -11,11 +11,13 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from policies.mlfs.load_control import LoadControlSettings
 from policies.policy import Policy
 from slurmplug.commands.experiment import ReadWorkload, print_results, workload_options, write, write_results
 from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
 from slurmplug.errors import UsageError
+from slurmplug.sim.adapters.forecaster import once_grown
 from slurmplug.sim.experiment import summary
 from slurmplug.sim.experiment.early_stopping import WithEarlyStopping
 from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
@@ -52,6 +54,13 @@ _SHOWN = (
     show_default=True,
     help="Add MLF-C and OptStop to every policy; mlfs always has its own.",
 )
+@click.option(
+    "--epsilon",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=LoadControlSettings.epsilon,
+    show_default=True,
+    help="With MLF-C: the share of the achieved value that is not worth further training, for every policy.",
+)
 @click.option("--interval", type=click.FloatRange(1), default=60.0, show_default=True, help="Seconds between cycles.")
 @click.option("--set", "assigned", multiple=True, metavar="POLICY.KEY=VALUE", help="A policy's setting, as in TOML.")
 def simulate(
@@ -64,23 +73,26 @@ def simulate(
     policies: tuple[str, ...],
     launcher: Literal["direct", "slurm"],
     stopping: str,
+    epsilon: float,
     interval: float,
     assigned: tuple[str, ...],
 ) -> None:
     """Run WORKLOAD (a file, gen:NAME or the name of a built-in one) under each policy on a simulated cluster."""
     wanted = [(each, policy_registry.own_name(each)) for each in policies or ("mlfs", ALONE)]
     settings = _assigned(assigned, dict(wanted))
-    made = [_policy(each, {own: settings.get(own, {})}, interval, stops=stopping == "on") for each, own in wanted]
+    stops = stopping == "on"
+    made = [_policy(each, own, settings.get(own, {}), interval, epsilon, stops=stops) for each, own in wanted]
     if json_path:
         write(json_path, "", "a")
     results: list[Mapping[str, Any]] = []
     for seed in seeds:
         jobs_of_seed = read(seed)
+        caches = once_grown()
         for policy in made:
             by = "slurm" if policy.name == ALONE else launcher
-            stops = stopping == "on" or policy.name in ALWAYS_STOPS
-            run_settings = SimulationSettings(cluster, interval, seed, stops, launcher=by)
-            simulation = Simulation(jobs_of_seed, policy, run_settings)
+            stopped = stops or policy.name in ALWAYS_STOPS
+            run_settings = SimulationSettings(cluster, interval, seed, stopped, launcher=by)
+            simulation = Simulation(jobs_of_seed, policy, run_settings, caches)
             with _bar(f"{policy.name}, seed {seed}") as show_progress:
                 results.append(summary.summary(simulation.run(show_progress)))
     if json_path:
@@ -88,9 +100,15 @@ def simulate(
     print_results(results, _SHOWN)
 
 
-def _policy(name: str, settings: Mapping[str, Mapping[str, Any]], interval: float, *, stops: bool) -> Policy:
-    policy = policy_registry.policy(Config.model_validate({"policy": name, "interval": interval, "policies": settings}))
-    return WithEarlyStopping(policy) if stops and policy.name not in ALWAYS_STOPS else policy
+def _policy(
+    name: str, own: str, settings: Mapping[str, Any], interval: float, epsilon: float, *, stops: bool
+) -> Policy:
+    given = {"epsilon": epsilon, **settings} if own in ALWAYS_STOPS else settings
+    config = {"policy": name, "interval": interval, "policies": {own: given}}
+    policy = policy_registry.policy(Config.model_validate(config))
+    if not stops or policy.name in ALWAYS_STOPS:
+        return policy
+    return WithEarlyStopping(policy, LoadControlSettings(epsilon=epsilon))
 
 
 def _assigned(items: Sequence[str], own_names: Mapping[str, str]) -> dict[str, dict[str, Any]]:

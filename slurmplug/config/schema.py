@@ -146,7 +146,18 @@ class Guardrails(Section):
         frozenset(), description="names of jobs that are never changed, with the wildcards * and ?"
     )
     writes_per_cycle: Annotated[int, Field(ge=0)] = Field(
-        500, description="most priorities written in a cycle; of more, those at the head of the queue"
+        500,
+        description="most writes to waiting jobs in a cycle: new sizes first, then priorities, from the head of the "
+        "queue",
+    )
+    size_interval: NonNegative = Field(
+        300.0,
+        description="least seconds between two changes of a waiting job's size; Slurm's backfill, which plans anew "
+        "after each, starts a job that has room well within the default",
+    )
+    size_change: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        0.25,
+        description="least change of a waiting job's size, as a share of its GPUs, if it could start as it is",
     )
     stops_per_cycle: Annotated[int, Field(ge=0)] = Field(20, description="most jobs requested to stop in a cycle")
     stops_per_hour: Annotated[int, Field(ge=0)] = Field(200, description="most jobs requested to stop in an hour")
@@ -171,6 +182,11 @@ class Guardrails(Section):
     )
     minimum_run: NonNegative = Field(900.0, description="least seconds that a job runs before it is preempted")
     first_seen: NonNegative = Field(60.0, description="least seconds after a job is first seen until it is requeued")
+    raise_time_limit: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(
+        1.0,
+        description="the most by which the time limit of a job with fewer GPUs is raised, if it would else not end in "
+        "time: 2 for twice its own; 1 for never",
+    )
     urgency: Annotated[float, Field(ge=0, le=10)] = Field(10.0, description="the highest --urgency that counts")
     urgency_of: dict[str, Annotated[float, Field(ge=0, le=10)]] = Field(
         default_factory=dict, description="the highest --urgency that counts, by account"

@@ -25,7 +25,7 @@ from slurmplug.cycle.record import CycleRecord
 from slurmplug.errors import LedgerError, ReadFailed
 from slurmplug.intake.job_record import Changes
 from slurmplug.operations import Observation, Operation
-from slurmplug.rules import claims, direct_placement, guardrails, site_factor, target_units, time_limits
+from slurmplug.rules import claims, direct_placement, guardrails, site_factor, sizes, target_units, time_limits
 
 log = logging.getLogger(__name__)
 
@@ -83,17 +83,22 @@ class Scheduler:
             plan = guardrails.starving_first(snapshot, plan, self.config.guardrails)
             plan = replace(plan, notes={**not_believed, **plan.notes, **held})
 
-        # 5. Guard: what of the plan is allowed.
-        verdict = self._check(snapshot, plan, self._of_sizes(snapshot, plan, forecasts), reading.site)
+        # 5. Guard: what of the plan is allowed. Where Slurm starts the jobs, a placement is a size at most.
+        past, of_sizes = self._past(plan), self._of_sizes(snapshot, plan, forecasts, reading.site)
+        limits, places = self.config.guardrails, reading.site.places
+        sized = plan if places else sizes.under_slurm(snapshot, plan, past, limits, of_sizes)
+        verdict = self._check(snapshot, sized, past, of_sizes, reading.site)
 
         # 6. Advance: the commands of placements, operations and SiteFactors.
         placed, verdict_of_operations = direct_placement.split(snapshot, verdict, reading.site)
         opened = self.ledger.open_operations()
         observation = self._observation(snapshot, reading, verdict_of_operations, opened)
+        observation = replace(observation, sizes=past.sizes)
         moved, commands, impossible = operations.advance(observation, verdict_of_operations, opened, self._settings())
         verdict = replace(verdict, actions=_without(verdict.actions, impossible), vetoes=(*verdict.vetoes, *impossible))
         ranked = np.where(operations.to_be_ranked(snapshot, opened, moved), verdict.score, np.nan)
-        updates, postponed = self._site_factor_updates(snapshot, replace(verdict, score=ranked), reading.site)
+        written = sum(command.verb == "update" for command in commands)
+        updates, postponed = self._site_factor_updates(snapshot, replace(verdict, score=ranked), reading.site, written)
 
         # 7. Record: all of it is in the ledger before any of its effects.
         record = CycleRecord(
@@ -152,17 +157,23 @@ class Scheduler:
         self._comparison = Comparison(reading.now, site.booted)
         return replace(reading, site_factors=site_factors)
 
-    def _of_sizes(self, snapshot: Snapshot, plan: Plan, forecasts: Forecasts) -> Forecasts:
+    def _of_sizes(self, snapshot: Snapshot, plan: Plan, forecasts: Forecasts, site: Site) -> Forecasts:
         """The forecasts, with those that decide on another number of GPUs where the plan has one."""
-        if self.policy.needs >= time_limits.NEEDS or not any(map(time_limits.resizes, plan.actions)):
+        decides = any(map(time_limits.resizes, plan.actions))
+        decides = decides or (not site.places and sizes.changes_any(snapshot, plan))
+        if self.policy.needs >= time_limits.NEEDS or not decides:
             return forecasts
         return self.forecaster.forecast(snapshot, time_limits.NEEDS)
 
-    def _check(self, snapshot: Snapshot, plan: Plan, forecasts: Forecasts, site: Site) -> guardrails.Verdict:
-        limits, jobs = self.config.guardrails, [action.job for action in plan.actions]
-        past = self.ledger.past(self.port.now(), limits.first_seen, jobs)
+    def _past(self, plan: Plan) -> guardrails.Past:
+        jobs = [action.job for action in plan.actions]
+        return self.ledger.past(self.port.now(), self.config.guardrails.first_seen, jobs)
+
+    def _check(
+        self, snapshot: Snapshot, plan: Plan, past: guardrails.Past, forecasts: Forecasts, site: Site
+    ) -> guardrails.Verdict:
         placement = "all" if site.places else self.config.operations.placement
-        modes = self.config.mode
+        modes, limits = self.config.mode, self.config.guardrails
         return guardrails.check(snapshot, plan, past, modes, limits, placement=placement, forecasts=forecasts)
 
     def seconds_to_next(self) -> float:
@@ -215,15 +226,16 @@ class Scheduler:
             return nothing, f"policy {self.policy.name} failed: {type(error).__name__}: {error}"
 
     def _site_factor_updates(
-        self, snapshot: Snapshot, verdict: guardrails.Verdict, site: Site
+        self, snapshot: Snapshot, verdict: guardrails.Verdict, site: Site, written: int
     ) -> tuple[Sequence[Command], int]:
-        """The SiteFactors to write, and how many are postponed to the next cycle."""
+        """The SiteFactors to write, and how many are postponed to the next cycle. `written`: other writes to jobs."""
         if verdict.frozen or site.places:
             return (), 0
         writes = site_factor.commands(snapshot, verdict.score)
         if "rank" in verdict.acting:
             writes = [*site_factor.take_back(snapshot), *writes]
-        most = self.config.guardrails.writes_per_cycle  # the best first, whoever's: places are exchanged between users
+        # The best first, whoever's: places are exchanged between users.
+        most = max(0, self.config.guardrails.writes_per_cycle - written)
         return writes[:most], max(0, len(writes) - most)
 
 

@@ -23,7 +23,9 @@ from slurmplug.operations import (
     Operation,
     goes_first,
     request_fields,
+    sizes,
 )
+from slurmplug.rules.guardrails import GivenSize
 
 
 @dataclass(frozen=True)
@@ -130,14 +132,17 @@ def reset_recorded(ledger: Ledger, port: ClusterPort, only: int | None = None) -
         key for key, site_factor in ledger.site_factors().items() if site_factor != 0 and only in (None, key.job_id)
     ]
     opened = [each for each in ledger.open_operations() if only in (None, each.job.job_id)]
+    sizes = _sizes_in_place(ledger, port, states)
     awaiting = [each.key for each in ledger.live_records() if each.awaits and each.key.job_id in states]
-    outcomes = _apply(port, _recorded_steps(reading, written, opened, awaiting, states=states, only=only))
+    steps = [*_recorded_steps(reading, written, opened, awaiting, states=states, only=only), *_sizes(sizes, opened)]
+    outcomes = _apply(port, steps)
     bound = [each for each in opened if _runs_with_nodes(each, states)]
     unsettled = {step.command.operation for step in outcomes.failed()} | {each.id for each in bound}
     ledger.reset(
         site_factors=outcomes.site_factors(),
         withdrawn=[each.id for each in opened if each.id not in unsettled],
         let_go=[step.command.job for step in outcomes.done() if step.kind == "holds"],
+        as_submitted=[step.command.job for step in outcomes.done() if step.kind == "shapes"],
         now=port.now(),
     )
     return outcomes.result(
@@ -280,17 +285,37 @@ _WITH_NODES = frozenset({"watch", "bound", "lift"})
 
 
 def _shapes(opened: Sequence[Operation], states: Mapping[int, str]) -> Iterator[_Step]:
-    """New shapes of pending jobs that are not confirmed, nodes that these still require or exclude, and nice values."""
+    """Pending jobs whose new shape is not confirmed get back the one that they asked for, and those whose node lists or
+    nice value were changed get these back."""
     for each in opened:
         pending = states.get(each.job.job_id) == "PENDING"
-        names = {"Nice"} if goes_first(each) else set()
+        names, undo = {"Nice"} if goes_first(each) else set(), dict(each.undo)
         if pending and each.step in _WITH_NODES:
             names |= NODE_LIST_FIELDS
         if pending and each.step in _UNCONFIRMED and not (each.step == "unreserve" and each.outcome):
-            names |= each.undo.keys() - PRIORITY_FIELDS
-        fields = {name: value for name, value in each.undo.items() if name in names}
+            undo |= each.facts.size.asked_fields if each.facts is not None and each.facts.size is not None else {}
+            names |= undo.keys() - PRIORITY_FIELDS
+        fields = {name: value for name, value in undo.items() if name in names}
         if fields and each.job.job_id in states:
             yield _Step("shapes", Command(f"reset-shape-{each.id}", "update", each.job, fields, each.id))
+
+
+def _sizes_in_place(ledger: Ledger, port: ClusterPort, states: Mapping[int, str]) -> dict[JobKey, GivenSize]:
+    """The sizes that pending jobs were given in place of their own, without what others have changed since."""
+    given = {
+        key: size for key, size in ledger.past(port.now(), 0.0, ()).sizes.items() if states.get(key.job_id) == "PENDING"
+    }
+    requests = port.resource_requests([key.job_id for key in given]) if given else {}
+    found = {key: sizes.in_place(size, requests[key.job_id]) for key, size in given.items() if key.job_id in requests}
+    return {key: size for key, size in found.items() if size is not None}
+
+
+def _sizes(given: Mapping[JobKey, GivenSize], opened: Sequence[Operation]) -> Iterator[_Step]:
+    """Pending jobs get back what they asked for; those of open operations do so by `_shapes`."""
+    busy = {each.job for each in opened if each.step in _UNCONFIRMED}
+    for key, size in given.items():
+        if key not in busy:
+            yield _Step("shapes", Command(f"reset-size-{key.job_id}", "update", key, size.asked_fields))
 
 
 def _runs_with_nodes(operation: Operation, states: Mapping[int, str]) -> bool:

@@ -136,7 +136,8 @@ TABLE: tuple[Directive, ...] = (
         expected="a number of GPUs (4) or a range (2..8)",
         unit="GPUs",
         default="as submitted",
-        help="How many GPUs the job can train on; a range lets slurmplug resize it at a checkpoint.",
+        help="How many GPUs the job can train on. With a range it may start on another number than it requests, and "
+        "with --checkpoint that may change later.",
         example="2..8",
         least=1,
         most=10_000,
@@ -147,7 +148,7 @@ TABLE: tuple[Directive, ...] = (
         expected="a signal or file, then :batch, :steps or :full, then @ and the grace "
         "(USR1, USR1:batch, TERM:full@2m, file@60)",
         unit="",
-        default="none: never moved, never resized",
+        default="none: never moved, never resized once it runs",
         help="How to request a checkpoint: a signal to the batch script, to the steps (the default, as with sbatch "
         "--signal) or to both (full); or file, if the program calls checkpoint_requested(). The grace is how long "
         "saving may take, in seconds or as 2m.",

@@ -55,9 +55,10 @@ class HistoryRunTimes:
         """The total and the remaining seconds; both are made whatever is needed."""
         jobs = snapshot.jobs
         elapsed = np.nan_to_num(np.maximum(snapshot.now - jobs.started, 0.0))
-        requested = (np.nan_to_num(column, nan=-1.0).tolist() for column in (jobs.time_limit, jobs.max_iterations))
+        requested = (np.nan_to_num(column, nan=-1.0) for column in (jobs.time_limit, jobs.max_iterations))
+        known = (column.tolist() for column in (jobs.kind, jobs.gpus, jobs.gpu_type, *requested))
         submitted = self._submitted.of(
-            list(zip(jobs.keys, jobs.kind.tolist(), jobs.gpus.tolist(), *requested, strict=True)),
+            list(zip(jobs.keys, *known, strict=True)),
             lambda rows: self._at_submission([_as_submitted(jobs, row) for row in rows.tolist()]),
         )
         pace = self._paces.of(snapshot)
@@ -128,10 +129,13 @@ class Pace(NamedTuple):
 
 
 class _Paces:
-    """The pace of each job, and the GPUs on which it was seen, for its next run on others."""
+    """The pace of each job, and the GPUs on which it was seen, for its next run on others.
+
+    To another type of GPU none is taken over: the run time is then forecast by earlier runs on that type.
+    """
 
     def __init__(self) -> None:
-        self._seen: dict[JobKey, tuple[int, float]] = {}
+        self._seen: dict[JobKey, tuple[int, float, str]] = {}
         self._relative: dict[tuple[int, int], float] = {}
 
     def of(self, snapshot: Snapshot) -> Pace:
@@ -139,12 +143,17 @@ class _Paces:
         jobs = snapshot.jobs
         own = jobs.running & (jobs.iteration_time > 0)
         seconds, gpus, slower = np.where(own, jobs.iteration_time, np.nan), jobs.gpus.copy(), np.ones(len(jobs))
-        seen = {jobs.keys[row]: (int(gpus[row]), float(seconds[row])) for row in np.flatnonzero(own).tolist()}
+        seen = {
+            jobs.keys[row]: (int(gpus[row]), float(seconds[row]), str(jobs.gpu_type[row]))
+            for row in np.flatnonzero(own).tolist()
+        }
         a_node = max(int(snapshot.nodes.capacity[:, 0].max(initial=0.0)), 1)
         for row in np.flatnonzero(~own & (jobs.iteration > 0)).tolist():
             before = self._seen.get(jobs.keys[row])
             if before is not None:
                 seen[jobs.keys[row]] = before
+                if before[2] and jobs.gpu_type[row] and before[2] != jobs.gpu_type[row]:
+                    continue
                 slower[row] = self._slower(before[0], int(gpus[row]), a_node)
                 gpus[row], seconds[row] = before[0], before[1] * slower[row]
         self._seen = seen
@@ -186,13 +195,14 @@ def _later(forecast: Forecast, seconds: Floats) -> Forecast:
 
 
 def known_at_submit(
-    *, user: str, account: str, partition: str, qos: str, kind: str, name: str, gpus: float, cpus: float, memory: float,
-    time_limit: float | None, submit: float, work: str,
+    *, user: str, account: str, partition: str, qos: str, kind: str, name: str, gpus: float, gpu_type: str, cpus: float,
+    memory: float, time_limit: float | None, submit: float, work: str,
 ) -> Job:  # fmt: skip
-    """The inputs of a run time forecast, in training as in use."""
+    """The inputs of a run time forecast, in training as in use; a type of GPU that is not requested is known once the
+    job runs."""
     return {
         "user": user, "account": account, "partition": partition, "qos": qos, "type": kind, "exe": name, "name": name,
-        "gpus": gpus, "cpus": cpus, "mem": memory, "time_limit": time_limit, "submit": submit,
+        "gpus": gpus, "gpu_type": gpu_type, "cpus": cpus, "mem": memory, "time_limit": time_limit, "submit": submit,
         "work": work,
     }  # fmt: skip
 
@@ -207,6 +217,7 @@ def _as_submitted(jobs: Jobs, row: int) -> Job:
         kind=str(jobs.kind[row]),
         name=str(jobs.name[row]),
         gpus=gpus,
+        gpu_type=str(jobs.gpu_type[row]),
         cpus=cpus,
         memory=memory,
         time_limit=None if np.isnan(limit) else limit,

@@ -4,7 +4,7 @@ Jobs of a kind are of different sizes, so that step times are kept by job: how a
 a job that was seen on several placements. Whose jobs say what is decided by `predictors.influence`.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from itertools import combinations
 from math import isfinite, log, log2
 from statistics import median
@@ -62,9 +62,25 @@ class SeenAt(NamedTuple):
     step: float
 
 
-def kind_of(kind: str, user: str, name: str) -> str:
-    """The kind of a job; jobs of a kind scale alike: those of a type, else those of a user and job name."""
-    return f"type {kind}" if kind else f"job {user} {name}"
+_ON = "\x1f"
+"""between a type of GPU and a kind"""
+
+
+def kind_of(kind: str, user: str, name: str, gpu_type: str = "") -> str:
+    """The kind of a job; jobs of a kind scale alike: those of a type, else those of a user and job name, on one type of
+    GPU."""
+    return typed_kind(f"type {kind}" if kind else f"job {user} {name}", gpu_type)
+
+
+def typed_kind(kind: str, gpu_type: str) -> str:
+    """The kind of jobs of a kind on GPUs of a type, where that is known."""
+    return f"{gpu_type}{_ON}{kind}" if gpu_type else kind
+
+
+def untyped_kind(kind: str) -> tuple[str, str]:
+    """A kind without its type of GPU, and that type."""
+    gpu_type, on, rest = kind.partition(_ON)
+    return (rest, gpu_type) if on else (kind, "")
 
 
 class SeenSpeeds:
@@ -84,8 +100,10 @@ class SeenSpeeds:
         """how often what is known of a kind has changed, and how often of a job seen on several placements"""
         self._most: dict[str, dict[str, int]] = {}
         """the most GPUs on which a user's jobs of a kind were seen"""
-        self._live: dict[JobKey, Steps] = {}
-        """of the jobs in the snapshot noted last"""
+        self._live: dict[tuple[str, JobKey], Steps] = {}
+        """by kind, as the type of GPU may change, and job: of those in the snapshot noted last"""
+        self._types: dict[str, dict[str, None]] = {}
+        """by kind without its type of GPU, the types on which it was seen"""
         self._training: tuple[tuple[JobKey, ...], list[int], list[list[Any]]] = (), [], []
         """the jobs of the snapshot noted last, those rows of them that trained, and how"""
 
@@ -97,6 +115,8 @@ class SeenSpeeds:
         if not (isfinite(step) and step > 0 and placement.gpus >= placement.nodes >= 1):
             return self._known(whose, job)
         self._jobs[whose.kind] = of_kind = self._jobs.pop(whose.kind, {})
+        kind, gpu_type = untyped_kind(whose.kind)
+        self._types.setdefault(kind, {})[gpu_type] = None
         while len(self._jobs) > MAX_KINDS:
             self._forget(next(iter(self._jobs)))
         of_user = of_kind.setdefault(whose.user, {})
@@ -121,22 +141,49 @@ class SeenSpeeds:
         jobs = snapshot.jobs
         gpus, nodes = placements(snapshot)
         rows = np.flatnonzero((jobs.iteration_time > 0) & (gpus >= nodes) & (nodes > 0))
-        columns = (gpus, nodes, jobs.iteration_time, jobs.kind, jobs.user, jobs.name)
+        columns = (gpus, nodes, jobs.iteration_time, jobs.kind, jobs.user, jobs.name, jobs.gpu_type)
         training = jobs.keys, rows.tolist(), [column[rows].tolist() for column in columns]
         if training[0] is self._training[0] and training == self._training:
             return
         if jobs.keys is not self._training[0]:
-            self._live = {key: steps for key in jobs.keys if (steps := self._live.get(key))}
+            present = set(jobs.keys) if self._live else frozenset()
+            self._live = {known: steps for known, steps in self._live.items() if known[1] in present}
         self._training = training
-        for row, *place, step, kind, user, name in zip(training[1], *training[2], strict=True):
-            key, whose = jobs.keys[row], Whose(kind_of(kind, user, name), user)
-            if key in self._live:
-                self._jobs.setdefault(whose.kind, {}).setdefault(user, {}).setdefault(key, self._live[key])
-            self._live[key] = self.add(whose, PlacementShape(*place), key, step)
+        for row, *place, step, kind, user, name, gpu_type in zip(training[1], *training[2], strict=True):
+            key, whose = jobs.keys[row], Whose(kind_of(kind, user, name, gpu_type), user)
+            known = whose.kind, key
+            if known in self._live:
+                self._jobs.setdefault(whose.kind, {}).setdefault(user, {}).setdefault(key, self._live[known])
+            self._live[known] = self.add(whose, PlacementShape(*place), key, step)
 
-    def of_job(self, whose: Whose, job: JobKey) -> Steps:
+    def of_job(self, whose: Whose, job: Hashable) -> Steps:
         """What is known of a job of the snapshot noted last, or of one that is kept."""
-        return self._live.get(job) or self._known(whose, job)
+        live = self._live.get((whose.kind, job)) if isinstance(job, JobKey) else None
+        return live or self._known(whose, job)
+
+    def jobs_of(self, whose: Whose) -> Mapping[Hashable, Steps]:
+        """The user's own jobs of the kind."""
+        return self._jobs.get(whose.kind, {}).get(whose.user, {})
+
+    def users(self, kind: str) -> Set[str]:
+        """Those whose jobs of the kind were seen."""
+        return self._jobs.get(kind, {}).keys()
+
+    def gpu_types(self, kind: str) -> Sequence[str]:
+        """The types of GPU on which a kind was seen, the empty one where that was not known."""
+        return [*self._types.get(kind, {})]
+
+    def on_other_types(self, kind: str, gpu_type: str) -> bool:
+        """Whether a kind was seen on another type than this."""
+        types = self._types.get(kind)
+        return types is not None and (len(types) > 1 or gpu_type not in types)
+
+    def kinds_on_both(self, first: str, second: str) -> Iterator[str]:
+        """The kinds, without their type of GPU, that were seen on both types, those seen last first."""
+        for typed in reversed(self._jobs):
+            kind, gpu_type = untyped_kind(typed)
+            if gpu_type == second and typed_kind(kind, first) in self._jobs:
+                yield kind
 
     def whose(self, kind: str, user: str) -> Whose:
         """By whose jobs of this kind a user's jobs go: their own, or those of others."""
@@ -196,6 +243,11 @@ class SeenSpeeds:
     def _forget(self, kind: str) -> None:
         for known in (self._jobs, self._ratios, self._events, self._most):
             known.pop(kind, None)
+        base, gpu_type = untyped_kind(kind)
+        types = self._types.get(base, {})
+        types.pop(gpu_type, None)
+        if not types:
+            self._types.pop(base, None)
 
     def _known(self, whose: Whose, job: Hashable) -> Steps:
         return self._jobs.get(whose.kind, {}).get(whose.user, {}).get(job, {})

@@ -12,8 +12,9 @@ from policies.snapshot import JobKey, Jobs, Snapshot
 from predictors.arrays import Floats
 from predictors.forecast import Fan, Forecast
 from predictors.influence import pooled
+from slurmplug.forecasting.other_types import OtherTypes
 from slurmplug.forecasting.paces import Pace, Request, pooled_pace, requests
-from slurmplug.forecasting.seen_speeds import MAX_KINDS, SeenSpeeds, Steps, Whose, kind_of
+from slurmplug.forecasting.seen_speeds import MAX_KINDS, SeenSpeeds, Steps, Whose, kind_of, untyped_kind
 from slurmplug.forecasting.speed_tables import SpeedTables, Table
 
 
@@ -32,7 +33,8 @@ class SpeedFans:
     A job that trains or has trained goes by its own step times on all its placements. Another goes by its forecast run
     time on the GPUs that it asked for, and by how fast jobs of its kind were, each weighted by how well it tells the
     pace: jobs of a kind may be of very different sizes. How it scales from there follows from the ratios within jobs of
-    its kind, and before any were seen from what may be expected of any job.
+    its kind, and before any were seen from what may be expected of any job. Jobs on different types of GPU are of
+    different kinds; where the user's jobs of one were not seen, the pace on other types tells (`OtherTypes`).
 
     Beyond the most GPUs that it asked for, or on which it or its kind was seen, its speed is taken to rise no more:
     GPUs that are given on a guess are missed elsewhere.
@@ -47,6 +49,7 @@ class SpeedFans:
         self._paces: dict[Whose, tuple[int, Pace | None]] = {}
         """the pace of a kind's jobs on one GPU, and what had changed of the kind when it was computed"""
         self._most: dict[Whose, int] = {}
+        self._others = OtherTypes(seen, self._pace_of_kind, self._tables.relative_speed)
         self._there: dict[tuple[Whose, int], Pace | None] = {}
         """in this cycle, the most GPUs on which a kind was seen, and the pace of its jobs on so many"""
         self._latest: tuple[list[int], list[_Scaled], list[Floats], Fan] = [], [], [], Fan.unknown(0)
@@ -65,9 +68,11 @@ class SpeedFans:
         counts = grid(int(jobs.gpus_max.max()))
         self._tables.begin(counts, max(int(snapshot.nodes.capacity[:, 0].max(initial=0.0)), 1))
         self._most, self._there = {}, {}
+        self._others.begin()
         request = requests(jobs, total)
         self._note_requests(jobs, rows, request)
         kinds, pending, keys, counted = self._kinds(jobs), jobs.pending.tolist(), jobs.keys, counts.tolist()
+        users = jobs.user.tolist()
         shared: dict[_Scaled, int] = {}
         index = [-1] * n
         for row in rows:
@@ -76,7 +81,11 @@ class SpeedFans:
             asked = first if first is not None and not pending[row] else request(row)
             most = max(self._most_gpus(whose), (first or asked).gpus)
             steps = self._seen.of_job(whose, key)
-            scaled = self._by_steps(whose, key, steps, most) if steps else self._by_request(whose, asked, most)
+            scaled = (
+                self._by_steps(whose, key, steps, most)
+                if steps
+                else self._by_request(whose, asked, most, self._by_others(whose, users[row], key, asked.gpus))
+            )
             if scaled is not None:
                 scaled = scaled._replace(flat_from=bisect_left(counted, scaled.flat_from))
                 index[row] = shared.setdefault(scaled, len(shared))
@@ -88,11 +97,12 @@ class SpeedFans:
         pace = 1.0 / next(reversed(steps.values()))
         return _Scaled(self._tables.of_job(whose, key, steps), pace, most, "measured speed")
 
-    def _by_request(self, whose: Whose, asked: Request, most: int) -> _Scaled | None:
-        """The speeds of another, by what is expected where it asked for GPUs; None where nothing is."""
-        pace, of_kind = asked.pace, self._of_kind_at(whose, asked.gpus)
-        if of_kind is not None:
-            pace = of_kind.with_other(pace)
+    def _by_request(self, whose: Whose, asked: Request, most: int, others: Sequence[Pace]) -> _Scaled | None:
+        """The speeds of another, by what is expected where it asked for GPUs, also by `others`; None where nothing
+        is."""
+        pace = asked.pace
+        for other in others:
+            pace = other.with_other(pace)
         if pace is None:
             return None
         table = self._tables.by_placement(whose, self._tables.tight(asked.gpus), pace.spread)
@@ -120,7 +130,7 @@ class SpeedFans:
     def _kinds(self, jobs: Jobs) -> list[Whose]:
         """(n,) the kind of each job, and by whose jobs of it the job goes."""
         users = jobs.user.tolist()
-        kinds = map(kind_of, jobs.kind.tolist(), users, jobs.name.tolist())
+        kinds = map(kind_of, jobs.kind.tolist(), users, jobs.name.tolist(), jobs.gpu_type.tolist())
         return list(map(self._seen.whose, kinds, users))
 
     def _note_requests(self, jobs: Jobs, rows: Sequence[int], request: Callable[[int], Request]) -> None:
@@ -139,13 +149,28 @@ class SpeedFans:
             self._most[whose] = self._seen.most_gpus(whose)
         return self._most[whose]
 
+    def _by_others(self, whose: Whose, user: str, job: JobKey, gpus: int) -> list[Pace]:
+        """What is known of the pace of a job on so many GPUs of its type, on which it was not seen: from itself on
+        other types, else from its kind on that type, and on others where the user's jobs were not seen on that."""
+        kind, gpu_type = untyped_kind(whose.kind)
+        of_types = None
+        if self._seen.on_other_types(kind, gpu_type):
+            own = self._others.of_job(kind, gpu_type, user, job)
+            if own is not None:
+                return [self._at(whose, gpus, own)]
+            of_types = None if whose.user else self._others.of_kind(kind, gpu_type, user)
+        of_kind = self._of_kind_at(whose, gpus)
+        return [*([of_kind] if of_kind else []), *([self._at(whose, gpus, of_types)] if of_types else [])]
+
+    def _at(self, whose: Whose, gpus: int, pace: Pace) -> Pace:
+        """The pace on so many GPUs, by that on one."""
+        return pace._replace(log_step=pace.log_step - log(self._tables.relative_speed(whose, gpus)))
+
     def _of_kind_at(self, whose: Whose, gpus: int) -> Pace | None:
         """The pace of a job of the kind on so many GPUs, by that of others; None where none was seen that counts."""
         if (whose, gpus) not in self._there:
             of_kind = self._pace_of_kind(whose)
-            self._there[whose, gpus] = of_kind and of_kind._replace(
-                log_step=of_kind.log_step - log(self._tables.relative_speed(whose, gpus))
-            )
+            self._there[whose, gpus] = of_kind and self._at(whose, gpus, of_kind)
         return self._there[whose, gpus]
 
     def _pace_of_kind(self, whose: Whose) -> Pace | None:

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from policies.snapshot import RESOURCES, Nodes
-from predictors.arrays import Bools
+from policies.snapshot import RESOURCES, Jobs, Nodes
+from predictors.arrays import Bools, Floats, Ints, Texts
 from slurmplug.cluster.port import NodeRows, Reservation
+from slurmplug.cluster.tres import is_mig
 
 NOT_UP = frozenset(
     "down drain draining drained error fail failing future inval maint not_responding planned_down power_down "
@@ -25,12 +26,15 @@ class PlacementClass(NamedTuple):
     features: str
     reservation: str
     gpu_type: str
+    """several joined by commas"""
 
 
 def nodes_of(rows: NodeRows) -> Nodes:
     """The nodes in columns; their load is the CPU load and the memory in use, as Slurm reports them."""
-    gpus = np.array([sum(types.values()) for types in rows.gpus], dtype=float)
-    gpus_used = np.array([sum(types.values()) for types in rows.gpus_used], dtype=float)
+    whole = sorted({kind for types in rows.gpus for kind in types if not is_mig(kind)})
+    by_type, by_type_used = (_counts(types, whole) for types in (rows.gpus, rows.gpus_used))
+    gpus, gpus_used = by_type.sum(axis=1), by_type_used.sum(axis=1)
+    named = [column for column, kind in enumerate(whole) if kind]
     in_memory = rows.memory - rows.memory_free
     return Nodes(
         names=rows.name,
@@ -38,7 +42,33 @@ def nodes_of(rows: NodeRows) -> Nodes:
         capacity=_columns(gpus, rows.cpus, rows.memory),
         used=_columns(gpus_used, rows.cpus_used, rows.memory_used),
         load=_columns(np.full(len(gpus), np.nan), rows.cpu_load, in_memory),
+        gpu_types=tuple(whole[column] for column in named),
+        of_type=by_type[:, named],
+        of_type_used=by_type_used[:, named],
     )
+
+
+def types_of_classes(classes: Sequence[PlacementClass], nodes: Nodes) -> Ints:
+    """`Snapshot.type_of_class` of these classes."""
+    places = {kind: place for place, kind in enumerate(nodes.gpu_types)}
+    found = np.array([places.get(wanted.gpu_type, -1) for wanted in classes], dtype=np.int64)
+    return found if np.any(found >= 0) else found[:0]
+
+
+def with_only_type(jobs: Jobs, fits: Bools, nodes: Nodes) -> Texts:
+    """(n,) `Jobs.gpu_type`, where jobs that wait and request no type have that of the GPUs of all nodes that they fit
+    on, if these have one type alone.
+
+    fits: (placement classes, nodes).
+    """
+    if not nodes.gpu_types:
+        return jobs.gpu_type
+    there = (nodes.of_type > 0).astype(np.int64)
+    types = fits.astype(np.int64) @ np.column_stack([nodes.capacity[:, 0] > nodes.of_type.sum(axis=1), there]) > 0
+    only = np.where(types.sum(axis=1) == 1, types.argmax(axis=1), 0)
+    names = np.array(["", *nodes.gpu_types])[only]
+    unknown = jobs.pending & (jobs.gpu_type == "") & (jobs.gpus > 0)
+    return np.where(unknown, names[jobs.placement], jobs.gpu_type)
 
 
 def fits(classes: Sequence[PlacementClass], nodes: NodeRows, reservations: Sequence[Reservation], now: float) -> Bools:
@@ -75,7 +105,7 @@ def _suits(wanted: PlacementClass, kind: _NodeKind) -> bool:
     return (
         not kind.partitions.isdisjoint(wanted.partition.split(","))
         and satisfies(wanted.features, kind.features)
-        and (not wanted.gpu_type or wanted.gpu_type in kind.gpu_types)
+        and (not wanted.gpu_type or not kind.gpu_types.isdisjoint(wanted.gpu_type.split(",")))
     )
 
 
@@ -118,6 +148,13 @@ class _Term(NamedTuple):
         else:
             value = self.value and right
         return _Term(value, "&", self.bracketed)
+
+
+def _counts(nodes: Sequence[Mapping[str, int]], types: Sequence[str]) -> Floats:
+    """(nodes, types) how many of each type."""
+    return np.array([[each.get(kind, 0) for kind in types] for each in nodes], dtype=float).reshape(
+        len(nodes), len(types)
+    )
 
 
 def _columns(gpus: np.ndarray, cpus: np.ndarray, memory: np.ndarray) -> np.ndarray:

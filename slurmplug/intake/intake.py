@@ -5,7 +5,7 @@ that the ledger has to store; a daemon that restarts begins with the records of 
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 
 import numpy as np
@@ -17,7 +17,7 @@ from slurmplug.directives import parser
 from slurmplug.directives.changes import Change
 from slurmplug.intake import columns, report_points
 from slurmplug.intake.comparison import compare_site_factors
-from slurmplug.intake.eligibility import fits, nodes_of
+from slurmplug.intake.eligibility import fits, nodes_of, types_of_classes, with_only_type
 from slurmplug.intake.identity import digest_of, identify, of_ending_run
 from slurmplug.intake.job_record import (
     Admission,
@@ -119,6 +119,7 @@ class Intake:
         priority, expected = reading.jobs.priority[rows], reading.jobs.expected[rows]
         nice = reading.jobs.nice[rows]
         jobs, classes = self._columns.jobs_of(records, priority, expected, nice, reading.now)
+        nodes, allowed = nodes_of(reading.nodes), fits(classes, reading.nodes, reading.reservations, reading.now)
         exchanged = np.flatnonzero(jobs.pending & (np.nan_to_num(jobs.site_factor) != 0) & (priority > 0))
         ids, own = (column[exchanged].tolist() for column in (reading.jobs.job_id[rows], priority - jobs.site_factor))
         self._own_priority = dict(zip(ids, own, strict=True))
@@ -126,10 +127,11 @@ class Intake:
             cycle=cycle,
             now=reading.now,
             seed=cycle,
-            jobs=jobs,
-            nodes=nodes_of(reading.nodes),
-            fits=fits(classes, reading.nodes, reading.reservations, reading.now),
+            jobs=replace(jobs, gpu_type=with_only_type(jobs, allowed, nodes)),
+            nodes=nodes,
+            fits=allowed,
             runs_on=columns.runs_on(records, reading.nodes.name),
+            type_of_class=types_of_classes(classes, nodes),
         )
         return snapshot, fold.changes()
 
@@ -358,7 +360,7 @@ def _close_run(record: JobRecord, new: JobFacts, now: float) -> None:
     began = old.start if old.start is not None and old.state != "PENDING" else over
     if old.eligible is not None:
         record.waited_before += max(0.0, began - old.eligible)
-    record.attained_before += max(0.0, over - began) * old.gpus
+    record.attained_before += max(0.0, over - began) * old.of_gpus.whole
 
 
 def _request(facts: JobFacts) -> tuple[object, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 from policies.snapshot import JobKey
 from predictors.arrays import Floats
 from slurmplug.cluster.port import LIVE_STATES, Submission
+from slurmplug.cluster.tres import JobGPUs
 from slurmplug.directives import quantities
 from slurmplug.directives.changes import Change, in_force
 from slurmplug.directives.parser import Directives
@@ -69,11 +70,18 @@ class JobFacts(NamedTuple):
     gpus: int
     gpu_type: str
     exit_code: int
+    gpu_type_held: str
+    shards: int
 
     @property
     def live(self) -> bool:
         """Whether the job has not ended."""
         return self.state in LIVE_STATES
+
+    @property
+    def of_gpus(self) -> JobGPUs:
+        """Its GPUs, and of which types they are."""
+        return JobGPUs(self.gpus, self.gpu_type, self.gpu_type_held, self.shards)
 
     @property
     def shown_id(self) -> str:

@@ -21,6 +21,7 @@ import pandas as pd
 from predictors.arrays import Floats
 from predictors.runtime import Job
 from predictors.trials.curves import FinishedCurve
+from predictors.trials.gpu_types import TypedStep
 from predictors.trials.speed import Profile
 from slurmplug.errors import DataError
 
@@ -147,6 +148,29 @@ def _placements(table: pd.DataFrame, path: Path, lines: Sequence[int]) -> tuple[
     _check(path, lines, digits, lambda i: f"placement is {places[i][:40]!r}, not digits")
     gpus = np.array([sum(map(int, place)) for place in places], dtype=np.float64)
     return gpus, np.array([len(place) for place in places], dtype=np.float64)
+
+
+def read_speeds_by_type(paths: Sequence[Path]) -> list[TypedStep]:
+    """Measured speeds in CSV: gpu_type, job_type, num_gpus, steps_per_s. Jobs of types that differ in what is in
+    parentheses, such as a batch size, are of one kind. Left out are rows of speed 0, of jobs that did not run there,
+    and those of types that end in _unconsolidated, which are of other placements.
+
+    Raises:
+        DataError: a file cannot be read, or has a row that cannot be used.
+    """
+    found = []
+    for path in paths:
+        table, lines = _csv(path, {"gpu_type", "job_type", "num_gpus", "steps_per_s"})
+        speeds, gpus = (_numbers(table, name, path, lines) for name in ("steps_per_s", "num_gpus"))
+        _check(path, lines, speeds >= 0, lambda _: "steps_per_s is negative")
+        _check(path, lines, gpus >= 1, lambda _: "num_gpus is less than 1")
+        rows = zip(table["job_type"].tolist(), gpus.tolist(), table["gpu_type"].tolist(), speeds.tolist(), strict=True)
+        found += [
+            TypedStep(job.partition(" (")[0], job, int(count), kind, 1.0 / speed)
+            for job, count, kind, speed in rows
+            if speed and not kind.endswith("_unconsolidated")
+        ]
+    return found
 
 
 def _json_lines(paths: Sequence[Path]) -> Iterator[tuple[Mapping[str, Any], str]]:

@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from predictors.scoring import Clock, ScoreRow
-from predictors.trials import curves, loss, optstop, runtime, speed
+from predictors.trials import curves, gpu_types, loss, optstop, runtime, speed
 from slurmplug.errors import DataError, UsageError
 from slurmplug.learning import dataset_files, stop_trials
 
@@ -24,7 +24,7 @@ class _Evaluation(Protocol):
 def evaluate_files(
     kind: str, files: Sequence[Path], histories: Sequence[Path], observe: float, clock: Clock
 ) -> ScoreTables:
-    """Evaluate the predictors of a kind: curves, loss, optstop, runtime, speed or stops.
+    """Evaluate the predictors of a kind: curves, loss, optstop, runtime, speed, gpu-types or stops.
 
     `histories`: files to learn from, rather than from other parts of the data. `observe`: the share of a learning
     curve that is observed. `clock`: times the predictions, in seconds.
@@ -57,7 +57,10 @@ def _optstop(files: Sequence[Path], histories: Sequence[Path], observe: float, c
 
 
 def _loss(files: Sequence[Path], histories: Sequence[Path], observe: float, clock: Clock) -> ScoreTables:  # noqa: ARG001
-    return {f"loss, {loss.AHEAD} iterations ahead": loss.trial(dataset_files.read_loss_curves(files), clock)}
+    curves = dataset_files.read_loss_curves(files)
+    return {
+        f"loss, {ahead} iteration{'s' * (ahead > 1)} ahead": loss.trial(curves, clock, ahead) for ahead in loss.AHEAD
+    }
 
 
 def _stops(files: Sequence[Path], histories: Sequence[Path], observe: float, clock: Clock) -> ScoreTables:  # noqa: ARG001
@@ -88,8 +91,12 @@ def _speed(files: Sequence[Path], histories: Sequence[Path], observe: float, clo
     return {"step time at other counts of GPUs": speed.trial(dataset_files.read_step_times(files), clock)}
 
 
+def _gpu_types(files: Sequence[Path], histories: Sequence[Path], observe: float, clock: Clock) -> ScoreTables:  # noqa: ARG001
+    return {"step time on another type of GPU": gpu_types.trial(dataset_files.read_speeds_by_type(files))}
+
+
 _EVALUATIONS: Mapping[str, _Evaluation] = {
     "curves": _curves, "loss": _loss, "optstop": _optstop, "runtime": _runtime, "speed": _speed,
-    "stops": _stops,
+    "gpu-types": _gpu_types, "stops": _stops,
 }  # fmt: skip
 _WITH_HISTORY = frozenset({"curves", "optstop", "runtime"})

@@ -17,7 +17,7 @@ from predictors.runtime import Job, RuntimeModel, RuntimePredictor
 from slurmplug.directives.values import Params
 from slurmplug.forecasting.curve_fans import LARGEST_BELIEVABLE, curve_metadata, resample_evenly
 from slurmplug.forecasting.run_times import known_at_submit
-from slurmplug.forecasting.seen_speeds import PlacementShape, SeenSpeeds, Whose, kind_of
+from slurmplug.forecasting.seen_speeds import PlacementShape, SeenSpeeds, Whose, kind_of, typed_kind
 from slurmplug.ledger import run_queries
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.run_queries import FinishedRun, Report
@@ -65,8 +65,9 @@ def train(ledger: Ledger, model: RuntimeModel, now: float, seen: SeenSpeeds | No
         steps.append((run, _step_time(run, reports)))
     for run, step in reversed(steps):  # the last to end is the latest
         user, kind = _whose(run)
-        job = JobKey(run.cluster, run.job_id, int(run.first_submit))
-        speeds.add(Whose(kind, user), PlacementShape(run.gpus, run.nodes), job, step)
+        job, of_gpus = JobKey(run.cluster, run.job_id, int(run.first_submit)), run.of_gpus
+        where = PlacementShape(of_gpus.whole, run.nodes)
+        speeds.add(Whose(typed_kind(kind, of_gpus.only_type), user), where, job, step)
     kept = balanced([_whose(run) for run in reported])
     if kept:
         curves.fit([finished[at] for at in kept], [_metadata(reported[at]) for at in kept])
@@ -156,10 +157,12 @@ def _work(params: float | Mapping[str, Any] | None) -> str:
 
 
 def _as_job(run: FinishedRun) -> Job:
-    same = ("user", "account", "partition", "qos", "name", "gpus", "cpus", "memory", "time_limit")
+    same = ("user", "account", "partition", "qos", "name", "cpus", "memory", "time_limit")
     known = known_at_submit(
         **{name: getattr(run, name) for name in same},
         kind=run.directives.get("type") or "",
+        gpus=run.of_gpus.whole,
+        gpu_type=run.of_gpus.only_type,
         submit=float(run.first_submit),
         work=_work(run.directives.get("params")),
     )

@@ -165,15 +165,22 @@ class Ledger(LedgerFile):
             self._put("directive_changes", [rows.change_row(job, change) for job, change in decide()])
 
     def reset(
-        self, site_factors: Mapping[JobKey, float], withdrawn: Iterable[str], let_go: Iterable[JobKey], now: float
+        self,
+        site_factors: Mapping[JobKey, float],
+        withdrawn: Iterable[str],
+        let_go: Iterable[JobKey],
+        now: float,
+        as_submitted: Iterable[JobKey] = (),
     ) -> None:
-        """Write that an operator took back SiteFactors (NaN: not known), ended operations, released held jobs."""
+        """Write that an operator took back SiteFactors (NaN: not known), ended operations, released held jobs, and gave
+        jobs back what they asked for."""
         with self._transaction():
             written = [(rows.nan_to_null(site_factor), self._id(key)) for key, site_factor in site_factors.items()]
             self._run(_SET_SITE_FACTOR, written)
             self._run(_RECORD_RESET, [(job, now, now) for site_factor, job in written if site_factor == 0])
             self._run("UPDATE jobs SET admission = 'gone' WHERE id = ?", [(self._id(key),) for key in let_go])
             self._run(_WITHDRAW, [(now, now, operation) for operation in withdrawn])
+            self._run(_FORGET_SIZE, [(self._id(key),) for key in as_submitted])
 
     def take_back(self, job_id: int) -> bool:
         """Let slurmplug rank a live job again whose SiteFactor others set; False if there is no such job.
@@ -299,6 +306,7 @@ _WITHDRAW = """
 UPDATE operations SET step = 'ended', outcome = 'withdrawn', result = 'withdrawn by an operator',
     since = ?, until = ?, told = '' WHERE id = ? AND step != 'ended'
 """
+_FORGET_SIZE = "UPDATE operations SET noted = json_remove(noted, '$.size') WHERE job = ?"
 _SET_LAST_STATUS = """
 UPDATE operations SET told = ?1 WHERE step != 'ended' AND id = (SELECT operation FROM commands WHERE id = ?2)
 """

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from slurmplug.cluster.tres import JobGPUs
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.rows import Row
 
@@ -23,6 +24,9 @@ class FinishedRun(NamedTuple):
     qos: str
     name: str
     gpus: int
+    gpu_type: str
+    gpu_type_held: str
+    shards: int
     nodes: int
     cpus: int
     memory: float
@@ -37,6 +41,11 @@ class FinishedRun(NamedTuple):
     predicted_low: float | None
     predicted_high: float | None
     predicted_by: str | None
+
+    @property
+    def of_gpus(self) -> JobGPUs:
+        """Its GPUs, and of which types they were."""
+        return JobGPUs(self.gpus, self.gpu_type, self.gpu_type_held, self.shards)
 
 
 class Report(NamedTuple):

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from policies.snapshot import JobKey
+from slurmplug.operations.sizes import changed_at, given_sizes
 from slurmplug.operations.values import Operation, OperationOutcome
-from slurmplug.rules.guardrails import HOUR, MOVES, Requeue
+from slurmplug.rules.guardrails import HOUR, MOVES, GivenSize, Requeue
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,8 @@ class MoveHistory:
     moving: Mapping[JobKey, str]
     move_gave_up: frozenset[JobKey]
     lost_progress: frozenset[JobKey]
+    sizes: Mapping[JobKey, GivenSize]
+    size_changed: Mapping[JobKey, float]
 
 
 def move_history(operations: Iterable[tuple[Operation, str]], now: float) -> MoveHistory:
@@ -28,6 +31,8 @@ def move_history(operations: Iterable[tuple[Operation, str]], now: float) -> Mov
         requeues=tuple(Requeue(each.job, user, each.requeued) for each, user in moves if each.requeued is not None),
         moving={each.job: user for each, user in moves if each.step != "ended" and not each.only_limits_nodes},
         move_gave_up=frozenset(each.job for each, _ in moves if gave_up_since(each, now - HOUR)),
+        sizes=given_sizes(each for each, _ in moves),
+        size_changed=changed_at(each for each, _ in moves),
         lost_progress=frozenset(each.job for each, _ in moves if each.outcome is OperationOutcome.PROGRESS_LOST),
     )
 

@@ -48,8 +48,9 @@ class _Tasks(NamedTuple):
 def update_fields(request: ResourceRequest, shape: Shape) -> tuple[dict[str, str], dict[str, str]]:
     """The fields of the update that gives a job this shape, and of the one that restores its present one.
 
-    Tasks scale with the GPUs where there is one for each, or where several have GPUs of their own; else with the nodes.
-    CPUs and memory scale with the GPUs. A job that may have any number of nodes keeps that.
+    Tasks scale with the GPUs where there is one for each, or where several have GPUs of their own; else with the
+    nodes. CPUs and memory scale with the GPUs. A job with GPUs in all or per task that may have any number of nodes
+    keeps that; one with GPUs per node has the number of nodes that Slurm shows of it, and gets that back.
 
     Raises:
         ActionImpossible: the job requested its GPUs in a way that Slurm does not update.
@@ -59,7 +60,7 @@ def update_fields(request: ResourceRequest, shape: Shape) -> tuple[dict[str, str
     if gpus == request.gpus and (shape.nodes == request.nodes or (form.field != "Gres" and not request.max_nodes)):
         return {}, {}
     tasks = _tasks(request, form, shape)
-    cpus = () if request.cpus_follow_gpus else _cpus(request, form, tasks, shape)
+    cpus = _cpus(request, form, tasks, shape)
     per_task = next((after for name, _, after in cpus if name == "CPUsPerTask"), request.cpus_per_task)
     each = {"Gres": shape.gpus_per_node, "TresPerJob": gpus, "TresPerTask": gpus // tasks.after}[form.field]
     beside: Fields = {"TresPerJob": ""} if form.field == "TresPerTask" else {}
@@ -115,16 +116,18 @@ def _nodes(request: ResourceRequest, form: _Form, shape: Shape) -> tuple[str, st
 
     Where Slurm chooses the nodes for the GPUs, which it does for all options but those per node, it does so within what
     the job requested. Of a job on one node it does not show whether that is the most: since 23.11 `1-1` is also what it
-    shows of one that may have any number.
+    shows of one that may have any number. GPUs per node are as many as decided on exactly so many nodes only.
     """
     least, most, nodes = request.nodes, request.max_nodes, shape.nodes
-    free = form.field != "Gres"
+    if form.field == "Gres":
+        before = f"{least}-{most or least}"
+        return before, before if nodes == least else f"{nodes}-{nodes}"
     if not most:
-        return str(least), str(nodes if nodes < least or not free else least)
-    if free and most == 1 and nodes > 1:
+        return str(least), str(min(least, nodes))
+    if most == 1 and nodes > 1:
         raise ActionImpossible("shape", asked=f"GPUs {_BY[form.field]} on one node")
     before = f"{least}-{most}"
-    if free and least <= nodes <= most:  # Slurm lowers the most nodes of a job to its GPUs, and leaves it so
+    if least <= nodes <= most:  # Slurm lowers the most nodes of a job to its GPUs, and leaves it so
         return before, f"{least}-{min(most, max(least, nodes * shape.gpus_per_node))}"
     return before, f"{nodes}-{nodes}"
 
@@ -149,7 +152,13 @@ def _tasks(request: ResourceRequest, form: _Form, shape: Shape) -> _Tasks:
 
 
 def _cpus(request: ResourceRequest, form: _Form, tasks: _Tasks, shape: Shape) -> tuple[tuple[str, int, int], ...]:
-    """MinCPUsNode, CPUsPerTask and NumCPUs, each before and after."""
+    """MinCPUsNode, CPUsPerTask and NumCPUs, each before and after; of CPUs per GPU only what follows from them.
+
+    22.05 would give a requeued job the CPUs of its last run, or find it not runnable.
+    """
+    if request.cpus_follow_gpus:
+        after = request.cpus_per_gpu * shape.nodes * shape.gpus_per_node
+        return (("NumCPUs", request.cpus, after or request.cpus),)
     growth = shape.nodes * shape.gpus_per_node / request.gpus
     per_task = max(1, round(request.cpus_per_task * growth * tasks.before / tasks.after))
     # of the options but those per node Slurm chooses how many tasks share a node

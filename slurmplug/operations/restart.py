@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from policies.plan import Action
 from slurmplug.cluster.port import ResourceRequest
-from slurmplug.operations import changes, node_lists, restart_request, shape
+from slurmplug.operations import changes, node_lists, restart_request, shape, sizes
 from slurmplug.operations.left_to_others import end_for_change, left_to_others
 from slurmplug.operations.shape import ActionImpossible
 from slurmplug.operations.steps import (
@@ -99,6 +99,9 @@ def begin(
             facts, requested_nodes=restart_request.requested_nodes(action, settings), node_count=place.shape.nodes
         )
         goal, undo = restart_request.rewrite(observation, row, action, place, settings=settings, restored=restored)
+        if action.kind == "resize":
+            earlier = sizes.in_place(observation.sizes.get(action.job), restart_request.requeueable(observation, row))
+            facts = replace(facts, size=sizes.given((facts.gpus_before, facts.gpus), goal, undo, earlier))
     goal, undo = {**restored, **goal}, {**undo, **restored}
     return issue(replace(operation, pending_cleanup=("withdraw",), facts=facts, goal=goal, undo=undo), observation)
 

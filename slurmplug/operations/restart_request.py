@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from policies.plan import Action
 from slurmplug.cluster.port import ResourceRequest
-from slurmplug.operations import shape
+from slurmplug.operations import shape, sizes
 from slurmplug.operations.request_update import update_fields
 from slurmplug.operations.shape import ActionImpossible, PlacedShape
 from slurmplug.operations.values import Observation, OperationSettings, RestartFacts
@@ -102,7 +102,7 @@ def rewrite(
     if action.kind == "resize":
         shape.check_limits(observation, row, gpus_after(observation, row, action))
         present = replace(request, max_nodes=request.nodes)  # Slurm does not show the most nodes while it runs
-        return update_fields(present, place.shape)
+        return sizes.with_time_limit(action, request, update_fields(present, place.shape))
     if requested_nodes(action, settings):
         return {"ReqNodeList": ",".join(place.nodes)}, {"ReqNodeList": required}
     if required:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from policies.placement.gpu_types import gpu_capacity
 from policies.placement.space import Space
 from policies.plan import Reason
 from policies.snapshot import Snapshot
@@ -132,11 +133,11 @@ def _even_shapes(snapshot: Snapshot, row: int, gpus: int, nodes: int, node_count
 def _capacity(snapshot: Snapshot, row: int) -> Floats:
     """(nodes,) The GPUs that the job could have on each node if that were empty; 0 where it may not run."""
     demand, capacity = snapshot.jobs.demand[row], snapshot.nodes.capacity
-    units = capacity[:, 0]
+    units = gpu_capacity(snapshot, int(snapshot.jobs.placement[row]))
     for resource in range(1, capacity.shape[1]):
         if demand[0] > 0 and demand[resource] > 0:
             units = np.minimum(units, capacity[:, resource] * demand[0] / demand[resource])
-    return np.where(snapshot.fits[snapshot.jobs.placement[row]], np.floor(units + 1e-9), 0.0)
+    return np.asarray(np.floor(units + 1e-9))
 
 
 def check_limits(observation: Observation, row: int, gpus: int) -> None:

@@ -7,10 +7,12 @@ from typing import TypeAlias
 
 from policies.plan import Action
 from policies.snapshot import Snapshot
+from slurmplug.cluster import tres
 from slurmplug.cluster.port import Command, ResourceRequest, Verb
 from slurmplug.operations import changes, stop_request
 from slurmplug.operations.values import (
     CLEANUP_STEPS,
+    GPU_FIELDS,
     MAX_TRIES,
     NO_LIMIT,
     NODE_LIST_FIELDS,
@@ -187,7 +189,24 @@ def _needs_cleanup(context: OperationContext, step: Step) -> bool:
 def _command(operation: Operation, observation: Observation) -> Command:
     name = f"{operation.id}-{operation.step}-{observation.snapshot.cycle}"
     verb, fields = _verb(operation, observation)
+    if verb == "update":
+        fields = with_gpus(fields, observation.request(operation.job))
     return Command(name, verb, operation.job, fields, operation.id)
+
+
+def with_gpus(fields: Mapping[str, str], request: ResourceRequest | None) -> Mapping[str, str]:
+    """The fields of an update that changes nothing of a job that has just started.
+
+    NumNodes alone would shrink it; with a field of GPUs Slurm refuses the whole. So where none is changed, the present
+    value is sent along, and where that is not per node, NumNodes is left as it is.
+    """
+    if "NumNodes" not in fields or not GPU_FIELDS.isdisjoint(fields):
+        return fields
+    gpus = tres.gpus(request.gres) if request is not None and "," not in request.gres else {}
+    if len(gpus) != 1:
+        return {name: value for name, value in fields.items() if name != "NumNodes"}
+    [(kind, each)] = gpus.items()
+    return {**fields, "Gres": f"gpu:{kind}:{each}" if kind else f"gpu:{each}"}
 
 
 _WITHOUT_FIELDS: Mapping[Step, Verb] = {

@@ -10,7 +10,7 @@ from policies.plan import ActionKind, Reason
 from policies.snapshot import JobKey, Snapshot
 from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.port import JobRows, ResourceRequest
-from slurmplug.rules.guardrails import Verdict
+from slurmplug.rules.guardrails import GivenSize, Verdict
 
 Step: TypeAlias = Literal[
     "ask", "save", "signal", "reserve", "requeue", "settle", "rewrite", "confirm", "watch", "cancel", "hold", "release",
@@ -40,6 +40,8 @@ NODE_LIST_FIELDS = frozenset({"ExcNodeList", "ReqNodeList"})
 """The fields of `scontrol update` that exclude or require nodes; Slurm changes them only while the job is pending."""
 RESERVED_FOR = "root"
 """The user of a place's reservation: every Slurm knows it, and no job of a user of the cluster may enter."""
+GPU_FIELDS = frozenset({"Gres", "TresPerNode", "TresPerJob", "TresPerSocket", "TresPerTask"})
+"""The fields of `scontrol update` that set GPUs; Slurm refuses an update with one of them once the job runs."""
 RESERVATION_PREFIX = "slurmplug-"
 """With the job id after it, the name of the reservation that secures a job's place."""
 
@@ -58,6 +60,8 @@ class OperationOutcome(StrEnum):
     JOB_ENDED = "ended by itself"
     JOB_REQUEUED = "requeued meanwhile"
     """by somebody else"""
+    STARTED = "it started before it was changed"
+    """a pending job began to run on what it requested"""
     WITHDRAWN = "withdrawn"
     """it was no longer allowed, or an operator withdrew it"""
     GAVE_UP = "gave up"
@@ -70,7 +74,8 @@ class RestartFacts:
     `user` owns the job. `checkpoint`: the last iteration it had saved, None for none, reported at
     `checkpoint_time` (seconds since the epoch). `gpus_before` and `gpus`: in all. `node_count`: nodes of the new shape,
     `requested_nodes`: those that the policy named. `nodes`: those that were reserved, for `reservation_seconds`. These
-    four are empty for a preemption. `nodes_before`: the number of nodes where it ran.
+    four are empty for a preemption. `nodes_before`: the number of nodes where it ran. `size`: as for a
+    pending resize; None where the shape stays.
     """
 
     user: str
@@ -83,15 +88,20 @@ class RestartFacts:
     nodes: tuple[str, ...] = ()
     reservation_seconds: int = 0
     nodes_before: int = 0
+    size: GivenSize | None = None
     type: Literal["restart"] = "restart"
 
 
 @dataclass(frozen=True)
 class PendingResizeFacts:
-    """Facts of a pending job that is resized: its GPUs in all, before and after."""
+    """Facts of a pending job that is resized: its GPUs in all, before and after.
+
+    `size`: the one that it has then, and what it asked for; None in an operation of an older release.
+    """
 
     gpus_before: int
     gpus: int
+    size: GivenSize | None = None
     type: Literal["pending resize"] = "pending resize"
 
 
@@ -170,7 +180,8 @@ class Observation:
 
     `queue`: the rows that the snapshot was made of. `reservations`: the names of all reservations; `reserved_from`: by
     node, when the first of those that have not ended begins, in seconds since the epoch. `requests`: by job id, what
-    the jobs of `advance.jobs_to_query` requested. `limits`: None where they are not known.
+    the jobs of `advance.jobs_to_query` requested. `limits`: None where they are not known. `sizes`: of the jobs that
+    have another size than they asked for.
     """
 
     snapshot: Snapshot
@@ -179,6 +190,7 @@ class Observation:
     reserved_from: Mapping[str, float] = field(default_factory=dict)
     requests: Mapping[int, ResourceRequest] = field(default_factory=dict)
     limits: Limits | None = None
+    sizes: Mapping[JobKey, GivenSize] = field(default_factory=dict)
 
     def request(self, key: JobKey) -> ResourceRequest | None:
         """What the job requests; None where it was not queried, or could not be read."""

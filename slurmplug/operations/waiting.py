@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from policies.plan import Action
-from slurmplug.operations import shape
+from slurmplug.operations import shape, sizes
 from slurmplug.operations.left_to_others import left_to_others
 from slurmplug.operations.request_update import update_fields
 from slurmplug.operations.shape import ActionImpossible
@@ -21,14 +21,22 @@ REWRITE_LIMIT = 60.0
 
 
 def begin(action: Action, observation: Observation, row: int) -> Transition:
-    """Rewrites the job's request.
+    """Rewrites the job's request; with the GPUs that it asked for, all of its request is what it was.
 
     Raises:
         ActionImpossible: with the reason.
     """
-    goal, undo = rewrite(action, observation, row)
+    gpus, before = _gpus(action), int(observation.snapshot.jobs.gpus[row])
+    request = observation.request(action.job)
+    earlier = sizes.in_place(observation.sizes.get(action.job), request) if request is not None else None
+    if earlier is not None and gpus == earlier.asked:
+        goal, undo = dict(earlier.asked_fields), dict(earlier.given_fields)
+    else:
+        goal, undo = rewrite(action, observation, row)
+    if not goal:
+        raise ActionImpossible("same shape", gpus=gpus)
     operation = new_operation(action, observation, row, "rewrite", REWRITE_LIMIT)
-    facts = PendingResizeFacts(gpus_before=int(observation.snapshot.jobs.gpus[row]), gpus=_gpus(action))
+    facts = PendingResizeFacts(before, gpus, sizes.given((before, gpus), goal, undo, earlier))
     return issue(replace(operation, goal=goal, undo=undo, facts=facts), observation)
 
 
@@ -48,7 +56,8 @@ def rewrite(action: Action, observation: Observation, row: int) -> tuple[dict[st
     if request.het_id:
         raise ActionImpossible("heterogeneous")
     shape.check_limits(observation, row, gpus)
-    return update_fields(request, shape.feasible_shape(observation, row, gpus, request.nodes, len(action.nodes)))
+    to = shape.feasible_shape(observation, row, gpus, request.nodes, len(action.nodes))
+    return sizes.with_time_limit(action, request, update_fields(request, to))
 
 
 def _gpus(action: Action) -> int:
@@ -70,7 +79,7 @@ def proceed(context: OperationContext) -> Transition | None:
     if _has_new_shape(context) and operation.last_status != "refused":
         return finish(context, OperationOutcome.DONE)
     if context.state != "pending":
-        return give_up(context, "it started before it was changed")
+        return finish(context, OperationOutcome.STARTED)
     if not context.allowed:
         return finish(context, OperationOutcome.WITHDRAWN, "undo")
     if operation.last_status == "refused" or operation.tries >= MAX_TRIES:  # a refused update may be done in part
@@ -81,6 +90,10 @@ def proceed(context: OperationContext) -> Transition | None:
 
 
 def _has_new_shape(context: OperationContext) -> bool:
+    """Of a pending job, by its request, which was compared with the new shape: Slurm 22.05 shows the GPUs on nodes that
+    an update added only when the job runs."""
     facts = context.operation.facts
     assert isinstance(facts, PendingResizeFacts), f"{context.operation.id} resizes no pending job"
+    if context.state == "pending" and context.operation.last_status == "done" and context.request is not None:
+        return True
     return int(context.observation.snapshot.jobs.gpus[context.live_row]) == facts.gpus

@@ -44,7 +44,7 @@ def _gpu_range(directives: Any) -> str | None:
 
 
 def _attained(job: Job) -> float:
-    return (job.record.attained_before + job.record.facts.gpus * job.elapsed) / _GPU_HOUR
+    return (job.record.attained_before + job.record.facts.of_gpus.whole * job.elapsed) / _GPU_HOUR
 
 
 def _whole(value: float | None) -> int | float | None:
@@ -152,7 +152,14 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("FinalLow", "number", 9, "Final's 5 % quantile", lambda job: job.final.low),
             Field("FinalHigh", "number", 9, "Final's 95 % quantile", lambda job: job.final.high),
             Field("GPUs", "integer", 5, "GPUs held, or requested", lambda job: job.record.facts.gpus),
-            Field("GPUType", "text", 10, "the type of its GPUs", _fact("gpu_type")),
+            Field(
+                "GPUType",
+                "text",
+                10,
+                "the type of its GPUs",
+                lambda job: ",".join(job.record.facts.of_gpus.types) or None,
+            ),
+            Field("Shards", "integer", 6, "shards of GPUs requested", lambda job: job.record.facts.shards or None),
             Field("Label", "integer", 10, "the SiteFactor in place", lambda job: _known(job.record.site_factor)),
             Field("Managed", "text", 7, "whether slurmplug may act on it", lambda job: job.record.managed),
             Field("Expected", "time", 19, "when Slurm expects it to start, while it waits", lambda job: job.expected),

@@ -5,6 +5,7 @@ A budget is the site's. So that no user can spend it alone, each user has a part
 counted against that part.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from typing import NamedTuple
 from policies.plan import Reason
 from slurmplug.config.schema import Guardrails
 
+UNLIMITED = sys.maxsize
 USER_SHARE = 0.2
 """The part of an hour's budget that one user may spend where the site sets no other number."""
 
@@ -60,6 +62,11 @@ def of_stops(limits: Guardrails) -> Budget:
 def of_requeues(limits: Guardrails) -> Budget:
     """The budget of requeues of running jobs."""
     return _budget("requeues", limits.requeues_per_cycle, limits.requeues_per_hour, limits.requeues_per_user)
+
+
+def of_writes(limits: Guardrails) -> Budget:
+    """The budget of changes of waiting jobs' sizes; SiteFactors have what these leave of it."""
+    return Budget("writes", limits.writes_per_cycle, UNLIMITED, UNLIMITED)
 
 
 def of_admissions(limits: Guardrails) -> Budget:

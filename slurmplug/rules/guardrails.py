@@ -19,7 +19,7 @@ from predictors.forecast import Forecasts
 from slurmplug.config.schema import Guardrails, Mode, Modes
 from slurmplug.rules import budgets
 from slurmplug.rules.budgets import Spending
-from slurmplug.rules.time_limits import time_limit_veto
+from slurmplug.rules.time_limits import within_limit
 
 HOUR = 3600.0
 PARTIAL_SNAPSHOT_MIN_JOBS = 20
@@ -32,6 +32,17 @@ class Requeue(NamedTuple):
     job: JobKey
     user: str
     at: float
+
+
+@dataclass(frozen=True)
+class GivenSize:
+    """What a job asked for, and what slurmplug gave it instead: GPUs in all, and values by field of `scontrol
+    update`."""
+
+    asked: int
+    given: int
+    asked_fields: Mapping[str, str]
+    given_fields: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -68,6 +79,10 @@ class Past:
     """jobs with a resize, migration or preemption given up within the last hour"""
     lost_progress: frozenset[JobKey] = frozenset()
     """jobs that did not resume from their checkpoint"""
+    sizes: Mapping[JobKey, GivenSize] = field(default_factory=dict)
+    """of live jobs that have another size than they asked for"""
+    size_changed: Mapping[JobKey, float] = field(default_factory=dict)
+    """when the last change of a live job's size began"""
     fresh: frozenset[JobKey] = frozenset()
     """jobs first seen within `guardrails.first_seen` seconds"""
 
@@ -119,18 +134,20 @@ def check(
     spendings = _spendings(past, limits)
     allowed: list[Action] = []
     vetoes: list[tuple[Action, Reason]] = []
-    for action in plan.actions:
-        row = rows[action.job]
+    for planned in plan.actions:
+        action, row = planned, rows[planned.job]
         state, user = str(snapshot.jobs.state[row]), str(snapshot.jobs.user[row])
         reason = next((Reason(rule) for rule, mask in protected_by.items() if mask[row]), None)
         reason = reason or _placement_veto(action, placement)
         reason = reason or _mode_veto(mode[action.kind], past) or _no_effect_veto(action, state, past)
         effect = _spends(action, state, past)
+        gives_back = action.job in past.sizes and past.sizes[action.job].asked == action.gpus
         if placement != "all":
             reason = reason or _move_veto(action, snapshot, row, past, limits)
-            if forecasts is not None and action.job not in past.moving:
-                reason = reason or time_limit_veto(action, snapshot, row, forecasts)
-        elif effect == "requeue":  # where the policy places every job, it moves them as it likes
+            if forecasts is not None and action.job not in past.moving and not gives_back:
+                fitted = within_limit(action, snapshot, row, forecasts, limits.raise_time_limit)
+                action, reason = (action, reason or fitted) if isinstance(fitted, Reason) else (fitted, reason)
+        elif effect in ("requeue", "write"):  # where the policy places every job, it moves them as it likes
             effect = ""
         if effect:
             reason = reason or spendings[effect].veto(user)
@@ -238,12 +255,18 @@ def _move_veto(action: Action, snapshot: Snapshot, row: int, past: Past, limits:
         return None if action.gpus is None or least <= gpus <= most else outside
     if action.kind not in MOVES or job in past.moving:
         return None
+    if jobs.part_of_gpu[row]:
+        return Reason("part of a GPU")
     if state not in ("running", "pending") or (state == "pending" and action.kind != "resize"):
         return Reason("not running to move", {"state": state})
-    if action.kind == "resize" and (not least <= gpus <= most or gpus == jobs.gpus[row]):
+    size = past.sizes.get(job)
+    gives_back = size is not None and state == "pending" and gpus == size.asked
+    if action.kind == "resize" and not gives_back and (not least <= gpus <= most or gpus == jobs.gpus[row]):
         return outside
     if job in past.move_gave_up:
         return Reason("gave up moving")
+    if state == "pending" and snapshot.now - past.size_changed.get(job, -np.inf) < limits.size_interval:
+        return Reason("size changed lately", {"limit": limits.size_interval})
     return _requeue_veto(action, snapshot, row, past, limits) if _requeues(action, state) else None
 
 
@@ -275,6 +298,7 @@ def _spendings(past: Past, limits: Guardrails) -> dict[str, Spending]:
     return {
         "stop": Spending(budgets.of_stops(limits), past.stops_last_hour),
         "requeue": Spending(budgets.of_requeues(limits), Counter(user for _, user in recent)),
+        "write": Spending(budgets.of_writes(limits), {}),
         "admission": Spending(budgets.of_admissions(limits), past.admissions_last_hour),
     }
 
@@ -286,7 +310,9 @@ def _spends(action: Action, state: str, past: Past) -> str:
         return "" if action.job in past.stopping else "stop"
     if action.kind == "release":
         return "" if action.job in past.admitting else "admission"
-    return "requeue" if _requeues(action, state) and action.job not in past.moving else ""
+    if action.kind not in MOVES or action.job in past.moving:
+        return ""
+    return "requeue" if _requeues(action, state) else "write"
 
 
 class Protection(Protocol):

@@ -1,5 +1,7 @@
 """Whether a job that gets another number of GPUs would end within its time limit: a rule of the guardrails. Pure."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from policies.plan import Action, Reason
@@ -22,19 +24,31 @@ def resizes(action: Action) -> bool:
     return action.kind in ("resize", "release") and action.gpus is not None
 
 
-def time_limit_veto(action: Action, snapshot: Snapshot, row: int, forecasts: Forecasts) -> Reason | None:
-    """Why the job's remaining run time does not fit into its limit at that size; None where it does or is not known.
+def within_limit(
+    action: Action, snapshot: Snapshot, row: int, forecasts: Forecasts, raised: float = 1.0
+) -> Action | Reason:
+    """The action, if the job's remaining run time fits into its limit at that size, or is not known; else why not.
+
+    raised: the most by which the limit may be raised. An action that needs that says to how much (`Action.time_limit`).
+    """
+    limit, gpus = float(snapshot.jobs.time_limit[row]), action.gpus
+    if gpus is None or not resizes(action) or gpus == snapshot.jobs.gpus[row]:
+        return action
+    seconds = seconds_needed(snapshot, row, gpus, forecasts)
+    if not seconds > limit:  # also where one is NaN
+        return action
+    if action.kind == "resize" and seconds <= raised * limit:
+        return replace(action, time_limit=seconds)
+    return Reason("time limit", {"gpus": float(gpus), "needs": seconds / HOUR, "limit": limit / HOUR})
+
+
+def seconds_needed(snapshot: Snapshot, row: int, gpus: int, forecasts: Forecasts) -> float:
+    """Seconds of which nine of ten such jobs need less to end on so many GPUs; NaN where that is not known.
 
     A run that begins again has its whole time limit. Its 90% quantile changes with the size as the median speed does.
     """
-    limit = float(snapshot.jobs.time_limit[row])
-    if not resizes(action) or np.isnan(limit) or action.gpus == snapshot.jobs.gpus[row]:
-        return None
-    present, then = forecasts.speed.at([row, row], [snapshot.jobs.gpus[row], action.gpus]).median
-    seconds = _remaining(snapshot.jobs, row, forecasts) * float(present / then) if then > 0 else np.nan
-    if not seconds > limit:  # also where it is NaN
-        return None
-    return Reason("time limit", {"gpus": float(action.gpus or 0), "needs": seconds / HOUR, "limit": limit / HOUR})
+    present, then = forecasts.speed.at([row, row], [snapshot.jobs.gpus[row], gpus]).median
+    return _remaining(snapshot.jobs, row, forecasts) * float(present / then) if then > 0 else np.nan
 
 
 def _remaining(jobs: Jobs, row: int, forecasts: Forecasts) -> float:

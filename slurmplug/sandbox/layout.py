@@ -94,7 +94,7 @@ class Layout:
         self.munge_key.write_bytes(os.urandom(128))
         set_owner(self.munge_key, MUNGE, 0o600)
         try:
-            for index in range(max(node.gpus for node in spec.nodes)):
+            for index in range(max(sum(node.gpus_by_type.values()) for node in spec.nodes)):
                 os.mknod(self.devices / f"nvidia{index}", stat.S_IFCHR | 0o666, _NULL_DEVICE)
         except PermissionError as error:
             raise SandboxError(

@@ -1,7 +1,7 @@
 """The configuration files of a sandbox: slurm.conf(5), gres.conf(5), cgroup.conf(5), slurmdbd.conf(5) and SQL."""
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from slurmplug.sandbox.accounts import OPERATOR, RESEARCHERS, SLURM
@@ -29,7 +29,6 @@ _FIXED = {
     "SelectType": "select/cons_tres",
     "SelectTypeParameters": "CR_Core_Memory",
     "DefMemPerCPU": "100",
-    "GresTypes": "gpu",
     "AccountingStorageType": "accounting_storage/slurmdbd",
     "AccountingStorageHost": "127.0.0.1",
     "AccountingStorageEnforce": "associations,limits,qos",
@@ -60,6 +59,7 @@ def slurm_conf(spec: ClusterSpec, layout: Layout, cluster: str, ports: Ports) ->
         "SlurmctldPort": str(ports.slurmctld),
         "SlurmUser": SLURM,
         **_FIXED,
+        "GresTypes": "gpu,shard" if any(node.shards for node in spec.nodes) else "gpu",
         "AuthInfo": f"socket={layout.munge_socket}",
         "StateSaveLocation": f"{layout.folder}/state",
         "SlurmdSpoolDir": f"{layout.folder}/nodes/%n",
@@ -98,11 +98,18 @@ def slurm_conf(spec: ClusterSpec, layout: Layout, cluster: str, ports: Ports) ->
 def gres_conf(spec: ClusterSpec, layout: Layout) -> str:
     """gres.conf; a node whose GPUs have a Count and no device files would become INVAL."""
     return "".join(
-        f"NodeName={name} Name=gpu{f' Type={node.gpu_type}' if node.gpu_type else ''} "
-        f"File={layout.devices}/nvidia[0-{node.gpus - 1}]\n"
-        for name, node in zip(spec.node_names, spec.nodes, strict=True)
-        if node.gpus
+        line for name, node in zip(spec.node_names, spec.nodes, strict=True) for line in _gres_lines(name, node, layout)
     )
+
+
+def _gres_lines(name: str, node: Node, layout: Layout) -> Iterator[str]:
+    first = 0
+    for kind, count in node.gpus_by_type.items():
+        files = f"{layout.devices}/nvidia[{first}-{first + count - 1}]"
+        yield f"NodeName={name} Name=gpu{f' Type={kind}' if kind else ''} File={files}\n"
+        first += count
+    if node.shards:
+        yield f"NodeName={name} Name=shard Count={node.shards}\n"
 
 
 def cgroup_conf(version: tuple[int, int]) -> str:
@@ -184,9 +191,9 @@ def _line(settings: Mapping[str, str]) -> str:
 
 
 def _gres(node: Node) -> str:
-    if not node.gpus:
-        return ""
-    return f" Gres=gpu:{node.gpu_type}:{node.gpus}" if node.gpu_type else f" Gres=gpu:{node.gpus}"
+    gres = [f"gpu:{kind}:{count}" if kind else f"gpu:{count}" for kind, count in node.gpus_by_type.items()]
+    gres += [f"shard:{node.shards}"] if node.shards else []
+    return f" Gres={','.join(gres)}" if gres else ""
 
 
 def _features(node: Node) -> str:

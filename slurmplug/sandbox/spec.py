@@ -8,10 +8,16 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Node:
-    """One `slurmd -N`. Memory is in MB; a node has GPUs of at most one type (empty: untyped `gpu:4`)."""
+    """One `slurmd -N`. Memory is in MB.
+
+    It has `gpus` of one type (empty: untyped `gpu:4`), and besides them `more_gpus`, by type: of another model, or MIG
+    instances such as `1g.10gb`. `shards`: into how many shards all of them can be divided, gres/shard.
+    """
 
     gpus: int = 4
     gpu_type: str = ""
+    more_gpus: Mapping[str, int] = field(default_factory=dict)
+    shards: int = 0
     cpus: int = 8
     memory: int = 4000
     features: tuple[str, ...] = ()
@@ -19,6 +25,13 @@ class Node:
     def __post_init__(self) -> None:
         if self.gpus < 0 or self.cpus < 1 or self.memory < 1:
             raise ValueError(f"a node needs CPUs and memory, and no negative number of GPUs: {self}")
+        if self.more_gpus and (not self.gpu_type or self.gpu_type in self.more_gpus):
+            raise ValueError(f"the GPUs of a node with several types are each of a type of their own: {self}")
+
+    @property
+    def gpus_by_type(self) -> Mapping[str, int]:
+        """All its GPUs, in the order of their device files."""
+        return {**({self.gpu_type: self.gpus} if self.gpus else {}), **self.more_gpus}
 
 
 @dataclass(frozen=True)

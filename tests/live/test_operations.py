@@ -115,14 +115,14 @@ def test_what_slurm_would_refuse_or_hold_is_found_before(site: LiveSite) -> None
     user, root = site.cluster.researchers[0], "root"
     limited = site.trains(script("limited"))
     fixed = site.trains(script("fixed"), "--no-requeue")
-    by_job = site.trains(script("byjob").replace("--gres=gpu:2", "--gpus=2"), user=1)
+    by_gpu = site.trains(script("bygpu").replace("--gres=gpu:2", "--gpus=2 --ntasks-per-gpu=1"), user=1)
     het = site.cluster.sbatch(
         site.cluster.researchers[2], script("het").replace("#PLUG", "#SBATCH hetjob\n#SBATCH --gres=gpu:1\n#PLUG", 1)
     )
     site.until(lambda: site.cluster.job(het)["JobState"] == "RUNNING")
     site.cluster.run(root, ["sacctmgr", "-i", "modify", "user", user, "set", "MaxTRES=gres/gpu=3"])
     try:
-        for job, why in ((limited, "limit"), (fixed, "no requeue"), (by_job, "shape"), (het, "heterogeneous")):
+        for job, why in ((limited, "limit"), (fixed, "no requeue"), (by_gpu, "shape"), (het, "heterogeneous")):
             site.wants(job, kind="resize", gpus=4)
             assert (job, site.vetoes(job)) == (job, [why])
             assert site.operations(job) == []

@@ -11,7 +11,7 @@ from slurmplug.cluster.slurm import SlurmCluster
 from slurmplug.operations.request_update import update_fields
 from slurmplug.operations.shape import ActionImpossible, Shape
 from slurmplug.sandbox import ClusterSpec, Node, Sandbox
-from tests.live.live_site import LiveSite
+from tests.live.live_site import LiveSite, script
 from tests.live.operated import command, look, operated
 
 SLEEP = "#!/bin/sh\nsleep 600\n"
@@ -21,7 +21,8 @@ SHAPE = re.compile(
 )
 FORMS = [
     ("--gres=gpu:2", Shape(1, 4), {"gres/gpu": "4", "node": "1"}),
-    ("--gres=gpu:2", Shape(2, 2), {"gres/gpu": "4", "node": "2"}),
+    ("--gres=gpu:2 -N1", Shape(2, 2), {"gres/gpu": "4", "node": "2"}),
+    ("--gpus-per-node=4 -n4 -N1", Shape(2, 4), {"gres/gpu": "8", "node": "2", "cpu": "8"}),
     ("--gpus-per-node=2 -N2 -c2 --mem=400", Shape(1, 2), {"gres/gpu": "2", "node": "1", "cpu": "2", "mem": "400M"}),
     ("--gpus=2", Shape(1, 4), {"gres/gpu": "4", "node": "1"}),
     ("--gpus=4", Shape(1, 1), {"gres/gpu": "1", "node": "1"}),
@@ -86,11 +87,12 @@ def update(port: SlurmCluster, job: int, fields: dict[str, str]) -> tuple[str, s
 def asks(cluster: Sandbox, job: int | str) -> dict[str, str]:
     """What Slurm shows of the request, with an option that was cleared like one that never was set.
 
-    Of the nodes only the most: the fewest are an estimate in 22.05, and those of the TRES are what is requested.
+    Of the nodes only the most: the fewest are an estimate in 22.05, and those of the TRES are what is requested. 25.11
+    shows a job of one node as 1 or as 1-1, whatever it requested.
     """
     text = cluster.run("root", ["scontrol", "--oneliner", "show", "job", str(job)]).stdout
     found = {name: value for name, value in SHAPE.findall(text) if value}
-    return {**found, "NumNodes": found["NumNodes"].partition("-")[2]}
+    return {**found, "NumNodes": found["NumNodes"].partition("-")[2].replace("1", "")}
 
 
 def allocated(cluster: Sandbox, job: int) -> dict[str, str]:
@@ -180,6 +182,39 @@ def test_a_job_by_gpus_in_all_is_resized_where_it_is_pending_and_gives_back_what
     site.wants(job, kind="resize", gpus=2)
     assert site.until_over(job) == "done"
     assert asks(site.cluster, job) == before
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--gpus=2",
+        "--gpus=2 --mem-per-gpu=300 --cpus-per-gpu=1",
+        "--gres=gpu:2 --cpus-per-gpu=1",
+        "--gpus-per-task=2 -n1 -c2",
+    ],
+)
+def test_a_running_job_is_resized_in_its_form(site: LiveSite, options: str) -> None:
+    name = "form" + str(len(options))
+    job = site.trains(script(name).replace("--gres=gpu:2", options))
+    site.wants(job, kind="resize", gpus=4)
+    assert (site.vetoes(job), site.until_over(job)) == ([], "done")
+    shown = site.cluster.job(job)
+    assert ("gres/gpu=4" in shown["TRES"], "per-gpu" not in options or shown["NumCPUs"] == "4") == (True, True)
+    assert [run[7] for run in site.runs(name)] == ["0,1", "0,1,2,3"]
+    assert int(site.runs(name)[1][3]) > 0
+    assert site.leftovers() == []
+
+
+def test_a_job_that_slurm_spread_over_nodes_is_resized_there_and_onto_one(site: LiveSite) -> None:
+    """It has two nodes while it runs, and when it is pending again one or any number."""
+    job = site.trains(script("spread", gpus=8).replace("--gres=gpu:8", "--gpus=6").replace("1..8", "1..16"))
+    assert site.cluster.job(job)["NumNodes"] == "2"
+    for gpus, nodes in ((8, "2"), (4, "1")):
+        site.wants(job, kind="resize", gpus=gpus)
+        assert (site.vetoes(job), site.until_over(job)) == ([], "done")
+        shown = site.cluster.job(job)
+        assert (f"gres/gpu={gpus}" in shown["TRES"], shown["NumNodes"]) == (True, nodes)
+    assert site.leftovers() == []
 
 
 def test_arrays_and_heterogeneous_jobs_are_left_alone(site: LiveSite) -> None:

@@ -87,11 +87,19 @@ def agree(simulated: Snapshot, live: Snapshot) -> None:
             same(f"jobs.{name}", getattr(simulated.jobs, name), column)
     for name, column in vars(live.nodes).items():
         same(f"nodes.{name}", getattr(simulated.nodes, name), column)
+    same("types", *map(requested_types, (simulated, live)))
     same("fits", simulated.fits[simulated.jobs.placement], live.fits[live.jobs.placement])
     order = np.lexsort(simulated.runs_on.T[::-1])
     same("runs_on", simulated.runs_on[order, :2], live.runs_on[np.lexsort(live.runs_on.T[::-1]), :2])
     rows = len(live.jobs)
     same("GPUs of runs_on", *(np.bincount(on[:, 0], on[:, 2], rows) for on in (simulated.runs_on, live.runs_on)))
+
+
+def requested_types(snapshot: Snapshot) -> list[str]:
+    """The type that each job requests, by its class; empty for any."""
+    names = (*snapshot.nodes.gpu_types, "")
+    of_class = snapshot.type_of_class
+    return [names[of_class[each]] if len(of_class) else "" for each in snapshot.jobs.placement.tolist()]
 
 
 def same(name: str, simulated: Any, live: Any) -> None:
@@ -139,6 +147,8 @@ def sim_jobs(draw: st.DrawFn) -> SimJob:
         user=draw(st.sampled_from(["ada", "bob"])),
         partition=draw(st.sampled_from(["gpu", "long"])),
         kind=draw(st.sampled_from(["", "resnet", "bert"])) if managed else "",
+        gpu_type=draw(st.sampled_from(["", "", "v100", "a100"])),
+        type_speeds=draw(st.sampled_from([{}, {"a100": 2.5}])),
         gpus_min=1 if elastic else 0,
         gpus_max=8 if elastic else 0,
         cpus=sum(part.cpus for part in parts) if in_parts else gpus * draw(st.integers(0, 8)),
@@ -169,10 +179,14 @@ def sim_jobs(draw: st.DrawFn) -> SimJob:
     st.lists(sim_jobs(), min_size=1, max_size=8),
     st.sampled_from(sorted(POLICIES)),
     st.sampled_from(["direct", "slurm"]),
+    st.sampled_from(["3x4", "3x4:a100", "2x4:v100+1x4:a100", "1x4:v100+1x4+1x4:a100"]),
 )
 @settings(max_examples=25, deadline=None)
-def test_the_simulators_intake_gives_what_the_live_one_gives(jobs: list[SimJob], policy: str, launcher: str) -> None:
-    made = simulation(*jobs, policy=POLICIES[policy], cluster="3x4", interval=INTERVAL, launcher=launcher)
+def test_the_simulators_intake_gives_what_the_live_one_gives(
+    jobs: list[SimJob], policy: str, launcher: str, cluster: str
+) -> None:
+    jobs = [replace(job, gpu_type=job.gpu_type if job.gpu_type in cluster else "") for job in jobs]
+    made = simulation(*jobs, policy=POLICIES[policy], cluster=cluster, interval=INTERVAL, launcher=launcher)
     compare(made, 40)
 
 

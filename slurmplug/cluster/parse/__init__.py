@@ -11,8 +11,8 @@ What differs                       22.05               24.11               26.05
 squeue, exit_code                  a wait status: 768  3:0                 3:0                 `table.exit_code`
 squeue, GPUs requested per node    gres:gpu:2          gres/gpu:2          gres/gpu:2          `cluster.tres.gpus`
 squeue, GPUs per task              gres:gpu:1          cpu=2,gres/gpu=1    cpu=2,gres/gpu=1    `cluster.tres.gpus`
-scontrol show job, NumNodes        1 and 1-1 differ    1-1 for both        1-1 for both        `operations.request_update`
-without --nodes and with 1
+scontrol show job, NumNodes        1, and 1-1 with     1 or 1-1            1 or 1-1            `request_update` of
+without --nodes                    --nodes=1                                                   `operations`
 squeue, excluded nodes             -o %x alone         -o %x, -O ExcNodes  -o %x, -O ExcNodes  `resource_requests`, of
                                                                                                -o %x
 sacct, Start of what never ran     when it ended       None                None                `table.timestamp`

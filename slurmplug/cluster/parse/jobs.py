@@ -59,6 +59,7 @@ COMMENT_LENGTH = 4_096
 """Characters that are kept of a text that a user writes; comments may have directives."""
 _MAX_LISTED_TASKS = 5
 """Slurm prints more tasks than this, evenly spaced, as FIRST-LAST:STEP."""
+_REQUESTS = ("tres-per-node", "tres-per-job", "tres-per-socket", "tres-per-task")
 _NO_VAL = 0xFFFF_FFFE
 """What slurm.h has for a 32-bit number that is not set."""
 
@@ -118,6 +119,7 @@ def queue(text: str, separators: Separators) -> Queue:
 def _parse_columns(columns: Columns) -> dict[str, NDArray[Any]]:
     """The columns of JobRows that follow from the stable fields, but for `elements`."""
     gpus, gpu_type = _gpus(columns)
+    shards = [values(columns, name, tres.shards) for name in _REQUESTS]
     array_task = column(columns, "ArrayTaskID", lambda word: -1 if word in UNSET else int(word), np.int64)
     return {
         "job_id": ints(columns, "JobID"),
@@ -148,6 +150,8 @@ def _parse_columns(columns: Columns) -> dict[str, NDArray[Any]]:
         "memory": column(columns, "tres-alloc", tres.memory, np.float64),
         "gpus": gpus,
         "gpu_type": gpu_type,
+        "gpu_type_held": _allocated_type(columns),
+        "shards": np.array(shards, dtype=np.int64).max(axis=0, initial=0),
         "exit_code": column(columns, "exit_code", exit_code, np.int64),
     }
 
@@ -252,7 +256,7 @@ def _ranges(tasks: list[int]) -> str:
 
 
 def _gpus(columns: Columns) -> tuple[Ints, NDArray[np.str_]]:
-    """The number of GPUs of each job, and their type.
+    """The number of GPUs of each job, and the types that it requests.
 
     Where a job requests GPUs by two options, such as --gpus and --gpus-per-node, the larger number counts.
     """
@@ -268,7 +272,21 @@ def _gpus(columns: Columns) -> tuple[Ints, NDArray[np.str_]]:
     for name, multiple in multiples.items():
         found = values(columns, name, tres.gpus)
         requested = np.maximum(requested, np.array([sum(each.values()) for each in found], dtype=np.int64) * multiple)
-        kinds = np.array([tres.only_type(each)[:WORD_LENGTH] for each in found], dtype=np.str_)
+        kinds = np.array([tres.types(each)[:WORD_LENGTH] for each in found], dtype=np.str_)
         kind = np.where(kind == "", kinds, kind)
     tracked = column(columns, "tres-alloc", lambda text: -1 if (n := tres.total_gpus(text)) is None else n, np.int64)
     return np.where(tracked < 0, requested, tracked), kind
+
+
+def _tracked_type(text: str) -> str:
+    """The types of GPUs in a list of TRES; empty unless all its GPUs are of types that are tracked."""
+    found = tres.gpus(text)
+    every = found.pop("", 0)
+    return tres.types(found)[:WORD_LENGTH] if sum(found.values()) >= every else ""
+
+
+def _allocated_type(columns: Columns) -> NDArray[np.str_]:
+    """The type of the GPUs of each job that has started, where the accounting tracks it (AccountingStorageTRES)."""
+    kind = column(columns, "tres-alloc", _tracked_type, np.str_)
+    waits = np.array(columns["State"], dtype=np.str_) == "PENDING"
+    return np.where(waits, "", kind)

@@ -1,6 +1,7 @@
 """The nodes that sinfo lists. Pure."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from slurmplug.cluster.parse.table import Separators, column, float_or_nan, name
 from slurmplug.cluster.port import NodeRows
 
 NODE_FIELDS = (
-    "NodeList", "PartitionName", "StateComplete", "Features", "Gres", "GresUsed", "CPUsState", "CPUsLoad", "Memory",
+    "NodeList", "PartitionName", "StateComplete", "Features_act", "Gres", "GresUsed", "CPUsState", "CPUsLoad", "Memory",
     "AllocMem", "FreeMem",
 )  # fmt: skip
 """sinfo(1), --Format"""
@@ -29,9 +30,9 @@ def nodes(text: str, separators: Separators) -> NodeRows:
         name=tuple(columns["NodeList"]),
         state=tuple(values(columns, "StateComplete", _state)),
         partitions=tuple(frozenset(partitions[name]) for name in columns["NodeList"]),
-        features=tuple(values(columns, "Features", name_set)),
+        features=tuple(values(columns, "Features_act", name_set)),
         gpus=tuple(values(columns, "Gres", tres.gpus)),
-        gpus_used=tuple(values(columns, "GresUsed", tres.gpus)),
+        gpus_used=tuple(values(columns, "GresUsed", _used)),
         cpus=np.array([total for _, total in cpus], dtype=np.int64),
         cpus_used=np.array([used for used, _ in cpus], dtype=np.int64),
         cpu_load=column(columns, "CPUsLoad", float_or_nan, np.float64),
@@ -43,6 +44,12 @@ def nodes(text: str, separators: Separators) -> NodeRows:
 
 def _state(text: str) -> frozenset[str]:
     return frozenset(word.rstrip(_STATE_SUFFIXES) for word in text.lower().split("+"))
+
+
+def _used(text: str) -> Mapping[str, int]:
+    """The GPUs in use by type: those of jobs, and those of which jobs have shards."""
+    whole, sharded = tres.gpus(text), tres.sharded_gpus(text)
+    return {kind: whole.get(kind, 0) + sharded.get(kind, 0) for kind in whole.keys() | sharded.keys()}
 
 
 def _cpus(text: str) -> tuple[int, int]:

@@ -15,8 +15,11 @@ RESOURCE_REQUEST_FIELDS = (
     "MinMemory", "mem-per-tres", "cpus-per-tres", "Requeue", "TimeLimit", "Nice",
 )  # fmt: skip
 """squeue(1), --Format: what determines the shape of a job"""
-_SHOWN = re.compile(r"\bNumNodes=\d+(?:-(?P<most>\d+))? NumCPUs=\d.*?\bMinMemory(?P<per>CPU|Node)=", re.DOTALL)
-_TASKS_PER_GPU = re.compile(r"\bNtasksPerTRES[:=](\d+)")
+_SHOWN = {
+    "nodes": re.compile(r"\bNumNodes=\d+(?:-(\d+))?"),
+    "memory": re.compile(r"\bMinMemory(CPU|Node)="),
+    "tasks": re.compile(r"\bNtasksPerTRES[:=](\d+)"),
+}
 _NO_VAL16 = 0xFFFE
 """What slurm.h has for a 16-bit number that is not set."""
 _ADDRESS = re.compile(r"[0-9]+([_+][0-9]+)?")
@@ -36,13 +39,13 @@ class ShownJob(NamedTuple):
 def shown_job(text: str) -> ShownJob | None:
     """The output of `scontrol --oneliner show job` of one job; None where it cannot be told from what its user wrote.
 
-    A job's name or comment can contain all of this as well, so it has to be there once.
+    A job's name or comment can contain all of this as well, so each may be there once. Since 23.11 the memory of a job
+    that requested it per GPU is not shown.
     """
-    found = [] if text.count("NumNodes=") != 1 or text.count("NtasksPerTRES") > 1 else list(_SHOWN.finditer(text))
-    if len(found) != 1:
+    found = {name: pattern.findall(text) for name, pattern in _SHOWN.items()}
+    if len(found["nodes"]) != 1 or max(len(found["memory"]), len(found["tasks"])) > 1:
         return None
-    tasks = _TASKS_PER_GPU.search(text)
-    return ShownJob(int(found[0]["most"] or 0), found[0]["per"] == "CPU", int(tasks[1]) if tasks else 0)
+    return ShownJob(int(found["nodes"][0] or 0), found["memory"] == ["CPU"], int((found["tasks"] or ["0"])[0]))
 
 
 def addresses(text: str, separators: Separators) -> dict[int, str]:
@@ -111,6 +114,7 @@ def _resource_request(
         gres_per_job=job["tres-per-job"],
         gres_per_socket=job["tres-per-socket"],
         gres_per_task=job["tres-per-task"],
+        cpus_per_gpu=sum(tres.gpus(job["cpus-per-tres"]).values()),
         **shown._asdict(),
     )
 

@@ -5,6 +5,7 @@ many thousand jobs.
 """
 
 from collections.abc import Collection, Container, Mapping
+from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
 from typing import Any
@@ -12,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from policies.snapshot import Curves, JobKey, Jobs, Nodes, Snapshot
-from predictors.arrays import Bools, Floats, Ints
+from predictors.arrays import Bools, Floats, Ints, Texts
 from slurmplug.cluster.port import Reading, Submission
 from slurmplug.directives.changes import Change
+from slurmplug.intake.eligibility import with_only_type
 from slurmplug.intake.job_record import Changes, JobFacts, JobRecord
 from slurmplug.sim.engine.engine import PENDING, RUNNING, Engine
 from slurmplug.sim.engine.last_reports import Pace
@@ -38,8 +40,12 @@ class SimIntake:
         """site_factors, priority: (rows,) of all jobs, of the launcher; reservations: by row, as requested."""
         self._engine, self._site_factors, self._priority, self._seed = engine, site_factors, priority, seed
         self._reservations = reservations
-        self._classes: list[str] = [""]
-        """the reservation of each placement class"""
+        self._classes: list[tuple[str, str]] = [("", "")]
+        """the reservation and the type of GPU of each placement class"""
+        types = engine.nodes.gpu_type
+        self._gpu_types = tuple(sorted(set(types.tolist()) - {""}))
+        self._has_type = types[:, None] == np.array(self._gpu_types, dtype=np.str_)
+        """(nodes, types)"""
         self._live: Ints = np.zeros(0, dtype=np.int64)
         self._training = self._live
         self._constant: dict[str, Any] = {}
@@ -83,14 +89,18 @@ class SimIntake:
             self._changes_seen = engine.changes
             self._refresh()
         jobs = self._jobs()
+        fits = self._fits_of(reading) if reading.reservations or len(self._classes) > 1 else self._fits
+        if self._gpu_types:
+            jobs = replace(jobs, gpu_type=with_only_type(jobs, fits, self._nodes))
         snapshot = Snapshot(
             cycle=cycle,
             now=reading.now,
             seed=self._seed * SEEDS + cycle,
             jobs=jobs,
             nodes=self._nodes,
-            fits=self._fits_of(reading) if reading.reservations or len(self._classes) > 1 else self._fits,
+            fits=fits,
             runs_on=self._runs_on,
+            type_of_class=self._types_of_classes(),
         )
         return snapshot, Changes(reading.now, self._changed(before))
 
@@ -112,7 +122,8 @@ class SimIntake:
             qos=job.qos, partition=job.partition, state=log.state, reason="None", name=job.name, comment="",
             dependency="", features="", reservation="", node_list="", batch=True, restarts=int(engine.restarts[row]),
             submit=job.submit, eligible=job.submit, start=None, end=None, time_limit=None, nodes=0, cpus=0, memory=0.0,
-            gpus=int(engine.gpus[row]), gpu_type="", exit_code=0,
+            gpus=int(engine.gpus[row]), gpu_type=job.gpu_type, exit_code=0, gpu_type_held="",
+            shards=0,
         )  # fmt: skip
         return JobRecord(engine.table.keys[row], facts)
 
@@ -127,6 +138,9 @@ class SimIntake:
             capacity=node_use.capacity,
             used=used,
             load=_load(used, node_use.capacity, node_use.threshold),
+            gpu_types=self._gpu_types,
+            of_type=self._has_type * node_use.capacity[:, :1],
+            of_type_used=self._has_type * np.round(used[:, :1]),
         )
         self._runs_on = self._allocations()
         self._first_node = np.full(len(live), len(node_use))
@@ -140,10 +154,26 @@ class SimIntake:
             "gpus": gpus,
             "demand": engine.table.per_gpu[live] * np.maximum(gpus, 1)[:, None],
         }
-        self._classes = ["", *sorted({name for name in self._reservations.values() if name})]
+        requested = self._constant["gpu_type"].tolist()
+        reserved = (
+            [self._reservations.get(row, "") for row in live.tolist()] if self._reservations else [""] * len(live)
+        )
+        wanted = list(zip(reserved, requested, strict=True))
+        self._classes = sorted({("", ""), *wanted})
         if len(self._classes) > 1:
-            classes = [self._classes.index(self._reservations.get(row, "")) for row in live.tolist()]
-            self._columns["placement"] = np.array(classes, dtype=np.int64)
+            number = {each: at for at, each in enumerate(self._classes)}
+            self._columns["placement"] = np.array([number[each] for each in wanted], dtype=np.int64)
+        if self._gpu_types:
+            self._columns["gpu_type"] = self._types_of(running)
+
+    def _types_of(self, running: Bools) -> Texts:
+        """(n,) the type of GPU of each live row: held, or requested; empty for any, and several."""
+        types, on = self._engine.nodes.gpu_type, self._runs_on[self._runs_on[:, 2] > 0]
+        every = np.zeros((len(running), len(types)), dtype=bool)
+        every[on[:, 0], on[:, 1]] = True
+        first = types[every.argmax(axis=1)] if len(types) else np.full(len(running), "")
+        alike = ~np.any(every & (types != first[:, None]), axis=1)
+        return np.where(running, np.where(alike & every.any(axis=1), first, ""), self._constant["gpu_type"])
 
     def _refresh_live_rows(self) -> None:
         """Find the live rows, and their columns that never change."""
@@ -236,15 +266,21 @@ class SimIntake:
         share = np.clip(nodes.network / nodes.bandwidth, 0.0, 1.0)
         return np.asarray(np.append(share, np.nan)[self._first_node])
 
+    def _types_of_classes(self) -> Ints:
+        found = [self._gpu_types.index(kind) if kind in self._gpu_types else -1 for _, kind in self._classes]
+        return np.array(found if max(found) >= 0 else [], dtype=np.int64)
+
     def _fits_of(self, reading: Reading) -> Bools:
-        """(placement classes, nodes) every node but those that are set aside for others."""
+        """(placement classes, nodes) every node with GPUs of the type but those that are set aside for others."""
         names = self._engine.nodes.names
         aside = {each.name: each.nodes for each in reading.reservations if each.start <= reading.now < each.end}
         taken = frozenset().union(*aside.values())
         fits = np.ones((len(self._classes), len(names)), dtype=bool)
-        for row, reservation in enumerate(self._classes):
+        for row, (reservation, gpu_type) in enumerate(self._classes):
             inside = aside.get(reservation, frozenset())
             fits[row] = [name in inside if reservation else name not in taken for name in names]
+            if gpu_type:
+                fits[row] &= self._engine.nodes.gpu_type == gpu_type
         return fits
 
     def _curves(self, training: Ints, iteration: Floats) -> tuple[Curves, Curves]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from predictors.arrays import Floats
+from predictors.arrays import Floats, Texts
 from slurmplug.sim.engine.nodes import SimNodes
 
 _ROUNDING = 1e-9
@@ -24,6 +24,8 @@ class SharedNodes:
         columns = (nodes.gpus, nodes.cpus, nodes.memory)
         self.capacity: Floats = np.stack([np.array(column, dtype=np.float64) for column in columns], axis=1)
         self.bandwidth: Floats = np.array(nodes.network, dtype=np.float64)
+        self.gpu_type: Texts = np.array(nodes.gpu_type or ("",) * len(nodes), dtype=np.str_)
+        """(nodes,) of its GPUs, empty where they have none"""
         self._most = self.capacity * (1 + _ROUNDING) + _ROUNDING
         self.used: Floats = np.zeros_like(self.capacity)
         self.network: Floats = np.zeros(len(nodes))

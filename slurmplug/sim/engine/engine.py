@@ -219,6 +219,9 @@ class Engine(TrainingProgress):
             total += share
         if len({node for node, _ in where}) < len(where) or not where:
             return "no node is named, or one twice"
+        wanted = self.table.columns["gpu_type"][row]
+        if wanted and any(share and self.nodes.gpu_type[node] != wanted for node, share in where):
+            return f"it requests GPUs of the type {wanted}"
         least, most = (int(self.table.columns[name][row]) for name in ("gpus_min", "gpus_max"))
         return "" if least <= total <= most else f"{total} GPUs are not between {least} and {most}"
 
@@ -266,7 +269,8 @@ class Engine(TrainingProgress):
         for row in rows:
             if self.trained_restart[row] != self.restarts[row]:
                 self.trained_restart[row], self.resumed_at[row] = self.restarts[row], done
-        self.nominal[training] = self.speed(training, max(1, int(self.gpus[rows.start : rows.stop].sum())), len(nodes))
+        nominal = self.speed(training, max(1, int(self.gpus[rows.start : rows.stop].sum())), len(nodes))
+        self.nominal[training] = nominal * job.type_speed(self.nodes.gpu_type[list(nodes)].tolist())
         self._crossing[training] = self._crossing_share(rows, len(nodes))
         self.traffic_rate[training] = job.traffic * self._crossing[training] * self.nominal[training]
         self._nodes_of[training] = nodes

@@ -1,5 +1,6 @@
 """The jobs of a workload: how each trains, known before any of them runs."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -62,6 +63,10 @@ class SimJob:
     qos: str = "normal"
     partition: str = "gpu"
     kind: str = ""
+    gpu_type: str = ""
+    """the type of GPU that it requests, empty for any"""
+    type_speeds: Mapping[str, float] = field(default_factory=dict)
+    """by type of GPU, by what factor it trains faster there than `speed` says, 1 on others"""
     gpus_min: int = 0
     """0: as `gpus`; else it is elastic from here"""
     gpus_max: int = 0
@@ -98,6 +103,10 @@ class SimJob:
     managed: bool = True
     parts: tuple[Part, ...] = ()
     """its Slurm jobs, where it is more than one"""
+
+    def type_speed(self, gpu_types: Iterable[str]) -> float:
+        """By what factor it trains faster on GPUs of these types than `speed` says: it waits for the slowest."""
+        return min((self.type_speeds.get(each, 1.0) for each in gpu_types), default=1.0)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class TrueRunTimes:
         drawn = np.random.default_rng([seed, 1]).standard_normal(len(jobs))
         most = max(int(engine.nodes.capacity[:, 0].max()), 1)
         rate = [engine.speed(j, max(1, job.gpus), max(1, -(-job.gpus // most))) for j, job in enumerate(jobs)]
-        self._rate = np.array(rate)
+        self._rate = np.array(rate) * [job.type_speed([job.gpu_type]) for job in jobs]
         self._error = np.exp(noise * drawn)
         sigmas, self._unit = np.unique(noise, return_inverse=True)
         self._units = _units(sigmas)

@@ -107,6 +107,8 @@ def workload_table(jobs: Sequence[SimJob], *, all_managed: bool) -> WorkloadTabl
         "gpus_min": np.where(elastic & (least > 0), least, requested),
         "gpus_max": np.where(elastic & (most > 0), most, requested),
         "placement": np.zeros(len(flat), dtype=np.int64),
+        "gpu_type": column(lambda job: job.gpu_type, np.str_),
+        "part_of_gpu": np.zeros(len(flat), dtype=bool),
         "urgency": column(lambda job: job.urgency),
         "deadline": column(lambda job: job.deadline),
         "target": column(lambda job: job.target),

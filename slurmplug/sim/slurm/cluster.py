@@ -7,7 +7,7 @@ requires or excludes (ReqNodeList, ExcNodeList) are stored and not heeded: as th
 the reservation was that held its place.
 """
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -67,6 +67,8 @@ class SlurmSimCluster(SimCluster):
         """by row, the nodes that a job requires or excludes"""
         self._node_counts: dict[int, int] = {}
         """by row, on how many nodes a pending job has run, or is to run"""
+        self._ran_on: dict[int, int] = {}
+        """by row, the GPUs of the run before the last requeue"""
         self._nice: dict[int, int] = {}
         self._taking: dict[int, str] = {}
         """by row, the deleted reservation of a pending job that goes first in the queue: it takes that place"""
@@ -80,7 +82,10 @@ class SlurmSimCluster(SimCluster):
         demand = table.per_gpu * np.maximum(table.requested, 1)[:, None]
         self._gpus = np.add.reduceat(table.requested, first) if len(first) else table.requested
         whole = np.add.reduceat(demand, first) if len(first) else demand
-        self._per_gpu = whole / np.maximum(self._gpus, 1)[:, None]
+        self._gpu_types = np.unique(table.columns["gpu_type"][table.columns["gpu_type"] != ""])
+        """those that jobs request: further resources of a node, beside its GPUs, CPUs and memory"""
+        wants = table.columns["gpu_type"][first][:, None] == self._gpu_types
+        self._per_gpu = np.concatenate([whole / np.maximum(self._gpus, 1)[:, None], wants], axis=1)
         self._columns: Mapping[str, Texts] = {name: table.columns[name][first] for name in ("user", "qos", "partition")}
         self._limit = table.columns["time_limit"][first]
         self._handlers = {
@@ -136,7 +141,7 @@ class SlurmSimCluster(SimCluster):
         return engine.unfinished > 0
 
     def resource_requests(self, job_ids: Collection[int]) -> Mapping[int, ResourceRequest]:
-        """The resource requests of these jobs by id: as many GPUs on each node, one task a GPU."""
+        """The resource requests of these jobs by id: as many GPUs on each node, one task a node."""
         return {
             job_id: self._resource_request(job_id - 1) for job_id in job_ids if 0 < job_id <= len(self.engine.state)
         }
@@ -171,10 +176,12 @@ class SlurmSimCluster(SimCluster):
         return ""
 
     def _requeue(self, row: int, command: Command) -> str:  # noqa: ARG002 the row is enough
-        engine = self.engine
+        engine, gpus = self.engine, int(self.engine.gpus[row])
         nodes = len(engine.holds.get(row, ()))
         problem = engine.requeue(row, REQUEUE_DELAY)
         if not problem:
+            engine.reshape(row, gpus)  # Slurm keeps what the job requests
+            self._ran_on[row] = gpus
             self._node_counts[row] = nodes
             for part in engine.table.rows_of(int(engine.table.training[row])):
                 if part != row:
@@ -208,15 +215,16 @@ class SlurmSimCluster(SimCluster):
         gpus, demand = int(engine.gpus[row]), engine.table.per_gpu[row] * max(int(engine.gpus[row]), 1)
         most = max(1, int(engine.nodes.capacity[:, 0].max()))
         nodes = len(engine.holds.get(row, ())) or self._node_counts.get(row) or max(1, -(-gpus // most))
-        even = gpus % nodes == 0
+        nodes = next((count for count in range(nodes, gpus) if gpus % count == 0), max(gpus, 1))
         noted = self._node_lists.get(row, {})
+        gpu_type = "".join(f"{kind}:" for kind in [engine.table.columns["gpu_type"][row]] if kind)
         return ResourceRequest(
             nodes=nodes, gpus=gpus, cpus=int(demand[1]), memory=float(demand[2]),
             het_id=row + 1 if len(engine.table.rows_of(int(engine.table.training[row]))) > 1 else 0,
-            reservation=self.reservations.get(row, ""), gres=f"gres:gpu:{gpus // nodes}",
-            gres_per_job="" if even else f"gres:gpu:{gpus}", max_nodes=nodes, tasks=gpus, tasks_per_node=0,
-            cpus_per_task=1, min_cpus_per_node=1, memory_requested=False, min_memory=0.0, cpus_follow_gpus=True,
-            requeue=True, excluded_nodes=noted.get("ExcNodeList", ""), required_nodes=noted.get("ReqNodeList", ""),
+            reservation=self.reservations.get(row, ""), gres=f"gres:gpu:{gpu_type}{gpus // nodes}", gres_per_job="",
+            max_nodes=nodes, tasks=nodes, tasks_per_node=1, cpus_per_task=1, min_cpus_per_node=1,
+            memory_requested=False, min_memory=0.0, cpus_follow_gpus=True, requeue=True,
+            excluded_nodes=noted.get("ExcNodeList", ""), required_nodes=noted.get("ReqNodeList", ""),
             time_limit=None, nice=self._nice.get(row, 0),
         )  # fmt: skip
 
@@ -283,8 +291,21 @@ class SlurmSimCluster(SimCluster):
                     where.append((node, share))
                     left[node] -= share
                     wanted -= share
+            self._count_move(row)
             engine.place(row, tuple(sorted(where)))
             self._reserved.pop(self._taking.pop(row, ""), None)
+
+    def _count_move(self, row: int) -> None:
+        """A requeue after which the job is put first in the queue is a resize or a migration, not a preemption."""
+        if self._nice.get(row, 0) >= 0 or row not in self._ran_on:
+            return
+        engine = self.engine
+        log = engine.logs[int(engine.table.training[row])]
+        log.preemptions -= 1
+        if self._ran_on.pop(row) == engine.gpus[row]:
+            log.migrations += 1
+        else:
+            log.resizes += 1
 
     def _pending(self, waiting: Ints) -> Pending:
         engine = self.engine
@@ -318,7 +339,9 @@ class SlurmSimCluster(SimCluster):
         ] + [(each.node, each.amount, each.until) for each in self._releasing]
         return HeldResources(
             node=np.array([node for node, _, _ in entries], dtype=np.int64),
-            amount=np.array([amount for _, amount, _ in entries]).reshape(-1, 3),
+            amount=self._with_types(
+                np.array([amount for _, amount, _ in entries]).reshape(-1, 3), [node for node, _, _ in entries]
+            ),
             until=np.array([end for _, _, end in entries], dtype=np.float64),
         )
 
@@ -331,12 +354,18 @@ class SlurmSimCluster(SimCluster):
         used = nodes.used.copy()
         for each in self._releasing:
             used[each.node] += each.amount
+        every = np.arange(len(nodes))
         return NodeResources(
-            free=np.maximum(nodes.capacity - used, 0.0),
-            total=nodes.capacity,
+            free=self._with_types(np.maximum(nodes.capacity - used, 0.0), every),
+            total=self._with_types(nodes.capacity, every),
             reservation=np.array(names, dtype=np.str_),
             up=np.ones(len(nodes), dtype=bool),
         )
+
+    def _with_types(self, amounts: Floats, nodes: Sequence[int] | Ints) -> Floats:
+        """The amounts (k, resources) on these nodes (k,), with the GPUs of each type that jobs request beside them."""
+        of_type = self.engine.nodes.gpu_type[np.asarray(nodes, dtype=np.int64)][:, None] == self._gpu_types
+        return np.concatenate([amounts, of_type * amounts[:, :1]], axis=1)
 
     def _gpus_by_user(self) -> Mapping[str, float]:
         engine = self.engine

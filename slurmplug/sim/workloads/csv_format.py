@@ -28,13 +28,13 @@ MOST_GPUS = 1_000_000
 MOST_SECONDS = 1e11
 STOPS = ("iterations", "optstop", "target")
 _REMARK_LINES = 100
-_TEXTS = ("user", "account", "qos", "partition", "kind", "work")
+_TEXTS = ("user", "account", "qos", "partition", "kind", "gpu_type", "work")
 _AMOUNTS = ("memory", "traffic", "checkpoint_every", "restart", "startup", "runtime_noise", "loss_noise")
 _OPTIONAL = ("time_limit", "target", "deadline", "urgency", "params")
 _COUNTS = ("gpus_min", "gpus_max", "cpus")
 COLUMNS = (
     "submit", "name", "gpus", "iterations", "speed", "curve", *_TEXTS, *_COUNTS, *_AMOUNTS, *_OPTIONAL, "utility",
-    "stop", "downgrade", "managed", "parts",
+    "stop", "downgrade", "managed", "parts", "type_speeds",
 )  # fmt: skip
 _DEFAULTS = {each.name: each.default for each in fields(SimJob)}
 
@@ -100,6 +100,7 @@ def _job_cells(job: SimJob, speed: str, curve: str) -> list[str]:
     utility = "" if job.utility is None else " ".join(map(repr, job.utility))
     cells |= {"speed": speed, "curve": curve, "utility": utility, "stop": job.stop, "downgrade": job.downgrade}
     cells |= {"managed": "yes" if job.managed else "no", "parts": ";".join(map(_part_text, job.parts))}
+    cells["type_speeds"] = " ".join(f"{kind}:{factor!r}" for kind, factor in job.type_speeds.items())
     return [cells[name] for name in COLUMNS]
 
 
@@ -151,6 +152,7 @@ def _job(row: Row, speeds: Mapping[str, Speed], curves: Mapping[str, LearningCur
         downgrade=_choice(row, "downgrade", STOPS[1:], ""),
         managed=_choice(row, "managed", ("yes", "no"), "yes") == "yes",
         parts=_parse_parts(row),
+        type_speeds=_parse_type_speeds(row),
         **{name: row.text(name, str(_DEFAULTS[name])) for name in _TEXTS},  # type: ignore[arg-type]
         **{name: row.number(name, float(_DEFAULTS[name]), most=1e15) for name in _AMOUNTS},  # type: ignore[arg-type]
         **{name: row.number(name, math.nan, most=1e15) for name in _OPTIONAL},  # type: ignore[arg-type]
@@ -227,6 +229,18 @@ def _checked_curve(row: Row, points: Sequence[tuple[float, ...]], column: str) -
     if any(len(values) and (values != values).any() for values in quantities):
         raise row.bad(column, "gives a loss, or an accuracy, at some iterations and not at others")
     return LearningCurve(at, *quantities)
+
+
+def _parse_type_speeds(row: Row) -> dict[str, float]:
+    """`TYPE:FACTOR` with spaces between."""
+    factors = {}
+    for word in row.text("type_speeds", "", longest=MOST_POINTS).split():
+        kind, _, text = word.rpartition(":")
+        factor = as_number(text)
+        if not kind or factor is None or factor <= 0:
+            raise row.bad("type_speeds", f"{quoted(word)} is no TYPE:FACTOR with a factor above 0")
+        factors[kind] = factor
+    return factors
 
 
 def _parse_parts(row: Row) -> tuple[Part, ...]:

@@ -72,7 +72,7 @@ def jobs(queue: Queue) -> RowsByName:
         ("array", 1, "v100"),
         ("per-job", 6, ""),
         ("per-socket", 4, ""),
-        ("mixed", 5, ""),
+        ("mixed", 5, "a100,v100"),
         ("partitions", 2, ""),
         ("no-gpu", 0, ""),
     ],
@@ -257,12 +257,88 @@ def test_the_accounting_tells_how_jobs_ended(recorded: Callable[[str], str]) -> 
         ({"tres_per_job": "gres:gpu:4", "tres_per_node": "gres:gpu:2"}, 4, ""),
         ({"tres_alloc": "cpu=2,gres/gpu=6,gres/gpu:a100=2", "tres_per_job": "gres:gpu:6"}, 6, ""),
         ({"tres_alloc": "gres/gpu:a100=2,gres/gpu:v100=1"}, 3, ""),
+        ({"tres_per_job": "gres:gpu:v100:2,gres:gpu:a100:3"}, 5, "a100,v100"),
+        ({"tres_per_node": "gres:gpu:1g.10gb:2"}, 4, "1g.10gb"),
         ({"tres_alloc": "cpu=2,gres/gpumem=40G,gres/gpuutil=1", "tres_per_node": "gres/gpu:1"}, 2, ""),
     ],
 )
 def test_every_spelling_of_gpus_is_understood(fields: dict[str, str], gpus: int, kind: str) -> None:
     found = job(**fields)
     assert (found["gpus"], found["gpu_type"]) == (gpus, kind)
+
+
+@pytest.mark.parametrize(
+    ("given", "tracked", "gpus", "kind"),
+    [
+        ("gres:gpu:a100:1K", "gres/gpu=1024", 1024, "a100"),
+        ("gres:gpu:1k", "gres/gpu=1024", 1024, ""),
+        ("gres:gpu:a=b:1", "gres/gpu=1", 1, "a=b"),
+        ("gres:gpu:a:b:2", "gres/gpu=2", 2, "a:b"),
+        ("gres:gpu:a(b):1", "gres/gpu=1", 1, "a"),
+        ("gres:gpu:-1", "gres/gpu=1", 1, "-1"),
+        ("gres:gpu:a100:+2", "gres/gpu=2", 2, "a100"),
+        ("gres:gpu:\n9:1", "gres/gpu=1", 1, "\n9"),
+        ("gres:gpu:\u0663", "gres/gpu=1", 1, "\u0663"),
+        ("gres:gpu:a100:0", "cpu=1", 0, ""),
+        ("gres:gpu:18446744073709551614", "cpu=1", 2_000_000, ""),
+        ("gres:gpu:9999999999", "gres/gpu=9999999999", 1_000_000, ""),
+        (f"gres:gpu:{'9' * 5_000}", "cpu=1", 2, "9" * 128),
+        ("gres:shard:99999999999999,gres:gpu", "cpu=1", 2, ""),
+    ],
+)
+def test_what_a_user_asks_for_does_not_stop_the_reading(given: str, tracked: str, gpus: int, kind: str) -> None:
+    found = job(tres_per_node=given, tres_alloc=tracked)  # all but a:b and the 5,000 digits are taken by sbatch --hold
+    assert (found["gpus"], found["gpu_type"]) == (gpus, kind)
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        ({"tres_alloc": "cpu=1,gres/gpu=2,gres/gpu:a100=2"}, "a100"),
+        ({"tres_alloc": "gres/gpu=3,gres/gpu:a100=2,gres/gpu:v100=1"}, "a100,v100"),
+        ({"tres_alloc": "gres/gpu=3,gres/gpu:a100=2"}, ""),  # the third is of a type that is not tracked
+        ({"tres_alloc": "gres/gpu=2", "tres_per_node": "gres:gpu:a100:2"}, ""),
+        ({"tres_alloc": "gres/gpu=2,gres/gpu:a100=2", "State": "PENDING"}, ""),
+        ({"tres_alloc": "gres/gpu=2,gres/gpu:a100=2", "State": "COMPLETED"}, "a100"),
+    ],
+)
+def test_the_type_that_a_job_holds_is_the_one_that_the_accounting_tracks(fields: dict[str, str], kind: str) -> None:
+    assert job(**{"State": "RUNNING", "NodeList": "n1", **fields})["gpu_type_held"] == kind
+
+
+@pytest.mark.parametrize(
+    ("fields", "shards"),
+    [
+        ({"tres_per_node": "gres:shard:5"}, 5),
+        ({"tres_per_node": "gres/shard:a100:2", "tres_alloc": "cpu=1,gres/shard=4"}, 2),
+        ({"tres_per_task": "gres/shard=3"}, 3),
+        ({"tres_per_node": "gres:gpu:2"}, 0),
+    ],
+)
+def test_shards_are_read_and_are_no_gpus(fields: dict[str, str], shards: int) -> None:
+    found = job(**fields)
+    assert found["shards"] == shards
+    assert found["gpus"] == (4 if not shards else 0)
+
+
+@pytest.mark.parametrize(
+    ("used", "gpus"),
+    [
+        ("gpu:a100:2(IDX:0-1),gpu:v100:1(IDX:2),shard:0", {"a100": 2, "v100": 1}),
+        ("gpu:a100:1(IDX:2),shard:a100:2(IDX:0-1)", {"a100": 3}),  # 22.05
+        ("gpu:a100:0(IDX:N/A),shard:a100:1(IDX:3)", {"a100": 1}),
+        ("gpu:a100:1(IDX:2),shard:a100:7(4/4,3/4,0/4,0/4)", {"a100": 3}),
+        ("gpu:0,shard:3(0/4,3/4)", {"": 1}),
+        ("gpu:1g.10gb:3(IDX:0-2),shard:0", {"1g.10gb": 3}),
+    ],
+)
+def test_a_gpu_of_which_shards_are_in_use_is_in_use(
+    recorded: Callable[[str], str], used: str, gpus: dict[str, int]
+) -> None:
+    record = recorded("sinfo").split(f"{SEPARATORS.record}\n")[0].split(SEPARATORS.field)
+    record[NODE_FIELDS.index("GresUsed")] = used
+    nodes = parse.nodes(SEPARATORS.field.join(record) + f"{SEPARATORS.record}\n", SEPARATORS)
+    assert nodes.gpus_used == (gpus,)
 
 
 @pytest.mark.parametrize(
@@ -329,7 +405,6 @@ def test_the_weights_of_trackable_resources_are_separate(recorded: Callable[[str
             "tres-per-task",
         }),
         *(squeue({name: ""}) for name in ("JobID", "UserID", "BatchFlag", "NumNodes", "PriorityLong", "TimeLimit")),
-        squeue({"tres-per-node": "gres:gpu:a:b:2"}),
         squeue({"tres-alloc": "mem=much"}),
         squeue({"NumCPUs": "9" * 30}),
     ],
@@ -421,6 +496,7 @@ def test_gpus_not_requested_per_node_are_recognised(form: str) -> None:
         (SHOWN.replace("1-2", "1"), (0, True, 2)),
         (SHOWN.replace("MinMemoryCPU=100M", "MinMemoryNode=0").replace("NtasksPerTRES=2", ""), (2, False, 0)),
         (SHOWN.replace("=2 \n", ":3"), (2, True, 3)),
+        (SHOWN.replace("MinMemoryCPU=100M ", ""), (2, False, 2)),
     ],
 )
 def test_the_most_nodes_and_how_memory_was_requested_are_what_scontrol_shows(
@@ -438,6 +514,7 @@ def test_the_most_nodes_and_how_memory_was_requested_are_what_scontrol_shows(
         SHOWN.replace("train", "NumNodes=1-9 NumCPUs=1 MinMemoryCPU=1"),
         SHOWN.replace("Comment=x", "Comment=NumNodes=9"),
         SHOWN + " Comment=NtasksPerTRES=9",
+        SHOWN.replace("train", "MinMemoryNode=1"),
         f"{SHOWN}\n{SHOWN}",
     ],
 )
@@ -457,7 +534,8 @@ def test_jobs_are_shown_one_by_one_also_elements_of_an_array() -> None:
 
 def test_memory_and_cpus_that_follow_the_gpus_are_recognised() -> None:
     assert not request(**{"mem-per-tres": "gres:gpu:50", "MinMemory": "0"}).memory_requested
-    assert request(**{"cpus-per-tres": "gres:gpu:2"}).cpus_follow_gpus
+    per_gpu = request(**{"cpus-per-tres": "gres:gpu:2"})
+    assert (per_gpu.cpus_follow_gpus, per_gpu.cpus_per_gpu) == (True, 2)
 
 
 def test_excluded_and_required_nodes_are_host_lists_or_empty() -> None:

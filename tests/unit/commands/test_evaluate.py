@@ -68,9 +68,11 @@ class TestTables:
         assert next(line for line in lines if line["method"] == "last value" and line["part"] == "cold")["ms"] is None
 
     def test_losses_by_their_algorithm(self, write: Callable[[str, str], Path]) -> None:
-        (lines,) = scores("loss", str(write("a.jsonl", curve_lines(2, 40, algo="LogReg")))).values()
+        tables = scores("loss", str(write("a.jsonl", curve_lines(2, 40, algo="LogReg"))))
+        assert list(tables) == ["loss, 1 iteration ahead", "loss, 5 iterations ahead", "loss, 10 iterations ahead"]
+        lines = tables["loss, 10 iterations ahead"]
         assert {line["part"] for line in lines} == {"LogReg", "convex kinds", "all kinds"}
-        assert {line["method"] for line in lines} == {"auto", "sublinear", "linear", "last value"}
+        assert {line["method"] for line in lines} == {"auto", "sublinear", "linear", "last value", "last change"}
 
     def test_a_job_log_after_another(self, write: Callable[[str, str], Path]) -> None:
         rows = [f"{i},{i * 1000},0,{100 + i % 7},4,600,u{i % 3},g,-1,-1,1" for i in range(80)]
@@ -90,6 +92,23 @@ class TestTables:
         assert {line["part"] for line in lines} == {
             f"from {n}{of}" for n in (1, 2, 3) for of in ("", ": m", ": g")
         }  # fmt: skip
+
+    def test_speeds_on_other_types_of_gpu(self, write: Callable[[str, str], Path]) -> None:
+        speeds = {"a": (10, 1), "b": (30, 3), "c (batch size 2)": (8, 0.5), "c (batch size 4)": (4, 0.25), "d": (5, 0)}
+        rows = [
+            f"{kind},{job},1,{rate}"
+            for job, (v100, k80) in speeds.items()
+            for kind, rate in (("v100", v100), ("k80", k80))
+        ]
+        path = write(
+            "a.csv", "gpu_type,job_type,num_gpus,steps_per_s\n" + "\n".join([*rows, "k80_unconsolidated,a,2,1"])
+        )
+        (lines,) = scores("gpu-types", str(path)).values()
+        found = {(line["part"], line["method"]): line for line in lines}
+        assert {line["items"] for line in lines} == {8, 4}  # of four jobs either way; d did not run on a k80
+        assert found["v100 to k80", "as on the other type"]["error"] > 0.85
+        assert found["v100 to k80", "by other kinds"]["error"] < 0.7
+        assert found["v100 to k80", "by its kind, too"]["error"] < found["v100 to k80", "by other kinds"]["error"]
 
     def test_a_search_in_a_history(self, write: Callable[[str, str], Path]) -> None:
         tested, history = write("a.jsonl", curve_lines(20, 9, group="g")), write("b.jsonl", curve_lines(8, 9))
@@ -160,6 +179,18 @@ class TestWhatIsRefused:
     )
     def test_speeds(self, write: Callable[[str, str], Path], content: str, reason: str) -> None:
         assert reason in refused("speed", str(write("a.csv", content)))
+
+    @pytest.mark.parametrize(
+        ("content", "reason"),
+        [
+            ("gpu_type,num_gpus,steps_per_s\nm,1,8\n", ":1: the column job_type is missing"),
+            ("gpu_type,job_type,num_gpus,steps_per_s\nv,m,1,-8\n", ":2: steps_per_s is negative"),
+            ("gpu_type,job_type,num_gpus,steps_per_s\nv,m,0,8\n", ":2: num_gpus is less than 1"),
+            ("gpu_type,job_type,num_gpus,steps_per_s\nv,m,1,8\nk,m,2,8\n", "on as many GPUs of two types"),
+        ],
+    )
+    def test_speeds_by_type_of_gpu(self, write: Callable[[str, str], Path], content: str, reason: str) -> None:
+        assert reason in refused("gpu-types", str(write("a.csv", content)))
 
     def test_a_comment_in_a_log_of_the_standard_workload_format_counts_as_a_line(
         self, write: Callable[[str, str], Path]

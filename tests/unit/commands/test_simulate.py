@@ -19,11 +19,12 @@ from policies.snapshot import Snapshot
 from slurmplug.commands import main
 from slurmplug.config.schema import Stop
 from slurmplug.errors import UsageError
-from slurmplug.sim.engine.job import Part, SimJob
+from slurmplug.sim.engine.job import Part, SimJob, Workload
 from slurmplug.sim.experiment.early_stopping import WithEarlyStopping
 from slurmplug.sim.experiment.result import RunResult
 from slurmplug.sim.experiment.simulation import Simulation
 from slurmplug.sim.experiment.summary import summary
+from slurmplug.sim.workloads.csv_format import write
 from tests.sim_jobs import First, FirstByEvents, ScriptedPolicy, job, run, simulation, speed
 
 WHY = Reason("test")
@@ -157,6 +158,20 @@ def test_a_policy_sees_by_the_load_where_what_is_shared_is_contended_for() -> No
     assert nodes.used[:, 1].tolist() == [32.0, 16.0]
     assert nodes.load[:, 1] == pytest.approx([32 / 0.9, 16.0])
     assert np.isnan(nodes.load[:, 0]).all()
+
+
+def test_one_epsilon_holds_for_every_policy_that_stops(tmp_path: Path) -> None:
+    write(Workload("w", (learning(gpus=1, stop="optstop"),), 1, 4), tmp_path / "w.csv")
+    done = {}
+    for epsilon in ("0", "0.5"):
+        json_path = tmp_path / f"{epsilon}.json"
+        given = ["--cluster", "1x4", "--policy", "fifo", "--policy", "mlfs", "--stopping", "on", "--epsilon", epsilon]
+        result = CliRunner().invoke(main, ["simulate", str(tmp_path / "w.csv"), *given, "--json", str(json_path)])
+        assert result.exit_code == 0, result.output
+        done[epsilon] = {run["policy"]: run["jct_mean"] for run in json.loads(json_path.read_text())["results"]}
+    assert done["0.5"]["fifo"] < done["0"]["fifo"]
+    assert done["0.5"]["mlfs"] < done["0"]["mlfs"]
+    assert done["0.5"]["fifo"] == done["0.5"]["mlfs"]
 
 
 def test_an_overloaded_cluster_stops_jobs_that_have_learnt_all_with_any_policy_beside_it() -> None:

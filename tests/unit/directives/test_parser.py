@@ -163,6 +163,18 @@ def test_parameters_may_have_a_suffix(value: str, params: float) -> None:
     assert one(f"--params={value}").params == pytest.approx(params)
 
 
+def test_parameters_may_say_what_the_run_time_depends_on() -> None:
+    alone, both, number = (one(f"--params={text}") for text in ("rows:2k,operation:sort", "25.6M, rows:.5", "25.6M"))
+    assert (alone.model_params, alone.work) == (None, "operation:sort,rows:2000")
+    assert (both.model_params, both.work) == (25.6e6, "rows:0.5")
+    assert (number.model_params, number.work) == (25.6e6, "")
+
+
+@pytest.mark.parametrize("text", ["rows:1,25M", "25M,25M", "rows:1,rows:2", "rows:-1", "rows:", "25M,", "a b:1"])
+def test_parameters_that_say_two_things_or_none_are_refused(text: str) -> None:
+    assert parse(f"#PLUG --params={text}\n", submitted=0.0).problems
+
+
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
 def test_every_example_of_the_table_is_good(row: Directive) -> None:
     name, example = row.name, row.example

@@ -120,6 +120,13 @@ def test_an_honest_job_that_is_resized_loses_nothing(desk: Desk, columns: dict[s
     assert 900.0 < more < 1800.0 < fewer < 3600.0
 
 
+@pytest.mark.parametrize(("after", "source"), [("v100", "progress"), ("", "progress"), ("k80", "time limit")])
+def test_a_pace_holds_for_the_next_run_on_the_same_type_of_gpu(desk: Desk, after: str, source: str) -> None:
+    desk.forecast(NOW + 1800.0, state="running", started=NOW, gpus=4, gpu_type="v100", **RESIZED)
+    remaining = desk.forecast(NOW + 1900.0, gpus=4, gpu_type=after, **RESIZED).remaining
+    assert remaining.source.tolist() == [source]
+
+
 def test_a_job_that_is_resized_goes_on_by_its_own_pace_once_it_reports(desk: Desk) -> None:
     now_runs = {"state": "running", "started": NOW + 1850.0, "iteration": 55, "iteration_time": 20.0}
     assert resized(desk, 8, **now_runs).median[0] == pytest.approx(45 * 20.0)

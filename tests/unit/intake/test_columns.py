@@ -114,3 +114,24 @@ class TestColumnCache:
         records[4].placed = SiteFactor(2.0)
         cache.jobs_of(records[3:], *columns(2), 100.0)
         assert len(computed) == 6
+
+
+@pytest.mark.parametrize(
+    ("facts", "gpus", "kind", "part"),
+    [
+        ({"gpus": 2, "gpu_type": "a100"}, 2, "a100", False),
+        ({"gpus": 2, "gpu_type": "", "gpu_type_held": "v100"}, 2, "v100", False),
+        ({"gpus": 2, "gpu_type": "a100,v100"}, 2, "", False),
+        ({"gpus": 2, "gpu_type": "1g.10gb"}, 0, "1g.10gb", True),
+        ({"gpus": 1, "gpu_type": "", "gpu_type_held": "a100_3g.20gb"}, 0, "a100_3g.20gb", True),
+        ({"gpus": 0, "shards": 4}, 0, "", True),
+        ({"gpus": 0}, 0, "", False),
+    ],
+)
+def test_of_parts_of_gpus_a_job_has_no_whole_one(facts: dict[str, Any], gpus: int, kind: str, part: bool) -> None:
+    one = record(1, 1)
+    one.facts = one.facts._replace(**{"state": "PENDING", "node_list": "n1", "cpus": 2, **facts})
+    one.directives = parse(b"#PLUG --gpus=1..4 --checkpoint=USR1\n", submitted=0.0)
+    jobs, _ = jobs_of([one], *columns(1), 100.0)
+    assert (jobs.gpus[0], jobs.demand[0, 0], jobs.gpu_type[0], jobs.part_of_gpu[0]) == (gpus, gpus, kind, part)
+    assert (jobs.gpus_min[0], jobs.gpus_max[0]) == ((0, 0) if part else (1, 4))

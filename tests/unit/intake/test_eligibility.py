@@ -8,8 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurmplug.cluster.port import Reservation
-from slurmplug.intake.eligibility import NOT_UP, PlacementClass, fits, nodes_of, satisfies
-from tests.builders import NOW
+from slurmplug.intake.eligibility import (
+    NOT_UP,
+    PlacementClass,
+    fits,
+    nodes_of,
+    satisfies,
+    types_of_classes,
+    with_only_type,
+)
+from tests.builders import NOW, jobs
 from tests.fake_cluster import node_rows
 
 FEATURES = {"n1": "a", "n2": "a b", "n3": "c", "n4": ""}
@@ -89,6 +97,8 @@ def test_a_job_fits_in_any_of_its_partitions() -> None:
 def test_a_job_of_typed_gpus_fits_where_there_are_some() -> None:
     gpus = [{"a100": 4}, {"v100": 2, "a100": 2}, {"": 4}, {}]
     assert where(job(gpu_type="a100"), gpus=gpus) == "n1 n2"
+    assert where(job(gpu_type="a100,tesla"), gpus=gpus) == "n1 n2"
+    assert where(job(gpu_type="A100"), gpus=gpus) == ""  # as in Slurm
     assert where(job(), gpus=gpus) == "n1 n2 n3 n4"
 
 
@@ -146,3 +156,43 @@ def test_nodes_are_columns_of_the_resources_whatever_the_types() -> None:
     assert nodes.capacity.tolist() == [[6, 32, 1000], [0, 8, 500]]
     assert nodes.used.tolist() == [[3, 7, 300], [0, 0, 0]]
     np.testing.assert_array_equal(nodes.load, [[np.nan, 6.5, 400], [np.nan, np.nan, np.nan]])
+
+
+def test_gpus_are_counted_by_type_where_they_have_one() -> None:
+    nodes = nodes_of(node_rows(3, gpus=[{"a100": 4, "v100": 2}, {"": 4}, {"v100": 1}], gpus_used=[{"v100": 1}, {}, {}]))
+    assert nodes.gpu_types == ("a100", "v100")
+    assert nodes.of_type.tolist() == [[4, 2], [0, 0], [0, 1]]
+    assert nodes.of_type_used.tolist() == [[0, 1], [0, 0], [0, 0]]
+    assert nodes.capacity[:, 0].tolist() == [6, 4, 1]
+    classes = [job(gpu_type=kind) for kind in ("", "v100", "a100", "a100,v100", "tesla")]
+    assert types_of_classes(classes, nodes).tolist() == [-1, 1, 0, -1, -1]
+    assert types_of_classes(classes[:1], nodes).tolist() == []
+
+
+def test_mig_instances_are_no_whole_gpus() -> None:
+    gpus = [{"a100": 2, "a100_3g.20gb": 4}, {"1g.10gb": 7}]
+    nodes = nodes_of(node_rows(2, gpus=gpus, gpus_used=[{"a100": 1, "a100_3g.20gb": 2}, {"1g.10gb": 3}]))
+    assert nodes.capacity[:, 0].tolist() == [2, 0]
+    assert nodes.used[:, 0].tolist() == [1, 0]
+    assert nodes.gpu_types == ("a100",)
+    assert where(job(gpu_type="1g.10gb"), gpus=[*gpus, {}, {}]) == "n2"
+
+
+@pytest.mark.parametrize(
+    ("types", "only"),
+    [
+        ([{"a100": 4}, {"a100": 2}], "a100"),
+        ([{"a100": 4}, {}], "a100"),
+        ([{"a100": 4}, {"v100": 4}], ""),
+        ([{"a100": 4}, {"": 4}], ""),
+        ([{"a100": 4, "v100": 1}, {}], ""),
+        ([{"a100": 4}, {"1g.10gb": 7}], "a100"),
+        ([{}, {}], ""),
+    ],
+)
+def test_a_job_that_waits_and_may_run_on_one_type_alone_will_have_that(types: list[dict[str, int]], only: str) -> None:
+    nodes = nodes_of(node_rows(2, gpus=types))
+    of_jobs = jobs(
+        4, gpu_type=["", "k80", "", ""], state=["pending", "pending", "running", "pending"], gpus=[1, 1, 1, 0]
+    )
+    assert with_only_type(of_jobs, np.ones((1, 2), dtype=bool), nodes).tolist() == [only, "k80", "", ""]

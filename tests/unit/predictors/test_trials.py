@@ -163,6 +163,15 @@ class TestLoss:
         assert scored(lines, "LogReg", "last value")["of the range"] == pytest.approx(10 / 40)
         assert {line.part for line in lines} == {"convex kinds", "all kinds", "LogReg", "MLPC"}
 
+    def test_the_last_change_is_right_of_a_line_and_errs_more_the_further_a_curve_bends(self) -> None:
+        line, bend = np.linspace(3.0, 1.0, 41), 1 / np.arange(1.0, 42.0)
+        errors = []
+        for ahead in loss.AHEAD:
+            lines = loss.trial({"LogReg": [line], "SVM": [bend]}, ticks(), ahead)
+            assert scored(lines, "LogReg", "last change")["of the value"] == pytest.approx(0, abs=1e-9)
+            errors.append(scored(lines, "SVM", "last change")["of the value"])
+        assert errors == sorted(errors)
+
     def test_a_mean_over_kinds_counts_them_alike(self) -> None:
         still, falling = np.array([*[1.0] * 25, 0.9]), np.linspace(3.0, 1.0, 41)
         lines = loss.trial({"LogReg": [still] * 9, "SVM": [falling]}, ticks())

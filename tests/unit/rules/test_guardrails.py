@@ -277,6 +277,7 @@ def moved(
 def test_a_job_that_declared_a_checkpoint_may_be_moved(kind: Any) -> None:
     assert moved(kind) == ""
     assert moved(kind, restartable=False) == "not restartable"
+    assert moved(kind, part_of_gpu=True) == "part of a GPU"
     assert moved(kind, past=Past(NOW, lost_progress=frozenset({MOVER}))) == "checkpoint not kept"
     assert moved(kind, past=Past(NOW, move_gave_up=frozenset({MOVER}))) == "gave up moving"
     assert moved(kind, past=Past(NOW, fresh=frozenset({MOVER}))) == "first seen"

@@ -15,7 +15,7 @@ from tests.builders import NOW, forecasts, jobs, nodes, snapshot
 
 LINEAR = (1.0, 2.0, 4.0)
 """work a second on 1, 2 and 4 GPUs"""
-TEN = ElasticFlowSettings(slot=10.0)
+TEN = ElasticFlowSettings(slot=10.0, margin=0.0)
 
 
 def queue(work: Sequence[float], due: Sequence[float], **columns: Any) -> Snapshot:
@@ -42,7 +42,7 @@ def decide(given: Snapshot, speeds: Mapping[int, Sequence[float]] = {}, memory: 
 
 
 def admitted(plan: Plan) -> list[int]:
-    return plan.memory["job_id"][plan.memory["admitted"]].tolist()
+    return list(plan.memory["job_id"][plan.memory["admitted"]].tolist())
 
 
 def gpus(plan: Plan) -> dict[int, int | None]:
@@ -116,7 +116,19 @@ def test_jobs_that_are_not_managed_keep_their_gpus() -> None:
     assert gpus(decide(given)) == {1: 2, 2: 2}
 
 
-@pytest.mark.parametrize("wrong", [{"slot": 0.5}, {"slot": np.nan}, {"slots": 0}])
+def test_a_margin_leaves_room_for_forecasts_that_err() -> None:
+    rigid = snapshot(jobs(1, gpus=4, deadline=NOW + 120), nodes(1))
+    for margin, kept in ((0.0, [1]), (0.2, [1]), (0.21, [])):
+        policy = ElasticFlow(ElasticFlowSettings(slot=10.0, margin=margin))
+        plan = policy.decide(rigid, forecasts(1, remaining=100.0), NOTHING_REMEMBERED)
+        assert admitted(plan) == kept
+
+
+def test_time_changes_its_decision_with_the_next_slot() -> None:
+    assert ElasticFlow(TEN).until(replace(queue([1], [9]), now=1007.0)) == 1010.0
+
+
+@pytest.mark.parametrize("wrong", [{"slot": 0.5}, {"slot": np.nan}, {"slots": 0}, {"margin": -0.1}])
 def test_settings_are_checked(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="is "):
         ElasticFlowSettings(**wrong)  # type: ignore[arg-type]

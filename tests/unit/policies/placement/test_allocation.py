@@ -257,3 +257,10 @@ def test_gpus_that_jobs_of_others_hold_are_not_handed_out() -> None:
 def test_without_jobs_or_nodes_nothing_is_done(given: Snapshot) -> None:
     order = queue_order(given.jobs)
     assert allocate(given, order, gang_gpus(given, order, preempt=True)).actions == ()
+
+
+def test_a_range_without_a_checkpoint_counts_until_the_job_starts() -> None:
+    columns = {"gpus": 2, "gpus_min": 1, "gpus_max": 8}
+    seen = jobs(4, state=["pending", "running"] * 2, restartable=[False, False, True, True], **columns)
+    assert elastic(seen).tolist() == [True, False, True, True]
+    assert movable(seen).tolist() == [False, False, False, True]

@@ -34,6 +34,22 @@ def test_the_model_of_a_type_learns_how_run_time_depends_on_gpus(fitted: Runtime
     np.testing.assert_allclose(forecast.median, [4000.0, 1000.0, 10_000.0], rtol=0.2)
 
 
+def test_svr_learns_from_what_users_declare_of_the_work() -> None:
+    random = np.random.default_rng(0)
+    rows, operation = random.integers(100, 2000, 200), random.choice(["sort", "count"], 200)
+    seconds = np.where(operation == "sort", (rows / 100.0) ** 2, rows / 20.0)
+    jobs: list[Job] = [
+        {"type": "text", "user": "ann", "work": f"operation:{how},rows:{many}"}
+        for how, many in zip(operation.tolist(), rows.tolist(), strict=True)
+    ]
+    fitted = RuntimePredictor("svr").fit(jobs[:150], seconds[:150])
+    for predictor in (fitted, RuntimePredictor.from_state(fitted.state())):
+        error = np.abs(np.log(predictor.predict_many(jobs[150:]).median / seconds[150:]))
+        assert np.median(error) < 0.1
+    odd: list[Job] = [{"type": "text", "work": work} for work in ("", "rows:many", "rows:5", "classes:3,operation:7")]
+    assert fitted.predict_many(odd).known.all()
+
+
 def test_its_spread_covers_the_errors_it_makes(fitted: RuntimePredictor) -> None:
     jobs, runtimes = _history(400, seed=9)
     forecast = fitted.predict_many(jobs)

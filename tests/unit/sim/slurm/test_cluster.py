@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from policies.baselines.fair import Fair
 from slurmplug.sim.engine.job import SimJob
 from slurmplug.sim.experiment.result import FinishedJob
 from slurmplug.sim.slurm.launcher import LauncherSettings
@@ -53,3 +54,13 @@ def test_between_two_rounds_of_backfill_nobody_passes_the_first() -> None:
     _, second, third = started_by_slurm(*jobs, bf_interval=25.0)
     assert third.started == pytest.approx(50.0)
     assert second.started == pytest.approx(100.0)
+
+
+def test_an_elastic_job_starts_on_what_is_free_and_its_resize_later_is_counted() -> None:
+    """Two of four GPUs are in use; what the other job requests is not free before 1500 s."""
+    rigid = job(gpus=2, iterations=1500, speed=speed((2, 1, 1.0)))
+    elastic = job(gpus=4, gpus_min=1, gpus_max=4, iterations=6000, speed=speed((1, 1, 1.0), (2, 1, 1.5), (4, 1, 2.0)))
+    _, sized = run(rigid, elastic, launcher="slurm", policy=Fair(), cluster="1x4").finished
+    assert sized.started < 300.0
+    assert (sized.resizes, sized.preemptions, sized.migrations) == (1, 0, 0)
+    assert sized.state == "COMPLETED"

@@ -1,13 +1,14 @@
 """Tables of docs/results.md that repeat figures of single papers: OASiS (INFOCOM 2018), ML-SJF, SLAQ (SoCC 2017)."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
-from scipy import stats
 
+from docs.results.cases import Runs
+from docs.results.cells import change, markdown, span
 from policies.oasis import oasis as oasis_policy
 from policies.oasis.admission import PriceBounds, price_bounds
 from policies.oasis.bids import OASiSSettings
@@ -29,37 +30,12 @@ from slurmplug.sim.workloads import load as workload
 SEEDS = (0, 1, 2)
 
 
-class Runs(Protocol):
-    """Runs functions side by side."""
-
-    def each(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> list[Any]:
-        """The results of a module's function for each of these arguments."""
-        ...
-
-
-def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *rows])
-
-
-def _mean(values: Iterable[float], form: str = ",.0f") -> str:
-    """The mean of one value for each seed, and its 95% interval by Student's t."""
-    known = np.array(list(values))
-    half = stats.t.ppf(0.975, len(known) - 1) * known.std(ddof=1) / np.sqrt(len(known))
-    return f"{known.mean():{form}} ± {half:{form}}"
-
-
-def _change(values: Iterable[float], reference: Iterable[float]) -> str:
-    """How much less or more, seed by seed, in per cent."""
-    ratios = 100 * (np.array(list(values)) / np.array(list(reference)) - 1)
-    return _mean(ratios, "+.0f").replace("± +", "± ") + "%"
-
-
 # --- OASiS ------------------------------------------------------------------------------------------------------------
 
 SLOT = 600.0
-PUBLISHED: Mapping[str, Any] = {"ceiling": "paper", "revisions": 0, "backfill": False}
+PUBLISHED: dict[str, Any] = {"ceiling": "paper", "revisions": 0, "backfill": False}
 """the settings of OASiS that leave out what is added to the paper's Algorithm 1"""
-AS_PUBLISHED = OASiSSettings(ceiling="paper", revisions=0, backfill=False)
+AS_PUBLISHED = OASiSSettings(**PUBLISHED)
 FACTORS = (0.25, 0.5, 2.0, 4.0)
 """of the price bounds' actual values"""
 IDLE = 20
@@ -119,13 +95,13 @@ def oasis_published(runs: Runs) -> str:
     rows = []
     for name, each in served.items():
         utility = [one.utility for one in each]
-        cells = [_mean(utility), _change(utility, reference), f"{np.mean([one.completed for one in each]):.0f}"]
+        cells = [span(utility), change(utility, reference), f"{np.mean([one.completed for one in each]):.0f}"]
         for late in ([one.sensitive for one in each], [one.critical for one in each]):
             together = np.concatenate(late)
             cells.append(f"{together.mean():+.1f} ({together.std(ddof=1):.1f})")
         rows.append([name, *cells])
     head = ["policy", "utility", "against the published", "jobs that end", "sensitive: end - target, slots", "critical"]
-    return _markdown(head, rows)
+    return markdown(head, rows)
 
 
 class _Estimated(OASiS):
@@ -174,11 +150,11 @@ def oasis_bounds(runs: Runs) -> str:
     by_factor = np.array(runs.each(estimated_run, [(seed, SCARCE, factors) for seed in SEEDS])).T
     actual = by_factor[0]
     rows = [
-        [f"{100 * each:g}%", *(_change(by_factor[1 + at + group * len(FACTORS)], actual) for group in range(3))]
+        [f"{100 * each:g}%", *(change(by_factor[1 + at + group * len(FACTORS)], actual) for group in range(3))]
         for at, each in enumerate(FACTORS)
     ]
-    rows.append(["those of the jobs so far, as in use", "", "", _change(by_factor[-1], actual)])
-    return _markdown(["of the actual value", "utility, with U so", "with L so", "with both so"], rows)
+    rows.append(["those of the jobs so far, as in use", "", "", change(by_factor[-1], actual)])
+    return markdown(["of the actual value", "utility, with U so", "with L so", "with both so"], rows)
 
 
 # --- ML-SJF -----------------------------------------------------------------------------------------------------------
@@ -196,6 +172,8 @@ ML_SJF: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "ML-SJF, mixed": ("ml-sjf", {"mix": 6.0}),
 }
 """the policies of its tables 1 and 2, and ours"""
+UNTOLD = frozenset({"DRF", "SJF"})
+"""those that use no forecast"""
 
 
 class _Forecasting(Policy):
@@ -229,6 +207,7 @@ def _at_submission(job: SimJob, work: bool) -> Job:
         kind=job.kind,
         name=job.name,
         gpus=float(job.gpus),
+        gpu_type="",
         cpus=float(job.cpus),
         memory=job.memory,
         time_limit=job.time_limit,
@@ -244,8 +223,9 @@ def ml_sjf_runs(seed: int) -> dict[tuple[str, str], tuple[float, float]]:
     for kind in ("mixed", *TYPES):
         jobs = workload.load(f"gen:ml-sjf?type={kind}", seed=seed)
         for name in ML_SJF if kind == "mixed" else ("SJF", "ML-SJF"):
-            policy = _Forecasting(_policy(*ML_SJF[name]), predictors[True])
-            found[kind, name] = _throughput(jobs, policy, seed)
+            policy = _policy(*ML_SJF[name])
+            forecast = policy if name in UNTOLD else _Forecasting(policy, predictors[True])
+            found[kind, name] = _throughput(jobs, forecast, seed)
         policy = _Forecasting(_policy("ml-sjf", {}), predictors[False])
         found[kind, "ML-SJF, features not declared"] = _throughput(jobs, policy, seed)
         found[kind, "SJF, told the truth"] = _throughput(jobs, _policy("ml-sjf", {}), seed)
@@ -264,5 +244,68 @@ def ml_sjf(runs: Runs) -> str:
     for kind, name in by_seed[0]:
         throughput, wait = zip(*(found[kind, name] for found in by_seed), strict=True)
         random = [found[kind, "SJF"][1] for found in by_seed]
-        rows.append([kind, name, _mean(throughput, ".3f"), _mean(wait), _change(wait, random)])
-    return _markdown(["jobs", "policy", "throughput, jobs/s", "mean wait, s", "wait against SJF"], rows)
+        rows.append([kind, name, span(throughput, ".3f"), span(wait), change(wait, random)])
+    return markdown(["jobs", "policy", "throughput, jobs/s", "mean wait, s", "wait against SJF"], rows)
+
+
+# --- SLAQ -------------------------------------------------------------------------------------------------------------
+
+GROUPS = ("highest 25%", "next 25%", "lowest 50%")
+ENOUGH = 4
+"""active jobs at an epoch that counts"""
+
+
+class _Watching(Policy):
+    """A policy whose allocations are noted: the shares of GPUs of the three groups of active jobs, by their loss."""
+
+    def __init__(self, policy: Policy, jobs: Sequence[SimJob]) -> None:
+        self._policy, self._jobs = policy, sorted(jobs, key=lambda job: job.submit)
+        self.name, self.needs, self.decides_on = policy.name, policy.needs, policy.decides_on
+        self.shares: list[Floats] = []
+
+    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
+        """As the policy."""
+        self._note(snapshot)
+        return self._policy.decide(snapshot, forecasts, memory)
+
+    def until(self, snapshot: Snapshot) -> float | None:
+        """As the policy."""
+        return self._policy.until(snapshot)
+
+    def _note(self, snapshot: Snapshot) -> None:
+        """Losses are normalised as in the paper's 6.2: 1 at first, 0 at the least."""
+        jobs = snapshot.jobs
+        held = np.bincount(snapshot.runs_on[:, 0], weights=snapshot.runs_on[:, 2], minlength=len(jobs))
+        if len(jobs) < ENOUGH or not held.sum():
+            return
+        losses = np.array(
+            [self._normalised(key.job_id - 1, at) for key, at in zip(jobs.keys, jobs.iteration, strict=True)]
+        )
+        by_loss = held[np.argsort(-losses, kind="stable")] / held.sum()
+        quarter, half = round(len(jobs) / 4), round(len(jobs) / 2)
+        self.shares.append(np.array([part.sum() for part in np.split(by_loss, [quarter, half])]))
+
+    def _normalised(self, job: int, iteration: float) -> float:
+        curve = self._jobs[job].losses
+        now = curve[int(iteration) - 1] if iteration >= 1 else curve[0]
+        return float((now - curve.min()) / (curve[0] - curve.min()))
+
+
+def allocation_run(policy: str, seed: int) -> list[float]:
+    """(3,) the mean shares of the GPUs in use that SLAQ's three groups of jobs hold, over all epochs of 3 s."""
+    jobs = workload.load("gen:slaq", seed=seed)
+    watching = _Watching(_policy(policy, {}), jobs.jobs)
+    Simulation(jobs, watching, SimulationSettings("20x32", 3.0, seed)).run()
+    return [float(share) for share in np.mean(watching.shares, axis=0)]
+
+
+def slaq_allocation(runs: Runs) -> str:
+    """Who holds the GPUs, by normalised loss (its figure 8: 60, 18 and 22% under SLAQ)."""
+    policies = ("fair", "slaq", "slaq-maxmin")
+    found = iter(runs.each(allocation_run, [(policy, seed) for policy in policies for seed in SEEDS]))
+    rows = []
+    for policy in policies:
+        shares = 100 * np.array([next(found) for _ in SEEDS])
+        rows.append([policy, *(span(column) + "%" for column in shares.T)])
+    rows.append(["SLAQ, as published", "60%", "18%", "22%"])
+    return markdown(["policy", *(f"jobs of the {group} loss" for group in GROUPS)], rows)
