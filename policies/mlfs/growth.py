@@ -47,7 +47,7 @@ class GrowthSettings:
     """Which numbers of GPUs elastic jobs get.
 
     grow: whether other ones than they requested. keep: factor on the worth of a GPU to the job that holds it.
-    guarantee: whether those elastic jobs that run by priority have at least their minimum.
+    guarantee: whether elastic jobs start by priority and have at least their minimum from then on.
     """
 
     grow: bool = True
@@ -93,7 +93,8 @@ def sizes(
     if not sized.any():
         return None
     yields = np.where(sized, jobs.running, movable.preempt & ~_beside(jobs, jobs.running & ~movable.preempt))
-    order = queue_order(jobs, -np.nan_to_num(ranking.score))
+    first = jobs.running & sized & settings.guarantee
+    order = queue_order(jobs, ~first, -np.nan_to_num(ranking.score))
     gpus = gang_gpus(snapshot, order, preempt=yields, requested=np.where(sized, jobs.gpus_min, jobs.gpus))
     rows = np.flatnonzero(sized & (gpus > 0) if settings.guarantee else sized)
     gpus[sized] = 0

@@ -277,3 +277,10 @@ def test_a_job_is_of_one_size_whether_it_waits_or_runs_though_its_speed_is_forec
     look = snapshot(of_jobs, nodes(1, capacity=[1, 32, 0], used=[[1, 1, 0]]), runs_on=np.array([[3, 0, 1]]))
     plan = MLFH().decide(look, predict(n, np.where(runs, 7 * HOUR, HOUR).tolist(), power=0.87), {})
     assert ("preempt" in [action.kind for action in plan.actions]) == preempted
+
+
+def test_with_the_guarantee_who_has_started_keeps_its_minimum_and_without_it_makes_room() -> None:
+    look = cluster(1, 1, 1, 1, waiting=2, there=1, asked=1)
+    left = [90 * HOUR, 80 * HOUR, 70 * HOUR, 60 * HOUR, HOUR / 2, HOUR / 3]
+    assert sizes(look, left, guarantee=True) == [1, 1, 1, 1, 0, 0]
+    assert min(sizes(look, left)[4:]) >= 1
