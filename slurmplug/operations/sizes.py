@@ -24,7 +24,8 @@ def given_sizes(operations: Iterable[Operation]) -> dict[JobKey, GivenSize]:
 
 
 def _differs(size: GivenSize) -> bool:
-    return any(size.asked_fields[name] != size.given_fields[name] for name in GPU_FIELDS & size.given_fields.keys())
+    gpus = any(size.asked_fields[name] != size.given_fields[name] for name in GPU_FIELDS & size.given_fields.keys())
+    return gpus or size.asked != size.given  # more tasks with as many GPUs each
 
 
 def changed_at(operations: Iterable[Operation]) -> dict[JobKey, float]:

@@ -6,12 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.plan import Reason
+from policies.snapshot import JobKey
 from slurmplug.cluster.port import ResourceRequest
 from slurmplug.daemon.reset import reset_recorded
+from slurmplug.operations import sizes
 from slurmplug.operations.request_update import update_fields
 from slurmplug.operations.shape import Shape
 from slurmplug.operations.steps import with_gpus
-from slurmplug.operations.values import GPU_FIELDS
+from slurmplug.operations.values import GPU_FIELDS, Operation, OperationOutcome, PendingResizeFacts
 from tests.moving import MovingSite
 from tests.unit.operations.test_request_update import request
 
@@ -109,3 +112,14 @@ def test_what_is_left_of_an_update_has_the_present_gpus_beside_nodes_or_no_nodes
     assert with_gpus(alone, None) == {"NumTasks": "1"}
     both = {"NumNodes": "1-1", "TresPerJob": "gres/gpu:2"}
     assert with_gpus(both, None) == both
+
+
+def test_more_tasks_with_as_many_gpus_each_are_another_size() -> None:
+    asked = request(gres="", gres_per_task="gres:gpu:1", tasks=2, max_nodes=0, cpus_per_task=2)
+    goal, undo = update_fields(asked, Shape(1, 4))
+    facts = PendingResizeFacts(2, 4, sizes.given((2, 4), goal, undo, None))
+    key = JobKey("c", 1, 0)
+    done = Operation(
+        "1", "resize", key, Reason("share"), 0.0, "ended", 0.0, 0.0, 0, outcome=OperationOutcome.DONE, facts=facts
+    )
+    assert sizes.given_sizes([done])[key].asked_fields == undo
