@@ -88,6 +88,7 @@ def begin(
         gpus_before=int(jobs.gpus[row]),
         gpus=restart_request.gpus_after(observation, row, action),
         nodes_before=len(restart_request.nodes_of(observation, row)),
+        time_limit=action.time_limit,
     )
     goal: dict[str, str] = {}
     undo: dict[str, str] = {}
@@ -99,9 +100,6 @@ def begin(
             facts, requested_nodes=restart_request.requested_nodes(action, settings), node_count=place.shape.nodes
         )
         goal, undo = restart_request.rewrite(observation, row, action, place, settings=settings, restored=restored)
-        if action.kind == "resize":
-            earlier = sizes.in_place(observation.sizes.get(action.job), restart_request.requeueable(observation, row))
-            facts = replace(facts, size=sizes.given((facts.gpus_before, facts.gpus), goal, undo, earlier))
     goal, undo = {**restored, **goal}, {**undo, **restored}
     return issue(replace(operation, pending_cleanup=("withdraw",), facts=facts, goal=goal, undo=undo), observation)
 
@@ -274,7 +272,18 @@ def _settling(context: OperationContext) -> Transition | None:
     goal = {**goal, **GOES_FIRST, "StartTime": "now"}
     undo = {**undo, "SiteFactor": f"{site_factor:.0f}", "Nice": str(request.nice), "StartTime": "now"}
     cleanup, limit = ("free", "unreserve", "withdraw"), context.settings.start_limit
-    return next_step(context, "rewrite", limit, goal=goal, undo=undo, pending_cleanup=cleanup)
+    facts = _with_size(context, request)
+    return next_step(context, "rewrite", limit, goal=goal, undo=undo, pending_cleanup=cleanup, facts=facts)
+
+
+def _with_size(context: OperationContext, request: ResourceRequest) -> RestartFacts:
+    """The facts with the size that the job is given, from what it requests while it is pending."""
+    facts, job = _facts(context), context.operation.job
+    if context.operation.kind != "resize" or not facts.node_count:
+        return facts
+    goal, undo = restart_request.rewrite_pending(request, facts)
+    earlier = sizes.in_place(context.observation.sizes.get(job), request)
+    return replace(facts, size=sizes.given((facts.gpus_before, facts.gpus), goal, undo, earlier))
 
 
 def _shape_fields(
