@@ -34,8 +34,6 @@ _MIN_EFFECTIVE_DRAWS = 60.0
 """least effective sample size of the weighted draws; weights are tempered until it is reached"""
 _NOISE = 0.07
 """standard deviation of the logarithm of a measured step time about its expectation"""
-_OWN_NOISE = 0.03
-"""the same of the job that is forecast"""
 _MODEL_ERROR = 0.15
 """standard deviation of the logarithm of a kind's expectation about the model; its length scale is a factor of two in
 GPUs and nodes"""
@@ -161,7 +159,7 @@ class _Kind:
         own_to_kind = _error_covariance(there, self.placements)
         residuals = np.log(own.step_time)[:, None] - _log_step_times(*there)[:, self.draws]
         residuals -= own_to_kind @ self.explained
-        covariance = _error_covariance(there, there, same_job=True) + _OWN_NOISE**2 * np.eye(len(own.gpus))
+        covariance = _error_covariance(there, there, same_job=True) + _NOISE**2 * np.eye(len(own.gpus))
         precision = np.linalg.inv(covariance - own_to_kind @ self.precision @ own_to_kind.T)
         scale_variance = 1.0 / (precision.sum() + _SCALE_SPREAD**-2)
         scales = precision.sum(axis=0) @ residuals * scale_variance

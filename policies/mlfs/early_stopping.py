@@ -38,7 +38,10 @@ def _judged_stops(
     if not len(rows):
         return ()
     rules = candidates.causes(jobs, settings)
-    causes = np.select([rules[cause] & candidates.allowed[cause] for cause in rules], list(rules), "")
+    holding = [rules[cause] & candidates.allowed[cause] for cause in rules]
+    if not any(each.any() for each in holding):
+        return ()
+    causes = np.select(holding, list(rules), "")
     shape, predicted = candidates.shape, candidates.final.median
     return tuple(
         _stop(
@@ -77,7 +80,8 @@ def _diverged_stops(jobs: Jobs, load: Load, settings: LoadControlSettings) -> tu
         return ()
     nan = divergence.not_finite(jobs, rows, settings)
     beyond, limits = divergence.beyond_its_past(jobs.losses, rows, settings)
-    beyond &= ~still_improves(jobs.accuracies, rows) & ~still_improves(jobs.validation_losses, rows)
+    if beyond.any():
+        beyond &= ~still_improves(jobs.accuracies, rows) & ~still_improves(jobs.validation_losses, rows)
     return tuple(
         _stop(
             jobs,

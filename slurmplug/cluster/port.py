@@ -191,6 +191,7 @@ class ResourceRequest:
     memory_per_cpu: bool = False
     """whether `min_memory` is per CPU, so that Slurm changes the job's memory with its CPUs"""
     tasks_per_gpu: int = 0
+    cpus_per_gpu: int = 0
 
 
 class RunIdentity(NamedTuple):

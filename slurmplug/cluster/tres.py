@@ -51,7 +51,6 @@ def sharded_gpus(text: str) -> dict[str, int]:
     return {kind: count for kind, count in found.items() if count}
 
 
-@lru_cache(maxsize=1024)
 def is_mig(kind: str) -> bool:
     """Whether this type of GPU is the profile of a MIG instance: `1g.10gb`, `a100_3g.20gb`, `1c.3g.40gb`, ..."""
     return _MIG.fullmatch(kind) is not None
@@ -109,6 +108,16 @@ def types(found: Mapping[str, int]) -> str:
     return ",".join(sorted(kind for kind, count in found.items() if kind and count))
 
 
+@lru_cache(maxsize=1024)
+def _types_in(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, text.split(",")))
+
+
+@lru_cache(maxsize=1024)
+def _has_mig(types: tuple[str, ...]) -> bool:
+    return any(map(is_mig, types))
+
+
 class JobGPUs(NamedTuple):
     """The GPUs of a job: how many Slurm counts, their types as requested and held (several joined by commas), and the
     shards that it requests."""
@@ -121,7 +130,7 @@ class JobGPUs(NamedTuple):
     @property
     def types(self) -> tuple[str, ...]:
         """Of those that it holds; where not known, of those that it requests. Empty for any, or no GPU."""
-        return tuple(filter(None, (self.held or self.requested).split(",")))
+        return _types_in(self.held or self.requested)
 
     @property
     def only_type(self) -> str:
@@ -131,7 +140,7 @@ class JobGPUs(NamedTuple):
     @property
     def are_parts(self) -> bool:
         """Whether they are parts of GPUs: MIG instances, or shards."""
-        return self.shards > 0 or any(map(is_mig, self.types))
+        return self.shards > 0 or _has_mig(self.types)
 
     @property
     def whole(self) -> int:

@@ -17,6 +17,7 @@ from slurmplug.commands.experiment import ReadWorkload, print_results, workload_
 from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
 from slurmplug.errors import UsageError
+from slurmplug.sim.adapters.forecaster import once_grown
 from slurmplug.sim.experiment import summary
 from slurmplug.sim.experiment.early_stopping import WithEarlyStopping
 from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
@@ -86,11 +87,12 @@ def simulate(
     results: list[Mapping[str, Any]] = []
     for seed in seeds:
         jobs_of_seed = read(seed)
+        caches = once_grown()
         for policy in made:
             by = "slurm" if policy.name == ALONE else launcher
             stopped = stops or policy.name in ALWAYS_STOPS
             run_settings = SimulationSettings(cluster, interval, seed, stopped, launcher=by)
-            simulation = Simulation(jobs_of_seed, policy, run_settings)
+            simulation = Simulation(jobs_of_seed, policy, run_settings, caches)
             with _bar(f"{policy.name}, seed {seed}") as show_progress:
                 results.append(summary.summary(simulation.run(show_progress)))
     if json_path:

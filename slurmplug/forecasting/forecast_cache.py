@@ -15,18 +15,27 @@ from predictors.arrays import Bools, Floats, Ints, Texts
 from predictors.forecast import LEVELS, Fan
 
 
+class CurveForecasts(NamedTuple):
+    """Forecasts of r curves at k places each: x (r, k), table (r, k, levels), source (r,)."""
+
+    x: Floats
+    table: Floats
+    source: Texts
+
+
 @dataclass(frozen=True)
 class CachePolicy:
     """When the forecast of a curve is made again.
 
     growth: once the curve has so many times as many points as the forecast was made from, or fewer points than it; None
     for whenever its inputs changed. most: forecasts made in one cycle, new jobs first, then those that waited longest;
-    None for any number. shared: jobs with the same curve share one forecast, which is never forgotten.
+    None for any number. shared: jobs with the same curve share one forecast, which is kept here and never forgotten,
+    also those of several simulations.
     """
 
     growth: float | None = None
     most: int | None = None
-    shared: bool = False
+    shared: dict[Hashable, CurveForecasts] | None = None
 
     def outdated(self, before: Floats, now: Floats) -> Bools:
         """(r,) whether forecasts made from the inputs `before` (r, c) are made again now that the inputs are `now`."""
@@ -49,14 +58,6 @@ EVERY_CHANGE = CachePolicies()
 """At every report, as many in one cycle as take two thirds of a second on one core: the daemon's."""
 
 
-class CurveForecasts(NamedTuple):
-    """Forecasts of r curves at k places each: x (r, k), table (r, k, levels), source (r,)."""
-
-    x: Floats
-    table: Floats
-    source: Texts
-
-
 class ForecastCache:
     """The latest forecast of each job, and the inputs that it was made from."""
 
@@ -67,7 +68,6 @@ class ForecastCache:
         self._fan = Fan.unknown(0)
         self._inputs = np.zeros((0, 1))
         self._waits = np.zeros(0, dtype=np.int64)
-        self._shared: dict[Hashable, CurveForecasts] = {}
 
     def fan(
         self,
@@ -125,14 +125,15 @@ class ForecastCache:
     def _made(
         self, due: Ints, make: Callable[[Ints], CurveForecasts], content: Callable[[int], Hashable]
     ) -> CurveForecasts:
-        if not self._policy.shared:
+        shared = self._policy.shared
+        if shared is None:
             return make(due)
         contents = [content(position) for position in due.tolist()]
-        new = {key: position for position, key in zip(due.tolist(), contents, strict=True) if key not in self._shared}
+        new = {key: position for position, key in zip(due.tolist(), contents, strict=True) if key not in shared}
         if new:
             made = make(np.array(list(new.values())))
-            self._shared |= {key: CurveForecasts(*(part[i] for part in made)) for i, key in enumerate(new)}
-        x, table, source = zip(*(self._shared[key] for key in contents), strict=True)
+            shared |= {key: CurveForecasts(*(part[i] for part in made)) for i, key in enumerate(new)}
+        x, table, source = zip(*(shared[key] for key in contents), strict=True)
         return CurveForecasts(np.stack(x), np.stack(table), np.array(source))
 
     def _merged(self, before: Ints, due: Ints, made: CurveForecasts | None) -> CurveForecasts:

@@ -145,12 +145,20 @@ class SpeedTables:
             if fit.number and self._left <= 0:
                 return None
             self._left -= fit.number > 0
-            gpus, nodes, step = np.array(table.seen).T
-            own = Measured(gpus, nodes, gpus * step)
-            by_gpu = fit.predictor.predict(self._gpus, np.ceil(self._gpus / self._a_node), table.job, own)
-            self._tables[table] = np.asarray(by_gpu.table * self._gpus[:, None])
+            self._tables[table] = self._tabulated(table, fit.predictor)
         self._used.add(table)
         return table
+
+    def _tabulated(self, table: Table, predictor: SpeedPredictor) -> Floats:
+        """The forecast, and where the job was seen just so its pace there, which a forecast would smooth."""
+        gpus, nodes, step = np.array(table.seen).T
+        tight = np.ceil(self._gpus / self._a_node)
+        forecast = predictor.predict(self._gpus, tight, table.job, Measured(gpus, nodes, gpus * step)).table
+        speeds = np.asarray(forecast * self._gpus[:, None])
+        for count, on, seconds in table.seen:
+            column = np.flatnonzero((self._gpus == count) & (tight == on))
+            speeds[column, 1:-1] /= speeds[column, _MEDIAN, None] * seconds
+        return speeds
 
     def _widened(self, table: Table, spread: float) -> Table:
         """The same where the pace at the reference is known only up to a spread."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from policies.snapshot import Curves, Jobs
 from predictors.arrays import Floats, Ints
 from slurmplug.cluster.hostlist import expand
+from slurmplug.cluster.tres import JobGPUs
 from slurmplug.directives import quantities
 from slurmplug.directives.parser import Directives
 from slurmplug.intake.eligibility import PlacementClass
@@ -54,6 +55,7 @@ class _Job(NamedTuple):
     points: Points
     """of its present trial in all its runs, with iterations counted from 1"""
     judged_by: JudgedBy
+    gpus: JobGPUs
 
 
 class _Column(NamedTuple):
@@ -89,12 +91,12 @@ _SNAPSHOT_COLUMNS = (
     _Column("factor_by_others", bool, "record.placed.by_others"),
     _Column("surplus", float, "record.surplus"),
     _Column("taken_out", bool, "record.taken_out"),
-    _Column("gpus", int, "facts.of_gpus.whole"),
+    _Column("gpus", int, "gpus.whole"),
     _Column("gpus_min", int, lambda job: _range(job)[0]),
     _Column("gpus_max", int, lambda job: _range(job)[1]),
-    _Column("demand", (float, 3), attrgetter("facts.of_gpus.whole", "facts.cpus", "facts.memory")),
-    _Column("gpu_type", str, "facts.of_gpus.only_type"),
-    _Column("part_of_gpu", bool, "facts.of_gpus.are_parts"),
+    _Column("demand", (float, 3), attrgetter("gpus.whole", "facts.cpus", "facts.memory")),
+    _Column("gpu_type", str, "gpus.only_type"),
+    _Column("part_of_gpu", bool, "gpus.are_parts"),
     _Column("urgency", float, "directives.urgency"),
     _Column("deadline", float, "directives.deadline"),
     _Column("target", float, lambda job: job.directives.target and job.judged_by.sign * job.directives.target.value),
@@ -215,6 +217,7 @@ def _columns_of(records: Sequence[JobRecord]) -> Columns:
             record.directives or NO_DIRECTIVES,
             _counted_from_1(record.all_points),
             record.judged_by,
+            record.facts.of_gpus,
         )
         for record in records
     ]
@@ -249,7 +252,7 @@ def _expanded(node_list: str) -> list[str]:
 
 def _range(job: _Job) -> tuple[int, int]:
     """The fewest and the most GPUs that it may have; parts of GPUs never change."""
-    asked, held = job.directives.gpus, job.facts.of_gpus
+    asked, held = job.directives.gpus, job.gpus
     return (held.whole, held.whole) if asked is None or held.are_parts else (asked.least, asked.most)
 
 

@@ -1,7 +1,8 @@
 """What others changed of a job's shape while an operation was under way: nothing of that is overwritten. Pure.
 
 A shape is compared by what Slurm shows of it. While the job runs, its CPUs are those that it was allocated, which may
-be more than it requested, so when a run has ended they may only become fewer.
+be more than it requested, so when a run has ended they may only become fewer. So do the nodes, and the tasks that Slurm
+adds for them, of a job that did not request its GPUs per node.
 """
 
 import re
@@ -20,6 +21,11 @@ Shown: TypeAlias = Mapping[str, object]
 NOTHING: Mapping[str, str] = MappingProxyType({})
 _ALLOCATED = "NumCPUs"
 """The field that has another value while the job runs."""
+_SPREAD: Mapping[str, Callable[[ResourceRequest], int]] = {
+    "NumNodes": lambda request: request.nodes,
+    "NumTasks": lambda request: request.tasks,
+}
+"""The fields that may have one where Slurm chooses the nodes, and their values."""
 
 
 def changed(
@@ -45,7 +51,10 @@ def _kept(name: str, value: object, before: Shown, issued: Shown, in_place: bool
 
 def changed_since_run(seen: ResourceRequest, now: ResourceRequest) -> tuple[str, ...]:
     """As `changed`, of a job that was `seen` while it ran and is pending now."""
-    return tuple(name for name in changed(seen, now) if name != _ALLOCATED or now.cpus > seen.cpus)
+    fewer = {_ALLOCATED} if now.cpus <= seen.cpus else set()
+    if not now.gres:
+        fewer |= {name for name, value in _SPREAD.items() if value(now) <= value(seen)}
+    return tuple(name for name in changed(seen, now) if name not in fewer)
 
 
 def still_in_place(
@@ -105,7 +114,7 @@ def _shown(request: ResourceRequest) -> Shown:
         "CPUsPerTask": request.cpus_per_task,
         "MinCPUsNode": request.min_cpus_per_node,
         "NumCPUs": request.cpus,
-        "MinMemoryNode": request.min_memory,
+        "MinMemoryNode": request.min_memory if request.memory_requested else 0.0,  # 22.05 shows any with --mem-per-gpu
         "ReqNodeList": _nodes(request.required_nodes),
         "ExcNodeList": _nodes(request.excluded_nodes),
         "TimeLimit": request.time_limit,

@@ -60,7 +60,7 @@ def update_fields(request: ResourceRequest, shape: Shape) -> tuple[dict[str, str
     if gpus == request.gpus and (shape.nodes == request.nodes or (form.field != "Gres" and not request.max_nodes)):
         return {}, {}
     tasks = _tasks(request, form, shape)
-    cpus = () if request.cpus_follow_gpus else _cpus(request, form, tasks, shape)
+    cpus = _cpus(request, form, tasks, shape)
     per_task = next((after for name, _, after in cpus if name == "CPUsPerTask"), request.cpus_per_task)
     each = {"Gres": shape.gpus_per_node, "TresPerJob": gpus, "TresPerTask": gpus // tasks.after}[form.field]
     beside: Fields = {"TresPerJob": ""} if form.field == "TresPerTask" else {}
@@ -152,7 +152,13 @@ def _tasks(request: ResourceRequest, form: _Form, shape: Shape) -> _Tasks:
 
 
 def _cpus(request: ResourceRequest, form: _Form, tasks: _Tasks, shape: Shape) -> tuple[tuple[str, int, int], ...]:
-    """MinCPUsNode, CPUsPerTask and NumCPUs, each before and after."""
+    """MinCPUsNode, CPUsPerTask and NumCPUs, each before and after; of CPUs per GPU only what follows from them.
+
+    22.05 would give a requeued job the CPUs of its last run, or find it not runnable.
+    """
+    if request.cpus_follow_gpus:
+        after = request.cpus_per_gpu * shape.nodes * shape.gpus_per_node
+        return (("NumCPUs", request.cpus, after or request.cpus),)
     growth = shape.nodes * shape.gpus_per_node / request.gpus
     per_task = max(1, round(request.cpus_per_task * growth * tasks.before / tasks.after))
     # of the options but those per node Slurm chooses how many tasks share a node

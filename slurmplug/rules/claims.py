@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -41,18 +42,23 @@ def limit_claims(snapshot: Snapshot, limits: Guardrails) -> tuple[Snapshot, Mapp
     }
     if not notes and np.isnan(jobs.urgency).all():
         return snapshot, notes
-    believed = replace(
-        jobs,
-        urgency=relative_urgency(jobs, granted),
-        iteration=np.where(unbelieved, 0.0, jobs.iteration),
-        iteration_time=np.where(unbelieved, np.nan, jobs.iteration_time),
-        not_finite=np.where(unbelieved, 0, jobs.not_finite),
-        unit_mismatch=np.where(unbelieved, "", jobs.unit_mismatch),
-        losses=clear_rows(jobs.losses, unbelieved),
-        accuracies=clear_rows(jobs.accuracies, unbelieved),
-        validation_losses=clear_rows(jobs.validation_losses, unbelieved),
-    )
+    believed = replace(jobs, urgency=relative_urgency(jobs, granted), **_cleared(jobs, unbelieved))
     return replace(snapshot, jobs=believed), notes
+
+
+def _cleared(jobs: Jobs, unbelieved: Bools) -> dict[str, Any]:
+    """The columns of reports, without those of the jobs (n,) that are not believed; none where all are."""
+    if not unbelieved.any():
+        return {}
+    return {
+        "iteration": np.where(unbelieved, 0.0, jobs.iteration),
+        "iteration_time": np.where(unbelieved, np.nan, jobs.iteration_time),
+        "not_finite": np.where(unbelieved, 0, jobs.not_finite),
+        "unit_mismatch": np.where(unbelieved, "", jobs.unit_mismatch),
+        "losses": clear_rows(jobs.losses, unbelieved),
+        "accuracies": clear_rows(jobs.accuracies, unbelieved),
+        "validation_losses": clear_rows(jobs.validation_losses, unbelieved),
+    }
 
 
 def relative_urgency(jobs: Jobs, granted: Floats) -> Floats:

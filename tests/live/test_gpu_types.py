@@ -8,9 +8,9 @@ import pytest
 
 from policies.placement.space import Space
 from policies.snapshot import Snapshot
+from slurmplug.errors import SandboxError
 from slurmplug.intake.intake import Intake
 from slurmplug.sandbox import ClusterSpec, Node, Sandbox
-from slurmplug.sandbox.errors import SandboxError
 from tests.live.operated import operated, read
 
 SLEEP = "#!/bin/sh\nsleep 600\n"

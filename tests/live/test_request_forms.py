@@ -184,15 +184,36 @@ def test_a_job_by_gpus_in_all_is_resized_where_it_is_pending_and_gives_back_what
     assert asks(site.cluster, job) == before
 
 
-@pytest.mark.parametrize("options", ["--gpus=2", "--gpus-per-task=2 -n1 -c2"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--gpus=2",
+        "--gpus=2 --mem-per-gpu=300 --cpus-per-gpu=1",
+        "--gres=gpu:2 --cpus-per-gpu=1",
+        "--gpus-per-task=2 -n1 -c2",
+    ],
+)
 def test_a_running_job_is_resized_in_its_form(site: LiveSite, options: str) -> None:
     name = "form" + str(len(options))
     job = site.trains(script(name).replace("--gres=gpu:2", options))
     site.wants(job, kind="resize", gpus=4)
     assert (site.vetoes(job), site.until_over(job)) == ([], "done")
-    assert "gres/gpu=4" in site.cluster.job(job)["TRES"]
+    shown = site.cluster.job(job)
+    assert ("gres/gpu=4" in shown["TRES"], "per-gpu" not in options or shown["NumCPUs"] == "4") == (True, True)
     assert [run[7] for run in site.runs(name)] == ["0,1", "0,1,2,3"]
     assert int(site.runs(name)[1][3]) > 0
+    assert site.leftovers() == []
+
+
+def test_a_job_that_slurm_spread_over_nodes_is_resized_there_and_onto_one(site: LiveSite) -> None:
+    """It has two nodes while it runs, and when it is pending again one or any number."""
+    job = site.trains(script("spread", gpus=8).replace("--gres=gpu:8", "--gpus=6").replace("1..8", "1..16"))
+    assert site.cluster.job(job)["NumNodes"] == "2"
+    for gpus, nodes in ((8, "2"), (4, "1")):
+        site.wants(job, kind="resize", gpus=gpus)
+        assert (site.vetoes(job), site.until_over(job)) == ([], "done")
+        shown = site.cluster.job(job)
+        assert (f"gres/gpu={gpus}" in shown["TRES"], shown["NumNodes"]) == (True, nodes)
     assert site.leftovers() == []
 
 

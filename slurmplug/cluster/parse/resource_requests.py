@@ -114,6 +114,7 @@ def _resource_request(
         gres_per_job=job["tres-per-job"],
         gres_per_socket=job["tres-per-socket"],
         gres_per_task=job["tres-per-task"],
+        cpus_per_gpu=sum(tres.gpus(job["cpus-per-tres"]).values()),
         **shown._asdict(),
     )
 

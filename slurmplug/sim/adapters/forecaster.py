@@ -7,15 +7,20 @@ from slurmplug.sim.engine.true_values import TrueLosses, TrueRunTimes
 
 GROWTH = 1.1
 """A curve is forecast again when it is longer by this factor: for 50,000 jobs more would take too long."""
-ONCE_GROWN = CachePolicies(
-    final=CachePolicy(growth=GROWTH, shared=True),
-    accuracy=CachePolicy(growth=GROWTH, shared=True),
-    loss=CachePolicy(),
-)
+
+
+def once_grown() -> CachePolicies:
+    """The rule of simulations; those that are given the same one share their forecasts of curves, as of one workload
+    they have many curves in common."""
+    return CachePolicies(
+        final=CachePolicy(growth=GROWTH, shared={}),
+        accuracy=CachePolicy(growth=GROWTH, shared={}),
+        loss=CachePolicy(),
+    )
 
 
 class SimForecaster(Forecaster):
     """Forecasts of the jobs in snapshots of this engine."""
 
-    def __init__(self, engine: Engine, seed: int, caches: CachePolicies = ONCE_GROWN) -> None:
-        super().__init__(TrueRunTimes(engine, seed), TrueLosses(engine, seed), caches)
+    def __init__(self, engine: Engine, seed: int, caches: CachePolicies | None = None) -> None:
+        super().__init__(TrueRunTimes(engine, seed), TrueLosses(engine, seed), caches or once_grown())

@@ -16,13 +16,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from policies.mlfs.growth import POWER
 from predictors.arrays import Floats, Ints
 from slurmplug.sim.engine.job import SimJob
 from slurmplug.sim.engine.nodes import SimNodes
 from slurmplug.sim.experiment.speedup import Speedup, packed, packed_rate
 
-POWER = 0.7
-"""p, as in the rule that `mlfs` grows by"""
 STEP = 60.0
 """seconds after which the order is made again at the latest"""
 _DONE = 1e-9

@@ -14,6 +14,7 @@ from slurmplug.config.schema import Config
 from slurmplug.cycle.record import CycleRecord
 from slurmplug.cycle.scheduler import Scheduler
 from slurmplug.errors import UsageError
+from slurmplug.forecasting.forecast_cache import CachePolicies
 from slurmplug.sim.adapters.cluster import SimCluster
 from slurmplug.sim.adapters.forecaster import SimForecaster
 from slurmplug.sim.adapters.intake import SimIntake
@@ -51,8 +52,15 @@ class SimulationSettings:
 class Simulation:
     """A workload, a policy, and the same cycle as live between them."""
 
-    def __init__(self, workload: Workload, policy: Policy, settings: SimulationSettings) -> None:
-        """
+    def __init__(
+        self,
+        workload: Workload,
+        policy: Policy,
+        settings: SimulationSettings,
+        caches: CachePolicies | None = None,
+    ) -> None:
+        """caches: `once_grown()`, the same one for simulations that may share forecasts.
+
         Raises:
             UsageError: the cluster cannot be read, or is smaller than a job
         """
@@ -71,7 +79,7 @@ class Simulation:
             intake=SimIntake(
                 self.engine, self.port.site_factors, self.port.priority, self.port.reservations, settings.seed
             ),
-            forecaster=SimForecaster(self.engine, settings.seed),
+            forecaster=SimForecaster(self.engine, settings.seed, caches),
             policy=policy,
             ledger=self.ledger,
             config=Config.model_validate({"mode": {"default": "act"}, "interval": settings.interval}),

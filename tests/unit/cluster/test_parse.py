@@ -534,7 +534,8 @@ def test_jobs_are_shown_one_by_one_also_elements_of_an_array() -> None:
 
 def test_memory_and_cpus_that_follow_the_gpus_are_recognised() -> None:
     assert not request(**{"mem-per-tres": "gres:gpu:50", "MinMemory": "0"}).memory_requested
-    assert request(**{"cpus-per-tres": "gres:gpu:2"}).cpus_follow_gpus
+    per_gpu = request(**{"cpus-per-tres": "gres:gpu:2"})
+    assert (per_gpu.cpus_follow_gpus, per_gpu.cpus_per_gpu) == (True, 2)
 
 
 def test_excluded_and_required_nodes_are_host_lists_or_empty() -> None:

@@ -142,7 +142,7 @@ class TestForecastCache:
         assert fan.at([0], 1).median.tolist() == [20]
 
     def test_equal_curves_share_one_forecast_also_after_the_first_job_went(self) -> None:
-        cache, content = ForecastCache(2, CachePolicy(shared=True)), {"a": "x", "b": "x", "c": "y", "d": "x"}
+        cache, content = ForecastCache(2, CachePolicy(shared={})), {"a": "x", "b": "x", "c": "y", "d": "x"}
         self.fan(cache, {"a": 1, "b": 1, "c": 2}, content)
         assert len(self.made) == 2
         assert self.fan(cache, {"c": 2, "d": 1}, content).at([0, 1], 1).median.tolist() == [2, 1]

@@ -35,7 +35,8 @@ class TestSpeeds:
         fan = speeds(SeenSpeeds(), training(iteration_time=0.5))
         assert fan.source.tolist() == ["measured speed"]
         assert fan.at([0], 2).median[0] == pytest.approx(2.0, rel=0.05)
-        assert fan.at([0], 1).median[0] < 2.0 < fan.at([0], 4).median[0] < 4.0
+        assert 1.0 <= fan.at([0], 1).median[0] < 2.0
+        assert fan.at([0], 4).median[0] == pytest.approx(2.0)  # as many were neither asked for nor seen
 
     def test_of_a_job_that_waits_are_those_of_its_kind(self) -> None:
         seen = SeenSpeeds()
@@ -72,7 +73,7 @@ class TestSpeeds:
         fan = speeds(SeenSpeeds(), snapshot(jobs(gpus=4, gpus_max=8, max_iterations=90)), total=900.0)
         assert fan.source.tolist() == ["run time and scaling"]
         assert fan.at([0], 4).median[0] == pytest.approx(0.1, rel=0.05)
-        assert 0.1 < fan.at([0], 8).median[0] < 0.2
+        assert 0.025 <= fan.at([0], 1).median[0] < 0.1
 
     @pytest.mark.parametrize("columns", [{"gpus": 0}, {"max_iterations": np.nan}, {}])
     def test_are_unknown_of_a_job_without_a_run_time_or_gpus(self, columns: Any) -> None:
@@ -204,7 +205,7 @@ class TestScaling:
         for gpus, step in ((1, 6.0), (2, 4.0), (4, 4.0), (2, 4.0)):
             current = training(on=[(0, 0, gpus)], gpus=gpus, kind="mlp", user="ada", iteration_time=step)
             fan = fans.speeds(current, Forecast.unknown(1))
-        assert fan.at([0] * 3, [1, 2, 4]).median == pytest.approx([1 / 6, 1 / 4, 1 / 4], rel=0.08)
+        assert fan.at([0] * 3, [1, 2, 4]).median == pytest.approx([1 / 6, 1 / 4, 1 / 4])
 
     def test_of_a_job_once_seen_elsewhere_is_kept_while_it_waits(self) -> None:
         fans = SpeedFans(SeenSpeeds())

@@ -16,9 +16,9 @@ from slurmplug.ledger.run_queries import finished_run_counts, latest_finished_ru
 from tests.ledgers import Site
 
 
-def finished(site: Site, curve: list[float], script: bytes = b"#PLUG --max-iterations=9\n") -> int:
+def finished(site: Site, curve: list[float], script: bytes = b"#PLUG --max-iterations=9\n", **columns: Any) -> int:
     """A job that reported this curve and completed."""
-    job_id = site.cluster.submit(script)
+    job_id = site.cluster.submit(script, **columns)
     site.cluster.start(job_id)
     for iteration, value in enumerate(curve, 1):
         site.cluster.time += 10.0
@@ -133,6 +133,19 @@ def test_the_pace_of_a_run_is_learnt_for_its_kind_and_remembered(tmp_path: Path)
     assert known is not None
     [[seen]] = known.speeds.latest(Whose("type mlp", "ada")).values()
     assert seen.step == pytest.approx(10.0)
+
+
+def test_paces_on_different_types_of_gpu_are_kept_apart_and_parts_of_gpus_teach_none(tmp_path: Path) -> None:
+    curve, script = [0.1, 0.3, 0.5, 0.6, 0.65], b"#PLUG --type=mlp\n"
+    with Site(tmp_path) as site:
+        finished(site, curve, script, gpu_type="v100", gpu_type_held="v100")
+        finished(site, curve, script, gpu_type_held="k80")
+        finished(site, curve, script, gpu_type="1g.10gb")
+        finished(site, curve, script, gpu_type_held="a100_3g.20gb")
+        train(site.ledger, "stack", site.cluster.time)
+        known = load_saved(site.ledger, "stack")
+    assert known is not None
+    assert sorted(known.speeds.gpu_types("type mlp")) == ["k80", "v100"]
 
 
 def test_where_else_a_job_was_seen_is_not_forgotten_by_training(tmp_path: Path) -> None:

@@ -71,6 +71,18 @@ def test_a_run_that_ended_may_leave_fewer_cpus_and_not_more() -> None:
     assert changed_since_run(REQUEST, replace(REQUEST, nodes=2)) == ("NumNodes",)
 
 
+def test_nodes_and_tasks_that_slurm_chose_are_fewer_once_the_run_has_ended() -> None:
+    spread = replace(REQUEST, gres="", gres_per_job="gres:gpu:8", nodes=2, tasks=2)
+    assert changed_since_run(spread, replace(spread, nodes=1, tasks=1)) == ()
+    assert changed_since_run(spread, replace(spread, nodes=3, tasks=3)) == ("NumNodes", "NumTasks")
+    assert changed_since_run(spread, replace(spread, gres_per_job="gres:gpu:4")) == ("TresPerJob",)
+
+
+def test_memory_per_gpu_is_slurms() -> None:
+    per_gpu = replace(REQUEST, memory_requested=False)
+    assert changed_since_run(replace(per_gpu, min_memory=0.0), replace(per_gpu, min_memory=100.0)) == ()
+
+
 def test_cpus_that_follow_the_gpus_are_slurms() -> None:
     seen = replace(REQUEST, cpus_follow_gpus=True)
     assert changed(seen, replace(seen, gres="gres:gpu:4", cpus=8), {"Gres": "gpu:4"}, in_place=True) == ()

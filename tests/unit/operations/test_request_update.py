@@ -156,6 +156,11 @@ def test_memory_of_a_job_that_requested_it_per_cpu_follows_its_cpus() -> None:
     assert ("MinMemoryNode" in goal, "MinMemoryNode" in undo) == (False, False)
 
 
+def test_cpus_per_gpu_are_said_in_all() -> None:
+    goal, undo = update_fields(request(cpus_follow_gpus=True, cpus_per_gpu=2, cpus=1), Shape(1, 4))
+    assert (goal["NumCPUs"], undo["NumCPUs"], "CPUsPerTask" in goal) == ("8", "1", False)
+
+
 def test_gpus_per_node_are_requested_on_exactly_so_many_nodes() -> None:
     """`NumNodes=2` would leave it to Slurm to take more, with GPUs on each."""
     goal, undo = update_fields(request(max_nodes=0, cpus_follow_gpus=True), Shape(2, 2))

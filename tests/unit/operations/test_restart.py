@@ -341,6 +341,44 @@ def test_what_its_user_changed_meanwhile_is_not_written_over(site: MovingSite) -
     assert nothing_is_left(site)
 
 
+def test_the_update_is_made_of_what_the_pending_job_requests_not_of_what_it_had_while_it_ran(site: MovingSite) -> None:
+    """Whole cores, for example, which are more than its CPUs."""
+    job = site.training(cpus=4)
+    site.cluster.jobs[job]["cpus_per_task"] = 2
+    site.cycle(**GROW)
+    site.saves(job)
+    site.cycles_until(lambda: site.cluster.jobs[job]["restarts"] == 1)
+    site.cluster.jobs[job]["cpus"] = 2
+    site.cycles_until(lambda: site.step() == "rewrite")
+    [rewritten] = [command.fields for command in site.cluster.done if "StartTime" in command.fields]
+    undo = json.loads(site.operations()[-1]["undo"])
+    assert (rewritten["NumCPUs"], undo["NumCPUs"]) == ("4", "2")
+
+
+def test_a_request_that_turns_out_to_be_unchangeable_once_it_is_pending_is_left_as_it_is(site: MovingSite) -> None:
+    job = until(site, "settle")
+    site.cluster.jobs[job]["request"] = {"tasks_per_gpu": 2}
+    site.cycles_until(lambda: site.step() == "ended")
+    assert site.result() == "gave up: Slurm does not let its request be changed"
+    assert site.cluster.jobs[job]["gpus"] == 2
+    assert nothing_is_left(site)
+
+
+def test_a_job_that_ran_on_several_nodes_is_not_bound_to_the_one_that_slurm_shows_of_it(site: MovingSite) -> None:
+    """Since 23.11 it shows 1-1 of a job with any number of nodes."""
+    job = site.training(gpus=4, nodes=2)
+    site.cluster.jobs[job]["request"] = {"gres": "", "gres_per_job": "gres/gpu:4"}
+    site.cluster.jobs[job]["node_list"] = "n1,n2"
+    site.cycle(kind="resize", gpus=8)
+    site.saves(job)
+    site.cycles_until(lambda: site.cluster.jobs[job]["restarts"] == 1)
+    site.cluster.jobs[job]["request"] |= {"nodes": 1, "max_nodes": 1}
+    site.cluster.refuse = frozenset({"update"})
+    site.cycles_until(lambda: site.step() not in ("requeue", "settle"))
+    goal = json.loads(site.operations()[-1]["goal"])
+    assert (site.step(), goal["TresPerJob"], "NumNodes" in goal) == ("rewrite", "gres/gpu:8", False)
+
+
 def test_a_job_that_its_user_holds_meanwhile_stays_held(site: MovingSite) -> None:
     job = until(site, "settle")
     site.cluster.jobs[job] |= {"priority": 0.0, "reason": "JobHeldUser"}

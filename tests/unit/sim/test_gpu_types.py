@@ -10,11 +10,11 @@ import pytest
 from policies.baselines.fair import Fair
 from policies.baselines.sjf import SRTF
 from slurmplug.sim.engine.engine import Engine
-from slurmplug.sim.engine.job import SimJob
+from slurmplug.sim.engine.job import SimJob, Workload
 from slurmplug.sim.engine.nodes import parse
 from slurmplug.sim.engine.workload_table import workload_table
 from slurmplug.sim.workloads.csv_format import write
-from slurmplug.sim.workloads.load import Workload, WorkloadError, load
+from slurmplug.sim.workloads.load import WorkloadError, load
 from tests.sim_jobs import First, job, run, simulation, speed
 
 TWO_TYPES = "1x4:v100+1x4:k80"

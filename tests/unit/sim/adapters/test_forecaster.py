@@ -5,15 +5,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from policies.baselines.fifo import FIFO
+from policies.mlfs.mlfs import MLFS
 from policies.plan import Memory, Plan
+from policies.policy import Policy
 from policies.snapshot import Snapshot
 from predictors.forecast import LEVELS, NEEDS, Fan, Forecasts, Need
 from predictors.learning_curve import LearningCurvePredictor
-from slurmplug.forecasting.forecast_cache import EVERY_CHANGE
+from slurmplug.forecasting.forecast_cache import EVERY_CHANGE, CachePolicies
 from slurmplug.forecasting.forecaster import Forecaster
 from slurmplug.forecasting.speed_fans import grid
-from slurmplug.sim.adapters.forecaster import SimForecaster
+from slurmplug.sim.adapters.forecaster import SimForecaster, once_grown
+from slurmplug.sim.engine.job import Workload
 from slurmplug.sim.engine.true_values import SOURCE, TrueRunTimes
+from slurmplug.sim.experiment.early_stopping import WithEarlyStopping
+from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
 from tests.sim_jobs import First, job, simulation, speed
 
 CURVE_AT = np.arange(1.0, 101)
@@ -128,6 +134,34 @@ def test_a_simulation_remakes_a_final_accuracy_only_of_a_curve_a_tenth_longer_an
         same_fan(made.loss, fresh.loss)
         tables |= {row.tobytes() for row in made.final.table[made.final.known]}
     assert 3 < len(tables) < 120
+
+
+def test_simulations_that_share_forecasts_run_as_each_alone_and_forecast_no_curve_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jobs = tuple(training(number) for number in range(4))
+    settings = SimulationSettings("2x4", 10.0, stopping=True)
+    made: list[int] = []
+    predict = LearningCurvePredictor.predict_many
+
+    def counted(self: LearningCurvePredictor, curves: Any, ats: Any, metas: Any = None) -> Any:
+        made.append(len(curves))
+        return predict(self, curves, ats, metas)
+
+    monkeypatch.setattr(LearningCurvePredictor, "predict_many", counted)
+
+    def run(policy: Policy, caches: CachePolicies | None) -> tuple[Any, int]:
+        made.clear()
+        finished = Simulation(Workload("test", jobs), policy, settings, caches).run().finished
+        return [(each.ended, each.stopped, each.gpu_seconds) for each in finished], sum(made)
+
+    alone, needed = run(MLFS(), None)
+    caches = once_grown()
+    run(WithEarlyStopping(FIFO()), caches)
+    shared, added = run(MLFS(), caches)
+    assert shared == alone
+    assert added < needed
+    assert run(MLFS(), caches) == (alone, 0)
 
 
 class TestWhatHadDrifted:

@@ -59,7 +59,7 @@ def test_forecast_speeds_are_nearly_as_good_to_optimus_as_true_ones(forecast: An
 
 
 def test_no_speed_is_forecast_to_be_many_times_the_true_one(forecast: Any) -> None:
-    """114 times, where unlike jobs are taken for alike."""
+    """350 times, where unlike jobs are taken for alike."""
     assert np.isfinite(forecast[1].too_high).all()
     assert np.max(forecast[1].too_high) < 8.0
     assert np.quantile(forecast[1].too_high, 0.95) < 3.0

@@ -1,13 +1,14 @@
 """Tables of docs/results.md that repeat figures of single papers: OASiS (INFOCOM 2018), ML-SJF, SLAQ (SoCC 2017)."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
-from scipy import stats
 
+from docs.results.cases import Runs
+from docs.results.cells import change, markdown, span
 from policies.oasis import oasis as oasis_policy
 from policies.oasis.admission import PriceBounds, price_bounds
 from policies.oasis.bids import OASiSSettings
@@ -27,31 +28,6 @@ from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
 from slurmplug.sim.workloads import load as workload
 
 SEEDS = (0, 1, 2)
-
-
-class Runs(Protocol):
-    """Runs functions side by side."""
-
-    def each(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> list[Any]:
-        """The results of a module's function for each of these arguments."""
-        ...
-
-
-def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *rows])
-
-
-def _mean(values: Iterable[float], form: str = ",.0f") -> str:
-    """The mean of one value for each seed, and its 95% interval by Student's t."""
-    known = np.array(list(values))
-    half = stats.t.ppf(0.975, len(known) - 1) * known.std(ddof=1) / np.sqrt(len(known))
-    return f"{known.mean():{form}} ± {half:{form}}"
-
-
-def _change(values: Iterable[float], reference: Iterable[float]) -> str:
-    """How much less or more, seed by seed, in per cent."""
-    ratios = 100 * (np.array(list(values)) / np.array(list(reference)) - 1)
-    return _mean(ratios, "+.0f").replace("± +", "± ") + "%"
 
 
 # --- OASiS ------------------------------------------------------------------------------------------------------------
@@ -119,13 +95,13 @@ def oasis_published(runs: Runs) -> str:
     rows = []
     for name, each in served.items():
         utility = [one.utility for one in each]
-        cells = [_mean(utility), _change(utility, reference), f"{np.mean([one.completed for one in each]):.0f}"]
+        cells = [span(utility), change(utility, reference), f"{np.mean([one.completed for one in each]):.0f}"]
         for late in ([one.sensitive for one in each], [one.critical for one in each]):
             together = np.concatenate(late)
             cells.append(f"{together.mean():+.1f} ({together.std(ddof=1):.1f})")
         rows.append([name, *cells])
     head = ["policy", "utility", "against the published", "jobs that end", "sensitive: end - target, slots", "critical"]
-    return _markdown(head, rows)
+    return markdown(head, rows)
 
 
 class _Estimated(OASiS):
@@ -174,11 +150,11 @@ def oasis_bounds(runs: Runs) -> str:
     by_factor = np.array(runs.each(estimated_run, [(seed, SCARCE, factors) for seed in SEEDS])).T
     actual = by_factor[0]
     rows = [
-        [f"{100 * each:g}%", *(_change(by_factor[1 + at + group * len(FACTORS)], actual) for group in range(3))]
+        [f"{100 * each:g}%", *(change(by_factor[1 + at + group * len(FACTORS)], actual) for group in range(3))]
         for at, each in enumerate(FACTORS)
     ]
-    rows.append(["those of the jobs so far, as in use", "", "", _change(by_factor[-1], actual)])
-    return _markdown(["of the actual value", "utility, with U so", "with L so", "with both so"], rows)
+    rows.append(["those of the jobs so far, as in use", "", "", change(by_factor[-1], actual)])
+    return markdown(["of the actual value", "utility, with U so", "with L so", "with both so"], rows)
 
 
 # --- ML-SJF -----------------------------------------------------------------------------------------------------------
@@ -231,6 +207,7 @@ def _at_submission(job: SimJob, work: bool) -> Job:
         kind=job.kind,
         name=job.name,
         gpus=float(job.gpus),
+        gpu_type="",
         cpus=float(job.cpus),
         memory=job.memory,
         time_limit=job.time_limit,
@@ -267,8 +244,8 @@ def ml_sjf(runs: Runs) -> str:
     for kind, name in by_seed[0]:
         throughput, wait = zip(*(found[kind, name] for found in by_seed), strict=True)
         random = [found[kind, "SJF"][1] for found in by_seed]
-        rows.append([kind, name, _mean(throughput, ".3f"), _mean(wait), _change(wait, random)])
-    return _markdown(["jobs", "policy", "throughput, jobs/s", "mean wait, s", "wait against SJF"], rows)
+        rows.append([kind, name, span(throughput, ".3f"), span(wait), change(wait, random)])
+    return markdown(["jobs", "policy", "throughput, jobs/s", "mean wait, s", "wait against SJF"], rows)
 
 
 # --- SLAQ -------------------------------------------------------------------------------------------------------------
@@ -329,6 +306,6 @@ def slaq_allocation(runs: Runs) -> str:
     rows = []
     for policy in policies:
         shares = 100 * np.array([next(found) for _ in SEEDS])
-        rows.append([policy, *(_mean(column) + "%" for column in shares.T)])
+        rows.append([policy, *(span(column) + "%" for column in shares.T)])
     rows.append(["SLAQ, as published", "60%", "18%", "22%"])
-    return _markdown(["policy", *(f"jobs of the {group} loss" for group in GROUPS)], rows)
+    return markdown(["policy", *(f"jobs of the {group} loss" for group in GROUPS)], rows)
