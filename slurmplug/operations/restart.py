@@ -88,6 +88,7 @@ def begin(
         gpus_before=int(jobs.gpus[row]),
         gpus=restart_request.gpus_after(observation, row, action),
         nodes_before=len(restart_request.nodes_of(observation, row)),
+        time_limit=action.time_limit,
     )
     goal: dict[str, str] = {}
     undo: dict[str, str] = {}
@@ -99,9 +100,6 @@ def begin(
             facts, requested_nodes=restart_request.requested_nodes(action, settings), node_count=place.shape.nodes
         )
         goal, undo = restart_request.rewrite(observation, row, action, place, settings=settings, restored=restored)
-        if action.kind == "resize":
-            earlier = sizes.in_place(observation.sizes.get(action.job), restart_request.requeueable(observation, row))
-            facts = replace(facts, size=sizes.given((facts.gpus_before, facts.gpus), goal, undo, earlier))
     goal, undo = {**restored, **goal}, {**undo, **restored}
     return issue(replace(operation, pending_cleanup=("withdraw",), facts=facts, goal=goal, undo=undo), observation)
 
@@ -288,8 +286,6 @@ def _reshaped(context: OperationContext, request: ResourceRequest) -> Operation:
     if operation.kind != "resize" or not facts.node_count:
         return operation
     goal, undo = restart_request.rewrite_pending(request, facts)
-    goal |= {name: operation.goal[name] for name in operation.goal.keys() & {"TimeLimit"}}
-    undo |= {name: operation.undo[name] for name in operation.undo.keys() & {"TimeLimit"}}
     earlier = sizes.in_place(context.observation.sizes.get(operation.job), request)
     size = sizes.given((facts.gpus_before, facts.gpus), goal, undo, earlier)
     goal |= {name: operation.goal[name] for name in operation.goal.keys() & NODE_LIST_FIELDS}

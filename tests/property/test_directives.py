@@ -31,7 +31,7 @@ def bounded(found: Directives) -> bool:
             found.urgency is None or 0 <= found.urgency <= 10,
             found.max_iterations is None or 1 <= found.max_iterations <= 10**9,
             found.gpus is None or 1 <= found.gpus.least <= found.gpus.most,
-            found.params is None or 1 <= found.params <= 1e15,
+            found.model_params is None or 1 <= found.model_params <= 1e15,
             found.utility is None or all(math.isfinite(value) for value in (found.utility.worth, found.utility.target)),
         ]
     )

@@ -17,6 +17,7 @@ from slurmplug.operations.steps import with_gpus
 from slurmplug.operations.values import GPU_FIELDS, Operation, OperationOutcome, PendingResizeFacts
 from tests.moving import MovingSite
 from tests.unit.operations.test_request_update import request
+from tests.unit.operations.test_restart import goes_on, until_requeued
 
 SCRIPT = b"#PLUG --gpus=1..8 --max-iterations=9\n"
 ASKED = {"gpus": 2, "cpus": 5, "memory": 1000.0}
@@ -123,3 +124,16 @@ def test_more_tasks_with_as_many_gpus_each_are_another_size() -> None:
         "1", "resize", key, Reason("share"), 0.0, "ended", 0.0, 0.0, 0, outcome=OperationOutcome.DONE, facts=facts
     )
     assert sizes.given_sizes([done])[key].asked_fields == undo
+
+
+def test_one_that_was_resized_while_it_ran_gets_its_own_size_back_when_it_waits_again() -> None:
+    site = MovingSite()
+    job = until_requeued(site)
+    goes_on(site, job)
+    assert (site.result(), site.cluster.jobs[job]["gpus"]) == ("done", 4)
+    [size] = site.ledger.past(site.cluster.time, 0.0, ()).sizes.values()
+    assert (size.asked, size.given) == (2, 4)
+    assert list(reset_recorded(site.ledger, site.cluster).shapes) == []
+    site.cluster.jobs[job] |= {"state": "PENDING", "start": float("nan"), "restarts": 2}
+    assert list(reset_recorded(site.ledger, site.cluster).shapes) == [job]
+    assert site.cluster.jobs[job]["gpus"] == 2

@@ -42,7 +42,7 @@ def decide(given: Snapshot, speeds: Mapping[int, Sequence[float]] = {}, memory: 
 
 
 def admitted(plan: Plan) -> list[int]:
-    return plan.memory["job_id"][plan.memory["admitted"]].tolist()
+    return list(plan.memory["job_id"][plan.memory["admitted"]].tolist())
 
 
 def gpus(plan: Plan) -> dict[int, int | None]:

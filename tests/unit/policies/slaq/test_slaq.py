@@ -71,7 +71,7 @@ def test_a_job_whose_forecast_has_a_gap_takes_no_gpu_from_the_others(unknown: st
     losses = np.array([STEEP, STEEP, STEEP])
     (losses if unknown == "loss" else rates)[0, 2] = np.nan
     policy = SLAQ(SLAQSettings(interval=5.0, speed="forecast"))
-    plan = policy.decide(snapshot(of_jobs, nodes(2)), predicted(losses, rates), NOTHING_REMEMBERED)
+    plan = policy.decide(snapshot(of_jobs, nodes(2)), predicted(list(losses), rates), NOTHING_REMEMBERED)
     given = shares(plan, of_jobs.keys)
     assert sum(given) == 8
     assert min(given[1:]) >= 2

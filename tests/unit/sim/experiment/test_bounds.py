@@ -102,9 +102,9 @@ def workloads(draw: st.DrawFn) -> tuple[SimJob, ...]:
         gpus = draw(st.integers(1, 4))
         rates = np.cumsum(draw(st.lists(st.floats(0.1, 1.0), min_size=8, max_size=8)))
         speed = Speed(np.repeat(np.arange(1, 5), 2), np.tile([1, 2], 4), rates)
-        elastic = {"gpus_min": 1, "gpus_max": 4} if draw(st.booleans()) else {}
-        at = draw(st.floats(0, 600))
-        jobs.append(SimJob(f"j{number}", at, gpus, draw(st.integers(1, 200)), speed, startup=10.0, **elastic))
+        least, most = (1, 4) if draw(st.booleans()) else (0, 0)
+        at, iterations = draw(st.floats(0, 600)), draw(st.integers(1, 200))
+        jobs.append(SimJob(f"j{number}", at, gpus, iterations, speed, startup=10.0, gpus_min=least, gpus_max=most))
     return tuple(sorted(jobs, key=lambda each: each.submit))
 
 
