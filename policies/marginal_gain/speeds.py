@@ -74,7 +74,7 @@ def interpolated(grid: Floats, values: Floats, x: Floats) -> Floats:
     return out
 
 
-def concave_hull(speed: Fan, rows: Ints, least: Ints, most: Ints) -> tuple[Floats, Floats]:
+def concave_hull(speed: Fan, rows: Ints, least: Ints, most: Ints) -> tuple[Floats, Floats, Floats]:
     """The concave hull, through (0, 0), of the forecast speed of these rows (r,) on `least` to `most` (r,) GPUs.
 
     The first GPU on a second node may reduce the speed and further ones raise it: without the hull nobody would take
@@ -82,7 +82,7 @@ def concave_hull(speed: Fan, rows: Ints, least: Ints, most: Ints) -> tuple[Float
 
     Returns:
         Numbers of GPUs (r, k), ascending, and the slopes up to each (r, k), over the first of them; 0 where no number
-        of GPUs beyond is faster, and everywhere where the speed is 0.
+        of GPUs beyond is faster, and everywhere where the speed is 0. And the speed on the first GPU (r,).
     """
     grid, median = speed.x[speed.index[rows]], speed.table[speed.index[rows], :, MEDIAN]
     low, high = least[:, None].astype(np.float64), most[:, None].astype(np.float64)
@@ -98,7 +98,8 @@ def concave_hull(speed: Fan, rows: Ints, least: Ints, most: Ints) -> tuple[Float
         x = at[:, column]
     one = slopes[:, :1]
     relative = np.divide(slopes, one, out=np.zeros(slopes.shape), where=one > 0)
-    return at, np.minimum.accumulate(np.where(relative > _ROUNDING, relative, 0.0), axis=1)  # but for rounding it falls
+    falling = np.minimum.accumulate(np.where(relative > _ROUNDING, relative, 0.0), axis=1)  # but for rounding it is
+    return at, falling, slopes[:, 0]
 
 
 def relative_speed(at: Floats, rate: Floats, gpus: Ints) -> Floats:

@@ -8,7 +8,9 @@ of each instead, one GPU at a time:
 
 1. Jobs that are not elastic come first: those that run where the elastic ones have their minimum, in order of priority.
 2. s_i(k): the concave hull, through (0, 0), of the forecast speed on the GPUs that job i can train on, over s_i(1).
-   Its size W_i: the seconds that remain until its expected stop, times s_i of the GPUs that it has or requested.
+   Its size W_i: the seconds that remain until its expected stop, times s_i of the GPUs that it has or requested; where
+   its iterations are known, those over its speed on one GPU, within half and twice that. The forecasts of time and
+   speed need not agree, and a job that starts by the one and is preempted by the other would do so again and again.
 3. The k-th GPU is worth w_i (s_i(k) - s_i(k - 1)) to job i, and `keep` times that if the job holds it. GPUs go to where
    they are worth most, from the first one on: nobody is guaranteed its minimum, unless with `guarantee`.
 4. A job for whose minimum not enough is left has none, and the others divide the rest.
@@ -29,12 +31,15 @@ from policies.placement.allocation import elastic, gang_gpus, held_gpus, queue_o
 from policies.placement.pools import GPUPools
 from policies.snapshot import Jobs, Snapshot
 from predictors.arrays import Bools, Floats, Ints
-from predictors.forecast import Fan
+from predictors.forecast import Fan, Forecasts
 
 POWER = 0.7
 """p of heSRPT's k^p"""
 RESTARTS = 2.0
 """what more GPUs must save a running job, in restarts, each of which delays it"""
+
+TWICE = 2.0
+"""how far the size of a job by the iterations that it states may differ from its size by time"""
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ class Movable(NamedTuple):
 def sizes(
     snapshot: Snapshot,
     ranking: Ranking,
-    speed: Fan,
+    forecasts: Forecasts,
     movable: Movable,
     settings: GrowthSettings,
     *,
@@ -77,14 +82,14 @@ def sizes(
     Args:
         snapshot: the cluster.
         ranking: the priorities, and the seconds left on the GPUs that each job holds or requested.
-        speed: iterations a second by GPUs.
+        forecasts: remaining seconds, and iterations a second by GPUs.
         movable: which running jobs may be changed.
         settings: `keep` and `guarantee`.
         restart: seconds that a restart takes.
     """
     jobs, starts = snapshot.jobs, startable(snapshot.jobs)
     alone = np.bincount(jobs.ml_job, minlength=len(jobs))[jobs.ml_job] == 1
-    sized = elastic(jobs) & alone & _trains(speed) & (movable.resize | starts)
+    sized = elastic(jobs) & alone & _trains(forecasts.speed) & (movable.resize | starts)
     if not sized.any():
         return None
     yields = np.where(sized, jobs.running, movable.preempt & ~_beside(jobs, jobs.running & ~movable.preempt))
@@ -96,7 +101,7 @@ def sizes(
     for row in np.flatnonzero((yields | starts) & (gpus > 0)).tolist():
         pools.take(int(jobs.placement[row]), int(gpus[row]))
     if len(rows):
-        elastics = _Elastic.of(snapshot, rows, ranking.remaining[rows], speed, settings)
+        elastics = _Elastic.of(snapshot, rows, ranking, forecasts, settings)
         gpus[rows] = elastics.share(pools, RESTARTS * restart)
     without = ~sized & (gpus == 0) & (jobs.gpus > 0)
     return Sizes(sized | (without & yields), gpus, without & starts & jobs.managed)
@@ -120,12 +125,16 @@ class _Elastic(NamedTuple):
     worth: Floats
 
     @classmethod
-    def of(cls, snapshot: Snapshot, rows: Ints, remaining: Floats, speed: Fan, settings: GrowthSettings) -> "_Elastic":
-        """These rows (r,), with the seconds that remain to them (r,)."""
-        jobs, held = snapshot.jobs, held_gpus(snapshot)[rows]
+    def of(
+        cls, snapshot: Snapshot, rows: Ints, ranking: Ranking, forecasts: Forecasts, settings: GrowthSettings
+    ) -> "_Elastic":
+        """These rows (r,)."""
+        jobs, held, remaining = snapshot.jobs, held_gpus(snapshot)[rows], ranking.remaining[rows]
         least, most = np.maximum(jobs.gpus_min[rows], 1), jobs.gpus_max[rows]
-        at, rate = concave_hull(speed, rows, least, most)
-        size = remaining * relative_speed(at, rate, np.where(held > 0, held, jobs.gpus[rows]))
+        at, rate, first = concave_hull(forecasts.speed, rows, least, most)
+        by_time = remaining * relative_speed(at, rate, np.where(held > 0, held, jobs.gpus[rows]))
+        left = (jobs.max_iterations - jobs.iteration)[rows] * (remaining / forecasts.remaining.median[rows])
+        size = np.clip(np.where(np.isnan(left), by_time, left / first), by_time / TWICE, by_time * TWICE)
         worth = rate * weights(size)[:, None]
         both = np.concatenate([settings.keep * worth, worth], axis=1)
         if settings.guarantee:

@@ -116,7 +116,7 @@ def _sizes(
     resize = changeable(snapshot, stopped, settings) & settings.preempt
     rigid = resize & ~elastic(snapshot.jobs)
     preempt = gives_way(snapshot.jobs, ranking.score, ranking.remaining, rigid, settings)
-    return sizes(snapshot, ranking, forecasts.speed, Movable(resize, preempt), settings, restart=settings.restart)
+    return sizes(snapshot, ranking, forecasts, Movable(resize, preempt), settings, restart=settings.restart)
 
 
 def _notes(jobs: Jobs, ranking: Ranking) -> Mapping[JobKey, Reason]:

@@ -12,7 +12,7 @@ from policies.mlfs.growth import GrowthSettings, Movable, sizes
 from policies.mlfs.priority import Ranking
 from policies.snapshot import Snapshot
 from predictors.forecast import Fan, Forecast
-from tests.builders import NOW, jobs, nodes, snapshot
+from tests.builders import NOW, forecasts, jobs, nodes, snapshot
 
 MOST = 12
 RESTART = 60.0
@@ -121,7 +121,8 @@ def shares(queue: list[Job], look: Snapshot, keep: float) -> list[int]:
     remaining = np.array([float(job.remaining) for job in queue])
     ranking = Ranking(1 / remaining, {}, Dependencies.of(look.jobs.ml_job, look.jobs.parents), remaining)
     runs = look.jobs.running
-    found = sizes(look, ranking, fan, Movable(runs, runs), GrowthSettings(keep=keep), restart=RESTART)
+    known = replace(forecasts(n, remaining=remaining), speed=fan)
+    found = sizes(look, ranking, known, Movable(runs, runs), GrowthSettings(keep=keep), restart=RESTART)
     assert found is not None
     assert found.sized.all()
     return found.gpus.tolist()

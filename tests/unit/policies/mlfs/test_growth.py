@@ -175,14 +175,14 @@ def test_the_hull_by_hand() -> None:
     speed = Fan.of(
         1, [0], np.array([[1.0, 2, 3, 4, 6]]), [Forecast.certain([v], "test") for v in (10.0, 18, 17, 33, 30)]
     )
-    at, rate = concave_hull(speed, np.array([0]), np.array([1]), np.array([6]))
+    at, rate, _ = concave_hull(speed, np.array([0]), np.array([1]), np.array([6]))
     on = [float(relative_speed(at, rate, np.array([gpus]))[0]) for gpus in range(7)]
     assert on == pytest.approx([0, 1.0, 1.8, 2.55, 3.3, 3.3, 3.3])
 
 
 def test_below_its_minimum_a_job_has_no_speed() -> None:
     speed = Fan.of(1, [0], np.array([[1.0, 2, 4]]), [Forecast.certain([v], "test") for v in (10.0, 18, 24)])
-    at, rate = concave_hull(speed, np.array([0]), np.array([2]), np.array([4]))
+    at, rate, _ = concave_hull(speed, np.array([0]), np.array([2]), np.array([4]))
     on = [float(relative_speed(at, rate, np.array([gpus]))[0]) for gpus in range(5)]
     assert on == pytest.approx([0, 1.0, 2.0, 2 + 1 / 3, 2 + 2 / 3])
 
@@ -252,3 +252,28 @@ def test_a_job_that_finds_no_more_than_it_has_keeps_it_without_a_restart() -> No
 
 def test_a_job_that_holds_more_than_the_rest_is_worth_to_it_is_left_with_it_where_nobody_gains() -> None:
     assert sizes(cluster(4, 4, gpus_max=[4, 4]), [HOUR, 50 * HOUR], power=0.0) == [4, 4]
+
+
+@pytest.mark.parametrize(("iterations", "preempted"), [(8**0.87 * HOUR, False), (np.nan, True)])
+def test_a_job_is_of_one_size_whether_it_waits_or_runs_though_its_speed_is_forecast_wrongly(
+    iterations: float, preempted: bool
+) -> None:
+    """An hour on the 8 GPUs that it asked for, by the forecast of its speed 6.1 on the one that it has, and in truth 7.
+
+    By time alone it is the largest of eight while it runs, and the smallest once another has taken its place.
+    """
+    n, runs = 8, np.arange(8) == 3
+    of_jobs = jobs(
+        n,
+        state=np.where(runs, "running", "pending"),
+        started=np.where(runs, NOW - HOUR, np.nan),
+        gpus=np.where(runs, 1, 8),
+        gpus_min=1,
+        gpus_max=8,
+        restartable=True,
+        max_iterations=iterations,
+        iteration=np.where(runs, 10.0, 0.0),
+    )
+    look = snapshot(of_jobs, nodes(1, capacity=[1, 32, 0], used=[[1, 1, 0]]), runs_on=np.array([[3, 0, 1]]))
+    plan = MLFH().decide(look, predict(n, np.where(runs, 7 * HOUR, HOUR).tolist(), power=0.87), {})
+    assert ("preempt" in [action.kind for action in plan.actions]) == preempted
