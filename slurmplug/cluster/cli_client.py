@@ -38,9 +38,7 @@ SECONDS_PER_WRITE = 0.1
 """What each write adds to scontrol's timeout; slurmctld takes about 1 ms for one when it is not busy."""
 SIGNAL_TIMEOUT = 15.0
 """seconds; scancel retries for longer than that while a job changes its state"""
-PARALLEL_SIGNALS = 8
-PARALLEL_SHOWS = 8
-
+PARALLEL_CALLS = 8
 _CLEARED_PREFIXES = ("SLURM_", "SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_", "SCONTROL_")
 """Prefixes of environment variables that change what the clients do or print."""
 _NUMBER = re.compile(r"-?[0-9]{1,10}")
@@ -51,7 +49,6 @@ _UPDATE_FIELDS = {
     "SiteFactor": _NUMBER,
     "Priority": re.compile(r"[0-9]{1,10}"),
     "Gres": _GRES,
-    "TresPerNode": _GRES,
     "TresPerJob": _GRES,
     "TresPerTask": _GRES,
     "StartTime": re.compile(r"now|uts[0-9]{1,12}"),
@@ -59,11 +56,7 @@ _UPDATE_FIELDS = {
     "ExcNodeList": _NODE_LIST,
     "ReqNodeList": _NODE_LIST,
     "NumNodes": re.compile(r"[0-9]{1,6}(-[0-9]{1,6})?"),
-    "NumTasks": _COUNT,
-    "NumCPUs": _COUNT,
-    "CPUsPerTask": _COUNT,
-    "MinCPUsNode": _COUNT,
-    "MinMemoryNode": _COUNT,
+    **dict.fromkeys(("NumTasks", "NumCPUs", "CPUsPerTask", "MinCPUsNode", "MinMemoryNode"), _COUNT),
     "TimeLimit": _COUNT,
     "Nice": _NUMBER,
 }
@@ -149,13 +142,13 @@ class CliClient:
         text = self._query("squeue", *options, "-O", separators.format(parse.RESOURCE_REQUEST_FIELDS))
         nodes = self._query("squeue", *options, "-o", "%A %x %n")  # 22.05 has no name for -O of the excluded nodes
         addresses = parse.addresses(text, separators)
-        with ThreadPoolExecutor(PARALLEL_SHOWS, thread_name_prefix="scontrol") as pool:
+        with ThreadPoolExecutor(PARALLEL_CALLS, thread_name_prefix="scontrol") as pool:
             shown = dict(zip(addresses, pool.map(self._shown, addresses.values()), strict=True))
         return parse.resource_requests(text, nodes, shown, separators)
 
     def _shown(self, address: str) -> str:
         """What scontrol shows of one job, empty where that is gone meanwhile. Raises ReadFailed."""
-        answer = self._run_to_end(["scontrol", "--oneliner", "show", "job", address], subprocess.PIPE)
+        answer = self._run_to_end(("scontrol", "--oneliner", "show", "job", address), subprocess.PIPE)
         return _decode(answer.stdout) if answer.returncode == 0 else ""
 
     def limits(self) -> Limits:
@@ -247,7 +240,7 @@ class CliClient:
 
         Returns an outcome for each command. `addresses` are those of the commands' jobs.
         """
-        with ThreadPoolExecutor(PARALLEL_SIGNALS, thread_name_prefix="scancel") as pool:
+        with ThreadPoolExecutor(PARALLEL_CALLS, thread_name_prefix="scancel") as pool:
             return list(pool.map(self._signal, commands, addresses))
 
     def _signal(self, command: Command, address: str) -> Outcome:

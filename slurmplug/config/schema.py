@@ -182,6 +182,11 @@ class Guardrails(Section):
     )
     minimum_run: NonNegative = Field(900.0, description="least seconds that a job runs before it is preempted")
     first_seen: NonNegative = Field(60.0, description="least seconds after a job is first seen until it is requeued")
+    size_least: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.5,
+        description="least size with which a waiting job starts, as a share of the GPUs that it asked for: it may get "
+        "more later only by a restart, and without --checkpoint never",
+    )
     raise_time_limit: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(
         1.0,
         description="the most by which the time limit of a job with fewer GPUs is raised, if it would else not end in "

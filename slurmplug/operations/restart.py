@@ -88,6 +88,7 @@ def begin(
         gpus_before=int(jobs.gpus[row]),
         gpus=restart_request.gpus_after(observation, row, action),
         nodes_before=len(restart_request.nodes_of(observation, row)),
+        time_limit=action.time_limit,
     )
     goal: dict[str, str] = {}
     undo: dict[str, str] = {}
@@ -99,9 +100,6 @@ def begin(
             facts, requested_nodes=restart_request.requested_nodes(action, settings), node_count=place.shape.nodes
         )
         goal, undo = restart_request.rewrite(observation, row, action, place, settings=settings, restored=restored)
-        if action.kind == "resize":
-            earlier = sizes.in_place(observation.sizes.get(action.job), restart_request.requeueable(observation, row))
-            facts = replace(facts, size=sizes.given((facts.gpus_before, facts.gpus), goal, undo, earlier))
     goal, undo = {**restored, **goal}, {**undo, **restored}
     return issue(replace(operation, pending_cleanup=("withdraw",), facts=facts, goal=goal, undo=undo), observation)
 
@@ -267,25 +265,32 @@ def _settling(context: OperationContext) -> Transition | None:
     if context.now < operation.limit or request is None:
         return None
     try:
-        goal, undo = _shape_fields(operation, request, _facts(context))
+        reshaped = _reshaped(context, request)
     except ActionImpossible:
         return give_up(context, "Slurm does not let its request be changed")
     site_factor = _known(float(context.observation.snapshot.jobs.site_factor[context.live_row])) or 0.0
-    goal = {**goal, **GOES_FIRST, "StartTime": "now"}
-    undo = {**undo, "SiteFactor": f"{site_factor:.0f}", "Nice": str(request.nice), "StartTime": "now"}
+    goal = {**reshaped.goal, **GOES_FIRST, "StartTime": "now"}
+    undo = {**reshaped.undo, "SiteFactor": f"{site_factor:.0f}", "Nice": str(request.nice), "StartTime": "now"}
     cleanup, limit = ("free", "unreserve", "withdraw"), context.settings.start_limit
-    return next_step(context, "rewrite", limit, goal=goal, undo=undo, pending_cleanup=cleanup)
+    facts = reshaped.facts
+    return next_step(context, "rewrite", limit, facts=facts, goal=goal, undo=undo, pending_cleanup=cleanup)
 
 
-def _shape_fields(
-    operation: Operation, request: ResourceRequest, facts: RestartFacts
-) -> tuple[dict[str, str], dict[str, str]]:
-    """The fields of the update that changes the pending job's shape, and of the one that takes it back."""
+def _reshaped(context: OperationContext, request: ResourceRequest) -> Operation:
+    """The operation with its update made of what the pending job requests.
+
+    Raises:
+        ActionImpossible: with the reason.
+    """
+    operation, facts = context.operation, _facts(context)
     if operation.kind != "resize" or not facts.node_count:
-        return dict(operation.goal), dict(operation.undo)
+        return operation
     goal, undo = restart_request.rewrite_pending(request, facts)
-    lists = [{name: each[name] for name in each.keys() & NODE_LIST_FIELDS} for each in (operation.goal, operation.undo)]
-    return {**lists[0], **goal}, {**lists[1], **undo}
+    earlier = sizes.in_place(context.observation.sizes.get(operation.job), request)
+    size = sizes.given((facts.gpus_before, facts.gpus), goal, undo, earlier)
+    goal |= {name: operation.goal[name] for name in operation.goal.keys() & NODE_LIST_FIELDS}
+    undo |= {name: operation.undo[name] for name in operation.undo.keys() & NODE_LIST_FIELDS}
+    return replace(operation, facts=replace(facts, size=size), goal=goal, undo=undo)
 
 
 def _rewriting(context: OperationContext) -> Transition | None:

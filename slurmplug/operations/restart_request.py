@@ -77,7 +77,8 @@ def rewrite_pending(request: ResourceRequest, facts: RestartFacts) -> tuple[dict
     """
     if facts.nodes_before > request.max_nodes:  # it ran on more, so what is shown as the most is no limit
         request = replace(request, max_nodes=0)
-    return update_fields(request, shape.Shape(facts.node_count, facts.gpus // facts.node_count))
+    to = shape.Shape(facts.node_count, facts.gpus // facts.node_count)
+    return sizes.with_time_limit(facts.time_limit, request, update_fields(request, to))
 
 
 def rewrite(
@@ -102,7 +103,7 @@ def rewrite(
     if action.kind == "resize":
         shape.check_limits(observation, row, gpus_after(observation, row, action))
         present = replace(request, max_nodes=request.nodes)  # Slurm does not show the most nodes while it runs
-        return sizes.with_time_limit(action, request, update_fields(present, place.shape))
+        return sizes.with_time_limit(action.time_limit, request, update_fields(present, place.shape))
     if requested_nodes(action, settings):
         return {"ReqNodeList": ",".join(place.nodes)}, {"ReqNodeList": required}
     if required:

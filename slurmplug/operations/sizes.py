@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Mapping
 
-from policies.plan import Action
 from policies.snapshot import JobKey
 from slurmplug.cluster.port import ResourceRequest
 from slurmplug.operations import changes
@@ -24,7 +23,8 @@ def given_sizes(operations: Iterable[Operation]) -> dict[JobKey, GivenSize]:
 
 
 def _differs(size: GivenSize) -> bool:
-    return any(size.asked_fields[name] != size.given_fields[name] for name in GPU_FIELDS & size.given_fields.keys())
+    gpus = any(size.asked_fields[name] != size.given_fields[name] for name in GPU_FIELDS & size.given_fields.keys())
+    return gpus or size.asked != size.given  # more tasks with as many GPUs each
 
 
 def changed_at(operations: Iterable[Operation]) -> dict[JobKey, float]:
@@ -47,13 +47,13 @@ def given(
 
 
 def with_time_limit(
-    action: Action, request: ResourceRequest, fields: tuple[dict[str, str], dict[str, str]]
+    seconds: float | None, request: ResourceRequest, fields: tuple[dict[str, str], dict[str, str]]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """The fields of an update and of the one that takes it back, with the time limit that the action requires."""
+    """The fields of an update and of the one that takes it back, with a time limit; None for the job's own."""
     goal, undo = fields
-    if action.time_limit is None or request.time_limit is None:
+    if seconds is None or request.time_limit is None:
         return goal, undo
-    before, after = round(request.time_limit / 60), math.ceil(action.time_limit / 60)
+    before, after = round(request.time_limit / 60), math.ceil(seconds / 60)
     return {**goal, "TimeLimit": str(after)}, {**undo, "TimeLimit": str(before)}
 
 

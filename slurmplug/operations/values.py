@@ -74,8 +74,8 @@ class RestartFacts:
     `user` owns the job. `checkpoint`: the last iteration it had saved, None for none, reported at
     `checkpoint_time` (seconds since the epoch). `gpus_before` and `gpus`: in all. `node_count`: nodes of the new shape,
     `requested_nodes`: those that the policy named. `nodes`: those that were reserved, for `reservation_seconds`. These
-    four are empty for a preemption. `nodes_before`: the number of nodes where it ran. `size`: as for a
-    pending resize; None where the shape stays.
+    four are empty for a preemption. `nodes_before`: the number of nodes where it ran. `time_limit`: in seconds, the
+    one that the new shape requires; None for the job's own. `size`: as for a pending resize, once that is known.
     """
 
     user: str
@@ -88,6 +88,7 @@ class RestartFacts:
     nodes: tuple[str, ...] = ()
     reservation_seconds: int = 0
     nodes_before: int = 0
+    time_limit: float | None = None
     size: GivenSize | None = None
     type: Literal["restart"] = "restart"
 

@@ -57,7 +57,7 @@ def rewrite(action: Action, observation: Observation, row: int) -> tuple[dict[st
         raise ActionImpossible("heterogeneous")
     shape.check_limits(observation, row, gpus)
     to = shape.feasible_shape(observation, row, gpus, request.nodes, len(action.nodes))
-    return sizes.with_time_limit(action, request, update_fields(request, to))
+    return sizes.with_time_limit(action.time_limit, request, update_fields(request, to))
 
 
 def _gpus(action: Action) -> int:

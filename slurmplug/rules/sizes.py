@@ -7,7 +7,8 @@ job where it stands in the queue, under these conditions:
 - There is room for it now, beside the jobs placed before it: a policy may count on GPUs that running jobs are still to
   release. A job that can be restarted may begin on fewer GPUs than it was placed with, down to half; any other waits
   for the number of the policy, or starts with the one that it requests.
-- It would end within its time limit, as far as that is known; else it gets the fewest more GPUs with which it does.
+- It gets at least `guardrails.size_least` of the GPUs that it asked for, and would end within its time limit, as far as
+  that is known; if the policy gave it fewer, it gets the fewest more with which that is so.
 - Its size was not changed within `guardrails.size_interval`.
 - The change is at least `guardrails.size_change` of its GPUs, unless it could not start as it stands.
 
@@ -76,7 +77,8 @@ class _Sizes:
         grows_later = wanted != present and jobs.restartable[row]
         least = max(int(jobs.gpus_min[row]), math.ceil(LEAST_PART * wanted)) if grows_later else wanted
         tried = (*range(wanted, least - 1, -1), *range(wanted + 1, present))
-        place = self._room(row, tried, len(action.nodes))
+        floor = self._limits.size_least * self._asked(row)
+        place = self._room(row, [gpus for gpus in tried if gpus >= floor or gpus == present], len(action.nodes))
         as_it_is = self.space.fit(row, present)
         gains = place is not None and self._pays(present, wanted) and self._pays(present, sum(place.shares))
         if as_it_is is not None and not gains:
@@ -109,6 +111,10 @@ class _Sizes:
         """The GPUs that a waiting job requests; Slurm 22.05 shows those on nodes that an update added when it runs."""
         shown, size = int(self._snapshot.jobs.gpus[row]), self._past.sizes.get(self._snapshot.jobs.keys[row])
         return size.given if size is not None and shown == size.asked else shown
+
+    def _asked(self, row: int) -> int:
+        size = self._past.sizes.get(self._snapshot.jobs.keys[row])
+        return size.asked if size is not None else int(self._snapshot.jobs.gpus[row])
 
     def _changed_lately(self, row: int) -> bool:
         changed = self._past.size_changed.get(self._snapshot.jobs.keys[row], -np.inf)

@@ -17,7 +17,7 @@ def site(cluster: Sandbox, tmp_path: Path) -> Iterator[LiveSite]:
     for user in cluster.researchers:
         for path in (*cluster.home(user).glob("*.checkpoint"), *cluster.home(user).glob("*.out")):
             path.unlink()
-    one = LiveSite(cluster, tmp_path)
+    one = LiveSite(cluster, tmp_path, guardrails={"size_interval": 0.0})
     yield one
     one.ledger.close()
 

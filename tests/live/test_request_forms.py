@@ -65,7 +65,7 @@ def typed(special_cluster: Callable[[ClusterSpec], Sandbox]) -> Sandbox:
 
 @pytest.fixture
 def site(cluster: Sandbox, tmp_path: Path) -> Iterator[LiveSite]:
-    one = LiveSite(cluster, tmp_path)
+    one = LiveSite(cluster, tmp_path, guardrails={"size_interval": 0.0})
     yield one
     one.ledger.close()
 

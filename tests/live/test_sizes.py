@@ -174,6 +174,7 @@ def test_a_site_that_allows_it_gives_a_job_on_fewer_gpus_the_time_that_it_needs(
     site = LiveSite(cluster, tmp_path, guardrails={"raise_time_limit": 100.0})
     text = script("slower", gpus=4, lines="#SBATCH --time=5").replace("--gpus=1..8", RANGE)
     job = site.trains(text)
+    site.until(lambda: site.query("SELECT 1 FROM progress WHERE iteration > 20"))
     site.wants(job, kind="resize", gpus=1)
     assert (site.vetoes(job), site.until_over(job)) == ([], "done")
     hours, minutes, _ = site.cluster.job(job)["TimeLimit"].rpartition("-")[2].split(":")

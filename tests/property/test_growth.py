@@ -46,7 +46,7 @@ def literal(queue: list[Job], units: int, keep: float) -> list[int]:
     size = [job.remaining * job.relative(job.held or job.asked) for job in queue]
     largest = sorted(range(len(queue)), key=lambda row: (-size[row], row))
     c = 1 / (1 - 0.7)
-    weight = {row: (i**c - (i - 1) ** c) ** 0.3 for i, row in enumerate(largest, start=1)}
+    weight: dict[int, float] = {row: (i**c - (i - 1) ** c) ** 0.3 for i, row in enumerate(largest, start=1)}
 
     def worth(row: int, k: int) -> float:
         job = queue[row]
@@ -125,7 +125,7 @@ def shares(queue: list[Job], look: Snapshot, keep: float) -> list[int]:
     found = sizes(look, ranking, known, Movable(runs, runs), GrowthSettings(keep=keep), restart=RESTART)
     assert found is not None
     assert found.sized.all()
-    return found.gpus.tolist()
+    return list(found.gpus.tolist())
 
 
 @given(queues(), st.integers(0, 30), st.sampled_from([1.0, 2.0, 3.0]))

@@ -351,8 +351,10 @@ def test_the_update_is_made_of_what_the_pending_job_requests_not_of_what_it_had_
     site.cluster.jobs[job]["cpus"] = 2
     site.cycles_until(lambda: site.step() == "rewrite")
     [rewritten] = [command.fields for command in site.cluster.done if "StartTime" in command.fields]
-    undo = json.loads(site.operations()[-1]["undo"])
+    last = site.operations()[-1]
+    undo, size = json.loads(last["undo"]), json.loads(last["noted"])["size"]
     assert (rewritten["NumCPUs"], undo["NumCPUs"]) == ("4", "2")
+    assert (size["given_fields"]["NumCPUs"], size["asked_fields"]["NumCPUs"]) == ("4", "2")
 
 
 def test_a_request_that_turns_out_to_be_unchangeable_once_it_is_pending_is_left_as_it_is(site: MovingSite) -> None:

@@ -6,14 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.plan import Reason
+from policies.snapshot import JobKey
 from slurmplug.cluster.port import ResourceRequest
 from slurmplug.daemon.reset import reset_recorded
+from slurmplug.operations import sizes
 from slurmplug.operations.request_update import update_fields
 from slurmplug.operations.shape import Shape
 from slurmplug.operations.steps import with_gpus
-from slurmplug.operations.values import GPU_FIELDS
+from slurmplug.operations.values import GPU_FIELDS, Operation, OperationOutcome, PendingResizeFacts
 from tests.moving import MovingSite
 from tests.unit.operations.test_request_update import request
+from tests.unit.operations.test_restart import goes_on, until_requeued
 
 SCRIPT = b"#PLUG --gpus=1..8 --max-iterations=9\n"
 ASKED = {"gpus": 2, "cpus": 5, "memory": 1000.0}
@@ -109,3 +113,27 @@ def test_what_is_left_of_an_update_has_the_present_gpus_beside_nodes_or_no_nodes
     assert with_gpus(alone, None) == {"NumTasks": "1"}
     both = {"NumNodes": "1-1", "TresPerJob": "gres/gpu:2"}
     assert with_gpus(both, None) == both
+
+
+def test_more_tasks_with_as_many_gpus_each_are_another_size() -> None:
+    asked = request(gres="", gres_per_task="gres:gpu:1", tasks=2, max_nodes=0, cpus_per_task=2)
+    goal, undo = update_fields(asked, Shape(1, 4))
+    facts = PendingResizeFacts(2, 4, sizes.given((2, 4), goal, undo, None))
+    key = JobKey("c", 1, 0)
+    done = Operation(
+        "1", "resize", key, Reason("share"), 0.0, "ended", 0.0, 0.0, 0, outcome=OperationOutcome.DONE, facts=facts
+    )
+    assert sizes.given_sizes([done])[key].asked_fields == undo
+
+
+def test_one_that_was_resized_while_it_ran_gets_its_own_size_back_when_it_waits_again() -> None:
+    site = MovingSite()
+    job = until_requeued(site)
+    goes_on(site, job)
+    assert (site.result(), site.cluster.jobs[job]["gpus"]) == ("done", 4)
+    [size] = site.ledger.past(site.cluster.time, 0.0, ()).sizes.values()
+    assert (size.asked, size.given) == (2, 4)
+    assert list(reset_recorded(site.ledger, site.cluster).shapes) == []
+    site.cluster.jobs[job] |= {"state": "PENDING", "start": float("nan"), "restarts": 2}
+    assert list(reset_recorded(site.ledger, site.cluster).shapes) == [job]
+    assert site.cluster.jobs[job]["gpus"] == 2

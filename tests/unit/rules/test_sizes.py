@@ -14,7 +14,7 @@ from slurmplug.rules import sizes
 from slurmplug.rules.guardrails import GivenSize, Past, check
 from tests.builders import NOW, jobs, nodes, snapshot
 
-LIMITS = Guardrails()
+LIMITS = Guardrails(size_least=0.0)
 
 
 def waiting(n: int = 1, free: int = 4, there: int = 1, **columns: Any) -> Snapshot:
@@ -98,7 +98,7 @@ def test_a_size_is_changed_once_in_an_interval() -> None:
     seen = waiting()
     lately: dict[str, Any] = {"size_changed": {key(seen): NOW - 299}, "sizes": {key(seen): given(2, 4)}}
     assert resized(seen, place(seen, 1), **lately) == []
-    assert resized(seen, place(seen, 1), **lately, limits=Guardrails(size_interval=60)) == [(0, 1, 1)]
+    assert resized(seen, place(seen, 1), **lately, limits=Guardrails(size_interval=60, size_least=0.0)) == [(0, 1, 1)]
 
 
 def test_who_did_not_start_gets_back_what_it_asked_for_once_the_policy_wants_another_size_or_none() -> None:
@@ -133,7 +133,7 @@ def test_a_job_gets_at_least_the_gpus_with_which_it_ends_within_its_time_limit()
     assert resized(seen, place(seen, 1), forecasts=run_time(800.0)) == [(0, 1, 1)]
     assert resized(seen, place(seen, 1), forecasts=run_time(1700.0)) == [(0, 2, 1)]
     assert resized(seen, place(seen, 1), forecasts=run_time(3500.0)) == []
-    raised = Guardrails(raise_time_limit=2.0)
+    raised = Guardrails(raise_time_limit=2.0, size_least=0.0)
     assert resized(seen, place(seen, 1), forecasts=run_time(1700.0), limits=raised) == [(0, 1, 1)]
 
 
@@ -171,3 +171,13 @@ def test_a_policy_that_resizes_a_waiting_job_itself_is_held_to_the_interval_too(
     plan = Plan(np.zeros(1), actions=(Action("resize", key(seen), Reason("share"), 2),))
     verdict = check(seen, plan, past, Modes(default="act"), LIMITS)
     assert [reason.rule for _, reason in verdict.vetoes] == ["size changed lately"]
+
+
+def test_no_job_starts_on_less_than_the_sites_part_of_what_it_asked_for() -> None:
+    seen, half = waiting(), Guardrails(size_least=0.5)
+    assert resized(seen, place(seen, 1), limits=half) == [(0, 2, 1)]
+    assert resized(seen, place(seen, 3), limits=half) == [(0, 3, 1)]
+    tight = waiting(free=1)
+    assert resized(tight, place(tight, 1), limits=half) == []
+    shrunk: dict[str, Any] = {"sizes": {key(seen): given(8, 4)}}
+    assert resized(seen, place(seen, 2), limits=half, **shrunk) == []
