@@ -91,8 +91,13 @@ def _unfair(runs: Runs, compared: Compared) -> str:
         for label in (OURS, "fair", "srtf")
     ]
     text = "; ".join(cells)
+    worse = [_name(group) for group, there in compared if _worst(runs, there[OURS]) > _worst(runs, there["fair"])]
     what = "**What others pay**: finish-time fairness is above 1.1, in the mean over the workloads, for"
-    return f"{what} {text} (`first-fairness`)."
+    return f"{what} {text}. The worst job is slowed more than under fair on {_list(worse)} (`first-fairness`)."
+
+
+def _worst(runs: Runs, cases: list[Case]) -> float:
+    return _mean(runs, cases, "slowdown_max")
 
 
 def _plain() -> str:
