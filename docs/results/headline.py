@@ -6,17 +6,17 @@ from pathlib import Path
 import numpy as np
 
 from docs.results.cases import Case, Runs
-from docs.results.cells import half
+from docs.results.cells import change
 from docs.results.first import OURS, RIVALS, Group, groups, whole
-from docs.results.users import beside_others
 
 PAGE = Path(__file__).parents[1] / "results.md"
 KEPT = {
-    "deadline_ratio": ("Deadlines met", 0.01, 100.0, " points"),
-    "accuracy_ratio": ("Targets met", 0.01, 100.0, " points"),
+    "deadline_ratio": ("Deadlines met", 0.01, 100.0, " of 100 jobs"),
+    "accuracy_ratio": ("Targets met", 0.01, 100.0, " of 100 jobs"),
     "accuracy_by_deadline": ("Accuracy by deadline", 0.002, 1.0, ""),
 }
 """what is to be within how much of the best, and how it is written"""
+RIVAL_NAMES = {"fair": "equal shares (`fair`)", "srtf": "shortest-first that is told the truth (`srtf`)"}
 Compared = Sequence[tuple[Group, dict[str, list[Case]]]]
 
 
@@ -30,7 +30,7 @@ def headline(runs: Runs) -> str:
         _ranks(runs, unstopped, "Nobody stopped", "first-whole"),
         *(_kept(runs, stopping, figure) for figure in KEPT),
         _unfair(runs, stopping),
-        _plain(runs),
+        _plain(),
         _live(),
     ]
     return "\n".join(f"- {line}" for line in lines)
@@ -45,16 +45,17 @@ def _name(group: Group) -> str:
 
 
 def _list(names: Sequence[str]) -> str:
-    return ", ".join(names) or "nowhere"
+    return ", ".join(names) or "none"
 
 
 def _against(runs: Runs, compared: Compared, rival: str) -> str:
-    changes = {}
-    for group, there in compared:
-        ratios = 100 * (runs.column(there[OURS], "jct_mean") / runs.column(there[rival], "jct_mean") - 1)
-        changes[_name(group)] = f"{ratios.mean():+.0f}%" + (f" ± {half(ratios):.0f}" if len(ratios) > 1 else "")
-    cells = ", ".join(f"{name} {change}" for name, change in changes.items())
-    return f"**Mean JCT of MLFS against {rival}**, everybody with the same stopping: {cells} (`first`)."
+    cells = [f"{_name(group)} {_changed(runs, there, rival)}" for group, there in compared]
+    told = RIVAL_NAMES[rival]
+    return f"**Mean JCT of MLFS against {told}**, everybody with the same stopping: {', '.join(cells)} (`first`)."
+
+
+def _changed(runs: Runs, there: dict[str, list[Case]], rival: str) -> str:
+    return change(runs.column(there[OURS], "jct_mean"), runs.column(there[rival], "jct_mean"))
 
 
 def _ranks(runs: Runs, compared: Compared, what: str, table: str) -> str:
@@ -62,11 +63,9 @@ def _ranks(runs: Runs, compared: Compared, what: str, table: str) -> str:
     behind: list[str] = []
     for group, there in compared:
         jct = {label: _mean(runs, there[label], "jct_mean") for label in (OURS, *RIVALS)}
-        best = min(jct, key=lambda label: jct[label])
-        if best == OURS:
-            ahead.append(_name(group))
-        else:
-            behind.append(f"{_name(group)}, where {best} is {100 * (1 - jct[best] / jct[OURS]):.0f}% faster")
+        best = min(RIVALS, key=lambda label: jct[label])
+        cell = f"{_name(group)} {_changed(runs, there, best)} against {best}"
+        (ahead if jct[OURS] < jct[best] else behind).append(cell)
     return f"**{what}**: MLFS is first in mean JCT on {_list(ahead)}; not first on {_list(behind)} (`{table}`)."
 
 
@@ -79,8 +78,8 @@ def _kept(runs: Runs, compared: Compared, figure: str) -> str:
         if values[OURS] < values[best] - within:
             less = (values[best] - values[OURS]) * scale
             short.append(f"{_name(group)}: {less:.3g}{unit} below {best}")
-    bound = f"{within * scale:.3g}{unit}"
-    return f"**{what}** under MLFS: within {bound} of the best, except {_list(short)} (`first-kept`)."
+    exceptions = f" but for {', '.join(short)}" if short else " everywhere"
+    return f"**{what}** under MLFS: within {within * scale:.3g}{unit} of the best{exceptions} (`first-kept`)."
 
 
 def _unfair(runs: Runs, compared: Compared) -> str:
@@ -92,21 +91,23 @@ def _unfair(runs: Runs, compared: Compared) -> str:
         for label in (OURS, "fair", "srtf")
     ]
     text = "; ".join(cells)
-    return f"**What others pay**: above 1.1 in finish-time fairness, over all workloads, are {text} (`first-fairness`)."
+    what = "**What others pay**: finish-time fairness is above 1.1, in the mean over the workloads, for"
+    return f"{what} {text} (`first-fairness`)."
 
 
-def _plain(runs: Runs) -> str:
-    cells = [f"{share} without: {jct}" for share, _, jct, *_ in beside_others(runs)]
+def _plain() -> str:
+    cells = [f"{share} without: {jct}" for share, _, jct, *_ in _rows("python -m docs.make_results plain")]
     return (
         f"**Users without directives** under MLF-H, their mean JCT against Slurm alone: {', '.join(cells)} (`plain`)."
     )
 
 
 def _live() -> str:
-    """From the table of `make bench-live`."""
-    table = (
-        PAGE.read_text(encoding="utf-8").partition("<!-- made by make bench-live -->")[2].partition("<!-- end -->")[0]
-    )
-    row = next(line for line in table.splitlines() if line.startswith("| mlfs |"))
-    _, _, _, change, worst, *_ = (cell.strip() for cell in row.split("|"))
+    change, worst = next(cells[2:4] for cells in _rows("make bench-live") if cells[0] == "mlfs")
     return f"**On a live cluster** mean JCT under MLFS is {change} against Slurm alone; the worst job: {worst} as long."
+
+
+def _rows(command: str) -> list[list[str]]:
+    """The cells of the table that this command has put on the page."""
+    table = PAGE.read_text(encoding="utf-8").partition(f"<!-- made by {command} -->")[2].partition("<!-- end -->")[0]
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.strip().splitlines()[2:]]

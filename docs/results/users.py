@@ -10,20 +10,14 @@ from docs.results.plots import bars
 
 def plain(runs: Runs) -> str:
     """What users without directives have beside others under MLF-H, against Slurm alone."""
-    head = ["their mean JCT under Slurm alone, min", "their JCT", "their wait", "JCT of the others"]
-    return markdown(["users without directives", *head], beside_others(runs))
-
-
-def beside_others(runs: Runs) -> list[list[str]]:
-    """Its rows."""
     rows = []
     for share in (2, 4, 6):
         cases = [(policy, share, seed) for policy in ("slurm", "mlf-h") for seed in SEEDS]
-        figures = np.array(runs.each(turnarounds, cases)).reshape(2, len(SEEDS), 3)
-        alone, beside = figures
+        alone, beside = np.array(runs.each(turnarounds, cases)).reshape(2, len(SEEDS), 3)
         cells = [change(beside[:, column], alone[:, column]) for column in (0, 2, 1)]
         rows.append([f"{100 * share // USERS}%", span(alone[:, 0] / 60), *cells])
-    return rows
+    head = ["their mean JCT under Slurm alone, min", "their JCT", "their wait", "JCT of the others"]
+    return markdown(["users without directives", *head], rows)
 
 
 SEEDS = (0, 1, 2)
