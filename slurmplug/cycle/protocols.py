@@ -35,6 +35,10 @@ class Intake(Protocol):
         """Store the SiteFactors that slurmplug wrote (NaN: not known); `elsewhere`: maybe in another process."""
         ...
 
+    def set_updated(self, jobs: Collection[JobKey]) -> None:
+        """Store the jobs whose request slurmplug has changed since the last reading."""
+        ...
+
     def set_changes(self, changes: Collection[tuple[JobKey, Change]]) -> None:
         """Store the changes of directives that the next reading puts in force."""
         ...

@@ -127,6 +127,7 @@ class Scheduler:
             outcomes = self.port.apply(record.commands) if record.commands else ()
         in_place = _site_factors_in_place(record.commands, outcomes)
         self.intake.set_site_factors(in_place)
+        self.intake.set_updated([each.job for each in record.commands if operations.changes_request(each)])
         self._comparison = self._comparison.after(record.commands, outcomes)
         self.ledger.finish(number, outcomes, in_place, self.port.now())
         jobs, took = len(snapshot.jobs), sum(stages.seconds.values())

@@ -55,6 +55,8 @@ class Intake:
         """`Site.booted` of the last reading"""
         self._own_priority: dict[int, float] = {}
         """by job id, of the waiting jobs with a SiteFactor, the priority without it at the last reading"""
+        self._updated: frozenset[JobKey] = frozenset()
+        """the jobs whose request slurmplug has changed since the last reading"""
         self._last_listed: dict[int, float] = {}
         """by job id, of the jobs that the last reading did not list: when one did"""
         self._stored_until = {
@@ -145,6 +147,10 @@ class Intake:
             record.placed = after_write(record.placed, value, np.nan if elsewhere else self._booted)
             record.surplus = 0.0
 
+    def set_updated(self, jobs: Collection[JobKey]) -> None:
+        """Note the jobs whose request slurmplug has changed: what that adds to their priority is no surplus."""
+        self._updated = frozenset(jobs)
+
     def set_changes(self, changes: Collection[tuple[JobKey, Change]]) -> None:
         """Note the changes of directives that the ledger has and no cycle has written yet, the earliest first."""
         self._changes = changes
@@ -211,9 +217,14 @@ class Intake:
         return record
 
     def _note_surplus(self, record: JobRecord, before: JobFacts, priority: float) -> None:
-        """Note what a change of a waiting job's request adds to its priority, beside its SiteFactor."""
+        """Note what its user's change of a waiting job's request adds to its priority, beside its SiteFactor."""
         facts = record.facts
-        if before.state != facts.state or facts.state != "PENDING" or _request(before) == _request(facts):
+        if (
+            record.key in self._updated
+            or before.state != facts.state
+            or facts.state != "PENDING"
+            or _request(before) == _request(facts)
+        ):
             return
         elsewhere = (before.partition, before.qos) != (facts.partition, facts.qos)
         own = priority - record.site_factor if priority else np.nan

@@ -5,6 +5,7 @@ A command whose status is not `done` is issued again, so a crash between two lin
 """
 
 from slurmplug.operations.advance import admissions, advance, goes_first, jobs_to_query, to_be_ranked, urgent
+from slurmplug.operations.changes import changes_request
 from slurmplug.operations.steps import request_fields
 from slurmplug.operations.values import (
     CANCEL_LIMIT,
@@ -37,6 +38,7 @@ __all__ = [
     "OperationSettings",
     "admissions",
     "advance",
+    "changes_request",
     "goes_first",
     "jobs_to_query",
     "request_fields",

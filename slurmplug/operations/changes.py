@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 from slurmplug.cluster import tres
 from slurmplug.cluster.hostlist import expand
-from slurmplug.cluster.port import ResourceRequest
-from slurmplug.operations.values import NODE_LIST_FIELDS
+from slurmplug.cluster.port import Command, ResourceRequest
+from slurmplug.operations.values import NODE_LIST_FIELDS, PRIORITY_FIELDS
 
 Shown: TypeAlias = Mapping[str, object]
 """The values of a shape that can be compared, by the field of `scontrol update` that sets them."""
@@ -55,6 +55,11 @@ def changed_since_run(seen: ResourceRequest, now: ResourceRequest) -> tuple[str,
     if not now.gres:
         fewer |= {name for name, value in _SPREAD.items() if value(now) <= value(seen)}
     return tuple(name for name in changed(seen, now) if name not in fewer)
+
+
+def changes_request(command: Command) -> bool:
+    """Whether it updates more of a job than its priority."""
+    return command.verb == "update" and not command.fields.keys() <= PRIORITY_FIELDS
 
 
 def still_in_place(

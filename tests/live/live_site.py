@@ -2,7 +2,8 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +154,14 @@ class LiveSite:
         shown = self.cluster.run("root", ["scontrol", "-o", "show", "reservation"]).stdout
         names = [word for word in shown.split() if word.startswith("ReservationName=slurmplug-")]
         return names + [path.name for path in (self.cluster.spool / "requests").iterdir()]
+
+
+@contextmanager
+def fresh_site(cluster: Sandbox, folder: Path, **settings: dict[str, Any]) -> Iterator[LiveSite]:
+    """A site where no file of an earlier test's jobs is left."""
+    for user in cluster.researchers:
+        for path in (*cluster.home(user).glob("*.checkpoint"), *cluster.home(user).glob("*.out")):
+            path.unlink()
+    site = LiveSite(cluster, folder, **settings)
+    yield site
+    site.ledger.close()

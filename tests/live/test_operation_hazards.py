@@ -11,7 +11,7 @@ import pytest
 
 from slurmplug.operations import restart
 from slurmplug.sandbox import Sandbox
-from tests.live.live_site import LiveSite, script, start_again
+from tests.live.live_site import LiveSite, fresh_site, script, start_again
 from tests.live.operated import operated
 
 RESULTS_WHERE_IT_FELL = {
@@ -41,9 +41,8 @@ echo "$said" | exec $as
 
 @pytest.fixture
 def site(cluster: Sandbox, tmp_path: Path) -> Iterator[LiveSite]:
-    one = LiveSite(cluster, tmp_path)
-    yield one
-    one.ledger.close()
+    with fresh_site(cluster, tmp_path) as one:
+        yield one
 
 
 @pytest.fixture

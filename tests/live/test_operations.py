@@ -7,19 +7,15 @@ import pytest
 
 from slurmplug.operations.restart import PROGRESS_LOST
 from slurmplug.sandbox import Sandbox
-from tests.live.live_site import LiveSite, script, start_again
+from tests.live.live_site import LiveSite, fresh_site, script, start_again
 
 WAITS = "#!/bin/sh\n#SBATCH --gres=gpu:4\n{}\nsleep 600\n"
 
 
 @pytest.fixture
 def site(cluster: Sandbox, tmp_path: Path) -> Iterator[LiveSite]:
-    for user in cluster.researchers:
-        for path in (*cluster.home(user).glob("*.checkpoint"), *cluster.home(user).glob("*.out")):
-            path.unlink()
-    one = LiveSite(cluster, tmp_path, guardrails={"size_interval": 0.0})
-    yield one
-    one.ledger.close()
+    with fresh_site(cluster, tmp_path, guardrails={"size_interval": 0.0}) as one:
+        yield one
 
 
 def tres(site: LiveSite, job: int) -> str:

@@ -11,7 +11,7 @@ from slurmplug.cluster.slurm import SlurmCluster
 from slurmplug.operations.request_update import update_fields
 from slurmplug.operations.shape import ActionImpossible, Shape
 from slurmplug.sandbox import ClusterSpec, Node, Sandbox
-from tests.live.live_site import LiveSite, script
+from tests.live.live_site import LiveSite, fresh_site, script
 from tests.live.operated import command, look, operated
 
 SLEEP = "#!/bin/sh\nsleep 600\n"
@@ -65,9 +65,8 @@ def typed(special_cluster: Callable[[ClusterSpec], Sandbox]) -> Sandbox:
 
 @pytest.fixture
 def site(cluster: Sandbox, tmp_path: Path) -> Iterator[LiveSite]:
-    one = LiveSite(cluster, tmp_path, guardrails={"size_interval": 0.0})
-    yield one
-    one.ledger.close()
+    with fresh_site(cluster, tmp_path, guardrails={"size_interval": 0.0}) as one:
+        yield one
 
 
 def held(cluster: Sandbox, options: str) -> int:

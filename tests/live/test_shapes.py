@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from slurmplug.sandbox import CommandFailed, Sandbox
-from tests.live.live_site import LiveSite, script, start_again
+from tests.live.live_site import LiveSite, fresh_site, script, start_again
 
 HOLDS = "#!/bin/sh\n#SBATCH --gres=gpu:{gpus} --nodelist={node}\nsleep 600\n"
 ONE_GPU = "#!/bin/sh\n#SBATCH --gres=gpu:1\nsleep 600\n"
@@ -16,12 +16,8 @@ PATIENCE = 120.0
 
 @pytest.fixture
 def site(cluster: Sandbox, tmp_path: Path) -> Iterator[LiveSite]:
-    for user in cluster.researchers:
-        for path in (*cluster.home(user).glob("*.checkpoint"), *cluster.home(user).glob("*.out")):
-            path.unlink()
-    one = LiveSite(cluster, tmp_path)
-    yield one
-    one.ledger.close()
+    with fresh_site(cluster, tmp_path) as one:
+        yield one
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from slurmplug.daemon.reset import reset_recorded
 from slurmplug.operations.request_update import update_fields
 from slurmplug.operations.shape import Shape
 from slurmplug.sandbox import ClusterSpec, Sandbox
-from tests.live.live_site import LiveSite, script
+from tests.live.live_site import LiveSite, fresh_site, script
 from tests.live.operated import command, look
 
 HOLDS = "#!/bin/sh\n#SBATCH --gres=gpu:{gpus} --nodelist={node}\nsleep 900\n"
@@ -26,12 +26,8 @@ RANGE = "--gpus=1..4 --max-iterations=2000 --type=net"
 
 @pytest.fixture
 def site(cluster: Sandbox, tmp_path: Path) -> Iterator[LiveSite]:
-    for user in cluster.researchers:
-        for path in (*cluster.home(user).glob("*.checkpoint"), *cluster.home(user).glob("*.out")):
-            path.unlink()
-    one = LiveSite(cluster, tmp_path, guardrails={"size_interval": 5.0})
-    yield one
-    one.ledger.close()
+    with fresh_site(cluster, tmp_path, guardrails={"size_interval": 5.0}) as one:
+        yield one
 
 
 def under(site: LiveSite, policy: Policy) -> None:

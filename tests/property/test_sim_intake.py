@@ -72,6 +72,9 @@ class BothIntakes:
         self._live.set_site_factors(site_factors, elsewhere=elsewhere)
         self._simulated.set_site_factors(site_factors, elsewhere=elsewhere)
 
+    def set_updated(self, jobs: Collection[JobKey]) -> None:
+        self._live.set_updated(jobs)
+
     def set_changes(self, changes: Collection[tuple[JobKey, Change]]) -> None:
         self._live.set_changes(changes)
 

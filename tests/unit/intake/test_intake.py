@@ -80,6 +80,18 @@ def test_a_changed_priority_alone_is_in_the_snapshot_and_not_in_the_ledger(looks
     assert changes.records == ()
 
 
+@pytest.mark.parametrize(("ours", "surplus"), [(False, 282.0), (True, 0.0)])
+def test_what_a_change_of_the_request_adds_is_a_surplus_unless_slurmplug_made_it(
+    looks: Looks, ours: bool, surplus: float
+) -> None:
+    looks.look(job_row(1, gpus=2, priority=1000.0))
+    looks.intake.set_site_factors({key(1): 500.0})
+    looks.look(job_row(1, gpus=2, priority=1500.0))
+    looks.intake.set_updated([key(1)] if ours else [])
+    snapshot, _ = looks.look(job_row(1, gpus=4, priority=1782.0))
+    assert snapshot.jobs.surplus.tolist() == [surplus]
+
+
 def test_rows_are_in_the_order_of_the_reading_whatever_ended_between(looks: Looks) -> None:
     snapshot, _ = looks.look(job_row(3), job_row(1, state="COMPLETED"), job_row(2, **RUNNING))
     assert [key.job_id for key in snapshot.jobs.keys] == [3, 2]
