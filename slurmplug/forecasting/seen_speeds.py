@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from policies.placement.allocation import held_gpus
 from policies.snapshot import JobKey, Snapshot
 from predictors import influence
 from predictors.arrays import Ints
@@ -68,8 +69,8 @@ _ON = "\x1f"
 
 def kind_of(kind: str, user: str, name: str, gpu_type: str = "") -> str:
     """The kind of a job; jobs of a kind scale alike: those of a type, else those of a user and job name, on one type of
-    GPU."""
-    return typed_kind(f"type {kind}" if kind else f"job {user} {name}", gpu_type)
+    GPU. A user chooses the name, which must not pass for a type of GPU."""
+    return typed_kind(f"type {kind}" if kind else f"job {user} {name.replace(_ON, ' ')}", gpu_type)
 
 
 def typed_kind(kind: str, gpu_type: str) -> str:
@@ -275,9 +276,8 @@ class SeenSpeeds:
 
 def placements(snapshot: Snapshot) -> tuple[Ints, Ints]:
     """(n,) GPUs that each job holds, and (n,) the nodes that they are on."""
-    on, n = snapshot.runs_on, len(snapshot.jobs)
-    gpus = np.bincount(on[:, 0], weights=on[:, 2], minlength=n).astype(np.int64)
-    return gpus, np.bincount(on[on[:, 2] > 0, 0], minlength=n)
+    on = snapshot.runs_on
+    return held_gpus(snapshot), np.bincount(on[on[:, 2] > 0, 0], minlength=len(snapshot.jobs))
 
 
 def _forget_oldest(jobs: dict[Hashable, Steps], *, several: bool) -> None:

@@ -7,7 +7,15 @@ import pytest
 
 from policies.snapshot import JobKey
 from slurmplug.forecasting import seen_speeds
-from slurmplug.forecasting.seen_speeds import MAX_JOBS, PlacementShape, SeenSpeeds, Whose
+from slurmplug.forecasting.seen_speeds import (
+    MAX_JOBS,
+    PlacementShape,
+    SeenSpeeds,
+    Whose,
+    kind_of,
+    typed_kind,
+    untyped_kind,
+)
 from tests.builders import CLUSTER, NOW
 
 ADAS = Whose("type mlp", "ada")
@@ -16,6 +24,13 @@ ONE, TWO, FOUR, WIDE = PlacementShape(1, 1), PlacementShape(2, 1), PlacementShap
 
 def key(job_id: int) -> JobKey:
     return JobKey(CLUSTER, job_id, int(NOW))
+
+
+def test_no_name_of_a_job_passes_for_another_kind_on_a_type_of_gpu() -> None:
+    others = kind_of("", "bob", "train")
+    named = kind_of("", "ada", typed_kind(others, "a100"))
+    assert untyped_kind(named) == (named, "")
+    assert untyped_kind(kind_of("", "bob", "train", "a100")) == (others, "a100")
 
 
 def test_a_step_time_is_kept_by_job_and_placement() -> None:
