@@ -132,9 +132,9 @@ def reset_recorded(ledger: Ledger, port: ClusterPort, only: int | None = None) -
         key for key, site_factor in ledger.site_factors().items() if site_factor != 0 and only in (None, key.job_id)
     ]
     opened = [each for each in ledger.open_operations() if only in (None, each.job.job_id)]
-    sizes = _sizes_in_place(ledger, port, states)
+    given = _sizes_in_place(ledger, port, states)
     awaiting = [each.key for each in ledger.live_records() if each.awaits and each.key.job_id in states]
-    steps = [*_recorded_steps(reading, written, opened, awaiting, states=states, only=only), *_sizes(sizes, opened)]
+    steps = [*_recorded_steps(reading, written, opened, awaiting, states=states, only=only), *_sizes(given, opened)]
     outcomes = _apply(port, steps)
     bound = [each for each in opened if _runs_with_nodes(each, states)]
     unsettled = {step.command.operation for step in outcomes.failed()} | {each.id for each in bound}

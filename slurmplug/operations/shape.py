@@ -14,9 +14,7 @@ from predictors.arrays import Bools, Floats
 from slurmplug.cluster.limits import ResourceUse
 from slurmplug.cluster.port import JobRows
 from slurmplug.operations.values import Observation
-
-MAX_NODES = 64
-"""The most nodes that a resize gives a job, unless it has more already."""
+from slurmplug.rules.sizes import MAX_NODES
 
 
 class ActionImpossible(Exception):

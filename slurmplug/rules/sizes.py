@@ -34,7 +34,7 @@ from slurmplug.rules.time_limits import seconds_needed
 LEAST_PART = 0.5
 """The least part of the policy's GPUs on which a job that can be restarted begins: each restart costs it time."""
 MAX_NODES = 64
-"""The most nodes that a job is given, unless the policy named more."""
+"""The most nodes that a resize gives a job, unless it has more already or the policy named more."""
 
 
 def changes_any(snapshot: Snapshot, plan: Plan) -> bool:
