@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from slurmplug.cluster.slurm import SlurmCluster
 from slurmplug.sandbox import ClusterSpec, Sandbox
+from tests.live.operated import operated
 
 _HERE = Path(__file__).parent
 _running = pytest.StashKey[list[Sandbox]]()
@@ -76,6 +78,12 @@ def cluster(session_cluster: Sandbox) -> Sandbox:
     """Four nodes of four GPUs, all daemons running, an empty queue and an empty spool."""
     session_cluster.clear()
     return session_cluster
+
+
+@pytest.fixture
+def port(cluster: Sandbox, tmp_path: Path) -> SlurmCluster:
+    """The daemon's way to that cluster, as its operator."""
+    return operated(cluster, tmp_path)
 
 
 @pytest.fixture(scope="module")

@@ -22,11 +22,6 @@ TYPED = ClusterSpec(
 
 
 @pytest.fixture
-def port(cluster: Sandbox, tmp_path: Path) -> SlurmCluster:
-    return operated(cluster, tmp_path)
-
-
-@pytest.fixture
 def typed(special_cluster: Callable[[ClusterSpec], Sandbox]) -> Sandbox:
     return special_cluster(TYPED)
 

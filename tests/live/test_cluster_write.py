@@ -25,11 +25,6 @@ CATCH_IN_STEP = (
 
 
 @pytest.fixture
-def port(cluster: Sandbox, tmp_path: Path) -> SlurmCluster:
-    return operated(cluster, tmp_path)
-
-
-@pytest.fixture
 def full(cluster: Sandbox) -> Sandbox:
     """Every GPU is taken."""
     cluster.wait_job(cluster.sbatch(cluster.researchers[2], FILL), "RUNNING")

@@ -54,11 +54,6 @@ TYPED_FORMS = [
 
 
 @pytest.fixture
-def port(cluster: Sandbox, tmp_path: Path) -> SlurmCluster:
-    return operated(cluster, tmp_path)
-
-
-@pytest.fixture
 def typed(special_cluster: Callable[[ClusterSpec], Sandbox]) -> Sandbox:
     return special_cluster(TYPED)
 
