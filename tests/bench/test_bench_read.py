@@ -20,7 +20,8 @@ def squeue(jobs: int) -> str:
 def sinfo(nodes: int, **told: str) -> str:
     """So many nodes alike, but for their names."""
     node = {
-        "PartitionName": "gpu", "StateComplete": "mixed", "Features": "fast,nvlink", "Gres": "gpu:a100:8",
+        "PartitionName": "gpu", "StateComplete": "mixed", "Features": "fast,nvlink", "Features_act": "fast,nvlink",
+        "Gres": "gpu:a100:8",
         "GresUsed": "gpu:a100:3(IDX:0-1,5)", "CPUsState": "24/40/0/64", "CPUsLoad": "21.33", "Memory": "512000",
         "AllocMem": "96000", "FreeMem": "380211", **told,
     }  # fmt: skip

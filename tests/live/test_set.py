@@ -118,7 +118,7 @@ def test_a_job_that_its_owner_takes_out_is_given_back_to_slurm(site: Site) -> No
     taken_out = site.ask(ada, "set", str(job), "--manage=off")
     assert taken_out.returncode == 0, taken_out.stderr
     site.until(lambda: site_factors(site.cluster)[job] == 0, "its SiteFactor to be given back")
-    assert "Left to Slurm." in site.ask(ada, "why", str(job)).stdout
+    site.until(lambda: "Left to Slurm." in site.ask(ada, "why", str(job)).stdout, "its record to say so")
     site.daemon.pass_cycles()
     assert site_factors(site.cluster)[job] == 0
     assert site.ask(ada, "set", str(job), "--manage=").returncode == 0
