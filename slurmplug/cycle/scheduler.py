@@ -51,9 +51,13 @@ class Scheduler:
             LedgerError: nothing was applied, or the outcomes of what was applied are `unknown` until the next cycle.
         """
         with gc_paused():
-            return self._run()
+            observed = self.observe()
+            if observed is None:
+                return None
+            return self.carry_out(observed, *self.decide(observed))
 
-    def _run(self) -> CycleRecord | None:
+    def observe(self) -> "Observed | None":
+        """The first half of a cycle: what the policy decides on; None if the cluster could not be read."""
         stages = _StageTimes()
         number = self.ledger.next_cycle()
         self.intake.set_site_factors(self.ledger.site_factors_set_elsewhere(), elsewhere=True)
@@ -76,12 +80,32 @@ class Scheduler:
             snapshot, held = target_units.hold_mismatched(snapshot)
             memory = self.ledger.recall(self.policy.name)
             forecasts = self.forecaster.forecast(snapshot, self.policy.needs)
+        return Observed(number, reading, snapshot, changes, forecasts, memory, not_believed, held, stages)
 
-        # 4. Decide: the policy's plan.
-        with stages.timed("decide"):
-            plan, failure = self._decide(snapshot, forecasts, memory)
-            plan = guardrails.starving_first(snapshot, plan, self.config.guardrails)
-            plan = replace(plan, notes={**not_believed, **plan.notes, **held})
+    def decide(self, observed: "Observed") -> tuple[Plan, str]:
+        """The policy's plan and no error; or, where it fails, one that leaves the queue to Slurm, and the error."""
+        # 4. Decide.
+        snapshot, memory = observed.snapshot, observed.memory
+        with observed.stages.timed("decide"):
+            try:
+                return guardrails.validate_plan(snapshot, self.policy.decide(snapshot, observed.forecasts, memory)), ""
+            except (Exception, SystemExit) as error:  # a site's own policy does not end the daemon
+                log.exception("policy %s failed; Slurm decides alone in this cycle", self.policy.name)
+                nothing = Plan(score=np.full(len(snapshot.jobs), np.nan), memory=memory)
+                return nothing, f"policy {self.policy.name} failed: {type(error).__name__}: {error}"
+
+    def carry_out(self, observed: "Observed", plan: Plan, failure: str = "") -> CycleRecord:
+        """The second half of a cycle: a valid plan for what was observed is guarded, recorded and applied.
+
+        failure: why the policy has no plan of its own.
+
+        Raises:
+            LedgerError: as for `run`
+        """
+        number, reading, stages = observed.number, observed.reading, observed.stages
+        snapshot, forecasts = observed.snapshot, observed.forecasts
+        plan = guardrails.starving_first(snapshot, plan, self.config.guardrails)
+        plan = replace(plan, notes={**observed.not_believed, **plan.notes, **observed.held})
 
         # 5. Guard: what of the plan is allowed. Where Slurm starts the jobs, a placement is a size at most.
         past, of_sizes = self._past(plan), self._of_sizes(snapshot, plan, forecasts, reading.site)
@@ -107,12 +131,12 @@ class Scheduler:
             modes=self.config.mode.model_dump(),
             snapshot=snapshot,
             forecasts=forecasts,
-            memory=memory,
+            memory=observed.memory,
             plan=plan,
             verdict=verdict,
             operations=moved,
             commands=(*commands, *placed, *updates),
-            changes=changes,
+            changes=observed.changes,
             postponed=postponed,
             seconds=stages.seconds,
             error=failure,
@@ -217,15 +241,6 @@ class Scheduler:
             stop.grace, stop.cancel, moves.start_limit, moves.watch_limit, moves.placement
         )
 
-    def _decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> tuple[Plan, str]:
-        """The policy's plan; one that fails leaves the queue to Slurm for this cycle, and the error is recorded."""
-        try:
-            return guardrails.validate_plan(snapshot, self.policy.decide(snapshot, forecasts, memory)), ""
-        except (Exception, SystemExit) as error:  # a site's own policy does not end the daemon
-            log.exception("policy %s failed; Slurm decides alone in this cycle", self.policy.name)
-            nothing = Plan(score=np.full(len(snapshot.jobs), np.nan), memory=memory)
-            return nothing, f"policy {self.policy.name} failed: {type(error).__name__}: {error}"
-
     def _site_factor_updates(
         self, snapshot: Snapshot, verdict: guardrails.Verdict, site: Site, written: int
     ) -> tuple[Sequence[Command], int]:
@@ -292,3 +307,22 @@ class _StageTimes:
             yield
         finally:
             self.seconds[stage] = perf_counter() - start
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What the first half of a cycle found: the question that a policy's plan answers.
+
+    not_believed, held: notes on jobs whose claims were limited, and on those that are held for the unit of their
+    target.
+    """
+
+    number: int
+    reading: Reading
+    snapshot: Snapshot
+    changes: Changes
+    forecasts: Forecasts
+    memory: Memory
+    not_believed: Mapping[JobKey, Reason]
+    held: Mapping[JobKey, Reason]
+    stages: "_StageTimes"

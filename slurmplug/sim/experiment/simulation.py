@@ -1,6 +1,6 @@
 """One workload under one policy, from the first job to the last."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from math import ceil, inf
 from time import perf_counter
@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from policies.plan import Memory
+from policies.plan import Memory, Plan
 from policies.policy import Policy
 from slurmplug.config.schema import Config
 from slurmplug.cycle.record import CycleRecord
-from slurmplug.cycle.scheduler import Scheduler
+from slurmplug.cycle.scheduler import Observed, Scheduler, gc_paused
 from slurmplug.errors import UsageError
 from slurmplug.forecasting.forecast_cache import CachePolicies
 from slurmplug.sim.adapters.cluster import SimCluster
@@ -91,14 +91,31 @@ class Simulation:
 
         on_progress: called after each cycle with the number of jobs that have ended, and of all.
         """
-        began, engine, jobs = perf_counter(), self.engine, len(self.workload.jobs)
-        idle = 0
-        alive = self.port.wait(self._cycle_at(engine.next_event())) if jobs else False
+        began, jobs = perf_counter(), len(self.workload.jobs)
+        cycles, decided = self.cycles(), None
+        while True:
+            with gc_paused():
+                try:
+                    observed = cycles.send(decided)
+                except StopIteration:
+                    return self.result(perf_counter() - began)
+                decided = self.scheduler.decide(observed)
+            if on_progress:
+                on_progress(jobs - self.engine.unfinished, jobs)
+
+    def cycles(self) -> Generator[Observed, tuple[Plan, str] | None, None]:
+        """Every cycle until all jobs have ended: yields what it observed, and is sent the plan that it carries out,
+        with the error where there is none (as `Scheduler.decide` returns them)."""
+        engine, idle = self.engine, 0
+        alive = self.port.wait(self._cycle_at(engine.next_event())) if self.workload.jobs else False
         while alive and idle < MAX_IDLE_CYCLES:
             refused = self.port.refused
-            record = self.scheduler.run()
-            assert record is not None, "a simulated cluster can always be read"
-            self.decide_seconds.append(record.seconds["decide"])
+            observed = self.scheduler.observe()
+            assert observed is not None, "a simulated cluster can always be read"
+            decided = yield observed
+            assert decided is not None, "a plan is sent for each cycle"
+            record = self.scheduler.carry_out(observed, *decided)
+            self.decide_seconds.append(record.seconds.get("decide", 0.0))
             next_event = engine.next_event()
             idle = idle + 1 if next_event == inf and not record.commands else 0
             until = engine.now + self.scheduler.seconds_to_next()
@@ -106,9 +123,6 @@ class Simulation:
             if engine.now < useful < inf:
                 until = max(until, self._cycle_at(useful))
             alive = self.port.wait(until)
-            if on_progress:
-                on_progress(jobs - engine.unfinished, jobs)
-        return self._result(perf_counter() - began)
 
     def _cycle_at(self, time: float) -> float:
         """When the first cycle at that time or after it is due."""
@@ -149,7 +163,8 @@ class Simulation:
         may_be_stopped = (jobs.stop != "iterations") | (jobs.downgrade != "")
         return min(limit, self.engine.next_report() if may_be_stopped.any() else inf)
 
-    def _result(self, wall: float) -> RunResult:
+    def result(self, wall: float) -> RunResult:
+        """The outcome of every job as it is now; `wall`: the seconds that the run took."""
         engine, settings = self.engine, self.settings
         return RunResult(
             workload=self.workload.name,
