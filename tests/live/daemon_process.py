@@ -73,6 +73,8 @@ class DaemonProcess:
 
     def _serves(self) -> bool:
         """Its first line is logged when the ledger has been made."""
+        assert self.process is not None
+        assert self.process.poll() is None, f"the daemon has ended:\n{self.log.read_text()}"
         return b"a cycle every" in self.log.read_bytes()
 
     def cycles(self) -> int:
