@@ -8,21 +8,21 @@ synchronise by all-reduce and hold one GPU each, so there are J + 1 actions (sec
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from policies.model import Model, Shapes, Singles
 from policies.placement.allocation import gang_gpus, held_gpus, movable, queue_order, startable
 from policies.placement.demand import cluster_shares, remaining_seconds
 from policies.placement.plans import plan_allocation
 from policies.placement.pools import GPUPools
 from policies.plan import Memory, Plan
+from policies.policy import LearntPolicy
 from policies.snapshot import Snapshot
 from predictors.arrays import Bools, Floats, Ints
-from predictors.forecast import Forecasts
-
-Singles: TypeAlias = NDArray[np.float32]
+from predictors.forecast import Forecasts, Need
 
 FEATURES = ("slots run", "remaining", "share remaining", "dominant share", "workers", "log workers", "none yet", "held",
             "least", "most", "fits", "jobs", "free")  # fmt: skip
@@ -33,11 +33,23 @@ UNKNOWN_SLOTS = 6.0
 MOST_SLOTS = 1000.0
 GPUS = 16.0
 """unit of numbers of GPUs"""
-ARRAYS: Mapping[str, tuple[int | str, ...]] = {
+ARRAYS: Shapes = {
     "first.job": ("features", "hidden"), "first.mean": ("features", "hidden"), "first.bias": ("hidden",),
     "second.job": ("hidden", "hidden"), "second.mean": ("hidden", "hidden"), "second.bias": ("hidden",),
     "action.job": ("hidden",), "action.void": ("hidden",), "action.bias": (2,),
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DL2Settings:
+    """model: the file of a model; empty for the one that slurmplug comes with. slot: seconds between allocations."""
+
+    model: str = ""
+    slot: float = 1200.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.slot < np.inf:
+            raise ValueError(f"slot is at least 1 second, not {self.slot}")
 
 
 class Network:
@@ -217,6 +229,44 @@ def work_left(snapshot: Snapshot, forecasts: Forecasts) -> tuple[Floats, Floats]
     by_epochs = forecasts.total.median * share
     seconds = np.where(np.isfinite(by_epochs), by_epochs, remaining_seconds(snapshot, forecasts.remaining))
     return seconds, np.where(np.isfinite(share), share, 1.0)
+
+
+class DL2(LearntPolicy):
+    """The policy: in each slot the most probable actions, one after another, until void or nothing fits.
+
+    Within a slot running jobs stay as they are, and what is free goes to jobs that wait, by the same network.
+    """
+
+    name = "dl2"
+    needs: frozenset[Need] = frozenset({"total", "remaining"})
+    version = 1
+    shapes = ARRAYS
+
+    def __init__(self, settings: DL2Settings | None = None, model: Model | None = None) -> None:
+        """Raises ValueError: the model does not state its job types and J, or its arrays are not for so many types."""
+        self.settings: DL2Settings = settings or DL2Settings()
+        if model is None:
+            return
+        try:
+            types = tuple(kind for kind in model.facts["types"].split(",") if kind)
+            self.allocator = Allocator(types, int(model.facts["jobs"]), self.settings.slot)
+        except (KeyError, ValueError):
+            raise ValueError("it does not state `types`, the job types that it knows, and `jobs`, its J") from None
+        if self.allocator.jobs < 1 or model.arrays["first.job"].shape[0] != self.allocator.features:
+            raise ValueError(f"its arrays are not for {len(types)} job types and a J of {self.allocator.jobs}")
+        self.network = Network(model.arrays)
+
+    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
+        """Ask the network until it says void or nothing fits."""
+        slot = slot_of(snapshot, self.settings.slot)
+        choices = self.allocator.choices(snapshot, forecasts, begins=slot_begins(slot, memory))
+        while not choices.done:
+            choices.choose(self.network.best(choices.state["jobs"], choices.mask))
+        return choices.plan({"slot": np.array([slot])})
+
+    def until(self, snapshot: Snapshot) -> float:
+        """The next slot."""
+        return (slot_of(snapshot, self.settings.slot) + 1) * self.settings.slot
 
 
 def slot_of(snapshot: Snapshot, seconds: float) -> int:
