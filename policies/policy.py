@@ -1,8 +1,10 @@
-"""The base class of every policy."""
+"""The base classes of every policy, and of those that decide by what they have learnt."""
 
 from math import inf
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, get_args
 
+from policies.model import Shapes
 from policies.plan import Memory, Plan
 from policies.snapshot import Snapshot
 from predictors.forecast import Forecasts, Need
@@ -27,6 +29,8 @@ class Policy:
     carried out is not revised before. "reports": also another iteration that a job reports. "time": also the time."""
     settings: Any
     """those it was made with"""
+    learnt: bool = False
+    """whether it decides by a model; see `LearntPolicy`"""
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
         """Rank the managed jobs of the snapshot and say what is to happen to them."""
@@ -38,3 +42,25 @@ class Policy:
         Returns seconds since the epoch; infinite for never, None where the policy does not know.
         """
         return None if self.decides_on == "time" else inf
+
+
+class LearntPolicy(Policy):
+    """A policy that decides by a `policies.model.Model`.
+
+    It is made as `P(settings, model)`. Its settings have `model: str = ""`, the path of a model's file; empty for the
+    one that slurmplug comes with. Made as `P()`, only its settings and what the class declares are used. Made with a
+    model, it may raise ValueError for one that it cannot use beyond what `version` and `shapes` say.
+    """
+
+    learnt = True
+    version: int = 1
+    """of its features and their normalisation: a model of another version is refused"""
+    shapes: Shapes = MappingProxyType({})
+    """of the arrays that its models have"""
+
+    def distance(self, snapshot: Snapshot, forecasts: Forecasts) -> float:  # noqa: ARG002 others need them
+        """How far this state is from those that it was trained on: above 1 it does not know such states.
+
+        `policies.seen_states` measures it. Where this is not overridden, every state counts as known.
+        """
+        return 0.0

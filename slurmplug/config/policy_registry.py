@@ -15,10 +15,12 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 from pydantic_core import to_json
 
-from policies.policy import DECIDES_ON, Policy
+from policies.model import Model
+from policies.policy import DECIDES_ON, LearntPolicy, Policy
 from predictors.forecast import NEEDS
+from slurmplug.config import model_files
 from slurmplug.config.schema import Config, requirement
-from slurmplug.errors import ConfigError
+from slurmplug.errors import ConfigError, DataError
 
 GROUP = "slurmplug.policies"
 
@@ -28,11 +30,13 @@ def names() -> list[str]:
     return sorted({point.name for point in entry_points(group=GROUP)})
 
 
-def policy(config: Config) -> Policy:
+def policy(config: Config, model: Model | None = None) -> Policy:
     """Make the policy that the configuration names, with its settings from there.
 
     The name is that of an entry point, or FILE.py:CLASS; the settings of the latter are in the table of the class's
     own `name`. A policy with a setting `interval` gets the daemon's, unless its table has another.
+
+    model: of a learnt policy, instead of the one that its settings name.
 
     Raises:
         ConfigError: there is no such policy, it cannot be loaded, or a setting is not valid.
@@ -48,7 +52,8 @@ def policy(config: Config) -> Policy:
     for key, value in settings.items():
         for mistake in _mistakes(types[key], value):
             raise ConfigError(f"policies.{name}.{key}{mistake}")
-    return _make(kind, name, default, {"interval": config.interval} if "interval" in known else {}, settings)
+    made = {**({"interval": config.interval} if "interval" in known else {}), **settings}
+    return _make(kind, name, _replaced(name, default, made), model)
 
 
 def own_name(policy: str) -> str:
@@ -77,12 +82,38 @@ def _load_class(policy: str) -> tuple[Any, Any]:
         raise ConfigError(f"{origin}: {type(error).__name__}: {error}") from error
 
 
-def _make(kind: Any, name: str, default: Any, defaults: Mapping[str, Any], settings: Mapping[str, Any]) -> Policy:
+def _replaced(name: str, default: Any, settings: Mapping[str, Any]) -> Any:
     try:
-        made: Policy = kind(replace(default, **{**defaults, **settings}))
+        return replace(default, **settings)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"policies.{name}: {error}") from error
-    return made
+
+
+def _make(kind: Any, name: str, settings: Any, model: Model | None) -> Policy:
+    try:
+        if not kind.learnt:
+            plain: Policy = kind(settings)
+            return plain
+        model = model or _model(name, settings.model)
+        model.require(name, kind.version, kind.shapes)
+        learnt: LearntPolicy = kind(settings, model)
+    except (DataError, TypeError, ValueError) as error:
+        where = f"policies.{name}.model: " if kind.learnt and isinstance(error, DataError) else f"policies.{name}: "
+        raise ConfigError(f"{where}{error}") from error
+    return learnt
+
+
+def _model(name: str, path: str) -> Model:
+    """The model in that file, or the one that slurmplug comes with.
+
+    Raises:
+        DataError: it cannot be used, or there is none
+    """
+    if path:
+        return model_files.read(Path(path).absolute())
+    if (found := model_files.shipped(name)) is None:
+        raise DataError(f"slurmplug comes with no model of {name}: name the file of one that `slurmplug train` wrote")
+    return found
 
 
 def _types(default: Any) -> Mapping[str, Any]:
@@ -148,7 +179,8 @@ def _checked_class(kind: type) -> tuple[Any, Any]:
     """
     if not isinstance(kind, type):
         raise TypeError("it is not a class")
-    complete: Any = kind if issubclass(kind, Policy) else type(kind.__name__, (kind, Policy), {})
+    base = LearntPolicy if getattr(kind, "learnt", False) else Policy
+    complete: Any = kind if issubclass(kind, base) else type(kind.__name__, (kind, base), {})
     default = complete().settings
     fields(default)
     name, needs, decides_on = complete.name, complete.needs, complete.decides_on
@@ -162,6 +194,10 @@ def _checked_class(kind: type) -> tuple[Any, Any]:
         raise ConfigError(f"policy {name} decides on {decides_on!r}: say one of {', '.join(sorted(DECIDES_ON))}")
     if complete.decide is Policy.decide or not callable(complete.decide):
         raise ConfigError(f"policy {name} does not decide: give it `def decide(self, snapshot, forecasts, memory)`")
+    if complete.learnt and "model" not in {each.name for each in fields(default)}:
+        raise ConfigError(
+            f'policy {name} has learnt = True: give its settings `model: str = ""`, the path of its model'
+        )
     return complete, default
 
 
