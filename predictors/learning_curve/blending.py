@@ -1,7 +1,6 @@
-"""Blends the quantiles by a site's history with those by the prior, and calibrates the blend.
+"""Averages the quantiles by the history and those by the prior, and finds how wide and how trusting to be.
 
-All quantiles are of the normalised gain: the share of the distance from the last value to the top that is still gained,
-at the levels `QUANTILE_LEVELS`.
+A curve that is unlike those of the history goes by the prior, with wide intervals.
 """
 
 from __future__ import annotations
@@ -12,27 +11,16 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from predictors.arrays import Floats, clip
-from predictors.learning_curve.features import HISTORY_LENGTH, HORIZON
+from predictors.arrays import Floats
+from predictors.learning_curve.quantiles import MEDIAN, QUANTILE_LEVELS, scale_about_median
 
-QUANTILE_LEVELS = np.array(
-    [0.005, 0.02, 0.05, 0.1, 0.15, 0.25, 0.35, 0.45, 0.5, 0.55, 0.65, 0.75, 0.85, 0.9, 0.95, 0.98, 0.995]
-)
-_LOW, _QUARTER, _MEDIAN, _THREE_QUARTERS, _HIGH = np.searchsorted(
-    QUANTILE_LEVELS, [0.05, 0.25, 0.5, 0.75, 0.95]
-).tolist()
+_LOW, _QUARTER, _THREE_QUARTERS, _HIGH = np.searchsorted(QUANTILE_LEVELS, [0.05, 0.25, 0.75, 0.95]).tolist()
 _NORMAL = ndtri(QUANTILE_LEVELS)
 _STUDENT_T = stdtrit(3.0, QUANTILE_LEVELS) / stdtrit(3.0, 0.75)
 _COVERAGE = 0.9
 _PENALTIES = (0.0, *np.geomspace(0.1, 1000.0, 17).tolist())
-_SHORT_RUN_SHRINKAGE, _SHORT_AND_LONG = 0.2, (70.0, 200.0)
-"""by how much less than the prior expects runs of the first horizon gain; those of the second gain as much"""
-_UPPER_SHRINKAGE, _LOWER_SHRINKAGE = 0.7, 0.9
-"""factors of the widths of the prior's intervals above and below the median"""
-_FEWEST_SEEN = 5
 _FAMILIAR_NOISE, _UNFAMILIAR_NOISE = 0.003, 0.04
 """standard deviations of the normal error of familiar curves, and what unfamiliar ones add to it"""
-_MIN_WIDTH = 2e-4
 
 
 class SourceQuantiles(NamedTuple):
@@ -76,7 +64,7 @@ def blend(quantiles: SourceQuantiles, spread: float, shift_penalty: float) -> Fl
 def _smooth_tails(gains: Floats) -> Floats:
     """Quantiles (m, levels) averaged with those of Student's t of three degrees of freedom that has the same quartiles
     on each side of the median: the forest's few draws determine neither the tails nor fine structure."""
-    low, median, high = (gains[:, level : level + 1] for level in (_QUARTER, _MEDIAN, _THREE_QUARTERS))
+    low, median, high = (gains[:, level : level + 1] for level in (_QUARTER, MEDIAN, _THREE_QUARTERS))
     return np.asarray(
         (gains + median + np.where(QUANTILE_LEVELS > 0.5, high - median, median - low) * _STUDENT_T) / 2.0
     )
@@ -85,20 +73,6 @@ def _smooth_tails(gains: Floats) -> Floats:
 def _spread_by_familiarity(spread: float, familiarity: Floats) -> Floats:
     """(m, 1) the spread of each curve: a factor below 1 applies only as far as the curve is familiar."""
     return np.asarray(1.0 + (spread - 1.0) * np.where(spread < 1.0, familiarity, 1.0))[:, None]
-
-
-def shrink_overconfident(gains: Floats, x: Floats) -> Floats:
-    """Quantiles (m, levels) by the prior, shrunk to what real curves gain; x: (m, features).
-
-    Curves of the prior gain more than real short runs do, and its intervals are too wide. Both were measured on curves
-    of at least `_FEWEST_SEEN` iterations; shorter ones are left as they are.
-    """
-    short, long = np.log(_SHORT_AND_LONG)
-    median = gains[:, _MEDIAN : _MEDIAN + 1]
-    deviation = gains - median
-    kept = 1.0 - _SHORT_RUN_SHRINKAGE * clip((long - x[:, HORIZON : HORIZON + 1]) / (long - short), 0.0, 1.0)
-    shrunk = median * kept + np.where(deviation > 0, _UPPER_SHRINKAGE, _LOWER_SHRINKAGE) * deviation
-    return np.asarray(np.where(x[:, HISTORY_LENGTH : HISTORY_LENGTH + 1] >= np.log(_FEWEST_SEEN), shrunk, gains))
 
 
 def _normal_error(familiarity: Floats) -> Floats:
@@ -114,7 +88,7 @@ def fit_spread(held_out: Sequence[HeldOut], finished: int) -> float:
     """
     factors = []
     for quantiles, target, _ in held_out:
-        low, median, high = _smooth_tails(scale_about_median(quantiles.history, 1.0))[:, [_LOW, _MEDIAN, _HIGH]].T
+        low, median, high = _smooth_tails(scale_about_median(quantiles.history, 1.0))[:, [_LOW, MEDIAN, _HIGH]].T
         error = target - median
         ratio = np.where(error > 0, error / np.maximum(high - median, 1e-9), error / np.minimum(low - median, -1e-9))
         factors.append(np.where(ratio < 1.0, 1.0 + (ratio - 1.0) / quantiles.familiarity, ratio))
@@ -135,19 +109,3 @@ def fit_shift_penalty(held_out: Sequence[HeldOut], spread: float) -> float:
         return total
 
     return float(min(_PENALTIES, key=loss))
-
-
-def sample_quantiles(draws: Floats, repeats: int = 1) -> Floats:
-    """(m, levels) quantiles of sorted draws (m, s), each draw counted `repeats` times."""
-    count = draws.shape[1] * repeats
-    position = np.minimum(np.maximum(QUANTILE_LEVELS * count - 0.5, 0.0), count - 1.0)
-    below = position.astype(np.int64)
-    above = np.minimum(below + 1, count - 1)
-    values = draws.take(below // repeats, axis=1)
-    return np.asarray(values + (position - below) * (draws.take(above // repeats, axis=1) - values))
-
-
-def scale_about_median(values: Floats, spread: float | Floats) -> Floats:
-    """Quantiles (m, levels) scaled about the median by `spread`, a number or (m, 1), and kept a minimum width apart."""
-    median = values[:, _MEDIAN : _MEDIAN + 1]
-    return np.asarray(median + spread * (values - median) + _MIN_WIDTH * (QUANTILE_LEVELS - 0.5))

@@ -1,24 +1,72 @@
-"""The prior over learning curves, from which the predictor learns where there is no history.
+"""The model that needs no history: a quantile forest fitted on draws from a prior over learning curves.
 
 As for prior-fitted networks (Adriaensen, Rakotoarison, Müller, Hutter 2023, on learning curves): draw curves from a
-prior, then fit a model to the draws. A curve progresses from chance level to a top along a parametric family, possibly
-after a plateau. Learning rates are constant, annealed or dropped in steps, mostly not constant in long runs. Noise is
-autocorrelated and shrinks with the learning rate. Some runs overfit, a few never learn.
+prior, then fit a model to the draws. A curve of the prior progresses from chance level to a top along a parametric
+family, possibly after a plateau. Learning rates are constant, annealed or dropped in steps, mostly not constant in
+long runs. Noise is autocorrelated and shrinks with the learning rate. Some runs overfit, a few never learn.
 """
 
 from __future__ import annotations
+
+from functools import lru_cache
 
 import numpy as np
 from numpy.random import Generator
 from scipy.signal import lfilter
 
-from predictors.arrays import Bools, Floats, Ints
+from predictors.arrays import Bools, Floats, Ints, clip
+from predictors.forest import QuantileForest
+from predictors.learning_curve.features import CUTS, HISTORY_LENGTH, HORIZON, Examples, make_examples
+from predictors.learning_curve.quantiles import MEDIAN, sample_quantiles
 
-LENGTHS = tuple(int(n) for n in np.round(np.geomspace(15, 400, 14)))
+_LENGTHS = tuple(int(n) for n in np.round(np.geomspace(15, 400, 14)))
 """lengths of the curves drawn for training"""
 _LONG = 70
 """iterations from which on a run is long"""
 _MILESTONES = np.array([[0.3, 0.6, 0.9], [0.5, 0.75, 1.0], [0.4, 0.8, 1.0], [1 / 3, 2 / 3, 1.0]])
+_CURVES = 960
+"""curves drawn for the forest, of each length"""
+_TREE_SHARE = 0.09
+"""share of them that each tree is fitted on: draws are cheap, and errors of trees on different draws correlate less"""
+_SHORT_RUN_SHRINKAGE, _SHORT_AND_LONG = 0.2, (70.0, 200.0)
+"""by how much less than the prior expects runs of the first horizon gain; those of the second gain as much"""
+_UPPER_SHRINKAGE, _LOWER_SHRINKAGE = 0.7, 0.9
+"""factors of the widths of the prior's intervals above and below the median"""
+_FEWEST_SEEN = 5
+
+
+def prior_quantiles(x: Floats) -> Floats:
+    """(m, levels) quantiles of the gain, for features x (m, features); overconfident of real curves."""
+    return sample_quantiles(_forest().sample(x))
+
+
+def prior_examples(count: int) -> Examples:
+    """Examples of `count` curves of each of the prior's lengths, always the same ones; every other cut is used."""
+    random = np.random.default_rng(20)
+    return make_examples(
+        [curve for length in _LENGTHS for curve in sample_prior_curves(length, count, random)], CUTS[::2]
+    )
+
+
+@lru_cache(maxsize=1)
+def _forest() -> QuantileForest:
+    """The forest, grown once in a process."""
+    x, y, owner, _ = prior_examples(_CURVES)
+    return QuantileForest.fit(x, y, owner, trees=60, smallest_leaf=8, features=0.5, seed=20, share=_TREE_SHARE)
+
+
+def shrink_overconfident(gains: Floats, x: Floats) -> Floats:
+    """Quantiles (m, levels) by the prior, shrunk to what real curves gain; x: (m, features).
+
+    Curves of the prior gain more than real short runs do, and its intervals are too wide. Both were measured on curves
+    of at least `_FEWEST_SEEN` iterations; shorter ones are left as they are.
+    """
+    short, long = np.log(_SHORT_AND_LONG)
+    median = gains[:, MEDIAN : MEDIAN + 1]
+    deviation = gains - median
+    kept = 1.0 - _SHORT_RUN_SHRINKAGE * clip((long - x[:, HORIZON : HORIZON + 1]) / (long - short), 0.0, 1.0)
+    shrunk = median * kept + np.where(deviation > 0, _UPPER_SHRINKAGE, _LOWER_SHRINKAGE) * deviation
+    return np.asarray(np.where(x[:, HISTORY_LENGTH : HISTORY_LENGTH + 1] >= np.log(_FEWEST_SEEN), shrunk, gains))
 
 
 def sample_prior_curves(length: int, count: int, random: Generator) -> Floats:

@@ -99,7 +99,7 @@ class CurveFans:
         def content(position: int) -> Hashable:
             row = int(rows[position])
             iterations, values = jobs.accuracies.row(row)
-            known = self._curves.metadata_.encode([_meta(jobs, row)]).tobytes()
+            known = self._curves.metadata.encode([_meta(jobs, row)]).tobytes()
             taught = self._is_taught(jobs, row)
             return iterations.tobytes(), values.tobytes(), float(jobs.max_iterations[row]), known, taught
 

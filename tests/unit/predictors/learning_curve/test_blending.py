@@ -3,16 +3,10 @@
 import numpy as np
 import pytest
 
-from predictors.learning_curve.blending import (
-    QUANTILE_LEVELS,
-    HeldOut,
-    SourceQuantiles,
-    _normal_error,
-    blend,
-    fit_shift_penalty,
-    shrink_overconfident,
-)
+from predictors.learning_curve.blending import HeldOut, SourceQuantiles, _normal_error, blend, fit_shift_penalty
 from predictors.learning_curve.features import HISTORY_LENGTH, HORIZON
+from predictors.learning_curve.prior import shrink_overconfident
+from predictors.learning_curve.quantiles import QUANTILE_LEVELS
 
 
 def test_a_short_run_gains_less_of_what_the_prior_expects_than_a_long_one() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from predictors.learning_curve import LearningCurvePredictor
-from predictors.learning_curve.forests import cluster_curves
+from predictors.learning_curve.history import cluster_curves
 
 _TOPS, _SPEEDS = np.linspace(0.65, 0.95, 20), np.resize([0.4, 0.7, 1.0, 1.3], 20)
 _COLD = LearningCurvePredictor()

@@ -1,11 +1,16 @@
-"""The weighted probabilistic learning curve model in closed form (Domhan, Springenberg, Hutter 2015, section 3).
+"""The parametric families of Domhan, Springenberg and Hutter (IJCAI 2015, section 3), fitted in closed form.
 
-Each shape is a Bayesian linear regression whose asymptote, gain and noise are integrated out under a
-normal-inverse-gamma prior. Shapes are weighted by their marginal likelihood; the result is a mixture of Student's t.
+Their eleven families are affine in an asymptote and a gain once their nonlinear parameters are fixed. Here each family
+is a grid of those, one shape for each combination; families that are equal up to asymptote and gain share shapes
+(hill3, mmf and log power; Weibull, Janoschek and exp4). Each shape is a Bayesian linear regression whose asymptote,
+gain and noise are integrated out under a normal-inverse-gamma prior. Shapes are weighted by their marginal likelihood;
+the result is a mixture of Student's t.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -13,7 +18,6 @@ from typing import NamedTuple
 import numpy as np
 
 from predictors.arrays import Floats, Ints
-from predictors.learning_curve.shapes import evaluate_scheduled_shapes, evaluate_shapes
 
 _MOST_POINTS = 64
 _EFFECTIVE_POINTS = 8.0
@@ -26,6 +30,49 @@ _EVIDENCE_TOLERANCE = 1e-9
 """shapes whose evidence differs by less count as equally likely, and the first one is taken"""
 _MIN_CHANGE = 1e-9
 """a shape that changes by less between the first and the last point cannot be fitted"""
+_SCALES = (1.5, 4.0, 10.0, 25.0, 60.0, 150.0)
+
+
+def _family(formula: Callable[..., Floats], *grids: tuple[float, ...]) -> Callable[..., Floats]:
+    """The shapes of a formula, whose last parameters take all k combinations of the values of `grids`, as (k, 1)."""
+    parameters = np.array(list(itertools.product(*grids))).T[:, :, None]
+    return lambda *where: np.asarray(formula(*where, *parameters))
+
+
+def _drop(x: Floats, end: Floats, share: Floats) -> Floats:
+    return np.asarray(np.where(x[:, None] < share * end[:, None], 1.0, 0.0) + 0.5 * x[:, None] ** -0.5)
+
+
+_SHAPES = (
+    _family(lambda x, power: x**-power, (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)),  # pow3
+    _family(
+        lambda x, offset, power: (1.0 + x / offset) ** -power, (2.0, 5.0, 15.0, 50.0), (0.5, 1.0, 2.0, 4.0)
+    ),  # pow4
+    _family(lambda x, scale, power: 1.0 / (1.0 + (x / scale) ** power), _SCALES, (1.0, 1.5, 2.5, 4.0)),  # Hill
+    _family(lambda x, scale, power: np.exp(-((x / scale) ** power)), _SCALES, (0.35, 0.6, 1.0, 1.6, 2.5)),  # Weibull
+    _family(lambda x: 1.0 / np.log(x[None] + 1.0)),  # ilog2
+    _family(lambda x, offset: -np.log(np.log(x) + offset), (0.5, 1.0, 3.0)),  # log log linear
+    _family(lambda x, b, c: -np.exp(b / x + c * np.log(x)), (-3.0, -1.0, -0.3), (-0.2, 0.05)),  # vapour pressure
+)
+"""map iterations x (p,) to k shapes (k, p), in any scale and with any offset"""
+_SCHEDULED_SHAPES = (
+    _family(lambda x, end: ((1.0 + np.cos(np.pi * np.minimum(x / end, 1.0))) / 2.0)[:, None]),
+    _family(lambda x, end, power: np.maximum(1.0 - x / end, 0.0)[:, None] ** power, (1.0, 2.0)),
+    _family(_drop, (0.3, 0.5, 0.6, 0.75, 0.9)),
+)
+"""map iterations x (h, p) and horizons (h, 1) to k shapes for each horizon (h, k, p): the learning rate is annealed, or
+dropped, towards the declared end"""
+
+
+def _free_values(x: Floats) -> Floats:
+    """(K, p) values of all shapes that do not depend on the horizon, at iterations x (p,)."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.concatenate([family(x) for family in _SHAPES])
+
+
+def _scheduled_values(x: Floats, horizons: Floats) -> Floats:
+    """(h, K, p) values of all shapes that depend on the horizon, for horizons (h,), at iterations x (h, p) of each."""
+    return np.concatenate([family(x, horizons[:, None]) for family in _SCHEDULED_SHAPES], axis=1)
 
 
 class ShapeRegressions(NamedTuple):
@@ -92,7 +139,7 @@ class ShapeMixture:
         x = (edges[:-1] + 1.0 + edges[1:]) / 2.0
         w = np.arange(1.0, len(edges)) / (len(edges) - 1)
         w *= min(1.0, _EFFECTIVE_POINTS / w.sum())
-        return cls(length, edges[:-1].astype(np.int64), x, w, ShapeRegressions.prepare(evaluate_shapes(x), w))
+        return cls(length, edges[:-1].astype(np.int64), x, w, ShapeRegressions.prepare(_free_values(x), w))
 
     def predict(self, curves: Floats, horizons: Floats) -> tuple[Floats, Floats, Floats]:
         """For normalised curves (m, length), the value at iterations `horizons` (m,).
@@ -106,10 +153,10 @@ class ShapeMixture:
         level = points @ (self.w / total)
         centred = points - level[:, None]
         unique_horizons, which = np.unique(horizons, return_inverse=True)
-        final = evaluate_shapes(unique_horizons).T
+        final = _free_values(unique_horizons).T
         count = len(unique_horizons)
         x = np.append(np.broadcast_to(self.x, (count, len(self.x))), unique_horizons[:, None], axis=1)
-        values = evaluate_scheduled_shapes(x, unique_horizons)
+        values = _scheduled_values(x, unique_horizons)
         scheduled = ShapeRegressions.prepare(values[:, :, :-1], self.w)
         product = np.append(
             centred @ self.free.projection, _multiply_rowwise(centred, scheduled.projection, which), axis=1
