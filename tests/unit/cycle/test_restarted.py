@@ -22,7 +22,8 @@ def site() -> MovingSite:
 
 
 def asked(record: CycleRecord) -> list[list[float]]:
-    return record.snapshot.jobs.requested.tolist()
+    requested: list[list[float]] = record.snapshot.jobs.requested.tolist()
+    return requested
 
 
 def same_decisions(site: MovingSite) -> CycleRecord:
