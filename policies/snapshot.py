@@ -97,6 +97,9 @@ class Jobs:
     gpus_max: Ints
     demand: Floats
     """(n, resources)"""
+    requested: Floats
+    """(n, resources): what its user asked for, whatever it was given since; what it had, where it was never seen to
+    wait"""
     placement: Ints
     """placement class: a row of `Snapshot.fits`"""
     gpu_type: Texts

@@ -97,6 +97,11 @@ def jobs(n: int = 1, **columns: Any) -> Jobs:
         gpus_min=_column(columns.get("gpus_min", gpus), np.int64, n),
         gpus_max=_column(columns.get("gpus_max", gpus), np.int64, n),
         demand=_table(columns.get("demand", np.stack([gpus, np.ones(n), np.zeros(n)], axis=1)), n, len(RESOURCES)),
+        requested=_table(
+            columns.get("requested", columns.get("demand", np.stack([gpus, np.ones(n), np.zeros(n)], axis=1))),
+            n,
+            len(RESOURCES),
+        ),
         utility=_table(columns.get("utility", np.nan), n, 3),
         losses=curves(columns.get("losses", [[]] * n)),
         accuracies=curves(columns.get("accuracies", [[]] * n)),

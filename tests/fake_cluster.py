@@ -128,6 +128,7 @@ def _shaped(job: Mapping[str, Any], *, nodes: int | None = None, each: int | Non
 _UPDATES: Mapping[str, Callable[[Mapping[str, Any], str, float], dict[str, Any]]] = {
     "SiteFactor": lambda job, value, now: {"label": int(value)},
     "Gres": lambda job, value, now: _shaped(job, each=int(value.rpartition(":")[2])),
+    "TresPerJob": lambda job, value, now: {"gpus": int(value.rpartition(":")[2])},
     "NumNodes": lambda job, value, now: _shaped(job, nodes=int(value.partition("-")[0])),
     "NumTasks": lambda job, value, now: {"tasks": int(value)},
     "CPUsPerTask": lambda job, value, now: {"cpus_per_task": int(value)},

@@ -11,4 +11,6 @@ from slurmplug.ledger.ledger import Ledger
 
 def begun(port: ClusterPort, policy: Policy, ledger: Ledger, config: Config) -> Scheduler:
     """A scheduler that begins with what the ledger has, and has learnt nothing."""
-    return Scheduler(port, Intake(ledger.live_records()), Forecaster(), policy, ledger, config)
+    intake = Intake(ledger.live_records())
+    intake.set_updated([each.job for each in ledger.open_operations() if each.goal])
+    return Scheduler(port, intake, Forecaster(), policy, ledger, config)

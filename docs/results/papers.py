@@ -187,8 +187,8 @@ class _Forecasting(Policy):
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
         """As the policy, by these run times."""
-        total, remaining = self._run_times.forecast(snapshot, frozenset({"total"}))
-        return self._policy.decide(snapshot, replace(forecasts, total=total, remaining=remaining), memory)
+        learnt = self._run_times.forecast(snapshot, frozenset({"total"}))
+        return self._policy.decide(snapshot, replace(forecasts, total=learnt.total, remaining=learnt.remaining), memory)
 
 
 def learnt_run_times(seed: int, work: bool) -> RuntimePredictor:

@@ -197,9 +197,16 @@ class Scheduler:
     def _check(
         self, snapshot: Snapshot, plan: Plan, past: guardrails.Past, forecasts: Forecasts, site: Site
     ) -> guardrails.Verdict:
-        placement = "all" if site.places else self.config.operations.placement
-        modes, limits = self.config.mode, self.config.guardrails
-        return guardrails.check(snapshot, plan, past, modes, limits, placement=placement, forecasts=forecasts)
+        return guardrails.check(
+            snapshot,
+            plan,
+            past,
+            self.config.mode,
+            self.config.guardrails,
+            placement=self.config.operations.placement,
+            places=site.places,
+            forecasts=forecasts,
+        )
 
     def seconds_to_next(self) -> float:
         """The interval between two cycles, shorter while a job is being moved: it holds GPUs without training."""

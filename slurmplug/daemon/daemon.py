@@ -114,6 +114,7 @@ class Daemon:
             self._standby = Standby(config, folder, lambda: self._stopping) if folder else None
             self._checked_at = 0.0
             self._intake = Intake(self._ledger.live_records())
+            self._intake.set_updated([each.job for each in self._ledger.open_operations() if each.goal])
             self._forecaster = Forecaster(HistoryRunTimes(RuntimePredictor(config.predictors.runtime)))
             self._scheduler = Scheduler(
                 port=self._port,

@@ -87,15 +87,15 @@ class Forecaster:
         unknown = self._unknown
         if not needs or not len(jobs):
             return unknown
-        total, remaining = unknown.total, unknown.remaining
+        total, remaining, as_requested = unknown.total, unknown.remaining, unknown.total
         if needs & {"total", "remaining", "speed"}:
-            total, remaining = self._run_times.forecast(snapshot, needs | {"total"} if "speed" in needs else needs)
+            total, remaining, as_requested = self._run_times.forecast(snapshot, needs)
         return Forecasts(
             total=total,
             remaining=remaining,
             final=fans.finals(jobs) if "final" in needs else unknown.final,
             accuracy=fans.accuracies(jobs) if "accuracy" in needs else unknown.accuracy,
             loss=fans.losses(jobs) if "loss" in needs else unknown.loss,
-            speed=self._speed_fans.speeds(snapshot, total) if "speed" in needs else unknown.speed,
+            speed=self._speed_fans.speeds(snapshot, as_requested) if "speed" in needs else unknown.speed,
             models=self._models,
         )

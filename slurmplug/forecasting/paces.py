@@ -51,14 +51,15 @@ def pooled_pace(paces: Sequence[float]) -> Pace:
     return Pace(middle, sqrt(variance * (1.0 + 1.0 / n)))
 
 
-def requests(jobs: Jobs, total: Forecast) -> Callable[[int], Request]:
-    """What the job of a row asks for, by its forecast run time (n,) in seconds."""
+def requests(jobs: Jobs, run_times: Forecast) -> Callable[[int], Request]:
+    """What the job of a row asks for, by its forecast run time (n,) on that, in seconds."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        log_step = np.log(total.median / jobs.max_iterations)
-        early, late = total.quantile([0.05, 0.95]).T
+        log_step = np.log(run_times.median / jobs.max_iterations)
+        early, late = run_times.quantile([0.05, 0.95]).T
         spread = np.fmax(np.log(late / early) / _DEVIATIONS, LEAST_SPREAD)
     known = np.isfinite(log_step) & np.isfinite(spread)
-    columns = [column.tolist() for column in (jobs.gpus, known, log_step, spread)]
+    gpus = jobs.requested[:, 0].astype(np.int64)
+    columns = [column.tolist() for column in (gpus, known, log_step, spread)]
 
     def of_row(row: int) -> Request:
         gpus, knows, at, wide = (column[row] for column in columns)

@@ -29,9 +29,17 @@ class RunTimes(Protocol):
         """What made the forecasts, for the record."""
         ...
 
-    def forecast(self, snapshot: Snapshot, needs: Set[Need]) -> tuple[Forecast, Forecast]:
-        """The total and the remaining seconds of each job, (n,) both; what is not in `needs` may be unknown."""
+    def forecast(self, snapshot: Snapshot, needs: Set[Need]) -> "RunTimeForecasts":
+        """Those of each job; of total and remaining, what is not in `needs` may be unknown."""
         ...
+
+
+class RunTimeForecasts(NamedTuple):
+    """Seconds of each job, (n,) each: in all and still to come, as it is now; and in all on what its user asked for."""
+
+    total: Forecast
+    remaining: Forecast
+    as_requested: Forecast
 
 
 class HistoryRunTimes:
@@ -51,16 +59,11 @@ class HistoryRunTimes:
         """The run-time predictor's."""
         return self._predictor.version
 
-    def forecast(self, snapshot: Snapshot, needs: Set[Need]) -> tuple[Forecast, Forecast]:  # noqa: ARG002 one needs the other
-        """The total and the remaining seconds; both are made whatever is needed."""
+    def forecast(self, snapshot: Snapshot, needs: Set[Need]) -> RunTimeForecasts:  # noqa: ARG002 one needs the other
+        """All of them, whatever is needed."""
         jobs = snapshot.jobs
         elapsed = np.nan_to_num(np.maximum(snapshot.now - jobs.started, 0.0))
-        requested = (np.nan_to_num(column, nan=-1.0) for column in (jobs.time_limit, jobs.max_iterations))
-        known = (column.tolist() for column in (jobs.kind, jobs.gpus, jobs.gpu_type, *requested))
-        submitted = self._submitted.of(
-            list(zip(jobs.keys, *known, strict=True)),
-            lambda rows: self._at_submission([_as_submitted(jobs, row) for row in rows.tolist()]),
-        )
+        submitted, as_requested = self._by_earlier_runs(jobs)
         pace = self._paces.of(snapshot)
         left = (jobs.max_iterations - jobs.iteration) * pace.seconds
         believable = (left > 0) & (left < LARGEST_BELIEVABLE)
@@ -79,7 +82,22 @@ class HistoryRunTimes:
         remaining = Forecast.assemble(len(jobs), [every, running, (rows, rest), (paced, by_pace)])
         longer = rows, _later(rest, elapsed[rows])
         total = Forecast.assemble(len(jobs), [every, longer, (paced, _later(by_pace, elapsed[paced]))])
-        return total, remaining
+        return RunTimeForecasts(total, remaining, as_requested)
+
+    def _by_earlier_runs(self, jobs: Jobs) -> tuple[Forecast, Forecast]:
+        """The run times of jobs by the runs before them, on the GPUs that they have and on those they asked for."""
+        gpus, asked = jobs.gpus.tolist(), jobs.requested[:, 0].tolist()
+        others = [row for row, both in enumerate(zip(gpus, asked, strict=True)) if both[0] != both[1]]
+        limits = (np.nan_to_num(column, nan=-1.0) for column in (jobs.time_limit, jobs.max_iterations))
+        known = list(zip(jobs.keys, *(each.tolist() for each in (jobs.kind, jobs.gpu_type, *limits)), strict=True))
+        each = [*enumerate(gpus), *((row, int(asked[row])) for row in others)]
+        forecast = self._submitted.of(
+            [(known[row], count) for row, count in each],
+            lambda new: self._at_submission([_as_submitted(jobs, *each[at]) for at in new.tolist()]),
+        )
+        at = np.arange(len(gpus))
+        at[others] = len(gpus) + np.arange(len(others))
+        return forecast[np.arange(len(gpus))], forecast[at]
 
     def _at_submission(self, jobs: Sequence[Job]) -> Forecast:
         """The run times of jobs by the runs before them, in so far as these are evidence of it."""
@@ -207,8 +225,10 @@ def known_at_submit(
     }  # fmt: skip
 
 
-def _as_submitted(jobs: Jobs, row: int) -> Job:
-    limit, (gpus, cpus, memory) = float(jobs.time_limit[row]), jobs.demand[row].tolist()
+def _as_submitted(jobs: Jobs, row: int, gpus: int) -> Job:
+    """The job as if it had asked for so many GPUs, with CPUs and memory in proportion."""
+    limit, (asked, *others) = float(jobs.time_limit[row]), jobs.requested[row].tolist()
+    cpus, memory = (amount * gpus / asked if asked else amount for amount in others)
     return known_at_submit(
         user=str(jobs.user[row]),
         account=str(jobs.account[row]),

@@ -2,7 +2,7 @@
 
 import operator
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import exp, log
 from typing import NamedTuple
 
@@ -43,9 +43,6 @@ class SpeedFans:
     def __init__(self, seen: SeenSpeeds) -> None:
         self._seen = seen
         self._tables = SpeedTables(seen)
-        self._requests: dict[JobKey, Request] = {}
-        """of jobs that were seen pending, as they were first"""
-        self._keys: tuple[JobKey, ...] = ()
         self._paces: dict[Whose, tuple[int, Pace | None]] = {}
         """the pace of a kind's jobs on one GPU, and what had changed of the kind when it was computed"""
         self._most: dict[Whose, int] = {}
@@ -55,8 +52,9 @@ class SpeedFans:
         self._latest: tuple[list[int], list[_Scaled], list[Floats], Fan] = [], [], [], Fan.unknown(0)
         """the latest fan, and what it was made of"""
 
-    def speeds(self, snapshot: Snapshot, total: Forecast) -> Fan:
-        """A fan over GPUs up to the most that any job may have. total (n,): forecast run times in seconds.
+    def speeds(self, snapshot: Snapshot, as_requested: Forecast) -> Fan:
+        """A fan over GPUs up to the most that any job may have. as_requested (n,): run times in seconds on what jobs
+        asked for.
 
         Jobs of the same speeds share a row of it. The same object as in the cycle before where nothing changed.
         """
@@ -69,17 +67,15 @@ class SpeedFans:
         self._tables.begin(counts, max(int(snapshot.nodes.capacity[:, 0].max(initial=0.0)), 1))
         self._most, self._there = {}, {}
         self._others.begin()
-        request = requests(jobs, total)
-        self._note_requests(jobs, rows, request)
-        kinds, pending, keys, counted = self._kinds(jobs), jobs.pending.tolist(), jobs.keys, counts.tolist()
+        request = requests(jobs, as_requested)
+        kinds, keys, counted = self._kinds(jobs), jobs.keys, counts.tolist()
         users = jobs.user.tolist()
         shared: dict[_Scaled, int] = {}
         index = [-1] * n
         for row in rows:
             key, whose = keys[row], kinds[row]
-            first = self._requests.get(key)
-            asked = first if first is not None and not pending[row] else request(row)
-            most = max(self._most_gpus(whose), (first or asked).gpus)
+            asked = request(row)
+            most = max(self._most_gpus(whose), asked.gpus)
             steps = self._seen.of_job(whose, key)
             scaled = (
                 self._by_steps(whose, key, steps, most)
@@ -132,17 +128,6 @@ class SpeedFans:
         users = jobs.user.tolist()
         kinds = map(kind_of, jobs.kind.tolist(), users, jobs.name.tolist(), jobs.gpu_type.tolist())
         return list(map(self._seen.whose, kinds, users))
-
-    def _note_requests(self, jobs: Jobs, rows: Sequence[int], request: Callable[[int], Request]) -> None:
-        """Remember what pending jobs ask for, as long as they are there: once they train they may have other GPUs."""
-        if jobs.keys is self._keys:
-            return
-        self._keys = jobs.keys
-        known, pending = self._requests, jobs.pending.tolist()
-        self._requests = {key: known[key] for key in jobs.keys if key in known}
-        for row in rows:
-            if pending[row] and jobs.keys[row] not in known:
-                self._requests[jobs.keys[row]] = request(row)
 
     def _most_gpus(self, whose: Whose) -> int:
         if whose not in self._most:

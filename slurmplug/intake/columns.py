@@ -95,6 +95,7 @@ _SNAPSHOT_COLUMNS = (
     _Column("gpus_min", int, lambda job: _range(job)[0]),
     _Column("gpus_max", int, lambda job: _range(job)[1]),
     _Column("demand", (float, 3), attrgetter("gpus.whole", "facts.cpus", "facts.memory")),
+    _Column("requested", (float, 3), "record.requested"),
     _Column("gpu_type", str, "gpus.only_type"),
     _Column("part_of_gpu", bool, "gpus.are_parts"),
     _Column("urgency", float, "directives.urgency"),

@@ -189,7 +189,7 @@ class Intake:
             before = found.facts if found is not None else None
             record = listed[row] = self._identified(found, facts, fold) or self._begun(found, facts, fold)
             if record is found and before is not None:
-                self._note_surplus(record, before, priority)
+                self._note_request(record, before, priority)
             admission = next_admission(record.admission, record.facts, priority)
             if admission != record.admission:
                 record.admission = admission
@@ -216,16 +216,15 @@ class Intake:
             fold.touch(record)
         return record
 
-    def _note_surplus(self, record: JobRecord, before: JobFacts, priority: float) -> None:
-        """Note what its user's change of a waiting job's request adds to its priority, beside its SiteFactor."""
+    def _note_request(self, record: JobRecord, before: JobFacts, priority: float) -> None:
+        """Note what its user now asks for by a change of a waiting job's request, and what that adds to its priority
+        beside its SiteFactor."""
         facts = record.facts
-        if (
-            record.key in self._updated
-            or before.state != facts.state
-            or facts.state != "PENDING"
-            or _request(before) == _request(facts)
-        ):
+        waits = before.state == facts.state == "PENDING"
+        if not waits or record.key in self._updated or _request(before) == _request(facts):
             return
+        if before.resources != facts.resources:
+            record.requested = facts.resources
         elsewhere = (before.partition, before.qos) != (facts.partition, facts.qos)
         own = priority - record.site_factor if priority else np.nan
         own_before = self._own_priority.get(facts.job_id, np.nan)
@@ -239,7 +238,9 @@ class Intake:
             if run in self._stored_until:  # what was read of that job's files is not this one's
                 self._stored_until[run] = float(np.nextafter(self._stored_until[run], np.inf))
         key = JobKey(fold.reading.site.cluster, facts.job_id, int(facts.submit))
-        record = self._records[facts.job_id] = JobRecord(key, facts, placed=self._placed_of_new(facts, fold))
+        record = self._records[facts.job_id] = JobRecord(
+            key, facts, placed=self._placed_of_new(facts, fold), requested=facts.resources
+        )
         fold.touch(record)
         return record
 

@@ -33,6 +33,17 @@ def next_admission(before: Admission, facts: "JobFacts", priority: float) -> Adm
     return "gone" if before == "held" and facts.reason == "JobHeldUser" else before or "new"
 
 
+class Resources(NamedTuple):
+    """Amounts in all: whole GPUs, CPUs, and memory in MiB; in the order of `policies.snapshot.RESOURCES`."""
+
+    gpus: int
+    cpus: int
+    memory: float
+
+
+NO_RESOURCES = Resources(0, 0, 0.0)
+
+
 class JobFacts(NamedTuple):
     """The columns of `JobRows` that describe a job, without its priority, which changes with every reading.
 
@@ -82,6 +93,11 @@ class JobFacts(NamedTuple):
     def of_gpus(self) -> JobGPUs:
         """Its GPUs, and of which types they are."""
         return JobGPUs(self.gpus, self.gpu_type, self.gpu_type_held, self.shards)
+
+    @property
+    def resources(self) -> Resources:
+        """What it requests, or has once it runs."""
+        return Resources(self.of_gpus.whole, self.cpus, self.memory)
 
     @property
     def shown_id(self) -> str:
@@ -156,6 +172,8 @@ class JobRecord:
     """as `policies.snapshot.Jobs.surplus`; the ledger does not keep it"""
     waited_before: float = 0.0
     attained_before: float = 0.0
+    requested: Resources = NO_RESOURCES
+    """what its user asked for, as far as it was seen waiting; else what it had when it was first seen"""
     listed: bool = True
     admission: Admission = ""
     submitted_directives: Directives | None = None

@@ -19,7 +19,7 @@ from slurmplug.cluster.port import Command, ResourceRequest
 from slurmplug.cycle.record import CycleRecord
 from slurmplug.directives.changes import Change
 from slurmplug.directives.parser import Directives
-from slurmplug.intake.job_record import NO_DIRECTIVES, JobFacts, JobRecord, Point, join_runs
+from slurmplug.intake.job_record import NO_DIRECTIVES, JobFacts, JobRecord, Point, Resources, join_runs
 from slurmplug.intake.site_factor import SiteFactor
 from slurmplug.ledger import codec
 from slurmplug.operations import Facts, Operation, OperationOutcome
@@ -268,6 +268,7 @@ def record_row(record: JobRecord, now: float) -> Row:
         "factor_by_others": int(record.placed.by_others),
         "waited_before": record.waited_before,
         "attained_before": record.attained_before,
+        "requested": json.dumps(record.requested),
         "ended": int(not record.facts.live),
         "listed": int(record.listed),
         "admission": record.admission,
@@ -319,6 +320,7 @@ def record_from_row(row: Row, points: Iterable[Row]) -> JobRecord:
         ),
         waited_before=row["waited_before"],
         attained_before=row["attained_before"],
+        requested=Resources(*json.loads(row["requested"])),
         listed=bool(row["listed"]),
         admission=row["admission"],
         submitted_directives=_DIRECTIVES.validate_json(row["submitted_directives"]),

@@ -197,4 +197,13 @@ ALTER TABLE jobs ADD COLUMN in_doubt INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE jobs ADD COLUMN gpu_type_held TEXT NOT NULL DEFAULT '';
 ALTER TABLE jobs ADD COLUMN shards INTEGER NOT NULL DEFAULT 0;
 """,
+    """
+-- what its user asked for: GPUs, CPUs, MiB; of jobs that were resized, as before the first time
+ALTER TABLE jobs ADD COLUMN requested TEXT NOT NULL DEFAULT '[0, 0, 0.0]';
+UPDATE jobs SET requested = json_array(coalesce(gpus, 0), coalesce(cpus, 0), coalesce(memory, 0.0));
+UPDATE jobs SET requested = json_array(before, max(1, cpus * before / gpus), memory * before / gpus) FROM (
+    SELECT job, json_extract(noted, '$.gpus_before') AS before, min(opened) FROM operations
+    WHERE kind = 'resize' AND outcome IN ('done', 'progress lost') GROUP BY job
+) WHERE job = id AND before > 0 AND gpus > 0;
+""",
 )

@@ -16,6 +16,8 @@ def left_to_others(context: OperationContext, *, in_place: bool = False) -> Tran
     operation, request = context.operation, context.request
     if operation.seen is None or request is None or context.state == "completing":
         return None
+    if operation.step == "settle":  # 25.11 lowers the nodes of a requeued job a moment after it is pending
+        return end_for_change(context, changes.changed_since_run(operation.seen, request))
     goal = operation.goal if operation.step in _REWRITTEN else changes.NOTHING
     fields = changes.changed(operation.seen, request, goal, in_place=in_place)
     if not isinstance(operation.facts, RestartFacts):  # an earlier operation may restore the node lists meanwhile

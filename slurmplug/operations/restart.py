@@ -273,7 +273,9 @@ def _settling(context: OperationContext) -> Transition | None:
     undo = {**reshaped.undo, "SiteFactor": f"{site_factor:.0f}", "Nice": str(request.nice), "StartTime": "now"}
     cleanup, limit = ("free", "unreserve", "withdraw"), context.settings.start_limit
     facts = reshaped.facts
-    return next_step(context, "rewrite", limit, facts=facts, goal=goal, undo=undo, pending_cleanup=cleanup)
+    return next_step(
+        context, "rewrite", limit, facts=facts, goal=goal, undo=undo, pending_cleanup=cleanup, seen=request
+    )
 
 
 def _reshaped(context: OperationContext, request: ResourceRequest) -> Operation:

@@ -118,13 +118,14 @@ def check(
     limits: Guardrails,
     *,
     placement: str = "pin",
+    places: bool = False,
     forecasts: Forecasts | None = None,
 ) -> Verdict:
     """Check a plan against every rule.
 
     forecasts: those of `time_limits.NEEDS`; without them no run time is compared with a time limit.
-    placement: who chooses nodes: off, Slurm alone; exclude, Slurm, but a job may be moved away from its nodes; pin, the
-    policy for jobs that it moves; all, the policy for every job (`Site.places`).
+    placement: who chooses the nodes of a job that is moved: off, nobody; exclude, Slurm, any but its present ones; pin,
+    the policy. places: the policy places every job, and moves it as it likes (`Site.places`).
     """
     mode: dict[str, Mode] = {kind: "observe" if past.paused else modes.of(kind) for kind in KINDS}
     protected_by = {each.rule: each.protects(snapshot.jobs, past, limits) for each in PROTECTIONS}
@@ -138,16 +139,16 @@ def check(
         action, row = planned, rows[planned.job]
         state, user = str(snapshot.jobs.state[row]), str(snapshot.jobs.user[row])
         reason = next((Reason(rule) for rule, mask in protected_by.items() if mask[row]), None)
-        reason = reason or _placement_veto(action, placement)
+        reason = reason or (None if places else _placement_veto(action, placement))
         reason = reason or _mode_veto(mode[action.kind], past) or _no_effect_veto(action, state, past)
         effect = _spends(action, state, past)
         gives_back = action.job in past.sizes and past.sizes[action.job].asked == action.gpus
-        if placement != "all":
+        if not places:
             reason = reason or _move_veto(action, snapshot, row, past, limits)
             if forecasts is not None and action.job not in past.moving and not gives_back:
                 fitted = within_limit(action, snapshot, row, forecasts, limits.raise_time_limit)
                 action, reason = (action, reason or fitted) if isinstance(fitted, Reason) else (fitted, reason)
-        elif effect in ("requeue", "write"):  # where the policy places every job, it moves them as it likes
+        elif effect in ("requeue", "write"):
             effect = ""
         if effect:
             reason = reason or spendings[effect].veto(user)
@@ -233,9 +234,9 @@ def _no_effect_veto(action: Action, state: str, past: Past) -> Reason | None:
 
 
 def _placement_veto(action: Action, placement: str) -> Reason | None:
-    """Slurm chooses nodes unless the site allows otherwise."""
-    needs = {"place": ("all",), "migrate": ("exclude", "pin", "all")}.get(action.kind)
-    return None if needs is None or placement in needs else Reason("placement", {"placement": placement})
+    """Slurm chooses the nodes of jobs that start, and of running ones unless the site lets them be moved."""
+    vetoed = action.kind == "place" or (action.kind == "migrate" and placement == "off")
+    return Reason("placement", {"placement": placement}) if vetoed else None
 
 
 def _requeues(action: Action, state: str) -> bool:

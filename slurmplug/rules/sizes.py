@@ -77,7 +77,7 @@ class _Sizes:
         grows_later = wanted != present and jobs.restartable[row]
         least = max(int(jobs.gpus_min[row]), math.ceil(LEAST_PART * wanted)) if grows_later else wanted
         tried = (*range(wanted, least - 1, -1), *range(wanted + 1, present))
-        floor = self._limits.size_least * self._asked(row)
+        floor = self._limits.size_least * float(jobs.requested[row, 0])
         place = self._room(row, [gpus for gpus in tried if gpus >= floor or gpus == present], len(action.nodes))
         as_it_is = self.space.fit(row, present)
         gains = place is not None and self._pays(present, wanted) and self._pays(present, sum(place.shares))
@@ -111,10 +111,6 @@ class _Sizes:
         """The GPUs that a waiting job requests; Slurm 22.05 shows those on nodes that an update added when it runs."""
         shown, size = int(self._snapshot.jobs.gpus[row]), self._past.sizes.get(self._snapshot.jobs.keys[row])
         return size.given if size is not None and shown == size.asked else shown
-
-    def _asked(self, row: int) -> int:
-        size = self._past.sizes.get(self._snapshot.jobs.keys[row])
-        return size.asked if size is not None else int(self._snapshot.jobs.gpus[row])
 
     def _changed_lately(self, row: int) -> bool:
         changed = self._past.size_changed.get(self._snapshot.jobs.keys[row], -np.inf)

@@ -63,8 +63,7 @@ def test_an_owner_changes_the_deadline_of_a_waiting_job_and_it_goes_first_also_a
     time.sleep(1.1)  # Slurm keeps whole seconds
     hers = site.cluster.sbatch(ada, WAITING.format(5))
     site.until(lambda: len(site_factors(site.cluster)) == 2, "two jobs with a priority")
-    site.daemon.pass_cycles()
-    assert (site.rank(his), site.rank(hers)) == (1, 2)
+    site.until(lambda: (site.rank(his), site.rank(hers)) == (1, 2), "his to be first, once both are read")
 
     changed = site.ask(ada, "set", str(hers), "--deadline=30m", "--urgency=10")
 

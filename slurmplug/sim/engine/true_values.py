@@ -14,6 +14,7 @@ from policies.snapshot import JobKey, Jobs, Snapshot
 from predictors.arrays import Floats, Ints
 from predictors.forecast import Forecast, Need
 from slurmplug.forecasting.curve_fans import AHEAD, PredictedLosses
+from slurmplug.forecasting.run_times import RunTimeForecasts
 from slurmplug.sim.engine.engine import Engine
 
 SOURCE = "simulated"
@@ -38,13 +39,14 @@ class TrueRunTimes:
         self._training: Ints = np.zeros(0, dtype=np.int64)
         self._total = Forecast.unknown(0)
 
-    def forecast(self, snapshot: Snapshot, needs: Set[Need]) -> tuple[Forecast, Forecast]:
+    def forecast(self, snapshot: Snapshot, needs: Set[Need]) -> RunTimeForecasts:
         """The total time on the GPUs that it requests, and the time left on those that it has."""
         if snapshot.jobs.keys is not self._keys:
             self._keys = snapshot.jobs.keys
             self._training = trainings(self._engine, self._keys)
             self._total = self._with_error(self._engine.iterations[self._training] / self._rate[self._training])
-        return self._total, self._remaining() if "remaining" in needs else Forecast.unknown(len(self._keys))
+        remaining = self._remaining() if "remaining" in needs else Forecast.unknown(len(self._keys))
+        return RunTimeForecasts(self._total, remaining, self._total)
 
     def _remaining(self) -> Forecast:
         engine, training = self._engine, self._training

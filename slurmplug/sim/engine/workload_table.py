@@ -106,6 +106,7 @@ def workload_table(jobs: Sequence[SimJob], *, all_managed: bool) -> WorkloadTabl
         "time_limit": column(lambda job: job.time_limit),
         "gpus_min": np.where(elastic & (least > 0), least, requested),
         "gpus_max": np.where(elastic & (most > 0), most, requested),
+        "requested": demand,
         "placement": np.zeros(len(flat), dtype=np.int64),
         "gpu_type": column(lambda job: job.gpu_type, np.str_),
         "part_of_gpu": np.zeros(len(flat), dtype=bool),

@@ -229,13 +229,18 @@ class TestScaling:
         fans.speeds(other, Forecast.unknown(1))
         assert 1.5 < ratio() <= 4.0
 
-    def test_remembers_what_a_job_asked_for_that_runs_on_fewer(self) -> None:
+    def test_goes_by_what_a_job_asked_for_that_runs_on_fewer(self) -> None:
         """Its run time is that on the GPUs that it asked for."""
         fans, key = SpeedFans(SeenSpeeds()), keys(7)
         asks: dict[str, Any] = {"keys": key, "gpus_max": 8, "max_iterations": 90}
         total = Forecast.certain([900.0], ["test"])
         waits = fans.speeds(snapshot(jobs(gpus=8, **asks), nodes(4)), total).at([0, 0], [2, 8]).median
-        runs = fans.speeds(training(on=[(0, 0, 2)], gpus=2, **asks), total).at([0, 0], [2, 8]).median
+        fans = SpeedFans(SeenSpeeds())  # the daemon was started again
+        runs = (
+            fans.speeds(training(on=[(0, 0, 2)], gpus=2, requested=[8.0, 1.0, 0.0], **asks), total)
+            .at([0, 0], [2, 8])
+            .median
+        )
         assert runs.tolist() == waits.tolist()
         assert waits[1] == pytest.approx(0.1, rel=0.05)
 

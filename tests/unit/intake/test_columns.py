@@ -11,7 +11,7 @@ from slurmplug.directives.changes import Change
 from slurmplug.directives.parser import Directives, parse
 from slurmplug.forecasting.curve_fans import resample_evenly
 from slurmplug.intake.columns import ColumnCache, jobs_of
-from slurmplug.intake.job_record import JobFacts, JobRecord
+from slurmplug.intake.job_record import JobFacts, JobRecord, Resources
 from slurmplug.intake.site_factor import SiteFactor
 from slurmplug.spool.report_lines import Points
 
@@ -55,6 +55,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "earlier": (Points(np.array([0.5]), np.array([1.0]), {"accuracy": np.array([0.5])}), "accuracies"),
     "placed": (SiteFactor(5.0), "site_factor"),
     "surplus": (3.0, "surplus"),
+    "requested": (Resources(8, 16, 99.0), "requested"),
     "waited_before": (60.0, "waited"),
     "attained_before": (60.0, "attained"),
     "admission": ("held", "awaits"),

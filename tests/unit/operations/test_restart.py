@@ -341,6 +341,21 @@ def test_what_its_user_changed_meanwhile_is_not_written_over(site: MovingSite) -
     assert nothing_is_left(site)
 
 
+def test_nodes_that_slurm_takes_off_a_requeued_job_are_no_change_by_its_user(site: MovingSite) -> None:
+    """25.11 lowers them to those that the GPUs need a moment after the job is pending."""
+    job = site.training(gpus=2, nodes=2, cpus=2)
+    own = {"gres": "", "gres_per_job": "gres/gpu:2", "max_nodes": 0, "cpus_per_task": 1, "min_memory": 512.0}
+    site.cluster.jobs[job]["request"] = own
+    site.cycle(**GROW)
+    site.saves(job)
+    site.cycles_until(lambda: site.step() == "settle")
+    site.cluster.jobs[job]["nodes"] = 1
+    site.cycle()
+    last = site.operations()[-1]
+    assert (last["step"], last["result"]) == ("rewrite", "")
+    assert json.loads(last["goal"])["TresPerJob"] == "gres/gpu:4"
+
+
 def test_the_update_is_made_of_what_the_pending_job_requests_not_of_what_it_had_while_it_ran(site: MovingSite) -> None:
     """Whole cores, for example, which are more than its CPUs."""
     job = site.training(cpus=4)

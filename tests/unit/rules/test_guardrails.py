@@ -253,7 +253,13 @@ MOVER = JobKey(CLUSTER, 1, int(NOW))
 
 
 def moved(
-    kind: Any = "preempt", *, past: Past | None = None, modes: Modes = ACT, placement: str = "pin", **given: Any
+    kind: Any = "preempt",
+    *,
+    past: Past | None = None,
+    modes: Modes = ACT,
+    placement: Any = "pin",
+    places: bool = False,
+    **given: Any,
 ) -> str:
     """The rule by which this action on a job that runs is vetoed; empty where it may be done."""
     limits = given.pop("limits", {})
@@ -269,7 +275,7 @@ def moved(
     }
     seen = snapshot(jobs(1, **{**columns, **given}), nodes(1))
     plan = Plan(np.zeros(1), actions=(Action(kind, seen.jobs.keys[0], Reason("share"), **action),))
-    verdict = check(seen, plan, past or Past(NOW), modes, Guardrails(**limits), placement=placement)
+    verdict = check(seen, plan, past or Past(NOW), modes, Guardrails(**limits), placement=placement, places=places)
     return vetoes(verdict)[0] if verdict.vetoes else ""
 
 
@@ -336,7 +342,7 @@ def test_a_move_under_way_is_not_counted_again() -> None:
 @pytest.mark.parametrize(
     ("placement", "kind", "rule"),
     [
-        ("off", "place", "placement"), ("pin", "place", "placement"), ("all", "place", ""), ("pin", "migrate", ""),
+        ("off", "place", "placement"), ("pin", "place", "placement"), ("pin", "migrate", ""),
         ("off", "migrate", "placement"), ("exclude", "migrate", ""), ("off", "resize", ""),
     ],
 )  # fmt: skip
@@ -347,7 +353,8 @@ def test_where_jobs_run_is_slurms_to_say_unless_the_site_says_otherwise(placemen
 
 
 def test_where_the_policy_places_every_job_it_is_not_bounded() -> None:
-    assert moved(placement="all", restartable=False, limits={"requeues_per_cycle": 0}) == ""
+    assert moved("place", places=True) == ""
+    assert moved(places=True, restartable=False, limits={"requeues_per_cycle": 0}) == ""
 
 
 def test_admission_needs_its_own_mode_and_a_job_that_waits_for_it() -> None:

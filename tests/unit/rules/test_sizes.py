@@ -180,4 +180,5 @@ def test_no_job_starts_on_less_than_the_sites_part_of_what_it_asked_for() -> Non
     tight = waiting(free=1)
     assert resized(tight, place(tight, 1), limits=half) == []
     shrunk: dict[str, Any] = {"sizes": {key(seen): given(8, 4)}}
+    seen = waiting(requested=[8.0, 1.0, 0.0])
     assert resized(seen, place(seen, 2), limits=half, **shrunk) == []
