@@ -23,6 +23,8 @@ from slurmplug.config.schema import Config, requirement
 from slurmplug.errors import ConfigError, DataError
 
 GROUP = "slurmplug.policies"
+FALLBACK = "mlf-h"
+"""decides where a learnt policy may not"""
 
 
 def names() -> list[str]:
@@ -54,6 +56,15 @@ def policy(config: Config, model: Model | None = None) -> Policy:
             raise ConfigError(f"policies.{name}.{key}{mistake}")
     made = {**({"interval": config.interval} if "interval" in known else {}), **settings}
     return _make(kind, name, _replaced(name, default, made), model)
+
+
+def fallback(config: Config, acting: Policy) -> Policy | None:
+    """The policy that decides where a learnt one may not; none is needed beside a policy that has learnt nothing.
+
+    Raises:
+        ConfigError: as for `policy`, of the fallback's own settings
+    """
+    return policy(config.model_copy(update={"policy": FALLBACK})) if acting.learnt else None
 
 
 def own_name(policy: str) -> str:

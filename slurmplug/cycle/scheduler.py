@@ -19,6 +19,7 @@ from predictors.forecast import Forecasts
 from slurmplug import operations
 from slurmplug.cluster.port import ClusterPort, Command, Outcome, Reading, ResourceRequest, Site
 from slurmplug.config.schema import Config
+from slurmplug.cycle import watch
 from slurmplug.cycle.comparison import Comparison
 from slurmplug.cycle.protocols import Forecaster, Intake, Ledger
 from slurmplug.cycle.record import CycleRecord
@@ -32,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Scheduler:
-    """Runs cycles with these parts. `config` and `policy` may be replaced between two cycles."""
+    """Runs cycles with these parts. `config`, `policy` and `fallback` may be replaced between two cycles."""
 
     port: ClusterPort
     intake: Intake
@@ -40,6 +41,8 @@ class Scheduler:
     policy: Policy
     ledger: Ledger
     config: Config
+    fallback: Policy | None = None
+    """decides in the cycles in which a learnt policy fails, is late, or meets a state unlike those it was trained on"""
     _unwritten: Changes | None = None
     _comparison: Comparison = field(default_factory=Comparison)
     """the last one of SiteFactors"""
@@ -54,7 +57,12 @@ class Scheduler:
             observed = self.observe()
             if observed is None:
                 return None
-            return self.carry_out(observed, *self.decide(observed))
+            plan, failure = self.decide(observed)
+            if failure and self.fallback is not None:
+                observed = self._for_fallback(observed, self.fallback)
+                plan, of_fallback = self.decide(observed)
+                failure = "; ".join(filter(None, (failure, of_fallback or f"{self.fallback.name} decided")))
+            return self.carry_out(observed, plan, failure)
 
     def observe(self) -> "Observed | None":
         """The first half of a cycle: what the policy decides on; None if the cluster could not be read."""
@@ -80,19 +88,39 @@ class Scheduler:
             snapshot, held = target_units.hold_mismatched(snapshot)
             memory = self.ledger.recall(self.policy.name)
             forecasts = self.forecaster.forecast(snapshot, self.policy.needs)
-        return Observed(number, reading, snapshot, changes, forecasts, memory, not_believed, held, stages)
+        return Observed(number, reading, snapshot, changes, forecasts, memory, not_believed, held, stages, self.policy)
 
     def decide(self, observed: "Observed") -> tuple[Plan, str]:
-        """The policy's plan and no error; or, where it fails, one that leaves the queue to Slurm, and the error."""
+        """The policy's plan and no error; or, where it fails, one that leaves the queue to Slurm, and the error.
+
+        Where there is a fallback, the plan of a learnt policy that is late or does not know such states fails, too.
+        """
         # 4. Decide.
-        snapshot, memory = observed.snapshot, observed.memory
+        snapshot, forecasts, memory, policy = observed.snapshot, observed.forecasts, observed.memory, observed.policy
+        watched = policy.learnt and self.fallback is not None
+        nothing = Plan(score=np.full(len(snapshot.jobs), np.nan), memory=memory)
         with observed.stages.timed("decide"):
+            began = perf_counter()
             try:
-                return guardrails.validate_plan(snapshot, self.policy.decide(snapshot, observed.forecasts, memory)), ""
+                if watched:
+                    watch.require_known(policy, snapshot, forecasts)
+                plan = guardrails.validate_plan(snapshot, policy.decide(snapshot, forecasts, memory))
+                if watched:
+                    watch.require_in_time(perf_counter() - began, self.config.interval)
+            except watch.NotTrusted as error:
+                log.warning("policy %s is not followed in this cycle: %s", policy.name, error)
+                return nothing, f"policy {policy.name} is not followed: {error}"
             except (Exception, SystemExit) as error:  # a site's own policy does not end the daemon
-                log.exception("policy %s failed; Slurm decides alone in this cycle", self.policy.name)
-                nothing = Plan(score=np.full(len(snapshot.jobs), np.nan), memory=memory)
-                return nothing, f"policy {self.policy.name} failed: {type(error).__name__}: {error}"
+                log.exception("policy %s failed; its plan is not used in this cycle", policy.name)
+                return nothing, f"policy {policy.name} failed: {type(error).__name__}: {error}"
+        return plan, ""
+
+    def _for_fallback(self, observed: "Observed", fallback: Policy) -> "Observed":
+        """The same question, put to the fallback: with the forecasts that it needs and its own memory."""
+        with observed.stages.timed("forecast"):
+            memory = self.ledger.recall(fallback.name)
+            forecasts = self.forecaster.forecast(observed.snapshot, fallback.needs)
+        return replace(observed, policy=fallback, forecasts=forecasts, memory=memory)
 
     def carry_out(self, observed: "Observed", plan: Plan, failure: str = "") -> CycleRecord:
         """The second half of a cycle: a valid plan for what was observed is guarded, recorded and applied.
@@ -108,7 +136,7 @@ class Scheduler:
         plan = replace(plan, notes={**observed.not_believed, **plan.notes, **observed.held})
 
         # 5. Guard: what of the plan is allowed. Where Slurm starts the jobs, a placement is a size at most.
-        past, of_sizes = self._past(plan), self._of_sizes(snapshot, plan, forecasts, reading.site)
+        past, of_sizes = self._past(plan), self._of_sizes(observed, plan)
         limits, places = self.config.guardrails, reading.site.places
         sized = plan if places else sizes.under_slurm(snapshot, plan, past, limits, of_sizes)
         verdict = self._check(snapshot, sized, past, of_sizes, reading.site)
@@ -127,7 +155,7 @@ class Scheduler:
         # 7. Record: all of it is in the ledger before any of its effects.
         record = CycleRecord(
             started=snapshot.now,
-            policy=self.policy.name,
+            policy=observed.policy.name,
             modes=self.config.mode.model_dump(),
             snapshot=snapshot,
             forecasts=forecasts,
@@ -182,11 +210,12 @@ class Scheduler:
         self._comparison = Comparison(reading.now, site.booted)
         return replace(reading, site_factors=site_factors)
 
-    def _of_sizes(self, snapshot: Snapshot, plan: Plan, forecasts: Forecasts, site: Site) -> Forecasts:
+    def _of_sizes(self, observed: "Observed", plan: Plan) -> Forecasts:
         """The forecasts, with those that decide on another number of GPUs where the plan has one."""
+        snapshot, forecasts, site = observed.snapshot, observed.forecasts, observed.reading.site
         decides = any(map(time_limits.resizes, plan.actions))
         decides = decides or (not site.places and sizes.changes_any(snapshot, plan))
-        if self.policy.needs >= time_limits.NEEDS or not decides:
+        if observed.policy.needs >= time_limits.NEEDS or not decides:
             return forecasts
         return self.forecaster.forecast(snapshot, time_limits.NEEDS)
 
@@ -313,15 +342,15 @@ class _StageTimes:
         try:
             yield
         finally:
-            self.seconds[stage] = perf_counter() - start
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + perf_counter() - start
 
 
 @dataclass(frozen=True)
 class Observed:
     """What the first half of a cycle found: the question that a policy's plan answers.
 
-    not_believed, held: notes on jobs whose claims were limited, and on those that are held for the unit of their
-    target.
+    policy: who decides. not_believed, held: notes on jobs whose claims were limited, and on those that are held for the
+    unit of their target.
     """
 
     number: int
@@ -333,3 +362,4 @@ class Observed:
     not_believed: Mapping[JobKey, Reason]
     held: Mapping[JobKey, Reason]
     stages: "_StageTimes"
+    policy: Policy

@@ -120,9 +120,10 @@ class Daemon:
                 port=self._port,
                 intake=self._intake,
                 forecaster=self._forecaster,
-                policy=policy_registry.policy(config),
+                policy=(policy := policy_registry.policy(config)),
                 ledger=self._ledger,
                 config=config,
+                fallback=policy_registry.fallback(config, policy),
             )
             self._trainer = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="training"))
             self._training: Future[training.Models] | None = None
@@ -138,7 +139,8 @@ class Daemon:
         if (models := training.load_saved(self._ledger, self._scheduler.config.predictors.runtime)) is not None:
             self._forecaster.use(*models)
             self._trained_at = training.last_trained(self._ledger)
-        self._forecaster.get_ready(self._scheduler.policy.needs)
+        fallback = self._scheduler.fallback
+        self._forecaster.get_ready(self._scheduler.policy.needs | (fallback.needs if fallback else frozenset()))
         with self._stack:
             self._check_site()
             self._start_endpoint()
@@ -281,6 +283,7 @@ class Daemon:
         try:
             config = schema.load(self._path)
             policy = policy_registry.policy(config)
+            fallback = policy_registry.fallback(config, policy)
         except ConfigError as error:
             log.error("%s\nthe earlier configuration stays in use", error)
             return
@@ -289,6 +292,7 @@ class Daemon:
             log.error("%s: changes with a restart only; the earlier configuration stays in use", ", ".join(changed))
             return
         self._scheduler.config, self._scheduler.policy, self._configured_modes = config, policy, config.mode
+        self._scheduler.fallback = fallback
         self._check_site()
         log.info("configuration read again: policy %s", policy.name)
 
