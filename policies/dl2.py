@@ -8,11 +8,13 @@ synchronise by all-reduce and hold one GPU each, so there are J + 1 actions (sec
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from policies import seen_states
 from policies.model import Model, Shapes, Singles
 from policies.placement.allocation import gang_gpus, held_gpus, movable, queue_order, startable
 from policies.placement.demand import cluster_shares, remaining_seconds
@@ -20,6 +22,7 @@ from policies.placement.plans import plan_allocation
 from policies.placement.pools import GPUPools
 from policies.plan import Memory, Plan
 from policies.policy import LearntPolicy
+from policies.seen_states import SeenStates
 from policies.snapshot import Snapshot
 from predictors.arrays import Bools, Floats, Ints
 from predictors.forecast import Forecasts, Need
@@ -33,6 +36,10 @@ UNKNOWN_SLOTS = 6.0
 MOST_SLOTS = 1000.0
 GPUS = 16.0
 """unit of numbers of GPUs"""
+_LASTING = [
+    FEATURES.index(each) for each in ("slots run", "remaining", "share remaining", "held", "least", "most", "jobs")
+]
+"""of them, those that do not change while a slot is allocated"""
 ARRAYS: Shapes = {
     "first.job": ("features", "hidden"), "first.mean": ("features", "hidden"), "first.bias": ("hidden",),
     "second.job": ("hidden", "hidden"), "second.mean": ("hidden", "hidden"), "second.bias": ("hidden",),
@@ -167,6 +174,11 @@ class Allocation:
         order = np.concatenate([self._others, self.rows[self._first], self.rows[rest]])
         return plan_allocation(self._snapshot, order.astype(np.int64), wanted, memory=memory or {})
 
+    def summary(self) -> Floats:
+        """(f,) what tells states of training from others: the means, over the jobs, of what lasts while a slot is
+        allocated. There is at least one job."""
+        return np.asarray(self._table[:, -len(FEATURES) :][:, _LASTING].mean(axis=0), dtype=np.float64)
+
     def _step(self, at: int) -> int:
         return 1 if self.workers[at] else int(self._least[at])
 
@@ -240,7 +252,7 @@ class DL2(LearntPolicy):
     name = "dl2"
     needs: frozenset[Need] = frozenset({"total", "remaining"})
     version = 1
-    shapes = ARRAYS
+    shapes = MappingProxyType({**ARRAYS, **seen_states.SHAPES})
 
     def __init__(self, settings: DL2Settings | None = None, model: Model | None = None) -> None:
         """Raises ValueError: the model does not state its job types and J, or its arrays are not for so many types."""
@@ -249,12 +261,18 @@ class DL2(LearntPolicy):
             return
         try:
             types = tuple(kind for kind in model.facts["types"].split(",") if kind)
-            self.allocator = Allocator(types, int(model.facts["jobs"]), self.settings.slot)
+            self.allocator = Allocator(types, int(model.facts["at_once"]), self.settings.slot)
         except (KeyError, ValueError):
-            raise ValueError("it does not state `types`, the job types that it knows, and `jobs`, its J") from None
+            raise ValueError("it does not state `types`, the job types that it knows, and `at_once`, its J") from None
         if self.allocator.jobs < 1 or model.arrays["first.job"].shape[0] != self.allocator.features:
             raise ValueError(f"its arrays are not for {len(types)} job types and a J of {self.allocator.jobs}")
         self.network = Network(model.arrays)
+        self._seen = SeenStates.from_arrays(model.arrays)
+
+    def distance(self, snapshot: Snapshot, forecasts: Forecasts) -> float:
+        """Of the means over the jobs that it allocates, from those of its training's slots; 0 where there are none."""
+        choices = self.allocator.choices(snapshot, forecasts, begins=True)
+        return self._seen.distance(choices.summary()) if len(choices.rows) else 0.0
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
         """Ask the network until it says void or nothing fits."""

@@ -27,6 +27,7 @@ COMMANDS = {
     "show-config": "Print the configuration in force.",
     "simulate": "Simulate policies on a workload.",
     "status": "Whether the daemon is alive, and what it did.",
+    "train": "Train a model of a learnt policy.",
     "why": "Explain a job's rank and what was done to it.",
 }
 """Each subcommand with its one line of help."""
