@@ -170,9 +170,9 @@ class Examples(NamedTuple):
     owner: Ints
     process_point: Bools
 
-    def followed_by(self, other: Examples) -> Examples:
-        """These examples and then the other ones, whose curves are numbered on from these."""
-        more = other._replace(owner=other.owner + self.owner.max() + 1)
+    def followed_by(self, other: Examples, first: int) -> Examples:
+        """These examples and then the other ones, whose curves are numbered from `first` on."""
+        more = other._replace(owner=first + other.owner)
         return Examples(*(np.concatenate(columns) for columns in zip(self, more, strict=True)))
 
 

@@ -57,7 +57,7 @@ class HistoryModel:
         random = np.random.default_rng(seed)
         metadata = MetadataEncoder.fit(metas)
         own = make_examples(curves)
-        x, y, owner, in_process = own.followed_by(prior_examples(_PRIOR_CURVES))
+        x, y, owner, in_process = own.followed_by(prior_examples(_PRIOR_CURVES), finished)
         rows = np.minimum(owner, finished)
         masked_rows = rows.copy()
         masked_rows[np.flatnonzero(random.random(len(own.owner)) < _MASKED_SHARE)] = finished

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from predictors.learning_curve import LearningCurvePredictor
+from predictors.learning_curve.features import make_examples
 from predictors.learning_curve.history import cluster_curves
 
 _TOPS, _SPEEDS = np.linspace(0.65, 0.95, 20), np.resize([0.4, 0.7, 1.0, 1.3], 20)
@@ -210,6 +211,15 @@ def test_a_hyper_parameter_that_decides_the_end_is_used() -> None:
     forecast = predictor.predict_many([curves[0][:8]] * 2, [30, 30], [{"hp": {"lr": 0.1}}, {"hp": {"lr": 0.001}}])
 
     np.testing.assert_allclose(forecast.median, [0.9, 0.4], atol=0.05)
+
+
+def test_curves_of_the_prior_are_numbered_after_those_that_are_too_short_to_be_cut() -> None:
+    own = make_examples([_rising(20), np.array([0.5])])
+
+    joined = own.followed_by(make_examples([_rising(30)]), 2)
+
+    assert set(own.owner.tolist()) == {0}
+    assert set(joined.owner.tolist()) == {0, 2}
 
 
 def test_few_finished_curves_leave_the_predictor_cold() -> None:
