@@ -74,6 +74,7 @@ def sizes(
     settings: GrowthSettings,
     *,
     restart: float,
+    preference: Floats | None = None,
 ) -> Sizes | None:
     """The GPUs that elastic jobs are to have; None where there are no such jobs.
 
@@ -86,6 +87,7 @@ def sizes(
         movable: which running jobs may be changed.
         settings: `keep` and `guarantee`.
         restart: seconds that a restart takes.
+        preference: (n,) added to the logarithm of the worth of a GPU to each job; None for zeros.
     """
     jobs, starts = snapshot.jobs, startable(snapshot.jobs)
     alone = np.bincount(jobs.ml_job, minlength=len(jobs))[jobs.ml_job] == 1
@@ -103,6 +105,8 @@ def sizes(
         pools.take(int(jobs.placement[row]), int(gpus[row]))
     if len(rows):
         elastics = _Elastic.of(snapshot, rows, ranking, forecasts, settings)
+        if preference is not None:
+            elastics = elastics._replace(worth=elastics.worth * np.exp(preference[rows])[:, None])
         gpus[rows] = elastics.share(pools, RESTARTS * restart)
     without = ~sized & (gpus == 0) & (jobs.gpus > 0)
     return Sizes(sized | (without & yields), gpus, without & starts & jobs.managed)

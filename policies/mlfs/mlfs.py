@@ -8,6 +8,7 @@ import numpy as np
 from policies.mlfs.early_stopping import StopCandidates, remaining_share, stop_actions
 from policies.mlfs.growth import GrowthSettings, Movable, sizes
 from policies.mlfs.load_control import LoadControlSettings, assess_load
+from policies.mlfs.preferences import Preferences
 from policies.mlfs.priority import PrioritySettings, Ranking, score
 from policies.mlfs.schedule import ScheduleSettings, changeable, gives_way, schedule
 from policies.mlfs.sizes import Sizes
@@ -16,7 +17,7 @@ from policies.placement.plans import admission_releases
 from policies.plan import Action, Memory, Plan, Reason
 from policies.policy import Policy
 from policies.snapshot import JobKey, Jobs, Snapshot
-from predictors.arrays import Ints
+from predictors.arrays import Floats, Ints
 from predictors.forecast import Forecasts, Need
 
 
@@ -67,8 +68,8 @@ class MLFH(Policy):
         jobs = snapshot.jobs
         candidates = StopCandidates.of(jobs, forecasts.final, LoadControlSettings(), overloaded=False)
         ranking = score(jobs, snapshot.now, forecasts, self.settings, remaining_share(jobs, candidates))
-        actions = _actions(snapshot, forecasts, ranking, (), self.settings)
-        return Plan(ranking.score, ranking.terms, actions, notes=_notes(snapshot.jobs, ranking))
+        actions = planned(snapshot, forecasts, ranking, (), self.settings)
+        return Plan(ranking.score, ranking.terms, actions, notes=problems(snapshot.jobs, ranking))
 
 
 class MLFS(Policy):
@@ -93,33 +94,47 @@ class MLFS(Policy):
         share = remaining_share(jobs, candidates) if settings.load_control else 1.0
         ranking = score(jobs, snapshot.now, forecasts, settings, share)
         stopping = stop_actions(snapshot, candidates, load, settings) if settings.load_control else ()
-        actions = (*stopping, *_actions(snapshot, forecasts, ranking, stopping, settings))
-        return Plan(ranking.score, ranking.terms, actions, load.memory, _notes(snapshot.jobs, ranking))
+        actions = (*stopping, *planned(snapshot, forecasts, ranking, stopping, settings))
+        return Plan(ranking.score, ranking.terms, actions, load.memory, problems(snapshot.jobs, ranking))
 
 
-def _actions(
-    snapshot: Snapshot, forecasts: Forecasts, ranking: Ranking, stopping: Sequence[Action], settings: MLFHSettings
+def planned(
+    snapshot: Snapshot,
+    forecasts: Forecasts,
+    ranking: Ranking,
+    stopping: Sequence[Action],
+    settings: MLFHSettings,
+    *,
+    preferences: Preferences | None = None,
 ) -> tuple[Action, ...]:
-    """The actions of one decision."""
+    """The actions of one decision, by these priorities; preferences: of sizes and nodes, None for MLF-H's own."""
     jobs = snapshot.jobs
     keys = {action.job for action in stopping}
     stopped = np.array([row for row, key in enumerate(jobs.keys) if key in keys] if keys else [], dtype=np.int64)
-    resized = _sizes(snapshot, forecasts, ranking, stopped, settings) if settings.grow else None
-    actions = schedule(snapshot, ranking.score, ranking.remaining, stopped, settings, sizes=resized)
+    size, nodes = (preferences.size, preferences.of_nodes) if preferences else (None, None)
+    resized = _sizes(snapshot, forecasts, ranking, stopped, settings, preference=size) if settings.grow else None
+    actions = schedule(snapshot, ranking.score, ranking.remaining, stopped, settings, sizes=resized, nodes=nodes)
     return (*actions, *admission_releases(jobs))
 
 
 def _sizes(
-    snapshot: Snapshot, forecasts: Forecasts, ranking: Ranking, stopped: Ints, settings: MLFHSettings
+    snapshot: Snapshot,
+    forecasts: Forecasts,
+    ranking: Ranking,
+    stopped: Ints,
+    settings: MLFHSettings,
+    *,
+    preference: Floats | None,
 ) -> Sizes | None:
     """The GPUs of the elastic jobs."""
     resize = changeable(snapshot, stopped, settings) & settings.preempt
     rigid = resize & ~elastic(snapshot.jobs)
-    preempt = gives_way(snapshot.jobs, ranking.score, ranking.remaining, rigid, settings)
-    return sizes(snapshot, ranking, forecasts, Movable(resize, preempt), settings, restart=settings.restart)
+    movable = Movable(resize, gives_way(snapshot.jobs, ranking.score, ranking.remaining, rigid, settings))
+    restart = settings.restart
+    return sizes(snapshot, ranking, forecasts, movable, settings, restart=restart, preference=preference)
 
 
-def _notes(jobs: Jobs, ranking: Ranking) -> Mapping[JobKey, Reason]:
+def problems(jobs: Jobs, ranking: Ranking) -> Mapping[JobKey, Reason]:
     """The managed jobs with a dependency cycle or a missing parent."""
     dependencies = ranking.dependencies
     rows = np.flatnonzero((dependencies.cyclic | dependencies.orphaned) & jobs.managed).tolist()

@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
+from policies.mlfs.preferences import ByNode
 from policies.placement.network import NetworkReports
 from policies.placement.space import Placement, Space
 from policies.snapshot import RESOURCES, Snapshot
@@ -58,9 +59,10 @@ class Servers:
     unknown.
     """
 
-    def __init__(self, snapshot: Snapshot, settings: PlacementSettings) -> None:
+    def __init__(self, snapshot: Snapshot, settings: PlacementSettings, preference: ByNode | None = None) -> None:
+        """preference: subtracted from the distance of each node to the ideal one; None for nothing."""
         nodes = snapshot.nodes
-        self.snapshot, self.settings = snapshot, settings
+        self.snapshot, self.settings, self._preference = snapshot, settings, preference
         self.load: Floats = np.nan_to_num(nodes.load[:, CPUS])
         self._network = NetworkReports(snapshot)
         self._network_taken: Floats = np.zeros(len(nodes.names))
@@ -253,6 +255,8 @@ class Servers:
         if self.settings.use_bandwidth and self._gang_size[self.snapshot.jobs.ml_job[row]] > 1:
             volume = np.maximum(self.communication(row), 0.0)  # rounding may leave less than 0
             distance += (1.0 - volume[candidates] / max(float(volume.max()), 1e-300)) ** 2
+        if self._preference is not None:
+            distance -= self._preference(row, candidates)
         return int(candidates[distance.argmin()])
 
 

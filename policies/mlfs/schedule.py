@@ -18,6 +18,7 @@ import numpy as np
 from policies.mlfs.gangs import Gang, GangRows, gang_counts, rank_of, requests_no_less
 from policies.mlfs.migration import MigrationSettings, select_migrations
 from policies.mlfs.placement import PlacementSettings, Servers
+from policies.mlfs.preferences import ByNode
 from policies.mlfs.sizes import Resizing, Sizes
 from policies.placement.allocation import held_gpus, movable, queue_order, startable
 from policies.placement.space import Placement
@@ -67,14 +68,18 @@ def schedule(
     settings: ScheduleSettings,
     *,
     sizes: Sizes | None = None,
+    nodes: ByNode | None = None,
 ) -> tuple[Action, ...]:
     """The migrations, preemptions, placements and resizes of one decision.
 
     score (n,): the priorities, those of running jobs with their hysteresis. remaining (n,): predicted seconds of run
     time left. stopping: rows of jobs that are being stopped, which are not touched. sizes: None for those requested.
+    nodes: which of them each job prefers, as for `Servers`.
     """
     sizes = sizes or Sizes.none(len(snapshot.jobs))
-    return _Decision(snapshot, score, remaining, stopping, settings, sizes=sizes).run()
+    return _Decision(
+        snapshot, score, remaining, stopping, settings, sizes=sizes, servers=Servers(snapshot, settings, nodes)
+    ).run()
 
 
 def preemption_loss(jobs: Jobs, restart: float) -> Floats:
@@ -121,10 +126,11 @@ class _Decision:
         settings: ScheduleSettings,
         *,
         sizes: Sizes,
+        servers: Servers,
     ) -> None:
         jobs = snapshot.jobs
         self.snapshot, self.score, self.remaining, self.settings = snapshot, score, remaining, settings
-        self.servers, self.sizes = Servers(snapshot, settings), sizes
+        self.servers, self.sizes = servers, sizes
         self.changeable = changeable(snapshot, stopping, settings) & ~sizes.sized
         self.resizing = Resizing(snapshot, self.servers, sizes)
         resized = self.resizing.resized

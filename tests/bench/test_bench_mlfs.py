@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from policies.mlfs import rl
 from policies.mlfs.mlfs import MLFH, MLFS, MLFHSettings, MLFSSettings
 from policies.policy import Policy
 from policies.snapshot import Snapshot
@@ -77,6 +78,11 @@ def test_bench_decide(benchmark: BenchmarkFixture, queue: tuple[Snapshot, Foreca
     assert np.all(np.isfinite(plan.score))
     assert any(action.kind == "stop" for action in plan.actions) == (policy.name == "mlfs")
     assert any(action.kind == "preempt" for action in plan.actions)
+
+
+def test_bench_mlf_rl(benchmark: BenchmarkFixture, queue: tuple[Snapshot, Forecasts]) -> None:
+    plan = benchmark(rl.MLFRL(MLFHSettings(), rl.initial(0)).decide, *queue)
+    np.testing.assert_array_equal(plan.score, MLFH().decide(*queue, {}).score)
 
 
 @pytest.mark.parametrize("grow", [False, True], ids=["as requested", "growing"])

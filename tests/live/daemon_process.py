@@ -13,6 +13,7 @@ from typing import Any
 
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.sandbox import Sandbox
+from slurmplug.sandbox.errors import WaitTimeout
 
 SLURMPLUG = str(Path(sys.executable).with_name("slurmplug"))
 TRAIN = """#!/bin/sh
@@ -69,7 +70,10 @@ class DaemonProcess:
                 env={**self.cluster.env(operator), **self.environment}, stdout=log, stderr=log,
             )  # fmt: skip
         before = self.cycles() if self.ledger_path.exists() else 0
-        self.cluster.wait(lambda: self._serves() and self.cycles() > before, 120, f"a cycle; {self.log}")
+        try:
+            self.cluster.wait(lambda: self._serves() and self.cycles() > before, 120, "a cycle")
+        except WaitTimeout as error:
+            raise WaitTimeout(f"{error}; the daemon's log:\n{self.log.read_text()}") from None
 
     def _serves(self) -> bool:
         """Its first line is logged when the ledger has been made."""

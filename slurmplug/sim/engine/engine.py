@@ -88,6 +88,11 @@ class Engine(TrainingProgress):
                 self.changes += 1
         self.now = max(self.now, until)
 
+    def gpu_seconds(self) -> float:
+        """What all rows have held so far."""
+        holds = np.nan_to_num(self.gpus * (self.now - self.started))
+        return float((self.attained + holds).sum())
+
     def _is_obsolete(self, event: Event) -> bool:
         if event.kind == "end":
             return bool(event.version != self._version[event.which])

@@ -37,6 +37,7 @@ class TrainingProgress:
         """the last checkpoint before the present run, and when it was saved"""
         self.traffic_rate, self._crossing = np.zeros(trainings), np.zeros(trainings)
         """bytes a second between nodes at full speed; the share of its traffic that crosses nodes"""
+        self._traffic = np.array([job.traffic for job in table.jobs], dtype=np.float64)
         self.logs = [RunLog() for _ in range(trainings)]
         self._speeds: dict[tuple[Speed, int, int], float] = {}
 
@@ -58,6 +59,12 @@ class TrainingProgress:
         if rate == 0 or self.now <= since:
             return float(self.iteration[training])
         return float(min(self.iteration[training] + rate * (self.now - since), self.goal[training]))
+
+    def bytes_sent(self, trainings: Ints) -> Floats:
+        """(k,) bytes that these have sent between nodes so far."""
+        noted = np.array([self.logs[each].bandwidth for each in trainings.tolist()], dtype=np.float64)
+        since = self.progress(trainings) - self.iteration[trainings]
+        return noted + self._traffic[trainings] * self._crossing[trainings] * since
 
     def speed(self, training: int, gpus: int, nodes: int) -> float:
         """Iterations a second where nothing else runs."""

@@ -40,7 +40,7 @@ def summary(result: RunResult) -> dict[str, Any]:
     jct = (ended - submitted)[np.isfinite(ended)]
     met = (completed & (ended <= deadline + _ROUNDING)).astype(np.float64)
     has = np.isfinite(deadline)
-    learning = [_LearningProgress(job) for job in jobs if len(job.job.losses) or len(job.job.accuracies)]
+    learning = [LearningProgress(job) for job in jobs if len(job.job.losses) or len(job.job.accuracies)]
     accuracies = [(each.best_accuracy(), each.job.target) for each in learning if len(each.job.accuracies)]
     with_loss = [each for each in learning if len(each.job.losses)]
     until = horizon([job.job for job in jobs])
@@ -92,7 +92,7 @@ def horizon(jobs: list[SimJob]) -> float:
     return max((job.submit for job in jobs), default=0.0) + 2 * longest
 
 
-class _LearningProgress:
+class LearningProgress:
     """What one job had reported, by time."""
 
     def __init__(self, job: FinishedJob) -> None:

@@ -163,7 +163,12 @@ def load(
         bad = f": {made.skipped} rows cannot be used, and without --skip-bad the first says why" if made.skipped else ""
         raise WorkloadError(f"{quoted(name_or_path)}: no job is left in it{bad}")
     ordered = sorted(made.jobs, key=lambda job: job.submit)[:jobs]
-    return replace(made, jobs=tuple(job_options.applied(_at_load(job, load)) for job in ordered))
+    return at_load(replace(made, jobs=tuple(map(job_options.applied, ordered))), load)
+
+
+def at_load(workload: Workload, load: float) -> Workload:
+    """The same jobs, arriving `load` times as fast; deadlines move with them."""
+    return workload if load == 1 else replace(workload, jobs=tuple(_at_load(job, load) for job in workload.jobs))
 
 
 def packaged() -> tuple[str, ...]:
@@ -173,7 +178,7 @@ def packaged() -> tuple[str, ...]:
 
 def _at_load(job: SimJob, load: float) -> SimJob:
     submit = job.submit / load
-    return job if load == 1 else replace(job, submit=submit, deadline=job.deadline - job.submit + submit)
+    return replace(job, submit=submit, deadline=job.deadline - job.submit + submit)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,31 @@
+"""What a learnt policy would rather have than MLF-H, where MLF-H's schedule leaves a choice."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from predictors.arrays import Floats, Ints
+
+ByNode: TypeAlias = Callable[[int, Ints], Floats]
+"""For a job and k nodes, by row, (k,) what is subtracted from the distance of each node to the job's ideal one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Preferences:
+    """Zeros are MLF-H's own choices.
+
+    order (n,): added to the logarithm of each job's priority. size (n,): added to the logarithm of what a GPU is worth
+    to each elastic job. query (n, k), key (m, k): the tanh of their product is the preference of each job for each
+    node, which is computed where it is needed alone: a site has more pairs than memory.
+    """
+
+    order: Floats
+    size: Floats
+    query: Floats
+    key: Floats
+
+    def of_nodes(self, row: int, nodes: Ints) -> Floats:
+        """(k,) of a job for these nodes (k,)."""
+        return np.asarray(np.tanh(self.key[nodes] @ self.query[row]))
