@@ -1,6 +1,6 @@
 """Compares a prior-fitted network with the predictor of learning curves, on kinds that neither has learnt from.
 
-    python -m docs.measure_prior_fitted_network train MODEL.pt                # 25 minutes with one thread
+    python -m docs.measure_prior_fitted_network train MODEL.pt                # 15 minutes with one thread
     python -m docs.measure_prior_fitted_network compare MODEL.pt FILE...      # JSON lines with val_acc, group, hp
 
 As Adriaensen, Rakotoarison, Müller and Hutter (NeurIPS 2023) do, a transformer is trained on draws of a prior, once,

@@ -40,8 +40,9 @@ class Settings:
     """The paper's section 6.2, unless said.
 
     workload: a generator's, with its options. seed: of the first of `workloads` simulated. jobs: of each; None for the
-    generator's number. teacher: a policy's name. slot: seconds. at_once: J. hidden: units of a layer (the paper: 256).
-    samples: choices kept of each slot. passes: over them. rate: Adam's, at first. batch: choices of an update.
+    generator's number. clusters: in turn. teacher: a policy's name. slot: seconds. at_once: J. hidden: units of a layer
+    (the paper: 256). samples: choices kept of each slot. passes: over them. rate: Adam's, at first. batch: choices of
+    an update.
 
     Raises:
         UsageError: what they say cannot be trained on
@@ -50,12 +51,12 @@ class Settings:
     workload: str = "gen:dl2"
     seed: int = 1000
     jobs: int | None = None
-    cluster: str = "16x4"
+    clusters: tuple[str, ...] = ("16x4", "8x4", "32x4")
     teacher: str = "mlf-h"
     slot: float = 1200.0
     at_once: int = 64
     hidden: int = 64
-    workloads: int = 12
+    workloads: int = 24
     samples: int = 8
     passes: int = 12
     rate: float = 5e-3
@@ -70,6 +71,8 @@ class Settings:
             raise UsageError("at_once, hidden, workloads, samples, passes and batch are at least 1")
         if not (self.slot >= 1 and self.rate > 0):
             raise UsageError("slot is at least 1 second, and rate above 0")
+        if not self.clusters:
+            raise UsageError('clusters: name at least one, as in ["16x4"]')
         if self.teacher == DL2.name:
             raise UsageError(f"{DL2.name} learns from another policy than itself")
 
@@ -92,7 +95,7 @@ def train(settings: Settings, progress: Progress = lambda *_: None) -> Model:
     allocator = Allocator(types, settings.at_once, settings.slot)
     samples, states = [], []
     for number in range(settings.workloads):
-        for of_slot, summary in taught(settings, allocator, settings.seed + number, rng):
+        for of_slot, summary in taught(settings, allocator, number, rng):
             samples += of_slot
             states.append(summary)
         progress("teacher", number + 1, {"choices": len(samples)})
@@ -109,11 +112,12 @@ def _workload(settings: Settings, seed: int) -> Workload:
 
 
 def taught(
-    settings: Settings, allocator: Allocator, seed: int, rng: np.random.Generator
+    settings: Settings, allocator: Allocator, number: int, rng: np.random.Generator
 ) -> Iterator[tuple[list[Sample], Floats]]:
-    """Of each slot of one simulation under the teacher: choices of its allocation, and the summary of the state."""
+    """Of each slot of the simulation of that number: choices of the teacher, and the summary of the state."""
     teacher = policy_registry.policy(Config.model_validate({"policy": settings.teacher, "interval": settings.slot}))
-    how = SimulationSettings(settings.cluster, settings.slot, seed)
+    seed, cluster = settings.seed + number, settings.clusters[number % len(settings.clusters)]
+    how = SimulationSettings(cluster, settings.slot, seed)
     episode = Episode(Simulation(_workload(settings, seed), teacher, how))
     while (seen := episode.observed) is not None:
         plan = teacher.decide(seen.snapshot, seen.forecasts, seen.memory)

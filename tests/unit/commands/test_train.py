@@ -18,7 +18,7 @@ def train(out: Path, *arguments: str) -> Result:
 def test_a_model_that_was_trained_is_used_by_a_simulation(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     out = tmp_path / "mine.safetensors"
-    tiny = ("jobs=8", "workloads=1", "passes=1", "hidden=4", "cluster=8x4")
+    tiny = ("jobs=8", "workloads=1", "passes=1", "hidden=4", 'clusters=["8x4"]')
     done = train(out, "--seed", "1003", *(word for each in tiny for word in ("--set", each)))
     assert done.exit_code == 0, done.output
     model = model_files.read(out)

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from policies.choices import Choices
-from policies.dl2 import ARRAYS, FEATURES, UNKNOWN_SLOTS, Allocation, Allocator, Network, slot_begins
+from policies.dl2 import ARRAYS, DL2, FEATURES, UNKNOWN_SLOTS, Allocation, Allocator, Network, slot_begins
+from policies.model import Model
 from policies.plan import Plan
 from policies.snapshot import Snapshot
 from predictors.forecast import Forecasts
+from slurmplug.config import model_files
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
 
 SLOT = 1200.0
@@ -188,3 +190,43 @@ def test_a_held_job_is_left_alone() -> None:
     given = queue(2)
     held = replace(given, jobs=replace(given.jobs, held=np.array([True, False])))
     assert choices(held).rows.tolist() == [1]
+
+
+@pytest.fixture(scope="module")
+def shipped() -> DL2:
+    model = model_files.shipped("dl2")
+    assert model is not None
+    model.require("dl2", DL2.version, DL2.shapes)
+    return DL2(model=model)
+
+
+def test_the_model_that_comes_with_slurmplug_gives_gpus_to_jobs_within_their_ranges(shipped: DL2) -> None:
+    given = queue(6, servers=4)
+    plan = shipped.decide(given, Forecasts.unknown(6), {})
+    assert set(gpus(plan)) == {1, 2, 3, 4, 5, 6}
+    assert sum(each or 0 for each in gpus(plan).values()) <= 16
+    assert all(1 <= (each or 0) <= 4 for each in gpus(plan).values())
+
+
+def test_a_state_unlike_those_in_training_is_far(shipped: DL2) -> None:
+    trained = queue(8, servers=16, gpus=4, gpus_max=16)
+    far = queue(8, servers=16, gpus=4, gpus_max=9)
+    assert shipped.distance(trained, Forecasts.unknown(8)) <= 1.0 < shipped.distance(far, Forecasts.unknown(8))
+    assert shipped.distance(queue(0), Forecasts.unknown(0)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"types": "ctc"}, "does not state"),
+        ({"types": "ctc", "at_once": "many"}, "does not state"),
+        ({"types": "ctc", "at_once": "0"}, "not for 1 job types and a J of 0"),
+        ({"types": "ctc,lstm", "at_once": "8"}, "not for 2 job types"),
+    ],
+)
+def test_a_model_whose_facts_do_not_fit_its_arrays_is_refused(
+    shipped: DL2, facts: dict[str, str], message: str
+) -> None:
+    arrays = dict((model_files.shipped("dl2") or pytest.fail("no model")).arrays)
+    with pytest.raises(ValueError, match=message):
+        DL2(model=Model("dl2", DL2.version, arrays, facts))
