@@ -175,12 +175,11 @@ def test_the_network_is_two_layers_that_read_each_job_and_the_mean_of_all() -> N
 
 
 def test_the_order_in_which_jobs_arrived_does_not_change_a_jobs_logit() -> None:
-    rng = np.random.default_rng(1)
+    rng, sizes = np.random.default_rng(1), {"features": 6, "hidden": 8}
     arrays = {
-        name: rng.standard_normal([{"features": 6, "hidden": 8}.get(str(each), each) for each in shape])  # type: ignore[list-item]
-        .astype(np.float32)
+        name: rng.standard_normal([sizes[each] if isinstance(each, str) else each for each in shape]).astype(np.float32)
         for name, shape in ARRAYS.items()
-    }  # fmt: skip
+    }
     state, turned = rng.standard_normal((5, 6)).astype(np.float32), rng.permutation(5)
     logits = Network(arrays).logits(state)
     np.testing.assert_allclose(Network(arrays).logits(state[turned])[:-1], logits[:-1][turned], rtol=1e-4, atol=1e-5)
