@@ -6,6 +6,10 @@ function slurm_job_submit(job_desc, part_list, submit_uid)
         slurm.log_user("%s", wrong)
         return slurm.ERROR
     end
+    local warned, warning = pcall(function() return loaded and slurmplug.warning(job_desc) end)
+    if warned and warning then
+        slurm.log_user("%s", warning)
+    end
     return slurm.SUCCESS
 end
 

@@ -28,8 +28,8 @@ from predictors.arrays import Bools, Floats, Ints
 from predictors.forecast import Forecasts, Need
 
 FEATURES = ("slots run", "remaining", "share remaining", "dominant share", "workers", "log workers", "none yet", "held",
-            "least", "most", "fits", "jobs", "free")  # fmt: skip
-"""The columns of the state after the job types. The first six are the paper's; decision 0049 says what the
+            "least", "most", "fits", "jobs", "free", "at this", "shorter", "cluster")  # fmt: skip
+"""The columns of the state after the job types. The first six are the paper's; decision 49 says what the
 others are for."""
 UNKNOWN_SLOTS = 6.0
 """what a job counts as when nothing is forecast of its run time"""
@@ -71,16 +71,23 @@ class Network:
 
     def logits(self, state: Singles) -> Singles:
         """(jobs + 1,) the logit of each job, and of void; `state` (jobs, features) has at least one job."""
-        a, hidden = self._a, state
+        a, hidden, mean = self._a, state, np.full(len(state), 1 / len(state), dtype=np.float32)
         for layer in ("first", "second"):
-            pooled = hidden.mean(axis=0) @ a[f"{layer}.mean"] + a[f"{layer}.bias"]
+            pooled = (mean @ hidden) @ a[f"{layer}.mean"] + a[f"{layer}.bias"]
             hidden = np.maximum(hidden @ a[f"{layer}.job"] + pooled, 0.0)
-        job, void = hidden @ a["action.job"], hidden.mean(axis=0) @ a["action.void"]
+        job, void = hidden @ a["action.job"], (mean @ hidden) @ a["action.void"]
         return np.append(job + a["action.bias"][0], void + a["action.bias"][1])
 
     def best(self, state: Singles, mask: Bools) -> int:
-        """The most probable action among those of the mask (jobs + 1,)."""
-        return int(np.where(mask, self.logits(state), -np.inf).argmax())
+        """The most probable action among those of the mask (jobs + 1,).
+
+        Raises:
+            FloatingPointError: the network does not say how probable the actions are
+        """
+        logits = self.logits(state)
+        if not np.isfinite(logits).all():
+            raise FloatingPointError("the network's answer is not finite numbers")
+        return int(np.where(mask, logits, -np.inf).argmax())
 
 
 @dataclass(frozen=True)
@@ -207,6 +214,7 @@ class Allocation:
         state[:, at + 6] = workers == 0
         state[:, at + 10] = self._fits
         state[:, at + 12] = sum(self._pools.left) / self._total
+        state[:, at + 13] = np.log1p(self._slots[batch] * self._requested[batch] / np.maximum(workers, 1)) / 3.0
         return state
 
     def _fixed(self, allocator: Allocator, forecasts: Forecasts) -> Singles:
@@ -219,6 +227,7 @@ class Allocation:
         remaining, share = work_left(self._snapshot, forecasts)
         run = np.maximum(self._snapshot.now - jobs.submitted - jobs.waited, 0.0)[rows] / allocator.slot
         slots = np.clip(np.nan_to_num(remaining[rows] / allocator.slot, nan=UNKNOWN_SLOTS), 0.0, MOST_SLOTS)
+        self._slots, self._requested = slots, np.maximum(jobs.gpus[rows], 1)
         at = other + 1
         table[:, at] = np.log1p(np.minimum(run, MOST_SLOTS)) / 3.0
         table[:, at + 1] = np.log1p(slots) / 3.0
@@ -227,6 +236,9 @@ class Allocation:
         table[:, at + 8] = self._least / GPUS
         table[:, at + 9] = np.minimum(self._most, self._total) / GPUS
         table[:, at + 11] = np.log1p(len(rows)) / 5.0
+        work = slots * self._requested
+        table[:, at + 14] = np.searchsorted(np.sort(work), work) / max(len(rows), 1)
+        table[:, at + 15] = np.log1p(self._total) / 5.0
         return table
 
 
@@ -251,7 +263,7 @@ class DL2(LearntPolicy):
 
     name = "dl2"
     needs: frozenset[Need] = frozenset({"total", "remaining"})
-    version = 1
+    version = 2
     shapes = MappingProxyType({**ARRAYS, **seen_states.SHAPES})
 
     def __init__(self, settings: DL2Settings | None = None, model: Model | None = None) -> None:

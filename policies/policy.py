@@ -1,5 +1,6 @@
 """The base classes of every policy, and of those that decide by what they have learnt."""
 
+from collections.abc import Mapping
 from math import inf
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, get_args
@@ -31,6 +32,8 @@ class Policy:
     """those it was made with"""
     learnt: bool = False
     """whether it decides by a model; see `LearntPolicy`"""
+    made_from: Mapping[str, str] = MappingProxyType({})
+    """what it was made from, so that it can be made again; whoever makes policies from a configuration sets it"""
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
         """Rank the managed jobs of the snapshot and say what is to happen to them."""
@@ -53,6 +56,11 @@ class LearntPolicy(Policy):
     """
 
     learnt = True
+    """False in a class that decides without a model too, and sets it where it is made with one"""
+    models: str = ""
+    """the policy whose models it takes; empty for its own"""
+    model_digest: str = ""
+    """of the model that it was made with"""
     version: int = 1
     """of its features and their normalisation: a model of another version is refused"""
     shapes: Shapes = MappingProxyType({})

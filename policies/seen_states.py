@@ -27,10 +27,14 @@ class SeenStates:
     limit: float
 
     @classmethod
-    def of(cls, states: Floats, *, within: float = 0.999) -> "SeenStates":
-        """Those of the states (n, f) of a training, of which the share `within` is at a distance of 1 at most."""
+    def of(cls, states: Floats, *, within: float = 0.999, indifferent: float = 0.0) -> "SeenStates":
+        """Those of the states (n, f) of a training, of which the share `within` is at a distance of 1 at most.
+
+        indifferent: a change of a feature, in its own unit, that hardly changes what is decided: each feature counts as
+        if it had varied by so much more in training, independently of the others.
+        """
         mean = states.mean(axis=0)
-        least = _LEAST_DEVIATION * np.maximum(1.0, np.abs(mean))
+        least = np.maximum(_LEAST_DEVIATION * np.maximum(1.0, np.abs(mean)), indifferent)
         covariance = np.atleast_2d(np.cov(states, rowvar=False, bias=True)) + np.diag(least**2)
         whiten = np.linalg.inv(np.linalg.cholesky(covariance)).T
         distances = np.linalg.norm((states - mean) @ whiten, axis=1)

@@ -223,6 +223,8 @@ class Snapshot:
     type_of_class: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """(placement classes,): the one type of GPU that jobs of the class request, by its place in `Nodes.gpu_types`; -1
     for any. Empty where no class requests one"""
+    missing: int = 0
+    """how many jobs were alive at the last reading and are now listed neither alive nor ended"""
 
 
 def _read_only(column: Bools) -> Bools:

@@ -60,8 +60,14 @@ class QuantileForest:
 
         groups: (n,) rows of the same group are not independent; each tree is grown on a random `share` of the groups.
         smallest_leaf: least rows of a leaf. features: share of the features that are tried at a split.
+
+        Raises ValueError for values that are not finite; checked once, as checking them for each tree takes longer than
+        to grow a small one.
         """
         random = np.random.default_rng(seed)
+        x, y = x.astype(np.float32), y.astype(np.float64)
+        if not (np.isfinite(x).all() and np.isfinite(y).all()):
+            raise ValueError("a feature or a target is not a finite number")
         names, group = np.unique(groups, return_inverse=True)
         roots: list[int] = []
         parts: list[tuple[NDArray[Any], ...]] = []
@@ -71,7 +77,7 @@ class QuantileForest:
             rows = np.flatnonzero(seen[group]) if seen.any() else np.arange(len(y))
             grown = ExtraTreeRegressor(
                 min_samples_leaf=smallest_leaf, max_features=features, random_state=int(random.integers(2**31))
-            ).fit(x[rows], y[rows])
+            ).fit(x[rows], y[rows], check_input=False)
             roots.append(start)
             parts.append(_flatten(grown, x[rows], y[rows], start))
             start += grown.tree_.node_count
@@ -140,7 +146,7 @@ def _flatten(grown: ExtraTreeRegressor, x: Floats, y: Floats, start: int) -> tup
     feature[place[parents]] = tree.feature[parents]
     threshold[place[parents]] = tree.threshold[parents]
     below[place[parents]] = place[tree.children_left[parents]]
-    leaf_of_row = place[grown.apply(x)]
+    leaf_of_row = place[grown.apply(x, check_input=False)]
     order = np.lexsort((y, leaf_of_row))
     ends = np.searchsorted(leaf_of_row[order], nodes, side="right")
     count = ends - np.searchsorted(leaf_of_row[order], nodes)

@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 
-from slurmplug import checkpoint_requested, report
+from slurmplug_report import checkpoint_requested, report
 
 EPOCHS = 200
 SAVE_EVERY = 20

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-from slurmplug import checkpoint_requested, report
+from slurmplug_report import checkpoint_requested, report
 
 EPOCHS = 100
 SAVE_EVERY = 10

@@ -9,7 +9,7 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
-from slurmplug import report
+from slurmplug_report import report
 
 EPOCHS = 60
 

@@ -11,6 +11,10 @@
 --             slurm.log_user("%s", wrong)
 --             return slurm.ERROR
 --         end
+--         local warned, warning = pcall(function() return loaded and slurmplug.warning(job_desc) end)
+--         if warned and warning then
+--             slurm.log_user("%s", warning)
+--         end
 --         return slurm.SUCCESS
 --     end
 --
@@ -26,6 +30,9 @@
 --
 -- It changes no job, unless the site lets a policy admit jobs (mode.admit): then call `slurmplug.hold` instead of
 -- `slurmplug.check`; it also holds each job with a --utility until the daemon releases it.
+--
+-- What this site does not do is in site.lua beside this file, if it is there: `slurmplug show-config --submission` prints it.
+-- sbatch then warns of directives that have no effect here.
 --
 -- With pcall, every job passes if this file is missing or broken; Slurm 26.05 rejects a job if slurm_job_submit throws
 -- an error. Job scripts are hostile input: only the head of a script is read, up to its first command; patterns are
@@ -125,13 +132,20 @@ local MESSAGES = {
   ["value"] = "expected %s, for example %s",
   ["past"] = "lies before the submission",
   ["far"] = "lies more than 3650 days ahead",
-  ["repeated"] = "given twice, the first one counts",
+  ["repeated"] = "given twice: leave one out (of an accepted job the first one counts)",
   ["no-target"] = "needs --target",
   ["other-quantity"] = "names another quantity than --target",
   ["no-direction"] = "whether more or less of it is better is not known: name it in --target",
   ["no-further"] = "goes no further than --stop already does",
   ["head"] = "what follows the first 2000 lines or 65536 bytes is not read",
   ["more"] = "%d more",
+  ["after"] = "follows the first command, where #PLUG is not read: write it above",
+  ["blank"] = "is not read: write #PLUG, without a blank, if it is a directive",
+  ["colon"] = "is not read: write plug: in small letters and with a colon, if it has directives",
+  ["no-length"] = "without --max-iterations how the training ends is not forecast, so optstop stops the job at its target alone",
+  ["start-only"] = "without --checkpoint the number of GPUs changes only before the job starts",
+  ["no-requeue"] = "with --no-requeue the number of GPUs changes only before the job starts",
+  ["not-here"] = "the number of GPUs is not changed: %s",
 }
 -- end of the generated part
 
@@ -265,10 +279,12 @@ local function add(problems, line, text, rule, row)
         return
     end
     local message = MESSAGES[rule]
-    if row then
+    if type(row) == "string" then
+        message = string.format(message, row)
+    elseif row then
         message = string.format(message, row.expected, "--" .. row.name .. "=" .. row.example)
     end
-    local nearest = nearest_of(text, rule, row)
+    local nearest = nearest_of(text, rule, rule == "value" and row)
     local where = line > 0 and "line " .. string.format("%d", line) or "comment"
     problems[#problems + 1] = where .. ": " .. (text ~= "" and shown(text) .. ": " or "") .. message
         .. (nearest and "; did you mean " .. nearest .. "?" or "")
@@ -635,9 +651,9 @@ local function begins_in_comment(word)
     return string.find(word, "^%-?%-?[A-Za-z][A-Za-z0-9_-]*=") ~= nil
 end
 
-local function of_script(given, script, now, problems)
+local function of_script(given, script, now, problems, warnings)
     local head = string.sub(script, 1, HEAD_BYTES)
-    local at, number, any_directive = 1, 0, false
+    local at, number, any_directive, commands = 1, 0, false, false
     while true do
         local newline = string.find(head, "\n", at, true)
         if number == HEAD_LINES or (not newline and #script > #head) then
@@ -645,34 +661,44 @@ local function of_script(given, script, now, problems)
         end
         number = number + 1
         local line = strip(string.sub(head, at, (newline or #head + 1) - 1))
-        if line ~= "" and not starts(line, "#") then
-            return
-        end
+        commands = commands or (line ~= "" and not starts(line, "#"))
         local word = string.match(line, "^[^ \t]*")
         local rest = string.sub(line, #word + 2)
-        if word == PREFIX then
+        local begins = string.find(rest, "^[ \t]*%-%-")
+        if commands then
+            if word == PREFIX and begins then
+                return add(warnings, number, line, "after")
+            end
+        elseif word == PREFIX then
             any_directive = true
             if #line > LINE_BYTES then
                 add(problems, number, line, "long")
             else
                 settings(given, number, rest, begins_in_script, now, problems)
             end
-        elseif string.upper(word) == PREFIX and string.find(rest, "^[ \t]*%-%-") then
+        elseif string.upper(word) == PREFIX and begins then
             add(problems, number, line, "prefix")
+        elseif word == "#" and string.find(rest, "^[ \t]*[Pp][Ll][Uu][Gg][ \t]+%-%-") then
+            add(warnings, number, line, "blank")
         end
         if not newline then
             return
         end
         at = newline + 1
     end
-    if any_directive then
+    if any_directive and not commands then
         add(problems, number, "", "head")
     end
 end
 
-local function of_comment(given, comment, now, problems)
+local function of_comment(given, comment, now, problems, warnings)
     local text = strip(comment)
     if not starts(text, COMMENT_PREFIX) then
+        local word, rest = string.match(string.sub(text, 1, LINE_BYTES), "^([^ \t]*)[ \t]+(.*)$")
+        word = word and string.lower(word)
+        if (word == "plug" or word == COMMENT_PREFIX) and begins_in_comment(rest) then
+            add(warnings, 0, text, "colon")
+        end
         return
     end
     if #comment > LINE_BYTES then
@@ -710,30 +736,55 @@ local function drop_contradictions(given, problems)
     end
 end
 
--- The problems of the directives of a job that is submitted at `now`: a list of messages.
+local function is_optstop(one)
+    return one ~= nil and (cut_at(one.value, ":")) == "optstop"
+end
+
+local function is_range(one)
+    if one == nil then
+        return false
+    end
+    local least, most = cut_at(one.value, "..")
+    return most ~= nil and tonumber(least) < tonumber(most)
+end
+
+local function warn_of_no_effect(given, warnings)
+    local optstop = is_optstop(given.stop) and given.stop
+        or is_optstop(given["allow-downgrade"]) and given["allow-downgrade"]
+    if optstop and not given["max-iterations"] then
+        add(warnings, optstop.line, optstop.text, "no-length")
+    end
+    if is_range(given.gpus) and not given.checkpoint then
+        add(warnings, given.gpus.line, given.gpus.text, "start-only")
+    end
+end
+
+local function counted(found)
+    if found.more > 0 then
+        found[#found + 1] = string.format(MESSAGES.more, found.more)
+    end
+    return found
+end
+
+-- The problems of the directives of a job that is submitted at `now`, and what it probably did not mean: two lists of
+-- messages. Third, its valid directives by name.
 function slurmplug.problems(script, comment, now)
-    local problems = {more = 0}
+    local problems, warnings = {more = 0}, {more = 0}
     local given, over = {}, {}
-    of_script(given, script or "", now, problems)
-    of_comment(over, comment or "", now, problems)
+    of_script(given, script or "", now, problems, warnings)
+    of_comment(over, comment or "", now, problems, warnings)
     for name, one in pairs(over) do
         given[name] = one
     end
     drop_contradictions(given, problems)
-    if problems.more > 0 then
-        problems[#problems + 1] = string.format(MESSAGES.more, problems.more)
-    end
-    return problems
+    warn_of_no_effect(given, warnings)
+    return counted(problems), counted(warnings), given
 end
 
 -- The value of a job's directive, or nil.
 function slurmplug.asks(script, comment, name)
-    local problems = {more = 0}
-    local given, over = {}, {}
-    of_script(given, script or "", os.time(), problems)
-    of_comment(over, comment or "", os.time(), problems)
-    local one = over[name] or given[name]
-    return one and one.value
+    local _, _, given = slurmplug.problems(script, comment, os.time())
+    return given[name] and given[name].value
 end
 
 -- The message for a job that requests one of slurmplug's own reservations, which hold the places of jobs that it moves;
@@ -770,7 +821,40 @@ function slurmplug.check(job_desc, uid)
     if not ran or #problems == 0 then
         return nil
     end
-    return "#PLUG directives that cannot be read:\n" .. table.concat(problems, "\n")
+    return "the job is refused, as #PLUG directives cannot be read:\n" .. table.concat(problems, "\n")
+end
+
+-- What is to be known of this site, from site.lua beside this file; empty where there is none, or it is broken.
+local function of_site()
+    local folder = string.match(debug.getinfo(1, "S").source, "^@(.*/)")
+    local ran, site = pcall(dofile, (folder or "") .. "site.lua")
+    return ran and type(site) == "table" and site or {}
+end
+
+local SITE = of_site()
+
+-- The message for a job that is accepted, and of which something has no effect; nil for any other. Never throws an error.
+function slurmplug.warning(job_desc)
+    local ran, warnings = pcall(function()
+        local _, found, given = slurmplug.problems(job_desc.script, job_desc.comment, os.time())
+        if given.manage and given.manage.value == "off" then
+            return {}
+        end
+        if is_range(given.gpus) then
+            local where = {more = 0}
+            if SITE.resize then
+                add(where, given.gpus.line, given.gpus.text, "not-here", SITE.resize)
+            elseif given.checkpoint and job_desc.requeue == 0 then
+                add(where, given.gpus.line, given.gpus.text, "no-requeue")
+            end
+            found[#found + 1] = where[1]
+        end
+        return found
+    end)
+    if not ran or #warnings == 0 then
+        return nil
+    end
+    return "#PLUG directives without effect:\n" .. table.concat(warnings, "\n")
 end
 
 -- Whether the file that this was loaded from still exists: slurmctld keeps a removed file in memory.

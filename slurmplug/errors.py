@@ -1,5 +1,7 @@
 """The errors that slurmplug raises; each message says what to do about it."""
 
+import errno
+
 
 class SlurmplugError(Exception):
     """The base of every error that slurmplug raises on purpose."""
@@ -15,6 +17,14 @@ class ConfigError(SlurmplugError):
 
 class LedgerError(SlurmplugError):
     """The ledger cannot be read or written."""
+
+
+class LedgerDamaged(LedgerError):
+    """The ledger can be read, and holds what nobody wrote so."""
+
+
+class LedgerLost(SlurmplugError):
+    """The ledger lacks what was written to it: only a new start can go on, from what is left."""
 
 
 class AlreadyRunning(SlurmplugError):
@@ -43,3 +53,18 @@ class SteppedDown(SlurmplugError):
 
 class NotConfirmed(SlurmplugError):
     """Whether another daemon acts is not known at the moment, so nothing is done."""
+
+
+_SHORTAGES = {
+    errno.EMFILE: "; the daemon may open too few files: raise LimitNOFILE of its service (ulimit -n)",
+    errno.ENFILE: "; this machine has too many files open: raise fs.file-max (sysctl)",
+    errno.ENOMEM: "; free memory on this machine",
+    errno.EAGAIN: "; the daemon may start too few threads and processes: raise TasksMax of its service (ulimit -u)",
+    errno.ENOSPC: "; make room on its disk",
+    errno.EDQUOT: "; raise the quota of its disk",
+}
+
+
+def advice(error: OSError, otherwise: str = "") -> str:
+    """What to do about an error of the system, for the end of its message; `otherwise`, where nothing was short."""
+    return _SHORTAGES.get(error.errno or 0, otherwise)

@@ -23,7 +23,7 @@ from typing import Any, Mapping
 
 from slurmplug_report.gpu_load import LoadMeter
 from slurmplug_report.job_start import earliest_file_time
-from slurmplug_report.report_file import opened_file
+from slurmplug_report.report_file import opened_file, user_key
 from slurmplug_report.stop import GO_ON, Stop, read_request
 
 DEFAULT_SPOOL = "/var/spool/slurmplug"
@@ -97,14 +97,16 @@ class Reporter:
         spool: the folder with `reports` and `requests`.
         writes: whether this process reports; one that does not still sees requests.
         since: seconds since the epoch; files in the spool that were last written before are of another job.
+        home: the user's, where the key to the name of the file lies.
     """
 
-    def __init__(self, run: str, spool: str, *, writes: bool, since: float = float("-inf")) -> None:
+    def __init__(self, run: str, spool: str, *, writes: bool, since: float = -math.inf, home: str = "") -> None:
         self.writes = writes
         self.stop = GO_ON
         self._run = run
         self._spool = spool
         self._since = since
+        self._home = home
         self._queue: deque[dict[str, Any]] = deque(maxlen=MAX_QUEUED)
         self._iteration = -1.0
         self._lowest, self._latest = math.inf, -math.inf
@@ -135,7 +137,8 @@ class Reporter:
             return None
         spool = environment.get("SLURMPLUG_SPOOL") or DEFAULT_SPOOL
         since = earliest_file_time(environment)
-        return cls(f"{int(job)}.{int(restart)}", spool, writes=is_rank_zero(environment), since=since)
+        run, home = f"{int(job)}.{int(restart)}", environment.get("HOME", "")
+        return cls(run, spool, writes=is_rank_zero(environment), since=since, home=home)
 
     @property
     def checkpoint_requested(self) -> bool:
@@ -151,6 +154,13 @@ class Reporter:
         self._closing.set()
         self._wake.set()
         self._thread.join(CLOSE_SECONDS)
+
+    def write_now(self) -> Stop:
+        """Write what is queued and look for a request, where no thread does. Never raises."""
+        self._flush()
+        self._check_requests()
+        self._close_file()
+        return self.stop
 
     def add(self, iteration: Any, checkpoint: Any, quantities: Mapping[str, Any], trial: Any = None) -> None:
         """Queue a report, which the thread writes soon. Never raises."""
@@ -263,7 +273,7 @@ class Reporter:
             return
         try:
             if self._file is None:
-                self._file = opened_file(f"{self._spool}/reports", self._run, self._since)
+                self._file = opened_file(f"{self._spool}/reports", self._run, self._since, user_key(self._home))
                 self._written = os.fstat(self._file).st_size
             self._unwritten = self._unwritten or self._lines()
             self._write(self._file, self._unwritten)

@@ -41,6 +41,7 @@ _JOB: dict[str, Any] = {
     "dependency": "", "features": "", "reservation": "", "node_list": "", "batch": True, "restarts": 0, "submit": NOW,
     "eligible": NOW, "start": NAN, "end": NAN, "expected": NAN, "time_limit": 3600.0, "priority": 1000.0, "nice": 0,
     "nodes": 1, "cpus": 2, "memory": 1024.0, "gpus": 1, "gpu_type": "", "gpu_type_held": "", "shards": 0,
+    "array_tasks": "",
     "exit_code": 0,
 }  # fmt: skip
 
@@ -259,7 +260,7 @@ class FakeCluster:
 
     # --- the port ---------------------------------------------------------------------------------------------------
 
-    def read(self, known: Container[Submission], alive: Collection[int]) -> Reading:
+    def read(self, known: Container[Submission], alive: Mapping[int, int]) -> Reading:
         if not self.reachable:
             raise ReadFailed("squeue did not answer")
         reports, self.reports = self.reports, {}
@@ -313,7 +314,7 @@ class FakeCluster:
             "min_cpus_per_node": job.get("min_cpus", 1), "memory_requested": True,
             "min_memory": job.get("min_memory", job["memory"] / job["nodes"]), "cpus_follow_gpus": False,
             "requeue": True, "excluded_nodes": job.get("excluded", ""), "required_nodes": job.get("required", ""),
-            "time_limit": job["time_limit"], "nice": job.get("nice", 0),
+            "time_limit": job["time_limit"], "nice": job.get("nice", 0), "pending": job["state"] == "PENDING",
         }  # fmt: skip
         return ResourceRequest(**{**values, **job.get("request", {})})
 

@@ -48,7 +48,7 @@ class Site:
 
     def ask(self, command: str, *arguments: str, code: int = 0) -> str:
         """What `slurmplug COMMAND` answers about this ledger; it has to end with that code."""
-        result = run(command, "--ledger", str(self.path), *arguments)
+        result = run(*command.split(), "--ledger", str(self.path), *arguments)
         assert result.exit_code == code, result.output
         return result.output
 

@@ -117,3 +117,6 @@ class MovingSite:
 
     def vetoes(self) -> list[str]:
         return [row["veto"] for row in self.ledger.query("SELECT veto FROM decisions WHERE verdict != 'allowed'")]
+
+
+MakeSite = Callable[..., MovingSite]

@@ -15,7 +15,7 @@ from slurmplug.sim.adapters.cluster import SimCluster
 from slurmplug.sim.engine.engine import PENDING, RUNNING, Engine
 from slurmplug.sim.engine.run_log import ALMOST
 
-TEXTS = ("name", "comment", "dependency", "features", "reservation", "node_list", "partition")
+TEXTS = ("array_tasks", "name", "comment", "dependency", "features", "reservation", "node_list", "partition")
 
 
 class RenderedCluster:
@@ -51,7 +51,7 @@ class RenderedCluster:
         wanted = [job_id for job_id, submit in submissions if (job_id, submit) not in known]
         nodes = self._nodes()
         seen = replace(
-            self._port.read((), ()),
+            self._port.read((), {}),
             jobs=with_held_types(jobs, nodes),
             nodes=nodes,
             scripts={job_id: script(engine, job_id - 1, self._all_managed) for job_id in wanted},
@@ -71,7 +71,8 @@ class RenderedCluster:
         parents = [[f"after:{parent + 1}" for parent in engine.table.parents.get(row, ())] for row in live.tolist()]
         values: dict[str, Any] = {
             "job_id": live + 1, "array_id": np.zeros(count, int), "array_task": np.full(count, -1),
-            "elements": np.ones(count, int), "het_id": np.zeros(count, int), "uid": np.full(count, 1000),
+            "elements": np.ones(count, int), "array_tasks": [""] * count, "het_id": np.zeros(count, int),
+            "uid": np.full(count, 1000),
             **{name: columns[name][live] for name in ("user", "account", "qos", "partition", "name", "time_limit")},
             "state": np.where(running, "RUNNING", "PENDING"),
             "reason": np.where(running, "None", np.where(waits > engine.now, "BeginTime", "Resources")),

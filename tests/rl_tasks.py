@@ -11,7 +11,7 @@ from policies.placement.allocation import allocate, queue_order
 from policies.plan import Plan
 from policies.snapshot import Snapshot
 from predictors.arrays import Bools
-from slurmplug.cycle.scheduler import Observed
+from slurmplug.cycle.observed import Observed
 from slurmplug.rl.environment import Task
 from slurmplug.rl.episode import Window
 from slurmplug.rl.training_workloads import TrainingWorkloads

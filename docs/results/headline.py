@@ -1,118 +1,201 @@
-"""What stands first on the page: ten lines, each made from the runs of a table, so that none of them grows stale."""
+"""What stands first on the page: ten lines, each made from a table of the page, so that none of them grows stale."""
 
-from collections.abc import Sequence
-from pathlib import Path
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-import numpy as np
+from docs.results.first import OURS
 
-from docs.results.cases import Case, Runs
-from docs.results.cells import change
-from docs.results.first import OURS, RIVALS, Group, groups, whole
-
-PAGE = Path(__file__).parents[1] / "results.md"
-KEPT = {
-    "deadline_ratio": ("Deadlines met", 0.01, 100.0, " of 100 jobs"),
-    "accuracy_ratio": ("Targets met", 0.01, 100.0, " of 100 jobs"),
-    "accuracy_by_deadline": ("Accuracy by deadline", 0.002, 1.0, ""),
-}
-"""what is to be within how much of the best, and how it is written"""
-RIVAL_NAMES = {"fair": "equal shares (`fair`)", "srtf": "shortest-first that is told the truth (`srtf`)"}
-Compared = Sequence[tuple[Group, dict[str, list[Case]]]]
+KEPT = (
+    ("deadlines met", 1.0, ".1f", "% of the jobs"),
+    ("targets met", 1.0, ".1f", "% of the jobs"),
+    ("accuracy by deadline", 0.002, ".3f", ""),
+)
+"""the three figures of a cell of `first-kept`: within how much of the best they are to be, and how they are written"""
+CHANGE = re.compile(r"([+-]\d+)%(?: ± (\d+))?")
+LIVE = "python -m tests.bench.live rigid --seeds 6 --policy mlfs"
+"""the first table of `make bench-live`"""
+Row = Mapping[str, str]
+"""A row of a table: its cells by the head of their column."""
 
 
-def headline(runs: Runs) -> str:
+class Change(NamedTuple):
+    """How much more a rival takes than MLFS, in percent, and the 95% interval."""
+
+    where: str
+    more: int
+    half: int
+
+    @property
+    def proven(self) -> bool:
+        """Whether it is beyond chance."""
+        return abs(self.more) > self.half
+
+
+def headline(page: str) -> str:
     """Ten lines: what is gained, where not, against whom, and what others pay."""
-    stopping = [(group, group.entrants(stopping=True)) for group in groups()]
-    unstopped = [(group, group.entrants(stopping=False)) for group in whole()]
+    first, whole, live = table(page, "first"), table(page, "first-whole"), _rows(page, LIVE)
+    told = {"fair": "equal shares (`fair`)", "srtf": "shortest-first, told the true run times (`srtf`)"}
     lines = [
-        *(_against(runs, stopping, rival) for rival in ("fair", "srtf")),
-        _ranks(runs, stopping, "The same stopping for all", "first"),
-        _ranks(runs, unstopped, "Nobody stopped", "first-whole"),
-        *(_kept(runs, stopping, figure) for figure in KEPT),
-        _unfair(runs, stopping),
-        _plain(),
-        _live(),
+        f"**What was compared**: `{OURS}` and {len(rivals(first))} rivals, on the same simulated jobs from the"
+        f" workloads of {_whose(first)}, at {len(first)} loads in all. All have the same forecasts, and all stop jobs"
+        " early alike. JCT is the time from a job's submission to its end.",
+        f"**Mean JCT**: {_ranks(first)} (`first`).",
+        *(f"**Against {told[name]}**: jobs there take {_against(first, name)} (`first`)." for name in told),
+        f"**Against the others**: {'; '.join(_span(first, name) for name in _others(first))} (`first`).",
+        f"**Where nobody stops a job early**: {_ranks(whole)}; it is {_above(whole)} (`first-whole`).",
+        f"**Deadlines, targets and accuracy**: {_kept(table(page, 'first-kept'))} (`first-kept`).",
+        f"**Who pays**: {_fairness(table(page, 'first-fairness'))} (`first-fairness`).",
+        f"**Users without directives**: {_plain(table(page, 'plain'))} (`plain`).",
+        f"**On a live cluster** of 16 GPUs: {_live(live)} (`make bench-live`).",
     ]
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _mean(runs: Runs, cases: list[Case], figure: str) -> float:
-    return float(runs.column(cases, figure).mean())
+def more_time(page: str) -> Mapping[str, Mapping[str, float]]:
+    """How much more time jobs take under the rivals than under MLFS, in percent, by workload and load: a figure's bars.
+
+    Tiresias, which knows nothing of progress or sizes, would leave the others no room.
+    """
+    rows = table(page, "first")
+    names = [name for name in rivals(rows) if name != "tiresias"]
+    of = {name: [each.more for each in changes(rows, name)] for name in names}
+    labels = [re.sub(r"'s?$", "", row["workload"]) + "\n" + row["load"] for row in rows]
+    return {label: {name: of[name][at] for name in names} for at, label in enumerate(labels)}
 
 
-def _name(group: Group) -> str:
-    return f"{group.workload} ({group.load})"
+def table(page: str, name: str) -> list[Row]:
+    """The rows of a table that `make_results` makes, but for those whose runs were not made yet, which are empty."""
+    return [row for row in _rows(page, f"python -m docs.make_results {name}") if row.get(OURS) != ""]
 
 
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(names) or "none"
+def _rows(page: str, command: str) -> list[Row]:
+    made = page.partition(f"<!-- made by {command} -->")[2].partition("<!-- end -->")[0]
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in made.splitlines() if line.startswith("|")]
+    return [dict(zip(lines[0], line, strict=True)) for line in lines[2:]]
 
 
-def _against(runs: Runs, compared: Compared, rival: str) -> str:
-    cells = [f"{_name(group)} {_changed(runs, there, rival)}" for group, there in compared]
-    told = RIVAL_NAMES[rival]
-    return f"**Mean JCT of MLFS against {told}**, everybody with the same stopping: {', '.join(cells)} (`first`)."
+def rivals(rows: Sequence[Row]) -> list[str]:
+    """The policies beside ours whose runs stand in a table."""
+    heads = list(rows[0])
+    after = heads[heads.index(OURS) + 1 :]
+    return [head for head in after if head == head.split()[0] and all(row[head] for row in rows)]
 
 
-def _changed(runs: Runs, there: dict[str, list[Case]], rival: str) -> str:
-    return change(runs.column(there[OURS], "jct_mean"), runs.column(there[rival], "jct_mean"))
-
-
-def _ranks(runs: Runs, compared: Compared, what: str, table: str) -> str:
-    ahead: list[str] = []
-    behind: list[str] = []
-    for group, there in compared:
-        jct = {label: _mean(runs, there[label], "jct_mean") for label in (OURS, *RIVALS)}
-        best = min(RIVALS, key=lambda label: jct[label])
-        cell = f"{_name(group)} {_changed(runs, there, best)} against {best}"
-        (ahead if jct[OURS] < jct[best] else behind).append(cell)
-    return f"**{what}**: MLFS is first in mean JCT on {_list(ahead)}; not first on {_list(behind)} (`{table}`)."
-
-
-def _kept(runs: Runs, compared: Compared, figure: str) -> str:
-    short = []
-    what, within, scale, unit = KEPT[figure]
-    for group, there in compared:
-        values = {label: _mean(runs, there[label], figure) for label in (OURS, *RIVALS)}
-        best = max(values, key=lambda label: values[label])
-        if values[OURS] < values[best] - within:
-            less = (values[best] - values[OURS]) * scale
-            short.append(f"{_name(group)}: {less:.3g}{unit} below {best}")
-    exceptions = f" but for {', '.join(short)}" if short else " everywhere"
-    return f"**{what}** under MLFS: within {within * scale:.3g}{unit} of the best{exceptions} (`first-kept`)."
-
-
-def _unfair(runs: Runs, compared: Compared) -> str:
-    def mean(label: str, figure: str) -> float:
-        return float(np.mean([_mean(runs, there[label], figure) for _, there in compared]))
-
-    cells = [
-        f"{100 * mean(label, 'unfair_ratio'):.1f}% of the jobs, at worst {mean(label, 'rho_max'):.1f}, under {label}"
-        for label in (OURS, "fair", "srtf")
-    ]
-    text = "; ".join(cells)
-    worse = [_name(group) for group, there in compared if _worst(runs, there[OURS]) > _worst(runs, there["fair"])]
-    what = "**What others pay**: finish-time fairness is above 1.1, in the mean over the workloads, for"
-    return f"{what} {text}. The worst job is slowed more than under fair on {_list(worse)} (`first-fairness`)."
-
-
-def _worst(runs: Runs, cases: list[Case]) -> float:
-    return _mean(runs, cases, "slowdown_max")
-
-
-def _plain() -> str:
-    cells = [f"{share} without: {jct}" for share, _, jct, *_ in _rows("python -m docs.make_results plain")]
+def where(row: Row) -> str:
+    """The workload and load of a row."""
+    load = row["load"]
     return (
-        f"**Users without directives** under MLF-H, their mean JCT against Slurm alone: {', '.join(cells)} (`plain`)."
+        f"{row['workload']} workload {f'at {load}' if '=' in load else load if load.isalpha() else f'at load {load}'}"
     )
 
 
-def _live() -> str:
-    change, worst = next(cells[2:4] for cells in _rows("make bench-live") if cells[0] == "mlfs")
-    return f"**On a live cluster** mean JCT under MLFS is {change} against Slurm alone; the worst job: {worst} as long."
+def _whose(rows: Sequence[Row]) -> str:
+    """Whose workloads they are."""
+    *others, last = dict.fromkeys(re.sub(r"'s?$", "", row["workload"]) for row in rows)
+    return f"{', '.join(others)} and {last}"
 
 
-def _rows(command: str) -> list[list[str]]:
-    """The cells of the table that this command has put on the page."""
-    table = PAGE.read_text(encoding="utf-8").partition(f"<!-- made by {command} -->")[2].partition("<!-- end -->")[0]
-    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.strip().splitlines()[2:]]
+def changes(rows: Sequence[Row], rival: str) -> list[Change]:
+    """How much more this rival takes than MLFS, row by row."""
+    found = []
+    for row in rows:
+        match = CHANGE.search(row[rival])
+        assert match, f"{row[rival]} says how much more {rival} takes"
+        found.append(Change(where(row), int(match[1]), int(match[2] or 0)))
+    return found
+
+
+def _ranks(rows: Sequence[Row]) -> str:
+    by_row = zip(*(changes(rows, name) for name in rivals(rows)), strict=True)
+    behind = []
+    for row in by_row:
+        best, rival = min(zip(row, rivals(rows), strict=True), key=lambda pair: pair[0].more)
+        if best.more < 0:
+            behind.append(f"{best.where}, where `{rival}` is {-best.more}% ± {best.half} shorter")
+    text = f"`{OURS}` has the shortest of all at {len(rows) - len(behind)} of {len(rows)}"
+    return f"{text}; not first at {', '.join(behind)}" if behind else text
+
+
+def _span(rows: Sequence[Row], rival: str) -> str:
+    ordered = sorted(changes(rows, rival), key=lambda change: change.more)
+    return f"under `{rival}` jobs take {_more(ordered[0].more)} to {_more(ordered[-1].more)} time"
+
+
+def _against(rows: Sequence[Row], rival: str) -> str:
+    ordered = sorted(changes(rows, rival), key=lambda change: change.more)
+    proven = sum(change.proven and change.more > 0 for change in ordered)
+    ends = " to ".join(f"{_more(each.more)} time (± {each.half}, {each.where})" for each in (ordered[0], ordered[-1]))
+    return f"{ends}; more beyond chance at {proven} of {len(ordered)}"
+
+
+def _more(percent: int) -> str:
+    return f"{percent}% more" if percent >= 0 else f"{-percent}% less"
+
+
+def _others(rows: Sequence[Row]) -> list[str]:
+    return [name for name in rivals(rows) if name not in ("fair", "srtf")]
+
+
+def _above(rows: Sequence[Row]) -> str:
+    found = [int(match[1]) for row in rows if (match := CHANGE.search(row["mlfs above the fluid"]))]
+    ends = " to ".join(str(each) for each in sorted({min(found), max(found)}))
+    return f"{ends}% above a fluid schedule that knows the future and resizes for nothing"
+
+
+def _figures(cell: str) -> list[float]:
+    """The figures of a cell in which they stand beside each other."""
+    return [float(part.rstrip("%")) for part in cell.split(" / ")]
+
+
+def _kept(rows: Sequence[Row]) -> str:
+    text = []
+    for at, (what, within, form, unit) in enumerate(KEPT):
+        short = []
+        for row in rows:
+            best, name = max((_figures(row[name])[at], name) for name in rivals(rows))
+            less = best - _figures(row[OURS])[at]
+            if less > within + 1e-9:
+                short.append(f"{where(row)}, where `{name}` has {less:{form}}{unit[:1]} more")
+        exceptions = f" but for {', '.join(short)}" if short else f" at all {len(rows)}"
+        text.append(f"{what} within {within:g}{unit} of the best rival{exceptions}")
+    return "; ".join(text)
+
+
+def _fairness(rows: Sequence[Row]) -> str:
+    def mean(name: str) -> float:
+        return sum(_figures(row[name])[0] for row in rows) / len(rows)
+
+    shares = ", ".join(f"{mean(name):.0f}% under `{name}`" for name in (OURS, "fair", "srtf"))
+    worst = (_worse(rows, at, what) for at, what in ((1, "by that measure"), (2, "by its own run time")))
+    return (
+        f"jobs that take over 1.1 times as long as an equal share of the cluster would let them: {shares}, in the"
+        f" mean. The worst job fares worse than that under `fair` {'; '.join(worst)}"
+    )
+
+
+def _worse(rows: Sequence[Row], at: int, what: str) -> str:
+    """Where the worst of a figure of `first-fairness` is above that under fair, and by how much there."""
+    found = [(row, _figures(row[OURS])[at], _figures(row["fair"])[at]) for row in rows]
+    worse = [f"{where(row)} ({ours:g} for {fair:g})" for row, ours, fair in found if ours > fair]
+    return f"{what} at {len(worse)} of {len(rows)}" + (f": {', '.join(worse)}" if worse else "")
+
+
+def _plain(rows: Sequence[Row]) -> str:
+    share, jct = "users without directives", "their JCT"
+    beside = "the others' policy and jobs"
+    rigid = [row for row in rows if "rigid" in row[beside]]
+    found = [f"{row[jct]} where they are {row[share]}" for row in rigid]
+    proven = [row for row in rigid if (match := CHANGE.search(row[jct])) and abs(int(match[1])) > int(match[2] or 0)]
+    judged = "" if proven else ", so neither a loss nor a gain is proven"
+    waits = ", ".join(f"{row['their wait']} beside `{row[beside]}`" for row in rows if "elastic" in row[beside])
+    return (
+        f"their mean JCT against Slurm alone changes by {', '.join(found)}, beside jobs that MLF-H does not resize"
+        f"{judged}; their wait, beside half of the users with elastic jobs, by {waits}"
+    )
+
+
+def _live(rows: Sequence[Row]) -> str:
+    ours = next(row for row in rows if row["policy"] == OURS)
+    change, worst = ours["against Slurm alone"], ours["worst job"].partition(" (")[0]
+    return f"mean JCT is {change} against Slurm alone; the worst job takes {worst} as long"

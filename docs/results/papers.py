@@ -21,7 +21,9 @@ from predictors.forecast import Forecasts
 from predictors.runtime import Job, RuntimePredictor
 from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
+from slurmplug.forecasting.kind_paces import KindPaces
 from slurmplug.forecasting.run_times import HistoryRunTimes, known_at_submit
+from slurmplug.forecasting.seen_speeds import SeenSpeeds
 from slurmplug.sim.engine.job import SimJob, Workload
 from slurmplug.sim.experiment import simulation, summary
 from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
@@ -183,11 +185,12 @@ class _Forecasting(Policy):
 
     def __init__(self, policy: Policy, predictor: RuntimePredictor) -> None:
         self._policy, self._run_times = policy, HistoryRunTimes(predictor)
+        self._paces = KindPaces(SeenSpeeds())
         self.name = policy.name
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
         """As the policy, by these run times."""
-        learnt = self._run_times.forecast(snapshot, frozenset({"total"}))
+        learnt = self._run_times.forecast(snapshot, frozenset({"total"}), self._paces)
         return self._policy.decide(snapshot, replace(forecasts, total=learnt.total, remaining=learnt.remaining), memory)
 
 

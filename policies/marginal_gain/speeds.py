@@ -59,19 +59,26 @@ def interpolated(grid: Floats, values: Floats, x: Floats) -> Floats:
     r, k = grid.shape
     if k == 1:
         return np.broadcast_to(values, x.shape)
+    if x.size * k <= _BLOCK:
+        return _interpolated(grid, values, x, (grid[:, 1:-1, None] <= x[:, None, :]).sum(axis=1))
     out = np.empty(x.shape)
     step = max(1, _BLOCK // max(1, x.shape[1] * k))
     for at in range(0, r, step):
         part = slice(at, at + step)
-        g, v, points = grid[part], values[part], x[part]
-        column = np.zeros(points.shape, dtype=np.int64)
+        column = np.zeros(x[part].shape, dtype=np.int64)
         for j in range(1, k - 1):
-            column += g[:, j : j + 1] <= points
-        each = np.arange(len(g))[:, None]
-        slope = np.diff(v, axis=1) / np.diff(g, axis=1)
-        inside = np.clip(points, g[:, :1], g[:, -1:])
-        out[part] = v[each, column] + slope[each, column] * (inside - g[each, column])
+            column += grid[part, j : j + 1] <= x[part]
+        out[part] = _interpolated(grid[part], values[part], x[part], column)
     return out
+
+
+def _interpolated(grid: Floats, values: Floats, x: Floats, column: Ints) -> Floats:
+    """The same, where x (r, c) is beyond the point `column` (r, c) of the grid, but for those outside of it."""
+    low = column + np.arange(0, grid.size, grid.shape[1])[:, None]
+    left, at_left = values.take(low), grid.take(low)
+    slope = (values.take(low + 1) - left) / (grid.take(low + 1) - at_left)
+    inside = np.minimum(np.maximum(x, grid[:, :1]), grid[:, -1:])
+    return np.asarray(left + slope * (inside - at_left))
 
 
 def concave_hull(speed: Fan, rows: Ints, least: Ints, most: Ints) -> tuple[Floats, Floats, Floats]:

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from predictors.arrays import Bools, Ints
 
@@ -39,6 +37,9 @@ class Dependencies:
 def _in_cycles(n: int, parent: Ints, child: Ints) -> Bools:
     cyclic = np.zeros(n, dtype=np.bool_)
     if (parent >= child).any():  # jobs that depend on earlier rows only are not in a cycle
+        from scipy.sparse import coo_array  # noqa: PLC0415  0.1 s that no report needs to wait for
+        from scipy.sparse.csgraph import connected_components  # noqa: PLC0415
+
         graph = coo_array((np.ones(len(parent)), (parent, child)), shape=(n, n)).tocsr()
         component = connected_components(graph, directed=True, connection="strong")[1]
         cyclic = np.bincount(component, minlength=n)[component] > 1

@@ -58,6 +58,7 @@ def _judged_stops(
                 "predicted": float(predicted[i]),
                 **_facts_of_maximum(candidates, int(i)),
                 "confidence": settings.confidence,
+                "epsilon": settings.epsilon,
             },
         )
         for i in np.flatnonzero((causes != "") & jobs.running[rows])

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from policies.snapshot import Jobs
-from predictors.arrays import Bools, Ints
+from predictors.arrays import Bools, Floats, Ints
 
 
 class Gang(NamedTuple):
@@ -38,6 +38,25 @@ class GangRows:
         """The rows of the gang of this row."""
         ml_job = self._ml_job[row]
         return self._order[self._first[ml_job] : self._first[ml_job] + self._sizes[ml_job]]
+
+
+class GangRequests(NamedTuple):
+    """Of the jobs of each job's gang that may start, (n,): gpus, which they request together; score, the highest; and
+    placement, the class of the first."""
+
+    gpus: Ints
+    score: Floats
+    placement: Ints
+
+    @classmethod
+    def of(cls, jobs: Jobs, score: Floats, starts: Bools) -> "GangRequests":
+        """By the scores of the jobs (n,), of which these may start (n,)."""
+        rows = np.flatnonzero(starts)
+        gangs, highest, first = jobs.ml_job[rows], np.full(len(jobs), -np.inf), np.zeros(len(jobs), dtype=np.int64)
+        np.fmax.at(highest, gangs, score[rows])
+        first[gangs[::-1]] = rows[::-1]
+        gpus = np.bincount(gangs, jobs.gpus[rows], minlength=len(jobs)).astype(np.int64)
+        return cls(gpus[jobs.ml_job], highest[jobs.ml_job], jobs.placement[first][jobs.ml_job])
 
 
 def requests_no_less(jobs: Jobs, rows: Ints, row: int) -> Bools:

@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from policies.marginal_gain.speeds import MEDIAN, concave_hull, relative_speed
+from policies.mlfs.preferences import Preferences
 from policies.mlfs.priority import Ranking
 from policies.mlfs.sizes import Sizes
 from policies.placement.allocation import elastic, gang_gpus, held_gpus, queue_order, startable
@@ -74,7 +75,7 @@ def sizes(
     settings: GrowthSettings,
     *,
     restart: float,
-    preference: Floats | None = None,
+    preferences: Preferences | None = None,
 ) -> Sizes | None:
     """The GPUs that elastic jobs are to have; None where there are no such jobs.
 
@@ -87,7 +88,7 @@ def sizes(
         movable: which running jobs may be changed.
         settings: `keep` and `guarantee`.
         restart: seconds that a restart takes.
-        preference: (n,) added to the logarithm of the worth of a GPU to each job; None for zeros.
+        preferences: which GPUs each job would rather have; None for the rule alone.
     """
     jobs, starts = snapshot.jobs, startable(snapshot.jobs)
     alone = np.bincount(jobs.ml_job, minlength=len(jobs))[jobs.ml_job] == 1
@@ -105,8 +106,8 @@ def sizes(
         pools.take(int(jobs.placement[row]), int(gpus[row]))
     if len(rows):
         elastics = _Elastic.of(snapshot, rows, ranking, forecasts, settings)
-        if preference is not None:
-            elastics = elastics._replace(worth=elastics.worth * np.exp(preference[rows])[:, None])
+        if preferences is not None:
+            elastics = elastics.preferring(preferences, rows, most_gpus_of_a_node(snapshot))
         gpus[rows] = elastics.share(pools, RESTARTS * restart)
     without = ~sized & (gpus == 0) & (jobs.gpus > 0)
     return Sizes(sized | (without & yields), gpus, without & starts & jobs.managed)
@@ -146,6 +147,11 @@ class _Elastic(NamedTuple):
             both[:, [0, at.shape[1]]] = np.inf
         return cls(jobs.placement[rows], held, least, most, remaining, at, rate, both)
 
+    def preferring(self, preferences: Preferences, rows: Ints, node: int) -> "_Elastic":
+        """With the worth of a GPU as it is preferred; rows (r,). node: beyond so many GPUs more than one is needed."""
+        change = preferences.size[rows, None] + preferences.width[rows, None] * (self.at > node)
+        return self._replace(worth=self.worth * np.exp(np.concatenate([change, change], axis=1)))
+
     def share(self, pools: GPUPools, least_saving: float) -> Ints:
         """(r,) the GPUs of each, out of these pools. least_saving: seconds, see step 5."""
         count = self._by_worth(pools, self.most)
@@ -179,6 +185,12 @@ class _Elastic(NamedTuple):
         some = np.flatnonzero((gpus > 0) & worth_it)
         some = some[np.argsort(-self.worth.ravel()[some], kind="stable")]
         return zip((some // gpus.shape[1]).tolist(), gpus.ravel()[some].astype(np.int64).tolist(), strict=True)
+
+
+def most_gpus_of_a_node(snapshot: Snapshot) -> int:
+    """Of those that are up."""
+    nodes = snapshot.nodes
+    return int(nodes.capacity[nodes.up, 0].max(initial=0.0))
 
 
 def _beside(jobs: Jobs, some: Bools) -> Bools:

@@ -167,6 +167,33 @@ class Servers:
         """Free this placement of the job, and subtract its load."""
         self._add_load(row, place, self.space.give(row, place), -1.0)
 
+    def missing_gpus(self, rows: Sequence[int]) -> int:
+        """The GPUs that these jobs request beyond all that are free; negative if more are free."""
+        return sum(int(self.snapshot.jobs.gpus[row]) for row in rows) - self.space.gpus
+
+    def allocate_all(self, rows: Sequence[int]) -> list[Placement] | None:
+        """Allocate placements to all of these jobs, or to none and return None."""
+        places: list[Placement] = []
+        for row in rows:
+            place = self.find(row)
+            if place is None:
+                for before, there in zip(rows, places, strict=False):
+                    self.give(before, there)
+                return None
+            self.take(row, place)
+            places.append(place)
+        return places
+
+    def allocate_all_on(self, rows: Sequence[int], freed: Sequence[int]) -> list[Placement] | None:
+        """The same, for jobs that had no placements until there was more room on these nodes."""
+        if len(rows) > 1:
+            return self.allocate_all(rows) if self.missing_gpus(rows) <= 0 else None
+        place = self.find_on(rows[0], freed)
+        if place is None:
+            return None
+        self.take(rows[0], place)
+        return [place]
+
     def communication(self, row: int) -> Floats:
         """(nodes,) the communication volume of the job with each node: that of the jobs of its ML job there."""
         ml_job = int(self.snapshot.jobs.ml_job[row])
@@ -208,10 +235,8 @@ class Servers:
         jobs = self.snapshot.jobs
         demand = jobs.demand[row]
         network_use = self._network_use[row] if self._gang_size[jobs.ml_job[row]] > 1 else 0.0
-        room = self.space.whole_fits(row, at)
-        overloaded = self._overloaded(row, demand[CPUS], network_use, at)
-        fits: Bools = self._allowed[jobs.placement[row], at] & room & ~overloaded
-        return fits
+        fits: Bools = self._allowed[jobs.placement[row], at] & self.space.whole_fits(row, at)
+        return fits & ~self._overloaded(row, demand[CPUS], network_use, at) if fits.any() else fits
 
     def _fits_part(self, row: int, at: NodeIndex = ALL_NODES) -> Bools:
         """(nodes,) where a part of the job overloads no network."""

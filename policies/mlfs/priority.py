@@ -286,8 +286,9 @@ def _deadlines_granted(jobs: Jobs, terms: Mapping[str, Floats]) -> Floats:
     tight = np.divide(terms["deadline"], terms["remaining"], out=np.zeros(len(jobs)), where=terms["remaining"] > 0)
     if np.isnan(jobs.deadline).all():
         return np.ones(len(jobs))
-    numbers: dict[str, int] = {}
-    user = np.array([numbers.setdefault(name, len(numbers)) for name in jobs.user.tolist()], dtype=np.int64)
+    names = jobs.user.tolist()
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    user = np.fromiter(map(numbers.__getitem__, names), dtype=np.int64, count=len(names))
     sums, counts = (
         np.bincount(user, weights=column * jobs.managed * jobs.elements, minlength=len(numbers))
         for column in (tight, np.ones(len(jobs)))

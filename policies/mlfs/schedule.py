@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from policies.mlfs.gangs import Gang, GangRows, gang_counts, rank_of, requests_no_less
+from policies.mlfs.gangs import Gang, GangRequests, GangRows, gang_counts, rank_of, requests_no_less
 from policies.mlfs.migration import MigrationSettings, select_migrations
 from policies.mlfs.placement import PlacementSettings, Servers
 from policies.mlfs.preferences import ByNode
@@ -193,6 +193,7 @@ class _Decision:
         jobs = self.snapshot.jobs
         order = queue_order(jobs, -np.nan_to_num(self.score))
         order = order[some[order]]
+        requests = GangRequests.of(jobs, self.score, self.starts)
         while len(order):
             members = self.gang_rows.of(int(order[0]))
             order = order[1:] if len(members) == 1 else order[jobs.ml_job[order] != jobs.ml_job[members[0]]]
@@ -202,8 +203,8 @@ class _Decision:
             if self.sizes.sized[rows[0]]:
                 self.placements += self.resizing.place(rows[0])
                 continue
-            missing_gpus = self.missing_gpus(rows)
-            places = self.allocate_all(rows) if missing_gpus <= 0 else None
+            missing_gpus = self.servers.missing_gpus(rows)
+            places = self.servers.allocate_all(rows) if missing_gpus <= 0 else None
             if places is None and self.settings.preempt:
                 places = self.preemption.make_room(rows, missing_gpus)
             if places is not None:
@@ -213,8 +214,13 @@ class _Decision:
                 ]
             elif not self.settings.skip:
                 break
-            elif len(rows) == 1:
-                order = order[self.sizes.sized[order] | ~requests_no_less(jobs, order, rows[0])]
+            else:
+                may_start = requests.gpus[order] <= self.servers.space.gpus
+                if self.settings.preempt:
+                    may_start |= self.preemption.may_help(requests.score[order], requests.placement[order])
+                if len(rows) == 1:
+                    may_start &= ~requests_no_less(jobs, order, rows[0])
+                order = order[self.sizes.sized[order] | may_start]
 
     def _complete(self, members: Ints) -> bool:
         """Whether all jobs of a gang run or may start: a part of a model cannot train alone."""
@@ -223,33 +229,6 @@ class _Decision:
     def highest(self, rows: Sequence[int]) -> float:
         """The highest rank of these jobs."""
         return float(max(self.score[row] for row in rows))
-
-    def missing_gpus(self, rows: Sequence[int]) -> int:
-        """The GPUs that these jobs request beyond all that are free; negative if more are free."""
-        return sum(int(self.snapshot.jobs.gpus[row]) for row in rows) - self.servers.space.gpus
-
-    def allocate_all(self, rows: Sequence[int]) -> list[Placement] | None:
-        """Allocate placements to all of these jobs, or to none and return None."""
-        places: list[Placement] = []
-        for row in rows:
-            place = self.servers.find(row)
-            if place is None:
-                for before, there in zip(rows, places, strict=False):
-                    self.servers.give(before, there)
-                return None
-            self.servers.take(row, place)
-            places.append(place)
-        return places
-
-    def allocate_all_on(self, rows: Sequence[int], freed: Sequence[int]) -> list[Placement] | None:
-        """The same, for jobs that had no placements until there was more room on these nodes."""
-        if len(rows) > 1:
-            return self.allocate_all(rows) if self.missing_gpus(rows) <= 0 else None
-        place = self.servers.find_on(rows[0], freed)
-        if place is None:
-            return None
-        self.servers.take(rows[0], place)
-        return [place]
 
     def _action(self, kind: Literal["place", "migrate"], row: int, place: Placement, reason: Reason) -> Action:
         jobs, names = self.snapshot.jobs, self.snapshot.nodes.names
@@ -279,6 +258,14 @@ class _Preemption:
         self._tries = MAX_FAILED_SEARCHES
         self._preempted: set[int] = set()
         self._by_placement: dict[int, dict[int, Gang]] = {}
+        self._lowest = np.full(len(decision.snapshot.fits), -np.inf)
+        """(classes,) the least score of the gangs left, where it is known; it only gets higher"""
+
+    def may_help(self, score: Floats, placement: Ints) -> Bools:
+        """(k,) whether gangs of these scores and placement classes may still get room by preemptions."""
+        if not self._tries or not self._budget:
+            return np.zeros(len(score), dtype=bool)
+        return np.asarray(score > self._lowest[placement])
 
     def make_room(self, rows: Sequence[int], missing_gpus: int) -> list[Placement] | None:
         """Preempt gangs of lower priority and allocate placements to these jobs, which had none before.
@@ -289,16 +276,18 @@ class _Preemption:
         requested = sum(int(jobs.gpus[row]) for row in rows)
         if not requested or not self._tries or not self._budget:
             return None
-        gangs = list(self._candidates(int(jobs.placement[rows[0]])).values())
+        placement = int(jobs.placement[rows[0]])
+        gangs = list(self._candidates(placement).values())
         lower = gangs[: min(bisect_left(gangs, decision.highest(rows), key=rank_of), self._budget)]
         if not lower:
+            self._lowest[placement] = gangs[0].score if gangs else np.inf
             return None
         before, freed = 0, list[Gang]()
         places: list[Placement] | None = None
         for count in gang_counts(lower, missing_gpus):
             more = [gang for gang in lower[before:count] if gang.helps]
             before, freed = count, freed + more
-            places = decision.allocate_all_on(rows, self._free(more)) if more else None
+            places = decision.servers.allocate_all_on(rows, self._free(more)) if more else None
             if places is not None:
                 break
         victims = self._needed(freed)

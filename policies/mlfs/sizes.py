@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.mlfs.placement import Servers
-from policies.placement.allocation import group_gangs, held_gpus, placement_action
+from policies.placement.allocation import fit_elastic, group_gangs, held_gpus, placement_action
 from policies.plan import Action, Reason
 from policies.snapshot import Snapshot
 from predictors.arrays import Bools, Ints
@@ -45,17 +45,22 @@ class Resizing:
 
     def place(self, row: int) -> tuple[Action, ...]:
         """Place a job on the GPUs that it is to have, on as few nodes as possible; or on all that there are, if these
-        suffice."""
+        suffice; else a running one stays where it is, if nobody took that."""
         space, least = self._servers.space, int(self._snapshot.jobs.gpus_min[row])
         gpus, had = int(self._gpus[row]), sum(space.place(row).shares)
-        place = space.fit(row, gpus)
-        if place is None and least <= (room := space.room_in_all(row)) < gpus and room != had:
-            place = space.fit(row, room)
+        place = fit_elastic(space, row, least=least, gpus=gpus, had=had)
         if place is None:
+            self._stay(row)
             return ()
         self._servers.take(row, place)
         self._waits[row] = False
         return (placement_action(self._snapshot, row, place, had),)
+
+    def _stay(self, row: int) -> None:
+        there = self._servers.space.place(row)
+        if self._waits[row] and self._servers.space.fits_there(row, there):
+            self._servers.take(row, there)
+            self._waits[row] = False
 
     def end(self) -> list[Action]:
         """Those that found no place keep what they held; returns the preemptions of those of whom others took it."""

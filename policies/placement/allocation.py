@@ -202,6 +202,17 @@ def placement_action(snapshot: Snapshot, row: int, place: Placement, had: int) -
     return Action("resize", jobs.keys[row], Reason("share", {"gpus": gpus, "had": had}), gpus, nodes, place.shares)
 
 
+def fit_elastic(
+    space: Space | GPUSpace, row: int, *, least: int, gpus: int, had: int, packing: Packing = "tight"
+) -> Placement | None:
+    """A placement with this many GPUs, or as many as there is room for, if these are `least` or more and not what the
+    job `had`; None without room. It gets no more than there are of one type, where these suffice."""
+    if not least <= space.most_alike(row) < gpus and (place := space.fit(row, gpus, packing)) is not None:
+        return place
+    room = space.room_in_all(row, least) if least < gpus else 0
+    return space.fit(row, room, packing) if least <= room < gpus and room != had else None
+
+
 class _Allocator:
     """One allocation in progress. `nodes` is what is free; `space` is the same, or a faster copy that counts GPUs."""
 
@@ -297,11 +308,9 @@ class _Allocator:
         if self.without_room and self._request(row) in self.without_room:
             return None
         place = self.nodes.fit(row, gpus, self.packing, self.prefer(row)) if self.prefer else None
-        place = place or self.space.fit(row, gpus, self.packing)
-        if place is None and least < gpus:
-            room = self.space.room_in_all(row)
-            if least <= room < gpus and room != self.held[row]:
-                place = self.space.fit(row, room, self.packing)
+        if place is None:
+            had = int(self.held[row])
+            place = fit_elastic(self.space, row, least=least, gpus=gpus, had=had, packing=self.packing)
         if place is None and not self.held[row]:
             self.without_room.add(self._request(row))
         return place

@@ -8,11 +8,12 @@ placements with those of `Space`.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
-from policies.placement.space import Packing, Placement, Space
+from policies.placement.gpu_types import nodes_by_type
+from policies.placement.space import Packing, Placement, Space, on_fewest_nodes
 from policies.snapshot import Snapshot
 from predictors.arrays import Ints
 
@@ -40,6 +41,11 @@ class GPUSpace:
             self._with[free].append(node)
             self._levels |= 1 << free
         self._changes: list[tuple[int, int, int]] = []
+        by_type = nodes_by_type(snapshot.nodes)
+        self._types = [np.flatnonzero(of_type).tolist() for of_type in by_type]
+        """the nodes of each type of GPU; empty where all are alike"""
+        in_service = np.where(snapshot.nodes.up, snapshot.nodes.capacity[:, 0], 0.0)
+        self._most_alike = max((float(in_service[of_type].sum()) for of_type in by_type), default=np.inf)
 
     @classmethod
     def of(cls, snapshot: Snapshot, space: Space, rows: Ints) -> GPUSpace | None:
@@ -89,9 +95,13 @@ class GPUSpace:
         self._levels |= 1 << free
         self._changes.append((row, node, taken))
 
-    def room_in_all(self, row: int) -> int:  # noqa: ARG002
-        """The number of GPUs that the job could get on all nodes together."""
-        return self.gpus
+    def most_alike(self, row: int) -> float:  # noqa: ARG002
+        """As `Space.most_alike`."""
+        return self._most_alike
+
+    def room_in_all(self, row: int, least: int = 1) -> int:  # noqa: ARG002
+        """As `Space.room_in_all`."""
+        return max(self._room(nodes) for nodes in self._types) if self._apart(least) else self.gpus
 
     def fit(self, row: int, gpus: int, packing: Packing = "tight") -> Placement | None:  # noqa: ARG002
         """A placement with this many GPUs; as `Space.fit`."""
@@ -101,7 +111,18 @@ class GPUSpace:
             node = self._fullest(gpus) if packing == "tight" else self._emptiest(gpus)
             if node is not None:
                 return Placement((node,), (gpus,))
-        return self._spread(gpus, packing)
+        if not self._apart(gpus):
+            return self._spread(gpus, packing)
+        rooms = [(self._room(nodes), nodes) for nodes in self._types]
+        found = [(room, self._spread(gpus, packing, frozenset(nodes))) for room, nodes in rooms if room >= gpus]
+        return on_fewest_nodes(found, packing)
+
+    def _apart(self, gpus: int) -> bool:
+        """Whether a placement with so many GPUs keeps to those of one type."""
+        return bool(self._types) and gpus <= self._most_alike
+
+    def _room(self, nodes: Sequence[int]) -> int:
+        return sum([self._free[node] for node in nodes])
 
     def _fullest(self, gpus: int) -> int | None:
         """The first of the nodes with the fewest free GPUs that are at least `gpus`."""
@@ -134,13 +155,16 @@ class GPUSpace:
         self._levels &= ~(1 << free)
         return None
 
-    def _spread(self, gpus: int, packing: Packing) -> Placement:
-        """Whole nodes, those with the most free GPUs first, and the rest on one more; `gpus` are free in total."""
+    def _spread(self, gpus: int, packing: Packing, among: Collection[int] | None = None) -> Placement:
+        """Whole nodes, those with the most free GPUs first, and the rest on one more; `gpus` are free in total, or
+        on the nodes `among`, which are then the only ones."""
         nodes: list[int] = []
         shares: list[int] = []
         for node in self._by_free_gpus():
+            if among is not None and node not in among:
+                continue
             if self._free[node] >= gpus:
-                last = node if packing == "wide" else self._fullest_but(gpus, nodes)
+                last = node if packing == "wide" else self._fullest_but(gpus, nodes, among)
                 return Placement((*nodes, last), (*shares, gpus))
             nodes.append(node)
             shares.append(self._free[node])
@@ -152,12 +176,13 @@ class GPUSpace:
         for free in range(len(self._with) - 1, 0, -1):
             yield from sorted({node for node in self._with[free] if self._free[node] == free})
 
-    def _fullest_but(self, gpus: int, chosen: list[int]) -> int:
-        """As `_fullest`, without the nodes chosen already; one exists."""
+    def _fullest_but(self, gpus: int, chosen: list[int], among: Collection[int] | None) -> int:
+        """As `_fullest`, without the nodes chosen already and those not `among`; one exists."""
         levels = self._levels >> gpus
         while levels:
             free = gpus + (levels & -levels).bit_length() - 1
             left = [node for node in self._with[free] if self._free[node] == free and node not in chosen]
+            left = [node for node in left if among is None or node in among]
             if left:
                 return min(left)
             levels &= levels - 1

@@ -13,6 +13,21 @@ def gpu_capacity(snapshot: Snapshot, placement: int) -> Floats:
     return np.where(snapshot.fits[placement], capacity, 0.0)
 
 
+def nodes_by_type(nodes: Nodes) -> tuple[Bools, ...]:
+    """The nodes (nodes,) of each type of GPU; empty where all have the same. Several types on a node, and GPUs without
+    one, are each a type of their own."""
+    if not nodes.gpu_types:
+        return ()
+    with_gpus = nodes.capacity[:, 0] > 0
+    if not with_gpus.any():
+        return ()
+    untyped = nodes.capacity[:, :1] > nodes.of_type.sum(axis=1, keepdims=True)
+    has = np.concatenate([nodes.of_type > 0, untyped], axis=1)
+    if (has[with_gpus] == has[with_gpus.argmax()]).all():
+        return ()
+    return tuple((has == each).all(axis=1) for each in np.unique(has[with_gpus], axis=0))
+
+
 def counted_types(snapshot: Snapshot) -> Ints:
     """The types of GPU, by their place in `Nodes.gpu_types`, that jobs request and that share a node with others.
 

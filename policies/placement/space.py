@@ -1,10 +1,12 @@
 """Free resources on each node, and the nodes that a job fits on."""
 
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from policies.placement.gpu_types import counted_types
+from policies.placement.gpu_types import counted_types, gpu_capacity, nodes_by_type
 from policies.snapshot import RESOURCES, Nodes, Snapshot
 from predictors.arrays import Bools, Floats, Ints
 
@@ -62,6 +64,7 @@ class Space:
         self._first = np.searchsorted(self._on[:, 0], np.arange(len(jobs) + 1))
         self._places: dict[int, Placement] = {}
         self._holds: dict[tuple[int, Placement], list[tuple[int, Floats]]] = {}
+        self._most_alike: dict[int, float] = {}
 
     @property
     def gpus(self) -> int:
@@ -127,7 +130,8 @@ class Space:
         """A placement with this many GPUs for the job, with CPUs and memory in proportion; None without room.
 
         On the one sufficient node with the fewest free GPUs (tight) or the most (wide); else on as few nodes as
-        possible, those with the most room first. A job without GPUs goes to one node. nodes (nodes,): only these.
+        possible, those with the most room first, `together`: of two types that take as few nodes, that with less room
+        (tight) or more (wide). A job without GPUs goes to one node. nodes (nodes,): only these.
         """
         jobs, snapshot = self._snapshot.jobs, self._snapshot
         allowed = snapshot.fits[jobs.placement[row]] & snapshot.nodes.up
@@ -143,13 +147,41 @@ class Space:
         if len(enough):
             left = self.free[enough, 0]
             return Placement((int(enough[left.argmin() if packing == "tight" else left.argmax()]),), (gpus,))
-        most = np.argsort(-units, kind="stable")
-        whole = int(np.searchsorted(np.cumsum(units[most]), gpus))
-        shares = [int(share) for share in units[most[:whole]]]
-        rest = gpus - sum(shares)
-        last = most[whole:][units[most[whole:]] >= rest]
-        chosen = last[units[last].argmin()] if packing == "tight" else most[whole]
-        return Placement((*(int(node) for node in most[:whole]), int(chosen)), (*shares, rest))
+        rooms = [np.where(each, units, 0.0) for each in self.together(row, gpus)]
+        return on_fewest_nodes(
+            [(float(room.sum()), _spread(room, gpus, packing)) for room in rooms if room.sum() >= gpus], packing
+        )
+
+    def together(self, row: int, gpus: int) -> tuple[Bools, ...]:
+        """Sets of nodes (nodes,) to one of which a placement with so many GPUs keeps: those of one type of GPU, as a
+        job trains as fast as on the slowest. All nodes are one set for a job that requests a type, and where no type
+        has as many GPUs in service."""
+        return self._types(row) if gpus <= self.most_alike(row) < np.inf else (self._anywhere,)
+
+    def most_alike(self, row: int) -> float:
+        """The number of GPUs of one type in service that the job could have at most, if it ran alone; infinite where
+        types make no difference to it."""
+        if not self._by_type:
+            return np.inf
+        kind = int(self._snapshot.jobs.placement[row])
+        if kind not in self._most_alike:
+            there = np.where(self._snapshot.nodes.up, gpu_capacity(self._snapshot, kind), 0.0)
+            self._most_alike[kind] = max((float(there[each].sum()) for each in self._types(row)), default=np.inf)
+        return self._most_alike[kind]
+
+    def _types(self, row: int) -> tuple[Bools, ...]:
+        """The nodes (nodes,) of each type of GPU, for a job that requests none; empty where they are alike to it."""
+        requested = self._snapshot.type_of_class
+        typed = len(requested) > 0 and requested[self._snapshot.jobs.placement[row]] >= 0
+        return () if typed else self._by_type
+
+    @cached_property
+    def _by_type(self) -> tuple[Bools, ...]:
+        return nodes_by_type(self._snapshot.nodes)
+
+    @cached_property
+    def _anywhere(self) -> Bools:
+        return np.ones(len(self._free), dtype=bool)
 
     def room(self, row: int) -> Floats:
         """(nodes,) the number of GPUs that the job could get on each node, with CPUs and memory in proportion."""
@@ -167,11 +199,30 @@ class Space:
             demand = np.concatenate([demand, self._per_gpu[row, len(demand) :] * demand[0]])
         return np.asarray((self._free[at] + _SLACK >= demand).all(axis=-1))
 
-    def room_in_all(self, row: int) -> int:
-        """The number of GPUs that the job could get on all nodes together."""
-        return int(self.room(row).sum())
+    def room_in_all(self, row: int, least: int = 1) -> int:
+        """The number of GPUs that the job could get on all nodes `together`, where it needs `least` of them."""
+        room = self.room(row)
+        return int(max(room[each].sum() for each in self.together(row, least)))
 
     def _held(self, rows: Ints, shares: Ints) -> Floats:
         """(k, resources) what jobs hold with these GPUs; a job that requests no GPUs holds its whole demand."""
         parts = np.where(self._by_gpus[rows], shares, 1.0)
         return np.asarray(self._per_gpu[rows] * parts[:, None])
+
+
+def on_fewest_nodes(found: Sequence[tuple[float, Placement]], packing: Packing) -> Placement | None:
+    """Of placements, each with the room on the nodes of its type, that on the fewest nodes; then that with the least
+    room (tight) or the most (wide)."""
+    sign = 1.0 if packing == "tight" else -1.0
+    return min(found, key=lambda each: (len(each[1].nodes), sign * each[0]))[1] if found else None
+
+
+def _spread(units: Floats, gpus: int, packing: Packing) -> Placement:
+    """A placement on several nodes with room for `units` (nodes,), which suffice together and not alone."""
+    most = np.argsort(-units, kind="stable")
+    whole = int(np.searchsorted(np.cumsum(units[most]), gpus))
+    shares = [int(share) for share in units[most[:whole]]]
+    rest = gpus - sum(shares)
+    last = most[whole:][units[most[whole:]] >= rest]
+    chosen = last[units[last].argmin()] if packing == "tight" else most[whole]
+    return Placement((*(int(node) for node in most[:whole]), int(chosen)), (*shares, rest))

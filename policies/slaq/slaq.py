@@ -226,10 +226,11 @@ def _allocated(candidates: Candidates, density: Floats, capacity: int, stays: Bo
     def gain(some: Ints, gpus: Ints) -> Floats:
         which, weight = order[some], candidates.weight[order[some], None]
         count = gpus.astype(np.float64)
-        loss = candidates.training.loss(which, count, seconds[some, None])
         if config.objective == "max-min":
+            loss = candidates.training.loss(which, count, seconds[some, None])
             return np.asarray(weight * (loss - candidates.training.lowest[which, None]))
-        more = candidates.training.loss(which, count + 1.0, seconds[some, None])
+        both = candidates.training.loss(which, np.concatenate([count, count + 1.0], axis=1), seconds[some, None])
+        loss, more = both[:, : count.shape[1]], both[:, count.shape[1] :]
         return np.asarray(weight * (loss - more))
 
     spare = capacity - int(shares.sum())
@@ -255,18 +256,16 @@ def _not_worth_resizing(candidates: Candidates, shares: Ints, stays: Bools, conf
     A resized job gains its reduction on `shares` GPUs in an epoch less the restart, and loses that on its present GPUs
     in a whole epoch; a GPU more or less is priced at the gain of the last one allocated.
     """
-    every, training = np.arange(len(candidates.rows)), candidates.training
-
-    def reduction(gpus: Ints, seconds: float) -> Floats:
-        after = training.loss(every, gpus[:, None].astype(np.float64), np.full((len(every), 1), seconds))[:, 0]
-        return np.asarray(candidates.weight * (training.now() - after))
-
     short = config.ahead - config.restart
+    gpus = np.stack([shares, np.maximum(shares - 1, 1), candidates.held], axis=1)
+    seconds = np.broadcast_to([short, short, config.ahead], gpus.shape)
+    after = candidates.training.loss(np.arange(len(gpus)), gpus.astype(np.float64), seconds)
+    reduction = candidates.weight[:, None] * (candidates.training.now()[:, None] - after)
     given = (shares > candidates.least) & ~stays
-    last = reduction(shares, short) - reduction(np.maximum(shares - 1, 1), short)
+    last = reduction[:, 0] - reduction[:, 1]
     price = float(last[given].min()) if given.any() else 0.0
-    moved = reduction(shares, short) - price * shares
-    left = reduction(candidates.held, config.ahead) - price * candidates.held
+    moved = reduction[:, 0] - price * shares
+    left = reduction[:, 2] - price * candidates.held
     running = (
         (candidates.held > 0)
         & (candidates.held >= candidates.least)

@@ -43,7 +43,7 @@ def trial(
     default = _default_prediction(arrived, actual)
     table = []
     for model in models:
-        forecast, seconds = _replay(model, arrived, actual, clock)
+        forecast, seconds = replay(model, arrived, actual, clock)
         predicted = np.where(forecast.known, forecast.median, default)
         bound = np.where(forecast.known, forecast.quantile(UPPER_BOUND), default)
         scores = _scores(predicted[earlier:], bound[earlier:], actual[earlier:])
@@ -76,10 +76,14 @@ def last_two(jobs: Sequence[Job], runtimes: Floats) -> Floats:
     return result
 
 
-def _replay(
+def replay(
     model: Literal["stack", "svr"], jobs: Sequence[Job], runtimes: Floats, clock: Clock
 ) -> tuple[Forecast, float]:
-    """The forecasts made at submission, and the seconds that they took, without fitting."""
+    """The run time of each of n jobs as it is forecast when the job is submitted, from the jobs that had ended by then,
+    and the seconds that it took, without fitting.
+
+    jobs: in order of submission, with their end. runtimes: (n,) seconds. clock: as of `trial`.
+    """
     predictor = RuntimePredictor(model)
     parts, seconds, fitted_on = [], 0.0, 0
     finished_rows: list[int] = []

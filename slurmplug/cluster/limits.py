@@ -1,22 +1,18 @@
-"""The limits of QOS and associations, and whether a job that changes its shape would exceed one. Pure.
+"""The limits of QOS, associations and partitions, and whether a job that changes its shape would exceed one. Pure.
 
 Slurm accepts an update after which a limit keeps the job pending for good (`QOSMaxGRESPerUser`, `AssocGrpGRES`, ...).
-So the limits are checked before: sacctmgr(1), GrpTRES, MaxTRES, MaxTRESPerUser, MaxTRESPerAccount; resource_limits(5).
+So the limits are checked before: sacctmgr(1), GrpTRES, MaxTRES, MaxTRESPerUser, MaxTRESPerAccount, MaxWall;
+resource_limits(5); slurm.conf(5), MaxTime. Slurm lets an operator's time limit pass MaxWall: nothing else keeps it.
 """
 
-import re
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from slurmplug.cluster import tres
-
 Tres = Mapping[str, float]
 """Amounts by the names of TRES: cpu, mem (MiB), node, gres/gpu."""
 CHECKED_TRES = ("cpu", "mem", "node", "gres/gpu")
-QOS_FIELDS = "Name,GrpTRES,MaxTRES,MaxTRESPU,MaxTRESPA"
-ASSOC_FIELDS = "Account,User,Partition,GrpTRES,MaxTRES,ParentName"
-_FIELD = re.compile(r"(\w+)=(\S*)")
 
 
 class ResourceUse(NamedTuple):
@@ -39,7 +35,8 @@ class Assoc(NamedTuple):
 
 @dataclass(frozen=True)
 class QosLimits:
-    """The limits of a QOS: on all of its jobs, on a job, on a user's jobs, on an account's jobs.
+    """The limits of a QOS: on all of its jobs, on a job, on a user's jobs, on an account's jobs; on a job's time, in
+    seconds.
 
     Those of a partition's QOS apply in addition to those of the job's own.
     """
@@ -48,24 +45,42 @@ class QosLimits:
     job: Tres = field(default_factory=dict)
     user: Tres = field(default_factory=dict)
     account: Tres = field(default_factory=dict)
+    wall: float = math.inf
 
 
 @dataclass(frozen=True)
 class AssocLimits:
-    """The limits of an association, on all of its jobs and on a job; `parent` is the parent account."""
+    """The limits of an association, on all of its jobs, on a job, and on a job's time in seconds; `parent` is the
+    parent account."""
 
     group: Tres = field(default_factory=dict)
     job: Tres = field(default_factory=dict)
+    wall: float = math.inf
     parent: str = ""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """All limits of a cluster. `partition_qos`: the QOS of each partition that has one."""
+    """All limits of a cluster. `partition_qos`: the QOS of each partition that has one; `partition_wall`: the most
+    seconds of a job there."""
 
     qos: Mapping[str, QosLimits] = field(default_factory=dict)
     assocs: Mapping[Assoc, AssocLimits] = field(default_factory=dict)
     partition_qos: Mapping[str, str] = field(default_factory=dict)
+    partition_wall: Mapping[str, float] = field(default_factory=dict)
+
+    def longest(self, user: str, account: str, qos: str, partitions: str) -> float:
+        """The most seconds that a job may have as its time limit, infinite for any.
+
+        The least of all limits that may count, whichever Slurm ranks above the others. `partitions`: joined by commas.
+        """
+        names = partitions.split(",")
+        job = [ResourceUse(user, account, qos, name, {}) for name in names]
+        found = [self.partition_wall.get(name, math.inf) for name in names]
+        of_partitions = (self.partition_qos.get(name, "") for name in names)
+        found += [self.qos[name].wall for name in (qos, *of_partitions) if name in self.qos]
+        found += [limits.wall for each in job for _, limits in self._assocs_of(each)]
+        return min(found)
 
     def exceeded(self, job: ResourceUse, others: Sequence[ResourceUse]) -> str:
         """The first limit that the job would exceed while the others run, as `MaxTRES of QOS x: cpu=4`; else empty."""
@@ -105,49 +120,3 @@ def _exceeded_tres(name: str, limit: Tres, job: ResourceUse, others: Sequence[Re
     for kind, most in limit.items():
         if job.tres.get(kind, 0.0) + sum(use.tres.get(kind, 0.0) for use in others) > most:
             yield f"{name}: {kind}={most:g}"
-
-
-def parse_limits(qos: str, assocs: str, partitions: str) -> Limits:
-    """The limits in what sacctmgr and scontrol print.
-
-    Args:
-        qos: the output of `sacctmgr -nP show qos` with QOS_FIELDS.
-        assocs: the output of `sacctmgr -nP show assoc` with ASSOC_FIELDS.
-        partitions: the output of `scontrol -o show partition`.
-
-    Raises:
-        ValueError: a line has other fields.
-    """
-    return Limits(
-        qos={
-            name: QosLimits(_tres(group), _tres(job), _tres(user), _tres(account))
-            for name, group, job, user, account in _rows(qos, 5)
-        },
-        assocs={
-            Assoc(account, user, partition): AssocLimits(_tres(group), _tres(job), parent)
-            for account, user, partition, group, job, parent in _rows(assocs, 6)
-        },
-        partition_qos={
-            partition["PartitionName"]: partition["QoS"]
-            for partition in (dict(reversed(_FIELD.findall(line))) for line in partitions.splitlines())
-            if partition.get("QoS", "N/A") not in ("N/A", "") and "PartitionName" in partition
-        },
-    )
-
-
-def _rows(text: str, width: int) -> Iterator[list[str]]:
-    for line in text.splitlines():
-        words = line.split("|")
-        if len(words) != width:
-            raise ValueError(f"{line[:80]!r} is not {width} fields")
-        yield words
-
-
-def _tres(text: str) -> Tres:
-    """The amounts of CHECKED_TRES; a negative one is no limit."""
-    found: dict[str, float] = {}
-    for item in text.split(","):
-        name, equals, amount = item.partition("=")
-        if equals and name in CHECKED_TRES and not amount.startswith("-"):
-            found[name] = tres.memory(item) if name == "mem" else float(amount)
-    return found

@@ -46,6 +46,9 @@ class JobRows:
     array_task: Ints
     """-1 outside an array, and for elements that are still pending together"""
     elements: Ints
+    array_tasks: Strings
+    """which elements are pending together, as in sbatch --array: 0-2,7 or 0-10:2; empty outside an array, and where the
+    text would be longer than a comment may be"""
     het_id: Ints
     """0 outside a heterogeneous job"""
     uid: Ints
@@ -192,6 +195,8 @@ class ResourceRequest:
     """whether `min_memory` is per CPU, so that Slurm changes the job's memory with its CPUs"""
     tasks_per_gpu: int = 0
     cpus_per_gpu: int = 0
+    pending: bool = True
+    """whether it was pending when this was read, which is later than the queue"""
 
 
 class RunIdentity(NamedTuple):
@@ -217,6 +222,8 @@ class Site:
     """seconds since the epoch; another value is another start of slurmctld, which may have lost what was set last"""
     places: bool = False
     """whether jobs start where the policy places them, and only then; False under Slurm, which places them itself"""
+    identity: str = ""
+    """the same for as long as slurmctld has neither been started again nor reconfigured"""
 
 
 @dataclass(frozen=True)
@@ -290,13 +297,13 @@ class Outcome:
 class ClusterPort(Protocol):
     """A cluster, live or simulated; its callers do not know which."""
 
-    def read(self, known: Container[Submission], alive: Collection[int]) -> Reading:
+    def read(self, known: Container[Submission], alive: Mapping[int, int]) -> Reading:
         """Read the state of the cluster.
 
         Args:
             known: the submissions whose scripts are not needed.
-            alive: the ids of jobs that had not ended when last read; one of them that slurmctld no longer lists is
-                returned as an `Ending`.
+            alive: the jobs that had not ended when last read, with the uid of each one's user; one of them that
+                slurmctld no longer lists is returned as an `Ending`.
 
         Raises:
             ReadFailed: the cluster could not be read. An empty queue is never returned instead.
@@ -306,7 +313,10 @@ class ClusterPort(Protocol):
     def site_factors_in_slurm(self, booted: float) -> Mapping[int, int]:
         """The SiteFactors in Slurm by job id, of the pending jobs that may start and whose priority is not pinned.
 
-        Of the others Slurm does not show them. `booted`: `Site.booted` of the last reading.
+        Of the others Slurm does not show them. Jobs whose update Slurm put off, and later ones, are left out, once: so
+        a SiteFactor of theirs that is not known stays so until the next call.
+
+        booted: `Site.booted` of the last reading.
 
         Raises:
             ReadFailed: they could not be read, or slurmctld was started again since that reading.
@@ -322,7 +332,7 @@ class ClusterPort(Protocol):
         ...
 
     def limits(self) -> Limits:
-        """The limits of QOS and associations. Raises ReadFailed."""
+        """The limits of QOS, associations and partitions. Raises ReadFailed."""
         ...
 
     def apply(self, commands: Sequence[Command]) -> Sequence[Outcome]:

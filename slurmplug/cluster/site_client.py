@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from slurmplug.cluster.cli_client import CliClient
+from slurmplug.cluster.parse.site import identity
 from slurmplug.errors import ReadFailed
 
 _SETTING = re.compile(r"^([A-Za-z_]\w*(?:\[\d+\])?)\s*=\s*(.*?)\s*$", re.MULTILINE)
@@ -17,12 +18,19 @@ _CONTROLLER = re.compile(r"^Slurmctld\((\w+)\) at (\S+) is (UP|DOWN)", re.MULTIL
 _PRIVATE = re.compile(r"^PrivateData\s*=\s*(\S+)", re.MULTILINE)
 _LEVELS = frozenset({"None", "Operator", "Administrator"})
 
+PROGRAMS = ("squeue", "sinfo", "scontrol", "scancel", "sprio", "sacct", "sacctmgr")
+"""of Slurm, that the daemon calls"""
+
 
 class SlurmConf(NamedTuple):
-    """slurm.conf as slurmctld has it, and its time then: seconds since the epoch, None where it reports none."""
+    """slurm.conf as slurmctld has it, and its time then: seconds since the epoch, None where it reports none.
+
+    identity: as `Site.identity`.
+    """
 
     values: Mapping[str, str]
     as_of: float | None
+    identity: str
 
 
 class Controller(NamedTuple):
@@ -69,7 +77,7 @@ class SiteClient(CliClient):
 def parse_slurm_conf(text: str) -> SlurmConf:
     """The output of `scontrol show config` with SLURM_TIME_FORMAT=%s. The first of two lines with one name counts."""
     as_of = _AS_OF.search(text)
-    return SlurmConf(dict(reversed(_SETTING.findall(text))), float(as_of[1]) if as_of else None)
+    return SlurmConf(dict(reversed(_SETTING.findall(text))), float(as_of[1]) if as_of else None, identity(text))
 
 
 def parse_admin_levels(text: str) -> dict[str, str]:

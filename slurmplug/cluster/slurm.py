@@ -4,7 +4,7 @@ import logging
 import os
 import select
 import time
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import groupby
@@ -12,12 +12,12 @@ from itertools import groupby
 import numpy as np
 
 from slurmplug.cluster import api_client, parse
+from slurmplug.cluster.accounting import Accounting
 from slurmplug.cluster.held_types import with_held_types
 from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.parse import Separators
 from slurmplug.cluster.port import (
     Command,
-    Ending,
     JobRows,
     Outcome,
     Reading,
@@ -30,13 +30,10 @@ from slurmplug.cluster.port import (
 from slurmplug.cluster.scripts import ScriptReader
 from slurmplug.config.schema import Config
 from slurmplug.errors import ReadFailed
-from slurmplug.spool.report_files import NewReports, ReportReader
-from slurmplug.spool.report_lines import RunId, SpoolFault
-from slurmplug.spool.requests import RequestKind, Requests, read_waiting
-from slurmplug.spool.run_files import sweep
-
-LIMITS_AGE = 60.0
-"""seconds until the limits of QOS and associations are read again"""
+from slurmplug.spool.folder import Spool, SpoolFolder
+from slurmplug.spool.report_files import NewReports
+from slurmplug.spool.report_lines import RunId
+from slurmplug.spool.requests import Request, RequestKind
 
 _REQUEST_KINDS: Mapping[str, RequestKind] = {"stop": "stop", "checkpoint": "checkpoint"}
 
@@ -48,19 +45,20 @@ log = logging.getLogger(__name__)
 class SlurmCluster:
     """The `ClusterPort` of a Slurm, by the client that the configuration names."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, spool: Spool | None = None) -> None:
+        """`spool`: None for one that this process reads and writes itself."""
         self._client = api_client.make_client(config.slurm)
         self._name = config.cluster
-        self._spool = config.spool.path
-        self._reports = ReportReader(self._spool)
-        self._requests = Requests(self._spool)
+        self._spool = spool or SpoolFolder(config.spool.path)
         self._scripts = ScriptReader(self._client, self.now())
         self._queue = parse.queue("", Separators("f", "r"))
         self._het_leaders: frozenset[int] = frozenset()
-        self._limits: tuple[float, Limits] | None = None
+        self._accounting = Accounting(self._client)
+        self._put_off = np.inf
+        """when the first job was submitted whose update Slurm has put off since SiteFactors were last read"""
         self._woken = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
-    def read(self, known: Container[Submission], alive: Collection[int]) -> Reading:
+    def read(self, known: Container[Submission], alive: Mapping[int, int]) -> Reading:
         """As `ClusterPort.read`."""
         with ThreadPoolExecutor(
             thread_name_prefix="read"
@@ -78,7 +76,7 @@ class SlurmCluster:
             jobs=with_held_types(jobs, nodes.result()),
             nodes=nodes.result(),
             reservations=reservations.result(),
-            endings=self._endings(set(alive) - set(jobs.job_id.tolist())),
+            endings=self._accounting.endings(_without(alive, jobs.job_id.tolist())),
             scripts=scripts.scripts,
             faults=scripts.faults,
         )
@@ -94,7 +92,9 @@ class SlurmCluster:
         found = self._client.site_factors()
         if self._client.site().booted != booted:
             raise ReadFailed("slurmctld was started again while the SiteFactors were read")
-        return found
+        jobs, since, self._put_off = self._queue.rows, self._put_off, np.inf
+        later = set(jobs.job_id[jobs.submit >= since].tolist())
+        return {job_id: factor for job_id, factor in found.items() if job_id not in later}
 
     def traces(self) -> Traces:
         """What a daemon may have left in Slurm and in the spool; what cannot be read is in `faults`."""
@@ -107,14 +107,14 @@ class SlurmCluster:
         except ReadFailed as error:
             faults.append(f"SiteFactors: {error}")
         try:
-            waiting = read_waiting(self._spool)
+            waiting = self._spool.read_waiting()
             requests = tuple(
                 (run.job_id, run.restart, kind)
                 for kind in _REQUEST_KINDS.values()
-                for run in self._requests.open_runs(kind)
+                for run in self._spool.open_runs(kind)
             )
         except OSError as error:
-            faults.append(f"the spool {self._spool}: {error.strerror}")
+            faults.append(f"the spool: {error.strerror}")
         return Traces(factors, requests, waiting, tuple(faults))
 
     def apply(self, commands: Sequence[Command]) -> Sequence[Outcome]:
@@ -123,6 +123,7 @@ class SlurmCluster:
         sent = [command for command in commands if command.id not in outcomes]
         for send, group in groupby(sent, self._channel):
             outcomes |= {outcome.command: outcome for outcome in send(list(group))}
+        self._note_put_off(commands, outcomes)
         return [outcomes[command.id] for command in commands]
 
     def resource_requests(self, job_ids: Collection[int]) -> Mapping[int, ResourceRequest]:
@@ -130,15 +131,8 @@ class SlurmCluster:
         return self._client.resource_requests(job_ids)
 
     def limits(self) -> Limits:
-        """As `ClusterPort.limits`; they may be LIMITS_AGE old."""
-        clock = time.monotonic()
-        if self._limits is None or clock - self._limits[0] > LIMITS_AGE:
-            self._limits = clock, self._client.limits()
-        return self._limits[1]
-
-    def sweep(self, keep: Container[RunId], asked: Container[RunId], before: float) -> tuple[SpoolFault, ...]:
-        """As `run_files.sweep`, in the site's spool."""
-        return sweep(self._spool, keep, asked, before)
+        """As `ClusterPort.limits`; they may be some time old."""
+        return self._accounting.limits()
 
     def now(self) -> float:
         """The machine's time, seconds since the epoch."""
@@ -149,6 +143,10 @@ class SlurmCluster:
         if select.select([self._woken], [], [], max(0.0, until - self.now()))[0]:
             os.eventfd_read(self._woken)
         return True
+
+    def hurry(self, seconds: float) -> None:
+        """Wait for Slurm no longer than so many seconds from now; safe in a signal handler."""
+        self._client.hurry(seconds)
 
     def wake(self) -> None:
         """End the current `wait`, or the next one; safe in a signal handler."""
@@ -165,17 +163,7 @@ class SlurmCluster:
         ids = zip(jobs.job_id[rows].tolist(), jobs.restarts[rows].tolist(), strict=True)
         runs = [RunId(job_id, restart) for job_id, restart in ids]
         uids, starts = jobs.uid[rows].tolist(), jobs.start[rows].tolist()
-        return self._reports.read(dict(zip(runs, uids, strict=True)), dict(zip(runs, starts, strict=True)))
-
-    def _endings(self, vanished: set[int]) -> tuple[Ending, ...]:
-        """How jobs ended that squeue no longer lists; none where accounting does not answer, and read again later."""
-        if not vanished:
-            return ()
-        try:
-            return self._client.endings(vanished)
-        except ReadFailed as error:
-            log.warning("how %d jobs ended is not known: %s", len(vanished), error)
-            return ()
+        return self._spool.read(dict(zip(runs, uids, strict=True)), dict(zip(runs, starts, strict=True)))
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
@@ -204,6 +192,17 @@ class SlurmCluster:
             elif present[job_id] != read[job_id]:
                 yield Outcome(command.id, "refused", "not sent: it is another job now, or was requeued meanwhile")
 
+    def _note_put_off(self, commands: Sequence[Command], outcomes: Mapping[str, Outcome]) -> None:
+        """slurmdbd is told of jobs in the order of submission: after one whose update is put off, all others wait."""
+        put_off = [each.job.job_id for each in commands if parse.is_put_off(outcomes[each.id])]
+        if put_off:
+            jobs = self._queue.rows
+            self._put_off = min(self._put_off, jobs.submit[np.isin(jobs.job_id, put_off)].min(initial=np.inf))
+            log.warning(
+                "Slurm puts off updates of %d jobs, as slurmdbd has not recorded them: see slurmplug doctor",
+                len(put_off),
+            )
+
     def _channel(self, command: Command) -> Callable[[list[Command]], list[Outcome]]:
         if command.verb in ("ask", "withdraw"):
             return self._write_requests
@@ -229,21 +228,34 @@ class SlurmCluster:
         return self._queue.addresses.get(job_id, str(job_id))
 
     def _write_requests(self, commands: list[Command]) -> list[Outcome]:
-        return [self._write_request(command) for command in commands]
-
-    def _write_request(self, command: Command) -> Outcome:
-        kind, restart = _REQUEST_KINDS.get(command.fields.get("what", "")), command.fields.get("restart", "")
-        if kind is None or not restart.isdecimal():
-            return Outcome(command.id, "refused", "not a valid request")
-        run = RunId(int(command.job.job_id), int(restart))
+        requests = {command.id: request for command in commands if (request := _request_of(command))}
+        outcomes = {command.id: Outcome(command.id, "refused", "not a valid request") for command in commands}
         try:
-            if command.verb == "ask":
-                self._requests.issue(run, kind, command.fields.get("content", ""))
-            else:
-                self._requests.withdraw(run, kind)
-        except OSError as error:
-            return Outcome(command.id, "refused", f"the spool's requests folder: {error.strerror}")
-        return Outcome(command.id, "done")
+            errors = self._spool.write_requests(list(requests.values()))
+        except TimeoutError:
+            unknown = {each: Outcome(each, "unknown", "the spool does not answer") for each in requests}
+            return list((outcomes | unknown).values())
+        for each, error in zip(requests, errors, strict=True):
+            message = f"the spool's requests folder: {error}" if error else ""
+            outcomes[each] = Outcome(each, "refused" if error else "done", message)
+        return list(outcomes.values())
+
+
+def _without(alive: Mapping[int, int], listed: Iterable[int]) -> dict[int, int]:
+    """Those that are not listed."""
+    vanished = dict(alive)
+    for job_id in listed:
+        vanished.pop(job_id, None)
+    return vanished
+
+
+def _request_of(command: Command) -> Request | None:
+    """What is written into the spool; None for a command that is not valid."""
+    kind, restart = _REQUEST_KINDS.get(command.fields.get("what", "")), command.fields.get("restart", "")
+    if kind is None or not restart.isdecimal():
+        return None
+    content = command.fields.get("content", "") if command.verb == "ask" else None
+    return Request(RunId(int(command.job.job_id), int(restart)), kind, content)
 
 
 def _changes_job(command: Command) -> bool:

@@ -8,6 +8,7 @@ import click
 import numpy as np
 
 from slurmplug.commands.experiment import ReadWorkload, print_results, workload_options, write, write_results
+from slurmplug.console import progress
 from slurmplug.sim.engine.job import Workload
 from slurmplug.sim.engine.nodes import SimNodes, parse
 from slurmplug.sim.experiment.simulation import check_size
@@ -27,7 +28,10 @@ def bound(*, name: str, cluster: str, seeds: tuple[int, ...], read: ReadWorkload
     if json_path:
         write(json_path, "", "a")
     nodes = parse(cluster)
-    results = [figures for seed in seeds for figures in _figures(read(seed), nodes, seed)]
+    results: list[dict[str, Any]] = []
+    for seed in seeds:
+        with progress.elapsing(f"bounds of {name}, seed {seed}"):
+            results += _figures(read(seed), nodes, seed)
     if json_path:
         write_results(json_path, name, cluster, results)
     print_results(results, _SHOWN)

@@ -15,7 +15,8 @@ def check_config(*, config_path: Path) -> None:
     """Check the configuration, the policy's settings and the paths that it names: "ok", or each mistake."""
     config = load_config(config_path)
     config_check.check_policy(config)
-    if missing := config_check.missing_paths(config):
-        lines = [f"{config_path} names paths that are missing:", *(f"  {each}" for each in missing)]
-        raise ConfigError("\n".join(lines))
+    missing, others = config_check.missing_paths(config), config_check.not_there(config)
+    if missing or others:
+        lines = [f"{config_path} names paths that are missing:"] if missing else [f"{config_path}:"]
+        raise ConfigError("\n".join([*lines, *(f"  {each}" for each in (*missing, *others))]))
     emit([f"{config_path}: ok"])

@@ -41,11 +41,8 @@ def compare(
 
     first = comparison.read(first_path)
     second = comparison.read(second_path) if second_path else None
-    rows = [
-        row
-        for before, after in comparison.pairs(first, second, against)
-        for row in comparison.compare_figures(before, after, confidence)
-    ]
+    pairs = comparison.pairs(first, second, against)
+    rows = [row for before, after in pairs for row in comparison.compare_figures(before, after, confidence)]
     known = list(dict.fromkeys(row.figure for row in rows))
     if unknown := next((name for name in figures if name not in known), ""):
         raise UsageError(f"no such figure: {unknown!r}; known: {', '.join(known)}")
@@ -59,7 +56,11 @@ def compare(
         emit([table.to_json(compared)])
         return
     emit([f"{table.printable(first.workload)}, {confidence:.0%} intervals over seeds"])
-    emit(text.rstrip() for text in table.format_lines(table.fit_widths(_FIELDS, rows), rows, rule=False))
+    emit(text.rstrip() for text in table.format_lines(_FIELDS, table.columns(_FIELDS, rows), rule=False, fit=True))
+    for before, after in pairs:
+        if comparison.identical(before, after):
+            names = " and ".join(table.printable(next(iter(each.values())).policy) for each in (after, before))
+            emit([f"{names} are identical: every figure of every seed is the same, but for the measured times"])
     if all(math.isnan(row.low) for row in rows):
         emit(["one seed gives no interval: simulate with --seed 0 --seed 1 and so on"])
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from slurmplug.commands.options import config_option, emit, json_option, load_config
+from slurmplug.commands.options import config_option, emit, json_option, load_config, user_name
 from slurmplug.console.table import counted, printable, to_json
 from slurmplug.doctor import facts
 from slurmplug.doctor.checks import Finding, run_checks
@@ -26,11 +26,17 @@ def doctor(*, config_path: Path, user: str, wants_json: bool) -> None:
 
     A note is worth knowing. What is WRONG keeps the daemon from acting; the exit status is then 1.
     """
+    if os.geteuid() and user_name() not in (ACCOUNT, user):
+        click.echo(
+            f"doctor is for administrators: run it as root or as the daemon's account. As {printable(user_name())}, "
+            "some checks fail that would not fail for them.",
+            err=True,
+        )
     config = load_config(config_path)
     account = user or _account()
     if account and os.geteuid() == 0:
         _become(account)
-    findings = run_checks(facts.collect_facts(config))
+    findings = run_checks(facts.with_pyslurm(facts.collect_facts(config)))
     emit([to_json({"findings": [_mapping(each) for each in findings]})] if wants_json else _lines(findings))
     if any(each.level == "wrong" for each in findings):
         raise SystemExit(1)

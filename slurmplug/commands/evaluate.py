@@ -8,15 +8,17 @@ from typing import Any
 import click
 
 from predictors.scoring import ScoreRow
-from slurmplug.commands.options import emit, json_option, ledger_options, open_ledger
-from slurmplug.console import table
+from slurmplug.commands.opened import open_ledger
+from slurmplug.commands.options import emit, json_option, ledger_options
+from slurmplug.console import progress, table
 from slurmplug.console.table import Field, Value
 from slurmplug.errors import UsageError
 
-KINDS = ("curves", "loss", "runtime", "speed", "gpu-types", "optstop", "stops")
+KINDS = ("curves", "loss", "runtime", "speed", "gpu-types", "optstop", "stops", "wait")
 _DETAIL = {"mae s": ".0f", "exceeds 0.95": ".1%", "covers 90%": ".1%", "epochs used": ".1%", "best found": ".0%",
            "of the value": ".2%", "of the range": ".2%", "error": ".1%", "log likelihood": ".2f", "regret": ".3f",
            "ms": ".3f",
+           "covers 80%": ".1%", "published": ".1%",
            "stopped": ".1%", "wrongly": ".1%", "reports": ".0f"}  # fmt: skip
 
 
@@ -52,19 +54,25 @@ def evaluate(
     ledger_path: Path | None,
     wants_json: bool,
 ) -> None:
-    """Evaluate the predictors on FILEs whose outcome is known: curves or losses as JSON lines, job logs as CSV or in
-    the Standard Workload Format, step times as CSV; each may be compressed by gzip."""
-    from slurmplug.learning import evaluation  # noqa: PLC0415  the predictors take a second to load
+    """Evaluate the predictors on FILEs whose outcome is known: curves or losses as JSON lines, job logs as CSV, in
+    the Standard Workload Format or as a workload of `slurmplug simulate`, step times as CSV; each may be compressed by
+    gzip."""
+    from slurmplug.learning import evaluation, wait_trial  # noqa: PLC0415  the predictors take a second to load
+    from slurmplug.sim.workloads.job_log import job_log  # noqa: PLC0415
 
     if from_ledger == bool(kind or files):
         raise UsageError(f"name a kind ({', '.join(KINDS)}) and its files, or give --from-ledger")
     if kind and not files:
         raise UsageError(f"evaluate {kind} needs at least one FILE")
-    tables = (
-        evaluation.evaluate_files(kind, files, histories, observe, perf_counter)
-        if kind
-        else _backtest(config_path, ledger_path, observe)
-    )
+    with progress.elapsing(f"evaluating {kind or 'the predictions of the ledger'}"):
+        tables = (
+            evaluation.evaluate_files(kind, files, histories, observe, perf_counter, read=job_log)
+            if kind
+            else _backtest(config_path, ledger_path, observe)
+        )
+    if wants_json and kind == "wait":
+        emit([table.to_json(wait_trial.summary(next(iter(tables.values()))))])
+        return
     if wants_json:
         emit([table.to_json({name: [_mapping(line) for line in lines] for name, lines in tables.items()})])
         return
@@ -93,7 +101,8 @@ def _table_lines(name: str, lines: Sequence[ScoreRow]) -> Iterator[str]:
     ]
     if not any(line.part for line in lines):
         del fields[0]
-    yield from (f"  {text.rstrip()}" for text in table.format_lines(table.fit_widths(fields, lines), lines, rule=False))
+    shown = table.format_lines(fields, table.columns(fields, lines), rule=False, fit=True)
+    yield from (f"  {text.rstrip()}" for text in shown)
 
 
 def _score(name: str) -> Field[ScoreRow]:

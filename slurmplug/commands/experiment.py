@@ -11,17 +11,27 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from predictors.arrays import Floats
 from slurmplug.commands.options import emit
 from slurmplug.console import table, times
 from slurmplug.errors import UsageError
-from slurmplug.sim.engine.job import Workload
+from slurmplug.sim.engine.job import SimJob, Workload
 from slurmplug.sim.workloads import load
+from slurmplug.sim.workloads.directives import run_time_alone
 
 ReadWorkload: TypeAlias = Callable[[int], Workload]
 """The workload of a seed; raises WorkloadError."""
 Shown: TypeAlias = Sequence[tuple[str, str]]
 """Figures that a table shows, and how: text, integer, number, share or span of time."""
 _NOTHING = "-"
+
+curves_option = click.option(
+    "--curves",
+    "curves_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="With --assume-directives: draw curves from this file, JSON lines with val_acc, rather than from our own.",
+)
 
 _OPTIONS = (
     click.argument("name", metavar="WORKLOAD"),
@@ -65,6 +75,62 @@ def workload_options(command: Callable[..., None]) -> Callable[..., None]:
     return functools.reduce(lambda made, option: option(made), reversed(_OPTIONS), with_workload)
 
 
+def described(workload: Workload, launcher: str, run_times: str) -> list[str]:
+    """What is simulated, a sentence each: how many jobs are managed, what is assumed, what is not known."""
+    managed = [job for job in workload.jobs if job.managed or launcher == "direct"]
+    starts = "Slurm starts the jobs" if launcher == "slurm" else "the policy starts the jobs, as in the papers"
+    told = "are told to the policy" if run_times == "told" else "are forecast from the jobs that ended before"
+    first = (
+        f"{_managed_share(managed, workload.jobs)}; {starts} (--launcher {launcher}), and run times {told} (--run-times"
+        f" {run_times})."
+    )
+    return [first, *_limits_of(workload, managed)]
+
+
+def described_replay(workload: Workload, samples: int) -> list[str]:
+    """The same of a replay of a site's own past, of its first sample."""
+    managed = [job for job in workload.jobs if job.managed]
+    count = f"{samples} samples are" if samples > 1 else "one sample is"
+    first = (
+        f"{_managed_share(managed, workload.jobs)}; Slurm starts the jobs, and run times are forecast from those that"
+        f" ended before; {count} drawn of what is assumed. Users do as they did: they neither submit more where jobs"
+        " end earlier, nor other jobs."
+    )
+    return [first, *_limits_of(workload, managed)]
+
+
+def _managed_share(managed: Sequence[SimJob], jobs: Sequence[SimJob]) -> str:
+    hours = _gpu_hours(jobs)
+    share = f", with {_gpu_hours(managed) / hours:.0%} of the GPU hours" if hours else ""
+    return f"{len(managed)} of {len(jobs)} jobs are managed{share}"
+
+
+def _limits_of(workload: Workload, managed: Sequence[SimJob]) -> list[str]:
+    lines = []
+    if workload.assumed:
+        lines.append(f"Assumed: {'; '.join(workload.assumed)}.")
+    if workload.not_known:
+        lines.append(f"Not known: {', '.join(workload.not_known)}.")
+    if workload.skipped:
+        lines.append(f"Skipped: {workload.skipped} rows that cannot be used.")
+    if not managed:
+        lines.append("No policy changes anything, as no job is managed: see --assume-directives SHARE.")
+    return lines
+
+
+def _gpu_hours(jobs: Sequence[SimJob]) -> float:
+    return sum(job.gpus * run_time_alone(job, job.gpus) for job in jobs) / 3600
+
+
+def read_curves(path: Path | None) -> list[Floats]:
+    """The accuracy curves of a file of --curves; none without a file. Raises DataError."""
+    if path is None:
+        return []
+    from slurmplug.learning.dataset_files import read_accuracy_curves  # noqa: PLC0415  pandas takes a second to load
+
+    return [run.values for run in read_accuracy_curves([path])]
+
+
 def write(path: Path, text: str, mode: Literal["a", "w"]) -> None:
     """Write to a file; called before the runs too, with mode "a", to fail early. Raises UsageError."""
     try:
@@ -77,16 +143,7 @@ def write(path: Path, text: str, mode: Literal["a", "w"]) -> None:
 def write_results(path: Path, workload: str, cluster: str, results: Sequence[Mapping[str, Any]]) -> None:
     """Write figures as `slurmplug compare` reads them, an entry a policy and seed. Raises UsageError."""
     figures = {"workload": workload, "cluster": cluster, "results": results}
-    write(path, json.dumps(_finite(figures), indent=1, allow_nan=False) + "\n", "w")
-
-
-def _finite(value: Any) -> Any:
-    """The value with NaN and infinity replaced by None, as JSON has neither."""
-    if isinstance(value, Mapping):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not abs(value) < float("inf") else value
+    write(path, json.dumps(table.finite(figures), indent=1, allow_nan=False) + "\n", "w")
 
 
 def print_results(results: Sequence[Mapping[str, Any]], shown: Shown) -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from slurmplug.commands.options import emit, ledger_options, open_ledger, user_and_time
+from slurmplug.commands.opened import open_ledger
+from slurmplug.commands.options import emit, ledger_options, user_and_time
 from slurmplug.console.table import printable
 
 

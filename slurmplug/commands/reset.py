@@ -1,20 +1,17 @@
 """`slurmplug reset`: undoes in Slurm what slurmplug set there."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import click
 
 from slurmplug.cluster.port import ClusterPort
+from slurmplug.cluster.site_client import SiteClient
 from slurmplug.cluster.slurm import SlurmCluster
-from slurmplug.commands.options import (
-    config_option,
-    emit,
-    job_option,
-    load_config,
-    open_ledger,
-    require_active_controller,
-    user_and_time,
-)
+from slurmplug.commands.opened import NOT_YOURS, may_write, open_ledger, require_active_controller
+from slurmplug.commands.options import config_option, emit, job_option, load_config, user_and_time
 from slurmplug.config.schema import Config
 from slurmplug.console.table import printable
 from slurmplug.daemon.reset import (
@@ -26,12 +23,19 @@ from slurmplug.daemon.reset import (
     reset_unrecorded,
     wait_for_cycle,
 )
-from slurmplug.errors import UsageError
+from slurmplug.endpoint.viewers import account_name
+from slurmplug.errors import ReadFailed, UsageError
 from slurmplug.ledger import queries
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.lock import daemon_runs
+from slurmplug.ledger.owner import as_owner_of
 from slurmplug.ledger.selection import JobId
 from slurmplug.operations.values import GOES_FIRST
+from slurmplug.spool.folder import SpoolFolder
+from slurmplug.spool.requests import Requests
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @click.command()
@@ -48,16 +52,42 @@ def reset(*, config_path: Path, wanted: JobId | None, reason: str) -> None:
     """
     config = load_config(config_path)
     if _is_missing(config.ledger.path):
+        _require_operator(config)
         require_active_controller(config)
         if wanted and wanted.task is not None:
             raise UsageError("without a ledger, name an element of an array by its own number (%A of squeue)")
-        if not reset_without_ledger(config, SlurmCluster(config), wanted.number if wanted else None):
+        if not reset_without_ledger(config, _cluster(config), wanted.number if wanted else None):
             raise SystemExit(1)
         return
     with open_ledger(config_path, None, readonly=False) as ledger:
         job = wanted and job_number(ledger, wanted)
-        if not reset_with_ledger(config, ledger, SlurmCluster(config), job, f"{reason} {user_and_time()}"):
+        if not reset_with_ledger(config, ledger, _cluster(config), job, f"{reason} {user_and_time()}"):
             raise SystemExit(1)
+
+
+class SpoolAsOwner(SpoolFolder):
+    """The spool, in which root acts as its owner. Its methods raise LedgerError too, where root may not."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        requests = Requests(path)
+        self.withdraw = self._as_owner(requests.withdraw)
+        self.open_runs = self._as_owner(requests.open_runs)
+
+    def read_waiting(self) -> frozenset[int]:
+        """As `SpoolFolder.read_waiting`."""
+        return self._as_owner(super().read_waiting)()
+
+    def _as_owner(self, method: Callable[P, T]) -> Callable[P, T]:
+        def call(*arguments: P.args, **others: P.kwargs) -> T:
+            with as_owner_of(self._path):
+                return method(*arguments, **others)
+
+        return call
+
+
+def _cluster(config: Config) -> SlurmCluster:
+    return SlurmCluster(config, SpoolAsOwner(config.spool.path))
 
 
 def reset_with_ledger(config: Config, ledger: Ledger, port: ClusterPort, job: int | None, reason: str) -> bool:
@@ -94,6 +124,18 @@ def reset_without_ledger(config: Config, port: TraceableCluster, job: int | None
     if runs := daemon_runs(config.ledger.path):
         emit(["a daemon is running and may set all of it again: stop it, and run reset again"])
     return not (result.failed or runs or doubts.unread)
+
+
+def _require_operator(config: Config) -> None:
+    """Raises UsageError for a user whom Slurm would refuse each step; not where Slurm cannot say."""
+    if may_write(config.ledger.path):
+        return
+    try:
+        levels = SiteClient(config.slurm.conf, config.slurm.bin, config.slurm.timeout).admin_levels()
+    except ReadFailed:
+        return
+    if levels.get(account_name(os.geteuid())) not in {"Operator", "Administrator"}:
+        raise UsageError(NOT_YOURS)
 
 
 def _is_missing(path: Path) -> bool:

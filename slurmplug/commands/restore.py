@@ -21,5 +21,5 @@ def restore(*, file: Path, config_path: Path) -> None:
     config = load_config(config_path)
     path = config.ledger.path
     with only_one(path.with_suffix(".lock")):
-        aside = backup.install(file, path, config.spool.path)
+        aside = backup.restore(file, path, config.spool.path)
     emit([f"{path}: restored from {file}", *([f"the replaced ledger is {aside} now"] if aside else [])])

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from slurmplug.commands.options import emit, job_option, ledger_options, open_ledger
+from slurmplug.commands.opened import open_ledger
+from slurmplug.commands.options import emit, job_option, ledger_options
 from slurmplug.console.table import printable
 from slurmplug.daemon.reset import job_number
 from slurmplug.errors import UsageError

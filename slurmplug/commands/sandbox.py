@@ -23,10 +23,16 @@ def sandbox() -> None:
 @click.option("--gpu-type", default="", help="Type of the GPUs, e.g. a100.  [default: none]")
 @click.option("--cpus", type=click.IntRange(1), default=8, show_default=True, help="CPUs of a node.")
 @click.option("--memory", type=click.IntRange(1), default=4000, show_default=True, help="Memory of a node in MB.")
-def up(*, folder: Path, nodes: int, gpus: int, gpu_type: str, cpus: int, memory: int) -> None:
+@click.option(
+    "--slurm",
+    type=click.Path(path_type=Path, exists=True, file_okay=False, resolve_path=True),
+    metavar="PREFIX",
+    help="Run the Slurm that is installed below PREFIX.  [default: the system's]",
+)
+def up(*, folder: Path, nodes: int, gpus: int, gpu_type: str, cpus: int, memory: int, slurm: Path | None) -> None:
     """Start a cluster with all of its state in FOLDER (default: .sandbox)."""
     node = Node(gpus=gpus, gpu_type=gpu_type, cpus=cpus, memory=memory)
-    cluster = Sandbox(ClusterSpec(nodes=(node,) * nodes), folder)
+    cluster = Sandbox(ClusterSpec(nodes=(node,) * nodes, slurm=slurm), folder)
     with _cleanly():
         cluster.up()
     if cluster.folder != folder.absolute():
@@ -36,6 +42,8 @@ def up(*, folder: Path, nodes: int, gpus: int, gpu_type: str, cpus: int, memory:
     click.echo(f"# {cluster.name} runs. Operator: {cluster.operator}. Researchers: {', '.join(cluster.researchers)}.")
     for name in ("SLURM_CONF", "SLURMPLUG_SPOOL"):
         click.echo(f"export {name}={cluster.env(cluster.operator)[name]}")
+    if slurm:
+        click.echo(f"export PATH={slurm}/sbin:{slurm}/bin:$PATH")
     click.echo(f"# Stop it with: slurmplug sandbox down {folder}")
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 
 from slurmplug.cluster.site_client import SiteClient
-from slurmplug.commands.options import emit, ledger_options, load_config, open_ledger
+from slurmplug.commands.opened import open_ledger
+from slurmplug.commands.options import emit, ledger_options, load_config
 from slurmplug.config.schema import Config
 from slurmplug.directives.grammar import TABLE
 from slurmplug.endpoint.client import EndpointReports

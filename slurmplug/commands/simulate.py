@@ -1,26 +1,37 @@
 """`slurmplug simulate`: runs a workload under policies on a simulated cluster."""
 
 import json
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from policies.mlfs.load_control import LoadControlSettings
+from policies.mlfs.with_early_stopping import WithEarlyStopping
 from policies.policy import Policy
-from slurmplug.commands.experiment import ReadWorkload, print_results, workload_options, write, write_results
+from slurmplug.commands.experiment import (
+    ReadWorkload,
+    curves_option,
+    described,
+    print_results,
+    read_curves,
+    workload_options,
+    write,
+    write_results,
+)
+from slurmplug.commands.options import emit
 from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
+from slurmplug.console import progress
+from slurmplug.console.table import printable
 from slurmplug.errors import UsageError
 from slurmplug.sim.adapters.forecaster import once_grown
-from slurmplug.sim.experiment import summary
-from slurmplug.sim.experiment.early_stopping import WithEarlyStopping
-from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
+from slurmplug.sim.experiment import plot, summary
+from slurmplug.sim.experiment.result import RunResult
+from slurmplug.sim.experiment.simulation import NO_CONTENTION, Simulation, SimulationSettings
+from slurmplug.sim.workloads.assumed import OURS, with_assumed_directives
 
 ALONE = "slurm"
 """the policy that is its own launcher"""
@@ -43,9 +54,29 @@ _SHOWN = (
 @click.option(
     "--launcher",
     type=click.Choice(["direct", "slurm"]),
-    default="direct",
-    show_default=True,
-    help="What starts the jobs: the policy itself, as the papers assume, or Slurm by the SiteFactors.",
+    help="What starts the jobs: Slurm by the SiteFactors (the default of sacct: and ledger:), or the policy itself, as "
+    "the papers assume (of all others).",
+)
+@click.option(
+    "--run-times",
+    type=click.Choice(["forecast", "told"]),
+    help="Run times are forecast from the jobs that ended before (the default of sacct: and ledger:), or told to the "
+    "policy, with the workload's error (of all others).",
+)
+@click.option(
+    "--assume-directives",
+    "share",
+    type=click.FloatRange(0, 1, min_open=True),
+    metavar="SHARE",
+    help="Give directives and learning curves, drawn by the seed, to this share of the jobs that have none.",
+)
+@curves_option
+@click.option(
+    "--plot",
+    "plot_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Draw the jobs, the GPUs in use and the waits of the first seed, as FILE.png or FILE.html.",
 )
 @click.option(
     "--stopping",
@@ -71,7 +102,11 @@ def simulate(
     read: ReadWorkload,
     json_path: Path | None,
     policies: tuple[str, ...],
-    launcher: Literal["direct", "slurm"],
+    launcher: Literal["direct", "slurm"] | None,
+    run_times: Literal["forecast", "told"] | None,
+    share: float | None,
+    curves_path: Path | None,
+    plot_path: Path | None,
     stopping: str,
     epsilon: float,
     interval: float,
@@ -82,22 +117,39 @@ def simulate(
     settings = _assigned(assigned, dict(wanted))
     stops = stopping == "on"
     made = [_policy(each, own, settings.get(own, {}), interval, epsilon, stops=stops) for each, own in wanted]
+    if curves_path and share is None:
+        raise UsageError("--curves is for --assume-directives SHARE: name a share, from 0 to 1")
     if json_path:
         write(json_path, "", "a")
+    draw = plot.drawing(plot_path) if plot_path else None
+    curves = read_curves(curves_path)
     results: list[Mapping[str, Any]] = []
+    drawn: list[RunResult] = []
     for seed in seeds:
-        jobs_of_seed = read(seed)
+        workload = read(seed)
+        if share is not None:
+            workload = with_assumed_directives(workload, share, seed, curves, str(curves_path or OURS))
+        starts = launcher or ("slurm" if workload.of_slurm else "direct")
+        times = run_times or ("forecast" if workload.of_slurm else "told")
+        if seed == seeds[0]:
+            emit(map(printable, described(workload, starts, times)))
         caches = once_grown()
         for policy in made:
-            by = "slurm" if policy.name == ALONE else launcher
+            by = "slurm" if policy.name == ALONE else starts
             stopped = stops or policy.name in ALWAYS_STOPS
-            run_settings = SimulationSettings(cluster, interval, seed, stopped, launcher=by)
-            simulation = Simulation(jobs_of_seed, policy, run_settings, caches)
-            with _bar(f"{policy.name}, seed {seed}") as show_progress:
-                results.append(summary.summary(simulation.run(show_progress)))
+            run_settings = SimulationSettings(cluster, interval, seed, stopped, run_times=times, launcher=by)
+            if workload.of_slurm:
+                run_settings = replace(run_settings, contention=NO_CONTENTION)
+            simulation = Simulation(workload, policy, run_settings, caches)
+            with progress.counted(f"{policy.name}, seed {seed}", "jobs") as show_progress:
+                result = simulation.run(show_progress)
+            results.append(summary.summary(result))
+            drawn += [result] if draw and seed == seeds[0] else []
     if json_path:
         write_results(json_path, name, cluster, results)
     print_results(results, _SHOWN)
+    if draw:
+        draw(drawn)
 
 
 def _policy(
@@ -131,15 +183,3 @@ def _assigned(items: Sequence[str], own_names: Mapping[str, str]) -> dict[str, d
             parsed = value
         settings.setdefault(own, {})[key] = tuple(parsed) if isinstance(parsed, list) else parsed
     return settings
-
-
-@contextmanager
-def _bar(title: str) -> Iterator[Any]:
-    """A progress bar, if on a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    columns = (TextColumn(title), BarColumn(), TextColumn("{task.completed}/{task.total} jobs"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(title, total=None)
-        yield lambda ended, jobs: progress.update(task, completed=ended, total=jobs)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import click
 
-from slurmplug.commands.options import emit, json_option, ledger_options, open_reports
+from slurmplug.commands.opened import open_reports
+from slurmplug.commands.options import emit, json_option, ledger_options
 from slurmplug.console.table import to_json
 from slurmplug.reports.status import status_lines
 

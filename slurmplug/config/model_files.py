@@ -37,8 +37,8 @@ def read(path: Path) -> Model:
     return parse(content(path), str(path))
 
 
-def content(path: Path) -> bytes:
-    """The bytes of a file that belongs to root or to this user, and that others cannot write.
+def content(path: Path, largest: int = LARGEST) -> bytes:
+    """The bytes of a file, at most `largest`, that belongs to root or to this user, and that others cannot write.
 
     Raises:
         DataError: it does not, cannot be read, is no file, or is larger than a model
@@ -50,11 +50,11 @@ def content(path: Path) -> bytes:
                 raise DataError(f"model {path} cannot be read: it is not a file")
             if about.st_mode & stat.S_IWOTH or about.st_uid not in (0, os.geteuid()):
                 raise DataError(f"model {path} is not used: it belongs to another user, or everybody can write it")
-            data = file.read(LARGEST + 1)
+            data = file.read(largest + 1)
     except (OSError, ValueError) as error:
         raise DataError(f"model {path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    if len(data) > LARGEST:
-        raise DataError(f"model {path} is not used: it is larger than {LARGEST // 2**20} MiB")
+    if len(data) > largest:
+        raise DataError(f"model {path} is not used: it is larger than {largest // 2**20} MiB")
     return data
 
 
@@ -83,12 +83,20 @@ def parse(data: bytes, name: str) -> Model:
 
 
 def encode(model: Model) -> bytes:
-    """The bytes of a model's file."""
+    """The bytes of a model's file: the same ones of the same model."""
     facts = {_FACT + key: text for key, text in model.facts.items()}
     metadata = {"policy": model.policy, "version": str(model.version), **facts}
-    data = save(dict(model.arrays), metadata)
+    data = _header_in_order(save(dict(model.arrays), metadata))
     parse(data, f"of {model.policy}")
     return data
+
+
+def _header_in_order(data: bytes) -> bytes:
+    """The file with its header in the order of the names; the library writes the metadata in an order that it draws."""
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = json.dumps(json.loads(data[8:end]), sort_keys=True, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + data[end:]
 
 
 def write(model: Model, path: Path) -> None:

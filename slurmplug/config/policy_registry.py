@@ -4,22 +4,27 @@ import difflib
 import os
 import stat
 import sys
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import fields, replace
-from importlib.metadata import entry_points
+from hashlib import sha256
+from importlib.metadata import entry_points, version
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, get_type_hints
 
+import numpy as np
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
+from policies.mlfs.mlfs import MLFSSettings
+from policies.mlfs.with_early_stopping import WithEarlyStopping
 from policies.model import Model
 from policies.policy import DECIDES_ON, LearntPolicy, Policy
 from predictors.forecast import NEEDS
 from slurmplug.config import model_files
-from slurmplug.config.schema import Config, requirement
+from slurmplug.config.mistakes import requirement
+from slurmplug.config.schema import Config
 from slurmplug.errors import ConfigError, DataError
 
 GROUP = "slurmplug.policies"
@@ -55,7 +60,73 @@ def policy(config: Config, model: Model | None = None) -> Policy:
         for mistake in _mistakes(types[key], value):
             raise ConfigError(f"policies.{name}.{key}{mistake}")
     made = {**({"interval": config.interval} if "interval" in known else {}), **settings}
-    return _make(kind, name, _replaced(name, default, made), model)
+    complete = _make(kind, name, _replaced(name, default, made), model)
+    object.__setattr__(complete, "made_from", _made_from(config, complete))  # a site's policy may be a frozen dataclass
+    return complete
+
+
+def made_again(made_from: Mapping[str, str], promoted_model: Callable[[str], Model], own_file: str) -> Policy:
+    """A policy that is made of the same as that one: its configuration, and the promoted model, if it decided by one.
+
+    Its own `made_from` differs where its code or model is not the same any more.
+
+    promoted_model: that of this digest. own_file: the only FILE.py:CLASS that may be run.
+
+    Raises:
+        ConfigError: as for `policy`
+    """
+    try:
+        config = Config.model_validate(from_json(made_from["configuration"]))
+    except (ValidationError, ValueError) as error:
+        raise ConfigError(f"what policy it was cannot be read: {error}") from error
+    if _is_file(config.policy) and config.policy != own_file:
+        raise ConfigError(f"{config.policy} is not run, as the configuration does not name it any more")
+    configured = policy(config)
+    return promoted(config, promoted_model(made_from["promoted"]), configured) if made_from["promoted"] else configured
+
+
+def _made_from(config: Config, made: Policy) -> Mapping[str, str]:
+    """All that its decisions rest on but its inputs: its code, its part of the configuration, and its model."""
+    part = {"policy": config.policy, "interval": config.interval, "policies": config.policies}
+    file = config.policy.rsplit(":", 1)[0] if _is_file(config.policy) else ""
+    return MappingProxyType(
+        {
+            "configuration": to_json(part, inf_nan_mode="constants").decode(),
+            "promoted": "",
+            "model": made.model_digest if isinstance(made, LearntPolicy) else "",
+            "code": sha256(Path(file).read_bytes()).hexdigest() if file else "",
+            "slurmplug": version("slurmplug"),
+            "numpy": np.__version__,
+        }
+    )
+
+
+def with_model(config: Config, model: Model) -> Policy:
+    """The installed learnt policy that this model is of, deciding by it; its other settings are the configuration's.
+
+    Raises:
+        ConfigError: there is no such policy, or it cannot decide by this model
+    """
+    if model.policy not in names():
+        raise ConfigError(f"it is a model of {model.policy!r:.100}; {_hint(model.policy, names())}")
+    made = policy(config.model_copy(update={"policy": model.policy}), model)
+    if not made.learnt:
+        raise ConfigError(f"policy {model.policy} decides by no model")
+    return made
+
+
+def promoted(config: Config, model: Model, configured: Policy) -> Policy:
+    """What decides once this model is promoted: its policy in place of the configured one. Where that has MLF-C's load
+    control, the model's policy has it too.
+
+    Raises:
+        ConfigError: as for `with_model`
+    """
+    learnt, settings = with_model(config, model), configured.settings
+    stops = isinstance(settings, MLFSSettings) and settings.load_control
+    made = WithEarlyStopping(learnt, settings) if stops else learnt
+    made.made_from = MappingProxyType({**configured.made_from, "promoted": model.digest})
+    return made
 
 
 def fallback(config: Config, acting: Policy) -> Policy | None:
@@ -79,11 +150,16 @@ def own_name(policy: str) -> str:
     return str(_load_class(policy)[0].name)
 
 
+def _is_file(policy: str) -> bool:
+    """Whether that names a class in a site's own file."""
+    return ".py:" in policy
+
+
 def _load_class(policy: str) -> tuple[Any, Any]:
     """The class, and its default settings."""
     try:
         return _checked_class(
-            _class_from_file(*policy.rsplit(":", 1)) if ".py:" in policy else _installed_class(policy)
+            _class_from_file(*policy.rsplit(":", 1)) if _is_file(policy) else _installed_class(policy)
         )
     except ConfigError:
         raise
@@ -102,14 +178,17 @@ def _replaced(name: str, default: Any, settings: Mapping[str, Any]) -> Any:
 
 def _make(kind: Any, name: str, settings: Any, model: Model | None) -> Policy:
     try:
-        if not kind.learnt:
+        learns = issubclass(kind, LearntPolicy)
+        if not learns or not (kind.learnt or model or settings.model):
             plain: Policy = kind(settings)
             return plain
-        model = model or _model(name, settings.model)
-        model.require(name, kind.version, kind.shapes)
+        whose = kind.models or name
+        model = model or _model(whose, settings.model)
+        model.require(whose, kind.version, kind.shapes)
         learnt: LearntPolicy = kind(settings, model)
+        object.__setattr__(learnt, "model_digest", model.digest)
     except (DataError, TypeError, ValueError) as error:
-        where = f"policies.{name}.model: " if kind.learnt and isinstance(error, DataError) else f"policies.{name}: "
+        where = f"policies.{name}.model: " if isinstance(error, DataError) else f"policies.{name}: "
         raise ConfigError(f"{where}{error}") from error
     return learnt
 

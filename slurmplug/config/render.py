@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import date, datetime, time
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from slurmplug.config import policy_registry
-from slurmplug.config.schema import Config, Section, documented
+from slurmplug.config.schema import Config
+from slurmplug.config.section import Section
 from slurmplug.directives.generated import Generated
 
 EXAMPLE = "site_config/slurmplug.toml"
@@ -57,6 +58,19 @@ def generated() -> Generated:
         "<!-- end of the generated part -->",
         f"\n{markdown()}\n",
     )
+
+
+def documented(section: type[Section] = Config, prefix: str = "") -> list[tuple[str, str, str, str]]:
+    """Every key as (dotted name, type, default, description), in the order of the file."""
+    rows = []
+    for name, field in section.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, Section):
+            rows += documented(inner, f"{prefix}{name}.")
+        else:
+            default = field.get_default(call_default_factory=True)
+            rows.append((prefix + name, _type_name(inner), _toml(default), field.description or ""))
+    return rows
 
 
 def _lines(section: Section, prefix: str, about: Mapping[str, str]) -> Iterator[str]:
@@ -121,6 +135,38 @@ def _value(value: Any) -> str:
         items = sorted(value) if isinstance(value, set | frozenset) else value
         return "[" + ", ".join(map(_value, items)) + "]"
     return _text(str(value))
+
+
+def _type_name(annotation: Any) -> str:
+    words = [word for word in get_args(annotation) if isinstance(word, str)]
+    if words:
+        return " | ".join(words)
+    inner = [a for a in get_args(annotation) if a is not type(None)]
+    if inner and type(None) in get_args(annotation):
+        return _type_name(inner[0])
+    if getattr(annotation, "__origin__", None) is frozenset:
+        return "list of texts"
+    if getattr(annotation, "__origin__", None) is dict:
+        return "tables" if get_args(annotation)[1] == dict[str, Any] else "table"
+    if getattr(annotation, "__metadata__", None):
+        return _type_name(annotation.__origin__)
+    return {str: "text", bool: "true | false", int: "integer", float: "number", Path: "path"}.get(
+        annotation, str(annotation)
+    )
+
+
+def _toml(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, frozenset):
+        return "[]"
+    if isinstance(value, dict):
+        return ""
+    if isinstance(value, str | Path):
+        return f'"{value}"'
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 if __name__ == "__main__":

@@ -3,52 +3,24 @@
 The descriptions of the fields are the documentation: `docs/configuration.md` is generated from them.
 """
 
-import difflib
 import logging
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationError
+from pydantic import Field, Strict, ValidationError
 
-from slurmplug.errors import ConfigError
+from slurmplug.config.mistakes import mistake
+from slurmplug.config.section import AbsolutePath, Section
+from slurmplug.config.serving import Endpoint, Metrics, Web
+from slurmplug.errors import ConfigError, advice
 
 DEFAULT_PATH = Path("/etc/slurmplug/slurmplug.toml")
 CONFIG_VARIABLE = "SLURMPLUG_CONFIG"
 """The environment variable that names another configuration file."""
 LEDGER_VARIABLE = "SLURMPLUG_LEDGER"
 """The environment variable that names another ledger for reports."""
-
-_LISTEN = r"^(|[A-Za-z0-9.-]{1,253}:[0-9]{1,5}|\[[0-9A-Fa-f:.]{2,45}\]:[0-9]{1,5})$"
-_URL = r"^(|http://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}/?)$"
-
-_REQUIREMENTS: Mapping[str, str] = {
-    "string_type": "must be a text",
-    "float_type": "must be a number",
-    "int_type": "must be a whole number",
-    "bool_type": "must be true or false",
-    "path_type": "must be a path, as a text",
-    "frozen_set_type": "must be a list of texts",
-    "list_type": "must be a list",
-    "tuple_type": "must be a list",
-    "dict_type": "must be a table",
-    "model_type": "must be a table",
-}
-"""Plain wording for the errors of pydantic that would name Python's types."""
-
-
-def _absolute(path: Path) -> Path:
-    """A relative path would mean another file to the daemon, the commands and the jobs."""
-    if not path.is_absolute():
-        raise ValueError(f"must begin with /, not {str(path)!r}")
-    return path
-
-
-def _with_port(address: str) -> str:
-    if address and int(address.rstrip("/").rpartition(":")[2]) > 65_535:
-        raise ValueError("a port is at most 65535")
-    return address
 
 
 log = logging.getLogger(__name__)
@@ -62,14 +34,7 @@ REMOVED: Mapping[str, str] = {
 Mode: TypeAlias = Literal["observe", "advise", "act"]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-AbsolutePath: TypeAlias = Annotated[Path, Strict(False), AfterValidator(_absolute)]
 Names: TypeAlias = Annotated[frozenset[str], Strict(False)]
-
-
-class Section(BaseModel):
-    """A table of the file. Unknown keys are errors; texts and truth values are not accepted as numbers."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class Modes(Section):
@@ -121,7 +86,7 @@ class LedgerSettings(Section):
         400.0, description="days for which ended jobs and their history are kept"
     )
     keep_inputs_days: Annotated[float, Field(gt=0)] = Field(
-        14.0, description="days for which the full inputs of a cycle with commands are kept"
+        14.0, description="days for which the inputs of cycles are kept"
     )
 
 
@@ -190,17 +155,29 @@ class Guardrails(Section):
     raise_time_limit: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(
         1.0,
         description="the most by which the time limit of a job with fewer GPUs is raised, if it would else not end in "
-        "time: 2 for twice its own; 1 for never",
+        "time: 2 for twice its own; 1 for never. Never beyond MaxTime of its partitions or MaxWall of its QOS and "
+        "associations",
+    )
+    requeue_before_limit: NonNegative = Field(
+        0.0,
+        description="seconds before its time limit, beside its grace period and a cycle, at which a job with a "
+        "checkpoint that would not end in time is asked to save, to be requeued with its whole limit anew (with "
+        "`mode.preempt`); 0 for never",
     )
     urgency: Annotated[float, Field(ge=0, le=10)] = Field(10.0, description="the highest --urgency that counts")
     urgency_of: dict[str, Annotated[float, Field(ge=0, le=10)]] = Field(
         default_factory=dict, description="the highest --urgency that counts, by account"
     )
     max_wait: Seconds = Field(604_800.0, description="seconds after which a pending job is ranked first")
+    max_bypass: Annotated[float, Field(ge=1)] = Field(
+        2.0,
+        description="a waiting job is ranked first that would take more than so many times as long as without the jobs "
+        "that came later and were put before it; inf for no bound",
+    )
     partial_snapshot: Annotated[float, Field(ge=0, le=1)] = Field(
         0.5,
-        description="the least share of the live jobs that the next snapshot must hold; else no commands are sent "
-        "in that cycle",
+        description="the least share of the live jobs that the next reading must list, alive or ended; else no "
+        "commands are sent in that cycle",
     )
     snapshot_age: Seconds = Field(120.0, description="seconds after which a snapshot is too old to act on")
     breaker_failures: Annotated[int, Field(gt=0)] = Field(
@@ -245,23 +222,6 @@ class Operations(Section):
     )
 
 
-class Endpoint(Section):
-    """Reports for users on login nodes: the daemon serves them, and commands that cannot read the ledger ask it."""
-
-    listen: Annotated[str, AfterValidator(_with_port)] = Field(
-        "",
-        pattern=_LISTEN,
-        description="HOST:PORT to listen on, [ADDRESS]:PORT for IPv6; if empty, no reports are served",
-    )
-    url: Annotated[str, AfterValidator(_with_port)] = Field(
-        "", pattern=_URL, description="http://CONTROLLER:PORT, the endpoint that commands use"
-    )
-    munge_socket: AbsolutePath | None = Field(None, description="munged's socket; if not set, its default")
-    requests_per_minute: Annotated[int, Field(gt=0)] = Field(
-        60, description="most requests of a user per minute, also at once"
-    )
-
-
 class Takeover(Section):
     """Several controllers: a daemon runs on each, and one of them is active."""
 
@@ -271,6 +231,51 @@ class Takeover(Section):
     )
     every: Seconds = Field(300.0, description="seconds from one copy of the ledger to the next")
     patience: Seconds = Field(120.0, description="seconds without a heartbeat after which a daemon counts as dead")
+
+
+class Promotion(Section):
+    """Models of learnt policies, which are candidates until they are promoted (`slurmplug policy`)."""
+
+    gain: Annotated[float, Field(ge=0, lt=1)] | None = Field(
+        None,
+        description="a model in shadow is promoted without an operator if on every workload on which it was evaluated "
+        "against the configured policy its mean JCT is shorter by this share at least (the lower end of the 95% "
+        "interval); if not set, never",
+    )
+    shadow_cycles: Annotated[int, Field(gt=0)] = Field(
+        1_440, description="and if it decided without an error in so many cycles in shadow, up to the last one"
+    )
+    fallbacks: Annotated[int, Field(gt=0)] = Field(
+        10, description="cycles of an hour in which a promoted model could not be followed that end its promotion"
+    )
+
+
+class Charging(Section):
+    """What GPU time costs, in a unit of the site's: `Charge` of `slurmplug acct`, and `slurmplug usage`."""
+
+    iterations: NonNegative = Field(
+        0.0, description="per GPU hour of a job that runs all its iterations, or says nothing"
+    )
+    optstop: NonNegative = Field(0.0, description="per GPU hour of a job with --stop=optstop")
+    target: NonNegative = Field(0.0, description="per GPU hour of a job with --stop=target")
+    urgency: NonNegative = Field(
+        0.0, description="added per GPU hour for each unit of --urgency above 5, up to the highest that counts"
+    )
+
+    @property
+    def charges(self) -> bool:
+        """Whether anything is charged."""
+        return any((self.iterations, self.optstop, self.target, self.urgency))
+
+
+class Log(Section):
+    """The daemon's log."""
+
+    format: Literal["text", "json"] = Field(
+        "text",
+        description="lines of text; or of JSON, each an object with time, level and message, and for what was done "
+        "to a job event, job, user, rule and state",
+    )
 
 
 class Config(Section):
@@ -289,7 +294,12 @@ class Config(Section):
     stop: Stop = Stop()
     operations: Operations = Operations()
     endpoint: Endpoint = Endpoint()
+    metrics: Metrics = Metrics()
+    web: Web = Web()
     takeover: Takeover = Takeover()
+    promotion: Promotion = Promotion()
+    charging: Charging = Charging()
+    log: Log = Log()
     policies: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="settings of policies, a table for each: [policies.mlfs]"
     )
@@ -304,7 +314,7 @@ def load(path: Path) -> Config:
     try:
         return parse(path.read_text(encoding="utf-8"), str(path))
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+        raise ConfigError(f"{path} cannot be read: {error.strerror}{advice(error)}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
 
@@ -313,10 +323,12 @@ def parse(text: str, name: str = "the configuration") -> Config:
     """Like `load`, from the text of a file; `name` is what error messages call it."""
     try:
         return Config.model_validate(_without_removed(tomllib.loads(text), name))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{name} is not valid TOML: {error}") from error
     except ValidationError as error:
-        raise ConfigError("\n".join([f"{name} is not valid:", *map(_mistake, error.errors())])) from error
+        raise ConfigError(
+            "\n".join([f"{name} is not valid:", *(mistake(each, Config) for each in error.errors())])
+        ) from error
+    except (ValueError, RecursionError) as error:  # tomllib.TOMLDecodeError, and a number or nesting beyond bounds
+        raise ConfigError(f"{name} is not valid TOML: {error}") from error
 
 
 def _without_removed(content: dict[str, Any], name: str) -> dict[str, Any]:
@@ -328,73 +340,3 @@ def _without_removed(content: dict[str, Any], name: str) -> dict[str, Any]:
             log.warning("%s: %s has no effect any more and can be removed: %s", name, key, why)
             content = {**content, section: {other: value for other, value in inside.items() if other != field}}
     return content
-
-
-def requirement(error: Any) -> str:
-    """What one of pydantic's errors (`ValidationError.errors()`) requires of a value: "must be a number"."""
-    message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
-    return _REQUIREMENTS.get(error["type"], message)
-
-
-def _mistake(error: Any) -> str:
-    where = ".".join(map(str, error["loc"]))
-    section: Any = Config
-    for step in error["loc"][:-1]:
-        inner = section.model_fields[step].annotation
-        if not (isinstance(inner, type) and issubclass(inner, Section)):
-            break
-        section = inner
-    if error["type"] == "string_pattern_mismatch":
-        return f"  {where}: expected {section.model_fields[error['loc'][-1]].description}"
-    if error["type"] != "extra_forbidden":
-        return f"  {where}: {requirement(error)}"
-    word = str(error["loc"][-1])
-    near = difflib.get_close_matches(word, section.model_fields, n=1)
-    return f"  {where}: unknown key" + (
-        f", did you mean {near[0]}?" if near else f"; known: {', '.join(section.model_fields)}"
-    )
-
-
-def documented(section: type[Section] = Config, prefix: str = "") -> list[tuple[str, str, str, str]]:
-    """Every key as (dotted name, type, default, description), in the order of the file."""
-    rows = []
-    for name, field in section.model_fields.items():
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, Section):
-            rows += documented(inner, f"{prefix}{name}.")
-        else:
-            default = field.get_default(call_default_factory=True)
-            rows.append((prefix + name, _type_name(inner), _toml(default), field.description or ""))
-    return rows
-
-
-def _type_name(annotation: Any) -> str:
-    words = [word for word in get_args(annotation) if isinstance(word, str)]
-    if words:
-        return " | ".join(words)
-    inner = [a for a in get_args(annotation) if a is not type(None)]
-    if inner and type(None) in get_args(annotation):
-        return _type_name(inner[0])
-    if getattr(annotation, "__origin__", None) is frozenset:
-        return "list of texts"
-    if getattr(annotation, "__origin__", None) is dict:
-        return "tables" if get_args(annotation)[1] == dict[str, Any] else "table"
-    if getattr(annotation, "__metadata__", None):
-        return _type_name(annotation.__origin__)
-    return {str: "text", bool: "true | false", int: "integer", float: "number", Path: "path"}.get(
-        annotation, str(annotation)
-    )
-
-
-def _toml(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, frozenset):
-        return "[]"
-    if isinstance(value, dict):
-        return ""
-    if isinstance(value, str | Path):
-        return f'"{value}"'
-    return f"{value:g}" if isinstance(value, float) else str(value)

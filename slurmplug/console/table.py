@@ -6,7 +6,7 @@ reaches it, and none breaks a row.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
@@ -16,8 +16,10 @@ from slurmplug.console import times
 from slurmplug.errors import UsageError
 
 Row = TypeVar("Row")
-Value: TypeAlias = str | float | int | bool | None
-Kind: TypeAlias = Literal["text", "integer", "number", "share", "time", "span"]
+Value: TypeAlias = str | float | int | bool | Mapping[str, float] | None
+Kind: TypeAlias = Literal["text", "integer", "number", "share", "time", "span", "memory"]
+Columns: TypeAlias = Sequence[Sequence[Any]]
+"""The values of a table, a sequence for each field."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +39,19 @@ class Field(Generic[Row]):
     unknown: str = ""
     left: bool = False
 
-    def text(self, row: Row) -> str:
-        """The value as shown on a terminal, not cut, unprintable characters escaped."""
-        return printable(format_value(self.value(row), self.kind, self.unknown))
+    def texts(self, values: Iterable[Any]) -> list[str]:
+        """The values as shown on a terminal, not cut, unprintable characters escaped."""
+        if self.kind == "text":
+            return [self.unknown if value is None else printable(str(value)) for value in values]
+        return [format_value(value, self.kind, self.unknown) for value in values]
 
 
-def format_value(value: Value, kind: Kind, unknown: str = "") -> str:
+def columns(fields: Sequence[Field[Row]], rows: Sequence[Row]) -> list[list[Value]]:
+    """The values of the fields, by field."""
+    return [list(map(field.value, rows)) for field in fields]
+
+
+def format_value(value: Any, kind: Kind, unknown: str = "") -> str:
     """A value as text for people; `unknown` for None."""
     if value is None:
         return unknown
@@ -50,11 +59,19 @@ def format_value(value: Value, kind: Kind, unknown: str = "") -> str:
         return times.format_time(float(value))
     if kind == "span":
         return times.format_duration(float(value))
+    if kind == "memory":
+        return f"{float(value):.6g}"
     if kind == "share":
         return f"{float(value):.1%}"
     if isinstance(value, float):
         return f"{value:.0f}" if kind == "integer" else f"{value:.6g}"
     return str(value)
+
+
+def in_unit(mebibytes: float, unit: str) -> str:
+    """A size as Slurm writes it in one of its units, K, M, G, T or P: 1.50G."""
+    value = mebibytes * 1_024.0 ** (1 - "KMGTP".index(unit))
+    return f"{value:.0f}{unit}" if value.is_integer() else f"{value:.2f}{unit}"
 
 
 def printable(text: str) -> str:
@@ -74,8 +91,10 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def parse_fields(listed: str, fields: Sequence[Field[Row]]) -> list[Field[Row]]:
+def parse_fields(listed: str, fields: Sequence[Field[Row]], everything: Sequence[Field[Row]] = ()) -> list[Field[Row]]:
     """The fields of a list such as `jobid%20,name%-30`, as sacct's --format: in any case, a prefix is enough.
+
+    everything: those of `all`, where they are not all of the fields.
 
     Raises:
         UsageError: there is no such field.
@@ -85,7 +104,7 @@ def parse_fields(listed: str, fields: Sequence[Field[Row]]) -> list[Field[Row]]:
         match = _ITEM.fullmatch(item)
         name = match[1].lower() if match else ""
         if name == "all":
-            found += fields
+            found += everything or fields
             continue
         field = next((each for each in fields if name and each.name.lower().startswith(name)), None)
         if match is None or field is None:
@@ -99,15 +118,29 @@ def parse_fields(listed: str, fields: Sequence[Field[Row]]) -> list[Field[Row]]:
 
 
 def format_lines(
-    fields: Sequence[Field[Row]], rows: Iterable[Row], *, header: bool = True, rule: bool = True
+    fields: Sequence[Field[Any]], values: Columns, *, header: bool = True, rule: bool = True, fit: bool = False
 ) -> list[str]:
-    """Lines of fixed-width columns; a cut value ends in +, as sacct's. `rule`: dashes under the heading, as sacct's."""
+    """Lines of fixed-width columns; a cut value ends in +, as sacct's.
+
+    rule: dashes under the heading, as sacct's; fit: columns are narrowed to their longest value or name.
+    """
+    texts = [field.texts(column) for field, column in zip(fields, values, strict=True)]
+    if fit:
+        fields = [fitted(field, column) for field, column in zip(fields, texts, strict=True)]
+    return text_lines(fields, texts, header=header, rule=rule)
+
+
+def text_lines(
+    fields: Sequence[Field[Any]], texts: Sequence[Sequence[str]], *, header: bool, rule: bool = False
+) -> list[str]:
+    """As `format_lines`, of values that are texts already (`Field.texts`)."""
     out = []
     if header:
         out = [" ".join(_padded(each.name, each) for each in fields)]
     if header and rule:
         out.append(" ".join("-" * each.width for each in fields))
-    return out + [" ".join(_padded(each.text(row), each) for each in fields) for row in rows]
+    padded = [_padded_column(field, column) for field, column in zip(fields, texts, strict=True)]
+    return out + [" ".join(cells) for cells in zip(*padded, strict=True)]
 
 
 def unlimited(field: Field[Row]) -> Field[Row]:
@@ -115,17 +148,25 @@ def unlimited(field: Field[Row]) -> Field[Row]:
     return replace(field, width=_UNBOUNDED)
 
 
-def fit_widths(fields: Sequence[Field[Row]], rows: Sequence[Row]) -> list[Field[Row]]:
-    """The fields, narrowed to their longest value or name."""
+def fitted(field: Field[Any], texts: Sequence[str]) -> Field[Any]:
+    """The field, narrowed to the longest of its texts or its name."""
+    needed = min(field.width, max(map(len if _narrow(texts) else cell_len, texts), default=0))
+    return replace(field, width=max(needed, len(field.name)))
 
-    def needed(field: Field[Row]) -> int:
-        return min(field.width, max((cell_len(field.text(row)) for row in rows), default=0))
 
-    return [replace(field, width=max(needed(field), len(field.name))) for field in fields]
+def _narrow(texts: Sequence[str]) -> bool:
+    """Whether each of their characters, all printable, takes one cell of a terminal."""
+    return all(map(str.isascii, texts))
+
+
+def _padded_column(field: Field[Any], texts: Sequence[str]) -> Iterable[str]:
+    if not _narrow(texts) or max(map(len, texts), default=0) > field.width:
+        return (_padded(text, field) for text in texts)
+    return (text.ljust(field.width) if field.left else text.rjust(field.width) for text in texts)
 
 
 def delimited_lines(
-    fields: Sequence[Field[Row]], rows: Iterable[Row], delimiter: str, *, header: bool = True, ending: bool = False
+    fields: Sequence[Field[Any]], values: Columns, delimiter: str, *, header: bool = True, ending: bool = False
 ) -> list[str]:
     """Delimited rows for programs, never cut; `ending` adds a delimiter at the end of each.
 
@@ -138,15 +179,20 @@ def delimited_lines(
     if not delimiter or re.search(r"[0-9A-Za-z\\\s]", delimiter.replace("\t", "")):
         raise UsageError("--delimiter is one or several characters, without letters, digits, spaces and backslashes")
 
+    marks = frozenset(delimiter)
+
     def escaped(value: str) -> str:
-        return "".join(_escape(c) if c in delimiter or c == "\\" or not c.isprintable() else c for c in value)
+        if value.isprintable() and "\\" not in value and marks.isdisjoint(value):
+            return value
+        return "".join(_escape(c) if c in marks or c == "\\" or not c.isprintable() else c for c in value)
 
     end = delimiter if ending else ""
     out = [delimiter.join(field.name for field in fields) + end] if header else []
-    return out + [
-        delimiter.join(escaped(format_value(field.value(row), field.kind, field.unknown)) for field in fields) + end
-        for row in rows
-    ]
+    cells = (
+        [escaped(format_value(value, field.kind, field.unknown)) for value in column]
+        for field, column in zip(fields, values, strict=True)
+    )
+    return out + [delimiter.join(row) + end for row in zip(*cells, strict=True)]
 
 
 def as_dict(fields: Iterable[Field[Row]], row: Row) -> dict[str, Value]:
@@ -154,9 +200,31 @@ def as_dict(fields: Iterable[Field[Row]], row: Row) -> dict[str, Value]:
     return {field.name.lower(): field.value(row) for field in fields}
 
 
+def finite(value: Any) -> Any:
+    """The value with NaN and infinity replaced by None, as JSON has neither."""
+    if isinstance(value, Mapping):
+        return {key: finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(each) for each in value]
+    return None if isinstance(value, float) and not abs(value) < float("inf") else value
+
+
 def to_json(value: Mapping[str, Any]) -> str:
     """JSON in ASCII, so that any text of a user is escaped."""
     return json.dumps(value, indent=1, allow_nan=False)
+
+
+def rows_as_json(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """The lines of {"jobs": [...]} in ASCII, with a line for each job: an indented one takes four times as long."""
+    yield '{"jobs": ['
+    encode, before = json.JSONEncoder(allow_nan=False).encode, ""
+    for row in rows:
+        if before:
+            yield f"{before},"
+        before = encode(dict(zip(names, row, strict=True)))
+    if before:
+        yield before
+    yield "]}"
 
 
 def _padded(text: str, field: Field[Row]) -> str:

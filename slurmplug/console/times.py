@@ -39,6 +39,22 @@ def parse_time(text: str, now: float) -> float:
         ) from error
 
 
+def parse_limit(text: str) -> float:
+    """Seconds of a time limit as Slurm takes it: minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes
+    [:seconds]].
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    match = _LIMIT.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"Invalid time limit specification: {text!r}; write 90, 1:30:00 or 1-12")
+    days, *parts = (int(part) if part else None for part in match.groups())
+    given = [part for part in parts if part is not None]
+    units = (3_600, 60, 1) if days is not None or len(given) == 3 else (60, 1)
+    return float((days or 0) * 86_400 + sum(part * unit for part, unit in zip(given, units, strict=False)))
+
+
 def format_time(seconds: float | None, unknown: str = "Unknown") -> str:
     """2026-11-30T18:00:00, in this machine's time zone; at most `LATEST`."""
     return unknown if seconds is None else datetime.fromtimestamp(min(seconds, LATEST)).isoformat(timespec="seconds")
@@ -106,3 +122,6 @@ def _date(match: re.Match[str], now: datetime) -> datetime:
     if match[3]:
         return now.replace(year=2000 + int(match[3]), month=month, day=day)
     return now.replace(year=now.year - (month > now.month), month=month, day=day)
+
+
+_LIMIT = re.compile(r"(?:(\d{1,5})-)?(\d{1,7})(?::(\d{1,7}))?(?::(\d{1,7}))?", re.ASCII)

@@ -23,8 +23,8 @@ class Intake(Protocol):
         ...
 
     @property
-    def alive(self) -> Collection[int]:
-        """The job ids that had not ended when last seen."""
+    def alive(self) -> Mapping[int, int]:
+        """The jobs that had not ended when last seen, with the uid of each one's user."""
         ...
 
     def absorb(self, reading: Reading, cycle: int) -> tuple[Snapshot, Changes]:
@@ -98,6 +98,13 @@ class Ledger(Protocol):
         """Write a cycle, whole or not at all, before any of its effects."""
         ...
 
-    def finish(self, cycle: int, outcomes: Sequence[Outcome], site_factors: Mapping[JobKey, float], now: float) -> None:
-        """Record the outcomes of a cycle's commands, and the SiteFactors now in place (NaN: unknown)."""
+    def finish(
+        self,
+        cycle: int,
+        outcomes: Sequence[Outcome],
+        site_factors: Mapping[JobKey, float],
+        now: float,
+        seconds: Mapping[str, float],
+    ) -> None:
+        """Record the outcomes of a cycle's commands, the SiteFactors in place (NaN: unknown), and the stages' times."""
         ...

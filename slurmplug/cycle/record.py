@@ -14,7 +14,12 @@ from slurmplug.rules.guardrails import Verdict
 
 @dataclass(frozen=True)
 class CycleRecord:
-    """One cycle, as the ledger records it before its effects. seconds: what each stage took."""
+    """One cycle, as the ledger records it before its effects.
+
+    decided: the policy's own plan, which is a function of snapshot, forecasts and memory; made_from: what the policy
+    was made from (`Policy.made_from`). plan: the same after the rules on who goes first, with all notes. seconds: what
+    each stage took.
+    """
 
     started: float
     policy: str
@@ -22,6 +27,8 @@ class CycleRecord:
     snapshot: Snapshot
     forecasts: Forecasts
     memory: Memory
+    decided: Plan
+    made_from: Mapping[str, str]
     plan: Plan
     verdict: Verdict
     operations: Sequence[Operation]
@@ -32,3 +39,5 @@ class CycleRecord:
     error: str = ""
     admissions: Mapping[JobKey, Admission] = field(default_factory=dict)
     """how far jobs are on their way to admission after this cycle"""
+    precedence: Memory | None = None
+    """what the next cycle has to know of who was passed; None for what is known already"""

@@ -3,10 +3,10 @@
 The same for the daemon and the simulator. Nothing before `Ledger.begin` has an effect.
 """
 
-import gc
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
@@ -15,18 +15,31 @@ import numpy as np
 from policies.plan import Action, Memory, Plan, Reason
 from policies.policy import Policy
 from policies.snapshot import JobKey, Snapshot
-from predictors.forecast import Forecasts
 from slurmplug import operations
+from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.port import ClusterPort, Command, Outcome, Reading, ResourceRequest, Site
 from slurmplug.config.schema import Config
 from slurmplug.cycle import watch
 from slurmplug.cycle.comparison import Comparison
+from slurmplug.cycle.events import EventLog
+from slurmplug.cycle.observed import Observed
 from slurmplug.cycle.protocols import Forecaster, Intake, Ledger
 from slurmplug.cycle.record import CycleRecord
+from slurmplug.cycle.timing import StageTimes, gc_paused
 from slurmplug.errors import LedgerError, ReadFailed
 from slurmplug.intake.job_record import Changes
 from slurmplug.operations import Observation, Operation
-from slurmplug.rules import claims, direct_placement, guardrails, site_factor, sizes, target_units, time_limits
+from slurmplug.rules import (
+    claims,
+    direct_placement,
+    guardrails,
+    precedence,
+    site_factor,
+    sizes,
+    target_units,
+    time_limits,
+)
+from slurmplug.rules.time_limits import BeforeLimit, TimeLimits
 
 log = logging.getLogger(__name__)
 
@@ -43,9 +56,14 @@ class Scheduler:
     config: Config
     fallback: Policy | None = None
     """decides in the cycles in which a learnt policy fails, is late, or meets a state unlike those it was trained on"""
+    in_force: Callable[[Site], Config] | None = None
+    """the configuration for a cycle that read this site, where that depends on it; then `config` is what it was last"""
+    applying: bool = False
+    """whether commands have effects whose outcomes are not recorded yet; else an exception may end a cycle anywhere"""
     _unwritten: Changes | None = None
     _comparison: Comparison = field(default_factory=Comparison)
     """the last one of SiteFactors"""
+    _events: EventLog = field(default_factory=EventLog)
 
     def run(self) -> CycleRecord | None:
         """One cycle; None if the cluster could not be read.
@@ -64,9 +82,9 @@ class Scheduler:
                 failure = "; ".join(filter(None, (failure, of_fallback or f"{self.fallback.name} decided")))
             return self.carry_out(observed, plan, failure)
 
-    def observe(self) -> "Observed | None":
+    def observe(self) -> Observed | None:
         """The first half of a cycle: what the policy decides on; None if the cluster could not be read."""
-        stages = _StageTimes()
+        stages = StageTimes()
         number = self.ledger.next_cycle()
         self.intake.set_site_factors(self.ledger.site_factors_set_elsewhere(), elsewhere=True)
         self.intake.set_changes(self.ledger.directive_changes())
@@ -76,6 +94,8 @@ class Scheduler:
             reading = self._read(number)
         if reading is None:
             return None
+        if self.in_force is not None:
+            self.config = self.in_force(reading.site)
 
         # 2. Absorb the reading into a snapshot, and into the changes that the ledger does not have yet.
         with stages.timed("absorb"):
@@ -90,7 +110,7 @@ class Scheduler:
             forecasts = self.forecaster.forecast(snapshot, self.policy.needs)
         return Observed(number, reading, snapshot, changes, forecasts, memory, not_believed, held, stages, self.policy)
 
-    def decide(self, observed: "Observed") -> tuple[Plan, str]:
+    def decide(self, observed: Observed) -> tuple[Plan, str]:
         """The policy's plan and no error; or, where it fails, one that leaves the queue to Slurm, and the error.
 
         Where there is a fallback, the plan of a learnt policy that is late or does not know such states fails, too.
@@ -98,7 +118,7 @@ class Scheduler:
         # 4. Decide.
         snapshot, forecasts, memory, policy = observed.snapshot, observed.forecasts, observed.memory, observed.policy
         watched = policy.learnt and self.fallback is not None
-        nothing = Plan(score=np.full(len(snapshot.jobs), np.nan), memory=memory)
+        nothing = guardrails.left_to_slurm(snapshot, memory)
         with observed.stages.timed("decide"):
             began = perf_counter()
             try:
@@ -106,6 +126,7 @@ class Scheduler:
                     watch.require_known(policy, snapshot, forecasts)
                 plan = guardrails.validate_plan(snapshot, policy.decide(snapshot, forecasts, memory))
                 if watched:
+                    watch.require_ranks(snapshot, plan)
                     watch.require_in_time(perf_counter() - began, self.config.interval)
             except watch.NotTrusted as error:
                 log.warning("policy %s is not followed in this cycle: %s", policy.name, error)
@@ -115,14 +136,14 @@ class Scheduler:
                 return nothing, f"policy {policy.name} failed: {type(error).__name__}: {error}"
         return plan, ""
 
-    def _for_fallback(self, observed: "Observed", fallback: Policy) -> "Observed":
+    def _for_fallback(self, observed: Observed, fallback: Policy) -> Observed:
         """The same question, put to the fallback: with the forecasts that it needs and its own memory."""
         with observed.stages.timed("forecast"):
             memory = self.ledger.recall(fallback.name)
             forecasts = self.forecaster.forecast(observed.snapshot, fallback.needs)
         return replace(observed, policy=fallback, forecasts=forecasts, memory=memory)
 
-    def carry_out(self, observed: "Observed", plan: Plan, failure: str = "") -> CycleRecord:
+    def carry_out(self, observed: Observed, plan: Plan, failure: str = "") -> CycleRecord:
         """The second half of a cycle: a valid plan for what was observed is guarded, recorded and applied.
 
         failure: why the policy has no plan of its own.
@@ -130,16 +151,22 @@ class Scheduler:
         Raises:
             LedgerError: as for `run`
         """
-        number, reading, stages = observed.number, observed.reading, observed.stages
+        reading, stages = observed.reading, observed.stages
         snapshot, forecasts = observed.snapshot, observed.forecasts
-        plan = guardrails.starving_first(snapshot, plan, self.config.guardrails)
+        decided = plan
+        plan, passed = self._first(observed, plan)
         plan = replace(plan, notes={**observed.not_believed, **plan.notes, **observed.held})
 
         # 5. Guard: what of the plan is allowed. Where Slurm starts the jobs, a placement is a size at most.
-        past, of_sizes = self._past(plan), self._of_sizes(observed, plan)
         limits, places = self.config.guardrails, reading.site.places
-        sized = plan if places else sizes.under_slurm(snapshot, plan, past, limits, of_sizes)
-        verdict = self._check(snapshot, sized, past, of_sizes, reading.site)
+        before = time_limits.NEVER if places else self._before_limits()
+        ending = before.rows(snapshot)
+        past = self._past([*(action.job for action in plan.actions), *(snapshot.jobs.keys[row] for row in ending)])
+        times = self._times(observed, plan, past, before, ending)
+        sized = plan
+        if not places:
+            sized = sizes.under_slurm(snapshot, time_limits.with_last_calls(plan, times), past, limits, times)
+        verdict = self._check(snapshot, sized, past, times, reading.site)
 
         # 6. Advance: the commands of placements, operations and SiteFactors.
         placed, verdict_of_operations = direct_placement.split(snapshot, verdict, reading.site)
@@ -160,6 +187,8 @@ class Scheduler:
             snapshot=snapshot,
             forecasts=forecasts,
             memory=observed.memory,
+            decided=decided,
+            made_from=observed.policy.made_from,
             plan=plan,
             verdict=verdict,
             operations=moved,
@@ -169,22 +198,29 @@ class Scheduler:
             seconds=stages.seconds,
             error=failure,
             admissions=operations.admissions(moved, commands),
+            precedence=passed,
         )
         self.ledger.begin(record)
         self._unwritten = None
         self.intake.set_admissions(record.admissions)
 
         # 8. Apply the commands, and record their outcomes.
+        self.applying = True
+        try:
+            self._apply(record, stages, paused=past.paused)
+        finally:
+            self.applying = False
+        return record
+
+    def _apply(self, record: CycleRecord, stages: StageTimes, *, paused: bool) -> None:
         with stages.timed("apply"):
             outcomes = self.port.apply(record.commands) if record.commands else ()
         in_place = _site_factors_in_place(record.commands, outcomes)
         self.intake.set_site_factors(in_place)
         self.intake.set_updated([each.job for each in record.commands if operations.changes_request(each)])
         self._comparison = self._comparison.after(record.commands, outcomes)
-        self.ledger.finish(number, outcomes, in_place, self.port.now())
-        jobs, took = len(snapshot.jobs), sum(stages.seconds.values())
-        log.debug("cycle %d: %d jobs, %d commands, %.3f s", number, jobs, len(record.commands), took)
-        return record
+        self.ledger.finish(record.snapshot.cycle, outcomes, in_place, self.port.now(), stages.seconds)
+        self._events.tell(record, outcomes, paused=paused)
 
     def _read(self, number: int) -> Reading | None:
         try:
@@ -210,21 +246,50 @@ class Scheduler:
         self._comparison = Comparison(reading.now, site.booted)
         return replace(reading, site_factors=site_factors)
 
-    def _of_sizes(self, observed: "Observed", plan: Plan) -> Forecasts:
-        """The forecasts, with those that decide on another number of GPUs where the plan has one."""
-        snapshot, forecasts, site = observed.snapshot, observed.forecasts, observed.reading.site
-        decides = any(map(time_limits.resizes, plan.actions))
-        decides = decides or (not site.places and sizes.changes_any(snapshot, plan))
-        if observed.policy.needs >= time_limits.NEEDS or not decides:
-            return forecasts
-        return self.forecaster.forecast(snapshot, time_limits.NEEDS)
+    def _before_limits(self) -> BeforeLimit:
+        """When jobs are requeued before their time limits."""
+        ahead = self.config.guardrails.requeue_before_limit
+        acts = self.config.mode.of("preempt") == "act"
+        return BeforeLimit(ahead + self.config.interval, self.config.stop.grace, acts) if ahead else time_limits.NEVER
 
-    def _past(self, plan: Plan) -> guardrails.Past:
-        jobs = [action.job for action in plan.actions]
+    def _times(
+        self, observed: Observed, plan: Plan, past: guardrails.Past, before: BeforeLimit, ending: Sequence[int]
+    ) -> TimeLimits:
+        """What decides on time limits; forecasts and the cluster's limits where the plan needs them."""
+        snapshot, forecasts, places = observed.snapshot, observed.forecasts, observed.reading.site.places
+        decides = any(map(time_limits.resizes, plan.actions))
+        decides = decides or (not places and sizes.changes_any(snapshot, plan))
+        if not observed.policy.needs >= time_limits.NEEDS and (decides or ending):
+            forecasts = self.forecaster.forecast(snapshot, time_limits.NEEDS)
+        site = self.config.guardrails
+        walls = self._limits() if decides and not places and site.raise_time_limit > 1 else None
+        requeued = Counter(each.job for each in past.requeues)
+        return TimeLimits(snapshot, forecasts, site, walls, before, ending, requeued)
+
+    def _limits(self) -> Limits | None:
+        """The limits of the cluster; None where they could not be read."""
+        try:
+            return self.port.limits()
+        except ReadFailed as error:
+            log.warning("the limits of QOS, associations and partitions are not known: %s", error)
+            return None
+
+    def _first(self, observed: Observed, plan: Plan) -> tuple[Plan, Memory | None]:
+        """The plan with those first who waited or were passed for too long, and what the next cycle has to know."""
+        snapshot, forecasts, limits = observed.snapshot, observed.forecasts, self.config.guardrails
+        bounded = not observed.reading.site.places and math.isfinite(limits.max_bypass)
+        if not bounded or not (snapshot.jobs.pending & ~np.isnan(plan.score)).any():
+            return precedence.first(snapshot, plan, limits, forecasts, None), None
+        if not observed.policy.needs >= precedence.NEEDS:
+            forecasts = self.forecaster.forecast(snapshot, precedence.NEEDS)
+        found = precedence.waits(snapshot, forecasts, self.ledger.recall(precedence.MEMORY))
+        return precedence.first(snapshot, plan, limits, forecasts, found), precedence.remembered(snapshot, found)
+
+    def _past(self, jobs: Sequence[JobKey]) -> guardrails.Past:
         return self.ledger.past(self.port.now(), self.config.guardrails.first_seen, jobs)
 
     def _check(
-        self, snapshot: Snapshot, plan: Plan, past: guardrails.Past, forecasts: Forecasts, site: Site
+        self, snapshot: Snapshot, plan: Plan, past: guardrails.Past, times: TimeLimits, site: Site
     ) -> guardrails.Verdict:
         return guardrails.check(
             snapshot,
@@ -234,7 +299,7 @@ class Scheduler:
             self.config.guardrails,
             placement=self.config.operations.placement,
             places=site.places,
-            forecasts=forecasts,
+            times=times,
         )
 
     def seconds_to_next(self) -> float:
@@ -249,19 +314,23 @@ class Scheduler:
     def _observation(
         self, snapshot: Snapshot, reading: Reading, verdict: guardrails.Verdict, opened: Sequence[Operation]
     ) -> Observation:
-        """What the operations see; for a job of which Slurm does not report the request, no operation begins."""
-        queried = operations.jobs_to_query(snapshot, verdict, opened)
+        """What the operations see; for a job of which Slurm does not report the request, no operation begins.
+
+        The requests are read after the queue. Of a job that has started since, or was requeued, they are left out: its
+        nodes, CPUs and tasks are now those of a run, or no longer, which none of its users changed.
+        """
+        jobs, queried = snapshot.jobs, operations.jobs_to_query(snapshot, verdict, opened)
         requests: Mapping[int, ResourceRequest] = {}
         limits = None
         if queried:
             try:
-                requests = self.port.resource_requests([key.job_id for key in queried])
+                found = self.port.resource_requests([key.job_id for key in queried])
             except ReadFailed as error:
                 log.warning("what %d jobs requested is not known: %s", len(queried), error)
-            try:
-                limits = self.port.limits()
-            except ReadFailed as error:
-                log.warning("the limits of QOS and associations are not known: %s", error)
+            else:
+                pending = {key.job_id: bool(waits) for key, waits in zip(jobs.keys, jobs.pending, strict=True)}
+                requests = {job: each for job, each in found.items() if each.pending == pending.get(job, each.pending)}
+            limits = self._limits()
         return Observation(
             snapshot=snapshot,
             queue=reading.jobs,
@@ -291,18 +360,6 @@ class Scheduler:
         return writes[:most], max(0, len(writes) - most)
 
 
-@contextmanager
-def gc_paused() -> Iterator[None]:
-    """Pauses Python's cyclic garbage collector: with 10,000 jobs in memory a collection takes as long as a decision."""
-    before = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if before:
-            gc.enable()
-
-
 def _reserved_from(reading: Reading) -> dict[str, float]:
     """By node, when the first reservation that has not ended begins there, in seconds since the epoch."""
     found: dict[str, float] = {}
@@ -327,39 +384,3 @@ def _site_factors_in_place(commands: Sequence[Command], outcomes: Sequence[Outco
         for outcome in outcomes
         if outcome.command in written and outcome.status != "refused"
     }
-
-
-class _StageTimes:
-    """The seconds that each stage of a cycle took."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def timed(self, stage: str) -> Iterator[None]:
-        """Add what the block takes."""
-        start = perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[stage] = self.seconds.get(stage, 0.0) + perf_counter() - start
-
-
-@dataclass(frozen=True)
-class Observed:
-    """What the first half of a cycle found: the question that a policy's plan answers.
-
-    policy: who decides. not_believed, held: notes on jobs whose claims were limited, and on those that are held for the
-    unit of their target.
-    """
-
-    number: int
-    reading: Reading
-    snapshot: Snapshot
-    changes: Changes
-    forecasts: Forecasts
-    memory: Memory
-    not_believed: Mapping[JobKey, Reason]
-    held: Mapping[JobKey, Reason]
-    stages: "_StageTimes"
-    policy: Policy

@@ -1,5 +1,9 @@
-"""Whether what a learnt policy decides may be used: it knows such states, and decided in time. Pure."""
+"""Whether what a learnt policy decides may be used: it knows such states, ranks jobs, and decided in time. Pure."""
 
+import numpy as np
+
+from policies.placement.allocation import startable
+from policies.plan import Plan
 from policies.policy import LearntPolicy, Policy
 from policies.snapshot import Snapshot
 from predictors.forecast import Forecasts
@@ -20,6 +24,17 @@ def require_known(policy: Policy, snapshot: Snapshot, forecasts: Forecasts) -> N
     distance = float(policy.distance(snapshot, forecasts))
     if not 0.0 <= distance <= 1.0:
         raise NotTrusted(f"the state is unlike those it was trained on (distance {distance:.3g}, at most 1)")
+
+
+def require_ranks(snapshot: Snapshot, plan: Plan) -> None:
+    """Require that the score of one of the managed jobs that wait, where there are any, is a finite number.
+
+    Raises:
+        NotTrusted: none is
+    """
+    waiting = startable(snapshot.jobs) & snapshot.jobs.managed
+    if waiting.any() and not np.isfinite(plan.score[waiting]).any():
+        raise NotTrusted(f"it ranks none of the {waiting.sum()} jobs that wait")
 
 
 def require_in_time(seconds: float, limit: float) -> None:

@@ -7,7 +7,6 @@ clock how long the heartbeat has not changed, so the hosts' clocks need not agre
 """
 
 import logging
-import os
 import secrets
 import socket
 import threading
@@ -18,21 +17,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from slurmplug.cluster.site_client import Controller
+from slurmplug.daemon.shared_folder import Heartbeat, SharedFolder, read_heartbeat
 from slurmplug.errors import NotConfirmed, SteppedDown
 
 HEARTBEATS = 6
 """Heartbeats within `takeover.patience`, after which a lease has expired."""
-_HEARTBEAT_BYTES = 200
+RELEASE_SECONDS = 0.3
+"""in which it is released; else another daemon waits until it has expired"""
 
 log = logging.getLogger(__name__)
-
-
-class Heartbeat(NamedTuple):
-    """A renewal of the lease: the holder's host and process, and the count of its renewals; empty without a holder."""
-
-    host: str = ""
-    process: str = ""
-    number: str = ""
 
 
 class Eligibility(NamedTuple):
@@ -101,22 +94,6 @@ def other_active_host(folder: Path, host: str, patience: float) -> str:
     return heartbeat.host if age < patience else ""
 
 
-def read_heartbeat(folder: Path) -> Heartbeat:
-    """The last heartbeat in the shared folder.
-
-    Raises:
-        NotConfirmed: the shared folder cannot be read.
-    """
-    try:
-        with (folder / "acting").open("rb") as file:
-            words = file.read(_HEARTBEAT_BYTES).decode("ascii", "replace").split()
-    except FileNotFoundError:
-        return Heartbeat()
-    except OSError as error:
-        raise NotConfirmed(f"{folder}/acting cannot be read: {error.strerror}") from error
-    return Heartbeat(*words) if len(words) == len(Heartbeat._fields) else Heartbeat()
-
-
 class HeartbeatMonitor:
     """Measures how long the heartbeat has not changed, by this host's monotonic clock."""
 
@@ -131,11 +108,14 @@ class HeartbeatMonitor:
 
 
 class Lease:
-    """The right of one daemon to act, renewed in the shared folder by a thread until it is closed."""
+    """The right of one daemon to act, renewed in the shared folder by a thread until it is closed.
 
-    def __init__(self, folder: Path, patience: float, host: str = "") -> None:
+    The thread and `confirm` ask the folder's process, under deadlines: what is not confirmed in time is not held.
+    """
+
+    def __init__(self, folder: SharedFolder, patience: float, host: str = "") -> None:
         """`patience`: the seconds without a heartbeat after which the lease has expired."""
-        self._path = folder / "acting"
+        self.folder = folder
         self._host = host or socket.gethostname()
         self._process = secrets.token_hex(8)
         self._patience = patience
@@ -168,7 +148,7 @@ class Lease:
             NotConfirmed: the shared folder cannot be read or written.
         """
         with self._lock:
-            heartbeat = read_heartbeat(self._path.parent)
+            heartbeat = self.folder.heartbeat()
             if self._lost or heartbeat.process != self._process:
                 self._lost = self._lost or f"the daemon on {heartbeat.host or 'another controller'} is active now"
                 raise SteppedDown(self._lost)
@@ -183,20 +163,30 @@ class Lease:
             return False
         return True
 
+    @property
+    def holder(self) -> "Holder":
+        """Who holds it, for a process that asks the folder by itself."""
+        return Holder(self.folder.path, self._process)
+
+    def hurry(self, seconds: float) -> None:
+        """Wait for the folder no longer than so many seconds from now; safe in a signal handler."""
+        self.folder.hurry(seconds)
+
     def close(self) -> None:
-        """Release the lease: another daemon may acquire it at once."""
+        """Release the lease, where the folder answers at once: another daemon may acquire it then."""
         self._closed.set()
+        self.folder.hurry(RELEASE_SECONDS)
         if self._thread:
-            self._thread.join()
+            self._thread.join(RELEASE_SECONDS)
         if self.is_held():
             with suppress(NotConfirmed):
-                self._write("")
+                self.folder.write_heartbeat(Heartbeat())
 
     def _keep_renewing(self) -> None:
         while not self._closed.wait(self._patience / HEARTBEATS):
             try:
                 with self._lock:
-                    if read_heartbeat(self._path.parent).process != self._process:
+                    if self.folder.heartbeat().process != self._process:
                         return  # `confirm` raises SteppedDown
                     self._renew()
             except NotConfirmed as error:
@@ -204,13 +194,19 @@ class Lease:
 
     def _renew(self) -> None:
         self._count += 1
-        self._write(f"{self._host} {self._process} {self._count}\n")
+        self.folder.write_heartbeat(Heartbeat(self._host, self._process, str(self._count)))
         self._renewed_at = time.monotonic()
 
-    def _write(self, text: str) -> None:
-        temporary = self._path.with_name(f".acting.{self._process}")
+
+class Holder(NamedTuple):
+    """The holder of a lease."""
+
+    folder: Path
+    process: str
+
+    def acts(self) -> bool:
+        """Whether it still holds the lease."""
         try:
-            temporary.write_text(text)
-            os.replace(temporary, self._path)
-        except OSError as error:
-            raise NotConfirmed(f"{self._path} cannot be written: {error.strerror}") from error
+            return read_heartbeat(self.folder).process == self.process
+        except NotConfirmed:
+            return False

@@ -126,7 +126,7 @@ def reset_recorded(ledger: Ledger, port: ClusterPort, only: int | None = None) -
         ReadFailed: Slurm could not be read; nothing was reset.
         LedgerError: the ledger may not have recorded what was reset; a second reset does no harm.
     """
-    reading = port.read(_AllJobs(), ())
+    reading = port.read(_AllJobs(), {})
     states = _live_states(reading.jobs, only)
     written = [
         key for key, site_factor in ledger.site_factors().items() if site_factor != 0 and only in (None, key.job_id)
@@ -233,7 +233,7 @@ def reset_unrecorded(port: TraceableCluster, only: int | None = None) -> tuple[R
     Raises:
         ReadFailed: Slurm could not be read; nothing was reset.
     """
-    reading = port.read(_AllJobs(), ())
+    reading = port.read(_AllJobs(), {})
     traces = port.traces()
     jobs = reading.jobs
     rows = {job_id: row for row, job_id in enumerate(jobs.job_id.tolist()) if only in (None, job_id)}

@@ -4,6 +4,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 
 PINGS_PER_TIMEOUT = 3
 """Watchdog pings within systemd's WatchdogSec."""
@@ -43,8 +44,8 @@ class ServiceNotifier:
         if not self._address:
             return
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
-            try:
-                channel.sendto(state.encode(), address)
-            except OSError:
-                return
+        with (
+            suppress(OSError),
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel,
+        ):
+            channel.sendto(state.encode(), address)

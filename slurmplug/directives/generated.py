@@ -27,6 +27,7 @@ from slurmplug.directives.grammar import (
     TABLE,
     UTILITY_BOUNDS,
     VALUE_BYTES,
+    WARNINGS,
     WAYS,
 )
 
@@ -88,7 +89,7 @@ def lua() -> str:
         for row in TABLE
     ]
     lines += ["}", "local MESSAGES = {"]
-    lines += [f"  [{text(rule)}] = {text(message)}," for rule, message in MESSAGES.items()]
+    lines += [f"  [{text(rule)}] = {text(message)}," for rule, message in {**MESSAGES, **WARNINGS}.items()]
     lines.append("}")
     return "\n".join(lines) + "\n"
 

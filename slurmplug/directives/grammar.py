@@ -248,7 +248,7 @@ MESSAGES: Mapping[str, str] = MappingProxyType(
         "value": "expected %s, for example %s",
         "past": "lies before the submission",
         "far": f"lies more than {HORIZON_DAYS} days ahead",
-        "repeated": "given twice, the first one counts",
+        "repeated": "given twice: leave one out (of an accepted job the first one counts)",
         "no-target": "needs --target",
         "other-quantity": "names another quantity than --target",
         "no-direction": "whether more or less of it is better is not known: name it in --target",
@@ -257,6 +257,20 @@ MESSAGES: Mapping[str, str] = MappingProxyType(
         "more": "%d more",
     }
 )
+WARNINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "after": "follows the first command, where #PLUG is not read: write it above",
+        "blank": "is not read: write #PLUG, without a blank, if it is a directive",
+        "colon": "is not read: write plug: in small letters and with a colon, if it has directives",
+        "no-length": "without --max-iterations how the training ends is not forecast, so optstop stops the job at its "
+        "target alone",
+        "start-only": "without --checkpoint the number of GPUs changes only before the job starts",
+        "no-requeue": "with --no-requeue the number of GPUs changes only before the job starts",
+        "not-here": "the number of GPUs is not changed: %s",
+    }
+)
+"""What sbatch shows of a job that it accepts: lines that were probably meant to be read, and options without effect.
+The last two are known at submission only: how Slurm requeues the job, and what the site has said in its site.lua."""
 MESSAGES_OF_CHANGES: Mapping[str, str] = MappingProxyType(
     {
         "passed": "lies in the past",

@@ -13,7 +13,7 @@ from datetime import tzinfo
 from typing import Any, Literal, cast
 
 from slurmplug.directives import grammar, quantities
-from slurmplug.directives.grammar import MESSAGES, MESSAGES_OF_CHANGES, TABLE, Directive
+from slurmplug.directives.grammar import MESSAGES, MESSAGES_OF_CHANGES, TABLE, WARNINGS, Directive
 from slurmplug.directives.values import Checkpoint, Clock, GpuRange, InvalidValue, Params, Target, Utility, read
 from slurmplug.errors import UsageError
 
@@ -25,11 +25,11 @@ Stop = Literal["iterations", "target", "optstop"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A directive that was ignored, and why.
+    """A directive that was ignored, and why; or what of a job probably was meant otherwise.
 
     `line` is the script's line, from 1; 0 is the comment. `text` is the directive, shortened, with every byte that is
-    not printable ASCII escaped. `rule` is a key of `grammar.MESSAGES`, `nearest` the valid word that was probably
-    meant, or "".
+    not printable ASCII escaped. `rule` is a key of `grammar.MESSAGES` or of `WARNINGS`, `nearest` the valid word that
+    was probably meant, or "".
     """
 
     line: int
@@ -72,6 +72,8 @@ class Directives:
     utility: Utility | None = None
     manage: Literal["off", "on"] | None = None
     problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    """lines that are not read and were probably meant to be, and options that had no effect as the job was submitted"""
 
     @property
     def managed(self) -> bool:
@@ -110,16 +112,17 @@ def parse(
         submitted: the first submission in seconds since the epoch, from which a span counts.
         zone: the cluster's time zone, for times of day; None for this machine's.
     """
-    problems = _Problems()
+    problems, warnings = _Problems(), _Problems()
     clock = Clock(submitted, zone)
-    given = _accept(_of_script(_encoded(script, grammar.HEAD_BYTES), problems), clock, problems)
-    given |= _accept(_of_comment(_encoded(comment, grammar.LINE_BYTES), problems), clock, problems)
+    given = _accept(_of_script(_encoded(script, grammar.HEAD_BYTES), problems, warnings), clock, problems)
+    given |= _accept(_of_comment(_encoded(comment, grammar.LINE_BYTES), problems, warnings), clock, problems)
     _drop_contradictions(given, problems)
+    _warn_of_no_effect(given, warnings)
     values = {name.replace("-", "_"): one.value for name, one in given.items()}
-    return Directives(**values, problems=problems.named())
+    return Directives(**values, problems=problems.named(), warnings=warnings.named())
 
 
-NAMES = tuple(name for name in Directives.__dataclass_fields__ if name != "problems")
+NAMES = tuple(name for name in Directives.__dataclass_fields__ if name not in ("problems", "warnings"))
 """The fields of `Directives` that are directives."""
 
 
@@ -199,7 +202,7 @@ def _message(rule: str, row: Directive | None) -> str:
         return MESSAGES_OF_CHANGES[rule] % row.fixed
     if row and rule == "value":
         return MESSAGES[rule] % (row.expected, f"--{row.name}={row.example}")
-    return MESSAGES.get(rule) or MESSAGES_OF_CHANGES[rule]
+    return MESSAGES.get(rule) or WARNINGS.get(rule) or MESSAGES_OF_CHANGES[rule]
 
 
 def shown(text: bytes) -> str:
@@ -233,38 +236,49 @@ def _encoded(text: str | bytes, most: int) -> bytes:
 _BLANKS = b" \t\r\v\f"
 _BETWEEN = re.compile(rb"[ \t]+")
 _SETTING = re.compile(rb"-{0,2}[A-Za-z][A-Za-z0-9_-]*=")
+_BLANK = re.compile(rb"PLUG +--", re.IGNORECASE)
 
 
-def _of_script(script: bytes, problems: _Problems) -> Iterator[_Setting]:
+def _of_script(script: bytes, problems: _Problems, warnings: _Problems) -> Iterator[_Setting]:
     prefix = grammar.PREFIX.encode()
     head = script[: grammar.HEAD_BYTES]
     lines = head.split(b"\n", grammar.HEAD_LINES)
     cut = len(script) > len(head) or len(lines) > grammar.HEAD_LINES
     if cut:
         lines.pop()
-    any_directive = False
+    any_directive = commands = False
     for number, whole in enumerate(lines, 1):
         line = whole.strip(_BLANKS)
-        if line and not line.startswith(b"#"):
-            return
+        commands = commands or bool(line and not line.startswith(b"#"))
         word, _, rest = line.replace(b"\t", b" ").partition(b" ")
+        rest = rest.lstrip(b" ")
+        if commands:
+            if word == prefix and rest.startswith(b"--"):
+                warnings.add(number, line, "after")
+                return
+            continue
         if word != prefix:
-            if word.upper() == prefix and rest.lstrip(b" ").startswith(b"--"):
+            if word.upper() == prefix and rest.startswith(b"--"):
                 problems.add(number, line, "prefix")
+            elif word == b"#" and _BLANK.match(rest):
+                warnings.add(number, line, "blank")
             continue
         any_directive = True
         if len(line) > grammar.LINE_BYTES:
             problems.add(number, line, "long")
         else:
             yield from _settings(number, rest, lambda each: each.startswith(b"--"), problems)
-    if cut and any_directive:
+    if cut and any_directive and not commands:
         problems.add(len(lines), b"", "head")
 
 
-def _of_comment(comment: bytes, problems: _Problems) -> Iterator[_Setting]:
+def _of_comment(comment: bytes, problems: _Problems, warnings: _Problems) -> Iterator[_Setting]:
     prefix = grammar.COMMENT_PREFIX.encode()
     text = comment.lstrip(_BLANKS)
     if not text.startswith(prefix):
+        word, _, rest = text[: grammar.LINE_BYTES].replace(b"\t", b" ").partition(b" ")
+        if word.lower() in (prefix, prefix.rstrip(b":")) and _SETTING.match(rest.lstrip(b" ")):
+            warnings.add(0, text, "colon")
         return
     if len(comment) > grammar.LINE_BYTES:
         problems.add(0, text, "long")
@@ -348,3 +362,15 @@ def _drop_contradictions(given: dict[str, _Given], problems: _Problems) -> None:
         option = given["stop"].value.partition(":")[0]
         if given["allow-downgrade"].value == option:
             drop("allow-downgrade", "no-further")
+
+
+def _warn_of_no_effect(given: dict[str, _Given], warnings: _Problems) -> None:
+    optstop = next((given[name] for name in ("stop", "allow-downgrade") if _is_optstop(given.get(name))), None)
+    if optstop and "max-iterations" not in given:
+        warnings.add(optstop.setting.line, optstop.setting.text, "no-length")
+    if "gpus" in given and "checkpoint" not in given and given["gpus"].value.least < given["gpus"].value.most:
+        warnings.add(given["gpus"].setting.line, given["gpus"].setting.text, "start-only")
+
+
+def _is_optstop(one: _Given | None) -> bool:
+    return one is not None and one.value.partition(":")[0] == "optstop"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
+from slurmplug.cluster.pyslurm_process import Proof
 from slurmplug.config.schema import Config, Mode, Modes
 
 Level: TypeAlias = Literal["ok", "note", "wrong"]
@@ -41,7 +42,11 @@ class PathStatus:
     """whether this process' user can list and enter it"""
     writable: bool = False
     file_system: str = ""
+    exported: bool = False
+    """whether this machine's NFS server exports it"""
     free: int = 0
+    answers: bool = True
+    """False: its file system hangs, and nothing of it is known"""
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,10 @@ class Facts:
     shared: PathStatus | None = None
     """`takeover.folder`"""
     read_errors: Mapping[str, str] = field(default_factory=dict)
+    pyslurm: Proof | None = None
+    """what became of a trial of pyslurm; None where there was none"""
+    identity: str = ""
+    """`Site.identity` of the slurmctld that answered"""
 
 
 class Finding(NamedTuple):
@@ -234,6 +243,21 @@ def _requeue(facts: Facts) -> Iterator[Finding]:
         yield Finding("preemption", "ok", f"PreemptMode is {mode}")
 
 
+def _pyslurm(facts: Facts) -> Iterator[Finding]:
+    proof = facts.pyslurm
+    if proof is None:
+        return
+    if proof.problem:
+        release = ".".join(facts.settings.get("SLURM_VERSION", "").split(".")[:2])
+        fix = (
+            f"pip install 'pyslurm=={release}.*' with SLURM_INCLUDE_DIR and SLURM_LIB_DIR, as in docs/installation.md; "
+            'or slurmplug.toml: slurm.client = "cli"'
+        )
+        yield Finding("pyslurm", "note", f"the command line writes priorities, as of pyslurm {proof.problem}", fix)
+    else:
+        yield Finding("pyslurm", "ok", f"pyslurm {proof.release} writes priorities")
+
+
 def _clock(facts: Facts) -> Iterator[Finding]:
     if facts.clock_offset is None:
         yield Finding("clock", "note", "slurmctld does not report its time", "timedatectl")
@@ -253,13 +277,16 @@ def _spool(facts: Facts) -> Iterator[Finding]:
     own = facts.user
     wanted = (
         (facts.reports, 0o3773, "jobs write their reports there, and no user may list or remove another's"),
-        (facts.requests, 0o755, "the daemon writes its requests to jobs there"),
+        (facts.requests, 0o711, "the daemon writes its requests to jobs there, and no user may list them"),
     )
     for status, mode, why in wanted:
         name = f"spool/{status.path.rpartition('/')[2]}"
         fix = f"install -d -o {own} -g {own} -m {mode:o} {status.path}"
         blocks = frozenset() if status is facts.reports else frozenset({"stop"})
-        if status.problem:
+        if not status.answers:
+            fix = f"see why `stat {status.path}` hangs: its file system, or the file server"
+            yield Finding(name, "wrong", f"{status.path} does not answer", fix, frozenset({"stop"}))
+        elif status.problem:
             yield Finding(name, "wrong", f"{status.path}: {status.problem}", fix, ALL_ACTIONS)
         elif status is facts.reports and not status.readable:
             yield Finding(name, "wrong", f"{status.path} cannot be read by {own}", fix, ALL_ACTIONS)
@@ -279,18 +306,22 @@ def _spool(facts: Facts) -> Iterator[Finding]:
 
 def _shared(facts: Facts) -> Iterator[Finding]:
     kind = facts.spool.file_system
-    if facts.spool.problem or "Slurm" in facts.read_errors:
+    if facts.spool.problem or not facts.spool.answers or "Slurm" in facts.read_errors:
         return
     if not facts.other_nodes:
         yield Finding("shared spool", "ok", "every node is this machine")
     elif kind in NETWORK_FILE_SYSTEMS:
         yield Finding("shared spool", "ok", f"{kind}; whether the nodes mount it cannot be checked from here")
+    elif facts.spool.exported:
+        yield Finding("shared spool", "ok", f"{kind}, exported; whether the nodes mount it cannot be checked from here")
     else:
         fix = f"export {facts.spool.path} and mount it on every node and login node (for example by NFS)"
         message = (
-            f"{facts.spool.path} is on {kind or 'an unknown file system'}: do the {facts.other_nodes} other machines"
+            f"{facts.spool.path} is on {kind or 'an unknown file system'}, which this machine does not export by NFS: "
+            f"unless the {facts.other_nodes} other machines of the nodes share it in another way, their jobs can "
+            "neither report nor be requested to stop"
         )
-        yield Finding("shared spool", "note", f"{message} of the nodes mount it?", fix)
+        yield Finding("shared spool", "note", message, fix)
 
 
 def _ledger(facts: Facts) -> Iterator[Finding]:
@@ -345,6 +376,6 @@ def _parameters(facts: Facts, name: str) -> dict[str, str]:
 
 Check: TypeAlias = Callable[[Facts], Iterator[Finding]]
 _OF_SLURM: tuple[Check, ...] = (
-    _version, _priority, _rights, _accounting, _plugin, _rate_limit, _backfill, _requeue, _clock,
+    _version, _priority, _rights, _accounting, _plugin, _rate_limit, _backfill, _requeue, _pyslurm, _clock,
 )  # fmt: skip
 _OF_THIS_MACHINE: tuple[Check, ...] = (_spool, _shared, _ledger, _takeover)

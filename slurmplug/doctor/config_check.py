@@ -2,12 +2,17 @@
 
 import difflib
 import os
+import pwd
 import stat
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 
+from slurmplug.cluster.site_client import PROGRAMS
 from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
+from slurmplug.console.table import printable
 from slurmplug.errors import ConfigError
 
 
@@ -24,6 +29,30 @@ def missing_paths(config: Config) -> list[str]:
     return [f"{key}: {path}: {why}" for key, path, is_kind in _named_paths(config) if (why := _problem(path, is_kind))]
 
 
+def not_there(config: Config) -> list[str]:
+    """What else the configuration names that this machine does not have: users, and the client of Slurm."""
+    users = [user for user in sorted(config.guardrails.exclude_users) if not _has_account(user)]
+    found = [f"guardrails.exclude_users: {printable(user)}: No such user" for user in users]
+    if config.slurm.client == "pyslurm" and find_spec("pyslurm") is None:
+        found.append("slurm.client: pyslurm: Not installed; pip install 'slurmplug[pyslurm]', or client = \"cli\"")
+    if config.metrics.listen and find_spec("prometheus_client") is None:
+        found.append("metrics.listen: prometheus-client: Not installed; pip install 'slurmplug[metrics]'")
+    folder = config.slurm.bin
+    if folder is None or folder.is_dir():
+        lacking = [name for name in PROGRAMS if which(name, path=str(folder) if folder else None) is None]
+        names, where = ", ".join(lacking), folder or "PATH"
+        found += [f"slurm.bin: {names}: Not found in {where}; install Slurm's client commands"] if lacking else []
+    return found
+
+
+def _has_account(user: str) -> bool:
+    try:
+        pwd.getpwnam(user)
+    except (KeyError, ValueError):
+        return False
+    return True
+
+
 def _named_paths(config: Config) -> Iterator[tuple[str, Path, Callable[[int], bool]]]:
     """The key, the path, and the test of its kind."""
     if config.slurm.conf:
@@ -31,6 +60,8 @@ def _named_paths(config: Config) -> Iterator[tuple[str, Path, Callable[[int], bo
     if config.slurm.bin:
         yield "slurm.bin", config.slurm.bin, stat.S_ISDIR
     yield "ledger.path", config.ledger.path.parent, stat.S_ISDIR
+    if config.ledger.path.exists():
+        yield "ledger.path", config.ledger.path, stat.S_ISREG
     for folder in ("reports", "requests"):
         yield "spool.path", config.spool.path / folder, stat.S_ISDIR
     if config.endpoint.munge_socket:

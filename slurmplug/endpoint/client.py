@@ -1,23 +1,29 @@
 """Requests to the daemon's endpoint, for commands on hosts without the ledger: reports, and changes of directives."""
 
+import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from http.client import HTTPConnection, HTTPException
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from slurmplug.config.schema import Endpoint
+from slurmplug.config.serving import Endpoint
+from slurmplug.console.table import Value
 from slurmplug.endpoint import munge, wire
 from slurmplug.errors import EndpointError, UsageError
-from slurmplug.ledger.directive_changes import ChangeRequest
 from slurmplug.ledger.selection import JobId, Selection
-from slurmplug.reports.job_view import Job
-from slurmplug.reports.queue import QueueEntry
-from slurmplug.reports.service import JobExplanation
+from slurmplug.reports.interface import JobExplanation, Suggestions, Table
 
-TIMEOUT = 60.0
+if TYPE_CHECKING:
+    from slurmplug.ledger.directive_changes import ChangeRequest
+    from slurmplug.reports.job_request import JobRequest
+
+TIMEOUT = 120.0
 """Seconds without a byte from the endpoint."""
-REPLY_BYTES = 512 << 20
+REPLY_BYTES = 64 << 20
+_ROW = "jobid"
+"""The field that tells one job from another."""
 
 
 class EndpointReports:
@@ -28,33 +34,57 @@ class EndpointReports:
         self._url = endpoint.url
         self._socket = endpoint.munge_socket
 
-    def jobs(self, which: Selection) -> list[Job]:
+    def jobs(self, which: Selection, fields: Sequence[str]) -> Table:
         """The selected jobs, for `acct`."""
-        return wire.jobs(self._request("jobs", wire.selection_body(which)))
+        return self._table("jobs", which, fields)
 
-    def queue(self, which: Selection) -> list[QueueEntry]:
+    def queue(self, which: Selection, fields: Sequence[str]) -> Table:
         """The selected jobs of the live queue, for `queue` and `prio`."""
-        return wire.entries(self._request("queue", wire.selection_body(which)))
+        return self._table("queue", which, fields)
 
-    def explain_job(self, job: JobId) -> list[JobExplanation]:
-        """The explanations of a job, or of an array's elements, for `why`."""
-        return wire.explanations(self._request("story", {"job": list(job)}))
+    def explain_job(self, job: JobId, *, curves: bool = False) -> list[JobExplanation]:
+        """The explanations of a job, or of an array's elements, for `why`. `curves`: with `curve`."""
+        return wire.explanations(self._request("story", {"job": list(job), "curves": curves}))
+
+    def suggestions(self, which: Selection) -> Suggestions:
+        """What to change about the selected jobs, for `suggest`."""
+        return wire.suggestions(self._request("suggestions", wire.selection_body(which, (), 0)))
 
     def knows_user(self, user: str) -> bool:
         """Whether the user has an account there, or jobs."""
         return bool(self._request("user", {"user": user}).get("known"))
 
+    def estimate(self, request: "JobRequest", now: float) -> dict[str, Any]:  # noqa: ARG002 the daemon uses its own clock
+        """What is to be expected of such a job of this process' user, for `estimate`."""
+        return self._request("estimate", {name: value for name, value in asdict(request).items() if name != "user"})
+
     def status(self, now: float) -> dict[str, Any]:  # noqa: ARG002 the daemon uses its own clock
         """The daemon's status, for `status`."""
         return self._request("status", {})
 
-    def change_directives(self, request: ChangeRequest) -> list[str]:
+    def dead_since(self, now: float) -> None:
+        """None: the daemon that answers is alive."""
+
+    def change_directives(self, request: "ChangeRequest") -> list[str]:
         """Change directives of a job of this process' user; returns what was changed, for `set`.
 
         Raises:
             UsageError: the daemon says why it may not be.
         """
         return wire.sentences(self._request(wire.CHANGE_NAME, wire.change_body(request)))
+
+    def _table(self, report: str, which: Selection, fields: Sequence[str]) -> Table:
+        """Its pages, one after the other; a job that moved meanwhile may be on two of them."""
+        asked, rows = [_ROW, *fields], dict[Value, tuple[Value, ...]]()
+        for first in itertools.count(0, wire.PAGE):
+            answer = self._request(report, wire.selection_body(which, asked, first))
+            page = wire.columns(answer, asked)
+            if first == 0 and len(page[0]) < wire.PAGE:
+                return page[1:]
+            rows.update(zip(page[0], zip(*page, strict=True), strict=True))
+            if len(page[0]) < wire.PAGE:
+                break
+        return [list(column) for column in zip(*rows.values(), strict=True)][1:]
 
     def _request(self, report: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         body = json.dumps(parameters).encode("ascii")

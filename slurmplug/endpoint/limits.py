@@ -13,12 +13,15 @@ class RateLimit:
         self._size = float(per_minute)
         self._buckets: OrderedDict[int, tuple[float, float]] = OrderedDict()
 
-    def allows(self, uid: int, now: float) -> bool:
-        """Whether this user may send a request now, which is counted if so; `now` in seconds, never decreasing."""
+    def allows(self, uid: int, now: float, cost: float = 1.0) -> bool:
+        """Whether this user may send a request now, which is counted if so.
+
+        `now`: in seconds, never decreasing. `cost`: as how many requests it counts.
+        """
         left, since = self._buckets.pop(uid, (self._size, now))
         left = min(self._size, left + (now - since) * self._size / 60.0)
-        allowed = left >= 1.0
-        self._buckets[uid] = (left - allowed, now)
+        allowed = left >= cost
+        self._buckets[uid] = (left - cost if allowed else left, now)
         if len(self._buckets) > MAX_USERS:
             self._buckets.popitem(last=False)
         return allowed

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-from slurmplug.errors import EndpointError
+from slurmplug.errors import EndpointError, advice
 
 TTL = 60
 """Seconds for which a credential is valid, once: munged rejects it the second time."""
@@ -63,7 +63,7 @@ def _run(argv: list[str], stdin: bytes) -> "subprocess.CompletedProcess[bytes]":
     except subprocess.TimeoutExpired as error:
         raise EndpointError(f"{argv[0]} did not answer within {TIMEOUT:g} s; systemctl status munge") from error
     except OSError as error:
-        raise EndpointError(f"{argv[0]} cannot be run: {error.strerror}; install munge") from error
+        raise EndpointError(f"{argv[0]} cannot be run: {error.strerror}{advice(error, '; install munge')}") from error
 
 
 def _brief(stderr: bytes) -> str:

@@ -1,10 +1,10 @@
 """The endpoint: an HTTP server on the controller that answers requests for reports, and takes changes of directives.
 
-Nothing else can be changed here, and by users only directives of their own jobs. A change is recorded in the ledger,
-where the next cycle finds it.
+Nothing else can be changed here, and by users only directives of their own jobs. Reports are made by other processes,
+in turns; a change is recorded by the daemon, for its next cycle.
 
 A client is unknown until munged authenticates it, so everything before that is limited: connections, bytes, seconds,
-and the number of credentials checked at once. After that each user is limited by rate.
+and the number of credentials checked at once. After that each user is limited by rate, and pays with turns.
 """
 
 import json
@@ -12,44 +12,41 @@ import logging
 import socket
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from slurmplug.config.schema import Config
-from slurmplug.endpoint import munge, wire
+from slurmplug.endpoint import answers, metrics, munge, wire
+from slurmplug.endpoint.changes import Change
+from slurmplug.endpoint.connections import ConnectionLimits, Connections
+from slurmplug.endpoint.credential_checks import CredentialChecks
 from slurmplug.endpoint.limits import RateLimit
+from slurmplug.endpoint.making import Asked, Make
+from slurmplug.endpoint.turns import Turns
 from slurmplug.endpoint.viewers import Viewers, account_name
 from slurmplug.errors import EndpointError, LedgerError, NotConfirmed, SteppedDown, UsageError
-from slurmplug.ledger.directive_changes import Author, ChangeRequest, make_change
-from slurmplug.ledger.ledger import Ledger
-from slurmplug.reports import requested
-from slurmplug.reports.service import LedgerReports
-from slurmplug.reports.viewer import Viewer
+from slurmplug.ledger.directive_changes import Author
+
+_JSON = "application/json"
+LATER_PAGE = 0.05
+"""What a page after the first counts for the rate; it is paid with turns."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class EndpointLimits:
-    """What unknown clients and users may use of the daemon."""
+    """What unknown clients and users may use of the endpoint."""
 
-    connections: int = 64
-    connections_per_address: int = 16
-    idle_seconds: float = 10.0
-    """seconds without a byte"""
-    connection_seconds: float = 60.0
-    """seconds of a connection, whatever it does"""
+    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
     credential_checks: int = 4
-    reports: int = 2
     queue_seconds: float = 10.0
-    """seconds to wait for a credential check or a report while the others are busy"""
-    jobs: int = 50_000
-    """in one response"""
+    """seconds to wait for a credential check while others are busy"""
+    turn_seconds: float = 60.0
+    """seconds to wait for a turn"""
 
 
 class _RequestRefused(Exception):
@@ -60,95 +57,102 @@ class _RequestRefused(Exception):
         self.status, self.message = status, message
 
 
+class Client(NamedTuple):
+    """Who sent a request, before it is authenticated."""
+
+    address: str
+    is_open: Callable[[], bool]
+    """whether the connection still is"""
+    may_have_one_more: Callable[[int], bool]
+    """called with the uid that sent it; whether that may have one more connection"""
+
+
 class RequestHandler:
-    """Handles a request: authenticates its sender, limits the rate, and makes the report or records the change."""
+    """Handles a request: authenticates its sender, limits the rate, and has the report made or the change recorded."""
 
     def __init__(
         self,
-        ledger: Path,
         config: Callable[[], Config],
         viewers: Viewers,
-        limits: EndpointLimits = EndpointLimits(),
-        confirm: Callable[[], None] = lambda: None,
+        turns: Turns[Make],
+        change: Change,
+        limits: EndpointLimits | None = None,
     ) -> None:
-        """`config` returns the configuration in force. `confirm` raises SteppedDown or NotConfirmed if this daemon may
-        not act: then its ledger may not be the one that counts."""
-        self._confirm = confirm
-        self._ledger, self._config, self._viewers, self.limits = ledger, config, viewers, limits
+        """`config` returns the configuration in force."""
+        self._config, self._viewers, self._turns, self._change = config, viewers, turns, change
+        self.limits = limits or EndpointLimits()
         self._socket = config().endpoint.munge_socket
         self._rate = RateLimit(config().endpoint.requests_per_minute)
         self._lock = threading.Lock()
-        self._credential_slots = threading.BoundedSemaphore(limits.credential_checks)
-        self._report_slots = threading.BoundedSemaphore(limits.reports)
+        self.checks = CredentialChecks(self.limits.credential_checks)
 
-    def answer(self, report: str, body: bytes, authorization: str) -> tuple[HTTPStatus, dict[str, Any]]:
-        """The status and the JSON of the response. Never raises, whatever a client sent."""
+    def answer(self, report: str, body: bytes, authorization: str, client: Client) -> tuple[HTTPStatus, bytes]:
+        """The status and the response, in JSON except metrics. Never raises, whatever a client sent."""
         try:
-            return HTTPStatus.OK, self._answer(report, body, self._sender(report, body, authorization))
+            uid = self._sender(report, body, authorization, client)
+            if not client.may_have_one_more(uid):
+                message = "too many connections at once: wait for answers"
+                return HTTPStatus.TOO_MANY_REQUESTS, encoded({"error": message})
+            return self._answer(report, body, uid)
         except _RequestRefused as refused:
-            return refused.status, {"error": refused.message}
+            return refused.status, encoded({"error": refused.message})
         except UsageError as error:
-            return HTTPStatus.BAD_REQUEST, {"error": str(error)}
+            return HTTPStatus.BAD_REQUEST, encoded({"error": str(error)})
         except LedgerError as error:
             log.warning("endpoint: %s", error)
-            return HTTPStatus.SERVICE_UNAVAILABLE, {"error": "the daemon's ledger cannot be used at the moment"}
+            return HTTPStatus.SERVICE_UNAVAILABLE, encoded(
+                {"error": "the daemon's ledger cannot be used at the moment"}
+            )
         except (SteppedDown, NotConfirmed) as error:
-            return HTTPStatus.SERVICE_UNAVAILABLE, {"error": f"this daemon changes nothing at the moment: {error}"}
+            message = f"this daemon changes nothing at the moment: {error}"
+            return HTTPStatus.SERVICE_UNAVAILABLE, encoded({"error": message})
 
-    def _sender(self, report: str, body: bytes, authorization: str) -> int:
+    def _sender(self, report: str, body: bytes, authorization: str, client: Client) -> int:
         scheme, _, credential = authorization.partition(" ")
         if scheme.lower() != "munge" or not credential:
             raise _RequestRefused(HTTPStatus.UNAUTHORIZED, "a MUNGE credential is required")
-        with _Slot(self._credential_slots, self.limits.queue_seconds):
-            try:
+        try:
+            with self.checks.turn(client.address, self.limits.queue_seconds, client.is_open):
                 sender = munge.decode(credential.strip(), self._socket)
-            except EndpointError as error:
-                raise _RequestRefused(HTTPStatus.UNAUTHORIZED, str(error)) from error
+        except TimeoutError as error:
+            raise _RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests at once: try again") from error
+        except EndpointError as error:
+            raise _RequestRefused(HTTPStatus.UNAUTHORIZED, str(error)) from error
         if sender.payload != wire.payload(report, body):
             raise _RequestRefused(HTTPStatus.UNAUTHORIZED, "the credential is of another request")
         with self._lock:
-            if not self._rate.allows(sender.uid, time.monotonic()):
+            cost = LATER_PAGE if answers.is_later_page(report, body) else 1.0
+            if not self._rate.allows(sender.uid, time.monotonic(), cost):
                 raise _RequestRefused(HTTPStatus.TOO_MANY_REQUESTS, "too many requests: wait some seconds")
         return sender.uid
 
-    def _answer(self, report: str, body: bytes, uid: int) -> dict[str, Any]:
+    def _answer(self, report: str, body: bytes, uid: int) -> tuple[HTTPStatus, bytes]:
+        if report == wire.METRICS_NAME:
+            return self._metrics(uid)
         viewer = self._viewers.viewer(uid)
-        with _Slot(self._report_slots, self.limits.queue_seconds):
-            if report == wire.CHANGE_NAME:
-                return {"changed": self._change(wire.change_request(body), viewer)}
-            ledger = Ledger(self._ledger, readonly=True)
-            try:
-                reports = LedgerReports(ledger, self._ledger, self._config(), viewer, self.limits.jobs)
-                return wire.answer(report, body, reports, time.time())
-            finally:
-                ledger.close()
-
-    def _change(self, request: ChangeRequest, viewer: Viewer) -> list[str]:
-        uid = viewer.uid
-        author = Author(uid, account_name(uid) or str(uid), self._viewers.operates(uid), viewer.sees_all)
-        self._confirm()
-        Ledger(self._ledger, readonly=True).close()  # one that was moved away is not made anew
-        ledger = Ledger(self._ledger)
+        if report == wire.CHANGE_NAME:
+            author = Author(uid, account_name(uid) or str(uid), self._viewers.operates(uid), viewer.sees_all)
+            return HTTPStatus.OK, encoded({"changed": self._change(answers.change_request(body), author)})
         try:
-            changed = make_change(ledger, request, author, time.time())
-        finally:
-            ledger.close()
-        log.info("directives of %s changed by %s", ", ".join(changed.jobs), author.user)
-        return requested.changed_sentences(changed, self._config().interval)
+            with self._turns.turn(uid, self.limits.turn_seconds) as make:
+                made = make(Asked(report, body, viewer, self._config()))
+                self._turns.charge(uid, made.seconds)
+        except TimeoutError as error:
+            raise _RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests at once: try again") from error
+        return made.status, made.response
+
+    def _metrics(self, uid: int) -> tuple[HTTPStatus, bytes]:
+        if not self._viewers.operates(uid):
+            raise _RequestRefused(HTTPStatus.FORBIDDEN, "metrics are for operators and administrators of Slurm")
+        try:
+            return HTTPStatus.OK, metrics.fetched(self._config().metrics.listen)
+        except EndpointError as error:
+            raise _RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
 
 
-class _Slot:
-    """Holds a semaphore, or refuses the request if it does not get it in time."""
-
-    def __init__(self, semaphore: threading.BoundedSemaphore, wait: float) -> None:
-        self._semaphore, self._wait = semaphore, wait
-
-    def __enter__(self) -> None:
-        if not self._semaphore.acquire(timeout=self._wait):
-            raise _RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests at once: try again")
-
-    def __exit__(self, *_: object) -> None:
-        self._semaphore.release()
+def encoded(response: Mapping[str, Any]) -> bytes:
+    """A response as it is sent."""
+    return json.dumps(response).encode("ascii")
 
 
 class EndpointServer(ThreadingHTTPServer):
@@ -164,8 +168,7 @@ class EndpointServer(ThreadingHTTPServer):
         host = host.strip("[]")
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.endpoint = endpoint
-        self._open: dict[socket.socket, tuple[str, float]] = {}
-        self._opening = threading.Lock()
+        self.connections = Connections(endpoint.limits.connections, endpoint.checks.look_again)
         super().__init__((host, int(port)), _HttpHandler)
 
     def server_bind(self) -> None:
@@ -178,39 +181,22 @@ class EndpointServer(ThreadingHTTPServer):
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
         """Whether the limits allow one more connection from this address."""
-        address, limits = str(client_address[0]), self.endpoint.limits
-        with self._opening:
-            from_there = Counter(each for each, _ in self._open.values())[address]
-            if len(self._open) >= limits.connections or from_there >= limits.connections_per_address:
-                return False
-            self._open[request] = (address, time.monotonic())
-        return True
+        return self.connections.admit(request, str(client_address[0]), time.monotonic())
 
-    def shutdown_request(self, request: Any) -> None:
-        """Close a connection, and stop counting it."""
-        with self._opening:
-            self._open.pop(request, None)
-        super().shutdown_request(request)
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve a connection that was admitted, and count it no longer afterwards."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.connections.ended(request)
 
     def service_actions(self) -> None:
         """Close the connections that have lasted too long."""
-        now = time.monotonic()
-        with self._opening:
-            for request, (_, since) in list(self._open.items()):
-                if now - since > self.endpoint.limits.connection_seconds:
-                    del self._open[request]
-                    _hang_up(request)
+        self.connections.hang_up_late(time.monotonic())
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
         """Log at debug level: a client that hangs up is no error of the daemon."""
         log.debug("endpoint: a connection from %s broke", client_address[0], exc_info=True)
-
-
-def _hang_up(request: socket.socket) -> None:
-    try:
-        request.shutdown(socket.SHUT_RDWR)
-    except OSError as error:
-        log.debug("endpoint: %s", error)
 
 
 class _HttpHandler(BaseHTTPRequestHandler):
@@ -222,28 +208,48 @@ class _HttpHandler(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         super().setup()
-        self.connection.settimeout(self.server.endpoint.limits.idle_seconds)
+        self.connection.settimeout(self.server.endpoint.limits.connections.seconds)
+
+    def do_GET(self) -> None:
+        if self.path != wire.METRICS_PATH:
+            self._refuse(HTTPStatus.NOT_IMPLEMENTED, {"error": "reports are asked for by POST"})
+            return
+        status, text = self._answered(wire.METRICS_NAME, b"")
+        self._respond(status, text, metrics.CONTENT_TYPE if status == HTTPStatus.OK else _JSON)
 
     def do_POST(self) -> None:
         report = self.path.removeprefix(wire.PREFIX)
         if not self.path.startswith(wire.PREFIX) or report not in (*wire.REPORT_NAMES, wire.CHANGE_NAME):
-            self._respond(HTTPStatus.NOT_FOUND, {"error": "there is no such report"})
+            self._refuse(HTTPStatus.NOT_FOUND, {"error": "there is no such report"})
             return
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdecimal()) or len(length) > 9:
-            self._respond(HTTPStatus.LENGTH_REQUIRED, {"error": "a Content-Length is required"})
+            self._refuse(HTTPStatus.LENGTH_REQUIRED, {"error": "a Content-Length is required"})
             return
         if int(length) > wire.REQUEST_BYTES:
-            self._respond(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, {"error": f"at most {wire.REQUEST_BYTES} bytes"})
+            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, {"error": f"at most {wire.REQUEST_BYTES} bytes"})
             return
         body = self.rfile.read(int(length))
         if len(body) == int(length):
-            self._respond(*self.server.endpoint.answer(report, body, self.headers.get("Authorization", "")))
+            self._respond(*self._answered(report, body))
 
-    def _respond(self, status: HTTPStatus, response: Mapping[str, Any]) -> None:
-        body = json.dumps(response).encode("ascii")
+    def _answered(self, report: str, body: bytes) -> tuple[HTTPStatus, bytes]:
+        """The response to a request that has come whole."""
+        connections, request = self.server.connections, self.connection
+        connections.was_read(request)
+        client = Client(
+            str(self.client_address[0]),
+            lambda: connections.is_open(request),
+            lambda uid: connections.is_of(request, uid),
+        )
+        return self.server.endpoint.answer(report, body, self.headers.get("Authorization", ""), client)
+
+    def _refuse(self, status: HTTPStatus, response: Mapping[str, Any]) -> None:
+        self._respond(status, encoded(response))
+
+    def _respond(self, status: HTTPStatus, body: bytes, content_type: str = _JSON) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Cache-Control", "no-store")
         self.end_headers()

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from slurmplug.errors import ReadFailed
+from slurmplug.processes.beside import Question
 from slurmplug.reports.viewer import Viewer
 
 REFRESH_SECONDS = 60.0
@@ -42,12 +43,13 @@ class _Visibility(NamedTuple):
 
 
 class Viewers:
-    """Caches what Slurm reports about its users; thread-safe: one thread queries Slurm at a time."""
+    """Caches what Slurm reports about its users; thread-safe. Slurm is queried beside the requests."""
 
     def __init__(self, source: VisibilitySource) -> None:
         """`source`: Slurm's settings."""
         self._source = source
         self._visibility: _Visibility | None = None
+        self._question: Question[_Visibility] = Question("viewers")
         self._tried = float("-inf")
         self._lock = threading.Lock()
 
@@ -69,14 +71,18 @@ class Viewers:
 
     def _current(self, now: float) -> _Visibility | None:
         with self._lock:
-            if now - self._tried > REFRESH_SECONDS:
+            if now - self._tried > REFRESH_SECONDS and not self._question.open:
                 self._tried = now
-                try:
-                    private = bool(self._source.private_data() & {"jobs", "all"})
-                    self._visibility = _Visibility(now, private, self._source.admin_levels())
-                except ReadFailed as error:
-                    log.warning("PrivateData and admin levels cannot be read; the earlier ones are used: %s", error)
+                self._question.put(lambda: self._read(now))
+            try:
+                self._visibility = self._question.take() or self._visibility
+            except ReadFailed as error:
+                log.warning("PrivateData and admin levels cannot be read; the earlier ones are used: %s", error)
             return self._visibility if self._visibility and now - self._visibility.at <= EXPIRE_SECONDS else None
+
+    def _read(self, now: float) -> _Visibility:
+        private = bool(self._source.private_data() & {"jobs", "all"})
+        return _Visibility(now, private, self._source.admin_levels())
 
 
 def account_name(uid: int) -> str:

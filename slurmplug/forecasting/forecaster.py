@@ -17,6 +17,7 @@ from predictors.runtime import RuntimePredictor
 from predictors.speed import SpeedPredictor
 from slurmplug.forecasting.curve_fans import CurveFans, LossSource, PredictedLosses
 from slurmplug.forecasting.forecast_cache import EVERY_CHANGE, CachePolicies
+from slurmplug.forecasting.kind_paces import KindPaces
 from slurmplug.forecasting.run_times import HistoryRunTimes, RunTimes
 from slurmplug.forecasting.seen_speeds import SeenSpeeds
 from slurmplug.forecasting.speed_fans import SpeedFans
@@ -52,7 +53,7 @@ class Forecaster:
 
     def copy_of_seen_speeds(self) -> SeenSpeeds:
         """The step times of jobs as they were seen so far, for another thread to add to."""
-        return SeenSpeeds.from_state(self._seen_speeds.state())
+        return SeenSpeeds.from_state(self._kind_paces.seen.state())
 
     def _assemble(
         self,
@@ -63,7 +64,8 @@ class Forecaster:
     ) -> None:
         self._run_times, self._curves = run_times, curves
         self._curve_fans = CurveFans(curves, self._losses, self._caches, taught_by)
-        self._seen_speeds, self._speed_fans = speeds, SpeedFans(speeds)
+        self._kind_paces = KindPaces(speeds)
+        self._speed_fans = SpeedFans(self._kind_paces)
         self._models: dict[Need, str] = {
             "total": run_times.version,
             "final": curves.version,
@@ -89,7 +91,8 @@ class Forecaster:
             return unknown
         total, remaining, as_requested = unknown.total, unknown.remaining, unknown.total
         if needs & {"total", "remaining", "speed"}:
-            total, remaining, as_requested = self._run_times.forecast(snapshot, needs)
+            self._kind_paces.begin(snapshot)
+            total, remaining, as_requested = self._run_times.forecast(snapshot, needs, self._kind_paces)
         return Forecasts(
             total=total,
             remaining=remaining,

@@ -12,6 +12,8 @@ from predictors.forecast import LEVELS, Forecast, Need
 from predictors.runtime import Job, RuntimePredictor
 from predictors.speed import SpeedPredictor
 from slurmplug.forecasting.curve_fans import LARGEST_BELIEVABLE
+from slurmplug.forecasting.kind_paces import KindPaces
+from slurmplug.forecasting.stated_iterations import by_iterations
 
 OUTLIVED = 0.95
 """A job that runs for longer than this quantile of its forecast has outlived it."""
@@ -29,13 +31,14 @@ class RunTimes(Protocol):
         """What made the forecasts, for the record."""
         ...
 
-    def forecast(self, snapshot: Snapshot, needs: Set[Need]) -> "RunTimeForecasts":
-        """Those of each job; of total and remaining, what is not in `needs` may be unknown."""
+    def forecast(self, snapshot: Snapshot, needs: Set[Need], paces: KindPaces) -> "RunTimeForecasts":
+        """Those of each job; of total and remaining, what is not in `needs` may be unknown. paces: of this cycle."""
         ...
 
 
 class RunTimeForecasts(NamedTuple):
-    """Seconds of each job, (n,) each: in all and still to come, as it is now; and in all on what its user asked for."""
+    """Seconds of each job, (n,) each: in all and still to come, as it is now; and in all on what its user asked for, by
+    earlier runs alone."""
 
     total: Forecast
     remaining: Forecast
@@ -43,7 +46,8 @@ class RunTimeForecasts(NamedTuple):
 
 
 class HistoryRunTimes:
-    """Run times by the pace of a job that reports its iterations; of other jobs by the runs before it.
+    """Run times by the pace of a job that reports its iterations; of other jobs by the runs before it, and by the
+    iterations that they state.
 
     Reports are claims, so a pace shortens what was forecast at submission only as far as the GPU time attained bears it
     out (`shortest_believed`). What a run reported holds for a next one on other GPUs by the scaling of speeds.
@@ -59,11 +63,12 @@ class HistoryRunTimes:
         """The run-time predictor's."""
         return self._predictor.version
 
-    def forecast(self, snapshot: Snapshot, needs: Set[Need]) -> RunTimeForecasts:  # noqa: ARG002 one needs the other
+    def forecast(self, snapshot: Snapshot, needs: Set[Need], paces: KindPaces) -> RunTimeForecasts:  # noqa: ARG002 one needs the other
         """All of them, whatever is needed."""
         jobs = snapshot.jobs
         elapsed = np.nan_to_num(np.maximum(snapshot.now - jobs.started, 0.0))
-        submitted, as_requested = self._by_earlier_runs(jobs)
+        by_runs, as_requested, shortest = self._by_earlier_runs(jobs)
+        submitted = by_iterations(snapshot, by_runs, shortest, paces)
         pace = self._paces.of(snapshot)
         left = (jobs.max_iterations - jobs.iteration) * pace.seconds
         believable = (left > 0) & (left < LARGEST_BELIEVABLE)
@@ -84,26 +89,21 @@ class HistoryRunTimes:
         total = Forecast.assemble(len(jobs), [every, longer, (paced, _later(by_pace, elapsed[paced]))])
         return RunTimeForecasts(total, remaining, as_requested)
 
-    def _by_earlier_runs(self, jobs: Jobs) -> tuple[Forecast, Forecast]:
-        """The run times of jobs by the runs before them, on the GPUs that they have and on those they asked for."""
+    def _by_earlier_runs(self, jobs: Jobs) -> tuple[Forecast, Forecast, Floats]:
+        """The run times of jobs by the runs before them, on the GPUs that they have and on those they asked for; and
+        (n,) the seconds that they are taken to run at least."""
         gpus, asked = jobs.gpus.tolist(), jobs.requested[:, 0].tolist()
         others = [row for row, both in enumerate(zip(gpus, asked, strict=True)) if both[0] != both[1]]
         limits = (np.nan_to_num(column, nan=-1.0) for column in (jobs.time_limit, jobs.max_iterations))
         known = list(zip(jobs.keys, *(each.tolist() for each in (jobs.kind, jobs.gpu_type, *limits)), strict=True))
         each = [*enumerate(gpus), *((row, int(asked[row])) for row in others)]
-        forecast = self._submitted.of(
+        forecast, least = self._submitted.of(
             [(known[row], count) for row, count in each],
-            lambda new: self._at_submission([_as_submitted(jobs, *each[at]) for at in new.tolist()]),
+            lambda new: with_evidence(self._predictor, [as_submitted(jobs, *each[at]) for at in new.tolist()]),
         )
         at = np.arange(len(gpus))
         at[others] = len(gpus) + np.arange(len(others))
-        return forecast[np.arange(len(gpus))], forecast[at]
-
-    def _at_submission(self, jobs: Sequence[Job]) -> Forecast:
-        """The run times of jobs by the runs before them, in so far as these are evidence of it."""
-        forecast = self._predictor.predict_many(jobs)
-        by_limit = forecast.source == "time limit"
-        return forecast.clip(lower=np.where(by_limit, np.nan, self._predictor.least(jobs)))
+        return forecast[np.arange(len(gpus))], forecast[at], least[: len(gpus)]
 
     @staticmethod
     def _outlived(jobs: Jobs, submitted: Forecast, ran: Floats, elapsed: Floats) -> tuple[Ints, Forecast]:
@@ -117,6 +117,25 @@ class HistoryRunTimes:
         left = jobs.time_limit[rows] - elapsed[rows]
         most = np.where(np.isnan(left), ran[rows], np.maximum(left, 0.0))
         return rows, Forecast(most[:, None] * LEVELS, np.full(len(rows), "outlived"))
+
+
+def by_evidence(predictor: RuntimePredictor, jobs: Sequence[Job]) -> Forecast:
+    """The run times of n jobs by the runs before them, as `with_evidence` has them."""
+    return with_evidence(predictor, jobs)[0]
+
+
+def with_evidence(predictor: RuntimePredictor, jobs: Sequence[Job]) -> tuple[Forecast, Floats]:
+    """The run times of n jobs by the runs before them, which nobody ranks by before these are evidence enough; and the
+    least seconds (n,) that this is.
+
+    The median, and what lies above it, are at least `RuntimePredictor.least`. The quantiles below are as predicted:
+    most jobs of which little is known are short, and the interval has to say so.
+    """
+    forecast = predictor.predict_many(jobs)
+    least = predictor.least(jobs)
+    by_runs = np.where(forecast.source == "time limit", np.nan, least)
+    raised = np.where(LEVELS >= 0.5, np.fmax(forecast.table, by_runs[:, None]), forecast.table)
+    return Forecast(np.where(forecast.known[:, None], raised, np.nan), forecast.source), least
 
 
 def shortest_believed(jobs: Jobs, expected: Forecast, pace: "Pace") -> Forecast:
@@ -190,22 +209,24 @@ class _Paces:
 
 
 class _LatestForecasts:
-    """The forecasts of the cycle before, so that each is made once."""
+    """The forecasts of the cycle before, so that each is made once; and the least that each job is taken to run."""
 
     def __init__(self) -> None:
         self._rows: dict[Hashable, int] = {}
-        self._forecasts = Forecast.unknown(0)
+        self._forecasts, self._least = Forecast.unknown(0), np.zeros(0)
 
-    def of(self, keys: Sequence[Hashable], make: Callable[[Ints], Forecast]) -> Forecast:
-        """The forecasts of these keys (n,); `make` is given the positions of the new ones, where there are any."""
+    def of(self, keys: Sequence[Hashable], make: Callable[[Ints], tuple[Forecast, Floats]]) -> tuple[Forecast, Floats]:
+        """Those of these keys (n,); `make` is given the positions of the new ones, where there are any."""
         at = np.array([self._rows.get(key, -1) for key in keys], dtype=np.int64)
         old, new = np.flatnonzero(at >= 0), np.flatnonzero(at < 0)
+        forecasts, least = self._forecasts[at[old]], self._least[at[old]]
         if len(new):
-            self._forecasts = Forecast.assemble(len(keys), [(old, self._forecasts[at[old]]), (new, make(new))])
-        else:
-            self._forecasts = self._forecasts[at]
+            made, made_least = make(new)
+            forecasts = Forecast.assemble(len(keys), [(old, forecasts), (new, made)])
+            least = np.concatenate([least, made_least])[np.argsort(np.concatenate([old, new]))]
         self._rows = {key: row for row, key in enumerate(keys)}
-        return self._forecasts
+        self._forecasts, self._least = forecasts, least
+        return forecasts, least
 
 
 def _later(forecast: Forecast, seconds: Floats) -> Forecast:
@@ -225,7 +246,7 @@ def known_at_submit(
     }  # fmt: skip
 
 
-def _as_submitted(jobs: Jobs, row: int, gpus: int) -> Job:
+def as_submitted(jobs: Jobs, row: int, gpus: int) -> Job:
     """The job as if it had asked for so many GPUs, with CPUs and memory in proportion."""
     limit, (asked, *others) = float(jobs.time_limit[row]), jobs.requested[row].tolist()
     cpus, memory = (amount * gpus / asked if asked else amount for amount in others)

@@ -213,13 +213,9 @@ class SeenSpeeds:
         """The most GPUs on which these users' jobs of the kind were seen, or those of enough others; 0 for none."""
         return int(influence.reached_by_enough(whose.user, self._most.get(whose.kind, {})))
 
-    def latest(self, whose: Whose) -> Mapping[str, Sequence[SeenAt]]:
-        """Where jobs of the kind were seen last: these users' own, or by user those of all."""
-        users = self._jobs.get(whose.kind, {})
-        by_user = {whose.user: users[whose.user]} if whose.user in users else users
-        return {
-            user: [SeenAt(*next(reversed(steps.items()))) for steps in jobs.values()] for user, jobs in by_user.items()
-        }
+    def latest(self, whose: Whose) -> Mapping[Hashable, SeenAt]:
+        """Where each of the user's own jobs of the kind was seen last."""
+        return {job: SeenAt(*next(reversed(steps.items()))) for job, steps in self.jobs_of(whose).items()}
 
     def state(self) -> dict[str, Any]:
         """Arrays and plain values, from which `from_state` makes the same: the jobs that Slurm knows by a key."""

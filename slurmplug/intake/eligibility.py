@@ -8,6 +8,7 @@ import numpy as np
 
 from policies.snapshot import RESOURCES, Jobs, Nodes
 from predictors.arrays import Bools, Floats, Ints, Texts
+from slurmplug.cluster import hostlist
 from slurmplug.cluster.port import NodeRows, Reservation
 from slurmplug.cluster.tres import is_mig
 
@@ -16,6 +17,7 @@ NOT_UP = frozenset(
     "powered_down powering_down reboot reboot_issued unknown".split()
 )
 """Node states and flags in which no job starts (sinfo(1), NODE STATE CODES)."""
+_NAMES_NODES = re.compile(r"ReqNodeNotAvail, ?UnavailableNodes:(\S+)")
 _TOKEN = re.compile(r"[&|(\[]|[)\]](?:\*\d+)?|[^&|()\[\]*\s]+(?:\*\d+)?")
 
 
@@ -46,6 +48,26 @@ def nodes_of(rows: NodeRows) -> Nodes:
         of_type=by_type[:, named],
         of_type_used=by_type_used[:, named],
     )
+
+
+def current_reasons(reason: Texts, nodes: Nodes) -> Texts:
+    """(n,) Slurm's reasons, but `Priority` where nodes were unavailable that are all up now.
+
+    slurmctld gives that reason to whom it tries after its start before the nodes have answered, and keeps it until it
+    tries the job again, which it does not while others ahead of it wait for resources.
+    """
+    up = {name for name, is_up in zip(nodes.names, nodes.up.tolist(), strict=True) if is_up}
+    outdated = [each for each in set(reason.tolist()) if (names := _unavailable(each)) and up.issuperset(names)]
+    return np.where(np.isin(reason, outdated), "Priority", reason) if outdated else reason
+
+
+def _unavailable(reason: str) -> list[str]:
+    """The nodes that a reason names as unavailable; of too many, none."""
+    found = _NAMES_NODES.fullmatch(reason)
+    try:
+        return hostlist.expand(found[1]) if found else []
+    except ValueError:
+        return []
 
 
 def types_of_classes(classes: Sequence[PlacementClass], nodes: Nodes) -> Ints:

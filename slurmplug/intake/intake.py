@@ -5,7 +5,7 @@ that the ledger has to store; a daemon that restarts begins with the records of 
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import tzinfo
 
 import numpy as np
@@ -17,20 +17,16 @@ from slurmplug.directives import parser
 from slurmplug.directives.changes import Change
 from slurmplug.intake import columns, report_points
 from slurmplug.intake.comparison import compare_site_factors
-from slurmplug.intake.eligibility import fits, nodes_of, types_of_classes, with_only_type
+from slurmplug.intake.eligibility import current_reasons, fits, nodes_of, types_of_classes, with_only_type
+from slurmplug.intake.fold import Fold
 from slurmplug.intake.identity import digest_of, identify, of_ending_run
-from slurmplug.intake.job_record import (
-    Admission,
-    Changes,
-    JobFacts,
-    JobRecord,
-    Point,
-    next_admission,
-)
+from slurmplug.intake.job_record import Admission, Changes, JobFacts, JobRecord, next_admission
 from slurmplug.intake.site_factor import SiteFactor, after_write, surplus_of_change
-from slurmplug.spool import report_lines
-from slurmplug.spool.report_lines import RunId, SpoolFault
+from slurmplug.spool import json_lines
+from slurmplug.spool.report_lines import RunId
 
+PARTIAL_SECONDS = 300.0
+"""for which a job that is not listed any more may be missing because squeue's answer was not whole"""
 ENDING_TIMEOUT = 3_600.0
 """Seconds that the accounting may take to show how a job ended that Slurm does not list any more."""
 
@@ -59,11 +55,13 @@ class Intake:
         """the jobs whose request slurmplug has changed since the last reading"""
         self._last_listed: dict[int, float] = {}
         """by job id, of the jobs that the last reading did not list: when one did"""
-        self._stored_until = {
+        self.stored_until = {
             RunId(job_id, record.points_run): float(record.points.times.max())
             for job_id, record in self._records.items()
             if len(record.points)
         }
+        """by run, the time of its latest report in the ledger, until something newer is read"""
+        self.take_costs = report_points.TakeCosts(self._records)
 
     @property
     def known(self) -> Container[Submission]:
@@ -84,9 +82,9 @@ class Intake:
         }
 
     @property
-    def alive(self) -> Collection[int]:
-        """The job ids that had not ended at the last reading."""
-        return {job_id for job_id, record in self._records.items() if record.facts.live}
+    def alive(self) -> Mapping[int, int]:
+        """The jobs that had not ended at the last reading, with the uid of each one's user."""
+        return {job_id: record.facts.uid for job_id, record in self._records.items() if record.facts.live}
 
     @property
     def runs(self) -> Collection[RunId]:
@@ -99,12 +97,12 @@ class Intake:
         Returns:
             The snapshot of the live jobs and the nodes, and what the ledger has to store of it.
         """
-        fold = _Fold(reading)
+        fold = Fold(reading)
         listed = self._match(reading, fold)
         self._booted = reading.site.booted
         for record in compare_site_factors(listed, reading):
             fold.touch(record)
-        self._note_ended(reading, fold)
+        missing = self._note_ended(reading, fold)
         self._change_directives(fold)
         for record in sorted(fold.unread, key=_is_part):
             self._parse_directives(record, reading, fold)
@@ -112,6 +110,7 @@ class Intake:
             if job_id in self._records:
                 record = self._records[job_id]
                 taken = report_points.take(record, self._without_stored(record, chunk), reading.now)
+                self.take_costs.note(record)
                 fold.points += taken.points
                 fold.faults += taken.faults
                 if taken.changes_job:
@@ -129,11 +128,14 @@ class Intake:
             cycle=cycle,
             now=reading.now,
             seed=cycle,
-            jobs=replace(jobs, gpu_type=with_only_type(jobs, allowed, nodes)),
+            jobs=replace(
+                jobs, gpu_type=with_only_type(jobs, allowed, nodes), reason=current_reasons(jobs.reason, nodes)
+            ),
             nodes=nodes,
             fits=allowed,
             runs_on=columns.runs_on(records, reading.nodes.name),
             type_of_class=types_of_classes(classes, nodes),
+            missing=missing,
         )
         return snapshot, fold.changes()
 
@@ -170,16 +172,16 @@ class Intake:
     def _without_stored(self, record: JobRecord, chunk: bytes) -> bytes:
         """The lines without those in the ledger: a daemon that restarts reads the files from their beginning."""
         run = RunId(record.facts.job_id, record.facts.restarts)
-        if run not in self._stored_until:
+        if run not in self.stored_until:
             return chunk
-        rest = report_lines.lines_since(chunk, self._stored_until[run])
+        rest = json_lines.lines_since(chunk, self.stored_until[run])
         if rest:
-            del self._stored_until[run]
+            del self.stored_until[run]
         return rest
 
     # --- which job is it --------------------------------------------------------------------------------------------
 
-    def _match(self, reading: Reading, fold: "_Fold") -> list[JobRecord]:
+    def _match(self, reading: Reading, fold: Fold) -> list[JobRecord]:
         """The record of each row of the reading, in their order, updated or new."""
         jobs, records = reading.jobs, self._records
         listed = [records.get(job_id) for job_id in jobs.job_id.tolist()]
@@ -199,7 +201,7 @@ class Intake:
         fold.unread += [record for record in matched if record.directives is None]
         return matched
 
-    def _identified(self, record: JobRecord | None, row: JobFacts, fold: "_Fold") -> JobRecord | None:
+    def _identified(self, record: JobRecord | None, row: JobFacts, fold: Fold) -> JobRecord | None:
         """The record with the row's facts; None where the row is of another job."""
         if record is None:
             return None
@@ -230,13 +232,13 @@ class Intake:
         own_before = self._own_priority.get(facts.job_id, np.nan)
         record.surplus += surplus_of_change(record.site_factor, own_before, own, elsewhere=elsewhere)
 
-    def _begun(self, before: JobRecord | None, facts: JobFacts, fold: "_Fold") -> JobRecord:
+    def _begun(self, before: JobRecord | None, facts: JobFacts, fold: Fold) -> JobRecord:
         """The record of a job that was not seen before; `before`: of the job that had its id."""
         if before is not None:
             self._close(before, fold)
             run = RunId(facts.job_id, facts.restarts)
-            if run in self._stored_until:  # what was read of that job's files is not this one's
-                self._stored_until[run] = float(np.nextafter(self._stored_until[run], np.inf))
+            if run in self.stored_until:  # what was read of that job's files is not this one's
+                self.stored_until[run] = float(np.nextafter(self.stored_until[run], np.inf))
         key = JobKey(fold.reading.site.cluster, facts.job_id, int(facts.submit))
         record = self._records[facts.job_id] = JobRecord(
             key, facts, placed=self._placed_of_new(facts, fold), requested=facts.resources
@@ -266,7 +268,7 @@ class Intake:
             self._last_listed[job_id] = self._before[0] if self._before and seen else now
         return self._last_listed[job_id]
 
-    def _placed_of_new(self, facts: JobFacts, fold: "_Fold") -> SiteFactor:
+    def _placed_of_new(self, facts: JobFacts, fold: Fold) -> SiteFactor:
         """An element that leaves its array keeps the array's SiteFactor; a job that came since the last reading has 0.
 
         Of what was there before this daemon's first reading, no slurmctld has confirmed that nothing was set.
@@ -284,7 +286,11 @@ class Intake:
             return None
         return whole if (job_id, int(facts.submit)) in whole.submissions else None
 
-    def _note_ended(self, reading: Reading, fold: "_Fold") -> None:
+    def _note_ended(self, reading: Reading, fold: Fold) -> int:
+        """Note how the jobs ended that are not listed; returns how many were listed lately and have not ended.
+
+        What squeue has not listed for `PARTIAL_SECONDS` is gone, also where slurmdbd does not tell how it ended.
+        """
         endings = {ending.job_id: ending for ending in reading.endings}
         present = set(reading.jobs.job_id.tolist())
         for job_id in [job_id for job_id in self._records if job_id not in present]:
@@ -296,8 +302,10 @@ class Intake:
                 self._close(record, fold)
                 del self._records[job_id]
         self._before = reading.now, reading.jobs
+        lately = reading.now - PARTIAL_SECONDS
+        return sum(self._listed_last(job_id, reading.now) > lately for job_id in self._records.keys() - present)
 
-    def _close(self, record: JobRecord, fold: "_Fold") -> None:
+    def _close(self, record: JobRecord, fold: Fold) -> None:
         """Note that Slurm does not list the job any more; how it ended is unknown if no ending came."""
         last = self._listed_last(record.facts.job_id, fold.reading.now)
         del self._last_listed[record.facts.job_id]
@@ -308,13 +316,13 @@ class Intake:
 
     # --- its directives ---------------------------------------------------------------------------------------------
 
-    def _change_directives(self, fold: "_Fold") -> None:
+    def _change_directives(self, fold: Fold) -> None:
         for key, change in self._changes:
             record = self._records.get(key.job_id)
             if record is not None and record.key == key and record.change_directives(change):
                 fold.touch(record)
 
-    def _parse_directives(self, record: JobRecord, reading: Reading, fold: "_Fold") -> None:
+    def _parse_directives(self, record: JobRecord, reading: Reading, fold: Fold) -> None:
         facts, whole = record.facts, self._whole_of(record.facts)
         if whole is not None and whole.directives is not None:
             record.directives, record.digest = whole.directives, whole.digest
@@ -331,28 +339,6 @@ class Intake:
         else:
             return
         fold.touch(record)
-
-
-@dataclass
-class _Fold:
-    """A reading that is being absorbed, and the changes found in it so far."""
-
-    reading: Reading
-    touched: dict[JobKey, JobRecord] = field(default_factory=dict)
-    unread: list[JobRecord] = field(default_factory=list)
-    points: list[Point] = field(default_factory=list)
-    faults: list[SpoolFault] = field(default_factory=list)
-
-    def touch(self, record: JobRecord) -> None:
-        self.touched[record.key] = record
-
-    def changes(self) -> Changes:
-        return Changes(
-            now=self.reading.now,
-            records=tuple(self.touched.values()),
-            points=tuple(self.points),
-            faults=(*self.reading.faults, *self.faults),
-        )
 
 
 def _fact_columns(jobs: JobRows, rows: Ints) -> list[list[object]]:

@@ -83,6 +83,7 @@ class JobFacts(NamedTuple):
     exit_code: int
     gpu_type_held: str
     shards: int
+    array_tasks: str = ""
 
     @property
     def live(self) -> bool:
@@ -101,17 +102,26 @@ class JobFacts(NamedTuple):
 
     @property
     def shown_id(self) -> str:
-        """12, or 10_3 of an array; four elements that still wait together are 10_[x4]; 12+1 of a heterogeneous job."""
+        """As squeue shows it: 12, or 10_3 of an array, 10_[4-7] of elements that still wait together, 12+1 of a
+        heterogeneous job. 10_[x4] where it is not known which four elements wait."""
         if self.het_id:
             return f"{self.het_id}+{self.job_id - self.het_id}"
         if not self.array_id:
             return str(self.job_id)
         if self.array_task < 0:
-            return f"{self.array_id}_[x{self.elements}]"
+            return f"{self.array_id}_[{self.array_tasks or f'x{self.elements}'}]"
         return f"{self.array_id}_{self.array_task}"
 
 
 NO_DIRECTIVES = Directives()
+
+
+def is_managed(batch: bool, directives: Directives | None, *, in_doubt: bool) -> bool:
+    """Whether slurmplug may act on a job: a batch job with directives, of which one at least is no mistake."""
+    if not batch or in_doubt or directives is None or not directives.managed:
+        return False
+    problems = directives.problems
+    return directives != (replace(NO_DIRECTIVES, problems=problems) if problems else NO_DIRECTIVES)
 
 
 class JudgedBy(NamedTuple):
@@ -208,11 +218,7 @@ class JobRecord:
     @property
     def managed(self) -> bool:
         """Whether slurmplug may act on it: a batch job with directives, of which one at least is no mistake."""
-        directives = self.directives
-        if directives is None or self.in_doubt:
-            return False
-        given = directives != replace(NO_DIRECTIVES, problems=directives.problems)
-        return self.facts.batch and directives.managed and given
+        return is_managed(self.facts.batch, self.directives, in_doubt=self.in_doubt)
 
     @property
     def settled(self) -> bool:
@@ -317,13 +323,15 @@ def join_runs(before: Points, after: Points) -> Points:
 
 
 def carried_over(points: Points) -> Points:
-    """The points with which the next run begins: none, but the last checkpoint, and what is known of the trials."""
+    """The points with which the next run begins: none, but the last checkpoint, what is known of the
+    trials, and how much its GPUs were in use."""
     return Points(
         checkpoint=points.checkpoint,
         checkpoint_time=points.checkpoint_time,
         trials=points.trials,
         trial=points.trial,
         first=points.first,
+        gpu_use=points.gpu_use,
     )
 
 

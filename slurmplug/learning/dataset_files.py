@@ -10,7 +10,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, groupby
 from pathlib import Path
 from typing import IO, Any, cast
@@ -40,27 +40,36 @@ _PLACEMENT_COLUMNS: tuple[set[str], ...] = ({"placement"}, {"num_nodes", "num_re
 
 @dataclass(frozen=True)
 class JobLog:
-    """Finished jobs, in order of submission, and their run times (n,) in seconds."""
+    """Finished jobs, in order of submission, their run times (n,) in seconds, and how long they waited, NaN where
+    unknown."""
 
     jobs: Sequence[Job]
     runtimes: Floats
+    waits: Floats
 
 
 def read_accuracy_curves(paths: Sequence[Path]) -> list[FinishedCurve]:
     """The runs with `val_acc` in JSON lines; the other values of a line are the run's metadata.
 
+    Of a group with values above 1 in the same file all are percentages, and are read as shares.
+
     Raises:
         DataError: a file cannot be read, or has no such run.
     """
     runs = []
-    for row, where in _json_lines(paths):
-        if "val_acc" in row:
-            meta = {name: value for name, value in row.items() if name not in _NOT_METADATA}
-            values = _curve(row["val_acc"], "val_acc", where)
-            if len(values) > MAX_EPOCHS:
-                raise DataError(f"{where}: val_acc has {len(values)} points; at most {MAX_EPOCHS} can be used")
-            runs.append(FinishedCurve(values, str(row.get("group", "")), meta))
+    for path in paths:
+        read = [_accuracy_run(row, where) for row, where in _json_lines([path]) if "val_acc" in row]
+        percentages = {run.group for run in read if run.values.max() > 1}
+        runs += [replace(run, values=run.values / 100) if run.group in percentages else run for run in read]
     return _require_some(runs, paths, "a curve of val_acc")
+
+
+def _accuracy_run(row: Mapping[str, Any], where: str) -> FinishedCurve:
+    meta = {name: value for name, value in row.items() if name not in _NOT_METADATA}
+    values = _curve(row["val_acc"], "val_acc", where)
+    if len(values) > MAX_EPOCHS:
+        raise DataError(f"{where}: val_acc has {len(values)} points; at most {MAX_EPOCHS} can be used")
+    return FinishedCurve(values, str(row.get("group", "")), meta)
 
 
 def read_loss_curves(paths: Sequence[Path]) -> dict[str, list[Floats]]:
@@ -96,9 +105,10 @@ def read_job_log(path: Path) -> JobLog:
     if not ran.any():
         raise DataError(f"{path}: no job in it has run")
     submit, run = numbers["submit"], numbers["run"]
+    wait = numbers.get("wait", np.full(len(run), -1.0))
     columns: dict[str, Sequence[Any]] = {
         "submit": submit.tolist(),
-        "end": (submit + np.maximum(numbers.get("wait", np.zeros(len(run))), 0.0) + run).tolist(),
+        "end": (submit + np.maximum(wait, 0.0) + run).tolist(),
     }
     for name, called in (("p", "cpus"), ("rtime", "time_limit")):
         if name in numbers:
@@ -108,7 +118,8 @@ def read_job_log(path: Path) -> JobLog:
             columns[called] = [None if value in {"-1", ""} else value for value in table[name].tolist()]
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     order = [i for i in np.argsort(submit, kind="stable").tolist() if ran[i]]
-    return JobLog([{name: value for name, value in rows[i].items() if value is not None} for i in order], run[order])
+    jobs = [{name: value for name, value in rows[i].items() if value is not None} for i in order]
+    return JobLog(jobs, run[order], np.where(wait >= 0, wait, np.nan)[order])
 
 
 def read_step_times(paths: Sequence[Path]) -> list[Profile]:

@@ -1,6 +1,6 @@
 """Evaluates the predictors on files of data whose outcome is known, for `slurmplug evaluate`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -9,7 +9,8 @@ import numpy as np
 from predictors.scoring import Clock, ScoreRow
 from predictors.trials import curves, gpu_types, loss, optstop, runtime, speed
 from slurmplug.errors import DataError, UsageError
-from slurmplug.learning import dataset_files, stop_trials
+from slurmplug.learning import dataset_files, stop_trials, wait_trial
+from slurmplug.learning.dataset_files import JobLog
 
 ScoreTables: TypeAlias = Mapping[str, Sequence[ScoreRow]]
 """Rows of scores, by the title of their table."""
@@ -22,12 +23,18 @@ class _Evaluation(Protocol):
 
 
 def evaluate_files(
-    kind: str, files: Sequence[Path], histories: Sequence[Path], observe: float, clock: Clock
+    kind: str,
+    files: Sequence[Path],
+    histories: Sequence[Path],
+    observe: float,
+    clock: Clock,
+    *,
+    read: Callable[[str], JobLog | None] = lambda name: None,  # noqa: ARG005
 ) -> ScoreTables:
-    """Evaluate the predictors of a kind: curves, loss, optstop, runtime, speed, gpu-types or stops.
+    """Evaluate the predictors of a kind: curves, loss, optstop, runtime, speed, gpu-types, stops or wait.
 
     `histories`: files to learn from, rather than from other parts of the data. `observe`: the share of a learning
-    curve that is observed. `clock`: times the predictions, in seconds.
+    curve that is observed. `clock`: times the predictions, in seconds. `read`: the job log of a name that it knows.
 
     Raises:
         UsageError: this kind takes no history, or not several.
@@ -36,6 +43,8 @@ def evaluate_files(
     if histories and kind not in _WITH_HISTORY:
         raise UsageError(f"--history is for {', '.join(sorted(_WITH_HISTORY))} only")
     try:
+        if kind == "runtime":
+            return _runtime(files, histories, clock, read)
         return _EVALUATIONS[kind](files, histories, observe, clock)
     except ValueError as error:  # a trial has too little data
         raise DataError(f"{', '.join(map(str, files))}: {error}") from error
@@ -71,13 +80,15 @@ def _stops(files: Sequence[Path], histories: Sequence[Path], observe: float, clo
     }
 
 
-def _runtime(files: Sequence[Path], histories: Sequence[Path], observe: float, clock: Clock) -> ScoreTables:  # noqa: ARG001
+def _runtime(
+    files: Sequence[Path], histories: Sequence[Path], clock: Clock, read: Callable[[str], JobLog | None]
+) -> ScoreTables:
     if len(histories) > 1:
         raise UsageError("evaluate runtime takes one job log as --history: name one")
-    earlier = [dataset_files.read_job_log(path) for path in histories]
+    earlier = [_log(path, read) for path in histories]
     tables = {}
     for path in files:
-        logs = [*earlier, dataset_files.read_job_log(path)]
+        logs = [*earlier, _log(path, read)]
         jobs = [job for log in logs for job in log.jobs]
         runtimes = np.concatenate([log.runtimes for log in logs])
         known = len(jobs) - len(logs[-1].jobs)
@@ -85,6 +96,16 @@ def _runtime(files: Sequence[Path], histories: Sequence[Path], observe: float, c
             raise DataError(f"{path}: its first job was submitted before the last one of the history")
         tables[f"run time, {path.name}"] = runtime.trial(jobs, runtimes, clock, earlier=known)
     return tables
+
+
+def _wait(files: Sequence[Path], histories: Sequence[Path], observe: float, clock: Clock) -> ScoreTables:  # noqa: ARG001
+    if len(files) > 1:
+        raise UsageError("evaluate wait takes one job log: name one FILE")
+    return {f"waiting time, {files[0].name}": wait_trial.trial(dataset_files.read_job_log(files[0]), clock)}
+
+
+def _log(path: Path, read: Callable[[str], JobLog | None]) -> JobLog:
+    return read(str(path)) or dataset_files.read_job_log(path)
 
 
 def _speed(files: Sequence[Path], histories: Sequence[Path], observe: float, clock: Clock) -> ScoreTables:  # noqa: ARG001
@@ -96,7 +117,7 @@ def _gpu_types(files: Sequence[Path], histories: Sequence[Path], observe: float,
 
 
 _EVALUATIONS: Mapping[str, _Evaluation] = {
-    "curves": _curves, "loss": _loss, "optstop": _optstop, "runtime": _runtime, "speed": _speed,
-    "gpu-types": _gpu_types, "stops": _stops,
+    "curves": _curves, "loss": _loss, "optstop": _optstop, "speed": _speed, "gpu-types": _gpu_types,
+    "stops": _stops, "wait": _wait,
 }  # fmt: skip
 _WITH_HISTORY = frozenset({"curves", "optstop", "runtime"})

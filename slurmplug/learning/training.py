@@ -15,22 +15,19 @@ from predictors.influence import KIND_RUNS, balanced, runs_of_a_user
 from predictors.learning_curve import LearningCurvePredictor, Meta
 from predictors.runtime import Job, RuntimeModel, RuntimePredictor
 from slurmplug.directives.values import Params
+from slurmplug.forecasting import saved_curves
 from slurmplug.forecasting.curve_fans import LARGEST_BELIEVABLE, curve_metadata, resample_evenly
 from slurmplug.forecasting.run_times import known_at_submit
 from slurmplug.forecasting.seen_speeds import PlacementShape, SeenSpeeds, Whose, kind_of, typed_kind
+from slurmplug.learning.schedule import MAX_RUNS
 from slurmplug.ledger import run_queries
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.run_queries import FinishedRun, Report
 
-MAX_RUNS = 20_000
-"""The latest finished runs that run times are learned from."""
 MAX_CURVES = 2_000
 """The latest finished runs that learning curves and speeds are learned from."""
 MIN_POINTS = 5
 """Shorter curves are not learned from."""
-
-_USERS = "taught_by"
-"""the name of the users in the state of the learning curves' model"""
 
 log = logging.getLogger(__name__)
 
@@ -45,19 +42,50 @@ class Models(NamedTuple):
     """the users on whose curves `curves` was fitted"""
 
 
+class History(NamedTuple):
+    """What the predictors are fitted on."""
+
+    runs: Sequence[FinishedRun]
+    """for run times, the last to end last"""
+    reported: Sequence[tuple[FinishedRun, Sequence[Report]]]
+    """the latest that reported, the last to end first"""
+    seen: SeenSpeeds
+    """the step times in use: they are added to and not learnt anew, as the ledger knows only the last placement of a
+    job that ended"""
+
+
+class State(NamedTuple):
+    """A trained predictor as it is saved."""
+
+    name: str
+    version: str
+    state: Mapping[str, Any]
+
+
 def train(ledger: Ledger, model: RuntimeModel, now: float, seen: SeenSpeeds | None = None) -> Models:
     """Predictors fitted on the ledger's history, which are also saved in the ledger.
 
-    now: the time they are saved with, in seconds since the epoch. seen: the step times in use, else those saved last;
-    they are added to and not learnt anew, as the ledger knows only the last placement of a job that ended.
+    now: the time they are saved with, in seconds since the epoch. seen: the step times in use, else those saved last.
     """
-    runtime, curves, speeds = RuntimePredictor(model), LearningCurvePredictor(), seen or saved_speeds(ledger)
+    made = fitted(history(ledger, seen or saved_speeds(ledger)), model)
+    save(ledger, states(made), now)
+    return made
+
+
+def history(ledger: Ledger, seen: SeenSpeeds) -> History:
+    """What the ledger has to learn from."""
     runs = run_queries.latest_run_times(ledger, MAX_RUNS, KIND_RUNS, runs_of_a_user(MAX_RUNS))[::-1]
-    if runs:
-        runtime.fit([_as_job(run) for run in runs], [run.runtime for run in runs])
+    return History(runs, list(_runs_with_reports(ledger)), seen)
+
+
+def fitted(known: History, model: RuntimeModel) -> Models:
+    """Predictors fitted on it."""
+    runtime, curves, speeds = RuntimePredictor(model), LearningCurvePredictor(), known.seen
+    if known.runs:
+        runtime.fit([_as_job(run) for run in known.runs], [run.runtime for run in known.runs])
     reported, finished = [], []
     steps: list[tuple[FinishedRun, float]] = []
-    for run, reports in _runs_with_reports(ledger):
+    for run, reports in known.reported:
         curve = _curve(run, reports)
         if curve is not None:
             reported.append(run)
@@ -71,26 +99,38 @@ def train(ledger: Ledger, model: RuntimeModel, now: float, seen: SeenSpeeds | No
     kept = balanced([_whose(run) for run in reported])
     if kept:
         curves.fit([finished[at] for at in kept], [_metadata(reported[at]) for at in kept])
-    made = Models(runtime, curves, speeds, frozenset(reported[at].user for at in kept))
-    ledger.save_model("runtime", runtime.version, runtime.state(), now)
-    learned = {**curves.state(), _USERS: np.array(sorted(made.taught_by), dtype=np.str_)}
-    ledger.save_model("learning curve", curves.version, learned, now)
-    ledger.save_model("speed", speeds.version, speeds.state(), now)
-    log.info("trained on %d finished runs and %d learning curves", len(runs), len(finished))
-    return made
+    log.info("trained on %d finished runs and %d learning curves", len(known.runs), len(finished))
+    return Models(runtime, curves, speeds, frozenset(reported[at].user for at in kept))
+
+
+def states(made: Models) -> Sequence[State]:
+    """What is saved of them."""
+    runtime, curves, speeds, taught_by = made
+    return (
+        State("runtime", runtime.version, runtime.state()),
+        State(saved_curves.NAME, curves.version, saved_curves.state(curves, taught_by)),
+        State("speed", speeds.version, speeds.state()),
+    )
+
+
+def save(ledger: Ledger, trained: Sequence[State], now: float) -> None:
+    """Save them in the ledger, as trained at `now`, in seconds since the epoch."""
+    for each in trained:
+        ledger.save_model(*each, now)
 
 
 def load_saved(ledger: Ledger, model: RuntimeModel) -> Models | None:
     """The predictors as last saved; None if there are none, or of another model or version: they are to be trained."""
-    runtime, curves, speeds = (ledger.model(name) for name in ("runtime", "learning curve", "speed"))
+    runtime, curves, speeds = (ledger.model(name) for name in ("runtime", saved_curves.NAME, "speed"))
     if runtime is None or curves is None or speeds is None or runtime[2].get("model") != model:
         return None
     try:
+        curve_predictor, taught_by = saved_curves.from_state(curves[2])
         return Models(
             RuntimePredictor.from_state(runtime[2]),
-            LearningCurvePredictor.from_state(curves[2]),
+            curve_predictor,
             SeenSpeeds.from_state(speeds[2]),
-            frozenset(curves[2].get(_USERS, np.zeros(0)).tolist()),
+            taught_by,
         )
     except ValueError as error:
         log.info("%s", error)

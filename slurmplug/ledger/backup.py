@@ -8,13 +8,15 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from slurmplug.errors import LedgerError
 from slurmplug.ledger.database import GROUP_READS
 from slurmplug.ledger.ledger import Ledger
+from slurmplug.ledger.owner import ROOT, as_owner_of
 from slurmplug.ledger.schema import MIGRATIONS
 from slurmplug.spool.requests import RequestKind, Requests
 
@@ -72,39 +74,94 @@ def last_cycle(path: Path) -> float:
         return float("-inf") if started is None else float(started)
 
 
-def install(copy: Path, ledger: Path, spool: Path) -> Path | None:
+class Installed(NamedTuple):
+    """A copy in the place of the ledger. `aside`: where the one before is now, if there was one."""
+
+    copy: Path
+    last_cycle: float
+    """when the last cycle in it began"""
+    aside: Path | None
+    expected: frozenset[tuple[int, int]]
+    """the runs, as (job id, restarts), to which requests are open"""
+
+
+def take_over(folder: Path, ledger: Path) -> Installed | None:
+    """Install the newest copy in the takeover's folder, if it is newer than the ledger; None if it is not.
+
+    Raises:
+        LedgerError: this host's ledger is damaged, or the copy cannot be installed.
+    """
+    own = last_cycle(ledger) if ledger.exists() else float("-inf")
+    found = newest(folder)
+    return None if found is None or found[1] <= own else install(found[0], ledger)
+
+
+def restore(copy: Path, ledger: Path, spool: Path) -> Path | None:
     """Restore a copy, while no daemon runs. Returns where the ledger that it replaces was moved to, if there was one.
+
+    Raises:
+        LedgerError: as `install`
+    """
+    installed = install(copy, ledger)
+    withdraw_unknown(spool, installed.expected)
+    return installed.aside
+
+
+def install(copy: Path, ledger: Path) -> Installed:
+    """Put a copy in the place of the ledger; `withdraw_unknown` is to follow.
 
     Raises:
         LedgerError: the copy is damaged, and nothing was changed; or it cannot be put in place.
     """
-    last_cycle(copy)
+    last = last_cycle(copy)
     coming = ledger.with_name(f"{ledger.name}.coming")
-    with _advice(f"{copy} cannot be put in the place of {ledger}"):
-        coming.unlink(missing_ok=True)
-        coming.touch(0o600)
-        with closing(_opened(copy)) as source, closing(sqlite3.connect(coming)) as target:
-            source.backup(target)
-        _owned_as(coming, ledger)
-        aside = _moved_aside(ledger)
-        os.replace(coming, ledger)
-        with closing(Ledger(ledger)) as installed:
-            installed.mark_unknown()
-            expected = {(o.job.job_id, o.restarts) for o in installed.open_operations()}
-        _chown(ledger, ledger.parent.stat())
-    _withdraw_unknown(spool, expected)
-    return aside
+    with _advice(f"{copy} cannot be put in the place of {ledger}"), closing(_opened(copy)) as source:
+        source.execute("PRAGMA schema_version").fetchone()  # all of its files are open before root becomes another
+        with as_owner_of(ledger.parent):
+            coming.unlink(missing_ok=True)
+            _reserve(coming)
+            with closing(sqlite3.connect(coming)) as target:
+                source.backup(target)
+            _owned_as(coming, ledger)
+            aside = _moved_aside(ledger)
+            os.replace(coming, ledger)
+            with closing(Ledger(ledger)) as installed:
+                installed.mark_unknown()
+                expected = frozenset((o.job.job_id, o.restarts) for o in installed.open_operations())
+    return Installed(copy, last, aside, expected)
 
 
-def _withdraw_unknown(spool: Path, expected: set[tuple[int, int]]) -> None:
-    """Withdraw the requests that the copy does not know: their operation and rule are lost."""
+def withdraw_unknown(spool: Path, expected: Collection[tuple[int, int]]) -> None:
+    """Withdraw the requests to other runs than these, which a copy does not know: their operation and rule are lost."""
     requests = Requests(spool)
     kinds: tuple[RequestKind, ...] = ("stop", "checkpoint")
-    for kind in kinds:
-        with suppress(OSError):
-            for run in requests.open_runs(kind):
-                if (run.job_id, run.restart) not in expected:
-                    requests.withdraw(run, kind)
+    with suppress(OSError), as_owner_of(spool):  # a spool that is not mounted has no requests
+        for kind in kinds:
+            with suppress(OSError):
+                for run in requests.open_runs(kind):
+                    if (run.job_id, run.restart) not in expected:
+                        requests.withdraw(run, kind)
+
+
+def write(ledger: Ledger, file: Path) -> None:
+    """Copy the ledger to a new file, which only its owner can read; as root, the owner of its folder.
+
+    Raises:
+        FileExistsError: it exists.
+        OSError: it cannot be made in its folder.
+        LedgerError: the copy failed, and no file is left.
+    """
+    with as_owner_of(file.parent):
+        _reserve(file)
+        try:
+            ledger.backup(file)
+        except BaseException:
+            file.unlink()
+            raise
+
+
+def _reserve(path: Path) -> None:
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
 
 
 def _opened(path: Path) -> sqlite3.Connection:
@@ -133,15 +190,13 @@ def _moved_aside(ledger: Path) -> Path | None:
 def _owned_as(path: Path, like: Path) -> None:
     """Give it the owner of the ledger that it replaces, else of its folder: root restores, the daemon writes."""
     at = (like if like.exists() else like.parent).stat()
-    _chown(path, at)
-    path.chmod(at.st_mode & 0o777 if like.exists() else GROUP_READS)
-
-
-def _chown(path: Path, at: os.stat_result) -> None:
-    if os.geteuid() == 0:
-        for ending in ("", "-wal", "-shm"):
-            with suppress(FileNotFoundError):
-                os.chown(path.with_name(path.name + ending), at.st_uid, at.st_gid)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if os.geteuid() == ROOT:
+            os.fchown(descriptor, at.st_uid, at.st_gid)
+        os.fchmod(descriptor, at.st_mode & 0o777 if like.exists() else GROUP_READS)
+    finally:
+        os.close(descriptor)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -7,6 +7,7 @@ belongs. Arrays of text are stored as their distinct texts and an index into the
 import functools
 import io
 import json
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -25,9 +26,9 @@ _MIN_ROWS = 64
 _LEVEL = 1
 """zlib's fastest: a cycle's inputs are written within that cycle"""
 _PLAIN = (str, int, float)
-_DAMAGE = (
+DAMAGE = (
     OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, MemoryError,
-    zipfile.BadZipFile, zlib.error,
+    zipfile.BadZipFile, zlib.error, SyntaxError, OverflowError, tokenize.TokenError,
 )  # fmt: skip
 """What NumPy and zipfile raise over bytes that were cut or changed."""
 
@@ -40,8 +41,17 @@ def dumps(value: Any, *, packed: bool = True) -> bytes:
     Raises:
         TypeError: something else is in it.
     """
+    return pack(*parts(value), packed=packed)
+
+
+def parts(value: Any) -> tuple[bytes, list[NDArray[Any]]]:
+    """The JSON skeleton of such a tree, and the arrays that it refers to by their places. Raises TypeError."""
     arrays: list[NDArray[Any]] = []
-    skeleton = json.dumps(_skeleton(value, arrays)).encode()
+    return json.dumps(_skeleton(value, arrays)).encode(), arrays
+
+
+def pack(skeleton: bytes, arrays: Sequence[NDArray[Any]], *, packed: bool = True) -> bytes:
+    """The bytes of such parts, as `dumps` makes them."""
     buffer = io.BytesIO()
     method = zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED
     with zipfile.ZipFile(buffer, "w", method, compresslevel=_LEVEL) as archive:
@@ -49,6 +59,15 @@ def dumps(value: Any, *, packed: bool = True) -> bytes:
             with archive.open(f"{name}.npy", "w") as member:
                 np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
     return buffer.getvalue()
+
+
+def arrays(data: bytes) -> dict[str, NDArray[Any]]:
+    """The arrays in what `dumps` made, by their places in digits. Raises ValueError: these are not such bytes."""
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except DAMAGE as error:
+        raise ValueError(f"not a value of this codec: {error}") from error
 
 
 def loads(data: bytes) -> Any:
@@ -59,8 +78,8 @@ def loads(data: bytes) -> Any:
     """
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            return _filled(json.loads(archive["skeleton"].tobytes()), archive)
-    except _DAMAGE as error:
+            return filled(json.loads(archive["skeleton"].tobytes()), archive)
+    except DAMAGE as error:
         raise ValueError(f"not a value of this codec: {error}") from error
 
 
@@ -151,7 +170,7 @@ def _by_columns(rows: Sequence[Any]) -> list[NDArray[Any]]:
     return columns
 
 
-def _filled(skeleton: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+def filled(skeleton: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     """The value of a skeleton, with its arrays in their places."""
     if isinstance(skeleton, dict):
         if _ARRAY in skeleton:
@@ -160,9 +179,9 @@ def _filled(skeleton: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
             at = skeleton[_TEXTS]
             return arrays[str(at)][arrays[str(at + 1)]]
         if _ROWS in skeleton:
-            columns = (_filled(column, arrays).tolist() for column in skeleton[_ROWS])
+            columns = (filled(column, arrays).tolist() for column in skeleton[_ROWS])
             return [list(row) for row in zip(*columns, strict=True)]
-        return {key: _filled(item, arrays) for key, item in skeleton.items()}
+        return {key: filled(item, arrays) for key, item in skeleton.items()}
     if isinstance(skeleton, list):
-        return [_filled(item, arrays) for item in skeleton]
+        return [filled(item, arrays) for item in skeleton]
     return skeleton

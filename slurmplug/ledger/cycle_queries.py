@@ -13,9 +13,10 @@ from policies.plan import NOTHING_REMEMBERED, Memory
 from policies.snapshot import JobKey
 from slurmplug.directives.changes import Change
 from slurmplug.intake.job_record import JobRecord
-from slurmplug.ledger import rows
+from slurmplug.ledger import job_rows, rows
 from slurmplug.ledger.database import LedgerFile
-from slurmplug.ledger.rows import Row
+from slurmplug.ledger.sqlite import Row
+from slurmplug.ledger.sqlite import rows as dict_rows
 from slurmplug.operations import Operation, OperationOutcome
 from slurmplug.operations.history import move_history
 from slurmplug.rules.guardrails import HOUR, Past
@@ -45,19 +46,24 @@ def live_records(ledger: LedgerFile) -> list[JobRecord]:
     """The jobs that live or that Slurm still listed when last seen, with their directives and progress."""
     doubtful = _site_factors_in_doubt(ledger)
     return [
-        rows.record_from_row(
+        job_rows.record_from_row(
             row | ({"label": None} if row["id"] in doubtful else {}),
-            ledger.query("SELECT * FROM progress WHERE job = ? ORDER BY restarts, trial, iteration", row["id"]),
+            points(ledger, row["id"]),
         )
         for row in ledger.query("SELECT * FROM jobs WHERE ended = 0 OR listed = 1 ORDER BY id")
     ]
+
+
+def points(ledger: LedgerFile, job: int) -> list[Row]:
+    """The points of a job's runs, as `job_rows.record_from_row` needs them. `job`: its row."""
+    return ledger.query("SELECT * FROM progress WHERE job = ? ORDER BY restarts, trial, iteration", job)
 
 
 def site_factors(ledger: LedgerFile) -> dict[JobKey, float]:
     """The SiteFactor in place of each live job, NaN where not known; without jobs whose SiteFactor others set."""
     doubtful = _site_factors_in_doubt(ledger)
     return {
-        _key(row): np.nan if row["id"] in doubtful else rows.null_to_nan(row["label"])
+        _key(row): np.nan if row["id"] in doubtful else job_rows.null_to_nan(row["label"])
         for row in ledger.query(_SITE_FACTORS)
     }
 
@@ -69,7 +75,7 @@ def _site_factors_in_doubt(ledger: LedgerFile) -> set[int]:
 
 def directive_changes(ledger: LedgerFile) -> list[tuple[JobKey, Change]]:
     """The changes of directives that no cycle has put in force yet, the earliest first."""
-    return [(_key(row), rows.change_from_row(row)) for row in ledger.query(_DIRECTIVE_CHANGES)]
+    return [(_key(row), job_rows.change_from_row(row)) for row in ledger.query(_DIRECTIVE_CHANGES)]
 
 
 def open_operations(ledger: LedgerFile) -> list[Operation]:
@@ -132,8 +138,8 @@ def given_back(ledger: LedgerFile) -> frozenset[int]:
 def _failed_cycles(ledger: LedgerFile) -> list[float]:
     """When the latest cycles began whose commands all failed, latest first; ends at a cycle in which one succeeded."""
     found = []
-    with ledger.errors(), closing(ledger.db.query(_COMMANDING_CYCLES)) as cycles:
-        for cycle in cycles:
+    with ledger.errors(), closing(ledger.db.execute(_COMMANDING_CYCLES)) as cycles:
+        for cycle in dict_rows(cycles):
             if not cycle["failed"]:
                 break
             found.append(cycle["started"])

@@ -1,24 +1,38 @@
 """The ledger's file: opened, migrated, written in whole transactions; its errors say what to do."""
 
+import ctypes
+import logging
+import math
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from sqlite_utils import Database
-
-from slurmplug.errors import LedgerError
+from slurmplug.errors import LedgerDamaged, LedgerError, LedgerLost, advice
 from slurmplug.ledger import codec
-from slurmplug.ledger.rows import Row
+from slurmplug.ledger.beside import Beside
+from slurmplug.ledger.rankings import CycleRankings
 from slurmplug.ledger.schema import MIGRATIONS
+from slurmplug.ledger.selection import has_node
+from slurmplug.ledger.sqlite import Database, Row, rows
 
 BUSY_SECONDS = 10.0
+"""for which another process that writes is waited for,"""
+BUSY_TRY_MILLISECONDS = 500
+"""and of these so many within SQLite at a time, where no signal is handled"""
+STEPS = 100_000
+"""of SQLite's virtual machine from one look at the clock to the next: milliseconds"""
+WAL_PAGES = 64
+"""of 4 KiB, after which what was written beside the file is moved into it. On a disk that is full before that, nothing
+can be moved any more, as it takes room."""
 GROUP_READS = 0o640
 """The mode of a new ledger, whatever the umask lets through: reports are read in the daemon's group. SQLite gives the
 files beside it the same."""
+_log = logging.getLogger(__name__)
 
 
 class LedgerFile:
@@ -28,19 +42,81 @@ class LedgerFile:
         """As `Ledger`."""
         self.name = f"the ledger {path}" if path else "the ledger in memory"
         self._path = path
+        self._until = math.inf
+        self.rankings: CycleRankings | None = None
+        """of the last cycle, kept for as long as it is the last one"""
+        self._beside = None if path is None or readonly else Beside(path)
         with self.errors():
-            self.db = _connected(path, readonly)
+            self._open(readonly)
             self._identity = _identity(path)
-            self._migrate(readonly)
+            try:
+                self._migrate(readonly)
+                if not readonly:
+                    self._move_in()
+                if self._beside is not None:
+                    self._beside.note()
+            except BaseException:
+                self.close()
+                raise
 
     def close(self) -> None:
         """Let go of the file."""
         self.db.close()
 
+    def require_in_place(self) -> None:
+        """Look whether the file, and those that SQLite keeps beside it, are the ones that are open.
+
+        Where its log or the index of that was removed, all that was written goes into the ledger, which is opened anew.
+
+        Raises:
+            LedgerError: the ledger was moved away: what is written to it would be lost.
+            LedgerLost: of its log something is missing that the ledger does not have yet.
+        """
+        if _identity(self._path) != self._identity:
+            raise LedgerError(f"{self.name} was moved or removed: put it back, or restart the daemon for a new one")
+        if self._beside is None:
+            return
+        log, index = self._beside.log(), self._beside.index()
+        if log == "shrunk":
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.db.conn))  # closing would copy a part of it to the ledger
+            self.db.conn = sqlite3.connect(":memory:")
+            raise self._lost("truncated")
+        if "replaced" in (log, index):
+            with self.errors():
+                _, frames, copied = self.db.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
+                self.db.close()
+                self._open(readonly=False)
+                self._version()
+            self._beside.note()
+            if frames != copied:
+                raise self._lost("removed")
+        if log != "in place" or index != "in place":
+            _log.warning("files beside %s were removed or truncated; nothing is lost", self.name)
+
+    def _lost(self, how: str) -> LedgerLost:
+        return LedgerLost(
+            f"{self.name} has lost what was written last, as {self._path}-wal was {how}: start the daemon again, which "
+            "goes on from what is left; where that is damaged, restore a backup"
+        )
+
+    def _open(self, readonly: bool) -> None:
+        self.db = Database(_connected(self._path, readonly))
+        self.db.conn.create_function("has_node", 2, has_node, deterministic=True)
+        try:
+            self._set_up(readonly)
+        except BaseException:
+            self.db.close()
+            raise
+
     def query(self, sql: str, *parameters: object) -> list[dict[str, Any]]:
         """The rows of a SELECT."""
         with self.errors():
-            return list(self.db.query(sql, parameters))
+            return list(rows(self.db.execute(sql, parameters)))
+
+    def tuples(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """The rows of a SELECT, in the order of its columns."""
+        with self.errors():
+            return self.db.execute(sql, parameters).fetchall()
 
     def value(self, sql: str, *parameters: object) -> Any:
         """The only column of the only row of a SELECT."""
@@ -63,6 +139,19 @@ class LedgerFile:
                 target.execute("PRAGMA journal_mode = DELETE")  # WAL's readers write beside it
             finally:
                 target.close()
+
+    def _move_in(self) -> None:
+        """Move what was written beside the file into it, whose room beside is then written again."""
+        self.db.execute("PRAGMA wal_checkpoint").fetchall()
+
+    def _set_up(self, readonly: bool) -> None:
+        self.db.conn.set_progress_handler(self._is_late, STEPS)
+        self.db.execute("PRAGMA temp_store = MEMORY")  # wherever temporary files would go may be full, or not writable
+        if not readonly:
+            self.db.execute("PRAGMA journal_mode = WAL")
+            self.db.execute("PRAGMA foreign_keys = ON")
+            self.db.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
+            self.db.execute(f"PRAGMA busy_timeout = {BUSY_TRY_MILLISECONDS}")
 
     def _migrate(self, readonly: bool) -> None:
         version = self._version()
@@ -101,12 +190,9 @@ class LedgerFile:
     def _version(self) -> int:
         return int(self.value("PRAGMA user_version"))
 
-    def _put(self, table: str, rows: Iterable[Row], key: Sequence[str] = ()) -> None:
-        """Insert rows of one shape; one with the same key is replaced, where a key is given.
-
-        Not by sqlite-utils, which on a full disk takes SQLite for one without upsert, and then drops rows silently.
-        """
-        remaining = iter(rows)
+    def _put(self, table: str, new: Iterable[Row], key: Sequence[str] = ()) -> None:
+        """Insert rows of one shape; one with the same key is replaced, where a key is given."""
+        remaining = iter(new)
         first = next(remaining, None)
         if first is None:
             return
@@ -117,27 +203,43 @@ class LedgerFile:
             sql += f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {given}"
         self.db.conn.executemany(sql, (tuple(row.values()) for row in chain([first], remaining)))
 
-    def damaged(self, what: object) -> LedgerError:
+    def damaged(self, what: object) -> LedgerDamaged:
         """The error of a ledger that holds what cannot be read."""
-        return LedgerError(f"{self.name} is damaged, {what}: restore a backup, or move it away")
-
-    def _require_in_place(self) -> None:
-        """Raises LedgerError where the file was moved away: what is written to it would be lost."""
-        if _identity(self._path) != self._identity:
-            raise LedgerError(f"{self.name} was moved or removed: put it back, or restart the daemon for a new one")
+        return LedgerDamaged(f"{self.name} is damaged, {what}: restore a backup, or move it away")
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """All or nothing. It waits for the lock at its begin, where waiting helps: not between reading and writing."""
         with self.errors():
-            self._require_in_place()
-            self.db.conn.execute("BEGIN IMMEDIATE")
+            self.require_in_place()
+            self._begin()
             try:
                 yield
                 self.db.conn.execute("COMMIT")
             except BaseException:
                 self.db.conn.rollback()
                 raise
+
+    def _begin(self) -> None:
+        """Begin to write, once no other process does; not within SQLite, which no signal interrupts."""
+        until = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                self.db.conn.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                busy = getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY")
+                if not busy or time.monotonic() > min(until, self._until):
+                    raise
+            else:
+                return
+
+    def hurry(self, seconds: float) -> None:
+        """Wait for other processes no longer than so many seconds from now, and end a statement that takes longer, with
+        its transaction; safe in a signal handler."""
+        self._until = min(self._until, time.monotonic() + seconds)
+
+    def _is_late(self) -> bool:
+        return time.monotonic() > self._until
 
     @contextmanager
     def errors(self) -> Iterator[None]:
@@ -146,8 +248,17 @@ class LedgerFile:
             yield
         except sqlite3.Error as error:
             name = getattr(error, "sqlite_errorname", "")
-            advice = next((advice for start, advice in _ADVICE.items() if name.startswith(start)), "")
-            raise LedgerError(f"{self.name} cannot be used: {error}{advice}") from error
+            what_to_do = next((each for start, each in _ADVICE.items() if name.startswith(start)), "")
+            raise LedgerError(f"{self.name} cannot be used: {error}{_of_system() or what_to_do}") from error
+
+
+def _of_system() -> str:
+    """What to do where no file can be opened at all, which SQLite does not tell from one that is not there."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        return advice(error)
+    return ""
 
 
 def _identity(path: Path | None) -> tuple[int, int] | None:
@@ -158,22 +269,16 @@ def _identity(path: Path | None) -> tuple[int, int] | None:
     return (at.st_dev, at.st_ino) if at else None
 
 
-def _connected(path: Path | None, readonly: bool) -> Database:
+def _connected(path: Path | None, readonly: bool) -> sqlite3.Connection:
     if path is None:
-        db = Database(memory=True)
-    else:
-        if not readonly:
-            with suppress(OSError):  # it is there, or SQLite will say what is in the way
-                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, GROUP_READS))
-        uri = f"{path.absolute().as_uri()}?mode={'ro' if readonly else 'rwc'}"
-        if readonly and not _in_use(path) and not os.access(path.parent, os.W_OK):
-            uri += "&immutable=1"  # a reader of WAL would have to write beside the file
-        db = Database(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS))
-    db.execute("PRAGMA temp_store = MEMORY")  # wherever temporary files would go may be full, or not writable
+        return sqlite3.connect(":memory:", isolation_level=None)
     if not readonly:
-        db.enable_wal()
-        db.execute("PRAGMA foreign_keys = ON")
-    return db
+        with suppress(OSError):  # it is there, or SQLite will say what is in the way
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, GROUP_READS))
+    uri = f"{path.absolute().as_uri()}?mode={'ro' if readonly else 'rwc'}"
+    if readonly and not _in_use(path) and not os.access(path.parent, os.W_OK, effective_ids=True):
+        uri += "&immutable=1"  # a reader of WAL would have to write beside the file
+    return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
 
 
 def _in_use(path: Path) -> bool:
@@ -181,6 +286,7 @@ def _in_use(path: Path) -> bool:
 
 
 _ADVICE = {
+    "SQLITE_INTERRUPT": ": the daemon is to end",
     "SQLITE_FULL": "; make room on its disk",
     "SQLITE_IOERR": "; is its disk full or failing?",
     "SQLITE_BUSY": "; another process has held it for long: a backup, or a second daemon?",

@@ -12,10 +12,10 @@ from slurmplug.directives import changes, parser
 from slurmplug.directives.changes import Change
 from slurmplug.errors import UsageError
 from slurmplug.intake.job_record import JobRecord
-from slurmplug.ledger import cycle_queries, queries, rows
+from slurmplug.ledger import cycle_queries, job_rows, queries
 from slurmplug.ledger.ledger import Ledger
-from slurmplug.ledger.rows import Row
 from slurmplug.ledger.selection import JobId
+from slurmplug.ledger.sqlite import Row
 
 MAX_CHANGES = 100
 """The most changes of one job."""
@@ -125,7 +125,7 @@ def _jobs_of(ledger: Ledger, request: ChangeRequest, author: Author) -> list[_Jo
 
 
 def _job(ledger: Ledger, row: Row, given_back: Collection[int]) -> _Job:
-    record = rows.record_from_row(row, ())
+    record = job_rows.record_from_row(row, ())
     return _Job(
         row=row["id"],
         record=record,

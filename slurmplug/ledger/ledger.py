@@ -5,11 +5,13 @@ inputs of the decision. A database that is locked, full or corrupt raises `Ledge
 Slurm is left alone.
 """
 
+import json
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,12 +21,22 @@ from slurmplug.cluster.port import Outcome
 from slurmplug.cycle.record import CycleRecord
 from slurmplug.directives.changes import Change
 from slurmplug.intake.job_record import Changes, JobRecord
-from slurmplug.ledger import codec, cycle_queries, rows
+from slurmplug.ledger import budgets, codec, cycle_queries, job_rows, overloads, rows
 from slurmplug.ledger.database import LedgerFile
+from slurmplug.ledger.inputs import Base, Encoded, encode
 from slurmplug.operations import Operation
+from slurmplug.rules import precedence
 from slurmplug.rules.guardrails import Past
 
 DAY = 86_400.0
+
+
+class Forgotten(NamedTuple):
+    """The ids of the jobs that were forgotten, whose they were, and how many jobs of that user Slurm still lists."""
+
+    jobs: frozenset[int]
+    uids: frozenset[int]
+    listed: int
 
 
 class Ledger(LedgerFile):
@@ -39,8 +51,11 @@ class Ledger(LedgerFile):
         self._ids: dict[JobKey, int] = {}
         self._seen = -1
         self._encoder = ThreadPoolExecutor(1, thread_name_prefix="ledger")
-        self._inputs: tuple[int, Future[bytes]] | None = None
-        """the number of the last cycle with commands, and its inputs, which are encoded while these are carried out"""
+        self._inputs: tuple[int, Future[Encoded]] | None = None
+        """the number of the last cycle whose inputs are kept, and these, encoded while its commands are carried out"""
+        self.kept_at = -math.inf
+        """the time of that cycle, in seconds since the epoch"""
+        self._base = Base()
         super().__init__(path, readonly=readonly)
 
     def close(self) -> None:
@@ -51,7 +66,8 @@ class Ledger(LedgerFile):
     # --- a cycle ----------------------------------------------------------------------------------------------------
 
     def next_cycle(self) -> int:
-        """The number of the next cycle."""
+        """The number of the next cycle, after a look whether the ledger's files are in place. Raises LedgerLost too."""
+        self.require_in_place()
         return cycle_queries.next_cycle(self)
 
     def begin(self, record: CycleRecord) -> None:
@@ -59,13 +75,18 @@ class Ledger(LedgerFile):
         with self._transaction():
             self._write_changes(record.changes)
             self._put("cycles", [rows.cycle_row(record)])
+            overloads.write(self, record)
             self._write_rankings(record)
             self._write_decisions(record)
             self._write_operations(record)
-            memory = {"policy": record.policy, "state": codec.dumps(record.plan.memory)}
-            self._put("memory", [memory], key=["policy"])
-        if record.commands:
-            self._inputs = record.snapshot.cycle, self._encoder.submit(rows.encode_inputs, record)
+            memories = {record.policy: record.plan.memory}
+            if record.precedence is not None:
+                memories[precedence.MEMORY] = record.precedence
+            states = [{"policy": name, "state": codec.dumps(memory)} for name, memory in memories.items()]
+            self._put("memory", states, key=["policy"])
+        if record.commands or record.snapshot.now - self.kept_at >= budgets.INPUTS_EVERY:
+            self.kept_at = record.snapshot.now
+            self._inputs = record.snapshot.cycle, self._encoder.submit(encode, record, self._base)
 
     def failed(self, policy: str, error: str, now: float) -> None:
         """Write a cycle that could not read the cluster."""
@@ -73,8 +94,15 @@ class Ledger(LedgerFile):
             row = {"id": self.next_cycle(), "started": now, "finished": now, "policy": policy, "error": error}
             self._put("cycles", [row])
 
-    def finish(self, cycle: int, outcomes: Sequence[Outcome], site_factors: Mapping[JobKey, float], now: float) -> None:
-        """Write the outcomes of a cycle's commands, and the SiteFactors now in place (NaN: not known)."""
+    def finish(
+        self,
+        cycle: int,
+        outcomes: Sequence[Outcome],
+        site_factors: Mapping[JobKey, float],
+        now: float,
+        seconds: Mapping[str, float],
+    ) -> None:
+        """Write the outcomes of a cycle's commands, the SiteFactors in place (NaN: not known), the stages' times."""
         inputs = self._inputs[1].result() if self._inputs and self._inputs[0] == cycle else None
         with self._transaction():
             answers = [(o.status, o.message, o.command) for o in outcomes]
@@ -82,10 +110,15 @@ class Ledger(LedgerFile):
             self._run(_SET_LAST_STATUS, [(outcome.status, outcome.command) for outcome in outcomes])
             self._run(
                 _SET_SITE_FACTOR,
-                [(rows.nan_to_null(site_factor), self._id(key)) for key, site_factor in site_factors.items()],
+                [(job_rows.nan_to_null(site_factor), self._id(key)) for key, site_factor in site_factors.items()],
             )
-            self.db.execute("UPDATE cycles SET finished = ?, inputs = ? WHERE id = ?", [now, inputs, cycle])
+            inputs = self._with_base(inputs) if inputs else None
+            data, base = (inputs.data, inputs.base) if inputs else (None, None)
+            sql = "UPDATE cycles SET finished = ?, inputs = ?, inputs_base = ?, seconds = ? WHERE id = ?"
+            self.db.execute(sql, [now, data, base, json.dumps(dict(seconds)), cycle])
         self._inputs = None
+        if inputs:
+            self._base = self._base.after(cycle, inputs)
 
     # --- what the daemon reads --------------------------------------------------------------------------------------
 
@@ -162,7 +195,7 @@ class Ledger(LedgerFile):
         `decide` returns them, by what it reads of the ledger in the same transaction.
         """
         with self._transaction():
-            self._put("directive_changes", [rows.change_row(job, change) for job, change in decide()])
+            self._put("directive_changes", [job_rows.change_row(job, change) for job, change in decide()])
 
     def reset(
         self,
@@ -175,7 +208,7 @@ class Ledger(LedgerFile):
         """Write that an operator took back SiteFactors (NaN: not known), ended operations, released held jobs, and gave
         jobs back what they asked for."""
         with self._transaction():
-            written = [(rows.nan_to_null(site_factor), self._id(key)) for key, site_factor in site_factors.items()]
+            written = [(job_rows.nan_to_null(site_factor), self._id(key)) for key, site_factor in site_factors.items()]
             self._run(_SET_SITE_FACTOR, written)
             self._run(_RECORD_RESET, [(job, now, now) for site_factor, job in written if site_factor == 0])
             self._run("UPDATE jobs SET admission = 'gone' WHERE id = ?", [(self._id(key),) for key in let_go])
@@ -197,31 +230,60 @@ class Ledger(LedgerFile):
             self.db.execute("UPDATE jobs SET label = NULL WHERE ended = 0 AND factor_by_others = 0")
             self.db.execute("UPDATE operations SET told = 'unknown' WHERE step != 'ended'")
 
+    def thin(self, now: float) -> None:
+        """Delete what is beyond the budgets of jobs, users and tables (`slurmplug.ledger.budgets`)."""
+        with self._transaction():
+            budgets.thin(self, now)
+        self._ids.clear()
+
+    def forget(self, user: str) -> Forgotten:
+        """Delete, and overwrite, the jobs of a user that Slurm does not list any more, with all that hangs on them and
+        all that was made of them: the inputs of cycles, which hold all users' jobs, and the predictors' models."""
+        self.db.execute("PRAGMA secure_delete = ON")
+        with self._transaction():
+            found = self.query("SELECT job_id, uid, ended = 1 AND listed = 0 AS gone FROM jobs WHERE user = ?", user)
+            gone = [row for row in found if row["gone"]]
+            if gone:
+                self.db.execute("DELETE FROM jobs WHERE user = ? AND ended = 1 AND listed = 0", [user])
+                ids = [(row["job_id"],) for row in gone]
+                self._run("DELETE FROM faults WHERE job_id = ? AND job_id NOT IN (SELECT job_id FROM jobs)", ids)
+                self.db.execute("UPDATE cycles SET inputs = NULL, inputs_base = NULL WHERE inputs IS NOT NULL")
+                self.db.execute("DELETE FROM models")
+                self.db.execute("DELETE FROM queue_forecast")
+        with self.errors():
+            self.db.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
+        jobs, uids = (frozenset(row[name] for row in gone) for name in ("job_id", "uid"))
+        return Forgotten(jobs, uids, len(found) - len(gone))
+
     def delete_old(self, now: float, keep_days: float, keep_inputs_days: float) -> None:
         """Delete what is older than the retention, in days."""
         old = now - keep_days * DAY
         with self._transaction():
             self.db.execute(
-                "UPDATE cycles SET inputs = NULL WHERE inputs IS NOT NULL AND started < ?",
+                "UPDATE cycles SET inputs = NULL, inputs_base = NULL WHERE inputs IS NOT NULL AND started < ?",
                 [now - keep_inputs_days * DAY],
             )
             self.db.execute("DELETE FROM jobs WHERE ended = 1 AND last_seen < ?", [old])
+            overloads.delete(self, old)
             # The last one stays: cycles are numbered on from it.
             self.db.execute("DELETE FROM cycles WHERE started < ? AND id < (SELECT max(id) FROM cycles)", [old])
             self.db.execute("DELETE FROM faults WHERE last < ?", [old])
+            self.db.execute(_FORGET_INPUTS_WITHOUT_BASE)
         self._ids.clear()
 
     # --- the parts of a cycle -----------------------------------------------------------------------------------------
 
     def _write_changes(self, changes: Changes) -> None:
         """The jobs that changed, their new points, and the reports that were not believed."""
-        records = (rows.record_row(record, changes.now) for record in changes.records)
+        records = (job_rows.record_row(record, changes.now) for record in changes.records)
         self._put("jobs", records, key=["cluster", "job_id", "first_submit"])
         made = [(change.id,) for record in changes.records for change in record.changes]
         self._run(_FORGET_VALUE_OF_OTHER_QUANTITY, made)
         self._run("DELETE FROM directive_changes WHERE id = ?", made)
-        points = ({"job": self._id(key), **row} for key, row in rows.point_rows(changes.points))
+        points = ({"job": self._id(key), **row} for key, row in job_rows.point_rows(changes.points))
         self._put("progress", points, key=["job", "restarts", "trial", "iteration"])
+        for key in {point.key for point in changes.points}:
+            budgets.keep_job_within(self, self._id(key))
         deleted = [(self._id(p.key), p.restarts, p.trial, p.iteration) for p in changes.points if p.quantities is None]
         self._run("DELETE FROM progress WHERE job = ? AND restarts = ? AND trial = ? AND iteration = ?", deleted)
         faults = [(f.job, f.rule, f.detail, f.count, changes.now, changes.now) for f in changes.faults]
@@ -259,6 +321,12 @@ class Ledger(LedgerFile):
         commands = ({"job": self._id(c.job), "cycle": cycle, **rows.command_row(c)} for c in record.commands)
         self._put("commands", commands)
 
+    def _with_base(self, given: Encoded) -> Encoded:
+        """Inputs that can be restored: stored whole where their base is not kept any more, as after `forget`."""
+        if given.base is None or self.query("SELECT 1 FROM cycles WHERE id = ? AND inputs IS NOT NULL", given.base):
+            return given
+        return given.whole()
+
     def _run(self, sql: str, parameters: Iterable[Sequence[Any]]) -> None:
         """Execute a statement for each of the parameters."""
         self.db.conn.executemany(sql, parameters)
@@ -282,9 +350,10 @@ class Ledger(LedgerFile):
 _RECORD_DECISION = """
 INSERT INTO decisions (job, kind, verdict, rule, veto, facts, veto_facts, first_cycle, last_cycle, first, last)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET facts = excluded.facts, veto_facts = excluded.veto_facts,
-    last_cycle = excluded.last_cycle, last = excluded.last
+ON CONFLICT DO UPDATE SET facts = CASE kind WHEN 'stop' THEN facts ELSE excluded.facts END,
+    veto_facts = excluded.veto_facts, last_cycle = excluded.last_cycle, last = excluded.last
 """
+"""A stop keeps the facts of when it was first decided, so that it can be judged by what the job did after that."""
 _RECORD_RESET = """
 INSERT INTO decisions (job, kind, verdict, rule, veto, facts, veto_facts, first_cycle, last_cycle, first, last)
 VALUES (?, 'reset', 'done', 'operator', '', '{}', '{}', 0, 0, ?, ?)
@@ -298,6 +367,10 @@ UPDATE jobs SET foreseen = NULL, foreseen_low = NULL, foreseen_high = NULL, fore
 )
 """
 """The final value that was predicted may be one of another quantity."""
+_FORGET_INPUTS_WITHOUT_BASE = """
+UPDATE cycles SET inputs = NULL, inputs_base = NULL
+WHERE inputs_base IS NOT NULL AND inputs_base NOT IN (SELECT id FROM cycles WHERE inputs IS NOT NULL)
+"""
 _SET_SITE_FACTOR = "UPDATE jobs SET label = ? WHERE id = ?"
 _TAKE_BACK = """
 UPDATE jobs SET factor_by_others = 0, label = NULL WHERE job_id = ? AND ended = 0 AND factor_by_others = 1

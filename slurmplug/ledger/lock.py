@@ -2,11 +2,16 @@
 
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from slurmplug.errors import AlreadyRunning, LedgerError
+from slurmplug.errors import AlreadyRunning, LedgerError, advice
+from slurmplug.ledger.owner import as_owner_of
+
+_SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+"""Neither through a link nor waiting for the other end of a pipe."""
 
 
 @contextmanager
@@ -18,15 +23,14 @@ def only_one(path: Path) -> Iterator[None]:
         LedgerError: it cannot be made.
     """
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with as_owner_of(path.parent):  # so that the daemon's account can take it later
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _SAFELY, 0o600)
     except OSError as error:
-        raise LedgerError(
-            f"{path} cannot be made: {error.strerror}; does its folder exist and is it this user's?"
-        ) from error
+        what_to_do = advice(error, "; does its folder exist and is it this user's?")
+        raise LedgerError(f"{path} cannot be made: {error.strerror}{what_to_do}") from error
     try:
-        if os.geteuid() == 0:  # so that the daemon's account can take it later
-            at = path.parent.stat()
-            os.fchown(descriptor, at.st_uid, at.st_gid)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise LedgerError(f"{path} is no regular file: remove it")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -41,10 +45,10 @@ def only_one(path: Path) -> Iterator[None]:
 def daemon_runs(ledger: Path) -> bool:
     """Whether a daemon holds the lock beside this ledger; True where that cannot be read."""
     try:
-        descriptor = os.open(ledger.with_suffix(".lock"), os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(ledger.with_suffix(".lock"), os.O_RDONLY | _SAFELY)
     except FileNotFoundError:
         return False
-    except PermissionError:
+    except OSError:
         return True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

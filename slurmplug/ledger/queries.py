@@ -12,16 +12,17 @@ from policies.plan import Fact, Reason
 from policies.snapshot import JobKey
 from slurmplug.directives.changes import Change
 from slurmplug.errors import UsageError
-from slurmplug.intake.job_record import JobRecord
-from slurmplug.ledger import rows
+from slurmplug.intake.job_record import JobFacts, JobRecord
 from slurmplug.ledger.database import LedgerFile
-from slurmplug.ledger.rows import CycleRankings, Row, facts_from
+from slurmplug.ledger.facts import facts_from
+from slurmplug.ledger.job_rows import change_from_row
+from slurmplug.ledger.last_reports import last_reports
+from slurmplug.ledger.rankings import CycleRankings
 from slurmplug.ledger.selection import Selection, condition
+from slurmplug.ledger.sqlite import Row
 
 EARLIER_TRIALS = 5
 """How many trials before the present one are read for the explanation of a job."""
-LAST_REPORTS = 256
-"""How many of a job's last reports are searched for the last value of each quantity."""
 
 
 class LastCycle(NamedTuple):
@@ -89,60 +90,70 @@ class JobAudit:
 
 def cycle_rankings(ledger: LedgerFile) -> CycleRankings | None:
     """The rank of each job of the last cycle, and what goes with it; None before the first cycle."""
-    found = ledger.query(_RANKINGS)
+    found = ledger.query("SELECT cycle FROM standing")
     if not found:
         return None
-    return CycleRankings(found[0]["cycle"], found[0]["started"], ledger.decoded(found[0]["told"]))
+    if ledger.rankings is None or ledger.rankings.cycle != found[0]["cycle"]:
+        [row] = ledger.query(_RANKINGS)
+        ledger.rankings = CycleRankings(row["cycle"], row["started"], ledger.decoded(row["told"]))
+    return ledger.rankings
 
 
-def jobs(ledger: LedgerFile, which: Selection) -> list[Row]:
-    """The columns of these jobs in order of id, elements of an array together, with their last reports and ranking.
+def jobs(ledger: LedgerFile, which: Selection, *, whole: bool = False) -> list[Row]:
+    """The columns of these jobs in order of id, elements of an array together, with the last reports of those that
+    reported (`last_reports`).
+
+    `seen` is when the job was last seen.
 
     If Slurm has used an id for several jobs, only the latest is returned, like sacct without --duplicates.
+
+    Args:
+        whole: all columns, as `job_rows.record_from_row` needs them
 
     Raises:
         UsageError: more than `which.most` jobs match.
     """
+    return _with_reports(ledger, _select(ledger, _WHOLE_JOBS if whole else _JOBS, which))
+
+
+def jobs_in_rows(ledger: LedgerFile, rows: Sequence[int]) -> list[Row]:
+    """The columns of the jobs in these rows of the ledger, in their order, as `jobs` returns them."""
+    found = {job["id"]: job for job in ledger.query(_JOBS_IN_ROWS, json.dumps(rows))}
+    return _with_reports(ledger, [found[row] for row in rows if row in found])
+
+
+def _with_reports(ledger: LedgerFile, found: list[Row]) -> list[Row]:
+    ranked = cycle_rankings(ledger)
+    seen = ranked.started or 0.0 if ranked else 0.0
+    listed = ranked.jobs if ranked else ()
+    for row in found:
+        row["seen"] = max(row["last_seen"], seen) if row["id"] in listed else row["last_seen"]
+        if row["first_iteration"] is not None:
+            stored = row["last_reported"]
+            row.update(json.loads(stored) if stored else last_reports(ledger, row["id"], row["trial"]))
+    return found
+
+
+def job_rows(ledger: LedgerFile, which: Selection) -> list[int]:
+    """The rows of the jobs that `jobs` returns, in that order. Raises as that."""
+    return [row["id"] for row in _select(ledger, _JOB_ROWS, which)]
+
+
+def live_jobs(ledger: LedgerFile) -> list[tuple[int, int, float, str, int, int]]:
+    """Of the jobs of the last cycle what their order in the queue depends on: row, job id, first submit, state, whether
+    an operator excluded it, and whether its script was not read."""
+    ranked = cycle_rankings(ledger)
+    return [job for job in ledger.tuples(_LIVE_JOBS) if job[0] in ranked.jobs] if ranked else []
+
+
+def _select(ledger: LedgerFile, sql: str, which: Selection) -> list[Row]:
     ranked = cycle_rankings(ledger)
     where, values = condition(which, ranked.jobs if ranked else ())
     limit = which.most + 1 if which.most else -1
-    found = ledger.query(_JOBS.format(where=where), *values, limit)
+    found = ledger.query(sql.format(where=where), *values, limit)
     if which.most and len(found) > which.most:
         raise UsageError(f"these are more than {which.most} jobs: choose a shorter time, users or states")
-    return [row | _ranking(row, ranked) | _last_reports(ledger, row["id"], row["trial"]) for row in found]
-
-
-def _ranking(row: Row, ranked: CycleRankings | None) -> Row:
-    """The job's ranking in the last cycle (a `cycle` of None if it was not in that), and when it was last `seen`."""
-    if ranked is None or row["id"] not in ranked.jobs:
-        return {"cycle": None, "seen": row["last_seen"]}
-    return {**ranked.of(row["id"]), "seen": max(row["last_seen"], ranked.started or 0.0)}
-
-
-def _last_reports(ledger: LedgerFile, job: int, trial: int) -> Row:
-    """The last `iteration` of a trial, the last value of each of its `quantities` as in JSON, the iterations of these,
-    and how many of the last values in a row were `not_finite`."""
-    found = ledger.query(_LAST_REPORTS, job, trial, LAST_REPORTS)
-    quantities: dict[str, float | str] = {}
-    at: dict[str, float] = {}
-    history: dict[str, list[float | str]] = {}
-    for row in reversed(found):
-        reported = json.loads(row["quantities"])
-        quantities |= reported
-        at |= dict.fromkeys(reported, row["iteration"])
-        for name, value in reported.items():
-            history.setdefault(name, []).append(value)
-    return {
-        "iteration": found[0]["iteration"] if found else None,
-        "quantities": quantities,
-        "quantities_at": at,
-        "not_finite": {name: count for name, values in history.items() if (count := _last_texts(values))},
-    }
-
-
-def _last_texts(values: Sequence[float | str]) -> int:
-    """How many of the last values are texts, as those are that are not finite."""
-    return next((n for n, value in enumerate(reversed(values)) if not isinstance(value, str)), len(values))
+    return found
 
 
 def job_audit(ledger: LedgerFile, job: int, record: JobRecord) -> JobAudit:
@@ -161,8 +172,7 @@ def job_audit(ledger: LedgerFile, job: int, record: JobRecord) -> JobAudit:
 def coming_changes(ledger: LedgerFile, job: int) -> list[Change]:
     """The changes of a job's directives that no cycle has put in force yet, the earliest first. `job`: its row."""
     return [
-        rows.change_from_row(row)
-        for row in ledger.query("SELECT * FROM directive_changes WHERE job = ? ORDER BY id", job)
+        change_from_row(row) for row in ledger.query("SELECT * FROM directive_changes WHERE job = ? ORDER BY id", job)
     ]
 
 
@@ -170,7 +180,7 @@ def _earlier_trials(ledger: LedgerFile, job: int, present: int) -> list[Row]:
     return [
         {"trial": trial, **reported}
         for trial in range(max(0, present - EARLIER_TRIALS), present)
-        if (reported := _last_reports(ledger, job, trial))["iteration"] is not None
+        if (reported := last_reports(ledger, job, trial))["iteration"] is not None
     ]
 
 
@@ -229,26 +239,30 @@ def stop_reasons(ledger: LedgerFile) -> dict[int, Reason]:
 
 
 def open_operation_counts(ledger: LedgerFile) -> list[Row]:
-    """How many `jobs` have an open operation of each `kind` and `step`."""
-    return ledger.query("SELECT kind, step, count(*) AS jobs FROM operations WHERE step != 'ended' GROUP BY kind, step")
+    """How many `jobs` have an open operation of each `kind` and `step`, and their `job_ids`."""
+    return _with_ids(ledger.query(_OPEN_COUNTS))
 
 
 def fault_counts(ledger: LedgerFile, since: float) -> list[Row]:
-    """By `rule`, the `count` of doubted reports and when the `last` one came, where that was after `since`."""
-    return ledger.query(
-        "SELECT rule, sum(count) AS count, max(last) AS last FROM faults WHERE last > ? GROUP BY rule ORDER BY rule",
-        since,
-    )
+    """By `rule`, the `count` of doubted reports and when the `last` one came, where that was after `since`, and the
+    `job_ids` of those that are about a job."""
+    return _with_ids(ledger.query(_FAULT_COUNTS, since))
 
 
 def unchangeable_requests(ledger: LedgerFile, since: float) -> list[Row]:
-    """How many `jobs` were not resized or released since then, as Slurm cannot change what they `asked` for."""
-    return ledger.query(_UNCHANGEABLE, since)
+    """How many `jobs` were not resized or released since then, as Slurm cannot change what they `asked` for, and their
+    `job_ids`."""
+    return _with_ids(ledger.query(_UNCHANGEABLE, since))
 
 
-def factors_by_others(ledger: LedgerFile) -> int:
-    """How many live jobs have a SiteFactor that somebody else set."""
-    return int(ledger.value("SELECT count(*) AS n FROM jobs WHERE ended = 0 AND factor_by_others = 1"))
+def _with_ids(found: Iterable[Row]) -> list[Row]:
+    return [{**row, "job_ids": sorted(json.loads(row["job_ids"]))} for row in found]
+
+
+def factors_by_others(ledger: LedgerFile) -> list[int]:
+    """The ids of live jobs that have a SiteFactor that somebody else set."""
+    found = ledger.query("SELECT job_id FROM jobs WHERE ended = 0 AND factor_by_others = 1 ORDER BY job_id")
+    return [row["job_id"] for row in found]
 
 
 def sizes(ledger: LedgerFile) -> Row:
@@ -287,8 +301,7 @@ _AUDITED_JSON: Mapping[str, Callable[[str], Any]] = {"facts": _facts, "veto_fact
 _RANKINGS = """
 SELECT cycle, (SELECT started FROM cycles WHERE cycles.id = standing.cycle) AS started, told FROM standing
 """
-_JOBS = """
-SELECT jobs.*, (SELECT stop FROM stops WHERE stops.job = jobs.id LIMIT 1) AS stop
+_LATEST = """
 FROM jobs
 WHERE {where} AND NOT EXISTS (
     SELECT 1 FROM jobs AS later
@@ -296,8 +309,21 @@ WHERE {where} AND NOT EXISTS (
 )
 ORDER BY coalesce(nullif(jobs.array_id, 0), jobs.job_id), jobs.array_task, jobs.job_id LIMIT ?
 """
-_LAST_REPORTS = """
-SELECT iteration, quantities FROM progress WHERE job = ? AND trial = ? ORDER BY restarts DESC, iteration DESC LIMIT ?
+_SHOWN = (
+    "id", "cluster", "first_submit", "directives", "submitted_directives", "changes", "in_doubt", "given_back",
+    "last_seen", "label", "checkpoint", "trial", "trials", "first_iteration", "last_reported", "waited_before",
+    "attained_before", "predicted", "predicted_low", "predicted_high", "predicted_by", "foreseen", "foreseen_low",
+    "foreseen_high", "foreseen_at", *JobFacts._fields,
+)  # fmt: skip
+_STOP = "(SELECT stop FROM stops WHERE stops.job = jobs.id LIMIT 1) AS stop"
+_JOBS = f"SELECT {', '.join(f'jobs.{name}' for name in _SHOWN)}, {_STOP} {_LATEST}"
+_JOBS_IN_ROWS = f"""
+SELECT {", ".join(f"jobs.{name}" for name in _SHOWN)}, {_STOP} FROM jobs WHERE id IN (SELECT value FROM json_each(?))
+"""
+_WHOLE_JOBS = f"SELECT jobs.*, {_STOP} {_LATEST}"
+_JOB_ROWS = f"SELECT jobs.id {_LATEST}"
+_LIVE_JOBS = """
+SELECT id, job_id, first_submit, state, given_back, directives = 'null' OR in_doubt FROM jobs WHERE ended = 0
 """
 _STEPS = """
 SELECT steps.* FROM steps JOIN operations ON operations.id = steps.operation WHERE operations.job = ? ORDER BY steps.at
@@ -306,8 +332,19 @@ _COMMANDS = """
 SELECT commands.*, cycles.started AS at FROM commands JOIN cycles ON cycles.id = commands.cycle
 WHERE commands.job = ? ORDER BY commands.cycle
 """
+_OPEN_COUNTS = """
+SELECT kind, step, count(*) AS jobs, json_group_array(DISTINCT jobs.job_id) AS job_ids
+FROM operations JOIN jobs ON jobs.id = operations.job WHERE step != 'ended' GROUP BY kind, step
+"""
+_FAULT_COUNTS = """
+SELECT rule, sum(count) AS count, max(last) AS last,
+    json_group_array(DISTINCT job_id) FILTER (WHERE job_id != 0) AS job_ids
+FROM faults WHERE last > ? GROUP BY rule ORDER BY rule
+"""
 _UNCHANGEABLE = """
-SELECT json_extract(veto_facts, '$.asked') AS asked, count(DISTINCT job) AS jobs FROM decisions
+SELECT json_extract(veto_facts, '$.asked') AS asked, count(DISTINCT job) AS jobs,
+    json_group_array(DISTINCT jobs.job_id) AS job_ids
+FROM decisions JOIN jobs ON jobs.id = decisions.job
 WHERE verdict = 'vetoed' AND veto = 'shape' AND last > ? GROUP BY asked ORDER BY jobs DESC, asked
 """
 _JOB_FAULTS = "SELECT * FROM faults WHERE job_id = ? AND last >= ? ORDER BY first"

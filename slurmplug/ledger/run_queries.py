@@ -7,13 +7,18 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from policies.snapshot import JobKey
 from slurmplug.cluster.tres import JobGPUs
 from slurmplug.ledger.database import LedgerFile
-from slurmplug.ledger.rows import Row
+from slurmplug.ledger.sqlite import Row
+
+LONGEST_RUN = 1e9
+"""Seconds; what a stopped run would have taken beyond this is learned from no more."""
 
 
 class FinishedRun(NamedTuple):
-    """A job that completed by itself. Times in seconds; `runtime` is that of its last run."""
+    """A job that completed by itself. Times in seconds; `runtime` is that of its last run, of one that was stopped what
+    it would have been."""
 
     id: int
     cluster: str
@@ -71,13 +76,24 @@ def latest_finished_runs(ledger: LedgerFile, most: int, of_kind: int, of_user: i
 
 
 def latest_run_times(ledger: LedgerFile, most: int, of_kind: int, of_user: int) -> list[FinishedRun]:
-    """The same, and with them the runs that lasted longer than was predicted and then ended in another way: however
-    they ended, they show that runs like them may last as long."""
-    return _finished(ledger.query(_LATEST_RUNS.format(runs=_LONG_RUNS), of_kind, of_user, most))
+    """The same, and with them two kinds of runs of which is known how long they would have lasted, or at least.
+
+    Those that slurmplug stopped, if they were never restarted: as long as their pace gives for all iterations, within
+    their time limit; were they left out, only short runs would be learned from where long ones are stopped. And those
+    that lasted longer than was predicted and then ended in another way: however they ended, they show that runs like
+    them may last as long.
+    """
+    return _finished(ledger.query(_LATEST_RUNS.format(runs=_RUN_TIMES), of_kind, of_user, most))
 
 
 def _finished(found: Iterable[Row]) -> list[FinishedRun]:
     return [FinishedRun(**{**row, "directives": json.loads(row["directives"] or "null") or {}}) for row in found]
+
+
+def first_starts(ledger: LedgerFile, jobs: Iterable[JobKey]) -> dict[JobKey, float]:
+    """When each of these jobs began, of those that have run and were never requeued, in seconds since the epoch."""
+    found = {job: ledger.query(_FIRST_START, *job) for job in jobs}
+    return {job: float(rows[0]["start"]) for job, rows in found.items() if rows}
 
 
 def finished_run_counts(ledger: LedgerFile, since: float) -> tuple[int, int]:
@@ -96,10 +112,20 @@ def _finite(quantities: str) -> dict[str, float]:
     return {name: value for name, value in json.loads(quantities).items() if not isinstance(value, str)}
 
 
-_LONG_RUNS = """(
+_RUN_TIMES = f"""(
     SELECT * FROM history UNION ALL SELECT *, end - start AS runtime FROM jobs
     WHERE ended = 1 AND state != 'COMPLETED' AND start IS NOT NULL AND end - start > predicted_high
     AND id NOT IN (SELECT job FROM stops)
+    UNION ALL SELECT * FROM (
+        SELECT jobs.*, min(coalesce(time_limit, 9e999), end - start + to_come * seconds / iterations) AS runtime
+        FROM jobs JOIN (
+            SELECT job, max(time) - min(time) AS seconds, max(iteration) - min(iteration) AS iterations,
+                json_extract(directives, '$.max_iterations') - max(iteration) AS to_come
+            FROM progress JOIN jobs ON jobs.id = job WHERE job IN (SELECT job FROM stops) GROUP BY job
+        ) ON job = jobs.id
+        WHERE ended = 1 AND jobs.restarts = 0 AND json_array_length(trials) <= 1
+        AND start IS NOT NULL AND end > start AND iterations > 0 AND to_come >= 0
+    ) WHERE runtime < {LONGEST_RUN}
 )"""
 _LATEST_RUNS = f"""
 WITH typed AS (
@@ -119,3 +145,7 @@ SELECT iteration, time, quantities, max(restarts) AS restarts FROM progress
 WHERE job = ?1 AND trial = (SELECT trial FROM jobs WHERE id = ?1) GROUP BY iteration
 """
 """The values are those of the row with the maximum: SQLite's bare columns."""
+_FIRST_START = """
+SELECT start FROM jobs
+WHERE cluster = ? AND job_id = ? AND first_submit = ? AND start IS NOT NULL AND node_list != '' AND restarts = 0
+"""

@@ -198,12 +198,88 @@ ALTER TABLE jobs ADD COLUMN gpu_type_held TEXT NOT NULL DEFAULT '';
 ALTER TABLE jobs ADD COLUMN shards INTEGER NOT NULL DEFAULT 0;
 """,
     """
--- what its user asked for: GPUs, CPUs, MiB; of jobs that were resized, as before the first time
+-- what its user asked for: GPUs, CPUs, MiB; of jobs that have what a resize gave them, as before the first one
 ALTER TABLE jobs ADD COLUMN requested TEXT NOT NULL DEFAULT '[0, 0, 0.0]';
 UPDATE jobs SET requested = json_array(coalesce(gpus, 0), coalesce(cpus, 0), coalesce(memory, 0.0));
-UPDATE jobs SET requested = json_array(before, max(1, cpus * before / gpus), memory * before / gpus) FROM (
-    SELECT job, json_extract(noted, '$.gpus_before') AS before, min(opened) FROM operations
-    WHERE kind = 'resize' AND outcome IN ('done', 'progress lost') GROUP BY job
-) WHERE job = id AND before > 0 AND gpus > 0;
+WITH given AS (
+    SELECT job, opened, json_extract(noted, '$.gpus_before') AS before, json_extract(noted, '$.gpus') AS after
+    FROM operations WHERE kind = 'resize' AND (outcome IN ('done', 'progress lost') OR step != 'ended')
+), first AS (SELECT job, before, min(opened) FROM given GROUP BY job)
+UPDATE jobs SET requested = json_array(before, max(1, cpus * before / gpus), memory * before / gpus) FROM first
+WHERE job = id AND before > 0 AND gpus > 0 AND gpus IN (SELECT after FROM given WHERE given.job = id);
+""",
+    """
+-- models of learnt policies, by digest; role: candidate, shadow or acting
+CREATE TABLE policy_models (
+    digest TEXT PRIMARY KEY, policy TEXT NOT NULL, version INTEGER NOT NULL, facts TEXT NOT NULL, file BLOB NOT NULL,
+    added REAL NOT NULL, added_by TEXT NOT NULL, role TEXT NOT NULL DEFAULT 'candidate'
+);
+CREATE UNIQUE INDEX policy_models_role ON policy_models (role) WHERE role != 'candidate';
+CREATE TABLE model_events (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, model TEXT NOT NULL REFERENCES policy_models ON DELETE CASCADE,
+    at REAL NOT NULL, cycle INTEGER NOT NULL, by TEXT NOT NULL,
+    event TEXT NOT NULL, reason TEXT NOT NULL, evidence TEXT NOT NULL
+);
+CREATE TABLE model_evaluations (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, model TEXT NOT NULL REFERENCES policy_models ON DELETE CASCADE,
+    at REAL NOT NULL, by TEXT NOT NULL, against TEXT NOT NULL, workload TEXT NOT NULL, cluster TEXT NOT NULL,
+    seeds TEXT NOT NULL, figures TEXT NOT NULL
+);
+CREATE TABLE model_cycles (
+    cycle INTEGER NOT NULL REFERENCES cycles ON DELETE CASCADE,
+    model TEXT NOT NULL REFERENCES policy_models ON DELETE CASCADE,
+    role TEXT NOT NULL, error TEXT NOT NULL, ranks REAL, actions REAL, gain REAL,
+    PRIMARY KEY (cycle, model)
+) WITHOUT ROWID;
+CREATE INDEX model_cycles_model ON model_cycles (model, role, cycle);
+-- what was forecast of jobs that waited, and who ranked them: the digest of a model, or a policy
+CREATE TABLE foreseen_waits (
+    job INTEGER PRIMARY KEY REFERENCES jobs ON DELETE CASCADE,
+    ranked_by TEXT NOT NULL, at REAL NOT NULL, expected REAL NOT NULL
+);
+CREATE INDEX foreseen_waits_ranked_by ON foreseen_waits (ranked_by, at);
+""",
+    """
+-- the inputs of a cycle are the difference to those of this one, where it is not NULL
+ALTER TABLE cycles ADD COLUMN inputs_base INTEGER;
+CREATE INDEX cycles_inputs ON cycles (started, inputs_base, length(inputs)) WHERE inputs IS NOT NULL;
+CREATE TABLE progress_size (job INTEGER PRIMARY KEY REFERENCES jobs ON DELETE CASCADE, bytes INTEGER NOT NULL);
+INSERT INTO progress_size SELECT job, sum(length(quantities) + 64) FROM progress GROUP BY job;
+CREATE TRIGGER progress_added AFTER INSERT ON progress BEGIN
+    INSERT INTO progress_size VALUES (NEW.job, length(NEW.quantities) + 64)
+    ON CONFLICT (job) DO UPDATE SET bytes = bytes + excluded.bytes; END;
+CREATE TRIGGER progress_changed AFTER UPDATE OF quantities ON progress BEGIN
+    UPDATE progress_size SET bytes = bytes + length(NEW.quantities) - length(OLD.quantities) WHERE job = NEW.job; END;
+CREATE TRIGGER progress_deleted AFTER DELETE ON progress BEGIN
+    UPDATE progress_size SET bytes = bytes - length(OLD.quantities) - 64 WHERE job = OLD.job; END;
+""",
+    """
+-- bytes that an ended job takes with all that hangs on it but its reports; NULL before it was weighed
+ALTER TABLE jobs ADD COLUMN weight INTEGER;
+CREATE INDEX jobs_weighed ON jobs (user, last_seen, weight) WHERE ended = 1 AND listed = 0;
+""",
+    """
+-- the last value of each quantity, as `last_reports`; NULL of jobs that have not changed since
+ALTER TABLE jobs ADD COLUMN last_reported TEXT;
+-- of elements of an array that are pending together, which: 0-2,7; empty where not known
+ALTER TABLE jobs ADD COLUMN array_tasks TEXT NOT NULL DEFAULT '';
+""",
+    """
+-- how much its GPUs were in use: the sum of the shares that it reported, and how many these were
+ALTER TABLE jobs ADD COLUMN gpu_use TEXT NOT NULL DEFAULT '[0.0, 0]';
+""",
+    """
+-- when the policy took the cluster for overloaded: from the first to the last of the cycles in a row that did
+CREATE TABLE overloads (began REAL PRIMARY KEY, last REAL NOT NULL);
+CREATE INDEX jobs_end ON jobs (end) WHERE ended = 1;
+""",
+    """
+-- the last forecast of when all jobs start and end; of each job the first one that was made while it waited
+CREATE TABLE queue_forecast (id INTEGER PRIMARY KEY CHECK (id = 1), at REAL NOT NULL, told BLOB NOT NULL);
+CREATE TABLE foreseen_starts (
+    job INTEGER PRIMARY KEY REFERENCES jobs ON DELETE CASCADE, at REAL NOT NULL,
+    start REAL NOT NULL, start_low REAL, start_high REAL, end REAL, end_low REAL, end_high REAL
+);
+CREATE INDEX foreseen_starts_at ON foreseen_starts (at);
 """,
 )

@@ -1,5 +1,6 @@
 """Which jobs a report selects, by id, user, account, state and time, and the SQL condition that selects them."""
 
+import functools
 import json
 import math
 import re
@@ -7,6 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from slurmplug.cluster.hostlist import expand
 from slurmplug.errors import UsageError
 
 ENDED_STATE_CODES = {
@@ -16,6 +18,11 @@ ENDED_STATE_CODES = {
 LIVE_STATE_CODES = {"PD": "PENDING", "R": "RUNNING", "RQ": "REQUEUED", "RS": "RESIZING", "S": "SUSPENDED"}
 STATE_CODES = ENDED_STATE_CODES | LIVE_STATE_CODES
 """Slurm's names of the states, by their codes (sacct(1), JOB STATE CODES)."""
+QUEUE_STATE_CODES = LIVE_STATE_CODES | {
+    "CF": "CONFIGURING", "CG": "COMPLETING", "RD": "RESV_DEL_HOLD", "RF": "REQUEUE_FED", "RH": "REQUEUE_HOLD",
+    "SE": "SPECIAL_EXIT", "SI": "SIGNALING", "SO": "STAGE_OUT", "ST": "STOPPED",
+}  # fmt: skip
+"""Likewise those of squeue(1), JOB STATE CODES, of jobs that live."""
 WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
 
 
@@ -45,6 +52,14 @@ class Selection:
     """names, or uids in digits"""
     accounts: tuple[str, ...] = ()
     states: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    """of jobs that wait for several, one of them is enough"""
+    qos: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    """jobs that run or ran on one of them"""
+    limits: tuple[float, float] | None = None
+    """the least and the most time limit, in seconds; a job without one has more than any"""
     start: float | None = None
     end: float = math.inf
     live: bool = False
@@ -84,6 +99,7 @@ def _where(which: Selection, listed: Collection[int]) -> _Where:
         where.add(f"jobs.user IN ({marks}) OR CAST(jobs.uid AS TEXT) IN ({marks})", *which.users, *which.users)
     if which.accounts:
         where.add(f"jobs.account IN ({', '.join('?' * len(which.accounts))})", *which.accounts)
+    _add_facts(where, which)
     if which.owner is not None:
         where.add("jobs.uid = ?", which.owner)
     if which.live:
@@ -93,6 +109,35 @@ def _where(which: Selection, listed: Collection[int]) -> _Where:
     if which.start is not None:
         _add_window(where, which, which.start)
     return where
+
+
+def _add_facts(where: _Where, which: Selection) -> None:
+    """What Slurm's commands select by, apart from jobs, users and times."""
+    for column, names in (("qos", which.qos), ("name", which.names)):
+        if names:
+            where.add(f"jobs.{column} IN ({', '.join('?' * len(names))})", *names)
+    if which.partitions:
+        one = "instr(',' || jobs.partition || ',', ',' || ? || ',')"
+        where.add(" OR ".join([one] * len(which.partitions)), *which.partitions)
+    if which.nodes:
+        where.add("jobs.node_list != '' AND has_node(jobs.node_list, ?)", json.dumps(which.nodes))
+    if which.limits is not None:
+        where.add("coalesce(jobs.time_limit, 9e18) BETWEEN ? AND ?", *which.limits)
+    if which.states and which.start is None:
+        where.add(f"jobs.state IN ({', '.join('?' * len(which.states))})", *which.states)
+
+
+def has_node(node_list: str, wanted: str) -> bool:
+    """For SQL: whether a host list has one of the nodes, which are a JSON list."""
+    return not _expanded(node_list).isdisjoint(json.loads(wanted))
+
+
+@functools.lru_cache(maxsize=4096)
+def _expanded(node_list: str) -> frozenset[str]:
+    try:
+        return frozenset(expand(node_list))
+    except ValueError:
+        return frozenset()
 
 
 def _add_window(where: _Where, which: Selection, start: float) -> None:

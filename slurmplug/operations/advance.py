@@ -10,7 +10,7 @@ from policies.snapshot import JobKey, Snapshot
 from predictors.arrays import Bools
 from slurmplug.cluster.port import Command
 from slurmplug.intake.job_record import Admission
-from slurmplug.operations import admission, restart, stop, waiting
+from slurmplug.operations import admission, left_first, restart, stop, waiting
 from slurmplug.operations.shape import ActionImpossible
 from slurmplug.operations.steps import Transition, restart_limit
 from slurmplug.operations.values import (
@@ -92,7 +92,7 @@ def advance(
     Returns the operations that are new or changed, the commands to issue now, and the allowed actions that cannot be
     carried out, each with the reason. A frozen verdict gives nothing.
     """
-    if verdict.frozen or not (opened or verdict.actions or "hold" in verdict.acting):
+    if verdict.frozen or not (opened or verdict.acting):
         return (), (), ()
     rows = {key: row for row, key in enumerate(observation.snapshot.jobs.keys)}
     transitions, observation = _proceed_all(observation, verdict, opened, rows, settings=settings)
@@ -167,6 +167,8 @@ def _begin_all(
         if isinstance(operation.facts, RestartFacts) and earlier is not None:  # it restores the nodes in its place
             result = f"{earlier.result}, then {operation.kind}"
             begun[earlier.id] = replace(earlier, step="ended", since=observation.snapshot.now, result=result), None
+    if verdict.acting:
+        begun |= {freed[0].id: freed for freed in left_first.begin_all(observation, busy)}
     return begun, tuple(impossible)
 
 

@@ -28,7 +28,6 @@ from slurmplug.operations.steps import (
     clean_up,
     finish,
     give_up,
-    grace_seconds,
     issue,
     new_operation,
     next_cleanup,
@@ -53,6 +52,7 @@ from slurmplug.operations.values import (
     Step,
     reservation_name,
 )
+from slurmplug.rules.grace import grace_seconds
 
 SETTLE_SECONDS = 2.0
 """From a reading without COMPLETING to the update that lets the job start. slurmd refuses a credential that is no
@@ -80,7 +80,7 @@ def begin(
     """
     jobs = observation.snapshot.jobs
     step: Step = "signal" if jobs.signal[row] else "save"
-    operation = new_operation(action, observation, row, step, grace_seconds(observation.snapshot, row, settings))
+    operation = new_operation(action, observation, row, step, grace_seconds(observation.snapshot, row, settings.grace))
     facts = RestartFacts(
         user=str(jobs.user[row]),
         checkpoint=_known(float(jobs.checkpoint[row])),
@@ -194,6 +194,7 @@ def _reserve(context: OperationContext) -> Transition:
             requested=facts.requested_nodes,
             excluded=restart_request.excluded_nodes(context.observation, context.live_row, operation.kind),
             node_count=facts.node_count,
+            time_limit=facts.time_limit,
         )
     except ActionImpossible:
         return give_up(context, "other jobs took its nodes meanwhile")

@@ -64,6 +64,7 @@ def find_place(observation: Observation, row: int, action: Action, settings: Ope
         requested=requested_nodes(action, settings),
         excluded=excluded_nodes(observation, row, action.kind),
         node_count=0 if action.kind == "resize" else len(nodes_of(observation, row)),
+        time_limit=action.time_limit,
     )
 
 

@@ -10,7 +10,7 @@ from policies.placement.gpu_types import gpu_capacity
 from policies.placement.space import Space
 from policies.plan import Reason
 from policies.snapshot import Snapshot
-from predictors.arrays import Bools, Floats
+from predictors.arrays import Bools, Floats, Ints
 from slurmplug.cluster.limits import ResourceUse
 from slurmplug.cluster.port import JobRows
 from slurmplug.operations.values import Observation
@@ -48,14 +48,16 @@ def find_place(
     requested: Sequence[str] = (),
     excluded: Sequence[str] = (),
     node_count: int = 0,
+    time_limit: float | None = None,
 ) -> PlacedShape:
     """Find room for `gpus` GPUs of a running job, as if it had released its own.
 
     `requested`: only on these nodes, where any are named; `excluded`: not on these. `node_count`: on exactly so many
-    nodes; 0 keeps the job's number of nodes where it can. The job's own nodes come first, then the fullest that
-    suffice.
+    nodes; 0 keeps the job's number of nodes where it can. Several nodes have GPUs of one type (`Space.together`). The
+    job's own nodes come first, then the fullest that suffice.
 
     Nodes that are reserved before the job's time limit would end are left out: Slurm starts no such job there.
+    `time_limit`: the one in seconds that it gets; None for its own.
 
     Raises:
         ActionImpossible: `no place`, there is no room now; `maintenance`, there is room only on nodes that are down,
@@ -73,21 +75,31 @@ def find_place(
     own = np.isin(np.arange(len(names)), list(present.nodes))
     shapes = _even_shapes(snapshot, row, gpus, max(1, len(present.nodes)), node_count or len(requested))
     room = np.where(allowed, space.room(row), 0.0)
-    in_service = np.where(_in_service(observation, row), room, 0.0)
+    in_service = np.where(_in_service(observation, row, time_limit), room, 0.0)
+    sets = sorted(Space(snapshot).together(row, gpus), key=lambda each: -int((each & own).sum()))
     for shape in shapes:
-        enough = np.flatnonzero(in_service >= shape.gpus_per_node)
-        if len(enough) >= shape.nodes:
-            chosen = enough[np.lexsort((enough, in_service[enough], ~own[enough]))][: shape.nodes]
+        if found := _sufficient(shape, in_service, sets):
+            chosen = found[0][np.lexsort((found[0], in_service[found[0]], ~own[found[0]]))][: shape.nodes]
             return PlacedShape(shape, tuple(names[node] for node in sorted(chosen.tolist())))
-    if any((room >= shape.gpus_per_node).sum() >= shape.nodes for shape in shapes):
+    if any(_sufficient(shape, room, sets) for shape in shapes):
         raise ActionImpossible("maintenance", gpus=gpus)
     raise ActionImpossible("no place", gpus=gpus)
 
 
-def feasible_shape(observation: Observation, row: int, gpus: int, nodes: int, node_count: int = 0) -> Shape:
+def _sufficient(shape: Shape, room: Floats, sets: Sequence[Bools]) -> list[Ints]:
+    """Of each of these sets of nodes the nodes with room (nodes,) for a part of this shape, where they are enough; of
+    all sets together for a shape of one node."""
+    together = sets if shape.nodes > 1 else [np.logical_or.reduce(sets)]
+    found = [np.flatnonzero(each & (room >= shape.gpus_per_node)) for each in together]
+    return [nodes for nodes in found if len(nodes) >= shape.nodes]
+
+
+def feasible_shape(
+    observation: Observation, row: int, gpus: int, nodes: int, *, node_count: int = 0, time_limit: float | None = None
+) -> Shape:
     """The shape of `gpus` GPUs for a pending job: on `nodes` nodes where some could serve it, else on the fewest.
 
-    `node_count`: on exactly so many, 0 for any.
+    `node_count`: on exactly so many, 0 for any. `time_limit`: the one in seconds that it gets; None for its own.
 
     Raises:
         ActionImpossible: `no nodes`, none could ever serve it; `maintenance`, those that could are down, drained, or
@@ -95,17 +107,17 @@ def feasible_shape(observation: Observation, row: int, gpus: int, nodes: int, no
     """
     snapshot = observation.snapshot
     shapes = _even_shapes(snapshot, row, gpus, nodes, node_count)
-    in_service = np.where(_in_service(observation, row), _capacity(snapshot, row), 0.0)
+    in_service = np.where(_in_service(observation, row, time_limit), _capacity(snapshot, row), 0.0)
     found = next((each for each in shapes if (in_service >= each.gpus_per_node).sum() >= each.nodes), None)
     if found is None:
         raise ActionImpossible("maintenance", gpus=gpus)
     return found
 
 
-def _in_service(observation: Observation, row: int) -> Bools:
+def _in_service(observation: Observation, row: int, time_limit: float | None) -> Bools:
     """(nodes,) whether Slurm starts the job there today, for as long as its time limit: up, and not reserved before."""
     snapshot = observation.snapshot
-    limit = float(snapshot.jobs.time_limit[row])
+    limit = float(snapshot.jobs.time_limit[row]) if time_limit is None else time_limit
     end = np.inf if np.isnan(limit) else snapshot.now + limit
     begins = np.array([observation.reserved_from.get(name, np.inf) for name in snapshot.nodes.names])
     return np.asarray(snapshot.nodes.up & (begins >= end))
@@ -139,7 +151,7 @@ def _capacity(snapshot: Snapshot, row: int) -> Floats:
 
 
 def check_limits(observation: Observation, row: int, gpus: int) -> None:
-    """Checks the limits of QOS and associations for the job with `gpus` GPUs.
+    """Checks the limits of QOS and associations on the resources of the job with `gpus` GPUs.
 
     Raises:
         ActionImpossible: a limit would keep the job pending, or it is to grow and the limits are not known.

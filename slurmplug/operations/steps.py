@@ -1,6 +1,5 @@
 """How an operation goes from step to step: commands issued, steps begun, outcomes settled, leftovers removed. Pure."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeAlias
@@ -22,16 +21,10 @@ from slurmplug.operations.values import (
     Operation,
     OperationContext,
     OperationOutcome,
-    OperationSettings,
     RestartFacts,
     Step,
     reservation_name,
 )
-
-GRACE_REPORTS = 2
-"""A job that declared no grace has at least the time between this many of its reports."""
-MAX_GRACE = 86_400.0
-"""Seconds; the most that a job can declare. Its reports, which are claims, never give it more."""
 
 Transition: TypeAlias = tuple[Operation, Command | None]
 """An operation as it is after this cycle, and the command to issue now."""
@@ -52,21 +45,6 @@ def new_operation(action: Action, observation: Observation, row: int, step: Step
         restarts=int(observation.snapshot.jobs.restarts[row]),
         seen=observation.request(action.job),
     )
-
-
-def grace_seconds(snapshot: Snapshot, row: int, settings: OperationSettings) -> float:
-    """Seconds that the job may take to save: as declared, else the site's, or twice the time between its reports.
-
-    A job that trains for an hour between two reports checks for requests once an hour.
-    """
-    jobs = snapshot.jobs
-    declared = float(jobs.grace[row])
-    if not math.isnan(declared):
-        return declared
-    reported = max(jobs.losses.row(row)[0], jobs.accuracies.row(row)[0], key=len)
-    iterations = float(reported[-1] - reported[-2]) if len(reported) > 1 else 1.0
-    interval = iterations * float(jobs.iteration_time[row])
-    return max(settings.grace, min(GRACE_REPORTS * interval, MAX_GRACE)) if math.isfinite(interval) else settings.grace
 
 
 def issue(operation: Operation, observation: Observation) -> Transition:

@@ -8,7 +8,6 @@ from slurmplug.operations.steps import (
     clean_up,
     finish,
     give_up,
-    grace_seconds,
     issue,
     new_operation,
     next_step,
@@ -24,6 +23,7 @@ from slurmplug.operations.values import (
     OperationOutcome,
     OperationSettings,
 )
+from slurmplug.rules.grace import grace_seconds
 
 IGNORED = (
     "ignored: the job did not stop within its grace period, so the request was taken back; it is not asked again, and "
@@ -33,7 +33,7 @@ IGNORED = (
 
 def begin(action: Action, observation: Observation, row: int, settings: OperationSettings) -> Transition:
     """Requests the stop of the job."""
-    operation = new_operation(action, observation, row, "ask", grace_seconds(observation.snapshot, row, settings))
+    operation = new_operation(action, observation, row, "ask", grace_seconds(observation.snapshot, row, settings.grace))
     return issue(replace(operation, pending_cleanup=("withdraw",)), observation)
 
 
@@ -65,7 +65,7 @@ def proceed(context: OperationContext) -> Transition | None:
 def _escalate(context: OperationContext, row: int) -> Transition:
     operation = context.operation
     if operation.step == "ask" and context.observation.snapshot.jobs.signal[row]:
-        return next_step(context, "signal", grace_seconds(context.observation.snapshot, row, context.settings))
+        return next_step(context, "signal", grace_seconds(context.observation.snapshot, row, context.settings.grace))
     if operation.step == "cancel":
         return give_up(context, "the job still ran after scancel")
     if not context.settings.cancel:

@@ -181,8 +181,8 @@ class Observation:
 
     `queue`: the rows that the snapshot was made of. `reservations`: the names of all reservations; `reserved_from`: by
     node, when the first of those that have not ended begins, in seconds since the epoch. `requests`: by job id, what
-    the jobs of `advance.jobs_to_query` requested. `limits`: None where they are not known. `sizes`: of the jobs that
-    have another size than they asked for.
+    the jobs of `advance.jobs_to_query` requested, where they are still pending, or not, as in the snapshot. `limits`:
+    None where they are not known. `sizes`: of the jobs that have another size than they asked for.
     """
 
     snapshot: Snapshot

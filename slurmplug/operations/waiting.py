@@ -56,7 +56,9 @@ def rewrite(action: Action, observation: Observation, row: int) -> tuple[dict[st
     if request.het_id:
         raise ActionImpossible("heterogeneous")
     shape.check_limits(observation, row, gpus)
-    to = shape.feasible_shape(observation, row, gpus, request.nodes, len(action.nodes))
+    to = shape.feasible_shape(
+        observation, row, gpus, request.nodes, node_count=len(action.nodes), time_limit=action.time_limit
+    )
     return sizes.with_time_limit(action.time_limit, request, update_fields(request, to))
 
 

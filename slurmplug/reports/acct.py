@@ -3,34 +3,49 @@
 `python -m slurmplug.reports.acct` writes the table of `docs/reports.md` again; run it in the root of the sources.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from slurmplug.console.table import Field, Value
+from slurmplug.console.table import Field, Row, Value
 from slurmplug.directives.generated import Generated
-from slurmplug.reports.job_view import Job
+from slurmplug.reports import sacct_fields
+
+if TYPE_CHECKING:
+    from slurmplug.config.schema import Config
+    from slurmplug.reports.job_view import Job
 
 DEFAULT = "jobid,jobname,user,partition,gpus,state,exitcode,elapsed,iterations,maxiterations,value,valueat,stop"
 _GPU_HOUR = 3_600.0
 
 
 def _fact(name: str) -> Callable[[Job], Value]:
-    def value(job: Job) -> Value:
-        fact: Value = getattr(job.record.facts, name)
-        return None if fact == "" else fact
+    """A number of Slurm's, or None."""
+    return attrgetter(f"facts.{name}")
 
-    return value
+
+def _text(name: str) -> Callable[[Job], Value]:
+    """A text of Slurm's, None for an empty one."""
+    fact = attrgetter(f"facts.{name}")
+    return lambda job: fact(job) or None
+
+
+def _het_id(job: Job) -> int | None:
+    return job.facts.het_id or None
 
 
 def _directive(value: Callable[[Any], Value]) -> Callable[[Job], Value]:
-    return lambda job: value(job.record.directives) if job.record.directives else None
+    return lambda job: value(job.directives) if job.directives else None
 
 
 def exit_code(job: Job) -> str:
     """STATUS:SIGNAL as sacct shows it, from an exit code as a shell has it."""
-    code = job.record.facts.exit_code
+    code = job.facts.exit_code
     return f"0:{code - 128}" if code > 128 else f"{code}:0"
 
 
@@ -43,8 +58,14 @@ def _gpu_range(directives: Any) -> str | None:
     return f"{directives.gpus.least}..{directives.gpus.most}" if directives.gpus else None
 
 
-def _attained(job: Job) -> float:
-    return (job.record.attained_before + job.record.facts.of_gpus.whole * job.elapsed) / _GPU_HOUR
+def _not_charged(_: Job) -> None:
+    """Until `charged` has the rates."""
+
+
+def attained(job: Job) -> float:
+    """GPU hours, in all runs."""
+    before: float = job.columns["attained_before"]
+    return (before + job.facts.of_gpus.whole * job.elapsed) / _GPU_HOUR
 
 
 def _whole(value: float | None) -> int | float | None:
@@ -64,12 +85,8 @@ def _reported_at(name: str) -> Callable[[Job], Value]:
     return lambda job: _whole(job.reported_at.get(name))
 
 
-def _known(value: float) -> int | float | None:
-    return None if value != value else _whole(value)
-
-
 def _trials(job: Job) -> int | None:
-    return len(job.record.points.trials) or None
+    return len(job.trials) or None
 
 
 def _priority(job: Job) -> Value:
@@ -77,7 +94,8 @@ def _priority(job: Job) -> Value:
 
 
 def _predicted(part: str) -> Callable[[Job], float | None]:
-    return lambda job: getattr(job.predicted, part)
+    column = f"predicted_{part}".removesuffix("_value")
+    return lambda job: job.columns[column]
 
 
 def _foreseen(part: str) -> Callable[[Job], float | None]:
@@ -85,43 +103,52 @@ def _foreseen(part: str) -> Callable[[Job], float | None]:
 
 
 def _time_limit(job: Job) -> float | None:
-    return job.record.facts.time_limit
+    return job.facts.time_limit
 
 
 FIELDS: tuple[Field[Job], ...] = tuple(
     sorted(
         (
             # Slurm's
-            Field("Account", "text", 10, "the account it is charged to", _fact("account")),
+            Field("Account", "text", 10, "the account it is charged to", _text("account")),
             Field("AllocCPUS", "integer", 10, "CPUs held, or requested", _fact("cpus")),
             Field("AllocNodes", "integer", 10, "nodes held, or requested", _fact("nodes")),
-            Field("Cluster", "text", 10, "the cluster's name", lambda job: job.record.key.cluster),
-            Field("Comment", "text", 14, "its --comment", _fact("comment")),
-            Field("Constraints", "text", 12, "the features it requests", _fact("features")),
+            Field("Cluster", "text", 10, "the cluster's name", lambda job: job.columns["cluster"]),
+            Field("Comment", "text", 14, "its --comment", _text("comment")),
+            Field("Constraints", "text", 12, "the features it requests", _text("features")),
             Field("Elapsed", "span", 10, "how long it has run, this time", lambda job: job.elapsed),
             Field("ElapsedRaw", "integer", 10, "likewise, in seconds", lambda job: int(job.elapsed)),
             Field("Eligible", "time", 19, "when it could first run", _fact("eligible"), "Unknown"),
             Field("End", "time", 19, "when it ended", lambda job: job.ended, "Unknown"),
             Field("ExitCode", "text", 8, "its exit status, and the signal that ended it", exit_code),
-            Field("JobID", "text", 12, "its id; ARRAY_ELEMENT of an array", lambda job: job.id, left=True),
-            Field("JobIDRaw", "integer", 12, "its id, a number", lambda job: job.record.key.job_id, left=True),
-            Field("JobName", "text", 10, "its name", _fact("name")),
+            Field("HetJobID", "integer", 12, "the first job of its heterogeneous job", _het_id),
+            Field(
+                "JobID",
+                "text",
+                12,
+                "its id; ARRAY_ELEMENT of an array",
+                lambda job: job.id,
+                left=True,
+            ),
+            Field("JobIDRaw", "integer", 12, "its id, a number", lambda job: job.facts.job_id, left=True),
+            Field("JobName", "text", 10, "its name", _text("name")),
             Field("NCPUS", "integer", 10, "CPUs held, or requested", _fact("cpus")),
             Field("NNodes", "integer", 8, "nodes held, or requested", _fact("nodes")),
-            Field("NodeList", "text", 15, "where it runs or ran", _fact("node_list")),
-            Field("Partition", "text", 10, "its partitions", _fact("partition")),
+            Field("NodeList", "text", 15, "where it runs or ran", _text("node_list")),
+            Field("Partition", "text", 10, "its partitions", _text("partition")),
             Field("Priority", "integer", 10, "Slurm's own, the SiteFactor in it, until it ends", _priority),
-            Field("QOS", "text", 10, "its quality of service", _fact("qos")),
-            Field("Reason", "text", 12, "Slurm's reason why it waits", _fact("reason")),
-            Field("ReqMem", "number", 10, "memory requested in all, MiB", _fact("memory")),
-            Field("Reservation", "text", 20, "the reservation it requests", _fact("reservation")),
-            Field("Restarts", "integer", 8, "how often it was requeued", lambda job: job.record.facts.restarts),
+            Field("QOS", "text", 10, "its quality of service", _text("qos")),
+            Field("Reason", "text", 12, "Slurm's reason why it waits", _text("reason")),
+            Field("ReqMem", "memory", 10, "memory requested in all, MiB", _fact("memory")),
+            Field("Reservation", "text", 20, "the reservation it requests", _text("reservation")),
+            Field("Restarts", "integer", 8, "how often it was requeued", lambda job: job.facts.restarts),
+            Field("Seen", "time", 19, "when slurmplug last saw it", lambda job: job.seen),
             Field("Start", "time", 19, "when it started", lambda job: job.started, "Unknown"),
-            Field("State", "text", 10, "Slurm's state", lambda job: job.record.facts.state),
+            Field("State", "text", 10, "Slurm's state", lambda job: job.facts.state),
             Field("Submit", "time", 19, "when it was submitted, or requeued", _fact("submit"), "Unknown"),
             Field("Timelimit", "span", 10, "its time limit", _time_limit, "UNLIMITED"),
-            Field("UID", "integer", 6, "its user's numeric id", lambda job: job.record.facts.uid),
-            Field("User", "text", 9, "its user", _fact("user")),
+            Field("UID", "integer", 6, "its user's numeric id", lambda job: job.facts.uid),
+            Field("User", "text", 9, "its user", _text("user")),
             # its directives
             Field("AllowDowngrade", "text", 14, "--allow-downgrade", _directive(lambda d: d.allow_downgrade)),
             Field("Deadline", "time", 19, "--deadline", _directive(lambda d: d.deadline)),
@@ -146,22 +173,23 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("Value", "number", 9, "the last value of Quantity", lambda job: _number(job.value)),
             Field("ValueAt", "integer", 10, "the iteration of Value", lambda job: _whole(job.value_at)),
             # what was predicted and decided
-            Field("Attained", "number", 9, "GPU hours used, in all runs", _attained),
+            Field("Attained", "number", 9, "GPU hours used, in all runs", attained),
+            Field("Charge", "number", 9, "Attained at the site's rates, if it has any", _not_charged),
             Field("Diverged", "text", 8, "whether its training has diverged", lambda job: job.diverged),
             Field("Final", "number", 9, "Value after the last iteration, predicted", lambda job: job.final.value),
             Field("FinalLow", "number", 9, "Final's 5 % quantile", lambda job: job.final.low),
             Field("FinalHigh", "number", 9, "Final's 95 % quantile", lambda job: job.final.high),
-            Field("GPUs", "integer", 5, "GPUs held, or requested", lambda job: job.record.facts.gpus),
+            Field("GPUs", "integer", 5, "GPUs held, or requested", lambda job: job.facts.gpus),
             Field(
                 "GPUType",
                 "text",
                 10,
                 "the type of its GPUs",
-                lambda job: ",".join(job.record.facts.of_gpus.types) or None,
+                lambda job: ",".join(job.facts.of_gpus.types) or None,
             ),
-            Field("Shards", "integer", 6, "shards of GPUs requested", lambda job: job.record.facts.shards or None),
-            Field("Label", "integer", 10, "the SiteFactor in place", lambda job: _known(job.record.site_factor)),
-            Field("Managed", "text", 7, "whether slurmplug may act on it", lambda job: job.record.managed),
+            Field("Shards", "integer", 6, "shards of GPUs requested", lambda job: job.facts.shards or None),
+            Field("Label", "integer", 10, "the SiteFactor in place", lambda job: _whole(job.site_factor)),
+            Field("Managed", "text", 7, "whether slurmplug may act on it", lambda job: job.managed),
             Field("Expected", "time", 19, "when Slurm expects it to start, while it waits", lambda job: job.expected),
             Field("Foreseen", "number", 9, "Final, as predicted at half of the iterations", _foreseen("value")),
             Field(
@@ -198,11 +226,35 @@ FIELDS: tuple[Field[Job], ...] = tuple(
 )
 
 
+def charged(field: Field[Row], config: Config, job_of: Callable[[Row], Job]) -> Field[Row]:
+    """The field with the rates of this configuration, if it depends on them. `job_of`: the job of a row."""
+    if field.name != "Charge" or not config.charging.charges:
+        return field
+    from slurmplug.reports.charging import highest_rate  # noqa: PLC0415  few reports have it
+
+    def charge(row: Row) -> Value:
+        job = job_of(row)
+        rate = highest_rate(job, config)
+        return None if rate is None else rate * attained(job)
+
+    return replace(field, value=charge)
+
+
+ALL_FIELDS: tuple[Field[Any], ...] = tuple(sorted((*FIELDS, *sacct_fields.ONLY), key=lambda field: field.name.lower()))
+"""With those that come from sacct."""
+
+
 def markdown() -> str:
     """The table of fields for `docs/reports.md`."""
     rows = ["| field | in JSON | meaning |", "|---|---|---|"]
-    units = {"time": "seconds since the epoch", "span": "seconds", "share": "0 to 1", "integer": "number"}
-    rows += [f"| {each.name} | {units.get(each.kind, each.kind)} | {each.about} |" for each in FIELDS]
+    units = {
+        "time": "seconds since the epoch",
+        "span": "seconds",
+        "share": "0 to 1",
+        "integer": "number",
+        "memory": "MiB",
+    }
+    rows += [f"| {each.name} | {units.get(each.kind, each.kind)} | {each.about} |" for each in ALL_FIELDS]
     return "\n".join(rows) + "\n"
 
 

@@ -102,6 +102,11 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "share": ("Its share is {gpus:.0f} GPUs now", "; it was {had:.0f}"),
     "starts": ("There is room for it on {gpus:.0f} GPUs now, which is its share", "; it requests {had:.0f}"),
     "same shape": ("Its request gives {gpus:.0f} GPUs already",),
+    "time limit ahead": (
+        "Its time limit of {limit:.1f} h ends this run in {left:.0f} s",
+        ", and it may need {needs:.1f} h more",
+        ": it saves, and goes on in another run",
+    ),
     "size given back": ("It did not start on {had:.0f} GPUs, and gets back the {gpus:.0f} that it asked for",),
     "moved": ("There are better nodes for its {gpus:.0f} GPUs",),
     "admitted": ("It is admitted", ": its GPUs cost {payoff:.3g} less than its completion is worth"),
@@ -182,7 +187,10 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "limit": ("One of Slurm's limits would keep it pending", " ({limit})"),
     "limits not known": ("The limits that could keep it pending cannot be read",),
     "no place": ("No nodes have room for its {gpus:.0f} GPUs now",),
-    "time limit": ("With {gpus:.0f} GPUs it may need {needs:.1f} h more, and its time limit is {limit:.1f} h",),
+    "time limit": (
+        "With {gpus:.0f} GPUs it may need {needs:.1f} h more, and its time limit is {limit:.1f} h",
+        ", which may be raised to {raised:.1f} h at most",
+    ),
     "maintenance": (
         "The nodes with room for its {gpus:.0f} GPUs are down, drained, or reserved before its time limit would end",
     ),
@@ -192,6 +200,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "in a reservation": ("It runs in a reservation",),
     "heterogeneous": ("It is part of a heterogeneous job",),
     "array": ("Its pending array elements are still one job in Slurm",),
+    "left first": ("An earlier move had put it first in the queue, and its run ended before that was taken back",),
     "not known": ("How it requested its GPUs could not be read",),
     "kept to nodes": ("Its user named the nodes it requires",),
     # admission
@@ -206,7 +215,13 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     ),
     "clock jump": ("The clock went back by {back:.0f} s, so no commands are sent until it has caught up",),
     "partial snapshot": (
-        "Slurm listed only {seen:.0f} of {alive:.0f} jobs, so no commands are sent until the next cycle confirms it",
+        "Of {alive:.0f} jobs {missing:.0f} were listed neither alive nor ended, so no commands are sent until they are",
+    ),
+    "passed too often": (
+        "It goes first: jobs that came later were put before it, so that it would take {times:.1f} times as long as"
+        " without them",
+        ", most of all {by}",
+        "; the site's limit is {limit:g} times",
     ),
     "starvation": ("It has waited for {waited:.0f} s, more than the site's limit, and goes first",),
     "breaker": (
@@ -228,6 +243,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "truncated": ("Its report file was truncated",),
     "not removed": ("Its old report file cannot be removed", " ({detail})"),
     "long line": ("A line of its reports is too long",),
+    "left": ("Its report file is not read any further", ": {detail}"),
     "unreadable line": ("A line of its reports is not a JSON object",),
     "impossible time": ("A report has an impossible time; the time of reading is used",),
     "another job": ("A report is older than its run: it is from an earlier job with the same id",),
@@ -263,6 +279,7 @@ TERMS: Mapping[str, str] = {
 }
 SOURCES: Mapping[str, str] = {
     "progress": "its own pace",
+    "iterations": "the iterations that it states, and the pace of its kind",
     "stack": "runs like it, and its request",
     "svr": "the finished runs of its type",
     "last report": "its last report",

@@ -1,141 +1,234 @@
 """A job as the reports show it: one value a job, with all that the ledger has about it."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
+from types import MappingProxyType
+from typing import Any
 
 from policies.mlfs.load_control import NOT_FINITE_REPORTS
-from policies.plan import Reason
+from policies.snapshot import JobKey
 from slurmplug.console.table import ordinal
-from slurmplug.intake.job_record import NO_DIRECTIVES, JobRecord, JudgedBy, judged_by
-from slurmplug.ledger import queries, rows
-from slurmplug.ledger.ledger import Ledger
+from slurmplug.intake.job_record import NO_DIRECTIVES, JobFacts, JobRecord, JudgedBy, is_managed, judged_by
+from slurmplug.ledger import job_rows, queries, queue_forecasts
+from slurmplug.ledger.database import LedgerFile
+from slurmplug.ledger.queue_forecasts import OLDEST, KeptForecast, Outlook
 from slurmplug.ledger.selection import WAITING, Selection
+from slurmplug.ledger.sqlite import Row
+from slurmplug.reports.job_ranking import JobRanking
+from slurmplug.reports.predicted_value import UNPREDICTED, PredictedValue
 from slurmplug.rules.guardrails import GivenBack, Unmanaged
+from slurmplug.spool.trials import Trial
 
 NOT_READ = "script not read"
 """The rule of a job that is not managed since its script was not read, so that its directives, or which job it is, are
 not known."""
 
 
-class PredictedValue(NamedTuple):
-    """A prediction and the ends of its 90 % interval; None where nothing was predicted."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-
-    def signed(self, sign: float) -> "PredictedValue":
-        """With the job's own sign: predictors get the negative of a quantity that is better when lower (sign -1)."""
-        if sign > 0 or self.value is None or self.low is None or self.high is None:
-            return self
-        return PredictedValue(-self.value, -self.high, -self.low)
-
-    def holds(self, actual: float | None) -> bool | None:
-        """Whether the actual value lies in the interval; None where either is not known."""
-        if actual is None or self.low is None or self.high is None:
-            return None
-        return self.low <= actual <= self.high
+NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class JobRanking:
-    """How the last cycle ranked a job. `score`: the policy's, higher first; `allowed`: whether it may be written
-    to Slurm; `protected_by`: the rule by which only Slurm decides, or empty; `terms`: what the score adds up; `note`:
-    what the policy found wrong."""
-
-    cycle: int
-    score: float | None
-    allowed: bool
-    protected_by: str
-    priority: float | None
-    terms: Mapping[str, float]
-    forecast: Mapping[str, Any]
-    note: Reason | None
-
-
-@dataclass(frozen=True)
 class Job:
-    """One job. `row`: its row in the ledger; `record`: without the points; `quantities`: the last value of each, which
-    may be NaN or infinite; `reported_at`: the iteration of each of these, counted as `iteration`."""
+    """One job. `row`: its row in the ledger; `facts`: Slurm's; `ranking`: in the last cycle, None if that did not have
+    the job; `columns`: those of the ledger. What takes long is read from these only when it is asked for."""
 
-    row: int
-    record: JobRecord
-    seen: float
-    given_back: bool
-    predicted: PredictedValue
-    """its run time in seconds, when it was first seen"""
-    foreseen: PredictedValue
-    """its final value, by the last prediction before half of its iterations were done, else by the first one after"""
-    foreseen_at: float | None
-    """the iterations done when that was predicted"""
-    stop: str
-    iteration: float | None
-    """the last one reported, counted from 1 also where the program counts from 0"""
-    checkpoint: float | None
-    """the iteration of its last checkpoint, counted the same way"""
-    quantities: Mapping[str, float]
-    reported_at: Mapping[str, float]
-    ranking: JobRanking | None
-    """in the last cycle; None if that cycle did not have the job"""
-    columns: Mapping[str, Any] = field(compare=False, repr=False)
-    """the ledger's columns: the endpoint sends these, and its client makes the job again by `from_columns`"""
+    __slots__ = (
+        "_elapsed", "_final", "_judgement", "_kept_forecast", "_record", "_remaining", "columns", "directives",
+        "facts", "first", "quantities", "ranking", "reported_at", "row",
+    )  # fmt: skip
+
+    def __init__(
+        self, columns: Mapping[str, Any], ranking: JobRanking | None, forecast: KeptForecast | None = None
+    ) -> None:
+        """columns: as `queries.jobs` returns them. forecast: the last one of the queue."""
+        self.row: int = columns["id"]
+        self.columns = columns
+        self.facts = JobFacts._make(_FACTS(columns))
+        self.directives = job_rows.directives_from(columns["directives"])
+        self.ranking = ranking
+        self.first: float | None = columns["first_iteration"]
+        """the lowest iteration that it ever reported"""
+        self.quantities: Mapping[str, float] = NOTHING
+        """the last value of each, which may be NaN or infinite"""
+        self.reported_at: Mapping[str, float] = NOTHING
+        """the iteration of each of these, counted as `iteration`"""
+        if self.first is not None:
+            before = self._before
+            self.quantities = {name: float(value) for name, value in columns["quantities"].items()}
+            self.reported_at = {name: at + before for name, at in columns["quantities_at"].items()}
+        self._kept_forecast = forecast
+        self._record: JobRecord | None = None
+        self._judgement: JudgedBy | None = None
+        self._elapsed: float | None = None
+        self._remaining: PredictedValue | None = None
+        self._final: PredictedValue | None = None
+
+    @property
+    def record(self) -> JobRecord:
+        """All that the ledger has of it, without its points; of a job that was read whole."""
+        if self._record is None:
+            self._record = job_rows.record_from_row(dict(self.columns), ())
+        return self._record
+
+    @property
+    def key(self) -> JobKey:
+        """What it is."""
+        return JobKey(self.columns["cluster"], self.facts.job_id, self.columns["first_submit"])
+
+    @property
+    def seen(self) -> float:
+        """When it was last seen."""
+        seen: float = self.columns["seen"]
+        return seen
+
+    @property
+    def given_back(self) -> bool:
+        """Whether an operator excluded it."""
+        return bool(self.columns["given_back"])
+
+    @property
+    def managed(self) -> bool:
+        """Whether slurmplug may act on it."""
+        return is_managed(bool(self.facts.batch), self.directives, in_doubt=bool(self.columns["in_doubt"]))
+
+    @property
+    def stop(self) -> str:
+        """The rule of its stop, or empty."""
+        return self.columns["stop"] or ""
+
+    @property
+    def predicted(self) -> PredictedValue:
+        """Its run time in seconds, when it was first seen."""
+        return PredictedValue(*(self.columns[name] for name in ("predicted", "predicted_low", "predicted_high")))
+
+    @property
+    def foreseen(self) -> PredictedValue:
+        """Its final value, by the last prediction before half of its iterations were done, else by the first after."""
+        columns = self.columns
+        if columns["foreseen"] is None:
+            return UNPREDICTED
+        value = PredictedValue(columns["foreseen"], columns["foreseen_low"], columns["foreseen_high"])
+        return value.signed(self.sign)
+
+    @property
+    def foreseen_at(self) -> float | None:
+        """The iterations done when that was predicted."""
+        at: float | None = self.columns["foreseen_at"]
+        return at
+
+    @property
+    def iteration(self) -> float | None:
+        """The last one reported, counted from 1 also where the program counts from 0."""
+        last = None if self.first is None else self.columns["iteration"]
+        return None if last is None else last + self._before
+
+    @property
+    def checkpoint(self) -> float | None:
+        """The iteration of its last checkpoint, counted the same way."""
+        at = self.columns["checkpoint"]
+        return None if at is None else at + self._before
+
+    @property
+    def site_factor(self) -> float | None:
+        """The SiteFactor in place, None where not known."""
+        factor: float | None = self.columns["label"]
+        return factor
+
+    @property
+    def trials(self) -> list[Trial]:
+        """The trainings that it has reported."""
+        stored = self.columns["trials"]
+        return [] if stored == "[]" else [Trial(name, began) for name, began in json.loads(stored)]
+
+    @property
+    def trial_number(self) -> int:
+        """Of the present one, from 0."""
+        number: int = self.columns["trial"]
+        return number
+
+    @property
+    def several_trials(self) -> bool:
+        """Whether it trains several models."""
+        trials = self.trials
+        return len(trials) > 1 or any(trial.name for trial in trials)
+
+    @property
+    def _before(self) -> int:
+        return int(self.first == 0)
 
     @property
     def id(self) -> str:
         """Its id as squeue shows it."""
-        return self.record.facts.shown_id
+        return self.facts.shown_id
 
     @property
     def live(self) -> bool:
         """Whether it had not ended when last seen."""
-        return self.record.facts.live
+        return self.facts.live
 
     @property
     def waits(self) -> bool:
         """Whether it is pending, in any of Slurm's ways."""
-        return self.record.facts.state in WAITING
+        return self.facts.state in WAITING
 
     @property
     def started(self) -> float | None:
         """When this run started. Slurm's field is something else for a pending job (when it might start) and for one
         that was cancelled while pending (when that was)."""
-        facts = self.record.facts
+        facts = self.facts
         never = not facts.live and not facts.node_list and facts.start == facts.end
         return None if self.waits or never else facts.start
 
     @property
     def expected(self) -> float | None:
         """When Slurm expects to start it; None unless the job waits and that time is in the future."""
-        start = self.ranking.forecast.get("start") if self.ranking and self.waits else None
+        start = self.ranking.forecast("start") if self.ranking and self.waits else None
         return start if start is not None and start > self.seen else None
+
+    @property
+    def outlook(self) -> Outlook | None:
+        """What the last forecast of the queue says of it; None where that is too old, or of when it did not wait yet or
+        still waited."""
+        forecast = self._kept_forecast
+        if self.ranking is None or forecast is None or self.seen - forecast.at > OLDEST:
+            return None
+        outlook = forecast.of(self.row)
+        return outlook if outlook is not None and outlook.waits == self.waits else None
+
+    @property
+    def forecast_at(self) -> float | None:
+        """When the queue was as that goes by, in seconds since the epoch; None without one."""
+        return None if self._kept_forecast is None or self.outlook is None else self._kept_forecast.at
 
     @property
     def ended(self) -> float | None:
         """When it ended, in seconds since the epoch; None while it lives."""
-        return None if self.live else self.record.facts.end
+        return None if self.live else self.facts.end
 
     @property
     def elapsed(self) -> float:
         """Seconds of this run."""
-        until = self.seen if self.live else self.ended
-        return max(0.0, until - self.started) if self.started is not None and until is not None else 0.0
+        if self._elapsed is None:
+            started = self.started
+            until = None if started is None else self.seen if self.live else self.ended
+            self._elapsed = 0.0 if started is None or until is None else max(0.0, until - started)
+        return self._elapsed
 
     @property
     def waited(self) -> float:
         """Seconds eligible and pending, in this run and those before it."""
-        facts = self.record.facts
+        facts = self.facts
         until = self.started if self.started is not None else self.seen if self.live else self.ended
         last = max(0.0, until - facts.eligible) if facts.eligible is not None and until is not None else 0.0
-        return self.record.waited_before + last
+        before: float = self.columns["waited_before"]
+        return before + last
 
     @property
     def trial(self) -> str | None:
         """The present one of several trials, by its name, else as 3rd; None for a job with one."""
-        points = self.record.points
-        if not points.several:
+        if self.first is None or not self.several_trials:
             return None
-        return points.trials[points.trial].name or ordinal(points.trial + 1)
+        return self.trials[self.trial_number].name or ordinal(self.trial_number + 1)
 
     @property
     def value(self) -> float | None:
@@ -150,7 +243,9 @@ class Job:
     @property
     def diverged(self) -> bool:
         """Whether its training has diverged: it was stopped for that, or its last losses are NaN or infinite."""
-        not_finite = self.columns.get("not_finite") or {}
+        not_finite = self.columns.get("not_finite")
+        if not not_finite:
+            return self.stop == "diverged"
         quantity = "loss" if "loss" in self.quantities else self.quantity
         return self.stop == "diverged" or not_finite.get(quantity, 0) >= NOT_FINITE_REPORTS
 
@@ -166,7 +261,9 @@ class Job:
 
     @property
     def _judged_by(self) -> JudgedBy:
-        return judged_by(self.record.directives or NO_DIRECTIVES, self.quantities)
+        if self._judgement is None:
+            self._judgement = judged_by(self.directives or NO_DIRECTIVES, self.quantities)
+        return self._judgement
 
     @property
     def score(self) -> float | None:
@@ -176,31 +273,33 @@ class Job:
     @property
     def left_to_slurm_by(self) -> str:
         """The rule by which only Slurm decides about it, or empty."""
-        if self.given_back:
-            return GivenBack.rule
         rule = self.ranking.protected_by if self.ranking else ""
-        unread = self.record.directives is None or self.record.in_doubt
-        return NOT_READ if rule == Unmanaged.rule and unread else rule
+        return leaving_rule(self.given_back, rule, self.directives is None or bool(self.columns["in_doubt"]))
 
     @property
     def remaining(self) -> PredictedValue:
         """The run time left, in seconds."""
-        return self._forecast("remaining")
+        if self._remaining is None:
+            self._remaining = self._forecast("remaining")
+        return self._remaining
 
     @property
     def final(self) -> PredictedValue:
         """The quantity of its target after its last iteration."""
-        return self._forecast("final").signed(self.sign)
+        if self._final is None:
+            final = self._forecast("final")
+            self._final = final if final is UNPREDICTED else final.signed(self.sign)
+        return self._final
 
     @property
     def reach(self) -> float | None:
         """The probability that its value after the last iteration meets its target."""
-        return self.ranking.forecast.get("reach") if self.ranking else None
+        return self.ranking.forecast("reach") if self.ranking else None
 
     @property
     def saved(self) -> float | None:
         """Iterations that a stop saved."""
-        most = self.record.directives.max_iterations if self.record.directives else None
+        most = self.directives.max_iterations if self.directives else None
         if not self.stop or not most or self.iteration is None:
             return None
         return max(0.0, most - self.iteration)
@@ -209,66 +308,55 @@ class Job:
     def did_all(self) -> bool:
         """Whether it reported its value after all its iterations, so that this is the final one. One may be missing
         where the first reported iteration was a later one, as the job may count from 0."""
-        most = self.record.directives.max_iterations if self.record.directives else None
+        most = self.directives.max_iterations if self.directives else None
         if self.value is None or self.iteration is None or self.value_at != self.iteration or not most:
             return False
-        return self.iteration >= most - int(self.record.points.first > 1)
+        return self.iteration >= most - int((self.first or 0.0) > 1)
 
     def _forecast(self, name: str) -> PredictedValue:
-        found = self.ranking.forecast if self.ranking else {}
-        return PredictedValue(found.get(name), found.get(f"{name}_low"), found.get(f"{name}_high"))
+        ranking = self.ranking
+        if ranking is None or (value := ranking.forecast(name)) is None:
+            return UNPREDICTED
+        return PredictedValue(value, ranking.forecast(f"{name}_low"), ranking.forecast(f"{name}_high"))
 
 
-def jobs(ledger: Ledger, which: Selection) -> list[Job]:
+def jobs(ledger: LedgerFile, which: Selection, *, others: bool = True, whole: bool = False) -> list[Job]:
     """The jobs in order of id, the elements of an array together.
+
+    Args:
+        others: whether facts about other jobs are shown
+        whole: with all that `Job.record` needs
 
     Raises:
         LedgerError
         UsageError: more than `which.most` jobs match.
     """
-    return [from_columns(columns) for columns in queries.jobs(ledger, which)]
+    return _ranked(ledger, queries.jobs(ledger, which, whole=whole), others=others)
 
 
-def from_columns(columns: Mapping[str, Any]) -> Job:
-    """A job, made from its columns as `queries.jobs` returns them."""
-    record = rows.record_from_row(dict(columns), ())
-    before = int(record.points.first == 0)
-    checkpoint = record.points.checkpoint
-    quantities = {name: float(value) for name, value in columns["quantities"].items()}
-    sign = judged_by(record.directives or NO_DIRECTIVES, quantities).sign
-    return Job(
-        row=columns["id"],
-        record=record,
-        seen=columns["seen"],
-        given_back=bool(columns["given_back"]),
-        predicted=PredictedValue(columns["predicted"], columns["predicted_low"], columns["predicted_high"]),
-        foreseen=PredictedValue(columns["foreseen"], columns["foreseen_low"], columns["foreseen_high"]).signed(sign),
-        foreseen_at=columns["foreseen_at"],
-        stop=columns["stop"] or "",
-        iteration=None if columns["iteration"] is None else columns["iteration"] + before,
-        checkpoint=None if checkpoint != checkpoint else checkpoint + before,
-        quantities=quantities,
-        reported_at={name: at + before for name, at in columns["quantities_at"].items()},
-        ranking=_ranking(columns) if columns["cycle"] is not None else None,
-        columns=columns,
-    )
+def jobs_in_rows(ledger: LedgerFile, rows: Sequence[int], *, others: bool = True) -> list[Job]:
+    """The jobs in these rows of the ledger, in their order. Raises LedgerError."""
+    return _ranked(ledger, queries.jobs_in_rows(ledger, rows), others=others)
 
 
-def ranked(queue: Iterable[Job]) -> list[Job]:
-    """The pending jobs that slurmplug ranks, the first to go first."""
-    waiting = [job for job in queue if job.waits and job.score is not None]
-    return sorted(waiting, key=lambda job: (-(job.score or 0.0), job.record.key.first_submit, job.record.key.job_id))
+def _ranked(ledger: LedgerFile, found: Iterable[Row], *, others: bool) -> list[Job]:
+    rankings, forecast = queries.cycle_rankings(ledger), queue_forecasts.last(ledger)
+    ranked_rows = rankings.jobs if rankings else ()
+    return [
+        Job(
+            columns,
+            JobRanking(rankings, columns["id"], others=others) if rankings and columns["id"] in ranked_rows else None,
+            forecast,
+        )
+        for columns in found
+    ]
 
 
-def _ranking(columns: Mapping[str, Any]) -> JobRanking:
-    note = columns["note"]
-    return JobRanking(
-        cycle=columns["cycle"],
-        score=columns["rank"],
-        allowed=bool(columns["allowed"]),
-        protected_by=columns["spared"],
-        priority=columns["priority"],
-        terms=columns["terms"],
-        forecast=columns["forecast"],
-        note=Reason(note["rule"], rows.facts_from(note["facts"])) if note else None,
-    )
+def leaving_rule(given_back: bool, rule: str, unread: bool) -> str:
+    """The rule by which only Slurm decides about a job, or empty. `rule`: that of the last cycle."""
+    if given_back:
+        return GivenBack.rule
+    return NOT_READ if rule == Unmanaged.rule and unread else rule
+
+
+_FACTS = itemgetter(*JobFacts._fields)

@@ -1,17 +1,19 @@
 """What a job requests in sentences: its directives, those that are ignored, and how they were changed since."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slurmplug.console import times
 from slurmplug.console.table import counted, printable
 from slurmplug.directives.changes import Change, in_force
-from slurmplug.directives.parser import Directives, Problem
+from slurmplug.directives.parser import NAMES, Directives, Problem
 from slurmplug.intake.job_record import JobRecord
-from slurmplug.ledger import rows
-from slurmplug.ledger.directive_changes import ChangedJobs
-from slurmplug.ledger.rows import Row
+from slurmplug.ledger import job_rows
+from slurmplug.ledger.sqlite import Row
 from slurmplug.reports.job_view import Job
+
+if TYPE_CHECKING:
+    from slurmplug.ledger.directive_changes import ChangedJobs
 
 MOST_CHANGES = 10
 """The most changes that are told, the last ones."""
@@ -22,17 +24,17 @@ MOST_JOBS = 20
 def sentences(job: Job, coming: Sequence[Row]) -> Iterator[str]:
     """What is in force and what of it was changed. `coming`: `JobAudit.changes`."""
     record = job.record
-    yield from _in_force(record.directives)
+    yield from given_sentences(record.directives)
     if len(record.changes) > MOST_CHANGES:
         yield f"Changed {counted(len(record.changes), 'time')}; the last changes are these."
     for number in range(max(0, len(record.changes) - MOST_CHANGES), len(record.changes)):
         yield _made(record, number)
-    for change in rows.changes_from(coming):
+    for change in job_rows.changes_from(coming):
         when = "from the next cycle on" if job.live else "too late: the job ended before that took effect"
         yield f"{_by(change)} {_given(change)}, {when}."
 
 
-def changed_sentences(changed: ChangedJobs, interval: float) -> list[str]:
+def changed_sentences(changed: "ChangedJobs", interval: float) -> list[str]:
     """What a request changed, for its author. `interval`: seconds from one cycle to the next."""
     named = ", ".join(changed.jobs[:MOST_JOBS])
     others = len(changed.jobs) - MOST_JOBS
@@ -77,14 +79,15 @@ def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _in_force(given: Directives | None) -> Iterator[str]:
+def given_sentences(given: Directives | None) -> Iterator[str]:
+    """The valid directives, and those that are ignored, each in a sentence."""
     if given is None:
         yield "Its script has not been read yet."
         return
     valid = [
         f"--{name.replace('_', '-')}={_directive(name, getattr(given, name))}"
-        for name in given.__dataclass_fields__
-        if name != "problems" and getattr(given, name) is not None
+        for name in NAMES
+        if getattr(given, name) is not None
     ]
     yield f"{', '.join(valid)}." if valid else "Nothing valid." if given.problems else "Nothing."
     for problem in map(str, sorted(given.problems, key=_in_order)):

@@ -1,117 +1,85 @@
-"""The interface `Reports` between the commands and their data, and `LedgerReports`, which reads the ledger.
+"""`Reports` from the ledger."""
 
-On the controller the commands use `LedgerReports` for an operator, who sees all jobs; the daemon's endpoint uses it for
-a user, who sees what Slurm would show. On other hosts `endpoint/client.py` implements `Reports` over the network.
-"""
-
+import gc
 import pwd
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
+from slurmplug.console import table
+from slurmplug.console.table import Field
+from slurmplug.errors import UsageError
 from slurmplug.ledger import queries
-from slurmplug.ledger.ledger import DAY, Ledger
+from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.lock import daemon_runs
-from slurmplug.ledger.queries import LastCycle
 from slurmplug.ledger.selection import JobId, Selection
-from slurmplug.reports import job_view, why
+from slurmplug.reports import acct, job_view, queue_fields
+from slurmplug.reports.alive import alive
+from slurmplug.reports.interface import JobExplanation, Suggestions, Table
 from slurmplug.reports.job_view import Job
-from slurmplug.reports.queue import QueueEntry, queue_view
-from slurmplug.reports.viewer import (
-    OPERATOR,
-    Viewer,
-    named_in,
-    queue_place,
-    seen_by,
-    shown_audit,
-    shown_columns,
-    shown_error,
-)
-from slurmplug.reports.why import Paragraph
+from slurmplug.reports.queue import EVERYTHING, QueueEntry, queue_view
+from slurmplug.reports.viewer import OPERATOR, Viewer
 
-DEAD_AFTER_INTERVALS = 3
-"""The daemon counts as dead after this many intervals without a cycle."""
+if TYPE_CHECKING:
+    from slurmplug.reports.job_request import JobRequest
 
-
-@dataclass(frozen=True)
-class JobExplanation:
-    """A job and what explains it: for people the paragraphs, for programs also the rows that they were made from."""
-
-    job: Job
-    story: Mapping[str, Any]
-    """as JSON has it: the paragraphs as `story`, and the rows by table"""
-
-    @property
-    def paragraphs(self) -> list[Paragraph]:
-        """The sentences by heading."""
-        return [Paragraph(each["about"], tuple(each["sentences"])) for each in self.story["story"]]
-
-
-class Reports(Protocol):
-    """The reports behind the commands. Every method raises LedgerError if the ledger cannot be read."""
-
-    def jobs(self, which: Selection) -> list[Job]:
-        """For `acct`. Raises UsageError where these are too many."""
-        ...
-
-    def queue(self, which: Selection) -> list[QueueEntry]:
-        """For `queue` and `prio`."""
-        ...
-
-    def explain_job(self, job: JobId) -> list[JobExplanation]:
-        """For `why`: of each element of an array; empty where there is no such job."""
-        ...
-
-    def knows_user(self, user: str) -> bool:
-        """Whether the user, a name or a uid in digits, has an account or jobs."""
-        ...
-
-    def status(self, now: float) -> dict[str, Any]:
-        """For `status`."""
-        ...
+ACCT_FIELDS: Mapping[str, Field[Any]] = {field.name.lower(): field for field in acct.FIELDS}
 
 
 class LedgerReports:
     """`Reports` from a ledger."""
 
-    def __init__(self, ledger: Ledger, path: Path, config: Config, viewer: Viewer = OPERATOR, most: int = 0) -> None:
+    def __init__(
+        self, ledger: LedgerFile, path: Path, config: Config, viewer: Viewer = OPERATOR, most: int = 0
+    ) -> None:
         """`viewer`: who is shown the jobs that Slurm shows them. `most`: more jobs raise UsageError; 0 for no limit."""
         self._ledger, self._path, self._config = ledger, path, config
         self._viewer = viewer
         self._most = most
 
-    def jobs(self, which: Selection) -> list[Job]:
-        """For `acct`. Raises UsageError where these are too many."""
-        return [self._shown(job) for job in job_view.jobs(self._ledger, self._visible(which))]
+    def jobs(self, which: Selection, fields: Sequence[str], page: slice = EVERYTHING) -> Table:
+        """For `acct`: a page of the jobs in order of id. Raises UsageError where the jobs are too many."""
+        visible, others = self._visible(which), self._viewer.sees_all
+        with _without_collector():
+            if page == EVERYTHING:
+                found = job_view.jobs(self._ledger, visible, others=others)
+            else:
+                rows = queries.job_rows(self._ledger, visible)[page]
+                found = job_view.jobs_in_rows(self._ledger, rows, others=others)
+            wanted = [acct.charged(each, self._config, _itself) for each in _named(fields, ACCT_FIELDS)]
+            return table.columns(wanted, found)
 
-    def queue(self, which: Selection) -> list[QueueEntry]:
-        """For `queue` and `prio`."""
-        found = queue_view(self._ledger, self._visible(which))
-        return [replace(entry, job=self._shown(entry.job)) for entry in found]
+    def queue(self, which: Selection, fields: Sequence[str], page: slice = EVERYTHING) -> Table:
+        """For `queue` and `prio`: a page of the queue, in its order."""
+        with _without_collector():
+            found = queue_view(self._ledger, self._visible(which), page)
+            wanted = [acct.charged(each, self._config, _job_of) for each in _named(fields, queue_fields.FIELDS)]
+            return table.columns(wanted, found)
 
-    def explain_job(self, job: JobId) -> list[JobExplanation]:
-        """For `why`: of each element of an array; empty where there is no such job."""
-        found = self.jobs(Selection(jobs=(job,)))
-        order = job_view.ranked(job_view.jobs(self._ledger, Selection(live=True))) if found else []
-        cycle = queries.last_cycle(self._ledger)
-        if cycle is not None:
-            cycle = cycle._replace(error=shown_error(cycle.error, self._viewer))
-        return [self._explained(each, order, cycle) for each in found]
+    def explain_job(self, job: JobId, *, curves: bool = False) -> list[JobExplanation]:
+        """For `why`: of each element of an array; empty where there is no such job. `curves`: with `curve`."""
+        from slurmplug.reports import explaining  # noqa: PLC0415  the other reports need no sentences
 
-    def _explained(self, job: Job, order: Sequence[Job], cycle: LastCycle | None) -> JobExplanation:
-        audit = queries.job_audit(self._ledger, job.row, job.record)
-        sees = seen_by(self._viewer, named_in(audit), lambda keys: queries.owners(self._ledger, keys))
-        paragraphs = why.explain_job(job, queue_place(job, order, self._viewer), cycle, audit, sees)
-        story = [{"about": each.about, "sentences": list(each.sentences)} for each in paragraphs]
-        return JobExplanation(job, {"story": story, **shown_audit(audit, sees)})
+        visible = self._visible(Selection(jobs=(job,)))
+        fields = [acct.charged(field, self._config, _itself) for field in acct.FIELDS]
+        return [
+            JobExplanation(table.as_dict(fields, each), each.facts.array_task < 0, story)
+            for each, story in explaining.explained(self._ledger, visible, self._viewer, self._config, curves=curves)
+        ]
 
-    def _shown(self, job: Job) -> Job:
-        """The job with the columns that the viewer may have."""
-        columns = shown_columns(job.columns, self._viewer)
-        return job if columns is job.columns else job_view.from_columns(columns)
+    def suggestions(self, which: Selection) -> Suggestions:
+        """For `suggest`: about the jobs of these that have ended. Raises UsageError where the jobs are too many."""
+        from slurmplug.forecasting.seen_speeds import SeenSpeeds  # noqa: PLC0415  the other reports need no statistics
+        from slurmplug.ledger import cycle_queries, suggestion_queries  # noqa: PLC0415
+        from slurmplug.reports import suggest  # noqa: PLC0415
+
+        saved = cycle_queries.model(self._ledger, "speed")
+        known = saved is not None and saved[0] == SeenSpeeds.version  # of another release: the daemon learns them anew
+        seen = SeenSpeeds.from_state(saved[2]) if saved and known else SeenSpeeds()
+        return suggest.suggest(suggestion_queries.ended_jobs(self._ledger, self._visible(which)), seen)
 
     def knows_user(self, user: str) -> bool:
         """Whether the user has an account on this machine, or jobs in the ledger that the viewer may know of."""
@@ -120,52 +88,35 @@ class LedgerReports:
     def dead_since(self, now: float) -> float | None:
         """When the last cycle began, if the daemon is dead; None if it is alive or has never run."""
         last = queries.last_attempt(self._ledger)
-        if last is None or self._alive(daemon_runs(self._path), now - last.started):
+        if last is None or alive(last, daemon_runs(self._path), self._config, now):
             return None
         return last.started
 
-    def _alive(self, running: bool, age: float | None) -> bool:
-        return running and age is not None and age < DEAD_AFTER_INTERVALS * self._config.interval
+    def estimate(self, request: "JobRequest", now: float) -> dict[str, Any]:
+        """For `estimate`; of a viewer's own job, whoever it names, but for an operator on the controller."""
+        from slurmplug.reports import estimate  # noqa: PLC0415  it loads the predictors
+
+        if self._viewer is not OPERATOR:
+            request = replace(request, user=_account_name(self._viewer.uid))
+        return estimate.estimate(self._ledger, request, now)
 
     def status(self, now: float) -> dict[str, Any]:
         """For `status`: what JSON shows."""
-        ledger, config = self._ledger, self._config
-        last, cycle = queries.last_attempt(ledger), queries.last_cycle(ledger)
-        age = now - last.started if last else None
-        running, past = daemon_runs(self._path), ledger.past(now)
-        figures = ("id", "started", "jobs", "pending", "running", "managed", "postponed")
-        return {
-            "alive": self._alive(running, age),
-            "running": running,
-            "age": age,
-            "interval": config.interval,
-            "paused": ledger.control("paused"),
-            "hindered": ledger.control("hindered"),
-            "modes": cycle.modes if cycle else {},
-            "policy": (cycle and cycle.policy) or config.policy,
-            "policies": policy_registry.names(),
-            "cycle": {
-                **{name: getattr(cycle, name, None) for name in figures},
-                "seconds": cycle.seconds if cycle else {},
-            },
-            "frozen": (cycle and cycle.frozen) or "",
-            "error": shown_error(last.error, self._viewer) if last else "",
-            "operations": queries.open_operation_counts(ledger),
-            "stops_last_hour": sum(past.stops_last_hour.values()),
-            "factors_by_others": queries.factors_by_others(ledger),
-            "failures_in_a_row": past.failures_in_a_row,
-            "unchangeable": queries.unchangeable_requests(ledger, now - DAY),
-            "faults": queries.fault_counts(ledger, now - DAY),
-            "ledger": {
-                "path": str(self._path),
-                "bytes": sum(part.stat().st_size for part in _parts(self._path) if part.exists()),
-                **queries.sizes(ledger),
-            },
-        }
+        from slurmplug.reports import daemon_status  # noqa: PLC0415  it loads the policies
+
+        return daemon_status.status(self._ledger, self._path, self._config, self._viewer, now)
 
     def _visible(self, which: Selection) -> Selection:
         owner = which.owner if self._viewer.sees_all else self._viewer.uid
         return replace(which, owner=owner, most=self._most)
+
+
+def _account_name(uid: int) -> str:
+    """The name of a uid on this machine, as squeue shows it: in digits, where it has none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def _has_account(user: str) -> bool:
@@ -178,5 +129,28 @@ def _has_account(user: str) -> bool:
     return True
 
 
-def _parts(path: Path) -> tuple[Path, Path]:
-    return path, path.with_name(f"{path.name}-wal")
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Without Python's collector of cycles, which makes a report of many jobs a fifth slower, for nothing."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _named(names: Sequence[str], fields: Mapping[str, Field[Any]]) -> list[Field[Any]]:
+    """The fields of these names. Raises UsageError."""
+    if unknown := [name for name in names if name not in fields]:
+        raise UsageError(f"there is no field {unknown[0]!r}: is the same release of slurmplug on both hosts?")
+    return [fields[name] for name in names]
+
+
+def _itself(job: Job) -> Job:
+    return job
+
+
+def _job_of(entry: QueueEntry) -> Job:
+    return entry.job

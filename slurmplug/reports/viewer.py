@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 
 from policies.plan import OtherJob
 from policies.snapshot import JobKey
+from slurmplug.ledger.facts import stored_facts
 from slurmplug.ledger.queries import JobAudit
-from slurmplug.ledger.rows import Row, facts_from, stored_facts
+from slurmplug.ledger.sqlite import Row
 from slurmplug.reports.job_view import Job
+from slurmplug.reports.live_order import Placed
 
 AHEAD = 3
 """How many of the jobs ahead of one are named."""
@@ -26,7 +28,7 @@ class Viewer(NamedTuple):
 
     def sees(self, job: Job) -> bool:
         """Whether Slurm shows the viewer this job."""
-        return self.sees_all or job.record.facts.uid == self.uid
+        return self.sees_all or job.facts.uid == self.uid
 
 
 OPERATOR = Viewer(0, sees_all=True)
@@ -46,23 +48,24 @@ class QueuePlace:
     overtaken_by: int
 
 
-def queue_place(job: Job, order: Sequence[Job], viewer: Viewer) -> QueuePlace | None:
-    """The place of a job in `order`, the ranked jobs with the first to go first; None if it is not ranked."""
+def queue_place(
+    job: Job, order: Sequence[Placed], viewer: Viewer, jobs: Callable[[Sequence[int]], Sequence[Job]]
+) -> QueuePlace | None:
+    """The place of a job in `order`, the ranked jobs with the first to go first; None if it is not ranked.
+
+    jobs: returns the jobs of rows.
+    """
     place = next((n for n, other in enumerate(order) if other.row == job.row), None)
     if place is None:
         return None
-    own = _priority(job)
-    ahead = reversed(order[max(0, place - AHEAD) : place])
+    own, rows = order[place].priority, [other.row for other in order[max(0, place - AHEAD) : place]]
+    found = {other.row: other for other in jobs(rows) if viewer.sees(other)}
     return QueuePlace(
         rank=place + 1,
         of=len(order),
-        ahead=tuple(other if viewer.sees(other) else None for other in ahead),
-        overtaken_by=sum(_priority(other) > own for other in order[place + 1 :]),
+        ahead=tuple(found.get(row) for row in reversed(rows)),
+        overtaken_by=sum(other.priority > own for other in order[place + 1 :]),
     )
-
-
-def _priority(job: Job) -> float:
-    return (job.ranking.priority or 0.0) if job.ranking else 0.0
 
 
 def seen_by(
@@ -85,15 +88,6 @@ def named_in(audit: JobAudit) -> Iterator[OtherJob]:
 def shown_audit(audit: JobAudit, sees: Callable[[JobKey], bool]) -> dict[str, list[Row]]:
     """The rows of an audit by table, as JSON has them: another job that the viewer does not see is null."""
     return {table: [_shown_row(row, sees) for row in found] for table, found in vars(audit).items()}
-
-
-def shown_columns(columns: Mapping[str, Any], viewer: Viewer) -> Mapping[str, Any]:
-    """A job's columns as the viewer may have them: facts about other jobs are for those who see all jobs."""
-    note = columns.get("note")
-    if viewer.sees_all or not note:
-        return columns
-    own = {name: fact for name, fact in facts_from(note["facts"]).items() if not isinstance(fact, OtherJob)}
-    return {**columns, "note": {**note, "facts": own}}
 
 
 def shown_error(error: str, viewer: Viewer) -> str:

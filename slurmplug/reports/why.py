@@ -1,5 +1,6 @@
 """`slurmplug why` in sentences: what a job requested and reported, its predictions, its rank, the actions on it."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -10,7 +11,7 @@ from policies.snapshot import JobKey
 from slurmplug.console import times
 from slurmplug.console.table import counted, ordinal, printable
 from slurmplug.ledger.queries import JobAudit, LastCycle
-from slurmplug.reports import explain, requested
+from slurmplug.reports import explain, not_done, requested
 from slurmplug.reports.acct import exit_code
 from slurmplug.reports.explain import About
 from slurmplug.reports.job_view import Job
@@ -51,15 +52,23 @@ class Paragraph:
 
 
 def explain_job(
-    job: Job, place: QueuePlace | None, cycle: LastCycle | None, audit: JobAudit, sees: Callable[[JobKey], bool]
+    job: Job,
+    place: QueuePlace | None,
+    cycle: LastCycle | None,
+    audit: JobAudit,
+    sees: Callable[[JobKey], bool],
+    *,
+    no_sizes: str,
 ) -> list[Paragraph]:
     """The whole explanation. `place`: among the jobs that the last cycle ranked. `sees`: whether the reader sees
-    another job; only those are named."""
+    another job; only those are named. `no_sizes`: as `not_done.sentences`."""
+    vetoes = {decision["veto"] for decision in audit.decisions}
     about = About(job.quantity, job.sign, sees)
     paragraphs = [
         Paragraph("Job", tuple(_introduction(job))),
         Paragraph("Requested", tuple(requested.sentences(job, audit.changes))),
         Paragraph("Reported", (*_reported(job), *_earlier_trials(job, audit.trials))),
+        Paragraph("Not done, and why", tuple(not_done.sentences(job, cycle.modes if cycle else {}, vetoes, no_sizes))),
         Paragraph("Predicted", tuple(predictions(job))),
         Paragraph("Rank", tuple(_rank(job, place, cycle, about))),
         Paragraph("Actions", tuple(sentence for _, sentence in sorted(_actions(audit, about), key=itemgetter(0)))),
@@ -73,7 +82,7 @@ def explain_job(
 
 
 def _introduction(job: Job) -> Iterator[str]:
-    facts, key = job.record.facts, job.record.key
+    facts, key = job.facts, job.key
     where = f" on {printable(facts.node_list)}" if facts.node_list else ""
     yield (
         f"Job {job.id}, '{printable(facts.name)}' of {printable(facts.user)} (account {printable(facts.account)}, "
@@ -103,9 +112,9 @@ def _reported(job: Job) -> Iterator[str]:
                 else "Nothing: its training loop did not call report(), or its reports could not be read."
             )
         return
-    given = job.record.directives
+    given = job.directives
     most = f" of {given.max_iterations}" if given and given.max_iterations else ""
-    trial = f" of its {_trial(job, job.record.points.trial)}" if job.record.points.several else ""
+    trial = f" of its {_trial(job, job.trial_number)}" if job.several_trials else ""
     yield f"Iteration {job.iteration:.15g}{most}{trial}{_values(job.quantities, job.reported_at, job.iteration)}."
     if job.diverged:
         yield "Its training has diverged."
@@ -131,12 +140,12 @@ def _earlier(at: float, iteration: float) -> str:
 
 def _trial(job: Job, number: int) -> str:
     """A trial by its place and its name, such as: 3rd trial ('fold 2')."""
-    name = job.record.points.trials[number].name
+    name = job.trials[number].name
     return f"{ordinal(number + 1)} trial" + (f" ('{printable(name)}')" if name else "")
 
 
 def _earlier_trials(job: Job, trials: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    from_0 = int(job.record.points.first == 0)
+    from_0 = int(job.first == 0)
     for trial in trials:
         iteration = f"iteration {trial['iteration'] + from_0:.15g}"
         values = {name: float(value) for name, value in trial["quantities"].items()}
@@ -167,7 +176,7 @@ def _rank(job: Job, place: QueuePlace | None, cycle: LastCycle | None, about: Ab
 def _protection_facts(rule: str, job: Job) -> Mapping[str, float]:
     if rule != SET_BY_OTHERS:
         return {}
-    return {"job": job.record.key.job_id, "site_factor": job.record.site_factor}
+    return {"job": job.facts.job_id, "site_factor": math.nan if job.site_factor is None else job.site_factor}
 
 
 def _score(job: Job, score: float, place: QueuePlace | None) -> Iterator[str]:
@@ -184,7 +193,7 @@ def _score(job: Job, score: float, place: QueuePlace | None) -> Iterator[str]:
 
 def _ahead(job: Job, other: Job) -> str:
     score = other.score or 0.0
-    return f"Ahead of it: job {other.id} of {printable(other.record.facts.user)}, score {score:.5g}{_lead(job, other)}."
+    return f"Ahead of it: job {other.id} of {printable(other.facts.user)}, score {score:.5g}{_lead(job, other)}."
 
 
 def _lead(job: Job, other: Job) -> str:
@@ -207,8 +216,8 @@ def _terms(job: Job) -> Mapping[str, float]:
 def _slurms_order(job: Job, overtaken_by: int) -> Iterator[str]:
     """How Slurm orders the job: by its own priority, of which the SiteFactor is one part."""
     own = job.ranking.priority if job.ranking else None
-    site_factor = job.record.site_factor
-    factor = "not known" if site_factor != site_factor else f"{site_factor:.0f}"
+    site_factor = job.site_factor
+    factor = "not known" if site_factor is None else f"{site_factor:.0f}"
     yield f"Its SiteFactor is {factor}" + (f", its priority in Slurm {own:.0f}." if own is not None else ".")
     if overtaken_by:
         yield (

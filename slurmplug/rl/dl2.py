@@ -1,33 +1,43 @@
-"""Training of DL2: the supervised stage (Peng et al., arXiv 1909.06040, section 4.2). Reads from top to bottom; the
-features, masks and inference are those of `policies.dl2`.
+"""Training of DL2 (Peng et al., arXiv 1909.06040, sections 4.2 and 4.3). Reads from top to bottom; the features, masks
+and inference are those of `policies.dl2`.
 
-In each slot of simulations under a teacher, the teacher's allocation is taken apart into choices; the network is
-trained on them by cross-entropy. The online stage (4.3) is not included.
+1. Supervised: in each slot of simulations under a teacher, or of the past in a ledger, the allocation is taken apart
+   into choices (`dl2_samples`); the network is trained on them by cross-entropy.
+2. Online (`dl2_online`): from there on by reinforcement. The best model is kept, which may be the supervised one.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from policies.dl2 import ARRAYS, DL2, Allocation, Allocator
+from policies import seen_states
+from policies.dl2 import DL2, Allocator, DL2Settings
 from policies.model import Model, Singles
-from policies.placement.allocation import held_gpus
-from policies.plan import Plan
+from policies.policy import Policy
 from policies.seen_states import SeenStates
-from policies.snapshot import Snapshot
-from predictors.arrays import Bools, Floats
-from slurmplug.config import policy_registry
+from predictors.arrays import Floats
+from slurmplug.config import model_files, policy_registry
 from slurmplug.config.schema import Config
 from slurmplug.errors import UsageError
+from slurmplug.rl import dl2_ledger
+from slurmplug.rl.checkpoint import NOTHING_KEPT, Checkpoint
+from slurmplug.rl.dl2_ledger import SCHEME, Slot, logged
+from slurmplug.rl.dl2_network import Net, of_actions, side_by_side
+from slurmplug.rl.dl2_online import Online, Stage
+from slurmplug.rl.dl2_samples import Sample, Taught, gpus_of, imitated
 from slurmplug.rl.episode import Episode
-from slurmplug.rl.training_workloads import require_for_training, require_generated
+from slurmplug.rl.informed import Informed
+from slurmplug.rl.torch_state import plain, restore
+from slurmplug.rl.training_workloads import CHOOSING, TrainingWorkloads, require_for_training
 from slurmplug.sim.engine.job import Workload
+from slurmplug.sim.engine.nodes import parse
 from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
-from slurmplug.sim.workloads import load
 
 Progress = Callable[[str, int, Mapping[str, float]], Any]
 """Called with the stage, its step and figures by name."""
@@ -39,10 +49,13 @@ OTHER_TYPE = 0.1
 class Settings:
     """The paper's section 6.2, unless said.
 
-    workload: a generator's, with its options. seed: of the first of `workloads` simulated. jobs: of each; None for the
-    generator's number. clusters: in turn. teacher: a policy's name. slot: seconds. at_once: J. hidden: units of a layer
-    (the paper: 256). samples: choices kept of each slot. passes: over them. rate: Adam's, at first. batch: choices of
-    an update.
+    workload: a generator's, with its options. seed: of the first of `workloads` simulated. jobs: of each. clusters,
+    loads: those that each is drawn from. teacher: a policy's name; "informed", which is told how fast each simulated
+    job trains; or ledger:PATH, where what was decided in the past is imitated in place of what is simulated. start: a
+    model's file, for an online stage without another supervised one. slot: seconds. at_once: J. hidden: units of a
+    layer (the paper: 256). samples: choices kept of each slot. passes: over them. rate: Adam's, at first. batch:
+    choices of an update. online: the online stage. choosing: workloads, of at most 20, by which the best model is
+    chosen, each `every` episodes.
 
     Raises:
         UsageError: what they say cannot be trained on
@@ -50,153 +63,244 @@ class Settings:
 
     workload: str = "gen:dl2"
     seed: int = 1000
-    jobs: int | None = None
-    clusters: tuple[str, ...] = ("16x4", "8x4", "32x4")
-    teacher: str = "mlf-h"
+    jobs: int = 200
+    clusters: tuple[str, ...] = ("8x4", "16x4", "32x4")
+    loads: tuple[float, float] = (0.5, 2.0)
+    teacher: str = Informed.name
     slot: float = 1200.0
     at_once: int = 64
     hidden: int = 64
-    workloads: int = 24
+    start: str = ""
+    workloads: int = 20
     samples: int = 8
-    passes: int = 12
+    passes: int = 8
     rate: float = 5e-3
     batch: int = 256
+    online: Online = field(default_factory=Online)
+    choosing: int = 6
+    every: int = 8
 
     def __post_init__(self) -> None:
         """Check them."""
-        require_generated(self.workload)
-        for seed in (self.seed, self.seed + self.workloads - 1):
+        for seed in (self.seed, self.seed + self.workloads + self.online.episodes - 1):
             require_for_training(seed)
+        assert self.drawn.clusters
         if min(self.at_once, self.hidden, self.workloads, self.samples, self.passes, self.batch) < 1:
             raise UsageError("at_once, hidden, workloads, samples, passes and batch are at least 1")
+        if not (1 <= self.choosing <= len(CHOOSING) and self.every >= 1):
+            raise UsageError(f"choosing is from 1 to {len(CHOOSING)}, and every at least 1")
         if not (self.slot >= 1 and self.rate > 0):
             raise UsageError("slot is at least 1 second, and rate above 0")
-        if not self.clusters:
-            raise UsageError('clusters: name at least one, as in ["16x4"]')
         if self.teacher == DL2.name:
             raise UsageError(f"{DL2.name} learns from another policy than itself")
 
+    @property
+    def ledger(self) -> Path | None:
+        """The ledger whose decisions are imitated, where one is the teacher."""
+        return Path(self.teacher.removeprefix(SCHEME)) if self.teacher.startswith(SCHEME) else None
 
-class Sample(NamedTuple):
-    """A choice of the teacher: the state (k, features), what may be chosen, and how probable each is (k + 1,)."""
-
-    state: Singles
-    mask: Bools
-    target: Singles
+    @property
+    def drawn(self) -> TrainingWorkloads:
+        """The workloads, by seed."""
+        return TrainingWorkloads(self.workload, self.clusters, self.jobs, self.loads)
 
 
-def train(settings: Settings, progress: Progress = lambda *_: None) -> Model:
+def train(settings: Settings, progress: Progress = lambda *_: None, checkpoint: Checkpoint = NOTHING_KEPT) -> Model:
     """Train a model; the same settings give the same one. Runs with one thread."""
     torch.set_num_threads(1)
     torch.manual_seed(settings.seed)
     rng = np.random.default_rng(settings.seed)
-    kinds = {job.kind for job in _workload(settings, settings.seed).jobs}
-    types = tuple(sorted(kind for kind in kinds if kind and "," not in kind))
-    allocator = Allocator(types, settings.at_once, settings.slot)
-    samples, states = [], []
-    for number in range(settings.workloads):
-        for of_slot, summary in taught(settings, allocator, number, rng):
-            samples += of_slot
-            states.append(summary)
-        progress("teacher", number + 1, {"choices": len(samples)})
-    network = Net(allocator.features, settings.hidden)
-    for number, loss in enumerate(_learn(settings, network, samples, len(types), rng)):
-        progress("supervised", number + 1, {"loss": loss})
-    facts = {name: str(value) for name, value in asdict(settings).items()}
-    arrays = {**network.arrays(), **SeenStates.of(np.array(states)).arrays()}
-    return Model(DL2.name, DL2.version, arrays, {**facts, "types": ",".join(types)})
+    allocator, network, seen = _begun(settings)
+    improving = checkpoint.part("online")
+    kept = improving.load(Improved)
+    if kept is not None:
+        seen = {name: np.array(kept.best[name]) for name in seen_states.SHAPES}
+    elif not settings.start:
+        samples, states = _taught(settings, allocator, rng, progress, checkpoint)
+        types = len(allocator.types)
+        for number, loss in _learn(settings, network, samples, types, rng=rng, checkpoint=checkpoint):
+            progress("supervised", number, {"loss": loss})
+        seen = SeenStates.of(states).arrays()
+    facts = {name: str(value) for name, value in asdict(settings).items()} | {"types": ",".join(allocator.types)}
+
+    def made(net: Net) -> Model:
+        return Model(DL2.name, DL2.version, {**net.arrays(), **seen}, facts)
+
+    best, least = made(network), 1.0
+    if not settings.online.episodes:
+        return best
+    stage = Stage(settings.online, network, allocator, partial(_online_episode, settings), rng)
+    if kept is None:
+        reference = chosen_by(settings, best)
+    else:
+        restore(stage.parts, kept.parts)
+        stage.steps, rng.bit_generator.state = kept.steps, kept.rng
+        best, least, reference = replace(best, arrays=kept.best), kept.least, kept.reference
+    while not stage.done:
+        figures = stage.step()
+        progress("online", stage.steps, figures)
+        if stage.steps % settings.every == 0:
+            model = made(stage.result)
+            ratio = float((chosen_by(settings, model) / reference).mean())
+            progress("chosen by", stage.steps, {"ratio": ratio})
+            if ratio < least:
+                best, least = model, ratio
+        improving.keep(
+            lambda: Improved(stage.steps, rng.bit_generator.state, plain(stage.parts), best.arrays, least, reference)  # noqa: B023 called at once
+        )
+    return best
 
 
-def _workload(settings: Settings, seed: int) -> Workload:
-    return load.load(settings.workload, seed=seed, jobs=settings.jobs)
+def _begun(settings: Settings) -> tuple[Allocator, Net, dict[str, Singles]]:
+    """What a training begins with: a network that knows nothing, or that of `start`, with the states that it saw.
+
+    Raises:
+        UsageError: `start` cannot be used
+        DataError: it cannot be read
+    """
+    if not settings.start:
+        types = dl2_ledger.types(settings.ledger, settings.slot) if settings.ledger else _types(settings)
+        allocator = Allocator(types, settings.at_once, settings.slot)
+        return allocator, Net(allocator.features, settings.hidden), {}
+    model = model_files.read(Path(settings.start))
+    try:
+        model.require(DL2.name, DL2.version, DL2.shapes)
+        policy = DL2(DL2Settings(slot=settings.slot), model)
+    except ValueError as error:
+        raise UsageError(f"start: {settings.start}: {error}") from error
+    arrays = model.arrays
+    network = Net(*arrays["first.job"].shape)
+    network.adopt(arrays)
+    return policy.allocator, network, {name: np.array(arrays[name]) for name in seen_states.SHAPES}
+
+
+def _types(settings: Settings) -> tuple[str, ...]:
+    kinds = {job.kind for job in settings.drawn.sample(settings.seed)[0].jobs}
+    return tuple(sorted(kind for kind in kinds if kind and "," not in kind))
+
+
+def chosen_by(settings: Settings, model: Model) -> Floats:
+    """(choosing,) the mean JCT in seconds of each workload that models are chosen by."""
+    policy, found = DL2(DL2Settings(slot=settings.slot), model), []
+    for number in range(settings.choosing):
+        workload, cluster = replace(settings.drawn, jobs=settings.online.jobs).for_choosing(number)
+        result = Simulation(workload, policy, SimulationSettings(cluster, settings.slot, number)).run()
+        found.append(np.mean([job.ended - job.submitted for job in result.finished]))
+    return np.array(found)
+
+
+def _online_episode(settings: Settings, number: int) -> Episode:
+    """The episode of that number; its workloads come after those of the supervised stage."""
+    seed = settings.seed + settings.workloads + number
+    workload, cluster = replace(settings.drawn, jobs=settings.online.jobs).sample(seed)
+    policy = DL2(DL2Settings(slot=settings.slot))
+    return Episode(Simulation(workload, policy, SimulationSettings(cluster, settings.slot, seed)))
+
+
+def _taught(
+    settings: Settings, allocator: Allocator, rng: np.random.Generator, progress: Progress, checkpoint: Checkpoint
+) -> tuple[list[Sample], Floats]:
+    """The choices that the teacher teaches in all its simulations or its ledger, and the summaries of their slots."""
+    samples: list[Sample] = []
+    states: list[Floats] = []
+    for number in range(1 if settings.ledger else settings.workloads):
+        part = checkpoint.part(f"teacher-{number}")
+        kept = part.load(Taught)
+        new = kept or Taught.of(list(taught(settings, allocator, number, rng)), rng)
+        rng.bit_generator.state = new.rng
+        samples += new.samples()
+        states.append(new.summaries)
+        if kept is None:
+            part.keep(lambda: new)  # noqa: B023 called at once
+            progress("teacher", number + 1, {"choices": len(samples)})
+    if not samples:
+        raise UsageError("the teacher made no choice that can be learnt from")
+    return samples, np.concatenate(states)
 
 
 def taught(
     settings: Settings, allocator: Allocator, number: int, rng: np.random.Generator
 ) -> Iterator[tuple[list[Sample], Floats]]:
-    """Of each slot of the simulation of that number: choices of the teacher, and the summary of the state."""
-    teacher = policy_registry.policy(Config.model_validate({"policy": settings.teacher, "interval": settings.slot}))
-    seed, cluster = settings.seed + number, settings.clusters[number % len(settings.clusters)]
-    how = SimulationSettings(cluster, settings.slot, seed)
-    episode = Episode(Simulation(_workload(settings, seed), teacher, how))
-    while (seen := episode.observed) is not None:
-        plan = teacher.decide(seen.snapshot, seen.forecasts, seen.memory)
-        choices = allocator.choices(seen.snapshot, seen.forecasts, begins=True)
+    """Of each slot of the simulation of that number, or of the ledger: choices of the teacher, and the summary of the
+    state."""
+    slots = logged(settings.ledger, settings.slot) if settings.ledger else _simulated(settings, number)
+    for snapshot, forecasts, given, gain in slots:
+        choices = allocator.choices(snapshot, forecasts, begins=True)
         if not choices.done:
             summary = choices.summary()
-            of_slot = list(imitated(choices, gpus_of(seen.snapshot, plan), rng))
+            of_slot = list(imitated(choices, given, rng, gain))
             yield [of_slot[each] for each in rng.permutation(len(of_slot))[: settings.samples]], summary
+
+
+def _simulated(settings: Settings, number: int) -> Iterator[Slot]:
+    workload, cluster = settings.drawn.sample(settings.seed + number)
+    teacher = _teacher(settings, workload, cluster)
+    how = SimulationSettings(cluster, settings.slot, settings.seed + number)
+    episode = Episode(Simulation(workload, teacher, how))
+    while (seen := episode.observed) is not None:
+        plan = teacher.decide(seen.snapshot, seen.forecasts, seen.memory)
+        gain = None
+        if isinstance(teacher, Informed) and len(seen.snapshot.jobs):
+            gain = teacher.gain(seen.snapshot, seen.forecasts)
+        yield Slot(seen.snapshot, seen.forecasts, gpus_of(seen.snapshot, plan), gain)
         episode.advance(plan)
 
 
-def imitated(choices: Allocation, wanted: Floats, rng: np.random.Generator) -> Iterator[Sample]:
-    """The choices that lead to `wanted` (n,), the GPUs of each job of the snapshot.
-
-    Which job has another worker next is as probable as it is short of that number; void, where none is.
-    """
-    workers = np.zeros(len(wanted))
-    while not choices.done:
-        state, mask = choices.state["jobs"], choices.mask
-        workers[choices.rows] = choices.workers
-        short = np.maximum(wanted - workers, 0.0)[choices.batch] * mask[:-1]
-        target = np.append(short / short.sum(), 0.0) if short.sum() > 0 else np.append(short, 1.0)
-        yield Sample(state, mask, target.astype(np.float32))
-        choices.choose(int(rng.choice(len(target), p=target)))
+def _teacher(settings: Settings, workload: Workload, cluster: str) -> Policy:
+    if settings.teacher == Informed.name:
+        return Informed(workload, max(parse(cluster).gpus), settings.slot)
+    return policy_registry.policy(Config.model_validate({"policy": settings.teacher, "interval": settings.slot}))
 
 
-def gpus_of(snapshot: Snapshot, plan: Plan) -> Floats:
-    """(n,) the GPUs that each job has when this plan is carried out."""
-    gpus = held_gpus(snapshot).astype(np.float64)
-    rows = {key: row for row, key in enumerate(snapshot.jobs.keys)}
-    for action in plan.actions:
-        if action.kind in ("place", "resize", "migrate") and action.gpus is not None:
-            gpus[rows[action.job]] = action.gpus
-        elif action.kind == "preempt":
-            gpus[rows[action.job]] = 0.0
-    return gpus
+@dataclass
+class Improved:
+    """What the online stage has come to after so many steps. parts: of what it changes. best: the arrays of the best
+    model; least: its ratio to the supervised one, of which `reference` has the mean JCTs."""
+
+    steps: int
+    rng: Mapping[str, Any]
+    parts: Mapping[str, Any]
+    best: Mapping[str, Any]
+    least: float
+    reference: Floats
 
 
-class Net(nn.Module):
-    """`policies.dl2.Network` for batches; its parameters have the names of `ARRAYS`, with _ for the dot."""
+@dataclass
+class Learnt:
+    """What the supervised stage has come to. rng: the state of its random numbers. parts: of what it changes."""
 
-    def __init__(self, features: int, hidden: int) -> None:
-        super().__init__()
-        sizes = {"features": features, "hidden": hidden}
-        for name, shape in ARRAYS.items():
-            size = [sizes[each] if isinstance(each, str) else each for each in shape]
-            values = torch.zeros(size)
-            if not name.endswith("bias"):
-                nn.init.normal_(values, std=(0.1 if name.startswith("action") else 2.0**0.5) / size[0] ** 0.5)
-            self.register_parameter(name.replace(".", "_"), nn.Parameter(values))
-
-    def forward(self, state: Tensor, present: Tensor) -> Tensor:
-        """(b, k + 1) logits of each job and, last, of void, for states (b, k, features) and jobs `present` (b, k)."""
-        weight = (present / present.sum(1, keepdim=True)).unsqueeze(1)
-        hidden = state
-        for layer in ("first", "second"):
-            pooled = (weight @ hidden) @ self.get_parameter(f"{layer}_mean") + self.get_parameter(f"{layer}_bias")
-            hidden = torch.relu(hidden @ self.get_parameter(f"{layer}_job") + pooled)
-        bias = self.get_parameter("action_bias")
-        void = (weight @ hidden).squeeze(1) @ self.get_parameter("action_void")
-        return torch.cat([hidden @ self.get_parameter("action_job") + bias[0], (void + bias[1])[:, None]], 1)
-
-    def arrays(self) -> dict[str, Singles]:
-        """The parameters as arrays."""
-        return {name: self.get_parameter(name.replace(".", "_")).detach().numpy() for name in ARRAYS}
+    passes: int
+    rng: Mapping[str, Any]
+    parts: Mapping[str, Any]
 
 
 def _learn(
-    settings: Settings, network: Net, samples: Sequence[Sample], types: int, rng: np.random.Generator
-) -> Iterator[float]:
-    """The mean loss of each pass over the samples, whose rate falls to a fiftieth."""
+    settings: Settings,
+    network: Net,
+    samples: Sequence[Sample],
+    types: int,
+    *,
+    rng: np.random.Generator,
+    checkpoint: Checkpoint,
+) -> Iterator[tuple[int, float]]:
+    """The number of each pass over the samples, from 1, and its mean loss; the rate falls to a fiftieth."""
     optimiser = torch.optim.Adam(network.parameters(), lr=settings.rate)
     size = min(settings.batch, len(samples))
     batches = len(samples) // size
     rate = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.02, batches * settings.passes)
-    for _ in range(settings.passes):
+    parts = {"network": network, "optimiser": optimiser, "rate": rate}
+    passes = 0
+    if kept := checkpoint.load(Learnt):
+        restore(parts, kept.parts)
+        rng.bit_generator.state = kept.rng
+        passes = kept.passes
+    while passes < settings.passes:
         order, losses = rng.permutation(len(samples)), []
         for at in range(batches):
-            state, present, mask, target = _padded([samples[each] for each in order[at * size : (at + 1) * size]])
+            batch = [samples[each] for each in order[at * size : (at + 1) * size]]
+            state, present = side_by_side([each.state for each in batch])
+            mask = of_actions([each.mask for each in batch], state.shape[1])
+            target = of_actions([each.target for each in batch], state.shape[1])
             unknown = torch.from_numpy(rng.random(state.shape[:2]) < OTHER_TYPE)
             state[unknown] = _of_other_type(state[unknown], types)
             logits = network(state, present).masked_fill(~mask, -1e9)
@@ -207,21 +311,9 @@ def _learn(
             optimiser.step()
             rate.step()
             losses.append(loss.item())
-        yield float(np.mean(losses))
-
-
-def _padded(samples: Sequence[Sample]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """States, which jobs are present, masks and targets side by side, padded to the most jobs; void stays last."""
-    b, most = len(samples), max(len(each.state) for each in samples)
-    state = np.zeros((b, most, samples[0].state.shape[1]), dtype=np.float32)
-    present, target = np.zeros((b, most), dtype=np.float32), np.zeros((b, most + 1), dtype=np.float32)
-    mask = np.zeros((b, most + 1), dtype=bool)
-    for at, each in enumerate(samples):
-        k = len(each.state)
-        state[at, :k], present[at, :k] = each.state, 1.0
-        mask[at, :k], mask[at, most] = each.mask[:k], True
-        target[at, :k], target[at, most] = each.target[:k], each.target[k]
-    return torch.from_numpy(state), torch.from_numpy(present), torch.from_numpy(mask), torch.from_numpy(target)
+        passes += 1
+        yield passes, float(np.mean(losses))
+        checkpoint.keep(lambda: Learnt(passes, rng.bit_generator.state, plain(parts)))  # noqa: B023 called at once
 
 
 def _of_other_type(state: Tensor, types: int) -> Tensor:

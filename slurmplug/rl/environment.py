@@ -15,7 +15,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from policies.choices import Choices
-from slurmplug.cycle.scheduler import Observed
+from slurmplug.cycle.observed import Observed
 from slurmplug.errors import UsageError
 from slurmplug.rl.episode import Episode, Window
 from slurmplug.rl.training_workloads import FIRST_SEED, LAST_SEED

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from policies.plan import Plan
 from policies.snapshot import JobKey
 from predictors.arrays import Floats
-from slurmplug.cycle.scheduler import Observed, gc_paused
+from slurmplug.cycle.observed import Observed
+from slurmplug.cycle.timing import gc_paused
 from slurmplug.rules.guardrails import validate_plan
 from slurmplug.sim.experiment.simulation import Simulation, finished
 from slurmplug.sim.experiment.summary import LearningProgress

@@ -16,6 +16,7 @@ from slurmplug.sim.workloads import load
 
 FIRST_SEED = 1000
 LAST_SEED = 2**31 - 1
+CHOOSING = range(500, 520)
 GENERATED = "gen:"
 
 
@@ -50,6 +51,20 @@ class TrainingWorkloads:
             WorkloadError
         """
         require_for_training(seed)
+        return self._drawn(seed)
+
+    def for_choosing(self, number: int) -> tuple[Workload, str]:
+        """The same of the workload of that number, from 0, among those by which a trained model is chosen.
+
+        Raises:
+            UsageError
+            WorkloadError
+        """
+        if not 0 <= number < len(CHOOSING):
+            raise UsageError(f"there are {len(CHOOSING)} workloads to choose a model by, and no number {number}")
+        return self._drawn(CHOOSING[number])
+
+    def _drawn(self, seed: int) -> tuple[Workload, str]:
         rng = np.random.default_rng(seed)
         cluster = self.clusters[int(rng.integers(len(self.clusters)))]
         gpus = sum(parse(cluster).gpus)

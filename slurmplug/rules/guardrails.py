@@ -6,20 +6,21 @@ Some rules protect jobs, others limit how much is done. Each veto is recorded wi
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import ClassVar, NamedTuple, Protocol, get_args
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, get_args
 
 import numpy as np
 
-from policies.plan import Action, ActionKind, OtherJob, Plan, Reason
+from policies.plan import Action, ActionKind, Memory, OtherJob, Plan, Reason
 from policies.snapshot import JobKey, Jobs, Snapshot
 from predictors.arrays import Bools, Floats
-from predictors.forecast import Forecasts
 from slurmplug.config.schema import Guardrails, Mode, Modes
 from slurmplug.rules import budgets
 from slurmplug.rules.budgets import Spending
-from slurmplug.rules.time_limits import within_limit
+
+if TYPE_CHECKING:
+    from slurmplug.rules.time_limits import TimeLimits
 
 HOUR = 3600.0
 PARTIAL_SNAPSHOT_MIN_JOBS = 20
@@ -119,11 +120,11 @@ def check(
     *,
     placement: str = "pin",
     places: bool = False,
-    forecasts: Forecasts | None = None,
+    times: "TimeLimits | None" = None,
 ) -> Verdict:
     """Check a plan against every rule.
 
-    forecasts: those of `time_limits.NEEDS`; without them no run time is compared with a time limit.
+    times: without them no run time is compared with a time limit.
     placement: who chooses the nodes of a job that is moved: off, nobody; exclude, Slurm, any but its present ones; pin,
     the policy. places: the policy places every job, and moves it as it likes (`Site.places`).
     """
@@ -145,8 +146,8 @@ def check(
         gives_back = action.job in past.sizes and past.sizes[action.job].asked == action.gpus
         if not places:
             reason = reason or _move_veto(action, snapshot, row, past, limits)
-            if forecasts is not None and action.job not in past.moving and not gives_back:
-                fitted = within_limit(action, snapshot, row, forecasts, limits.raise_time_limit)
+            if times is not None and action.job not in past.moving and not gives_back:
+                fitted = times.fitted(action, row)
                 action, reason = (action, reason or fitted) if isinstance(fitted, Reason) else (fitted, reason)
         elif effect in ("requeue", "write"):
             effect = ""
@@ -166,20 +167,6 @@ def check(
         protected_by={**protected_by, SET_BY_OTHERS: snapshot.jobs.factor_by_others},
         frozen=_freeze_reason(snapshot, past, limits),
     )
-
-
-def starving_first(snapshot: Snapshot, plan: Plan, limits: Guardrails) -> Plan:
-    """The plan with jobs that have waited longer than `max_wait` ahead of all others, the longest wait first."""
-    jobs = snapshot.jobs
-    starving = (jobs.state == "pending") & jobs.managed & (jobs.waited > limits.max_wait) & ~np.isnan(plan.score)
-    rows = np.flatnonzero(starving)
-    if not len(rows):
-        return plan
-    score = np.array(plan.score, dtype=np.float64)
-    first = np.nanmax(np.where(np.isfinite(score), score, 0.0))
-    score[rows[np.argsort(jobs.waited[rows], kind="stable")]] = first + 1.0 + np.arange(len(rows))
-    waits = {jobs.keys[row]: Reason("starvation", {"waited": float(jobs.waited[row])}) for row in rows.tolist()}
-    return replace(plan, score=score, notes={**waits, **plan.notes})
 
 
 def validate_plan(snapshot: Snapshot, plan: Plan) -> Plan:
@@ -203,14 +190,20 @@ def validate_plan(snapshot: Snapshot, plan: Plan) -> Plan:
     return plan
 
 
+def left_to_slurm(snapshot: Snapshot, memory: Memory) -> Plan:
+    """The plan of a cycle in which the policy has none."""
+    return Plan(score=np.full(len(snapshot.jobs), np.nan), memory=memory)
+
+
 def _freeze_reason(snapshot: Snapshot, past: Past, limits: Guardrails) -> Reason | None:
-    age, seen = past.now - snapshot.now, len(snapshot.jobs)
+    age = past.now - snapshot.now
     if not 0 <= age <= limits.snapshot_age:
         return Reason("stale snapshot", {"age": age, "limit": limits.snapshot_age})
     if snapshot.now < past.latest:
         return Reason("clock jump", {"back": past.latest - snapshot.now})
-    if past.alive >= PARTIAL_SNAPSHOT_MIN_JOBS and seen < limits.partial_snapshot * past.alive:
-        return Reason("partial snapshot", {"seen": seen, "alive": past.alive})
+    lacking = snapshot.missing > (1 - limits.partial_snapshot) * past.alive
+    if past.alive >= PARTIAL_SNAPSHOT_MIN_JOBS and lacking:
+        return Reason("partial snapshot", {"missing": snapshot.missing, "alive": past.alive})
     rested = past.now - past.last_failure
     if past.failures_in_a_row >= limits.breaker_failures and rested < limits.breaker_rest:
         return Reason("breaker", {"failures": past.failures_in_a_row, "rests": limits.breaker_rest - rested})

@@ -87,21 +87,27 @@ def _update(snapshot: Snapshot, row: int, site_factor: int) -> Command:
 
 
 def groups(jobs: Jobs, competing: Bools) -> Iterator[tuple[Bools, Bools]]:
-    """The competing rows (n,) of each group that exchanges places, and the rows (n,) that share a partition with it.
+    """The competing rows (n,) of each of the `exchange_groups`, and the rows (n,) that share a partition with it."""
+    texts, of_row = np.unique(jobs.partition, return_inverse=True)
+    sets = [frozenset(text.split(",")) for text in texts.tolist()]
+    group = exchange_groups(jobs)
+    for number in np.unique(group[competing]).tolist():
+        alike = competing & (group == number)
+        own = sets[of_row[np.flatnonzero(alike)[0]]]
+        yield alike, np.array([bool(own & each) for each in sets], dtype=np.bool_)[of_row]
 
-    A group has the same partitions, as `a,b`, and QOS. What priority these give comes with their limits: it cannot be
-    had for a job that they do not hold for.
+
+def exchange_groups(jobs: Jobs) -> Ints:
+    """(n,) a number for each group that exchanges places: of the same partitions, as `a,b` or `b,a`, and QOS.
+
+    What priority these give comes with their limits: it cannot be had for a job that they do not hold for.
     """
     texts, of_row = np.unique(jobs.partition, return_inverse=True)
     sets = [frozenset(text.split(",")) for text in texts.tolist()]
     numbers = {each: number for number, each in enumerate(sets)}
     same = np.array([numbers[each] for each in sets], dtype=np.int64)[of_row]
     _, qos = np.unique(jobs.qos, return_inverse=True)
-    group = same * (int(qos.max(initial=0)) + 1) + qos
-    for number in np.unique(group[competing]).tolist():
-        alike = competing & (group == number)
-        own = sets[same[np.flatnonzero(alike)[0]]]
-        yield alike, np.array([bool(own & each) for each in sets], dtype=np.bool_)[of_row]
+    return same * (int(qos.max(initial=0)) + 1) + qos
 
 
 def _in_turn(giver: Ints, priority: Floats) -> Iterator[int]:

@@ -26,10 +26,9 @@ from policies.placement.space import Placement, Space
 from policies.plan import Action, Plan, Reason
 from policies.snapshot import Snapshot
 from predictors.arrays import Floats
-from predictors.forecast import Forecasts
 from slurmplug.config.schema import Guardrails
 from slurmplug.rules.guardrails import Past
-from slurmplug.rules.time_limits import seconds_needed
+from slurmplug.rules.time_limits import TimeLimits
 
 LEAST_PART = 0.5
 """The least part of the policy's GPUs on which a job that can be restarted begins: each restart costs it time."""
@@ -43,15 +42,12 @@ def changes_any(snapshot: Snapshot, plan: Plan) -> bool:
     return any(each.kind == "place" and each.gpus != snapshot.jobs.gpus[rows[each.job]] for each in plan.actions)
 
 
-def under_slurm(snapshot: Snapshot, plan: Plan, past: Past, limits: Guardrails, forecasts: Forecasts) -> Plan:
-    """The plan with resizes of waiting jobs in place of placements; those who need none are left to Slurm.
-
-    forecasts: those of `time_limits.NEEDS`.
-    """
+def under_slurm(snapshot: Snapshot, plan: Plan, past: Past, limits: Guardrails, times: TimeLimits) -> Plan:
+    """The plan with resizes of waiting jobs in place of placements; those who need none are left to Slurm."""
     places = [action for action in plan.actions if action.kind == "place" and action.job not in past.moving]
     if not past.sizes and all(action.kind != "place" for action in plan.actions):
         return plan
-    sizes = _Sizes(snapshot, past, limits, forecasts)
+    sizes = _Sizes(snapshot, past, limits, times)
     resizes = [resize for action in places if (resize := sizes.of(action)) is not None]
     others = [action for action in plan.actions if action.kind != "place"]
     return replace(plan, actions=(*others, *resizes, *sizes.given_back(places)))
@@ -60,8 +56,8 @@ def under_slurm(snapshot: Snapshot, plan: Plan, past: Past, limits: Guardrails, 
 class _Sizes:
     """The sizes of waiting jobs in one cycle. `space`: what is free beside those that start."""
 
-    def __init__(self, snapshot: Snapshot, past: Past, limits: Guardrails, forecasts: Forecasts) -> None:
-        self._snapshot, self._past, self._limits, self._forecasts = snapshot, past, limits, forecasts
+    def __init__(self, snapshot: Snapshot, past: Past, limits: Guardrails, times: TimeLimits) -> None:
+        self._snapshot, self._past, self._limits, self._times = snapshot, past, limits, times
         jobs = snapshot.jobs
         self._rows = {key: row for row, key in enumerate(jobs.keys)}
         self._may_change = elastic(jobs) & startable(jobs) & (jobs.elements == 1)
@@ -125,16 +121,9 @@ class _Sizes:
         most = int(room.sum())
         for gpus in sizes:
             place = _even_placement(room, gpus, nodes) if 0 < gpus <= most else None
-            if place is not None and self._in_time(row, gpus):
+            if place is not None and self._times.fits(row, gpus):
                 return place
         return None
-
-    def _in_time(self, row: int, gpus: int) -> bool:
-        jobs = self._snapshot.jobs
-        if gpus >= jobs.gpus[row]:
-            return True
-        seconds = seconds_needed(self._snapshot, row, gpus, self._forecasts)
-        return not seconds > self._limits.raise_time_limit * jobs.time_limit[row]
 
 
 def _even_placement(room: Floats, gpus: int, nodes: int) -> Placement | None:

@@ -30,25 +30,35 @@ _PROGRAMS = {
     "slurmdbd": "slurmdbd",
     "sbatch": "slurm-client",
 }
+_OF_SLURM = ("sbin/slurmctld", "sbin/slurmd", "sbin/slurmdbd", "bin/sbatch", "lib/slurm/accounting_storage_mysql.so")
+"""What a Slurm of the sandbox's own has below its prefix."""
 _PACKAGES = "slurmctld slurmd slurm-client slurmdbd slurm-wlm-mysql-plugin mariadb-server munge"
 _SOCKET_PATH_LIMIT = 60  # sun_path holds 108 bytes; slurmstepd's sockets add a node, a job and a step to the folder
 
 
-def require_installed() -> None:
-    """Check that a sandbox can run here.
+def search_path(slurm: Path | None) -> str:
+    """The PATH of a sandbox, with a Slurm of its own first; `slurm`: its prefix, None for the system's Slurm."""
+    return f"{slurm}/sbin:{slurm}/bin:{SYSTEM_PATH}" if slurm else SYSTEM_PATH
+
+
+def require_installed(slurm: Path | None = None) -> None:
+    """Check that a sandbox can run here, with the Slurm below the prefix `slurm` if there is one.
 
     Raises:
         NotInstalled: a program or an account is missing; the message names the packages to install.
         SandboxError: this process is not root's.
     """
-    missing = {package for name, package in _PROGRAMS.items() if shutil.which(name, path=SYSTEM_PATH) is None}
-    if not any(Path("/usr/lib").glob("*/slurm*/accounting_storage_mysql.so")):
+    if slurm and (absent := [each for each in _OF_SLURM if not (slurm / each).exists()]):
+        raise NotInstalled(f"{slurm} has no {', '.join(absent)}; docs/installation.md says how to build Slurm there")
+    path = search_path(slurm)
+    missing = {package for name, package in _PROGRAMS.items() if shutil.which(name, path=path) is None}
+    if not slurm and not any(Path("/usr/lib").glob("*/slurm*/accounting_storage_mysql.so")):
         missing.add("slurm-wlm-mysql-plugin")
     if missing:
         raise NotInstalled(f"{', '.join(sorted(missing))} not installed; run: apt-get install {_PACKAGES}")
     existing = {entry.pw_name for entry in pwd.getpwall()}
-    if absent := [name for name in ACCOUNTS if name not in existing]:
-        raise NotInstalled(f"no account {', '.join(absent)}; run: apt-get install --reinstall base-passwd {_PACKAGES}")
+    if unknown := [name for name in ACCOUNTS if name not in existing]:
+        raise NotInstalled(f"no account {', '.join(unknown)}; run: apt-get install --reinstall base-passwd {_PACKAGES}")
     if os.geteuid() != 0:
         raise SandboxError("a sandbox runs jobs of several users and needs root; run it with sudo")
 

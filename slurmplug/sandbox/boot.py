@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from slurmplug.sandbox import processes, render
-from slurmplug.sandbox.accounts import MARIADB, MUNGE, SLURM, SYSTEM_PATH, run_as, set_owner
+from slurmplug.sandbox.accounts import MARIADB, MUNGE, SLURM, run_as, search_path, set_owner
 from slurmplug.sandbox.daemons import Daemons
 from slurmplug.sandbox.errors import StartFailed
 from slurmplug.sandbox.layout import Layout
@@ -27,12 +27,12 @@ def prepare(spec: ClusterSpec, layout: Layout, ports: Ports) -> Daemons:
 def start(spec: ClusterSpec, layout: Layout, daemons: Daemons) -> None:
     """Start every daemon; returns when all answer. Where this raises, the caller ends those that have started."""
     daemons.spawn("munged")
-    _install_database(layout)
+    _install_database(spec, layout)
     daemons.spawn("mariadbd")
     daemons.await_ready("munged", "mariadbd")
     daemons.spawn("slurmdbd")
     daemons.await_ready("slurmdbd")
-    _load_accounts(layout, daemons.cluster)  # before slurmctld, which enforces associations
+    _load_accounts(spec, layout, daemons.cluster)  # before slurmctld, which enforces associations
     daemons.spawn("slurmctld")
     daemons.await_ready("slurmctld")
     for name in spec.node_names:
@@ -46,7 +46,7 @@ def _configure(spec: ClusterSpec, layout: Layout, cluster: str, ports: Ports) ->
     texts = {
         "slurm.conf": render.slurm_conf(spec, layout, cluster, ports),
         "gres.conf": render.gres_conf(spec, layout),
-        "cgroup.conf": render.cgroup_conf(_slurm_version()),
+        "cgroup.conf": render.cgroup_conf(_slurm_version(spec.slurm)),
         "job_submit.lua": spec.job_submit.read_text() if spec.job_submit else "",
     }
     for name, text in texts.items():
@@ -63,17 +63,17 @@ def _write_secret(path: Path, text: str, account: str) -> None:
     set_owner(path, account, 0o600)
 
 
-def _slurm_version() -> tuple[int, int]:
+def _slurm_version(slurm: Path | None) -> tuple[int, int]:
     """The release, such as (22, 5); `slurmctld -V` prints "slurm-wlm 22.05.8"."""
     answer = subprocess.run(
-        ["slurmctld", "-V"], env={"PATH": SYSTEM_PATH}, capture_output=True, text=True, check=True, timeout=10
+        ["slurmctld", "-V"], env={"PATH": search_path(slurm)}, capture_output=True, text=True, check=True, timeout=10
     ).stdout
     year, month = answer.split()[1].split(".")[:2]
     return int(year), int(month)
 
 
 def _daemon_commands(spec: ClusterSpec, layout: Layout, ports: Ports) -> dict[str, DaemonCommand]:
-    env = _env(layout)
+    env = _env(spec, layout)
     munge = layout.munge_key.parent
     return {
         "munged": DaemonCommand(
@@ -115,7 +115,7 @@ def _daemon_commands(spec: ClusterSpec, layout: Layout, ports: Ports) -> dict[st
     }
 
 
-def _install_database(layout: Layout) -> None:
+def _install_database(spec: ClusterSpec, layout: Layout) -> None:
     argv = (
         "mariadb-install-db",
         *render.mariadb_options(layout),
@@ -123,7 +123,7 @@ def _install_database(layout: Layout) -> None:
         "--auth-root-authentication-method=socket",
     )
     log = layout.logs / "mariadb-install-db.out"
-    install = processes.spawn(MARIADB, argv, _env(layout), log)
+    install = processes.spawn(MARIADB, argv, _env(spec, layout), log)
     try:
         status = install.wait(60)
     except subprocess.TimeoutExpired as error:
@@ -136,16 +136,16 @@ def _install_database(layout: Layout) -> None:
         raise StartFailed(f"mariadb-install-db ended with status {status}; see {log}")
 
 
-def _load_accounts(layout: Layout, cluster: str) -> None:
+def _load_accounts(spec: ClusterSpec, layout: Layout, cluster: str) -> None:
     """Register the accounts. `load` takes a third of the time of single `add`s."""
     accounting = layout.slurm_conf.parent / "accounting.cfg"
     accounting.write_text(render.accounting(cluster))
     argv = ["sacctmgr", "-i", "load", str(accounting)]
-    answer = run_as("root", argv, env=_env(layout), cwd=layout.folder)
+    answer = run_as("root", argv, env=_env(spec, layout), cwd=layout.folder)
     (layout.logs / "sacctmgr.out").write_text(answer.stdout + answer.stderr)
     if answer.returncode != 0:
         raise StartFailed(f"sacctmgr could not register the cluster; logs in {layout.logs}: {answer.stderr.strip()}")
 
 
-def _env(layout: Layout) -> dict[str, str]:
-    return {"PATH": SYSTEM_PATH, "LC_ALL": "C", "SLURM_CONF": str(layout.slurm_conf)}
+def _env(spec: ClusterSpec, layout: Layout) -> dict[str, str]:
+    return {"PATH": search_path(spec.slurm), "LC_ALL": "C", "SLURM_CONF": str(layout.slurm_conf)}

@@ -72,7 +72,7 @@ class Sandbox:
         Raises:
             SandboxError: it cannot run here, or a daemon did not start in time; the logs are kept.
         """
-        accounts.require_installed()
+        accounts.require_installed(self.spec.slurm)
         self._layout = Layout(accounts.claim_folder(self.requested_folder))
         try:
             with free_ports(3 + len(self.spec.nodes)) as (mariadbd, slurmdbd, slurmctld, *nodes):
@@ -149,7 +149,7 @@ class Sandbox:
     def env(self, user: str) -> dict[str, str]:
         """The whole environment of a user's commands; nothing of the caller's, such as SQUEUE_FORMAT, is added."""
         return {
-            "PATH": accounts.SYSTEM_PATH,
+            "PATH": self.daemons.path,
             "LC_ALL": "C",
             "USER": user,
             "LOGNAME": user,

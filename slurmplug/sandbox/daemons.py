@@ -54,6 +54,11 @@ class Daemons:
         """The names of all daemons, running or not."""
         return tuple(self._commands)
 
+    @property
+    def path(self) -> str:
+        """The PATH in which the daemons, and with them the clients of their Slurm, are found."""
+        return self._commands["slurmctld"].env["PATH"]
+
     def alive(self, name: str) -> bool:
         """Whether a daemon runs."""
         process = self._processes.get(name)

@@ -21,6 +21,7 @@ from rich.console import Console
 from slurmplug.config.schema import LEDGER_VARIABLE
 from slurmplug.errors import LedgerError, SandboxError
 from slurmplug.ledger.ledger import Ledger
+from slurmplug.ledger.metric_queries import last_finished
 from slurmplug.ledger.selection import JobId
 from slurmplug.sandbox import ClusterSpec, Sandbox, processes, reachable
 from slurmplug.sandbox.demo_jobs import JOBS, DemoJob
@@ -38,8 +39,8 @@ POLL_INTERVAL = 1.0
 """seconds from one reading of the ledger to the next"""
 JOBS_TIMEOUT = 210.0
 """seconds that the jobs may take"""
-START_TIMEOUT, STOP_TIMEOUT = 60.0, 30.0
-"""seconds that the daemon may take to make its ledger, and to end"""
+START_TIMEOUT, STOP_TIMEOUT = 120.0, 30.0
+"""seconds that the daemon may take until its first cycle has passed, and to end"""
 COLUMNS = "jobid%6,user%6,jobname%13,gpus,state,elapsed,waited,iterations,maxiterations,target%15,value,stop,saved%6"
 
 _PROGRAM = Path(sysconfig.get_path("scripts")) / "slurmplug"
@@ -80,7 +81,7 @@ def run_jobs(
     queue = _Submitter(cluster, jobs, iteration)
     with _daemon(cluster, folder) as daemon:
         queue.save_datasets()  # while the daemon starts
-        cluster.wait(daemon.has_ledger, START_TIMEOUT, "the daemon to make its ledger")
+        cluster.wait(daemon.passed_a_cycle, START_TIMEOUT, "the daemon's first cycle")
         shown.add_event(f"slurmplug acts on {cluster.name} every {INTERVAL:g} s")
         with closing(Ledger(daemon.path, readonly=True)) as ledger:
             _watch(queue, daemon, ledger, shown)
@@ -135,7 +136,7 @@ def _watch(queue: _Submitter, daemon: "_Daemon", ledger: Ledger, shown: EventPri
             return
         daemon.require_running()
         if elapsed > JOBS_TIMEOUT:
-            left = ", ".join(f"{job_title(job)} ({job.record.facts.state})" for job in state.live)
+            left = ", ".join(f"{job_title(job)} ({job.facts.state})" for job in state.live)
             raise WaitTimeout(f"after {JOBS_TIMEOUT:g} s these jobs have not ended: {left}; daemon.log may say why")
         time.sleep(POLL_INTERVAL)
 
@@ -165,14 +166,14 @@ class _Daemon:
         if self.child.poll() is not None:
             raise SandboxError(f"the daemon ended with status {self.child.returncode}; see daemon.log")
 
-    def has_ledger(self) -> bool:
-        """Whether its ledger can be read already."""
+    def passed_a_cycle(self) -> bool:
+        """Whether its ledger can be read already, and has a cycle that was finished."""
         self.require_running()
         try:
-            Ledger(self.path, readonly=True).close()
+            with closing(Ledger(self.path, readonly=True)) as ledger:
+                return last_finished(ledger)[0] > 0
         except LedgerError:
             return False
-        return True
 
 
 @contextmanager

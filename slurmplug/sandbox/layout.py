@@ -82,7 +82,7 @@ class Layout:
             ("dev", "root", 0o755),
             ("home", "root", 0o755),
             ("spool", OPERATOR, 0o755),
-            ("spool/requests", OPERATOR, 0o755),
+            ("spool/requests", OPERATOR, 0o711),
             # Anyone may add a report and nobody may list or remove another's; new files get the daemon's group.
             ("spool/reports", OPERATOR, 0o3773),
             *((f"home/{account}", account, 0o750) for account in (*RESEARCHERS, OPERATOR, SLURM, "root")),

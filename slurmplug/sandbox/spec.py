@@ -50,6 +50,7 @@ class ClusterSpec:
     scheduler   further SchedulerParameters, such as `bf_continue` or `bf_interval=5`; one of the same name is replaced.
     settings    further settings of slurm.conf(5) by name; they replace those of the sandbox.
     job_submit  a Lua script to load as job_submit.lua.
+    slurm       the prefix of the Slurm to run, such as /opt/slurm; None for the system's.
     """
 
     nodes: tuple[Node, ...] = (Node(),) * 4
@@ -59,6 +60,7 @@ class ClusterSpec:
     scheduler: tuple[str, ...] = ()
     job_submit: Path | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
+    slurm: Path | None = None
 
     def __post_init__(self) -> None:
         if not self.nodes or not self.partitions:

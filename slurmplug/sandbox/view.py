@@ -19,7 +19,7 @@ from slurmplug.console.table import printable
 from slurmplug.ledger import queries
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.selection import JobId, Selection
-from slurmplug.reports import explain, job_view
+from slurmplug.reports import explain, job_view, live_order
 from slurmplug.reports.explain import About
 from slurmplug.reports.job_view import Job
 
@@ -48,7 +48,7 @@ class QueueState:
         jobs = job_view.jobs(ledger, Selection(tuple(which)))
         return cls(
             jobs={job.row: job for job in jobs},
-            order=[job.row for job in job_view.ranked(jobs)],
+            order=[job.row for job in live_order.ranked(jobs)],
             stops=queries.stop_reasons(ledger),
         )
 
@@ -70,7 +70,7 @@ class QueueState:
     @property
     def gpus(self) -> int:
         """The number of GPUs in use."""
-        return sum(job.record.facts.gpus for job in self.running)
+        return sum(job.facts.gpus for job in self.running)
 
     def why_stopped(self, job: Job) -> str:
         """The reason of the job's stop as a sentence, empty for a job without one."""
@@ -91,9 +91,9 @@ def events(before: QueueState, after: QueueState) -> Iterator[str]:
         if not job.live and (old is None or old.live):
             saved = f", {job.saved:.0f} iterations saved" if job.saved else ""
             elapsed = times.format_duration(job.elapsed)
-            yield f"ended      {job_title(job)}: {job.record.facts.state} after {elapsed}{saved}"
+            yield f"ended      {job_title(job)}: {job.facts.state} after {elapsed}{saved}"
         elif job.live and not job.waits and (old is None or old.waits):
-            facts = job.record.facts
+            facts = job.facts
             yield f"started    {job_title(job)}: {gpu_count(facts.gpus)} on {printable(facts.node_list)}"
     yield from _overtakings(before, after)
 
@@ -109,7 +109,7 @@ def _overtakings(before: QueueState, after: QueueState) -> Iterator[str]:
 
 def job_title(job: Job) -> str:
     """The job's id and name."""
-    return f"{job.id} {printable(job.record.facts.name)}"
+    return f"{job.id} {printable(job.facts.name)}"
 
 
 def gpu_count(gpus: int) -> str:
@@ -196,7 +196,7 @@ def _queue(state: QueueState, width: int) -> Table:
     ranked = [state.jobs[row] for row in state.order]
     others = [job for job in state.live if job.waits and job.row not in set(state.order)]
     for job in [*state.running, *ranked, *others, *state.ended[:ENDED_SHOWN]]:
-        facts, style = job.record.facts, "dim" if not job.live else "" if job.waits else "bold"
+        facts, style = job.facts, "dim" if not job.live else "" if job.waits else "bold"
         cells = [job.id, facts.user, facts.name, str(facts.gpus), facts.state, _iterations(job), _quantity(job)]
         cells += [_rank(job), (state.why_stopped(job) or _nodes_or_reason(job))[:width_left]]
         table.add_row(*(Text(printable(cell)) for cell in cells), style=style)
@@ -204,7 +204,7 @@ def _queue(state: QueueState, width: int) -> Table:
 
 
 def _iterations(job: Job) -> str:
-    most = job.record.directives.max_iterations if job.record.directives else None
+    most = job.directives.max_iterations if job.directives else None
     if job.iteration is None:
         return ""
     return f"{job.iteration:.0f} of {most}" if most else f"{job.iteration:.0f}"
@@ -213,7 +213,7 @@ def _iterations(job: Job) -> str:
 def _quantity(job: Job) -> str:
     if job.value is None:
         return ""
-    target = job.record.directives.target if job.record.directives else None
+    target = job.directives.target if job.directives else None
     return f"{job.quantity} {job.value:.3f}" + (f" ({target.relation} {target.value:g})" if target else "")
 
 
@@ -223,5 +223,5 @@ def _rank(job: Job) -> str:
 
 def _nodes_or_reason(job: Job) -> str:
     if job.waits:
-        return job.record.facts.reason
-    return job.record.facts.node_list if job.live else times.format_duration(job.elapsed)
+        return job.facts.reason
+    return job.facts.node_list if job.live else times.format_duration(job.elapsed)

@@ -2,27 +2,34 @@
 
 What decides is the file, not its name: it counts when it is regular, no link, owned by the job's user, within the
 limits, and written since the run started. Everything else is a `SpoolFault`, reported once, and none stops a cycle.
+
+Users take turns: whoever has cost least in a cycle is next, with the file that was read longest ago. A file is its
+owner's, whatever its name, so files that are named as another's cost that one nothing.
 """
 
+import heapq
 import math
 import os
 import stat
-from collections import Counter
-from collections.abc import Mapping
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
 
-from slurmplug.spool.report_lines import MAX_LINE_BYTES, RunId, SpoolFault
+from slurmplug.spool.json_lines import fault_of
+from slurmplug.spool.read_file import TURN_BYTES, ReadFile, place_of, whole_lines
+from slurmplug.spool.report_lines import MAX_CLOCK_BEHIND, RunId, SpoolFault
 from slurmplug.spool.run_files import (
     REPORT_NAME,
     REPORTS,
     FaultCounts,
+    Names,
     faults_of,
-    names_in,
     opened_folder,
     reason_of,
+    run_of,
 )
 
 NOT_KNOWN: Mapping[RunId, float] = MappingProxyType({})
@@ -31,170 +38,341 @@ OLDER = "another job"
 CLOCK_DIFFERENCE = 5.0
 """Seconds by which the clocks of slurmctld and of the spool's file server may differ."""
 
+LOOK_COST, READ_COST, LINE_COST, BYTE_COST = 8, 30, 25, 0.1
+"""Microseconds of the processor, about: of a look at a file, of reading it, and of a line and a byte until they are in
+the ledger. By these, and not by a clock, turns are the same on every machine."""
+PLACE_COST = 60
+"""So of each step of the search for the place in a file from which it is read."""
+TAKE_COST = 150
+"""So of merging what is new of a run into its points, and of writing these; of some runs it is more."""
+LIST_SHARE, LOOK_SHARE = 1 / 6, 1 / 3
+"""Of the time by the clock: for listing names, and for finding out whose the new files are."""
+LIST_NAMES = 1_000
+"""The clock is looked at after so many names."""
+FIRST_SECONDS, MOST_SECONDS, LEAST_SECONDS = 60.0, 60.0, 1.0
+"""What the first reading counts as the time since the one before, and what others count at most and at least."""
+
 
 @dataclass(frozen=True)
 class ReadLimits:
-    """How much of the spool is read in a cycle, and how large a file may grow in its life, in bytes."""
+    """How much is read in a cycle, and of a file in its life. Costs are counted by the constants above."""
 
-    file_bytes_per_cycle: int = 1 << 20
-    bytes_per_cycle: int = 64 << 20
+    user_share: float = 0.005
+    """what is read of a user costs no more than this share of the time since the last reading,"""
+    share: float = 0.05
+    """and what is read of all"""
+    file_cost: float = 100_000.0
+    """microseconds"""
+    seconds: float = 3.0
+    """of a cycle by the clock, however slow the file system is"""
     file_bytes: int = 256 << 20
     files_per_run: int = 8
+    unreadable_lines: int = 1_000
+    """a file with so many is left"""
 
 
 @dataclass(frozen=True)
 class NewReports:
-    """Whole lines that were not read before, by run, and the faults that were found."""
+    """Whole lines that were not read before, by run, and the faults that were found.
+
+    `files`: the files that were read from, each with how far; a reader that begins with them goes on from there.
+    """
 
     lines: Mapping[RunId, bytes]
     faults: tuple[SpoolFault, ...]
-
-
-@dataclass
-class _File:
-    """How far one file was read."""
-
-    identity: tuple[int, int]
-    last_read: int = 0
-    offset: int = 0
-    partial_line: bytes = b""
-    skipping: bool = False
-    """the rest of a line that is too long"""
-    reported: set[str] = field(default_factory=set)
-    """the rules of faults"""
+    files: Mapping[str, ReadFile] = field(default_factory=dict, compare=False)
 
 
 class _FileRejected(Exception):
     """A file that is not read; its arguments are the rule and the detail of a fault."""
 
 
+@dataclass(slots=True)
+class _User:
+    """Whose files are read in turns: those that wait for theirs, and those that had it in this cycle."""
+
+    waiting: deque[ReadFile] = field(default_factory=deque)
+    had_turn: list[ReadFile] = field(default_factory=list)
+    cost: float = 0.0
+    """of this cycle, and what the ones before cost too much"""
+    last_turn: int = 0
+    """the cycle"""
+
+    def begin(self, paid: float) -> None:
+        """Another cycle: the file that had no turn in the last one is first. `paid`: what that was allowed to cost."""
+        self.waiting.extend(self.had_turn)
+        self.had_turn.clear()
+        self.cost = max(0.0, self.cost - paid)
+
+    def next(self) -> ReadFile | None:
+        """The file whose turn it is."""
+        while self.waiting:
+            if not (file := self.waiting.popleft()).gone:
+                return file
+        return None
+
+
 class ReportReader:
     """Reads what is new in the report files of runs, and remembers how far it read."""
 
-    def __init__(self, spool: Path, limits: ReadLimits = ReadLimits()) -> None:
+    def __init__(
+        self,
+        spool: Path,
+        limits: ReadLimits = ReadLimits(),
+        files: Mapping[str, ReadFile] = MappingProxyType({}),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`files`: how far another reader has read."""
         self._folder = spool / REPORTS
-        self._limits = limits
-        self._files: dict[str, _File] = {}
+        self._limits, self._clock = limits, clock
+        self._files = dict(files)
+        self._users: dict[int, _User] = {}
+        self._accepted = Counter(file.run for file in files.values() if file.accepted)
+        for file in files.values():
+            self._queue(file)
+        self._names = Names(self._folder)
+        self._new: dict[RunId, deque[ReadFile]] = {}
+        """those that were not looked at yet, by the run that they are named as"""
+        self._stored: dict[RunId, float] = {}
+        self._take_costs: Mapping[RunId, float] = {}
         self._cycle = 0
+        self._read_at = -math.inf
+        self._user_cost = 0.0
 
-    def read(self, owners: Mapping[RunId, int], started: Mapping[RunId, float] = NOT_KNOWN) -> NewReports:
-        """New whole lines of some runs. A line without its end is returned when it is complete.
+    def read(
+        self,
+        owners: Mapping[RunId, int],
+        started: Mapping[RunId, float] = NOT_KNOWN,
+        stored: Mapping[RunId, float] = NOT_KNOWN,
+        take_costs: Mapping[RunId, float] = NOT_KNOWN,
+    ) -> NewReports:
+        """New whole lines of some runs, those alone that are JSON objects. A line without its end waits for it.
 
-        The files that were read longest ago come first, so that every file has its turn where the bytes of a cycle
-        do not suffice for all. No file makes it raise.
+        Where the limits of a cycle do not suffice for all, the next one begins with those that had no turn. No file
+        makes it raise.
 
         Args:
             owners: the uid of the user of each run that is read.
             started: when each run started, seconds since the epoch. What was in a file before is not read: it is of an
                 earlier job with the same id.
+            stored: until when reports of a run are in the ledger, from now on: of a file that was not read yet, what is
+                well before is passed over without reading it.
+            take_costs: what it costs to take in what is new of some runs, in microseconds; of others, `TAKE_COST`.
         """
         self._cycle += 1
-        lines: dict[RunId, bytes] = {}
-        cycle = _CycleRead(self._limits)
+        self._stored.update(stored)
+        self._take_costs = take_costs
+        cycle = _Cycle(owners, started)
         try:
             with opened_folder(self._folder) as folder:
-                found = {name: run for name, run in names_in(folder, REPORT_NAME) if run in owners}
-                self._files = {name: file for name, file in self._files.items() if name in found}
-                for name in sorted(found, key=lambda name: self._files[name].last_read if name in self._files else 0):
-                    run = found[name]
-                    owned = _Owned(run, owners[run], started.get(run, -math.inf))
-                    if cycle.bytes_left > 0 and (new := self._read_file(cycle, folder, name, owned)):
-                        lines[run] = lines.get(run, b"") + new
+                began, seconds = self._clock(), self._limits.seconds
+                self._list(owners, began + LIST_SHARE * seconds)
+                self._look_at_new(cycle, folder, began + (LIST_SHARE + LOOK_SHARE) * seconds)
+                self._take_turns(cycle, folder, began + seconds)
         except OSError as error:
             cycle.faults[0, "spool", f"{REPORTS}: {reason_of(error)}"] += 1
-        return NewReports(lines, faults_of(cycle.faults))
+        lines = {run: b"".join(parts) for run, parts in cycle.lines.items()}
+        return NewReports(lines, faults_of(cycle.faults), cycle.files)
 
-    def _read_file(self, cycle: "_CycleRead", folder: int, name: str, owned: "_Owned") -> bytes:
+    # --- whose turn it is -------------------------------------------------------------------------------------------
+
+    def _list(self, owners: Mapping[RunId, int], until: float) -> None:
+        """Forget the files of runs that are not read, and note the new ones, as many as can be listed in time.
+
+        The next call goes on from there. Raises OSError.
+        """
+        for file in [file for file in self._files.values() if file.run not in owners]:
+            self._forget(file)
+        while self._clock() < until:
+            for name in self._names.next(LIST_NAMES):
+                if name not in self._files and (run := run_of(name, REPORT_NAME)) and run in owners:
+                    self._files[name] = file = ReadFile(name, run)
+                    self._new.setdefault(run, deque()).append(file)
+            if self._names.at_start:
+                return
+
+    def _look_at_new(self, cycle: "_Cycle", folder: int, until: float) -> None:
+        """Find out whose the new files are: one with the name of each run, then the second of each, and so on."""
+        runs = deque(self._new)
+        while runs and self._clock() < until:
+            run = runs.popleft()
+            file = self._new[run].popleft()
+            if self._new[run]:
+                runs.append(run)
+            else:
+                del self._new[run]
+            status = None if file.gone else self._look(cycle, folder, file)
+            if status:
+                file.identity, file.owner = _identity(status), status.st_uid
+                self._queue(file)
+            else:
+                self._forget(file)
+
+    def _forget(self, file: ReadFile) -> None:
+        """It is gone, or its run is."""
+        if self._files.get(file.name) is file:
+            del self._files[file.name]
+            file.gone = True
+            self._accepted[file.run] -= file.accepted
+            if not self._accepted[file.run]:
+                del self._accepted[file.run]
+
+    def _queue(self, file: ReadFile) -> None:
+        self._users.setdefault(file.owner, _User()).waiting.append(file)
+
+    def _take_turns(self, cycle: "_Cycle", folder: int, until: float) -> None:
+        seconds, cost = self._seconds_since_last(), 0.0
+        most, before = self._limits.share * seconds * 1e6, self._user_cost
+        self._user_cost = self._limits.user_share * seconds * 1e6
+        self._users = {uid: user for uid, user in self._users.items() if user.waiting or user.had_turn}
+        for user in self._users.values():
+            user.begin(before)
+        turns = [(each.cost, each.last_turn, uid) for uid, each in self._users.items() if each.cost < self._user_cost]
+        heapq.heapify(turns)
+        while turns and cost < most and self._clock() < until:
+            uid = heapq.heappop(turns)[2]
+            user = self._users[uid]
+            if (file := user.next()) is None:
+                continue
+            user.last_turn = self._cycle
+            turn_cost, more = self._turn(cycle, folder, file)
+            cost += turn_cost
+            user.cost += turn_cost
+            if file.gone:
+                pass
+            elif file.owner == uid:
+                (user.waiting if more else user.had_turn).append(file)
+            else:
+                self._queue(file)
+            if user.cost < self._user_cost:
+                heapq.heappush(turns, (user.cost, user.last_turn, uid))
+
+    def _seconds_since_last(self) -> float:
+        before, self._read_at = self._read_at, self._clock()
+        seconds = FIRST_SECONDS if math.isinf(before) else self._read_at - before
+        return min(max(seconds, LEAST_SECONDS), MOST_SECONDS)
+
+    # --- one turn ---------------------------------------------------------------------------------------------------
+
+    def _turn(self, cycle: "_Cycle", folder: int, file: ReadFile) -> tuple[float, bool]:
+        """Read a piece of a file. Returns what that cost, and whether there is more for this cycle."""
+        job, status = file.run.job_id, self._look(cycle, folder, file)
+        if status is None:
+            self._forget(file)
+            return LOOK_COST, False
+        if file.identity != _identity(status):
+            cycle.faults[job, "rotated", ""] += 1
+            file.replace(_identity(status))
+        file.owner = status.st_uid
         try:
-            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        except FileNotFoundError:
-            return b""
-        job = owned.run.job_id
-        identity = (status.st_dev, status.st_ino)
-        file = self._files.get(name)
-        if file is None or file.identity != identity:
-            cycle.faults[job, "rotated", ""] += file is not None
-            file = self._files[name] = _File(identity)
-        file.last_read = self._cycle
-        try:
-            cycle.check(status, owned)
+            self._check(cycle, status, file)
             if status.st_size < file.offset:
                 cycle.faults[job, "truncated", ""] += 1
-                file.offset, file.partial_line, file.skipping = 0, b"", False
-            data = cycle.new_bytes(folder, name, file) if status.st_size > file.offset else b""
+                file.restart()
+            data, searched = self._new_bytes(folder, file, status)
         except _FileRejected as rejected:
             rule, detail = rejected.args
             if rule == OLDER:  # what is written from now on may be the run's
                 file.offset, file.partial_line, file.skipping = status.st_size, b"", False
             cycle.faults[job, rule, detail] += rule not in file.reported
-            file.reported.add(rule)
-            return b""
-        lines, dropped = _whole_lines(file, data)
-        cycle.faults[job, "long line", ""] += dropped
-        return lines
+            file.reported |= {rule}
+            return LOOK_COST, False
+        if not data:
+            return LOOK_COST + searched, False
+        cycle.files[file.name] = file
+        is_first = file.run not in cycle.lines
+        count = self._keep_readable(cycle, file, data)
+        cost = LOOK_COST + searched + READ_COST + LINE_COST * count + BYTE_COST * len(data)
+        if is_first and file.run in cycle.lines:
+            cost += self._take_costs.get(file.run, TAKE_COST)
+        before = file.spent[1] if file.spent[0] == self._cycle else 0.0
+        file.spent = self._cycle, before + cost
+        return cost, status.st_size > file.offset and before + cost < self._limits.file_cost
 
+    def _look(self, cycle: "_Cycle", folder: int, file: ReadFile) -> os.stat_result | None:
+        """The status of a file; None where there is none."""
+        try:
+            return os.stat(file.name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            cycle.faults[file.run.job_id, "unreadable", reason_of(error)] += 1
+            return None
 
-class _Owned(NamedTuple):
-    """A run, the uid of its user, and when it started."""
-
-    run: RunId
-    uid: int
-    started: float
-
-
-class _CycleRead:
-    """What one cycle may still read, how many files of each run were accepted, and the faults that were found."""
-
-    def __init__(self, limits: ReadLimits) -> None:
-        self.faults: FaultCounts = Counter()
-        self.bytes_left = limits.bytes_per_cycle
-        self._limits = limits
-        self._accepted: Counter[RunId] = Counter()
-
-    def check(self, status: os.stat_result, owned: _Owned) -> None:
-        """Raises _FileRejected for what is no report of this user."""
+    def _check(self, cycle: "_Cycle", status: os.stat_result, file: ReadFile) -> None:
+        """Raises _FileRejected for what is no report of the run's user."""
         if stat.S_ISLNK(status.st_mode):
             raise _FileRejected("link", "")
         if not stat.S_ISREG(status.st_mode):
             raise _FileRejected("not a file", "")
-        if status.st_uid != owned.uid:
+        if status.st_uid != cycle.owners[file.run]:
             raise _FileRejected("owner", f"uid {status.st_uid}")
         if status.st_size > self._limits.file_bytes:
             raise _FileRejected("size", f"more than {self._limits.file_bytes} bytes")
-        if status.st_mtime < owned.started - CLOCK_DIFFERENCE:
+        if status.st_mtime < cycle.started.get(file.run, -math.inf) - CLOCK_DIFFERENCE:
             raise _FileRejected(OLDER, "")
-        self._accepted[owned.run] += 1
-        if self._accepted[owned.run] > self._limits.files_per_run:
+        if not file.accepted and self._accepted[file.run] >= self._limits.files_per_run:
             raise _FileRejected("files", f"more than {self._limits.files_per_run}")
+        self._accepted[file.run] += not file.accepted
+        file.accepted = True
 
-    def new_bytes(self, folder: int, name: str, file: _File) -> bytes:
-        """The bytes after those that were read. Raises _FileRejected where the file cannot be read."""
+    def _new_bytes(self, folder: int, file: ReadFile, status: os.stat_result) -> tuple[bytes, float]:
+        """Some bytes after those that were read, and what it cost to find these.
+
+        Raises _FileRejected where the file cannot be read, or is left.
+        """
+        if file.unreadable >= self._limits.unreadable_lines:
+            raise _FileRejected("left", f"{self._limits.unreadable_lines} unreadable lines")
+        if status.st_size <= file.offset:
+            return b"", 0.0
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         try:
-            descriptor = os.open(name, flags, dir_fd=folder)
+            descriptor = os.open(file.name, flags, dir_fd=folder)
             try:
-                status = os.fstat(descriptor)
-                if (status.st_dev, status.st_ino) != file.identity:
-                    return b""  # replaced since it was checked: the next cycle reads the new file
-                data = os.pread(descriptor, self._limits.file_bytes_per_cycle, file.offset)
+                if _identity(os.fstat(descriptor)) != file.identity:
+                    return b"", 0.0  # replaced since it was checked: the next cycle reads the new file
+                steps = 0
+                if not file.placed and file.offset == 0 and file.run in self._stored:
+                    until = self._stored[file.run] - MAX_CLOCK_BEHIND
+                    file.offset, steps = place_of(until, descriptor, status.st_size)
+                file.placed = True
+                data = os.pread(descriptor, TURN_BYTES, file.offset)
             finally:
                 os.close(descriptor)
         except FileNotFoundError:
-            return b""
+            return b"", 0.0
         except OSError as error:
             raise _FileRejected("unreadable", reason_of(error)) from error
         file.offset += len(data)
-        self.bytes_left -= len(data)
-        return data
+        return data, PLACE_COST * steps
+
+    def _keep_readable(self, cycle: "_Cycle", file: ReadFile, data: bytes) -> int:
+        """Add the readable ones of the lines that `data` completes to those of the run. Returns how many there were."""
+        lines, too_long = whole_lines(file, data)
+        readable, faults = list[bytes](), Counter({"long line": too_long})
+        for line in lines.split(b"\n"):
+            if line.strip():
+                if fault := fault_of(line):
+                    faults[fault] += 1
+                else:
+                    readable.append(line)
+        file.unreadable += faults.total()
+        for rule, count in faults.items():
+            cycle.faults[file.run.job_id, rule, ""] += count
+        if readable:
+            cycle.lines.setdefault(file.run, []).append(b"\n".join(readable) + b"\n")
+        return lines.count(b"\n")
 
 
-def _whole_lines(file: _File, data: bytes) -> tuple[bytes, int]:
-    """The whole lines that `data` completes, and how many were dropped because they are too long."""
-    if file.skipping:
-        _, newline, data = data.partition(b"\n")
-        file.skipping = not newline
-    lines, newline, file.partial_line = (file.partial_line + data).rpartition(b"\n")
-    if len(file.partial_line) <= MAX_LINE_BYTES:
-        return lines + newline, 0
-    file.partial_line, file.skipping = b"", True
-    return lines + newline, 1
+class _Cycle:
+    """What one cycle reads, and what it found."""
+
+    def __init__(self, owners: Mapping[RunId, int], started: Mapping[RunId, float]) -> None:
+        self.owners, self.started = owners, started
+        self.lines: dict[RunId, list[bytes]] = {}
+        self.files: dict[str, ReadFile] = {}
+        self.faults: FaultCounts = Counter()
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino

@@ -4,7 +4,6 @@ Reports come from users' programs and are not trusted: what is invalid is droppe
 raises. `report_files` reads the files themselves.
 """
 
-import json
 import math
 import re
 from collections import Counter
@@ -17,12 +16,13 @@ from numpy.typing import NDArray
 
 from predictors.arrays import Bools, Floats, Ints
 from slurmplug.spool import trials
+from slurmplug.spool.json_lines import LineRejected, fields_of
 from slurmplug.spool.trials import Reported, Span, Trial, TrialFinder
 
-MAX_LINE_BYTES = 16_384
-"""A longer line is dropped."""
 MAX_POINTS = 4_096
 """More points of a run are thinned: every second one is dropped, the last is kept."""
+MAX_RUN_BYTES = 512 * 1_024
+"""So are points of which the ledger would take more, by `stored_bytes`."""
 MAX_QUANTITIES = 32
 MAX_ITERATION = 1e12
 REPORTED_NAN = -float(np.finfo(np.float64).max)
@@ -56,6 +56,16 @@ class SpoolFault:
     count: int
 
 
+class GPUUse(NamedTuple):
+    """How much a job's GPUs were in use: the sum of the shares in [0, 1] that it reported, and how many there were."""
+
+    shares: float = 0.0
+    measured: int = 0
+
+
+NOT_MEASURED = GPUUse()
+
+
 @dataclass(frozen=True)
 class Points:
     """The reports of a run: (points,) iterations, when each was last reported, and each quantity.
@@ -78,6 +88,8 @@ class Points:
     checkpoint_time: float = math.nan
     load: Mapping[str, float] = field(default_factory=dict)
     load_time: float = math.nan
+    gpu_use: GPUUse = NOT_MEASURED
+    """of all runs of the job"""
     trial_of: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """all of the first one where not given"""
     trials: tuple[Trial, ...] = ()
@@ -136,7 +148,7 @@ def fold(points: Points, data: bytes, *, now: float, started: float = -math.inf)
     faults: Counter[str] = Counter()
     new: dict[tuple[int, float], _Point] = {}
     checkpoint, checkpoint_time = points.checkpoint, points.checkpoint_time
-    load, load_time = points.load, points.load_time
+    load, load_time, gpu_use = points.load, points.load_time, points.gpu_use
     names, keys = set(points.quantities), points.keys
     finder = TrialFinder(points.trials, points.trial, points.first, _spans(points))
 
@@ -150,6 +162,8 @@ def fold(points: Points, data: bytes, *, now: float, started: float = -math.inf)
             continue
         if report.load:
             load, load_time = report.load, report.time
+            if "gpu" in load:
+                gpu_use = GPUUse(gpu_use.shares + load["gpu"], gpu_use.measured + 1)
         if report.iteration is not None:
             at = report.iteration
             which = Reported(report.trial, at, report.time, report.timed, report.quantities)
@@ -172,8 +186,9 @@ def fold(points: Points, data: bytes, *, now: float, started: float = -math.inf)
     merged = _merged(points, new)
     thin = _thinned(replace(merged, trials=tuple(finder.trials), trial=finder.present, first=finder.first))
     faults["thinned"] += len(merged) - len(thin)
+    last = replace(thin, checkpoint=checkpoint, checkpoint_time=checkpoint_time, load=load, load_time=load_time)
     return (
-        replace(thin, checkpoint=checkpoint, checkpoint_time=checkpoint_time, load=load, load_time=load_time),
+        replace(last, gpu_use=gpu_use),
         {rule: count for rule, count in faults.items() if count},
     )
 
@@ -206,20 +221,6 @@ def _spans(points: Points) -> dict[int, Span]:
             points.trial_of[begins].tolist(), points.iterations[ends].tolist(), latest.tolist(), strict=True
         )
     }
-
-
-def lines_since(data: bytes, time: float) -> bytes:
-    """The lines from the first one with that time or a later one, or with none."""
-    start = 0
-    for line in data.split(b"\n"):
-        try:
-            reported = _fields(line).get("time", math.inf) if line.strip() else 0.0
-        except _LineRejected:
-            reported = 0.0
-        if not isinstance(reported, float) or not reported < time:
-            return data[start:]
-        start += len(line) + 1
-    return b""
 
 
 class _Point(NamedTuple):
@@ -265,25 +266,9 @@ def _reports(data: bytes, now: float, faults: Counter[str]) -> Iterator[_Report]
         if not line.strip():
             continue
         try:
-            yield _report(_fields(line), now, faults)
-        except _LineRejected as rejected:
+            yield _report(fields_of(line), now, faults)
+        except LineRejected as rejected:
             faults[str(rejected)] += 1
-
-
-class _LineRejected(Exception):
-    """A line that is dropped; the argument is the rule of its fault."""
-
-
-def _fields(line: bytes) -> dict[str, object]:
-    if len(line) > MAX_LINE_BYTES:
-        raise _LineRejected("long line")
-    try:
-        fields = json.loads(line.decode("utf-8"), parse_int=float)
-    except (ValueError, RecursionError) as unreadable:
-        raise _LineRejected("unreadable line") from unreadable
-    if not isinstance(fields, dict):
-        raise _LineRejected("unreadable line")
-    return fields
 
 
 def _report(fields: dict[str, object], now: float, faults: Counter[str]) -> _Report:
@@ -295,12 +280,7 @@ def _report(fields: dict[str, object], now: float, faults: Counter[str]) -> _Rep
     trial = _trial(fields.pop("trial")) if "trial" in fields else None
     checkpoint = _iteration(fields.pop("checkpoint")) if "checkpoint" in fields else None
     load = _load(fields.pop("load", {}), faults)
-    if "iteration" in fields:
-        iteration = _iteration(fields.pop("iteration"))
-    elif fields:
-        raise _LineRejected("no iteration")
-    else:
-        iteration = None
+    iteration = _iteration(fields.pop("iteration")) if "iteration" in fields else None
     quantities = {}
     for name, value in fields.items():
         if not _NAME.fullmatch(name):
@@ -331,7 +311,7 @@ def _load(reported: object, faults: Counter[str]) -> Mapping[str, float]:
 def _iteration(value: object) -> float:
     if not isinstance(value, float) or not 0 <= value <= MAX_ITERATION:
         negative = isinstance(value, float) and value < 0
-        raise _LineRejected("negative iteration" if negative else "impossible iteration")
+        raise LineRejected("negative iteration" if negative else "impossible iteration")
     return value
 
 
@@ -340,7 +320,7 @@ def _trial(value: object) -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) <= MAX_ITERATION:
         return str(int(value))
     if not isinstance(value, str) or not value or len(value) > trials.MAX_NAME_LENGTH:
-        raise _LineRejected("bad trial")
+        raise LineRejected("bad trial")
     return value.encode("ascii", "backslashreplace").decode("ascii")
 
 
@@ -376,17 +356,27 @@ def _merged(points: Points, new: Mapping[tuple[int, float], _Point]) -> Points:
     )
 
 
+def stored_bytes(points: Points) -> int:
+    """How many bytes the ledger takes at most for these points: of each quantity its name and 30 more."""
+    quantities = sum((len(name) + 30) * int((~np.isnan(column)).sum()) for name, column in points.quantities.items())
+    return 64 * len(points) + quantities
+
+
 def _thinned(points: Points) -> Points:
     """Drop every second point, of the earlier trials or, where it has most of them, of the present one; the last of
-    each trial stays.
+    each trial stays, of the later half where these are too many bytes.
 
     A quantity that the next point lacks moves to it, or a rare one would be lost whole.
     """
-    while len(points) > MAX_POINTS:
+    while len(points) > MAX_POINTS or stored_bytes(points) > MAX_RUN_BYTES:
         present = points.trial_of == points.trial
-        thinned = present if present.sum() > MAX_POINTS // 2 else ~present
+        thinned = present if present.sum() > len(points) // 2 else ~present
         ends = np.searchsorted(points.trial_of, points.trial_of, side="right")
-        dropped = thinned & ((ends - 1 - np.arange(len(points))) % 2 == 1)
+        second = (ends - 1 - np.arange(len(points))) % 2 == 1
+        dropped = second & thinned if (second & thinned).any() else second
+        if not dropped.any():
+            points = points.rows(np.arange(len(points) // 2, len(points)))
+            continue
         kept = np.flatnonzero(~dropped)
         before = np.maximum(kept - 1, 0)
         thin = points.rows(kept)

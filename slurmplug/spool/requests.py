@@ -1,15 +1,23 @@
 """Requests to jobs, and the list of jobs that wait for admission: files that the daemon writes for others to read."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from slurmplug.spool.report_lines import RunId
-from slurmplug.spool.run_files import REQUEST_NAME, REQUESTS, UNFINISHED, names_in, opened_folder
+from slurmplug.spool.run_files import REQUEST_NAME, REQUESTS, UNFINISHED, names_in, opened_folder, reason_of
 from slurmplug_report.report import NOTICE_BYTES
 
 RequestKind: TypeAlias = Literal["stop", "checkpoint"]
+
+
+class Request(NamedTuple):
+    """A request to a run, to be written, or to be withdrawn where `content` is None."""
+
+    run: RunId
+    kind: RequestKind
+    content: str | None = ""
 
 
 class Requests:
@@ -29,6 +37,20 @@ class Requests:
     def withdraw(self, run: RunId, kind: RequestKind) -> None:
         """Remove a request, where there is one."""
         self._path(run, kind).unlink(missing_ok=True)
+
+    def write(self, requests: Sequence[Request]) -> list[str]:
+        """Issue or withdraw each; why it could not be, empty where it was. Does not raise."""
+        return [self._error_of(request) for request in requests]
+
+    def _error_of(self, request: Request) -> str:
+        try:
+            if request.content is None:
+                self.withdraw(request.run, request.kind)
+            else:
+                self.issue(request.run, request.kind, request.content)
+        except OSError as error:
+            return reason_of(error)
+        return ""
 
     def open_runs(self, kind: RequestKind) -> list[RunId]:
         """The runs with an open request of that kind."""

@@ -1,248 +1,171 @@
 """The same real jobs under Slurm alone and under slurmplug, policy by policy: `make bench-live`.
 
-Each seed's jobs run once under every policy, on a fresh cluster of 16 GPUs; the seeds side by side. A daemon knows how
-another draw of such jobs went. The jobs never are restarted, so that order and stopping are all that a policy can give;
-OASiS also keeps jobs waiting until they are admitted. Times are in seconds; intervals are those of the mean over seeds.
-`python -m tests.bench.live --simulated` has them in the simulator, where one order has the true run times.
+`rigid`: jobs that never are restarted, so that order and stopping are all that a policy can give; OASiS also keeps jobs
+waiting until they are admitted. `elastic`: jobs with checkpoints, most of them with a range of GPUs, which are resized
+where they wait, grown, shrunk and preempted; nobody stops them early.
+
+Each seed's jobs run once under every policy, on a fresh cluster of 16 GPUs, a few clusters side by side. A daemon knows
+how another draw of such jobs went. Changes are by seed; ± is the 95% interval of their mean. Where docs/results.md
+names the command, its table is written there. `--simulated` has the same jobs in the simulator, for what is to be
+expected, and there one order that has the true run times.
 """
 
 import argparse
 import json
-import shutil
-import signal
+import shlex
 import sys
 import tempfile
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy import stats
 
 from predictors.arrays import Floats
-from slurmplug.config import policy_registry
-from slurmplug.config.schema import Config
-from slurmplug.sandbox import ClusterSpec, Sandbox
-from slurmplug.sim.engine.job import SimJob, Speed, Workload
-from slurmplug.sim.experiment.result import RunResult
-from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
-from slurmplug.sim.experiment.summary import summary
-from tests.live import real_jobs
-from tests.live.daemon_process import daemon_beside
-from tests.live.test_submit_plugin import CHECK, site_script
+from tests.bench.live_runs import ADMITS, ALONE, DESIGNS, Design, Figures, history, measured, simulated
 
-JOBS, GPUS = 80, 16
-LOAD = 2.0
-"""GPU seconds asked for by the second of arrivals, over the GPUs"""
-SECONDS = (0.2, 0.3, 0.5)
-"""of an iteration, by kind: a model has its speed"""
-SLOT = 10.0
-POLICIES = {
-    "Slurm alone": "",
-    "mlf-h: order only": "mlf-h",
-    "mlfs": "mlfs",
-    "slaq": "slaq",
-    "ml-sjf": "ml-sjf",
-    "oasis": "oasis",
-}
-SETTINGS = f"""
-[mode]
-default = "act"
-admit = "act"
-[priority]
-top = 1_000_000
-[policies.oasis]
-slot = {SLOT}
-"""
-"""The policy's order outweighs fairshare, which else counts about as much."""
-ALONE, ADMITS = "Slurm alone", "oasis"
-SIMULATED = {
-    ALONE: "slurm",
-    "srtf with true run times": "srtf",
-    **{told: name for told, name in POLICIES.items() if told not in (ALONE, ADMITS)},
-}
-FIGURES = ("jct_mean", "ended", "deadline_ratio", "accuracy_by_deadline", "gpu_hours", "utility", "stops")
-INSENSITIVE = 0.35
-"""the share of jobs whose utility does not fall with time (OASiS, section V-A)"""
-STEEPNESS = (0.1 / SLOT, 0.27 / SLOT)
-"""a second, of the others: of theirs, 0.01 to 1 a slot, the part that a directive may tell"""
-TURNED_DOWN = 5 * SLOT
-"""seconds without another job that lives, after which who is held will not be admitted"""
 PAGE = Path(__file__).parents[2] / "docs" / "results.md"
-BEGIN, END = "<!-- made by make bench-live -->", "<!-- end -->"
+END = "<!-- end -->"
+Runs = Mapping[str, Sequence[Figures]]
+"""by row, in the order of the seeds"""
+Row = tuple[str, float | None]
+"""a policy, and its bound on being passed where it is not the default"""
 
 
-def workload(seed: int) -> Workload:
-    """Jobs of six kinds whose accuracy comes near its end after a part of what their users ask for."""
-    rng = np.random.default_rng(seed)
-    jobs = []
-    for _ in range(JOBS):
-        kind = int(rng.integers(6))
-        iterations = int(rng.integers(25, 80))
-        at = np.arange(1.0, iterations + 1)
-        end, half = 0.75 + 0.04 * kind, 2.0 + 1.5 * kind
-        accuracy = end * at / (at + half) + rng.normal(0, 0.004, iterations)
-        seconds = SECONDS[kind % len(SECONDS)]
-        gpus = int(rng.choice([1, 1, 2, 4]))
-        takes = iterations * seconds
-        jobs.append(
-            SimJob(
-                name=f"kind{kind}",
-                kind=f"kind{kind}",
-                submit=0.0,
-                gpus=gpus,
-                iterations=iterations,
-                speed=Speed(np.array([1]), np.array([1]), np.array([1 / seconds])),
-                time_limit=120.0,
-                curve_at=at,
-                losses=1 - accuracy,
-                accuracies=accuracy,
-                target=round(0.93 * end, 3),
-                deadline=max(1.1 * takes, float(rng.uniform(20, 120))),
-                urgency=float(rng.integers(1, 11)),
-                downgrade="target",
-            )
-        )
-    span = sum(job.gpus * job.iterations / job.speed.at(job.gpus, 1) for job in jobs) / GPUS / LOAD
-    submits = np.sort(rng.uniform(0, span, JOBS)).tolist()
-    steepness = np.where(rng.random(JOBS) < INSENSITIVE, 0.0, rng.uniform(*STEEPNESS, JOBS)).round(4).tolist()
-    placed = (_at(*each) for each in zip(jobs, submits, steepness, strict=True))
-    return Workload("real", tuple(placed), 4, 4)
-
-
-def _at(job: SimJob, submit: float, steepness: float) -> SimJob:
-    """Submitted then; what it is worth goes by its urgency, until its deadline."""
-    values = {name: getattr(job, name) for name in job.__dataclass_fields__}
-    utility = (10 * job.urgency, steepness, job.deadline)
-    return SimJob(**{**values, "submit": submit, "deadline": submit + job.deadline, "utility": utility})
-
-
-def history(folder: Path) -> Path:
-    """The ledger of a daemon that only observed another draw of the jobs, under Slurm alone."""
-    ledger = folder / "history.db"
-    with Sandbox() as cluster, daemon_beside(cluster) as daemon:
-        daemon.start('[mode]\ndefault = "observe"\n')
-        real_jobs.run(cluster, workload(0))
-        daemon.pass_cycles()
-        daemon.signal(signal.SIGTERM)
-        shutil.copy(daemon.ledger_path, ledger)
-    return ledger
-
-
-def measured(policy: str, seed: int, *, ledger: Path) -> dict[str, Any]:
-    """The figures of one run, and each job's turnaround."""
-    name = POLICIES[policy]
-    jobs = workload(seed)
-    with (
-        tempfile.TemporaryDirectory(dir="/tmp") as folder,
-        Sandbox(_spec(policy, Path(folder))) as cluster,
-        daemon_beside(cluster) as daemon,
-    ):
-        if name:
-            shutil.copy(ledger, daemon.ledger_path)
-            shutil.chown(daemon.ledger_path, cluster.operator)
-            daemon.start(SETTINGS, policy=name)
-        finished = real_jobs.run(cluster, jobs, turned_down=TURNED_DOWN)
-    empty = np.empty(0)
-    return _figures(RunResult("real", "4x4", policy, "slurm", bool(name), seed, tuple(finished), empty, 0.0, 0.0))
-
-
-def simulated(policy: str, seed: int) -> dict[str, Any]:
-    """The same figures of a simulation, with a cycle a second as live."""
-    chosen = policy_registry.policy(Config.model_validate({"policy": SIMULATED[policy], "interval": 1.0}))
-    settings = SimulationSettings("4x4", 1.0, seed, stopping=policy == "mlfs", launcher="slurm")
-    return _figures(Simulation(workload(seed), chosen, settings).run())
-
-
-def _figures(result: RunResult) -> dict[str, Any]:
-    figures = {figure: float(value) for figure, value in summary(result).items() if figure in FIGURES}
-    return figures | {"turnaround": [job.ended - job.submitted for job in result.finished]}
-
-
-def _spec(policy: str, folder: Path) -> ClusterSpec:
-    """Where a policy admits jobs, the submit plugin holds them."""
-    if policy != ADMITS:
-        return ClusterSpec()
-    folder.chmod(0o755)
-    check = folder / "slurmplug.lua"
-    check.write_text(CHECK.read_text())
-    script = site_script(folder, check)
-    script.write_text(script.read_text().replace("slurmplug.check(", "slurmplug.hold("))
-    return ClusterSpec(job_submit=script)
-
-
-def table(told: dict[str, list[dict[str, Any]]]) -> str:
-    """A line a policy, seeds in the same order for each."""
-    head = (
-        "policy", "mean JCT", "against Slurm alone", "worst job", "deadlines met", "accuracy by deadline",
-        "GPU hours", "stopped", "utility", "jobs run",
-    )  # fmt: skip
-    lines = [head, ("---",) * len(head)]
-    alone = [np.array(each["turnaround"]) for each in told[ALONE]]
-    for name, runs in told.items():
-        figures = {figure: np.array([each[figure] for each in runs]) for figure in FIGURES}
-        ours = [np.array(each["turnaround"]) for each in runs]
-        worst = max(float(np.nanmax(mine / theirs)) for mine, theirs in zip(ours, alone, strict=True))
+def table(runs: Runs, design: Design) -> str:
+    """A line a row. The worst job: of all seeds, and the mean of each seed's."""
+    columns = {
+        head: (name, form)
+        for head, (name, form) in design.columns.items()
+        if any(name in each for several in runs.values() for each in several)
+    }
+    head = ("policy", "mean JCT", "against Slurm alone", "worst job", *columns)
+    lines: list[tuple[str, ...]] = [head, ("---",) * len(head)]
+    alone = [np.array(each["turnaround"]) for each in runs[ALONE]]
+    for row, several in runs.items():
+        ours = [np.array(each["turnaround"]) for each in several]
+        pairs = list(zip(ours, alone, strict=True))
         # where some never ran, the same jobs are compared
-        change = np.array([
-            mine[~np.isnan(mine)].mean() / theirs[~np.isnan(mine)].mean() - 1
-            for mine, theirs in zip(ours, alone, strict=True)
-        ])  # fmt: skip
+        change = np.array([np.nanmean(mine) / theirs[~np.isnan(mine)].mean() - 1 for mine, theirs in pairs])
+        worst = [float(np.nanmax(mine / theirs)) for mine, theirs in pairs]
+        against = (f"{interval(100 * change)}%", f"{max(worst):.1f} times (mean {np.mean(worst):.1f})")
         lines.append((
-            name,
-            f"{figures['jct_mean'].mean():.1f} s",
-            "" if name == ALONE else f"{_interval(100 * change)}%",
-            "" if name == ALONE else f"{worst:.1f} times",
-            f"{100 * figures['deadline_ratio'].mean():.0f}%",
-            f"{figures['accuracy_by_deadline'].mean():.3f}",
-            f"{figures['gpu_hours'].mean():.3f}",
-            f"{figures['stops'].mean():.0f}",
-            f"{figures['utility'].mean():,.0f}",
-            f"{figures['ended'].mean():.0f} of {len(ours[0])}",
+            row,
+            f"{np.mean([np.nanmean(mine) for mine in ours]):.1f} s",
+            *(("", "") if row == ALONE else against),
+            *(_cell([each[name] for each in several if name in each], form) for name, form in columns.values()),
         ))  # fmt: skip
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _interval(values: Floats) -> str:
+def _cell(values: Sequence[float], form: str) -> str:
+    return form.format(np.mean(values)) if values else ""
+
+
+def interval(values: Floats) -> str:
+    """The mean, and half the width of its interval of 95%, where there are several."""
     if len(values) < 2:
         return f"{values.mean():+.0f}"
     half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
     return f"{values.mean():+.0f} ± {half:.0f}"
 
 
+def row(policy: str, max_bypass: float | None) -> str:
+    """What a run is called in the table."""
+    return policy if max_bypass is None else f"{policy}, max_bypass {max_bypass:g}"
+
+
+class Kept:
+    """What was run before, in a folder: figures by design, row and seed, and the ledgers that daemons begin with."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self._name, self._design, self._ledger = name, DESIGNS[name], folder / f"{name}.db"
+        self._path = folder / f"{name}.json"
+        self._figures: dict[str, Figures] = json.loads(self._path.read_text()) if self._path.exists() else {}
+
+    def runs(self, rows: Sequence[Row], seeds: Sequence[int], at_once: int) -> Runs:
+        """The figures by row. What is not there is run, seed by seed, so many clusters side by side."""
+        missing = [(*each, seed) for seed in seeds for each in rows if self._key(*each, seed) not in self._figures]
+        if missing and not self._ledger.exists():
+            history(self._design, self._ledger)
+        with ThreadPoolExecutor(at_once) as pool:
+            running = {pool.submit(self._measured, run): run for run in missing}
+            for future in as_completed(running):
+                if future.exception() is None:
+                    self._keep(self._key(*running[future]), future.result())
+            for future in running:
+                future.result()  # raises what failed, once the others are kept
+        return {row(*each): [self._figures[self._key(*each, seed)] for seed in seeds] for each in rows}
+
+    def _keep(self, key: str, made: Figures) -> None:
+        print(f"{key}: {json.dumps({**made, 'turnaround': np.mean(made['turnaround'])})}", flush=True)
+        self._figures[key] = made
+        self._path.write_text(json.dumps(self._figures))
+
+    def _measured(self, run: tuple[str, float | None, int]) -> Figures:
+        policy, max_bypass, seed = run
+        return measured(self._design, policy, seed, ledger=self._ledger, max_bypass=max_bypass)
+
+    def _key(self, policy: str, max_bypass: float | None, seed: int) -> str:
+        return f"{row(policy, max_bypass)}, seed {seed}"
+
+
+def written(page: str, command: str, made: str) -> str:
+    """The page with the table where it names the command; as it is where it does not."""
+    head, mark, rest = page.partition(f"<!-- made by {command} -->")
+    return f"{head}{mark}\n\n{made}\n\n{END}{rest.partition(END)[2]}" if mark else page
+
+
+def command(asked: argparse.Namespace) -> str:
+    """By which the page names a table: what it is of, and not how it was run."""
+    words = ["python -m tests.bench.live", asked.jobs, *(["--simulated"] if asked.simulated else [])]
+    words += [f"--first-seed {asked.first_seed}"] if asked.first_seed != 1 else []
+    words += [f"--seeds {asked.seeds}", *(f"--policy {shlex.quote(each)}" for each in asked.policy or ())]
+    return " ".join([*words, *(f"--max-bypass {each:g}" for each in asked.max_bypass or ())])
+
+
+def options() -> argparse.ArgumentParser:
+    """Of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("jobs", choices=DESIGNS)
+    parser.add_argument("--seeds", type=int, default=3, help="how many")
+    parser.add_argument("--first-seed", type=int, default=1)
+    parser.add_argument("--policy", action="append", help="of the table's rows; Slurm alone is always run")
+    parser.add_argument("--max-bypass", type=float, action="append", help="guardrails.max_bypass, or inf")
+    parser.add_argument("--at-once", type=int, default=2, help="how many clusters side by side")
+    parser.add_argument("--keep", type=Path, help="a folder for what was run, which is not run again")
+    parser.add_argument("--simulated", action="store_true", help="in the simulator, in minutes")
+    return parser
+
+
 def main(argv: Sequence[str] | None = None) -> None:
-    """A line a run, and the table, which goes into docs/results.md where it is of all policies."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seeds", type=int, default=3)
-    options.add_argument("--policy", choices=POLICIES, action="append")
-    options.add_argument("--json", type=Path, help="keeps the figures of each run; what is in it is not run again")
-    options.add_argument("--simulated", action="store_true", help="in the simulator, in a minute")
-    asked = options.parse_args(argv)
+    """Run what is asked for, print the table, and write it where the page names the command."""
+    parser = options()
+    asked = parser.parse_args(argv)
+    design = DESIGNS[asked.jobs]
+    known = list(design.policies)
     if asked.simulated:
-        seeds = range(1, asked.seeds + 1)
-        print(table({name: [simulated(name, seed) for seed in seeds] for name in SIMULATED}))
-        return
-    wanted = [name for name in POLICIES if name == ALONE or not asked.policy or name in asked.policy]
-    kept = json.loads(asked.json.read_text()) if asked.json and asked.json.exists() else {}
-    values: dict[str, list[dict[str, Any]]] = {}
-    seeds = range(1, asked.seeds + 1)
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder, ThreadPoolExecutor(len(seeds)) as pool:
-        known = history(Path(folder))
-        for name in wanted:
-            runs = partial(measured, name, ledger=known)
-            kept[name] = values[name] = kept.get(name) or list(pool.map(runs, seeds))
-            for seed, figures in zip(seeds, values[name], strict=True):
-                line = ", ".join(f"{figure} {figures[figure]:.3f}" for figure in FIGURES)
-                print(f"{name}, seed {seed}: {line}", flush=True)
-            if asked.json:
-                asked.json.write_text(json.dumps(kept))
-    made = table(values)
+        known = [*(name for name in known if name != ADMITS), *design.simulated]
+    if unknown := set(asked.policy or ()) - set(known):
+        parser.error(f"{', '.join(sorted(unknown))} is none of {', '.join(known)}")
+    named = [name for name in known if name != ALONE and (not asked.policy or name in asked.policy)]
+    rows = [(ALONE, None), *((name, bound) for name in named for bound in asked.max_bypass or (None,))]
+    seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
+    if asked.simulated:
+        runs: Runs = {
+            row(*each): [simulated(design, each[0], seed, max_bypass=each[1]) for seed in seeds] for each in rows
+        }
+    else:
+        with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+            keep = asked.keep or Path(folder)
+            keep.mkdir(parents=True, exist_ok=True)
+            runs = Kept(asked.jobs, keep).runs(rows, seeds, asked.at_once)
+    made = table(runs, design)
     print(f"\n{made}")
-    if wanted == list(POLICIES):
-        head, _, rest = PAGE.read_text().partition(BEGIN)
-        PAGE.write_text(f"{head}{BEGIN}\n\n{made}\n\n{END}{rest.partition(END)[2]}")
+    page = PAGE.read_text()
+    if (changed := written(page, command(asked), made)) != page:
+        PAGE.write_text(changed)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """What each part of a cycle takes with 10,000 jobs, a tenth of them running and half of them with directives."""
 
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -69,14 +71,17 @@ class Cycles:
         keys = seen.jobs.keys[:200]
         writes = [Command(f"{self.number}-label-{key.job_id}", "update", key, {"SiteFactor": "5"}) for key in keys]
         return CycleRecord(
-            started=seen.now, policy="mlfs", modes={}, snapshot=seen, forecasts=forecasts, memory={}, plan=plan,
+            started=seen.now, policy="mlfs", modes={}, snapshot=seen, forecasts=forecasts, memory={}, decided=plan,
+            made_from=self.policy.made_from, plan=plan,
             verdict=verdict, operations=(), commands=writes, changes=changes, postponed=0, seconds={},
         )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def cycles() -> Cycles:
-    return Cycles()
+def cycles() -> Iterator[Cycles]:
+    made = Cycles()
+    with closing(made.ledger):
+        yield made
 
 
 def test_absorb_the_first_look(benchmark: Any) -> None:

@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from policies.mlfs import rl
 from policies.mlfs.mlfs import MLFH, MLFS, MLFHSettings, MLFSSettings
+from policies.mlfs.rl import MLFRL
+from policies.plan import Plan
 from policies.policy import Policy
 from policies.snapshot import Snapshot
 from predictors.arrays import Floats
 from predictors.forecast import Fan, Forecast, Forecasts
 from slurmplug.cluster.port import Command
+from slurmplug.config import model_files
 from slurmplug.rules.site_factor import commands, order
 from tests.builders import NOW, forecasts, jobs, nodes, on_networks, snapshot
 
@@ -80,9 +82,56 @@ def test_bench_decide(benchmark: BenchmarkFixture, queue: tuple[Snapshot, Foreca
     assert any(action.kind == "preempt" for action in plan.actions)
 
 
-def test_bench_mlf_rl(benchmark: BenchmarkFixture, queue: tuple[Snapshot, Forecasts]) -> None:
-    plan = benchmark(rl.MLFRL(MLFHSettings(), rl.initial(0)).decide, *queue)
-    np.testing.assert_array_equal(plan.score, MLFH().decide(*queue, {}).score)
+@pytest.fixture(scope="module")
+def paper() -> tuple[Snapshot, Forecasts]:
+    """1,860 tasks on 80 GPUs (MLFS, section 4.1), in 20 nodes, three quarters of them in use: half of the tasks are
+    elastic jobs, the others are three of a job each."""
+    n, there = 1_860, 20
+    random, at = np.random.default_rng(0), np.arange(n)
+    elastic, runs = at < n // 2, at % (n // 2) < 30
+    ml_job = np.where(elastic, at, at - at % 3)
+    of_jobs = jobs(
+        n,
+        state=np.where(runs, "running", "pending"),
+        reason=np.where(runs, "None", "Priority"),
+        started=np.where(runs, NOW - 1_000, np.nan),
+        restartable=True,
+        submitted=NOW - random.exponential(20_000, n),
+        waited=random.exponential(10_000, n),
+        attained=np.where(runs, 1_000.0, 0.0),
+        urgency=random.integers(0, 11, n),
+        deadline=NOW + random.exponential(50_000, n),
+        gpus_max=np.where(elastic, random.integers(2, 9, n), 1),
+        iteration=np.where(runs, POINTS, 0),
+        max_iterations=200.0,
+        kind=random.choice(["alexnet", "resnet50", "mlp", "lstm", "svm"], n),
+        ml_job=ml_job,
+    )
+    rows = np.flatnonzero(runs)
+    on = np.stack([rows, np.arange(len(rows)) // 3, np.ones(len(rows), dtype=np.int64)], axis=1)
+    used = np.bincount(on[:, 1], minlength=there)[:, None] * [1, 1, 0]
+    counts, pace = np.array([1.0, 2, 3, 4, 6, 8]), random.lognormal(0, 1, n)
+    power = random.uniform(0.3, 0.95, n)
+    speeds = [Forecast.lognormal(pace * gpus**power, 0.2, "bench") for gpus in counts]
+    total = Forecast.lognormal(random.lognormal(9, 1, n), 0.5, "bench")
+    nothing = forecasts(n)
+    speed = Fan.of(n, np.arange(n), np.tile(counts, (n, 1)), speeds)
+    predicted = Forecasts(total, total, nothing.final, nothing.accuracy, nothing.loss, speed)
+    return snapshot(of_jobs, nodes(there, capacity=[4, 32, 0], used=used), runs_on=on), predicted
+
+
+@pytest.mark.parametrize("name", ["mlf-h", "mlf-rl"])
+def test_bench_of_the_papers_size(benchmark: BenchmarkFixture, paper: tuple[Snapshot, Forecasts], name: str) -> None:
+    """As the daemon has it decide: whether it knows the state, and the plan, by the model that slurmplug comes with."""
+    policy = MLFRL(model=model_files.shipped("mlf-rl")) if name == "mlf-rl" else MLFH()
+
+    def decided() -> Plan:
+        if isinstance(policy, MLFRL):
+            policy.distance(*paper)
+        return policy.decide(*paper, {})
+
+    plan = benchmark(decided)
+    assert any(action.kind == "place" for action in plan.actions)
 
 
 @pytest.mark.parametrize("grow", [False, True], ids=["as requested", "growing"])

@@ -14,7 +14,7 @@ SEPARATORS = Separators("fK3a9Qz", "rT7b0Wm")
 def squeue(jobs: int) -> str:
     """So many jobs of 300 users, a fifth of them running, no two alike."""
     draw = random.Random(7)
-    return "".join(_record(JOB_FIELDS, _job(job_id, draw)) for job_id in range(1, jobs + 1))
+    return "".join(record_of(JOB_FIELDS, made_up_job(job_id, draw)) for job_id in range(1, jobs + 1))
 
 
 def sinfo(nodes: int, **told: str) -> str:
@@ -25,19 +25,19 @@ def sinfo(nodes: int, **told: str) -> str:
         "GresUsed": "gpu:a100:3(IDX:0-1,5)", "CPUsState": "24/40/0/64", "CPUsLoad": "21.33", "Memory": "512000",
         "AllocMem": "96000", "FreeMem": "380211", **told,
     }  # fmt: skip
-    return "".join(_record(NODE_FIELDS, {**node, "NodeList": f"n{at}"}) for at in range(nodes))
+    return "".join(record_of(NODE_FIELDS, {**node, "NodeList": f"n{at}"}) for at in range(nodes))
 
 
 def array(elements: int) -> str:
-    job = _job(1, random.Random(7)) | {"State": "PENDING", "ArrayJobID": "1"}
-    return "".join(_record(JOB_FIELDS, {**job, "ArrayTaskID": str(task)}) for task in range(elements))
+    job = made_up_job(1, random.Random(7)) | {"State": "PENDING", "ArrayJobID": "1"}
+    return "".join(record_of(JOB_FIELDS, {**job, "ArrayTaskID": str(task)}) for task in range(elements))
 
 
-def _record(fields: tuple[str, ...], told: dict[str, str]) -> str:
+def record_of(fields: tuple[str, ...], told: dict[str, str]) -> str:
     return SEPARATORS.field.join(told[name] for name in fields) + SEPARATORS.record + "\n"
 
 
-def _job(job_id: int, draw: random.Random) -> dict[str, str]:
+def made_up_job(job_id: int, draw: random.Random) -> dict[str, str]:
     running, gpus, user = draw.random() < 0.2, draw.choice((1, 2, 4, 8)), draw.randrange(300)
     submit = 1_795_000_000 + draw.randrange(1_000_000)
     return dict.fromkeys(JOB_FIELDS, "N/A") | {

@@ -13,7 +13,10 @@ from tests.ledgers import Site
 HOUR = 3600.0
 LIMIT = 10 * HOUR
 GPUS = 4
-SCRIPT = b"#!/bin/sh\n#PLUG --max-iterations=100\ntrain\n"
+ITERATIONS = 100
+REPORTS = 5
+"""of a run that reports"""
+SCRIPT = "#!/bin/sh\n#PLUG --max-iterations={}\ntrain\n"
 
 
 class Runs(NamedTuple):
@@ -25,6 +28,8 @@ class Runs(NamedTuple):
     limit: float = LIMIT
     fails: bool = False
     """the first run of ten hours was made, and ended with an error"""
+    stated: int = 0
+    """the runs report, and the job states so few iterations; 0: none reports, and it states a hundred"""
 
 
 ATTEMPTS: Mapping[str, Runs] = {
@@ -34,6 +39,9 @@ ATTEMPTS: Mapping[str, Runs] = {
     "100 of 5 s without GPUs": Runs(100, 5.0, gpus=0),
     "30 of 5 s, limit 1 minute": Runs(30, 5.0, limit=60.0),
     "30 of 5 s, after one of 10 h that failed": Runs(30, 5.0, fails=True),
+    "2 of a minute that report, 1 iteration": Runs(2, 60.0, stated=1),
+    "10 of a minute that report, 1 iteration": Runs(10, 60.0, stated=1),
+    "30 of 5 s that report, 1 iteration": Runs(30, 5.0, stated=1),
 }
 
 
@@ -62,7 +70,8 @@ def score(before: Runs | None, ran: float) -> float:
         forecaster = site.scheduler.forecaster
         assert isinstance(forecaster, Forecaster)
         forecaster.use(*train(site.ledger, "stack", site.cluster.time))
-        job = site.cluster.submit(SCRIPT, user="cheater", uid=2001, gpus=GPUS, time_limit=LIMIT)
+        stated = before.stated if before is not None and before.stated else ITERATIONS
+        job = site.cluster.submit(SCRIPT.format(stated).encode(), user="cheater", uid=2001, gpus=GPUS, time_limit=LIMIT)
         if ran:
             site.cluster.start(job)
             site.cycle(seconds=0.0)
@@ -72,20 +81,26 @@ def score(before: Runs | None, ran: float) -> float:
 
 def _run(site: Site, runs: list[Runs], **whose: object) -> None:
     """These runs, all at once; each is listed until it ends."""
-    begun = sorted((each.seconds, _begun(site, each, **whose)) for each in runs)
+    begun = sorted((each.seconds, _begun(site, each, **whose), each.stated) for each in runs)
     site.cycle(seconds=0.0)
     passed = 0.0
-    for seconds in sorted({seconds for seconds, _ in begun}):
-        site.cluster.time += seconds - passed
+    for seconds in sorted({seconds for seconds, *_ in begun}):
+        ending = [(job, reports) for length, job, reports in begun if length == seconds]
+        reporting = [job for job, reports in ending if reports]
+        for step in range(1, REPORTS + 1):
+            site.cluster.time += (seconds - passed) / REPORTS
+            for job in reporting:
+                site.cluster.say(job, iteration=step, loss=1 / step)
         passed = seconds
-        for length, job in begun:
-            if length == seconds:
-                site.cluster.end(job)
+        if reporting:
+            site.cycle(seconds=0.0)
+        for job, _ in ending:
+            site.cluster.end(job)
         site.cycle(seconds=0.0)
 
 
 def _begun(site: Site, run: Runs, **whose: object) -> int:
-    job = site.cluster.submit(SCRIPT, gpus=run.gpus, time_limit=run.limit, **whose)
+    job = site.cluster.submit(SCRIPT.format(ITERATIONS).encode(), gpus=run.gpus, time_limit=run.limit, **whose)
     site.cluster.start(job)
     return job
 

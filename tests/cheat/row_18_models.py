@@ -7,6 +7,7 @@ import numpy as np
 
 from policies.snapshot import JobKey
 from predictors.forecast import Forecast
+from slurmplug.forecasting.kind_paces import KindPaces
 from slurmplug.forecasting.seen_speeds import SeenSpeeds
 from slurmplug.forecasting.speed_fans import SpeedFans
 from tests.builders import jobs, nodes, snapshot
@@ -47,7 +48,7 @@ def speed(runs: Runs) -> float:
     """Iterations per second that are forecast for the bystander's job on two GPUs."""
     steps = [("bystander", TRUE_STEP)] * runs.own + [("cheater", runs.step)] * runs.number
     steps += [(f"honest {user}", TRUE_STEP * (1.0 + 0.01 * user)) for user in range(runs.honest) for _ in range(5)]
-    fans = SpeedFans(SeenSpeeds())
+    fans = SpeedFans(KindPaces(SeenSpeeds()))
     type_of: dict[str, Any] = {"kind": "resnet50", "gpus": 2, "gpus_max": 8, "max_iterations": 90}
     if steps:
         users, seconds = zip(*steps, strict=True)

@@ -1,7 +1,6 @@
 """The cluster in containers, for `make test-docker`: brought up once, and gone afterwards, whatever happens."""
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 
@@ -16,6 +15,7 @@ class Containers(Site):
     def __init__(self) -> None:
         self._ids: dict[str, list[str]] = {}
         self.release = os.environ.get("RELEASE", "bookworm")
+        subprocess.run(["docker/prepare", self.release], cwd=ROOT, check=True, timeout=1800)
         self._env = {
             **os.environ,
             "COMPOSE_PROJECT_NAME": "slurmplug-test",
@@ -26,9 +26,7 @@ class Containers(Site):
             "COMPOSE_DOCKER_CLI_BUILD": "0",
         }
         second = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0
-        first = shutil.which("docker-compose")
-        assert second or first, "neither docker compose nor docker-compose is there: run docker/prepare"
-        self._program = ["docker", "compose"] if second else [str(first)]
+        self._program = ["docker", "compose"] if second else ["docker-compose"]
 
     def compose(self, *arguments: str, timeout: float = 900.0, check: bool = True) -> str:
         argv = [*self._program, "-f", "docker/compose.yml", "--profile", "backup", "--profile", "demo", *arguments]
@@ -56,7 +54,6 @@ class Containers(Site):
 @pytest.fixture(scope="session")
 def containers() -> Iterator[Containers]:
     one = Containers()
-    subprocess.run(["docker/prepare", one.release], cwd=ROOT, check=True, timeout=1800)
     one.compose("down", "-v", "--remove-orphans", check=False)
     try:
         one.compose("build", "database", timeout=1800)

@@ -68,7 +68,7 @@ def test_installing_it_starts_nothing_and_brings_the_account_the_folders_and_com
         assert machine.unit(unit, "ExecMainStartTimestampMonotonic") in ("0", "")  # nor was it ever
     assert machine.sh("getent passwd slurmplug").endswith(f":{STATE}:/usr/sbin/nologin")
     places = f"{STATE} {SPOOL} {SPOOL}/reports {SPOOL}/requests"
-    modes = ["750", "755", "3773", "755"]
+    modes = ["750", "755", "3773", "711"]
     assert machine.sh(f"stat -c '%U %G %a' {places}").splitlines() == [f"slurmplug slurmplug {mode}" for mode in modes]
     assert not machine.sh(f"ls -A {STATE}")
     completions = "/usr/share/bash-completion/completions/slurmplug"

@@ -5,15 +5,18 @@ Of a session that pytest-xdist distributes, each worker has a cluster of its own
 Nothing is skipped: where Slurm is not installed, the tests fail with the message that says what to install.
 """
 
+import os
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from slurmplug.cluster.slurm import SlurmCluster
 from slurmplug.sandbox import ClusterSpec, Sandbox
+from tests.live import chosen
 from tests.live.operated import operated
 
 _HERE = Path(__file__).parent
@@ -24,6 +27,7 @@ _failed = pytest.StashKey[bool]()
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_running] = []
     config.stash[_failed] = False
+    os.environ["PATH"] = os.pathsep.join([*chosen.PATH, os.environ["PATH"]])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -47,7 +51,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 @contextmanager
 def _running_sandbox(config: pytest.Config, spec: ClusterSpec | None = None) -> Iterator[Sandbox]:
     """Up and down, with the logs left when a live test failed meanwhile."""
-    sandbox = Sandbox(spec)
+    sandbox = Sandbox(replace(spec or ClusterSpec(), slurm=chosen.SLURM))
     sandbox.up()
     config.stash[_running].append(sandbox)
     try:
@@ -94,7 +98,7 @@ def special_cluster(pytestconfig: pytest.Config) -> Iterator[Callable[[ClusterSp
 
         def of(spec: ClusterSpec) -> Sandbox:
             for sandbox in started:
-                if sandbox.spec == spec:
+                if sandbox.spec == replace(spec, slurm=chosen.SLURM):
                     sandbox.clear()
                     return sandbox
             sandbox = stack.enter_context(_running_sandbox(pytestconfig, spec))

@@ -14,6 +14,7 @@ from typing import Any
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.sandbox import Sandbox
 from slurmplug.sandbox.errors import WaitTimeout
+from tests.live.chosen import CLIENT
 
 SLURMPLUG = str(Path(sys.executable).with_name("slurmplug"))
 TRAIN = """#!/bin/sh
@@ -45,8 +46,12 @@ class DaemonProcess:
         self.cluster = cluster
         self.config, self.ledger_path, self.log = folder / "slurmplug.toml", folder / "ledger.db", folder / "log"
         self.process: subprocess.Popen[bytes] | None = None
+        self._logged_before = 0
+        """bytes of the log that are of an earlier start"""
         self.wrapper: Sequence[str] = ()
         """a command, run by root, that runs the daemon: its last words are the daemon's command line"""
+        self.program: Sequence[str] = (SLURMPLUG, "daemon", "--config")
+        """the daemon's command line, without the path of the configuration"""
         self.environment: Mapping[str, str] = {}
         """added to the operator's"""
 
@@ -55,7 +60,7 @@ class DaemonProcess:
         conf = self.cluster.env(self.cluster.operator)["SLURM_CONF"]
         mode = "" if "[mode]" in settings else '[mode]\ndefault = "act"\n'
         self.config.write_text(
-            f'interval = 1\npolicy = "{policy}"\n{mode}[slurm]\nconf = "{conf}"\n'
+            f'interval = 1\npolicy = "{policy}"\n{mode}[slurm]\nconf = "{conf}"\nclient = "{CLIENT}"\n'
             f'[spool]\npath = "{self.cluster.spool}"\n[ledger]\npath = "{self.ledger_path}"\n{settings}\n'
         )
 
@@ -65,8 +70,9 @@ class DaemonProcess:
         operator = self.cluster.operator
         become = ["setpriv", f"--reuid={operator}", f"--regid={operator}", "--clear-groups"]
         with self.log.open("ab") as log:
+            self._logged_before = log.tell()
             self.process = subprocess.Popen(
-                [*self.wrapper, *become, SLURMPLUG, "daemon", "--config", str(self.config)],
+                [*self.wrapper, *become, *self.program, str(self.config)],
                 env={**self.cluster.env(operator), **self.environment}, stdout=log, stderr=log,
             )  # fmt: skip
         before = self.cycles() if self.ledger_path.exists() else 0
@@ -76,10 +82,12 @@ class DaemonProcess:
             raise WaitTimeout(f"{error}; the daemon's log:\n{self.log.read_text()}") from None
 
     def _serves(self) -> bool:
-        """Its first line is logged when the ledger has been made."""
+        """Its first line is logged when the ledger has been made; the endpoint's when its process listens."""
         assert self.process is not None
         assert self.process.poll() is None, f"the daemon has ended:\n{self.log.read_text()}"
-        return b"a cycle every" in self.log.read_bytes()
+        logged = self.log.read_bytes()[self._logged_before :]
+        listens = "[endpoint]" not in self.config.read_text() or b"reports are served on" in logged
+        return listens and b"a cycle every" in logged
 
     def cycles(self) -> int:
         """How many were begun and finished."""
@@ -105,7 +113,10 @@ class DaemonProcess:
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run another subcommand as the operator."""
         return self.cluster.run(
-            self.cluster.operator, [SLURMPLUG, *arguments], env={"SLURMPLUG_CONFIG": str(self.config)}, check=False
+            self.cluster.operator,
+            [SLURMPLUG, *arguments],
+            env={"SLURMPLUG_CONFIG": str(self.config), **self.environment},
+            check=False,
         )
 
     def signal(self, number: signal.Signals) -> int:

@@ -9,6 +9,7 @@ from slurmplug.cluster.port import Command, Reading
 from slurmplug.cluster.slurm import SlurmCluster
 from slurmplug.config.schema import Config
 from slurmplug.sandbox import Sandbox
+from tests.live import chosen
 
 CLIENTS = ("squeue", "sinfo", "sprio", "scontrol", "scancel", "sacct", "sacctmgr")
 
@@ -24,8 +25,10 @@ def operated(cluster: Sandbox, folder: Path, timeout: float = 20.0) -> SlurmClus
         )
         program.chmod(0o755)
     conf = cluster.env(cluster.operator)["SLURM_CONF"]
-    slurm = {"conf": conf, "bin": str(folder), "timeout": timeout}
-    return SlurmCluster(Config.model_validate({"slurm": slurm, "spool": {"path": str(cluster.spool)}}))
+    slurm = {"conf": conf, "bin": str(folder), "timeout": timeout, "client": chosen.CLIENT}
+    made = SlurmCluster(Config.model_validate({"slurm": slurm, "spool": {"path": str(cluster.spool)}}))
+    chosen.proven(made._client)
+    return made
 
 
 def calls(folder: Path, name: str) -> list[str]:
@@ -36,14 +39,14 @@ def calls(folder: Path, name: str) -> list[str]:
 
 def read(port: SlurmCluster) -> dict[int, dict[str, Any]]:
     """The queue as rows by job id; no scripts are wanted."""
-    jobs = port.read(_Every(), ()).jobs
+    jobs = port.read(_Every(), {}).jobs
     names = type(jobs).__dataclass_fields__
     return {int(job_id): {name: getattr(jobs, name)[at] for name in names} for at, job_id in enumerate(jobs.job_id)}
 
 
 def look(port: SlurmCluster) -> Reading:
     """A reading without scripts."""
-    return port.read(_Every(), ())
+    return port.read(_Every(), {})
 
 
 def command(name: str, verb: str, job_id: int, **fields: str) -> Command:

@@ -1,6 +1,8 @@
 """`slurmplug acct` beside sacct: the same jobs by their states, inside the same window."""
 
 import time
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,9 +17,16 @@ WHOLE = "#!/bin/sh\n#SBATCH --gres=gpu:4 -N4 -n4 --output=/dev/null\nsleep 600\n
 STATES = ("PD", "R", "CD", "F", "CA", "RQ", "PD,CA", "R,CD")
 
 
-def test_by_states_it_shows_the_jobs_that_sacct_shows(cluster: Sandbox, folder: Path) -> None:
+@pytest.fixture
+def site(cluster: Sandbox, folder: Path) -> Iterator[LiveSite]:
+    (folder / "ledger.db").unlink(missing_ok=True)
+    one = LiveSite(cluster, folder)
+    with closing(one.ledger):
+        yield one
+
+
+def test_by_states_it_shows_the_jobs_that_sacct_shows(cluster: Sandbox, folder: Path, site: LiveSite) -> None:
     user = cluster.researchers[0]
-    site = LiveSite(cluster, folder)
     begun = time.time()
 
     def submitted(script: str, *options: str) -> int:
@@ -86,11 +95,9 @@ def test_by_states_it_shows_the_jobs_that_sacct_shows(cluster: Sandbox, folder: 
 
 @pytest.mark.parametrize("options", [("-s", "R"), ("-s", "R", "-E", "now"), ("-s", "PD", "-S", "now")])
 def test_without_a_window_states_are_those_of_this_moment(
-    cluster: Sandbox, folder: Path, options: tuple[str, ...]
+    cluster: Sandbox, folder: Path, site: LiveSite, options: tuple[str, ...]
 ) -> None:
     user = cluster.researchers[0]
-    (folder / "ledger.db").unlink(missing_ok=True)
-    site = LiveSite(cluster, folder)
     running, suspended = cluster.sbatch(user, SLEEPS), cluster.sbatch(user, SLEEPS)
     cluster.wait_job(suspended, "RUNNING")
     cluster.wait_job(running, "RUNNING")

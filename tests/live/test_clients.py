@@ -1,27 +1,29 @@
-"""One contract for every client of Slurm: the command line, and pyslurm where it and its Slurm are installed."""
+"""One contract for every client of Slurm: the command line, and pyslurm where CLIENT=pyslurm chooses it."""
 
+from collections.abc import Iterator
 from functools import partial
-from importlib.util import find_spec
 
 import pytest
 
 from policies.snapshot import JobKey
-from slurmplug.cluster.api_client import make_client
+from slurmplug.cluster.api_client import ApiClient, make_client
 from slurmplug.cluster.cli_client import CliClient
 from slurmplug.cluster.port import Command
+from slurmplug.cluster.pyslurm_process import Change
 from slurmplug.config.schema import SlurmSettings
 from slurmplug.sandbox import Sandbox
+from tests.live.chosen import CLIENT, proven
 from tests.live.daemon_process import site_factors
 
-CLIENTS = ["cli", *(["pyslurm"] if find_spec("pyslurm") else [])]
 
-
-@pytest.fixture(params=CLIENTS)
-def made(request: pytest.FixtureRequest, cluster: Sandbox, monkeypatch: pytest.MonkeyPatch) -> CliClient:
-    monkeypatch.setenv("SLURM_CONF", cluster.env("root")["SLURM_CONF"])
+@pytest.fixture(params=sorted({"cli", CLIENT}))
+def made(request: pytest.FixtureRequest, cluster: Sandbox) -> Iterator[CliClient]:
     one = make_client(SlurmSettings(conf=cluster.layout.slurm_conf, client=request.param))
-    assert (type(one) is CliClient) == (request.param == "cli"), "pyslurm is installed, and cannot be imported"
-    return one
+    if isinstance(one, ApiClient):
+        proven(one)
+    yield one
+    if isinstance(one, ApiClient):
+        one.pyslurm.end()
 
 
 def has_factor(cluster: Sandbox, job: int, factor: int) -> bool:
@@ -64,3 +66,17 @@ def test_what_slurmctld_does_not_answer_is_not_known(cluster: Sandbox, made: Cli
     finally:
         cluster.start("slurmctld")
     assert [each.status for each in outcomes] == ["unknown", "unknown"], outcomes
+
+
+def test_pyslurm_works_again_after_slurmctld_was_started_again(
+    cluster: Sandbox, made: CliClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    if not isinstance(made, ApiClient):
+        return
+    job = cluster.sbatch(cluster.researchers[0], "#!/bin/sh\nsleep 60\n", "--gres=gpu:4", "--hold")
+    cluster.restart("slurmctld")
+    made.site()
+    assert [each.status for each in made.write([update("a", SiteFactor="5")], [str(job)])] == ["done"]
+    assert made.ready(60.0)
+    assert [each.status for each in made.pyslurm.write([Change(job, 6)])] == ["done"]
+    assert "given up" not in caplog.text

@@ -50,6 +50,16 @@ def test_a_readings_time_is_not_before_what_it_shows(port: SlurmCluster, tmp_pat
     assert look(port).now >= float((tmp_path / "seen").read_text())
 
 
+def test_jobs_are_in_the_order_of_their_ids_whatever_their_priorities(port: SlurmCluster, cluster: Sandbox) -> None:
+    """Those of one second are alike to a policy that goes by the time of submission."""
+    user = cluster.researchers[0]
+    jobs = [cluster.sbatch(user, "#!/bin/sh\n#SBATCH --gres=gpu:4 -N4\nsleep 600\n") for _ in range(12)]
+    cluster.run("root", ["scontrol", "update", f"jobid={jobs[-1]}", "nice=-100"])
+    listed = look(port).jobs.job_id.tolist()
+    assert [job for job in listed if job in jobs] == jobs
+    assert listed == sorted(listed)
+
+
 def test_one_look_is_one_squeue_and_one_sinfo(port: SlurmCluster, cluster: Sandbox, tmp_path: Path) -> None:
     for _ in range(5):
         cluster.sbatch(cluster.researchers[0], SLEEP)
@@ -173,7 +183,7 @@ def test_only_scripts_that_are_not_known_are_read_and_an_array_has_one(
     known, fresh = cluster.sbatch(user, SLEEP), cluster.sbatch(user, SLEEP + "# fresh\n")
     rows = read(port).items()
     others = {(job, int(row["submit"])) for job, row in rows if job not in (array, *elements, fresh)}
-    scripts = port.read(others, ()).scripts
+    scripts = port.read(others, {}).scripts
     assert known in {job for job, _ in others}
     assert set(scripts) == {array, *elements, fresh}
     assert scripts[fresh].endswith(b"# fresh\n")
@@ -186,8 +196,8 @@ def test_a_heterogeneous_job_has_the_script_of_its_leader(port: SlurmCluster, cl
     leader = cluster.sbatch(cluster.researchers[0], script, "--begin=now+1hour")
     cluster.run("root", ["scontrol", "update", f"JobId={leader + 1}", "Priority=100000"])
     parts = [job for job, row in read(port).items() if row["het_id"] == leader]
-    assert parts == [leader + 1, leader]  # the leader, which alone has the script, is not listed first
-    scripts = port.read(set(), ()).scripts
+    assert parts == [leader, leader + 1]
+    scripts = port.read(set(), {}).scripts
     assert [scripts[part] for part in parts] == [script.encode()] * 2
 
 
@@ -195,7 +205,7 @@ def test_a_job_whose_script_slurmctld_lost_has_an_empty_one(port: SlurmCluster, 
     job = cluster.sbatch(cluster.researchers[0], SLEEP, "--begin=now+1hour")
     [script] = cluster.logs.parent.glob(f"**/job.{job}/script")
     script.unlink()
-    assert port.read(set(), ()).scripts[job] == b""
+    assert port.read(set(), {}).scripts[job] == b""
 
 
 def test_an_interactive_job_is_no_batch_job_and_has_no_script(port: SlurmCluster, cluster: Sandbox) -> None:
@@ -203,7 +213,7 @@ def test_an_interactive_job_is_no_batch_job_and_has_no_script(port: SlurmCluster
     output = cluster.run(user, ["salloc", "--no-shell", "-n1", "--gres=gpu:1"]).stderr
     job = int(output.split("Granted job allocation ")[1].split()[0])
     assert not read(port)[job]["batch"]
-    assert job not in port.read(set(), ()).scripts
+    assert job not in port.read(set(), {}).scripts
 
 
 def test_reports_of_the_jobs_that_run_or_just_ran_are_read(port: SlurmCluster, cluster: Sandbox) -> None:
@@ -226,14 +236,14 @@ def test_a_job_that_slurmctld_forgot_comes_back_as_an_ending(port: SlurmCluster,
     (ending,) = client.endings([job, 999_999])
     assert (ending.job_id, ending.state, ending.exit_code) == (job, "FAILED", 3)
     assert 0 <= ending.end - ending.start < 30
-    assert port.read(set(), {999_999}).endings == ()
+    assert port.read(set(), {999_999: 0}).endings == ()
 
 
 def test_an_accounting_that_is_down_does_not_stop_the_reading(cluster: Sandbox, tmp_path: Path) -> None:
     port = operated(cluster, tmp_path)
     cluster.stop("slurmdbd")
     try:
-        assert port.read(set(), {999_999}).endings == ()
+        assert port.read(set(), {999_999: 0}).endings == ()
     finally:
         cluster.start("slurmdbd")
 

@@ -1,9 +1,12 @@
 """The daemon on a real Slurm: what it ranks, what it leaves alone, how it stops and is stopped."""
 
+import json
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +40,9 @@ def test_pending_jobs_get_site_factors_in_the_decided_order(full: Sandbox, daemo
     factors = site_factors(full)
     assert sorted(urgencies, key=factors.__getitem__) == sorted(urgencies, key=urgencies.__getitem__)
     assert len({factors[job] for job in urgencies}) == 4
+    audited = daemon.command("audit")
+    assert audited.returncode == 0, audited.stdout + audited.stderr
+    assert audited.stdout.endswith("Every cycle was decided again, with the same plan to the last bit.\n")
 
 
 IN_NAMESPACE = """
@@ -78,6 +84,20 @@ def test_a_settled_queue_is_written_once(full: Sandbox, daemon: DaemonProcess) -
     assert daemon.query("SELECT count(*) AS n FROM commands")[0]["n"] <= 3
 
 
+def test_a_burst_of_submissions_that_are_cancelled_freezes_no_cycle(full: Sandbox, daemon: DaemonProcess) -> None:
+    """Slurm lists how they ended: none of them is missing."""
+    user = full.researchers[0]
+    daemon.start()
+    burst = [full.sbatch(user, WAITING.format("#PLUG --urgency=1")) for _ in range(25)]
+    daemon.pass_cycles(2)
+    full.run("root", ["scancel", *map(str, burst)])
+    urgencies = {full.sbatch(user, WAITING.format(f"#PLUG --urgency={u}")): u for u in (2, 9, 5)}
+    daemon.pass_cycles(4)
+    assert daemon.query("SELECT id, frozen FROM cycles WHERE frozen != ''") == []
+    factors = site_factors(full)
+    assert sorted(urgencies, key=factors.__getitem__) == sorted(urgencies, key=urgencies.__getitem__)
+
+
 def test_what_is_not_ours_is_never_touched(full: Sandbox, daemon: DaemonProcess) -> None:
     user, other = full.researchers[:2]
     directive = WAITING.format("#PLUG --urgency=9")
@@ -109,7 +129,7 @@ def test_what_is_not_ours_is_never_touched(full: Sandbox, daemon: DaemonProcess)
     assert touched <= ours
     with closing(Ledger(daemon.ledger_path, readonly=True)) as ledger:
         live = job_view.jobs(ledger, Selection(live=True))
-    spared = {job.record.key.job_id: job.ranking.protected_by for job in live if job.ranking}
+    spared = {job.key.job_id: job.ranking.protected_by for job in live if job.ranking}
     assert spared[held_by_user] == spared[held_by_admin] == "held"
     assert spared[unmanaged] == spared[off] == "unmanaged"
     assert spared[excluded_user] == spared[excluded_name] == "excluded"
@@ -144,6 +164,9 @@ def test_a_job_at_its_target_ends_completed_and_its_dependent_runs(cluster: Sand
     assert (operation["rule"], operation["result"]) == ("target", "stopped")
     assert daemon.query("SELECT stop FROM stops")[0]["stop"] == "target"
     assert not list((cluster.spool / "requests").iterdir())
+    since = cluster.job(job)["StartTime"]  # jobs of earlier tests are still listed
+    suggested = daemon.command("suggest", "-a", "-S", since, "--json")
+    assert json.loads(suggested.stdout)["groups"] == 1, suggested.stderr
 
 
 def test_a_downgrade_that_was_allowed_stops_jobs_only_under_overload(cluster: Sandbox, daemon: DaemonProcess) -> None:
@@ -262,6 +285,21 @@ def test_sigterm_ends_the_daemon_after_its_cycle_and_leaves_jobs_running(
     assert daemon.signal(signal.SIGTERM) == 0
     assert daemon.query("SELECT * FROM cycles WHERE finished IS NULL") == []
     assert cluster.job(job)["JobState"] == "RUNNING"
+
+
+def test_a_spool_that_hangs_stops_neither_ranking_nor_sigterm(full: Sandbox, daemon: DaemonProcess) -> None:
+    """Its process is stopped, which is as if it slept in the kernel."""
+    daemon.start()
+    assert daemon.process is not None
+    children = Path(f"/proc/{daemon.process.pid}/task/{daemon.process.pid}/children").read_text().split()
+    spool = next(int(pid) for pid in children if b"processes" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    os.kill(spool, signal.SIGSTOP)
+    urgencies = {full.sbatch(full.researchers[0], WAITING.format(f"#PLUG --urgency={u}")): u for u in (2, 9, 5)}
+    wanted = sorted(urgencies, key=urgencies.__getitem__)
+    full.wait(lambda: sorted(urgencies, key=site_factors(full).__getitem__) == wanted, what="ranks without progress")
+    assert "spool" in daemon.command("status").stdout
+    assert daemon.signal(signal.SIGTERM) == 0
+    assert "progress is not known" in daemon.log.read_text()
 
 
 def test_a_second_daemon_is_refused(daemon: DaemonProcess) -> None:

@@ -50,4 +50,4 @@ def test_a_daemon_whose_requests_folder_is_not_its_own_stops_nothing_and_says_wh
         assert "blocked by a failed check: spool/requests" in daemon.command("status").stdout
         assert findings(daemon)["spool/requests"]["level"] == "wrong"
     finally:
-        requests.chmod(0o755)
+        requests.chmod(0o711)

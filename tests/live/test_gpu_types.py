@@ -34,7 +34,7 @@ def typed(special_cluster: Callable[[ClusterSpec], Sandbox]) -> Sandbox:
 
 
 def snapshot_of(cluster: Sandbox, folder: Path) -> Snapshot:
-    return Intake().absorb(operated(cluster, folder).read((), ()), 1)[0]
+    return Intake().absorb(operated(cluster, folder).read((), {}), 1)[0]
 
 
 def row_of(snapshot: Snapshot, job: int) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from slurmplug.operations import restart
+from slurmplug.operations.values import GOES_FIRST
 from slurmplug.sandbox import Sandbox
 from tests.live.live_site import LiveSite, fresh_site, script, start_again
 from tests.live.operated import operated
@@ -262,3 +263,17 @@ def test_a_job_is_pinned_to_the_nodes_that_the_policy_chose_until_it_waits_again
     site.until_step(job, "ended")
     assert nothing_is_left(site, job)
     site.ledger.close()
+
+
+def test_a_run_that_ended_first_in_the_queue_is_not_first_when_its_user_requeues_it(site: LiveSite) -> None:
+    user, nice = site.cluster.researchers[0], GOES_FIRST["Nice"]
+    job = site.cluster.sbatch(user, "#!/bin/sh\n#SBATCH --gres=gpu:1 --requeue\ntrue\n", "--hold")
+    site.cluster.run("root", ["scontrol", "update", f"JobId={job}", f"Nice={nice}"])
+    site.cluster.run("root", ["scontrol", "release", str(job)])
+    site.cluster.wait_job(job, "COMPLETED")
+    refused = site.cluster.run("root", ["scontrol", "update", f"JobId={job}", "Nice=0"], check=False)
+    assert "already finished" in refused.stderr
+    site.cluster.run(user, ["scontrol", "requeuehold", str(job)])
+    site.cluster.wait_job(job, "PENDING")
+    assert site.cluster.job(job)["Nice"] == nice
+    site.until(lambda: site.cluster.job(job).get("Nice", "0") == "0")

@@ -170,7 +170,7 @@ def test_a_component_of_a_heterogeneous_job_has_a_site_factor_of_its_own(site: R
     answer = site.cluster.run(owner, ["sbatch", "--parsable", *wrap, ":", *wrap, "--wrap", "sleep 600"])
     leader = int(answer.stdout)
     site.until_sprio_lists(leader, leader + 1)
-    site.port.read((), ())
+    site.port.read((), {})
     for job, value in ((leader + 1, 70), (leader, 30)):
         [outcome] = site.port.apply([command(f"c{job}", "update", job, SiteFactor=str(value))])
         assert outcome.status == "done"

@@ -9,9 +9,11 @@ import pytest
 from policies.baselines.fair import Fair, FairSettings
 from policies.baselines.optimus import Optimus
 from policies.baselines.slurm import Slurm as Alone
+from policies.dl2 import DL2, DL2Settings
 from policies.mlfs.mlfs import MLFS, MLFSSettings
 from policies.policy import Policy
 from policies.slaq.slaq import SLAQ
+from slurmplug.config import model_files
 from slurmplug.daemon.reset import reset_recorded
 from slurmplug.operations.request_update import update_fields
 from slurmplug.operations.shape import Shape
@@ -21,7 +23,11 @@ from tests.live.operated import command, look
 
 HOLDS = "#!/bin/sh\n#SBATCH --gres=gpu:{gpus} --nodelist={node}\nsleep 900\n"
 PATIENCE = 180.0
-RANGE = "--gpus=1..4 --max-iterations=2000 --type=net"
+RANGE = "--gpus=1..4 --max-iterations={} --type=net"
+PACE = '0.26 / len(os.environ["CUDA_VISIBLE_DEVICES"].split(",")) ** 0.7'
+"""seconds of an iteration, by the GPUs"""
+RESTART = 2.0
+"""what a restart of these jobs costs, as told to the policies"""
 
 
 @pytest.fixture
@@ -40,10 +46,10 @@ def fill(site: LiveSite, node: str, gpus: int) -> int:
     return job
 
 
-def elastic(site: LiveSite, name: str, user: int, gpus: int = 4) -> int:
-    """Two hundred seconds of training, on one to four GPUs."""
-    text = script(name, gpus=gpus, lines="#SBATCH --time=60").replace("--gpus=1..8", RANGE)
-    return site.cluster.sbatch(site.cluster.researchers[user], text)
+def elastic(site: LiveSite, name: str, user: int, iterations: int = 2000) -> int:
+    """Two hundred seconds of training on the four GPUs that it requests, of which it can train on any."""
+    text = script(name, gpus=4, lines="#SBATCH --time=60").replace("--gpus=1..8", RANGE.format(iterations))
+    return site.cluster.sbatch(site.cluster.researchers[user], text.replace("time.sleep(0.1)", f"time.sleep({PACE})"))
 
 
 def gpus(site: LiveSite, job: int) -> int:
@@ -53,68 +59,79 @@ def gpus(site: LiveSite, job: int) -> int:
     return int(tres.get("gres/gpu", 0)) if shown["JobState"] == "RUNNING" else 0
 
 
-def until_on(site: LiveSite, **wanted: int) -> None:
-    """Cycles until these jobs run on so many GPUs, no operation is open, and each has reported from there."""
-    site.until(
-        lambda: (
-            all(gpus(site, int(job[3:])) == count for job, count in wanted.items())
-            and not site.query("SELECT 1 FROM operations WHERE step NOT IN ('ended', 'bound')")
-        ),
-        PATIENCE,
-    )
+def until(site: LiveSite, true: Callable[[], object]) -> None:
+    """Cycles until it holds and no operation is open: whoever was restarted has reported."""
+    opened = "SELECT 1 FROM operations WHERE step NOT IN ('ended', 'bound')"
+    site.until(lambda: true() and not site.query(opened), PATIENCE)
 
 
-def goes_on(site: LiveSite, name: str, user: int) -> list[str]:
-    """The GPUs of each run; every run but the first began at its checkpoint, further than the one before."""
+def goes_on(site: LiveSite, name: str, user: int) -> list[int]:
+    """The number of GPUs of each run; every run but the first began at its checkpoint, further than the one before."""
     runs = site.runs(name, user)
     began = [int(words[3]) for words in runs]
     assert began[0] == 0
     assert all(later > earlier for earlier, later in pairwise(began)), runs
-    return [words[7] for words in runs]
-
-
-def test_under_fair_a_job_starts_on_what_is_free_grows_gives_way_and_grows_back(site: LiveSite) -> None:
-    for node in ("n2", "n3", "n4"):
-        fill(site, node, 4)
-    beside = fill(site, "n1", 2)
-    under(site, Fair(FairSettings(quantum=0.0)))
-
-    first = elastic(site, "first", 0)
-    until_on(site, **{f"job{first}": 2})
-    assert [row["kind"] for row in site.operations(first)] == ["resize"]
-    assert site.cluster.job(first)["Restarts"] == "0"
-
-    site.cluster.run("root", ["scancel", str(beside)])
-    until_on(site, **{f"job{first}": 4})
-
-    second = elastic(site, "second", 1)
-    until_on(site, **{f"job{first}": 2, f"job{second}": 2})
-    assert site.cluster.job(second)["Restarts"] == "0"
-
-    site.cluster.run("root", ["scancel", str(second)])
-    until_on(site, **{f"job{first}": 4})
-    assert [len(each.split(",")) for each in goes_on(site, "first", 0)] == [2, 4, 2, 4]
-    assert site.leftovers() == []
+    return [len(words[7].split(",")) for words in runs]
 
 
 @pytest.mark.parametrize(
-    "policy", [SLAQ(), Optimus(), MLFS(MLFSSettings(grow=True))], ids=["slaq", "optimus", "mlfs growing"]
+    ("policy", "user"),
+    [
+        (Fair(FairSettings(quantum=0.0)), 1),
+        (SLAQ(), 1),
+        (Optimus(), 1),
+        (MLFS(MLFSSettings(restart=RESTART)), 0),
+    ],
+    ids=["fair", "slaq", "optimus", "mlfs"],
 )
-def test_under_other_policies_that_size_jobs_nobody_loses_what_it_has_trained(site: LiveSite, policy: Policy) -> None:
+def test_a_job_starts_on_what_is_free_grows_gives_way_and_grows_back(site: LiveSite, policy: Policy, user: int) -> None:
+    """The second job needs a tenth of the time, so that every policy gives it GPUs of the first one's: under mlfs by
+    the iterations that it states and the pace of its user's first one; what one other user's job shows says nothing."""
     for node in ("n2", "n3", "n4"):
         fill(site, node, 4)
     beside = fill(site, "n1", 2)
     under(site, policy)
-    first = elastic(site, "first", 0, gpus=2)
-    site.until(lambda: site.query("SELECT 1 FROM progress WHERE iteration > 20"))
-    second = elastic(site, "second", 0)
+
+    first = elastic(site, "first", 0)
+    until(site, lambda: gpus(site, first) == 2)
+    assert [row["kind"] for row in site.operations(first)] == ["resize"]
+    assert site.cluster.job(first)["Restarts"] == "0"
+
     site.cluster.run("root", ["scancel", str(beside)])
-    site.until(lambda: gpus(site, second) and gpus(site, first), PATIENCE)
-    site.until(lambda: not site.query("SELECT 1 FROM operations WHERE step NOT IN ('ended', 'bound')"), PATIENCE)
-    assert gpus(site, second) < 4
-    goes_on(site, "first", 0)
-    goes_on(site, "second", 0)
+    until(site, lambda: gpus(site, first) == 4)
+
+    second = elastic(site, "second", user, iterations=200)
+    until(site, lambda: 0 < gpus(site, first) < 4 and gpus(site, second))
+    if policy.name == "fair":
+        assert (gpus(site, first), gpus(site, second)) == (2, 2)
+        assert site.cluster.job(second)["Restarts"] == "0"
+
+    site.cluster.run("root", ["scancel", str(second)])
+    until(site, lambda: gpus(site, first) == 4)
+    sizes = goes_on(site, "first", 0)
+    goes_on(site, "second", user)
+    assert sizes[:2] == [2, 4]
+    assert sizes[-1] == 4
+    assert min(sizes[2:]) < 4
+    if policy.name == "fair":
+        assert sizes == [2, 4, 2, 4]
     assert site.leftovers() == []
+
+
+def test_the_model_of_dl2_sizes_a_job_at_its_start_and_resizes_it_in_a_later_slot(site: LiveSite) -> None:
+    for node in ("n2", "n3", "n4"):
+        fill(site, node, 4)
+    beside = fill(site, "n1", 2)
+    under(site, DL2(DL2Settings(slot=20.0), model_files.shipped("dl2")))
+
+    first = elastic(site, "first", 0)
+    until(site, lambda: gpus(site, first) == 2)
+    assert site.cluster.job(first)["Restarts"] == "0"
+
+    site.cluster.run("root", ["scancel", str(beside)])
+    until(site, lambda: gpus(site, first) == 4)
+    assert {row["kind"] for row in site.operations(first)} == {"resize"}
+    assert goes_on(site, "first", 0) == [2, 4]
 
 
 def test_a_job_that_waits_for_slurm_starts_larger_or_gets_back_what_it_asked_for(
@@ -125,7 +142,7 @@ def test_a_job_that_waits_for_slurm_starts_larger_or_gets_back_what_it_asked_for
     site = LiveSite(cluster, tmp_path, guardrails={"size_interval": 5.0})
     policy = Fair(FairSettings(quantum=0.0))
     lines = "#SBATCH -c 2 --mem=300"
-    text = script("larger", gpus=1, lines=lines).replace("--gpus=1..8", RANGE)
+    text = script("larger", gpus=1, lines=lines).replace("--gpus=1..8", RANGE.format(2000))
     job = cluster.sbatch(cluster.researchers[0], text)
     asked = shape(site, job)
 
@@ -150,7 +167,7 @@ def test_a_job_that_waits_for_slurm_starts_larger_or_gets_back_what_it_asked_for
     cluster.run("root", ["scontrol", "reconfigure"])
     cluster.wait_job(job, "RUNNING", PATIENCE)
     site.until(lambda: site.runs("larger"))
-    assert goes_on(site, "larger", 0) == ["0,1,2,3"]
+    assert goes_on(site, "larger", 0) == [4]
     assert site.leftovers() == []
     site.ledger.close()
 
@@ -168,7 +185,7 @@ def test_a_site_that_allows_it_gives_a_job_on_fewer_gpus_the_time_that_it_needs(
 ) -> None:
     """Some 200 s of training are left on four GPUs, and on one by its forecast more than the five minutes."""
     site = LiveSite(cluster, tmp_path, guardrails={"raise_time_limit": 100.0})
-    text = script("slower", gpus=4, lines="#SBATCH --time=5").replace("--gpus=1..8", RANGE)
+    text = script("slower", gpus=4, lines="#SBATCH --time=5").replace("--gpus=1..8", RANGE.format(2000))
     job = site.trains(text)
     site.until(lambda: site.query("SELECT 1 FROM progress WHERE iteration > 20"))
     site.wants(job, kind="resize", gpus=1)

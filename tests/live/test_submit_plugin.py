@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from slurmplug.config.schema import Config
+from slurmplug.config.submission import site_lua
 from slurmplug.sandbox import ClusterSpec, CommandFailed, Node, Sandbox
 
 CHECK = Path(__file__).parents[2] / "site_config" / "slurmplug.lua"
@@ -84,9 +86,29 @@ def test_other_reservations_and_root_are_left_to_slurm(checked: Sandbox) -> None
         assert "Requested reservation is invalid" in answer.stderr
 
 
-def test_directives_after_the_first_command_are_the_scripts_own(checked: Sandbox) -> None:
-    job = checked.sbatch("games", "#!/bin/sh\ncat <<EOF >/dev/null\n#PLUG --nonsense=1\nEOF\n")
-    checked.wait_job(job, "COMPLETED")
+def test_what_has_no_effect_is_warned_of_and_the_job_runs(checked: Sandbox) -> None:
+    script = "#!/bin/sh\n#PLUG --stop=optstop\ncat <<EOF >/dev/null\n#PLUG --nonsense=1\nEOF\n"
+    submitted = checked.run("games", ["sbatch", "--parsable"], input=script)
+    assert "line 2: --stop=optstop: without --max-iterations" in submitted.stderr
+    assert "line 4: #PLUG --nonsense=1: follows the first command" in submitted.stderr
+    checked.wait_job(int(submitted.stdout), "COMPLETED")
+
+
+@pytest.mark.parametrize(("options", "said"), [((), ""), (("--no-requeue",), "with --no-requeue the number of GPUs")])
+def test_a_range_of_gpus_of_a_job_that_slurm_does_not_requeue_is_warned_of(
+    options: tuple[str, ...], said: str, checked: Sandbox
+) -> None:
+    script = "#!/bin/sh\n#PLUG --gpus=1..4 --checkpoint=file\ntrue\n"
+    warned = checked.run("games", ["sbatch", "--parsable", "--requeue", *options], input=script).stderr
+    assert said in warned if said else warned == ""
+
+
+def test_what_this_site_does_not_do_is_warned_of(checked: Sandbox, folder: Path) -> None:
+    (folder / "site.lua").write_text(site_lua(Config()))
+    load_again(checked)
+    script = "#!/bin/sh\n#PLUG --gpus=1..4 --checkpoint=file\ntrue\n"
+    warned = checked.run("games", ["sbatch", "--parsable"], input=script).stderr
+    assert "--gpus=1..4: the number of GPUs is not changed: the mode for resizes is observe here" in warned
 
 
 @pytest.mark.parametrize(

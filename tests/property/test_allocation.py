@@ -15,7 +15,8 @@ from tests.builders import NOW, jobs, nodes, snapshot
 
 @st.composite
 def clusters(draw: st.DrawFn) -> tuple[Snapshot, np.ndarray, np.ndarray]:
-    """Up to six nodes of up to eight GPUs, jobs that run on one or two of them or wait; an order, and GPUs for each."""
+    """Up to six nodes of up to eight GPUs, of one of two types each, jobs that run on one or two of them or wait; an
+    order, and GPUs for each."""
     count = draw(st.integers(1, 6))
     capacity = np.array(draw(st.lists(st.integers(1, 8), min_size=count, max_size=count)))
     up = np.array(draw(st.lists(st.sampled_from([True, True, True, False]), min_size=count, max_size=count)))
@@ -44,7 +45,15 @@ def clusters(draw: st.DrawFn) -> tuple[Snapshot, np.ndarray, np.ndarray]:
         demand=np.stack([gpus, cpus * gpus, np.zeros(n)], axis=1),
     )
     used = np.stack([capacity - free, cpus * (capacity - free), np.zeros(count)], axis=1)
-    of_nodes = nodes(count, up=up, capacity=np.stack([capacity, 4.0 * capacity, np.zeros(count)], axis=1), used=used)
+    typed = np.array(draw(st.lists(st.booleans(), min_size=count, max_size=count)))
+    of_nodes = nodes(
+        count,
+        up=up,
+        capacity=np.stack([capacity, 4.0 * capacity, np.zeros(count)], axis=1),
+        used=used,
+        gpu_types=("a100", "v100"),
+        of_type=np.stack([capacity * typed, capacity * ~typed], axis=1),
+    )
     on_nodes = np.array(on, dtype=np.int64).reshape(-1, 3)
     order = np.array(draw(st.permutations(range(n))))
     return snapshot(of_jobs, of_nodes, runs_on=on_nodes), order, wanted
@@ -60,6 +69,19 @@ def test_counting_finds_the_same_places(
     plain = allocate(site, order, wanted, **options, prefer=lambda _: site.nodes.up)
     assert counted.actions == plain.actions
     assert np.allclose(counted.after().free, plain.after().free)
+
+
+@given(clusters(), st.booleans())
+def test_a_job_that_starts_has_gpus_of_one_type_unless_no_type_has_as_many(
+    cluster: tuple[Snapshot, np.ndarray, np.ndarray], exact: bool
+) -> None:
+    site, order, wanted = cluster
+    at, of_type = {name: node for node, name in enumerate(site.nodes.names)}, site.nodes.of_type
+    in_service = of_type[site.nodes.up].sum(axis=0).max(initial=0)
+    for action in allocate(site, order, wanted, exact=exact).actions:
+        unlike = (of_type[[at[name] for name in action.nodes]] > 0).any(axis=0).sum() > 1
+        least = wanted[action.job.job_id - 1] if exact else site.jobs.gpus_min[action.job.job_id - 1]
+        assert not unlike or in_service < least
 
 
 @given(clusters())

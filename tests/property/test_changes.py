@@ -7,7 +7,7 @@ from slurmplug.directives.changes import Change, check, in_force
 from slurmplug.directives.grammar import MAX_PROBLEMS, SHOWN_BYTES, TABLE
 from slurmplug.directives.parser import NAMES, Directives, parse, parse_change, without_contradictions
 from slurmplug.errors import UsageError
-from slurmplug.ledger import rows
+from slurmplug.ledger import job_rows
 
 NOW = 1_800_000_000.0
 
@@ -64,7 +64,7 @@ def test_what_is_in_force_is_consistent_and_survives_the_ledger(script: list[str
         for name in new.names:
             wanted = getattr(submitted if name in new.taken_back else new.given, name)
             assert getattr(found, name) in (wanted, None)
-        assert rows.change_from_row({"id": number, **rows.change_row(1, new)}) == new
+        assert job_rows.change_from_row({"id": number, **job_rows.change_row(1, new)}) == new
     for fixed in (row.name.replace("-", "_") for row in TABLE if row.fixed):
         assert getattr(in_force(submitted, made), fixed) == getattr(submitted, fixed)
     everything = Change(99, NOW, 1001, "ada", "99", Directives(), NAMES)

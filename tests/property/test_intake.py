@@ -135,6 +135,10 @@ class Restarts(RuleBasedStateMachine):
         rows = self.ledger.query("SELECT job_id, count(*) AS n FROM jobs GROUP BY job_id")
         assert all(row["n"] == 1 for row in rows)
 
+    def teardown(self) -> None:
+        if hasattr(self, "ledger"):
+            self.ledger.close()
+
 
 Restarts.TestCase.settings = settings(max_examples=40, stateful_step_count=12, deadline=None)
 TestRestarts = Restarts.TestCase

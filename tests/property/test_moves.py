@@ -1,5 +1,6 @@
 """Whatever happens between two cycles, moves leave nothing behind, keep off what is not theirs, and come to an end."""
 
+from contextlib import closing
 from typing import Any
 
 from hypothesis import settings
@@ -143,6 +144,10 @@ class Moves(RuleBasedStateMachine):
         """In peace every operation comes to its end, and nothing of ours is left in Slurm."""
         if not hasattr(self, "site"):
             return
+        with closing(self.site.ledger):
+            self.comes_to_peace()
+
+    def comes_to_peace(self) -> None:
         cluster = self.site.cluster
         self.site.ledger.set_control("paused", None)
         for seconds in (*(10.0,) * 8, 400.0, *(10.0,) * 8, 2000.0, *(10.0,) * 12):

@@ -1,5 +1,6 @@
 """Whatever happens between two cycles, stops are gentle, keep off what is not theirs, and come to an end."""
 
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -162,6 +163,10 @@ class Stops(RuleBasedStateMachine):
         """In peace, every operation comes to its end, whatever the job does, and nothing is asked any longer."""
         if not hasattr(self, "cluster"):
             return
+        with closing(self.ledger):
+            self.comes_to_peace()
+
+    def comes_to_peace(self) -> None:
         self.ledger.set_control("paused", None)
         for job in self.cluster.jobs.values():
             if job["state"] == "SUSPENDED":

@@ -190,7 +190,7 @@ def test_without_jobs_or_nodes_there_is_a_plan(name: str) -> None:
         assert [action for action in plan.actions if action.kind == "place"] == []
 
 
-RANKS_ONLY = {"slurm", "mlf-h", "mlfs", "oasis", "ml-sjf", "slaq", "slaq-maxmin", "dl2"}
+RANKS_ONLY = {"slurm", "mlf-h", "mlfs", "oasis", "ml-sjf", "slaq", "slaq-maxmin", "dl2", "mlf-rl"}
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in RANKS_ONLY])

@@ -114,9 +114,16 @@ class Both(Ledger):
         super().failed(policy, error, now)
         self.memory.failed(policy, error, now)
 
-    def finish(self, cycle: int, outcomes: Sequence[Outcome], site_factors: Mapping[JobKey, float], now: float) -> None:
-        super().finish(cycle, outcomes, site_factors, now)
-        self.memory.finish(cycle, outcomes, site_factors, now)
+    def finish(
+        self,
+        cycle: int,
+        outcomes: Sequence[Outcome],
+        site_factors: Mapping[JobKey, float],
+        now: float,
+        seconds: Mapping[str, float],
+    ) -> None:
+        super().finish(cycle, outcomes, site_factors, now, seconds)
+        self.memory.finish(cycle, outcomes, site_factors, now, seconds)
 
 
 def restless(snapshot: Snapshot) -> tuple[Action, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Container, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ class BothIntakes:
         self.jobs = self.reported = 0
 
     known: Container[Submission] = ()
-    alive: Collection[int] = ()
+    alive: Mapping[int, int] = MappingProxyType({})
 
     def absorb(self, reading: Reading, cycle: int) -> tuple[Snapshot, Changes]:
         site_factors = self._port.site_factors_in_slurm(reading.site.booted)

@@ -45,7 +45,7 @@ def clusters(draw: st.DrawFn) -> tuple[Pending, HeldResources, NodeResources]:
         time_limit=column(st.integers(1, 6000)).astype(float),
         eligible=np.zeros(n),
         begin=column(st.sampled_from([0.0, 2000.0])),
-        user=np.array(["ada"] * n),
+        user=np.zeros(n, dtype=np.int64),
         qos=np.array(["normal"] * n),
         partition=np.array(["gpu"] * n),
         reservation=np.array(draw(st.lists(names, min_size=n, max_size=n))),

@@ -1,5 +1,6 @@
 """Workloads are read as they were written, and nothing that a file may hold brings the readers down."""
 
+from dataclasses import astuple, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -55,7 +56,7 @@ def jobs(draw: st.DrawFn) -> SimJob:
 
 def same(one: object, other: object) -> bool:
     if isinstance(one, Speed) and isinstance(other, Speed):
-        return all(np.array_equal(a, b) for a, b in zip(vars(one).values(), vars(other).values(), strict=True))
+        return all(np.array_equal(a, b) for a, b in zip(astuple(one), astuple(other), strict=True))
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         return np.array_equal(one, other)
     return one == other or (one != one and other != other)
@@ -69,7 +70,9 @@ def test_a_workload_is_read_as_it_was_written(many: list[SimJob], nodes: int) ->
         read = load(str(path))
     assert (read.name, read.nodes, read.gpus_a_node, read.skipped) == ("made", nodes, 4, 0)
     for wrote, got in zip(sorted(many, key=lambda job: job.submit), read.jobs, strict=True):
-        unlike = [name for name in vars(wrote) if not same(getattr(wrote, name), getattr(got, name))]
+        unlike = [
+            name for name in (each.name for each in fields(wrote)) if not same(getattr(wrote, name), getattr(got, name))
+        ]
         assert not unlike
 
 

@@ -16,8 +16,12 @@ PACKAGES = ("slurmplug", "slurmplug_report", "policies", "predictors")
 
 STARTERS = ("slurmplug/cluster/", "slurmplug/sandbox/")
 """Only these folders start Slurm's programs."""
-OTHER_STARTERS = ("slurmplug/endpoint/munge.py", "slurmplug/commands/run.py")
-"""These start programs that are not Slurm's: munge and unmunge; the command line that a user gives."""
+OTHER_STARTERS = (
+    "slurmplug/endpoint/munge.py",
+    "slurmplug_report/supervise.py",
+    "slurmplug/processes/child.py",
+)
+"""These start programs that are not Slurm's: munge and unmunge; the command line that a user gives; Python itself."""
 STARTING_MODULES = re.compile(r"(_?posixsubprocess|subprocess|pty|asyncio|multiprocessing)(\..*)?")
 STARTING_FUNCTIONS = re.compile(r"(system|popen|fork(pty)?|exec[vl]p?e?|(posix_)?spawn[vl]?p?e?)")
 """of `os`"""
@@ -25,6 +29,10 @@ SLURM_PROGRAM = re.compile(
     r"(.*/)?(s(acct|acctmgr|alloc|attach|batch|cancel|control|diag|info|prio|queue|report|run|share|stat|trigger)"
     r"|slurm(ctld|d|dbd|stepd|restd))"
 )
+
+
+WAITS_WITHOUT_LIMIT = {"join", "wait", "shutdown"}
+"""Methods of threads, pools, processes and events; without arguments they wait for any time."""
 
 
 ROOMS = ROOT / "slurmplug"
@@ -144,3 +152,21 @@ def test_few_rooms() -> None:
 def test_every_room_says_what_it_is_for(package: str) -> None:
     for init in (ROOT / package).rglob("__init__.py"):
         assert ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))), f"{init} has no docstring"
+
+
+@pytest.mark.parametrize("room", ["daemon", "processes"])
+def test_nothing_that_the_daemon_does_itself_waits_without_a_limit(room: str) -> None:
+    """Else SIGTERM waits with it. What may hang is called in another process, with a number of seconds."""
+    found = [
+        f"{path.name}:{node.lineno} {node.func.attr}"
+        for path in (ROOMS / room).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if node.func.attr in WAITS_WITHOUT_LIMIT and not node.args and not node.keywords
+    ]
+    pools = [
+        path.name
+        for path in (ROOMS / room).rglob("*.py")
+        if re.search(r"\b(Thread|Process)PoolExecutor\(|import multiprocessing", path.read_text())
+    ]
+    assert found + pools == []

@@ -18,8 +18,24 @@ SITE = ROOT / "site_config"
 
 
 def test_the_packages_version_is_the_projects() -> None:
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    version = project["version"]
+    report = tomllib.loads((ROOT / "slurmplug_report/pyproject.toml").read_text())["project"]
+    assert report["version"] == version
+    assert f"{report['name']}=={version}" in project["dependencies"]
     assert (ROOT / "debian/changelog").read_text().startswith(f"slurmplug ({version}) ")
+    assert f"\nVersion: {version}\n" in (ROOT / "packaging/slurmplug.spec").read_text()
+
+
+def test_every_place_that_states_the_licence_states_the_same() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (statement,) = tomllib.loads((ROOT / "REUSE.toml").read_text())["annotations"]
+    report = tomllib.loads((ROOT / "slurmplug_report/pyproject.toml").read_text())["project"]
+    assert report["license"]["text"] == project["license"]
+    assert project["license"] == statement["SPDX-License-Identifier"] == "Apache-2.0"
+    assert project["license-files"] == ["LICENSE"]
+    assert f"License: {project['license']}\n" in (ROOT / "debian/copyright").read_text()
+    assert (ROOT / "LICENSES/Apache-2.0.txt").read_text() == (ROOT / "LICENSE").read_text()
 
 
 def packages() -> set[str]:
@@ -35,15 +51,16 @@ def test_an_image_has_every_package(image: str) -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-def test_systemd_finds_no_fault_with_the_unit(tmp_path: Path) -> None:
-    unit = tmp_path / "slurmplugd.service"
-    text = (SITE / "slurmplugd.service").read_text()
-    assert "ExecStart=/usr/bin/slurmplug daemon\n" in text
+@pytest.mark.parametrize(("name", "command"), [("slurmplugd", "daemon"), ("slurmplug-web", "web")])
+def test_systemd_finds_no_fault_with_the_unit(tmp_path: Path, name: str, command: str) -> None:
+    unit = tmp_path / f"{name}.service"
+    text = (SITE / f"{name}.service").read_text()
+    assert f"ExecStart=/usr/bin/slurmplug {command}\n" in text
     unit.write_text(text.replace("/usr/bin/slurmplug", sys.executable))
     result = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False
     )
-    complaints = [line for line in result.stderr.splitlines() if "slurmplugd" in line]
+    complaints = [line for line in result.stderr.splitlines() if name in line]
     assert not complaints, result.stderr
 
 
@@ -57,15 +74,17 @@ def test_the_account_and_the_spool_are_made_as_the_doctor_wants_them(tmp_path: P
     account = next(row for row in (tmp_path / "etc/passwd").read_text().splitlines() if row.startswith("slurmplug:"))
     assert account.endswith(":/var/lib/slurmplug:/usr/sbin/nologin")
     spool = tmp_path / "var/spool/slurmplug"
-    assert [(spool / name).stat().st_mode & 0o7777 for name in ("reports", "requests")] == [0o3773, 0o755]
+    assert [(spool / name).stat().st_mode & 0o7777 for name in ("reports", "requests")] == [0o3773, 0o711]
     assert (spool / "reports").stat().st_uid == int(account.split(":")[2])
 
 
 def test_no_maintainer_script_fails_where_systemd_or_slurm_does_not_run() -> None:
-    for script in (ROOT / "debian").glob("slurmplug.p*"):
+    removal = ROOT / "packaging/before-removal"
+    for script in (*(ROOT / "debian").glob("slurmplug.p*"), removal):
         assert subprocess.run(["sh", "-n", str(script)], check=False).returncode == 0
-    removal = (ROOT / "debian/slurmplug.prerm").read_text()
-    assert re.search(r"slurmplug reset .*\|\|", removal)
+    assert re.search(r"slurmplug reset .*\|\|", removal.read_text())
+    for script in (ROOT / "debian/slurmplug.prerm", ROOT / "packaging/slurmplug.spec"):
+        assert re.search(r"/usr/lib/slurmplug/before-removal \|\|", script.read_text())
 
 
 @pytest.mark.parametrize(("ledger", "resets"), [("there.db", True), ("none.db", False)])
@@ -78,16 +97,15 @@ def test_removal_gives_back_what_the_ledger_knows_wherever_it_is_configured_to_b
     programs = {
         "slurmplug": f'[ "$1" != show-config ] || exec {own}\necho "$@" >>{tmp_path}/said',
         "runuser": 'shift 3; exec "$@"',
-        "deb-systemd-invoke": "exit 0",
     }
     for name, text in programs.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
-    script = (ROOT / "debian/slurmplug.prerm").read_text()
+    script = (ROOT / "packaging/before-removal").read_text()
     for path in ("/opt/slurmplug/bin", "/etc/slurmplug", "/var/lib/slurmplug"):
         script = script.replace(path, str(tmp_path))
     env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    subprocess.run(["sh", "-c", script, "prerm", "remove"], env=env, check=True)
+    subprocess.run(["sh", "-c", script], env=env, check=True)
     said = tmp_path / "said"
     assert (said.exists() and said.read_text().startswith("reset ")) is resets
 

@@ -16,8 +16,8 @@ without --nodes                    --nodes=1                                    
 squeue, excluded nodes             -o %x alone         -o %x, -O ExcNodes  -o %x, -O ExcNodes  `resource_requests`, of
                                                                                                -o %x
 sacct, Start of what never ran     when it ended       None                None                `table.timestamp`
-scontrol update of array elements  `No error` of each  nothing             nothing             `_array_status` of
-that succeeds                                                                                  `cluster.cli_client`
+scontrol update of array elements  `No error` of each  nothing             nothing             `outcomes._array_status`
+that succeeds
 scancel, an element by its own id  not found, once     found               found               `jobs.Queue.addresses`
                                    the first ended
 squeue, evenly spaced tasks        the last is left    the same            the same            `jobs._with_dropped_task`
@@ -44,17 +44,22 @@ from slurmplug.cluster.parse.jobs import (
     run_identities,
     site_factors,
 )
+from slurmplug.cluster.parse.limits import ASSOC_FIELDS, QOS_FIELDS, limits
 from slurmplug.cluster.parse.nodes import NODE_FIELDS, nodes
+from slurmplug.cluster.parse.outcomes import MESSAGE_LENGTH, is_put_off, outcome
 from slurmplug.cluster.parse.reservations import reservations
 from slurmplug.cluster.parse.resource_requests import RESOURCE_REQUEST_FIELDS, addresses, resource_requests
 from slurmplug.cluster.parse.site import site
 from slurmplug.cluster.parse.table import Separators
 
 __all__ = [
+    "ASSOC_FIELDS",
     "COMMENT_LENGTH",
     "ENDING_FIELDS",
     "JOB_FIELDS",
+    "MESSAGE_LENGTH",
     "NODE_FIELDS",
+    "QOS_FIELDS",
     "RESOURCE_REQUEST_FIELDS",
     "RUN_IDENTITY_FIELDS",
     "SPRIO_FORMAT",
@@ -64,7 +69,10 @@ __all__ = [
     "Separators",
     "addresses",
     "endings",
+    "is_put_off",
+    "limits",
     "nodes",
+    "outcome",
     "queue",
     "reservations",
     "resource_requests",

@@ -27,6 +27,7 @@ from slurmplug.cluster.parse.table import (
     timestamp,
     timestamps,
     values,
+    whole,
     words,
 )
 from slurmplug.cluster.port import Ending, JobRows, RunIdentity
@@ -49,7 +50,7 @@ ENDING_FIELDS = ("JobIDRaw", "State", "Start", "End", "ExitCode")
 """sacct(1), --format: no text that a user writes, so the separator need not be secret."""
 
 SPRIO_FORMAT = "%i %S %y"
-_SITE_FACTOR = re.compile(r"\s*(\d+)\S*\s+(-?\d+)\s+(\d+\.\d+)\s*")
+_SITE_FACTOR = re.compile(r"\s*+(\d{1,10}+)(?!\d)\S*+\s++(-?\d{1,10}+)\s++(\d++\.\d++)\s*+")
 """A line of sprio(1), --format=SPRIO_FORMAT: job id, SiteFactor, and the priority as a share of the greatest possible.
 Of a pinned priority (scontrol update Priority=) sprio shows the SiteFactor as 0, and for the share the priority itself,
 which is at least 1 (print.c in src/sprio)."""
@@ -117,15 +118,15 @@ def queue(text: str, separators: Separators) -> Queue:
 
 
 def _parse_columns(columns: Columns) -> dict[str, NDArray[Any]]:
-    """The columns of JobRows that follow from the stable fields, but for `elements`."""
+    """The columns of JobRows that follow from the stable fields, but for `elements` and `array_tasks`."""
     gpus, gpu_type = _gpus(columns)
     shards = [values(columns, name, tres.shards) for name in _REQUESTS]
-    array_task = column(columns, "ArrayTaskID", lambda word: -1 if word in UNSET else int(word), np.int64)
+    array_task = column(columns, "ArrayTaskID", lambda word: -1 if word in UNSET else whole(word), np.int64)
     return {
         "job_id": ints(columns, "JobID"),
         "array_id": np.where(array_task < 0, 0, ints(columns, "ArrayJobID")),
         "array_task": array_task,
-        "het_id": column(columns, "HetJobID", lambda word: 0 if word in UNSET else int(word), np.int64),
+        "het_id": column(columns, "HetJobID", lambda word: 0 if word in UNSET else whole(word), np.int64),
         "uid": ints(columns, "UserID"),
         "user": words(columns, "UserName"),
         "account": words(columns, "Account"),
@@ -160,9 +161,10 @@ def _queue(columns: Mapping[str, NDArray[Any]], volatile: Mapping[str, Sequence[
     """The rows, where the records of elements that are pending together become one."""
     job_id, array_id, array_task = columns["job_id"], columns["array_id"], columns["array_task"].copy()
     _, first, row_of, counts = np.unique(job_id, return_index=True, return_inverse=True, return_counts=True)
-    if np.any((counts > 1) & (array_id[first] == 0)):
+    several = counts[row_of] > 1
+    if np.any(several & (array_id != job_id)):
         raise ReadFailed("squeue lists a job twice")
-    tasks = _pending_tasks(job_id, array_task, np.flatnonzero(counts[row_of] > 1))
+    tasks = _pending_tasks(job_id, array_task, np.flatnonzero(several))
     array_task[first[counts > 1]] = -1
     kept = np.sort(first)
     if len(kept) < len(job_id):
@@ -178,6 +180,7 @@ def _queue(columns: Mapping[str, NDArray[Any]], volatile: Mapping[str, Sequence[
         **{name: each for name, each in columns.items() if name != "array_task"},
         array_task=task,
         elements=elements,
+        array_tasks=_task_texts(ids, tasks),
         start=np.where(pending, np.nan, starts),
         expected=np.where(pending, starts, np.nan),
         end=np.where(pending, np.nan, timestamps(volatile, "EndTime")),
@@ -209,7 +212,7 @@ def endings(text: str) -> tuple[Ending, ...]:
         if not job.isdecimal():
             continue  # elements of an array that are still pending together
         try:
-            ending = Ending(int(job), state.partition(" ")[0], timestamp(start), timestamp(end), exit_code(status))
+            ending = Ending(whole(job), state.partition(" ")[0], timestamp(start), timestamp(end), exit_code(status))
         except ValueError as error:
             raise ReadFailed(f"sacct answers {line[:80]!r}: {error}") from error
         if not np.isnan(ending.end):
@@ -247,6 +250,23 @@ def _with_dropped_task(tasks: list[int]) -> list[int]:
     return [*tasks, tasks[-1] + step] if step > 1 and np.all(np.diff(tasks) == step) else tasks
 
 
+def _task_texts(job_id: Ints, tasks: Mapping[int, list[int]]) -> NDArray[np.object_]:
+    """`JobRows.array_tasks`. tasks: by array, those of its elements that are pending together."""
+    texts = {array: _evenly(each) or _ranges(each) for array, each in tasks.items()}
+    found = np.full(len(job_id), "", dtype=object)
+    for at, job in enumerate(job_id.tolist() if texts else ()):
+        text = texts.get(job, "")
+        found[at] = text if len(text) <= COMMENT_LENGTH else ""
+    return found
+
+
+def _evenly(tasks: list[int]) -> str:
+    """`0-10:2` for 0, 2, 4, 6, 8, 10; empty where they are not evenly spaced, or one after the other."""
+    step = tasks[1] - tasks[0]
+    even = len(tasks) > _MAX_LISTED_TASKS and step > 1 and np.all(np.diff(tasks) == step)
+    return f"{tasks[0]}-{tasks[-1]}:{step}" if even else ""
+
+
 def _ranges(tasks: list[int]) -> str:
     """`0-2,7` for 0, 1, 2, 7."""
     numbers = np.array(tasks)
@@ -261,7 +281,7 @@ def _gpus(columns: Columns) -> tuple[Ints, NDArray[np.str_]]:
     Where a job requests GPUs by two options, such as --gpus and --gpus-per-node, the larger number counts.
     """
     nodes, tasks = ints(columns, "NumNodes"), ints(columns, "NumTasks")
-    sockets = column(columns, "Sockets", lambda text: int(text) if text.isdecimal() else 1, np.int64)
+    sockets = column(columns, "Sockets", lambda text: whole(text) if text.isdecimal() else 1, np.int64)
     multiples = {
         "tres-per-node": nodes,
         "tres-per-job": np.ones_like(nodes),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from slurmplug.cluster import tres
-from slurmplug.cluster.parse.table import Separators, column, float_or_nan, name_set, parse_table, values
+from slurmplug.cluster.parse.table import Separators, column, float_or_nan, name_set, parse_table, values, whole
 from slurmplug.cluster.port import NodeRows
 
 NODE_FIELDS = (
@@ -54,5 +54,5 @@ def _used(text: str) -> Mapping[str, int]:
 
 def _cpus(text: str) -> tuple[int, int]:
     """The allocated CPUs and all, of allocated/idle/other/total."""
-    allocated, _, _, total = map(int, text.split("/"))
+    allocated, _, _, total = map(whole, text.split("/"))
     return allocated, total

@@ -7,7 +7,7 @@ from slurmplug.cluster.parse.table import UNSET, name_set, timestamp
 from slurmplug.cluster.port import Reservation
 from slurmplug.errors import ReadFailed
 
-_FIELD = re.compile(r"(\w+)=(\S*)")
+_FIELD = re.compile(r"\b(\w++)=(\S*+)")
 
 
 def reservations(text: str) -> tuple[Reservation, ...]:

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from slurmplug.cluster import tres
-from slurmplug.cluster.parse.table import UNSET, Separators, duration, parse_table
+from slurmplug.cluster.parse.table import UNSET, Separators, duration, ints, parse_table, whole
 from slurmplug.cluster.port import ResourceRequest
 from slurmplug.errors import ReadFailed
 
 RESOURCE_REQUEST_FIELDS = (
     "JobID", "JobArrayID", "NumNodes", "NumCPUs", "tres-alloc", "HetJobID", "Reservation", "tres-per-node",
     "tres-per-job", "tres-per-socket", "tres-per-task", "NumTasks", "NTPerNode", "cpus-per-task", "MinCPUs",
-    "MinMemory", "mem-per-tres", "cpus-per-tres", "Requeue", "TimeLimit", "Nice",
+    "MinMemory", "mem-per-tres", "cpus-per-tres", "Requeue", "TimeLimit", "Nice", "State",
 )  # fmt: skip
 """squeue(1), --Format: what determines the shape of a job"""
 _SHOWN = {
@@ -51,11 +51,11 @@ def shown_job(text: str) -> ShownJob | None:
 def addresses(text: str, separators: Separators) -> dict[int, str]:
     """By job id, the address of that job alone: 7, 5_2 for an element of an array, 9+1 for one of a heterogeneous job.
 
-    `text` as for `resource_requests`, which see.
+    `text` as for `resource_requests`, which see. Raises ReadFailed.
     """
     columns = parse_table(text, RESOURCE_REQUEST_FIELDS, separators, "squeue")
-    pairs = zip(columns["JobID"], columns["JobArrayID"], strict=True)
-    return {int(job_id): address for job_id, address in pairs if _ADDRESS.fullmatch(address)}
+    pairs = zip(ints(columns, "JobID").tolist(), columns["JobArrayID"], strict=True)
+    return {job_id: address for job_id, address in pairs if _ADDRESS.fullmatch(address)}
 
 
 def resource_requests(
@@ -90,13 +90,13 @@ def resource_requests(
 def _resource_request(
     job: dict[str, str], shown: ShownJob, excluded_nodes: str, required_nodes: str
 ) -> ResourceRequest:
-    listed_nodes = int(job["NumNodes"])  # 22.05 lists an old number where NumNodes of a pending job was updated
+    listed_nodes = whole(job["NumNodes"])  # 22.05 lists an old number where NumNodes of a pending job was updated
     return ResourceRequest(
         nodes=tres.nodes(job["tres-alloc"]) or listed_nodes,
         gpus=tres.total_gpus(job["tres-alloc"]) or 0,
-        cpus=int(job["NumCPUs"]),
+        cpus=whole(job["NumCPUs"]),
         memory=tres.memory(job["tres-alloc"]),
-        het_id=int(job["HetJobID"] or 0),
+        het_id=whole(job["HetJobID"] or "0"),
         reservation=job["Reservation"],
         gres=job["tres-per-node"],
         tasks=_number(job["NumTasks"]),
@@ -110,11 +110,12 @@ def _resource_request(
         excluded_nodes=excluded_nodes,
         required_nodes=required_nodes,
         time_limit=_time_limit(job["TimeLimit"]),
-        nice=int(job["Nice"] or 0),
+        nice=whole(job["Nice"] or "0"),
         gres_per_job=job["tres-per-job"],
         gres_per_socket=job["tres-per-socket"],
         gres_per_task=job["tres-per-task"],
         cpus_per_gpu=sum(tres.gpus(job["cpus-per-tres"]).values()),
+        pending=job["State"] == "PENDING",
         **shown._asdict(),
     )
 

@@ -1,5 +1,6 @@
 """What decisions depend on in the output of `scontrol show config`. Pure."""
 
+import hashlib
 import re
 from collections.abc import Mapping
 
@@ -8,6 +9,15 @@ from slurmplug.cluster.port import Site
 from slurmplug.errors import ReadFailed
 
 _SETTING = re.compile(r"^(\w+)\s*= (.*?)\s*$", re.MULTILINE)
+
+
+_CHANGING = re.compile(r"^(?:Configuration data as of|NEXT_JOB_ID|Slurmctld\().*", re.MULTILINE)
+"""Lines that are another time's without another start or configuration of slurmctld."""
+
+
+def identity(text: str) -> str:
+    """What `scontrol show config` prints, as long as slurmctld has neither been started again nor reconfigured."""
+    return hashlib.sha256(_CHANGING.sub("", text).encode()).hexdigest()
 
 
 def site(text: str) -> Site:
@@ -20,8 +30,9 @@ def site(text: str) -> Site:
             priority_type=settings["PriorityType"],
             priority_weights=dict(_weights(settings)),
             booted=timestamp(settings["BOOT_TIME"]),
+            identity=identity(text),
         )
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, OverflowError) as error:
         raise ReadFailed(f"scontrol show config prints no {error}") from error
 
 

@@ -19,6 +19,7 @@ UNSET = frozenset(("", "(null)", "N/A"))
 """How Slurm prints what is not set."""
 _NO_TIME = frozenset(("", "N/A", "NONE", "None", "Unknown"))
 _NO_LIMIT = frozenset(("UNLIMITED", "Partition_Limit", "INVALID", "NOT_SET", "N/A"))
+_LARGEST = 2**63 - 1
 _DURATION = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)")
 
 Columns: TypeAlias = Mapping[str, Sequence[str]]
@@ -109,9 +110,17 @@ def strings(columns: Columns, name: str, length: int | None) -> NDArray[np.objec
     return found
 
 
+def whole(text: str) -> int:
+    """A whole number of at most 64 bits, as all of Slurm's are. Raises ValueError."""
+    number = int(text)
+    if not -_LARGEST <= number <= _LARGEST:
+        raise ValueError("a number too large for Slurm")
+    return number
+
+
 def timestamp(text: str) -> float:
     """Seconds since the epoch, as printed with SLURM_TIME_FORMAT=%s; NaN for no time. Raises ValueError."""
-    return np.nan if text in _NO_TIME else float(int(text))
+    return np.nan if text in _NO_TIME else float(whole(text))
 
 
 def duration(text: str) -> float:
@@ -120,14 +129,17 @@ def duration(text: str) -> float:
         return np.nan
     if (match := _DURATION.fullmatch(text)) is None:
         raise ValueError("not a duration")
-    days, hours, minutes, seconds = (int(group or 0) for group in match.groups())
+    days, hours, minutes, seconds = (whole(group or "0") for group in match.groups())
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
 def exit_code(text: str) -> int:
-    """The exit status as a shell has it, 128 plus the signal, of a wait status (squeue of 22.05) or `STATUS:SIGNAL`."""
+    """The exit status as a shell has it, 128 plus the signal, of a wait status (squeue of 22.05) or `STATUS:SIGNAL`.
+
+    Raises ValueError.
+    """
     status, colon, signal = text.partition(":")
-    code, by = (int(status), int(signal)) if colon else (int(status) >> 8, int(status) & 0x7F)
+    code, by = (whole(status), whole(signal)) if colon else (whole(status) >> 8, whole(status) & 0x7F)
     return 128 + by if by else code
 
 

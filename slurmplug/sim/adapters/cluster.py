@@ -40,7 +40,7 @@ class SimCluster:
             "signal": self._signal,
         }
 
-    def read(self, known: Container[Submission], alive: Collection[int]) -> Reading:  # noqa: ARG002 the engine is at hand
+    def read(self, known: Container[Submission], alive: Mapping[int, int]) -> Reading:  # noqa: ARG002 the engine is at hand
         """The time and the site; never fails."""
         return Reading(self.engine.now, SITE, NO_JOBS, NO_NODES)
 

@@ -2,6 +2,7 @@
 
 from slurmplug.forecasting.forecast_cache import CachePolicies, CachePolicy
 from slurmplug.forecasting.forecaster import Forecaster
+from slurmplug.sim.adapters.learnt_run_times import LearntRunTimes
 from slurmplug.sim.engine.engine import Engine
 from slurmplug.sim.engine.true_values import TrueLosses, TrueRunTimes
 
@@ -22,5 +23,7 @@ def once_grown() -> CachePolicies:
 class SimForecaster(Forecaster):
     """Forecasts of the jobs in snapshots of this engine."""
 
-    def __init__(self, engine: Engine, seed: int, caches: CachePolicies | None = None) -> None:
-        super().__init__(TrueRunTimes(engine, seed), TrueLosses(engine, seed), caches or once_grown())
+    def __init__(self, engine: Engine, seed: int, caches: CachePolicies | None = None, *, told: bool = True) -> None:
+        """told: whether run times are those of the workload with an error, not learnt from jobs that ended."""
+        run_times = TrueRunTimes(engine, seed) if told else LearntRunTimes(engine)
+        super().__init__(run_times, TrueLosses(engine, seed), caches or once_grown())

@@ -69,9 +69,9 @@ class SimIntake:
         return ()
 
     @property
-    def alive(self) -> Collection[int]:
+    def alive(self) -> Mapping[int, int]:
         """Empty: nothing is looked up in the accounting."""
-        return ()
+        return {}
 
     def set_site_factors(self, site_factors: Mapping[JobKey, float], *, elsewhere: bool = False) -> None:
         """Nothing to do: the launcher keeps them."""

@@ -13,6 +13,7 @@ from slurmplug.cycle.record import CycleRecord
 from slurmplug.directives.changes import Change
 from slurmplug.operations import Operation, OperationOutcome
 from slurmplug.operations.history import gave_up_since, move_history
+from slurmplug.rules import precedence
 from slurmplug.rules.guardrails import HOUR, MOVES, Past
 
 CYCLES = 100
@@ -103,13 +104,22 @@ class MemoryLedger:
             else:
                 self._first_seen.pop(each.key, None)
         self._memory[record.policy] = record.plan.memory
+        if record.precedence is not None:
+            self._memory[precedence.MEMORY] = record.precedence
         self._operations.update((operation.id, operation) for operation in record.operations)
         self._operation_of = {command.id: command.operation for command in record.commands if command.operation}
         if record.commands:
             unknown: dict[str, Status] = {command.id: "unknown" for command in record.commands}
             self._commanding.append((self._cycle, record.started, unknown))
 
-    def finish(self, cycle: int, outcomes: Sequence[Outcome], site_factors: Mapping[JobKey, float], now: float) -> None:  # noqa: ARG002
+    def finish(
+        self,
+        cycle: int,  # noqa: ARG002
+        outcomes: Sequence[Outcome],
+        site_factors: Mapping[JobKey, float],  # noqa: ARG002
+        now: float,  # noqa: ARG002
+        seconds: Mapping[str, float],  # noqa: ARG002
+    ) -> None:
         """Record the outcomes of a cycle's commands."""
         if not outcomes:
             return

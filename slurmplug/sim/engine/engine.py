@@ -32,6 +32,8 @@ from slurmplug.sim.engine.workload_table import WorkloadTable
 FUTURE, PENDING, RUNNING, DONE = range(4)
 BYTES_A_PARAMETER = 4.0
 """of a checkpoint"""
+PACE_SECONDS = 3600.0
+"""for which one of a job's `paces` lasts"""
 GpusByNode: TypeAlias = tuple[tuple[int, int], ...]
 """Nodes, and the GPUs on each."""
 
@@ -63,18 +65,24 @@ class Engine(TrainingProgress):
         """a counter of starts, ends and other changes of the queue; rows submitted; trainings that have not ended"""
         self._events = EventQueue(self._is_obsolete)
         self._version = np.zeros(trainings, dtype=np.int64)
+        self._paced = any(len(job.paces) for job in table.jobs)
 
     # --- time -------------------------------------------------------------------------------------------------------
 
     def next_event(self) -> float:
         """The time of the next event; infinite where there is none."""
         first = self._events.first()
-        return min(self._arrival(), first.time if first else np.inf)
+        return min(self._arrival(), first.time if first else np.inf, self._next_pace())
 
     def run_until(self, until: float) -> None:
         """Simulate until that time."""
         while (time := self.next_event()) <= until:
+            paced = time == self._next_pace()
             self.now = max(self.now, time)
+            if paced:
+                for training in list(self._nodes_of):
+                    self._set_rate(training)
+                continue
             event = self._events.first()
             if event is None or event.time > time:
                 self._arrive()
@@ -103,6 +111,10 @@ class Engine(TrainingProgress):
     def _arrival(self) -> float:
         waiting = self.arrived < len(self.state)
         return float(self.table.submit[self.table.training[self.arrived]]) if waiting else np.inf
+
+    def _next_pace(self) -> float:
+        """When speeds change next by `SimJob.paces`; infinite where none does."""
+        return (self.now // PACE_SECONDS + 1) * PACE_SECONDS if self._paced and self._nodes_of else np.inf
 
     def _arrive(self) -> None:
         training = int(self.table.training[self.arrived])
@@ -141,6 +153,7 @@ class Engine(TrainingProgress):
             self._rows_missing[training] += 1
         else:
             self.waited[row] += max(0.0, self.now - self.waits_since[row])
+            self.logs[training].resized_starts += int(gpus != self.table.requested[row])
         self.state[row] = RUNNING
         self.started[row] = self.now
         self.gpus[row] = gpus
@@ -327,6 +340,8 @@ class Engine(TrainingProgress):
 
     def _set_rate(self, training: int) -> None:
         rate = self.nominal[training] / max(self.nodes.slowdown[node] for node in self._nodes_of[training])
+        if len(paces := self.table.jobs[training].paces):
+            rate *= paces[int(self.now // PACE_SECONDS) % len(paces)]
         if rate != self.rate[training]:
             self._record_progress(training)
             self.rate[training] = rate

@@ -8,9 +8,10 @@ import numpy as np
 from predictors.arrays import Floats, Ints
 
 NAN = float("nan")
+_NOTHING: Floats = np.empty(0)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Speed:
     """Iterations a second of one model, measured at k points of (GPUs, nodes).
 
@@ -43,7 +44,7 @@ class Part:
     parents: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class SimJob:
     """One job of a workload, an ML job or any other.
 
@@ -74,9 +75,9 @@ class SimJob:
     """in all; 0: negligible"""
     memory: float = 0.0
     time_limit: float = NAN
-    curve_at: Floats = field(default_factory=lambda: np.empty(0))
-    losses: Floats = field(default_factory=lambda: np.empty(0))
-    accuracies: Floats = field(default_factory=lambda: np.empty(0))
+    curve_at: Floats = field(default_factory=lambda: _NOTHING)
+    losses: Floats = field(default_factory=lambda: _NOTHING)
+    accuracies: Floats = field(default_factory=lambda: _NOTHING)
     target: float = NAN
     """the requested accuracy"""
     deadline: float = NAN
@@ -100,9 +101,21 @@ class SimJob:
     """standard deviation of the logarithm of what is forecast of its run time"""
     loss_noise: float = 0.0
     """the same of each loss reduction that is forecast"""
+    paces: Floats = field(default_factory=lambda: _NOTHING)
+    """by what factor it trains faster than `speed` says, in each hour from the workload's start on, over and over; what
+    is forecast knows only the present one; empty: always 1"""
+    stated_iterations: int = 0
+    """the iterations that its user states, and what is forecast goes by; 0: those that it does"""
+    waited: float = NAN
+    """seconds that it waited where it was recorded"""
     managed: bool = True
     parts: tuple[Part, ...] = ()
     """its Slurm jobs, where it is more than one"""
+
+    @property
+    def stated(self) -> int:
+        """The iterations that its user states."""
+        return self.stated_iterations or self.iterations
 
     def type_speed(self, gpu_types: Iterable[str]) -> float:
         """By what factor it trains faster on GPUs of these types than `speed` says: it waits for the slowest."""
@@ -119,3 +132,9 @@ class Workload:
     gpus_a_node: int = 0
     skipped: int = 0
     """rows of its file that could not be used"""
+    of_slurm: bool = False
+    """whether it is the past of a Slurm cluster, rather than an experiment of a paper"""
+    assumed: tuple[str, ...] = ()
+    """what its jobs are taken for, a phrase each, where its file does not say it"""
+    not_known: tuple[str, ...] = ()
+    """what its file does not say, and the simulation does without"""

@@ -9,7 +9,7 @@ ALMOST = 1e-9
 """of an iteration: the tolerance for rounding"""
 
 
-@dataclass
+@dataclass(slots=True)
 class RunLog:
     """Corners of the piecewise linear progress, and counters. `idle_since`: when it began to wait, of one that waits.
 
@@ -26,6 +26,7 @@ class RunLog:
     preemptions: int = 0
     migrations: int = 0
     resizes: int = 0
+    resized_starts: int = 0
     resumed_from: float = 0.0
     placed: frozenset[int] = frozenset()
 

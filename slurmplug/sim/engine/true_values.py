@@ -2,7 +2,8 @@
 
 A run-time predictor needs the site's history, which a workload does not have. Its error is therefore a part of the
 simulated world: the workload's `runtime_noise`, drawn once for each job and seed. A workload may give losses to come in
-the same way, by `loss_noise`.
+the same way, by `loss_noise`. Run times are of the iterations that the user states: the whole at the job's mean speed,
+what is left at its present one.
 """
 
 from collections.abc import Sequence, Set
@@ -14,6 +15,7 @@ from policies.snapshot import JobKey, Jobs, Snapshot
 from predictors.arrays import Floats, Ints
 from predictors.forecast import Forecast, Need
 from slurmplug.forecasting.curve_fans import AHEAD, PredictedLosses
+from slurmplug.forecasting.kind_paces import KindPaces
 from slurmplug.forecasting.run_times import RunTimeForecasts
 from slurmplug.sim.engine.engine import Engine
 
@@ -28,6 +30,8 @@ class TrueRunTimes:
     def __init__(self, engine: Engine, seed: int) -> None:
         self._engine, jobs = engine, engine.table.jobs
         noise = np.array([job.runtime_noise for job in jobs])
+        self._stated = np.array([job.stated for job in jobs], dtype=np.float64)
+        self._at_least = (self._stated < engine.iterations) * 1.0
         drawn = np.random.default_rng([seed, 1]).standard_normal(len(jobs))
         most = max(int(engine.nodes.capacity[:, 0].max()), 1)
         rate = [engine.speed(j, max(1, job.gpus), max(1, -(-job.gpus // most))) for j, job in enumerate(jobs)]
@@ -39,12 +43,16 @@ class TrueRunTimes:
         self._training: Ints = np.zeros(0, dtype=np.int64)
         self._total = Forecast.unknown(0)
 
-    def forecast(self, snapshot: Snapshot, needs: Set[Need]) -> RunTimeForecasts:
+    def whole(self, training: Ints) -> Floats:
+        """(n,) the seconds that these trainings (n,) take on the GPUs that they request, without error."""
+        return np.asarray(self._stated[training] / self._rate[training])
+
+    def forecast(self, snapshot: Snapshot, needs: Set[Need], paces: KindPaces) -> RunTimeForecasts:  # noqa: ARG002
         """The total time on the GPUs that it requests, and the time left on those that it has."""
         if snapshot.jobs.keys is not self._keys:
             self._keys = snapshot.jobs.keys
             self._training = trainings(self._engine, self._keys)
-            self._total = self._with_error(self._engine.iterations[self._training] / self._rate[self._training])
+            self._total = self._with_error(self.whole(self._training))
         remaining = self._remaining() if "remaining" in needs else Forecast.unknown(len(self._keys))
         return RunTimeForecasts(self._total, remaining, self._total)
 
@@ -52,7 +60,7 @@ class TrueRunTimes:
         engine, training = self._engine, self._training
         rate = engine.rate[training]
         at_rate = np.where(rate > 0, rate, self._rate[training])
-        left = np.maximum(engine.iterations[training] - engine.progress(training), 0.0) / at_rate
+        left = np.maximum(self._stated[training] - engine.progress(training), self._at_least[training]) / at_rate
         left += np.maximum(np.where(rate > 0, engine.anchor[training] - engine.now, 0.0), 0.0)
         return self._with_error(left)
 

@@ -118,7 +118,7 @@ def workload_table(jobs: Sequence[SimJob], *, all_managed: bool) -> WorkloadTabl
         "requires_target": np.zeros(len(flat), dtype=bool),
         "quantity": np.full(len(flat), "accuracy"),
         "sign": np.ones(len(flat)),
-        "max_iterations": column(lambda job: job.iterations if job.managed else np.nan),
+        "max_iterations": column(lambda job: job.stated if job.managed else np.nan),
         "params": column(lambda job: job.params) * shares,
         "work": column(lambda job: job.work, np.str_),
         "utility": column(lambda job: job.utility or (np.nan,) * 3).reshape(-1, 3),

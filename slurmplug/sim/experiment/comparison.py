@@ -14,12 +14,15 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.stats import t, wilcoxon
 
+from predictors.arrays import Floats
 from slurmplug.console.table import printable
 from slurmplug.errors import DataError, UsageError
 
 FILE_BYTES = 256 * 1024 * 1024
 FEWEST_FOR_A_TEST = 6
 """seeds; fewer can never be significant at 5%"""
+MEASURED = frozenset({"decide_ms_mean", "decide_ms_p99"})
+"""figures that differ between any two runs"""
 _NO_FIGURES = frozenset({"seed", "jobs", "wall_s"})
 
 
@@ -150,6 +153,24 @@ def compare_figures(before: BySeed, after: BySeed, confidence: float) -> list[Fi
     return made
 
 
+def identical(before: BySeed, after: BySeed) -> bool:
+    """Whether they have the same seeds, and for each the same value of every figure that is not measured."""
+    return before.keys() == after.keys() and all(
+        _unmeasured(before[seed]) == _unmeasured(after[seed]) for seed in before
+    )
+
+
+def _unmeasured(run: RunFigures) -> dict[str, float | None]:
+    """Figures by name, None for NaN, which equals nothing."""
+    return {name: None if value != value else value for name, value in run.figures.items() if name not in MEASURED}
+
+
+def half_width(values: Floats, confidence: float) -> float:
+    """Half of Student's interval of the mean of these values (n,); NaN for fewer than two."""
+    n = len(values)
+    return float(t.ppf((1 + confidence) / 2, n - 1) * values.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+
+
 def _comparison(name: str, policies: tuple[str, str], values: np.ndarray, confidence: float) -> FigureComparison:
     before, after = values
     n, base = len(before), float(before.mean())
@@ -158,7 +179,7 @@ def _comparison(name: str, policies: tuple[str, str], values: np.ndarray, confid
         change = low = high = 0.0 if not difference.any() else math.nan
     else:
         change = float(difference.mean()) / abs(base)
-        half = float(t.ppf((1 + confidence) / 2, n - 1) * difference.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+        half = half_width(difference, confidence)
         low, high = change - half / abs(base), change + half / abs(base)
     testable = n >= FEWEST_FOR_A_TEST and difference.any()
     p = float(wilcoxon(difference, zero_method="zsplit").pvalue) if testable else math.nan

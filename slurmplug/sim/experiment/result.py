@@ -1,12 +1,14 @@
 """The result of a simulated run: the course of each job, and what the run cost."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from predictors.arrays import Floats
 from slurmplug.sim.engine.job import SimJob
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class FinishedJob:
     """One job of the workload after the run. Times are seconds from the workload's start.
 
@@ -36,6 +38,8 @@ class FinishedJob:
     preemptions: int
     migrations: int
     resizes: int
+    resized_starts: int = 0
+    """starts on another number of GPUs than it requested"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,3 +61,5 @@ class RunResult:
     """measured, of the whole run"""
     overload_seconds: float
     """node seconds with CPUs, memory or network above the threshold of contention"""
+    in_use: Floats = field(default_factory=lambda: np.empty((0, 2)))
+    """(cycles + 1, 2): a time, and the GPUs that were held from then until the next"""

@@ -10,9 +10,11 @@ import numpy as np
 
 from policies.plan import Memory, Plan
 from policies.policy import Policy
-from slurmplug.config.schema import Config
+from slurmplug.config.schema import Config, Guardrails
+from slurmplug.cycle.observed import Observed
 from slurmplug.cycle.record import CycleRecord
-from slurmplug.cycle.scheduler import Observed, Scheduler, gc_paused
+from slurmplug.cycle.scheduler import Scheduler
+from slurmplug.cycle.timing import gc_paused
 from slurmplug.errors import UsageError
 from slurmplug.forecasting.forecast_cache import CachePolicies
 from slurmplug.sim.adapters.cluster import SimCluster
@@ -27,8 +29,13 @@ from slurmplug.sim.experiment.result import FinishedJob, RunResult
 from slurmplug.sim.slurm.cluster import SlurmSimCluster
 from slurmplug.sim.slurm.launcher import LauncherSettings
 
+NO_CONTENTION = 1.0
+"""h_r for the past of a site, whose jobs took as long as they ran, however full their nodes were"""
 MAX_IDLE_CYCLES = 1_000
 """Cycles in which nothing can happen any more and the policy does nothing either, after which a run is cut short."""
+
+STEP = 3600.0
+"""seconds that are simulated at once where no cycles run"""
 
 
 @dataclass(frozen=True)
@@ -42,11 +49,16 @@ class SimulationSettings:
     interval: float = 60.0
     seed: int = 0
     stopping: bool = False
+    run_times: Literal["told", "forecast"] = "told"
+    """by the workload, with an error; or learnt from the jobs that ended before, as by a daemon"""
     launcher: Literal["direct", "slurm"] = "direct"
     slurm: LauncherSettings = field(default_factory=LauncherSettings)
     """of the simulated Slurm, where that is the launcher"""
     contention: float = 0.9
     """h_r: the share of a node's CPUs, memory or network above which it slows"""
+    guardrails: Guardrails = field(default_factory=Guardrails)
+    cycles: bool = True
+    """whether cycles run; without any, Slurm does what it does without slurmplug, in less time"""
 
 
 class Simulation:
@@ -79,12 +91,15 @@ class Simulation:
             intake=SimIntake(
                 self.engine, self.port.site_factors, self.port.priority, self.port.reservations, settings.seed
             ),
-            forecaster=SimForecaster(self.engine, settings.seed, caches),
+            forecaster=SimForecaster(self.engine, settings.seed, caches, told=settings.run_times == "told"),
             policy=policy,
             ledger=self.ledger,
-            config=Config.model_validate({"mode": {"default": "act"}, "interval": settings.interval}),
+            config=Config.model_validate(
+                {"mode": {"default": "act"}, "interval": settings.interval, "guardrails": settings.guardrails}
+            ),
         )
         self.decide_seconds: list[float] = []
+        self._in_use: list[tuple[float, float]] = []
 
     def run(self, on_progress: Callable[[int, int], Any] | None = None) -> RunResult:
         """Cycle until every job has ended.
@@ -92,6 +107,9 @@ class Simulation:
         on_progress: called after each cycle with the number of jobs that have ended, and of all.
         """
         began, jobs = perf_counter(), len(self.workload.jobs)
+        if not self.settings.cycles:
+            self._run_without_cycles(on_progress)
+            return self.result(perf_counter() - began)
         cycles, decided = self.cycles(), None
         while True:
             with gc_paused():
@@ -102,6 +120,17 @@ class Simulation:
                 decided = self.scheduler.decide(observed)
             if on_progress:
                 on_progress(jobs - self.engine.unfinished, jobs)
+
+    def _run_without_cycles(self, on_progress: Callable[[int, int], Any] | None) -> None:
+        """Until every job has ended, or nothing happens any more."""
+        engine, idle, alive = self.engine, 0, bool(self.workload.jobs)
+        while alive and idle < 2:  # what happens at the end of a step is followed by a scheduling pass
+            next_event = engine.next_event()
+            idle = idle + 1 if next_event == inf else 0
+            with gc_paused():
+                alive = self.port.wait(max(engine.now, next_event if next_event < inf else 0.0) + STEP)
+            if on_progress:
+                on_progress(len(self.workload.jobs) - engine.unfinished, len(self.workload.jobs))
 
     def cycles(self) -> Generator[Observed, tuple[Plan, str] | None, None]:
         """Every cycle until all jobs have ended: yields what it observed, and is sent the plan that it carries out,
@@ -116,6 +145,7 @@ class Simulation:
             assert decided is not None, "a plan is sent for each cycle"
             record = self.scheduler.carry_out(observed, *decided)
             self.decide_seconds.append(record.seconds.get("decide", 0.0))
+            self._in_use.append((engine.now, float(engine.nodes.used[:, 0].sum())))
             next_event = engine.next_event()
             idle = idle + 1 if next_event == inf and not record.commands else 0
             until = engine.now + self.scheduler.seconds_to_next()
@@ -177,6 +207,7 @@ class Simulation:
             decide_seconds=np.array(self.decide_seconds),
             wall_seconds=wall,
             overload_seconds=engine.nodes.overloaded(engine.now),
+            in_use=np.array([*self._in_use, (engine.now, 0.0)]),
         )
 
 
@@ -207,6 +238,7 @@ def finished(engine: Engine, training: int) -> FinishedJob:
         preemptions=log.preemptions,
         migrations=log.migrations,
         resizes=log.resizes,
+        resized_starts=log.resized_starts,
     )
 
 

@@ -52,7 +52,8 @@ def packed(job: SimJob, gpus_a_node: int, gpus: int) -> Speedup:
 
 
 def fastest(job: SimJob, nodes: SimNodes) -> Speedup:
-    """The same, each number of GPUs on as many nodes of the cluster as make it fastest."""
+    """The same, each number of GPUs on as many nodes of the cluster as make it fastest, at the highest of its paces."""
+    pace = float(np.max(job.paces, initial=0.0)) or 1.0
     least, most = gpu_range(job)
     a_node = max(nodes.gpus)
     counts = range(least, min(most, sum(nodes.gpus)) + 1)
@@ -61,7 +62,7 @@ def fastest(job: SimJob, nodes: SimNodes) -> Speedup:
     def rate(gpus: int) -> float:
         fewest, most_nodes = math.ceil(gpus / a_node), min(gpus, len(nodes))
         ways = {fewest, most_nodes, *(spread for spread in spreads if fewest < spread < most_nodes)}
-        return max(job.speed.at(gpus, way) for way in ways)
+        return pace * max(job.speed.at(gpus, way) for way in ways)
 
     return Speedup.through(counts, map(rate, counts))
 

@@ -69,6 +69,7 @@ def summary(result: RunResult) -> dict[str, Any]:
         "preemptions": int(sum(job.preemptions for job in jobs)),
         "migrations": int(sum(job.migrations for job in jobs)),
         "resizes": int(sum(job.resizes for job in jobs)),
+        "resized_starts": int(sum(job.resized_starts for job in jobs)),
         "stops": int(sum(job.stopped for job in jobs)),
         "ended": int(np.isfinite(ended).sum()),
         "urgent_deadline_ratio": _mean(met[has & urgent]),

@@ -16,8 +16,9 @@ import numpy as np
 from predictors.arrays import Floats, Ints, Texts
 from slurmplug.cluster.port import Command, Reading, Reservation, ResourceRequest, Site, Submission
 from slurmplug.sim.adapters.cluster import NO_JOBS, NO_NODES, SimCluster
-from slurmplug.sim.engine.engine import PENDING, Engine, GpusByNode
+from slurmplug.sim.engine.engine import DONE, PENDING, Engine, GpusByNode
 from slurmplug.sim.engine.workload_table import CLUSTER
+from slurmplug.sim.slurm.held_by_row import HeldByRow
 from slurmplug.sim.slurm.launcher import (
     HeldResources,
     LauncherSettings,
@@ -62,7 +63,6 @@ class SlurmSimCluster(SimCluster):
         super().__init__(engine)
         self._settings = settings or LauncherSettings()
         self._usage = Usage()
-        self._gpus_held: Mapping[str, float] = {}
         self._node_lists: dict[int, dict[str, str]] = {}
         """by row, the nodes that a job requires or excludes"""
         self._node_counts: dict[int, int] = {}
@@ -75,6 +75,8 @@ class SlurmSimCluster(SimCluster):
         self._reserved: dict[str, _Reserved] = {}
         self._seen = self._backfilled = -1
         self._last_pass = -np.inf
+        self._oldest = 0
+        """the first row that has not ended"""
         self._running: dict[int, GpusByNode] = {}
         self._releasing: list[_Releasing] = []
         table = engine.table
@@ -86,7 +88,14 @@ class SlurmSimCluster(SimCluster):
         """those that jobs request: further resources of a node, beside its GPUs, CPUs and memory"""
         wants = table.columns["gpu_type"][first][:, None] == self._gpu_types
         self._per_gpu = np.concatenate([whole / np.maximum(self._gpus, 1)[:, None], wants], axis=1)
-        self._columns: Mapping[str, Texts] = {name: table.columns[name][first] for name in ("user", "qos", "partition")}
+        self._single = np.diff(table.first_row) == 1
+        self._columns: Mapping[str, Texts] = {name: table.columns[name][first] for name in ("qos", "partition")}
+        users, self._user = np.unique(table.columns["user"], return_inverse=True)
+        """(rows,) the number of each one's user"""
+        self._users = len(users)
+        self._gpus_held = np.zeros(self._users)
+        self._held = HeldByRow(3 + len(self._gpu_types))
+        self._total = self._with_types(engine.nodes.capacity, np.arange(len(engine.nodes)))
         self._limit = table.columns["time_limit"][first]
         self._handlers = {
             **{verb: handle for verb, handle in self._handlers.items() if verb != "place"},
@@ -98,9 +107,11 @@ class SlurmSimCluster(SimCluster):
 
     # --- the port ---------------------------------------------------------------------------------------------------
 
-    def read(self, known: Container[Submission], alive: Collection[int]) -> Reading:  # noqa: ARG002 the engine is at hand
-        """The time, the site and its reservations; never fails."""
-        weights = self._settings.weights
+    def read(self, known: Container[Submission], alive: Mapping[int, int]) -> Reading:  # noqa: ARG002 the engine is at hand
+        """The time, the site and its reservations; never fails. Priorities are those of now, as in Slurm."""
+        weights, waiting = self._settings.weights, self._waiting()
+        if len(waiting):
+            self._set_priorities(waiting, self._pending(waiting), self._room())
         factors = {
             "Age": int(weights.age),
             "FairShare": int(weights.fairshare),
@@ -225,7 +236,7 @@ class SlurmSimCluster(SimCluster):
             max_nodes=nodes, tasks=nodes, tasks_per_node=1, cpus_per_task=1, min_cpus_per_node=1,
             memory_requested=False, min_memory=0.0, cpus_follow_gpus=True, requeue=True,
             excluded_nodes=noted.get("ExcNodeList", ""), required_nodes=noted.get("ReqNodeList", ""),
-            time_limit=None, nice=self._nice.get(row, 0),
+            time_limit=None, nice=self._nice.get(row, 0), pending=bool(engine.state[row] == PENDING),
         )  # fmt: skip
 
     # --- what Slurm does --------------------------------------------------------------------------------------------
@@ -260,20 +271,35 @@ class SlurmSimCluster(SimCluster):
         self._last_pass, self._seen = now, engine.changes
         self._reserved = {name: each for name, each in self._reserved.items() if each.until > now}
         self._taking = {row: name for row, name in self._taking.items() if name in self._reserved}
-        state = engine.state[: engine.arrived]
-        waiting = np.unique(engine.table.training[np.flatnonzero(state == PENDING)])
+        waiting = self._waiting()
         self._usage = self._usage.after(now, self._gpus_held, self._settings.weights.half_life)
         if len(waiting):
             pending, room = self._pending(waiting), self._room()
-            first = engine.table.first_row[waiting]
-            self.priority[first] = priorities(pending, room, self._usage, now, self._settings)
+            of_priority = self._set_priorities(waiting, pending, room)
             settings = replace(self._settings, backfill=backfill)
-            for start in jobs_to_start(pending, self._held(), room, self._usage, now=now, settings=settings):
+            held, usage = self._held_resources(), self._usage
+            for start in jobs_to_start(pending, held, room, usage, now=now, settings=settings, of_priority=of_priority):
                 self._start(int(waiting[start.row]), start)
-        self._gpus_held = self._gpus_by_user()
+        rows = np.fromiter(engine.holds, dtype=np.int64, count=len(engine.holds))
+        self._gpus_held = np.bincount(self._user[rows], engine.gpus[rows], self._users).astype(np.float64)
         self._seen = engine.changes
         if backfill:
             self._backfilled = engine.changes
+
+    def _waiting(self) -> Ints:
+        """The pending trainings."""
+        state = self.engine.state[self._oldest : self.engine.arrived]
+        if len(state) and state[0] == DONE:
+            left = np.flatnonzero(state != DONE)
+            self._oldest += int(left[0]) if len(left) else len(state)
+            state = self.engine.state[self._oldest : self.engine.arrived]
+        return np.unique(self.engine.table.training[np.flatnonzero(state == PENDING) + self._oldest])
+
+    def _set_priorities(self, waiting: Ints, pending: Pending, room: NodeResources) -> Ints:
+        first = self.engine.table.first_row[waiting]
+        found = priorities(pending, room, self._usage, self.engine.now, self._settings)
+        self.priority[first] = found
+        return found
 
     def _start(self, training: int, start: Start) -> None:
         """Start the rows of a training on these nodes, each on as few of them as hold it."""
@@ -293,6 +319,7 @@ class SlurmSimCluster(SimCluster):
                     wanted -= share
             self._count_move(row)
             engine.place(row, tuple(sorted(where)))
+            self._hold(row)
             self._reserved.pop(self._taking.pop(row, ""), None)
 
     def _count_move(self, row: int) -> None:
@@ -310,40 +337,42 @@ class SlurmSimCluster(SimCluster):
     def _pending(self, waiting: Ints) -> Pending:
         engine = self.engine
         first = engine.table.first_row[waiting]
-        single = np.diff(engine.table.first_row)[waiting] == 1
         eligible = np.maximum.reduce([engine.waits_since[first], engine.table.submit[waiting]])
         return Pending(
-            gpus=np.where(single, engine.gpus[first], self._gpus[waiting]),
+            gpus=np.where(self._single[waiting], engine.gpus[first], self._gpus[waiting]),
             demand=self._per_gpu[waiting],
             time_limit=self._limit[waiting],
             eligible=eligible,
             begin=eligible,
+            user=self._user[first],
             **{name: column[waiting] for name, column in self._columns.items()},
             reservation=np.array(
                 [self._taking.get(row) or self.reservations.get(row, "") for row in first.tolist()], dtype=np.str_
-            ),
-            nice=np.array([self._nice.get(row, 0) for row in first.tolist()], dtype=np.float64),
+            )
+            if self._taking or self.reservations
+            else np.full(len(first), ""),
+            nice=np.array([self._nice.get(row, 0) for row in first.tolist()], dtype=np.float64)
+            if self._nice
+            else np.zeros(len(first)),
             site_factor=self.site_factors[first],
         )
 
-    def _held(self) -> HeldResources:
+    def _hold(self, row: int) -> None:
+        """Note what a row that has started holds, and until when by its time limit."""
         engine = self.engine
-        rows = sorted(engine.holds)
-        ends = engine.started[rows] + np.nan_to_num(
-            engine.table.columns["time_limit"][rows], nan=self._settings.default_limit
-        )
-        entries = [
-            (node, engine.demand(row, share), end)
-            for row, end in zip(rows, ends.tolist(), strict=True)
-            for node, share in engine.holds[row]
-        ] + [(each.node, each.amount, each.until) for each in self._releasing]
-        return HeldResources(
-            node=np.array([node for node, _, _ in entries], dtype=np.int64),
-            amount=self._with_types(
-                np.array([amount for _, amount, _ in entries]).reshape(-1, 3), [node for node, _, _ in entries]
-            ),
-            until=np.array([end for _, _, end in entries], dtype=np.float64),
-        )
+        if row not in engine.holds:
+            return
+        nodes = [node for node, _ in engine.holds[row]]
+        amounts = np.array([engine.demand(row, share) for _, share in engine.holds[row]]).reshape(-1, 3)
+        limit = float(engine.table.columns["time_limit"][row])
+        until = float(engine.started[row]) + (self._settings.default_limit if limit != limit else limit)
+        self._held.add(row, nodes, self._with_types(amounts, nodes), until)
+
+    def _held_resources(self) -> HeldResources:
+        self._held.keep(self.engine.holds)
+        nodes = [each.node for each in self._releasing]
+        amounts = self._with_types(np.array([each.amount for each in self._releasing]).reshape(-1, 3), nodes)
+        return self._held.resources(nodes, amounts, [each.until for each in self._releasing])
 
     def _room(self) -> NodeResources:
         nodes = self.engine.nodes
@@ -354,10 +383,9 @@ class SlurmSimCluster(SimCluster):
         used = nodes.used.copy()
         for each in self._releasing:
             used[each.node] += each.amount
-        every = np.arange(len(nodes))
         return NodeResources(
-            free=self._with_types(np.maximum(nodes.capacity - used, 0.0), every),
-            total=self._with_types(nodes.capacity, every),
+            free=self._with_types(np.maximum(nodes.capacity - used, 0.0), np.arange(len(nodes))),
+            total=self._total,
             reservation=np.array(names, dtype=np.str_),
             up=np.ones(len(nodes), dtype=bool),
         )
@@ -366,11 +394,3 @@ class SlurmSimCluster(SimCluster):
         """The amounts (k, resources) on these nodes (k,), with the GPUs of each type that jobs request beside them."""
         of_type = self.engine.nodes.gpu_type[np.asarray(nodes, dtype=np.int64)][:, None] == self._gpu_types
         return np.concatenate([amounts, of_type * amounts[:, :1]], axis=1)
-
-    def _gpus_by_user(self) -> Mapping[str, float]:
-        engine = self.engine
-        found: dict[str, float] = {}
-        for row in engine.holds:
-            user = str(engine.table.columns["user"][row])
-            found[user] = found.get(user, 0.0) + max(int(engine.gpus[row]), 0)
-        return found

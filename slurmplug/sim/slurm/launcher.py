@@ -45,7 +45,8 @@ class Pending:
     """The queue, a column a property (n,), in order of submission; times are seconds.
 
     demand: (n, resources) of each of its GPUs, the first being the GPU itself, or of the whole job where `gpus` is 0:
-    then it needs one node. eligible: since when it has waited. begin: not before. reservation: its name, or empty.
+    then it needs one node. eligible: since when it has waited. begin: not before. user: a number, as in `Usage`.
+    reservation: its name, or empty.
     """
 
     gpus: Ints
@@ -53,7 +54,7 @@ class Pending:
     time_limit: Floats
     eligible: Floats
     begin: Floats
-    user: Texts
+    user: Ints
     qos: Texts
     partition: Texts
     reservation: Texts
@@ -120,8 +121,9 @@ def jobs_to_start(
     *,
     now: float,
     settings: LauncherSettings | None = None,
+    of_priority: Ints | None = None,
 ) -> tuple[Start, ...]:
-    """The jobs to start now, in that order.
+    """The jobs to start now, in that order. of_priority: (n,) where that is known already, as `priorities`.
 
     Nodes with a reservation are for the jobs that name it, and these run nowhere else; so each reservation is a queue
     of its own. The same priority: first submitted, first started.
@@ -129,14 +131,18 @@ def jobs_to_start(
     settings = settings or LauncherSettings()
     if not len(pending):
         return ()
-    ranked = np.argsort(-priorities(pending, room, usage, now, settings), kind="stable")
+    of_priority = priorities(pending, room, usage, now, settings) if of_priority is None else of_priority
+    ranked = np.argsort(-of_priority, kind="stable")
     ranked = ranked[pending.begin[ranked] <= now]
     started: list[Start] = []
-    for name in np.unique(pending.reservation[ranked]).tolist():
-        rows = ranked[pending.reservation[ranked] == name]
+    names = np.unique(pending.reservation[ranked]).tolist() if (pending.reservation != "").any() else [""]
+    for name in names:
+        rows = ranked[pending.reservation[ranked] == name] if len(names) > 1 or name else ranked
         nodes = np.flatnonzero((room.reservation == name) & room.up)
         if len(nodes):
             started += _SchedulingPass(pending, held, room, nodes, now=now, settings=settings).run(rows)
+    if len(names) == 1:
+        return tuple(started)
     order = {int(row): place for place, row in enumerate(ranked)}
     return tuple(sorted(started, key=lambda start: order[start.row]))
 
@@ -179,10 +185,9 @@ class _SchedulingPass:
             if start := self._start(row, self._free):
                 yield start
                 continue
-            promised = self.promise(row)
-            if promised is None:
+            if self._place(row, self._free_at(math.inf)) is None:
                 continue  # it requests more than there is: later jobs need not wait for it
-            if self._settings.backfill:
+            if self._settings.backfill and (promised := self.promise(row)):
                 yield from self._backfill(waiting, *promised)
             return
 

@@ -4,7 +4,7 @@ Fairshare is the classic one, 2^(-U/S), of users with equal shares: no tree of a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
@@ -37,34 +37,36 @@ class Weights:
         return self.age + self.fairshare + self.job_size + self.qos + self.partition
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Usage:
-    """The use of each user until `at`, in GPU seconds (CPU seconds of jobs without GPUs) that halve every half-life."""
+    """The use of each user until `at`, (users,) GPU seconds that halve every half-life; of nobody by default."""
 
     at: float = 0.0
-    used: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    used: Floats = field(default_factory=lambda: np.zeros(0))
 
-    def after(self, now: float, holding: Mapping[str, float], half_life: float) -> "Usage":
-        """The usage at `now`, if each user has held so many GPUs since `at`."""
+    def after(self, now: float, holding: Floats, half_life: float) -> "Usage":
+        """The usage at `now`, if the users have held so many GPUs (users,) since `at`."""
         passed = now - self.at
         if passed <= 0:
             return self
         left = 0.5 ** (passed / half_life) if half_life > 0 else 1.0
         # What is held at a constant rate decays as it is gathered: the integral of 2^(-t / half-life).
         gathered = (1 - left) * half_life / np.log(2) if half_life > 0 else passed
-        users = {*self.used, *holding}
-        used = {user: self.used.get(user, 0.0) * left + holding.get(user, 0.0) * float(gathered) for user in users}
-        return replace(self, at=now, used=MappingProxyType(used))
+        used = holding * float(gathered)
+        used[: len(self.used)] += self.used * left
+        return Usage(now, used)
 
-    def fairshare(self, users: Texts) -> Floats:
-        """2^(-U/S) of the users (n,), S one share of all users that have used anything or wait."""
-        names, rows = np.unique(users, return_inverse=True)
-        total = sum(self.used.values())
-        if total <= 0 or not len(names):
+    def fairshare(self, users: Ints) -> Floats:
+        """2^(-U/S) of the users of these numbers (n,), S one share of all users that have used anything or wait."""
+        total = float(self.used.sum())
+        if total <= 0 or not len(users):
             return np.ones(len(users))
-        share = 1 / len({*self.used, *names.tolist()})
-        factor = np.array([2.0 ** (-self.used.get(str(name), 0.0) / total / share) for name in names])
-        return factor[rows]
+        there = np.zeros(max(len(self.used), int(users.max()) + 1), dtype=bool)
+        there[users] = True
+        there[: len(self.used)] |= self.used > 0
+        used = np.zeros(len(there))
+        used[: len(self.used)] = self.used
+        return np.asarray(2.0 ** (-used[users] / total * int(there.sum())))
 
 
 def priority(
@@ -83,8 +85,8 @@ def priority(
         weights.age * np.clip(waited / weights.max_age, 0, 1)
         + weights.fairshare * fairshare
         + weights.job_size * np.clip(size, 0, 1)
-        + weights.qos * _relative(weights.qos_priority, qos)
-        + weights.partition * _relative(weights.partition_priority, partition)
+        + (weights.qos * _relative(weights.qos_priority, qos) if weights.qos else 0.0)
+        + (weights.partition * _relative(weights.partition_priority, partition) if weights.partition else 0.0)
     )
     return np.maximum(np.floor(factors + site_factor - nice), 1).astype(np.int64)
 

@@ -23,6 +23,7 @@ FORMATS: Mapping[str, str] = MappingProxyType(
         "swf": "slurmplug.sim.workloads.importers.swf",
         "sacct": "slurmplug.sim.workloads.importers.sacct",
         "ubhpc": "slurmplug.sim.workloads.importers.ubhpc",
+        "ledger": "slurmplug.sim.workloads.importers.ledger",
     }
 )
 GENERATORS: Mapping[str, str] = MappingProxyType(
@@ -169,6 +170,17 @@ def load(
 def at_load(workload: Workload, load: float) -> Workload:
     """The same jobs, arriving `load` times as fast; deadlines move with them."""
     return workload if load == 1 else replace(workload, jobs=tuple(_at_load(job, load) for job in workload.jobs))
+
+
+def is_workload(name: str) -> bool:
+    """Whether the name says that it is a workload, or the file's first lines do; SWF is a log as well."""
+    scheme, colon, _ = name.partition(":")
+    if colon and (scheme == "gen" or scheme in FORMATS):
+        return scheme != "swf"
+    try:
+        return _format(Path(name)) != "swf"
+    except WorkloadError:
+        return name in packaged()
 
 
 def packaged() -> tuple[str, ...]:

@@ -7,7 +7,7 @@ nodes, and a deviation of each point of its own, so that no formula fits them ex
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -15,11 +15,14 @@ import numpy as np
 
 from predictors.arrays import Floats
 from slurmplug.sim.engine.job import Speed
+from slurmplug.sim.workloads.load import WorkloadRequest
 
 MEASURED_GPUS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 MOST_NODES = 64
 _DEVIATION = 0.04
 """standard deviation of the logarithm of a point of a speed"""
+_SPREAD = 0.5
+"""the same of each of a model's shares, where shapes are drawn by seed"""
 _LIBRARY = 256
 _POINTS = 60
 """at most so many points describe a curve that is shared"""
@@ -56,11 +59,24 @@ MODELS: Mapping[str, SyntheticModel] = MappingProxyType(
 )
 
 
+def shapes_drawn_by(request: WorkloadRequest) -> int | None:
+    """The option `shapes`: `fixed`, or `drawn`, by the workload's seed.
+
+    Raises:
+        WorkloadError
+    """
+    return request.seed if request.options.text("shapes", "fixed", ("fixed", "drawn")) == "drawn" else None
+
+
 @lru_cache(maxsize=64)
-def shape(name: str, gpus_a_node: int = 4) -> Speed:
-    """The rate of a model on so many GPUs and nodes, 1 on one GPU; the same at every call."""
-    model = MODELS[name]
-    rng = np.random.default_rng(list(name.encode()))
+def shape(name: str, gpus_a_node: int = 4, drawn_by: int | None = None) -> Speed:
+    """The rate of a model on so many GPUs and nodes, 1 on one GPU; the same at every call, but for other seeds that it
+    is drawn by."""
+    model, rng = MODELS[name], np.random.default_rng([*name.encode()])
+    if drawn_by is not None:
+        rng = np.random.default_rng([*name.encode(), drawn_by])
+        serial, inner, outer = np.exp(_SPREAD * rng.standard_normal(3)) * (model.serial, model.inner, model.outer)
+        model = replace(model, serial=float(serial), inner=float(inner), outer=float(outer))
     places = [
         (gpus, nodes)
         for gpus in MEASURED_GPUS
@@ -76,20 +92,19 @@ def shape(name: str, gpus_a_node: int = 4) -> Speed:
     return Speed(gpus, nodes, 1 / seconds)
 
 
-def lasting(name: str, gpus: int, iterations: int, seconds: float, gpus_a_node: int = 4) -> Speed:
-    """The speed of a model of which `iterations` take `seconds` on `gpus` GPUs on as few nodes as hold them."""
-    relative = shape(name, gpus_a_node)
-    return Speed(
-        relative.gpus,
-        relative.nodes,
-        relative.rate * (iterations / seconds / _requested_speed(name, gpus, gpus_a_node)),
-    )
+def lasting(
+    name: str, gpus: int, iterations: int, seconds: float, gpus_a_node: int = 4, *, drawn_by: int | None = None
+) -> Speed:
+    """The speed of a model of which `iterations` take `seconds` on `gpus` GPUs on as few nodes as hold them; drawn_by:
+    as of `shape`."""
+    relative, requested = shape(name, gpus_a_node, drawn_by), _requested_speed(name, gpus, gpus_a_node, drawn_by)
+    return Speed(relative.gpus, relative.nodes, relative.rate * (iterations / seconds / requested))
 
 
 @lru_cache(maxsize=4096)
-def _requested_speed(name: str, gpus: int, gpus_a_node: int) -> float:
+def _requested_speed(name: str, gpus: int, gpus_a_node: int, drawn_by: int | None) -> float:
     """The relative speed on these GPUs, on as few nodes as hold them."""
-    return shape(name, gpus_a_node).at(gpus, math.ceil(gpus / gpus_a_node))
+    return shape(name, gpus_a_node, drawn_by).at(gpus, math.ceil(gpus / gpus_a_node))
 
 
 def learning(rng: np.random.Generator, points: int) -> tuple[Floats, Floats]:

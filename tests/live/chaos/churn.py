@@ -1,7 +1,10 @@
 """A policy that does something to everybody, by chance: every kind of action, again and again."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -16,6 +19,8 @@ PATIENCE = 0.3
 
 MOVES: tuple[ActionKind, ...] = ("resize", "resize", "migrate", "migrate", "preempt")
 """Who is preempted waits for two minutes, as Slurm has it, in which nothing can be done to it."""
+STEERED = 0.7
+"""the share of the moves that are of the kinds that `steer`, a file beside this one, wants"""
 
 
 @dataclass(frozen=True)
@@ -34,10 +39,11 @@ class Churn(Policy):
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
         """Ranks by chance; resizes, moves, preempts, stops and admits by chance."""
         jobs, rng = snapshot.jobs, np.random.default_rng(snapshot.seed)
-        draws = rng.random((len(jobs), 2))
+        draws = rng.random((len(jobs), 3))
         actions = []
+        steer = wanted()
         for row, key in enumerate(jobs.keys):
-            kind = self._kind(jobs, row, draws[row])
+            kind = self._kind(jobs, row, draws[row], steer)
             more: dict[str, Any] = {}
             if kind == "resize":
                 more["gpus"] = int(rng.integers(jobs.gpus_min[row], jobs.gpus_max[row] + 1))
@@ -46,7 +52,7 @@ class Churn(Policy):
         return Plan(rng.random(len(jobs)), actions=tuple(actions))
 
     @staticmethod
-    def _kind(jobs: Jobs, row: int, draw: Floats) -> ActionKind | Literal[""]:
+    def _kind(jobs: Jobs, row: int, draw: Floats, steer: Mapping[str, Any]) -> ActionKind | Literal[""]:
         if jobs.awaits[row]:
             return "release" if draw[0] > PATIENCE else ""
         if jobs.state[row] == "pending" and jobs.gpus_max[row] > jobs.gpus_min[row]:
@@ -57,4 +63,13 @@ class Churn(Policy):
             return "stop" if draw[0] < 0.3 else ""
         if not jobs.restartable[row] or draw[0] < PATIENCE:
             return ""
-        return MOVES[int(draw[1] * len(MOVES))]
+        if kind := steer["jobs"].get(str(jobs.keys[row].job_id)):
+            return cast(ActionKind, kind)
+        moves = steer["kinds"] if steer["kinds"] and draw[2] < STEERED else MOVES
+        return moves[int(draw[1] * len(moves))]
+
+
+def wanted() -> Mapping[str, Any]:
+    """The kinds of moves that are wanted, and what is wanted of which job."""
+    path = Path(__file__).with_name("steer")
+    return cast(Mapping[str, Any], json.loads(path.read_text())) if path.exists() else {"kinds": (), "jobs": {}}

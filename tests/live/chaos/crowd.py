@@ -21,7 +21,8 @@ for i in range(begun + 1, ITERATIONS + 1):
     stop = report(iteration=i, loss=1 / i, accuracy=1 - 1 / (i + 1))
     if i % 5 == 0:
         note("alive")
-    if checkpoint_requested() or os.path.exists(path + ".asked"):
+    asked = checkpoint_requested() or os.path.exists(path + ".asked")
+    if asked and not os.path.exists(f"chaos-{job}.deaf"):
         with open(path + ".new", "w") as file:
             file.write(str(i))
         os.replace(path + ".new", path)
@@ -32,6 +33,8 @@ for i in range(begun + 1, ITERATIONS + 1):
         break
 note("ended")
 """
+
+COMPONENT = "#SBATCH hetjob\n#SBATCH --gres=gpu:1 --time=30 --mem=10\n"
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class Sort:
     obeys: bool = True
     signalled: bool = False
     held: bool = False
+    components: int = 1
     managed: bool = True
     options: tuple[str, ...] = ()
 
@@ -53,7 +57,7 @@ class Sort:
         program = PROGRAM.replace("ITERATIONS", str(self.iterations)).replace("OBEYS", str(self.obeys))
         return (
             f"#!/bin/sh\n#SBATCH --gres=gpu:{self.gpus} --requeue --open-mode=append --output=/dev/null --time=30 "
-            f"--mem=10\n{self.lines}\n{trap}{sys.executable} -u -c '{program}' &\n"
+            f"--mem=10\n{COMPONENT * (self.components - 1)}{self.lines}\n{trap}{sys.executable} -u -c '{program}' &\n"
             "wait $!; while kill -0 $! 2>/dev/null; do wait $!; done\n"
         )
 
@@ -62,13 +66,12 @@ TO_TARGET = "#PLUG --stop=target --target=accuracy>=0.99"
 SORTS = (
     Sort("elastic", "#PLUG --gpus=1..4 --checkpoint=file@10", 2, 150),
     Sort("elastic-signalled", "#PLUG --gpus=1..3 --checkpoint=USR1:batch@10", 1, signalled=True),
-    Sort("stops", "#PLUG --stop=target --target=accuracy>=0.99 --checkpoint=file@3", 1),
-    Sort(
-        "deaf", "#PLUG --stop=target --target=accuracy>=0.99 --checkpoint=USR1:batch@3", 1, obeys=False, signalled=True
-    ),
+    Sort("stops", f"{TO_TARGET} --checkpoint=file@3", 1),
+    Sort("deaf", f"{TO_TARGET} --checkpoint=USR1:batch@3", 1, obeys=False, signalled=True),
     Sort("admitted", "#PLUG --utility=50,0.5,12 --gpus=1..2", 1, 25),
     Sort("plain", "", 1, 40, managed=False),
     Sort("held", "#PLUG --urgency=9", 1, held=True, managed=False, options=("--hold",)),
+    Sort("heterogeneous", TO_TARGET, 1, 150, components=2),
     Sort("array", "#PLUG --urgency=3", 1, 20, options=("--array=0-1",)),
 )
 

@@ -92,7 +92,8 @@ def _shown(chaos: "Chaos", job: str) -> str:
 
 def _of_slurm(chaos: "Chaos") -> Iterator[str]:
     """No reservation or nice value of ours, nobody's hold lifted or changed, no job lost."""
-    nice = chaos.cluster.run("root", ["squeue", "-h", "-a", "-t", "all", "-o", "%A %y"]).stdout.splitlines()
+    # Those of ended jobs Slurm does not change; they are taken back when the job is requeued.
+    nice = chaos.cluster.run("root", ["squeue", "-h", "-a", "-o", "%A %y"]).stdout.splitlines()
     yield from (f"job and nice value {line} are left" for line in nice if line.endswith(f" {GOES_FIRST['Nice']}"))
     shown = chaos.cluster.run("root", ["scontrol", "-o", "show", "reservation"]).stdout
     yield from (f"{word} is left" for word in shown.split() if word.startswith("ReservationName=slurmplug-"))

@@ -24,6 +24,8 @@ from slurmplug.sandbox import ClusterSpec, Sandbox
 from slurmplug.sandbox.errors import CommandFailed
 from tests.live.chaos import invariants
 from tests.live.chaos.crowd import Crowd
+from tests.live.chaos.faults import FAULTS
+from tests.live.chaos.steering import steer
 from tests.live.test_submit_plugin import CHECK, site_script
 
 HERE = Path(__file__).parent
@@ -36,9 +38,17 @@ FAULTS_A_KILL = 0.3
 DRAINS, DRAINS_TO_UNDO = 0.03, 0.5
 """The chance that the nodes are drained when a look finds a job that is about to go on elsewhere; and where a place is
 left that is only passed when such a job does not start at once."""
+LOOK = 1.0
+"""seconds from one look at what leads to the places that are left to the next"""
 DRAINED = 8.0
 """seconds: longer than it is waited for"""
-LIMITS = {"requeues_per_cycle": 4, "requeues_per_hour": 400, "requeues_per_user": 300, "stops_per_cycle": 3}
+LIMITS = {
+    "requeues_per_cycle": 4,
+    "requeues_per_hour": 400,
+    "requeues_per_user": 300,
+    "stops_per_cycle": 3,
+    "stops_per_hour": 2000,  # else none is left for the places of a stop
+}
 SETTINGS = """
 interval = 1
 policy = "{policy}:Churn"
@@ -73,15 +83,15 @@ class Lives:
     def __init__(self, argv: Sequence[str], **how: Any) -> None:
         self._parent = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, **how)
         self._told = b""
-        self._pid = 0
+        self.pid = 0
 
     def begin(self) -> None:
         """One more life; returns when the process is there."""
         assert self._parent.stdin is not None
         self._parent.stdin.write(b"again\n")
         self._told = b""
-        self._pid = int(self._line(120.0) or 0)
-        if not self._pid:
+        self.pid = int(self._line(120.0) or 0)
+        if not self.pid:
             raise SystemExit("the daemon could not be started")
 
     def status(self) -> int | None:
@@ -93,7 +103,7 @@ class Lives:
     def end(self) -> None:
         """Tell the present life to stop, and wait for that."""
         if self.status() is None:
-            os.kill(self._pid, signal.SIGTERM)
+            os.kill(self.pid, signal.SIGTERM)
             self._told = self._line(60.0)
 
     def close(self) -> None:
@@ -118,6 +128,7 @@ class Chaos:
         self.draw = random.Random(seed)
         self.kills: list[str] = []
         self.faults: list[str] = []
+        self.violations: list[str] = []
         self.drains = 0
         self._drained_until: float | None = None
         self.lives: Lives | None = None
@@ -149,6 +160,17 @@ class Chaos:
                 )  # fmt: skip
         self.lives.begin()
 
+    def begin_again(self) -> None:
+        """Another life of the daemon, with the configuration as it is now."""
+        self.end()
+        self.start()
+
+    @property
+    def pid(self) -> int:
+        """The daemon's process id."""
+        assert self.lives is not None
+        return self.lives.pid
+
     def died(self) -> bool:
         return self.lives is not None and self.lives.status() is not None
 
@@ -172,8 +194,6 @@ class Chaos:
         return set(path.read_text().splitlines()) if path.exists() else set()
 
     def cycles(self) -> int:
-        if not self.ledger.exists():
-            return 0
         ledger = Ledger(self.ledger, readonly=True)
         try:
             return int(ledger.query("SELECT count(*) AS n FROM cycles")[0]["n"])
@@ -199,9 +219,13 @@ class Chaos:
         kill.chmod(0o644)
         late = any(step in place for place in places for step in (" confirm ", " undo "))
         drains = DRAINS_TO_UNDO if late else DRAINS
-        limit = time.monotonic() + patience
+        look = time.monotonic()
+        limit = look + patience
         while time.monotonic() < limit and not self.died():
             self._meanwhile(drains)
+            if time.monotonic() >= look:
+                steer(self, places if len(places) <= FEW else ())
+                look += LOOK
             time.sleep(0.2)
         kill.unlink()
         if not self.died():
@@ -237,7 +261,7 @@ class Chaos:
 
     def _moving(self) -> bool:
         """Whether a job that was requeued is about to be given its place."""
-        if not self.ledger.exists():
+        if not self.passed():  # the first daemon may still be making the ledger
             return False
         with closing(Ledger(self.ledger, readonly=True)) as ledger:
             return bool(ledger.query("SELECT 1 FROM operations WHERE step = 'settle' AND requeued IS NOT NULL"))
@@ -247,63 +271,6 @@ class Chaos:
         one = self.draw.choice(FAULTS)
         self.faults.append(one.__name__)
         one(self)
-
-    def ledger_read_only(self) -> None:
-        files = list(self.ledger.parent.iterdir())
-        for path in (*files, self.ledger.parent):
-            path.chmod(0o555 if path.is_dir() else 0o444)
-        self.live(4)
-        for path in (self.ledger.parent, *files):
-            if path.exists():
-                path.chmod(0o755 if path.is_dir() else 0o644)
-
-    def disk_full(self) -> None:
-        full = self.folder / "full"
-        full.touch()
-        self.live(4)
-        full.unlink()
-
-    def slurmctld_gone(self) -> None:
-        self.cluster.stop("slurmctld")
-        self.live(3)
-        self.cluster.start("slurmctld")
-
-    def slurmdbd_gone(self) -> None:
-        self.cluster.stop("slurmdbd")
-        self.live(3)
-        self.cluster.start("slurmdbd")
-
-    def reports_deleted(self) -> None:
-        for path in self._some_reports():
-            path.unlink(missing_ok=True)
-
-    def reports_replaced(self) -> None:
-        for path in self._some_reports():
-            path.unlink(missing_ok=True)
-            path.symlink_to("/etc/passwd")
-
-    def clock_moved(self) -> None:
-        clock = self.folder / "clock"
-        for offset in (self.draw.choice((-7200, -600, 600, 7200)), 0):
-            new = self.folder / "clock.new"
-            new.write_text(str(offset))
-            new.replace(clock)  # the daemon may be looking
-            self.live(3)
-
-    def _some_reports(self) -> list[Path]:
-        reports = sorted((self.cluster.spool / "reports").iterdir())
-        return self.draw.sample(reports, min(3, len(reports)))
-
-
-FAULTS = (
-    Chaos.ledger_read_only,
-    Chaos.disk_full,
-    Chaos.slurmctld_gone,
-    Chaos.slurmdbd_gone,
-    Chaos.reports_deleted,
-    Chaos.reports_replaced,
-    Chaos.clock_moved,
-)
 
 
 def spec(folder: Path) -> ClusterSpec:
@@ -336,6 +303,7 @@ def _run(chaos: Chaos, seconds: float, kills: int, *, all_places: bool) -> tuple
             chaos.live(10)
     chaos.resume()
     violations, after = invariants.after(chaos)
+    violations = [*chaos.violations, *violations]
     places, died = chaos.passed(), set(chaos.kills)
     counts = f"kills {len(chaos.kills)}, places {len(died)}/{len(places)}, faults {len(chaos.faults)}, "
     counts += f"drains {chaos.drains}, {after}"

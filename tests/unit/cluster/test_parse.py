@@ -96,6 +96,7 @@ def test_where_slurm_tracks_no_gpus_the_request_is_counted(recorded: Callable[[s
 def test_elements_that_wait_together_are_one_row(jobs: RowsByName) -> None:
     waiting, *running = jobs("array")
     assert (waiting["state"], waiting["elements"], waiting["array_task"]) == ("PENDING", 8, -1)
+    assert (waiting["array_tasks"], {each["array_tasks"] for each in running}) == ("2-9", {""})
     assert waiting["job_id"] == waiting["array_id"]
     assert [(each["state"], each["elements"], each["array_task"]) for each in running] == [
         ("RUNNING", 1, 0),
@@ -106,7 +107,7 @@ def test_elements_that_wait_together_are_one_row(jobs: RowsByName) -> None:
 
 def test_an_element_that_was_split_off_has_its_own_row(jobs: RowsByName) -> None:
     together, apart = jobs("split")
-    assert (together["elements"], together["array_task"]) == (5, -1)
+    assert (together["elements"], together["array_task"], together["array_tasks"]) == (5, -1, "1-2,4-5,8")
     assert (apart["elements"], apart["array_task"], apart["array_id"]) == (1, 3, together["job_id"])
 
 
@@ -406,7 +407,10 @@ def test_the_weights_of_trackable_resources_are_separate(recorded: Callable[[str
         }),
         *(squeue({name: ""}) for name in ("JobID", "UserID", "BatchFlag", "NumNodes", "PriorityLong", "TimeLimit")),
         squeue({"tres-alloc": "mem=much"}),
-        squeue({"NumCPUs": "9" * 30}),
+        *(squeue({name: "9" * 400}) for name in ("NumCPUs", "SubmitTime", "ArrayTaskID", "HetJobID", "exit_code")),
+        squeue(*({"ArrayJobID": "6", "ArrayTaskID": task} for task in "12")),
+        squeue({"ArrayJobID": "7", "ArrayTaskID": "1"}, {}),
+        squeue({"TimeLimit": f"{'9' * 400}:00"}),
     ],
 )  # fmt: skip
 def test_a_queue_that_does_not_fit_fails_the_reading(text: str) -> None:
@@ -414,7 +418,10 @@ def test_a_queue_that_does_not_fit_fails_the_reading(text: str) -> None:
         parse.queue(text, SEPARATORS)
 
 
-@pytest.mark.parametrize(("field", "value"), [("CPUsState", "1/2"), ("Memory", "4000+"), ("CPUsLoad", "?")])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("CPUsState", "1/2"), ("CPUsState", f"1/2/3/{'9' * 30}"), ("Memory", "4000+"), ("CPUsLoad", "?")],
+)
 def test_nodes_that_do_not_fit_fail_the_reading(recorded: Callable[[str], str], field: str, value: str) -> None:
     record = recorded("sinfo").split(f"{SEPARATORS.record}\n")[0].split(SEPARATORS.field)
     record[NODE_FIELDS.index(field)] = value
@@ -422,7 +429,15 @@ def test_nodes_that_do_not_fit_fail_the_reading(recorded: Callable[[str], str], 
         parse.nodes(SEPARATORS.field.join(record) + f"{SEPARATORS.record}\n", SEPARATORS)
 
 
-@pytest.mark.parametrize("text", ["", "ReservationName=a Nodes=n1\n", "something else\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "ReservationName=a Nodes=n1\n",
+        "something else\n",
+        f"ReservationName=a Nodes=n1 Users=a Accounts=a StartTime={'9' * 400} EndTime=1\n",
+    ],
+)
 def test_reservations_that_do_not_fit_fail_the_reading(text: str) -> None:
     with pytest.raises(ReadFailed):
         parse.reservations(text)
@@ -434,10 +449,24 @@ def test_a_configuration_that_does_not_fit_fails_the_reading(recorded: Callable[
         parse.site(recorded("config").replace(setting, "Else"))
 
 
-@pytest.mark.parametrize("text", ["1|FAILED|1|2\n", "1|FAILED|1|soon|0:0\n", "1|FAILED|1|2|x\n"])
+@pytest.mark.parametrize(
+    "text", ["1|FAILED|1|2\n", "1|FAILED|1|soon|0:0\n", "1|FAILED|1|2|x\n", f"1|FAILED|1|{'9' * 400}|0:0\n"]
+)
 def test_an_accounting_that_does_not_fit_fails_the_reading(text: str) -> None:
     with pytest.raises(ReadFailed):
         parse.endings(text)
+
+
+@pytest.mark.parametrize("text", ["7 1 0.1 0.1\n", f"7 {'9' * 5000} 0.1\n", f"{'9' * 5000} 1 0.1\n", "7 1 \n"])
+def test_site_factors_that_do_not_fit_fail_the_reading(text: str) -> None:
+    with pytest.raises(ReadFailed):
+        parse.site_factors(text)
+
+
+def test_addresses_of_what_is_no_job_fail_the_reading() -> None:
+    record = SEPARATORS.field.join(["no job", "7_1", *["0"] * (len(RESOURCE_REQUEST_FIELDS) - 2)])
+    with pytest.raises(ReadFailed, match="JobID"):
+        parse.addresses(f"{record}{SEPARATORS.record}\n", SEPARATORS)
 
 
 def test_jobs_that_the_accounting_has_not_seen_end_are_no_endings() -> None:
@@ -453,6 +482,7 @@ REQUEST: Mapping[str, str] = {
     "tres-per-task": "N/A", "NumTasks": "2", "NTPerNode": "0", "cpus-per-task": "4", "MinCPUs": "4",
     "MinMemory": "100M",
     "mem-per-tres": "N/A", "cpus-per-tres": "N/A", "Requeue": "1", "TimeLimit": "1:00:00", "Nice": "0",
+    "State": "PENDING",
 }  # fmt: skip
 
 

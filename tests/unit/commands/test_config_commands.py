@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slurmplug.cluster.site_client import PROGRAMS
 from slurmplug.config import render, schema
-from slurmplug.config.schema import Config, documented
+from slurmplug.config.render import documented
+from slurmplug.config.schema import Config
+from slurmplug.doctor import config_check
 from tests.ledgers import run
 
 ROOT = Path(__file__).parents[3]
@@ -40,9 +43,21 @@ def checked(tmp_path: Path, text: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Programs with the names of Slurm's, in PATH."""
+    folder = tmp_path / "slurm"
+    folder.mkdir()
+    for name in PROGRAMS:
+        (folder / name).touch(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+@pytest.mark.usefixtures("slurm")
 class TestCheckConfig:
     def test_a_valid_file_is_ok(self, tmp_path: Path) -> None:
-        code, output = checked(tmp_path, SETTINGS)
+        code, output = checked(tmp_path, '[guardrails]\nexclude_users = ["root"]')
         assert (code, output) == (0, f"{tmp_path}/slurmplug.toml: ok\n")
 
     def test_a_file_that_only_says_where_things_are_is_ok(self, tmp_path: Path) -> None:
@@ -53,7 +68,7 @@ class TestCheckConfig:
 
     def test_slurms_files_are_ok_where_they_are(self, tmp_path: Path) -> None:
         (tmp_path / "slurm.conf").touch()
-        assert checked(tmp_path, f'[slurm]\nconf = "{tmp_path}/slurm.conf"\nbin = "{tmp_path}"')[0] == 0
+        assert checked(tmp_path, f'[slurm]\nconf = "{tmp_path}/slurm.conf"\nbin = "{tmp_path}/slurm"')[0] == 0
 
     def test_each_path_that_is_not_there_is_named(self, tmp_path: Path) -> None:
         file = tmp_path / "slurmplug.toml"
@@ -70,6 +85,22 @@ class TestCheckConfig:
             f"  slurm.bin: {tmp_path}/bin: Not a directory",
             f"  ledger.path: {tmp_path}/none: No such file or directory",
             f"  spool.path: {tmp_path}/spool/requests: No such file or directory",
+        ]
+
+    def test_what_this_machine_does_not_have_is_named(
+        self, tmp_path: Path, slurm: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(config_check, "find_spec", lambda name: None)
+        (slurm / "sprio").unlink()
+        (tmp_path / "ledger" / "ledger.db").mkdir(parents=True)
+        code, output = checked(tmp_path, SETTINGS + '[slurm]\nclient = "pyslurm"')
+        assert code == 1
+        assert output.splitlines()[1:] == [
+            f"  ledger.path: {tmp_path}/ledger/ledger.db: Not a file",
+            "  guardrails.exclude_users: ad\\x00min\\x7f: No such user",
+            '  guardrails.exclude_users: \U0001f600": No such user',
+            "  slurm.client: pyslurm: Not installed; pip install 'slurmplug[pyslurm]', or client = \"cli\"",
+            "  slurm.bin: sprio: Not found in PATH; install Slurm's client commands",
         ]
 
     @pytest.mark.parametrize(

@@ -56,6 +56,28 @@ def refused(*arguments: str) -> str:
 
 
 class TestTables:
+    def test_curves_in_percent_are_read_as_shares_beside_others_of_their_group(
+        self, write: Callable[[str, str], Path]
+    ) -> None:
+        lines = curve_lines(4, group="a")
+        percent = [json.loads(line) for line in curve_lines(4, group="b").splitlines()]
+        for row in percent:
+            row["val_acc"] = [100 * value for value in row["val_acc"]]
+        percent[0]["val_acc"] = [value / 100 for value in percent[0]["val_acc"]]
+        mixed = write("c.jsonl", lines + "".join(json.dumps(row) + "\n" for row in percent))
+        read = [run.values for run in dataset_files.read_accuracy_curves([mixed])]
+        np.testing.assert_allclose(read[5:], read[1:4])
+        np.testing.assert_allclose(read[4], read[0] / 100)
+
+    def test_run_times_of_whatever_is_simulated(self, write: Callable[[str, str], Path]) -> None:
+        rows = [f"{n}|u{n % 3}|2026-03-01T10:{n:02}:00|{300 + 100 * (n % 3)}|01:00:00|gres/gpu=4" for n in range(60)]
+        path = write("sacct.txt", "\n".join(["JobID|User|Submit|ElapsedRaw|Timelimit|AllocTRES", *rows]) + "\n")
+        for name in (str(path), f"sacct:{path}"):
+            [(_, table)] = scores("runtime", name).items()
+            assert {row["method"]: row["items"] for row in table} == dict.fromkeys(
+                ("stack", "svr", "request", "last two"), 60
+            )
+
     def test_curves_with_a_history_of_their_own(self, write: Callable[[str, str], Path]) -> None:
         tested, history = write("a.jsonl.gz", curve_lines(6)), write("b.jsonl", curve_lines(8))
         (lines,) = scores("curves", str(tested), "--history", str(history), "--observe", "0.5").values()

@@ -13,14 +13,16 @@ from policies.baselines.optimus import Optimus
 from policies.baselines.sjf import SJF
 from policies.baselines.tiresias import Gittins, Tiresias, TiresiasSettings
 from policies.mlfs.mlfs import MLFS
+from policies.mlfs.with_early_stopping import WithEarlyStopping
 from policies.placement.allocation import allocate, queue_order
 from policies.plan import Action, Reason
 from policies.snapshot import Snapshot
 from slurmplug.commands import main
 from slurmplug.config.schema import Stop
 from slurmplug.errors import UsageError
+from slurmplug.intake.job_record import Changes
+from slurmplug.sim.adapters.intake import SimIntake
 from slurmplug.sim.engine.job import Part, SimJob, Workload
-from slurmplug.sim.experiment.early_stopping import WithEarlyStopping
 from slurmplug.sim.experiment.result import RunResult
 from slurmplug.sim.experiment.simulation import Simulation
 from slurmplug.sim.experiment.summary import summary
@@ -204,7 +206,7 @@ def test_another_seed_draws_other_errors_of_the_forecasts() -> None:
     def forecast(seed: int) -> list[float]:
         made = simulation(*(job(runtime_noise=0.5) for _ in range(4)), seed=seed)
         made.port.wait(10.0)
-        snapshot, _ = made.scheduler.intake.absorb(made.port.read((), ()), 1)
+        snapshot, _ = made.scheduler.intake.absorb(made.port.read((), {}), 1)
         result: list[float] = made.scheduler.forecaster.forecast(snapshot, {"total"}).total.median.tolist()
         return result
 
@@ -217,7 +219,7 @@ def test_what_is_foretold_without_an_error_is_the_truth() -> None:
     made.port.wait(10.0)
     made.scheduler.run()
     made.port.wait(60.0)
-    snapshot, _ = made.scheduler.intake.absorb(made.port.read((), ()), 1)
+    snapshot, _ = made.scheduler.intake.absorb(made.port.read((), {}), 1)
     result = made.scheduler.forecaster.forecast(snapshot, {"total", "remaining"})
     assert (result.total.median[0], result.remaining.median[0]) == pytest.approx((200.0, 150.0))
 
@@ -269,6 +271,19 @@ def test_cycles_are_left_out_until_a_job_has_stopped_or_has_had_its_time_and_tha
     assert len(seldom.decide_seconds) < 10 < len(often.decide_seconds)
 
 
+@pytest.fixture
+def jobs_missing_at_100(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cycle that does not see 23 jobs, alive or ended: no simulated cluster lists only a part of its jobs."""
+    absorb = SimIntake.absorb
+
+    def partly(self: SimIntake, reading: Any, cycle: int) -> tuple[Snapshot, Changes]:
+        snapshot, changes = absorb(self, reading, cycle)
+        return replace(snapshot, missing=23 * (reading.now == 100)), changes
+
+    monkeypatch.setattr(SimIntake, "absorb", partly)
+
+
+@pytest.mark.usefixtures("jobs_missing_at_100")
 def test_no_cycle_is_left_out_while_nothing_may_be_done_about_jobs_that_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -289,7 +304,6 @@ def test_no_cycle_is_left_out_while_nothing_may_be_done_about_jobs_that_stopped(
         made.run()
         return issued
 
-    # all but one end at once, after which a cycle takes what it sees for a part of the jobs and does nothing
     jobs = [job(iterations=9, stop="target", speed=speed((1, 1, rate))) for rate in (0.001, *[0.01] * 23)]
     seldom = said()
     monkeypatch.setattr(Simulation, "next_useful_cycle", lambda *_: 0.0)
@@ -297,6 +311,7 @@ def test_no_cycle_is_left_out_while_nothing_may_be_done_about_jobs_that_stopped(
     assert (110.0, "withdraw") in seldom
 
 
+@pytest.mark.usefixtures("jobs_missing_at_100")
 @pytest.mark.parametrize("policy", [FirstByEvents(), Tiresias()], ids=["by events", "until"])
 def test_the_next_cycle_is_not_left_out_after_one_that_did_nothing_as_too_few_jobs_were_seen(
     policy: Any, monkeypatch: pytest.MonkeyPatch
@@ -429,7 +444,7 @@ def test_a_job_that_is_resized_under_slurm_goes_on_in_its_new_shape() -> None:
     assert result.state == "COMPLETED"
     assert made.engine.gpus.tolist() == [4]
     assert result.ended < 2500
-    assert made.port.read((), ()).reservations == ()
+    assert made.port.read((), {}).reservations == ()
 
 
 def test_the_command_writes_the_figures_of_each_policy_and_seed(tmp_path: Path) -> None:

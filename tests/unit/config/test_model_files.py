@@ -94,6 +94,11 @@ def test_a_file_that_differs_from_a_model_in_any_byte_is_another_model_or_refuse
         assert found.digest != MODEL.digest
 
 
+def test_a_model_is_always_written_as_the_same_bytes() -> None:
+    model = Model("ours", 1, {name: np.ones(3, np.float32) for name in "badc"}, {name: name for name in "hgfe"})
+    assert len({model_files.encode(model) for _ in range(20)}) == 1
+
+
 def test_a_large_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
     with path.open("wb") as file:

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from policies.model import Model
 from policies.policy import Policy
 from predictors.forecast import Forecasts
 from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
 from slurmplug.errors import ConfigError
 from tests.builders import jobs, nodes, snapshot
+from tests.learnt_models import file_of, mlf_rl, network_that_prefers, shipped
 
 
 def made(name: str = "mlfs", **policies: Any) -> Any:
@@ -34,7 +36,7 @@ def test_a_policy_is_made_with_its_table_and_not_with_anothers() -> None:
     assert made(mlfs={"epsilon": 0.25}, other={"x": 1}).settings.epsilon == 0.25
 
 
-@pytest.mark.parametrize(("name", "message"), [("mlfss", "did you mean mlfs?"), ("zzzz", "mlf-h, mlfs")])
+@pytest.mark.parametrize(("name", "message"), [("mlfss", "did you mean mlfs?"), ("zzzz", "mlf-h, mlf-rl, mlfs")])
 def test_a_name_that_none_has_is_answered_with_the_nearest(name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=f"there is no policy '{name}'") as caught:
         made(name)
@@ -271,3 +273,31 @@ def test_every_installed_policy_declares_what_changes_its_decision(name: str) ->
     assert isinstance(policy, Policy)
     until = policy.until(snapshot(jobs(2, max_iterations=9.0)))
     assert (until is None) == (policy.decides_on == "time" and name not in {"tiresias", "elasticflow", "dl2"})
+
+
+def test_mlfs_decides_by_a_model_of_mlf_rl_where_one_is_named(tmp_path: Path) -> None:
+    path, other = file_of(mlf_rl(network_that_prefers()), tmp_path), file_of(shipped(), tmp_path)
+    assert not made("mlfs").learnt
+    assert made("mlfs", mlfs={"model": str(path)}).learnt
+    assert policy_registry.policy(Config.model_validate({"policy": "mlfs"}), mlf_rl(network_that_prefers())).learnt
+    with pytest.raises(ConfigError, match=r"policies\.mlfs: it is a model of 'dl2', not of 'mlf-rl'"):
+        made("mlfs", mlfs={"model": str(other)})
+    with pytest.raises(ConfigError, match=r"policies\.mlfs\.model: model .* cannot be read"):
+        made("mlfs", mlfs={"model": str(tmp_path / "none")})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": 2}, "it is of version 2 of mlf-rl's features, and this slurmplug has version 1: train it again"),
+        ({"arrays": {"own.weight": np.zeros((16, 15), np.float32)}}, r"array own.weight is of shape \(16, 15\)"),
+        ({"arrays": {"more": np.zeros(1, np.float32)}}, "array more is not one of the policy's"),
+    ],
+)
+def test_a_model_of_mlf_rl_that_is_of_another_version_or_shape_is_refused(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    of = mlf_rl(network_that_prefers())
+    model = Model(of.policy, change.get("version", of.version), {**of.arrays, **change.get("arrays", {})})
+    with pytest.raises(ConfigError, match=r"policies\.mlf-rl: " + message):
+        made("mlf-rl", **{"mlf-rl": {"model": str(file_of(model, tmp_path))}})

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from slurmplug.config.schema import Config, documented, load, parse
+from slurmplug.config.render import documented
+from slurmplug.config.schema import Config, load, parse
 from slurmplug.errors import ConfigError
 
 
@@ -93,6 +94,11 @@ def test_a_whole_number_of_seconds_is_a_number() -> None:
 def test_what_is_not_toml_is_said_with_its_line() -> None:
     assert "slurmplug.toml is not valid TOML" in mistakes("interval = ")
     assert "line 2" in mistakes("interval = 1\nmode = [,]\n")
+
+
+@pytest.mark.parametrize("text", [f"interval = {'9' * 5000}", f"interval = {'[' * 5000}"])
+def test_toml_beyond_what_is_read_is_refused_as_other_mistakes_are(text: str) -> None:
+    assert "slurmplug.toml is not valid TOML" in mistakes(text)
 
 
 @pytest.mark.parametrize("content", [None, b"policy = '\xff'"])

@@ -8,15 +8,15 @@ import pytest
 from policies.baselines.optimus import Optimus
 from policies.plan import NOTHING_REMEMBERED
 from slurmplug.cycle.record import CycleRecord
-from tests.moving import MovingSite
+from tests.moving import MakeSite, MovingSite
 
 ELASTIC = b"#!/bin/sh\n#PLUG --gpus=1..8 --checkpoint=file@100 --max-iterations=90 --type=mlp\ntrain\n"
 WAITS: dict[str, Any] = {"gpus": 4, "cpus": 8, "time_limit": 36_000.0}
 
 
 @pytest.fixture
-def site() -> MovingSite:
-    made = MovingSite(guardrails={"size_interval": 0.0, "size_least": 0.0})
+def site(make_site: MakeSite) -> MovingSite:
+    made = make_site(guardrails={"size_interval": 0.0, "size_least": 0.0})
     made.policy.needs = Optimus.needs
     return made
 

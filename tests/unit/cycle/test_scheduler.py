@@ -2,7 +2,7 @@
 
 import gc
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +16,7 @@ from policies.plan import Memory, Plan, Reason
 from policies.policy import Policy
 from policies.snapshot import JobKey, Snapshot
 from predictors.forecast import Forecasts
+from slurmplug.cluster.port import Command, Outcome
 from slurmplug.config.schema import Config
 from slurmplug.cycle.record import CycleRecord
 from slurmplug.errors import LedgerError
@@ -332,6 +333,40 @@ def test_what_was_applied_and_could_not_be_written_down_is_unknown_and_judged_by
     assert [operation.last_status for operation in ledger.open_operations()] == ["done"]
 
 
+@pytest.mark.parametrize("stage", ["read", "decide", "_write_operations"])
+def test_a_cycle_that_is_ended_before_its_commands_leaves_nothing(
+    ledger: Ledger, stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the daemon does when it is to stop, wherever a cycle is while `applying` is false."""
+    site = Site(ledger, Ranks())
+    site.cluster.submit()
+    site.cluster.submit(priority=1.0)
+    applying = []
+
+    def ends(*_: object) -> None:
+        applying.append(site.scheduler.applying)
+        raise Crash
+
+    part = {"read": site.cluster, "decide": site.policy, "_write_operations": ledger}[stage]
+    with monkeypatch.context() as patch:
+        patch.setattr(part, stage, ends)
+        with pytest.raises(Crash):
+            site.cycle()
+    assert applying == [False]
+    assert ledger.query("SELECT * FROM cycles") == ledger.query("SELECT * FROM jobs") == []
+    apply = site.cluster.apply
+
+    def applies(commands: Sequence[Command]) -> Sequence[Outcome]:
+        applying.append(site.scheduler.applying)
+        return apply(commands)
+
+    monkeypatch.setattr(site.cluster, "apply", applies)
+    site.restart()
+    assert site.cycle().commands
+    assert applying == [False, True]
+    assert not site.scheduler.applying
+
+
 @pytest.mark.parametrize("after", [0, 1, 3])
 def test_after_a_crash_among_its_commands_a_daemon_brings_the_order_about(ledger: Ledger, after: int) -> None:
     site = Site(ledger, Ranks())
@@ -416,7 +451,7 @@ def test_a_recorded_cycle_is_decided_again_to_the_same_plan(ledger: Ledger) -> N
         if rows[0]["inputs"] is None:
             assert record.commands == ()
             continue
-        snapshot, forecasts, memory = loads(rows[0]["inputs"])
+        snapshot, forecasts, memory, *_ = loads(rows[0]["inputs"])
         again = MLFS().decide(rebuild(Snapshot, snapshot), rebuild(Forecasts, forecasts), memory)
         np.testing.assert_array_equal(again.score, record.plan.score)
         assert again.terms.keys() == record.plan.terms.keys()
@@ -444,3 +479,25 @@ def test_jobs_come_and_go_through_many_cycles(ledger: Ledger) -> None:
     assert ledger.query("SELECT count(*) AS n FROM jobs") == [{"n": 12}]
     assert {row["id"] for row in ledger.query("SELECT id FROM cycles")} == set(range(1, 13))
     assert ledger.query("SELECT error FROM cycles WHERE error != ''") == []
+
+
+def test_who_was_passed_is_counted_over_cycles_and_a_restart_and_goes_first(ledger: Ledger) -> None:
+    """A job that came later took all GPUs an hour ago; the limit of 600 s is what is known of the run times."""
+    site = Site(ledger, Ranks())
+    passed = site.cluster.submit(gpus=4, time_limit=600.0)
+    site.cluster.time += 1.0
+    later = site.cluster.submit(gpus=4, time_limit=600.0)
+    waiting = site.cluster.submit(gpus=4, time_limit=600.0)
+    site.cluster.start(later)
+    for _ in range(30):
+        site.cycle()
+    site.restart()
+    for _ in range(30):
+        record = site.cycle()
+    keys = {key.job_id: row for row, key in enumerate(record.snapshot.jobs.keys)}
+    score = record.plan.score
+    assert score[keys[passed]] > score[keys[waiting]]
+    told = record.plan.notes[record.snapshot.jobs.keys[keys[passed]]]
+    assert told.rule == "passed too often"
+    assert isinstance(told.facts["times"], float)
+    assert told.facts["times"] > 3

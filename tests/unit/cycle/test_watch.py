@@ -58,6 +58,10 @@ def poisoned(snapshot: Snapshot) -> Plan:
     return Plan(np.full(len(snapshot.jobs) + 1, np.nan))
 
 
+def ranks_nothing(snapshot: Snapshot) -> Plan:
+    return Plan(np.full(len(snapshot.jobs), np.nan))
+
+
 def fails(snapshot: Snapshot) -> Plan:
     raise FloatingPointError("overflow")
 
@@ -100,6 +104,7 @@ def test_a_learnt_policy_that_knows_the_state_is_followed(ledger: Ledger) -> Non
     [
         (Learnt(fails), "policy learnt failed: FloatingPointError: overflow; last decided"),
         (Learnt(poisoned), "score is one number per job"),
+        (Learnt(ranks_nothing), "it ranks none of the 2 jobs that wait; last decided"),
         (Learnt(distance=1.01), "unlike those it was trained on (distance 1.01, at most 1); last decided"),
         (Learnt(distance=np.nan), "unlike those it was trained on (distance nan"),
         (Learnt(distance=np.inf), "unlike those it was trained on (distance inf"),

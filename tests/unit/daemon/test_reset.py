@@ -192,7 +192,7 @@ class TestTheCommand:
             try:
                 intake: Any = site.scheduler.intake
                 key = intake._records[1].key
-                ledger.finish(0, (), {key: 7.0}, site.cluster.time)
+                ledger.finish(0, (), {key: 7.0}, site.cluster.time, {})
                 ledger.failed("mlfs", "", site.cluster.time + 1.0)
             finally:
                 ledger.close()

@@ -3,8 +3,10 @@
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,12 +14,16 @@ import pytest
 from slurmplug.cluster.site_client import Controller, parse_controllers
 from slurmplug.config.schema import Config
 from slurmplug.cycle.scheduler import Scheduler
-from slurmplug.daemon import daemon, lease, standby
-from slurmplug.daemon.lease import Eligibility, Heartbeat, HeartbeatMonitor, Lease, eligibility, may_continue
+from slurmplug.daemon import copies, daemon, lease, shared_folder
+from slurmplug.daemon.copies import Copies
+from slurmplug.daemon.lease import Eligibility, HeartbeatMonitor, Lease, eligibility, may_continue
 from slurmplug.daemon.sd_notify import ServiceNotifier
-from slurmplug.daemon.standby import Publisher, Standby
+from slurmplug.daemon.shared_folder import Heartbeat, SharedFolder, read_heartbeat, write_heartbeat
+from slurmplug.daemon.standby import Standby
 from slurmplug.errors import NotConfirmed, SteppedDown
 from slurmplug.ledger import backup
+from slurmplug.processes import child
+from slurmplug.spool.folder import SpoolFolder
 from tests.ledgers import Site, run
 
 PATIENCE = 60.0
@@ -25,6 +31,26 @@ BOTH = (Controller("primary", "ctl1", True), Controller("backup", "ctl2", True))
 PRIMARY_DOWN = (Controller("primary", "ctl1", False), Controller("backup", "ctl2", True))
 NONE = (Controller("primary", "ctl1", False), Controller("backup", "ctl2", False))
 OF_PRIMARY = Heartbeat("ctl1", "a1", "7")
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that is busy, a process takes a while to begin."""
+    monkeypatch.setattr(child, "PAUSE", 0.0)
+    for module, name in ((shared_folder, "ANSWER_SECONDS"), (lease, "RELEASE_SECONDS"), (copies, "LAST_SECONDS")):
+        monkeypatch.setattr(module, name, 60.0)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[SharedFolder]:
+    with closing(SharedFolder(tmp_path)) as one:
+        yield one
+
+
+def hung(folder: Path) -> None:
+    """Who opens the heartbeat waits from now on, as on a file system that hangs."""
+    os.mkfifo(folder / "hangs")
+    os.replace(folder / "hangs", folder / "acting")
 
 
 class TestEligibility:
@@ -83,21 +109,21 @@ class TestEligibility:
 
 
 class TestLease:
-    def test_it_is_renewed_and_released(self, tmp_path: Path) -> None:
-        held_lease = Lease(tmp_path, 0.3, "ctl1")
+    def test_it_is_renewed_and_released(self, folder: SharedFolder) -> None:
+        held_lease = Lease(folder, 0.3, "ctl1")
         held_lease.acquire()
-        first = lease.read_heartbeat(tmp_path)
+        first = read_heartbeat(folder.path)
         assert first.host == "ctl1"
         deadline = time.monotonic() + 60
-        while lease.read_heartbeat(tmp_path) == first and time.monotonic() < deadline:
+        while read_heartbeat(folder.path) == first and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert lease.read_heartbeat(tmp_path).number > first.number
+        assert read_heartbeat(folder.path).number > first.number
         held_lease.confirm()
         held_lease.close()
-        assert lease.read_heartbeat(tmp_path) == Heartbeat()
+        assert read_heartbeat(folder.path) == Heartbeat()
 
-    def test_a_daemon_that_lost_the_lease_does_not_take_it_back(self, tmp_path: Path) -> None:
-        first, second = Lease(tmp_path, 0.1, "ctl1"), Lease(tmp_path, 0.1, "ctl2")
+    def test_a_daemon_that_lost_the_lease_does_not_take_it_back(self, folder: SharedFolder) -> None:
+        first, second = Lease(folder, 0.1, "ctl1"), Lease(folder, 0.1, "ctl2")
         first.acquire()
         second.acquire()
         with pytest.raises(SteppedDown, match="the daemon on ctl2 is active now"):
@@ -105,11 +131,13 @@ class TestLease:
         assert not first.is_held()
         first.close()
         second.confirm()
-        assert lease.read_heartbeat(tmp_path).host == "ctl2"
+        assert read_heartbeat(folder.path).host == "ctl2"
         second.close()
 
-    def test_of_two_that_acquire_it_at_once_one_acts(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        first, second = Lease(tmp_path, 0.1, "ctl1"), Lease(tmp_path, 0.1, "ctl2")
+    def test_of_two_that_acquire_it_at_once_one_acts(
+        self, folder: SharedFolder, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        first, second = Lease(folder, 0.1, "ctl1"), Lease(folder, 0.1, "ctl2")
         monkeypatch.setattr(first._closed, "wait", lambda seconds: second.acquire())
         with pytest.raises(SteppedDown):
             first.acquire()
@@ -117,15 +145,48 @@ class TestLease:
         second.close()
 
     def test_nothing_is_confirmed_where_the_folder_fails(self, tmp_path: Path) -> None:
-        with pytest.raises(NotConfirmed, match="cannot be written: No such file"):
-            Lease(tmp_path / "none", 0.1).acquire()
+        failed = pytest.raises(NotConfirmed, match="cannot be written: No such file")
+        with closing(SharedFolder(tmp_path / "none")) as none, failed:
+            Lease(none, 0.1).acquire()
         (tmp_path / "acting").mkdir()
         with pytest.raises(NotConfirmed, match="cannot be read: Is a directory"):
-            lease.read_heartbeat(tmp_path)
+            read_heartbeat(tmp_path)
+
+    def test_where_the_folder_hangs_it_is_not_confirmed_and_renewed_once_it_answers(
+        self, folder: SharedFolder, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        held_lease = Lease(folder, PATIENCE, "ctl1")
+        held_lease._renew()
+        held = (folder.path / "acting").read_text()
+        hung(folder.path)
+        monkeypatch.setattr(shared_folder, "ANSWER_SECONDS", 0.1)
+        with pytest.raises(NotConfirmed, match="does not answer"):
+            held_lease.confirm()
+        monkeypatch.setattr(shared_folder, "ANSWER_SECONDS", 60.0)
+        (folder.path / "acting").unlink()
+        (folder.path / "acting").write_text(held)
+        held_lease.confirm()
+        held_lease.close()
+
+    def test_one_that_hangs_while_it_is_renewed_is_closed_without_waiting_for_it(
+        self, folder: SharedFolder, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        held_lease = Lease(folder, 0.1, "ctl1")
+        held_lease.acquire()
+        monkeypatch.setattr(shared_folder, "ANSWER_SECONDS", 3_600.0)
+        monkeypatch.setattr(lease, "RELEASE_SECONDS", 0.1)
+        hung(folder.path)
+        held_lease.close()
+
+    def test_a_heartbeat_that_comes_late_is_not_written(self, tmp_path: Path) -> None:
+        write_heartbeat(tmp_path, "new", OF_PRIMARY, time.monotonic() + 60)
+        with pytest.raises(NotConfirmed, match="could not be written in time"):
+            write_heartbeat(tmp_path, "new", Heartbeat("ctl2", "b1", "1"), time.monotonic() - 1)
+        assert read_heartbeat(tmp_path) == OF_PRIMARY
 
     def test_a_file_that_is_no_heartbeat_is_none(self, tmp_path: Path) -> None:
         (tmp_path / "acting").write_bytes(b"\xff" * 1000)
-        assert lease.read_heartbeat(tmp_path) == Heartbeat()
+        assert read_heartbeat(tmp_path) == Heartbeat()
 
 
 class FakeClient:
@@ -136,32 +197,32 @@ class FakeClient:
         return self.states
 
 
-def standing_by(folder: Path, host: str, states: tuple[Controller, ...], stop_after: int = 10**6) -> Standby:
+def standing_by(folder: SharedFolder, host: str, states: tuple[Controller, ...], stop_after: int = 10**6) -> Standby:
     looks = iter(range(10**7))
-    config = Config.model_validate({"takeover": {"folder": str(folder), "patience": 0.2}})
+    config = Config.model_validate({"takeover": {"folder": str(folder.path), "patience": 0.2}})
     one = Standby(config, folder, lambda: next(looks) > stop_after, host)
     one._client = FakeClient(states)  # type: ignore[assignment]
     return one
 
 
 class TestStandby:
-    def test_a_backup_acquires_the_lease_when_no_heartbeat_comes(self, tmp_path: Path) -> None:
-        (tmp_path / "acting").write_text("ctl1 a1 7\n")
-        held_lease = standing_by(tmp_path, "ctl2", PRIMARY_DOWN).wait(ServiceNotifier({}))
+    def test_a_backup_acquires_the_lease_when_no_heartbeat_comes(self, folder: SharedFolder) -> None:
+        (folder.path / "acting").write_text("ctl1 a1 7\n")
+        held_lease = standing_by(folder, "ctl2", PRIMARY_DOWN).wait(ServiceNotifier({}))
         assert held_lease is not None
-        assert lease.read_heartbeat(tmp_path).host == "ctl2"
+        assert read_heartbeat(folder.path).host == "ctl2"
         held_lease.close()
 
-    def test_a_backup_waits_as_long_as_it_may_not_act(self, tmp_path: Path) -> None:
-        assert standing_by(tmp_path, "ctl2", BOTH, stop_after=30).wait(ServiceNotifier({})) is None
-        assert lease.read_heartbeat(tmp_path) == Heartbeat()
+    def test_a_backup_waits_as_long_as_it_may_not_act(self, folder: SharedFolder) -> None:
+        assert standing_by(folder, "ctl2", BOTH, stop_after=30).wait(ServiceNotifier({})) is None
+        assert read_heartbeat(folder.path) == Heartbeat()
 
-    def test_one_that_stops_while_it_acquires_the_lease_releases_it(self, tmp_path: Path) -> None:
-        assert standing_by(tmp_path, "ctl1", BOTH, stop_after=0).wait(ServiceNotifier({})) is None
-        assert lease.read_heartbeat(tmp_path) == Heartbeat()
+    def test_one_that_stops_while_it_acquires_the_lease_releases_it(self, folder: SharedFolder) -> None:
+        assert standing_by(folder, "ctl1", BOTH, stop_after=0).wait(ServiceNotifier({})) is None
+        assert read_heartbeat(folder.path) == Heartbeat()
 
-    def test_a_backup_that_acts_steps_down_when_the_primary_is_back(self, tmp_path: Path) -> None:
-        one = standing_by(tmp_path, "ctl2", PRIMARY_DOWN)
+    def test_a_backup_that_acts_steps_down_when_the_primary_is_back(self, folder: SharedFolder) -> None:
+        one = standing_by(folder, "ctl2", PRIMARY_DOWN)
         assert one.may_continue()
         one._client = FakeClient(BOTH)  # type: ignore[assignment]
         assert not one.may_continue()
@@ -188,30 +249,58 @@ def config_of(folder: Path, shared: Path) -> Config:
     return Config.model_validate(settings)
 
 
-class TestTakingOver:
-    def test_a_backup_goes_on_from_the_primarys_copy(self, site: Site, tmp_path: Path) -> None:
-        shared = tmp_path / "shared"
-        shared.mkdir()
-        backup.publish(site.path, shared, lambda: True)
-        config = config_of(tmp_path / "backup", shared)
-        standby.install_newer_copy(config, shared)
-        assert backup.last_cycle(config.ledger.path) == backup.last_cycle(site.path)
-        assert (shared / backup.NEWEST).stat().st_mode & 0o777 == 0o600
+def held_lease_in(shared: Path) -> Lease:
+    held_lease = Lease(SharedFolder(shared), PATIENCE, "ctl1")
+    held_lease._renew()
+    return held_lease
 
-    def test_the_ledger_that_knows_more_stays(self, site: Site, tmp_path: Path) -> None:
-        shared = tmp_path / "shared"
-        shared.mkdir()
-        backup.publish(site.path, shared, lambda: True)
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Iterator[Lease]:
+    """The lease of the daemon that acts."""
+    (tmp_path / "shared").mkdir()
+    held_lease = held_lease_in(tmp_path / "shared")
+    yield held_lease
+    held_lease.folder.close()
+
+
+class TestTakingOver:
+    def take_over(self, config: Config, held_lease: Lease) -> None:
+        made = Copies(config, held_lease)
+        made.take_over(SpoolFolder(config.spool.path).call, lambda: True)
+        made._calls.close()
+
+    def test_a_backup_goes_on_from_the_primarys_copy(self, site: Site, tmp_path: Path, shared: Lease) -> None:
+        backup.publish(site.path, shared.folder.path, lambda: True)
+        config = config_of(tmp_path / "backup", shared.folder.path)
+        request = config.spool.path / "requests/5.0.stop"
+        request.touch()
+        self.take_over(config, shared)
+        assert backup.last_cycle(config.ledger.path) == backup.last_cycle(site.path)
+        assert (shared.folder.path / backup.NEWEST).stat().st_mode & 0o777 == 0o600
+        assert not request.exists(), "the copy knows of no such request"
+
+    def test_the_ledger_that_knows_more_stays(self, site: Site, tmp_path: Path, shared: Lease) -> None:
+        backup.publish(site.path, shared.folder.path, lambda: True)
         site.cycle()
         before = site.path.stat().st_ino
         ledger = Config().ledger.model_copy(update={"path": site.path})
-        config = config_of(tmp_path / "primary", shared).model_copy(update={"ledger": ledger})
-        standby.install_newer_copy(config, shared)
+        config = config_of(tmp_path / "primary", shared.folder.path).model_copy(update={"ledger": ledger})
+        self.take_over(config, shared)
         assert site.path.stat().st_ino == before
 
+    def test_a_copy_that_hangs_is_waited_for_until_the_daemon_is_to_stop(
+        self, tmp_path: Path, shared: Lease, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        config = config_of(tmp_path / "backup", shared.folder.path)
+        made, goes_on = Copies(config, shared), iter([True, True, False, False])
+        os.kill(made._calls.pid, signal.SIGSTOP)
+        made.take_over(SpoolFolder(config.spool.path).call, lambda: next(goes_on))
+        monkeypatch.setattr(copies, "LAST_SECONDS", 0.1)
+        made.close(lambda: False)
+
     def test_a_damaged_copy_gives_way_to_the_one_before(self, site: Site, tmp_path: Path) -> None:
-        shared = tmp_path / "shared"
-        shared.mkdir()
+        shared = tmp_path
         backup.publish(site.path, shared, lambda: True)
         first = backup.last_cycle(shared / backup.NEWEST)
         site.cycle()
@@ -224,23 +313,34 @@ class TestTakingOver:
         backup.publish(site.path, tmp_path, lambda: False)
         assert backup.newest(tmp_path) is None
 
-    def test_copies_are_made_when_due_and_a_last_one_at_the_end(self, site: Site, tmp_path: Path) -> None:
-        config = config_of(tmp_path / "primary", tmp_path)
+    def test_copies_are_made_when_due_and_a_last_one_at_the_end(
+        self, site: Site, tmp_path: Path, shared: Lease
+    ) -> None:
+        config = config_of(tmp_path / "primary", shared.folder.path)
         config = config.model_copy(update={"ledger": config.ledger.model_copy(update={"path": site.path})})
-        held_lease = Lease(tmp_path, 60.0, "ctl1")
-        held_lease._renew()
-        publisher = Publisher(config, tmp_path, held_lease)
-        publisher.tick(0.0)
-        publisher.tick(999.0)
-        publisher._pool.shutdown()
-        publisher._pool = type(publisher._pool)(1)
-        first = backup.newest(tmp_path)
+        made = Copies(config, shared)
+        made.tick(0.0)
+        made.tick(999.0)
+        made._take(None, lambda: True)
+        first = backup.newest(shared.folder.path)
         assert first is not None
         site.cycle()
-        publisher.close()
-        last = backup.newest(tmp_path)
+        made.close(lambda: True)
+        last = backup.newest(shared.folder.path)
         assert last is not None
         assert last[1] > first[1]
+
+    def test_a_last_one_that_takes_too_long_is_left(
+        self,
+        site: Site,
+        tmp_path: Path,
+        shared: Lease,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        monkeypatch.setattr(copies, "LAST_SECONDS", 0.1)
+        Copies(config_of(tmp_path / "primary", shared.folder.path), shared).close(lambda: False)
+        assert "would take too long" in caplog.text
 
 
 class TestOperators:
@@ -285,8 +385,7 @@ class TestStopping:
     @pytest.fixture
     def path(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         """The configuration of a daemon that gets the lease once."""
-        held_lease = Lease(tmp_path, PATIENCE, "ctl1")
-        held_lease._renew()
+        held_lease = held_lease_in(tmp_path)
         leases = iter([held_lease])
         monkeypatch.setattr(Standby, "wait", lambda _, __: next(leases))
         (tmp_path / "slurmplug.toml").write_text(
@@ -295,6 +394,7 @@ class TestStopping:
         )
         before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
         yield tmp_path / "slurmplug.toml"
+        held_lease.folder.close()
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -302,8 +402,20 @@ class TestStopping:
         def goes_on(_: Scheduler) -> None:
             raise AssertionError("it began a cycle")
 
-        monkeypatch.setattr(standby, "install_newer_copy", lambda _, __: os.kill(os.getpid(), signal.SIGTERM))
+        monkeypatch.setattr(Copies, "take_over", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
         monkeypatch.setattr(Scheduler, "run", goes_on)
+        daemon.serve(path)
+
+    def test_while_the_shared_folder_hangs(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def hangs(scheduler: Scheduler) -> None:
+            hung(path.parent)
+            threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+            scheduler.port.confirm()  # type: ignore[attr-defined]
+
+        monkeypatch.undo()
+        monkeypatch.setattr(shared_folder, "ANSWER_SECONDS", 3_600.0)
+        monkeypatch.setattr(Standby, "wait", lambda _, __: held_lease_in(path.parent))
+        monkeypatch.setattr(Scheduler, "run", hangs)
         daemon.serve(path)
 
     def test_as_it_gives_way_to_another(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ def test_the_directives_of_a_script_are_typed_values() -> None:
 #PLUG --gpus=2..8 --checkpoint=USR1:batch@2m --urgency=7
 #PLUG --type=resnet50 --ml-job=resnet50-run7 --params=25.6M --role=worker --utility=50,0.5,12
 srun python train.py
-#PLUG --urgency=1
+# PLUG --urgency=1
 """
     assert directives(script) == Directives(
         deadline=datetime(2026, 11, 22, 18, tzinfo=BERLIN).timestamp(),
@@ -214,7 +214,9 @@ def test_a_wrong_value_is_answered_with_what_is_expected_and_an_example() -> Non
 def test_the_first_of_two_counts() -> None:
     found = directives("#PLUG --urgency=1\n#PLUG --urgency=2\n")
     assert found.urgency == 1
-    assert [str(problem) for problem in found.problems] == ["line 2: --urgency=2: given twice, the first one counts"]
+    assert [str(problem) for problem in found.problems] == [
+        "line 2: --urgency=2: given twice: leave one out (of an accepted job the first one counts)"
+    ]
 
 
 def test_a_wrong_one_does_not_stand_in_the_way_of_a_right_one() -> None:

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from slurmplug.config import submission
+from slurmplug.config.schema import Config
 from slurmplug.directives import generated
 from slurmplug.directives.parser import parse
 
@@ -30,8 +32,10 @@ while true do
         return size == "0" and "" or io.read(tonumber(size))  -- io.read(0) would wait for more
     end
     script, comment = take(script), take(comment)
-    local problems = check.problems(script, comment, tonumber(now))
-    io.write(#problems, "\\n", table.concat(problems, "\\n"), #problems > 0 and "\\n" or "")
+    local problems, warnings = check.problems(script, comment, tonumber(now))
+    for _, found in ipairs({problems, warnings}) do
+        io.write(#found, "\\n", table.concat(found, "\\n"), #found > 0 and "\\n" or "")
+    end
     io.flush()
 end
 """
@@ -50,15 +54,20 @@ class Lua:
             env={**os.environ, "TZ": zone},
         )
 
-    def problems(self, script: bytes, comment: bytes, now: int) -> list[str]:
+    def found(self, script: bytes, comment: bytes, now: int) -> tuple[list[str], list[str]]:
+        """The problems, and the warnings."""
         process = self.process
         assert process.stdin
         assert process.stdout
         process.stdin.write(b"%d %d %d\n" % (len(script), len(comment), now) + script + comment)
         process.stdin.flush()
-        count = process.stdout.readline()
+        return self._list(), self._list()
+
+    def _list(self) -> list[str]:
+        assert self.process.stdout
+        count = self.process.stdout.readline()
         assert count, "the check threw an error"
-        return [process.stdout.readline().decode().rstrip("\n") for _ in range(int(count))]
+        return [self.process.stdout.readline().decode().rstrip("\n") for _ in range(int(count))]
 
     def close(self) -> None:
         self.process.communicate()
@@ -76,9 +85,9 @@ def lua(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     started.close()
 
 
-def expected(script: bytes, comment: bytes, now: int) -> list[str]:
+def expected(script: bytes, comment: bytes, now: int) -> tuple[list[str], list[str]]:
     parsed = parse(script, comment, submitted=now, zone=ZoneInfo("Europe/Berlin"))
-    return [str(problem) for problem in parsed.problems]
+    return [str(problem) for problem in parsed.problems], [str(warning) for warning in parsed.warnings]
 
 
 VALUES = {
@@ -148,8 +157,8 @@ SETTINGS = [f"{name}={value}" for name, values in VALUES.items() for value in va
 def test_check_and_parser_say_the_same_of_every_value(name: str, lua: Lua) -> None:
     for value in VALUES[name]:
         script, comment = f"#PLUG --{name}={value}\n".encode(), f"plug: {name}={value}".encode()
-        assert lua.problems(script, b"", NOW) == expected(script, b"", NOW), value
-        assert lua.problems(b"", comment, NOW) == expected(b"", comment, NOW), value
+        assert lua.found(script, b"", NOW) == expected(script, b"", NOW), value
+        assert lua.found(b"", comment, NOW) == expected(b"", comment, NOW), value
 
 
 SCRIPTS = [
@@ -184,6 +193,14 @@ SCRIPTS = [
     b"#PLUG --urgency=1\n#" + b"-" * 70_000 + b"\n#PLUG --urgency=99\n",
     b"#PLUG --urgency=1\n#" + b"-" * (65_536 - 20) + b"\n",
     b"# " + b"-" * 70_000 + b"\n#PLUG --urgency=99\n",
+    b"#!/bin/sh\ncd data\n#PLUG is no directive\n\t#PLUG\t--urgency=99\n#PLUG --type=x\n",
+    b"#PLUG --urgency=1\ntrue\n" + b"#\n" * 2_100,
+    b"true\n#" + b"-" * 70_000 + b"\n#PLUG --urgency=99\n",
+    b"# PLUG --urgency=7\n#\tplug \t --type=x\n# PLUG in the cable\n#  PLUGIN --x=1\n# PLUG--urgency=7\n",
+    b"# PLUG --urgency=7\n" * 30,
+    b"#PLUG --stop=optstop:val_loss --gpus=1..4\n#PLUG --allow-downgrade=optstop\n",
+    b"#PLUG --allow-downgrade=optstop --gpus=4..4\n",
+    b"#PLUG --stop=optstop --max-iterations=90 --gpus=1..4 --checkpoint=file\n",
 ]
 COMMENTS = [
     b"",
@@ -195,13 +212,18 @@ COMMENTS = [
     b"plug: stop=target",
     b"plug: urgency=7\nline 1: forged",
     b"plug: " + b"x" * 2_000,
+    b"plug urgency=7 deadline=2h",
+    b" Plug:\t--urgency=7",
+    b"plug the leak",
+    b"plugged urgency=7",
+    b"plug: stop=optstop",
 ]
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
 @pytest.mark.parametrize("comment", COMMENTS)
 def test_check_and_parser_say_the_same_of_a_job(script: bytes, comment: bytes, lua: Lua) -> None:
-    assert lua.problems(script, comment, NOW) == expected(script, comment, NOW)
+    assert lua.found(script, comment, NOW) == expected(script, comment, NOW)
 
 
 WORDS = st.one_of(
@@ -225,7 +247,7 @@ def test_check_and_parser_say_the_same_of_any_words(
     words: list[bytes], comment: list[bytes], now: int, lua: Lua
 ) -> None:
     script, said = b"#PLUG " + b" ".join(words), b"plug: " + b" ".join(comment)
-    assert lua.problems(script, said, now) == expected(script, said, now)
+    assert lua.found(script, said, now) == expected(script, said, now)
 
 
 @pytest.mark.parametrize("interpreter", INTERPRETERS)
@@ -240,6 +262,27 @@ def test_check_never_throws_whatever_a_job_is(interpreter: str) -> None:
         assert(string.find(check({{comment = "plug: urgency=77"}}), "comment: urgency=77", 1, true))
     """
     subprocess.run([interpreter, "-e", code], check=True)
+
+
+@pytest.mark.parametrize("interpreter", INTERPRETERS)
+def test_a_warning_says_what_has_no_effect_here(interpreter: str, tmp_path: Path) -> None:
+    copy, site = tmp_path / "slurmplug.lua", tmp_path / "site.lua"
+    copy.write_text(CHECK.read_text())
+
+    def said(site_lua: str, job: str) -> str:
+        site.write_text(site_lua)
+        code = f'io.write(dofile("{copy}").warning({job}) or "nothing")'
+        return subprocess.run([interpreter, "-e", code], check=True, capture_output=True, text=True).stdout
+
+    elastic = '{script = "#PLUG --gpus=1..4 --checkpoint=file", requeue = %d}'
+    for anything in ("", "broken (", "return 7", "return {}"):
+        assert said(anything, elastic % 1) == "nothing"
+    assert "line 1: --gpus=1..4: with --no-requeue the" in said("", elastic % 0)
+    here = said(submission.site_lua(Config()), elastic % 1)
+    assert "line 1: --gpus=1..4: the number of GPUs is not changed: the mode for resizes is observe here" in here
+    assert "with --no-requeue" not in said(submission.site_lua(Config()), elastic % 0)
+    for job in ("{}", "nil", "{script = 7, comment = {}}", '{script = "#PLUG --gpus=1..4 --manage=off"}'):
+        assert said("", job) == "nothing"
 
 
 @pytest.mark.parametrize("interpreter", INTERPRETERS)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from slurmplug.cluster import pyslurm_process
+from slurmplug.cluster.pyslurm_process import Proof
 from slurmplug.config.schema import Config, Modes
 from slurmplug.doctor import facts as doctor_facts
 from slurmplug.doctor.checks import ALL_ACTIONS, Facts, Finding, PathStatus, blocked_actions, restrict_modes, run_checks
@@ -47,7 +49,7 @@ HEALTHY = Facts(
     other_nodes=8,
     spool=folder("/spool"),
     reports=folder("/spool/reports", 0o3773),
-    requests=folder("/spool/requests"),
+    requests=folder("/spool/requests", 0o711),
     ledger=folder("/lib", 0o750, kind="ext4"),
 )
 
@@ -64,6 +66,38 @@ def test_a_healthy_site_has_nothing_to_fix() -> None:
     findings = run_checks(HEALTHY)
     assert {each.level for each in findings} == {"ok"}
     assert not any(each.fix or each.blocks for each in findings)
+
+
+@pytest.mark.parametrize(
+    ("proof", "level", "message"),
+    [
+        (Proof("24.11.0"), "ok", "pyslurm 24.11.0 writes priorities"),
+        (
+            Proof("25.11.2", "its release 25.11.2 is not for Slurm 24.11.5", lasting=True),
+            "note",
+            "not for Slurm 24.11.5",
+        ),
+        (
+            Proof("", "it cannot be imported: No module named 'pyslurm'", lasting=True),
+            "note",
+            "No module named 'pyslurm'",
+        ),
+    ],
+)
+def test_a_pyslurm_that_does_not_work_is_named_with_what_to_install(proof: Proof, level: str, message: str) -> None:
+    finding = found(replace(HEALTHY, pyslurm=proof), "pyslurm")
+    assert (finding.level, finding.blocks) == (level, frozenset())
+    assert message in finding.message
+    assert ("pyslurm==24.11.*" in finding.fix) == (level == "note")
+
+
+def test_pyslurm_is_tried_only_where_it_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pyslurm_process, "trial", lambda conf, release: Proof(release))
+    chosen = Config.model_validate({"slurm": {"client": "pyslurm"}})
+    assert doctor_facts.with_pyslurm(HEALTHY).pyslurm is None
+    assert doctor_facts.with_pyslurm(replace(HEALTHY, config=chosen)).pyslurm == Proof("24.11.5")
+    no_answer = replace(HEALTHY, config=chosen, read_errors={"Slurm": "no answer"})
+    assert doctor_facts.with_pyslurm(no_answer).pyslurm is None
 
 
 BY_PRIORITY = frozenset({"rank", "resize", "migrate"})
@@ -101,13 +135,14 @@ BY_PRIORITY = frozenset({"rank", "resize", "migrate"})
         ),
         (
             replace(HEALTHY, requests=folder("/spool/requests", 0o777)),
-            "spool/requests", "wrong", "-m 755", frozenset({"stop"}),
+            "spool/requests", "wrong", "-m 711", frozenset({"stop"}),
         ),
         (
-            replace(HEALTHY, requests=folder("/spool/requests", writable=False)),
-            "spool/requests", "wrong", "-m 755", frozenset({"stop"}),
+            replace(HEALTHY, requests=folder("/spool/requests", 0o711, writable=False)),
+            "spool/requests", "wrong", "-m 711", frozenset({"stop"}),
         ),
         (replace(HEALTHY, spool=folder("/spool", kind="xfs")), "shared spool", "note", "mount it", frozenset()),
+        (replace(HEALTHY, spool=folder("/spool", kind="xfs", exported=True)), "shared spool", "ok", "", frozenset()),
         (replace(HEALTHY, ledger=folder("/lib", kind="nfs4")), "ledger", "wrong", "local disk", ALL_ACTIONS),
         (replace(HEALTHY, ledger=folder("/lib", kind="ext4", free=9)), "ledger", "note", "keep_days", frozenset()),
         (replace(HEALTHY, ledger_mode=0o644), "ledger", "note", "chmod o= /var/lib/slurmplug/", frozenset()),
@@ -214,3 +249,27 @@ def test_the_command_tells_each_finding_and_ends_with_1_where_one_is_wrong(
     assert ill.exit_code == 1
     assert "WRONG  clock " in ill.output
     assert "fix: systemctl enable --now systemd-timesyncd" in ill.output
+
+
+@pytest.mark.parametrize(
+    ("path", "exported"), [("/export/slurm plug/spool", True), ("/export/slurm", False), ("/exp", False)]
+)
+def test_what_the_nfs_server_exports_is_read_from_its_table(
+    path: str, exported: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "etab").write_text(f"{tmp_path}/export/slurm\\040plug\t10.0.0.0/8(rw,sync)\n\n")
+    monkeypatch.setattr(doctor_facts, "_EXPORTS", tmp_path / "etab")
+    folder = Path(f"{tmp_path}{path}")
+    folder.mkdir(parents=True)
+    assert doctor_facts.path_status(folder).exported is exported
+
+
+@pytest.mark.parametrize(("uid", "name", "told"), [(1001, "ada", True), (995, "slurmplug", False), (0, "root", False)])
+def test_who_is_no_administrator_is_told_first_that_it_is_for_those(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, uid: int, name: str, told: bool
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: uid)
+    monkeypatch.setattr("slurmplug.commands.doctor.user_name", lambda: name)
+    output = run("doctor", "--config", str(tmp_path / "none.toml")).output
+    assert output.startswith("doctor is for administrators") == told
+    assert "there is no configuration" in output

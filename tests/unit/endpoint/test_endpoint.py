@@ -1,11 +1,14 @@
 """The endpoint: the same reports over the network, each user what Slurm would show, and unknown clients limited."""
 
+import contextlib
 import http.client
 import json
+import select
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +21,18 @@ from policies.policy import Policy
 from policies.snapshot import Snapshot
 from slurmplug.config.schema import Config
 from slurmplug.endpoint import munge, wire
+from slurmplug.endpoint.changes import recorded
+from slurmplug.endpoint.connections import ConnectionLimits, Connections
 from slurmplug.endpoint.limits import RateLimit
+from slurmplug.endpoint.making import Make, Maker
 from slurmplug.endpoint.munge import Sender
 from slurmplug.endpoint.server import EndpointLimits, EndpointServer, EndpointThread, RequestHandler
+from slurmplug.endpoint.turns import Turns
 from slurmplug.endpoint.viewers import EXPIRE_SECONDS, REFRESH_SECONDS, Viewers
 from slurmplug.errors import EndpointError, LedgerError, NotConfirmed, ReadFailed, SteppedDown
+from slurmplug.ledger.directive_changes import Author, ChangeRequest
 from slurmplug.ledger.ledger import Ledger
+from slurmplug.reports.job_request import JobRequest
 from tests.builders import CLUSTER
 from tests.ledgers import Planned, Site, run
 
@@ -109,6 +118,7 @@ def serving(
     munged: FakeMunge,
     limits: EndpointLimits = LIMITS,
     *,
+    most: int = 50_000,
     per_minute: int = 1000,
     confirm: Callable[[], None] = lambda: None,
     policy: Policy | None = None,
@@ -117,9 +127,13 @@ def serving(
     config = Config.model_validate({"endpoint": settings, "ledger": {"path": str(folder / "ledger.db")}})
     slurm = Slurm()
     with Site(folder, policy) as site:
-        server = EndpointServer(
-            "127.0.0.1:0", RequestHandler(site.path, lambda: config, Viewers(slurm), limits, confirm)
-        )
+
+        def change(request: ChangeRequest, author: Author) -> list[str]:
+            return recorded(site.path, request, author, config.interval, confirm)
+
+        lanes: list[Make] = [Maker(most), Maker(most)]
+        handler = RequestHandler(lambda: config, Viewers(slurm), Turns(lanes), change, limits)
+        server = EndpointServer("127.0.0.1:0", handler)
         thread = EndpointThread(server, poll=0.01)
         try:
             yield Served(site, folder, server, slurm, munged)
@@ -154,6 +168,8 @@ class TestReports:
             ("prio", "--long"),
             ("prio", "--json"),
             ("why", "1"),
+            ("why", "1", "--plot"),
+            ("why", "1", "--plot", "--json"),
             ("why", "3", "--json"),
         ],
     )
@@ -177,6 +193,23 @@ class TestReports:
             reply = served.ask(ADA, *arguments).output
             assert {job["user"] for job in json.loads(reply)["jobs"]} == {"ada"}
             assert "bob" not in reply
+
+    def test_suggestions_are_about_jobs_that_slurm_shows(self, served: Served) -> None:
+        cluster = served.site.cluster
+        for uid, user in [(ADA, "ada"), (BOB, "bob")] * 3:
+            job = cluster.submit(uid=uid, user=user, name=f"secret-of-{user}", gpus=4)
+            cluster.start(job)
+            for _ in range(10):
+                cluster.say(job, load={"gpu": 0.1})
+            served.site.cycle()
+            cluster.end(job)
+            served.site.cycle()
+        arguments = "suggest", "-a", "-S", "uts1000000000"
+        own, all_ = (json.loads(served.ask(uid, *arguments, "--json").output) for uid in (ADA, 0))
+        assert [each["user"] for each in own["suggestions"]] == ["ada"]
+        assert {each["user"] for each in all_["suggestions"]} == {"ada", "bob"}
+        assert "bob" not in served.ask(ADA, *arguments).output
+        assert served.ask(0, *arguments).output == served.site.ask(*arguments)
 
     def test_places_in_the_queue_count_the_jobs_that_are_hidden(self, served: Served) -> None:
         mine = json.loads(served.ask(ADA, "prio", "--json").output)["jobs"]
@@ -229,10 +262,37 @@ class TestReports:
         assert told
         assert all(row["facts"]["other"] is None for row in told)
 
+    def test_an_estimate_is_of_the_senders_job_and_tells_of_no_other(self, served: Served) -> None:
+        request = JobRequest("bob", "n[1-2]", "gpu", name="secret-of-bob", gpus=1, time_limit=60.0)
+        parameters = {name: value for name, value in asdict(request).items() if name != "user"}
+        body = json.dumps({**parameters, "script": ["#PLUG --target=accuracy>=0.1"]}).encode()
+        served.munge.uid = BOB
+        status, reply = served.post("/v1/estimate", body, **served.signed("estimate", body))
+        assert status == 200
+        assert reply.keys() == {
+            "as_of",
+            "outcomes",
+            "source",
+            "run_time",
+            "start",
+            "end",
+            "in_time",
+            "deadline",
+            "target",
+            "changes",
+        }
+        status, reply = served.post(
+            "/v1/estimate",
+            b'{"nodes": "n1", "user": "ada"}',
+            **served.signed("estimate", b'{"nodes": "n1", "user": "ada"}'),
+        )
+        assert (status, reply["error"]) == (400, "user: Extra inputs are not permitted")
+
     def test_why_of_a_hidden_job_is_as_of_one_that_never_was(self, served: Served) -> None:
-        hidden, never = served.ask(ADA, "why", "3"), served.ask(ADA, "why", "99")
-        assert (hidden.exit_code, never.exit_code) == (1, 1)
-        assert hidden.output.replace("3", "99") == never.output
+        for more in ((), ("--plot",), ("--plot", "--json")):
+            hidden, never = served.ask(ADA, "why", "3", *more), served.ask(ADA, "why", "99", *more)
+            assert (hidden.exit_code, never.exit_code) == (1, 1)
+            assert hidden.output.replace("3", "99") == never.output
 
     def test_a_user_who_is_known_only_by_hidden_jobs_is_not_known(self, served: Served) -> None:
         assert "Invalid user id: bob" in served.ask(ADA, "acct", "-u", "bob").output
@@ -249,13 +309,29 @@ class TestReports:
         assert "at most 500 items" in result.output
 
     def test_more_jobs_than_one_answer_holds_are_refused(self, tmp_path: Path, munged: FakeMunge) -> None:
-        with serving(tmp_path, munged, EndpointLimits(jobs=2)) as one:
+        with serving(tmp_path, munged, most=2) as one:
             for _ in range(3):
                 one.site.cluster.submit()
             one.site.cycle()
             result = one.ask(0, "acct", "-a", "-S", "uts1000000000")
         assert result.exit_code == 1
         assert "more than 2 jobs: choose a shorter time" in result.output
+
+    @pytest.mark.parametrize("command", [("queue", "--json"), ("acct", "-a", "--json", "-S", "uts1000000000")])
+    def test_what_is_long_comes_in_pages(
+        self, served: Served, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+    ) -> None:
+        whole, made = served.ask(0, *command).output, served.munge.made
+        monkeypatch.setattr(wire, "PAGE", 1)
+        assert served.ask(0, *command).output == whole
+        assert served.munge.made == made + 5
+
+    def test_pages_after_the_first_are_paid_with_turns(self, tmp_path: Path, munged: FakeMunge) -> None:
+        with serving(tmp_path, munged, per_minute=2) as one:
+            one.site.cycle()
+            bodies = [b'{"first": 1000}'] * 10 + [b"{}", b"{}"]
+            found = [one.post("/v1/queue", body, **one.signed("queue", body))[0] for body in bodies]
+        assert found == [200] * 11 + [429]
 
     def test_an_endpoint_that_is_not_there_is_named(self, tmp_path: Path, munged: FakeMunge) -> None:
         with socket.socket() as unused:
@@ -472,7 +548,7 @@ class TestUnknownClients:
             reply.append(one.post("/v1/status", **one.signed("status"))[0])
         assert reply == [200, 200, 429, 200]
 
-    def test_at_most_four_credentials_are_checked_at_once(
+    def test_of_one_address_at_most_two_credentials_are_checked_at_once(
         self, served: Served, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         lock, go = threading.Lock(), threading.Event()
@@ -496,23 +572,79 @@ class TestUnknownClients:
         ]
         for thread in threads:
             thread.start()
-        for _ in range(4):
+        for _ in range(2):
             assert full.acquire(timeout=60)
         assert not full.acquire(timeout=0.3)
         go.set()
         for thread in threads:
             thread.join(60)
-        assert at_once == [0, 4]
+        assert at_once == [0, 2]
 
-    def test_connections_are_counted_and_none_lasts(self, tmp_path: Path, munged: FakeMunge) -> None:
-        with serving(tmp_path, munged, EndpointLimits(connections_per_address=1, connection_seconds=1.0)) as one:
+    def test_who_does_not_send_its_request_in_time_is_hung_up_on(self, tmp_path: Path, munged: FakeMunge) -> None:
+        limits = EndpointLimits(ConnectionLimits(request_seconds=0.5))
+        with serving(tmp_path, munged, limits) as one:
             one.site.cycle()
-            with socket.create_connection(("127.0.0.1", one.port), timeout=60) as silent:
-                silent.sendall(b"POST /v1/status HTTP/1.0\r\n")
-                with socket.create_connection(("127.0.0.1", one.port), timeout=60) as second:
-                    assert second.recv(1) == b""
-                assert silent.recv(1) == b""
-            assert wait_for(lambda: one.post("/v1/status", **one.signed("status"))[0] == 200)
+            with socket.create_connection(("127.0.0.1", one.port), timeout=60) as slow:
+                sent = 0
+                with contextlib.suppress(OSError):
+                    while sent < 6000 and not select.select([slow], [], [], 0.01)[0]:  # a byte now and then
+                        slow.sendall(b"P")
+                        sent += 1
+                assert sent < 6000
+            assert one.post("/v1/status", **one.signed("status"))[0] == 200
+
+    def test_of_too_many_unknown_ones_the_oldest_gives_way(self, tmp_path: Path, munged: FakeMunge) -> None:
+        limits = EndpointLimits(ConnectionLimits(per_address=3, request_seconds=3600.0))
+        with serving(tmp_path, munged, limits) as one, contextlib.ExitStack() as stack:
+            one.site.cycle()
+            slow = [
+                stack.enter_context(socket.create_connection(("127.0.0.1", one.port), timeout=60)) for _ in range(16)
+            ]
+            for each in slow:
+                with contextlib.suppress(OSError):
+                    each.sendall(b"POST /v1/status HTTP/1.0\r\n")
+            assert one.post("/v1/status", **one.signed("status"))[0] == 200
+            for each in slow[:13]:
+                with contextlib.suppress(ConnectionResetError):
+                    assert each.recv(1) == b""
+
+    def test_one_user_has_so_many_connections_and_others_have_theirs(self) -> None:
+        connections = Connections(ConnectionLimits(per_user=2, per_address=2))
+        with contextlib.ExitStack() as stack:
+            sockets = [stack.enter_context(socket.socket()) for _ in range(4)]
+            for each in sockets[:3]:
+                assert connections.admit(each, "login1", 0.0)
+                connections.was_read(each)
+                allowed = connections.is_of(each, ADA)
+            assert not allowed
+            connections.ended(sockets[2])
+            assert connections.admit(sockets[3], "login1", 0.0)
+            assert connections.is_of(sockets[3], BOB)
+
+    def test_requests_that_have_come_give_way_only_to_clients_from_where_fewer_came(self) -> None:
+        connections = Connections(ConnectionLimits(unknown=4, per_address=3))
+        with contextlib.ExitStack() as stack:
+            sockets = [stack.enter_context(socket.socket()) for _ in range(8)]
+
+            def admitted(number: int, address: str) -> bool:
+                admitted = connections.admit(sockets[number], address, 0.0)
+                connections.was_read(sockets[number])
+                return admitted
+
+            assert [admitted(number, "login1") for number in range(3)] == [True] * 3
+            assert not admitted(3, "login1")
+            assert admitted(4, "login2")
+            assert admitted(5, "login3")  # the latest of login1 gives way
+            assert [connections.is_open(each) for each in sockets[:3]] == [True, True, False]
+            assert not admitted(6, "login1")
+
+    def test_no_flood_makes_more_threads_than_there_may_be(self) -> None:
+        connections = Connections(ConnectionLimits(per_address=2, in_all=3))
+        with contextlib.ExitStack() as stack:
+            sockets = [stack.enter_context(socket.socket()) for _ in range(5)]
+            assert [connections.admit(each, "login1", 0.0) for each in sockets] == [True] * 3 + [False] * 2
+            connections.ended(sockets[0])
+            assert connections.admit(sockets[3], "login1", 0.0)
 
 
 def wait_for(true: Callable[[], bool]) -> bool:

@@ -7,6 +7,7 @@ import pytest
 
 from policies.snapshot import JobKey
 from predictors.forecast import Forecast
+from slurmplug.forecasting.kind_paces import KindPaces
 from slurmplug.forecasting.seen_speeds import PlacementShape, SeenSpeeds, Whose, typed_kind, untyped_kind
 from slurmplug.forecasting.speed_fans import SpeedFans
 from tests.builders import CLUSTER, NOW, jobs, nodes, snapshot
@@ -28,7 +29,7 @@ def seen(
 def speed(known: SeenSpeeds, gpu_type: str, kind: str = "bert", user: str = "ada", **columns: Any) -> Any:
     """Median, and the ends of the 90% interval, of iterations a second of a waiting job on two GPUs."""
     waits = snapshot(jobs(user=user, kind=kind, gpus=2, gpus_max=8, gpu_type=gpu_type, max_iterations=90, **columns))
-    fan = SpeedFans(known).speeds(waits, Forecast.unknown(1))
+    fan = SpeedFans(KindPaces(known)).speeds(waits, Forecast.unknown(1))
     return fan.at([0], 2).quantile([0.5, 0.05, 0.95])[0] if fan.known.any() else None
 
 
@@ -62,7 +63,7 @@ def test_a_job_whose_type_is_not_known_goes_by_all_types() -> None:
 
 def test_a_job_that_moves_to_another_type_takes_its_own_size_along() -> None:
     known = seen((BERT, "v100", 0.1), (BERT, "k80", 1.0))
-    fans = SpeedFans(known)
+    fans = SpeedFans(KindPaces(known))
     key = (JobKey(CLUSTER, 77, int(NOW)),)
     columns: dict[str, Any] = {"keys": key, "kind": "bert", "gpus": 2, "gpus_max": 8, "max_iterations": 90}
     trains = snapshot(

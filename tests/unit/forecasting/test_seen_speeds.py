@@ -82,8 +82,7 @@ def test_of_each_user_the_latest_jobs_are_kept_and_those_seen_once_push_out_no_o
         seen.add(ADAS, place, key(0), 1.0)
     for job in range(1, 3 * MAX_JOBS):
         seen.add(ADAS, ONE, key(job), 1.0)
-    [latest] = seen.latest(ADAS).values()
-    assert len(latest) == MAX_JOBS + 1
+    assert len(seen.latest(ADAS)) == MAX_JOBS + 1
     assert seen.of_job(ADAS, key(0)) == {ONE: 1.0, FOUR: 1.0}
     assert seen.of_job(ADAS, key(1)) == {}
 

@@ -11,6 +11,7 @@ from slurmplug.cluster.port import Reservation
 from slurmplug.intake.eligibility import (
     NOT_UP,
     PlacementClass,
+    current_reasons,
     fits,
     nodes_of,
     satisfies,
@@ -196,3 +197,22 @@ def test_a_job_that_waits_and_may_run_on_one_type_alone_will_have_that(types: li
         4, gpu_type=["", "k80", "", ""], state=["pending", "pending", "running", "pending"], gpus=[1, 1, 1, 0]
     )
     assert with_only_type(of_jobs, np.ones((1, 2), dtype=bool), nodes).tolist() == [only, "k80", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("reason", "now"),
+    [
+        ("ReqNodeNotAvail, UnavailableNodes:n[1-2]", "Priority"),
+        ("ReqNodeNotAvail, UnavailableNodes:n[1-3]", "ReqNodeNotAvail, UnavailableNodes:n[1-3]"),
+        ("ReqNodeNotAvail, UnavailableNodes:elsewhere", "ReqNodeNotAvail, UnavailableNodes:elsewhere"),
+        ("ReqNodeNotAvail, UnavailableNodes:", "ReqNodeNotAvail, UnavailableNodes:"),
+        ("ReqNodeNotAvail, UnavailableNodes:n[1-999999999]", "ReqNodeNotAvail, UnavailableNodes:n[1-999999999]"),
+        ("ReqNodeNotAvail, Reserved for maintenance", "ReqNodeNotAvail, Reserved for maintenance"),
+        ("Dependency", "Dependency"),
+    ],
+)
+def test_nodes_that_are_up_again_are_no_reason_to_wait(reason: str, now: str) -> None:
+    """Slurm gives another only when it tries the job again."""
+    down = frozenset({"down"})
+    nodes = nodes_of(node_rows(3, state=[frozenset({"mixed"}), frozenset({"idle"}), down]))
+    assert current_reasons(np.array(["Resources", reason]), nodes).tolist() == ["Resources", now]

@@ -11,7 +11,7 @@ from slurmplug.cluster.cli_client import CliClient
 from slurmplug.cluster.port import Ending
 from slurmplug.cluster.scripts import ScriptReader
 from slurmplug.intake.columns import jobs_of
-from slurmplug.intake.intake import ENDING_TIMEOUT, Intake
+from slurmplug.intake.intake import ENDING_TIMEOUT, PARTIAL_SECONDS, Intake
 from slurmplug.intake.job_record import Changes
 from slurmplug.intake.report_points import POINTS_PER_READING
 from slurmplug.ledger.ledger import Ledger
@@ -200,26 +200,27 @@ def test_a_doubted_job_with_another_script_is_another_job(looks: Looks) -> None:
     assert {record.key: record.listed for record in changes.records} == {key(1): False, key(1, NOW + 90.0): True}
 
 
-def test_a_doubt_outlives_the_daemon(looks: Looks) -> None:
-    ledger = Ledger(None)
+def test_a_doubt_outlives_the_daemon(looks: Looks, ledger_in_memory: Ledger) -> None:
     for row in (job_row(1, **RUNNING), job_row(1, submit=NOW + 90.0, restarts=1)):
         _, changes = looks.look(row, scripts={1: SCRIPT} if row["restarts"] == 0 else {})
-        with ledger._transaction():
-            ledger._write_changes(changes)
-    looks.intake = Intake(ledger.live_records())
+        with ledger_in_memory._transaction():
+            ledger_in_memory._write_changes(changes)
+    looks.intake = Intake(ledger_in_memory.live_records())
     snapshot, _ = looks.look(job_row(1, submit=NOW + 90.0, restarts=1), scripts={})
     assert snapshot.jobs.managed.tolist() == [False]
     snapshot, _ = looks.look(job_row(1, submit=NOW + 90.0, restarts=1), scripts={1: b"#!/bin/sh\n"})
     assert snapshot.jobs.keys == (key(1, NOW + 90.0),)
 
 
-def test_after_a_restart_what_an_earlier_job_of_the_id_reported_is_not_taken_again(looks: Looks) -> None:
+def test_after_a_restart_what_an_earlier_job_of_the_id_reported_is_not_taken_again(
+    looks: Looks, ledger_in_memory: Ledger
+) -> None:
     """The daemon reads the file from its beginning, and the last line that it knows of the earlier job is among it."""
-    ledger, old = Ledger(None), reports(range(1, 4), accuracy=0.95)
+    old = reports(range(1, 4), accuracy=0.95)
     _, changes = looks.look(job_row(1, **RUNNING), reports={1: old})
-    with ledger._transaction():
-        ledger._write_changes(changes)
-    looks.intake = Intake(ledger.live_records())
+    with ledger_in_memory._transaction():
+        ledger_in_memory._write_changes(changes)
+    looks.intake = Intake(ledger_in_memory.live_records())
     new = job_row(1, submit=NOW + 90.0, **RUNNING | {"start": NOW + 95.0})
     snapshot, changes = looks.look(new, reports={1: old + report(time=NOW + 99.0, iteration=1, accuracy=0.1)})
     assert snapshot.jobs.accuracies.values.tolist() == [0.1]
@@ -237,7 +238,7 @@ def test_an_element_takes_nothing_over_from_an_earlier_array_of_the_same_id(look
 def test_the_accounting_of_an_earlier_job_of_the_id_does_not_end_this_one(looks: Looks) -> None:
     looks.look(job_row(1, submit=NOW + 90.0, **RUNNING))
     looks.look(endings=[Ending(1, "COMPLETED", NOW + 5.0, NOW + 65.0, 0)])
-    assert looks.intake.alive == {1}
+    assert set(looks.intake.alive) == {1}
 
 
 def test_an_ended_job_whose_script_was_never_read_is_not_managed_and_told_once(looks: Looks) -> None:
@@ -255,17 +256,17 @@ def test_an_ended_job_leaves_and_is_told_once_more_when_slurm_forgets_it(looks: 
     assert looks.look(ended)[1].records == ()
     assert [(r.facts.state, r.listed) for r in looks.look()[1].records] == [("FAILED", False)]
     assert looks.look()[1].records == ()
-    assert looks.intake.alive == set()
+    assert set(looks.intake.alive) == set()
 
 
 def test_a_job_that_slurm_forgot_ends_as_the_accounting_says(looks: Looks) -> None:
     looks.look(job_row(1, **RUNNING))
-    assert looks.intake.alive == {1}
+    assert set(looks.intake.alive) == {1}
     _, changes = looks.look(endings=[Ending(1, "TIMEOUT", NOW + 5.0, NOW + 65.0, 0)])
     [record] = changes.records
     assert (record.facts.state, record.facts.start, record.facts.end) == ("TIMEOUT", NOW + 5.0, NOW + 65.0)
     assert not record.listed
-    assert looks.intake.alive == set()
+    assert set(looks.intake.alive) == set()
 
 
 @pytest.mark.parametrize("endings", [[], [Ending(1, "RUNNING", NOW, NAN, 0)]], ids=["says nothing", "says it runs"])
@@ -275,10 +276,17 @@ def test_a_job_that_nobody_knows_is_waited_for_and_then_unknown(looks: Looks, en
     for _ in range(3):
         snapshot, _ = looks.look(endings=endings, after=ENDING_TIMEOUT / 3)
         assert len(snapshot.jobs) == 0
-        assert looks.intake.alive == {1}
+        assert set(looks.intake.alive) == {1}
     _, changes = looks.look(endings=endings, after=1.0)
     assert [(r.facts.state, r.facts.end, r.listed) for r in changes.records] == [("UNKNOWN", last, False)]
-    assert looks.intake.alive == set()
+    assert set(looks.intake.alive) == set()
+
+
+def test_a_job_that_squeue_has_not_listed_for_long_is_gone_also_while_slurmdbd_does_not_answer(looks: Looks) -> None:
+    looks.look(job_row(1, **RUNNING))
+    missing = [looks.look(after=PARTIAL_SECONDS / 2)[0].missing for _ in range(3)]
+    assert missing == [1, 0, 0]
+    assert set(looks.intake.alive) == {1}, "how it ended is still asked for"
 
 
 def test_a_job_that_was_away_for_one_look_is_the_same_job(looks: Looks) -> None:
@@ -540,31 +548,33 @@ def written(ledger: Ledger, changes: Changes) -> list[dict[str, Any]]:
     return ledger.query("SELECT * FROM jobs ORDER BY id")
 
 
-def test_a_daemon_that_restarts_goes_on_with_jobs_that_ended_but_are_still_listed(looks: Looks) -> None:
-    ledger = Ledger(None)
+def test_a_daemon_that_restarts_goes_on_with_jobs_that_ended_but_are_still_listed(
+    looks: Looks, ledger_in_memory: Ledger
+) -> None:
     looks.look(job_row(1))
     rows = job_row(1, restarts=1, submit=NOW + 100.0, **RUNNING | {"start": NOW + 230.0})
     _, first = looks.look(rows, after=200.0)
-    written(ledger, first)
+    written(ledger_in_memory, first)
     ended = rows | {"state": "COMPLETED", "end": NOW + 300.0}
-    before = written(ledger, looks.look(ended)[1])
+    before = written(ledger_in_memory, looks.look(ended)[1])
     assert json.loads(before[0]["directives"])["target"]["value"] == 0.9
-    looks.intake = Intake(ledger.live_records())
+    looks.intake = Intake(ledger_in_memory.live_records())
     _, changes = looks.look(ended)
     assert changes.records == ()
-    written(ledger, looks.look()[1])
+    written(ledger_in_memory, looks.look()[1])
     assert looks.look()[1].records == ()
-    assert ledger.live_records() == []
-    [row] = ledger.query("SELECT first_submit, listed, ended FROM jobs")
+    assert ledger_in_memory.live_records() == []
+    [row] = ledger_in_memory.query("SELECT first_submit, listed, ended FROM jobs")
     assert row == {"first_submit": int(NOW), "listed": 0, "ended": 1}
 
 
-def test_a_daemon_that_restarts_folds_nothing_twice_although_it_reads_from_the_beginning(looks: Looks) -> None:
-    ledger = Ledger(None)
+def test_a_daemon_that_restarts_folds_nothing_twice_although_it_reads_from_the_beginning(
+    looks: Looks, ledger_in_memory: Ledger
+) -> None:
     row = job_row(1, **RUNNING)
     old, older = reports(range(1_000, 3_000), loss=1.0), reports(range(1, 1_000), loss=1.0)
-    written(ledger, looks.look(row, reports={1: older + old}, after=5_000.0)[1])
-    looks.intake = Intake(ledger.live_records())
+    written(ledger_in_memory, looks.look(row, reports={1: older + old}, after=5_000.0)[1])
+    looks.intake = Intake(ledger_in_memory.live_records())
     _, changes = looks.look(row, reports={1: older})
     assert (changes.faults, changes.points) == ((), ())
     _, changes = looks.look(row, reports={1: old + b"\xff\n" + reports(range(3_000, 3_100), loss=2.0)})
@@ -574,11 +584,10 @@ def test_a_daemon_that_restarts_folds_nothing_twice_although_it_reads_from_the_b
     assert looks.look(row, reports={1: late})[1].faults == (SpoolFault(1, "earlier iteration", "", 2),)
 
 
-def test_reports_that_tell_no_time_are_read_after_a_restart(looks: Looks) -> None:
-    ledger = Ledger(None)
+def test_reports_that_tell_no_time_are_read_after_a_restart(looks: Looks, ledger_in_memory: Ledger) -> None:
     row = job_row(1, **RUNNING)
-    written(ledger, looks.look(row, reports={1: report(iteration=1, loss=1.0)})[1])
-    looks.intake = Intake(ledger.live_records())
+    written(ledger_in_memory, looks.look(row, reports={1: report(iteration=1, loss=1.0)})[1])
+    looks.intake = Intake(ledger_in_memory.live_records())
     snapshot, _ = looks.look(row, reports={1: report(iteration=1, loss=1.0) + report(iteration=2, loss=0.5)})
     assert snapshot.jobs.iteration.tolist() == [2.0]
 
@@ -711,19 +720,18 @@ def test_a_run_from_scratch_begins_with_the_first_trial_and_shows_nothing_of_the
     assert (record.points.trial, len(record.points.trials)) == (2, 3)
 
 
-def test_a_daemon_that_restarts_knows_the_trials(looks: Looks) -> None:
-    ledger = Ledger(None)
+def test_a_daemon_that_restarts_knows_the_trials(looks: Looks, ledger_in_memory: Ledger) -> None:
     row = job_row(1, **RUNNING)
     folds = [training(range(6), 20 * fold, loss=1.0 + fold) for fold in range(3)]
-    written(ledger, looks.look(row, reports={1: b"".join(folds[:2]) + folds[2][:60]})[1])
+    written(ledger_in_memory, looks.look(row, reports={1: b"".join(folds[:2]) + folds[2][:60]})[1])
     before = looks.intake._records[1].points
-    looks.intake = Intake(ledger.live_records())
+    looks.intake = Intake(ledger_in_memory.live_records())
     snapshot, changes = looks.look(row, reports={1: b"".join(folds)})  # from their beginning
     after = looks.intake._records[1].points
     assert (after.trials, after.trial, after.first) == (before.trials, 2, 0.0)
     assert snapshot.jobs.losses.row(0)[1].tolist() == [3.0] * 6
     assert {point.trial for point in changes.points} == {2}
-    assert ledger.query("SELECT trial, count(*) AS n FROM progress GROUP BY trial")[:2] == [
+    assert ledger_in_memory.query("SELECT trial, count(*) AS n FROM progress GROUP BY trial")[:2] == [
         {"trial": 0, "n": 6},
         {"trial": 1, "n": 6},
     ]

@@ -81,8 +81,8 @@ def test_a_claim_that_teaches_nothing_fails_no_training(tmp_path: Path, claims: 
         assert load_saved(site.ledger, "stack") is not None
 
 
-def test_a_ledger_without_models_remembers_none() -> None:
-    assert load_saved(Ledger(None), "stack") is None
+def test_a_ledger_without_models_remembers_none(ledger_in_memory: Ledger) -> None:
+    assert load_saved(ledger_in_memory, "stack") is None
 
 
 def test_another_model_is_trained_anew(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_the_pace_of_a_run_is_learnt_for_its_kind_and_remembered(tmp_path: Path)
         train(site.ledger, "stack", site.cluster.time)
         known = load_saved(site.ledger, "stack")
     assert known is not None
-    [[seen]] = known.speeds.latest(Whose("type mlp", "ada")).values()
+    [seen] = known.speeds.latest(Whose("type mlp", "ada")).values()
     assert seen.step == pytest.approx(10.0)
 
 
@@ -229,4 +229,31 @@ def test_a_run_that_outlived_its_prediction_counts_however_it_ended(tmp_path: Pa
         site.ledger.db.execute("UPDATE jobs SET predicted_high = 60.0")
         [run] = latest_run_times(site.ledger, **latest)
         assert run.runtime == pytest.approx(660.0)
+        assert latest_finished_runs(site.ledger, **latest) == []
+
+
+@pytest.mark.parametrize(("limit", "seconds"), [(3600.0, 170.0), (150.0, 150.0)])
+def test_a_stopped_run_teaches_how_long_it_would_have_run_within_its_limit(
+    tmp_path: Path, limit: float, seconds: float
+) -> None:
+    """Stopped after two minutes and four of nine iterations, each of 10 s."""
+    latest = {"most": 9, "of_kind": 9, "of_user": 9}
+    with Site(tmp_path) as site:
+        job = site.cluster.submit(b"#PLUG --max-iterations=9\n", time_limit=limit)
+        site.cluster.start(job)
+        site.cluster.time += 10.0
+        for iteration in range(1, 5):
+            site.cluster.time += 10.0
+            site.cluster.say(job, iteration=iteration, accuracy=0.1 * iteration)
+        site.cycle()
+        site.cluster.time += 10.0
+        site.cluster.end(job)
+        site.cycle()
+        site.ledger.db.execute(
+            "INSERT INTO operations (id, job, kind, rule, facts, opened, step, since, until, restarts, told, tries, "
+            "result, outcome) SELECT 'a', id, 'stop', 'target', '{}', 0, 'ended', 0, 0, 0, '', 0, '', 'stopped' "
+            "FROM jobs"
+        )
+        [run] = latest_run_times(site.ledger, **latest)
+        assert run.runtime == pytest.approx(seconds)
         assert latest_finished_runs(site.ledger, **latest) == []

@@ -115,6 +115,19 @@ def test_nothing_is_unpickled() -> None:
             loads(data)
 
 
+@pytest.mark.parametrize("header", ["{'shape': (3,': (3", "{'shape': (3,), 'descr': ' ", "((((" * 500])
+def test_an_array_whose_header_is_damaged_is_no_value_of_the_codec(header: str) -> None:
+    import io
+    import zipfile
+
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as written:
+        size = len(header).to_bytes(2, "little")
+        written.writestr("skeleton.npy", b"\x93NUMPY\x01\x00" + size + header.encode())
+    with pytest.raises(ValueError, match="not a value of this codec"):
+        loads(archive.getvalue())
+
+
 class Optional(NamedTuple):
     number: int
     other: int | None

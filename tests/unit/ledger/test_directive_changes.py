@@ -338,7 +338,7 @@ def test_a_copy_has_the_changes_in_force_and_those_to_come(site: Site, tmp_path:
     copy, place = tmp_path / "copy.db", tmp_path / "other"
     place.mkdir()
     site.ledger.backup(copy)
-    backup.install(copy, place / "ledger.db", place)
+    backup.restore(copy, place / "ledger.db", place)
     with closing(Ledger(place / "ledger.db")) as installed:
         scheduler = begun(site.cluster, site.scheduler.policy, installed, site.scheduler.config)
         record = scheduler.run()

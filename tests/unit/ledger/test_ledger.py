@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.plan import Action, OtherJob, Plan, Reason
+from policies.plan import Action, ActionKind, OtherJob, Plan, Reason
 from policies.snapshot import JobKey, Snapshot
 from predictors.forecast import Forecast
 from slurmplug.cluster.port import Command, Outcome
@@ -25,7 +25,7 @@ from slurmplug.directives.parser import Directives, Target
 from slurmplug.errors import LedgerError
 from slurmplug.intake.intake import Intake
 from slurmplug.intake.job_record import Changes, Point
-from slurmplug.ledger import database, queries, rows
+from slurmplug.ledger import database, job_rows, queries
 from slurmplug.ledger.codec import loads, rebuild
 from slurmplug.ledger.ledger import DAY, Ledger
 from slurmplug.ledger.schema import MIGRATIONS
@@ -102,6 +102,8 @@ def cycle(
         snapshot=seen,
         forecasts=forecasts(n, remaining=60.0, final=Forecast.normal(np.full(n, 0.8), 0.1, "curve")),
         memory={"overloaded": np.array([False])},
+        decided=plan,
+        made_from={},
         plan=plan,
         verdict=check(seen, plan, Past(now), ACT, Guardrails()),
         operations=operations,
@@ -153,15 +155,23 @@ def test_a_cycle_is_written_with_all_that_led_to_it(ledger: Ledger) -> None:
     assert ledger.next_cycle() == 2
 
 
+def test_what_each_stage_of_a_cycle_took_is_known_with_the_effects_when_it_has_finished(ledger: Ledger) -> None:
+    ledger.begin(cycle(1))
+    ledger.finish(1, [], {}, NOW, {"read": 0.1, "apply": 0.25})
+    last = queries.last_cycle(ledger)
+    assert last is not None
+    assert last.seconds == {"read": 0.1, "apply": 0.25}
+
+
 def test_the_inputs_of_a_cycle_that_commanded_something_come_back_whole(ledger: Ledger) -> None:
     record = cycle(1, commands=[site_factor(1, 2)])
     ledger.begin(record)
-    ledger.finish(1, [], {}, NOW)
+    ledger.finish(1, [], {}, NOW, {})
     ledger.begin(cycle(2, changes=Changes(NOW)))
-    ledger.finish(2, [], {}, NOW)
+    ledger.finish(2, [], {}, NOW, {})
     commanded, quiet = ledger.query("SELECT inputs FROM cycles ORDER BY id")
     assert quiet["inputs"] is None
-    seen, _, memory = loads(commanded["inputs"])
+    seen, _, memory, *_ = loads(commanded["inputs"])
     again = rebuild(Snapshot, seen)
     assert (again.jobs.keys, again.cycle, again.now) == (record.snapshot.jobs.keys, 1, NOW)
     assert memory["overloaded"].tolist() == [False]
@@ -172,7 +182,7 @@ def test_the_inputs_of_a_cycle_that_commanded_something_come_back_whole(ledger: 
 def test_a_cycle_whose_outcomes_were_never_written_has_no_inputs_and_leaves_none_to_the_next(ledger: Ledger) -> None:
     ledger.begin(cycle(1, commands=[site_factor(1, 2)]))
     ledger.begin(cycle(2, changes=Changes(NOW)))
-    ledger.finish(2, [], {}, NOW)
+    ledger.finish(2, [], {}, NOW, {})
     assert [row["inputs"] for row in ledger.query("SELECT inputs FROM cycles")] == [None, None]
 
 
@@ -196,18 +206,20 @@ def test_where_each_job_stands_comes_back_as_it_was_and_without_what_is_not_know
     assert stood is not None
     rows = {row["job_id"]: row["id"] for row in ledger.query("SELECT id, job_id FROM jobs")}
     assert set(stood.jobs) == set(rows.values())
-    first, second, third = (stood.of(rows[job_id]) for job_id in (1, 2, 3))
-    left = {f"remaining{end}": 60.0 for end in ("", "_low", "_high")}
-    last = {f"final{end}": 0.8 for end in ("", "_low", "_high")} | {"reach": 0.0}
-    assert first == {
-        "cycle": 1, "rank": 2.5, "allowed": False, "spared": "excluded", "priority": 10.0,
-        "terms": {"P": 0.5, "given": True}, "note": None,
-        "forecast": {"source": "test", "total_source": "", **left, **last, "iteration": 0.0},
-    }  # fmt: skip
-    assert (second["rank"], second["priority"], second["terms"]) == (None, None, {"given": False})
-    assert second["note"] == {"rule": "parent-missing", "facts": {"by": 7, "why": "gone"}}
-    assert "remaining" not in second["forecast"]
-    assert (third["rank"], third["forecast"]["remaining"]) == (np.inf, 60.0)
+    first, second, third = (rows[job_id] for job_id in (1, 2, 3))
+
+    def of(job: int) -> tuple[Any, ...]:
+        return tuple(stood.column(name, job) for name in ("rank", "allowed", "spared", "priority"))
+
+    assert of(first) == (2.5, False, "excluded", 10.0)
+    assert stood.terms(first) == {"P": 0.5, "given": True}
+    assert stood.note(first) is None
+    names = ("source", "remaining_high", "final_low", "reach", "iteration", "done", "start", "total_low")
+    assert [stood.forecast(name, first) for name in names] == ["test", 60.0, 0.8, 0.0, 0.0, None, None, None]
+    assert (of(second)[0], of(second)[3], stood.terms(second)) == (None, None, {"given": False})
+    assert stood.note(second) == {"rule": "parent-missing", "facts": {"by": 7, "why": "gone"}}
+    assert stood.forecast("remaining", second) is None
+    assert (of(third)[0], stood.forecast("remaining", third)) == (np.inf, 60.0)
     ledger.begin(cycle(2, (2,), changes=Changes(NOW)))
     again = queries.cycle_rankings(ledger)
     assert again is not None
@@ -241,7 +253,7 @@ def test_what_came_of_the_commands_is_written_to_them_their_operation_and_their_
         Outcome("1-label-1", "done"),
         Outcome("1-label-2", "unknown", "timed out"),
     ]
-    ledger.finish(1, outcomes, {key(1): 5.0, key(2): np.nan}, NOW + 2.0)
+    ledger.finish(1, outcomes, {key(1): 5.0, key(2): np.nan}, NOW + 2.0, {})
     values = {row["id"]: (row["status"], row["message"]) for row in ledger.query("SELECT * FROM commands")}
     assert values == {outcome.command: (outcome.status, outcome.message) for outcome in outcomes}
     assert [each.last_status for each in ledger.open_operations()] == ["refused"]
@@ -255,12 +267,15 @@ def test_a_cycle_that_could_not_read_is_noted(ledger: Ledger) -> None:
     assert ledger.next_cycle() == 2
 
 
-def test_a_decision_that_stays_the_same_is_one_row(ledger: Ledger) -> None:
+@pytest.mark.parametrize(("kind", "kept"), [("preempt", 0.92), ("stop", 0.90)])
+def test_a_decision_that_stays_the_same_is_one_row_and_a_stop_keeps_its_first_facts(
+    ledger: Ledger, kind: ActionKind, kept: float
+) -> None:
     for number, achieved in enumerate((0.90, 0.91, 0.92), 1):
-        action = Action("stop", key(1), Reason("target", {"achieved": achieved}))
+        action = Action(kind, key(1), Reason("rule", {"achieved": achieved}))
         ledger.begin(cycle(number, actions=[action], now=NOW + 60 * number))
     [row] = ledger.query("SELECT * FROM decisions")
-    assert (row["first_cycle"], row["last_cycle"], row["facts"]) == (1, 3, '{"achieved": 0.92}')
+    assert (row["first_cycle"], row["last_cycle"], json.loads(row["facts"])) == (1, 3, {"achieved": kept})
 
 
 def test_faults_are_counted(ledger: Ledger) -> None:
@@ -277,7 +292,9 @@ def test_a_crash_between_begin_and_finish_leaves_commands_unknown_and_labels_in_
     with closing(Ledger(path)) as ledger:
         operation = stop(1)
         ledger.begin(cycle(1, commands=[site_factor(1, 1), site_factor(1, 2)]))
-        ledger.finish(1, [Outcome("1-label-1", "done"), Outcome("1-label-2", "done")], {key(1): 5.0, key(2): 5.0}, NOW)
+        ledger.finish(
+            1, [Outcome("1-label-1", "done"), Outcome("1-label-2", "done")], {key(1): 5.0, key(2): 5.0}, NOW, {}
+        )
         ledger.begin(
             cycle(2, operations=[operation], commands=[ask(operation), site_factor(2, 1, 9)], changes=Changes(NOW))
         )
@@ -287,13 +304,13 @@ def test_a_crash_between_begin_and_finish_leaves_commands_unknown_and_labels_in_
         assert np.isnan(site_factors[1])
         assert site_factors[2] == 5.0
         ledger.begin(cycle(3, commands=[site_factor(3, 1, 7)], changes=Changes(NOW)))
-        ledger.finish(3, [Outcome("3-label-1", "done")], {key(1): 7.0}, NOW)
+        ledger.finish(3, [Outcome("3-label-1", "done")], {key(1): 7.0}, NOW, {})
         assert {record.site_factor for record in ledger.live_records()} == {7.0, 5.0}
 
 
 def test_a_refused_write_leaves_no_doubt_about_the_label(ledger: Ledger) -> None:
     ledger.begin(cycle(1, [1], commands=[site_factor(1, 1)]))
-    ledger.finish(1, [Outcome("1-label-1", "refused", "held")], {}, NOW)
+    ledger.finish(1, [Outcome("1-label-1", "refused", "held")], {}, NOW, {})
     assert [record.site_factor for record in ledger.live_records()] == [0.0]
 
 
@@ -321,17 +338,17 @@ def test_the_past_counts_stops_failures_and_what_was_given_back(ledger: Ledger) 
     assert ledger.past(NOW) == Past(NOW)
     early = stop(1, 1, opened=NOW - 7200.0)
     ledger.begin(cycle(1, operations=[early], commands=[ask(early)], now=NOW - 7200.0))
-    ledger.finish(1, [Outcome(ask(early).id, "done")], {}, NOW)
+    ledger.finish(1, [Outcome(ask(early).id, "done")], {}, NOW, {})
     late = stop(2, 2)
     ledger.begin(cycle(2, operations=[late], commands=[ask(late, 2)]))
-    ledger.finish(2, [Outcome(ask(late, 2).id, "refused")], {}, NOW)
+    ledger.finish(2, [Outcome(ask(late, 2).id, "refused")], {}, NOW, {})
     ledger.begin(cycle(3, commands=[site_factor(3, 1)], now=NOW + 60.0))
     ledger.set_control("paused", "maintenance")
     ledger.give_back([2])
     past = ledger.past(NOW + 120.0)
     assert (past.stops_last_hour, past.failures_in_a_row, past.last_failure) == ({"ada": 1}, 2, NOW + 60.0)
     assert (past.paused, past.given_back) == (True, frozenset({2}))
-    ledger.finish(3, [Outcome("3-label-1", "done")], {}, NOW)
+    ledger.finish(3, [Outcome("3-label-1", "done")], {}, NOW, {})
     ledger.set_control("paused", None)
     assert (ledger.past(NOW).failures_in_a_row, ledger.past(NOW).paused) == (0, False)
     assert ledger.past(NOW + 3601.0).stops_last_hour == {}
@@ -408,9 +425,9 @@ def test_what_is_older_than_the_retention_is_forgotten_with_its_story(ledger: Le
     ledger.begin(
         cycle(1, actions=[action], operations=[operation], commands=[ask(operation), site_factor(1, 2)], changes=both)
     )
-    ledger.finish(1, [], {}, NOW)
+    ledger.finish(1, [], {}, NOW, {})
     ledger.begin(cycle(2, [2], commands=[site_factor(2, 2)], changes=Changes(NOW), now=NOW + 20 * DAY))
-    ledger.finish(2, [], {}, NOW + 20 * DAY)
+    ledger.finish(2, [], {}, NOW + 20 * DAY, {})
     ledger.delete_old(NOW + 21 * DAY, keep_days=400, keep_inputs_days=14)
     assert [row["inputs"] is None for row in ledger.query("SELECT inputs FROM cycles ORDER BY id")] == [True, False]
     assert count(ledger, "jobs") == 2
@@ -501,9 +518,9 @@ def test_directives_that_an_older_release_stored_are_read_without_those_that_cam
 def write_older(ledger: Ledger, of: Changes) -> None:
     """Write the jobs and their points as a release did whose tables lacked some of today's columns."""
     columns = {row["name"] for table in ("jobs", "progress") for row in ledger.query(f"PRAGMA table_info({table})")}
-    records = map(partial(rows.record_row, now=NOW), of.records)
+    records = map(partial(job_rows.record_row, now=NOW), of.records)
     ledger._put("jobs", ({name: each[name] for name in each if name in columns} for each in records))
-    for key, point in rows.point_rows(of.points):
+    for key, point in job_rows.point_rows(of.points):
         ledger._put("progress", [{"job": ledger._id(key), **{name: point[name] for name in point if name in columns}}])
 
 
@@ -549,7 +566,7 @@ def test_an_upgrade_forgets_the_numbers_and_scores_of_other_jobs(path: Path, mon
     before = {"by": 2.0, "by_rank": 5.0, "rank": 2.0, "lost": 60.0}
     with monkeypatch.context() as patch:
         patch.setattr(database, "MIGRATIONS", MIGRATIONS[:4])
-        with closing(Ledger(path)) as ledger, ledger.db as db:
+        with closing(Ledger(path)) as ledger, closing(ledger.db) as db:
             db.execute(
                 "INSERT INTO jobs (id, cluster, job_id, first_submit, ended, listed, last_seen) "
                 "VALUES (1, 'c', 1, 1, 0, 1, 0)"
@@ -645,7 +662,7 @@ def test_a_locked_ledger_is_waited_for_and_then_an_error(
         other.execute("BEGIN IMMEDIATE")
         writes: tuple[Callable[[], None], ...] = (
             lambda: ledger.begin(cycle(2, [3])),
-            lambda: ledger.finish(1, [], {}, NOW),
+            lambda: ledger.finish(1, [], {}, NOW, {}),
             lambda: ledger.failed("mlfs", "", NOW),
             lambda: ledger.set_control("paused", "x"),
         )

@@ -8,16 +8,16 @@ import pytest
 
 from slurmplug.spool.requests import write_waiting
 from tests.fake_cluster import Crash
-from tests.moving import ADMITTED, MovingSite
+from tests.moving import ADMITTED, MakeSite, MovingSite
 
 RELEASE = Path(__file__).parents[3] / "site_config" / "slurmplug-release"
 HELD = {"priority": 0.0, "reason": "JobHeldUser"}
 
 
 @pytest.fixture
-def site() -> MovingSite:
+def site(make_site: MakeSite) -> MovingSite:
     """Job 1 was held by the submit plugin."""
-    one = MovingSite()
+    one = make_site()
     one.cluster.submit(ADMITTED, **HELD)
     return one
 
@@ -127,8 +127,8 @@ def test_who_was_let_go_while_the_daemon_was_dead_and_is_held_by_its_user_is_not
     assert reason(site) == "JobHeldUser"
 
 
-def test_a_user_who_holds_a_job_that_was_not_held_at_first_keeps_it_held() -> None:
-    site = MovingSite()
+def test_a_user_who_holds_a_job_that_was_not_held_at_first_keeps_it_held(make_site: MakeSite) -> None:
+    site = make_site()
     site.cluster.submit(ADMITTED)
     site.cycle()
     site.cluster.jobs[1] |= HELD
@@ -137,15 +137,15 @@ def test_a_user_who_holds_a_job_that_was_not_held_at_first_keeps_it_held() -> No
     assert (reason(site), site.cluster.verbs()) == ("JobHeldUser", [])
 
 
-def test_a_hold_without_a_utility_is_its_users() -> None:
-    site = MovingSite()
+def test_a_hold_without_a_utility_is_its_users(make_site: MakeSite) -> None:
+    site = make_site()
     site.cluster.submit(b"#!/bin/sh\n#PLUG --urgency=5\ntrain\n", **HELD)
     site.cycle(kind="release")
     assert (reason(site), site.cluster.verbs(), site.vetoes()) == ("JobHeldUser", [], ["held"])
 
 
-def test_where_the_site_does_not_admit_nothing_is_held_or_let_go() -> None:
-    site = MovingSite(mode={"admit": "observe"})
+def test_where_the_site_does_not_admit_nothing_is_held_or_let_go(make_site: MakeSite) -> None:
+    site = make_site(mode={"admit": "observe"})
     site.cluster.submit(ADMITTED, **HELD)
     site.cycle(kind="release")
     site.cycle(kind="hold")

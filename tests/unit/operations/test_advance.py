@@ -21,7 +21,7 @@ from slurmplug.operations import (
     OperationSettings,
     advance,
 )
-from slurmplug.operations.steps import grace_seconds
+from slurmplug.rules.grace import grace_seconds
 from slurmplug.rules.guardrails import Past, check
 from tests.builders import NOW, jobs, nodes, snapshot
 from tests.fake_cluster import job_row, job_rows
@@ -141,13 +141,13 @@ def test_a_job_that_seldom_reports_has_twice_the_time_between_its_reports() -> N
 def test_what_is_between_reports_may_be_many_iterations() -> None:
     curves = Curves(np.array([10.0, 15.0]), np.array([0.5, 0.6]), np.array([0, 2]))
     reporting = replace(jobs(1, grace=np.nan, iteration_time=100.0), accuracies=curves)
-    assert grace_seconds(snapshot(reporting, nodes(1)), 0, SETTINGS) == 1000.0
+    assert grace_seconds(snapshot(reporting, nodes(1)), 0, SETTINGS.grace) == 1000.0
 
 
 def test_what_a_job_reports_gives_it_no_longer_grace_than_it_could_declare() -> None:
     curves = Curves(np.array([1.0, 2.0, 3.0, 1e12]), np.array([0.1, 0.2, 0.3, 0.4]), np.array([0, 4]))
     reporting = replace(jobs(1, grace=np.nan, iteration_time=100.0), accuracies=curves)
-    assert grace_seconds(snapshot(reporting, nodes(1)), 0, SETTINGS) == 86_400.0
+    assert grace_seconds(snapshot(reporting, nodes(1)), 0, SETTINGS.grace) == 86_400.0
 
 
 def test_a_grace_that_was_declared_holds_however_seldom_a_job_reports() -> None:

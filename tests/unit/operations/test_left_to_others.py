@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slurmplug.cluster.port import Reservation
+from slurmplug.cluster.port import Reservation, ResourceRequest
 from slurmplug.daemon.reset import reset_recorded
 from slurmplug.operations.values import GOES_FIRST
-from tests.moving import MovingSite
+from tests.moving import MakeSite, MovingSite
 
 GROW: dict[str, Any] = {"kind": "resize", "gpus": 4}
 MOVE: dict[str, Any] = {"kind": "migrate"}
@@ -17,9 +17,9 @@ HOUR = 3_600.0
 
 
 @pytest.fixture
-def site() -> MovingSite:
+def site(make_site: MakeSite) -> MovingSite:
     """One node: a requeued job starts nowhere but in its place."""
-    return MovingSite(nodes=1)
+    return make_site(nodes=1)
 
 
 def until(site: MovingSite, step: str, **wanted: Any) -> int:
@@ -77,8 +77,8 @@ def test_a_nice_value_that_a_user_sets_meanwhile_is_left(site: MovingSite) -> No
     assert site.cluster.jobs[job]["nice"] == 50
 
 
-def test_node_lists_that_a_user_sets_while_the_moved_job_runs_are_left() -> None:
-    site = MovingSite()
+def test_node_lists_that_a_user_sets_while_the_moved_job_runs_are_left(make_site: MakeSite) -> None:
+    site = make_site()
     job = site.training()
     site.cycle(**MOVE)
     site.saves(job)
@@ -110,6 +110,24 @@ def test_a_request_that_cannot_be_read_is_waited_for_and_nothing_is_overwritten(
         assert "update" not in site.cluster.verbs(job)
     site.cycles_until(lambda: site.step() == "watch")
     assert site.cluster.jobs[job]["gpus"] == 4
+
+
+@pytest.mark.parametrize("step", ["rewrite", "unreserve", "confirm"])
+def test_a_request_that_was_read_after_its_job_had_started_is_not_compared_with_that_of_a_pending_job(
+    site: MovingSite, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """The queue shows it pending; read a moment later it has the nodes and tasks of a run that Slurm spread."""
+    until(site, step)
+    read = site.cluster.resource_requests
+
+    def started_since(job_ids: list[int]) -> dict[int, ResourceRequest]:
+        return {job: replace(each, nodes=2, tasks=2, pending=False) for job, each in read(job_ids).items()}
+
+    with monkeypatch.context() as race:
+        race.setattr(site.cluster, "resource_requests", started_since)
+        site.cycle()
+    assert "gave up" not in str(site.operations())
+    site.cycles_until(lambda: site.step() == "watch")
 
 
 def test_a_job_that_takes_its_place_is_not_ranked_until_it_runs(
@@ -151,24 +169,26 @@ def maintenance(site: MovingSite, *nodes: str, begins: float) -> None:
 
 
 @pytest.mark.parametrize(("begins", "vetoes"), [(1 * HOUR, ["maintenance"]), (11 * HOUR, [])])
-def test_a_job_of_ten_hours_is_not_moved_to_where_maintenance_begins_before(begins: float, vetoes: list[str]) -> None:
-    site = MovingSite(nodes=2)
+def test_a_job_of_ten_hours_is_not_moved_to_where_maintenance_begins_before(
+    make_site: MakeSite, begins: float, vetoes: list[str]
+) -> None:
+    site = make_site(nodes=2)
     site.training()
     maintenance(site, "n2", begins=begins)
     site.cycle(**MOVE)
     assert site.vetoes() == vetoes
 
 
-def test_a_job_without_a_limit_is_not_moved_to_where_maintenance_is_planned_at_all() -> None:
-    site = MovingSite(nodes=2)
+def test_a_job_without_a_limit_is_not_moved_to_where_maintenance_is_planned_at_all(make_site: MakeSite) -> None:
+    site = make_site(nodes=2)
     site.training(time_limit=float("nan"))
     maintenance(site, "n2", begins=1000 * HOUR)
     site.cycle(**MOVE)
     assert site.vetoes() == ["maintenance"]
 
 
-def test_maintenance_that_is_planned_meanwhile_is_found_before_the_requeue() -> None:
-    site = MovingSite(nodes=2)
+def test_maintenance_that_is_planned_meanwhile_is_found_before_the_requeue(make_site: MakeSite) -> None:
+    site = make_site(nodes=2)
     job = site.training()
     site.cycle(**MOVE)
     maintenance(site, "n2", begins=HOUR)
@@ -177,8 +197,8 @@ def test_maintenance_that_is_planned_meanwhile_is_found_before_the_requeue() -> 
     assert site.cluster.jobs[job]["restarts"] == 0
 
 
-def test_no_job_moves_to_a_node_that_drains() -> None:
-    site = MovingSite(nodes=2)
+def test_no_job_moves_to_a_node_that_drains(make_site: MakeSite) -> None:
+    site = make_site(nodes=2)
     site.training()
     states = (frozenset({"mixed"}), frozenset({"idle", "drain"}))
     site.cluster.nodes = replace(site.cluster.nodes, state=states)
@@ -186,8 +206,8 @@ def test_no_job_moves_to_a_node_that_drains() -> None:
     assert site.vetoes() == ["maintenance"]
 
 
-def test_a_pending_job_grows_to_no_size_that_only_nodes_out_of_service_could_serve() -> None:
-    site = MovingSite(nodes=2)
+def test_a_pending_job_grows_to_no_size_that_only_nodes_out_of_service_could_serve(make_site: MakeSite) -> None:
+    site = make_site(nodes=2)
     site.cluster.submit(b"#PLUG --gpus=1..8 --max-iterations=9\n", gpus=2)
     maintenance(site, "n2", begins=0.5 * HOUR)
     site.cycle(kind="resize", gpus=8)

@@ -185,6 +185,54 @@ def test_an_operation_that_cannot_be_read_is_damage_of_the_ledger(site: MovingSi
         site.ledger.open_operations()
 
 
+def test_what_jobs_asked_for_is_found_in_flight_too(site: MovingSite) -> None:
+    """Also of those to which Slurm gave the new size already, while the operation goes on or is being taken back."""
+    has = {record.facts.name: record.facts.gpus for record in site.ledger.live_records()}
+    in_flight = {f"resize-{step}" for step in "confirm undo free unreserve withdraw watch done lost".split()}
+    assert {name for name, gpus in has.items() if gpus == 4} == in_flight
+    site.cycle()  # which sees that Slurm carried out `resize-rewrite`, too
+    asked = {record.facts.name: record.requested for record in site.ledger.live_records()}
+    resized = {name: each for name, each in asked.items() if name.startswith("resize-")}
+    assert resized == dict.fromkeys(resized, (2, 2, 1024.0))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "has", "asked"),
+    [
+        ([(4, 2, "done")], 2, (4, 8, 400.0)),
+        ([(4, 2, "done"), (2, 8, None)], 2, (4, 8, 400.0)),
+        ([(4, 2, "done"), (2, 8, None)], 8, (4, 8, 400.0)),
+        ([(4, 2, "done"), (2, 4, "done")], 4, (4, 8, 400.0)),
+        ([(4, 8, "gave up")], 4, (4, 8, 400.0)),
+        ([(4, 2, "done")], 6, (6, 12, 600.0)),
+    ],
+    ids=["resized", "resized again", "resized twice", "given back", "gave up", "its user changed it since"],
+)
+def test_what_a_job_asked_for_is_what_it_had_before_its_first_resize(
+    path: Path, sizes: list[tuple[int, int, str | None]], has: int, asked: tuple[int, int, float]
+) -> None:
+    """Two CPUs and 100 MiB go with each GPU."""
+    with closing(sqlite3.connect(path)) as db, db:
+        [(job,)] = db.execute("SELECT id FROM jobs WHERE name = 'resize-done'").fetchall()
+        [row] = db.execute("SELECT * FROM operations WHERE job = ?", [job]).fetchall()
+        names = [name for _, name, *_ in db.execute("PRAGMA table_info(operations)")]
+        db.execute("DELETE FROM operations WHERE job = ?", [job])
+        for at, (before, after, outcome) in enumerate(sizes):
+            noted = json.dumps(
+                {**json.loads(dict(zip(names, row, strict=True))["noted"]), "had": before, "gpus": after}
+            )
+            changed = {
+                "id": f"{at}-resize", "opened": float(at), "noted": noted, "result": outcome or "",
+                "step": "ended" if outcome else "watch",
+            }  # fmt: skip
+            values = {**dict(zip(names, row, strict=True)), **changed}
+            db.execute(f"INSERT INTO operations VALUES ({', '.join('?' * len(names))})", list(values.values()))
+        db.execute("UPDATE jobs SET gpus = ?, cpus = ?, memory = ? WHERE id = ?", [has, 2 * has, 100.0 * has, job])
+    with closing(Ledger(path)) as ledger:
+        [found] = [each.requested for each in ledger.live_records() if each.facts.name == "resize-done"]
+    assert found == asked
+
+
 def test_every_open_operation_comes_to_its_end(site: MovingSite) -> None:
     for _ in range(20):
         for name, operation in opened(site).items():

@@ -15,7 +15,7 @@ from slurmplug.operations.restart import PROGRESS_LOST
 from slurmplug.operations.values import GOES_FIRST
 from tests.builders import NOW
 from tests.fake_cluster import Crash
-from tests.moving import SIGNALLED, MovingSite
+from tests.moving import SIGNALLED, MakeSite, MovingSite
 
 GROW: dict[str, Any] = {"kind": "resize", "gpus": 4}
 MOVE: dict[str, Any] = {"kind": "migrate"}
@@ -23,8 +23,8 @@ PREEMPT: dict[str, Any] = {"kind": "preempt"}
 
 
 @pytest.fixture
-def site() -> MovingSite:
-    return MovingSite()
+def site(make_site: MakeSite) -> MovingSite:
+    return make_site()
 
 
 def until_requeued(site: MovingSite, **wanted: Any) -> int:
@@ -61,8 +61,10 @@ def test_a_resize_asks_saves_secures_requeues_rewrites_and_confirms(site: Moving
     assert (site.cluster.jobs[job]["label"], site.cluster.jobs[job]["nice"]) == (0, 0)
 
 
-def test_no_job_of_a_user_may_run_in_the_reservation_and_it_is_gone_before_the_job_starts_there() -> None:
-    site = MovingSite(nodes=1)
+def test_no_job_of_a_user_may_run_in_the_reservation_and_it_is_gone_before_the_job_starts_there(
+    make_site: MakeSite,
+) -> None:
+    site = make_site(nodes=1)
     until(site, "requeue")
     [reservation] = site.cluster.reservations
     assert reservation.users == {"root"}
@@ -71,8 +73,8 @@ def test_no_job_of_a_user_may_run_in_the_reservation_and_it_is_gone_before_the_j
     assert not [done for done in site.cluster.done if "ReservationName" in done.fields]
 
 
-def test_a_job_goes_first_only_until_it_runs_and_keeps_its_users_nice_value() -> None:
-    site = MovingSite(nodes=1)
+def test_a_job_goes_first_only_until_it_runs_and_keeps_its_users_nice_value(make_site: MakeSite) -> None:
+    site = make_site(nodes=1)
     job = site.training()
     site.cluster.jobs[job]["nice"] = 5
     site.cycle(**GROW)
@@ -164,6 +166,18 @@ def test_a_job_that_ends_at_any_step_leaves_nothing_behind(site: MovingSite, ste
     assert not site.cluster.reservations
     assert not site.cluster.requests
     assert "ended" in site.result()
+
+
+def test_a_run_that_ended_first_in_the_queue_is_not_first_when_its_user_requeues_it(site: MovingSite) -> None:
+    job = until(site, "confirm")
+    site.cluster.end(job)
+    site.cycles_until(lambda: site.step() == "ended")
+    assert site.cluster.jobs[job]["nice"] == int(GOES_FIRST["Nice"])  # of an ended job Slurm changes nothing
+    site.cluster.requeue(job)
+    site.cycle()
+    assert site.cluster.jobs[job]["nice"] == 0
+    site.cycles_until(lambda: site.step() == "ended")
+    assert (len(site.operations()), site.result()) == (2, "done")
 
 
 def until(site: MovingSite, step: str, **wanted: Any) -> int:
@@ -617,8 +631,8 @@ def test_what_a_job_asked_cannot_be_read_so_nothing_begins(site: MovingSite, mon
     assert site.vetoes() == ["not known"]
 
 
-def test_a_new_daemon_requeues_nobody_whom_it_sees_for_the_first_time() -> None:
-    site = MovingSite(guardrails={"first_seen": 60.0})
+def test_a_new_daemon_requeues_nobody_whom_it_sees_for_the_first_time(make_site: MakeSite) -> None:
+    site = make_site(guardrails={"first_seen": 60.0})
     site.training()
     site.cycle(**PREEMPT)
     site.cycle(after=50.0, **PREEMPT)

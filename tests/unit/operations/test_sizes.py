@@ -15,7 +15,7 @@ from slurmplug.operations.request_update import update_fields
 from slurmplug.operations.shape import Shape
 from slurmplug.operations.steps import with_gpus
 from slurmplug.operations.values import GPU_FIELDS, Operation, OperationOutcome, PendingResizeFacts
-from tests.moving import MovingSite
+from tests.moving import MakeSite, MovingSite
 from tests.unit.operations.test_request_update import request
 from tests.unit.operations.test_restart import goes_on, until_requeued
 
@@ -24,9 +24,9 @@ ASKED = {"gpus": 2, "cpus": 5, "memory": 1000.0}
 
 
 @pytest.fixture
-def site() -> MovingSite:
+def site(make_site: MakeSite) -> MovingSite:
     """Job 1 waits, with two GPUs and what cannot be divided by two."""
-    one = MovingSite(guardrails={"size_interval": 0.0})
+    one = make_site(guardrails={"size_interval": 0.0})
     one.cluster.submit(SCRIPT, **ASKED)
     return one
 
@@ -126,8 +126,8 @@ def test_more_tasks_with_as_many_gpus_each_are_another_size() -> None:
     assert sizes.given_sizes([done])[key].asked_fields == undo
 
 
-def test_one_that_was_resized_while_it_ran_gets_its_own_size_back_when_it_waits_again() -> None:
-    site = MovingSite()
+def test_one_that_was_resized_while_it_ran_gets_its_own_size_back_when_it_waits_again(make_site: MakeSite) -> None:
+    site = make_site()
     job = until_requeued(site)
     goes_on(site, job)
     assert (site.result(), site.cluster.jobs[job]["gpus"]) == ("done", 4)

@@ -1,20 +1,22 @@
 """A waiting job is resized where it stands; limits and shapes; what that counts for."""
 
+import math
 from typing import Any
 
 import pytest
 
-from slurmplug.cluster.limits import Assoc, AssocLimits, Limits, QosLimits, ResourceUse, parse_limits
+from slurmplug.cluster import parse
+from slurmplug.cluster.limits import Assoc, AssocLimits, Limits, QosLimits, ResourceUse
 from slurmplug.cluster.port import ResourceRequest
-from tests.moving import MovingSite
+from tests.moving import MakeSite, MovingSite
 
 SHRINK: dict[str, Any] = {"kind": "resize", "gpus": 1}
 
 
 @pytest.fixture
-def site() -> MovingSite:
+def site(make_site: MakeSite) -> MovingSite:
     """Job 1 waits, with two GPUs."""
-    one = MovingSite()
+    one = make_site()
     one.cluster.submit(b"#PLUG --gpus=1..8 --max-iterations=9\n", gpus=2, cpus=4)
     return one
 
@@ -62,11 +64,14 @@ REQUEST = ResourceRequest(
 )  # fmt: skip
 
 
-QOS = "normal|||||\nsmall|gres/gpu=8||gres/gpu=4|cpu=64\ncapped||gres/gpu=2,mem=1G|||\n".replace(
-    "|||||", "||||"
-).replace("1G|||", "1G||")
-ASSOCS = "root||||||\nvision|||gres/gpu=6||root\nvision|ada|||gres/gpu=3|vision\n".replace("root||||||", "root|||||")
-PARTITIONS = "PartitionName=gpu QoS=capped Nodes=n1\nPartitionName=cpu QoS=N/A Nodes=n1\n"
+QOS = "normal|||||\nsmall|gres/gpu=8||gres/gpu=4|cpu=64|12:00:00\ncapped||gres/gpu=2,mem=1G||||\n".replace(
+    "1G||||", "1G|||"
+)
+ASSOCS = "root||||||\nvision|||gres/gpu=6||1-00:00:00|root\nvision|ada|||gres/gpu=3|10:00:00|vision\n"
+PARTITIONS = (
+    "PartitionName=gpu QoS=capped MaxTime=06:00:00 Nodes=n1\nPartitionName=cpu QoS=N/A MaxTime=UNLIMITED Nodes=n1\n"
+    "PartitionName=small QoS=small MaxTime=2-00:00:00 Nodes=n1\n"
+)
 
 
 def use(gpus: float, **given: str) -> ResourceUse:
@@ -89,12 +94,29 @@ def use(gpus: float, **given: str) -> ResourceUse:
 def test_the_first_limit_that_would_hold_a_job_is_named(
     job: ResourceUse, others: list[ResourceUse], limit: str
 ) -> None:
-    assert parse_limits(QOS, ASSOCS, PARTITIONS).exceeded(job, others) == limit
+    assert parse.limits(QOS, ASSOCS, PARTITIONS).exceeded(job, others) == limit
+
+
+@pytest.mark.parametrize(
+    ("user", "account", "qos", "partitions", "hours"),
+    [
+        ("eve", "x", "normal", "cpu", math.inf),
+        ("eve", "x", "normal", "cpu,gpu", 6),
+        ("eve", "x", "small", "cpu", 12),
+        ("eve", "x", "normal", "small", 12),
+        ("eve", "vision", "normal", "cpu", 24),
+        ("ada", "vision", "small", "cpu", 10),
+    ],
+)
+def test_the_longest_time_limit_is_the_least_of_those_that_may_count(
+    user: str, account: str, qos: str, partitions: str, hours: float
+) -> None:
+    assert parse.limits(QOS, ASSOCS, PARTITIONS).longest(user, account, qos, partitions) == hours * 3600
 
 
 def test_an_answer_of_another_form_is_an_error() -> None:
-    with pytest.raises(ValueError, match="not 5 fields"):
-        parse_limits("normal|||\n", "", "")
+    with pytest.raises(ValueError, match="not 6 fields"):
+        parse.limits("normal|||\n", "", "")
 
 
 def test_accounts_that_name_each_other_as_parents_come_to_an_end() -> None:

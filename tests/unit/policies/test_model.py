@@ -98,6 +98,13 @@ def test_a_feature_that_never_varied_in_training_is_far_when_it_does() -> None:
     assert seen.distance(np.array([0.0, 3.0])) < 1.0 < seen.distance(np.array([0.0, 4.0]))
 
 
+def test_a_feature_may_differ_by_as_much_as_the_policy_is_indifferent_to() -> None:
+    states = np.column_stack([np.random.default_rng(1).normal(size=500), np.full(500, 3.0)])
+    seen = SeenStates.of(states, indifferent=0.2)
+    assert seen.distance(np.array([0.0, 3.4])) < 1.0 < seen.distance(np.array([0.0, 4.0]))
+    assert seen.distance(np.array([2.5, 3.0])) < 1.0 < seen.distance(np.array([5.0, 3.0]))
+
+
 def test_what_a_model_keeps_of_the_states_gives_the_same_distances() -> None:
     seen = SeenStates.of(np.random.default_rng(2).normal(size=(300, 2)))
     kept = Model("ours", 1, seen.arrays())

@@ -1,5 +1,7 @@
 """queue: the live queue in order, with what is done and would be."""
 
+import math
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +10,10 @@ import pytest
 
 from slurmplug.commands import queue as queue_command
 from slurmplug.console import times
+from slurmplug.ledger.selection import Selection
+from slurmplug.reports import job_view
+from slurmplug.reports.job_view import Job
+from slurmplug.reports.live_order import live_order, ranked
 from tests.builders import NOW
 from tests.ledgers import Site
 
@@ -61,7 +67,7 @@ def test_a_job_that_slurm_alone_decides_about_has_no_rank(busy: Site) -> None:
 
 def test_lines_tell_progress_and_quantity(busy: Site) -> None:
     heading, first, *_ = busy.ask("queue").splitlines()
-    assert heading.split()[:6] == ["RANK", "JOBID", "USER", "NAME", "STATE", "GPUS"]
+    assert heading.split()[:8] == ["RANK", "JOBID", "PARTITION", "USER", "NAME", "STATE", "TIME", "GPUS"]
     assert "30/90" in first
     assert "accuracy 0.5" in first
     assert "###......." in first
@@ -201,3 +207,98 @@ def test_deadlines_are_in_json_as_seconds(busy: Site) -> None:
     assert {job["jobid"]: job["deadline"] for job in busy.json("queue")["jobs"]} == {
         "1": None, "2": None, "3": NOW + 7_200, "4": NOW + 7_200,
     }  # fmt: skip
+
+
+def test_the_order_that_a_few_columns_give_is_that_of_whole_jobs(site: Site) -> None:
+    for number in range(30):
+        directives = (b"", b"#PLUG --urgency=2\n", b"#PLUG --manage=off\n", b"#PLUG --urgency=9\n")[number % 4]
+        job = site.cluster.submit(b"#!/bin/sh\n" + directives, priority=float(number % 7))
+        if number % 5 == 0:
+            site.cluster.start(job)
+    site.cycle()
+    site.ledger.give_back([4, 8])
+    jobs = job_view.jobs(site.ledger, Selection(live=True))
+    ranks = {job.row: rank for rank, job in enumerate(ranked(jobs), start=1)}
+
+    def place(job: Job) -> tuple[bool, float, float, int]:
+        score = -math.inf if job.score is None else job.score
+        return job.waits, ranks.get(job.row, math.inf), -score, job.key.job_id
+
+    expected = [
+        (job.row, ranks.get(job.row), job.ranking.priority if job.ranking else None) for job in sorted(jobs, key=place)
+    ]
+    assert live_order(site.ledger) == expected
+    assert len(ranks) > 5
+
+
+class TestLikeSqueue:
+    def shown(self, site: Site, *arguments: str) -> list[str]:
+        return site.ask("queue", "-n", "-O", "JobArrayID:.1", *arguments).splitlines()
+
+    @pytest.mark.parametrize(
+        ("options", "jobs"),
+        [
+            (("-t", "PD"), "432"), (("-t", "R,pending"), "1432"), (("-t", "all"), "1432"), (("-u", "bob"), "43"),
+            (("-p", "gpu"), "1432"), (("-p", "none"), ""), (("-A", "none"), ""), (("-w", "n[1-2]"), "1"),
+            (("-w", "n2"), ""), (("--name", "other"), ""), (("-q", "normal"), "1432"), (("-S", "i"), "1234"),
+            (("-S", "-i"), "4321"), (("-S", "-u,i"), "2341"), (("-S", "-Position,i"), "3412"), (("-a",), "1432"),
+        ],
+    )  # fmt: skip
+    def test_jobs_are_selected_and_sorted(self, busy: Site, options: tuple[str, ...], jobs: str) -> None:
+        assert "".join(self.shown(busy, *options)) == jobs
+
+    def test_me_is_who_asks(self, busy: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(os, "getuid", lambda: busy.cluster.jobs[1]["uid"])
+        assert "2" in self.shown(busy, "--me")
+        monkeypatch.setattr(os, "getuid", lambda: 4711)
+        assert self.shown(busy, "--me") == []
+
+    def test_an_array_that_waits_for_several_partitions_is_in_each(self, site: Site) -> None:
+        site.cluster.submit(partition="long,gpu")
+        site.cycle()
+        assert self.shown(site, "-p", "gpu") == self.shown(site, "-p", "long,other") == ["1"]
+        assert self.shown(site, "-p", "lon") == []
+
+    def test_a_format_has_squeues_letters_widths_and_text_between(self, busy: Site) -> None:
+        lines = busy.ask("queue", "-o", "%.6i|%5u|%t %M,%.2D %R", "-j", "1,3").splitlines()
+        assert lines[0] == " JOBID|USER |ST TIME,NO NODELIST(REASON)"
+        assert lines[1].startswith("     1|ada  |R ")
+        assert lines[1].endswith(", 1 n1")
+        assert lines[2] == "     3|bob  |PD 0:00, 1 (Priority)"
+
+    def test_a_long_format_has_squeues_types_and_ours(self, busy: Site) -> None:
+        lines = busy.ask("queue", "-O", "JobID:4,UserName:.6,Iteration", "-j", "1").splitlines()
+        assert lines == ["JOBI  USERITERATION           ", "1      ada30/90               "]
+
+    def test_long_is_squeues_table_under_the_time(self, busy: Site) -> None:
+        date, heading, *lines = busy.ask("queue", "-l").splitlines()
+        assert re.fullmatch(r"\w{3} \w{3} \d\d \d\d:\d\d:\d\d \d{4}", date)
+        assert heading.split() == "JOBID PARTITION NAME USER STATE TIME TIME_LIMI NODES NODELIST(REASON)".split()
+        assert len(lines) == 4
+
+    def test_start_shows_what_waits_by_when_it_is_expected(self, busy: Site) -> None:
+        busy.cluster.jobs[2]["expected"] = NOW + 7_200.0
+        busy.cluster.jobs[3]["expected"] = NOW + 3_600.0
+        busy.cycle()
+        rows = [line.split() for line in busy.ask("queue", "-n", "--start").splitlines()]
+        assert [row[0] for row in rows] == ["3", "2", "4"]
+        assert [row[5] for row in rows] == [times.format_time(NOW + 3_600), times.format_time(NOW + 7_200), "N/A"]
+
+    @pytest.mark.parametrize(
+        "options",
+        [("-o", "%Z"), ("-o", "JobID"), ("-O", "none"), ("-S", "none"), ("-t", "XX"), ("-M", "elsewhere")],
+    )
+    def test_what_is_not_known_is_a_mistake(self, busy: Site, options: tuple[str, ...]) -> None:
+        assert "nvalid" in (said := busy.ask("queue", *options, code=1)) or "nknown" in said or "known" in said
+
+
+@pytest.mark.parametrize(("deadline", "mark"), [("2h", ""), ("45m", "?"), ("29m", "!"), ("1s", "!!")])
+def test_a_deadline_that_can_hardly_be_met_is_marked(site: Site, deadline: str, mark: str) -> None:
+    """Of a job of which nothing but its time limit of an hour is known."""
+    site.cluster.submit(b"#!/bin/sh\n#PLUG --deadline=%b\ntrain\n" % deadline.encode())
+    site.cycle()
+    [job] = site.json("queue")["jobs"]
+    line = site.ask("queue").splitlines()[1]
+    shown = re.search(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([!?]*)", line)
+    assert shown is not None
+    assert shown[1] == mark, job

@@ -11,10 +11,14 @@ from typing import NoReturn
 import pytest
 
 from policies.snapshot import Snapshot
-from slurmplug.commands import options
+from slurmplug.commands import opened
 from slurmplug.config import policy_registry
+from slurmplug.config.schema import Config
 from slurmplug.console import times
 from slurmplug.ledger.lock import daemon_runs
+from slurmplug.reports import daemon_status
+from slurmplug.reports.service import LedgerReports
+from slurmplug.reports.viewer import Viewer
 from slurmplug.spool.report_lines import SpoolFault
 from tests.builders import NOW
 from tests.ledgers import Planned, Site
@@ -67,18 +71,10 @@ def test_on_a_terminal_answers_without_a_daemon_say_of_what_time_they_are(
     site.cycle()
     as_of = f"The daemon is not alive (slurmplug status); this is as of {times.format_time(site.cluster.time)}."
     assert as_of not in site.ask(*asked)
-    monkeypatch.setattr(options, "_stderr_is_terminal", lambda: True)
+    monkeypatch.setattr(opened, "stderr_is_terminal", lambda: True)
     assert as_of in site.ask(*asked)
     with locked(site):
         assert "not alive" not in site.ask(*asked)
-
-
-def test_of_a_daemon_that_writes_no_cycles_it_is_said_where_the_reason_is(site: Site, now: None) -> None:
-    site.cycle()
-    output = site.ask("status", code=1)
-    assert "journalctl -u slurmplugd" in output
-    with locked(site):
-        assert "journalctl" not in site.ask("status")
 
 
 def test_a_fresh_ledger_has_no_cycle_yet(site: Site, now: None) -> None:
@@ -120,8 +116,37 @@ def test_open_operations_and_faults_are_counted(site: Site, now: None) -> None:
     site.cluster.faults += [SpoolFault(1, "owner", "uid 5", 2), SpoolFault(2, "owner", "uid 6", 1)]
     site.cycle()
     output = site.ask("status", code=1)
-    assert "operations  1 to stop (ask); stops in the last hour: 1" in output
-    assert "faults      owner 3" in output
+    assert "operations  1 to stop (ask); stops in the last hour: 1\n            jobs 1\n" in output
+    assert "faults      owner 3 (of reports and scripts, in the last day)\n            jobs 1, 2\n" in output
+
+
+def test_of_many_jobs_the_first_are_named(site: Site, now: None) -> None:
+    site.cluster.faults += [SpoolFault(job, "owner", "uid 5", 1) for job in range(1, 13)]
+    site.cycle()
+    assert "jobs 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 2 more (--json)" in site.ask("status", code=1)
+    [fault] = json.loads(site.ask("status", "--json", code=1))["faults"]
+    assert fault["job_ids"] == list(range(1, 13))
+
+
+def test_who_may_not_see_all_jobs_is_told_counts_alone(site: Site, now: None) -> None:
+    site.cluster.faults += [SpoolFault(1, "owner", "uid 5", 1)]
+    site.cycle()
+    user = LedgerReports(site.ledger, site.path, Config(), Viewer(uid=1002, sees_all=False))
+    assert [fault["job_ids"] for fault in user.status(site.cluster.time)["faults"]] == [[]]
+
+
+@pytest.mark.parametrize(
+    ("there", "said"), [(True, "journalctl -u slurmplugd"), (False, "what `slurmplug daemon` wrote")]
+)
+@pytest.mark.usefixtures("now")
+def test_a_log_is_looked_for_where_there_is_one(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool, said: str
+) -> None:
+    monkeypatch.setattr(daemon_status, "JOURNAL", tmp_path if there else tmp_path / "none")
+    site.cycle()
+    assert f"its log says why: {said}" in site.ask("status", code=1)
+    with locked(site):
+        assert "its log" not in site.ask("status")
 
 
 def test_jobs_that_cannot_be_resized_are_counted_by_how_they_requested_their_gpus(
@@ -138,8 +163,8 @@ def test_jobs_that_cannot_be_resized_are_counted_by_how_they_requested_their_gpu
         forms = "GPUs per socket (--gpus-per-socket): 2 jobs; GPUs by several options: 1 job (in the last day)"
         assert f"requests    Slurm cannot change: {forms}\n" in site.ask("status", code=1)
         assert json.loads(site.ask("status", "--json", code=1))["unchangeable"] == [
-            {"asked": "GPUs per socket (--gpus-per-socket)", "jobs": 2},
-            {"asked": "GPUs by several options", "jobs": 1},
+            {"asked": "GPUs per socket (--gpus-per-socket)", "jobs": 2, "job_ids": [1, 3]},
+            {"asked": "GPUs by several options", "jobs": 1, "job_ids": [2]},
         ]
 
 

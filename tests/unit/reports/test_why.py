@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,8 +13,9 @@ import pytest
 from policies.plan import Action, Plan, Reason
 from policies.snapshot import Snapshot
 from slurmplug.console import times
-from slurmplug.reports import job_view
-from slurmplug.reports.job_view import Job
+from slurmplug.ledger.ledger import Ledger
+from slurmplug.reports import live_order
+from slurmplug.reports.live_order import Placed
 from slurmplug.spool.report_lines import REPORTED_NAN, SpoolFault
 from tests.builders import NOW
 from tests.ledgers import Planned, Site
@@ -183,6 +184,12 @@ class TestItsRank:
         site.cluster.submit(dependency="afterok:1")
         site.cycle()
         assert "Its dependencies form a cycle" in site.ask("why", "1")
+
+    def test_why_a_job_goes_first_is_told_whatever_the_policy_notes(self, tmp_path: Path) -> None:
+        with Site(tmp_path, guardrails={"max_wait": 30}) as site:
+            site.cluster.submit(dependency="afterok:1")
+            site.cycle(2)
+            assert "It has waited for 120 s, more than the site's limit, and goes first" in site.ask("why", "1")
 
     def test_a_failed_policy_is_told(self, tmp_path: Path) -> None:
         def fail(_: Snapshot) -> NoReturn:
@@ -444,17 +451,17 @@ class TestWhichJob:
         assert "Nothing: its training loop did not call report(), or its reports could not be read." in output
         assert ", ran for " in output
 
-    def test_an_array_is_told_element_by_element(self, site: Site) -> None:
+    def test_an_array_is_a_table_of_its_elements(self, site: Site) -> None:
         array = site.cluster.submit(array_id=1, array_task=0)
         for element in range(1, 8):
             site.cluster.submit(array_id=array, array_task=element)
         site.cycle()
-        output = site.ask("why", "1")
-        assert [line.split(",")[0] for line in output.splitlines() if line.startswith("  Job ")] == [
-            f"  Job 1_{element}" for element in range(5)
-        ]
-        assert "3 more elements: name one of 1_5, 1_6, 1_7." in output
+        heading, _, *rows, last = site.ask("why", "1").splitlines()
+        assert heading.split()[:2] == ["JobID", "State"]
+        assert [row.split()[0] for row in rows] == [f"1_{element}" for element in range(8)]
+        assert last == "One of them: slurmplug why 1_0"
         assert "Job 1_6," in site.ask("why", "1_6")
+        assert len(site.json("why", "1")["jobs"]) == 8
 
     def test_json_has_the_sentences_and_the_rows_behind_them(self, site: Site) -> None:
         job = stopping(site)
@@ -488,14 +495,14 @@ def test_the_queue_is_put_in_order_once_for_all_elements_of_an_array(
         site.cluster.submit(array_id=1, array_task=task)
     site.cycle()
     orders: list[int] = []
-    ranked = job_view.ranked
+    order = live_order.live_order
 
-    def noted(queue: Iterable[Job]) -> list[Job]:
+    def noted(ledger: Ledger) -> list[Placed]:
         orders.append(1)
-        return ranked(queue)
+        return order(ledger)
 
-    monkeypatch.setattr(job_view, "ranked", noted)
-    assert "15 more elements" in site.ask("why", "1")
+    monkeypatch.setattr(live_order, "live_order", noted)
+    assert len(site.json("why", "1")["jobs"]) == 20
     assert len(orders) == 1
 
 
@@ -522,11 +529,11 @@ class TestHowAJobIsNamed:
         return site
 
     def first_line(self, site: Site, name: str) -> str:
-        return site.ask("why", name).splitlines()[1].split(",")[0]
+        return next(line for line in site.ask("why", name).splitlines() if line.startswith("  Job ")).split(",")[0]
 
     def test_elements_that_wait_together_are_told_by_how_many_they_are(self, array: Site) -> None:
-        assert self.first_line(array, "1") == "  Job 1_[x7]"
-        assert self.first_line(array, "1_[0-2,4-7%2]") == "  Job 1_[x7]"
+        for name in ("1", "1_[0-2,4-7%2]"):
+            assert [line.split()[0] for line in array.ask("why", name).splitlines()[2:4]] == ["1_[x7]", "1_3"]
 
     def test_an_element_that_has_not_started_is_told_with_those_it_waits_with(self, array: Site) -> None:
         heading, _, first, *_ = array.ask("why", "1_5").splitlines()
@@ -535,8 +542,10 @@ class TestHowAJobIsNamed:
         assert [each["job"]["jobid"] for each in array.json("why", "1_5")["jobs"]] == ["1_[x7]"]
         assert self.first_line(array, "1_3") == "  Job 1_3"
 
-    def test_a_component_of_a_heterogeneous_job_goes_by_squeues_name(self, array: Site) -> None:
-        assert self.first_line(array, "3+1") == self.first_line(array, "4") == "  Job 3+1"
+    def test_of_a_component_of_a_heterogeneous_job_its_leader_is_explained(self, array: Site) -> None:
+        for name in ("3+1", "4"):
+            assert array.ask("why", name).startswith("3+1 is a component of the heterogeneous job 3, with which")
+            assert self.first_line(array, name) == self.first_line(array, "3") == "  Job 3+0"
 
     @pytest.mark.parametrize("name", ["1_", "1_[3", "_3", "1+", "1+2_3", "1_3+2", "\u0661", "99999999999", ""])
     def test_what_names_no_job_is_a_mistake(self, array: Site, name: str) -> None:

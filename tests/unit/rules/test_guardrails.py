@@ -16,7 +16,6 @@ from slurmplug.rules.guardrails import (
     Requeue,
     Verdict,
     check,
-    starving_first,
     validate_plan,
 )
 from tests.builders import CLUSTER, NOW, jobs, nodes, snapshot
@@ -50,15 +49,6 @@ def test_in_act_mode_a_plan_passes_as_it_is() -> None:
     assert verdict.acting == KINDS - {"hold", "release"}
 
 
-def test_who_waited_too_long_goes_first_and_is_told_so() -> None:
-    seen = snapshot(jobs(5, waited=[10, 900, 800, 900, 700], managed=[True, True, True, False, True]))
-    plan = starving_first(seen, Plan(np.array([9.0, 1.0, 2.0, np.nan, np.nan])), Guardrails(max_wait=600))
-    assert plan.score[[1, 2]].tolist() == [11.0, 10.0]
-    assert plan.score[0] == 9.0
-    assert np.isnan(plan.score[[3, 4]]).all()
-    assert {key.job_id: reason.rule for key, reason in plan.notes.items()} == {2: "starvation", 3: "starvation"}
-
-
 def test_when_the_clock_went_back_nothing_is_commanded() -> None:
     seen = running()
     assert checked(seen, past=Past(seen.now, latest=seen.now - 60)).frozen is None
@@ -67,10 +57,12 @@ def test_when_the_clock_went_back_nothing_is_commanded() -> None:
 
 
 def test_a_snapshot_that_lacks_most_jobs_is_not_believed() -> None:
-    seen = running(9)
-    assert checked(seen, past=Past(seen.now, alive=18)).frozen is None
-    assert checked(seen, past=Past(seen.now, alive=19)).frozen is None
-    assert checked(seen, past=Past(seen.now, alive=20)).frozen == Reason("partial snapshot", {"seen": 9, "alive": 20})
+    seen = replace(running(9), missing=11)
+    assert checked(seen, past=Past(seen.now, alive=22)).frozen is None
+    assert checked(replace(seen, missing=0), past=Past(seen.now, alive=20)).frozen is None
+    assert checked(replace(seen, missing=19), past=Past(seen.now, alive=19)).frozen is None
+    lacking = Reason("partial snapshot", {"missing": 11, "alive": 20})
+    assert checked(seen, past=Past(seen.now, alive=20)).frozen == lacking
 
 
 @pytest.mark.parametrize(("attained", "before", "passes"), [(590, 0, False), (600, 0, True), (600, 1, False)])

@@ -9,9 +9,11 @@ import pytest
 from policies.plan import Action, Plan, Reason
 from policies.snapshot import JobKey, Snapshot
 from predictors.forecast import Fan, Forecast, Forecasts
+from slurmplug.cluster.limits import Limits
 from slurmplug.config.schema import Guardrails, Modes
 from slurmplug.rules import sizes
 from slurmplug.rules.guardrails import GivenSize, Past, check
+from slurmplug.rules.time_limits import TimeLimits
 from tests.builders import NOW, jobs, nodes, snapshot
 
 LIMITS = Guardrails(size_least=0.0)
@@ -38,7 +40,7 @@ def resized(
     """The row, the GPUs and the number of nodes of each resize."""
     plan = Plan(np.zeros(len(seen.jobs)), actions=actions)
     known = forecasts or Forecasts.unknown(len(seen.jobs))
-    after = sizes.under_slurm(seen, plan, Past(seen.now, **past), limits, known)
+    after = sizes.under_slurm(seen, plan, Past(seen.now, **past), limits, TimeLimits(seen, known, limits, Limits()))
     assert {action.kind for action in after.actions} <= {"resize"}
     return [(seen.jobs.keys.index(each.job), each.gpus, len(each.nodes)) for each in after.actions]
 
@@ -143,7 +145,8 @@ def test_where_the_site_allows_it_a_resize_says_which_time_limit_it_requires() -
     plan, act = Plan(np.zeros(1), actions=(resize,)), Modes(default="act")
     for factor, expected in ((1.0, []), (1.5, []), (2.0, [6800.0])):
         limits = Guardrails(raise_time_limit=factor)
-        verdict = check(seen, plan, Past(seen.now), act, limits, forecasts=run_time(1700.0))
+        times = TimeLimits(seen, run_time(1700.0), limits, Limits())
+        verdict = check(seen, plan, Past(seen.now), act, limits, times=times)
         assert [action.time_limit for action in verdict.actions] == expected
         assert [reason.rule for _, reason in verdict.vetoes] == ["time limit"] * (1 - len(expected))
 
@@ -152,9 +155,8 @@ def test_what_was_asked_for_may_be_given_back_whatever_the_range_and_the_time_li
     seen = waiting(gpus=2, gpus_min=2, time_limit=3600.0)
     back = Action("resize", key(seen), Reason("size given back"), 1)
     past = Past(seen.now, sizes={key(seen): given(1, 2)})
-    verdict = check(
-        seen, Plan(np.zeros(1), actions=(back,)), past, Modes(default="act"), LIMITS, forecasts=run_time(3500.0)
-    )
+    times = TimeLimits(seen, run_time(3500.0), LIMITS)
+    verdict = check(seen, Plan(np.zeros(1), actions=(back,)), past, Modes(default="act"), LIMITS, times=times)
     assert verdict.actions == (back,)
 
 

@@ -10,6 +10,12 @@ import vermin
 
 FILES = sorted((Path(__file__).parents[3] / "slurmplug_report").rglob("*.py"))
 OLDEST = (3, 8)
+FRAMEWORKS = {
+    "lightning.py": {"lightning", "pytorch_lightning"},
+    "huggingface.py": {"accelerate", "transformers"},
+    "tensorboard_log.py": {"tensorboard"},
+}
+"""What the reporters of frameworks import, which is there where they are imported."""
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
@@ -31,7 +37,11 @@ class TestFile:
 
     def test_imports_only_the_standard_library_and_itself(self, file: Path) -> None:
         found = {name.partition(".")[0] for node in ast.walk(parsed(file)) for name in imported_by(node)}
-        assert found <= set(sys.stdlib_module_names) | {"slurmplug_report"}
+        assert found <= set(sys.stdlib_module_names) | {"slurmplug_report"} | FRAMEWORKS.get(file.name, set())
+
+    def test_no_other_file_imports_one_of_a_framework_when_it_is_imported(self, file: Path) -> None:
+        found = {name for node in parsed(file).body for name in imported_by(node)}
+        assert not found & {f"slurmplug_report.{name.removesuffix('.py')}" for name in FRAMEWORKS}
 
 
 @pytest.mark.parametrize("text", ["zip([1], strict=True)", "{} | {}", "'a'.removeprefix('a')"])

@@ -19,6 +19,7 @@ import pytest
 from slurmplug.spool.report_files import ReportReader
 from slurmplug.spool.report_lines import Points, RunId, fold
 from slurmplug.spool.requests import Requests
+from tests.unit.slurmplug_report.job_python import PYTHON
 
 report = importlib.import_module("slurmplug_report.report")  # the module: the package's `report` is the function
 RUN = RunId(42, 1)
@@ -45,9 +46,9 @@ def job(spool: Path) -> Iterator[Any]:
 
 def run(script: str, spool: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """A training script that runs to its end in a job."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "RANK", "PMI"))}
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "RANK", "PMI", "HOME"))}
     return subprocess.run(
-        [sys.executable, "-c", script],
+        [PYTHON, "-c", script],
         env={**clean, **JOB, "SLURMPLUG_SPOOL": str(spool), **environment},
         capture_output=True,
         text=True,

@@ -6,7 +6,6 @@ import json
 import os
 import pickle
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from slurmplug.spool.report_lines import RunId
 from slurmplug.spool.requests import Requests
 from slurmplug_report.stop import GO_ON, MAX_BYTES, Stop, read_request
 from tests.builders import jobs
+from tests.unit.slurmplug_report.job_python import PYTHON
 
 report = importlib.import_module("slurmplug_report.report")
 RUN = RunId(42, 0)
@@ -152,7 +152,7 @@ def test_a_user_without_a_standard_error_is_still_told_to_stop(spool: Path) -> N
     request(spool, MET)
     script = "import os, time; os.close(2); from slurmplug import report\nwhile not report(loss=1): time.sleep(0.01)"
     environment = {**os.environ, "SLURM_JOB_ID": "42", "SLURMPLUG_SPOOL": str(spool)}
-    assert subprocess.run([sys.executable, "-c", script], env=environment, timeout=30, check=False).returncode == 0
+    assert subprocess.run([PYTHON, "-c", script], env=environment, timeout=30, check=False).returncode == 0
 
 
 class TestAnyFileIsARequest:

@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
+from slurmplug.spool.json_lines import MAX_LINE_BYTES
 from slurmplug.spool.report_lines import (
-    MAX_LINE_BYTES,
     MAX_POINTS,
     MAX_QUANTITIES,
     REPORTED_NAN,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from slurmplug.spool.report_lines import RunId
 from slurmplug.spool.requests import Requests, write_notices
-from slurmplug.spool.run_files import sweep
+from slurmplug.spool.run_files import Sweeper
 
 RUN = RunId(5, 0)
 
@@ -48,9 +48,9 @@ def test_a_request_that_was_not_finished_is_none_and_is_swept(spool: Path) -> No
     unfinished = spool / "requests" / "5.0.stop.new"
     unfinished.write_bytes(b"")
     assert Requests(spool).open_runs("stop") == []
-    assert sweep(spool, {RUN}, {RUN}, before=float("inf")) == ()
+    assert Sweeper(spool).sweep({RUN}, {RUN}, before=float("inf")).faults == ()
     assert unfinished.exists()
-    sweep(spool, set(), set(), before=float("inf"))
+    Sweeper(spool).sweep(set(), set(), before=float("inf"))
     assert not unfinished.exists()
 
 

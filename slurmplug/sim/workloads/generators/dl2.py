@@ -8,6 +8,7 @@ requests. A job arrives each 12 minutes in the mean, which loads 64 GPUs by abou
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,6 +25,8 @@ MEDIAN, MEAN = 65 * 60.0, 147 * 60.0
 MIN_SECONDS, MAX_SECONDS = 300.0, 3 * 86_400.0
 REQUESTED, MOST = 4, 16
 VARIATION = 0.1
+HOURS = 7 * 24
+"""after which the paces of a job begin anew"""
 MODELS = {
     "resnet50": "resnet50", "vgg16": "vgg16", "resnext110": "resnet50", "inception-bn": "inception4", "seq2seq": "lstm",
     "ctc": "lstm", "dssm": "mlp", "wlm": "transformer",
@@ -32,27 +35,47 @@ MODELS = {
 
 
 def workload(request: WorkloadRequest) -> Workload:
-    """`?interval=` seconds between jobs in the mean.
+    """`?interval=` seconds between jobs in the mean; `&shapes=drawn` draws each model's speeds by the seed. By what
+    share, each time more or less by chance, `&speeds_vary=` each hour of a job is faster than its mean (section 6.4,
+    Fig. 13), and `&epochs_wrong=` a job takes more epochs than its user states (Fig. 14).
 
     Raises:
         WorkloadError
     """
     interval = request.options.number("interval", INTERVAL, least=1e-3)
+    drawn_by = synthetic.shapes_drawn_by(request)
+    vary, wrong = (request.options.number(name, 0.0, most=0.9) for name in ("speeds_vary", "epochs_wrong"))
     rng = np.random.default_rng(request.seed)
     count = request.jobs or JOBS
-    jobs = [_job(rng, number, at) for number, at in enumerate(week_arrivals(rng, count, interval * count))]
+    jobs = [_job(rng, number, at, drawn_by) for number, at in enumerate(week_arrivals(rng, count, interval * count))]
+    if vary or wrong:
+        jobs = _otherwise_than_told(jobs, request.seed, vary, wrong)
     jobs_with_directives = with_directives(jobs, request.seed, gpus_a_node=GPUS_A_NODE)
     return Workload(f"gen:dl2?interval={interval:g}", jobs_with_directives, NODES, GPUS_A_NODE)
 
 
-def _job(rng: np.random.Generator, number: int, at: float) -> SimJob:
+def _otherwise_than_told(jobs: list[SimJob], seed: int, vary: float, wrong: float) -> list[SimJob]:
+    """The jobs with speeds that vary, and stated epochs of which they take that share more or less."""
+    rng = np.random.default_rng([seed, 1])
+    signs, more = rng.choice([-1.0, 1.0], (len(jobs), HOURS)), rng.choice([-1.0, 1.0], len(jobs))
+    return [
+        replace(
+            job,
+            paces=1 + vary * signs[at] if vary else job.paces,
+            stated_iterations=max(round(job.iterations / (1 + wrong * more[at])), 1),
+        )
+        for at, job in enumerate(jobs)
+    ]
+
+
+def _job(rng: np.random.Generator, number: int, at: float, drawn_by: int | None) -> SimJob:
     model = str(rng.choice(list(MODELS)))
     sigma = math.sqrt(2 * math.log(MEAN / MEDIAN))
     seconds = float(np.clip(MEDIAN * math.exp(sigma * rng.standard_normal()), MIN_SECONDS, MAX_SECONDS))
     epochs = int(10 ** rng.uniform(1.3, 2.5))
     sampled = synthetic.sampled(epochs)
     losses, accuracies = synthetic.learning(rng, len(sampled))
-    speed = synthetic.lasting(MODELS[model], REQUESTED, epochs, seconds, GPUS_A_NODE)
+    speed = synthetic.lasting(MODELS[model], REQUESTED, epochs, seconds, GPUS_A_NODE, drawn_by=drawn_by)
     varied = float(np.exp(VARIATION * rng.standard_normal()))
     params = synthetic.MODELS[MODELS[model]].params
     return SimJob(

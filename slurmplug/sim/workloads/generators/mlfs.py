@@ -34,7 +34,8 @@ _MEMORY_A_GPU = 30_000.0
 
 
 def workload(request: WorkloadRequest) -> Workload:
-    """`?x=` scales the number of jobs (1/4, 1/2, 1, 2, 3); `&partitions=on` makes each partition a Slurm job.
+    """`?x=` scales the number of jobs (1/4, 1/2, 1, 2, 3); `&partitions=on` makes each partition a Slurm job;
+    `&shapes=drawn` draws each algorithm's speeds by the seed.
 
     Raises:
         WorkloadError
@@ -42,10 +43,14 @@ def workload(request: WorkloadRequest) -> Workload:
     x = request.options.number("x", 1.0, least=0.001, most=MOST_JOBS / JOBS)
     partitioned = request.options.text("partitions", "off", ("off", "on")) == "on"
     elastic = request.options.text("elastic", "on", ("off", "on")) == "on"
+    drawn_by = synthetic.shapes_drawn_by(request)
     rng = np.random.default_rng(request.seed)
     count = max(round(JOBS * x), request.jobs or 1)
     arrivals = week_arrivals(rng, count, WEEK * max(count / (JOBS * x), 1))
-    jobs = [_job(rng, number, at, partitioned=partitioned, elastic=elastic) for number, at in enumerate(arrivals)]
+    jobs = [
+        _job(rng, number, at, partitioned=partitioned, elastic=elastic, drawn_by=drawn_by)
+        for number, at in enumerate(arrivals)
+    ]
     return Workload(
         f"gen:mlfs?x={x:g}", with_directives(jobs, request.seed, gpus_a_node=GPUS_A_NODE), NODES, GPUS_A_NODE
     )
@@ -61,7 +66,9 @@ def week_arrivals(rng: np.random.Generator, count: int, span: float) -> list[flo
     return [float(time) for time in times]
 
 
-def _job(rng: np.random.Generator, number: int, at: float, *, partitioned: bool, elastic: bool) -> SimJob:
+def _job(
+    rng: np.random.Generator, number: int, at: float, *, partitioned: bool, elastic: bool, drawn_by: int | None
+) -> SimJob:
     gpus = int(rng.choice(GPUS))
     algorithm = str(rng.choice(ALGORITHMS))
     takes = float(np.clip(MEDIAN * math.exp(SIGMA * rng.standard_normal()), 60.0, MAX_SECONDS))
@@ -76,7 +83,7 @@ def _job(rng: np.random.Generator, number: int, at: float, *, partitioned: bool,
         submit=at,
         gpus=gpus,
         iterations=iterations,
-        speed=synthetic.lasting(algorithm, gpus, iterations, takes, GPUS_A_NODE),
+        speed=synthetic.lasting(algorithm, gpus, iterations, takes, GPUS_A_NODE, drawn_by=drawn_by),
         kind=algorithm,
         gpus_min=1 if elastic else 0,
         gpus_max=min(2 * gpus, GPUS[-1]) if elastic else 0,

@@ -2,9 +2,12 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
+from sys import intern
 
 import numpy as np
 
+from predictors.arrays import Ints
 from slurmplug.sim.engine.job import SimJob, Speed
 from slurmplug.sim.workloads.rows import Row, quoted
 
@@ -27,6 +30,7 @@ class RecordedJob:
     account: str = "account"
     qos: str = "normal"
     partition: str = "gpu"
+    waited: float = NAN
 
 
 def job(recorded: RecordedJob) -> SimJob:
@@ -36,16 +40,23 @@ def job(recorded: RecordedJob) -> SimJob:
         submit=recorded.submit,
         gpus=recorded.gpus,
         iterations=1,
-        speed=Speed(np.array([max(recorded.gpus, 1)]), np.array([1]), np.array([1 / recorded.seconds])),
-        user=recorded.user,
-        account=recorded.account,
-        qos=recorded.qos,
-        partition=recorded.partition,
+        speed=Speed(_one(max(recorded.gpus, 1)), _one(1), np.array([1 / recorded.seconds])),
+        user=intern(recorded.user),
+        account=intern(recorded.account),
+        qos=intern(recorded.qos),
+        partition=intern(recorded.partition),
         cpus=recorded.cpus,
         memory=recorded.memory,
         time_limit=recorded.time_limit,
+        waited=recorded.waited,
         managed=False,
     )
+
+
+@lru_cache(maxsize=1024)
+def _one(number: int) -> Ints:
+    """The same array for all jobs with that number: a log may have a million."""
+    return np.array([number])
 
 
 def parse_duration(row: Row, column: str) -> float:

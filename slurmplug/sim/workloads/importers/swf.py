@@ -38,7 +38,7 @@ def _job(row: Row) -> SimJob | None:
     )
     if run <= 0 or processors <= 0:
         return None
-    limit = row.number("limit", least=-1)
+    limit, wait = row.number("limit", least=-1), row.number("wait", -1, least=-1)
     return job(
         RecordedJob(
             name=row.text("job"),
@@ -50,6 +50,7 @@ def _job(row: Row) -> SimJob | None:
             account=_name(row, "group"),
             qos=_name(row, "queue"),
             partition=_name(row, "partition"),
+            waited=wait if wait >= 0 else NAN,
         )
     )
 

@@ -405,6 +405,7 @@ def test_facts_of_a_stop_carry_its_numbers() -> None:
         "tolerance": pytest.approx(0.00405),
         "predicted": pytest.approx(0.80),
         "confidence": 0.95,
+        "epsilon": 0.005,
         "iteration": 50.0,
         "max_iterations": 100.0,
     }

@@ -7,6 +7,7 @@ import pytest
 
 from policies.baselines.fifo import FIFO
 from policies.mlfs.mlfs import MLFS
+from policies.mlfs.with_early_stopping import WithEarlyStopping
 from policies.plan import Memory, Plan
 from policies.policy import Policy
 from policies.snapshot import Snapshot
@@ -14,11 +15,10 @@ from predictors.forecast import LEVELS, NEEDS, Fan, Forecasts, Need
 from predictors.learning_curve import LearningCurvePredictor
 from slurmplug.forecasting.forecast_cache import EVERY_CHANGE, CachePolicies
 from slurmplug.forecasting.forecaster import Forecaster
-from slurmplug.forecasting.speed_fans import grid
+from slurmplug.forecasting.kind_paces import grid
 from slurmplug.sim.adapters.forecaster import SimForecaster, once_grown
 from slurmplug.sim.engine.job import Workload
 from slurmplug.sim.engine.true_values import SOURCE, TrueRunTimes
-from slurmplug.sim.experiment.early_stopping import WithEarlyStopping
 from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
 from tests.sim_jobs import First, job, simulation, speed
 
@@ -218,6 +218,17 @@ class TestTrueValues:
         assert errors[1] == pytest.approx(1.0)
         assert errors[0] != pytest.approx(1.0, rel=0.01)
         assert {source for _, made in policy.seen for source in made.remaining.source.tolist()} == {SOURCE}
+
+    def test_run_times_are_of_the_iterations_that_the_user_states(self) -> None:
+        simulated, policy = run_of(training(0, stated_iterations=30), training(1))
+        iterations = simulated.workload.jobs[0].iterations
+        simulated.run()
+        first = [(s, made) for s, made in policy.seen if s.jobs.keys[0].job_id == 1]
+        assert {float(s.jobs.max_iterations[0]) for s, _ in first} == {30.0}
+        assert {float(made.total.median[0]) for _, made in first} == {300.0 * 30 / iterations}
+        beyond = [made.remaining.median[0] for s, made in first if s.jobs.iteration[0] > 30]
+        assert beyond
+        assert beyond == pytest.approx([300.0 / iterations] * len(beyond))  # its last iteration, again and again
 
     def test_a_loss_with_a_noise_falls_as_the_true_one_times_one_error(self) -> None:
         simulated, policy = run_of(training(0, loss_noise=0.5), training(1))

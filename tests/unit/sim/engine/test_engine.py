@@ -57,6 +57,28 @@ def test_speed_is_that_of_the_gpus_and_of_the_nodes_they_are_on() -> None:
     assert site.iterations_done(0) == pytest.approx(5.0)
 
 
+def test_each_hour_is_as_fast_as_its_pace_says() -> None:
+    site = engine(job(iterations=15_000, paces=np.array([1.5, 0.5])), job(iterations=7_200))
+    site.run_until(1_800.0)
+    site.place(0, ((0, 1),))
+    site.place(1, ((1, 1),))
+    for until, done in [(3_600.0, 2_700.0), (7_200.0, 4_500.0), (9_000.0, 7_200.0)]:
+        site.run_until(until)
+        assert site.iterations_done(0) == pytest.approx(done)
+    assert site.ended[1] == 9_000.0
+    assert site.next_event() == 10_800.0
+    site.run_until(30_000.0)
+    assert site.ended[0] == pytest.approx(16_600.0)
+    assert site.next_event() == np.inf
+
+
+def test_a_pace_that_changes_during_a_restart_is_in_force_after_it() -> None:
+    site = engine(job(startup=1_200.0, paces=np.array([2.0, 1.0, 1.0])), until=3_000.0)
+    site.place(0, ((0, 1),))
+    site.run_until(4_250.0)
+    assert site.iterations_done(0) == pytest.approx(50.0)
+
+
 def test_a_place_that_is_taken_or_too_small_is_refused_and_changes_nothing() -> None:
     site = engine(job(gpus=3), job(gpus=2))
     site.place(0, ((0, 3),))
@@ -141,6 +163,18 @@ def test_more_gpus_make_an_elastic_job_faster_from_then_on() -> None:
     assert site.ended[0] == pytest.approx(10.0 + 5.0 + 90.0 / 3.0)
     assert site.logs[0].resizes == 1
     assert site.attained[0] == pytest.approx(10.0 + 4 * 35.0)
+
+
+def test_a_start_on_another_number_of_gpus_than_requested_is_counted_each_time() -> None:
+    site = engine(job(gpus_min=1, gpus_max=4, speed=speed((1, 1, 1.0), (4, 1, 3.0))))
+    site.place(0, ((0, 4),))
+    site.run_until(10.0)
+    site.requeue(0)
+    site.place(0, ((0, 1),))
+    assert (site.logs[0].resized_starts, site.logs[0].resizes) == (1, 0)
+    site.requeue(0)
+    site.place(0, ((0, 2),))
+    assert site.logs[0].resized_starts == 2
 
 
 def test_a_move_counts_as_a_migration_and_moves_the_checkpoint() -> None:

@@ -2,13 +2,22 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from policies.baselines.fair import Fair
+from policies.baselines.slurm import Slurm
+from policies.snapshot import JobKey
+from slurmplug.cluster.port import Command
+from slurmplug.sim.engine.engine import Engine
 from slurmplug.sim.engine.job import SimJob
+from slurmplug.sim.engine.nodes import parse
+from slurmplug.sim.engine.workload_table import workload_table
 from slurmplug.sim.experiment.result import FinishedJob
+from slurmplug.sim.slurm.cluster import SlurmSimCluster
+from slurmplug.sim.slurm.held_by_row import HeldByRow
 from slurmplug.sim.slurm.launcher import LauncherSettings
-from tests.sim_jobs import ScriptedPolicy, job, run, speed
+from tests.sim_jobs import ScriptedPolicy, job, run, simulation, speed
 
 
 def started_by_slurm(*jobs: SimJob, **slurm: Any) -> tuple[FinishedJob, ...]:
@@ -62,5 +71,63 @@ def test_an_elastic_job_starts_on_what_is_free_and_its_resize_later_is_counted()
     elastic = job(gpus=4, gpus_min=1, gpus_max=4, iterations=6000, speed=speed((1, 1, 1.0), (2, 1, 1.5), (4, 1, 2.0)))
     _, sized = run(rigid, elastic, launcher="slurm", policy=Fair(), cluster="1x4").finished
     assert sized.started < 300.0
-    assert (sized.resizes, sized.preemptions, sized.migrations) == (1, 0, 0)
+    assert (sized.resized_starts, sized.resizes, sized.preemptions, sized.migrations) == (1, 1, 0, 0)
     assert sized.state == "COMPLETED"
+
+
+def test_a_priority_is_read_with_the_site_factor_that_was_just_written_and_of_a_job_that_just_came() -> None:
+    """Slurm adds a SiteFactor to the priority at once, and gives a job that is submitted its priority."""
+    table = workload_table([wide(), wide(1.0), wide(2.5)], all_managed=False)
+    engine = Engine(table, parse("2x4"), 0.9, limits=True)
+    cluster = SlurmSimCluster(engine, LauncherSettings(pace=100.0))
+    cluster.wait(2.0)
+    cluster.read((), {})
+    before = cluster.priority[1]
+    key = JobKey("simulated", 2, 1)
+    cluster.apply([Command("1", "update", key, {"SiteFactor": "1000"})])
+    cluster.wait(3.0)
+    cluster.read((), {})
+    assert cluster.priority[1] == before + 1000
+    assert cluster.priority[2] == before
+
+
+@pytest.mark.parametrize("bf_interval", [0.0, 30.0])
+def test_slurm_alone_does_the_same_without_cycles(bf_interval: float) -> None:
+    rng = np.random.default_rng(4)
+    jobs = [
+        job(
+            name=f"j{n}",
+            submit=float(20 * n) + 5_000 * (n > 50),
+            gpus=int(rng.choice([1, 2, 4, 8])),
+            iterations=int(rng.integers(20, 900)),
+            time_limit=float(rng.integers(900, 3_000)),
+            user=f"u{n % 5}",
+            cpus=int(rng.integers(1, 9)),
+        )
+        for n in range(100)
+    ]
+    runs = [
+        simulation(
+            *jobs, policy=Slurm(), launcher="slurm", cycles=cycles, slurm=LauncherSettings(bf_interval=bf_interval)
+        ).run()
+        for cycles in (True, False)
+    ]
+    with_cycles, without = ([(each.started, each.ended, each.wait) for each in run.finished] for run in runs)
+    assert with_cycles == without
+    assert max(wait for _, _, wait in without) > 1_000
+
+
+def test_a_run_without_cycles_ends_where_a_job_never_starts() -> None:
+    made = simulation(job(cpus=1_000), job(), policy=Slurm(), launcher="slurm", cycles=False).run()
+    assert [each.state for each in made.finished] == ["PENDING", "COMPLETED"]
+
+
+def test_what_rows_hold_is_known_by_row() -> None:
+    held = HeldByRow(1)
+    for row in range(100):
+        held.add(row, [row % 3, 3], np.array([[1.0], [2.0]]), float(row))
+    held.add(7, [9], np.array([[5.0]]), 70.0)
+    held.keep({7, 8})
+    found = held.resources([4], np.array([[8.0]]), [1.0])
+    entries = sorted(zip(found.node.tolist(), found.amount[:, 0].tolist(), found.until.tolist(), strict=True))
+    assert entries == [(2, 1.0, 8.0), (3, 2.0, 8.0), (4, 8.0, 1.0), (9, 5.0, 70.0)]

@@ -32,7 +32,7 @@ def queue(gpus: list[int], **columns: Any) -> Pending:
         time_limit=column("time_limit", HOUR),
         eligible=column("eligible", 0.0),
         begin=column("begin", 0.0),
-        user=column("user", "ada"),
+        user=column("user", 0),
         qos=column("qos", "normal"),
         partition=column("partition", "gpu"),
         reservation=column("reservation", ""),
@@ -71,8 +71,8 @@ def test_a_site_factor_puts_a_job_before_others_and_nice_puts_it_behind() -> Non
 
 
 def test_who_used_much_waits_behind_who_used_little() -> None:
-    usage = Usage(0.0, {"ada": 1e6, "bob": 1.0})
-    made = jobs_to_start(queue([4, 4], user=["ada", "bob"]), held(), room([4]), usage, now=0.0)
+    usage = Usage(0.0, np.array([1e6, 1.0]))
+    made = jobs_to_start(queue([4, 4], user=[0, 1]), held(), room([4]), usage, now=0.0)
     assert [start.row for start in made] == [1]
 
 
@@ -168,12 +168,18 @@ def test_a_job_past_its_time_limit_may_end_at_any_moment() -> None:
 
 
 def test_usage_halves_every_half_life_and_grows_by_what_is_held() -> None:
-    usage = Usage(0.0, {"ada": 80.0}).after(DAY, {}, DAY)
-    assert usage.used["ada"] == pytest.approx(40.0)
-    slow = Usage().after(100.0, {"bob": 2.0}, 1e9)
-    assert slow.used["bob"] == pytest.approx(200.0, rel=1e-3)
-    in_steps = Usage().after(40.0, {"bob": 2.0}, 50.0).after(100.0, {"bob": 2.0}, 50.0)
-    assert in_steps.used["bob"] == pytest.approx(Usage().after(100.0, {"bob": 2.0}, 50.0).used["bob"])
+    usage = Usage(0.0, np.array([80.0])).after(DAY, np.zeros(1), DAY)
+    assert usage.used[0] == pytest.approx(40.0)
+    held_by = np.array([0.0, 2.0])
+    slow = Usage().after(100.0, held_by, 1e9)
+    assert slow.used == pytest.approx([0.0, 200.0], rel=1e-3)
+    in_steps = Usage().after(40.0, held_by, 50.0).after(100.0, held_by, 50.0)
+    assert in_steps.used == pytest.approx(Usage().after(100.0, held_by, 50.0).used)
+
+
+def test_a_share_is_that_of_all_users_that_have_used_anything_or_wait() -> None:
+    usage = Usage(0.0, np.array([30.0, 10.0, 0.0, 0.0]))
+    assert usage.fairshare(np.array([0, 1, 3])) == pytest.approx([2**-2.25, 2**-0.75, 1.0])
 
 
 def test_the_factors_of_the_priority_are_those_of_the_manual() -> None:

@@ -201,6 +201,45 @@ def test_drawn_speeds_rise_with_gpus_and_fall_with_nodes(model: str) -> None:
     assert speed is synthetic.shape(model)
 
 
+@pytest.mark.parametrize("name", ["dl2", "mlfs"])
+def test_shapes_drawn_by_the_seed_change_speeds_alone_beyond_what_is_requested(name: str) -> None:
+    def relative(workload: Workload) -> dict[str, tuple[float, ...]]:
+        return {job.kind: tuple(np.round(job.speed.rate / job.speed.at(1, 1), 9)) for job in workload.jobs}
+
+    fixed, drawn = load(f"gen:{name}", seed=3, jobs=40), load(f"gen:{name}?shapes=drawn", seed=3, jobs=40)
+    for one, other in zip(fixed.jobs, drawn.jobs, strict=True):
+        assert (one.name, one.submit, one.deadline, one.cpus) == (other.name, other.submit, other.deadline, other.cpus)
+        nodes = -(-one.gpus // 4)
+        assert other.speed.at(one.gpus, nodes) == pytest.approx(one.speed.at(one.gpus, nodes))
+    again, elsewhere = (load(f"gen:{name}?shapes=drawn", seed=seed, jobs=40) for seed in (3, 4))
+    assert relative(again) == relative(drawn)
+    for others in (relative(fixed), relative(elsewhere)):
+        assert all(others.get(kind) != rates for kind, rates in relative(drawn).items())
+
+
+def test_speeds_that_vary_and_wrong_epochs_leave_the_jobs_as_they_are() -> None:
+    told, vary, wrong = (
+        load(f"gen:dl2{how}", seed=2, jobs=80) for how in ("", "?speeds_vary=0.27", "?epochs_wrong=0.2")
+    )
+    assert fields_of(told) == fields_of(vary) == fields_of(wrong)
+    assert {(len(job.paces), job.stated) for job in told.jobs} == {(0, job.iterations) for job in told.jobs}
+    paces = np.stack([job.paces for job in vary.jobs])
+    assert set(np.round(paces.ravel(), 9)) == {0.73, 1.27}
+    assert abs((paces > 1).mean() - 0.5) < 0.02
+    for job in wrong.jobs:
+        assert min(abs(job.stated * (1 + sign * 0.2) - job.iterations) for sign in (-1, 1)) <= 0.61
+    assert 0.3 < np.mean([job.stated > job.iterations for job in wrong.jobs]) < 0.7
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("model", sorted(synthetic.MODELS))
+def test_shapes_drawn_by_a_seed_are_plausible(model: str, seed: int) -> None:
+    speed = synthetic.shape(model, 4, seed)
+    assert speed.at(1, 1) == pytest.approx(1, abs=0.01)
+    assert 1.3 < speed.at(4, 1) <= 4.4
+    assert speed.at(8, 8) < 1.2 * speed.at(8, 2)
+
+
 def test_drawn_curves_come_from_every_family_and_learn() -> None:
     rng = np.random.default_rng(0)
     for _ in range(200):

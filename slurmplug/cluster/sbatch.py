@@ -1,0 +1,89 @@
+"""What sbatch makes of a batch script without submitting it (sbatch(1), --test-only), by the rights of who asks."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from subprocess import PIPE
+from typing import NamedTuple
+
+from slurmplug.cluster.programs import SlurmPrograms, decode
+from slurmplug.errors import ReadFailed, UsageError
+
+_OPTION = re.compile(r"sbatch: ([a-z][a-z-]*) *: (.*)")
+_BEGIN, _END = "sbatch: defined options", "sbatch: end of defined options"
+_WOULD_START = re.compile(
+    r"(?:sbatch: )?Job \d+ to start at (\S+) using (\d+) processors on nodes (\S+) in partition (\S+)"
+)
+_REFUSED = re.compile(r"(?:sbatch: error: |allocation failure: )(.*)")
+
+
+class Tested(NamedTuple):
+    """A script that sbatch did not submit.
+
+    options: those of the script and of the command line by their long names, as sbatch reads them. start: when Slurm
+    expects to start the job, in seconds since the epoch. cpus, nodes, partition: what Slurm would give it then.
+    """
+
+    options: Mapping[str, str]
+    start: float
+    cpus: int
+    nodes: str
+    partition: str
+
+
+class NodeGroup(NamedTuple):
+    """Nodes of a partition that are alike: their active features, their gres, and their names as a host list.
+
+    default_limit: the partition's time limit of a job that requests none, as sinfo prints it.
+    """
+
+    features: str
+    gres: str
+    default_limit: str
+    limit: str
+    names: str
+
+
+class SbatchClient(SlurmPrograms):
+    """sbatch, and sinfo."""
+
+    def tested(self, script: Path, options: Sequence[str]) -> Tested:
+        """What sbatch makes of this script with these options, and with its variables of this process' environment.
+
+        Raises:
+            ReadFailed: sbatch cannot be run, or does not print what is known of it
+            UsageError: it refuses the job
+        """
+        own = {name: value for name, value in os.environ.items() if name.startswith("SBATCH_")}
+        zone = os.environ.get("TZ", ":/etc/localtime")  # in which its user states --begin and --deadline
+        argv = ("sbatch", "-v", "--test-only", *options, str(script))
+        answer = self._run_to_end(argv, PIPE, {**own, "TZ": zone})
+        return parse_tested(f"{decode(answer.stdout)}\n{decode(answer.stderr)}")
+
+    def node_groups(self, partition: str) -> list[NodeGroup]:
+        """The nodes of a partition. Raises ReadFailed."""
+        text = self._query("sinfo", "--noheader", f"--partition={partition}", "--format=%b|%G|%L|%l|%N")
+        return [NodeGroup(*fields) for line in text.splitlines() if len(fields := line.split("|")) == 5]
+
+
+def parse_tested(text: str) -> Tested:
+    """What sbatch -v --test-only printed, its times as SLURM_TIME_FORMAT=%s has them. Raises as `tested`."""
+    lines = [line.rstrip() for line in text.splitlines()]
+    if lines.count(_END) > 1:
+        raise UsageError("a heterogeneous job cannot be estimated: estimate its components one by one")
+    found = next((match for line in lines if (match := _WOULD_START.fullmatch(line))), None)
+    if found is None:
+        refusals = [match[1] for line in lines if (match := _REFUSED.match(line))]
+        if refusals:
+            raise UsageError(f"sbatch would refuse this job: {refusals[-1]}")
+        raise ReadFailed(f"sbatch --test-only prints nothing that is known of it: {' '.join(lines)[-200:]}")
+    if _BEGIN not in lines or _END not in lines:
+        raise ReadFailed("sbatch -v does not print its options")
+    shown = lines[lines.index(_BEGIN) : lines.index(_END)]
+    options = {match[1]: match[2] for line in shown if (match := _OPTION.fullmatch(line))}
+    start, cpus, nodes, partition = found.groups()
+    try:
+        return Tested(options, float(start), int(cpus), nodes, partition)
+    except ValueError as error:
+        raise ReadFailed(f"sbatch prints a start that is no number: {start!r}") from error

@@ -1,0 +1,60 @@
+"""What is expected of a batch script before it is submitted: of sbatch, which reads it, and of slurmplug."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from slurmplug.commands.options import user_name
+from slurmplug.config.schema import SlurmSettings
+from slurmplug.console.table import printable
+from slurmplug.directives.grammar import HEAD_BYTES
+from slurmplug.errors import UsageError
+from slurmplug.reports.interface import Reports
+
+if TYPE_CHECKING:
+    from slurmplug.reports.job_request import JobRequest
+
+
+@dataclass(frozen=True)
+class Expected:
+    """estimate: as `Reports.estimate` returns it. slurm_start: when Slurm expects to start the job. now: when that was
+    asked; both in seconds since the epoch."""
+
+    estimate: Mapping[str, Any]
+    request: "JobRequest"
+    slurm_start: float
+    now: float
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        from slurmplug.reports import estimate_lines  # noqa: PLC0415  other commands do without
+
+        return estimate_lines.lines(self.estimate, self.request, self.slurm_start, self.now)
+
+
+def head_of(script: Path) -> bytes:
+    """The beginning of a script that may have directives, and one byte more of a longer one. Raises UsageError."""
+    try:
+        with script.open("rb") as file:
+            return file.read(HEAD_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"the script {printable(str(script))} cannot be read: {error.strerror}") from error
+
+
+def expected(script: Path, head: bytes, options: Sequence[str], slurm: SlurmSettings, reports: Reports) -> Expected:
+    """What is expected of a script with these options of sbatch. head: `head_of` it.
+
+    Raises:
+        ReadFailed, UsageError: sbatch cannot be asked, or refuses the job
+        LedgerError, EndpointError
+    """
+    from slurmplug.cluster.sbatch import SbatchClient  # noqa: PLC0415  other commands do without
+    from slurmplug.reports import batch_script  # noqa: PLC0415
+
+    client = SbatchClient(slurm.conf, slurm.bin, slurm.timeout)
+    tested = client.tested(script, options)
+    request = batch_script.request_of(script, head, tested, client.node_groups(tested.partition), user_name())
+    now = time.time()
+    return Expected(reports.estimate(request, now), request, tested.start, now)

@@ -1,0 +1,119 @@
+"""What `slurmplug replay` prints of what it found, and says about it."""
+
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+
+from slurmplug.console import table, times
+from slurmplug.console.table import Field, printable
+from slurmplug.sim.experiment import replay_report
+from slurmplug.sim.experiment.replay import NOTICED
+from slurmplug.sim.experiment.replay_page import Notes
+from slurmplug.sim.experiment.replay_report import ReplayReport, Table
+from slurmplug.sim.experiment.replayed_waits import NEAR, ReplayedWaits
+
+_LEGEND = (
+    f"A job gains (loses) that ends more than {NOTICED:.0f} s earlier (later) after its submission than under Slurm"
+    " alone, also where it was stopped early; *_mean and *_most are by how much."
+)
+_MAY_BE_OF = (
+    "limits of QOS and associations",
+    "reservations",
+    "nodes that were down",
+    "the nodes of each partition",
+    "jobs that are not in the file",
+    "priorities that are not in it",
+)
+_WAITED_FOR = (
+    "a limit of its user, account or QOS, nodes of its partition, a reservation, nodes that were down, a time of day, a"
+    " hold, or GPUs on one node"
+)
+_CONSIDERABLE = 0.1
+"""of the waiting, or of the GPUs"""
+_OFTEN = 0.25
+"""of the waiting; a twenty-fourth of it where it ends at any time"""
+
+
+def notes(made: ReplayReport, statements: Sequence[str]) -> Notes:
+    """What the text and the page say in words."""
+    return Notes(statements, tuple(_warnings(made)), _LEGEND)
+
+
+def lines(made: ReplayReport, said: Notes) -> Iterator[str]:
+    """The text, what happened first."""
+    if made.waits is not None:
+        yield from _table_lines(replay_report.waits_table(made.waits))
+    yield from map(printable, said.warnings)
+    for shown in replay_report.tables(made):
+        yield ""
+        yield from _table_lines(shown)
+    yield ""
+    yield said.legend
+    yield from map(printable, said.statements)
+    if made.not_followed:
+        yield printable(f"Not followed of the site's settings: {'; '.join(made.not_followed)}.")
+
+
+def json_lines(made: ReplayReport, said: Notes) -> Iterator[str]:
+    """All of it as JSON."""
+    words = {"statements": list(said.statements), "warnings": list(said.warnings)}
+    yield table.to_json({**replay_report.as_json(made), **words})
+
+
+def _warnings(made: ReplayReport) -> Iterator[str]:
+    """What limits what can be read from the figures, a sentence each."""
+    if made.waits is None:
+        yield "The log does not say how long jobs waited, so the replay cannot be compared with what happened."
+    elif not made.waits.near:
+        listed = list(dict.fromkeys([*made.not_followed, *_MAY_BE_OF]))
+        yield (
+            f"The replayed mean wait is not within {NEAR:.0%} of the true one, so read all waits below with care."
+            f" It may come from what the replay does without: {', '.join(listed)}."
+        )
+        yield from _reasons(made.waits)
+    if made.never_started:
+        yield (
+            f"{made.never_started} jobs never start: they request more CPUs or memory than the nodes have; --slurm-conf"
+            " or --cluster NODESxGPUSxCPUSxMIB says what these are."
+        )
+    if made.samples == 1:
+        yield "One sample gives no interval."
+
+
+def _reasons(waits: ReplayedWaits) -> Iterator[str]:
+    """What the log itself says of why the waits are apart."""
+    shorter, idle = waits.true_mean - waits.replayed_mean, waits.true_idle - waits.replayed_idle
+    if shorter > 0 and idle > _CONSIDERABLE * shorter:
+        yield (
+            f"{waits.true_idle / waits.true_mean:.0%} of the true waiting was while as many GPUs as the job requested"
+            f" were idle (CPUs, where it requested none), {times.format_duration(waits.true_idle)} of the mean, against"
+            f" {times.format_duration(waits.replayed_idle)} in the replay: {min(idle / shorter, 1.0):.0%} of what the"
+            f" two are apart. Such a job waited for what the log does not say: {_WAITED_FOR}."
+        )
+        if waits.waiters:
+            named = (f"{each.what} {each.name} {each.share:.0%}" for each in waits.waiters)
+            yield f"Whose jobs these were that waited beside idle GPUs: {', '.join(named)}."
+        if waits.same_hour > _OFTEN:
+            yield (
+                f"{waits.same_hour:.0%} of that waiting ended within the same hour of the day, as it does of jobs that"
+                " may run at some times only."
+            )
+    if waits.true_most < (1 - _CONSIDERABLE) * waits.gpus:
+        yield (
+            f"Of the {waits.gpus} GPUs of the replay, the jobs held {waits.true_most:.0f} at most: if they waited for"
+            " GPUs, there were fewer, and --cluster can say so."
+        )
+    if waits.true_most > waits.gpus:
+        yield (
+            f"The jobs held {waits.true_most:.0f} GPUs, of {waits.gpus} in the replay: there were more, and --cluster"
+            " can say so."
+        )
+
+
+def _table_lines(shown: Table) -> Iterator[str]:
+    yield printable(shown.title)
+    fields = [
+        Field[tuple[str, ...]](heading.upper(), "text", 40, "", itemgetter(at), left=at == 0)
+        for at, heading in enumerate(shown.headings)
+    ]
+    for line in table.format_lines(fields, table.columns(fields, shown.rows), rule=False, fit=True):
+        yield line.rstrip()

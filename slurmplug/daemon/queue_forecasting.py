@@ -1,0 +1,87 @@
+"""Forecasts when the jobs of the queue start and end, in a process of its own: it takes seconds, and cycles go on.
+
+It only reads the ledger, as a training of the predictors does: the daemon keeps what it found.
+"""
+
+import logging
+import math
+import os
+from contextlib import closing
+from pathlib import Path
+
+from slurmplug.errors import advice
+from slurmplug.forecasting.queue_forecast import QueueForecast, queue_forecast
+from slurmplug.ledger import queue_forecasts
+from slurmplug.ledger.budgets import INPUTS_EVERY
+from slurmplug.ledger.ledger import Ledger
+from slurmplug.processes.child import Channel
+from slurmplug.processes.once import Once
+from slurmplug.reports import kept_queue
+
+NICENESS = 10
+"""of the process, beside the daemon's"""
+
+log = logging.getLogger(__name__)
+
+
+class QueueForecasting:
+    """One forecast at a time: of the queue that the ledger kept last, and of one at least `INPUTS_EVERY` seconds later
+    the next."""
+
+    def __init__(self, ledger: Ledger, path: Path) -> None:
+        """ledger: forecasts are kept there. path: of the same."""
+        self._ledger, self._path = ledger, path
+        self._child: Once | None = None
+        self._of = -math.inf
+        """when the queue was kept that was forecast last"""
+
+    def after_cycle(self) -> None:
+        """Keep the forecast that was begun, once it is there; and begin one when it is due.
+
+        Raises:
+            LedgerError: it could not be kept, which the next call tries again
+        """
+        if self._child is not None:
+            self._keep(self._child)
+        if self._child is None and self._ledger.kept_at - self._of >= INPUTS_EVERY:
+            self._of = self._ledger.kept_at
+            try:
+                self._child = Once("queue forecast", forecast, self._path)
+            except OSError as error:
+                log.error("the queue is not forecast now: %s%s", error.strerror, advice(error))
+
+    def close(self) -> None:
+        """End the one that was begun, without waiting for it."""
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+    def _keep(self, child: Once) -> None:
+        try:
+            made = child.made()
+        except ConnectionError:
+            log.error("the forecast of the queue failed; the next one is made in %g s", INPUTS_EVERY)
+            self.close()
+            return
+        if made is None:
+            return
+        for each in made:
+            queue_forecasts.keep(self._ledger, each)
+        self.close()
+
+
+def forecast(channel: Channel, path: Path) -> None:
+    """The process: sends the forecast of the queue that was kept last, in a list that is empty where none is kept."""
+    os.nice(NICENESS)
+    with closing(Ledger(path, readonly=True)) as ledger:
+        made = of_last_queue(ledger)
+    channel.send([] if made is None else [made])
+
+
+def of_last_queue(ledger: Ledger) -> QueueForecast | None:
+    """The forecast of the queue that was kept last; None where none is. Raises LedgerError."""
+    snapshot = kept_queue.latest(ledger)
+    if snapshot is None:
+        return None
+    forecasts = kept_queue.forecaster(ledger).forecast(snapshot, frozenset({"total", "remaining"}))
+    return queue_forecast(snapshot, forecasts, kept_queue.outcomes(ledger))

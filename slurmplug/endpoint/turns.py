@@ -1,0 +1,106 @@
+"""Whose report is made next: a turn for each user, paid in processor seconds by who asks.
+
+There is more than one lane. The first is for users who used little of late; what others ask for is made in the rest,
+which have the least of the machine. So a user who asks for everything, again and again, keeps nobody else waiting.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Generic, TypeVar
+
+HALF_LIFE = 60.0
+"""Seconds in which half of what was used is forgotten."""
+LITTLE = 1.0
+"""Processor seconds: who used no more of late used little."""
+MAX_USERS = 10_000
+"""The users remembered; more, and those that used the least are forgotten."""
+
+Lane = TypeVar("Lane")
+
+
+class Uses:
+    """The processor seconds that each user used of late."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._used: dict[int, tuple[float, float]] = {}
+
+    def of(self, uid: int) -> float:
+        """Those of one user."""
+        seconds, at = self._used.get(uid, (0.0, 0.0))
+        return seconds * math.exp2((at - self._clock()) / HALF_LIFE)
+
+    def add(self, uid: int, seconds: float) -> None:
+        """Count some more."""
+        self._used[uid] = (self.of(uid) + seconds, self._clock())
+        if len(self._used) > MAX_USERS:
+            kept = sorted(self._used, key=self.of)[MAX_USERS // 2 :]
+            self._used = {each: self._used[each] for each in kept}
+
+
+class _Ticket:
+    def __init__(self, uid: int) -> None:
+        self.uid = uid
+
+
+class Turns(Generic[Lane]):
+    """Gives lanes to those who wait: of each user one request at a time, and first the user who used the least."""
+
+    def __init__(self, lanes: Sequence[Lane], clock: Callable[[], float] = time.monotonic) -> None:
+        """lanes: the first is for users who used little of late."""
+        self._lanes, self._free = lanes, list(lanes)
+        self._uses = Uses(clock)
+        self._waiting: list[_Ticket] = []
+        self._served: set[int] = set()
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def turn(self, uid: int, patience: float) -> Iterator[Lane]:
+        """A lane, for one request of this user.
+
+        Raises:
+            TimeoutError: it was not this user's turn within so many seconds
+        """
+        lane = self._take(_Ticket(uid), patience)
+        try:
+            yield lane
+        finally:
+            with self._changed:
+                self._free = [each for each in self._lanes if each in self._free or each is lane]
+                self._served.discard(uid)
+                self._changed.notify_all()
+
+    def charge(self, uid: int, seconds: float) -> None:
+        """Count processor seconds that a request of this user took."""
+        with self._changed:
+            self._uses.add(uid, seconds)
+
+    def _take(self, ticket: _Ticket, patience: float) -> Lane:
+        until = time.monotonic() + patience
+        with self._changed:
+            self._waiting.append(ticket)
+            try:
+                while not (offered := self._offered(ticket)):
+                    if (left := until - time.monotonic()) <= 0:
+                        raise TimeoutError
+                    self._changed.wait(left)
+                self._free.remove(offered[0])
+                self._served.add(ticket.uid)
+                return offered[0]
+            finally:
+                self._waiting.remove(ticket)
+                self._changed.notify_all()
+
+    def _offered(self, ticket: _Ticket) -> list[Lane]:
+        """The free lanes in which this one is next."""
+        waiting = [each for each in self._waiting if each.uid not in self._served]
+        waiting.sort(key=lambda each: self._uses.of(each.uid))  # of those who used the same, who came first
+        offered = []
+        for lane in self._free:
+            allowed = [each for each in waiting if lane is not self._lanes[0] or self._uses.of(each.uid) <= LITTLE]
+            if allowed and allowed[0] is ticket:
+                offered.append(lane)
+        return offered

@@ -1,0 +1,191 @@
+"""When the jobs of a snapshot start, and when one more would: its queue simulated forward on samples of run times.
+
+Jobs that wait for room are started in the order of their priorities (`starts`). A resource is one pool over the nodes
+on which a job may run: how the GPUs in use lie on nodes is not simulated. Nor are jobs that wait for something else,
+such as a dependency or a limit of their user, those that will be submitted, and changes of priorities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse.csgraph import connected_components
+
+from policies.placement.allocation import startable
+from policies.snapshot import Jobs, Snapshot
+from predictors.arrays import Bools, Floats, Ints
+from predictors.forecast import Forecasts
+from slurmplug.forecasting.run_time_samples import SHORTEST, samples_of
+from slurmplug.forecasting.starts import Running, Waiting, start_times
+
+SAMPLES = 30
+"""of run times"""
+MOST_WAITING = 10_000
+"""Jobs, each element of an array one, that are simulated; those behind them are left out."""
+NO_LIMIT = 365 * 86_400.0
+"""Seconds; the time limit that Slurm gives a job without one while it runs."""
+
+
+@dataclass(frozen=True, eq=False)
+class OneMore:
+    """A job that might be submitted.
+
+    demand: (resources,) in all. limit: its time limit in seconds. seconds: (samples,) its run time.
+    """
+
+    demand: Floats
+    limit: float
+    seconds: Floats
+
+
+class LiveQueue:
+    """The queue of a snapshot. Times are seconds after it."""
+
+    def __init__(self, snapshot: Snapshot, forecasts: Forecasts, *, samples: int = SAMPLES, seed: int = 0) -> None:
+        """forecasts: of the snapshot's jobs, `total` and `remaining`."""
+        jobs, random = snapshot.jobs, np.random.default_rng(seed)
+        limit = np.where(np.isnan(jobs.time_limit), NO_LIMIT, jobs.time_limit)
+        self._snapshot, self._samples = snapshot, samples
+        self._waiting = waiting_in_order(jobs)
+        self._limit = limit[self._waiting]
+        self._seconds = samples_of(forecasts.total[self._waiting], self._limit, samples, random)
+        self._running = np.flatnonzero(~jobs.pending)
+        left = limit[self._running] - np.nan_to_num(np.maximum(snapshot.now - jobs.started[self._running], 0.0))
+        self._left = np.maximum(left, SHORTEST)
+        ends = np.minimum(
+            samples_of(forecasts.remaining[self._running], self._left, samples, random), self._left[:, None]
+        )
+        self._ends = np.where((jobs.state[self._running] == "completing")[:, None], SHORTEST, ends)
+
+    def starts(self) -> Floats:
+        """(n, samples) when each job starts; of an array that waits its first element. Infinite where it never can, NaN
+        where it does not wait for room."""
+        found = np.full((len(self._snapshot.jobs), self._samples), np.nan)
+        where = self._snapshot.fits & self._snapshot.nodes.up
+        parts = _connected(where)[self._snapshot.jobs.placement[self._waiting]]
+        for part in np.unique(parts).tolist():
+            places = np.flatnonzero(parts == part)
+            [simulated] = start_times(*self._simulated(places))
+            found[self._waiting[places[::-1]]] = simulated.T[::-1]  # of an array, what is written last is its first
+        return found
+
+    def run_times(self) -> Floats:
+        """(n, samples) seconds that a job that waits for room would run, one that runs still will; NaN for others."""
+        found = np.full((len(self._snapshot.jobs), self._samples), np.nan)
+        found[self._running] = self._ends
+        found[self._waiting[::-1]] = self._seconds[::-1]
+        return found
+
+    def starts_of(self, requests: Sequence[OneMore], place: int, nodes: Bools) -> Floats:
+        """(requests, samples) when each of these would start on some of these nodes (nodes,) if it alone were submitted
+        now, behind `place` of the jobs that wait."""
+        where = np.vstack([self._snapshot.fits, nodes]) & self._snapshot.nodes.up
+        parts = _connected(where)
+        places = np.flatnonzero(parts[self._snapshot.jobs.placement[self._waiting]] == parts[-1])
+        before = int((places < place).sum())
+        simulated = self._simulated(places, _Added(requests, before, nodes))
+        found = start_times(*simulated, target=np.full(len(requests), before))
+        return np.asarray(found[:, :, before])
+
+    def place_of(self, user: str, partition: str) -> int:
+        """Behind how many of the jobs that wait one more of this user would be: right behind those of the user in the
+        partition, who has the same share; without one, behind all, as one that has not waited at all."""
+        jobs = self._snapshot.jobs
+        own = np.flatnonzero((jobs.user[self._waiting] == user) & (jobs.partition[self._waiting] == partition))
+        return int(own[-1]) + 1 if len(own) else len(self._waiting)
+
+    def _simulated(self, places: Ints, added: _Added | None = None) -> tuple[Running, Waiting, Floats]:
+        """Those of the waiting jobs: once for each request that is added, once without."""
+        jobs, queues = self._snapshot.jobs, len(added.requests) if added else 1
+        classes, where = np.unique(jobs.placement[self._waiting[places]], return_inverse=True)
+        pools = _Pools(self._snapshot, np.vstack([self._snapshot.fits[classes], *([added.nodes] if added else [])]))
+        needs = _repeated(queues, pools.needed(jobs.demand[self._waiting[places]], where))
+        seconds, limit = _repeated(queues, self._seconds[places].T), _repeated(queues, self._limit[places])
+        if added:
+            demands = np.stack([each.demand for each in added.requests])
+            of_added = np.full(queues, len(classes))
+            needs = _with(needs, added.place, pools.needed(demands, of_added), axis=1)
+            seconds = _with(seconds, added.place, np.stack([each.seconds for each in added.requests]), axis=2)
+            limit = _with(limit, added.place, np.array([each.limit for each in added.requests]), axis=1)
+        used = np.flatnonzero(needs.any(axis=(0, 1)))
+        held = pools.held(self._running)[:, used]
+        inside = np.flatnonzero(held.any(axis=1))
+        running = Running(
+            _repeated(queues, held[inside]),
+            _repeated(queues, self._ends[inside].T),
+            _repeated(queues, self._left[inside]),
+        )
+        return running, Waiting(needs[..., used], seconds, limit), _repeated(queues, pools.free[used])
+
+
+class _Added(NamedTuple):
+    """Jobs of which each is added alone, behind `place` others; nodes: (nodes,) on which they may run."""
+
+    requests: Sequence[OneMore]
+    place: int
+    nodes: Bools
+
+
+class _Pools:
+    """The resources of the sets of nodes on which jobs may run, a column for each set and resource.
+
+    A job needs what it requests from each set that contains all of its nodes: where one partition is part of another,
+    what runs in it is missing in both.
+    """
+
+    def __init__(self, snapshot: Snapshot, where: Bools) -> None:
+        """where: (k, nodes) on which jobs of each class may run."""
+        nodes, up = snapshot.nodes, where & snapshot.nodes.up
+        self._jobs = len(snapshot.jobs)
+        self._sets = np.unique(up, axis=0)
+        """(sets, nodes)"""
+        self._inside = up.astype(np.float64) @ (~self._sets).T == 0
+        """(k, sets) whether all nodes of a class are in the set"""
+        self._job, self._node = snapshot.runs_on[:, 0], snapshot.runs_on[:, 1]
+        on = np.bincount(self._job, minlength=self._jobs)
+        self._amounts = snapshot.jobs.demand[self._job] / on[self._job, None]
+        self._amounts[:, 0] = snapshot.runs_on[:, 2]
+        held = np.zeros_like(nodes.used)
+        np.add.at(held, self._node, self._amounts)
+        self.free = (self._sets @ (nodes.capacity - np.maximum(nodes.used, held))).ravel()
+        """(columns,)"""
+
+    def needed(self, demand: Floats, classes: Ints) -> Floats:
+        """(n, columns) of the demand (n, resources) of jobs of these classes (n,)."""
+        return np.asarray((self._inside[classes, :, None] * demand[:, None]).reshape(len(demand), len(self.free)))
+
+    def held(self, jobs: Ints) -> Floats:
+        """(n, columns) what these rows hold."""
+        found = np.zeros((self._jobs, len(self._sets), self._amounts.shape[1]))
+        np.add.at(found, self._job, self._sets[:, self._node].T[:, :, None] * self._amounts[:, None])
+        return found[jobs].reshape(len(jobs), len(self.free))
+
+
+def _connected(where: Bools) -> Ints:
+    """(k,) a number for each of the sets of nodes (k, nodes), the same for those that are connected by common nodes."""
+    common = where.astype(np.float64)
+    return np.asarray(connected_components(common @ common.T > 0, directed=False)[1])
+
+
+def _repeated(count: int, table: Floats) -> Floats:
+    return np.broadcast_to(table, (count, *table.shape))
+
+
+def _with(table: Floats, place: int, one: Floats, axis: int) -> Floats:
+    """The table with one more entry at that place of an axis."""
+    before, after = np.split(table, [place], axis=axis)
+    return np.concatenate([before, np.expand_dims(one, axis), after], axis=axis)
+
+
+def waiting_in_order(jobs: Jobs) -> Ints:
+    """The rows of the jobs that wait for room, the first to be started first; of an array that waits one for each
+    element."""
+    rows = np.flatnonzero(startable(jobs))
+    ids = np.array([jobs.keys[row].job_id for row in rows.tolist()], dtype=np.int64)
+    rows = rows[np.lexsort((ids, jobs.submitted[rows], -jobs.priority[rows]))]
+    first = np.concatenate([[0], np.cumsum(jobs.elements[rows])])
+    elements = np.minimum(jobs.elements[rows], np.maximum(MOST_WAITING - first[:-1], 0))
+    return np.repeat(rows, elements)

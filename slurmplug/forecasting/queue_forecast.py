@@ -1,0 +1,101 @@
+"""When the jobs of a queue start and end: all of them at once, as `slurmplug estimate` does for one more."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.snapshot import JobKey, Snapshot
+from predictors.arrays import Bools, Floats, Ints
+from predictors.forecast import Forecasts
+from slurmplug.forecasting.live_queue import SAMPLES, LiveQueue
+from slurmplug.forecasting.start_outcomes import StartOutcomes, as_they_came, ends_of, median_and_interval
+
+ALIKE = 100
+"""Starts are corrected alike whose logarithms are the same in so many parts of one."""
+AT_ONCE = 2_000_000
+"""samples of ends that are in memory"""
+
+
+@dataclass(frozen=True, eq=False)
+class QueueForecast:
+    """Of n jobs that wait for room or run. Times are seconds since the epoch; of three columns, the median and the ends
+    of an 80% interval; infinite where later than all that was simulated, NaN where not known.
+
+    at: when the queue was so. outcomes: how many starts that came true those of waiting jobs are corrected by; 0 where
+    these are too few, and then they have no interval. waits: whether each waits. single: whether it waits as one job
+    that has not run yet. start, end: (n, 3). in_time: the share of the samples that end by the `deadline`.
+    """
+
+    at: float
+    outcomes: int
+    keys: tuple[JobKey, ...]
+    waits: Bools
+    single: Bools
+    start: Floats
+    end: Floats
+    deadline: Floats
+    in_time: Floats
+
+
+def queue_forecast(
+    snapshot: Snapshot, forecasts: Forecasts, outcomes: StartOutcomes, *, samples: int = SAMPLES
+) -> QueueForecast:
+    """That of a snapshot's jobs; of an array that waits, of its first element.
+
+    forecasts: of the snapshot's jobs, `total` and `remaining`.
+    """
+    jobs, queue = snapshot.jobs, LiveQueue(snapshot, forecasts, samples=samples)
+    waits, seconds = queue.starts(), queue.run_times()
+    start, end = np.full((2, len(jobs), 3), np.nan)
+    in_time = np.full(len(jobs), np.nan)
+    told = 0
+
+    def note_ends(rows: Ints, samples: Floats) -> None:
+        end[rows] = median_and_interval(samples)
+        in_time[rows] = (samples <= jobs.deadline[rows, None]).mean(axis=1)
+
+    running = np.flatnonzero(~jobs.pending)
+    note_ends(running, snapshot.now + seconds[running])
+    waiting = np.flatnonzero(~np.isnan(waits[:, 0]))
+    medians = median_and_interval(waits[waiting])[:, 0]
+    for places in _alike(medians):
+        rows, wait = waiting[places], waits[waiting[places]]
+        of = medians[places]
+        ratios = outcomes.ratios(float(of[0])) if np.isfinite(of[0]) else np.zeros(0)
+        if len(ratios):
+            told = len(ratios)
+            wait = as_they_came(of, ratios)
+        starts = snapshot.now + wait
+        start[rows] = median_and_interval(starts)
+        for part in _parts(len(rows), starts.shape[1] * samples):
+            note_ends(rows[part], ends_of(starts[part], seconds[rows[part]]))
+    if not told:
+        start[waiting, 1:], end[waiting, 1:] = np.nan, np.nan
+    known = np.where(jobs.pending, forecasts.total.known, forecasts.remaining.known)
+    end[~known], in_time[~known | np.isnan(jobs.deadline)] = np.nan, np.nan
+    rows = np.sort(np.concatenate([running, waiting]))
+    return QueueForecast(
+        at=snapshot.now,
+        outcomes=told,
+        keys=tuple(jobs.keys[row] for row in rows.tolist()),
+        waits=jobs.pending[rows],
+        single=(jobs.pending & (jobs.elements == 1) & (jobs.restarts == 0))[rows],
+        start=start[rows],
+        end=end[rows],
+        deadline=jobs.deadline[rows],
+        in_time=in_time[rows],
+    )
+
+
+def _alike(medians: Floats) -> Iterator[Ints]:
+    """The places of those that are about the same."""
+    _, of = np.unique(np.round(np.log1p(medians) * ALIKE), return_inverse=True)
+    order = np.argsort(of, kind="stable")
+    yield from np.split(order, np.flatnonzero(np.diff(of[order])) + 1) if len(order) else ()
+
+
+def _parts(rows: int, samples: int) -> Iterator[slice]:
+    """Slices of so many rows, of which each has so many samples, that are not too many at once."""
+    step = max(1, AT_ONCE // samples)
+    yield from (slice(first, first + step) for first in range(0, rows, step))

@@ -1,0 +1,63 @@
+"""How starts would have been forecast: the queues of kept cycles simulated forward, beside when their new jobs
+started."""
+
+import numpy as np
+
+from policies.snapshot import Jobs, Snapshot
+from predictors.arrays import Ints
+from predictors.forecast import Forecasts
+from slurmplug.forecasting.live_queue import LiveQueue
+from slurmplug.forecasting.start_outcomes import StartOutcomes
+from slurmplug.ledger import codec
+from slurmplug.ledger.budgets import INPUTS_EVERY
+from slurmplug.ledger.inputs import KeptCycle, inputs, kept
+from slurmplug.ledger.ledger import Ledger
+from slurmplug.ledger.run_queries import first_starts
+
+CYCLES = 24
+"""that are simulated, evenly over those that are kept"""
+SAMPLES = 15
+"""of run times, of each queue"""
+NEW = 2 * INPUTS_EVERY
+"""Seconds since its submission in which a job is new."""
+
+
+def start_outcomes(ledger: Ledger) -> StartOutcomes:
+    """The new jobs of the kept cycles that have started since.
+
+    With the forecasts of run times as they were recorded then, so that nothing is known before its time; a job of which
+    none was recorded may take anything up to its time limit. Jobs that still wait are left out, so that what is longest
+    is missing, and so are arrays, whose elements get other ids. Raises LedgerError.
+    """
+    forecast, came = [], []
+    for cycle in _chosen(kept(ledger)):
+        found = inputs(ledger, cycle.id)
+        if found is None:  # thinned since
+            continue
+        try:
+            snapshot, forecasts = codec.rebuild(Snapshot, found[0]), codec.rebuild(Forecasts, found[1])
+        except ValueError:  # of another release
+            continue
+        rows = new_jobs(snapshot.jobs, snapshot.now)
+        started = first_starts(ledger, [snapshot.jobs.keys[row] for row in rows.tolist()])
+        rows = np.array([row for row in rows.tolist() if snapshot.jobs.keys[row] in started], dtype=np.int64)
+        if not len(rows):
+            continue
+        waits = LiveQueue(snapshot, forecasts, samples=SAMPLES).starts()[rows]
+        medians = np.quantile(waits, 0.5, axis=1, method="inverted_cdf")
+        for row, median in zip(rows.tolist(), medians.tolist(), strict=True):
+            if np.isfinite(median):
+                forecast.append(median)
+                came.append(max(started[snapshot.jobs.keys[row]] - snapshot.now, 0.0))
+    return StartOutcomes(np.array(forecast, dtype=np.float64), np.array(came, dtype=np.float64))
+
+
+def new_jobs(jobs: Jobs, now: float) -> Ints:
+    """The rows of the jobs that wait for their first start, and were submitted shortly before."""
+    single = (jobs.elements == 1) & (jobs.restarts == 0)
+    return np.flatnonzero(jobs.pending & single & (now - jobs.submitted <= NEW))
+
+
+def _chosen(cycles: list[KeptCycle]) -> list[KeptCycle]:
+    places = np.unique(np.linspace(0, len(cycles) - 1, min(CYCLES, len(cycles))).astype(np.int64))
+    return [cycles[place] for place in places.tolist()]

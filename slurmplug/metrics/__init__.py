@@ -1,0 +1,1 @@
+"""Metrics for Prometheus, computed from the ledger in a process beside the daemon's."""

@@ -1,0 +1,186 @@
+"""When a job would start and end that was not submitted yet, and what would change that: values for
+`slurmplug estimate`.
+
+Only times of the job itself leave this module, as `sbatch --test-only` shows them: nothing of other users' jobs.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from policies.snapshot import Snapshot
+from predictors.arrays import Floats
+from predictors.forecast import Forecast, Need
+from slurmplug.errors import UsageError
+from slurmplug.forecasting.live_queue import NO_LIMIT, SAMPLES, LiveQueue, OneMore
+from slurmplug.forecasting.run_time_samples import samples_of
+from slurmplug.forecasting.start_outcomes import as_they_came, ends_of, median_and_interval
+from slurmplug.intake.job_record import judged_by
+from slurmplug.ledger.database import LedgerFile
+from slurmplug.ledger.selection import Selection
+from slurmplug.reports import job_view, kept_queue
+from slurmplug.reports.job_request import JobRequest
+from slurmplug.rules.time_limits import FROM_THE_LIMIT
+
+LONG_ENOUGH = 0.95
+"""The share of the forecast run times that a shorter time limit has to leave."""
+MUCH_SHORTER = 0.8
+"""A shorter time limit is looked at if it is at most this share of the one requested."""
+ROUNDED_TO = 600.0
+"""seconds, to which a shorter time limit is rounded up"""
+LATEST_RUNS = 20
+"""runs of the same user and name, of which it is told how many met the target"""
+
+_NEEDS: frozenset[Need] = frozenset({"total", "remaining", "speed"})
+
+
+class Estimate(NamedTuple):
+    """A time in seconds since the epoch, or a span in seconds: its median and an 80% interval; None where it is later
+    than all that was simulated."""
+
+    median: float | None
+    low: float | None
+    high: float | None
+
+    @classmethod
+    def of(cls, samples: Floats) -> "Estimate":
+        """That of samples (n,), some of which may be infinite."""
+        return cls(*(None if level == np.inf else level for level in median_and_interval(samples).tolist()))
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What is to be expected of the job as it is, or with a change.
+
+    in_time: the share of the samples in which it ends by its deadline, None without one. change: `time_limit` or
+    `gpus`, and to which `value`; empty for none.
+    """
+
+    run_time: Estimate
+    start: Estimate
+    end: Estimate
+    in_time: float | None
+    change: str = ""
+    value: float | None = None
+
+
+def estimate(ledger: LedgerFile, request: JobRequest, now: float) -> dict[str, Any]:
+    """As JSON has it. now: when it would be submitted, in seconds since the epoch.
+
+    Raises:
+        LedgerError: the ledger cannot be read
+        UsageError: no cycle is kept, or the cluster of the last one cannot have such a job
+    """
+    snapshot = kept_queue.latest(ledger)
+    if snapshot is None:
+        raise UsageError("the ledger has the queue of no cycle yet: is the daemon running? See slurmplug status")
+    forecaster = kept_queue.forecaster(ledger)
+    queue = LiveQueue(snapshot, forecaster.forecast(snapshot, _NEEDS - {"speed"}))
+    alone = request.snapshot(snapshot)
+    own = forecaster.forecast(_managed(alone), _NEEDS)
+    if request.time_limit is None and not own.total.known[0]:
+        raise UsageError(
+            "how long this job would run is not known: nothing like it has ended here, and it has no time limit; "
+            "give it one with --time"
+        )
+    variants = [_Variant("", None, request.gpus, request.time_limit, own.total)]
+    variants += _shorter(request, own.total)
+    variants += _other_sizes(request, own.total, lambda gpus: float(own.speed.at([0], [gpus]).median[0]))
+    jobs = [variant.job(request) for variant in variants]
+    place = queue.place_of(request.user, request.partition)
+    waits = queue.starts_of(jobs, place, alone.fits[0])
+    medians = median_and_interval(waits)[:, 0]
+    ratios = kept_queue.outcomes(ledger).ratios(float(medians[0])) if np.isfinite(medians[0]) else np.zeros(0)
+    if len(ratios):
+        waits = as_they_came(medians, ratios)
+    starts = np.maximum(snapshot.now + waits, now)
+    deadline = request.directives(now).deadline
+    outlooks = [
+        _outlook(variant, start, job.seconds, deadline)
+        for variant, start, job in zip(variants, starts, jobs, strict=True)
+    ]
+    return {
+        "as_of": snapshot.now,
+        "outcomes": len(ratios),
+        "source": str(own.total.source[0]),
+        **_as_json(outlooks[0]),
+        "deadline": deadline,
+        "target": _target(ledger, request, now),
+        "changes": [_as_json(each) for each in outlooks[1:]],
+    }
+
+
+def _managed(snapshot: Snapshot) -> Snapshot:
+    """The snapshot as if its jobs had directives: what other numbers of GPUs would change is asked of any job."""
+    jobs = snapshot.jobs
+    return replace(snapshot, jobs=replace(jobs, managed=np.ones(len(jobs), dtype=bool)))
+
+
+@dataclass(frozen=True)
+class _Variant:
+    """The job with another number of GPUs or time limit."""
+
+    change: str
+    value: float | None
+    gpus: int
+    limit: float | None
+    total: Forecast
+
+    def job(self, request: JobRequest) -> OneMore:
+        """Its samples are those of every other variant, only longer or shorter."""
+        share = self.gpus / request.gpus if request.gpus else 1.0
+        limit = NO_LIMIT if self.limit is None else self.limit
+        seconds = samples_of(self.total, np.array([limit]), SAMPLES, np.random.default_rng(0))[0]
+        demand = np.array([self.gpus, request.cpus * share, request.memory * share])
+        return OneMore(demand, limit, np.minimum(seconds, limit))
+
+
+def _shorter(request: JobRequest, total: Forecast) -> Iterator[_Variant]:
+    """The job with the time limit that its forecast run time needs, where that is much shorter."""
+    if request.time_limit is None or not total.known[0] or total.source[0] == FROM_THE_LIMIT:
+        return
+    needed = float(np.ceil(total.quantile(LONG_ENOUGH)[0] / ROUNDED_TO) * ROUNDED_TO)
+    if needed <= MUCH_SHORTER * request.time_limit:
+        yield _Variant("time_limit", needed, request.gpus, needed, total)
+
+
+def _other_sizes(request: JobRequest, total: Forecast, speed: Any) -> Iterator[_Variant]:
+    """The job with one GPU less and one more, where it is known how fast it would be."""
+    present = speed(request.gpus) if request.gpus else np.nan
+    for gpus in (request.gpus - 1, request.gpus + 1):
+        then = speed(gpus) if gpus > 0 and request.gpus else np.nan
+        if present > 0 and then > 0 and total.known[0] and total.source[0] != FROM_THE_LIMIT:
+            yield _Variant("gpus", float(gpus), gpus, request.time_limit, total.times(present / then))
+
+
+def _outlook(variant: _Variant, start: Floats, seconds: Floats, deadline: float | None) -> Outlook:
+    end = ends_of(start, seconds)
+    in_time = None if deadline is None else float((end <= deadline).mean())
+    run_time, begins, ends = (Estimate.of(each) for each in (seconds, start, end))
+    return Outlook(run_time, begins, ends, in_time, variant.change, variant.value)
+
+
+def _as_json(outlook: Outlook) -> dict[str, Any]:
+    found = {name: getattr(outlook, name)._asdict() for name in ("run_time", "start", "end")}
+    found["in_time"] = outlook.in_time
+    return {"change": outlook.change, "value": outlook.value, **found} if outlook.change else found
+
+
+def _target(ledger: LedgerFile, request: JobRequest, now: float) -> Mapping[str, Any] | None:
+    """How many of the user's latest runs of that name met the target that the job states; None where it states none."""
+    directives = request.directives(now)
+    target = directives.target
+    if target is None:
+        return None
+    which = Selection(users=(request.user,), names=(request.name,), states=("COMPLETED",))
+    values = [job.quantities.get(target.quantity) for job in job_view.jobs(ledger, which) if not job.live]
+    known = [value for value in values if value is not None][-LATEST_RUNS:]
+    return {
+        "quantity": judged_by(directives, ()).quantity,
+        "relation": target.relation,
+        "value": target.value,
+        "runs": len(known),
+        "met": sum(map(target.reached, known)),
+    }

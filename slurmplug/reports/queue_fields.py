@@ -1,0 +1,147 @@
+"""The fields of a job in the live queue: those of `slurmplug acct`, and what only a queue has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from slurmplug.console.table import Field, Value, ordinal
+from slurmplug.ledger.selection import QUEUE_STATE_CODES
+from slurmplug.reports import acct, deadlines
+
+if TYPE_CHECKING:
+    from slurmplug.reports.job_view import Job
+    from slurmplug.reports.queue import QueueEntry
+
+BAR = 10
+_CODES = {name: code for code, name in QUEUE_STATE_CODES.items()}
+
+
+def _progress(job: Job) -> str | None:
+    if job.iteration is None:
+        return None
+    given = job.directives
+    done = f"{job.iteration:.0f}/{given.max_iterations}" if given and given.max_iterations else f"{job.iteration:.0f}"
+    return f"{ordinal(job.trial_number + 1)}: {done}" if job.several_trials else done
+
+
+def _bar(job: Job) -> str | None:
+    given = job.directives
+    if job.iteration is None or not given or not given.max_iterations:
+        return None
+    done = round(BAR * min(1.0, job.iteration / given.max_iterations))
+    return "#" * done + "." * (BAR - done)
+
+
+def _quantity(job: Job) -> str:
+    return job.quantity if job.value is not None else "loss"
+
+
+def _number(job: Job) -> str | None:
+    """The value, with its iteration where that is not the job's last one: 0.93@7."""
+    if not job.quantities:
+        return None
+    name = _quantity(job)
+    value, at = job.quantities.get(name), job.reported_at.get(name)
+    if value is None:
+        return None
+    return f"{value:.4g}" + ("" if at is None or at == job.iteration else f"@{at:.0f}")
+
+
+def _value(job: Job) -> str | None:
+    number = _number(job)
+    return None if number is None else f"{_quantity(job)} {number}"
+
+
+def _final(job: Job) -> str | None:
+    final = job.final
+    if final.value is None or final.low is None or final.high is None:
+        return None
+    return f"{final.value:.4g} ({final.low:.4g} to {final.high:.4g})"
+
+
+def _time_left(job: Job) -> float | None:
+    limit = job.facts.time_limit
+    return None if limit is None else limit - job.elapsed
+
+
+def _start(job: Job) -> float | None:
+    if not job.waits:
+        return job.started
+    outlook = job.outlook
+    return job.expected if outlook is None or outlook.start is None else max(outlook.start, job.seen)
+
+
+def _of_outlook(name: str) -> Callable[[Job], float | None]:
+    """A value of the forecast of the queue of a job that waits."""
+
+    def value(job: Job) -> float | None:
+        outlook = job.outlook if job.waits else None
+        found = None if outlook is None else getattr(outlook, name)
+        return None if found is None else max(found, job.seen)
+
+    return value
+
+
+def _forecast_at(job: Job) -> float | None:
+    outlook = job.outlook if job.waits else None
+    return None if outlook is None or outlook.start is None else job.forecast_at
+
+
+def _nodes_or_reason(job: Job) -> str:
+    return f"({job.facts.reason})" if job.waits else job.facts.node_list
+
+
+def _terms(job: Job) -> Value:
+    return job.ranking.terms if job.ranking else {}
+
+
+def _of_job(value: Callable[[Job], Value]) -> Callable[[QueueEntry], Value]:
+    return lambda entry: value(entry.job)
+
+
+def _of_entry(field: Field[Any]) -> Field[QueueEntry]:
+    return replace(field, value=_of_job(field.value))
+
+
+FIELDS: dict[str, Field[QueueEntry]] = {
+    field.name.lower(): field
+    for field in (
+        *map(_of_entry, acct.FIELDS),
+        Field("Position", "integer", 5, "its rank among the ranked pending jobs, 1 first", lambda e: e.rank),
+        Field("Doing", "text", 60, "what is being done to it, or would be", lambda e: e.doing, left=True),
+        Field("StateCompact", "text", 2, "squeue's code of its state", lambda e: _code(e.job)),
+        Field("Iteration", "text", 13, "reached, of how many; of which trial, if several", _of_job(_progress)),
+        Field("Judged", "text", 24, "the value by which it is judged, else its loss", _of_job(_value), left=True),
+        Field("JudgedValue", "text", 10, "the number of Judged", _of_job(_number)),
+        Field("FinalRange", "text", 26, "Final, with its 90 % interval", _of_job(_final), left=True),
+        Field("Progress", "text", BAR, "the share of its iterations, as a bar", _of_job(_bar), left=True),
+        Field("Chance", "text", 13, "whether its deadline can be met", _of_job(deadlines.chance)),
+        Field("ReasonList", "text", 20, "its nodes, or why it waits", _of_job(_nodes_or_reason), left=True),
+        Field("StartTime", "time", 19, "when it started, or is expected to", _of_job(_start), "N/A"),
+        Field(
+            "StartLow",
+            "time",
+            19,
+            "of a job that waits, the 10 % quantile of its start",
+            _of_job(_of_outlook("start_low")),
+        ),
+        Field("StartHigh", "time", 19, "its 90 % quantile", _of_job(_of_outlook("start_high"))),
+        Field("EndTime", "time", 19, "when it is expected to end", _of_job(deadlines.expected_end), "N/A"),
+        Field(
+            "EndLow", "time", 19, "of a job that waits, the 10 % quantile of its end", _of_job(_of_outlook("end_low"))
+        ),
+        Field("EndHigh", "time", 19, "its 90 % quantile", _of_job(_of_outlook("end_high"))),
+        Field("ForecastAt", "time", 19, "when the queue was as its start is forecast by", _of_job(_forecast_at)),
+        Field("TimeLeft", "span", 10, "what is left of its time limit", _of_job(_time_left), "UNLIMITED"),
+        Field("ArrayTasks", "text", 12, "elements of an array that wait together", lambda e: e.job.facts.array_tasks),
+        Field("Dependency", "text", 20, "its --dependency", lambda e: e.job.facts.dependency, left=True),
+        Field("Terms", "text", 0, "the terms of its score", _of_job(_terms)),
+    )
+}
+"""By their names in lower case, as in JSON."""
+
+
+def _code(job: Job) -> str:
+    return _CODES.get(job.facts.state, job.facts.state)

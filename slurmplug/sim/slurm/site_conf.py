@@ -1,0 +1,214 @@
+"""What a site's slurm.conf sets of the simulated Slurm, and what it sets that the simulated Slurm does not follow.
+
+As in slurm.conf(5): keywords in any case, `\\` at the end of a line continues it, `#` begins a remark, `DEFAULT` lines
+of nodes and partitions hold for those after them, and what is not set has Slurm's default. `Include` is followed.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from types import MappingProxyType
+
+from slurmplug.cluster import hostlist, tres
+from slurmplug.console import times
+from slurmplug.errors import DataError, UsageError
+from slurmplug.sim.slurm.launcher import LauncherSettings
+from slurmplug.sim.slurm.multifactor import Weights
+from slurmplug.sim.workloads.rows import as_number, open_lines, quoted
+
+MOST_INCLUDES = 20
+_WEEK = "7-0"
+_ANY_MEMORY = 99_999_999.0
+"""MiB of a node whose memory Slurm does not allocate"""
+_ENTRY = re.compile(r"""([A-Za-z0-9_]+)\s*=\s*("[^"]*"|\S*)""")
+_WEIGHTS = ("priorityweightage", "priorityweightfairshare", "priorityweightjobsize", "priorityweightpartition")
+_SCHEDULER_PARAMETERS = frozenset({"bf_interval", "bf_max_job_test", "bf_resolution", "batch_sched_delay"})
+"""that are followed, or make no difference here"""
+_ALIKE = MappingProxyType(
+    {
+        "priorityweighttres": "PriorityWeightTRES",
+        "priorityweightassoc": "PriorityWeightAssoc",
+        "priorityfavorsmall": "PriorityFavorSmall",
+        "priorityflags": "PriorityFlags",
+        "topologyplugin": "TopologyPlugin",
+        "preempttype": "PreemptType",
+        "licenses": "Licenses",
+    }
+)
+"""keywords without effect here, and how they are written"""
+_NOT_SET = frozenset({"", "0", "no", "none", "preempt/none", "topology/default", "topology/flat", "(null)"})
+
+Lines = Sequence[Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class SiteConf:
+    """A site's slurm.conf: cluster, as `slurmplug.sim.engine.nodes.parse` reads it, empty without nodes.
+
+    `not_followed`: what it sets and the simulated Slurm does without, a phrase each.
+    """
+
+    settings: LauncherSettings
+    cluster: str
+    not_followed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Conf:
+    """Keywords in lower case; nodes and partitions with their DEFAULT lines applied."""
+
+    values: dict[str, str] = field(default_factory=dict)
+    nodes: list[Mapping[str, str]] = field(default_factory=list)
+    partitions: list[Mapping[str, str]] = field(default_factory=list)
+
+
+def read(path: Path) -> SiteConf:
+    """The settings in a slurm.conf.
+
+    Raises:
+        DataError: it cannot be read, or a value is not one of slurm.conf
+    """
+    conf = _Conf()
+    defaults: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
+    for entries in _entries(path, []):
+        kind = next((name for name in defaults if name in entries), "")
+        if not kind:
+            conf.values.update(entries)
+        elif entries[kind].upper() == "DEFAULT":
+            defaults[kind].update({name: value for name, value in entries.items() if name != kind})
+        else:
+            (conf.nodes if kind == "nodename" else conf.partitions).append({**defaults[kind], **entries})
+    try:
+        groups = _groups(conf)
+        return SiteConf(_settings(conf), "+".join(groups), tuple(_not_followed(conf)))
+    except (ValueError, UsageError) as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+def _entries(path: Path, open_files: list[Path]) -> Iterator[dict[str, str]]:
+    """The keywords of each line, in lower case."""
+    if len(open_files) > MOST_INCLUDES or path in open_files:
+        raise DataError(f"{path}: is included by itself, or through more than {MOST_INCLUDES} files")
+    with open_lines(path) as lines:
+        for line in _whole_lines(lines):
+            word, _, rest = line.partition(" ")
+            if word.lower() == "include":
+                yield from _entries(path.parent / rest.strip(), [*open_files, path])
+            elif found := {name.lower(): value.strip('"') for name, value in _ENTRY.findall(line)}:
+                yield found
+
+
+def _whole_lines(lines: Iterator[str]) -> Iterator[str]:
+    whole = ""
+    for line in lines:
+        text = line.partition("#")[0].rstrip()
+        if text.endswith("\\"):
+            whole += text[:-1]
+            continue
+        if whole := (whole + text).strip():
+            yield whole
+        whole = ""
+
+
+def _settings(conf: _Conf) -> LauncherSettings:
+    values, parameters = conf.values, _parameters(conf)
+    basic = values.get("prioritytype", "").lower() == "priority/basic"
+    priorities = {each["partitionname"]: _number(each, "priorityjobfactor", 1.0) for each in conf.partitions}
+    age, fairshare, job_size, partition = (0.0 if basic else _number(values, each, 0.0) for each in _WEIGHTS)
+    weights = Weights(
+        age=age,
+        fairshare=fairshare,
+        job_size=job_size,
+        partition=partition,
+        max_age=max(times.parse_limit(values.get("prioritymaxage", _WEEK)), 1.0),
+        half_life=times.parse_limit(values.get("prioritydecayhalflife", _WEEK)),
+        partition_priority=MappingProxyType(priorities),
+    )
+    return LauncherSettings(
+        weights=weights,
+        backfill=values.get("schedulertype", "sched/backfill").lower() == "sched/backfill",
+        bf_max_job_test=int(_number(parameters, "bf_max_job_test", 500.0)),
+        bf_interval=_number(parameters, "bf_interval", 30.0),
+        pace=_number(parameters, "batch_sched_delay", 3.0),
+        default_limit=_default_limit(conf),
+    )
+
+
+def _parameters(conf: _Conf) -> dict[str, str]:
+    """SchedulerParameters by name; what is a word alone has the value `yes`."""
+    listed = conf.values.get("schedulerparameters", "")
+    items = (item.strip().partition("=") for item in listed.split(",") if item.strip())
+    return {name.lower(): value if equals else "yes" for name, equals, value in items}
+
+
+def _default_limit(conf: _Conf) -> float:
+    """Seconds: DefaultTime, else MaxTime, of the default partition, else of the first."""
+    ordered = sorted(conf.partitions, key=lambda each: each.get("default", "").lower() != "yes")
+    for each in ordered[:1]:
+        for name in ("defaulttime", "maxtime"):
+            if (text := each.get(name, "")).upper() not in {"", "NONE", "UNLIMITED", "INFINITE", "-1"}:
+                return times.parse_limit(text)
+    return LauncherSettings.default_limit
+
+
+def _groups(conf: _Conf) -> list[str]:
+    """Equal nodes in a row, as a group of a simulated cluster."""
+    allocates_memory = "memory" in conf.values.get("selecttypeparameters", "").lower()
+    found: list[tuple[str, int]] = []
+    for each in conf.nodes:
+        if each.get("state", "").upper() == "FUTURE":
+            continue
+        gpus = tres.gpus(each.get("gres", ""))
+        memory = _number(each, "realmemory", 1.0) if allocates_memory else 0.0
+        kind = tres.types(gpus)
+        group = f"{sum(gpus.values())}x{_cpus(each)}x{int(memory if memory > 1 else _ANY_MEMORY)}"
+        group += f":{kind}" if kind and "," not in kind else ""
+        found.append((group, len(hostlist.expand(each["nodename"]))))
+    return [f"{sum(count for _, count in same)}x{group}" for group, same in groupby(found, key=lambda each: each[0])]
+
+
+def _cpus(node: Mapping[str, str]) -> int:
+    if "cpus" in node:
+        return int(_number(node, "cpus", 1.0))
+    sockets = (
+        _number(node, "sockets", 1.0)
+        if "sockets" in node
+        else _number(node, "boards", 1.0) * _number(node, "socketsperboard", 1.0)
+    )
+    return int(sockets * _number(node, "corespersocket", 1.0) * _number(node, "threadspercore", 1.0))
+
+
+def _not_followed(conf: _Conf) -> Iterator[str]:
+    values = conf.values
+    for keyword, written in _ALIKE.items():
+        if values.get(keyword, "").lower() not in _NOT_SET:
+            yield written
+    if _number(values, "priorityweightqos", 0.0):
+        yield "PriorityWeightQOS (the priorities of QOS are in slurmdbd)"
+    if _number(values, "priorityweightfairshare", 0.0):
+        yield "shares of accounts and users (fairshare takes all users for equal)"
+    if {"limits", "qos", "all"} & set(values.get("accountingstorageenforce", "").lower().split(",")):
+        yield "limits of QOS and associations"
+    if values.get("selecttype", "").lower() == "select/linear":
+        yield "SelectType=select/linear (jobs hold parts of nodes)"
+    if others := sorted(_parameters(conf).keys() - _SCHEDULER_PARAMETERS):
+        yield f"SchedulerParameters={','.join(others)}"
+    if len({tuple(hostlist.expand(each.get("nodes", ""))) for each in conf.partitions}) > 1:
+        yield "the nodes of each partition (jobs run on all nodes)"
+    if len({each.get("prioritytier", "1") for each in conf.partitions}) > 1:
+        yield "PriorityTier of partitions"
+    if any(each.get("oversubscribe", "").lower().startswith("exclusive") for each in conf.partitions):
+        yield "OverSubscribe=EXCLUSIVE (jobs hold parts of nodes)"
+    if any("," in tres.types(tres.gpus(each.get("gres", ""))) for each in conf.nodes):
+        yield "types of GPUs on nodes that have several"
+
+
+def _number(values: Mapping[str, str], name: str, default: float) -> float:
+    """Raises ValueError."""
+    if not (text := values.get(name, "")):
+        return default
+    if (number := as_number(text)) is None or number < 0:
+        raise ValueError(f"{name} is {quoted(text)}, not a number from 0")
+    return number

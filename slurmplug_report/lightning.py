@@ -1,0 +1,60 @@
+"""Reports of a training with Lightning: its Trainer finds them where slurmplug-report is installed.
+
+The checkpoints that slurmplug requests are saved in the Trainer's `default_root_dir`. To go on from one after the job
+was moved, pass `trainer.fit(..., ckpt_path=resume_path())`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+if "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules:  # its package has two names
+    from pytorch_lightning.callbacks import Callback
+else:
+    from lightning.pytorch.callbacks import Callback
+
+from slurmplug_report.logged_metrics import quantities
+from slurmplug_report.report import checkpoint_requested, report
+
+
+class SlurmplugCallback(Callback):
+    """Reports after each epoch; stops, and saves, when that is requested. Outside Slurm it does nothing."""
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
+        """After the validation, if there is one in each epoch. What rank 0 is told, all ranks do."""
+        if not in_job():
+            return
+        epoch = trainer.current_epoch
+        requested = report(iteration=epoch, **quantities(trainer.callback_metrics))
+        stop, save = trainer.strategy.broadcast((bool(requested), checkpoint_requested()), src=0)
+        if stop:
+            trainer.should_stop = True
+        if save:
+            trainer.save_checkpoint(_path(trainer.default_root_dir))
+            report(checkpoint=epoch)
+
+
+def callbacks() -> list[Callback]:
+    """For Lightning's entry point `lightning.pytorch.callbacks_factory`."""
+    return [SlurmplugCallback()]
+
+
+def resume_path(root: str = ".") -> str | None:
+    """The checkpoint that this job saved when it was requested to, before it was requeued; None if there is none.
+
+    root: the Trainer's `default_root_dir`.
+    """
+    saved = _path(root) if in_job() else None
+    return str(saved) if saved and saved.exists() else None
+
+
+def in_job() -> bool:
+    """Whether this process belongs to a job of Slurm."""
+    return "SLURM_JOB_ID" in os.environ
+
+
+def _path(root: str) -> Path:
+    return Path(root) / f"slurmplug-{os.environ['SLURM_JOB_ID']}.ckpt"

@@ -1,0 +1,99 @@
+"""Simulating a queue forward on 100 samples of run times: all its jobs, and one more in four variants.
+
+    pytest tests/bench/test_bench_starts.py --benchmark-only --benchmark-timer=time.process_time --benchmark-columns=min
+
+512 GPUs on 64 nodes are full; jobs request 1 to 32 GPUs, with CPUs in proportion, for one of 24 time limits. The
+forecasts of the run times are given.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from policies.snapshot import Snapshot
+from predictors.forecast import Forecast, Forecasts
+from slurmplug.forecasting.live_queue import LiveQueue, OneMore
+from slurmplug.forecasting.queue_forecast import queue_forecast
+from slurmplug.forecasting.start_outcomes import StartOutcomes
+from tests.builders import NOW, jobs, nodes, snapshot
+
+NODES, GPUS, SAMPLES = 64, 8, 100
+SIZES = [1, 1, 1, 2, 2, 4, 4, 8, 8, 16, 32]
+
+
+def full(waiting: int) -> Snapshot:
+    """A cluster without a free GPU, and jobs that wait."""
+    random = np.random.default_rng(0)
+    gpus: list[int] = []
+    on: list[tuple[int, int, int]] = []
+    node = 0
+    while node < NODES:
+        size = int(random.choice(SIZES))
+        count = min(max(size // GPUS, 1), NODES - node)
+        of_node = [min(size, GPUS)] * count
+        on += [(len(gpus), node + i, amount) for i, amount in enumerate(of_node)]
+        gpus.append(sum(of_node))
+        node += count
+    running = len(gpus)
+    every = np.array([*gpus, *random.choice(SIZES, waiting)])
+    limits = np.unique(np.round(random.lognormal(9.5, 1.2, 24) / 600) * 600 + 600)
+    limit = random.choice(limits, len(every))
+    of = jobs(
+        len(every),
+        state=["running"] * running + ["pending"] * waiting,
+        gpus=every,
+        demand=np.stack([every, 4.0 * every, np.zeros(len(every))], axis=1),
+        time_limit=limit,
+        started=np.where(np.arange(len(every)) < running, NOW - limit * random.uniform(0, 0.9, len(every)), np.nan),
+        priority=np.arange(len(every), 0, -1),
+    )
+    places = np.array(on)
+    used = np.zeros((NODES, 3))
+    np.add.at(used, places[:, 1], np.stack([places[:, 2], 4.0 * places[:, 2], 0 * places[:, 2]], axis=1))
+    return snapshot(of, nodes(NODES, capacity=[GPUS, 64.0, 0.0], used=used), runs_on=places)
+
+
+def queue(of: Snapshot) -> LiveQueue:
+    n, limit = len(of.jobs), of.jobs.time_limit
+    total = Forecast.lognormal(0.2 * limit, 1.0, "bench").clip(upper=limit)
+    elapsed = np.nan_to_num(of.now - of.jobs.started)
+    forecasts = Forecasts(**{**vars(Forecasts.unknown(n)), "total": total, "remaining": total.beyond(elapsed)})
+    return LiveQueue(of, forecasts, samples=SAMPLES)
+
+
+@pytest.fixture(params=[2_000, 10_000])
+def waiting(request: pytest.FixtureRequest) -> int:
+    count: int = request.param
+    return count
+
+
+def test_all_starts(benchmark: BenchmarkFixture, waiting: int) -> None:
+    of = full(waiting)
+    found = benchmark.pedantic(lambda: queue(of).starts(), rounds=3)
+    assert np.isfinite(found[-waiting:]).all()
+
+
+def test_four_variants_of_one_more(benchmark: BenchmarkFixture, waiting: int) -> None:
+    of = full(waiting)
+    variants = [
+        OneMore(np.array([gpus, 4.0 * gpus, 0.0]), limit, np.full(SAMPLES, 0.3 * limit))
+        for gpus, limit in ((4, 36_000.0), (4, 9_000.0), (3, 36_000.0), (5, 36_000.0))
+    ]
+    run: Callable[[], object] = lambda: queue(of).starts_of(variants, waiting, np.ones(NODES, dtype=bool))  # noqa: E731
+    assert np.isfinite(benchmark.pedantic(run, rounds=1)).all()
+
+
+@pytest.mark.parametrize("outcomes", [0, 5_000])
+def test_the_forecast_of_the_queue(benchmark: BenchmarkFixture, waiting: int, outcomes: int) -> None:
+    """As the daemon has it made every five minutes: with 30 samples, and the intervals of starts that came true."""
+    of = full(waiting)
+    n, limit, random = len(of.jobs), of.jobs.time_limit, np.random.default_rng(1)
+    total = Forecast.lognormal(0.2 * limit, 1.0, "bench").clip(upper=limit)
+    remaining = total.beyond(np.nan_to_num(of.now - of.jobs.started))
+    forecasts = Forecasts(**{**vars(Forecasts.unknown(n)), "total": total, "remaining": remaining})
+    came = StartOutcomes(*(random.lognormal(9.0, 2.0, outcomes) for _ in range(2)))
+    found = benchmark.pedantic(lambda: queue_forecast(of, forecasts, came), rounds=3)
+    assert np.isfinite(found.start[-waiting:, 0]).all()
+    assert (found.outcomes > 0) == (outcomes > 0)

@@ -1,0 +1,261 @@
+"""slurmplug replay: the past of a site under Slurm alone, beside what happened, and under a policy."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from slurmplug.commands import main
+from slurmplug.errors import ReadFailed
+from tests.ledgers import Site
+
+HEADING = "JobID|User|Account|Submit|Eligible|Start|ElapsedRaw|Timelimit|AllocTRES|NCPUS|State|JobName"
+HOSTILE = "<script>alert(1)</script>$\\frac{"
+
+
+def row(job: str, submit: str, start: str, *, seconds: int = 600, user: str = "ada", account: str = "lab") -> str:
+    day = "2026-03-01T"
+    begun = start if start in ("None", "Unknown") else f"{day}{start}"
+    cells = (job, user, account, f"{day}{submit}", f"{day}{submit}", begun, str(seconds), "01:00:00", "gres/gpu=8", "8")
+    return "|".join((*cells, "COMPLETED", "train"))
+
+
+def write(folder: Path, *rows: str) -> Path:
+    path = folder / "sacct.txt"
+    path.write_text("\n".join([HEADING, *rows]) + "\n")
+    return path
+
+
+@pytest.fixture
+def true(tmp_path: Path) -> Path:
+    """Twelve jobs that need all GPUs, of ten minutes each, one each five minutes, and waits as Slurm gives them."""
+    starts = [600 * n for n in range(12)]
+    rows = [
+        row(f"{n + 1}", clock(300 * n), clock(max(at, 300 * n)), user=f"user{n % 3}", account=f"lab{n % 2}")
+        for n, at in enumerate(starts)
+    ]
+    return write(tmp_path, *rows)
+
+
+def clock(seconds: int) -> str:
+    return f"{10 + seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+def replay(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(main, ["replay", *arguments, "--config", "/dev/null"])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def found(*arguments: str) -> dict[str, Any]:
+    made: dict[str, Any] = json.loads(replay(*arguments, "--json"))
+    return made
+
+
+ASSUMED = ("--assume-directives", "0.7", "--samples", "2", "--cluster", "1x8")
+
+
+def test_the_table_begins_with_how_near_the_replay_comes_to_what_happened(true: Path) -> None:
+    output = replay("--sacct", str(true), "--cluster", "1x8")
+    lines = output.splitlines()
+    assert lines[0] == "What happened, and its replay under Slurm alone: 12 jobs whose waits are known"
+    shown = dict(re.split(r" {2,}| (?=\S+$)", line, maxsplit=1) for line in lines[2:8])
+    assert shown["mean wait, true"] == "00:27:30"
+    assert abs(float(shown["apart"].strip("%+"))) < 5
+    assert float(shown["rank correlation of the starts"]) == 1
+    assert "not within 10%" not in output
+
+
+def test_a_wait_that_is_further_apart_is_said_with_what_it_may_come_from(tmp_path: Path) -> None:
+    path = write(tmp_path, row("1", "10:00:00", "10:00:00"), row("2", "10:00:00", "15:00:00"))
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("NodeName=n1 Gres=gpu:8 CPUs=64\nLicenses=matlab:3\n")
+    made = found("--sacct", str(path), "--slurm-conf", str(conf))
+    assert made["waits"]["apart"] < -0.9
+    assert made["cluster"] == "1x8x64x99999999"
+    assert "not within 10% of the true one" in made["warnings"][0]
+    assert "without: Licenses, limits of QOS and associations, reservations" in made["warnings"][0]
+
+
+def test_waiting_that_no_shortage_explains_is_said_with_whose_it_was(tmp_path: Path) -> None:
+    # A job of eve holds all eight GPUs for a minute; three of ada, of two GPUs each, wait for ten hours nevertheless.
+    rows = [row(f"{n}", "10:00:00", "20:00:00").replace("gres/gpu=8", "gres/gpu=2") for n in range(3)]
+    rows.append(row("4", "10:00:00", "10:00:00", user="eve", seconds=60))
+    path = write(tmp_path, *rows)
+    made = found("--sacct", str(path), "--cluster", "1x8")
+    assert made["waits"]["true_idle"] == pytest.approx(made["waits"]["true_mean"] - 45)
+    assert made["waits"]["replayed_idle"] == 0
+    assert made["waits"]["waiters"] == [{"what": "user", "name": "ada", "share": 1.0}]
+    said = " ".join(made["warnings"])
+    assert "100% of the true waiting was while as many GPUs as the job requested were idle" in said
+    assert "100% of what the two are apart" in said
+    assert "beside idle GPUs: user ada 100%." in said
+    assert "100% of that waiting ended within the same hour of the day" in said
+    assert "beside idle GPUs: user ada 100%." in replay("--sacct", str(path), "--cluster", "1x8")
+
+
+def test_a_cluster_that_is_not_the_one_of_the_jobs_is_said(tmp_path: Path) -> None:
+    rows = [row(f"{n}", "10:00:00", clock(600 * n)) for n in range(4)]
+    too_large = found("--sacct", str(write(tmp_path, *rows)), "--cluster", "2x8")
+    assert any("Of the 16 GPUs of the replay, the jobs held 8 at most" in each for each in too_large["warnings"])
+    rows = [row(f"{n}", "10:00:00", "10:00:00") for n in range(4)]
+    too_small = found("--sacct", str(write(tmp_path, *rows)), "--cluster", "1x8")
+    assert too_small["waits"]["apart"] is None
+    assert any("The jobs held 32 GPUs, of 8 in the replay" in each for each in too_small["warnings"])
+
+
+def test_jobs_that_did_not_start_have_no_wait_and_without_waits_that_is_said(tmp_path: Path) -> None:
+    path = write(tmp_path, row("1", "10:00:00", "None"), row("2", "10:00:00", "Unknown"))
+    made = found("--sacct", str(path), "--cluster", "1x8")
+    assert made["waits"] is None
+    assert "does not say how long jobs waited" in made["warnings"][0]
+
+
+def test_nothing_changes_where_no_job_is_managed_and_that_is_said(true: Path) -> None:
+    output = replay("--sacct", str(true), "--cluster", "1x8")
+    assert "0 of 12 jobs are managed" in output
+    assert "No policy changes anything, as no job is managed: see --assume-directives SHARE." in output
+    assert "One sample gives no interval." in output
+    assert re.search(r"jobs_gained +- +0 ", output)
+
+
+def test_who_gains_and_who_loses_has_an_interval_over_the_samples(true: Path) -> None:
+    made = found("--sacct", str(true), *ASSUMED)
+    figures = {each["figure"]: each for each in made["figures"]}
+    assert made["samples"] == 2
+    assert figures["jct_mean"]["policy"] < figures["jct_mean"]["alone"]
+    for each in figures.values():
+        if each["low"] is not None:
+            assert each["low"] <= each["difference"] <= each["high"]
+    assert figures["jobs_gained"]["policy"] > 0
+    assert figures["jobs_gained"]["alone"] is None
+    assert sum(each["jobs"] for each in made["users"]) == 12
+    assert {each["name"] for each in made["accounts"]} == {"lab0", "lab1"}
+    assert "9 jobs have directives, drawn as those of MLFS" in " ".join(made["statements"])
+
+
+def test_the_same_samples_give_the_same_bytes(true: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    pages = [tmp_path / "one.html", tmp_path / "other.html"]
+    outputs = [replay("--sacct", str(true), *ASSUMED, "--html", str(page)) for page in pages]
+    assert outputs[0] == outputs[1]
+    assert pages[0].read_bytes() == pages[1].read_bytes()
+
+
+def test_the_page_loads_nothing_and_names_in_it_are_only_names(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    rows = [row(f"{n}", clock(60 * n), clock(60 * n), user=HOSTILE, account="日本&") for n in range(3)]
+    page = tmp_path / "page.html"
+    replay("--sacct", str(write(tmp_path, *rows)), "--cluster", "1x8", "--html", str(page))
+    text = page.read_text()
+    assert "&lt;script&gt;alert(1)" in text
+    assert "日本&amp;" in text
+    assert not re.search(r"<script|<link|<img|<iframe|@import|url\((?!#)|(?:src|href)=\"(?!#)", text)
+    assert not re.search(r"https?://(?!www\.w3\.org/(?:2000/svg|1999/xlink)\")", text)
+    assert "default-src 'none'" in text
+    assert "Settings of the site that are not followed" in text
+    assert "Not known: directives, learning curves" in text
+
+
+def test_each_run_of_a_requeued_job_and_each_element_of_an_array_is_a_job(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        row("7", "10:00:00", "10:00:00", seconds=60),
+        row("7", "10:01:00", "10:03:00"),
+        row("8_1", "10:00:00", "10:20:00"),
+        row("8_2", "10:00:00", "10:30:00"),
+        row("8_[3-9]", "10:00:00", "Unknown", seconds=0),
+    )
+    made = found("--sacct", str(path), "--cluster", "1x8")
+    assert made["waits"]["jobs"] == 4
+    assert made["statements"][0].startswith("0 of 4 jobs")
+
+
+@pytest.mark.parametrize("release", ["22.05", "24.11", "26.05"])
+def test_what_sacct_of_each_release_lists_of_jobs_that_ended_is_read(release: str, tmp_path: Path) -> None:
+    recorded = Path(__file__).parents[2] / "data" / f"slurm-{release}" / "sacct.txt"
+    rows = []
+    for line in recorded.read_text().splitlines():
+        job, state, start, end, _ = line.split("|")
+        seconds = "0" if "CANCELLED" in state else "30"
+        rows.append(f"{job}|{state}|{end}|{start}|{seconds}|gres/gpu=8")
+    path = tmp_path / "sacct.txt"
+    path.write_text("\n".join(["JobID|State|Submit|Start|ElapsedRaw|AllocTRES", *rows]) + "\n")
+    assert "0 of 3 jobs are managed" in replay("--sacct", str(path), "--cluster", "1x8")
+
+
+def test_the_past_may_come_from_sacct_itself(true: Path, tmp_path: Path) -> None:
+    program = tmp_path / "sacct"
+    program.write_text(
+        f"#!/bin/sh\nprintf '%s\\n' \"$@\" > {tmp_path}/called\n"
+        'for each in "$@"; do case $each in --delimiter=*) mark=${each#*=};; esac; done\n'
+        f'sed "s/|/$mark/g; s/train/a|b/" {true}\n'
+    )
+    program.chmod(0o755)
+    config = tmp_path / "slurmplug.toml"
+    config.write_text(f'[slurm]\nbin = "{tmp_path}"\n')
+    result = CliRunner().invoke(main, ["replay", "--since", "now-30days", "--cluster", "1x8", "--config", str(config)])
+    assert result.exit_code == 0, result.output
+    assert "0 of 12 jobs are managed" in result.output
+    called = (tmp_path / "called").read_text().splitlines()
+    assert {"--allusers", "--allocations", "--duplicates", "--starttime=now-30days"} <= set(called)
+
+
+def test_a_sacct_that_cannot_be_run_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> str:
+        raise ReadFailed("sacct exits 1: down")
+
+    monkeypatch.setattr("slurmplug.cluster.past.PastClient.listed", fails)
+    assert "sacct exits 1: down" in replay("--since", "today", "--cluster", "1x8", code=1)
+
+
+def test_the_past_may_come_from_the_ledger_with_its_directives(tmp_path: Path) -> None:
+    with Site(tmp_path) as site:
+        for _ in range(3):
+            job = site.cluster.submit(script=b"#PLUG --max-iterations=20\n", gpus=8)
+            site.cycle()
+            site.cluster.start(job)
+            site.cycle(5)
+            site.cluster.end(job)
+            site.cycle()
+    output = replay("--from-ledger", "--ledger", str(site.path), "--cluster", "1x8", "--samples", "1")
+    assert "3 of 3 jobs are managed" in output
+    assert "jobs that did not end by themselves" in output
+
+
+def test_a_configuration_that_is_named_has_to_be_there(true: Path) -> None:
+    result = CliRunner().invoke(main, ["replay", "--sacct", str(true), "--cluster", "1x8", "--config", "/none.toml"])
+    assert result.exit_code == 1
+    assert "there is no configuration /none.toml" in result.output
+
+
+def test_a_past_a_cluster_and_a_share_have_to_be_named(true: Path) -> None:
+    assert "name one past" in replay("--cluster", "1x8", code=1)
+    assert "name one past" in replay("--sacct", str(true), "--since", "today", code=1)
+    assert "name its slurm.conf with --slurm-conf, or --cluster" in replay("--sacct", str(true), code=1)
+    assert "--curves is for --assume-directives" in replay("--sacct", str(true), "--curves", "c", code=1)
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_anything_is_simulated(true: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    page = str(tmp_path / "no" / "page.html")
+    assert "--html" in replay("--sacct", str(true), "--cluster", "1x8", "--html", page, code=1)
+
+
+def test_a_log_with_waits_in_the_standard_workload_format_is_replayed(tmp_path: Path) -> None:
+    path = tmp_path / "log.swf"
+    rows = [f"{n} {300 * n} {300 * n} 600 8 -1 -1 8 3600 -1 1 {n % 2} 1 -1 1 1 -1 -1" for n in range(6)]
+    path.write_text("; MaxProcs: 8\n; MaxNodes: 1\n" + "\n".join(rows) + "\n")
+    made = found(f"swf:{path}")
+    assert made["cluster"] == "1x8"
+    assert abs(made["waits"]["apart"]) < 0.05
+
+
+def test_jobs_that_no_node_can_hold_are_counted(tmp_path: Path) -> None:
+    rows = [row(f"{n}", clock(60 * n), clock(60 * n)).replace("gres/gpu=8|8", "gres/gpu=2|64") for n in range(2)]
+    made = found("--sacct", str(write(tmp_path, *rows)), "--cluster", "1x8x16x1000")
+    assert made["never_started"] == 2
+    assert any("2 jobs never start" in each for each in made["warnings"])

@@ -1,0 +1,137 @@
+"""The forecast of the queue beside the cycles: when it is made, what it leaves in the ledger, and when it fails."""
+
+import logging
+import select
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurmplug.daemon import queue_forecasting
+from slurmplug.daemon.queue_forecasting import QueueForecasting
+from slurmplug.errors import LedgerError
+from slurmplug.ledger import queue_forecasts
+from slurmplug.ledger.budgets import INPUTS_EVERY
+from tests.fake_cluster import node_rows
+from tests.ledgers import Site
+
+FULL: dict[str, Any] = {"gpus": 4, "cpus": 4, "time_limit": 3600.0}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """Two full nodes and a job that waits."""
+    with Site(tmp_path) as one:
+        one.cluster.nodes = node_rows(gpus_used={"": 4}, cpus_used=4)
+        for node in ("n1", "n2"):
+            one.cluster.start(one.cluster.submit(user="eve", **FULL), node)
+        one.cluster.submit(**FULL)
+        yield one
+
+
+@pytest.fixture
+def forecasting(site: Site) -> Iterator[QueueForecasting]:
+    one = QueueForecasting(site.ledger, site.path)
+    yield one
+    one.close()
+
+
+def ended(forecasting: QueueForecasting) -> None:
+    """What the daemon does after its cycles, until the forecast that was begun has ended."""
+    until = time.monotonic() + 120
+    while forecasting._child is not None:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+        forecasting.after_cycle()
+
+
+def made_at(site: Site) -> float | None:
+    kept = queue_forecasts.last(site.ledger)
+    return None if kept is None else kept.at
+
+
+def fails(*_: object) -> None:
+    raise ValueError("no forecast")
+
+
+def full(*_: object) -> None:
+    raise LedgerError("the disk is full")
+
+
+def test_the_first_queue_is_forecast_and_of_the_next_one_at_least_five_minutes_later(
+    site: Site, forecasting: QueueForecasting
+) -> None:
+    forecasting.after_cycle()
+    assert forecasting._child is None, "no queue is kept yet"
+    site.cycle()
+    first = site.cluster.time
+    forecasting.after_cycle()
+    ended(forecasting)
+    assert made_at(site) == first
+    kept = queue_forecasts.last(site.ledger)
+    assert kept is not None
+    outlook = kept.of(3)
+    assert outlook is not None
+    assert outlook.start is not None
+    assert first < outlook.start < first + 3600.0
+    site.cluster.submit(b"#!/bin/sh\n#PLUG --urgency=9\ntrain\n", **FULL)
+    assert site.cycle(seconds=INPUTS_EVERY - 1.0).commands, "so its queue is kept"
+    forecasting.after_cycle()
+    assert forecasting._child is None, "too early"
+    site.cycle(seconds=INPUTS_EVERY)
+    forecasting.after_cycle()
+    ended(forecasting)
+    assert made_at(site) == site.cluster.time
+
+
+def test_one_that_fails_is_told_and_the_next_one_is_made(
+    site: Site, forecasting: QueueForecasting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.cycle()
+    with monkeypatch.context() as patched, caplog.at_level(logging.ERROR):
+        patched.setattr(queue_forecasting, "forecast", fails)
+        forecasting.after_cycle()
+        ended(forecasting)
+    assert "the forecast of the queue failed; the next one is made in 300 s" in caplog.text
+    assert made_at(site) is None
+    site.cycle(seconds=INPUTS_EVERY)
+    forecasting.after_cycle()
+    ended(forecasting)
+    assert made_at(site) == site.cluster.time
+
+
+def test_it_writes_nothing_to_the_ledger_itself(site: Site, forecasting: QueueForecasting) -> None:
+    site.cycle()
+    forecasting.after_cycle()
+    assert forecasting._child is not None
+    select.select([forecasting._child.channel], [], [], 120)
+    assert made_at(site) is None
+    ended(forecasting)
+    assert made_at(site) is not None
+
+
+def test_what_cannot_be_kept_is_kept_later(
+    site: Site, forecasting: QueueForecasting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.cycle()
+    forecasting.after_cycle()
+    with monkeypatch.context() as patched:
+        patched.setattr(queue_forecasts, "keep", full)
+        with pytest.raises(LedgerError):
+            ended(forecasting)
+    ended(forecasting)
+    assert made_at(site) == site.cluster.time
+
+
+def test_after_the_inputs_were_forgotten_there_is_nothing_to_forecast_which_is_no_failure(
+    site: Site, forecasting: QueueForecasting, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.cycle()
+    site.ledger.db.execute("UPDATE cycles SET inputs = NULL")
+    with caplog.at_level(logging.ERROR):
+        forecasting.after_cycle()
+        ended(forecasting)
+    assert caplog.text == ""
+    assert made_at(site) is None

@@ -1,0 +1,117 @@
+"""The queue of a snapshot, simulated forward: who waits for whom, and for what."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from policies.snapshot import Snapshot
+from predictors.forecast import Forecasts
+from slurmplug.forecasting.live_queue import LiveQueue, OneMore, waiting_in_order
+from tests.builders import NOW, forecasts, jobs, nodes, snapshot
+
+GPUS_OF_A_NODE = 4
+
+
+def queue(of: Snapshot, seconds: float = 100.0) -> LiveQueue:
+    """Of jobs that take so many seconds each."""
+    left = np.maximum(seconds - np.nan_to_num(of.now - of.jobs.started), 0.0)
+    return LiveQueue(of, forecasts(len(of.jobs), total=seconds, remaining=left), samples=3)
+
+
+def one_more(gpus: float, *, limit: float = 200.0) -> OneMore:
+    return OneMore(np.array([gpus, 1.0, 0.0]), limit, np.full(3, 100.0))
+
+
+def starts_of(of: Snapshot, *requests: OneMore, place: int, where: Any = True) -> list[float]:
+    """When each of these would start, in each of the samples."""
+    on = np.array(np.broadcast_to(np.asarray(where), (len(of.nodes.names),)))
+    found = queue(of).starts_of(requests, place, on)
+    assert (found == found[:, :1]).all()
+    return [float(start) for start in found[:, 0]]
+
+
+def full(n: int, *, waiting: int = 0, **columns: Any) -> Snapshot:
+    """n nodes on each of which a job runs that began 40 s ago, and jobs that wait."""
+    count = n + waiting
+    state = ["running"] * n + ["pending"] * waiting
+    given = {"state": state, "gpus": GPUS_OF_A_NODE, "time_limit": 200.0, **columns}
+    given["started"] = [NOW - 40.0] * n + [np.nan] * waiting
+    given["priority"] = np.arange(count, 0, -1)
+    on = np.array([(row, row, GPUS_OF_A_NODE) for row in range(n)])
+    used = np.array([[GPUS_OF_A_NODE, 1.0, 0.0]] * n)
+    return snapshot(jobs(count, **given), nodes(n, used=used), runs_on=on)
+
+
+def test_jobs_wait_for_those_that_run_and_for_each_other() -> None:
+    found = queue(full(1, waiting=2)).starts()
+    np.testing.assert_array_equal(found, [[np.nan] * 3, [60.0] * 3, [160.0] * 3])
+
+
+def test_one_more_job_is_behind_those_of_its_user() -> None:
+    of = full(1, waiting=3, user=["eve", "ada", "bob", "eve"])
+    live = queue(of)
+    assert [live.place_of(user, "gpu") for user in ("ada", "bob", "eve", "new")] == [1, 2, 3, 3]
+    assert live.place_of("ada", "other") == 3
+    assert starts_of(of, one_more(4), one_more(1), place=1) == [160.0, 160.0]
+
+
+def test_a_shorter_time_limit_starts_beside_a_job_that_waits_for_more() -> None:
+    """One node is free, and the first job waits for both, so that what ends within 160 s delays nobody."""
+    of = full(2, waiting=1, gpus=[4, 4, 8])
+    of = snapshot(of.jobs, nodes(2, used=np.array([[4.0, 1.0, 0.0], [0.0, 0.0, 0.0]])), runs_on=of.runs_on[:1])
+    of.jobs.state[1] = "completing"
+    assert starts_of(of, one_more(4, limit=161.0), one_more(4, limit=160.0), place=1) == [160.0, 0.0]
+
+
+def test_jobs_of_other_nodes_are_not_waited_for() -> None:
+    of = full(2, waiting=2, placement=[0, 0, 1, 1])
+    of = snapshot(of.jobs, of.nodes, runs_on=of.runs_on, fits=np.array([[True, True], [True, False]]))
+    assert starts_of(of, one_more(4), place=2, where=[True, False]) == [260.0]
+    assert starts_of(of, one_more(4), place=2, where=[False, True]) == [60.0]
+
+
+def test_a_partition_that_is_full_keeps_nobody_waiting_in_another() -> None:
+    """In the first partition a job waits for two hours for both nodes; in the second two wait for their nodes."""
+    of = full(4, waiting=3, gpus=[4, 4, 4, 4, 8, 8, 4], placement=[0, 0, 1, 1, 0, 1, 1])
+    fits = np.array([[True, True, False, False], [False, False, True, True]])
+    found = queue(snapshot(of.jobs, of.nodes, runs_on=of.runs_on, fits=fits)).starts()[4:]
+    np.testing.assert_array_equal(found, [[60.0] * 3, [60.0] * 3, [160.0] * 3])
+
+
+def test_what_runs_in_a_part_is_missing_in_the_whole() -> None:
+    of = full(2, waiting=1, placement=[0, 0, 1])
+    of = snapshot(of.jobs, of.nodes, runs_on=of.runs_on, fits=np.array([[True, True], [True, False]]))
+    assert starts_of(of, one_more(8), place=1) == [160.0]
+
+
+def test_a_node_that_is_down_holds_nobody() -> None:
+    of = full(2)
+    of.nodes.up[0] = False
+    assert starts_of(of, one_more(4), one_more(8), place=0) == [60.0, np.inf]
+
+
+@pytest.mark.parametrize("reason", ["Dependency", "QOSMaxJobsPerUserLimit", "BeginTime", "JobHeldUser"])
+def test_who_does_not_wait_for_room_is_left_out(reason: str) -> None:
+    of = full(1, waiting=2, reason=["None", reason, "Priority"])
+    assert waiting_in_order(of.jobs).tolist() == [2]
+    np.testing.assert_array_equal(queue(of).starts()[1:], [[np.nan] * 3, [60.0] * 3])
+
+
+def test_an_array_waits_as_many_jobs_and_starts_with_its_first() -> None:
+    of = full(1, waiting=2, elements=[1, 3, 1])
+    assert waiting_in_order(of.jobs).tolist() == [1, 1, 1, 2]
+    np.testing.assert_array_equal(queue(of).starts()[1:], [[60.0] * 3, [360.0] * 3])
+
+
+def test_an_array_of_a_million_elements_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slurmplug.forecasting.live_queue.MOST_WAITING", 5)
+    of = full(1, waiting=3, elements=[1, 2, 1_000_000, 1])
+    assert waiting_in_order(of.jobs).tolist() == [1, 1, 2, 2, 2]
+
+
+def test_a_run_time_ends_by_the_time_limit_and_one_that_is_not_known_is_spread_over_it() -> None:
+    of = full(1, waiting=1)
+    assert sorted(LiveQueue(of, Forecasts.unknown(2), samples=4).starts()[1]) == [20.0, 60.0, 100.0, 140.0]
+    longer = forecasts(2, total=1e6, remaining=1e6)
+    np.testing.assert_array_equal(LiveQueue(of, longer, samples=1).starts()[1], [160.0])

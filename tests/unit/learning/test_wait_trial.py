@@ -1,0 +1,135 @@
+"""Forecasts of waiting times use what had happened when a job was submitted, and nothing else; their intervals hold."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from predictors.arrays import Floats
+from predictors.forecast import Forecast
+from predictors.scoring import coverage
+from slurmplug.learning.dataset_files import JobLog, read_job_log
+from slurmplug.learning.queue_log import QueueLog
+from slurmplug.learning.wait_trial import intervals
+from tests.ledgers import run
+
+MACHINE = 64
+
+
+def one_by_one(jobs: int, seed: int = 0) -> tuple[Floats, Floats, Floats]:
+    """Submit, wait and run (jobs,) where each job has the machine for itself, in order of submission."""
+    random = np.random.default_rng(seed)
+    submit = np.cumsum(np.round(random.exponential(100.0, jobs)))
+    ran = np.array([30.0, 60.0, 90.0, 180.0])[np.arange(jobs) % 4]
+    wait, free = np.zeros(jobs), 0.0
+    for job in range(jobs):
+        wait[job] = max(free - submit[job], 0.0)
+        free = submit[job] + wait[job] + ran[job]
+    return submit, wait, ran
+
+
+def swf(folder: Path, jobs: int, *, waits: bool = True) -> Path:
+    lines = [
+        f"{i} {submit:.0f} {wait if waits else -1:.0f} {ran:.0f} {MACHINE} -1 -1 {MACHINE} 3600 -1 1 {i % 4}"
+        " 1 1 1 -1 -1 -1"
+        for i, (submit, wait, ran) in enumerate(zip(*one_by_one(jobs), strict=True))
+    ]
+    path = folder / "log.swf"
+    path.write_text("\n".join(["; MaxProcs: 64", *lines, ""]))
+    return path
+
+
+def queue_log(submit: Floats, wait: Floats, ran: Floats) -> QueueLog:
+    jobs = [
+        {"submit": at, "cpus": MACHINE, "time_limit": 3600.0, "user": f"user{i % 4}"} for i, at in enumerate(submit)
+    ]
+    forecast = Forecast.lognormal(np.full(len(jobs), 80.0), 0.5, "test")
+    return QueueLog(JobLog(jobs, ran, wait), forecast)
+
+
+def test_a_state_has_who_ran_and_who_waited_when_the_job_was_submitted() -> None:
+    queue = queue_log(
+        np.array([0.0, 5.0, 10.0, 20.0]), np.array([0.0, 5.0, 50.0, 60.0]), np.array([10.0, 50.0, 20.0, 5.0])
+    )
+    state = queue.state(3)
+    assert state.running.tolist() == [1]
+    assert state.waiting.tolist() == [2, 3]
+    assert queue.processors(state) == MACHINE
+
+
+def test_what_happened_after_the_submission_changes_no_forecast() -> None:
+    submit, wait, ran = one_by_one(60)
+    row = int(wait.argmax())
+    now = submit[row]
+    later_wait = np.where(submit + wait > now, wait + 10_000.0, wait)
+    later_run = np.where(submit + wait + ran > now, ran + 5_000.0, ran)
+    queues = [queue_log(submit, wait, ran), queue_log(submit, later_wait, later_run)]
+    states = [queue.state(row) for queue in queues]
+    assert len(states[0].waiting) > 1, "somebody waits"
+    ours, others = (queue.features(state) for queue, state in zip(queues, states, strict=True))
+    np.testing.assert_array_equal(ours, others)
+    waits = [queue.simulated_waits([state]) for queue, state in zip(queues, states, strict=True)]
+    for mine, theirs in zip(*waits, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_on_requested_times_a_job_waits_for_the_limits_of_all_before_it() -> None:
+    queue = queue_log(np.array([0.0, 5.0, 10.0]), np.array([0.0, 45.0, 90.0]), np.array([50.0, 50.0, 50.0]))
+    forecast, requested = queue.simulated_waits([queue.state(2)])
+    assert requested.tolist() == [3590.0 + 3600.0]
+    assert 0 < np.median(forecast) < 300
+
+
+def test_four_fifths_of_the_waits_lie_in_their_intervals_also_after_the_errors_have_grown() -> None:
+    random = np.random.default_rng(0)
+    predicted = np.asarray(random.lognormal(5.0, 1.0, 4000), dtype=np.float64)
+    spread = np.where(np.arange(4000) < 2000, 0.3, 1.0)
+    wait = predicted * np.exp(spread * random.standard_normal(4000))
+    submit = np.arange(4000, dtype=np.float64) * 100.0
+    low, high = intervals(predicted, np.array([predicted, predicted]), submit, submit + wait)
+    for part in (slice(100, 2000), slice(2500, 4000)):
+        assert coverage(low[part], high[part], wait[part]) == pytest.approx(0.8, abs=0.03)
+
+
+def test_an_interval_is_from_waits_that_had_ended_before_the_submission() -> None:
+    submit, predicted = np.arange(300, dtype=np.float64) * 10.0, np.full(300, 50.0)
+    wait = np.random.default_rng(1).uniform(20, 80, 300)
+    changed = np.where(submit + wait > submit[200], 1e6, wait)
+    first = np.zeros((2, 300))
+    bounds = [intervals(predicted, first, submit, submit + each) for each in (wait, changed)]
+    before, after = (np.array(pair)[:, :201] for pair in bounds)
+    np.testing.assert_array_equal(before, after)
+
+
+def test_json_has_jobs_errors_and_coverage_and_the_forecasts_beat_requested_times(tmp_path: Path) -> None:
+    result = run("evaluate", "wait", str(swf(tmp_path, 600)), "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.output)
+    assert list(found) == ["jobs", "mae", "mae_requested", "coverage80"]
+    assert found["jobs"] == 600
+    assert 3 * found["mae"] < found["mae_requested"]
+    assert found["coverage80"] > 0.75
+
+
+def test_the_table_has_each_method(tmp_path: Path) -> None:
+    output = run("evaluate", "wait", str(swf(tmp_path, 150))).output
+    methods = "published", "simulated", "learnt", "average", "learnt on simulated", "requested times", "no wait"
+    for method in (*methods, "simulated, by outcomes"):
+        assert f" {method} " in output
+
+
+def test_a_log_without_waiting_times_is_refused(tmp_path: Path) -> None:
+    result = run("evaluate", "wait", str(swf(tmp_path, 150, waits=False)))
+    assert result.exit_code == 1
+    assert "waiting times" in result.output
+
+
+def test_one_log_is_evaluated_at_a_time(tmp_path: Path) -> None:
+    path = str(swf(tmp_path, 150))
+    assert "name one FILE" in run("evaluate", "wait", path, path).output
+
+
+def test_waits_that_a_log_does_not_keep_are_unknown(tmp_path: Path) -> None:
+    assert np.isnan(read_job_log(swf(tmp_path, 10, waits=False)).waits).all()
+    assert np.isfinite(read_job_log(swf(tmp_path, 10)).waits).all()

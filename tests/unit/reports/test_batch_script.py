@@ -1,0 +1,113 @@
+"""The request of a batch script, from what Slurm 22.05 printed of it (sbatch -v --test-only, sinfo)."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurmplug.cluster.sbatch import NodeGroup, parse_tested
+from slurmplug.errors import ReadFailed, UsageError
+from slurmplug.reports.batch_script import directive_lines, request_of
+from slurmplug.reports.job_request import JobRequest
+
+PRINTED = """sbatch: defined options
+sbatch: -------------------- --------------------
+sbatch: cpus-per-task       : 2
+sbatch: gres                : gres:gpu:2
+sbatch: job-name            : my-name
+sbatch: mem                 : 200
+sbatch: nodes               : 2
+sbatch: test-only           : set
+sbatch: time                : 01:30:00
+sbatch: verbose             : 1
+sbatch: -------------------- --------------------
+sbatch: end of defined options
+sbatch: select/cons_res: common_init: select/cons_res loaded
+sbatch: Job 1 to start at 1795551923 using 4 processors on nodes n[1-2] in partition gpu
+"""
+GROUPS = [
+    NodeGroup("(null)", "gpu:4(S:0-1)", "n/a", "infinite", "n[1-2]"),
+    NodeGroup("fast,new", "gpu:a100:8", "n/a", "infinite", "n[3-4]"),
+]
+
+
+def request(*options: str, without: str = "", text: bytes = b"", groups: Any = GROUPS) -> JobRequest:
+    """With these lines of options, in place of those of the same names."""
+    names = {option.split(":")[0].strip() for option in options} | {without}
+    kept = [line for line in PRINTED.splitlines() if line.removeprefix("sbatch: ").split(":")[0].strip() not in names]
+    lines = [kept[0], *(f"sbatch: {option}" for option in options), *kept[1:]]
+    return request_of(Path("/home/ada/train.sh"), text, parse_tested("\n".join(lines)), groups, "ada")
+
+
+def test_a_job_requests_what_sbatch_reads_in_its_script() -> None:
+    found = request("account : lab", "qos : high", text=b"#!/bin/sh\n#PLUG --urgency=3\ntrain\n#PLUG --urgency=4\n")
+    assert found == JobRequest(
+        "ada", "n[1-2],n[3-4]", "gpu", "lab", "high", "my-name", gpus=4, cpus=4, memory=400.0, time_limit=5400.0,
+        script=("#PLUG --urgency=3",),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("option", "gpus", "gpu_type"),
+    [
+        ("gres : gres/gpu:a100:2", 4, "a100"),
+        ("gpus : 5", 5, ""),
+        ("gpus : a100:5", 5, "a100"),
+        ("gpus-per-node : 3", 6, ""),
+        ("gpus-per-task : 1", 2, ""),
+        ("mem : 0", 0, ""),
+    ],
+)
+def test_gpus_are_those_of_the_whole_job(option: str, gpus: int, gpu_type: str) -> None:
+    found = request(option, without="gres")
+    assert (found.gpus, found.gpu_type) == (gpus, gpu_type)
+
+
+@pytest.mark.parametrize(
+    ("option", "memory"), [("mem-per-cpu : 100M", 400.0), ("mem-per-gpu : 1G", 4096.0), ("mem : 1G", 2048.0)]
+)
+def test_memory_is_that_of_the_whole_job(option: str, memory: float) -> None:
+    assert request(option, without="mem").memory == memory
+
+
+@pytest.mark.parametrize(
+    ("option", "nodes"), [("constraint : fast", "n[3-4]"), ("constraint : slow", ""), ("gres : gpu:a100:1", "n[3-4]")]
+)
+def test_it_runs_on_nodes_with_its_features_and_type_of_gpu(option: str, nodes: str) -> None:
+    assert request(option).nodes == nodes
+
+
+@pytest.mark.parametrize(
+    ("default", "limit", "seconds"),
+    [("n/a", "infinite", None), ("30:00", "2:00:00", 1800.0), ("n/a", "1-00:00:00", 86_400.0)],
+)
+def test_without_a_time_limit_it_has_its_partitions(default: str, limit: str, seconds: float | None) -> None:
+    groups = [each._replace(default_limit=default, limit=limit) for each in GROUPS]
+    assert request(without="time", groups=groups).time_limit == seconds
+
+
+def test_its_name_is_the_scripts_where_it_has_none() -> None:
+    assert request(without="job-name").name == "train.sh"
+
+
+def test_directives_are_read_up_to_the_first_command() -> None:
+    assert directive_lines(b"#!/bin/sh\n #PLUG --a=\xff\n\nx\n#PLUG --b=1") == ("#PLUG --a=\ufffd",)
+    assert directive_lines(b"#PLUG --" + b"x" * 2000) == ()
+
+
+def test_what_sbatch_refuses_is_said_in_its_words() -> None:
+    with pytest.raises(UsageError, match="sbatch would refuse this job: Invalid partition name specified"):
+        parse_tested(
+            "sbatch: error: invalid partition specified: x\nallocation failure: Invalid partition name specified\n"
+        )
+
+
+def test_heterogeneous_jobs_are_not_estimated() -> None:
+    with pytest.raises(UsageError, match="heterogeneous"):
+        parse_tested(PRINTED + PRINTED)
+
+
+@pytest.mark.parametrize("text", ["", PRINTED.replace("1795551923", "soon"), PRINTED.replace("defined", "other")])
+def test_what_is_not_known_of_sbatch_is_an_error(text: str) -> None:
+    with pytest.raises(ReadFailed, match="sbatch"):
+        parse_tested(text)

@@ -1,0 +1,125 @@
+"""slurm.conf, as settings of the simulated Slurm."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from slurmplug.errors import DataError
+from slurmplug.sim.engine.nodes import parse
+from slurmplug.sim.slurm import site_conf
+
+Write = Callable[[str], Path]
+NODES = "NodeName=n[1-2] Gres=gpu:4 CPUs=32 RealMemory=64000\n"
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def written(text: str) -> Path:
+        path = tmp_path / "slurm.conf"
+        path.write_text(text)
+        return path
+
+    return written
+
+
+def test_weights_and_backfill_are_those_of_the_site(write: Write) -> None:
+    conf = site_conf.read(write("""
+# PriorityWeightAge=7
+priorityweightage=1000   # a remark
+PriorityWeightFairshare=5000
+PriorityWeightPartition=100
+PriorityMaxAge=1-0
+PriorityDecayHalfLife=3-12
+SchedulerParameters=bf_interval=60,\\
+bf_max_job_test=20,bf_continue
+PartitionName=fast Nodes=n[1-2] PriorityJobFactor=10 MaxTime=60
+PartitionName=slow Nodes=n[1-2] Default=YES DefaultTime=2:00:00
+"""))  # fmt: skip
+    settings, weights = conf.settings, conf.settings.weights
+    assert (weights.age, weights.fairshare, weights.partition, weights.job_size) == (1000, 5000, 100, 0)
+    assert (weights.max_age, weights.half_life) == (86_400, 3.5 * 86_400)
+    assert dict(weights.partition_priority) == {"fast": 10, "slow": 1}
+    assert (settings.backfill, settings.bf_interval, settings.bf_max_job_test) == (True, 60, 20)
+    assert settings.default_limit == 7200
+    assert "SchedulerParameters=bf_continue" in conf.not_followed
+    assert conf.cluster == ""
+
+
+def test_what_is_not_set_has_the_default_of_slurm(write: Write) -> None:
+    settings = site_conf.read(write("ClusterName=c\n")).settings
+    weights = settings.weights
+    assert (weights.age, weights.fairshare, weights.partition, weights.job_size) == (0, 0, 0, 0)
+    assert (weights.max_age, weights.half_life) == (7 * 86_400, 7 * 86_400)
+    assert (settings.backfill, settings.bf_interval, settings.bf_max_job_test) == (True, 30, 500)
+
+
+def test_jobs_go_in_order_of_submission_where_priorities_are_basic_and_without_backfill_where_it_is_built_in(
+    write: Write,
+) -> None:
+    settings = site_conf.read(
+        write("PriorityType=priority/basic\nPriorityWeightAge=9\nSchedulerType=sched/builtin")
+    ).settings
+    assert (settings.weights.total, settings.backfill) == (0, False)
+
+
+def test_nodes_have_the_resources_that_slurm_gives_away(write: Write) -> None:
+    lines = """
+NodeName=DEFAULT CPUs=32 RealMemory=128000
+NodeName=n[01-03] Gres=gpu:a100:4,nvme:1
+NodeName=n04 Gres=gpu:a100:4
+NodeName=later State=FUTURE
+NodeName=c[1-2],login Sockets=2 CoresPerSocket=8 ThreadsPerCore=2
+"""
+    with_memory = site_conf.read(write(lines + "SelectTypeParameters=CR_Core_Memory\n")).cluster
+    assert with_memory == "4x4x32x128000:a100+3x0x32x128000"
+    assert len(parse(with_memory)) == 7
+    assert set(parse(site_conf.read(write(lines)).cluster).memory) == {99_999_999.0}
+
+
+def test_what_is_not_followed_is_said(write: Write) -> None:
+    path = write(NODES + """
+PriorityWeightQOS=10
+PriorityWeightTRES=cpu=1
+PreemptType=preempt/none
+AccountingStorageEnforce=associations,limits
+SelectType=select/linear
+PartitionName=a Nodes=n1
+PartitionName=b Nodes=n2 PriorityTier=5
+""")  # fmt: skip
+    assert site_conf.read(path).not_followed == (
+        "PriorityWeightTRES",
+        "PriorityWeightQOS (the priorities of QOS are in slurmdbd)",
+        "limits of QOS and associations",
+        "SelectType=select/linear (jobs hold parts of nodes)",
+        "the nodes of each partition (jobs run on all nodes)",
+        "PriorityTier of partitions",
+    )
+
+
+def test_files_that_it_includes_are_read(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "nodes.conf").write_text(NODES)
+    assert site_conf.read(write("Include nodes.conf\n")).cluster == "2x4x32x99999999"
+
+
+def test_a_file_that_includes_itself_is_refused(write: Write) -> None:
+    with pytest.raises(DataError, match="is included by itself"):
+        site_conf.read(write("Include slurm.conf\n"))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("PriorityWeightAge=much", "priorityweightage is 'much', not a number from 0"),
+        ("PriorityMaxAge=soon", "Invalid time limit"),
+        ("NodeName=n[1-900000] CPUs=1", "more than 100000 nodes"),
+    ],
+)
+def test_a_value_that_slurm_would_not_take_is_named(write: Write, line: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        site_conf.read(write(line))
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"none\.conf cannot be read"):
+        site_conf.read(tmp_path / "none.conf")
