@@ -140,7 +140,9 @@ class Guardrails(Section):
     admissions_per_user: Annotated[int, Field(ge=0)] | None = Field(
         None, description="most jobs of a user admitted in an hour; if not set, a fifth of `admissions_per_hour`"
     )
-    requeue_cooldown: NonNegative = Field(1_800.0, description="least seconds between two requeues of a job")
+    requeue_cooldown: NonNegative = Field(
+        1_800.0, description="least seconds between two requeues of a job, and from one that found no room to the next"
+    )
     requeue_cost: NonNegative = Field(60.0, description="estimated seconds of training lost by a requeue")
     requeue_waste: Annotated[float, Field(ge=0)] = Field(
         0.1, description="the most of a job's GPU time that its requeues may cost, as a share"

@@ -16,6 +16,7 @@ class MoveHistory:
     requeues: tuple[Requeue, ...]
     moving: Mapping[JobKey, str]
     move_gave_up: frozenset[JobKey]
+    found_no_room: Mapping[JobKey, float]
     lost_progress: frozenset[JobKey]
     sizes: Mapping[JobKey, GivenSize]
     size_changed: Mapping[JobKey, float]
@@ -33,6 +34,7 @@ def move_history(operations: Iterable[tuple[Operation, str]], now: float) -> Mov
         move_gave_up=frozenset(each.job for each, _ in moves if gave_up_since(each, now - HOUR)),
         sizes=given_sizes(each for each, _ in moves),
         size_changed=changed_at(each for each, _ in moves),
+        found_no_room=_found_no_room(each for each, _ in moves),
         lost_progress=frozenset(each.job for each, _ in moves if each.outcome is OperationOutcome.PROGRESS_LOST),
     )
 
@@ -40,3 +42,9 @@ def move_history(operations: Iterable[tuple[Operation, str]], now: float) -> Mov
 def gave_up_since(operation: Operation, time: float) -> bool:
     """Whether the operation was given up after that time (seconds since the epoch)."""
     return operation.outcome is OperationOutcome.GAVE_UP and operation.since > time
+
+
+def _found_no_room(moves: Iterable[Operation]) -> Mapping[JobKey, float]:
+    """When that was found last of each job."""
+    found = [(each.since, each.job) for each in moves if each.outcome is OperationOutcome.NO_ROOM]
+    return {job: since for since, job in sorted(found)}

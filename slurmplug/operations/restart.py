@@ -197,7 +197,8 @@ def _reserve(context: OperationContext) -> Transition:
             time_limit=facts.time_limit,
         )
     except ActionImpossible:
-        return give_up(context, "other jobs took its nodes meanwhile")
+        no_room = OperationOutcome.NO_ROOM
+        return finish(context, no_room, result=f"{no_room.value}: other jobs took its nodes meanwhile")
     seconds = math.ceil(2 * (REQUEUE_LIMIT + context.settings.start_limit))
     facts = replace(facts, nodes=place.nodes, reservation_seconds=seconds)
     required = {"ReqNodeList": ",".join(place.nodes)} if "ReqNodeList" in operation.goal else {}

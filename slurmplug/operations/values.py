@@ -64,6 +64,8 @@ class OperationOutcome(StrEnum):
     """a pending job began to run on what it requested"""
     WITHDRAWN = "withdrawn"
     """it was no longer allowed, or an operator withdrew it"""
+    NO_ROOM = "no room"
+    """other jobs took its nodes before its run was ended, which goes on"""
     GAVE_UP = "gave up"
 
 

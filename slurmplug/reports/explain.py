@@ -174,6 +174,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "first seen": ("It was first seen less than {limit:.0f} s ago",),
     "cooldown": ("It was requeued less than {limit:.0f} s ago",),
     "minimum run": ("It has run for less than {limit:.0f} s",),
+    "no room lately": ("It was to be restarted less than {limit:.0f} s ago, and other jobs had taken its nodes",),
     "requeues per job": ("It was requeued {limit:.0f} times, which is the most for one job",),
     "writes per cycle": ("No more than {limit:.0f} waiting jobs are changed in one cycle",),
     "size changed lately": ("Its size was changed less than {limit:.0f} s ago",),

@@ -78,6 +78,8 @@ class Past:
     """jobs with a resize, migration or preemption in progress, and their users"""
     move_gave_up: frozenset[JobKey] = frozenset()
     """jobs with a resize, migration or preemption given up within the last hour"""
+    found_no_room: Mapping[JobKey, float] = field(default_factory=dict)
+    """when jobs saved for a resize or a migration whose nodes other jobs had taken by then"""
     lost_progress: frozenset[JobKey] = frozenset()
     """jobs that did not resume from their checkpoint"""
     sizes: Mapping[JobKey, GivenSize] = field(default_factory=dict)
@@ -278,6 +280,8 @@ def _requeue_veto(action: Action, snapshot: Snapshot, row: int, past: Past, limi
         return Reason("requeues per job", {"limit": limits.requeues_per_job})
     if own and now - max(own) < limits.requeue_cooldown:
         return Reason("cooldown", {"limit": limits.requeue_cooldown})
+    if now - past.found_no_room.get(job, -np.inf) < limits.requeue_cooldown:
+        return Reason("no room lately", {"limit": limits.requeue_cooldown})
     lost, had = (len(own) + 1) * limits.requeue_cost * jobs.gpus[row], float(jobs.attained[row])
     if lost > limits.requeue_waste * had:
         return Reason("waste", {"lost": lost / HOUR, "attained": had / HOUR, "limit": limits.requeue_waste})

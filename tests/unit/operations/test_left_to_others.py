@@ -193,7 +193,7 @@ def test_maintenance_that_is_planned_meanwhile_is_found_before_the_requeue(make_
     site.cycle(**MOVE)
     maintenance(site, "n2", begins=HOUR)
     site.saves(job)
-    assert until_over(site) == "gave up: other jobs took its nodes meanwhile"
+    assert until_over(site) == "no room: other jobs took its nodes meanwhile"
     assert site.cluster.jobs[job]["restarts"] == 0
 
 

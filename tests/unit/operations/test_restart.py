@@ -128,6 +128,24 @@ def test_a_checkpoint_of_an_iteration_that_was_not_reported_is_not_believed(site
     assert site.cluster.verbs() == ["ask", "withdraw"]
 
 
+def test_a_job_whose_nodes_others_took_before_it_had_saved_may_be_resized_again(site: MovingSite) -> None:
+    """Nothing was lost but the time of a checkpoint: it waits for the cooldown, not for an hour."""
+    job = site.training()
+    site.cycle(**GROW)
+    others = {site.cluster.submit(gpus=gpus): node for node, gpus in (("n1", 2), ("n2", 4), ("n3", 4))}
+    for other, node in others.items():
+        site.cluster.start(other, node)
+    site.saves(job)
+    site.cycles_until(lambda: site.step() == "ended")
+    assert site.result() == "no room: other jobs took its nodes meanwhile"
+    assert site.cluster.jobs[job]["restarts"] == 0
+    assert nothing_is_left(site)
+    for other in others:
+        site.cluster.end(other)
+    site.cycle(**GROW)
+    assert (site.vetoes(), site.step()) == ([], "save")
+
+
 def test_a_declared_signal_asks_instead_of_the_file(site: MovingSite) -> None:
     job = site.training(SIGNALLED)
     site.cycle(**GROW)

@@ -296,6 +296,12 @@ def test_a_job_is_requeued_seldom_and_not_for_ever() -> None:
     assert moved(past=once, limits={"requeue_cooldown": 0, "requeues_per_job": 1}) == "requeues per job"
 
 
+def test_a_job_that_found_no_room_is_asked_to_save_again_after_the_cooldown() -> None:
+    past = Past(NOW, found_no_room={MOVER: NOW - 100.0})
+    assert moved(past=past, limits={"requeue_cooldown": 101}) == "no room lately"
+    assert moved(past=past, limits={"requeue_cooldown": 99}) == ""
+
+
 def test_a_job_runs_for_some_time_before_it_is_preempted_but_not_before_it_is_moved() -> None:
     assert moved(limits={"minimum_run": 10_001}) == "minimum run"
     assert moved("migrate", limits={"minimum_run": 10_001}) == ""
