@@ -164,6 +164,7 @@ class FakeCluster:
     """`done` tells what took effect; `lose`, `refuse` and `crash_after` decide what becomes of the next commands.
 
     `refuse`: the verbs that are refused. `lose`: whether outcomes get lost although the command took effect.
+    `put_off`: whether updates are, as slurmdbd has recorded no job.
     `crash_after`: after how many commands the daemon's process ends; None: never.
     """
 
@@ -180,6 +181,7 @@ class FakeCluster:
         self.done: list[Done] = []
         self.refuse: frozenset[str] = frozenset()
         self.lose = False
+        self.put_off = False
         self.waiting: frozenset[int] = frozenset()
         self.untold: tuple[str, ...] = ()
         self.crash_after: int | None = None
@@ -346,6 +348,8 @@ class FakeCluster:
         if command.verb not in self._verbs:
             raise NotImplementedError(f"a command that this cluster does not know: {command}")
         status: Literal["done", "refused", "unknown"]
+        if command.verb == "update" and self.put_off:
+            return Outcome(command.id, "put off", "the DB index is being set")
         if command.verb in self.refuse:
             return Outcome(command.id, "refused", "Access/permission denied")
         message = self._verbs[command.verb](command)

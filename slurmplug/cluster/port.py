@@ -21,7 +21,7 @@ Strings: TypeAlias = NDArray[np.object_]
 Verb: TypeAlias = Literal[
     "update", "requeue", "signal", "cancel", "ask", "withdraw", "hold", "release", "reserve", "unreserve", "place"
 ]
-Status: TypeAlias = Literal["done", "refused", "unknown"]
+Status: TypeAlias = Literal["done", "refused", "put off", "unknown"]
 LIVE_STATES = frozenset(
     "PENDING RUNNING SUSPENDED COMPLETING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD RESIZING RESV_DEL_HOLD "
     "SIGNALING SPECIAL_EXIT STAGE_OUT STOPPED".split()
@@ -287,7 +287,11 @@ class Command:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a command. What an `unknown` one did is found in the next reading."""
+    """What came of a command.
+
+    What an `unknown` one did is found in the next reading. One that was put off did nothing, as slurmdbd has not
+    recorded its job yet; it may be tried again.
+    """
 
     command: str
     status: Status
@@ -313,8 +317,7 @@ class ClusterPort(Protocol):
     def site_factors_in_slurm(self, booted: float) -> Mapping[int, int]:
         """The SiteFactors in Slurm by job id, of the pending jobs that may start and whose priority is not pinned.
 
-        Of the others Slurm does not show them. Jobs whose update Slurm put off, and later ones, are left out, once: so
-        a SiteFactor of theirs that is not known stays so until the next call.
+        Of the others Slurm does not show them.
 
         booted: `Site.booted` of the last reading.
 

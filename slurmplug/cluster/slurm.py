@@ -27,6 +27,7 @@ from slurmplug.cluster.port import (
     Submission,
     Traces,
 )
+from slurmplug.cluster.put_off import PutOffUpdates
 from slurmplug.cluster.scripts import ScriptReader
 from slurmplug.config.schema import Config
 from slurmplug.errors import ReadFailed
@@ -54,8 +55,7 @@ class SlurmCluster:
         self._queue = parse.queue("", Separators("f", "r"))
         self._het_leaders: frozenset[int] = frozenset()
         self._accounting = Accounting(self._client)
-        self._put_off = np.inf
-        """when the first job was submitted whose update Slurm has put off since SiteFactors were last read"""
+        self._put_off = PutOffUpdates()
         self._woken = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
     def read(self, known: Container[Submission], alive: Mapping[int, int]) -> Reading:
@@ -92,9 +92,7 @@ class SlurmCluster:
         found = self._client.site_factors()
         if self._client.site().booted != booted:
             raise ReadFailed("slurmctld was started again while the SiteFactors were read")
-        jobs, since, self._put_off = self._queue.rows, self._put_off, np.inf
-        later = set(jobs.job_id[jobs.submit >= since].tolist())
-        return {job_id: factor for job_id, factor in found.items() if job_id not in later}
+        return found
 
     def traces(self) -> Traces:
         """What a daemon may have left in Slurm and in the spool; what cannot be read is in `faults`."""
@@ -123,7 +121,6 @@ class SlurmCluster:
         sent = [command for command in commands if command.id not in outcomes]
         for send, group in groupby(sent, self._channel):
             outcomes |= {outcome.command: outcome for outcome in send(list(group))}
-        self._note_put_off(commands, outcomes)
         return [outcomes[command.id] for command in commands]
 
     def resource_requests(self, job_ids: Collection[int]) -> Mapping[int, ResourceRequest]:
@@ -192,29 +189,18 @@ class SlurmCluster:
             elif present[job_id] != read[job_id]:
                 yield Outcome(command.id, "refused", "not sent: it is another job now, or was requeued meanwhile")
 
-    def _note_put_off(self, commands: Sequence[Command], outcomes: Mapping[str, Outcome]) -> None:
-        """slurmdbd is told of jobs in the order of submission: after one whose update is put off, all others wait."""
-        put_off = [each.job.job_id for each in commands if parse.is_put_off(outcomes[each.id])]
-        if put_off:
-            jobs = self._queue.rows
-            self._put_off = min(self._put_off, jobs.submit[np.isin(jobs.job_id, put_off)].min(initial=np.inf))
-            log.warning(
-                "Slurm puts off updates of %d jobs, as slurmdbd has not recorded them: see slurmplug doctor",
-                len(put_off),
-            )
-
     def _channel(self, command: Command) -> Callable[[list[Command]], list[Outcome]]:
         if command.verb in ("ask", "withdraw"):
             return self._write_requests
         return self._signal if command.verb in ("signal", "cancel") else self._write
 
     def _write(self, commands: list[Command]) -> list[Outcome]:
-        return self._client.write(commands, self._addressed(commands))
+        return self._put_off.write(commands, lambda sent: self._client.write(sent, self._addressed(sent)))
 
     def _signal(self, commands: list[Command]) -> list[Outcome]:
         return self._client.signal(commands, self._addressed(commands))
 
-    def _addressed(self, commands: list[Command]) -> list[str]:
+    def _addressed(self, commands: Sequence[Command]) -> list[str]:
         return [self._address(command) for command in commands]
 
     def _address(self, command: Command) -> str:

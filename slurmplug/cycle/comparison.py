@@ -5,28 +5,35 @@ from dataclasses import dataclass, replace
 
 from slurmplug.cluster.port import Command, Outcome
 
+PUT_OFF_SECONDS = 15.0
+"""from the last comparison to the next, once a write was put off: that finds it not done, so that it is tried again"""
+
 
 @dataclass(frozen=True)
 class Comparison:
     """The last comparison of SiteFactors with Slurm's.
 
     at: when, in seconds since the epoch. booted: `Site.booted` then. doubtful: whether a write of a SiteFactor since
-    was not carried out, or its outcome is not known.
+    was refused, or its outcome is not known. put_off: whether one since was put off.
     """
 
     at: float = float("-inf")
     booted: float = float("nan")
     doubtful: bool = False
+    put_off: bool = False
 
     def due(self, now: float, booted: float, interval: float) -> bool:
         """Whether to compare now: `interval` seconds have passed, slurmctld was started again, or a write is in doubt.
 
         A clock that was set back makes it due as well.
         """
+        interval = min(interval, PUT_OFF_SECONDS) if self.put_off else interval
         return self.doubtful or booted != self.booted or not 0 <= now - self.at < interval
 
     def after(self, commands: Sequence[Command], outcomes: Sequence[Outcome]) -> "Comparison":
         """The same one, after these commands."""
         writes = {command.id for command in commands if "SiteFactor" in command.fields}
-        failed = any(outcome.command in writes and outcome.status != "done" for outcome in outcomes)
-        return replace(self, doubtful=True) if failed else self
+        found = {outcome.status for outcome in outcomes if outcome.command in writes}
+        return replace(
+            self, doubtful=self.doubtful or not found <= {"done", "put off"}, put_off=self.put_off or "put off" in found
+        )

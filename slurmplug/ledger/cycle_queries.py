@@ -182,9 +182,9 @@ _SITE_FACTORS_IN_DOUBT = """
 SELECT job FROM (
     SELECT job, status, max(cycle) FROM commands JOIN jobs ON jobs.id = commands.job
     WHERE ended = 0 AND factor_by_others = 0 AND status != 'refused' AND fields LIKE '%SiteFactor%' GROUP BY job
-) WHERE status = 'unknown'
+) WHERE status IN ('unknown', 'put off')
 """
-"""Jobs whose last written SiteFactor has no outcome."""
+"""Jobs whose last written SiteFactor has no outcome, or was put off: it is not known until the next comparison."""
 _DIRECTIVE_CHANGES = """
 SELECT directive_changes.*, cluster, job_id, first_submit
 FROM directive_changes JOIN jobs ON jobs.id = directive_changes.job WHERE ended = 0 OR listed = 1
@@ -211,5 +211,6 @@ WHERE whole.given_back = 1 AND whole.array_id = whole.job_id
 """With the elements of an array, also those that started since."""
 _COMMANDING_CYCLES = """
 SELECT (SELECT started FROM cycles WHERE id = cycle) AS started, sum(status = 'done') = 0 AS failed
-FROM commands GROUP BY cycle ORDER BY cycle DESC LIMIT 100
+FROM commands WHERE status != 'put off' GROUP BY cycle ORDER BY cycle DESC LIMIT 100
 """
+"""What slurmdbd has not recorded yet, Slurm puts off: that is no failure."""

@@ -19,7 +19,7 @@ STAGE_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 
 ERROR_RATIOS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0)
 RESULTS = ("done", "frozen", "failed")
 """of cycles"""
-STATUSES = ("done", "refused", "unknown")
+STATUSES = ("done", "refused", "put off", "unknown")
 """of commands"""
 QUANTITIES = ("run_time", "final_value")
 """that were forecast: the run time when a job was first seen, its final value at half of its iterations"""

@@ -17,7 +17,7 @@ Step: TypeAlias = Literal[
     "undo", "free", "unreserve", "withdraw", "bound", "lift", "ended",
 ]  # fmt: skip
 """The steps of all operations, by the names that ledgers store."""
-CommandStatus: TypeAlias = Literal["", "done", "refused", "unknown"]
+CommandStatus: TypeAlias = Literal["", "done", "refused", "put off", "unknown"]
 """The status of a step's last command; empty before it is known."""
 
 MAX_TRIES = 5

@@ -46,7 +46,7 @@ from slurmplug.cluster.parse.jobs import (
 )
 from slurmplug.cluster.parse.limits import ASSOC_FIELDS, QOS_FIELDS, limits
 from slurmplug.cluster.parse.nodes import NODE_FIELDS, nodes
-from slurmplug.cluster.parse.outcomes import MESSAGE_LENGTH, is_put_off, outcome
+from slurmplug.cluster.parse.outcomes import MESSAGE_LENGTH, outcome
 from slurmplug.cluster.parse.reservations import reservations
 from slurmplug.cluster.parse.resource_requests import RESOURCE_REQUEST_FIELDS, addresses, resource_requests
 from slurmplug.cluster.parse.site import site
@@ -69,7 +69,6 @@ __all__ = [
     "Separators",
     "addresses",
     "endings",
-    "is_put_off",
     "limits",
     "nodes",
     "outcome",

@@ -32,13 +32,15 @@ def outcome(command: Command, address: str, complaint: str | None, rest: str) ->
     if all(lines) and (elements := _ELEMENTS.fullmatch(address)):
         status = _array_status([line for line in lines if line], _count_tasks(elements[1]))
     else:
-        status = "unknown" if _NO_ANSWER.search(message) or _PUT_OFF.search(message) else "refused"
+        status = _status(message)
     return Outcome(command.id, status, message[:MESSAGE_LENGTH])
 
 
-def is_put_off(outcome: Outcome) -> bool:
-    """Whether Slurm asks to try again later, as slurmdbd has not recorded the job yet."""
-    return outcome.status == "unknown" and _PUT_OFF.search(outcome.message) is not None
+def _status(message: str) -> Status:
+    """The status of a command about which Slurm printed this."""
+    if _PUT_OFF.search(message):
+        return "put off"
+    return "unknown" if _NO_ANSWER.search(message) else "refused"
 
 
 def _array_status(messages: Sequence[re.Match[str]], addressed: int) -> Status:

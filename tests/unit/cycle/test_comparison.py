@@ -211,6 +211,20 @@ def test_a_write_whose_answer_got_lost_is_looked_for_at_once(tmp_path: Path) -> 
         assert site.cluster.compared == compared + 1
 
 
+def test_a_write_that_slurm_put_off_is_tried_again_soon_but_not_in_every_cycle(tmp_path: Path) -> None:
+    with by_id(tmp_path, priority={"compare": 60.0}) as site:
+        for _ in range(3):
+            site.cluster.submit()
+        site.cluster.put_off = True
+        tried = [len(site.cycle(seconds=5.0).commands) for _ in range(9)]
+        assert tried == [2, 0, 0, 2, 0, 0, 2, 0, 0]
+        site.cluster.put_off = False
+        site.cycle(seconds=5.0)
+        assert in_order(site) == [1, 2, 3]
+        assert len(set(in_slurm(site).values())) == 3
+        assert in_slurm(site) == in_ledger(site)
+
+
 def test_a_comparison_that_fails_leaves_the_cycle_to_go_on_and_is_tried_again(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

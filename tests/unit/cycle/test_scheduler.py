@@ -415,6 +415,14 @@ def test_the_breaker_opens_rests_and_closes(ledger: Ledger) -> None:
     assert site.cycle().commands
 
 
+def test_cycles_whose_updates_slurm_puts_off_do_not_open_the_breaker(ledger: Ledger) -> None:
+    site = Site(ledger, Ranks(), guardrails={"breaker_failures": 2, "breaker_rest": 600.0})
+    site.cluster.put_off = True
+    for _ in range(2):
+        site.cluster.submit()
+    assert all(site.cycle(70.0).commands for _ in range(6))
+
+
 def test_writes_beyond_the_budget_wait_and_are_counted(ledger: Ledger) -> None:
     site = Site(ledger, Ranks(), guardrails={"writes_per_cycle": 2})
     for _ in range(6):
