@@ -2,6 +2,7 @@
 SHELL := /bin/bash
 VENV := $(shell .ci/environment path)
 PY := $(VENV)/bin/python
+# JOBS: of the benchmarks that read it, which among the tests only have to run.
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder --benchmark-disable
 
 .PHONY: $(shell sed -nE 's/^([a-z0-9-]+):.*/\1/p' $(MAKEFILE_LIST))
@@ -16,7 +17,7 @@ demo: install ## a throwaway Slurm cluster, 34 training jobs, the daemon, and wh
 	@.ci/as-root $(VENV)/bin/slurmplug sandbox demo .demo
 
 test: install ## every test: unit, property, live on a real Slurm; TESTS= some of them; SLURM=PREFIX CLIENT=pyslurm
-	@.ci/as-root env SLURM=$(SLURM) CLIENT=$(CLIENT) $(PY) -m pytest $(PARALLEL) $(TESTS)
+	@.ci/as-root env JOBS=1000 SLURM=$(SLURM) CLIENT=$(CLIENT) $(PY) -m pytest $(PARALLEL) $(TESTS)
 
 test-rl: install ## the tests of training, with the libraries of the extra rl, which are installed for it: torch is large
 	@.ci/environment make-rl
