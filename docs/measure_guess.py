@@ -1,26 +1,32 @@
 """What the guess on GPUs beyond those seen (decision 74) gives and costs on a trace that nothing else here uses.
 
 `DATA=FOLDER python -m docs.measure_guess POLICY...` runs the first 160 jobs of each workload of Sia's `newtrace`, whose
-speeds are measured, at three loads, with flat speeds beyond what was seen and with the guess; MLF-C stops for all.
-Mean JCT in minutes, and the mean change by the guess with its 95% interval over the workloads.
+speeds are measured, at three loads, with flat speeds beyond what was seen and with the guess, whether the policy takes
+it or not; MLF-C stops for all. Mean JCT in minutes, and the mean change by the guess with its 95% interval over the
+workloads.
 """
 
 import sys
+from typing import Any
 
 import numpy as np
 from scipy.stats import t
 
 from docs.results.cases import DATA, SLAQ, Case, run
-from slurmplug.forecasting import speed_fans
+from slurmplug.forecasting.speed_fans import GUESS, SpeedFans
 
 WORKLOADS, JOBS = (1, 3, 5, 7), 160
 LOADS = (0.5, 1.0, 2.0)
-GUESS = speed_fans.UNSEEN
+_speeds = SpeedFans.speeds
 
 
-def mean_jct(policy: str, load: float, unseen: float) -> np.ndarray:
+def mean_jct(policy: str, load: float, guess: float) -> np.ndarray:
     """(workloads,) seconds, where so much of the rise beyond what was seen counts."""
-    speed_fans.UNSEEN = unseen
+
+    def speeds(fans: SpeedFans, snapshot: Any, as_requested: Any, _: float = 0.0) -> Any:
+        return _speeds(fans, snapshot, as_requested, guess)
+
+    SpeedFans.speeds = speeds  # type: ignore[method-assign]
     settings = SLAQ if policy == "slaq" else ()
     cases = [
         Case(f"pollux:{DATA}/workloads/sia/newtrace/workload-{number}.csv", policy, load=load, stopping=True,

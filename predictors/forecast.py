@@ -20,8 +20,11 @@ from predictors.quantile_table import INNER_LEVELS, LEVELS, LevelInterpolation
 
 __all__ = ["LEVELS", "NEEDS", "Fan", "Forecast", "Forecasts", "Need"]
 
-Need: TypeAlias = Literal["total", "remaining", "final", "accuracy", "loss", "speed"]
-"""What can be forecast of a job; `Forecasts` has a field for each."""
+Need: TypeAlias = Literal["total", "remaining", "final", "accuracy", "loss", "speed", "guessed speed"]
+"""What can be forecast of a job; `Forecasts` has a field for each.
+
+"guessed speed" is of the field `speed`, too: with it counts a little of the rise that is expected beyond what was seen.
+"""
 NEEDS: frozenset[Need] = frozenset(get_args(Need))
 
 _LAST = len(LEVELS) - 1

@@ -68,7 +68,7 @@ class MLFH(Policy):
     def __init__(self, settings: MLFHSettings | None = None) -> None:
         self.settings: MLFHSettings = settings or MLFHSettings()
         if self.settings.grow:
-            self.needs = type(self).needs | {"speed"}  # by its settings a policy may need more
+            self.needs = type(self).needs | {"speed", "guessed speed"}  # by its settings a policy may need more
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 unused here
         """Rank the managed jobs, and migrate, preempt and place them."""
@@ -93,7 +93,7 @@ class MLFS(LearntPolicy):
     def __init__(self, settings: MLFSSettings | None = None, model: Model | None = None) -> None:
         self.settings: MLFSSettings = settings or MLFSSettings()
         if self.settings.grow:
-            self.needs = type(self).needs | {"speed"}  # by its settings a policy may need more
+            self.needs = type(self).needs | {"speed", "guessed speed"}  # by its settings a policy may need more
         self.learnt = model is not None
         self._network = None if model is None else Network(model)
 

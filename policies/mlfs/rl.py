@@ -36,7 +36,7 @@ class MLFRL(LearntPolicy):
     def __init__(self, settings: MLFRLSettings | None = None, model: Model | None = None) -> None:
         self.settings: MLFRLSettings = settings or MLFRLSettings()
         if self.settings.grow:
-            self.needs = type(self).needs | {"speed"}  # by its settings a policy may need more
+            self.needs = type(self).needs | {"speed", "guessed speed"}  # by its settings a policy may need more
         if model is not None:
             self.network = Network(model)
         self._measured: _Seen | None = None

@@ -20,7 +20,7 @@ from slurmplug.forecasting.forecast_cache import EVERY_CHANGE, CachePolicies
 from slurmplug.forecasting.kind_paces import KindPaces
 from slurmplug.forecasting.run_times import HistoryRunTimes, RunTimes
 from slurmplug.forecasting.seen_speeds import SeenSpeeds
-from slurmplug.forecasting.speed_fans import SpeedFans
+from slurmplug.forecasting.speed_fans import GUESS, SpeedFans
 
 
 class Forecaster:
@@ -93,12 +93,13 @@ class Forecaster:
         if needs & {"total", "remaining", "speed"}:
             self._kind_paces.begin(snapshot)
             total, remaining, as_requested = self._run_times.forecast(snapshot, needs, self._kind_paces)
+        guess = GUESS if "guessed speed" in needs else 0.0
         return Forecasts(
             total=total,
             remaining=remaining,
             final=fans.finals(jobs) if "final" in needs else unknown.final,
             accuracy=fans.accuracies(jobs) if "accuracy" in needs else unknown.accuracy,
             loss=fans.losses(jobs) if "loss" in needs else unknown.loss,
-            speed=self._speed_fans.speeds(snapshot, as_requested) if "speed" in needs else unknown.speed,
+            speed=self._speed_fans.speeds(snapshot, as_requested, guess) if "speed" in needs else unknown.speed,
             models=self._models,
         )

@@ -17,8 +17,9 @@ from slurmplug.forecasting.seen_speeds import Steps, Whose
 from slurmplug.forecasting.speed_tables import Table
 
 _MEDIAN = len(LEVELS) // 2
-UNSEEN = 0.01
-"""How much of the rise in speed counts that is expected beyond what was seen: hardly any, but more than nothing."""
+GUESS = 0.01
+"""How much of the rise in speed that is expected beyond what was seen counts for policies that guess: hardly any, but
+more than nothing."""
 
 
 class _Scaled(NamedTuple):
@@ -38,20 +39,21 @@ class SpeedFans:
     pace: jobs of a kind may be of very different sizes. How it scales from there follows from the ratios within jobs of
     its kind, and before any were seen from what may be expected of any job.
 
-    Beyond the most GPUs that it asked for, or on which it or its kind was seen, `UNSEEN` of the rise that is expected
-    counts: GPUs that are given on a guess are missed elsewhere, unless nobody else has a use for them.
+    Beyond the most GPUs that it asked for, or on which it or its kind was seen, no rise counts, or `GUESS` of what is
+    expected: GPUs that are given on a guess are missed elsewhere, unless nobody else has a use for them.
     """
 
     def __init__(self, paces: KindPaces) -> None:
         self._paces, self._seen, self._tables = paces, paces.seen, paces.tables
         self._most: dict[Whose, int] = {}
         """in this cycle, the most GPUs on which a kind was seen"""
-        self._latest: tuple[list[int], list[_Scaled], list[Floats], Fan] = [], [], [], Fan.unknown(0)
+        self._latest: tuple[list[int], list[_Scaled], list[Floats], float, Fan] = [], [], [], 0.0, Fan.unknown(0)
         """the latest fan, and what it was made of"""
 
-    def speeds(self, snapshot: Snapshot, as_requested: Forecast) -> Fan:
+    def speeds(self, snapshot: Snapshot, as_requested: Forecast, guess: float = 0.0) -> Fan:
         """A fan over GPUs up to the most that any job may have, of the managed jobs: no policy changes the GPUs of
-        others. as_requested (n,): run times in seconds on what jobs asked for.
+        others. as_requested (n,): run times in seconds on what jobs asked for. guess: how much counts of the rise that
+        is expected beyond what was seen.
 
         Jobs of the same speeds share a row of it. The same object as in the cycle before where nothing changed.
         """
@@ -79,7 +81,7 @@ class SpeedFans:
             if scaled is not None:
                 scaled = scaled._replace(seen_to=bisect_left(counted, scaled.seen_to))
                 index[row] = shared.setdefault(scaled, len(shared))
-        return self._fan(counts, index, list(shared))
+        return self._fan(counts, index, list(shared), guess)
 
     def _by_steps(self, whose: Whose, key: JobKey, steps: Steps, most: int) -> _Scaled:
         """The speeds of a job that was seen on some placements, or may be believed up to the most GPUs."""
@@ -98,22 +100,23 @@ class SpeedFans:
         table = self._tables.by_placement(whose, self._tables.tight(asked.gpus), pace.spread)
         return _Scaled(table, exp(-pace.log_step), most, "run time and scaling" if asked.pace else "kind and scaling")
 
-    def _fan(self, counts: Floats, index: list[int], scaled: list[_Scaled]) -> Fan:
+    def _fan(self, counts: Floats, index: list[int], scaled: list[_Scaled], guess: float) -> Fan:
         """A fan of these scaled tables; index (n,): which of them each job has, -1 for none."""
         tables = [self._tables[each.table] for each in scaled]
-        before_index, before_scaled, before_tables, fan = self._latest
-        if index == before_index and scaled == before_scaled and all(map(operator.is_, tables, before_tables)):
+        before_index, before_scaled, before_tables, before_guess, fan = self._latest
+        same = (index, scaled, guess) == (before_index, before_scaled, before_guess)
+        if same and all(map(operator.is_, tables, before_tables)):
             return fan
         if scaled:
             alike: dict[tuple[Table, int], int] = {}
             place = [alike.setdefault((each.table, each.seen_to), len(alike)) for each in scaled]
-            made = np.stack([_hardly_beyond(self._tables[table], last) for table, last in alike])[place]
+            made = np.stack([_hardly_beyond(self._tables[table], last, guess) for table, last in alike])[place]
             made *= np.array([each.factor for each in scaled])[:, None, None]
             x = np.tile(counts, (len(scaled), 1))
             fan = Fan(np.array(index), x, made, np.array([each.source for each in scaled]))
         else:
             fan = Fan.unknown(len(index))
-        self._latest = index, scaled, tables, fan
+        self._latest = index, scaled, tables, guess, fan
         return fan
 
     def _most_gpus(self, whose: Whose) -> int:
@@ -122,8 +125,8 @@ class SpeedFans:
         return self._most[whose]
 
 
-def _hardly_beyond(table: Floats, last: int) -> Floats:
-    """The speeds (k, levels) of a table, of whose rise beyond the column `last` only `UNSEEN` counts."""
+def _hardly_beyond(table: Floats, last: int, guess: float) -> Floats:
+    """The speeds (k, levels) of a table, of whose rise beyond the column `last` only so much counts."""
     seen = table[np.minimum(np.arange(len(table)), last)]
     rise = np.divide(table[:, _MEDIAN], seen[:, _MEDIAN], out=np.ones(len(table)), where=seen[:, _MEDIAN] > 0)
-    return seen * (1.0 + UNSEEN * np.maximum(rise - 1.0, 0.0))[:, None]
+    return seen * (1.0 + guess * np.maximum(rise - 1.0, 0.0))[:, None]

@@ -11,7 +11,7 @@ from predictors.forecast import Fan, Forecast
 from predictors.speed import SpeedPredictor
 from slurmplug.forecasting.kind_paces import KindPaces, grid
 from slurmplug.forecasting.seen_speeds import PlacementShape, SeenSpeeds, Whose
-from slurmplug.forecasting.speed_fans import UNSEEN, SpeedFans
+from slurmplug.forecasting.speed_fans import GUESS, SpeedFans
 from tests.builders import CLUSTER, NOW, jobs, nodes, snapshot
 
 
@@ -26,9 +26,10 @@ def training(n: int = 1, on: Any = ((0, 0, 2),), nodes_of: int = 4, **columns: A
     )
 
 
-def speeds(seen: SeenSpeeds, current: Any, total: Any = np.nan) -> Fan:
+def speeds(seen: SeenSpeeds, current: Any, total: Any = np.nan, guess: float = 0.0) -> Fan:
     values = np.broadcast_to(np.asarray(total, dtype=float), (len(current.jobs),))
-    return SpeedFans(KindPaces(seen)).speeds(current, Forecast.certain(values, np.where(np.isnan(values), "", "test")))
+    totals = Forecast.certain(values, np.where(np.isnan(values), "", "test"))
+    return SpeedFans(KindPaces(seen)).speeds(current, totals, guess)
 
 
 class TestSpeeds:
@@ -37,8 +38,13 @@ class TestSpeeds:
         assert fan.source.tolist() == ["measured speed"]
         assert fan.at([0], 2).median[0] == pytest.approx(2.0, rel=0.05)
         assert 1.0 <= fan.at([0], 1).median[0] < 2.0
-        twice = fan.at([0], 4).median[0] / 2.0  # as many were neither asked for nor seen
-        assert 1.0 < twice <= 1.0 + UNSEEN
+
+    def test_do_not_rise_beyond_what_was_asked_for_or_seen_but_by_a_guess(self) -> None:
+        seen = SeenSpeeds()
+        flat, guessed = (
+            speeds(seen, training(iteration_time=0.5), guess=guess).at([0, 0], [2, 4]).median for guess in (0.0, GUESS)
+        )
+        assert flat[0] == flat[1] == guessed[0] < guessed[1] <= (1.0 + GUESS) * guessed[0]
 
     def test_of_a_job_that_waits_are_those_of_its_kind(self) -> None:
         seen = SeenSpeeds()
@@ -151,9 +157,10 @@ class TestSpeedsOfOthers:
         seen = SeenSpeeds()
         for user, gpus in (("bob", 4), ("kim", 4), ("joe", 4), ("eve", 8)):
             seen.add(Whose("type resnet50", user), PlacementShape(gpus, 1), user, 1.0)
-        fan = speeds(seen, snapshot(jobs(user="ada", kind="resnet50", gpus=1, gpus_max=8, max_iterations=9)), 9.0)
+        one = snapshot(jobs(user="ada", kind="resnet50", gpus=1, gpus_max=8, max_iterations=9))
+        fan = speeds(seen, one, 9.0, GUESS)
         at = fan.at([0] * 3, [2, 4, 8]).median
-        assert at[0] < at[1] < at[2] <= (1.0 + UNSEEN) * at[1]
+        assert at[0] < at[1] < at[2] <= (1.0 + GUESS) * at[1]
 
 
 RESNET50 = {1: 1.0, 2: 2.05, 4: 3.93, 8: 6.22, 16: 9.62}
@@ -227,10 +234,10 @@ class TestScaling:
         fans = SpeedFans(KindPaces(SeenSpeeds()))
 
         def ratio() -> float:
-            two, most = fans.speeds(asked, Forecast.certain([900.0], ["test"])).at([0, 0], [2, 16]).median
+            two, most = fans.speeds(asked, Forecast.certain([900.0], ["test"]), GUESS).at([0, 0], [2, 16]).median
             return float(most / two)
 
-        assert 1.0 < ratio() <= 1.0 + 7.0 * UNSEEN
+        assert 1.0 < ratio() <= 1.0 + 7.0 * GUESS
         other = training(on=[(0, 0, 4), (0, 1, 4)], keys=keys(8), kind="mlp", user="ada", gpus=8, iteration_time=1.0)
         fans.speeds(other, Forecast.unknown(1))
         assert 1.5 < ratio() <= 4.0
