@@ -1,0 +1,122 @@
+"""The templates of several jobs, as they are, on a real Slurm: a sweep, and a pipeline of dependent jobs."""
+
+import re
+import shutil
+import sysconfig
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import joblib
+import pytest
+
+from policies.mlfs.with_early_stopping import WithEarlyStopping
+from slurmplug.sandbox import Sandbox
+from tests.live.daemon_process import DaemonProcess, daemon_beside
+from tests.live.live_site import fresh_site, start_again
+from tests.schedulers import begun
+
+TEMPLATES = Path(__file__).parents[2] / "sbatch_templates"
+TOO_LOW, TOO_HIGH, GOOD = 0, 3, 10
+"""Trials of the sweep, by their learning rates."""
+PARTS = ("preprocess", "train", "evaluate")
+
+
+class Copies:
+    """Templates that a user has copied into a folder."""
+
+    def __init__(self, cluster: Sandbox, name: str) -> None:
+        self._cluster, self._user = cluster, cluster.researchers[0]
+        made = cluster.run(self._user, ["mktemp", "-d", f"{name}-XXXXXX"]).stdout.strip()
+        self.folder = cluster.home(self._user) / made
+        for path in TEMPLATES.glob(f"{name}*"):
+            shutil.copy(path, self.folder)
+
+    def run(self, command: str, user: str = "", **env: str) -> str:
+        """What a shell prints for a command in that folder, this Python first in PATH."""
+        search_path = f"{sysconfig.get_path('scripts')}:{self._cluster.env(self._user)['PATH']}"
+        env = {"PATH": search_path, "OMP_NUM_THREADS": "1", **env}
+        return self._cluster.run(user or self._user, ["sh", "-c", f"cd {self.folder} && {command}"], env=env).stdout
+
+    def begun_at(self, output: str) -> list[int]:
+        """The first epoch of each run, as a job's output says."""
+        [path] = self.folder.glob(output)
+        return [int(epoch) for epoch in re.findall(r"training from epoch (\d+)$", path.read_text(), re.MULTILINE)]
+
+
+def pipeline(copies: Copies) -> tuple[str, dict[str, str]]:
+    """Submitted: its name, and the id of each part."""
+    name, ids = copies.run("bash pipeline.sh").strip().split(": ")
+    return name, dict(part.split() for part in ids.split(", "))
+
+
+@pytest.fixture
+def daemon(cluster: Sandbox) -> Iterator[DaemonProcess]:
+    with daemon_beside(cluster) as one:
+        yield one
+
+
+def test_trials_of_a_sweep_are_stopped_by_optstop_and_one_that_is_moved_goes_on_from_its_checkpoint(
+    cluster: Sandbox, tmp_path: Path
+) -> None:
+    copies = Copies(cluster, "sweep")
+    with fresh_site(cluster, tmp_path) as site:
+        site.scheduler = begun(site.port, WithEarlyStopping(site.policy), site.ledger, site.config)
+        array = copies.run(f"sbatch --parsable --array={TOO_LOW},{TOO_HIGH},{GOOD} sweep.sbatch").strip()
+        moved = site.until_running(f"_{TOO_LOW}")
+        node = cluster.job(moved)["NodeList"]
+        site.wants(moved, kind="migrate")
+        assert site.until_over(moved) == "done"
+        assert cluster.job(moved)["NodeList"] != node
+        site.until(lambda: not cluster.run("root", ["squeue", "-h", "-j", array], check=False).stdout.strip())
+    first, second = copies.begun_at(f"slurm-{array}_{TOO_LOW}.out")
+    assert first == 0
+    assert second > 0
+
+    best, ended = re.findall("^#     (.*)$", (copies.folder / "sweep.sbatch").read_text(), re.MULTILINE)
+    found = copies.run(best.replace("JOBID", array))
+    assert re.fullmatch(rf"accuracy 0\.9[78]\d+ after epoch \d+: trial {GOOD}, hidden 256, rate 0\.03\n", found)
+
+    DaemonProcess(cluster, tmp_path).configure()
+    config = str(tmp_path / "slurmplug.toml")
+    rows = copies.run(ended.replace("JOBID", array) + " -nP", user="root", SLURMPLUG_CONFIG=config).splitlines()
+    stops = {row.split("|")[0]: (row.split("|")[1], row.split("|")[4]) for row in rows}
+    assert set(stops) == {f"{array}_{trial}" for trial in (TOO_LOW, TOO_HIGH, GOOD)}
+    assert stops[f"{array}_{TOO_HIGH}"] == ("COMPLETED", "optstop")
+    assert stops[f"{array}_{GOOD}"] == ("COMPLETED", "target")
+
+
+def test_the_parts_of_a_pipeline_follow_each_other_after_a_stop_at_the_target_and_not_after_a_requeue(
+    cluster: Sandbox, daemon: DaemonProcess
+) -> None:
+    daemon.start()
+    copies = Copies(cluster, "pipeline")
+    name, ids = pipeline(copies)
+    train, evaluate = ids["train"], ids["evaluate"]
+    model = copies.folder / name / "model.joblib"
+    cluster.wait(model.exists, 60, "a checkpoint")
+    cluster.run(cluster.operator, ["scontrol", "requeue", train])
+    cluster.wait_job(train, "PENDING", 60)
+    assert cluster.job(evaluate)["Reason"] == "Dependency"
+    _, saved = joblib.load(model)
+    start_again(cluster, int(train), cluster.operator)
+    cluster.wait_job(evaluate, "COMPLETED", 60)
+    assert copies.begun_at(f"slurm-{train}.out") == [0, saved + 1]
+
+    jobs = [cluster.job(ids[part]) for part in PARTS]
+    assert [(job["JobState"], job["ExitCode"]) for job in jobs] == [("COMPLETED", "0:0")] * 3
+    assert all(before["EndTime"] <= after["StartTime"] for before, after in pairwise(jobs))
+    assert "accuracy" in (copies.folder / name / "evaluation.txt").read_text()
+    daemon.pass_cycles()
+    assert daemon.query("SELECT job_id, stop FROM stops JOIN jobs ON jobs.id = job") == [
+        {"job_id": int(train), "stop": "target"}
+    ]
+    listed = daemon.command("acct", "-nP", "-j", ",".join(ids.values()), "-o", "jobid,mljob").stdout.splitlines()
+    assert set(listed) == {f"{job}|{name}" for job in ids.values()}
+
+
+def test_what_follows_a_part_that_did_not_succeed_is_cancelled(cluster: Sandbox) -> None:
+    _, ids = pipeline(Copies(cluster, "pipeline"))
+    cluster.run(cluster.researchers[0], ["scancel", ids["preprocess"]])
+    for part in PARTS:
+        cluster.wait_job(ids[part], "CANCELLED", 60)
