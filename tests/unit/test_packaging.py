@@ -35,7 +35,8 @@ def test_every_place_that_states_the_licence_states_the_same() -> None:
     assert project["license"] == statement["SPDX-License-Identifier"] == "Apache-2.0"
     assert project["license-files"] == ["LICENSE"]
     assert f"License: {project['license']}\n" in (ROOT / "debian/copyright").read_text()
-    assert (ROOT / "LICENSES/Apache-2.0.txt").read_text() == (ROOT / "LICENSE").read_text()
+    for copy in ("LICENSES/Apache-2.0.txt", "slurmplug_report/LICENSE"):
+        assert (ROOT / copy).read_text() == (ROOT / "LICENSE").read_text()
 
 
 def packages() -> set[str]:
