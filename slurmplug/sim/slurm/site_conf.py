@@ -24,8 +24,9 @@ _ANY_MEMORY = 99_999_999.0
 """MiB of a node whose memory Slurm does not allocate"""
 _ENTRY = re.compile(r"""([A-Za-z0-9_]+)\s*=\s*("[^"]*"|\S*)""")
 _WEIGHTS = ("priorityweightage", "priorityweightfairshare", "priorityweightjobsize", "priorityweightpartition")
-_SCHEDULER_PARAMETERS = frozenset({"bf_interval", "bf_max_job_test", "bf_resolution", "batch_sched_delay"})
-"""that are followed, or make no difference here"""
+_RESERVE = "bf_job_part_count_reserve"
+_SCHEDULER_PARAMETERS = frozenset({"bf_interval", "bf_max_job_test", "bf_resolution", "batch_sched_delay", _RESERVE})
+"""that are followed, make no difference here, or have words of their own"""
 _ALIKE = MappingProxyType(
     {
         "priorityweighttres": "PriorityWeightTRES",
@@ -128,12 +129,16 @@ def _settings(conf: _Conf) -> LauncherSettings:
     )
     return LauncherSettings(
         weights=weights,
-        backfill=values.get("schedulertype", "sched/backfill").lower() == "sched/backfill",
+        backfill=_backfills(conf),
         bf_max_job_test=int(_number(parameters, "bf_max_job_test", 500.0)),
         bf_interval=_number(parameters, "bf_interval", 30.0),
         pace=_number(parameters, "batch_sched_delay", 3.0),
         default_limit=_default_limit(conf),
     )
+
+
+def _backfills(conf: _Conf) -> bool:
+    return conf.values.get("schedulertype", "sched/backfill").lower() == "sched/backfill"
 
 
 def _parameters(conf: _Conf) -> dict[str, str]:
@@ -193,8 +198,12 @@ def _not_followed(conf: _Conf) -> Iterator[str]:
         yield "limits of QOS and associations"
     if values.get("selecttype", "").lower() == "select/linear":
         yield "SelectType=select/linear (jobs hold parts of nodes)"
-    if others := sorted(_parameters(conf).keys() - _SCHEDULER_PARAMETERS):
+    parameters = _parameters(conf)
+    if others := sorted(parameters.keys() - _SCHEDULER_PARAMETERS):
         yield f"SchedulerParameters={','.join(others)}"
+    if _backfills(conf) and (reserve := int(_number(parameters, _RESERVE, 0.0))) != 1:
+        of = f"the first {reserve} jobs" if reserve else "each job"
+        yield f"starts that backfill reserves for {of} that must wait (only the first has one)"
     if len({tuple(hostlist.expand(each.get("nodes", ""))) for each in conf.partitions}) > 1:
         yield "the nodes of each partition (jobs run on all nodes)"
     if len({each.get("prioritytier", "1") for each in conf.partitions}) > 1:

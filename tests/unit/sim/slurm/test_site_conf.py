@@ -92,9 +92,26 @@ PartitionName=b Nodes=n2 PriorityTier=5
         "PriorityWeightQOS (the priorities of QOS are in slurmdbd)",
         "limits of QOS and associations",
         "SelectType=select/linear (jobs hold parts of nodes)",
+        "starts that backfill reserves for each job that must wait (only the first has one)",
         "the nodes of each partition (jobs run on all nodes)",
         "PriorityTier of partitions",
     )
+
+
+@pytest.mark.parametrize(
+    ("lines", "for_whom"),
+    [
+        ("SchedulerParameters=bf_job_part_count_reserve=1", None),
+        ("SchedulerType=sched/builtin", None),
+        ("SchedulerParameters=bf_job_part_count_reserve=3", "for the first 3 jobs"),
+    ],
+)
+def test_backfill_reserves_for_the_first_job_alone_and_says_so_where_slurm_does_not(
+    write: Write, lines: str, for_whom: str | None
+) -> None:
+    found = site_conf.read(write(f"{NODES}\n{lines}\n")).not_followed
+    assert [for_whom in each for each in found if for_whom] == [True] * bool(for_whom)
+    assert bool(found) == bool(for_whom)
 
 
 def test_files_that_it_includes_are_read(write: Write, tmp_path: Path) -> None:
