@@ -110,12 +110,16 @@ def test_a_script_that_cannot_be_read_is_tried_again_at_growing_intervals(
 
 
 def test_a_few_failures_end_a_reading_and_the_next_begins_with_what_was_never_tried(
-    reader: ScriptReader, client: Scripts
+    client: Scripts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(beside, "WAIT", 3600.0)
+    clock = [0.0]
+    reader = ScriptReader(client, NOW, lambda: clock[0])
     client.failing = set(range(1, 6))
     rows = [job_row(job_id) for job_id in range(1, 9)]
     assert read(reader, *rows).scripts == {}
     assert client.asked.total() == MOST_FAILURES
+    clock[0] += FIRST_RETRY
     assert set(read(reader, *rows, at=NOW + FIRST_RETRY).scripts) == {6, 7, 8}
 
 
