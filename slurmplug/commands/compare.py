@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from slurmplug.commands.options import emit
 from slurmplug.console import table
-from slurmplug.console.table import Field, Value
+from slurmplug.console.table import Field
 from slurmplug.errors import UsageError
 
 
@@ -51,7 +50,7 @@ def compare(
         compared = {
             "workload": first.workload,
             "confidence": confidence,
-            "compared": [_finite(asdict(row)) for row in rows],
+            "compared": [row.as_json() for row in rows],
         }
         emit([table.to_json(compared)])
         return
@@ -63,10 +62,6 @@ def compare(
             emit([f"{names} are identical: every figure of every seed is the same, but for the measured times"])
     if all(math.isnan(row.low) for row in rows):
         emit(["one seed gives no interval: simulate with --seed 0 --seed 1 and so on"])
-
-
-def _finite(row: dict[str, Value]) -> dict[str, Value]:
-    return {key: None if isinstance(value, float) and value != value else value for key, value in row.items()}
 
 
 def _number(value: float) -> str:

@@ -7,7 +7,7 @@ and the test Wilcoxon's signed ranks, exact for the few seeds there are.
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -74,6 +74,13 @@ class FigureComparison:
     low: float
     high: float
     p: float
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields by name; None for what is undefined or infinite, which JSON does not have."""
+        return {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in asdict(self).items()
+        }
 
 
 def read(path: Path) -> ResultsFile:

@@ -5,7 +5,7 @@ are seeds. Both decide in the same simulations, as they would live; differences 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from policies.policy import Policy
@@ -65,7 +65,7 @@ def evaluate(
     """
     both = runs(made, candidate, configured, cluster=cluster, interval=interval, on_run=on_run)
     compared = comparison.compare_figures(*both, CONFIDENCE)
-    return {row.figure: {name: _finite(value) for name, value in asdict(row).items()} for row in compared}
+    return {row.figure: row.as_json() for row in compared}
 
 
 def runs(
@@ -94,8 +94,3 @@ def _from_its_start(whole: Workload, first: int, last: int) -> tuple[SimJob, ...
     jobs = whole.jobs[first:last]
     start = jobs[0].submit
     return tuple(replace(job, submit=job.submit - start, deadline=job.deadline - start) for job in jobs)
-
-
-def _finite(value: Any) -> Any:
-    """None for NaN and infinity, which JSON does not have."""
-    return None if isinstance(value, float) and not abs(value) < float("inf") else value
