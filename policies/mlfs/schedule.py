@@ -136,7 +136,7 @@ class _Decision:
         resized = self.resizing.resized
         self.runs = jobs.running & ~resized
         self.starts = (resized | (startable(jobs) & jobs.managed)) & ~(sizes.sized & (sizes.gpus == 0))
-        self._trains = self.runs | self.starts
+        self._trains_or_follows = self.runs | self.starts | _follows_its_own(jobs)
         self.preemptions: list[Action] = []
         self.placements: list[Action] = []
 
@@ -223,8 +223,8 @@ class _Decision:
                 order = order[self.sizes.sized[order] | may_start]
 
     def _complete(self, members: Ints) -> bool:
-        """Whether all jobs of a gang run or may start: a part of a model cannot train alone."""
-        return len(members) == 1 or bool(self._trains[members].all())
+        """Whether all jobs of a gang run, may start or follow another of them: a part of a model cannot train alone."""
+        return len(members) == 1 or bool(self._trains_or_follows[members].all())
 
     def highest(self, rows: Sequence[int]) -> float:
         """The highest rank of these jobs."""
@@ -234,6 +234,14 @@ class _Decision:
         jobs, names = self.snapshot.jobs, self.snapshot.nodes.names
         where = tuple(names[node] for node in place.nodes)
         return Action(kind, jobs.keys[row], reason, int(jobs.gpus[row]), where, place.shares)
+
+
+def _follows_its_own(jobs: Jobs) -> Bools:
+    """(n,) whether the job waits for another one of its ML job to end, as the next step of a pipeline."""
+    child, parent = jobs.parents[jobs.parents[:, 1] >= 0].T
+    follows = np.zeros(len(jobs), dtype=np.bool_)
+    follows[child[jobs.ml_job[parent] == jobs.ml_job[child]]] = True
+    return np.asarray(follows & jobs.pending & (jobs.reason == "Dependency"))
 
 
 class _Preemption:

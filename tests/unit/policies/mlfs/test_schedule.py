@@ -178,6 +178,10 @@ class TestStarts:
         assert decided(seen(jobs(2, ml_job=0, reason=["Priority", "Dependency"])), [1, 1]) == ()
         assert decided(seen(jobs(2, ml_job=0, managed=[True, False])), [1, 1]) == ()
 
+    def test_do_not_wait_for_a_later_step_of_their_ml_job(self) -> None:
+        steps = jobs(3, ml_job=0, reason=["Priority", "Dependency", "Dependency"], parents=[(1, 0), (2, 1)])
+        assert [job for _, job, _ in told(decided(seen(steps), [1, 1, 1]))] == [1]
+
 
 def test_a_job_that_waits_for_admission_is_let_in() -> None:
     plan = MLFH().decide(seen(jobs(2, awaits=[True, False])), forecasts(2), {})
