@@ -34,6 +34,15 @@ class About:
     sees: Callable[[JobKey], bool] = nobody
 
 
+class _ShownNumber(float):
+    """A number in a sentence, also as a count of things: {gpus:GPU} is 1 GPU, 2 GPUs."""
+
+    def __format__(self, spec: str) -> str:
+        number = float(self)
+        counts = len(spec) > 1 and spec.isalpha()
+        return f"{number:.0f} {spec}{'s' * (number != 1.0)}" if counts else format(number, spec)
+
+
 class _ShownJob:
     """Another job that the reader sees, in a sentence: {by} is its name, {by.score} its score."""
 
@@ -95,20 +104,20 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "downgraded": (
         "The job requested --stop={asked} and allows {in_force}",
         ", which was applied because the cluster was overloaded",
-        " ({waiting:.0f} jobs waited for resources, and the nodes were {overload_degree:.0%} in use)",
+        " ({waiting:job} waited for resources, and the nodes were {overload_degree:.0%} in use)",
     ),
     # placing
     "makes room": ("It makes room for jobs of higher rank",),
-    "share": ("Its share is {gpus:.0f} GPUs now", "; it was {had:.0f}"),
-    "starts": ("There is room for it on {gpus:.0f} GPUs now, which is its share", "; it requests {had:.0f}"),
-    "same shape": ("Its request gives {gpus:.0f} GPUs already",),
+    "share": ("Its share is {gpus:GPU} now", "; it was {had:.0f}"),
+    "starts": ("There is room for it on {gpus:GPU} now, which is its share", "; it requests {had:.0f}"),
+    "same shape": ("Its request gives {gpus:GPU} already",),
     "time limit ahead": (
         "Its time limit of {limit:.1f} h ends this run in {left:.0f} s",
         ", and it may need {needs:.1f} h more",
         ": it saves, and goes on in another run",
     ),
-    "size given back": ("It did not start on {had:.0f} GPUs, and gets back the {gpus:.0f} that it asked for",),
-    "moved": ("There are better nodes for its {gpus:.0f} GPUs",),
+    "size given back": ("It did not start on {had:GPU}, and gets back the {gpus:.0f} that it asked for",),
+    "moved": ("There are better nodes for its {gpus:GPU}",),
     "admitted": ("It is admitted", ": its GPUs cost {payoff:.3g} less than its completion is worth"),
     "rejected": (
         "It is not admitted for now",
@@ -166,7 +175,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "stops per user": ("No more than {limit:.0f} jobs of one user are requested to stop in one hour",),
     # resizing, moving, preempting
     "placement": ("The site lets Slurm choose the nodes", " (placement is {placement})"),
-    "range": ("It requested {least:.0f} to {most:.0f} GPUs, which leaves no other number than it has",),
+    "range": ("It requested {least:.0f} to {most:GPU}, which leaves no other number than it has",),
     "not running to move": ("It is not running",),
     "part of a GPU": ("It has or requests MIG instances or shards of GPUs, which slurmplug leaves as they are",),
     "not restartable": ("It declared no --checkpoint to resume from",),
@@ -175,7 +184,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "cooldown": ("It was requeued less than {limit:.0f} s ago",),
     "minimum run": ("It has run for less than {limit:.0f} s",),
     "no room lately": ("It was to be restarted less than {limit:.0f} s ago, and other jobs had taken its nodes",),
-    "requeues per job": ("It was requeued {limit:.0f} times, which is the most for one job",),
+    "requeues per job": ("It was requeued {limit:time}, which is the most for one job",),
     "writes per cycle": ("No more than {limit:.0f} waiting jobs are changed in one cycle",),
     "size changed lately": ("Its size was changed less than {limit:.0f} s ago",),
     "requeues per cycle": ("No more than {limit:.0f} jobs are requeued in one cycle",),
@@ -187,15 +196,15 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "gave up moving": ("This was tried within the last hour and given up",),
     "limit": ("One of Slurm's limits would keep it pending", " ({limit})"),
     "limits not known": ("The limits that could keep it pending cannot be read",),
-    "no place": ("No nodes have room for its {gpus:.0f} GPUs now",),
+    "no place": ("No nodes have room for its {gpus:GPU} now",),
     "time limit": (
-        "With {gpus:.0f} GPUs it may need {needs:.1f} h more, and its time limit is {limit:.1f} h",
+        "With {gpus:GPU} it may need {needs:.1f} h more, and its time limit is {limit:.1f} h",
         ", which may be raised to {raised:.1f} h at most",
     ),
     "maintenance": (
-        "The nodes with room for its {gpus:.0f} GPUs are down, drained, or reserved before its time limit would end",
+        "The nodes with room for its {gpus:GPU} are down, drained, or reserved before its time limit would end",
     ),
-    "no nodes": ("No nodes could ever give {gpus:.0f} GPUs, the same number on each",),
+    "no nodes": ("No nodes could ever give {gpus:GPU}, the same number on each",),
     "shape": ("Slurm cannot change this request", ": {asked}"),
     "no requeue": ("It was submitted with --no-requeue, or the site does not requeue",),
     "in a reservation": ("It runs in a reservation",),
@@ -339,14 +348,14 @@ def sentence(reason: Reason, about: About | None = None) -> str:
     return text or _listed(reason.rule, facts)
 
 
-_Shown: TypeAlias = float | str | _ShownJob | _HiddenJob
+_Shown: TypeAlias = _ShownNumber | str | _ShownJob | _HiddenJob
 """A fact as its reader may see it."""
 
 
 def _shown(fact: Fact, about: About, sign: float) -> _Shown:
     if isinstance(fact, OtherJob):
         return _ShownJob(fact) if about.sees(fact.job) else _HiddenJob()
-    return printable(fact) if isinstance(fact, str) else sign * fact
+    return printable(fact) if isinstance(fact, str) else _ShownNumber(sign * fact)
 
 
 def background(reason: Reason) -> str:

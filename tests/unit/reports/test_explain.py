@@ -113,6 +113,11 @@ def test_no_sentence_tells_of_a_job_that_its_reader_does_not_see(name: str) -> N
             assert not re.search("777|987|988|169", text), text
 
 
+def test_one_thing_is_told_of_in_the_singular() -> None:
+    told = [sentence(Reason("share", {"gpus": gpus, "had": 4.0})) for gpus in (1.0, 2.0, float("inf"))]
+    assert told == [f"Its share is {gpus} now; it was 4" for gpus in ("1 GPU", "2 GPUs", "inf GPUs")]
+
+
 def test_another_job_is_told_of_only_to_who_sees_it() -> None:
     reason = Reason("gives way", {"by": OtherJob(OTHER, 5.0), "rank": 2.0, "lost": 60.0})
     assert sentence(reason, About(sees=OTHER.__eq__)) == (
