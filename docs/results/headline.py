@@ -38,8 +38,9 @@ def headline(page: str) -> str:
     told = {"fair": "equal shares (`fair`)", "srtf": "shortest-first, told the true run times (`srtf`)"}
     lines = [
         f"**What was compared**: `{OURS}` and {len(rivals(first))} rivals, on the same simulated jobs from the"
-        f" workloads of {_whose(first)}, at {len(first)} loads in all. All have the same forecasts, and all stop jobs"
-        " early alike. JCT is the time from a job's submission to its end.",
+        f" workloads of {_whose(first)}, at {len(first)} loads in all. All have the same forecasts, but for a guess of"
+        f" speeds that only `{OURS}` is told, and all stop jobs early alike. JCT is the time from a job's submission to"
+        " its end.",
         f"**Mean JCT**: {_ranks(first)} (`first`).",
         *(f"**Against {told[name]}**: jobs there take {_against(first, name)} (`first`)." for name in told),
         f"**Against the others**: {'; '.join(_span(first, name) for name in _others(first))} (`first`).",
