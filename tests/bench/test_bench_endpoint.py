@@ -58,11 +58,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield one
 
 
-@pytest.fixture(scope="module")
-def port(site: Site) -> Iterator[int]:
+@contextmanager
+def serving(site: Site, **programs: str) -> Iterator[int]:
+    """The port of the site's endpoint once it answers; these programs, and `unmunge`, are scripts beside the ledger."""
     folder = site.path.parent
-    (folder / "unmunge").write_text(UNMUNGE)
-    (folder / "unmunge").chmod(0o755)
+    for name, script in {"unmunge": UNMUNGE, **programs}.items():
+        (folder / name).write_text(script)
+        (folder / name).chmod(0o755)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         number = int(free.getsockname()[1])
@@ -83,6 +85,12 @@ def port(site: Site) -> Iterator[int]:
             yield number
         finally:
             served.close()
+
+
+@pytest.fixture(scope="module")
+def port(site: Site) -> Iterator[int]:
+    with serving(site) as number:
+        yield number
 
 
 @contextmanager

@@ -8,21 +8,17 @@ What sacct and sprio take themselves is not in it, as they are not called: no jo
 
 import os
 import resource
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from slurmplug.config.schema import Config
 from slurmplug.daemon.queue_forecasting import of_last_queue
-from slurmplug.endpoint.process import EndpointProcess
 from slurmplug.ledger import queue_forecasts
-from tests.bench.test_bench_endpoint import ADA, UNMUNGE, ask
+from tests.bench.test_bench_endpoint import serving
 from tests.ledgers import Site
 
 JOBS = int(os.environ.get("JOBS", "10000"))
@@ -61,35 +57,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def configs(site: Site) -> Iterator[dict[str, Path]]:
     """Configurations of the controller, and of a login node."""
     folder = site.path.parent
-    for name, script in (("munge", MUNGE), ("unmunge", UNMUNGE)):
-        (folder / name).write_text(script)
-        (folder / name).chmod(0o755)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
-    endpoint = {"listen": f"127.0.0.1:{port}", "requests_per_minute": 1_000_000}
-    config = Config.model_validate(
-        {"endpoint": endpoint, "ledger": {"path": str(site.path)}, "slurm": {"bin": str(folder)}}
-    )
-    here, there = folder / "here.toml", folder / "there.toml"
-    here.write_text(f'[slurm]\nbin = "{folder}"\n[ledger]\npath = "{site.path}"\n')
-    there.write_text(
-        f'[slurm]\nbin = "{folder}"\n[ledger]\npath = "{folder}/not/here.db"\n'
-        f'[endpoint]\nurl = "http://127.0.0.1:{port}"\n'
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-        served = EndpointProcess(config, lambda: None)
-        try:
-            while True:
-                try:
-                    ask(port, ADA, "status")
-                    break
-                except OSError:
-                    time.sleep(0.1)
-            yield {"ledger": here, "endpoint": there}
-        finally:
-            served.close()
+    with serving(site, munge=MUNGE) as port:
+        here, there = folder / "here.toml", folder / "there.toml"
+        here.write_text(f'[slurm]\nbin = "{folder}"\n[ledger]\npath = "{site.path}"\n')
+        there.write_text(
+            f'[slurm]\nbin = "{folder}"\n[ledger]\npath = "{folder}/not/here.db"\n'
+            f'[endpoint]\nurl = "http://127.0.0.1:{port}"\n'
+        )
+        yield {"ledger": here, "endpoint": there}
 
 
 def cpu_seconds() -> float:
