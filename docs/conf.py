@@ -16,3 +16,4 @@ html_copy_source = False
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_js_files = [("site.js", {"defer": "defer"})]
+html_show_copyright = False

@@ -1,7 +1,7 @@
 """Write what the documentation site is made of, in Markdown: `python -m docs.make_site FOLDER`; `make docs` does both.
 
-That is each page of docs/, with the navigation that docs/index.md lists, the changelog, the manual pages, and a page for
-each other file or folder that a page links to.
+That is each page of docs/, with the navigation that docs/index.md lists, the changelog, the manual pages, and a page
+for each other file or folder that a page links to.
 """
 
 import os
@@ -94,7 +94,10 @@ def _show(shown: set[Path], folder: Path) -> None:
         page = folder / _place(path)
         if path.is_dir():
             inner = sorted(other for other in path.rglob("*") if other.is_file() and "__pycache__" not in other.parts)
-            links = [f"- [{other.relative_to(path)}]({os.path.relpath(_place(other), _place(path).parent)})" for other in inner]
+            links = [
+                f"- [{other.relative_to(path)}]({os.path.relpath(_place(other), _place(path).parent)})"
+                for other in inner
+            ]
             _write(page, title + "\n".join(links) + "\n")
             _show(set(inner), folder)
         else:
@@ -104,7 +107,7 @@ def _show(shown: set[Path], folder: Path) -> None:
 
 def _language(path: Path) -> str:
     lexer = find_lexer_class_for_filename(path.name) or guess_lexer(path.read_text(encoding="utf-8"))
-    return lexer.aliases[0]
+    return str(lexer.aliases[0])
 
 
 def _toctree(entries: list[str], caption: str = "") -> str:
