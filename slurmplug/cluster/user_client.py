@@ -56,10 +56,10 @@ class UserClient(SlurmPrograms):
         """The file of a job's output, a job as squeue shows it; empty where Slurm names none. Raises ReadFailed."""
         if not _JOB.fullmatch(job):
             return ""
-        asked = ("--noheader", "--states=all", f"--jobs={job}", f"--Format=STDOUT:{PATH_LENGTH}", *self._where())
-        path = self._query("squeue", *asked).rstrip()
-        if "%" in path:  # newer releases print the pattern unless they are told to expand it
-            path = self._query("squeue", "--expand-patterns", *asked).rstrip()
+        path = user_answers.output_file(self._query("scontrol", *self._where(), "show", "job", job))
+        if "%" in path:  # newer releases of scontrol show the pattern
+            asked = ("--noheader", "--states=all", f"--jobs={job}", f"--Format=STDOUT:{PATH_LENGTH}")
+            path = self._query("squeue", *self._where(), "--expand-patterns", *asked).rstrip()
         return path if path.startswith("/") else ""
 
     def change(self, change: Change, job: str) -> str:

@@ -32,6 +32,7 @@ from slurmplug.daemon.site import SiteExamination
 from slurmplug.daemon.standby import FencedCluster, Standby
 from slurmplug.doctor import facts
 from slurmplug.doctor.checks import PathStatus
+from slurmplug.endpoint.exporter.process import MetricsProcess
 from slurmplug.endpoint.process import EndpointProcess
 from slurmplug.errors import ConfigError, LedgerError, NotConfirmed, SteppedDown, advice
 from slurmplug.forecasting.forecaster import Forecaster
@@ -42,7 +43,6 @@ from slurmplug.ledger import run_queries
 from slurmplug.ledger.ledger import DAY, Ledger
 from slurmplug.ledger.lock import only_one
 from slurmplug.ledger.owner import become_owner_of
-from slurmplug.metrics.process import MetricsProcess
 from slurmplug.processes.kept import Kept
 from slurmplug.reports import notices
 from slurmplug.spool.process import SpoolProcess

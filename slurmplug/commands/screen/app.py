@@ -22,7 +22,7 @@ from slurmplug.commands import queue_table
 from slurmplug.commands.screen.dialogs import HELP, Confirmed, Said, SortMenu, shown
 from slurmplug.commands.screen.job_list import JobList
 from slurmplug.commands.screen.rows import SORTED_BY, Order
-from slurmplug.console.table import printable
+from slurmplug.console.table import counted, printable
 from slurmplug.errors import SlurmplugError
 from slurmplug.ledger.selection import WAITING
 from slurmplug.processes.beside import beside
@@ -227,8 +227,8 @@ class QueueScreen(JobScreen):
             return
         rows, ids = queue.searchable.filtered(self._input.value, self._rows), queue.values["jobid"]
         self.query_one(JobList).show([self._lines[row] for row in rows], [ids[row] for row in rows])
-        parts = [f"{len(rows):,} of {len(ids):,} jobs" if self._input.value else f"{len(ids):,} jobs"]
-        parts += [f"{sum(state in WAITING for state in queue.values['state']):,} waiting"]
+        parts = [f"{len(rows)} of {counted(len(ids), 'job')}" if self._input.value else counted(len(ids), "job")]
+        parts += [f"{sum(state in WAITING for state in queue.values['state'])} waiting"]
         column, reverse = self._order
         parts += [f"by {column}{', reversed' if reverse else ''}"] if column else []
         self.query_one("#summary", Static).update("  ".join(["slurmplug top", *parts, _clock(queue.at)]))
