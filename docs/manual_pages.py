@@ -173,7 +173,9 @@ def _configuration() -> Page:
     for name, kind, default, text in documented():
         table, _, key = name.rpartition(".")
         value = f"Default: {default}" if default else "Not set by default"
-        keys.setdefault(table, []).append((f"{key} ({kind})", f"{text[:1].upper()}{text[1:]}. {value}."))
+        is_file = "." in text.partition(" ")[0]
+        sentence = text if is_file else f"{text[:1].upper()}{text[1:]}"
+        keys.setdefault(table, []).append((f"{key} ({kind})", f"{sentence}. {value}."))
     parts = _items(keys.pop(""))
     for table, found in keys.items():
         inner = Config.model_fields[table].annotation
