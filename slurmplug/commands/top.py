@@ -27,4 +27,5 @@ def top(*, config_path: Path, ledger_path: Path | None) -> None:
     from slurmplug.commands.screen.source import Source  # noqa: PLC0415
 
     config_of(config_path, ledger_path)
-    app.run(Source(config_path, ledger_path, unicode=curve_plot.shows_unicode()))
+    status = app.run(Source(config_path, ledger_path, unicode=curve_plot.shows_unicode()))
+    sys.exit(status)

@@ -55,11 +55,13 @@ class Top(App[None]):
     BINDINGS = [  # noqa: RUF012 as textual declares it
         Binding("question_mark", "help", "Help", key_display="?"),
         Binding("q", "quit", "Quit"),
+        Binding("ctrl+c", "quit", show=False),
     ]
     CSS = """
     * { scrollbar-size-horizontal: 0; }
     .line { height: 1; text-wrap: nowrap; text-overflow: clip; }
     #heading { text-style: bold underline; }
+    JobList, StoryScreen > VerticalScroll { scrollbar-gutter: stable; }
     .notice { height: auto; max-height: 3; text-style: bold; }
     Input { border: none; height: 1; padding: 0; }
     ModalScreen { align: center middle; }
@@ -369,6 +371,8 @@ def _clock(seconds: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(seconds))
 
 
-def run(source: "Source") -> None:
-    """Show the screen until it is quit."""
-    Top(source).run()
+def run(source: "Source") -> int:
+    """Show the screen until it is quit; the exit status."""
+    top = Top(source)
+    top.run()
+    return top.return_code or 0

@@ -41,13 +41,14 @@ class JobList(ScrollView, can_focus=True):
         return self._jobs[self._cursor] if self._jobs else None
 
     def show(self, lines: Sequence[str], jobs: Sequence[str]) -> None:
-        """Show these lines, without unprintable characters, of these jobs; the selected job stays selected if it is
-        there."""
-        before = self.selected
+        """Show these lines, without unprintable characters, of these jobs.
+
+        The selected job stays selected if it is there, and in view if it was.
+        """
+        before, in_view = self.selected, self.scroll_offset.y <= self._cursor < self.scroll_offset.y + self.size.height
         self._lines, self._jobs = lines, jobs
         self.virtual_size = Size(self.size.width, len(lines))
-        self._select(jobs.index(before) if before is not None and before in jobs else self._cursor)
-        self.refresh()
+        self._select(jobs.index(before) if before is not None and before in jobs else self._cursor, follow=in_view)
 
     def render_line(self, y: int) -> Strip:
         """One line of the view."""
@@ -75,7 +76,8 @@ class JobList(ScrollView, can_focus=True):
         if self.scroll_offset.y + event.y < len(self._lines):
             self._select(self.scroll_offset.y + event.y)
 
-    def _select(self, at: int) -> None:
+    def _select(self, at: int, *, follow: bool = True) -> None:
         self._cursor = min(max(at, 0), max(len(self._lines) - 1, 0))
-        self.scroll_to_region(Region(0, self._cursor, 1, 1), animate=False, force=True)
+        if follow:
+            self.scroll_to_region(Region(0, self._cursor, 1, 1), animate=False, force=True)
         self.refresh()

@@ -9,6 +9,7 @@ import socket
 import struct
 import sys
 import termios
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from textual.widgets import Static
 
 import slurmplug
 from slurmplug.commands import queue_table, top
-from slurmplug.commands.screen import app
+from slurmplug.commands.screen import app, source
 from slurmplug.commands.screen.job_list import JobList
 from slurmplug.commands.screen.rows import SORTED_BY
 from slurmplug.commands.screen.source import Source
@@ -223,6 +224,40 @@ def test_the_selected_job_stays_selected_as_the_queue_changes(
     terminal.drive(scenario)
 
 
+def test_a_view_that_was_scrolled_away_from_the_selected_job_stays(terminal: Terminal) -> None:
+    for number in range(60):
+        terminal.site.cluster.submit(PLAIN, name=f"more-{number}")
+    terminal.site.cycle()
+
+    async def scenario(driven: Driven) -> None:
+        await driven.until("65 jobs")
+        listed = driven.app.screen.query_one(JobList)
+
+        def scrolled() -> bool:  # a refresh may come first
+            listed.scroll_to(y=30, animate=False)
+            return listed.scroll_offset.y == 30
+
+        await driven.until(scrolled)
+        begun = len(reads)
+        await driven.until(lambda: len(reads) >= begun + 2)
+        assert listed.scroll_offset.y == 30
+        assert listed.cursor == 0
+        await driven.press("down")
+        await driven.until(lambda: listed.scroll_offset.y <= 1)
+
+    reads: list[float] = []
+    read = Source.queue
+
+    def noted(asked: Source) -> source.Queue:
+        reads.append(time.time())
+        return read(asked)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(app, "QUEUE_SECONDS", 0.1)
+        patch.setattr(Source, "queue", noted)
+        terminal.drive(scenario)
+
+
 def test_a_click_selects_a_job(terminal: Terminal) -> None:
     async def scenario(driven: Driven) -> None:
         await driven.until("5 jobs")
@@ -241,10 +276,12 @@ def test_a_jobs_story_has_what_why_says_its_curve_and_its_output(terminal: Termi
         await driven.until("Iteration 19 of 90: accuracy 0.69.")
         await driven.until("epoch 2")
         said = terminal.site.ask("why", "1").splitlines()
-        story = str(driven.app.screen.query_one("#story", Static).render())
-        assert story.splitlines()[: len(said)] == [line.rstrip() for line in said] or said[0] in story
-        assert "Job 1: accuracy" in story
-        assert any(0x2800 < ord(letter) < 0x2900 for letter in story)
+        shown = driven.app.screen.query_one("#story", Static)
+        story = str(shown.render())
+        for line in said:
+            assert line in story
+        plot = story[story.index("Job 1: accuracy") :].splitlines()
+        assert any(0x2800 < ord(letter) < 0x2900 for letter in "".join(plot))
         await driven.press("escape")
         await driven.until("5 jobs")
 
@@ -257,6 +294,10 @@ def test_a_story_can_be_read_on_80_columns_and_24_lines(terminal: Terminal) -> N
         await driven.press("home", "enter")
         await driven.until("Requested:")
         assert all(len(line) <= 80 for line in driven.lines())
+        shown = driven.app.screen.query_one("#story", Static)
+        plot = str(shown.render()).partition("Job 1: accuracy")[2].partition("iteration")[0].splitlines()
+        assert plot
+        assert max(map(len, plot)) <= shown.size.width  # that no line of it is wrapped
         assert "epoch 2" not in driven.text()
         await driven.press("end")
         await driven.until("epoch 2")
@@ -435,6 +476,51 @@ def test_keys_are_answered_and_it_quits_at_once_while_no_answer_comes(
             silent.close()
 
         terminal.drive(scenario)
+
+
+def test_slurms_programs_do_not_start_while_root_has_the_rights_of_the_ledgers_owner(terminal: Terminal) -> None:
+    terminal.program("scancel", f"id -u >>{terminal.folder}/calls")
+    opening, opened = threading.Event(), threading.Event()
+
+    @contextlib.contextmanager
+    def as_owner(*_: object) -> Iterator[None]:
+        os.seteuid(65534)
+        opening.set()
+        opened.wait(60)
+        os.seteuid(0)
+        yield
+
+    asked = Source(terminal.config, None, unicode=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(source, "open_reports", as_owner)
+        reader = threading.Thread(target=lambda: contextlib.ExitStack().enter_context(asked._reports()))
+        reader.start()
+        assert opening.wait(60)
+        changer = threading.Thread(target=asked.change, args=("cancel", "2"))
+        changer.start()
+        changer.join(0.5)
+        opened.set()
+        reader.join(60)
+        changer.join(60)
+    assert terminal.calls() == ["0"]
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+c"])
+def test_it_quits_from_the_queue_and_from_a_story(terminal: Terminal, key: str) -> None:
+    async def from_queue(driven: Driven) -> None:
+        await driven.until("5 jobs")
+        await driven.press(key)
+        await driven.until(lambda: not driven.app.is_running)
+
+    async def from_story(driven: Driven) -> None:
+        await driven.until("5 jobs")
+        await driven.press("enter")
+        await driven.until("Requested:")
+        await driven.press(key)
+        await driven.until(lambda: not driven.app.is_running)
+
+    terminal.drive(from_queue)
+    terminal.drive(from_story)
 
 
 def test_without_colours_the_selected_job_is_told_by_reverse_video(
