@@ -1,5 +1,6 @@
 """Mail to users by the program that Slurm itself sends it with: MailProg and MailDomain of slurm.conf(5)."""
 
+import os
 import re
 import subprocess
 from collections.abc import Mapping
@@ -25,12 +26,19 @@ class Mailer:
         self._domain = "" if domain in _NONE else f"@{domain}"
         self._timeout = timeout
 
+    @property
+    def problem(self) -> str:
+        """Why no mail can be sent; empty for nothing that is known."""
+        if self._program in _NONE or not Path(self._program).is_absolute():
+            return "slurm.conf has no MailProg"
+        return "" if os.access(self._program, os.X_OK) else f"{self._program} is not there, or not executable"
+
     def send(self, user: str, subject: str, text: str) -> None:
         """Raises MailFailed, also for a user whose name could be taken for something else."""
         if not _USER.fullmatch(user):
             raise MailFailed(f"{user!r} is no name to which mail can be sent")
-        if self._program in _NONE or not Path(self._program).is_absolute():
-            raise MailFailed("slurm.conf has no MailProg")
+        if problem := self.problem:
+            raise MailFailed(problem)
         command = [self._program, "-s", subject, f"{user}{self._domain}"]
         try:
             done = subprocess.run(command, input=text.encode(), capture_output=True, timeout=self._timeout, check=False)

@@ -13,6 +13,7 @@ from slurmplug.console import table
 from slurmplug.console.table import Field, printable
 from slurmplug.errors import UsageError
 from slurmplug.ledger.selection import JobId
+from slurmplug.reports import array_summary
 from slurmplug.reports.acct import FIELDS
 from slurmplug.reports.asked_job import NOT_KNOWN, AskedJob, asked_job
 from slurmplug.reports.interface import JobExplanation, Reports
@@ -29,7 +30,8 @@ ELEMENTS = "jobid%-16,state%-10,gpus,elapsed,waited,iterations,target%18,value,s
 def why(*, job: str, plot: bool, config_path: Path, ledger_path: Path | None, wants_json: bool) -> None:
     """Explain the rank of JOBID (12, or 12_3 of an array), and what was done to it, by which rule.
 
-    Of an array it shows a table, of a component of a heterogeneous job what its leader is told.
+    Of an array it shows a table, and how values and run times are distributed; of a component of a heterogeneous job
+    what its leader is told.
     """
     with open_reports(config_path, ledger_path) as reports:
         warn_of_dead_daemon(reports)
@@ -49,8 +51,7 @@ def why(*, job: str, plot: bool, config_path: Path, ledger_path: Path | None, wa
 
 def ask(reports: Reports, job: str, *, curves: bool, each: bool = False) -> AskedJob:
     """What this id stands for. Raises UsageError where no such job is known."""
-    names = [field.name.lower() for field in _elements()]
-    asked = asked_job(reports, JobId.parse(job), names, curves=curves, each=each)
+    asked = asked_job(reports, JobId.parse(job), _names(), curves=curves, each=each)
     if asked is None:
         raise UsageError(f"slurmplug knows no job {job}: {NOT_KNOWN}")
     return asked
@@ -60,6 +61,7 @@ def lines(job: str, asked: AskedJob, shown: Callable[[JobExplanation], Iterable[
     """What is shown of a job; `shown`: of each that is explained."""
     if asked.several:
         yield from table.format_lines(_elements(), asked.values)
+        yield from array_summary.lines(asked.ids, asked.values, _names(), unicode=curve_plot.shows_unicode())
         yield f"One of them: slurmplug why {asked.ids[0]}"
         return
     if asked.together:
@@ -86,3 +88,7 @@ def curve(explained: JobExplanation, width: int | None, *, unicode: bool) -> Ite
 
 def _elements() -> list[Field[Any]]:
     return table.parse_fields(ELEMENTS, FIELDS)
+
+
+def _names() -> list[str]:
+    return [field.name.lower() for field in _elements()]

@@ -55,5 +55,5 @@ def test_a_site_without_a_program(name: str) -> None:
 
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(MailFailed, match="No such file"):
+    with pytest.raises(MailFailed, match="none is not there, or not executable"):
         Mailer({"MailProg": str(tmp_path / "none")}, 1.0).send("ada", "subject", "text")
