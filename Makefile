@@ -32,7 +32,7 @@ train: install ## the models that slurmplug comes with, trained anew: under an h
 test-debian-13: ## the unit and property tests on a Debian 13 that is made in /var/cache, where this may be done
 	@.ci/as-root .ci/debian-13 make test TESTS="tests/unit tests/property"
 
-test-web: install ## the web pages in Chromium, with axe-core: what it loads, contrast, keyboard; installs Chromium, which is large
+test-web: docs ## the web pages and the documentation in Chromium, with axe-core: what it loads, contrast, keyboard, search; installs Chromium, which is large
 	@.ci/environment make-web
 	@.ci/as-root $(PY) -m pytest tests/browser
 
@@ -72,6 +72,12 @@ results: install ## the tables of docs/results.md, made anew: half an hour on tw
 bench-scale: install ## a cycle with 100,000 jobs that are made up, and beside a real slurmctld with 10,000: 10 minutes
 	@$(PY) -m tests.bench.scale --made-up --jobs 100000
 	@.ci/as-root $(PY) -m tests.bench.scale
+
+docs: install ## the documentation as a site, in build/docs: open build/docs/index.html
+	@.ci/environment make-docs
+	@rm -rf build/docs
+	$(PY) -m docs.make_site build/docs-source
+	$(PY) -m sphinx -q -n -W --keep-going -c docs -d build/docs-source/.doctrees build/docs-source build/docs
 
 man: install ## the manual pages, in build/man: man -M build/man slurmplug; packages have them
 	$(PY) -m docs.make_manual_pages build/man

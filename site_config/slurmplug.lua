@@ -122,6 +122,9 @@ local TABLE = {
   {name = "manage", kind = "choice", example = "off",
    choices = {"off", "on"}, least = 0, most = 0,
    expected = "off or on"},
+  {name = "notify", kind = "choice", example = "on",
+   choices = {"off", "on"}, least = 0, most = 0,
+   expected = "off or on"},
 }
 local MESSAGES = {
   ["prefix"] = "write #PLUG in capitals",

@@ -66,6 +66,10 @@ class SbatchClient(SlurmPrograms):
         text = self._query("sinfo", "--noheader", f"--partition={partition}", "--format=%b|%G|%L|%l|%N")
         return [NodeGroup(*fields) for line in text.splitlines() if len(fields := line.split("|")) == 5]
 
+    def partitions(self) -> list[str]:
+        """Those that Slurm shows to who asks. Raises ReadFailed."""
+        return sorted(set(self._query("sinfo", "--noheader", "--format=%R").split()))
+
 
 def parse_tested(text: str) -> Tested:
     """What sbatch -v --test-only printed, its times as SLURM_TIME_FORMAT=%s has them. Raises as `tested`."""

@@ -1,4 +1,4 @@
-"""The answers of sacct and sprio to a user: runs and steps of jobs, terms of priorities. Pure.
+"""The answers of sacct, sprio and scontrol to a user: runs and steps of jobs, terms of priorities. Pure.
 
 Times are seconds since the epoch, as SLURM_TIME_FORMAT=%s has them.
 """
@@ -20,6 +20,7 @@ TERMS = {
 SPRIO_FORMAT = "%i|" + "|".join(f"%{letter}" for letter in TERMS.values()) + "|%T"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 _SIZE = re.compile(r"([0-9.]+)([KMGTP]?)[nc]?")
+_STDOUT = re.compile(r"^ *StdOut=(.*)$", re.MULTILINE)
 _CLOCK = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):([0-9.]+)")
 
 
@@ -69,6 +70,12 @@ def priority_terms(text: str) -> dict[int, dict[str, float]]:
         terms |= {f"TRES:{name}": _number(value) for name, value in tres(of_tres).items()}
         found[int(job)] = terms
     return found
+
+
+def output_file(text: str) -> str:
+    """StdOut in what scontrol showed of a job; empty where it has none. A job's name may forge it."""
+    found = _STDOUT.findall(text)
+    return found[-1] if found else ""
 
 
 def tres(text: str) -> dict[str, str]:

@@ -36,6 +36,7 @@ COMMANDS = {
     "status": "Whether the daemon is alive, and what it did.",
     "submit": "Check a script's directives, then submit it by sbatch.",
     "suggest": "What to ask for instead, by how earlier jobs ended.",
+    "top": "The queue on a full screen: filter, sort, open and change jobs.",
     "train": "Train a model of a learnt policy.",
     "usage": "GPU hours and their charge by month, account and user.",
     "web": "Web pages of the queue, of jobs, and of what stops saved.",

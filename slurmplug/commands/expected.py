@@ -1,8 +1,10 @@
 """What is expected of a batch script before it is submitted: of sbatch, which reads it, and of slurmplug."""
 
+import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,10 @@ from slurmplug.reports.interface import Reports
 
 if TYPE_CHECKING:
     from slurmplug.reports.job_request import JobRequest
+
+
+MOST_PARTITIONS = 8
+"""other partitions that are looked at, in the order of their names"""
 
 
 @dataclass(frozen=True)
@@ -58,3 +64,23 @@ def expected(script: Path, head: bytes, options: Sequence[str], slurm: SlurmSett
     request = batch_script.request_of(script, head, tested, client.node_groups(tested.partition), user_name())
     now = time.time()
     return Expected(reports.estimate(request, now), request, tested.start, now)
+
+
+def with_other_partitions(
+    found: Expected, options: Sequence[str], slurm: SlurmSettings, ask: Callable[[Sequence[str]], Expected]
+) -> Expected:
+    """The same, and among its changes each other partition in which sbatch would take the job, the earliest end first.
+
+    ask: `expected` of the script with other options of sbatch. Raises as that, but for a refusal in such a partition.
+    """
+    from slurmplug.cluster.sbatch import SbatchClient  # noqa: PLC0415
+
+    names = SbatchClient(slurm.conf, slurm.bin, slurm.timeout).partitions()
+    changes = []
+    for name in [each for each in names if each != found.request.partition][:MOST_PARTITIONS]:
+        with suppress(UsageError):
+            there = ask([*options, f"--partition={name}"]).estimate
+            outlook = {key: there[key] for key in ("run_time", "start", "end", "in_time")}
+            changes.append({"change": "partition", "value": name, **outlook})
+    changes.sort(key=lambda change: change["end"]["median"] or math.inf)
+    return replace(found, estimate={**found.estimate, "changes": [*found.estimate["changes"], *changes]})

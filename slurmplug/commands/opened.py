@@ -164,9 +164,17 @@ def require_known_users(reports: Reports, users: Iterable[str]) -> None:
 
 
 def warn_of_dead_daemon(reports: Reports) -> None:
-    """On a terminal, print how old the reports are if the daemon is not alive; the endpoint's daemon is alive."""
-    if stderr_is_terminal() and (since := reports.dead_since(time.time())) is not None:
-        click.echo(f"The daemon is not alive (slurmplug status); this is as of {times.format_time(since)}.", err=True)
+    """On a terminal, print how old the reports are if the daemon is not alive."""
+    if stderr_is_terminal() and (warning := dead_daemon(reports)):
+        click.echo(warning, err=True)
+
+
+def dead_daemon(reports: Reports) -> str:
+    """How old the reports are, if the daemon is not alive; else empty. The endpoint's daemon is alive."""
+    since = reports.dead_since(time.time())
+    if since is None:
+        return ""
+    return f"The daemon is not alive (slurmplug status); this is as of {times.format_time(since)}."
 
 
 def stderr_is_terminal() -> bool:

@@ -139,15 +139,17 @@ def parse_sort(text: str) -> list[SortKey]:
 
 
 def sorted_rows(keys: Sequence[SortKey], values: Mapping[str, Sequence[Any]], count: int) -> list[int]:
-    """The numbers of the rows in their order; unknown values come last. `values`: by field, those of `count` rows.
+    """The numbers of the rows in their order; unknown values come last, and so do `nan` and `inf`, which are texts.
 
-    Job ids are ordered as numbers: 8, 10_9, 10_11.
+    values: by field, those of `count` rows. Job ids are ordered as numbers: 8, 10_9, 10_11.
     """
     order = list(range(count))
     for key in reversed(keys):
         column = values[key.field]
         if key.field == "jobid":
             column = [[int(number) for number in re.findall("[0-9]+", text)] for text in column]
+        elif FIELDS[key.field].kind != "text":
+            column = [None if isinstance(value, str) else value for value in column]
         known = [row for row in order if column[row] is not None]
         known.sort(key=column.__getitem__, reverse=key.reverse)
         order = known + [row for row in order if column[row] is None]

@@ -145,7 +145,8 @@ def _type_name(annotation: Any) -> str:
     if inner and type(None) in get_args(annotation):
         return _type_name(inner[0])
     if getattr(annotation, "__origin__", None) is frozenset:
-        return "list of texts"
+        words = [word for word in get_args(get_args(annotation)[0]) if isinstance(word, str)]
+        return f"list of {', '.join(words)}" if words else "list of texts"
     if getattr(annotation, "__origin__", None) is dict:
         return "tables" if get_args(annotation)[1] == dict[str, Any] else "table"
     if getattr(annotation, "__metadata__", None):
@@ -161,7 +162,7 @@ def _toml(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, frozenset):
-        return "[]"
+        return _value(value)
     if isinstance(value, dict):
         return ""
     if isinstance(value, str | Path):

@@ -7,7 +7,7 @@ import logging
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import Field, Strict, ValidationError
 
@@ -270,6 +270,34 @@ class Charging(Section):
         return any((self.iterations, self.optstop, self.target, self.urgency))
 
 
+NotificationKind: TypeAlias = Literal[
+    "stopped", "moved", "resized", "preempted", "rejected", "diverged", "idle GPUs", "deadline"
+]
+
+
+class Notifications(Section):
+    """Mail to users, and messages to a web service, of what was done to jobs and of what is wrong with them."""
+
+    mail: Literal["off", "asked", "all"] = Field(
+        "off",
+        description="by slurm.conf's MailProg: to users of jobs with --notify=on (asked), or of all jobs with "
+        "directives but those with --notify=off (all)",
+    )
+    webhook: str = Field(
+        "",
+        pattern=r"^(|https?://[!-~]{1,500})$",
+        description="URL to which each is sent by POST, as a JSON object, whatever --notify says; if empty, none is",
+    )
+    about: Annotated[frozenset[NotificationKind], Strict(False)] = Field(
+        frozenset(get_args(NotificationKind)), description="of these kinds alone"
+    )
+
+    @property
+    def wanted(self) -> bool:
+        """Whether any are sent."""
+        return bool(self.about) and (self.mail != "off" or bool(self.webhook))
+
+
 class Log(Section):
     """The daemon's log."""
 
@@ -301,6 +329,7 @@ class Config(Section):
     takeover: Takeover = Takeover()
     promotion: Promotion = Promotion()
     charging: Charging = Charging()
+    notifications: Notifications = Notifications()
     log: Log = Log()
     policies: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="settings of policies, a table for each: [policies.mlfs]"

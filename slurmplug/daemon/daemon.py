@@ -23,6 +23,7 @@ from slurmplug.daemon import standby
 from slurmplug.daemon.copies import Copies
 from slurmplug.daemon.lease import Lease
 from slurmplug.daemon.log_format import use_json_lines
+from slurmplug.daemon.notifications import Notifications
 from slurmplug.daemon.predictor_training import PredictorTraining
 from slurmplug.daemon.promotion import Promotion
 from slurmplug.daemon.queue_forecasting import QueueForecasting
@@ -32,6 +33,7 @@ from slurmplug.daemon.site import SiteExamination
 from slurmplug.daemon.standby import FencedCluster, Standby
 from slurmplug.doctor import facts
 from slurmplug.doctor.checks import PathStatus
+from slurmplug.endpoint.exporter.process import MetricsProcess
 from slurmplug.endpoint.process import EndpointProcess
 from slurmplug.errors import ConfigError, LedgerError, NotConfirmed, SteppedDown, advice
 from slurmplug.forecasting.forecaster import Forecaster
@@ -42,7 +44,6 @@ from slurmplug.ledger import run_queries
 from slurmplug.ledger.ledger import DAY, Ledger
 from slurmplug.ledger.lock import only_one
 from slurmplug.ledger.owner import become_owner_of
-from slurmplug.metrics.process import MetricsProcess
 from slurmplug.processes.kept import Kept
 from slurmplug.reports import notices
 from slurmplug.spool.process import SpoolProcess
@@ -158,6 +159,8 @@ class Daemon:
             stack.callback(self._training.close)
             self._queue_forecasting = QueueForecasting(self._ledger, config.ledger.path)
             stack.callback(self._queue_forecasting.close)
+            self._notifications = Notifications(self._ledger, config.ledger.path)
+            stack.callback(self._notifications.close)
             self._trained_at = 0.0
             self._cleaned_at = self._thinned_at = 0.0
             self._is_swept = True
@@ -219,6 +222,7 @@ class Daemon:
                 self._promotion.after_cycle(record, self._port.now())
             self._train_when_due()
             self._queue_forecasting.after_cycle()
+            self._notifications.after_cycle(self._scheduler.config, self._port.now())
             self._clean_up()
             if self._copies:
                 self._copies.tick(time.monotonic())

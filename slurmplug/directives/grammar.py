@@ -225,6 +225,16 @@ TABLE: tuple[Directive, ...] = (
         example="off",
         choices=("off", "on"),
     ),
+    Directive(
+        name="notify",
+        kind="choice",
+        expected="off or on",
+        unit="",
+        default="as the site sets",
+        help="Whether you get mail, where the site sends any, of what was done to the job and what is wrong with it.",
+        example="on",
+        choices=("off", "on"),
+    ),
 )
 
 SUFFIXES: Mapping[str, float] = MappingProxyType({"K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12})

@@ -71,6 +71,7 @@ class Directives:
     role: Literal["worker", "ps"] | None = None
     utility: Utility | None = None
     manage: Literal["off", "on"] | None = None
+    notify: Literal["off", "on"] | None = None
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
     """lines that are not read and were probably meant to be, and options that had no effect as the job was submitted"""

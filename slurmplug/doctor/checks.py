@@ -79,6 +79,8 @@ class Facts:
     """what became of a trial of pyslurm; None where there was none"""
     identity: str = ""
     """`Site.identity` of the slurmctld that answered"""
+    mail_problem: str = ""
+    """why no mail can be sent to users, where the configuration has any sent"""
 
 
 class Finding(NamedTuple):
@@ -243,6 +245,16 @@ def _requeue(facts: Facts) -> Iterator[Finding]:
         yield Finding("preemption", "ok", f"PreemptMode is {mode}")
 
 
+def _mail(facts: Facts) -> Iterator[Finding]:
+    if facts.config.notifications.mail == "off":
+        return
+    if facts.mail_problem:
+        fix = 'slurm.conf: MailProg=/usr/bin/mail; or slurmplug.toml: notifications.mail = "off"'
+        yield Finding("mail", "note", f"users get no notifications by mail: {facts.mail_problem}", fix)
+    else:
+        yield Finding("mail", "ok", f"notifications are sent by {facts.settings['MailProg']}")
+
+
 def _pyslurm(facts: Facts) -> Iterator[Finding]:
     proof = facts.pyslurm
     if proof is None:
@@ -376,6 +388,6 @@ def _parameters(facts: Facts, name: str) -> dict[str, str]:
 
 Check: TypeAlias = Callable[[Facts], Iterator[Finding]]
 _OF_SLURM: tuple[Check, ...] = (
-    _version, _priority, _rights, _accounting, _plugin, _rate_limit, _backfill, _requeue, _pyslurm, _clock,
+    _version, _priority, _rights, _accounting, _plugin, _rate_limit, _backfill, _requeue, _mail, _pyslurm, _clock,
 )  # fmt: skip
 _OF_THIS_MACHINE: tuple[Check, ...] = (_spool, _shared, _ledger, _takeover)

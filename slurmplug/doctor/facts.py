@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from slurmplug.cluster import pyslurm_process
+from slurmplug.cluster.mail import Mailer
 from slurmplug.cluster.site_client import SiteClient
 from slurmplug.config.schema import Config
 from slurmplug.doctor.checks import Facts, PathStatus
@@ -78,6 +79,7 @@ def collect_facts(config: Config, shared: Statuses | None = None) -> Facts:
         ledger_mode=_mode(config.ledger.path),
         shared=status(takeover) if takeover else None,
         read_errors=read_errors,
+        mail_problem="" if config.notifications.mail == "off" else Mailer(settings, config.slurm.timeout).problem,
     )
 
 

@@ -282,4 +282,11 @@ CREATE TABLE foreseen_starts (
 );
 CREATE INDEX foreseen_starts_at ON foreseen_starts (at);
 """,
+    """
+-- what users were told of a job by mail or a web service, each kind of it once; result: sent, unknown, or what failed
+CREATE TABLE notifications (
+    job INTEGER NOT NULL REFERENCES jobs ON DELETE CASCADE, kind TEXT NOT NULL, at REAL NOT NULL, result TEXT NOT NULL,
+    PRIMARY KEY (job, kind)
+) WITHOUT ROWID;
+""",
 )

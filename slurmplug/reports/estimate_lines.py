@@ -45,7 +45,11 @@ def lines(found: Mapping[str, Any], request: JobRequest, slurm_start: float, now
 
 def _change(change: Mapping[str, Any]) -> str:
     value = change["value"]
-    what = f"--time={times.format_duration(value)}" if change["change"] == "time_limit" else counted(int(value), "GPU")
+    what = {
+        "time_limit": lambda: f"--time={times.format_duration(value)}",
+        "gpus": lambda: counted(int(value), "GPU"),
+        "partition": lambda: f"--partition={printable(value)}",
+    }[change["change"]]()
     chance = "" if change["in_time"] is None else f", deadline met in {change['in_time']:.0%}"
     return f"  {what}: start {_time(change['start'])}, end {_time(change['end'])}{chance}"
 

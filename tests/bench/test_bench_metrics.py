@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from slurmplug.config.schema import Config
-from slurmplug.metrics import collector
-from slurmplug.metrics.collector import LedgerCollector
+from slurmplug.endpoint.exporter import collector
+from slurmplug.endpoint.exporter.collector import LedgerCollector
 from tests.bench.test_bench_reports import site  # noqa: F401  a fixture
 from tests.ledgers import Site
 

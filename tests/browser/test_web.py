@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 import waitress
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import sync_playwright
 
+from tests.browser.conftest import CHROMIUM
 from tests.unit.endpoint.web import test_charts
 from tests.web_site import HOSTILE, visited
 
-CHROMIUM = "/usr/bin/chromium"
 PAGES = ("", "job?id=1", "job?id=5", "job?id=77", "nodes", "load", "savings", "forecasts")
 
 
@@ -33,14 +32,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             yield f"http://127.0.0.1:{server.effective_port}/"
         finally:
             server.close()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_playwright() as playwright:
-        one = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield one
-        one.close()
 
 
 @pytest.mark.parametrize("path", PAGES)

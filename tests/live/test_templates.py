@@ -8,7 +8,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import joblib
+import optuna
 import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import TrialState
 
 from policies.mlfs.with_early_stopping import WithEarlyStopping
 from slurmplug.sandbox import Sandbox
@@ -42,6 +46,11 @@ class Copies:
         """The first epoch of each run, as a job's output says."""
         [path] = self.folder.glob(output)
         return [int(epoch) for epoch in re.findall(r"training from epoch (\d+)$", path.read_text(), re.MULTILINE)]
+
+    def trials(self, outputs: str) -> list[tuple[str, str]]:
+        """The trials of a study that were begun or continued, and the first epoch of each, as jobs' outputs say."""
+        found = "".join(path.read_text() for path in sorted(self.folder.glob(outputs)))
+        return sorted(re.findall(r"^trial (\d+), .* training from epoch (\d+)$", found, re.MULTILINE))
 
 
 def pipeline(copies: Copies) -> tuple[str, dict[str, str]]:
@@ -84,6 +93,36 @@ def test_trials_of_a_sweep_are_stopped_by_optstop_and_one_that_is_moved_goes_on_
     assert set(stops) == {f"{array}_{trial}" for trial in (TOO_LOW, TOO_HIGH, GOOD)}
     assert stops[f"{array}_{TOO_HIGH}"] == ("COMPLETED", "optstop")
     assert stops[f"{array}_{GOOD}"] == ("COMPLETED", "target")
+
+
+def test_the_trials_of_a_study_are_pruned_and_one_that_is_requeued_goes_on_from_its_checkpoint(
+    cluster: Sandbox, daemon: DaemonProcess
+) -> None:
+    daemon.start()
+    copies = Copies(cluster, "optuna_sweep")
+    array = copies.run("sbatch --parsable --array=0-5%2 optuna_sweep.sbatch").strip()
+    cluster.wait(lambda: copies.trials(f"slurm-{array}_0.out"), 120, "a trial of the first element")
+    [(trial, _)] = copies.trials(f"slurm-{array}_0.out")
+    cluster.wait(lambda: any(copies.folder.glob(f"*/trial-{trial}.joblib")), 120, "its checkpoint")
+    cluster.run(cluster.operator, ["scontrol", "requeue", f"{array}_0"])
+    cluster.wait_job(f"{array}_0", "PENDING", 60)
+    start_again(cluster, int(cluster.job(f"{array}_0")["JobId"]), cluster.operator)
+    cluster.wait(
+        lambda: not cluster.run("root", ["squeue", "-h", "-j", array], check=False).stdout.strip(), 300, "the end"
+    )
+
+    first_epochs = [int(epoch) for each, epoch in copies.trials(f"slurm-{array}_*.out") if each == trial]
+    assert first_epochs[0] == 0
+    assert first_epochs[1] > 0
+    assert len(first_epochs) == 2
+    [log] = copies.folder.glob("*/study.log")
+    study = optuna.load_study(study_name=array, storage=JournalStorage(JournalFileBackend(str(log))))
+    states = [trial.state for trial in study.get_trials()]
+    assert states.count(TrialState.FAIL) == 1  # what the requeue interrupted
+    assert len(states) == 7
+    assert states.count(TrialState.PRUNED) + states.count(TrialState.COMPLETE) == 6
+    [best] = re.findall("^#     (.*)$", (copies.folder / "optuna_sweep.sbatch").read_text(), re.MULTILINE)
+    assert f"best so far: accuracy {study.best_value:.4f}" in copies.run(best.replace("JOBID", array))
 
 
 def test_the_parts_of_a_pipeline_follow_each_other_after_a_stop_at_the_target_and_not_after_a_requeue(

@@ -82,6 +82,24 @@ def test_its_start_end_and_run_time_are_those_of_estimate(host: Host) -> None:
         assert line in done.stderr
 
 
+def test_estimate_tells_of_other_partitions_that_sbatch_would_take_it_in(host: Host) -> None:
+    sbatch, sinfo = host.folder / "bin" / "sbatch", host.folder / "bin" / "sinfo"
+    names = """case "$*" in *%R*) printf 'gpu\\nlong\\nclosed\\ngpu\\n'; exit;; esac"""
+    sinfo.write_text(sinfo.read_text().replace("echo", f"{names}\necho"))
+    refusing = 'if "--partition=closed" in sys.argv:\n    sys.exit("sbatch: error: Invalid account or partition")\n'
+    sbatch.write_text(sbatch.read_text().replace('if "--test-only"', f'{refusing}if "--test-only"', 1))
+    (host.folder / "job.sh").write_text(GOOD)
+    command = [*PROGRAM[:-1], "estimate", "--config", str(host.config)]
+    done = subprocess.run([*command, "--json", "job.sh"], cwd=host.folder, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    [there] = [change for change in found["changes"] if change["change"] == "partition"]
+    assert there["value"] == "long"
+    assert there["start"]["median"] == pytest.approx(found["start"]["median"], abs=300.0), "it has the same nodes"
+    text = subprocess.run([*command, "job.sh"], cwd=host.folder, capture_output=True, text=True, check=True).stdout
+    assert "  --partition=long: start " in text
+    assert "closed" not in text
+
+
 def test_it_is_submitted_where_sbatch_tells_nothing_before(host: Host) -> None:
     sbatch = host.folder / "bin" / "sbatch"
     sbatch.write_text(sbatch.read_text().replace("sys.exit(0)", "sys.exit(1)").replace("to start at", "starts at"))

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 import pytest
 
-from docs.make_manual_pages import FOR_ADMINISTRATORS, pages, section
+from docs.make_manual_pages import pages
+from docs.manual_pages import FOR_ADMINISTRATORS, section
 from slurmplug.commands import COMMANDS, main
 from slurmplug.config.render import documented
 from slurmplug.directives.grammar import TABLE

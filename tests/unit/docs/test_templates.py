@@ -35,6 +35,12 @@ def test_every_directive_takes_effect(path: Path) -> None:
     assert (directives.problems, directives.warnings) == ((), ())
 
 
+def test_the_page_of_templates_lists_every_file() -> None:
+    page = (TEMPLATES.parent / "docs/templates.md").read_text()
+    listed = re.findall(r"\[`([\w.]+)`\]\(\.\./sbatch_templates/\1\)", page)
+    assert sorted(listed) == sorted(path.name for path in TEMPLATES.iterdir() if path.is_file())
+
+
 def test_the_sweep_has_an_element_for_each_trial() -> None:
     program = ast.parse((TEMPLATES / "sweep.py").read_text())
     [values] = [

@@ -37,6 +37,7 @@ def folder(path: str, mode: int = 0o755, kind: str = "nfs4", **more: Any) -> Pat
     return PathStatus(path, mode=mode, **{**given, **more})
 
 
+MAILING = Config.model_validate({"notifications": {"mail": "asked"}})
 HEALTHY = Facts(
     config=Config(),
     user="slurmplug",
@@ -123,6 +124,10 @@ BY_PRIORITY = frozenset({"rank", "resize", "migrate"})
         (site(SchedulerParameters="bf_interval=30"), "bf_continue", "note", "bf_continue", frozenset()),
         (site(JobRequeue="0"), "requeue", "note", "JobRequeue=1", frozenset()),
         (site(PreemptMode="GANG,CANCEL"), "preemption", "note", "PreemptMode=REQUEUE", frozenset()),
+        (
+            replace(HEALTHY, config=MAILING, mail_problem="slurm.conf has no MailProg"),
+            "mail", "note", "MailProg=/usr/bin/mail", frozenset(),
+        ),
         (replace(HEALTHY, clock_offset=-7.2), "clock", "wrong", "timesyncd", ALL_ACTIONS),
         (replace(HEALTHY, clock_offset=None), "clock", "note", "timedatectl", frozenset()),
         (
@@ -177,6 +182,12 @@ def test_root_is_not_told_to_take_the_spool_from_the_daemons_account_only() -> N
     finding = found(replace(HEALTHY, user="root", uid=0), "spool/reports")
     assert finding.level == "note"
     assert finding.fix.startswith("slurmplug doctor --user NAME")
+
+
+def test_mail_is_looked_at_where_any_is_sent() -> None:
+    assert "mail" not in {each.check for each in run_checks(HEALTHY)}
+    mailing = replace(HEALTHY, config=MAILING, settings={**SETTINGS, "MailProg": "/bin/mail"})
+    assert found(mailing, "mail").level == "ok"
 
 
 def test_a_rate_that_suffices_for_the_budget_is_fine() -> None:

@@ -8,11 +8,11 @@ import pytest
 
 from slurmplug.config.schema import Config
 from slurmplug.endpoint import munge, wire
+from slurmplug.endpoint.exporter import http as metrics_http
 from slurmplug.endpoint.making import Maker
 from slurmplug.endpoint.server import EndpointServer, EndpointThread, RequestHandler
 from slurmplug.endpoint.turns import Turns
 from slurmplug.endpoint.viewers import Viewers
-from slurmplug.metrics import http as metrics_http
 from tests.ledgers import Site
 from tests.unit.endpoint.test_endpoint import ADA, FakeMunge, Slurm
 

@@ -456,12 +456,30 @@ class TestWhichJob:
         for element in range(1, 8):
             site.cluster.submit(array_id=array, array_task=element)
         site.cycle()
-        heading, _, *rows, last = site.ask("why", "1").splitlines()
+        heading, _, *rows, summary, last = site.ask("why", "1").splitlines()
         assert heading.split()[:2] == ["JobID", "State"]
+        assert summary == "8 elements: 8 PENDING."
         assert [row.split()[0] for row in rows] == [f"1_{element}" for element in range(8)]
         assert last == "One of them: slurmplug why 1_0"
         assert "Job 1_6," in site.ask("why", "1_6")
         assert len(site.json("why", "1")["jobs"]) == 8
+
+    def test_of_an_array_it_is_told_how_values_and_run_times_are_distributed(self, site: Site) -> None:
+        for element in range(6):
+            job = site.cluster.submit(b"#!/bin/sh\n#PLUG --type=a\ntrain\n", array_id=1, array_task=element)
+            site.cluster.start(job)
+            site.train(job, {1: (0.1, 0.11, 0.12, 0.13, 0.5, float("nan"))[element]})
+        site.cluster.submit(array_id=1, array_task=6)
+        site.cycle()
+        lines = site.ask("why", "1").splitlines()
+        summary = lines.index("7 elements: 1 PENDING, 6 RUNNING.")
+        told = lines[summary + 1 :]
+        assert told[0] == "Value of 5: 0.1 (1_0) to 0.5 (1_4), half of them up to 0.12"
+        assert told[1].replace("█", "#") == f"  0.1 to 0.15 {'#' * 40} 4"
+        assert told[8].replace("█", "#") == f"  0.45 to 0.5 {'#' * 10} 1"
+        assert [line.split()[-1] for line in told[2:8]] == ["0.2", "0.25", "0.3", "0.35", "0.4", "0.45"]
+        assert told[9].startswith("Run time of 6: 00:01:01 (1_5) to 00:01:06 (1_0), half of them up to 00:01:0")
+        assert told[-1] == "One of them: slurmplug why 1_0"
 
     def test_json_has_the_sentences_and_the_rows_behind_them(self, site: Site) -> None:
         job = stopping(site)

@@ -12,10 +12,10 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from slurmplug.config.schema import Config
+from slurmplug.endpoint.exporter.counted import Counted
 from slurmplug.errors import LedgerError
 from slurmplug.ledger import cycle_queries, metric_queries, queries
 from slurmplug.ledger.database import LedgerFile
-from slurmplug.metrics.counted import Counted
 from slurmplug.reports import daemon_status
 from slurmplug.reports.viewer import OPERATOR
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from slurmplug.config.schema import Config
-from slurmplug.metrics import process
-from slurmplug.metrics.process import MetricsProcess
+from slurmplug.endpoint.exporter import process
+from slurmplug.endpoint.exporter.process import MetricsProcess
 from slurmplug.processes.child import Channel
 from tests.ledgers import Site
 

@@ -8,7 +8,7 @@ import prometheus_client
 from prometheus_client import CollectorRegistry
 
 from slurmplug.config.schema import Config
-from slurmplug.metrics.collector import LedgerCollector
+from slurmplug.endpoint.exporter.collector import LedgerCollector
 
 
 def serve(listen: str, config: Callable[[], Config]) -> tuple[WSGIServer, Thread]:

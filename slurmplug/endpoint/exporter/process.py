@@ -32,7 +32,7 @@ def serve(channel: Channel, config: Config) -> None:
     if find_spec("prometheus_client") is None:
         log.error("metrics.listen needs prometheus-client: pip install 'slurmplug[metrics]'")
     else:
-        from slurmplug.metrics import http  # noqa: PLC0415  its library may be missing
+        from slurmplug.endpoint.exporter import http  # noqa: PLC0415  its library may be missing
 
         try:
             http.serve(listen, lambda: in_force[0])

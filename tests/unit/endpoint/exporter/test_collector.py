@@ -15,8 +15,8 @@ from policies.baselines.fifo import FIFO
 from policies.plan import Action, Plan, Reason
 from policies.snapshot import Snapshot
 from slurmplug.config.schema import Config
-from slurmplug.metrics import collector
-from slurmplug.metrics.collector import LedgerCollector
+from slurmplug.endpoint.exporter import collector
+from slurmplug.endpoint.exporter.collector import LedgerCollector
 from slurmplug.spool.report_lines import SpoolFault
 from tests.ledgers import Planned, Site
 
@@ -236,5 +236,5 @@ def names(text: str) -> set[Any]:
 def test_every_metric_is_documented(site: Site) -> None:
     site.cluster.submit()
     site.cycle(2)
-    page = (Path(__file__).parents[3] / "docs/metrics.md").read_text()
+    page = (Path(__file__).parents[4] / "docs/metrics.md").read_text()
     assert not {name for name in names(Scraped(site).text()) if f"`{name}`" not in page}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 RULES = ROOT / "site_config/prometheus.rules.yml"
 WELL: Mapping[str, str] = {
     'up{job="slurmplug"}': "1x",

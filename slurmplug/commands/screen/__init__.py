@@ -1,0 +1,1 @@
+"""The full-screen view of the queue that `slurmplug top` shows."""

@@ -1,0 +1,184 @@
+"""Tells users of their jobs by mail, and a web service: found and sent by processes beside the daemon.
+
+What is to be told is recorded before it is sent, so that nobody is told twice, and the result after it.
+"""
+
+import json
+import logging
+import math
+import os
+import urllib.error
+import urllib.request
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from slurmplug.cluster.mail import Mailer, MailFailed
+from slurmplug.cluster.site_client import SiteClient
+from slurmplug.config.schema import Config
+from slurmplug.errors import ReadFailed, advice
+from slurmplug.ledger import notifications
+from slurmplug.ledger.ledger import Ledger
+from slurmplug.ledger.notifications import Told
+from slurmplug.processes.child import Channel
+from slurmplug.processes.once import Once
+from slurmplug.reports.notifications import Notification, due, message
+
+EVERY = 60.0
+"""Seconds from one look for what is to be told to the next."""
+MOST = 500
+"""How much is sent at once; the rest with the next look."""
+SEND_SECONDS = 20.0
+"""Seconds that one mail or one POST may take."""
+FAILURES = 3
+"""After so many failures in a row of mail, or of the web service, the rest of what was to be sent fails too."""
+SENT = "sent"
+NICENESS = 10
+
+log = logging.getLogger(__name__)
+
+
+class Notifications:
+    """One process at a time: it looks for what is to be told, or sends it."""
+
+    def __init__(self, ledger: Ledger, path: Path) -> None:
+        """ledger: what was told is recorded there. path: of the same."""
+        self._ledger, self._path = ledger, path
+        self._looking: Once | None = None
+        self._sending: Once | None = None
+        self._looked_at = -math.inf
+
+    def after_cycle(self, config: Config, now: float) -> None:
+        """Go on with what was begun, if it is there; and look for what is to be told when that is due.
+
+        Raises:
+            LedgerError: it could not be recorded; nothing of it was sent
+        """
+        if self._looking is not None:
+            self._send(config, now)
+        if self._sending is not None:
+            self._keep_results()
+        if not (self._looking or self._sending) and config.notifications.wanted and now - self._looked_at >= EVERY:
+            self._looked_at = now
+            self._looking = _begun(look, self._path, config, now)
+
+    def close(self) -> None:
+        """End what was begun, without waiting for it."""
+        for child in (self._looking, self._sending):
+            if child is not None:
+                child.kill()
+        self._looking = self._sending = None
+
+    def _send(self, config: Config, now: float) -> None:
+        found: list[Notification] | None = self._made(self._looking)
+        if found is None:
+            return
+        self.close()
+        new = set(notifications.record(self._ledger, [each.about for each in found], now))
+        if told := [each for each in found if each.about in new]:
+            self._sending = _begun(send, told, config)
+
+    def _keep_results(self) -> None:
+        results: list[tuple[Told, str]] | None = self._made(self._sending)
+        if results is None:
+            return
+        notifications.record_result(self._ledger, results)
+        self.close()
+        if failed := [result for _, result in results if result != SENT]:
+            log.error("%d of %d notifications were not sent: %s", len(failed), len(results), failed[0])
+
+    def _made(self, child: Once | None) -> list[Any] | None:
+        """What it sent; None while that has not come, and where it has failed."""
+        try:
+            return None if child is None else child.made()
+        except ConnectionError:
+            log.error("users are not told of their jobs now; the next try is made in %g s", EVERY)
+            self.close()
+            return None
+
+
+def _begun(serve: Callable[..., None], *arguments: object) -> Once | None:
+    try:
+        return Once("notifications", serve, *arguments)
+    except OSError as error:
+        log.error("users are not told of their jobs now: %s%s", error.strerror, advice(error))
+        return None
+
+
+def look(channel: Channel, path: Path, config: Config, now: float) -> None:
+    """The process that looks: sends what is to be told, `MOST` at once."""
+    os.nice(NICENESS)
+    with closing(Ledger(path, readonly=True)) as ledger:
+        channel.send(due(ledger, config, now)[:MOST])
+
+
+def send(channel: Channel, told: Sequence[Notification], config: Config) -> None:
+    """The process that sends: one mail to each user, one POST of each to the web service. Sends the results."""
+    os.nice(NICENESS)
+    failed = _mailed([each for each in told if each.mail], config)
+    if config.notifications.webhook:
+        failed |= _posted(told, config)
+    channel.send([(each.about, failed.get(each.about, SENT)) for each in told])
+
+
+def _mailed(told: Sequence[Notification], config: Config) -> dict[Told, str]:
+    """What failed."""
+    by_user: dict[str, list[Notification]] = defaultdict(list)
+    for each in told:
+        by_user[each.user].append(each)
+    if not by_user:
+        return {}
+    try:
+        conf = SiteClient(config.slurm.conf, config.slurm.bin, config.slurm.timeout).slurm_conf().values
+    except ReadFailed as error:
+        return {each.about: f"no mail: {error}" for each in told}
+    mailer, cluster = Mailer(conf, SEND_SECONDS), config.cluster or conf.get("ClusterName", "")
+    tries = _Tries()
+    for user, of_user in by_user.items():
+        tries.run([each.about for each in of_user], lambda: mailer.send(user, *message(of_user, cluster)))  # noqa: B023
+    return {about: f"no mail: {why}" for about, why in tries.failed.items()}
+
+
+def _posted(told: Sequence[Notification], config: Config) -> dict[Told, str]:
+    """What failed."""
+    tries = _Tries()
+    for each in told:
+        tries.run([each.about], lambda: _post(config.notifications.webhook, each))  # noqa: B023
+    return {about: f"not posted: {why}" for about, why in tries.failed.items()}
+
+
+def _post(url: str, told: Notification) -> None:
+    body = {
+        "job": told.job,
+        "user": told.user,
+        "name": told.name,
+        "kind": told.about.kind,
+        "text": f"Job {told.title}. {told.text}",
+        "gpu_hours": told.gpu_hours,
+    }
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    urllib.request.urlopen(request, timeout=SEND_SECONDS).close()
+
+
+class _Tries:
+    """What was tried, and what of it failed: all that comes after `FAILURES` in a row, too."""
+
+    def __init__(self) -> None:
+        self.failed: dict[Told, str] = {}
+        self._in_a_row = 0
+
+    def run(self, about: Sequence[Told], action: Callable[[], None]) -> None:
+        """Try it, unless too much has failed."""
+        why = f"not tried after {FAILURES} failures"
+        if self._in_a_row < FAILURES:
+            try:
+                action()
+            except (MailFailed, OSError, ValueError) as error:
+                self._in_a_row += 1
+                why = str(error)
+            else:
+                self._in_a_row = 0
+                return
+        self.failed |= dict.fromkeys(about, why)

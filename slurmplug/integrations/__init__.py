@@ -1,0 +1,1 @@
+"""slurmplug's predictors in other libraries, which import them in a training job."""

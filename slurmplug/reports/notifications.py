@@ -1,0 +1,144 @@
+"""What users are told of their jobs by mail, without asking: what was done to them, and what is wrong with them."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from slurmplug.config.schema import Config, NotificationKind
+from slurmplug.console import times
+from slurmplug.console.table import counted, printable
+from slurmplug.ledger import notifications, stop_queries
+from slurmplug.ledger.database import LedgerFile
+from slurmplug.ledger.notifications import EndedOperation, Told
+from slurmplug.reports import deadlines, explain, job_view, savings
+from slurmplug.reports.explain import About
+from slurmplug.reports.job_view import Job
+from slurmplug.spool.report_lines import GPUUse
+
+LOOK_BACK = 3_600.0
+"""Seconds after which nobody is told of an operation any more that ended while the daemon did not run."""
+IDLE_SHARE = 0.05
+"""share of the time up to which GPUs are idle"""
+IDLE_REPORTS = 60
+"""reports of the use of its GPUs, half a minute apart, before a job's GPUs count as idle"""
+_DONE: Mapping[str, NotificationKind] = {
+    "stop": "stopped",
+    "migrate": "moved",
+    "resize": "resized",
+    "preempt": "preempted",
+}
+
+
+@dataclass(frozen=True)
+class Notification:
+    """One thing that a user is told. mail: whether by mail, too. gpu_hours: what it saved, or what it cost so far;
+    None where neither is known."""
+
+    about: Told
+    job: str
+    user: str
+    name: str
+    text: str
+    gpu_hours: float | None
+    mail: bool
+
+    @property
+    def title(self) -> str:
+        """The job and the kind."""
+        return f"{self.job}{f' ({printable(self.name)})' if self.name else ''}: {self.about.kind}"
+
+
+def due(ledger: LedgerFile, config: Config, now: float) -> list[Notification]:
+    """What users are to be told, and were not told yet. Raises LedgerError."""
+    settings = config.notifications
+    done = {Told(each.job, _DONE[each.kind]): each for each in notifications.ended_operations(ledger, now - LOOK_BACK)}
+    living = notifications.living(ledger)
+    rows = sorted({*living, *(each.job for each in done)})
+    known = notifications.told(ledger, rows)
+    found: list[Notification] = []
+    for job in job_view.jobs_in_rows(ledger, rows, others=False):
+        given = job.directives.notify if job.directives else None
+        mail = settings.mail != "off" and (given == "on" or (given is None and settings.mail == "all"))
+        if not (mail or settings.webhook) or not job.managed:
+            continue
+        operations = [each for about, each in done.items() if about.job == job.row]
+        for kind, text, gpu_hours in _of_job(ledger, job, operations, living.get(job.row, GPUUse())):
+            about = Told(job.row, kind)
+            if kind in settings.about and about not in known:
+                found.append(Notification(about, job.id, job.facts.user, job.facts.name, text, gpu_hours, mail))
+    return found
+
+
+def message(told: Sequence[Notification], cluster: str) -> tuple[str, str]:
+    """The subject and the text of a mail that tells a user these."""
+    subject = f"job {told[0].title}" if len(told) == 1 else f"{len(told)} messages about {_jobs(told)}"
+    lines = [f"Job {each.title}\n  {each.text}\n" for each in told]
+    return f"slurmplug on {printable(cluster)}: {subject}", "\n".join([*lines, _FOOTER])
+
+
+def _jobs(told: Collection[Notification]) -> str:
+    return counted(len({each.job for each in told}), "job")
+
+
+def _of_job(
+    ledger: LedgerFile, job: Job, done: Sequence[EndedOperation], use: GPUUse
+) -> Iterator[tuple[NotificationKind, str, float | None]]:
+    about = About(job.quantity, job.sign)
+    for each in done:
+        kind = _DONE[each.kind]
+        saved = _saved(ledger, job) if kind == "stopped" else None
+        yield kind, _done(kind, each, explain.sentence(each.reason, about), saved), saved
+    if not job.live:
+        return
+    note = job.ranking.note if job.ranking else None
+    if note is not None and note.rule == "rejected":
+        yield "rejected", f"{explain.sentence(note, about)}.", None
+    if job.diverged:
+        yield "diverged", _DIVERGED, job.facts.of_gpus.whole * job.elapsed / savings.HOUR
+    if not job.waits and use.measured >= IDLE_REPORTS and (share := use.shares / use.measured) <= IDLE_SHARE:
+        idle = (1.0 - share) * job.facts.of_gpus.whole * job.elapsed / savings.HOUR
+        yield "idle GPUs", _idle(job, share, idle), idle
+    deadline = job.directives.deadline if job.directives else None
+    if deadline is not None and deadlines.chance(job) in ("cannot be met", "passed"):
+        yield "deadline", _missed(job, deadline), None
+
+
+def _saved(ledger: LedgerFile, job: Job) -> float | None:
+    [saving] = savings.savings(stop_queries.stops_of(ledger, [job.row]))
+    return saving.gpu_hours.value if saving.gpu_hours else None
+
+
+def _done(kind: NotificationKind, operation: EndedOperation, why: str, saved: float | None) -> str:
+    text = {
+        "stopped": "slurmplug stopped it.",
+        "moved": "slurmplug had it saved and requeued, to go on elsewhere.",
+        "preempted": "slurmplug had it saved and requeued, to make room for others; it goes on when it is its turn.",
+        "resized": f"slurmplug had it saved and requeued, to go on with {counted(operation.gpus, 'GPU')} instead of "
+        f"{operation.gpus_before}.",
+    }[kind]
+    text += f" {why}."
+    if operation.outcome == "progress lost":
+        text += " It began again before its last checkpoint."
+    return text + (f" That saved about {saved:.1f} GPU hours." if saved and saved >= _SHOWN_HOURS else "")
+
+
+_SHOWN_HOURS = 0.05
+_DIVERGED = "Its training has diverged: its last losses are NaN or infinite. It holds its resources until it ends."
+_FOOTER = """\
+`slurmplug why JOB` says more. Each kind of message comes once for a job; none comes for one with #PLUG --notify=off,
+nor after `slurmplug set JOB --notify=off`.
+"""
+
+
+def _idle(job: Job, share: float, idle: float) -> str:
+    gpus = counted(job.facts.of_gpus.whole, "GPU")
+    used = f"Its {gpus} were in use {share:.0%} of the time, by what it reported"
+    return f"{used}: idle for about {idle:.1f} GPU hours."
+
+
+def _missed(job: Job, deadline: float) -> str:
+    named = f"ts deadline, {times.format_time(deadline)},"
+    if job.seen > deadline:
+        return f"I{named} has passed."
+    end = deadlines.expected_end(job)
+    text = f"It cannot meet i{named[:-1]}"
+    return f"{text}: it is expected to end {times.format_time(end)}." if end is not None else f"{text}."

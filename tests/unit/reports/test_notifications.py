@@ -1,0 +1,218 @@
+"""What users are told of their jobs without asking: what, whom, and once."""
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from policies.plan import Action, Plan, Reason
+from policies.snapshot import Snapshot
+from slurmplug.config.schema import Config
+from slurmplug.ledger import notifications
+from slurmplug.ledger.notifications import Told
+from slurmplug.reports.notifications import IDLE_REPORTS, LOOK_BACK, Notification, due, message
+from tests.ledgers import Planned, Site
+from tests.moving import MovingSite
+
+TRAINING = b"#!/bin/sh\n#PLUG --target=accuracy>=0.9 --stop=target --max-iterations=50%s\ntrain\n"
+TO_ALL: Mapping[str, Any] = {"mail": "all"}
+
+
+def found(site: Site | MovingSite, **settings: Any) -> list[Notification]:
+    config = Config.model_validate({"notifications": {**TO_ALL, **settings}})
+    return due(site.ledger, config, site.cluster.time)
+
+
+def told(site: Site | MovingSite, **settings: Any) -> dict[str, str]:
+    """The texts by kind."""
+    return {each.about.kind: each.text for each in found(site, **settings)}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with Site(tmp_path) as one:
+        yield one
+
+
+def runs(site: Site, directives: str = "", **given: Any) -> int:
+    job = site.cluster.submit(TRAINING % directives.encode(), **given)
+    site.cluster.start(job)
+    site.cycle()
+    return job
+
+
+def stopped(site: Site, directives: str = "", **given: Any) -> int:
+    """A job that has met its target and was stopped for that."""
+    job = runs(site, directives, **given)
+    site.cluster.time += 9 * 30.0
+    for i in range(1, 10):
+        site.cluster.time += 9.0
+        site.cluster.say(job, iteration=i, accuracy=0.5 + i / 20)
+    site.cycle()
+    assert site.cluster.asked(job)
+    site.cluster.end(job)
+    site.cycle(2)
+    return job
+
+
+def test_a_job_that_was_stopped(site: Site) -> None:
+    stopped(site, gpus=4, name="bert")
+    [one] = found(site)
+    assert (one.title, one.user, one.mail) == ("1 (bert): stopped", "ada", True)
+    assert one.text.startswith("slurmplug stopped it. Its accuracy of 0.95 meets the target of 0.9 that the job set")
+    assert one.text.endswith("after iteration 9 of 50. That saved about 0.4 GPU hours.")
+    assert one.gpu_hours == pytest.approx(0.4, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("mail", "directive", "gets"),
+    [
+        ("all", "", True),
+        ("all", " --notify=on", True),
+        ("all", " --notify=off", False),
+        ("asked", "", False),
+        ("asked", " --notify=on", True),
+        ("off", " --notify=on", False),
+    ],
+)
+def test_mail_goes_to_whom_the_site_and_the_job_say(mail: str, directive: str, gets: bool, site: Site) -> None:
+    stopped(site, directive)
+    assert [each.mail for each in found(site, mail=mail)] == [True] * gets
+    assert [each.mail for each in found(site, mail=mail, webhook="http://localhost:1/x")] == [gets]
+
+
+def test_only_of_the_kinds_that_the_site_names(site: Site) -> None:
+    stopped(site)
+    assert found(site, about=["deadline", "moved"]) == []
+    assert len(found(site, about=["stopped"])) == 1
+
+
+def test_each_kind_is_told_once_for_a_job(site: Site) -> None:
+    job = stopped(site)
+    about = [each.about for each in found(site)]
+    assert notifications.record(site.ledger, about, site.cluster.time) == about == [Told(job, "stopped")]
+    assert notifications.record(site.ledger, about, site.cluster.time) == []
+    assert found(site) == []
+
+
+def test_nobody_is_told_of_what_was_long_ago(site: Site) -> None:
+    stopped(site)
+    site.cluster.time += LOOK_BACK
+    site.cycle()
+    assert found(site) == []
+
+
+def test_nor_of_a_job_that_ended_by_itself_or_is_left_to_slurm(site: Site) -> None:
+    job = runs(site)
+    site.cluster.end(job)
+    site.cycle()
+    other = runs(site, " --manage=off --deadline=1m")
+    site.cluster.time += 3_600.0
+    site.cycle()
+    assert site.cluster.jobs[other]["state"] == "RUNNING"
+    assert found(site) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "goal", "told_kind", "text"),
+    [
+        ("migrate", {"nodes": ("n2",), "gpus": 2}, "moved", "slurmplug had it saved and requeued, to go on elsewhere."),
+        ("resize", {"gpus": 4}, "resized", "to go on with 4 GPUs instead of 2."),
+    ],
+)
+def test_a_job_that_was_moved_or_resized(kind: str, goal: dict[str, Any], told_kind: str, text: str) -> None:
+    site = MovingSite()
+    with closing(site.ledger):
+        job = site.training()
+        site.cycle(kind=kind, **goal)
+        site.saves(job)
+        site.cycles_until(lambda: site.step() == "watch")
+        site.trains(job, 6)
+        site.cycles_until(lambda: site.operations()[-1]["outcome"] is not None)
+        [one] = found(site)
+        assert one.about.kind == told_kind
+        assert text in one.text
+
+
+def test_a_job_that_has_diverged(site: Site) -> None:
+    job = runs(site, gpus=2)
+    site.train(job, dict.fromkeys(range(1, 9), math.nan), quantity="loss")
+    site.cycle()
+    [one] = [each for each in found(site) if each.about.kind == "diverged"]
+    assert "NaN or infinite" in one.text
+    assert one.gpu_hours is not None
+
+
+@pytest.mark.parametrize(("share", "reports", "idle"), [(0.01, IDLE_REPORTS, 1), (0.01, 5, 0), (0.5, IDLE_REPORTS, 0)])
+def test_a_job_whose_gpus_are_idle(share: float, reports: int, idle: int, site: Site) -> None:
+    job = runs(site, gpus=4)
+    for iteration in range(1, reports + 1):
+        site.cluster.time += 30.0
+        site.cluster.say(job, iteration=iteration, load={"gpu": share})
+    site.cycle()
+    texts = [each.text for each in found(site)]
+    assert len(texts) == idle
+    if idle:
+        assert texts[0].startswith("Its 4 GPUs were in use 1% of the time, by what it reported: idle for about 2.")
+
+
+def test_a_job_that_misses_its_deadline(site: Site) -> None:
+    runs(site, " --deadline=10m")
+    assert found(site) == [], "how long it takes is not known, but that it ends by its time limit"
+    site.cluster.time += 700.0
+    site.cycle()
+    assert told(site)["deadline"].endswith("has passed.")
+
+
+def test_a_job_that_will_miss_its_deadline(site: Site) -> None:
+    job = runs(site, " --deadline=1h")
+    for iteration in range(1, 8):
+        site.cluster.time += 240.0
+        site.cluster.say(job, iteration=iteration, loss=1.0)
+        site.cycle()
+    assert told(site)["deadline"].startswith("It cannot meet its deadline, ")
+    assert "it is expected to end" in told(site)["deadline"]
+
+
+def test_a_job_that_is_not_admitted(tmp_path: Path) -> None:
+    def plan(snapshot: Snapshot) -> Plan:
+        why = Reason("rejected", {"needs": "more free GPUs within the horizon"})
+        return Plan(np.zeros(len(snapshot.jobs)), notes=dict.fromkeys(snapshot.jobs.keys, why))
+
+    with Site(tmp_path, Planned(plan)) as site:
+        site.cluster.submit(b"#!/bin/sh\n#PLUG --utility=50,0.5,12\ntrain\n")
+        site.cycle()
+        assert told(site) == {"rejected": "It is not admitted for now; it needs more free GPUs within the horizon."}
+
+
+def test_no_other_job_is_named(tmp_path: Path) -> None:
+    def plan(snapshot: Snapshot) -> Plan:
+        jobs = snapshot.jobs
+        why = Reason("optstop maximum", {"achieved": 0.5, "by": 4711.0})
+        stops = [Action("stop", key, why) for key in jobs.keys]
+        return Plan(np.full(len(jobs), np.nan), actions=tuple(stops))
+
+    with Site(tmp_path, Planned(plan)) as site:
+        job = runs(site)
+        site.cycle()
+        site.cluster.end(job)
+        site.cycle(2)
+        assert "4711" not in told(site)["stopped"]
+
+
+def test_a_mail_about_one_job_and_about_several(site: Site) -> None:
+    for name in ("bert", "x\x1b[31m\nSubject: y"):
+        stopped(site, name=name)
+    both = found(site)
+    subject, text = message(both[:1], "c1")
+    assert subject == "slurmplug on c1: job 1 (bert): stopped"
+    assert text.startswith("Job 1 (bert): stopped\n  slurmplug stopped it.")
+    assert "--notify=off" in text
+    subject, text = message(both, "c1\n")
+    assert subject == "slurmplug on c1\\x0a: 2 messages about 2 jobs"
+    assert "\x1b" not in text
+    assert "\nSubject" not in text
