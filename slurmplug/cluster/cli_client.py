@@ -40,6 +40,8 @@ SIGNAL_TIMEOUT = 15.0
 PARALLEL_CALLS = 8
 _NO_SCRIPT = re.compile(r"job script not specified", re.IGNORECASE)
 """What slurmctld answers about a job that has no script: ESLURM_JOB_SCRIPT_MISSING."""
+_PINGED = re.compile(r"^Slurmctld\(\w+\) at ", re.MULTILINE)
+"""what stands behind the settings that scontrol shows"""
 _GONE = re.compile(r"invalid job id", re.IGNORECASE)
 
 
@@ -88,7 +90,20 @@ class CliClient(SlurmPrograms):
 
     def site(self) -> Site:
         """The settings of slurm.conf that decisions depend on. Raises ReadFailed."""
-        return parse.site(self._query("scontrol", "show", "config"))
+        return parse.site(self._config())
+
+    def _config(self) -> str:
+        """What scontrol shows of slurm.conf. Raises ReadFailed.
+
+        At its end scontrol pings each controller, and exits 1 where one does not answer: a backup that is down, or
+        slurmctld itself where it limits the rate of requests (`rl_enable`), as a ping is not tried again. The settings
+        before that are whole.
+        """
+        answer = self._run_to_end(("scontrol", "show", "config"), subprocess.PIPE)
+        text = decode(answer.stdout)
+        if answer.returncode != 0 and not _PINGED.search(text):
+            raise ReadFailed(f"scontrol exits {answer.returncode}: {last_words(answer.stderr)}")
+        return text
 
     def resource_requests(self, job_ids: Collection[int]) -> Mapping[int, ResourceRequest]:
         """By job id, what these jobs request and how, of those that slurmctld lists. Raises ReadFailed."""

@@ -13,8 +13,10 @@ from slurmplug.errors import ReadFailed, UsageError
 _OPTION = re.compile(r"sbatch: ([a-z][a-z-]*) *: (.*)")
 _BEGIN, _END = "sbatch: defined options", "sbatch: end of defined options"
 _WOULD_START = re.compile(
-    r"(?:sbatch: )?Job \d+ to start at (\S+) using (\d+) processors on nodes (\S+) in partition (\S+)"
+    r"(?:sbatch: )?Job \d+ to start at (\S+)(?: on cluster \S+)?(?: a)? using (\d+) processors on nodes (\S+) "
+    r"in partition (\S+)"
 )
+"""From 25.11 on there is an "a" before "using"."""
 _REFUSED = re.compile(r"(?:sbatch: error: |allocation failure: )(.*)")
 
 

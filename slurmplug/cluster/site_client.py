@@ -46,7 +46,7 @@ class SiteClient(CliClient):
 
     def slurm_conf(self) -> SlurmConf:
         """The configuration that slurmctld runs with. Raises ReadFailed."""
-        return parse_slurm_conf(self._query("scontrol", "show", "config"))
+        return parse_slurm_conf(self._config())
 
     def admin_levels(self) -> Mapping[str, str]:
         """By user: None, Operator or Administrator; of the users that this one may see. Raises ReadFailed."""

@@ -15,6 +15,7 @@ import pytest
 
 from slurmplug.intake import intake
 from slurmplug.sandbox import ClusterSpec, Node, Sandbox, accounts
+from tests.live import chosen
 from tests.live.daemon_process import DaemonProcess, daemon_beside, site_factors, training
 from tests.live.live_site import fresh_site
 
@@ -187,15 +188,20 @@ def summer_time_that_ends() -> tuple[str, float]:
     return f"STD0DST,J1/0,J{day}/{local:%H:%M:%S}", end.timestamp()
 
 
+def chosen_program(name: str) -> str:
+    """Its path; /dev/null where that Slurm has none."""
+    return shutil.which(name, path=os.pathsep.join([*chosen.PATH, os.environ["PATH"]])) or "/dev/null"
+
+
 def slurm_in_zone(prefix: Path, zone: str) -> Path:
     """The chosen Slurm, with a controller in another time zone."""
     for name in accounts._OF_SLURM:
         program = prefix / name
         program.parent.mkdir(parents=True, exist_ok=True)
-        program.symlink_to(shutil.which(program.name) or "/dev/null")  # a plugin is found by its program
+        program.symlink_to(chosen_program(program.name))  # a plugin is found by its program
     controller = prefix / "sbin" / "slurmctld"
     controller.unlink()
-    controller.write_text(f"#!/bin/sh\nTZ='{zone}' exec {shutil.which('slurmctld')} \"$@\"\n")
+    controller.write_text(f"#!/bin/sh\nTZ='{zone}' exec {chosen_program('slurmctld')} \"$@\"\n")
     controller.chmod(0o755)
     return prefix
 

@@ -10,6 +10,7 @@ from slurmplug.cluster import cli_client
 from slurmplug.cluster.cli_client import CliClient
 from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.port import Command, Outcome
+from slurmplug.cluster.site_client import SiteClient
 from slurmplug.errors import ReadFailed
 
 Program = Callable[[str, str], None]
@@ -418,3 +419,27 @@ def test_limits_that_cannot_be_read_are_not_taken_for_none(client: CliClient, pr
     program("scontrol", ":")
     with pytest.raises(ReadFailed, match="refused"):
         client.limits()
+
+
+CONFIG = """\
+Configuration data as of 1700000000
+BOOT_TIME               = 1699999999
+ClusterName             = c
+PriorityType            = priority/multifactor
+SLURM_VERSION           = 25.11.7
+"""
+
+
+@pytest.mark.parametrize("down", ["Slurmctld(primary) at ctl is DOWN", "Slurmctld(backup1) at ctl2 is DOWN"])
+def test_a_controller_that_answers_no_ping_does_not_keep_the_settings_from_being_read(
+    down: str, program: Program, client: CliClient
+) -> None:
+    program("scontrol", f"cat <<END\n{CONFIG}\n{down}\nEND\nexit 1")
+    assert client.site().booted == 1_699_999_999.0
+    assert SiteClient(Path("/nowhere/slurm.conf"), client._folder, 20.0).slurm_conf().values["ClusterName"] == "c"
+
+
+def test_settings_that_end_before_their_end_are_not_read(program: Program, client: CliClient) -> None:
+    program("scontrol", f"cat <<END\n{CONFIG}END\necho Unable to contact slurm controller >&2\nexit 1")
+    with pytest.raises(ReadFailed, match="scontrol exits 1: Unable to contact slurm controller"):
+        client.site()

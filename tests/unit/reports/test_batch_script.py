@@ -47,6 +47,12 @@ def test_a_job_requests_what_sbatch_reads_in_its_script() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("said", ["1795551923 a using", "1795551923 on cluster c1 a using"])
+def test_newer_releases_word_the_start_differently(said: str) -> None:
+    tested = parse_tested(PRINTED.replace("1795551923 using", said))
+    assert (tested.start, tested.cpus, tested.nodes, tested.partition) == (1795551923.0, 4, "n[1-2]", "gpu")
+
+
 @pytest.mark.parametrize(
     ("option", "gpus", "gpu_type"),
     [
