@@ -1,6 +1,7 @@
 """Slurm's SiteFactors and the ledger's agree, or it is said why: after a kill of slurmctld, an admin's own scontrol."""
 
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -83,6 +84,7 @@ def test_a_slurmctld_that_was_killed_before_it_saved_them_gets_them_again(site: 
     site.cluster.kill("slurmctld")
     for path in saved.glob("job_state*"):  # as if it had had no time to save them
         shutil.copyfile(path, state / path.name)
+    time.sleep(1.0)  # Slurm tells when it was started in whole seconds
     site.cluster.start("slurmctld")
     site.until_sprio_lists(*jobs)
     assert {site_factors(site.cluster)[job] for job in jobs} == {0}
