@@ -199,6 +199,10 @@ def slurm_in_zone(prefix: Path, zone: str) -> Path:
         program = prefix / name
         program.parent.mkdir(parents=True, exist_ok=True)
         program.symlink_to(chosen_program(program.name))  # a plugin is found by its program
+    for client in (each for folder in chosen.PATH for each in Path(folder).iterdir()):
+        link = prefix / client.parent.name / client.name
+        if not link.exists():
+            link.symlink_to(client)
     controller = prefix / "sbin" / "slurmctld"
     controller.unlink()
     controller.write_text(f"#!/bin/sh\nTZ='{zone}' exec {chosen_program('slurmctld')} \"$@\"\n")
