@@ -1,6 +1,7 @@
 """What users are told of their jobs by mail, without asking: what was done to them, and what is wrong with them."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from slurmplug.config.schema import Config, NotificationKind
@@ -50,9 +51,11 @@ class Notification:
 def due(ledger: LedgerFile, config: Config, now: float) -> list[Notification]:
     """What users are to be told, and were not told yet. Raises LedgerError."""
     settings = config.notifications
-    done = {Told(each.job, _DONE[each.kind]): each for each in notifications.ended_operations(ledger, now - LOOK_BACK)}
+    done: dict[int, dict[str, EndedOperation]] = defaultdict(dict)  # the latest of each kind, by job
+    for each in notifications.ended_operations(ledger, now - LOOK_BACK):
+        done[each.job][each.kind] = each
     living = notifications.living(ledger)
-    rows = sorted({*living, *(each.job for each in done)})
+    rows = sorted({*living, *done})
     known = notifications.told(ledger, rows)
     found: list[Notification] = []
     for job in job_view.jobs_in_rows(ledger, rows, others=False):
@@ -60,7 +63,7 @@ def due(ledger: LedgerFile, config: Config, now: float) -> list[Notification]:
         mail = settings.mail != "off" and (given == "on" or (given is None and settings.mail == "all"))
         if not (mail or settings.webhook) or not job.managed:
             continue
-        operations = [each for about, each in done.items() if about.job == job.row]
+        operations = done[job.row].values()
         for kind, text, gpu_hours in _of_job(ledger, job, operations, living.get(job.row, GPUUse())):
             about = Told(job.row, kind)
             if kind in settings.about and about not in known:
@@ -80,7 +83,7 @@ def _jobs(told: Collection[Notification]) -> str:
 
 
 def _of_job(
-    ledger: LedgerFile, job: Job, done: Sequence[EndedOperation], use: GPUUse
+    ledger: LedgerFile, job: Job, done: Iterable[EndedOperation], use: GPUUse
 ) -> Iterator[tuple[NotificationKind, str, float | None]]:
     about = About(job.quantity, job.sign)
     for each in done:
