@@ -235,7 +235,8 @@ def test_the_page_of_the_format_names_every_column() -> None:
 def test_the_example_on_the_page_is_a_workload(write: Write) -> None:
     write("example.speeds.csv", "speed,gpus,nodes,rate\nresnet50,1,1,0.02\n")
     write("example.curves.csv", "curve,at,loss,accuracy\nc1,1,2,0.1\nc1,90,1,0.7\n")
-    workload = load(str(write("example.csv", PAGE.split("```csv\n")[1].split("```")[0])))
+    [example] = re.findall(r"```text\n(# nodes = .*?)```", PAGE, re.DOTALL)
+    workload = load(str(write("example.csv", example)))
     assert (workload.nodes, workload.gpus_a_node, len(workload.jobs)) == (4, 4, 2)
     assert workload.jobs[1].accuracies.tolist() == [0.11, 0.62, 0.81]
 
