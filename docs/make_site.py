@@ -34,7 +34,7 @@ def navigation(index: str) -> dict[str, list[tuple[str, str]]]:
 
 
 def make(folder: Path) -> None:
-    """Write all pages into ``folder``, which is emptied first."""
+    """Write all pages into `folder`, which is emptied first."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(DOCS / "figures", folder / "figures")
     shown: set[Path] = set()
@@ -54,7 +54,7 @@ def make(folder: Path) -> None:
 
 
 def _relinked(page: Path, place: Path, shown: set[Path]) -> str:
-    """Its text with links to where the site has their targets; to ``shown`` those are added that are no pages."""
+    """Its text with links to where the site has their targets; to `shown` those are added that are no pages."""
 
     def link(found: re.Match[str]) -> str:
         target = Path(os.path.normpath(page.parent / found[0]))

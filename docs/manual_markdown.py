@@ -10,7 +10,7 @@ _REFERENCE = re.compile(r"slurmplug[\w.-]*\(\d\)")
 
 
 def markdown(page: Page, references: Collection[str]) -> str:
-    """The page; of ``references``, such as ``slurmplug-queue(1)``, each is a link to the page beside this one."""
+    """The page; of `references`, such as `slurmplug-queue(1)`, each is a link to the page beside this one."""
 
     def linked(text: str) -> str:
         return _REFERENCE.sub(lambda found: link(found[0]) if found[0] in references else found[0], text)
@@ -41,7 +41,7 @@ def link(reference: str) -> str:
 
 
 def file(reference: str) -> str:
-    """In which its page is: that of ``slurmplug-queue(1)`` is ``slurmplug-queue.1.md``."""
+    """In which its page is: that of `slurmplug-queue(1)` is `slurmplug-queue.1.md`."""
     return f"{reference[:-3]}.{reference[-2]}.md"
 
 

@@ -7,11 +7,12 @@ import json
 import logging
 import math
 import os
-import urllib.error
 import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,8 @@ class Notifications:
         self._looking = self._sending = None
 
     def _send(self, config: Config, now: float) -> None:
-        found: list[Notification] | None = self._made(self._looking)
+        again = f"the next try is made in {EVERY:g} s"
+        found: list[Notification] | None = self._made(self._looking, f"users are not told of their jobs now; {again}")
         if found is None:
             return
         self.close()
@@ -81,7 +83,7 @@ class Notifications:
             self._sending = _begun(send, told, config)
 
     def _keep_results(self) -> None:
-        results: list[tuple[Told, str]] | None = self._made(self._sending)
+        results: list[tuple[Told, str]] | None = self._made(self._sending, _NOT_SENT)
         if results is None:
             return
         notifications.record_result(self._ledger, results)
@@ -89,14 +91,17 @@ class Notifications:
         if failed := [result for _, result in results if result != SENT]:
             log.error("%d of %d notifications were not sent: %s", len(failed), len(results), failed[0])
 
-    def _made(self, child: Once | None) -> list[Any] | None:
-        """What it sent; None while that has not come, and where it has failed."""
+    def _made(self, child: Once | None, failure: str) -> list[Any] | None:
+        """What it sent; None while that has not come, and where it has failed, which is logged."""
         try:
             return None if child is None else child.made()
         except ConnectionError:
-            log.error("users are not told of their jobs now; the next try is made in %g s", EVERY)
+            log.error("%s", failure)
             self.close()
             return None
+
+
+_NOT_SENT = "what users were to be told last may not have been sent, and is not sent again"
 
 
 def _begun(serve: Callable[..., None], *arguments: object) -> Once | None:
@@ -137,7 +142,7 @@ def _mailed(told: Sequence[Notification], config: Config) -> dict[Told, str]:
     mailer, cluster = Mailer(conf, SEND_SECONDS), config.cluster or conf.get("ClusterName", "")
     tries = _Tries()
     for user, of_user in by_user.items():
-        tries.run([each.about for each in of_user], lambda: mailer.send(user, *message(of_user, cluster)))  # noqa: B023
+        tries.run([each.about for each in of_user], partial(mailer.send, user, *message(of_user, cluster)))
     return {about: f"no mail: {why}" for about, why in tries.failed.items()}
 
 
@@ -145,7 +150,7 @@ def _posted(told: Sequence[Notification], config: Config) -> dict[Told, str]:
     """What failed."""
     tries = _Tries()
     for each in told:
-        tries.run([each.about], lambda: _post(config.notifications.webhook, each))  # noqa: B023
+        tries.run([each.about], partial(_post, config.notifications.webhook, each))
     return {about: f"not posted: {why}" for about, why in tries.failed.items()}
 
 
@@ -175,9 +180,9 @@ class _Tries:
         if self._in_a_row < FAILURES:
             try:
                 action()
-            except (MailFailed, OSError, ValueError) as error:
+            except (MailFailed, OSError, HTTPException, ValueError) as error:
                 self._in_a_row += 1
-                why = str(error)
+                why = str(error) or type(error).__name__
             else:
                 self._in_a_row = 0
                 return

@@ -1,7 +1,7 @@
 """What users are told of their jobs by mail, without asking: what was done to them, and what is wrong with them."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from slurmplug.config.schema import Config, NotificationKind
@@ -73,13 +73,13 @@ def due(ledger: LedgerFile, config: Config, now: float) -> list[Notification]:
 
 def message(told: Sequence[Notification], cluster: str) -> tuple[str, str]:
     """The subject and the text of a mail that tells a user these."""
-    subject = f"job {told[0].title}" if len(told) == 1 else f"{len(told)} messages about {_jobs(told)}"
+    subject = (
+        f"job {told[0].title}"
+        if len(told) == 1
+        else f"{len(told)} messages about {counted(len({each.job for each in told}), 'job')}"
+    )
     lines = [f"Job {each.title}\n  {each.text}\n" for each in told]
     return f"slurmplug on {printable(cluster)}: {subject}", "\n".join([*lines, _FOOTER])
-
-
-def _jobs(told: Collection[Notification]) -> str:
-    return counted(len({each.job for each in told}), "job")
 
 
 def _of_job(

@@ -27,11 +27,15 @@ class Service:
     def __init__(self) -> None:
         self.received: list[dict[str, Any]] = []
         self.status = 200
+        self.garbled = False
         service = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 service.received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                if service.garbled:
+                    self.wfile.write(b"220 mail.example.org ESMTP\r\n")
+                    return
                 self.send_response(service.status)
                 self.end_headers()
 
@@ -142,6 +146,31 @@ def test_what_was_not_sent_is_recorded_and_logged_and_not_tried_again(
     service.status = 200
     look(daemon, site, posting(service.url))
     assert len(service.received) == 1
+
+
+def test_what_answers_may_be_no_web_service(daemon: Notifications, site: Site, service: Service) -> None:
+    service.garbled = True
+    look(daemon, site, posting(service.url))
+    [(_, result)] = results(site)
+    assert result.startswith("not posted: ")
+    assert "220 mail.example.org" in result
+
+
+def test_where_sending_fails_as_a_whole_it_is_said_and_nobody_is_told_later(
+    daemon: Notifications,
+    site: Site,
+    service: Service,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(notifications, "send", fails)
+    look(daemon, site, posting(service.url))
+    assert "what users were to be told last may not have been sent" in caplog.text
+    assert "next try" not in caplog.text
+    assert results(site) == [("deadline", "unknown")]
+    monkeypatch.undo()
+    look(daemon, site, posting(service.url))
+    assert service.received == []
 
 
 def test_after_three_failures_in_a_row_no_more_is_tried(daemon: Notifications, site: Site, service: Service) -> None:
