@@ -73,11 +73,8 @@ def due(ledger: LedgerFile, config: Config, now: float) -> list[Notification]:
 
 def message(told: Sequence[Notification], cluster: str) -> tuple[str, str]:
     """The subject and the text of a mail that tells a user these."""
-    subject = (
-        f"job {told[0].title}"
-        if len(told) == 1
-        else f"{len(told)} messages about {counted(len({each.job for each in told}), 'job')}"
-    )
+    jobs = counted(len({each.job for each in told}), "job")
+    subject = f"job {told[0].title}" if len(told) == 1 else f"{len(told)} messages about {jobs}"
     lines = [f"Job {each.title}\n  {each.text}\n" for each in told]
     return f"slurmplug on {printable(cluster)}: {subject}", "\n".join([*lines, _FOOTER])
 

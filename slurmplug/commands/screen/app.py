@@ -302,8 +302,8 @@ class StoryScreen(JobScreen):
     def __init__(self, job: str, about: str) -> None:
         super().__init__()
         self._job, self._about = job, about
-        self._open: dict[str, Callable[[], list[str]]] = {}
-        """questions that wait for an answer"""
+        self._asked: set[str] = set()
+        """the parts of which an answer is still to come"""
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
@@ -335,12 +335,12 @@ class StoryScreen(JobScreen):
         self._ask("output", partial(source.output, self._job))
 
     def _ask(self, part: str, call: Callable[[], list[str]]) -> None:
-        if part not in self._open:
-            self._open[part] = call
+        if part not in self._asked:
+            self._asked.add(part)
             self.app.ask(part, call, partial(self._take, part))
 
     def _take(self, part: str, future: "Future[list[str]]") -> None:
-        self._open.pop(part)
+        self._asked.remove(part)
         answer = result(future)
         if not self.is_attached:
             return
