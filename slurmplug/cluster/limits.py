@@ -158,7 +158,7 @@ class Limits:
             tally = ("association", *assoc)
             for kind, most in assoc_limits.job.items() if not place else ():
                 yield "associations", "job", Rule(f"MaxTRES of {name}", (), kind, most)
-            if not place and assoc_limits.jobs < math.inf:
+            if assoc.user and assoc_limits.jobs < math.inf:
                 yield "associations", "jobs of a user", Rule(f"MaxJobs of {name}", tally, JOBS, assoc_limits.jobs)
             for kind, most in assoc_limits.group.items():
                 yield "associations", "group", Rule(f"GrpTRES of {name}", tally, kind, most)
