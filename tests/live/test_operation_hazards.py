@@ -198,8 +198,8 @@ def seconds(shown: Mapping[str, str], field: str) -> float:
 def test_a_run_that_begins_in_the_second_of_its_requeue_fails_before_25_11_and_no_operation_begins_one_so_soon(
     site: LiveSite,
 ) -> None:
-    """Slurm's own two minutes keep jobs from it; an operation does not wait for so long, but for two seconds. From 25.11
-    on slurmd tells the runs of a job apart by their SLUID."""
+    """Slurm's own two minutes keep jobs from it; an operation does not wait for so long, but for two seconds. From
+    25.11 on slurmd tells the runs of a job apart by their SLUID."""
     again: dict[str, str] = {}
 
     def began_so_soon() -> bool:
