@@ -64,7 +64,7 @@ def _write_secret(path: Path, text: str, account: str) -> None:
 
 
 def slurm_version(slurm: Path | None) -> tuple[int, int]:
-    """The release of the Slurm at a prefix, else of the system's, as (22, 5); `slurmctld -V` prints "slurm-wlm 22.05.8"."""
+    """The release, as (22, 5), of the Slurm below a prefix or of the system's; `slurmctld -V`: "slurm-wlm 22.05.8"."""
     answer = subprocess.run(
         ["slurmctld", "-V"], env={"PATH": search_path(slurm)}, capture_output=True, text=True, check=True, timeout=10
     ).stdout
