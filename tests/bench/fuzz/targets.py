@@ -92,8 +92,8 @@ def _twice(data: bytes) -> None:
     first, second = parts(data, 2)
     reader = parse.QueueReader(MARKED)
     with suppress(ReadFailed):
-        reader.read(first)
-    found, alone = reader.read(second), parse.queue(second, MARKED)
+        reader.read(first, NOW)
+    found, alone = reader.read(second, NOW), parse.queue(second, MARKED, NOW)
     if found.rows.job_id.tolist() != alone.rows.job_id.tolist() or found.addresses != alone.addresses:
         raise AssertionError("what was read before changes what is read")
 

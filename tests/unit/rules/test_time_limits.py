@@ -137,6 +137,12 @@ def calls(known: Forecasts, left: float = 300.0, **given: Any) -> list[Action]:
     return [] if planned == (resize,) else list(planned)
 
 
+def test_the_time_for_which_a_job_was_suspended_does_not_count_against_its_limit() -> None:
+    assert calls(forecasts(), suspended=0.0)
+    assert calls(forecasts(), left=0.0, suspended=300.0) == calls(forecasts(), left=300.0)
+    assert not calls(forecasts(), suspended=HOUR / 2)
+
+
 def test_a_run_that_would_not_end_in_time_is_ended_before_its_limit_in_place_of_what_its_policy_wanted() -> None:
     [call] = calls(forecasts())
     assert (call.kind, call.reason.rule) == ("preempt", "time limit ahead")
