@@ -1,8 +1,8 @@
 """The client against programs that replace Slurm's: they hang, die, complain, and record what they received."""
 
+from collections.abc import Callable
 from pathlib import Path
 
-import Callable
 import pytest
 
 from policies.snapshot import JobKey
