@@ -6,6 +6,7 @@ It only reads the ledger, as a training of the predictors does: the daemon keeps
 import logging
 import math
 import os
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -20,8 +21,8 @@ from slurmplug.processes.child import Channel
 from slurmplug.processes.once import Once
 from slurmplug.reports import kept_queue
 
-MOST_TRIES = 3
-"""cycles in which the limits are asked for, before a forecast goes without an answer"""
+LIMITS_WITHIN = 60.0
+"""seconds for which a forecast waits for the limits"""
 NICENESS = 10
 """of the process, beside the daemon's"""
 
@@ -35,8 +36,8 @@ class QueueForecasting:
     def __init__(self, ledger: Ledger, path: Path, limits: Callable[[], Limits]) -> None:
         """ledger: forecasts are kept there. path: of the same. limits: as `ClusterPort.limits`."""
         self._ledger, self._path, self._limits = ledger, path, limits
-        self._tries = 0
-        """to read the limits for the next forecast"""
+        self._asked_at: float | None = None
+        """of the monotonic clock, for the limits of the next forecast"""
         self._child: Once | None = None
         self._of = -math.inf
         """when the queue was kept that was forecast last"""
@@ -65,11 +66,11 @@ class QueueForecasting:
         try:
             kept_limits.keep(self._ledger, self._limits(), self._ledger.kept_at)
         except ReadFailed as error:
-            self._tries += 1
-            if self._tries < MOST_TRIES:
+            self._asked_at = self._asked_at or time.monotonic()
+            if time.monotonic() - self._asked_at < LIMITS_WITHIN:
                 return False
             log.warning("the queue is forecast with limits that were read before, if any: %s", error)
-        self._tries = 0
+        self._asked_at = None
         return True
 
     def close(self) -> None:

@@ -167,9 +167,9 @@ def test_limits_that_slurmdbd_does_not_tell_are_waited_for_and_then_those_of_bef
     kept_limits.keep(site.ledger, LIMITS, site.cluster.time)
     monkeypatch.setattr(forecasting, "_limits", unknown)
     site.cycle()
-    for _ in range(queue_forecasting.MOST_TRIES - 1):
-        forecasting.after_cycle()
-        assert forecasting._child is None
+    forecasting.after_cycle()
+    assert forecasting._child is None, "they are waited for"
+    monkeypatch.setattr(queue_forecasting, "LIMITS_WITHIN", 0.0)
     with caplog.at_level(logging.WARNING):
         forecasting.after_cycle()
     ended(forecasting)
