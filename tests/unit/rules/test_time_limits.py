@@ -93,7 +93,7 @@ def fitted(at: Snapshot, walls: Limits | None, raised: float = 3.0, **given: Any
 def test_a_limit_is_raised_as_far_as_the_limits_of_the_cluster_go() -> None:
     at = seen(partition="train,other", qos="normal", account="vision", user="ada")
     for most, expected in (("UNLIMITED", 5760.0), ("01:36:00", 5760.0), ("01:35:00", None)):
-        walls = parse.limits("normal|||||\n", "", f"PartitionName=other MaxTime={most}\n")
+        walls = parse.limits("normal|||||||||\n", "", f"PartitionName=other MaxTime={most}\n")
         found = fitted(at, walls)
         assert (found.time_limit if isinstance(found, Action) else None) == (expected and pytest.approx(expected))
     assert isinstance(found, Reason)
