@@ -298,4 +298,9 @@ CREATE VIEW history AS
     WHERE ended = 1 AND state = 'COMPLETED' AND start IS NOT NULL AND end - start > suspended
     AND id NOT IN (SELECT job FROM stops);
 """,
+    """
+-- again: by which of mail and webhook it was certainly not sent, and is tried again; at: when it was tried last
+ALTER TABLE notifications ADD COLUMN again TEXT NOT NULL DEFAULT '';
+ALTER TABLE notifications ADD COLUMN tries INTEGER NOT NULL DEFAULT 1;
+""",
 )

@@ -9,7 +9,7 @@ from slurmplug.console import times
 from slurmplug.console.table import counted, printable
 from slurmplug.ledger import notifications, stop_queries
 from slurmplug.ledger.database import LedgerFile
-from slurmplug.ledger.notifications import EndedOperation, Told
+from slurmplug.ledger.notifications import Delivery, EndedOperation, Told
 from slurmplug.reports import deadlines, explain, job_view, savings
 from slurmplug.reports.explain import About
 from slurmplug.reports.job_view import Job
@@ -21,6 +21,8 @@ IDLE_SHARE = 0.05
 """share of the time up to which GPUs are idle"""
 IDLE_REPORTS = 60
 """reports of the use of its GPUs, half a minute apart, before a job's GPUs count as idle"""
+TRY_AGAIN_AFTER = (300.0, 600.0, 1_800.0)
+"""seconds after the first, the second and the third try that failed; after the next it is given up"""
 _DONE: Mapping[str, NotificationKind] = {
     "stop": "stopped",
     "migrate": "moved",
@@ -31,8 +33,8 @@ _DONE: Mapping[str, NotificationKind] = {
 
 @dataclass(frozen=True)
 class Notification:
-    """One thing that a user is told. mail: whether by mail, too. gpu_hours: what it saved, or what it cost so far;
-    None where neither is known."""
+    """One thing that a user is told. ways: those of `mail` and `webhook`. last: whether it is not tried once more.
+    gpu_hours: what it saved, or what it cost so far; None where neither is known."""
 
     about: Told
     job: str
@@ -40,7 +42,8 @@ class Notification:
     name: str
     text: str
     gpu_hours: float | None
-    mail: bool
+    ways: frozenset[str]
+    last: bool = False
 
     @property
     def title(self) -> str:
@@ -49,7 +52,8 @@ class Notification:
 
 
 def due(ledger: LedgerFile, config: Config, now: float) -> list[Notification]:
-    """What users are to be told, and were not told yet. Raises LedgerError."""
+    """What users are to be told, and were not told yet; also what could not be sent, is as it was, and is to be tried
+    again now. Raises LedgerError."""
     settings = config.notifications
     done: dict[int, dict[str, EndedOperation]] = defaultdict(dict)  # the latest of each kind, by job
     for each in notifications.ended_operations(ledger, now - LOOK_BACK):
@@ -61,14 +65,24 @@ def due(ledger: LedgerFile, config: Config, now: float) -> list[Notification]:
     for job in job_view.jobs_in_rows(ledger, rows, others=False):
         given = job.directives.notify if job.directives else None
         mail = settings.mail != "off" and (given == "on" or (given is None and settings.mail == "all"))
-        if not (mail or settings.webhook) or not job.managed:
+        ways = frozenset(way for way, used in (("mail", mail), ("webhook", settings.webhook)) if used)
+        if not ways or not job.managed:
             continue
         operations = done[job.row].values()
         for kind, text, gpu_hours in _of_job(ledger, job, operations, living.get(job.row, GPUUse())):
             about = Told(job.row, kind)
-            if kind in settings.about and about not in known:
-                found.append(Notification(about, job.id, job.facts.user, job.facts.name, text, gpu_hours, mail))
+            tried = known.get(about)
+            by = ways if tried is None else ways & _again(tried, now)
+            if kind in settings.about and by:
+                last = tried is not None and tried.tries >= len(TRY_AGAIN_AFTER)
+                found.append(Notification(about, job.id, job.facts.user, job.facts.name, text, gpu_hours, by, last))
     return found
+
+
+def _again(tried: Delivery, now: float) -> frozenset[str]:
+    """The ways by which a notification is tried again now."""
+    due = tried.again and now - tried.at >= TRY_AGAIN_AFTER[tried.tries - 1]
+    return tried.again if due else frozenset()
 
 
 def message(told: Sequence[Notification], cluster: str) -> tuple[str, str]:
