@@ -26,12 +26,13 @@ MOST_TYPES = 16
 
 class Slot(NamedTuple):
     """What is known at the beginning of a slot, the GPUs (n,) that each job of it was given in the slot, and, where the
-    teacher says so, what further ones were worth (n, k)."""
+    teacher says so, what further ones were worth (n, k); where jobs have parameter servers, how many of these (n,)."""
 
     snapshot: Snapshot
     forecasts: Forecasts
     given: Floats
     gain: Floats | None = None
+    servers: Floats | None = None
 
 
 def logged(path: Path, slot: float) -> Iterator[Slot]:

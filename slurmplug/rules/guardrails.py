@@ -229,7 +229,10 @@ def _no_effect_veto(action: Action, state: str, past: Past) -> Reason | None:
 
 
 def _placement_veto(action: Action, placement: str) -> Reason | None:
-    """Slurm chooses the nodes of jobs that start, and of running ones unless the site lets them be moved."""
+    """Slurm chooses the nodes of jobs that start, and of running ones unless the site lets them be moved; it counts no
+    parameter servers."""
+    if action.servers:
+        return Reason("parameter servers")
     vetoed = action.kind == "place" or (action.kind == "migrate" and placement == "off")
     return Reason("placement", {"placement": placement}) if vetoed else None
 
