@@ -58,6 +58,16 @@ class ServerAllocation(Allocation):
             self._budget.take(row, gpus, gpus if known.most[row] else 0)
 
     @property
+    def begin(self) -> int:
+        """The place in `rows` of the first job of the present batch."""
+        return self._begin
+
+    @property
+    def cpus(self) -> tuple[Floats, Floats]:
+        """(n,) CPUs of a worker, and (n,) of a server, of each job of the snapshot."""
+        return self._budget.of_worker, self._budget.of_server
+
+    @property
     def mask(self) -> Bools:
         """(3 k + 1,) what may be added for which there is room, and void."""
         return np.append(self._fits, True)

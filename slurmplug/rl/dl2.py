@@ -35,6 +35,7 @@ from slurmplug.rl.dl2_online import Online, Stage
 from slurmplug.rl.dl2_samples import Sample, Taught, gpus_of, imitated, imitated_with_servers, servers_of
 from slurmplug.rl.episode import Episode
 from slurmplug.rl.informed import Informed
+from slurmplug.rl.informed_servers import InformedServers, Worths
 from slurmplug.rl.torch_state import plain, restore
 from slurmplug.rl.training_workloads import CHOOSING, TrainingWorkloads, require_for_training
 from slurmplug.sim.engine.job import SimJob, Workload
@@ -162,8 +163,6 @@ def _begun(settings: Settings) -> tuple[Allocator, Net, dict[str, Singles]]:
     if not settings.start:
         types = dl2_ledger.types(settings.ledger, settings.slot) if settings.ledger else _types(settings)
         servers = settings.ledger is None and any(job.servers for job in _first_jobs(settings))
-        if servers and settings.teacher == Informed.name:
-            raise UsageError(f"teacher: {Informed.name} gives no parameter servers: name optimus or drf")
         allocator = (ServerAllocator if servers else Allocator)(types, settings.at_once, settings.slot)
         return allocator, Net(allocator.features, settings.hidden, servers=servers), {}
     model = model_files.read(Path(settings.start))
@@ -232,14 +231,15 @@ def taught(
     """Of each slot of the simulation of that number, or of the ledger: choices of the teacher, and the summary of the
     state."""
     slots = logged(settings.ledger, settings.slot) if settings.ledger else _simulated(settings, number)
-    for snapshot, forecasts, given, gain, servers in slots:
-        choices = allocator.choices(snapshot, forecasts, begins=True)
+    for slot in slots:
+        choices = allocator.choices(slot.snapshot, slot.forecasts, begins=True)
         if not choices.done:
             summary = choices.summary()
-            if isinstance(choices, ServerAllocation) and servers is not None:
-                of_slot = list(imitated_with_servers(choices, given, servers, rng))
+            if isinstance(choices, ServerAllocation) and slot.servers is not None:
+                worths = slot.worths(choices) if slot.worths else None
+                of_slot = list(imitated_with_servers(choices, slot.given, slot.servers, rng, worths))
             else:
-                of_slot = list(imitated(choices, given, rng, gain))
+                of_slot = list(imitated(choices, slot.given, rng, slot.gain))
             yield [of_slot[each] for each in rng.permutation(len(of_slot))[: settings.samples]], summary
 
 
@@ -253,13 +253,22 @@ def _simulated(settings: Settings, number: int) -> Iterator[Slot]:
         gain = None
         if isinstance(teacher, Informed) and len(seen.snapshot.jobs):
             gain = teacher.gain(seen.snapshot, seen.forecasts)
-        servers = None if seen.snapshot.servers is None else servers_of(seen.snapshot, plan)
-        yield Slot(seen.snapshot, seen.forecasts, gpus_of(seen.snapshot, plan), gain, servers)
+        slot = Slot(seen.snapshot, seen.forecasts, gpus_of(seen.snapshot, plan), gain)
+        if seen.snapshot.servers is not None:
+            worths = (
+                partial(Worths, teacher, seen.snapshot, seen.forecasts)
+                if isinstance(teacher, InformedServers)
+                else None
+            )
+            slot = slot._replace(servers=servers_of(seen.snapshot, plan), worths=worths)
+        yield slot
         episode.advance(plan)
 
 
 def _teacher(settings: Settings, workload: Workload, cluster: str) -> Policy:
     if settings.teacher == Informed.name:
+        if any(job.servers for job in workload.jobs):
+            return InformedServers(workload, settings.slot)
         return Informed(workload, max(parse(cluster).gpus), settings.slot)
     return policy_registry.policy(Config.model_validate({"policy": settings.teacher, "interval": settings.slot}))
 

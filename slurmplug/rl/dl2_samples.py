@@ -13,6 +13,7 @@ from policies.placement.allocation import held_gpus, held_servers
 from policies.plan import Plan
 from policies.snapshot import Snapshot
 from predictors.arrays import Bools, Floats, Ints
+from slurmplug.rl.informed_servers import Worths
 
 SHARP = 8
 """how much likelier the choice of a better worker is"""
@@ -50,13 +51,18 @@ def imitated(
 
 
 def imitated_with_servers(
-    choices: ServerAllocation, wanted: Floats, servers: Floats, rng: np.random.Generator
+    choices: ServerAllocation,
+    wanted: Floats,
+    servers: Floats,
+    rng: np.random.Generator,
+    worths: Worths | None = None,
 ) -> Iterator[Sample]:
     """The choices that lead to `wanted` and `servers` (n,), the GPUs and parameter servers of each job of the snapshot.
 
     First each job that is to train is given one of each, in any order, so that none is left with one kind alone. Then a
     job is given one of each as probably as it is short of both, and a worker or a server as it is short of one more
-    than of the other. Void, where nothing is wanted that may be chosen.
+    than of the other. Void, where nothing is wanted that may be chosen. worths: of each choice, by which the teacher
+    chose, so that its choice is known in each state: then by the power `SHARP` of that, wherever it leads.
     """
     given, given_servers = np.zeros((2, len(wanted)), dtype=np.int64)
     while not choices.done:
@@ -69,6 +75,9 @@ def imitated_with_servers(
         if waits.any():
             worth = np.outer(waits, [0.0, 0.0, 1.0])
         worth = worth.ravel() * mask[:-1]
+        if worths is not None:
+            known = worths.of_batch(choices)
+            worth = (known / max(known.max(), 1e-12)) ** SHARP
         target = np.append(worth / worth.sum(), 0.0) if worth.sum() > 0 else np.append(worth, 1.0)
         yield Sample(state, mask, target.astype(np.float32))
         choices.choose(int(rng.choice(len(target), p=target)))
