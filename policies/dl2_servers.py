@@ -44,9 +44,7 @@ class ServerAllocation(Allocation):
 
     def _count_more(self, yields: Bools) -> None:
         snapshot, jobs = self._snapshot, self._snapshot.jobs
-        n = len(jobs)
-        none = JobServers(np.zeros(n, dtype=np.int64), np.zeros(n), np.zeros((n, 5)), np.zeros(len(snapshot.runs_on)))
-        known = snapshot.servers or none
+        known = snapshot.servers or JobServers.none(len(jobs), len(snapshot.runs_on))
         self._budget = Budget(snapshot, known, yields)
         self._known = known
         self.servers: Ints = np.zeros(len(self.rows), dtype=np.int64)

@@ -222,6 +222,12 @@ class JobServers:
     times: Floats
     on: Ints
 
+    @classmethod
+    def none(cls, jobs: int, allocations: int) -> "JobServers":
+        """Those of so many jobs and allocations without any."""
+        most, on = np.zeros(jobs, dtype=np.int64), np.zeros(allocations, dtype=np.int64)
+        return cls(most, np.zeros(jobs), np.full((jobs, 5), np.nan), on)
+
 
 @dataclass(frozen=True)
 class Snapshot:

@@ -175,7 +175,6 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "stops per user": ("No more than {limit:.0f} jobs of one user are requested to stop in one hour",),
     # resizing, moving, preempting
     "placement": ("The site lets Slurm choose the nodes", " (placement is {placement})"),
-    "parameter servers": ("Parameter servers are counted in simulations only, so no job of Slurm's is given any",),
     "range": ("It requested {least:.0f} to {most:GPU}, which leaves no other number than it has",),
     "not running to move": ("It is not running",),
     "part of a GPU": ("It has or requests MIG instances or shards of GPUs, which slurmplug leaves as they are",),

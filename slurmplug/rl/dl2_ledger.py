@@ -28,8 +28,8 @@ MOST_TYPES = 16
 
 class Slot(NamedTuple):
     """What is known at the beginning of a slot, the GPUs (n,) that each job of it was given in the slot, and, where the
-    teacher says so, what further ones were worth (n, k). Where jobs have parameter servers, how many of these (n,), and,
-    where the teacher says so, what each choice was worth."""
+    teacher says so, what further ones were worth (n, k). Where jobs have parameter servers, how many of these (n,),
+    and, where the teacher says so, what each choice was worth."""
 
     snapshot: Snapshot
     forecasts: Forecasts

@@ -84,14 +84,14 @@ class Worths:
         held = (size[:, None] * of_worker + size * of_server) / max(cpus, 1.0)
         self._shares = np.maximum(size[:, None] / max(gpus, 1.0), held)
         """(r, w, u) of the dominant resource"""
-        self._known = {}
+        self._known: dict[tuple[int, int, int], Floats] = {}
 
     def of_batch(self, choices: ServerAllocation) -> Floats:
         """(3 k,) by how much the cost falls for the share of the dominant resource; 0 for what may not be chosen."""
         first = choices.begin
         batch = range(first, first + len(choices.batch))
         worth = [self._of(at, int(choices.workers[at]), int(choices.servers[at])) for at in batch]
-        return np.maximum(np.concatenate(worth), 0.0) * choices.mask[:-1]
+        return np.asarray(np.concatenate(worth) * choices.mask[:-1])
 
     def _of(self, at: int, workers: int, servers: int) -> Floats:
         """(3,) of a worker, a server, and one of each."""
