@@ -71,13 +71,15 @@ class Jobs:
 
     submitted: Floats
     started: Floats
+    suspended: Floats
+    """seconds in which it was suspended since then"""
     expected: Floats
     """the start that Slurm expects for a pending job; NaN where it expects none"""
     time_limit: Floats
     waited: Floats
     """seconds eligible and pending, in this run and those before it"""
     attained: Floats
-    """GPU seconds, in this run and those before it"""
+    """GPU seconds, in this run and those before it, without those in which it was suspended"""
     priority: Floats
     """Slurm's own priority, which includes the SiteFactor"""
     site_factor: Floats
@@ -249,6 +251,15 @@ class Snapshot:
     """how many jobs were alive at the last reading and are now listed neither alive nor ended"""
     servers: JobServers | None = None
     """None where no job has parameter servers"""
+
+    @cached_property
+    def elapsed(self) -> Floats:
+        """(n,) seconds that each job has run since its start, as Slurm counts them against its time limit: without
+        those in which it was suspended, and 0 while it is pending; read only."""
+        jobs = self.jobs
+        found = np.nan_to_num(np.maximum(self.now - jobs.started - jobs.suspended, 0.0))
+        found.flags.writeable = False
+        return found
 
 
 def _read_only(column: Bools) -> Bools:

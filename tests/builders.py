@@ -36,6 +36,7 @@ _COLUMNS: dict[str, tuple[type, Any]] = {
     "role": (np.str_, ""),
     "submitted": (np.float64, NOW),
     "started": (np.float64, np.nan),
+    "suspended": (np.float64, 0.0),
     "expected": (np.float64, np.nan),
     "time_limit": (np.float64, np.nan),
     "waited": (np.float64, 0.0),

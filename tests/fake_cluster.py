@@ -41,8 +41,7 @@ _JOB: dict[str, Any] = {
     "dependency": "", "features": "", "reservation": "", "node_list": "", "batch": True, "restarts": 0, "submit": NOW,
     "eligible": NOW, "start": NAN, "end": NAN, "expected": NAN, "time_limit": 3600.0, "priority": 1000.0, "nice": 0,
     "nodes": 1, "cpus": 2, "memory": 1024.0, "gpus": 1, "gpu_type": "", "gpu_type_held": "", "shards": 0,
-    "array_tasks": "",
-    "exit_code": 0,
+    "array_tasks": "", "suspended": 0.0, "exit_code": 0,
 }  # fmt: skip
 
 
@@ -223,7 +222,9 @@ class FakeCluster:
     def purge(self, job_id: int) -> None:
         """The controller forgets it; the accounting knows how it ended."""
         job = self.jobs.pop(job_id)
-        self.accounting[job_id] = Ending(job_id, job["state"], job["start"], job["end"], job["exit_code"])
+        self.accounting[job_id] = Ending(
+            job_id, job["state"], job["start"], job["end"], job["exit_code"], job["suspended"]
+        )
 
     def requeue(self, job_id: int) -> None:
         job = self.jobs[job_id]

@@ -85,7 +85,7 @@ class RenderedCluster:
             "nice": np.zeros(count, int),
             "nodes": np.ones(count, int), "cpus": demand[:, 1], "memory": demand[:, 2], "gpus": engine.gpus[live],
             "gpu_type": columns["gpu_type"][live], "gpu_type_held": np.full(count, ""), "shards": np.zeros(count, int),
-            "exit_code": np.zeros(count, int),
+            "exit_code": np.zeros(count, int), "suspended": np.zeros(count),
         }  # fmt: skip
         return JobRows(
             **{

@@ -54,4 +54,4 @@ class Fair(Policy):
         if not self.settings.quantum:
             return np.where(held_gpus(snapshot) > 0, -1.0, seconds)
         had = np.floor(seconds / self.settings.quantum)
-        return np.where(jobs.running & (snapshot.now - jobs.started < self.settings.quantum), -1.0, had)
+        return np.where(jobs.running & (snapshot.elapsed < self.settings.quantum), -1.0, had)

@@ -82,7 +82,7 @@ class Gandiva(Policy):
         """measured (nodes,): overloaded as Slurm measures it; a job that reports so of its network leaves, too."""
         jobs, on, space = snapshot.jobs, snapshot.runs_on, allocation.after()
         held = held_gpus(snapshot)
-        settled = movable(jobs) & (snapshot.now - jobs.started >= self.settings.patience)
+        settled = movable(jobs) & (snapshot.elapsed >= self.settings.patience)
         spread = np.bincount(on[:, 0], minlength=len(jobs))
         relieved: set[int] = set()
         moves: list[Action] = []

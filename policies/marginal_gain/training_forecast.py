@@ -131,6 +131,7 @@ def _gpu_pace(snapshot: Snapshot, forecasts: Forecasts, rows: Ints, held: Ints, 
     """
     jobs = snapshot.jobs
     since = np.maximum(np.nan_to_num(snapshot.now - np.fmax(jobs.reported, jobs.started)), 0.0)
+    since = np.minimum(since, snapshot.elapsed)  # of a suspension, when it was is not known
     requested = np.maximum(jobs.gpus[rows], 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         by_work = jobs.iteration[rows] / np.maximum(jobs.attained - since * held, 0.0)[rows]

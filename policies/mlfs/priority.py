@@ -154,7 +154,7 @@ def run_times(jobs: Jobs, now: float, forecasts: Forecasts, settings: PrioritySe
     The remaining time is the first of these that is known and positive: the forecast; the forecast of the total, less
     what has elapsed; the time limit, less what has elapsed; `unknown_total`.
     """
-    elapsed = np.fmax(np.where(jobs.pending, 0.0, now - jobs.started), 0.0)
+    elapsed = np.fmax(np.where(jobs.pending, 0.0, now - jobs.started - jobs.suspended), 0.0)
     predicted = forecasts.total.median
     remaining = np.full(len(jobs), settings.unknown_total)
     for better in (jobs.time_limit - elapsed, predicted - elapsed, forecasts.remaining.median):

@@ -95,7 +95,7 @@ def preemption_loss(jobs: Jobs, restart: float) -> Floats:
 
 def changeable(snapshot: Snapshot, stopping: Ints, settings: ScheduleSettings) -> Bools:
     """(n,) the running jobs that may be migrated, preempted or resized now."""
-    allowed = movable(snapshot.jobs) & (snapshot.now - snapshot.jobs.started >= settings.settle)
+    allowed = movable(snapshot.jobs) & (snapshot.elapsed >= settings.settle)
     allowed[stopping] = False
     return allowed
 

@@ -21,5 +21,4 @@ def total_seconds(jobs: Jobs, forecast: Forecast) -> Floats:
 def remaining_seconds(snapshot: Snapshot, forecast: Forecast) -> Floats:
     """(n,) expected remaining seconds; what is left of the time limit without a forecast, NaN without either."""
     jobs = snapshot.jobs
-    elapsed = np.nan_to_num(np.maximum(snapshot.now - jobs.started, 0.0))
-    return np.where(forecast.known, forecast.mean, np.maximum(jobs.time_limit - elapsed, 0.0))
+    return np.where(forecast.known, forecast.mean, np.maximum(jobs.time_limit - snapshot.elapsed, 0.0))

@@ -8,6 +8,7 @@ import re
 import secrets
 import string
 import subprocess
+import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -71,9 +72,9 @@ class CliClient(SlurmPrograms):
         write the separators, and they may stay the same from one call to the next.
         """
         options = ("--local", "--noheader", "--noconvert", "--all", "--array", "--states=all", "--sort=i")
-        return self._queue_reader.read(
-            self._query("squeue", *options, SQUEUE_FORMAT2=self._queue_separators.format(parse.JOB_FIELDS))
-        )
+        started = time.time()
+        text = self._query("squeue", *options, SQUEUE_FORMAT2=self._queue_separators.format(parse.JOB_FIELDS))
+        return self._queue_reader.read(text, started)
 
     def nodes(self) -> NodeRows:
         """Every node that is in a partition. Raises ReadFailed."""

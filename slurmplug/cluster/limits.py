@@ -1,8 +1,9 @@
 """The limits of QOS, associations and partitions, and whether a job that changes its shape would exceed one. Pure.
 
 Slurm accepts an update after which a limit keeps the job pending for good (`QOSMaxGRESPerUser`, `AssocGrpGRES`, ...).
-So the limits are checked before: sacctmgr(1), GrpTRES, MaxTRES, MaxTRESPerUser, MaxTRESPerAccount, MaxWall;
-resource_limits(5); slurm.conf(5), MaxTime. Slurm lets an operator's time limit pass MaxWall: nothing else keeps it.
+So the limits are checked before: sacctmgr(1), GrpTRES, GrpJobs, MaxTRES, MaxTRESPerUser, MaxTRESPerAccount, MaxJobs,
+MaxJobsPerUser, MaxJobsPerAccount, MaxWall; resource_limits(5); slurm.conf(5), MaxTime. Slurm lets an operator's time
+limit pass MaxWall: nothing else keeps it.
 """
 
 import math
@@ -11,8 +12,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 Tres = Mapping[str, float]
-"""Amounts by the names of TRES: cpu, mem (MiB), node, gres/gpu."""
+"""Amounts by the names of TRES: cpu, mem (MiB), node, gres/gpu, gres/gpu:TYPE; and JOBS."""
 CHECKED_TRES = ("cpu", "mem", "node", "gres/gpu")
+"""and types of GPUs"""
+JOBS = "jobs"
+"""how many jobs run, beside the names of TRES"""
+Tally = tuple[str, ...]
+"""What the jobs have in common whose use is added up: what it is, and its names; empty for a job alone."""
 
 
 class ResourceUse(NamedTuple):
@@ -38,7 +44,8 @@ class QosLimits:
     """The limits of a QOS: on all of its jobs, on a job, on a user's jobs, on an account's jobs; on a job's time, in
     seconds.
 
-    Those of a partition's QOS apply in addition to those of the job's own.
+    Those of a partition's QOS apply in addition to those of the job's own, and before them but where the job's QOS is
+    `over_partition` (OverPartQOS): the first that has a limit of a kind decides.
     """
 
     group: Tres = field(default_factory=dict)
@@ -46,17 +53,32 @@ class QosLimits:
     user: Tres = field(default_factory=dict)
     account: Tres = field(default_factory=dict)
     wall: float = math.inf
+    over_partition: bool = False
 
 
 @dataclass(frozen=True)
 class AssocLimits:
     """The limits of an association, on all of its jobs, on a job, and on a job's time in seconds; `parent` is the
-    parent account."""
+    parent account.
+
+    `jobs`: the most that run at once of a user's association. Like those on a job it is passed down: users have that
+    of their account, where they have none of their own.
+    """
 
     group: Tres = field(default_factory=dict)
     job: Tres = field(default_factory=dict)
     wall: float = math.inf
     parent: str = ""
+    jobs: float = math.inf
+
+
+class Rule(NamedTuple):
+    """A limit that applies to a job: the jobs of a tally, this one included, have at most so many of a kind."""
+
+    name: str
+    tally: Tally
+    kind: str
+    most: float
 
 
 @dataclass(frozen=True)
@@ -83,29 +105,75 @@ class Limits:
         return min(found)
 
     def exceeded(self, job: ResourceUse, others: Sequence[ResourceUse]) -> str:
-        """The first limit that the job would exceed while the others run, as `MaxTRES of QOS x: cpu=4`; else empty."""
-        return next(self._exceeded(job, others), "")
+        """The first limit that the job would exceed while the others run, as `MaxTRES of QOS x: cpu=4`; else empty.
 
-    def _exceeded(self, job: ResourceUse, others: Sequence[ResourceUse]) -> Iterator[str]:
-        for name in dict.fromkeys((self.partition_qos.get(job.partition, ""), job.qos)):
-            if (limits := self.qos.get(name)) is not None:
-                mine = [use for use in others if name in (use.qos, self.partition_qos.get(use.partition, ""))]
-                same_user = [use for use in mine if use.user == job.user]
-                same_account = [use for use in mine if use.account == job.account]
-                yield from _exceeded_tres(f"MaxTRES of QOS {name}", limits.job, job, ())
-                yield from _exceeded_tres(f"MaxTRESPU of QOS {name}", limits.user, job, same_user)
-                yield from _exceeded_tres(f"MaxTRESPA of QOS {name}", limits.account, job, same_account)
-                yield from _exceeded_tres(f"GrpTRES of QOS {name}", limits.group, job, mine)
-        for assoc, assoc_limits in self._assocs_of(job):
-            below = [use for use in others if assoc in [each for each, _ in self._assocs_of(use)]]
+        Of all that may count, as `longest`.
+        """
+        used: dict[tuple[Tally, str], float] = {}
+        for use in others:
+            for tally in self.tallies(use):
+                for kind, amount in use.tres.items():
+                    used[tally, kind] = used.get((tally, kind), 0.0) + amount
+        for _, _, rule in self._rules(job):
+            if job.tres.get(rule.kind, 0.0) + used.get((rule.tally, rule.kind), 0.0) > rule.most:
+                return f"{rule.name}: {rule.kind}={rule.most:g}"
+        return ""
+
+    def tallies(self, job: ResourceUse) -> Iterator[Tally]:
+        """Those that a job counts in while it runs, whether their limits apply to it or not."""
+        for name in self._qos_of(job):
+            yield ("qos", name)
+            yield ("user of a qos", name, job.user)
+            yield ("account of a qos", name, job.account)
+        yield from (("association", *each) for each, _ in self._assocs_of(job))
+
+    def rules(self, job: ResourceUse) -> list[Rule]:
+        """The limits that apply to a job, as slurmctld looks at them (acct_policy.c): one of a QOS hides that of the
+        next QOS, and of associations."""
+        found: list[Rule] = []
+        seen: dict[tuple[str, str], str] = {}
+        """by what is limited: the first who limits it"""
+        for by, of, rule in self._rules(job):
+            hiding = ("account", "user") if (of, rule.kind) == ("jobs of a user", JOBS) else (of,)
+            if all(seen.get((each, rule.kind), by) == by for each in hiding):
+                seen[of, rule.kind] = by
+                found.append(rule)
+        return found
+
+    def _rules(self, job: ResourceUse) -> Iterator[tuple[str, str, Rule]]:
+        """All limits of a job's QOS and associations: whose it is, what it limits, and the limit itself."""
+        for name in self._qos_of(job):
+            limits = self.qos[name]
+            found: tuple[tuple[str, str, Tally, Tres], ...] = (
+                ("job", "MaxTRES", (), limits.job),
+                ("user", "MaxTRESPU", ("user of a qos", name, job.user), limits.user),
+                ("account", "MaxTRESPA", ("account of a qos", name, job.account), limits.account),
+                ("group", "GrpTRES", ("qos", name), limits.group),
+            )
+            for of, named, tally, amounts in found:
+                for kind, most in amounts.items():
+                    yield f"QOS {name}", of, Rule(f"{named} of QOS {name}", tally, kind, most)
+        for place, (assoc, assoc_limits) in enumerate(self._assocs_of(job)):
             name = f"{assoc.user} in {assoc.account}" if assoc.user else f"account {assoc.account}"
-            yield from _exceeded_tres(f"MaxTRES of {name}", assoc_limits.job, job, ())
-            yield from _exceeded_tres(f"GrpTRES of {name}", assoc_limits.group, job, below)
+            tally = ("association", *assoc)
+            for kind, most in assoc_limits.job.items() if not place else ():
+                yield "associations", "job", Rule(f"MaxTRES of {name}", (), kind, most)
+            if assoc.user and assoc_limits.jobs < math.inf:
+                yield "associations", "jobs of a user", Rule(f"MaxJobs of {name}", tally, JOBS, assoc_limits.jobs)
+            for kind, most in assoc_limits.group.items():
+                yield "associations", "group", Rule(f"GrpTRES of {name}", tally, kind, most)
+
+    def _qos_of(self, job: ResourceUse) -> list[str]:
+        """The names of the job's QOS of which there are limits, the first to be looked at first."""
+        names = [self.partition_qos.get(job.partition, ""), job.qos]
+        if job.qos in self.qos and self.qos[job.qos].over_partition:
+            names.reverse()
+        return [name for name in dict.fromkeys(names) if name in self.qos]
 
     def _assocs_of(self, job: ResourceUse) -> Iterator[tuple[Assoc, AssocLimits]]:
-        """The job's associations and the accounts above them, from the lowest up."""
+        """The job's association and the accounts above it, from the lowest up."""
         own = (Assoc(job.account, job.user, job.partition), Assoc(job.account, job.user, ""))
-        yield from ((each, self.assocs[each]) for each in own if each in self.assocs)
+        yield from ((each, self.assocs[each]) for each in [each for each in own if each in self.assocs][:1])
         account, seen = job.account, set()
         while account and account not in seen:
             seen.add(account)
@@ -114,9 +182,3 @@ class Limits:
                 return
             yield each, self.assocs[each]
             account = self.assocs[each].parent
-
-
-def _exceeded_tres(name: str, limit: Tres, job: ResourceUse, others: Sequence[ResourceUse]) -> Iterator[str]:
-    for kind, most in limit.items():
-        if job.tres.get(kind, 0.0) + sum(use.tres.get(kind, 0.0) for use in others) > most:
-            yield f"{name}: {kind}={most:g}"

@@ -76,6 +76,9 @@ class JobRows:
     """of a pending job, when Slurm expects it to start; NaN where it expects nothing yet"""
     end: Floats
     """when it ended or its time limit ends it; NaN while it is pending or runs without a limit"""
+    suspended: Floats
+    """seconds in which it was suspended since its start, which Slurm counts neither as run time nor against its time
+    limit; 0 while it is pending"""
     time_limit: Floats
     """seconds, NaN for unlimited"""
     priority: Floats
@@ -146,6 +149,8 @@ class Ending:
     start: float
     end: float
     exit_code: int
+    suspended: float = 0.0
+    """seconds of its last run in which it was suspended"""
 
 
 @dataclass(frozen=True)

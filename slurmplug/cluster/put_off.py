@@ -1,4 +1,4 @@
-"""Updates that Slurm puts off: it changes no job that slurmdbd is just recording, and takes 5 s to say so of each.
+"""Updates that Slurm puts off: before 24.11 it changes no job that slurmdbd is just recording, and takes 5 s to say so.
 
 It is told of several jobs at once, so where slurmdbd hangs, those jobs stay so together; jobs that come later can be
 changed (`tests/live/test_long_running.py`).

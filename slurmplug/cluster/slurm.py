@@ -52,7 +52,7 @@ class SlurmCluster:
         self._name = config.cluster
         self._spool = spool or SpoolFolder(config.spool.path)
         self._scripts = ScriptReader(self._client, self.now())
-        self._queue = parse.queue("", Separators("f", "r"))
+        self._queue = parse.queue("", Separators("f", "r"), 0.0)
         self._het_leaders: frozenset[int] = frozenset()
         self._accounting = Accounting(self._client)
         self._put_off = PutOffUpdates()

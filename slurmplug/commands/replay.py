@@ -15,7 +15,7 @@ from slurmplug.console import progress
 from slurmplug.errors import UsageError
 from slurmplug.sim.engine.job import Workload
 from slurmplug.sim.experiment.simulation import NO_CONTENTION, SimulationSettings
-from slurmplug.sim.slurm import site_conf
+from slurmplug.sim.slurm import site_conf, site_limits
 from slurmplug.sim.slurm.launcher import LauncherSettings
 from slurmplug.sim.slurm.site_conf import SiteConf
 from slurmplug.sim.workloads.assumed import OURS, with_assumed_directives
@@ -35,6 +35,20 @@ NO_CONF = SiteConf(LauncherSettings(), "", ("all settings of slurm.conf (name it
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="Take nodes, priorities and backfill from this slurm.conf.",
+)
+@click.option(
+    "--sacctmgr",
+    "dump_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Follow the limits in this file of `sacctmgr dump`.",
+)
+@click.option(
+    "--qos",
+    "qos_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Follow the QOS in this output of `sacctmgr --parsable2 show qos`.",
 )
 @click.option("--cluster", default="", metavar="NxG", help="Nodes and GPUs on each, 16x4 or 8x4+2x8, if not these.")
 @click.option("--policy", default="", metavar="NAME", help="A policy, if not the configured one.")
@@ -71,6 +85,8 @@ def replay(
     from_ledger: bool,
     since: str,
     conf_path: Path | None,
+    dump_path: Path | None,
+    qos_path: Path | None,
     cluster: str,
     policy: str,
     share: float | None,
@@ -98,6 +114,8 @@ def replay(
         config = config.model_copy(update={"policy": policy})
     made_policy = policy_registry.policy(config)
     conf = site_conf.read(conf_path) if conf_path else NO_CONF
+    if dump_path or qos_path:
+        conf = site_limits.with_limits(conf, site_limits.read(dump_path, qos_path))
     curves = read_curves(curves_path)
     write_page = replay_page.writing(html_path) if html_path else None
     with _past(name, sacct_path, from_ledger=from_ledger, since=since, config=config, ledger_path=ledger_path) as past:
@@ -133,6 +151,7 @@ def replay(
         cluster=of_cluster,
         policy=made_policy.name,
         not_followed=conf.not_followed,
+        has_limits=bool(dump_path or qos_path),
     )
     notes = replay_text.notes(made, described_replay(of_sample(0), len(found)))
     emit(replay_text.json_lines(made, notes) if wants_json else replay_text.lines(made, notes))

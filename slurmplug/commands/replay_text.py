@@ -15,8 +15,9 @@ _LEGEND = (
     f"A job gains (loses) that ends more than {NOTICED:.0f} s earlier (later) after its submission than under Slurm"
     " alone, also where it was stopped early; *_mean and *_most are by how much."
 )
+_LIMITS = ("limits of QOS and associations", "limits of QOS and associations that were others then")
+"""that are not known, and that are"""
 _MAY_BE_OF = (
-    "limits of QOS and associations",
     "reservations",
     "nodes that were down",
     "the nodes of each partition",
@@ -27,6 +28,7 @@ _WAITED_FOR = (
     "a limit of its user, account or QOS, nodes of its partition, a reservation, nodes that were down, a time of day, a"
     " hold, or GPUs on one node"
 )
+_OR_THE_LIMITS = ", or more than a limit of their QOS or associations allows a job (limits were others then)"
 _CONSIDERABLE = 0.1
 """of the waiting, or of the GPUs"""
 _OFTEN = 0.25
@@ -64,7 +66,7 @@ def _warnings(made: ReplayReport) -> Iterator[str]:
     if made.waits is None:
         yield "The log does not say how long jobs waited, so the replay cannot be compared with what happened."
     elif not made.waits.near:
-        listed = list(dict.fromkeys([*made.not_followed, *_MAY_BE_OF]))
+        listed = list(dict.fromkeys([*made.not_followed, _LIMITS[made.has_limits], *_MAY_BE_OF]))
         yield (
             f"The replayed mean wait is not within {NEAR:.0%} of the true one, so read all waits below with care."
             f" It may come from what the replay does without: {', '.join(listed)}."
@@ -72,8 +74,9 @@ def _warnings(made: ReplayReport) -> Iterator[str]:
         yield from _reasons(made.waits)
     if made.never_started:
         yield (
-            f"{made.never_started} jobs never start: they request more CPUs or memory than the nodes have; --slurm-conf"
-            " or --cluster NODESxGPUSxCPUSxMIB says what these are."
+            f"{made.never_started} jobs never start: they request more CPUs or memory than the nodes have"
+            f"{_OR_THE_LIMITS if made.has_limits else ''}; --slurm-conf or --cluster NODESxGPUSxCPUSxMIB says what the"
+            " nodes are."
         )
     if made.samples == 1:
         yield "One sample gives no interval."

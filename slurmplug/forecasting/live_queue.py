@@ -53,7 +53,7 @@ class LiveQueue:
         self._limit = limit[self._waiting]
         self._seconds = samples_of(forecasts.total[self._waiting], self._limit, samples, random)
         self._running = np.flatnonzero(~jobs.pending)
-        left = limit[self._running] - np.nan_to_num(np.maximum(snapshot.now - jobs.started[self._running], 0.0))
+        left = limit[self._running] - snapshot.elapsed[self._running]
         self._left = np.maximum(left, SHORTEST)
         ends = np.minimum(
             samples_of(forecasts.remaining[self._running], self._left, samples, random), self._left[:, None]

@@ -66,7 +66,7 @@ class HistoryRunTimes:
     def forecast(self, snapshot: Snapshot, needs: Set[Need], paces: KindPaces) -> RunTimeForecasts:  # noqa: ARG002 one needs the other
         """All of them, whatever is needed."""
         jobs = snapshot.jobs
-        elapsed = np.nan_to_num(np.maximum(snapshot.now - jobs.started, 0.0))
+        elapsed = snapshot.elapsed
         by_runs, as_requested, shortest = self._by_earlier_runs(jobs)
         submitted = by_iterations(snapshot, by_runs, shortest, paces)
         pace = self._paces.of(snapshot)

@@ -86,6 +86,7 @@ _SNAPSHOT_COLUMNS = (
     _Column("kind", str, lambda job: job.directives.type or ""),
     _Column("role", str, lambda job: job.directives.role or ""),
     _Column("submitted", float, "record.key.first_submit"),
+    _Column("suspended", float, "facts.suspended"),
     _Column("time_limit", float, "facts.time_limit"),
     _Column("site_factor", float, "record.site_factor"),
     _Column("factor_by_others", bool, "record.placed.by_others"),
@@ -166,7 +167,7 @@ class ColumnCache:
         columns = self._renewed(records)
         pending, start = columns["state"] == "pending", columns["start"]
         waits_until = np.where(pending, now, start)
-        running_for = np.where(pending, 0.0, np.nan_to_num(np.maximum(now - start, 0.0)))
+        running_for = np.where(pending, 0.0, np.nan_to_num(np.maximum(now - start - columns["suspended"], 0.0)))
         placement, classes = _numbered(columns["class"].tolist())
         reporting = np.flatnonzero(columns["reports_load"])
         jobs = Jobs(

@@ -51,12 +51,16 @@ def _requeue_explains(old: JobFacts, row: JobFacts) -> bool:
     return row.restarts > old.restarts or (row.restarts > 0 and row.submit < old.submit)
 
 
-def of_ending_run(old: JobFacts, row: JobFacts) -> JobFacts:
-    """The row of the same job, with the restart count and the start of the run that is completing.
+def of_present_run(old: JobFacts, row: JobFacts) -> JobFacts:
+    """The row of the same job, with what squeue does not show of its present run any more.
 
-    A requeued job shows its new restart count at once, while the run before it is still completing, and squeue does
-    not show that run's start any more.
+    A requeued job shows its new restart count at once, while the run before it is still completing: then with that
+    run's restart count, start and suspensions. Of a run that goes on, the seconds for which it was suspended are never
+    fewer than before; squeue shows up to as many too few as it takes itself.
     """
     if row.state == "COMPLETING" and row.submit == old.submit and row.restarts > old.restarts and old.start is not None:
-        return row._replace(restarts=old.restarts, start=old.start)
+        return row._replace(restarts=old.restarts, start=old.start, suspended=old.suspended)
+    same_run = row.start is not None and (row.restarts, row.start) == (old.restarts, old.start)
+    if same_run and row.live and row.state != "COMPLETING" and row.suspended < old.suspended:
+        return row._replace(suspended=old.suspended)
     return row

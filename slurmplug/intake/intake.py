@@ -19,7 +19,7 @@ from slurmplug.intake import columns, report_points
 from slurmplug.intake.comparison import compare_site_factors
 from slurmplug.intake.eligibility import current_reasons, fits, nodes_of, types_of_classes, with_only_type
 from slurmplug.intake.fold import Fold
-from slurmplug.intake.identity import digest_of, identify, of_ending_run
+from slurmplug.intake.identity import digest_of, identify, of_present_run
 from slurmplug.intake.job_record import Admission, Changes, JobFacts, JobRecord, next_admission
 from slurmplug.intake.site_factor import SiteFactor, after_write, surplus_of_change
 from slurmplug.spool import json_lines
@@ -209,7 +209,7 @@ class Intake:
         identity = identify(record, row, digest)
         if identity == "another":
             return None
-        facts, in_doubt = of_ending_run(record.facts, row), identity == "in doubt"
+        facts, in_doubt = of_present_run(record.facts, row), identity == "in doubt"
         digest = record.digest if digest is None or in_doubt else digest
         if (facts, in_doubt, digest) != (record.facts, record.in_doubt, record.digest):
             if facts.restarts > record.facts.restarts:
@@ -358,7 +358,7 @@ def _close_run(record: JobRecord, new: JobFacts, now: float) -> None:
     began = old.start if old.start is not None and old.state != "PENDING" else over
     if old.eligible is not None:
         record.waited_before += max(0.0, began - old.eligible)
-    record.attained_before += max(0.0, over - began) * old.of_gpus.whole
+    record.attained_before += max(0.0, over - began - old.suspended) * old.of_gpus.whole
 
 
 def _request(facts: JobFacts) -> tuple[object, ...]:
@@ -381,4 +381,6 @@ def _is_part(record: JobRecord) -> bool:
 def _ended(facts: JobFacts, ending: Ending) -> JobFacts:
     start = None if ending.start != ending.start else ending.start
     end = None if ending.end != ending.end else ending.end
-    return facts._replace(state=ending.state, start=start, end=end, exit_code=ending.exit_code)
+    return facts._replace(
+        state=ending.state, start=start, end=end, exit_code=ending.exit_code, suspended=ending.suspended
+    )

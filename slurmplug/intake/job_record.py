@@ -84,6 +84,7 @@ class JobFacts(NamedTuple):
     gpu_type_held: str
     shards: int
     array_tasks: str = ""
+    suspended: float = 0.0
 
     @property
     def live(self) -> bool:

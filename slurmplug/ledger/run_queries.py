@@ -17,8 +17,8 @@ LONGEST_RUN = 1e9
 
 
 class FinishedRun(NamedTuple):
-    """A job that completed by itself. Times in seconds; `runtime` is that of its last run, of one that was stopped what
-    it would have been."""
+    """A job that completed by itself. Times in seconds; `runtime` is that of its last run, without suspensions, of one
+    that was stopped what it would have been."""
 
     id: int
     cluster: str
@@ -39,6 +39,7 @@ class FinishedRun(NamedTuple):
     first_submit: float
     submit: float
     end: float
+    suspended: float
     runtime: float
     restarts: int
     directives: Mapping[str, Any]
@@ -113,18 +114,21 @@ def _finite(quantities: str) -> dict[str, float]:
 
 
 _RUN_TIMES = f"""(
-    SELECT * FROM history UNION ALL SELECT *, end - start AS runtime FROM jobs
-    WHERE ended = 1 AND state != 'COMPLETED' AND start IS NOT NULL AND end - start > predicted_high
+    SELECT * FROM history UNION ALL SELECT *, end - start - suspended AS runtime FROM jobs
+    WHERE ended = 1 AND state != 'COMPLETED' AND start IS NOT NULL AND end - start - suspended > predicted_high
     AND id NOT IN (SELECT job FROM stops)
     UNION ALL SELECT * FROM (
-        SELECT jobs.*, min(coalesce(time_limit, 9e999), end - start + to_come * seconds / iterations) AS runtime
+        SELECT jobs.*, min(
+            coalesce(time_limit, 9e999),
+            end - start - suspended + to_come * min(seconds, end - start - suspended) / iterations
+        ) AS runtime
         FROM jobs JOIN (
             SELECT job, max(time) - min(time) AS seconds, max(iteration) - min(iteration) AS iterations,
                 json_extract(directives, '$.max_iterations') - max(iteration) AS to_come
             FROM progress JOIN jobs ON jobs.id = job WHERE job IN (SELECT job FROM stops) GROUP BY job
         ) ON job = jobs.id
         WHERE ended = 1 AND jobs.restarts = 0 AND json_array_length(trials) <= 1
-        AND start IS NOT NULL AND end > start AND iterations > 0 AND to_come >= 0
+        AND start IS NOT NULL AND end - start > suspended AND iterations > 0 AND to_come >= 0
     ) WHERE runtime < {LONGEST_RUN}
 )"""
 _LATEST_RUNS = f"""

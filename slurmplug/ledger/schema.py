@@ -289,4 +289,13 @@ CREATE TABLE notifications (
     PRIMARY KEY (job, kind)
 ) WITHOUT ROWID;
 """,
+    """
+-- seconds of its last run in which it was suspended, which are no run time
+ALTER TABLE jobs ADD COLUMN suspended REAL NOT NULL DEFAULT 0.0;
+DROP VIEW history;
+CREATE VIEW history AS
+    SELECT jobs.*, end - start - suspended AS runtime FROM jobs
+    WHERE ended = 1 AND state = 'COMPLETED' AND start IS NOT NULL AND end - start > suspended
+    AND id NOT IN (SELECT job FROM stops);
+""",
 )

@@ -61,7 +61,7 @@ def _ended(row: Row) -> EndedJob:
     return EndedJob(
         facts=facts,
         type=(directives.type if directives else "") or "",
-        seconds=row["end"] - row["start"],
+        seconds=row["end"] - row["start"] - row["suspended"],
         stopped=bool(row["stopped"]),
         longest=row["predicted_high"] if by_runs else None,
         gpu_use=GPUUse(*json.loads(row["gpu_use"])),
@@ -72,13 +72,13 @@ def _ended(row: Row) -> EndedJob:
 _NOT_BY_RUNS = (None, "", "time limit")
 _ENDED = """
 WITH paces AS (
-    SELECT job, (max(time) - min(time)) / (max(iteration) - min(iteration)) AS pace
+    SELECT job, min(max(time) - min(time), end - start - suspended) / (max(iteration) - min(iteration)) AS pace
     FROM progress JOIN jobs ON jobs.id = job
     WHERE progress.trial = jobs.trial AND progress.restarts = jobs.restarts AND job IN (SELECT value FROM json_each(?1))
     GROUP BY job HAVING count(*) > 3 AND max(iteration) > min(iteration) AND max(time) > min(time)
 )
 SELECT jobs.*, paces.pace AS pace, jobs.id IN (SELECT job FROM stops) AS stopped
 FROM jobs LEFT JOIN paces ON paces.job = jobs.id
-WHERE jobs.id IN (SELECT value FROM json_each(?1)) AND ended = 1 AND start IS NOT NULL AND end > start
+WHERE jobs.id IN (SELECT value FROM json_each(?1)) AND ended = 1 AND start IS NOT NULL AND end - start > suspended
 ORDER BY submit, jobs.id
 """

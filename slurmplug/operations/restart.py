@@ -57,7 +57,7 @@ from slurmplug.rules.grace import grace_seconds
 SETTLE_SECONDS = 2.0
 """From a reading without COMPLETING to the update that lets the job start. slurmd refuses a credential that is no
 newer, in whole seconds, than the request that ended the last run (slurm_cred_revoked in 22.05), and slurmctld then ends
-the job as FAILED: 6 of 6 in the second of their requeue, none of 6 two seconds later."""
+the job as FAILED: 6 of 6 in the second of their requeue, none of 6 two seconds later. (25.11 ends none.)"""
 MAX_RESERVE_TRIES = 3
 NODE_DOWN_SECONDS = 20.0
 """How long a node may be shown as down: a slurmctld that restarts hears from its nodes a moment later."""

@@ -116,7 +116,7 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("Cluster", "text", 10, "the cluster's name", lambda job: job.columns["cluster"]),
             Field("Comment", "text", 14, "its --comment", _text("comment")),
             Field("Constraints", "text", 12, "the features it requests", _text("features")),
-            Field("Elapsed", "span", 10, "how long it has run, this time", lambda job: job.elapsed),
+            Field("Elapsed", "span", 10, "how long it runs, this time, without suspensions", lambda job: job.elapsed),
             Field("ElapsedRaw", "integer", 10, "likewise, in seconds", lambda job: int(job.elapsed)),
             Field("Eligible", "time", 19, "when it could first run", _fact("eligible"), "Unknown"),
             Field("End", "time", 19, "when it ended", lambda job: job.ended, "Unknown"),

@@ -207,11 +207,13 @@ class Job:
 
     @property
     def elapsed(self) -> float:
-        """Seconds of this run."""
+        """Seconds of this run, as sacct has them: without those in which it was suspended."""
         if self._elapsed is None:
             started = self.started
             until = None if started is None else self.seen if self.live else self.ended
-            self._elapsed = 0.0 if started is None or until is None else max(0.0, until - started)
+            self._elapsed = (
+                0.0 if started is None or until is None else max(0.0, until - started - self.facts.suspended)
+            )
         return self._elapsed
 
     @property

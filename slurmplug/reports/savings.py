@@ -145,13 +145,13 @@ def _after_its_end(stop: DecidedStop) -> Estimate | None:
     more than its time limit left."""
     facts, most = stop.record.facts, _last_iteration(stop.record)
     seconds = remaining_seconds(stop.reports, most) if most is not None else None
-    began = facts.start if facts.start is not None else stop.at
+    ran = max(0.0, stop.at - facts.start - facts.suspended) if facts.start is not None else 0.0
     if seconds is None and stop.predicted is not None:
-        low, median, high = (max(0.0, each - (stop.at - began)) for each in stop.predicted)
+        low, median, high = (max(0.0, each - ran) for each in stop.predicted)
         seconds = Estimate(median, low, high)
     if seconds is None:
         return None
-    limit = max(0.0, began + facts.time_limit - stop.at) if facts.time_limit is not None else inf
+    limit = max(0.0, facts.time_limit - ran) if facts.time_limit is not None else inf
     return Estimate(*(facts.of_gpus.whole * min(each, limit) / HOUR for each in seconds))
 
 

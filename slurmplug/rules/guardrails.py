@@ -300,7 +300,7 @@ def _requeue_veto(action: Action, snapshot: Snapshot, row: int, past: Past, limi
     lost, had = (len(own) + 1) * limits.requeue_cost * jobs.gpus[row], float(jobs.attained[row])
     if lost > limits.requeue_waste * had:
         return Reason("waste", {"lost": lost / HOUR, "attained": had / HOUR, "limit": limits.requeue_waste})
-    if action.kind == "preempt" and not now - jobs.started[row] >= limits.minimum_run:
+    if action.kind == "preempt" and not snapshot.elapsed[row] >= limits.minimum_run:
         return Reason("minimum run", {"limit": limits.minimum_run})
     return None
 

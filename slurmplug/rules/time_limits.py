@@ -51,7 +51,7 @@ class BeforeLimit:
         jobs = snapshot.jobs
         if not self.ahead:
             return []
-        left = jobs.started + jobs.time_limit - snapshot.now
+        left = jobs.time_limit - snapshot.elapsed
         rows = np.flatnonzero(jobs.running & jobs.restartable & jobs.managed & ~np.isnan(left))
         return [row for row in rows.tolist() if left[row] <= self.seconds(snapshot, row)]
 
@@ -102,9 +102,9 @@ class TimeLimits:
 
     def last_calls(self) -> Iterator[Action]:
         """Preemptions of the jobs whose limit would end their run before they are done."""
-        jobs, now = self.snapshot.jobs, self.snapshot.now
+        jobs = self.snapshot.jobs
         for row in self.ending:
-            left = float(jobs.started[row] + jobs.time_limit[row] - now)
+            left = float(jobs.time_limit[row] - self.snapshot.elapsed[row])
             needs = _to_its_end(jobs, row, self.forecasts)
             if not needs <= left:
                 known = {} if np.isnan(needs) else {"needs": needs / HOUR}

@@ -46,7 +46,7 @@ def _configure(spec: ClusterSpec, layout: Layout, cluster: str, ports: Ports) ->
     texts = {
         "slurm.conf": render.slurm_conf(spec, layout, cluster, ports),
         "gres.conf": render.gres_conf(spec, layout),
-        "cgroup.conf": render.cgroup_conf(_slurm_version(spec.slurm)),
+        "cgroup.conf": render.cgroup_conf(slurm_version(spec.slurm)),
         "job_submit.lua": spec.job_submit.read_text() if spec.job_submit else "",
     }
     for name, text in texts.items():
@@ -63,8 +63,8 @@ def _write_secret(path: Path, text: str, account: str) -> None:
     set_owner(path, account, 0o600)
 
 
-def _slurm_version(slurm: Path | None) -> tuple[int, int]:
-    """The release, such as (22, 5); `slurmctld -V` prints "slurm-wlm 22.05.8"."""
+def slurm_version(slurm: Path | None) -> tuple[int, int]:
+    """The release, as (22, 5), of the Slurm below a prefix or of the system's; `slurmctld -V`: "slurm-wlm 22.05.8"."""
     answer = subprocess.run(
         ["slurmctld", "-V"], env={"PATH": search_path(slurm)}, capture_output=True, text=True, check=True, timeout=10
     ).stdout

@@ -9,6 +9,7 @@ from slurmplug.cluster import parse
 from slurmplug.cluster.parse import JOB_FIELDS, NODE_FIELDS, Separators
 
 SEPARATORS = Separators("fK3a9Qz", "rT7b0Wm")
+NOW = 1_796_000_000.0
 
 
 def squeue(jobs: int) -> str:
@@ -58,6 +59,7 @@ def made_up_job(job_id: int, draw: random.Random) -> dict[str, str]:
         "EligibleTime": str(submit),
         "StartTime": str(submit + 900),
         "EndTime": str(submit + 90_000),
+        "TimeUsed": f"{draw.randrange(24)}:{draw.randrange(60):02}:00" if running else "0:00",
         "TimeLimit": "1-00:00:00",
         "PriorityLong": str(draw.randrange(1_000_000)),
         "Nice": "0",
@@ -73,13 +75,13 @@ def made_up_job(job_id: int, draw: random.Random) -> dict[str, str]:
 @pytest.mark.parametrize("jobs", [10_000, 100_000])
 def test_jobs_of_one_squeue(benchmark: BenchmarkFixture, jobs: int) -> None:
     text = squeue(jobs)
-    found = benchmark(parse.queue, text, SEPARATORS)
+    found = benchmark(parse.queue, text, SEPARATORS, NOW)
     assert len(found.rows) == jobs
 
 
 def test_one_array_of_one_squeue(benchmark: BenchmarkFixture) -> None:
     text = array(50_000)
-    found = benchmark(parse.queue, text, SEPARATORS)
+    found = benchmark(parse.queue, text, SEPARATORS, NOW)
     assert found.rows.elements.tolist() == [50_000]
 
 

@@ -7,6 +7,7 @@ from subprocess import CompletedProcess
 from typing import Any
 
 from slurmplug.cluster.cli_client import CliClient
+from slurmplug.cluster.parse import QueueReader, Separators
 from slurmplug.sandbox import ClusterSpec, Node, Partition, Sandbox
 
 FIELD, RECORD = "fMARKED", "rMARKED"
@@ -64,6 +65,8 @@ class Recorder(CliClient):
     def __init__(self, sandbox: Sandbox) -> None:
         super().__init__(sandbox.layout.slurm_conf, None, 30.0)
         self.answer = b""
+        self._queue_separators = Separators(FIELD, RECORD)
+        self._queue_reader = QueueReader(self._queue_separators)
 
     def _run(self, argv: Sequence[str], *args: Any, **kwargs: Any) -> CompletedProcess[bytes]:
         result = super()._run(argv, *args, **kwargs)

@@ -8,6 +8,7 @@ from slurmplug.cluster.parse import JOB_FIELDS, Separators
 from slurmplug.errors import ReadFailed
 
 SEPARATORS = Separators("fK3a9Qz", "rT7b0Wm")
+NOW = 1_796_000_000.0
 WRITTEN = ("Name", "Comment", "Dependency", "Feature")
 NUMBERS = (
     "JobID",
@@ -50,7 +51,7 @@ def record(job_id: int, **fields: str) -> str:
 @given(st.lists(st.tuples(written, written), max_size=5))
 def test_every_job_is_read_as_it_is_whatever_is_written_in_names_and_comments(jobs: list[tuple[str, ...]]) -> None:
     text = "".join(record(at + 1, Name=name, Comment=comment) for at, (name, comment) in enumerate(jobs))
-    rows = parse.queue(text, SEPARATORS).rows
+    rows = parse.queue(text, SEPARATORS, NOW).rows
     assert rows.job_id.tolist() == list(range(1, len(jobs) + 1))
     nothing = {"(null)", "N/A"}
     assert rows.name.tolist() == ["" if name in nothing else name for name, _ in jobs]
@@ -62,7 +63,7 @@ def test_bytes_that_are_not_utf_8_cannot_swallow_a_mark(name: bytes, comment: by
     name, comment = name.replace(b"\0", b""), comment.replace(b"\0", b"")
     data = record(1, Name="<name>", Comment="<comment>").encode() + record(2).encode()
     data = data.replace(b"<name>", name).replace(b"<comment>", comment)
-    rows = parse.queue(data.decode("utf-8", "replace"), SEPARATORS).rows
+    rows = parse.queue(data.decode("utf-8", "replace"), SEPARATORS, NOW).rows
     assert rows.job_id.tolist() == [1, 2]
 
 
@@ -72,7 +73,7 @@ def test_a_queue_that_was_cut_off_is_no_queue(jobs: int, data: st.DataObject) ->
     ends = {end + len(SEPARATORS.record) + 1 for end in range(len(text)) if text.startswith(SEPARATORS.record, end)}
     cut = data.draw(st.integers(1, len(text) - 1).filter(lambda at: at not in ends))
     try:
-        parse.queue(text[:cut], SEPARATORS)
+        parse.queue(text[:cut], SEPARATORS, NOW)
     except ReadFailed:
         return
     raise AssertionError("half a record was read")
@@ -85,7 +86,9 @@ def evenly_apart(tasks: set[int]) -> bool:
 
 def elements_of(tasks: set[int]) -> tuple[int, set[int]]:
     """How many elements are read, and which tasks are addressed, of an array whose tasks are listed."""
-    found = parse.queue("".join(record(9, ArrayJobID="9", ArrayTaskID=str(task)) for task in sorted(tasks)), SEPARATORS)
+    found = parse.queue(
+        "".join(record(9, ArrayJobID="9", ArrayTaskID=str(task)) for task in sorted(tasks)), SEPARATORS, NOW
+    )
     ranges = [[int(end) for end in each.split("-")] for each in found.addresses[9][2:].strip("[]").split(",")]
     (elements,) = found.rows.elements.tolist()
     return elements, {task for each in ranges for task in range(each[0], each[-1] + 1)}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from predictors.arrays import Ints
+from predictors.arrays import Floats, Ints, Texts
 from slurmplug.cluster import tres
 from slurmplug.cluster.parse.table import (
     UNSET,
@@ -33,8 +33,8 @@ from slurmplug.cluster.parse.table import (
 from slurmplug.cluster.port import Ending, JobRows, RunIdentity
 from slurmplug.errors import ReadFailed
 
-VOLATILE_FIELDS = ("PriorityLong", "StartTime", "EndTime")
-"""What changes of a pending job from one squeue to the next: backfill sets when it is expected to start."""
+VOLATILE_FIELDS = ("PriorityLong", "StartTime", "EndTime", "TimeUsed")
+"""What changes of a job from one squeue to the next: backfill sets when a pending one is expected to start."""
 JOB_FIELDS = (
     *VOLATILE_FIELDS,
     "JobID", "ArrayJobID", "ArrayTaskID", "HetJobID", "UserID", "UserName", "Account", "QOS", "Partition", "State",
@@ -46,7 +46,7 @@ JOB_FIELDS = (
 _STABLE_FIELDS = JOB_FIELDS[len(VOLATILE_FIELDS) :]
 RUN_IDENTITY_FIELDS = ("JobID", "UserID", "SubmitTime", "RestartCnt")
 """squeue(1), --Format: those of `RunIdentity`."""
-ENDING_FIELDS = ("JobIDRaw", "State", "Start", "End", "ExitCode")
+ENDING_FIELDS = ("JobIDRaw", "State", "Start", "End", "ExitCode", "Suspended")
 """sacct(1), --format: no text that a user writes, so the separator need not be secret."""
 
 SPRIO_FORMAT = "%i %S %y"
@@ -61,6 +61,8 @@ COMMENT_LENGTH = 4_096
 _MAX_LISTED_TASKS = 5
 """Slurm prints more tasks than this, evenly spaced, as FIRST-LAST:STEP."""
 _REQUESTS = ("tres-per-node", "tres-per-job", "tres-per-socket", "tres-per-task")
+_WITH_ALLOCATION = ("RUNNING", "SUSPENDED", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED")
+"""States in which EndTime is when the time limit ends the job."""
 _NO_VAL = 0xFFFF_FFFE
 """What slurm.h has for a 32-bit number that is not set."""
 
@@ -87,8 +89,14 @@ class QueueReader:
         self._rows: dict[str, int] = {}
         self._columns = _parse_columns({name: [] for name in _STABLE_FIELDS})
 
-    def read(self, text: str) -> Queue:
-        """The jobs that `squeue --array --Format` lists. Raises ReadFailed."""
+    def read(self, text: str, now: float) -> Queue:
+        """The jobs that `squeue --array --Format` lists.
+
+        now: seconds since the epoch when squeue was started, by the clock that it subtracts starts from.
+
+        Raises:
+            ReadFailed
+        """
         separator, records = self._separators.field, text.split(f"{self._separators.record}\n")
         if records.pop():
             raise ReadFailed("squeue's answer ends in the middle of a record")
@@ -107,14 +115,14 @@ class QueueReader:
             at[new] = len(self._rows) + np.arange(len(new))
             columns = {name: np.concatenate([columns[name], each]) for name, each in _parse_columns(texts).items()}
         columns = {name: column[at] for name, column in columns.items()}
-        found = _queue(columns, dict(zip(VOLATILE_FIELDS, volatile, strict=True)))
+        found = _queue(columns, dict(zip(VOLATILE_FIELDS, volatile, strict=True)), now)
         self._rows, self._columns = rows, columns
         return found
 
 
-def queue(text: str, separators: Separators) -> Queue:
+def queue(text: str, separators: Separators, now: float) -> Queue:
     """The jobs of one squeue, as `QueueReader.read`. Raises ReadFailed."""
-    return QueueReader(separators).read(text)
+    return QueueReader(separators).read(text, now)
 
 
 def _parse_columns(columns: Columns) -> dict[str, NDArray[Any]]:
@@ -157,7 +165,7 @@ def _parse_columns(columns: Columns) -> dict[str, NDArray[Any]]:
     }
 
 
-def _queue(columns: Mapping[str, NDArray[Any]], volatile: Mapping[str, Sequence[str]]) -> Queue:
+def _queue(columns: Mapping[str, NDArray[Any]], volatile: Mapping[str, Sequence[str]], now: float) -> Queue:
     """The rows, where the records of elements that are pending together become one."""
     job_id, array_id, array_task = columns["job_id"], columns["array_id"], columns["array_task"].copy()
     _, first, row_of, counts = np.unique(job_id, return_index=True, return_inverse=True, return_counts=True)
@@ -175,7 +183,8 @@ def _queue(columns: Mapping[str, NDArray[Any]], volatile: Mapping[str, Sequence[
     elements = np.ones(len(ids), dtype=np.int64)
     arrays = np.flatnonzero(columns["array_id"])
     elements[arrays] = [len(tasks.get(each, (0,))) for each in ids[arrays].tolist()]
-    starts = timestamps(volatile, "StartTime")
+    starts, ends = timestamps(volatile, "StartTime"), timestamps(volatile, "EndTime")
+    used = column(volatile, "TimeUsed", duration, np.float64)
     rows = JobRows(
         **{name: each for name, each in columns.items() if name != "array_task"},
         array_task=task,
@@ -183,7 +192,8 @@ def _queue(columns: Mapping[str, NDArray[Any]], volatile: Mapping[str, Sequence[
         array_tasks=_task_texts(ids, tasks),
         start=np.where(pending, np.nan, starts),
         expected=np.where(pending, starts, np.nan),
-        end=np.where(pending, np.nan, timestamps(volatile, "EndTime")),
+        end=np.where(pending, np.nan, ends),
+        suspended=_suspended(columns["state"], starts, ends, used, now),
         priority=floats(volatile, "PriorityLong"),
     )
     in_arrays = zip(ids[arrays].tolist(), columns["array_id"][arrays].tolist(), task[arrays].tolist(), strict=True)
@@ -191,6 +201,17 @@ def _queue(columns: Mapping[str, NDArray[Any]], volatile: Mapping[str, Sequence[
         job: f"{array}_{task}" if task >= 0 else f"{array}_[{_ranges(tasks[array])}]" for job, array, task in in_arrays
     }
     return Queue(rows, addresses)
+
+
+def _suspended(states: Texts, starts: Floats, ends: Floats, used: Floats, now: float) -> Floats:
+    """(n,) `JobRows.suspended`, from the seconds used, which leave out suspensions.
+
+    squeue counts the time that a running job has used until it prints that job, which is not before `now`. So of a job
+    that was never suspended the result is 0, and of another one it is too short by what squeue took at most.
+    """
+    until = np.where(np.isin(states, _WITH_ALLOCATION), np.floor(now), ends)
+    known = (states != "PENDING") & ~np.isnan(used)
+    return np.where(known, np.nan_to_num(np.maximum(until - starts - used, 0.0)), 0.0)
 
 
 def run_identities(text: str, separators: Separators) -> dict[int, RunIdentity]:
@@ -208,11 +229,14 @@ def endings(text: str) -> tuple[Ending, ...]:
         fields = line.split("|")
         if len(fields) != len(ENDING_FIELDS):
             raise ReadFailed(f"sacct answers {line[:80]!r}, which is not {len(ENDING_FIELDS)} fields")
-        job, state, start, end, status = fields
+        job, state, start, end, status, suspended = fields
         if not job.isdecimal():
             continue  # elements of an array that are still pending together
         try:
-            ending = Ending(whole(job), state.partition(" ")[0], timestamp(start), timestamp(end), exit_code(status))
+            ending = Ending(
+                whole(job), state.partition(" ")[0], timestamp(start), timestamp(end), exit_code(status),
+                float(np.nan_to_num(duration(suspended))),
+            )  # fmt: skip
         except ValueError as error:
             raise ReadFailed(f"sacct answers {line[:80]!r}: {error}") from error
         if not np.isnan(ending.end):

@@ -1,15 +1,16 @@
-"""Limits in what sacctmgr and scontrol print. Pure."""
+"""Limits, in what sacctmgr and scontrol print. Pure."""
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from slurmplug.cluster import tres
-from slurmplug.cluster.limits import CHECKED_TRES, Assoc, AssocLimits, Limits, QosLimits, Tres
+from slurmplug.cluster.limits import CHECKED_TRES, JOBS, Assoc, AssocLimits, Limits, QosLimits, Tres
 from slurmplug.cluster.parse.table import duration
 
-QOS_FIELDS = "Name,GrpTRES,MaxTRES,MaxTRESPU,MaxTRESPA,MaxWall"
-ASSOC_FIELDS = "Account,User,Partition,GrpTRES,MaxTRES,MaxWall,ParentName"
+QOS_FIELDS = "Name,GrpTRES,MaxTRES,MaxTRESPU,MaxTRESPA,MaxWall,GrpJobs,MaxJobsPU,MaxJobsPA,Flags"
+ASSOC_FIELDS = "Account,User,Partition,GrpTRES,MaxTRES,MaxWall,ParentName,GrpJobs,MaxJobs"
 _FIELD = re.compile(r"\b(\w++)=(\S*+)")
 
 
@@ -22,21 +23,42 @@ def limits(qos: str, assocs: str, partitions: str) -> Limits:
         partitions: the output of `scontrol -o show partition`.
 
     Raises:
-        ValueError: a line has other fields, or a limit is no time.
+        ValueError: a line has other fields, or a limit is no number, amount or time.
     """
     found = [dict(reversed(_FIELD.findall(line))) for line in partitions.splitlines()]
     named = {each["PartitionName"]: each for each in found if "PartitionName" in each}
     return Limits(
-        qos={
-            name: QosLimits(_tres(group), _tres(job), _tres(user), _tres(account), _wall(wall))
-            for name, group, job, user, account, wall in _rows(qos, 6)
-        },
+        qos={each["Name"]: qos_limits(each) for each in _rows(qos, QOS_FIELDS)},
         assocs={
-            Assoc(account, user, partition): AssocLimits(_tres(group), _tres(job), _wall(wall), parent)
-            for account, user, partition, group, job, wall, parent in _rows(assocs, 7)
+            Assoc(each["Account"], each["User"], each["Partition"]): replace(
+                assoc_limits(each), parent=each["ParentName"]
+            )
+            for each in _rows(assocs, ASSOC_FIELDS)
         },
         partition_qos={name: each["QoS"] for name, each in named.items() if each.get("QoS", "N/A") not in ("N/A", "")},
         partition_wall={name: _wall(each.get("MaxTime", "")) for name, each in named.items()},
+    )
+
+
+def qos_limits(cells: Mapping[str, str]) -> QosLimits:
+    """Those of a QOS, by the names of sacctmgr's columns; a limit that is not there is none. Raises ValueError."""
+    return QosLimits(
+        group=_amounts(cells, "GrpTRES", "GrpJobs"),
+        job=_amounts(cells, "MaxTRES"),
+        user=_amounts(cells, "MaxTRESPU", "MaxJobsPU"),
+        account=_amounts(cells, "MaxTRESPA", "MaxJobsPA"),
+        wall=_wall(cells.get("MaxWall", "")),
+        over_partition="OverPartQOS" in cells.get("Flags", "").split(","),
+    )
+
+
+def assoc_limits(cells: Mapping[str, str]) -> AssocLimits:
+    """Those of an association, without its parent; as `qos_limits`."""
+    return AssocLimits(
+        group=_amounts(cells, "GrpTRES", "GrpJobs"),
+        job=_amounts(cells, "MaxTRES"),
+        wall=_wall(cells.get("MaxWall", "")),
+        jobs=_amounts(cells, "", "MaxJobs").get(JOBS, math.inf),
     )
 
 
@@ -46,19 +68,29 @@ def _wall(text: str) -> float:
     return math.inf if math.isnan(seconds) else seconds
 
 
-def _rows(text: str, width: int) -> Iterator[list[str]]:
+def _rows(text: str, fields: str) -> Iterator[dict[str, str]]:
+    names = fields.split(",")
     for line in text.splitlines():
         words = line.split("|")
-        if len(words) != width:
-            raise ValueError(f"{line[:80]!r} is not {width} fields")
-        yield words
+        if len(words) != len(names):
+            raise ValueError(f"{line[:80]!r} is not {len(names)} fields")
+        yield dict(zip(names, words, strict=True))
 
 
-def _tres(text: str) -> Tres:
-    """The amounts of CHECKED_TRES; a negative one is no limit."""
+def _amounts(cells: Mapping[str, str], of_tres: str, of_jobs: str = "") -> Tres:
+    """The amounts of CHECKED_TRES and of types of GPUs, and the number of jobs; a negative one is no limit."""
     found: dict[str, float] = {}
-    for item in text.split(","):
+    for item in cells.get(of_tres, "").split(","):
         name, equals, amount = item.partition("=")
-        if equals and name in CHECKED_TRES and not amount.startswith("-"):
-            found[name] = tres.memory(item) if name == "mem" else float(amount)
+        if equals and (name in CHECKED_TRES or name.startswith("gres/gpu:")) and not amount.startswith("-"):
+            found[name] = tres.memory(item) if name == "mem" else _number(name, amount)
+    jobs = cells.get(of_jobs, "")
+    if jobs and not jobs.startswith("-"):
+        found[JOBS] = _number(of_jobs, jobs)
     return found
+
+
+def _number(name: str, text: str) -> float:
+    if not text.isascii() or not text.isdecimal():
+        raise ValueError(f"{name}={text[:40]!r}, which is no number")
+    return float(text)

@@ -114,6 +114,7 @@ def workload_table(jobs: Sequence[SimJob], *, all_managed: bool) -> WorkloadTabl
         "kind": column(lambda job: job.kind, np.str_),
         "role": np.array([part.role for part in flat], dtype=np.str_),
         "submitted": column(lambda job: int(job.submit)),
+        "suspended": np.zeros(len(flat)),
         "time_limit": column(lambda job: job.time_limit),
         "gpus_min": np.where(elastic & (least > 0), least, requested),
         "gpus_max": np.where(elastic & (most > 0), most, requested),

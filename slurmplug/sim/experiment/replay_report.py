@@ -29,7 +29,7 @@ class Table(NamedTuple):
 class ReplayReport:
     """What a replay found.
 
-    `not_followed`: settings of the site, a phrase each.
+    `not_followed`: settings of the site, a phrase each. `has_limits`: whether limits of QOS or associations were read.
     """
 
     workload: str
@@ -37,6 +37,7 @@ class ReplayReport:
     policy: str
     samples: int
     not_followed: tuple[str, ...]
+    has_limits: bool
     never_started: int
     waits: ReplayedWaits | None
     figures: tuple[Difference, ...]
@@ -51,6 +52,7 @@ def report(
     cluster: str,
     policy: str,
     not_followed: Sequence[str],
+    has_limits: bool,
 ) -> ReplayReport:
     """The report of these samples, at least one."""
     first = found[0]
@@ -60,6 +62,7 @@ def report(
         policy=policy,
         samples=len(found),
         not_followed=tuple(not_followed),
+        has_limits=has_limits,
         never_started=int((first.alone.started != first.alone.started).sum()),
         waits=_waits(first, cluster),
         figures=tuple(differences(found)),

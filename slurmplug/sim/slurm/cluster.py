@@ -14,11 +14,13 @@ from types import MappingProxyType
 import numpy as np
 
 from predictors.arrays import Floats, Ints, Texts
+from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.port import Command, Reading, Reservation, ResourceRequest, Site, Submission
 from slurmplug.sim.adapters.cluster import NO_JOBS, NO_NODES, SimCluster
 from slurmplug.sim.engine.engine import DONE, PENDING, Engine, GpusByNode
 from slurmplug.sim.engine.workload_table import CLUSTER
-from slurmplug.sim.slurm.held_by_row import HeldByRow
+from slurmplug.sim.slurm.held_by_row import HeldByRow, Releasing
+from slurmplug.sim.slurm.job_limits import JobLimits
 from slurmplug.sim.slurm.launcher import (
     HeldResources,
     LauncherSettings,
@@ -41,15 +43,6 @@ _OTHERS = frozenset({"SiteFactor", "Nice", "Gres", "StartTime", "ReservationName
 @dataclass
 class _Reserved:
     nodes: frozenset[int]
-    until: float
-
-
-@dataclass(frozen=True)
-class _Releasing:
-    """Resources of a node that an ended or requeued job still holds."""
-
-    node: int
-    amount: Floats
     until: float
 
 
@@ -78,7 +71,7 @@ class SlurmSimCluster(SimCluster):
         self._oldest = 0
         """the first row that has not ended"""
         self._running: dict[int, GpusByNode] = {}
-        self._releasing: list[_Releasing] = []
+        self._releasing: list[Releasing] = []
         table = engine.table
         first = table.first_row[:-1]
         demand = table.per_gpu * np.maximum(table.requested, 1)[:, None]
@@ -97,6 +90,7 @@ class SlurmSimCluster(SimCluster):
         self._held = HeldByRow(3 + len(self._gpu_types))
         self._total = self._with_types(engine.nodes.capacity, np.arange(len(engine.nodes)))
         self._limit = table.columns["time_limit"][first]
+        self._limits = JobLimits.of(self._settings.limits, table, self._per_gpu, self._gpu_types)
         self._handlers = {
             **{verb: handle for verb, handle in self._handlers.items() if verb != "place"},
             "update": self._update,
@@ -157,6 +151,10 @@ class SlurmSimCluster(SimCluster):
             job_id: self._resource_request(job_id - 1) for job_id in job_ids if 0 < job_id <= len(self.engine.state)
         }
 
+    def limits(self) -> Limits:
+        """Those of QOS and associations."""
+        return self._settings.limits
+
     # --- commands to Slurm --------------------------------------------------------------------------------------
 
     def _update(self, row: int, command: Command) -> str:
@@ -169,6 +167,8 @@ class SlurmSimCluster(SimCluster):
             per_node, nodes = int(fields["Gres"].rpartition(":")[2]), int(fields.get("NumNodes", "1").partition("-")[0])
             if "NumNodes" not in fields:
                 nodes = self._resource_request(row).nodes
+            if self._limits and self._limits.never_starts(int(engine.table.training[row]), per_node * nodes):
+                return "a limit of its QOS or associations would keep it pending for good"
             engine.reshape(row, per_node * nodes)
             self._node_counts[row] = nodes
         if "Nice" in fields:
@@ -259,7 +259,7 @@ class SlurmSimCluster(SimCluster):
         left = [each for each in self._releasing if each.until > engine.now]
         engine.changes += len(left) < len(self._releasing)
         left += [
-            _Releasing(node, engine.demand(row, share), engine.now + seconds)
+            Releasing(node, engine.demand(row, share), engine.now + seconds)
             for row in self._running.keys() - engine.holds.keys()
             for node, share in self._running[row]
         ]
@@ -278,7 +278,11 @@ class SlurmSimCluster(SimCluster):
             of_priority = self._set_priorities(waiting, pending, room)
             settings = replace(self._settings, backfill=backfill)
             held, usage = self._held_resources(), self._usage
-            for start in jobs_to_start(pending, held, room, usage, now=now, settings=settings, of_priority=of_priority):
+            limited = self._limits.left(engine, waiting, pending) if self._limits else None
+            found = jobs_to_start(
+                pending, held, room, usage, now=now, settings=settings, of_priority=of_priority, limited=limited
+            )
+            for start in found:
                 self._start(int(waiting[start.row]), start)
         rows = np.fromiter(engine.holds, dtype=np.int64, count=len(engine.holds))
         self._gpus_held = np.bincount(self._user[rows], engine.gpus[rows], self._users).astype(np.float64)

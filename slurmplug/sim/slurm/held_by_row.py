@@ -1,11 +1,21 @@
 """What running rows hold, in columns that change by single rows: thousands run, and few start or end at once."""
 
 from collections.abc import Container, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from predictors.arrays import Floats
 from slurmplug.sim.slurm.launcher import HeldResources
+
+
+@dataclass(frozen=True)
+class Releasing:
+    """Resources of a node that an ended or requeued job still holds."""
+
+    node: int
+    amount: Floats
+    until: float
 
 
 class HeldByRow:

@@ -2,7 +2,9 @@
 
 As sched/backfill of Slurm does it, without what a simulation of training does not need: jobs start in order of priority
 until one does not fit; that one is promised the earliest start that the time limits of what runs allow, and a later
-job starts now only where it does not delay this promise (Lifka, JSSPP 1995). Pure: clock and queue are the caller's.
+job starts now only where it does not delay this promise (Lifka, JSSPP 1995). A job that would be above a limit of its
+QOS or associations is passed over, whether there is room for it or not, and is promised nothing. Pure: clock and queue
+are the caller's.
 """
 
 import math
@@ -12,6 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from predictors.arrays import Bools, Floats, Ints, Texts
+from slurmplug.cluster.limits import Limits
+from slurmplug.sim.slurm.limited import Limited
 from slurmplug.sim.slurm.multifactor import Usage, Weights, priority
 
 _SLACK = 1e-6
@@ -27,7 +31,8 @@ class LauncherSettings:
     `pace`: seconds between two scheduling passes, as by batch_sched_delay and sched_min_interval.
     `bf_interval`: seconds between two rounds of backfill, between which jobs start in order of priority alone; 0: each
     pass backfills. `launch_seconds`: from a start until the job's program runs; `release_seconds`: from a job's end
-    until others can have what it held. A site can take both from its accounting (docs/simulator.md).
+    until others can have what it held. A site can take both from its accounting (docs/simulator.md). `limits`: of QOS
+    and associations.
     """
 
     weights: Weights = field(default_factory=Weights)
@@ -38,6 +43,7 @@ class LauncherSettings:
     bf_interval: float = 0.0
     launch_seconds: float = 0.0
     release_seconds: float = 0.0
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,8 +128,10 @@ def jobs_to_start(
     now: float,
     settings: LauncherSettings | None = None,
     of_priority: Ints | None = None,
+    limited: Limited | None = None,
 ) -> tuple[Start, ...]:
-    """The jobs to start now, in that order. of_priority: (n,) where that is known already, as `priorities`.
+    """The jobs to start now, in that order. of_priority: (n,) where that is known already, as `priorities`. limited:
+    what the limits of QOS and associations leave to each (n,); what starts is added to it.
 
     Nodes with a reservation are for the jobs that name it, and these run nowhere else; so each reservation is a queue
     of its own. The same priority: first submitted, first started.
@@ -134,13 +142,16 @@ def jobs_to_start(
     of_priority = priorities(pending, room, usage, now, settings) if of_priority is None else of_priority
     ranked = np.argsort(-of_priority, kind="stable")
     ranked = ranked[pending.begin[ranked] <= now]
+    if limited is not None:
+        ranked = ranked[~limited.held_back()[ranked]]
     started: list[Start] = []
     names = np.unique(pending.reservation[ranked]).tolist() if (pending.reservation != "").any() else [""]
     for name in names:
         rows = ranked[pending.reservation[ranked] == name] if len(names) > 1 or name else ranked
         nodes = np.flatnonzero((room.reservation == name) & room.up)
         if len(nodes):
-            started += _SchedulingPass(pending, held, room, nodes, now=now, settings=settings).run(rows)
+            one = _SchedulingPass(pending, held, room, nodes, now=now, settings=settings, limited=limited)
+            started += one.run(rows)
     if len(names) == 1:
         return tuple(started)
     order = {int(row): place for place, row in enumerate(ranked)}
@@ -166,8 +177,10 @@ class _SchedulingPass:
         *,
         now: float,
         settings: LauncherSettings,
+        limited: Limited | None = None,
     ) -> None:
         self._pending, self._nodes, self._now, self._settings = pending, nodes, now, settings
+        self._limited = limited
         place = np.full(len(room.free), -1)
         place[nodes] = np.arange(len(nodes))
         here = place[held.node] >= 0 if len(held.node) else np.zeros(0, dtype=bool)
@@ -184,6 +197,8 @@ class _SchedulingPass:
         for row in waiting:
             if start := self._start(row, self._free):
                 yield start
+                continue
+            if self._holds_back(row):
                 continue
             if self._place(row, self._free_at(math.inf)) is None:
                 continue  # it requests more than there is: later jobs need not wait for it
@@ -216,7 +231,8 @@ class _SchedulingPass:
                 continue  # as many, or fewer, of the same did not fit, and room only shrinks
             start = self._start(row, self._free if ends_before else np.minimum(self._free, spare))
             if start is None:
-                failed[kind] = units
+                if not self._holds_back(row):
+                    failed[kind] = units
                 continue
             if not ends_before:
                 local = np.searchsorted(self._nodes, start.nodes)
@@ -224,16 +240,22 @@ class _SchedulingPass:
             yield start
 
     def _start(self, row: int, free: Floats) -> Start | None:
-        placed = self._place(row, free)
+        placed = None if self._holds_back(row) else self._place(row, free)
         if placed is None:
             return None
         nodes, shares = placed
+        if self._limited is not None:
+            self._limited.start(row)
         after = self._less(self._free, row, nodes, shares)
         self._node = np.concatenate([self._node, nodes])
         self._amount = np.concatenate([self._amount, (self._free - after)[nodes]])
         self._until = np.concatenate([self._until, np.full(len(nodes), self._now + self._limit[row])])
         self._free = after
         return Start(row, tuple(self._nodes[nodes].tolist()), tuple(shares.tolist()))
+
+    def _holds_back(self, row: int) -> bool:
+        """Whether a limit of its QOS or associations does."""
+        return self._limited is not None and self._limited.holds_back(row)
 
     def _less(self, free: Floats, row: int, nodes: Ints, shares: Ints) -> Floats:
         left = free.copy()

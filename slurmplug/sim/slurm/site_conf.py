@@ -19,6 +19,8 @@ from slurmplug.sim.slurm.multifactor import Weights
 from slurmplug.sim.workloads.rows import as_number, open_lines, quoted
 
 MOST_INCLUDES = 20
+LIMITS = "limits of QOS and associations"
+QOS_PRIORITIES = "PriorityWeightQOS (the priorities of QOS are in slurmdbd)"
 _WEEK = "7-0"
 _ANY_MEMORY = 99_999_999.0
 """MiB of a node whose memory Slurm does not allocate"""
@@ -48,12 +50,17 @@ Lines = Sequence[Mapping[str, str]]
 class SiteConf:
     """A site's slurm.conf: cluster, as `slurmplug.sim.engine.nodes.parse` reads it, empty without nodes.
 
-    `not_followed`: what it sets and the simulated Slurm does without, a phrase each.
+    `not_followed`: what it sets and the simulated Slurm does without, a phrase each. Of use once it is known what
+    slurmdbd has (`slurmplug.sim.slurm.site_limits`): whether limits are enforced, PriorityWeightQOS, and the QOS of
+    partitions.
     """
 
     settings: LauncherSettings
     cluster: str
     not_followed: tuple[str, ...]
+    enforces_limits: bool = True
+    qos_weight: float = 0.0
+    partition_qos: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,16 @@ def read(path: Path) -> SiteConf:
             (conf.nodes if kind == "nodename" else conf.partitions).append({**defaults[kind], **entries})
     try:
         groups = _groups(conf)
-        return SiteConf(_settings(conf), "+".join(groups), tuple(_not_followed(conf)))
+        return SiteConf(
+            _settings(conf),
+            "+".join(groups),
+            tuple(_not_followed(conf)),
+            enforces_limits=bool({"limits", "safe", "all"} & _enforced(conf)),
+            qos_weight=0.0 if _is_basic(conf) else _number(conf.values, "priorityweightqos", 0.0),
+            partition_qos=MappingProxyType(
+                {each["partitionname"]: each["qos"] for each in conf.partitions if "qos" in each}
+            ),
+        )
     except (ValueError, UsageError) as error:
         raise DataError(f"{path}: {error}") from error
 
@@ -115,7 +131,7 @@ def _whole_lines(lines: Iterator[str]) -> Iterator[str]:
 
 def _settings(conf: _Conf) -> LauncherSettings:
     values, parameters = conf.values, _parameters(conf)
-    basic = values.get("prioritytype", "").lower() == "priority/basic"
+    basic = _is_basic(conf)
     priorities = {each["partitionname"]: _number(each, "priorityjobfactor", 1.0) for each in conf.partitions}
     age, fairshare, job_size, partition = (0.0 if basic else _number(values, each, 0.0) for each in _WEIGHTS)
     weights = Weights(
@@ -135,6 +151,10 @@ def _settings(conf: _Conf) -> LauncherSettings:
         pace=_number(parameters, "batch_sched_delay", 3.0),
         default_limit=_default_limit(conf),
     )
+
+
+def _is_basic(conf: _Conf) -> bool:
+    return conf.values.get("prioritytype", "").lower() == "priority/basic"
 
 
 def _backfills(conf: _Conf) -> bool:
@@ -191,11 +211,11 @@ def _not_followed(conf: _Conf) -> Iterator[str]:
         if values.get(keyword, "").lower() not in _NOT_SET:
             yield written
     if _number(values, "priorityweightqos", 0.0):
-        yield "PriorityWeightQOS (the priorities of QOS are in slurmdbd)"
+        yield QOS_PRIORITIES
     if _number(values, "priorityweightfairshare", 0.0):
         yield "shares of accounts and users (fairshare takes all users for equal)"
-    if {"limits", "qos", "all"} & set(values.get("accountingstorageenforce", "").lower().split(",")):
-        yield "limits of QOS and associations"
+    if {"limits", "safe", "qos", "all"} & _enforced(conf):
+        yield LIMITS
     if values.get("selecttype", "").lower() == "select/linear":
         yield "SelectType=select/linear (jobs hold parts of nodes)"
     parameters = _parameters(conf)
@@ -212,6 +232,10 @@ def _not_followed(conf: _Conf) -> Iterator[str]:
         yield "OverSubscribe=EXCLUSIVE (jobs hold parts of nodes)"
     if any("," in tres.types(tres.gpus(each.get("gres", ""))) for each in conf.nodes):
         yield "types of GPUs on nodes that have several"
+
+
+def _enforced(conf: _Conf) -> set[str]:
+    return set(conf.values.get("accountingstorageenforce", "").lower().split(","))
 
 
 def _number(values: Mapping[str, str], name: str, default: float) -> float:

@@ -92,8 +92,8 @@ def _twice(data: bytes) -> None:
     first, second = parts(data, 2)
     reader = parse.QueueReader(MARKED)
     with suppress(ReadFailed):
-        reader.read(first)
-    found, alone = reader.read(second), parse.queue(second, MARKED)
+        reader.read(first, NOW)
+    found, alone = reader.read(second, NOW), parse.queue(second, MARKED, NOW)
     if found.rows.job_id.tolist() != alone.rows.job_id.tolist() or found.addresses != alone.addresses:
         raise AssertionError("what was read before changes what is read")
 
@@ -147,8 +147,8 @@ def _of_slurm() -> Iterator[Target]:
     shown = b"JobId=7 NumNodes=2-2 NtasksPerTRES:0 MinMemoryNode=100M"
     yield Target("requests", _requests, [request + NEXT + b"7 n1 n[2-3]\n" + NEXT + shown], MARKS, failed)
     limits = [
-        b"normal|gres/gpu=4,mem=1T|||cpu=4|1-00:00:00\n",
-        b"vision|ada||gres/gpu=8||1:00:00|root\n",
+        b"normal|gres/gpu=4,mem=1T|||cpu=4|1-00:00:00|8|2||OverPartQOS\n",
+        b"vision|ada||gres/gpu=8||1:00:00|root|4|2\n",
         b"PartitionName=gpu QoS=N/A MaxTime=1-00:00:00 Nodes=n[1-4]\n",
     ]
     sample, words = NEXT.join(limits), (b"gres/gpu=", b"|", b"=-1")

@@ -13,6 +13,7 @@ from slurmplug.errors import ReadFailed
 RowsByName: TypeAlias = Callable[[str], list[Mapping[str, Any]]]
 DATA = Path(__file__).parents[2] / "data"
 SEPARATORS = Separators("fMARKED", "rMARKED")
+NOW = 1_795_249_600.0
 HOSTILE = "a=b|c\n99|99|RUNNING\n\x1f\x01\t%s,(null)"
 
 JOB: Mapping[str, str] = {
@@ -20,7 +21,8 @@ JOB: Mapping[str, str] = {
     "Account": "vision", "QOS": "normal", "Partition": "gpu", "State": "PENDING", "Reason": "Priority",
     "Name": "train", "Comment": "(null)", "Dependency": "(null)", "Feature": "(null)", "Reservation": "(null)",
     "NodeList": "", "BatchFlag": "1", "RestartCnt": "0", "SubmitTime": "1795249517", "EligibleTime": "1795249517",
-    "StartTime": "N/A", "EndTime": "N/A", "TimeLimit": "1-00:00:00", "PriorityLong": "1000", "Nice": "0",
+    "StartTime": "N/A", "EndTime": "N/A", "TimeUsed": "0:00", "TimeLimit": "1-00:00:00",
+    "PriorityLong": "1000", "Nice": "0",
     "NumNodes": "2", "NumCPUs": "4", "NumTasks": "4", "Sockets": "*", "tres-alloc": "cpu=4,mem=100M,node=2,billing=4",
     "tres-per-node": "N/A", "tres-per-job": "N/A", "tres-per-socket": "N/A", "tres-per-task": "N/A", "exit_code": "0:0",
 }  # fmt: skip
@@ -35,7 +37,7 @@ def squeue(*jobs: Mapping[str, str]) -> str:
 def job(**fields: str) -> Mapping[str, Any]:
     """The one row of a queue of one job; fields with `_` for `-`."""
     given = {name.replace("_", "-") if name.startswith("tres") else name: value for name, value in fields.items()}
-    return row(parse.queue(squeue(given), SEPARATORS).rows, 0)
+    return row(parse.queue(squeue(given), SEPARATORS, NOW).rows, 0)
 
 
 def row(rows: JobRows, at: int) -> Mapping[str, Any]:
@@ -49,7 +51,7 @@ def recorded(request: pytest.FixtureRequest) -> Callable[[str], str]:
 
 @pytest.fixture
 def queue(recorded: Callable[[str], str]) -> Queue:
-    return parse.queue(recorded("squeue"), SEPARATORS)
+    return parse.queue(recorded("squeue"), SEPARATORS, NOW)
 
 
 @pytest.fixture
@@ -88,7 +90,7 @@ def test_where_slurm_tracks_no_gpus_the_request_is_counted(recorded: Callable[[s
     for tracked in ("gres/gpu=", "gres/gpu:a100=", "gres/gpu:v100="):
         for count in range(1, 7):
             text = text.replace(f",{tracked}{count}", "")
-    expected, found = parse.queue(recorded("squeue"), SEPARATORS).rows, parse.queue(text, SEPARATORS).rows
+    expected, found = parse.queue(recorded("squeue"), SEPARATORS, NOW).rows, parse.queue(text, SEPARATORS, NOW).rows
     here = expected.name == name
     assert found.gpus[here].tolist() == expected.gpus[here].tolist()
 
@@ -364,7 +366,7 @@ def test_every_unit_of_memory_is_understood(tres: str, mebibytes: float) -> None
 
 
 def test_the_last_element_of_an_array_is_addressed_as_an_element() -> None:
-    found = parse.queue(squeue({"ArrayTaskID": "9", "State": "RUNNING"}), SEPARATORS)
+    found = parse.queue(squeue({"ArrayTaskID": "9", "State": "RUNNING"}), SEPARATORS, NOW)
     assert found.addresses == {7: "7_9"}
     assert (found.rows.array_task.tolist(), found.rows.elements.tolist()) == ([9], [1])
 
@@ -375,7 +377,7 @@ def test_long_texts_are_cut_to_their_bound() -> None:
 
 
 def test_an_empty_answer_is_an_empty_queue() -> None:
-    assert len(parse.queue("", SEPARATORS).rows) == 0
+    assert len(parse.queue("", SEPARATORS, NOW).rows) == 0
 
 
 def test_no_reservations_are_none() -> None:
@@ -415,7 +417,7 @@ def test_the_weights_of_trackable_resources_are_separate(recorded: Callable[[str
 )  # fmt: skip
 def test_a_queue_that_does_not_fit_fails_the_reading(text: str) -> None:
     with pytest.raises(ReadFailed):
-        parse.queue(text, SEPARATORS)
+        parse.queue(text, SEPARATORS, NOW)
 
 
 @pytest.mark.parametrize(
@@ -450,11 +452,47 @@ def test_a_configuration_that_does_not_fit_fails_the_reading(recorded: Callable[
 
 
 @pytest.mark.parametrize(
-    "text", ["1|FAILED|1|2\n", "1|FAILED|1|soon|0:0\n", "1|FAILED|1|2|x\n", f"1|FAILED|1|{'9' * 400}|0:0\n"]
+    "text",
+    [
+        "1|FAILED|1|2|0:0\n",
+        "1|FAILED|1|soon|0:0|00:00:00\n",
+        "1|FAILED|1|2|x|00:00:00\n",
+        f"1|FAILED|1|{'9' * 400}|0:0|00:00:00\n",
+        "1|FAILED|1|2|0:0|long\n",
+    ],
 )
 def test_an_accounting_that_does_not_fit_fails_the_reading(text: str) -> None:
     with pytest.raises(ReadFailed):
         parse.endings(text)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("00:00:00", 0.0), ("1-00:01:00", 86_460.0), ("INVALID", 0.0)])
+def test_the_accounting_tells_for_how_long_a_job_was_suspended(text: str, seconds: float) -> None:
+    [ending] = parse.endings(f"5|COMPLETED|1795249517|1795349517|0:0|{text}\n")
+    assert ending.suspended == seconds
+
+
+@pytest.mark.parametrize(
+    ("state", "used", "seconds"),
+    [
+        ("RUNNING", "1:40", 0.0),
+        ("RUNNING", "1:43", 0.0),  # squeue printed it 3 s after it was started
+        ("RUNNING", "0:40", 60.0),
+        ("SUSPENDED", "0:10", 90.0),
+        ("CONFIGURING", "1:40", 0.0),
+        ("COMPLETED", "0:20", 30.0),
+        ("COMPLETING", "0:50", 0.0),
+        ("RUNNING", "INVALID", 0.0),
+        ("PENDING", "0:00", 0.0),
+    ],
+)
+def test_the_time_that_a_job_has_not_used_since_its_start_it_was_suspended(
+    state: str, used: str, seconds: float
+) -> None:
+    """It started 100 s ago, and ended after 50 s where it has ended."""
+    ends = NOW - 50.0 if state.startswith("COMPLET") else NOW + 3600.0
+    given = {"StartTime": f"{NOW - 100.0:.0f}", "EndTime": f"{ends:.0f}", "TimeUsed": used}
+    assert job(State=state, **given)["suspended"] == seconds
 
 
 @pytest.mark.parametrize("text", ["7 1 0.1 0.1\n", f"7 {'9' * 5000} 0.1\n", f"{'9' * 5000} 1 0.1\n", "7 1 \n"])
@@ -470,7 +508,9 @@ def test_addresses_of_what_is_no_job_fail_the_reading() -> None:
 
 
 def test_jobs_that_the_accounting_has_not_seen_end_are_no_endings() -> None:
-    assert parse.endings("5|RUNNING|1795249517|Unknown|0:0\n7_[2-9]|PENDING|Unknown|Unknown|0:0\n") == ()
+    assert (
+        parse.endings("5|RUNNING|1795249517|Unknown|0:0|00:00:00\n7_[2-9]|PENDING|Unknown|Unknown|0:0|00:00:00\n") == ()
+    )
 
 
 # --- what jobs request ------------------------------------------------------------------------------------------------
@@ -619,8 +659,8 @@ def test_a_queue_that_is_read_after_others_is_as_one_that_is_read_alone() -> Non
             jobs[n] |= changes[call % 3]
         there = random.permutation([n for n in jobs if random.random() < 0.8]).tolist()
         text = squeue(*(jobs[n] for n in there), *(array if call % 2 else array[:2]))
-        again = queues.read(text)
-        alone = parse.queue(text, SEPARATORS)
+        again = queues.read(text, NOW)
+        alone = parse.queue(text, SEPARATORS, NOW)
         assert again.addresses == alone.addresses
         for name in JobRows.__dataclass_fields__:
             np.testing.assert_array_equal(getattr(again.rows, name), getattr(alone.rows, name), err_msg=name)
@@ -628,7 +668,7 @@ def test_a_queue_that_is_read_after_others_is_as_one_that_is_read_alone() -> Non
 
 def test_an_answer_that_does_not_fit_leaves_what_is_known_of_the_queue() -> None:
     queues = parse.QueueReader(SEPARATORS)
-    queues.read(squeue(JOB))
+    queues.read(squeue(JOB), NOW)
     with pytest.raises(ReadFailed):
-        queues.read(squeue(JOB, {"JobID": "8", "NumNodes": "?"}))
-    assert queues.read(squeue(JOB, {"JobID": "9", "ArrayJobID": "9"})).rows.job_id.tolist() == [7, 9]
+        queues.read(squeue(JOB, {"JobID": "8", "NumNodes": "?"}), NOW)
+    assert queues.read(squeue(JOB, {"JobID": "9", "ArrayJobID": "9"}), NOW).rows.job_id.tolist() == [7, 9]

@@ -262,3 +262,47 @@ def test_jobs_that_no_node_can_hold_are_counted(tmp_path: Path) -> None:
     made = found("--sacct", str(write(tmp_path, *rows)), "--cluster", "1x8x16x1000")
     assert made["never_started"] == 2
     assert any("2 jobs never start" in each for each in made["warnings"])
+
+
+LIMITED = "JobID|User|Account|QOS|Submit|Eligible|Start|ElapsedRaw|Timelimit|AllocTRES|NCPUS|State|JobName"
+QOS = "Name|Priority|MaxTRESPU|MaxWall\nnormal|0||\nfew|0|gres/gpu=2|1-00:00:00\n"
+DUMP = (
+    "Cluster - 'c'\nParent - 'root'\nAccount - 'lab':GrpTRES=gres/gpu=3\nParent - 'lab'\nUser - 'ada'\nUser - 'bob'\n"
+)
+
+
+@pytest.fixture
+def limited(tmp_path: Path) -> tuple[str, ...]:
+    """Jobs of one GPU and ten minutes on eight idle GPUs, all submitted at once, that started as the limits of DUMP and
+    QOS let them: two of Ada's at once, and one of Bob's; the account has three."""
+    starts = {"ada": ["10:00:00", "10:00:00", "10:10:00", "10:10:00"], "bob": ["10:00:00", "10:10:00"]}
+    lines = [LIMITED]
+    for user, each in starts.items():
+        for number, start in enumerate(each):
+            job = f"{len(lines)}|{user}|lab|few|2026-03-01T10:00:00|2026-03-01T10:00:00|2026-03-01T{start}"
+            lines.append(f"{job}|600|01:00:00|gres/gpu=1|1|COMPLETED|train{number}")
+    for name, text in (("sacct.txt", "\n".join(lines) + "\n"), ("qos.txt", QOS), ("dump.cfg", DUMP)):
+        (tmp_path / name).write_text(text)
+    return "--sacct", str(tmp_path / "sacct.txt"), "--cluster", "1x8"
+
+
+def test_jobs_that_waited_for_limits_wait_as_they_did_once_the_limits_are_given(
+    limited: tuple[str, ...], tmp_path: Path
+) -> None:
+    without = found(*limited)
+    assert without["waits"]["replayed_mean"] == 0
+    assert "limits of QOS and associations, reservations" in without["warnings"][0]
+    made = found(*limited, "--qos", str(tmp_path / "qos.txt"), "--sacctmgr", str(tmp_path / "dump.cfg"))
+    assert made["waits"]["true_mean"] == 300
+    assert made["waits"]["replayed_mean"] == pytest.approx(300, abs=5)
+    assert made["waits"]["start_error"] <= 3
+    assert made["has_limits"]
+    assert "limits of QOS: MaxWall" in made["not_followed"]
+
+
+def test_limits_that_cannot_be_read_are_refused(limited: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "dump.cfg").write_text("Account: lab\n")
+    assert "dump.cfg, line 1: is no line of a dump" in replay(
+        *limited, "--sacctmgr", str(tmp_path / "dump.cfg"), code=1
+    )
+    assert "no-such-file cannot be read" in replay(*limited, "--qos", "no-such-file", code=1)

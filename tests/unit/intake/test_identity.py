@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from policies.snapshot import JobKey
-from slurmplug.intake.identity import Identity, digest_of, identify, of_ending_run
+from slurmplug.intake.identity import Identity, digest_of, identify, of_present_run
 from slurmplug.intake.job_record import JobFacts, JobRecord
 from tests.builders import CLUSTER, NOW
 from tests.fake_cluster import SCRIPT, job_row
@@ -80,7 +80,9 @@ def test_a_doubt_lasts_until_the_script_was_read() -> None:
 def test_a_run_that_completes_is_not_the_one_before_the_last_requeue() -> None:
     before = facts(state="RUNNING", start=NOW + 5.0)
     ending = facts(state="COMPLETING", restarts=1, start=NOW + 90.0)
-    assert of_ending_run(before, ending)[-3:] == ending[-3:]
-    assert (of_ending_run(before, ending).restarts, of_ending_run(before, ending).start) == (0, NOW + 5.0)
+    assert of_present_run(before, ending)[-3:] == ending[-3:]
+    assert (of_present_run(before, ending).restarts, of_present_run(before, ending).start) == (0, NOW + 5.0)
+    suspended = before._replace(suspended=30.0)
+    assert of_present_run(suspended, ending).suspended == 30.0
     later = facts(state="COMPLETING", restarts=2, submit=LATER, start=LATER + 90.0)
-    assert of_ending_run(before, later) == later
+    assert of_present_run(before, later) == later

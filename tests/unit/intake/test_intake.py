@@ -127,6 +127,34 @@ def test_a_requeued_job_is_of_the_run_before_until_that_has_completed(looks: Loo
     assert snapshot.jobs.attained.tolist() == [260.0]
 
 
+def test_the_time_for_which_a_job_was_suspended_is_neither_elapsed_nor_attained(looks: Looks) -> None:
+    runs = job_row(1, gpus=4) | RUNNING
+    snapshot, _ = looks.look(runs | {"suspended": 20.0})
+    assert (snapshot.elapsed.tolist(), snapshot.jobs.attained.tolist()) == ([40.0], [160.0])
+    looks.look(runs | {"state": "SUSPENDED", "suspended": 80.0})
+    snapshot, _ = looks.look(runs | {"suspended": 80.0})
+    assert (snapshot.elapsed.tolist(), snapshot.jobs.attained.tolist()) == ([100.0], [400.0])
+    requeued = job_row(1, gpus=4, restarts=1, submit=NOW + 180.0, eligible=NOW + 300.0)
+    snapshot, _ = looks.look(requeued)
+    assert (snapshot.elapsed.tolist(), snapshot.jobs.attained.tolist()) == ([0.0], [400.0])
+
+
+def test_a_suspension_that_squeue_rounds_is_told_once(looks: Looks) -> None:
+    """The seconds of a running job are too few by as many as squeue took."""
+    runs = job_row(1) | RUNNING
+    looks.look(runs | {"suspended": 30.0})
+    snapshot, changes = looks.look(runs | {"suspended": 28.0})
+    assert (snapshot.jobs.suspended.tolist(), changes.records) == ([30.0], ())
+    _, changes = looks.look(runs | {"suspended": 31.0})
+    assert [record.facts.suspended for record in changes.records] == [31.0]
+
+
+def test_how_long_a_job_was_suspended_that_slurm_forgot_is_as_the_accounting_says(looks: Looks) -> None:
+    looks.look(job_row(1, **RUNNING))
+    _, changes = looks.look(endings=[Ending(1, "COMPLETED", NOW + 5.0, NOW + 65.0, 0, suspended=12.0)])
+    assert [record.facts.suspended for record in changes.records] == [12.0]
+
+
 def test_a_completed_job_that_an_operator_requeues_attained_nothing_in_between(looks: Looks) -> None:
     looks.look(job_row(1, **RUNNING))
     looks.look(job_row(1, **RUNNING | {"state": "COMPLETED", "end": NOW + 100.0}))

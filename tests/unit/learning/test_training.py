@@ -215,6 +215,22 @@ def test_a_kind_that_one_user_floods_is_learned_from_in_equal_parts(
         assert saved.taught_by == models.taught_by
 
 
+def test_run_times_are_learned_without_the_time_for_which_jobs_were_suspended(tmp_path: Path) -> None:
+    latest = {"most": 9, "of_kind": 9, "of_user": 9}
+    with Site(tmp_path) as site:
+        job = site.cluster.submit(b"#PLUG --max-iterations=9\n")
+        site.cluster.start(job)
+        site.cycle()
+        site.cluster.jobs[job]["suspended"] = 45.0
+        site.cluster.end(job)
+        site.cycle()
+        assert [run.runtime for run in latest_finished_runs(site.ledger, **latest)] == [15.0]
+        site.ledger.db.execute("UPDATE jobs SET state = 'FAILED', predicted_high = 20.0")
+        assert latest_run_times(site.ledger, **latest) == []
+        site.ledger.db.execute("UPDATE jobs SET predicted_high = 10.0")
+        assert [run.runtime for run in latest_run_times(site.ledger, **latest)] == [15.0]
+
+
 @pytest.mark.parametrize("state", ["FAILED", "TIMEOUT", "CANCELLED"])
 def test_a_run_that_outlived_its_prediction_counts_however_it_ended(tmp_path: Path, state: str) -> None:
     with Site(tmp_path) as site:
@@ -232,16 +248,19 @@ def test_a_run_that_outlived_its_prediction_counts_however_it_ended(tmp_path: Pa
         assert latest_finished_runs(site.ledger, **latest) == []
 
 
-@pytest.mark.parametrize(("limit", "seconds"), [(3600.0, 170.0), (150.0, 150.0)])
+@pytest.mark.parametrize(
+    ("limit", "suspended", "seconds"), [(3600.0, 0.0, 170.0), (150.0, 0.0, 150.0), (3600.0, 600.0, 170.0)]
+)
 def test_a_stopped_run_teaches_how_long_it_would_have_run_within_its_limit(
-    tmp_path: Path, limit: float, seconds: float
+    tmp_path: Path, limit: float, suspended: float, seconds: float
 ) -> None:
-    """Stopped after two minutes and four of nine iterations, each of 10 s."""
+    """Stopped after two minutes and four of nine iterations, each of 10 s; it may have been suspended before that."""
     latest = {"most": 9, "of_kind": 9, "of_user": 9}
     with Site(tmp_path) as site:
         job = site.cluster.submit(b"#PLUG --max-iterations=9\n", time_limit=limit)
         site.cluster.start(job)
-        site.cluster.time += 10.0
+        site.cluster.jobs[job]["suspended"] = suspended
+        site.cluster.time += suspended + 10.0
         for iteration in range(1, 5):
             site.cluster.time += 10.0
             site.cluster.say(job, iteration=iteration, accuracy=0.1 * iteration)

@@ -388,6 +388,7 @@ def test_the_history_is_of_runs_that_completed_by_themselves(ledger: Ledger) -> 
         job_row(3, state="FAILED", start=NOW, end=NOW + 60.0),
         job_row(4, state="RUNNING", start=NOW, end=NOW + 60.0),
         job_row(5, state="COMPLETED", end=NOW + 60.0),
+        job_row(6, state="COMPLETED", start=NOW, end=NOW + 60.0, suspended=60.0),
     ]
     stopped = stop(2, step="ended", outcome=OperationOutcome.STOPPED, result="stopped")
     everything = Intake().absorb(reading(*look), 1)[1]
@@ -761,3 +762,16 @@ def test_a_ledger_that_was_moved_away_is_written_to_no_more(tmp_path: Path) -> N
     ledger.set_control("paused", "")
     assert ledger.control("paused") == ""
     ledger.close()
+
+
+def test_jobs_of_the_fifteenth_version_are_taken_for_never_suspended(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = job_row(1, state="COMPLETED", start=NOW, end=NOW + 60.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "MIGRATIONS", MIGRATIONS[:15])
+        with closing(Ledger(path)) as ledger, ledger._transaction():
+            write_older(ledger, Intake().absorb(reading(row), 1)[1])
+    with closing(Ledger(path)) as ledger:
+        found = ledger.query("SELECT suspended, runtime FROM history")
+        assert found == [{"suspended": 0.0, "runtime": 60.0}]

@@ -64,10 +64,11 @@ REQUEST = ResourceRequest(
 )  # fmt: skip
 
 
-QOS = "normal|||||\nsmall|gres/gpu=8||gres/gpu=4|cpu=64|12:00:00\ncapped||gres/gpu=2,mem=1G||||\n".replace(
-    "1G||||", "1G|||"
+QOS = (
+    "normal|||||||||\nsmall|gres/gpu=8||gres/gpu=4|cpu=64|12:00:00||||\ncapped||gres/gpu=2,mem=1G|||||||\n"
+    "over|||gres/gpu=9||||||OverPartQOS\njobs||||||5|2|3|\n"
 )
-ASSOCS = "root||||||\nvision|||gres/gpu=6||1-00:00:00|root\nvision|ada|||gres/gpu=3|10:00:00|vision\n"
+ASSOCS = "root||||||||\nvision|||gres/gpu=6||1-00:00:00|root|7|4\nvision|ada|||gres/gpu=3|10:00:00|||4\n"
 PARTITIONS = (
     "PartitionName=gpu QoS=capped MaxTime=06:00:00 Nodes=n1\nPartitionName=cpu QoS=N/A MaxTime=UNLIMITED Nodes=n1\n"
     "PartitionName=small QoS=small MaxTime=2-00:00:00 Nodes=n1\n"
@@ -115,11 +116,56 @@ def test_the_longest_time_limit_is_the_least_of_those_that_may_count(
 
 
 def test_an_answer_of_another_form_is_an_error() -> None:
-    with pytest.raises(ValueError, match="not 6 fields"):
+    with pytest.raises(ValueError, match="not 10 fields"):
         parse.limits("normal|||\n", "", "")
+
+
+@pytest.mark.parametrize("amount", ["gres/gpu=many", "cpu=1e5", "cpu=²", "mem=1X"])
+def test_a_limit_that_is_no_number_is_an_error(amount: str) -> None:
+    with pytest.raises(ValueError, match=r"no number|no amount"):
+        parse.limits(f"small|{amount}||||||||\n", "", "")
 
 
 def test_accounts_that_name_each_other_as_parents_come_to_an_end() -> None:
     group = AssocLimits(group={"gres/gpu": 1.0}, parent="b")
     limits = Limits({"normal": QosLimits()}, {Assoc("a", "", ""): group, Assoc("b", "", ""): AssocLimits(parent="a")})
     assert limits.exceeded(use(2, account="a"), []) == "GrpTRES of account a: gres/gpu=1"
+
+
+def rules(**given: str) -> dict[str, float]:
+    """The limits that apply to a job, by their names and kinds."""
+    found = parse.limits(QOS, ASSOCS, PARTITIONS).rules(use(1, **given))
+    return {f"{rule.name}: {rule.kind}": rule.most for rule in found}
+
+
+def test_of_the_limits_of_one_kind_the_partitions_qos_decides_then_the_jobs_then_its_associations() -> None:
+    assert rules(partition="small") == {
+        "MaxTRESPU of QOS small: gres/gpu": 4,
+        "MaxTRESPA of QOS small: cpu": 64,
+        "GrpTRES of QOS small: gres/gpu": 8,
+        "MaxTRES of ada in vision: gres/gpu": 3,
+        "MaxJobs of ada in vision: jobs": 4,
+        "GrpTRES of account vision: jobs": 7,
+    }
+    assert rules(partition="gpu")["MaxTRES of QOS capped: gres/gpu"] == 2
+    assert "MaxTRES of ada in vision: gres/gpu" not in rules(partition="gpu")
+    assert rules(partition="small", qos="jobs")["MaxTRESPU of QOS small: gres/gpu"] == 4
+    assert "MaxJobs of ada in vision: jobs" not in rules(partition="small", qos="jobs")
+    assert rules(qos="jobs")["MaxTRESPU of QOS jobs: jobs"] == 2
+    assert "GrpTRES of account vision: jobs" not in rules(qos="jobs")
+
+
+def test_a_qos_that_goes_over_that_of_the_partition_is_looked_at_first() -> None:
+    found = rules(partition="small", qos="over")
+    assert found["MaxTRESPU of QOS over: gres/gpu"] == 9
+    assert "MaxTRESPU of QOS small: gres/gpu" not in found
+    assert found["MaxTRESPA of QOS small: cpu"] == 64
+
+
+def test_a_job_counts_in_its_account_and_in_those_above_it_where_the_limit_of_another_applies_too() -> None:
+    tallies = list(parse.limits(QOS, ASSOCS, PARTITIONS).tallies(use(1, qos="over", partition="small")))
+    assert tallies[:3] == [("qos", "over"), ("user of a qos", "over", "ada"), ("account of a qos", "over", "vision")]
+    assert ("qos", "small") in tallies
+    assert tallies[-3:] == [
+        ("association", "vision", "ada", ""), ("association", "vision", "", ""), ("association", "root", "", ""),
+    ]  # fmt: skip

@@ -158,6 +158,17 @@ class TestWhichJobs:
         assert jobs(site.table("-a", "-s", "R")) == []
         assert jobs(site.table("-a", "-s", "S")) == ["1"]
 
+    def test_a_suspended_job_has_run_without_the_time_since_then(self, site: Site) -> None:
+        """It is suspended after a minute, goes on after two more, and ends after another one."""
+        site.cluster.start(site.cluster.submit(PLAIN, time_limit=600.0))
+        site.cycle()
+        elapsed = []
+        for state, suspended in (("SUSPENDED", 60.0), ("SUSPENDED", 120.0), ("RUNNING", 120.0)):
+            site.cluster.jobs[1] |= {"state": state, "suspended": suspended}
+            site.cycle()
+            elapsed.append(site.table("-a", "-o", "elapsedraw")[0]["ElapsedRaw"])
+        assert elapsed == ["60", "60", "120"]
+
     def test_what_begins_as_the_window_ends_is_not_in_it(self, trained: Site) -> None:
         assert self.in_state(trained, "R", -60, 0) == []
         assert self.in_state(trained, "R", -60, 1) == ["1", "2", "3"]

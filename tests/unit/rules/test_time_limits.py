@@ -93,7 +93,7 @@ def fitted(at: Snapshot, walls: Limits | None, raised: float = 3.0, **given: Any
 def test_a_limit_is_raised_as_far_as_the_limits_of_the_cluster_go() -> None:
     at = seen(partition="train,other", qos="normal", account="vision", user="ada")
     for most, expected in (("UNLIMITED", 5760.0), ("01:36:00", 5760.0), ("01:35:00", None)):
-        walls = parse.limits("normal|||||\n", "", f"PartitionName=other MaxTime={most}\n")
+        walls = parse.limits("normal|||||||||\n", "", f"PartitionName=other MaxTime={most}\n")
         found = fitted(at, walls)
         assert (found.time_limit if isinstance(found, Action) else None) == (expected and pytest.approx(expected))
     assert isinstance(found, Reason)
@@ -135,6 +135,12 @@ def calls(known: Forecasts, left: float = 300.0, **given: Any) -> list[Action]:
     times = TimeLimits(at, known, Guardrails(), before=BEFORE, ending=BEFORE.rows(at))
     planned = with_last_calls(Plan(np.zeros(1), actions=(resize,)), times).actions
     return [] if planned == (resize,) else list(planned)
+
+
+def test_the_time_for_which_a_job_was_suspended_does_not_count_against_its_limit() -> None:
+    assert calls(forecasts(), suspended=0.0)
+    assert calls(forecasts(), left=0.0, suspended=300.0) == calls(forecasts(), left=300.0)
+    assert not calls(forecasts(), suspended=HOUR / 2)
 
 
 def test_a_run_that_would_not_end_in_time_is_ended_before_its_limit_in_place_of_what_its_policy_wanted() -> None:

@@ -66,7 +66,7 @@ def _job(run: FinishedRun, reports: Sequence[Report], first: float) -> SimJob:
         cpus=run.cpus or 0,
         memory=run.memory or 0.0,
         time_limit=max(run.time_limit, run.runtime) if run.time_limit else nan,
-        waited=max(run.end - run.runtime - run.submit, 0.0) if not run.restarts else nan,
+        waited=max(run.end - run.suspended - run.runtime - run.submit, 0.0) if not run.restarts else nan,
         curve_at=at,
         losses=losses,
         accuracies=accuracies,

@@ -1,0 +1,160 @@
+"""Limits in what sacctmgr dumps and shows, as limits of the simulated Slurm."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from slurmplug.cluster.limits import JOBS, Assoc, AssocLimits, QosLimits
+from slurmplug.errors import DataError
+from slurmplug.sim.slurm import site_conf, site_limits
+from slurmplug.sim.slurm.launcher import LauncherSettings
+from slurmplug.sim.slurm.site_conf import LIMITS, QOS_PRIORITIES, SiteConf
+
+GPU = "gres/gpu"
+Write = Callable[[str], Path]
+DUMP = """# To edit this file start with a cluster line for the new cluster
+Cluster - 'c':Fairshare=1:QOS='normal':MaxJobs=20
+Parent - 'root'
+User - 'root':DefaultAccount='root':AdminLevel='Administrator':Fairshare=1
+Account - 'vision':Description='a: b':Organization='lab':DefaultQOS='few':Fairshare=5:GrpTRESMins=cpu=1000:GrpTRES=cpu=10,gres/gpu:A100=6:GrpJobs=9:MaxTRESPerJob=gres/gpu=3,mem=10G:MaxJobs=4:MaxWallDurationPerJob=1440:QOS='+few'
+Parent - 'vision'
+User - 'ada':DefaultAccount='vision':Fairshare=1:MaxTRESPerJob=gres/gpu=1
+User - 'bob':Partition='gpu':DefaultAccount='vision':Fairshare=1:MaxJobs=2
+Account - 'sub':Description='with `quotes`':Organization='o':Fairshare=1:GrpTRES=node=4
+Parent - 'sub'
+User - 'eve':DefaultAccount='sub':Fairshare=1
+"""  # noqa: E501 as Slurm 22.05 writes it
+QOS = """Name|Priority|GraceTime|Preempt|PreemptExemptTime|PreemptMode|Flags|UsageThres|UsageFactor|GrpTRES|GrpTRESMins|GrpTRESRunMins|GrpJobs|GrpSubmit|GrpWall|MaxTRES|MaxTRESPerNode|MaxTRESMins|MaxWall|MaxTRESPU|MaxJobsPU|MaxSubmitPU|MaxTRESPA|MaxJobsPA|MaxSubmitPA|MinTRES
+normal|0|00:00:00|||cluster|||1.000000|||||||||||||||||
+few|10|00:00:00|||cluster|DenyOnLimit,OverPartQOS||1.000000|gres/gpu=4|||7|||cpu=2|||1-00:00:00|cpu=8,gres/gpu=2|3|9|gres/gpu=3|5||
+"""  # noqa: E501
+NEW_DUMP = """QOS - 'normal':Description='Normal QOS default':UsageFactor=1.000000
+QOS - 'few':Description='few':Flags='DenyOnLimit,OverPartQOS':GrpJobs=7:GrpTRES=gres/gpu=4:MaxJobsPA=5:MaxJobsPU=3:MaxTRESPerAccount=gres/gpu=3:MaxTRESPerJob=cpu=2:MaxTRESPerUser=cpu=8,gres/gpu=2:Priority=10:MaxWallDurationPerJob=1440:MaxSubmitJobsPU=9
+"""  # noqa: E501 as later releases begin a dump
+FEW = QosLimits(
+    {GPU: 4.0, JOBS: 7.0}, {"cpu": 2.0}, {"cpu": 8.0, GPU: 2.0, JOBS: 3.0}, {GPU: 3.0, JOBS: 5.0}, over_partition=True
+)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def written(text: str) -> Path:
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.txt"
+        path.write_text(text)
+        return path
+
+    return written
+
+
+def test_a_dump_has_the_limits_of_accounts_and_users_and_what_accounts_pass_down(write: Write) -> None:
+    found = site_limits.read(write(DUMP), None)
+    assocs = found.limits.assocs
+    assert assocs[Assoc("root", "", "")] == AssocLimits(jobs=20.0)
+    group = {"cpu": 10.0, "gres/gpu:A100": 6.0, JOBS: 9.0}
+    passed = {GPU: 3.0, "mem": 10_240.0}
+    assert assocs[Assoc("vision", "", "")] == AssocLimits(group, passed, parent="root", jobs=4.0)
+    assert assocs[Assoc("vision", "ada", "")] == AssocLimits(job={**passed, GPU: 1.0}, jobs=4.0)
+    assert assocs[Assoc("vision", "bob", "gpu")] == AssocLimits(job=passed, jobs=2.0)
+    assert assocs[Assoc("sub", "", "")].parent == "vision"
+    assert assocs[Assoc("sub", "eve", "")] == AssocLimits(job=passed, jobs=4.0)
+    assert assocs[Assoc("root", "root", "")] == AssocLimits(jobs=20.0)
+    assert found.not_followed == ("limits of associations: GrpTRES of node, GrpTRESMins, MaxWallDurationPerJob",)
+    assert found.of == {"associations"}
+
+
+@pytest.mark.parametrize("of_dump", [True, False])
+def test_qos_are_read_from_what_sacctmgr_shows_and_from_the_dump_of_a_later_release(
+    write: Write, *, of_dump: bool
+) -> None:
+    found = site_limits.read(*((write(NEW_DUMP + DUMP), None) if of_dump else (None, write(QOS))))
+    assert found.limits.qos == {"normal": QosLimits(), "few": FEW}
+    assert found.qos_priority == {"normal": 0, "few": 10}
+    others = "MaxSubmitJobsPU, MaxWallDurationPerJob" if of_dump else "MaxSubmitPU, MaxWall"
+    assert found.not_followed[0] == f"limits of QOS: {others}"
+    assert found.of >= {"QOS"}
+
+
+def test_qos_that_are_shown_replace_those_of_the_dump(write: Write) -> None:
+    other = NEW_DUMP.replace("few", "other") + DUMP
+    assert set(site_limits.read(write(other), write(QOS)).limits.qos) == {"normal", "few"}
+
+
+@pytest.mark.parametrize(
+    ("dump", "said"),
+    [
+        ("Cluster - 'c'\nUser ada\n", "line 2: is no line of a dump: 'User ada'; write it with: sacctmgr dump"),
+        ("Cluster - 'c'\nWckey - 'x'\n", "line 2: begins with 'Wckey', not with Cluster"),
+        ("Cluster - 'c'\nParent - 'x'\n", "line 2: names the parent 'x', of which no line before it tells"),
+        ("Cluster - 'c'\nAccount - 'x':GrpTRES=gres/gpu=many\n", "line 2: gres/gpu='many', which is no number"),
+        ("Cluster - 'c'\nAccount - 'x':GrpJobs=1.5\n", "line 2: GrpJobs='1.5', which is no number"),
+        ("Cluster - 'c'\nAccount - 'x':GrpJobs\n", "line 2: has an option that is not NAME=VALUE: 'GrpJobs'"),
+        ("Cluster - 'c'\nAccount - 'x':MaxTRESPerJob=mem=1X\n", "line 2: 'mem=1X' is no amount of memory"),
+        ("Cluster - 'c'\nAccount - 'x\n", "line 2: is no line of a dump"),
+        ("", "it has no account and no user; write it with: sacctmgr dump CLUSTER file=FILE"),
+    ],
+)
+def test_a_dump_that_is_none_is_refused_with_its_line_and_what_to_do(write: Write, dump: str, said: str) -> None:
+    with pytest.raises(DataError) as error:
+        site_limits.read(write(dump), None)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("qos", "said"),
+    [
+        ("normal|0\n", "its heading lacks Name"),
+        ("Name|GrpTRES\nnormal\n", "line 2: has 1 cells; the heading has 2"),
+        ("Name|GrpTRES\nnormal|gres/gpu=x\n", "line 2: gres/gpu='x', which is no number"),
+        ("Name|Priority\nnormal|high\n", "line 2, column Priority: is 'high', not a number from 0"),
+        ("Name|GrpTRES\n", "it has no QOS"),
+    ],
+)
+def test_a_table_of_qos_that_is_none_is_refused_with_its_line_and_what_to_do(write: Write, qos: str, said: str) -> None:
+    with pytest.raises(DataError) as error:
+        site_limits.read(None, write(qos))
+    assert said in str(error.value)
+    assert "write it with: sacctmgr --parsable2 show qos" in str(error.value)
+
+
+def conf(**given: object) -> SiteConf:
+    return replace(SiteConf(LauncherSettings(), "", (LIMITS, "Licenses")), **given)  # type: ignore[arg-type]
+
+
+def test_limits_are_those_of_the_settings_with_the_qos_of_partitions(write: Write) -> None:
+    made = site_limits.with_limits(conf(partition_qos={"gpu": "few"}), site_limits.read(write(DUMP), write(QOS)))
+    assert made.settings.limits.partition_qos == {"gpu": "few"}
+    assert made.settings.limits.qos["few"] == FEW
+    assert made.not_followed == (
+        "Licenses",
+        "limits of QOS: MaxSubmitPU, MaxWall",
+        "limits of associations: GrpTRES of node, GrpTRESMins, MaxWallDurationPerJob",
+    )
+
+
+def test_what_no_file_has_is_said(write: Write) -> None:
+    qos, dump = site_limits.read(None, write(QOS)), site_limits.read(write(DUMP), None)
+    assert "limits of associations (name them with --sacctmgr)" in site_limits.with_limits(conf(), qos).not_followed
+    assert "limits of QOS (name them with --qos)" in site_limits.with_limits(conf(), dump).not_followed
+
+
+def test_limits_that_slurm_does_not_enforce_are_not_followed(write: Write) -> None:
+    made = site_limits.with_limits(conf(enforces_limits=False), site_limits.read(write(DUMP), write(QOS)))
+    assert not made.settings.limits.qos
+    assert not made.settings.limits.assocs
+    assert "AccountingStorageEnforce of this slurm.conf does not have" in made.not_followed[-1]
+
+
+def test_the_priorities_of_qos_count_once_they_are_known(write: Write) -> None:
+    path = write("PriorityWeightQOS=500\nAccountingStorageEnforce=safe\nPartitionName=gpu QOS=few Nodes=n1\n")
+    read = site_conf.read(path)
+    assert (read.enforces_limits, read.qos_weight, read.partition_qos) == (True, 500.0, {"gpu": "few"})
+    assert read.settings.weights.qos == 0
+    assert QOS_PRIORITIES in read.not_followed
+    with_qos = site_limits.with_limits(read, site_limits.read(None, write(QOS)))
+    assert (with_qos.settings.weights.qos, with_qos.settings.weights.qos_priority) == (500.0, {"normal": 0, "few": 10})
+    assert QOS_PRIORITIES not in with_qos.not_followed
+    without = site_limits.with_limits(read, site_limits.read(write(DUMP), None))
+    assert without.settings.weights.qos == 0
+    assert QOS_PRIORITIES in without.not_followed
