@@ -162,19 +162,22 @@ class Space:
         return self._fit(row, gpus, packing, np.where(allowed, self.room(row), 0.0))
 
     def fit_with_servers(self, row: int, gpus: int, servers: int, packing: Packing = "tight") -> Placement | None:
-        """A placement with this many GPUs and parameter servers, or as many of either as there is room for, one at
-        least; None without. The GPUs as by `fit`; then each server goes to the node with the most free CPUs."""
+        """A placement with this many GPUs and parameter servers; None without room for one of each.
+
+        As many GPUs as there is room for are placed as by `fit`. Then of the servers as many in proportion, as far as
+        there is room, go to the node with the most free CPUs each.
+        """
         allowed = self._snapshot.fits[self._snapshot.jobs.placement[row]] & self._snapshot.nodes.up
         worker, cpus = self._per_gpu[row] - self._a_server[row], self._a_server[row, 1]
         units = np.where(allowed, self._room(row, worker), 0.0)
-        gpus = min(gpus, max((int(units[each].sum()) for each in self.together(row, 1)), default=0))
-        place = self._fit(row, gpus, packing, units) if gpus > 0 else None
+        most = min(gpus, max((int(units[each].sum()) for each in self.together(row, 1)), default=0))
+        place = self._fit(row, most, packing, units) if most > 0 else None
         if place is None:
             return None
         free = np.where(allowed, self._free[:, 1], -np.inf)
         free[list(place.nodes)] -= worker[1] * np.array(place.shares)
         given: dict[int, int] = {}
-        for _ in range(servers):
+        for _ in range(-(-servers * most // gpus)):
             node = int(free.argmax())
             if free[node] + _SLACK < cpus:
                 break

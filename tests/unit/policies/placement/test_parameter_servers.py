@@ -38,6 +38,12 @@ def test_as_many_servers_as_cpus_are_left_for_and_none_without_any() -> None:
     assert Space(queue(1, nodes={"used": [[0, 15, 0], [4, 16, 0]]})).fit_with_servers(0, 1, 1) is None
 
 
+def test_where_fewer_gpus_are_free_there_are_fewer_servers_in_proportion() -> None:
+    place = Space(queue(1, nodes={"used": [[2, 0, 0], [4, 0, 0]]})).fit_with_servers(0, 4, 4)
+    assert place is not None
+    assert (sum(place.shares), sum(place.servers or place.shares)) == (2, 2)
+
+
 def test_what_a_running_job_holds_is_counted_with_its_servers() -> None:
     look = queue(
         1, jobs={"state": "running", "restartable": True}, runs_on=np.array([[0, 0, 2], [0, 1, 0]]), on=[1, 3],
