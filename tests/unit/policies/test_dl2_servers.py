@@ -15,6 +15,7 @@ from policies.plan import Plan
 from policies.seen_states import SeenStates
 from policies.snapshot import Snapshot
 from predictors.forecast import Forecasts
+from slurmplug.config import model_files
 from tests.builders import NOW, jobs, nodes, servers, snapshot
 
 WORKER, SERVER, BOTH = range(3)
@@ -157,3 +158,15 @@ def test_a_model_has_all_arrays_for_servers_or_none(model: Model) -> None:
         replace(model, arrays=without).require("dl2", DL2.version, DL2.shapes, DL2.optional)
     neither = {name: each for name, each in without.items() if name != "action.server"}
     replace(model, arrays=neither).require("dl2", DL2.version, DL2.shapes, DL2.optional)
+
+
+def test_the_model_that_comes_with_slurmplug_gives_both_and_knows_such_states() -> None:
+    shipped = model_files.shipped("dl2-servers")
+    assert shipped is not None
+    shipped.require("dl2", DL2.version, DL2.shapes, DL2.optional)
+    policy = DL2(model=shipped)
+    look = queue(8, count=16, most=16, jobs={"gpus": 4, "gpus_max": 16, "demand": [[4, 12.0, 0.0]]})
+    shares = given(policy.decide(look, Forecasts.unknown(8), {}))
+    assert set(shares) == set(range(1, 9))
+    assert any(workers != count for workers, count in shares.values())
+    assert policy.distance(look, Forecasts.unknown(8)) <= 1.0

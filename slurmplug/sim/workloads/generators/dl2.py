@@ -17,7 +17,7 @@ from slurmplug.sim.engine.job import SimJob, Speed, Workload
 from slurmplug.sim.workloads import server_models, synthetic
 from slurmplug.sim.workloads.directives import with_directives
 from slurmplug.sim.workloads.generators.mlfs import week_arrivals
-from slurmplug.sim.workloads.load import WorkloadRequest
+from slurmplug.sim.workloads.load import WorkloadError, WorkloadRequest
 
 JOBS = 200
 NODES, GPUS_A_NODE = 16, 4
@@ -48,6 +48,10 @@ def workload(request: WorkloadRequest) -> Workload:
     drawn_by = synthetic.shapes_drawn_by(request)
     vary, wrong = (request.options.number(name, 0.0, most=0.9) for name in ("speeds_vary", "epochs_wrong"))
     servers = request.options.text("servers", "off", ("on", "off")) == "on"
+    if servers and drawn_by is not None:
+        raise WorkloadError(
+            "gen:dl2: shapes=drawn has no effect with servers=on, whose speeds were measured: leave one out"
+        )
     rng = np.random.default_rng(request.seed)
     count = request.jobs or JOBS
     jobs = [_job(rng, number, at, drawn_by) for number, at in enumerate(week_arrivals(rng, count, interval * count))]

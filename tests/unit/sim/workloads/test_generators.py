@@ -249,6 +249,13 @@ def test_parameter_servers_change_speeds_alone_beyond_what_is_requested() -> Non
         assert abs(np.log(wrong)).mean() < 0.3
 
 
+def test_speeds_with_servers_are_not_drawn() -> None:
+    with pytest.raises(WorkloadError, match="leave one out"):
+        load("gen:dl2?servers=on&shapes=drawn")
+    with pytest.raises(WorkloadError, match="servers is 'yes', not one of on, off"):
+        load("gen:dl2?servers=yes")
+
+
 def test_models_with_parameter_servers_gain_by_these_as_was_measured() -> None:
     for times in server_models.TIMES.values():
         assert sum(times) == pytest.approx(1.0, abs=1e-3)
