@@ -154,19 +154,19 @@ class Allocation:
             step = np.where(workers > 0, 1, least)
             self._fits = (workers + step <= self._most[batch]) & (step <= left)
             if self._fits.any():
-                self._state = self._with_workers(self._table[batch], batch)
+                self._state = self._with_workers(batch, self._fits)
                 return
             self._begin += self._limit
         self.done = True
 
-    def _with_workers(self, fixed: Singles, batch: slice) -> Singles:
-        """The state of a batch: what does not change in a slot, and what does."""
-        workers, state, at = self.workers[batch], fixed.copy(), self._at
+    def _with_workers(self, batch: slice, fits: Bools) -> Singles:
+        """The state of a batch: what does not change in a slot, and what does; fits (k,): who may have a worker."""
+        workers, state, at = self.workers[batch], self._table[batch].copy(), self._at
         state[:, at + 3] = 4.0 * workers * self._each[batch]
         state[:, at + 4] = workers / GPUS
         state[:, at + 5] = np.log1p(workers) / 3.0
         state[:, at + 6] = workers == 0
-        state[:, at + 10] = self._fits
+        state[:, at + 10] = fits
         state[:, at + 12] = sum(self._pools.left) / self._total
         state[:, at + 13] = np.log1p(self._slots[batch] * self._requested[batch] / np.maximum(workers, 1)) / 3.0
         return state

@@ -87,8 +87,8 @@ class ServerAllocation(Allocation):
 
     def plan(self, memory: Memory | None = None) -> Plan:
         """The plan that gives each job its workers and servers, where it can train with them."""
-        has = self._known.most > 0
-        wanted, servers = self._wanted.copy(), np.where(has, self._wanted, 0)
+        has, held = self._known.most > 0, held_servers(self._snapshot)
+        wanted, servers = self._wanted.copy(), np.where(has & (held == 0), self._wanted, held)
         trains = (self.workers > 0) & ((self.servers > 0) | ~has[self.rows])
         wanted[self.rows] = np.where(trains, self.workers, 0)
         servers[self.rows] = np.where(trains, self.servers, 0)
@@ -109,25 +109,23 @@ class ServerAllocation(Allocation):
             worker = (workers + step <= self._most[batch]) & (step <= left) & (of_workers <= cpus)
             server = (servers < self._known.most[rows]) & (of_server <= cpus)
             both = worker & server & (of_workers + of_server <= cpus)
-            self._fits = np.stack([worker, server, both], axis=1).ravel()
-            if self._fits.any():
-                self._state = self._with_workers(self._table[batch], batch)
+            fits = np.stack([worker, server, both], axis=1)
+            if fits.any():
+                self._fits = fits.ravel()
+                self._state = self._with_servers(batch, fits)
                 return
             self._begin += self._limit
         self.done = True
 
-    def _with_workers(self, fixed: Singles, batch: slice) -> Singles:
-        fits = self._fits
-        self._fits = fits.reshape(-1, 3)[:, 0]
-        state = super()._with_workers(fixed, batch)
-        self._fits = fits
-        at, servers, rows = self._at + len(FEATURES), self.servers[batch], self.rows[batch]
+    def _with_servers(self, batch: slice, fits: Bools) -> Singles:
+        """The state of a batch; fits (k, 3): who may have a worker, a server, and one of each."""
+        state, at = self._with_workers(batch, fits[:, 0]), self._at + len(FEATURES)
+        servers, rows = self.servers[batch], self.rows[batch]
         state[:, self._at + _DOMINANT] = 4.0 * self._dominant(rows, self.workers[batch], servers)
         state[:, at] = servers / GPUS
         state[:, at + 1] = np.log1p(servers) / 3.0
         state[:, at + 2] = servers == 0
-        state[:, at + 3] = fits.reshape(-1, 3)[:, 1]
-        state[:, at + 4] = fits.reshape(-1, 3)[:, 2]
+        state[:, at + 3 : at + 5] = fits[:, 1:]
         state[:, at + 5] = self._budget.cpus / self._cpus
         return state
 

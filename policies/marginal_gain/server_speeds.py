@@ -1,6 +1,6 @@
 """Training speed by workers and parameter servers, as Optimus models it (Peng et al., EuroSys 2018, section 3.2).
 
-Of synchronous training with a batch of M samples in all, an iteration on w workers and u servers takes (equation 4)
+Of synchronous training with a batch of M samples in all, an iteration on w workers and u servers takes
 
     1 / f(u, w) = t0 M / w + t1 + t2 w / u + t3 w + t4 u
 

@@ -88,6 +88,19 @@ def test_a_job_without_servers_is_given_workers_alone() -> None:
     assert given(choose(under_way, (0, WORKER), (0, WORKER), VOID).plan())[1][0] == 2
 
 
+def test_within_a_slot_running_jobs_keep_their_workers_and_servers() -> None:
+    of_jobs = {"state": ["running", "pending"], "restartable": True}
+    look = replace(queue(2, jobs=of_jobs, on=[3]), runs_on=np.array([[0, 0, 1]]))
+    look = replace(look, nodes=replace(look.nodes, used=np.array([[1.0, 7.0, 0.0]])))
+    under_way = ServerAllocator((), 8, 1200.0).choices(look, Forecasts.unknown(2), begins=False)
+    assert under_way.rows.tolist() == [1]
+    plan = choose(under_way, (0, BOTH), (0, SERVER), VOID).plan()
+    assert given(plan) == {2: (1, 2)}
+    anew = choices(look)
+    assert given(choose(anew, (0, BOTH), (0, SERVER), (0, SERVER), VOID).plan()) == {}  # as it is
+    assert given(choose(choices(look), (0, BOTH), VOID).plan()) == {1: (1, 1)}
+
+
 def test_more_jobs_than_j_are_allocated_in_batches_by_arrival() -> None:
     under_way = choices(queue(3), most=2)
     assert (len(under_way.mask), under_way.batch.tolist()) == (7, [0, 1])

@@ -6,7 +6,7 @@ import pytest
 from policies.marginal_gain.server_speeds import fitted, rate, seconds
 
 
-def test_an_iteration_takes_what_equation_4_says() -> None:
+def test_an_iteration_takes_what_the_equation_says() -> None:
     times = np.array([6.0, 1.0, 2.0, 0.1, 0.2])
     assert float(seconds(times, 3, 2)) == pytest.approx(6 / 3 + 1 + 2 * 3 / 2 + 0.1 * 3 + 0.2 * 2)
     assert rate(times, [1, 3], [1, 2]).tolist() == pytest.approx([1 / 9.3, 1 / 6.7])
