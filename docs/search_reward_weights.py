@@ -1,4 +1,4 @@
-"""A search for the weights of MLF-RL's reward (equation 7): Bayesian optimisation, then local variation, as in the paper.
+"""Searches the weights of MLF-RL's reward (equation 7) by Bayesian optimisation, then by local variation.
 
     python -m docs.search_reward_weights FOLDER
 
