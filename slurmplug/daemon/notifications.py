@@ -26,7 +26,7 @@ from slurmplug.config.schema import Config
 from slurmplug.errors import ReadFailed, advice
 from slurmplug.ledger import notifications
 from slurmplug.ledger.ledger import Ledger
-from slurmplug.ledger.notifications import Delivery, Told
+from slurmplug.ledger.notifications import SENT, Delivery, Told
 from slurmplug.processes.child import Channel
 from slurmplug.processes.once import Once
 from slurmplug.reports.notifications import Notification, due, message
@@ -39,7 +39,6 @@ SEND_SECONDS = 20.0
 """Seconds that one mail or one POST may take."""
 FAILURES = 3
 """After so many failures in a row of mail, or of the web service, the rest of what was to be sent fails too."""
-SENT = "sent"
 NICENESS = 10
 
 log = logging.getLogger(__name__)
@@ -89,7 +88,8 @@ class Notifications:
         if found is None:
             return
         self.close()
-        new = set(notifications.record(self._ledger, [each.about for each in found], now))
+        announced = {each.about: each.stops_after for each in found if each.stops_after is not None}
+        new = set(notifications.record(self._ledger, [each.about for each in found], now, announced))
         if told := [each for each in found if each.about in new]:
             self._sending = _begun(send, told, config)
 

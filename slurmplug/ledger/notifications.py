@@ -4,8 +4,9 @@ All functions raise `LedgerError` where the ledger cannot be read or written.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 from policies.plan import Reason
@@ -14,6 +15,8 @@ from slurmplug.ledger.facts import facts_from
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.spool.report_lines import GPUUse
 
+SENT = "sent"
+"""The result of a delivery in each way that was wanted."""
 NOT_KNOWN = "unknown"
 """The result of a delivery until it is known; it stays so where the daemon ended meanwhile."""
 
@@ -28,7 +31,7 @@ class Told(NamedTuple):
 class Delivery(NamedTuple):
     """How the delivery of a notification ended, or that it is under way.
 
-    result: `sent`, `NOT_KNOWN`, or what failed. again: the ways, of `mail` and `webhook`, by which it was certainly not
+    result: `SENT`, `NOT_KNOWN`, or what failed. again: the ways, of `mail` and `webhook`, by which it was certainly not
     delivered and is to be tried again. tries: how many there were. at: when it was tried last.
     """
 
@@ -82,10 +85,16 @@ def told(ledger: LedgerFile, jobs: Iterable[int]) -> dict[Told, Delivery]:
     }
 
 
-def record(ledger: Ledger, due: Sequence[Told], at: float) -> list[Told]:
-    """Record, before it is sent, what users are told; returns what was new or is tried again, and may be sent."""
+def record(
+    ledger: Ledger, due: Sequence[Told], at: float, announced: Mapping[Told, float] = MappingProxyType({})
+) -> list[Told]:
+    """Record, before it is sent, what users are told; returns what was new or is tried again, and may be sent.
+
+    announced: by what of it, the seconds of idle GPUs after which it says that the job is stopped.
+    """
     with ledger._transaction():
-        return [each for each in due if ledger.db.execute(_RECORD, [*each, at, NOT_KNOWN]).rowcount]
+        rows = ((each, [*each, at, NOT_KNOWN, announced.get(each)]) for each in due)
+        return [each for each, row in rows if ledger.db.execute(_RECORD, row).rowcount]
 
 
 def record_results(ledger: Ledger, results: Sequence[Delivery]) -> None:
@@ -106,7 +115,8 @@ ORDER BY since
 _LIVING = "SELECT id, gpu_use FROM jobs WHERE ended = 0 AND directives != 'null' ORDER BY id"
 _TOLD = "SELECT job, kind, result, again, tries, at FROM notifications WHERE job IN (SELECT value FROM json_each(?))"
 _RECORD = """
-INSERT INTO notifications (job, kind, at, result) VALUES (?, ?, ?, ?) ON CONFLICT (job, kind) DO UPDATE
-SET at = excluded.at, result = excluded.result, again = '', tries = tries + 1 WHERE again != ''
+INSERT INTO notifications (job, kind, at, result, announced) VALUES (?, ?, ?, ?, ?) ON CONFLICT (job, kind) DO UPDATE
+SET at = excluded.at, result = excluded.result, announced = excluded.announced, again = '', tries = tries + 1
+WHERE again != ''
 """
 _RESULT = "UPDATE notifications SET result = ?, again = ? WHERE job = ? AND kind = ?"

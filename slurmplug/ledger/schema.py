@@ -303,4 +303,11 @@ CREATE VIEW history AS
 ALTER TABLE notifications ADD COLUMN again TEXT NOT NULL DEFAULT '';
 ALTER TABLE notifications ADD COLUMN tries INTEGER NOT NULL DEFAULT 1;
 """,
+    """
+-- seconds of idle GPUs after which it said that the job is stopped; NULL where it did not say so
+ALTER TABLE notifications ADD COLUMN announced REAL;
+-- with when its GPUs were in use last: not before this migration, as that was not kept
+UPDATE jobs SET gpu_use = json_array(json_extract(gpu_use, '$[0]'), json_extract(gpu_use, '$[1]'), last_seen)
+WHERE ended = 0;
+""",
 )
