@@ -152,6 +152,10 @@ class Jobs:
     network: Floats
     """share of the bandwidth of its nodes' networks in use, in [0, 1], as the job reports it; NaN where it does not"""
 
+    gpus_used: Floats
+    """when it last reported that its GPUs were not idle, 0 if it never did; NaN where it does not report their use, or
+    has not lately"""
+
     iteration: Floats
     """iterations reported as done, 0 before the first report"""
     iteration_time: Floats

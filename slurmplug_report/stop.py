@@ -36,7 +36,7 @@ class Stop(int):
 
     @property
     def reason(self) -> str:
-        """Why: `target`, `no better likely`, `out of reach`, `diverged` or `other`; empty without a request."""
+        """Why: `target`, `no better likely`, `out of reach`, `diverged`, `idle` or `other`; empty without a request."""
         return self._reason
 
     @property
@@ -96,6 +96,7 @@ _WHY = {
     "no better likely": ("{quantity} {value} is not likely to get better", "no better value is likely"),
     "out of reach": ("{quantity} {value} is not likely to reach the target {target}", "the target is out of reach"),
     "diverged": ("the training has diverged", "the training has diverged"),
+    "idle": ("its GPUs are idle", "its GPUs are idle"),
 }
 """By reason: why, with the figures, and where one of them is not known."""
 

@@ -72,6 +72,7 @@ _COLUMNS: dict[str, tuple[type, Any]] = {
     "awaits": (np.bool_, False),
     "traffic": (np.float64, np.nan),
     "network": (np.float64, np.nan),
+    "gpus_used": (np.float64, np.nan),
     "iteration": (np.float64, 0.0),
     "iteration_time": (np.float64, np.nan),
     "checkpoint": (np.float64, np.nan),

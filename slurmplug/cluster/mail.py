@@ -16,6 +16,10 @@ class MailFailed(Exception):
     """Why a mail was not sent."""
 
 
+class MailNotKnown(MailFailed):
+    """Why it is not known whether a mail was sent."""
+
+
 class Mailer:
     """Sends mail as Slurm does: `MailProg -s SUBJECT ADDRESS`, the text on standard input."""
 
@@ -34,7 +38,8 @@ class Mailer:
         return "" if os.access(self._program, os.X_OK) else f"{self._program} is not there, or not executable"
 
     def send(self, user: str, subject: str, text: str) -> None:
-        """Raises MailFailed, also for a user whose name could be taken for something else."""
+        """Raises MailFailed, also for a user whose name could be taken for something else, and MailNotKnown where the
+        program was ended before it was done."""
         if not _USER.fullmatch(user):
             raise MailFailed(f"{user!r} is no name to which mail can be sent")
         if problem := self.problem:
@@ -43,8 +48,10 @@ class Mailer:
         try:
             done = subprocess.run(command, input=text.encode(), capture_output=True, timeout=self._timeout, check=False)
         except subprocess.TimeoutExpired:
-            raise MailFailed(f"{self._program} did not end within {self._timeout:g} s") from None
+            raise MailNotKnown(f"{self._program} did not end within {self._timeout:g} s") from None
         except OSError as error:
             raise MailFailed(f"{self._program}: {error.strerror}") from error
+        if done.returncode < 0:
+            raise MailNotKnown(f"{self._program} was ended by signal {-done.returncode}")
         if done.returncode:
             raise MailFailed(f"{self._program} exits {done.returncode}: {last_words(done.stderr)}")

@@ -16,6 +16,7 @@ from slurmplug.commands.options import emit
 from slurmplug.console import table, times
 from slurmplug.errors import UsageError
 from slurmplug.sim.engine.job import SimJob, Workload
+from slurmplug.sim.experiment.side_by_side import Where
 from slurmplug.sim.workloads import load
 from slurmplug.sim.workloads.directives import run_time_alone
 
@@ -52,6 +53,18 @@ _OPTIONS = (
     ),
 )
 
+_WHERE = (
+    click.option(
+        "--processes", type=click.IntRange(1), default=1, metavar="N", help="Simulate in N processes side by side."
+    ),
+    click.option(
+        "--on",
+        type=click.Choice(["here", "slurm"]),
+        default="here",
+        help="slurm: in an array, with an element for each simulation.",
+    ),
+)
+
 
 def workload_options(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the options of a workload; the command gets `name`, `cluster`, `seeds`, `json_path` and `read`."""
@@ -73,6 +86,18 @@ def workload_options(command: Callable[..., None]) -> Callable[..., None]:
         command(name=name, seeds=seeds or (0,), read=read, **others)
 
     return functools.reduce(lambda made, option: option(made), reversed(_OPTIONS), with_workload)
+
+
+def where_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options on where simulations run; the command gets `where`."""
+
+    @functools.wraps(command)
+    def with_where(*, processes: int, on: str, **others: Any) -> None:
+        if on == "slurm" and processes > 1:
+            raise UsageError("--processes is of this machine: leave it out, or --on slurm")
+        command(where=Where(processes, on == "slurm"), **others)
+
+    return functools.reduce(lambda made, option: option(made), reversed(_WHERE), with_where)
 
 
 def described(workload: Workload, launcher: str, run_times: str) -> list[str]:

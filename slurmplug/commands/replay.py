@@ -7,13 +7,14 @@ from pathlib import Path
 
 import click
 
-from slurmplug.commands.experiment import curves_option, described_replay, read_curves
+from slurmplug.commands.experiment import curves_option, described_replay, read_curves, where_options
 from slurmplug.commands.options import emit, json_option, ledger_options, load_config
 from slurmplug.config import policy_registry
 from slurmplug.config.schema import DEFAULT_PATH, Config
 from slurmplug.console import progress
 from slurmplug.errors import UsageError
 from slurmplug.sim.engine.job import Workload
+from slurmplug.sim.experiment.side_by_side import Where
 from slurmplug.sim.experiment.simulation import NO_CONTENTION, SimulationSettings
 from slurmplug.sim.slurm import site_conf, site_limits
 from slurmplug.sim.slurm.launcher import LauncherSettings
@@ -76,6 +77,7 @@ NO_CONF = SiteConf(LauncherSettings(), "", ("all settings of slurm.conf (name it
     metavar="FILE",
     help="Write a page with plots there.",
 )
+@where_options
 @ledger_options
 @json_option
 def replay(
@@ -95,6 +97,7 @@ def replay(
     jobs: int | None,
     skip_bad: bool,
     html_path: Path | None,
+    where: Where,
     config_path: Path,
     ledger_path: Path | None,
     wants_json: bool,
@@ -138,13 +141,7 @@ def replay(
         contention=NO_CONTENTION,
         guardrails=config.guardrails,
     )
-    found = experiment.samples(
-        of_sample,
-        samples,
-        made_policy,
-        settings,
-        lambda policy, number: progress.counted(f"{policy}, sample {number + 1} of {samples}", "jobs"),
-    )
+    found = experiment.samples(experiment.Past(of_sample, made_policy, settings), samples, where)
     made = replay_report.report(
         found,
         workload=_past_name(name, sacct_path, since=since),

@@ -2,21 +2,24 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import click
 
 from policies.mlfs.load_control import LoadControlSettings
 from policies.mlfs.with_early_stopping import WithEarlyStopping
 from policies.policy import Policy
+from predictors.arrays import Floats
 from slurmplug.commands.experiment import (
     ReadWorkload,
     curves_option,
     described,
     print_results,
     read_curves,
+    where_options,
     workload_options,
     write,
     write_results,
@@ -24,15 +27,20 @@ from slurmplug.commands.experiment import (
 from slurmplug.commands.options import emit
 from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
-from slurmplug.console import progress
 from slurmplug.console.table import printable
 from slurmplug.errors import UsageError
+from slurmplug.forecasting.forecast_cache import CachePolicies
 from slurmplug.sim.adapters.forecaster import once_grown
-from slurmplug.sim.experiment import plot, summary
+from slurmplug.sim.engine.job import Workload
+from slurmplug.sim.experiment import plot, side_by_side, summary
 from slurmplug.sim.experiment.result import RunResult
+from slurmplug.sim.experiment.side_by_side import OnProgress, Run, Where
 from slurmplug.sim.experiment.simulation import NO_CONTENTION, Simulation, SimulationSettings
 from slurmplug.sim.workloads.assumed import OURS, with_assumed_directives
 
+Launcher: TypeAlias = Literal["direct", "slurm"]
+RunTimes: TypeAlias = Literal["forecast", "told"]
+Figures: TypeAlias = Mapping[str, Any]
 ALONE = "slurm"
 """the policy that is its own launcher"""
 ALWAYS_STOPS = frozenset({"mlfs"})
@@ -94,6 +102,7 @@ _SHOWN = (
 )
 @click.option("--interval", type=click.FloatRange(1), default=60.0, show_default=True, help="Seconds between cycles.")
 @click.option("--set", "assigned", multiple=True, metavar="POLICY.KEY=VALUE", help="A policy's setting, as in TOML.")
+@where_options
 def simulate(
     *,
     name: str,
@@ -102,8 +111,8 @@ def simulate(
     read: ReadWorkload,
     json_path: Path | None,
     policies: tuple[str, ...],
-    launcher: Literal["direct", "slurm"] | None,
-    run_times: Literal["forecast", "told"] | None,
+    launcher: Launcher | None,
+    run_times: RunTimes | None,
     share: float | None,
     curves_path: Path | None,
     plot_path: Path | None,
@@ -111,6 +120,7 @@ def simulate(
     epsilon: float,
     interval: float,
     assigned: tuple[str, ...],
+    where: Where,
 ) -> None:
     """Run WORKLOAD (a file, gen:NAME or the name of a built-in one) under each policy on a simulated cluster."""
     wanted = [(each, policy_registry.own_name(each)) for each in policies or ("mlfs", ALONE)]
@@ -123,33 +133,79 @@ def simulate(
         write(json_path, "", "a")
     draw = plot.drawing(plot_path) if plot_path else None
     curves = read_curves(curves_path)
-    results: list[Mapping[str, Any]] = []
-    drawn: list[RunResult] = []
-    for seed in seeds:
-        workload = read(seed)
-        if share is not None:
-            workload = with_assumed_directives(workload, share, seed, curves, str(curves_path or OURS))
-        starts = launcher or ("slurm" if workload.of_slurm else "direct")
-        times = run_times or ("forecast" if workload.of_slurm else "told")
-        if seed == seeds[0]:
-            emit(map(printable, described(workload, starts, times)))
-        caches = once_grown()
-        for policy in made:
-            by = "slurm" if policy.name == ALONE else starts
-            stopped = stops or policy.name in ALWAYS_STOPS
-            run_settings = SimulationSettings(cluster, interval, seed, stopped, run_times=times, launcher=by)
-            if workload.of_slurm:
-                run_settings = replace(run_settings, contention=NO_CONTENTION)
-            simulation = Simulation(workload, policy, run_settings, caches)
-            with progress.counted(f"{policy.name}, seed {seed}", "jobs") as show_progress:
-                result = simulation.run(show_progress)
-            results.append(summary.summary(result))
-            drawn += [result] if draw and seed == seeds[0] else []
+    simulations = _Simulations(
+        read, cluster, interval, launcher, run_times, stops, share, curves, str(curves_path or OURS)
+    )
+    emit(map(printable, simulations.described(seeds[0])))
+    runs = [
+        Run(
+            f"{policy.name}, seed {seed}", partial(simulations.run, policy, seed, draw is not None and seed == seeds[0])
+        )
+        for seed in seeds
+        for policy in made
+    ]
+    found = list(side_by_side.results(runs, where))
+    results = [figures for figures, _ in found]
     if json_path:
         write_results(json_path, name, cluster, results)
     print_results(results, _SHOWN)
     if draw:
-        draw(drawn)
+        draw([result for _, result in found if result])
+
+
+@dataclass(frozen=True, eq=False)
+class _Simulations:
+    """What all runs of a command have in common, as its options are named."""
+
+    read: ReadWorkload
+    cluster: str
+    interval: float
+    launcher: Launcher | None
+    run_times: RunTimes | None
+    stops: bool
+    share: float | None
+    curves: Sequence[Floats]
+    curves_of: str
+
+    def workload(self, seed: int) -> Workload:
+        """The jobs of a seed, with the directives that are assumed."""
+        read = self.read(seed)
+        return (
+            read if self.share is None else with_assumed_directives(read, self.share, seed, self.curves, self.curves_of)
+        )
+
+    def described(self, seed: int) -> list[str]:
+        workload, _ = _prepared(self, seed)
+        return described(workload, self._starts(workload), self._times(workload))
+
+    def run(self, policy: Policy, seed: int, keep: bool, on_progress: OnProgress) -> tuple[Figures, RunResult | None]:
+        """The figures of a run; `keep`: and the run itself."""
+        workload, caches = _prepared(self, seed)
+        by = "slurm" if policy.name == ALONE else self._starts(workload)
+        settings = SimulationSettings(
+            self.cluster,
+            self.interval,
+            seed,
+            self.stops or policy.name in ALWAYS_STOPS,
+            run_times=self._times(workload),
+            launcher=by,
+        )
+        if workload.of_slurm:
+            settings = replace(settings, contention=NO_CONTENTION)
+        result = Simulation(workload, policy, settings, caches).run(on_progress)
+        return summary.summary(result), result if keep else None
+
+    def _starts(self, workload: Workload) -> Launcher:
+        return self.launcher or ("slurm" if workload.of_slurm else "direct")
+
+    def _times(self, workload: Workload) -> RunTimes:
+        return self.run_times or ("forecast" if workload.of_slurm else "told")
+
+
+@lru_cache(maxsize=1)
+def _prepared(simulations: _Simulations, seed: int) -> tuple[Workload, CachePolicies]:
+    """The jobs of a seed, and the forecasts that its runs share where they follow one another."""
+    return simulations.workload(seed), once_grown()
 
 
 def _policy(

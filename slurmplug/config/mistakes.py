@@ -39,7 +39,7 @@ def mistake(error: Any, config: type[BaseModel]) -> str:
     if error["type"] == "string_pattern_mismatch":
         return f"  {where}: expected {section.model_fields[error['loc'][-1]].description}"
     if error["type"] != "extra_forbidden":
-        return f"  {where}: {requirement(error)}"
+        return f"  {where}: {requirement(error)}" if where else f"  {requirement(error)}"
     word = str(error["loc"][-1])
     near = difflib.get_close_matches(word, section.model_fields, n=1)
     return f"  {where}: unknown key" + (

@@ -7,9 +7,9 @@ import logging
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 
-from pydantic import Field, Strict, ValidationError
+from pydantic import Field, Strict, ValidationError, model_validator
 
 from slurmplug.config.mistakes import mistake
 from slurmplug.config.section import AbsolutePath, Section
@@ -207,6 +207,11 @@ class Stop(Section):
     cancel: bool = Field(
         False, description="cancel a job that did not stop within its grace period; its dependents then never start"
     )
+    idle_gpus: Seconds | None = Field(
+        None,
+        description="seconds for which a job may run on with idle GPUs after its user was sent the notification `idle "
+        "GPUs`; then it is stopped, whatever its --stop; if not set, none is",
+    )
 
 
 class Operations(Section):
@@ -334,6 +339,16 @@ class Config(Section):
     policies: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="settings of policies, a table for each: [policies.mlfs]"
     )
+
+    @model_validator(mode="after")
+    def _tells_whom_it_stops(self) -> Self:
+        told = self.notifications.wanted and "idle GPUs" in self.notifications.about
+        if self.stop.idle_gpus is not None and not told:
+            raise ValueError(
+                "stop.idle_gpus stops only jobs whose users were sent a notification: set notifications.mail or "
+                "notifications.webhook, with `idle GPUs` in notifications.about"
+            )
+        return self
 
 
 def load(path: Path) -> Config:

@@ -33,6 +33,7 @@ from slurmplug.rules import (
     claims,
     direct_placement,
     guardrails,
+    idle_gpus,
     precedence,
     site_factor,
     sizes,
@@ -166,6 +167,8 @@ class Scheduler:
         sized = plan
         if not places:
             sized = sizes.under_slurm(snapshot, time_limits.with_last_calls(plan, times), past, limits, times)
+            acts = self.config.mode.of("stop") == "act"
+            sized = idle_gpus.with_stops(sized, snapshot, past.told_idle, self.config.stop.idle_gpus, acts=acts)
         verdict = self._check(snapshot, sized, past, times, reading.site)
 
         # 6. Advance: the commands of placements, operations and SiteFactors.

@@ -1,28 +1,32 @@
 """Tells users of their jobs by mail, and a web service: found and sent by processes beside the daemon.
 
-What is to be told is recorded before it is sent, so that nobody is told twice, and the result after it.
+What is to be told is recorded before it is sent, so that nobody is told twice, and the result after it. What was
+certainly not sent is tried again later (`reports.notifications.TRY_AGAIN_AFTER`).
 """
 
 import json
 import logging
 import math
 import os
+import socket
 import urllib.request
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
+from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.error import HTTPError, URLError
 
-from slurmplug.cluster.mail import Mailer, MailFailed
+from slurmplug.cluster.mail import Mailer, MailFailed, MailNotKnown
 from slurmplug.cluster.site_client import SiteClient
 from slurmplug.config.schema import Config
 from slurmplug.errors import ReadFailed, advice
 from slurmplug.ledger import notifications
 from slurmplug.ledger.ledger import Ledger
-from slurmplug.ledger.notifications import Told
+from slurmplug.ledger.notifications import SENT, Delivery, Told
 from slurmplug.processes.child import Channel
 from slurmplug.processes.once import Once
 from slurmplug.reports.notifications import Notification, due, message
@@ -35,10 +39,16 @@ SEND_SECONDS = 20.0
 """Seconds that one mail or one POST may take."""
 FAILURES = 3
 """After so many failures in a row of mail, or of the web service, the rest of what was to be sent fails too."""
-SENT = "sent"
 NICENESS = 10
 
 log = logging.getLogger(__name__)
+
+
+class Failure(NamedTuple):
+    """Why something was not delivered; certain: that it was not, and that another try may succeed."""
+
+    why: str
+    certain: bool
 
 
 class Notifications:
@@ -78,18 +88,22 @@ class Notifications:
         if found is None:
             return
         self.close()
-        new = set(notifications.record(self._ledger, [each.about for each in found], now))
+        announced = {each.about: each.stops_after for each in found if each.stops_after is not None}
+        new = set(notifications.record(self._ledger, [each.about for each in found], now, announced))
         if told := [each for each in found if each.about in new]:
             self._sending = _begun(send, told, config)
 
     def _keep_results(self) -> None:
-        results: list[tuple[Told, str]] | None = self._made(self._sending, _NOT_SENT)
+        results: list[Delivery] | None = self._made(self._sending, _NOT_SENT)
         if results is None:
             return
-        notifications.record_result(self._ledger, results)
+        notifications.record_results(self._ledger, results)
         self.close()
-        if failed := [result for _, result in results if result != SENT]:
-            log.error("%d of %d notifications were not sent: %s", len(failed), len(results), failed[0])
+        if failed := [each for each in results if each.result != SENT]:
+            counts = len(failed), len(results), sum(bool(each.again) for each in failed)
+            log.error(
+                "%d of %d notifications were not sent, of which %d are tried again: %s", *counts, failed[0].result
+            )
 
     def _made(self, child: Once | None, failure: str) -> list[Any] | None:
         """What it sent; None while that has not come, and where it has failed, which is logged."""
@@ -122,13 +136,22 @@ def look(channel: Channel, path: Path, config: Config, now: float) -> None:
 def send(channel: Channel, told: Sequence[Notification], config: Config) -> None:
     """The process that sends: one mail to each user, one POST of each to the web service. Sends the results."""
     os.nice(NICENESS)
-    failed = _mailed([each for each in told if each.mail], config)
-    if config.notifications.webhook:
-        failed |= _posted(told, config)
-    channel.send([(each.about, failed.get(each.about, SENT)) for each in told])
+    failed = {
+        "mail": _mailed([each for each in told if "mail" in each.ways], config),
+        "webhook": _posted([each for each in told if "webhook" in each.ways], config),
+    }
+    channel.send(
+        [_delivery(each, {way: of[each.about] for way, of in failed.items() if each.about in of}) for each in told]
+    )
 
 
-def _mailed(told: Sequence[Notification], config: Config) -> dict[Told, str]:
+def _delivery(told: Notification, failed: Mapping[str, Failure]) -> Delivery:
+    """failed: by way."""
+    again = frozenset(way for way, failure in failed.items() if failure.certain and not told.last)
+    return Delivery(told.about, "; ".join(failure.why for failure in failed.values()) or SENT, again)
+
+
+def _mailed(told: Sequence[Notification], config: Config) -> dict[Told, Failure]:
     """What failed."""
     by_user: dict[str, list[Notification]] = defaultdict(list)
     for each in told:
@@ -138,20 +161,20 @@ def _mailed(told: Sequence[Notification], config: Config) -> dict[Told, str]:
     try:
         conf = SiteClient(config.slurm.conf, config.slurm.bin, config.slurm.timeout).slurm_conf().values
     except ReadFailed as error:
-        return {each.about: f"no mail: {error}" for each in told}
+        return {each.about: Failure(f"no mail: {error}", certain=True) for each in told}
     mailer, cluster = Mailer(conf, SEND_SECONDS), config.cluster or conf.get("ClusterName", "")
-    tries = _Tries()
+    tries = _Tries("no mail")
     for user, of_user in by_user.items():
         tries.run([each.about for each in of_user], partial(mailer.send, user, *message(of_user, cluster)))
-    return {about: f"no mail: {why}" for about, why in tries.failed.items()}
+    return tries.failed
 
 
-def _posted(told: Sequence[Notification], config: Config) -> dict[Told, str]:
+def _posted(told: Sequence[Notification], config: Config) -> dict[Told, Failure]:
     """What failed."""
-    tries = _Tries()
+    tries = _Tries("not posted")
     for each in told:
         tries.run([each.about], partial(_post, config.notifications.webhook, each))
-    return {about: f"not posted: {why}" for about, why in tries.failed.items()}
+    return tries.failed
 
 
 def _post(url: str, told: Notification) -> None:
@@ -167,23 +190,38 @@ def _post(url: str, told: Notification) -> None:
     urllib.request.urlopen(request, timeout=SEND_SECONDS).close()
 
 
-class _Tries:
-    """What was tried, and what of it failed: all that comes after `FAILURES` in a row, too."""
+def _certain(error: Exception) -> bool:
+    """Whether an error shows that nothing was delivered, and another try may succeed."""
+    if isinstance(error, MailFailed):
+        return not isinstance(error, MailNotKnown)
+    if isinstance(error, HTTPError):
+        return error.code == HTTPStatus.TOO_MANY_REQUESTS or (error.code >= 500 and error.code not in _PASSED_ON)
+    return isinstance(error, URLError) and isinstance(error.reason, ConnectionRefusedError | socket.gaierror)
 
-    def __init__(self) -> None:
-        self.failed: dict[Told, str] = {}
+
+_PASSED_ON = (HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
+"""What a proxy answers that passed a request on, and got no answer, or one that it does not understand."""
+
+
+class _Tries:
+    """What was tried in one way, and what of it failed: all that comes after `FAILURES` in a row, too."""
+
+    def __init__(self, failure: str) -> None:
+        """failure: what is said of each that fails."""
+        self.failed: dict[Told, Failure] = {}
+        self._failure = failure
         self._in_a_row = 0
 
     def run(self, about: Sequence[Told], action: Callable[[], None]) -> None:
         """Try it, unless too much has failed."""
-        why = f"not tried after {FAILURES} failures"
+        why, certain = f"not tried after {FAILURES} failures", True
         if self._in_a_row < FAILURES:
             try:
                 action()
             except (MailFailed, OSError, HTTPException, ValueError) as error:
                 self._in_a_row += 1
-                why = str(error) or type(error).__name__
+                why, certain = str(error) or type(error).__name__, _certain(error)
             else:
                 self._in_a_row = 0
                 return
-        self.failed |= dict.fromkeys(about, why)
+        self.failed |= dict.fromkeys(about, Failure(f"{self._failure}: {why}", certain))

@@ -24,7 +24,7 @@ from slurmplug.intake.job_record import (
     last_not_finite,
     values_of,
 )
-from slurmplug.intake.node_load import reported_load
+from slurmplug.intake.node_load import gpus_used, reported_load
 from slurmplug.intake.target_unit import UnitMismatch, unit_mismatch
 from slurmplug.spool.report_lines import Points
 
@@ -184,6 +184,7 @@ class ColumnCache:
             placement=placement,
             traffic=reported_load(records, "sent", reporting, now),
             network=reported_load(records, "network", reporting, now),
+            gpus_used=gpus_used(records, reporting, now),
             losses=_curves(columns["losses"]),
             accuracies=_curves(columns["accuracies"]),
             validation_losses=_curves(columns["validation_losses"]),

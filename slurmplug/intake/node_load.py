@@ -29,6 +29,12 @@ def reported_load(records: Sequence[JobRecord], name: str, reporting: Ints, now:
     return found
 
 
+def gpus_used(records: Sequence[JobRecord], reporting: Ints, now: float) -> Floats:
+    """(n,) as `policies.snapshot.Jobs.gpus_used`; the arguments as of `reported_load`."""
+    last = np.array([record.points.gpu_use.used_at for record in records], dtype=np.float64)
+    return np.where(np.isnan(reported_load(records, "gpu", reporting, now)), np.nan, last)
+
+
 def _recent(record: JobRecord, name: str, now: float) -> float:
     """The figure that the present run reported last, NaN if it is too old or an earlier run's, on other nodes."""
     if record.points_run != record.facts.restarts or not now - record.points.load_time <= LOAD_MAX_AGE:

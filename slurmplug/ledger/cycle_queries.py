@@ -20,6 +20,7 @@ from slurmplug.ledger.sqlite import rows as dict_rows
 from slurmplug.operations import Operation, OperationOutcome
 from slurmplug.operations.history import move_history
 from slurmplug.rules.guardrails import HOUR, Past
+from slurmplug.rules.idle_gpus import ToldIdle
 
 
 def next_cycle(ledger: LedgerFile) -> int:
@@ -127,6 +128,7 @@ def past(ledger: LedgerFile, now: float, first_seen: float, jobs: Collection[Job
         failures_in_a_row=len(failures),
         last_failure=failures[0] if failures else -np.inf,
         given_back=given_back(ledger),
+        told_idle={_key(row): ToldIdle(row["at"], row["announced"]) for row in ledger.query(_TOLD_IDLE)},
     )
 
 
@@ -202,6 +204,10 @@ WHERE kind IN ('resize', 'migrate', 'preempt')
 """
 _WITH_JOBS = "operations JOIN jobs ON jobs.id = operations.job"
 _JOBS_OF_OPERATIONS = f"SELECT cluster, job_id, first_submit FROM {_WITH_JOBS} WHERE"
+_TOLD_IDLE = """
+SELECT cluster, job_id, first_submit, at, announced FROM notifications JOIN jobs ON jobs.id = job
+WHERE kind = 'idle GPUs' AND result = 'sent' AND ended = 0
+"""
 _GIVEN_BACK = """
 SELECT job_id FROM jobs WHERE ended = 0 AND given_back = 1
 UNION SELECT part.job_id FROM jobs AS whole JOIN jobs AS part

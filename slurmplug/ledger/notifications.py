@@ -4,8 +4,9 @@ All functions raise `LedgerError` where the ledger cannot be read or written.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 from policies.plan import Reason
@@ -14,6 +15,8 @@ from slurmplug.ledger.facts import facts_from
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.spool.report_lines import GPUUse
 
+SENT = "sent"
+"""The result of a delivery in each way that was wanted."""
 NOT_KNOWN = "unknown"
 """The result of a delivery until it is known; it stays so where the daemon ended meanwhile."""
 
@@ -23,6 +26,20 @@ class Told(NamedTuple):
 
     job: int
     kind: str
+
+
+class Delivery(NamedTuple):
+    """How the delivery of a notification ended, or that it is under way.
+
+    result: `SENT`, `NOT_KNOWN`, or what failed. again: the ways, of `mail` and `webhook`, by which it was certainly not
+    delivered and is to be tried again. tries: how many there were. at: when it was tried last.
+    """
+
+    about: Told
+    result: str
+    again: frozenset[str] = frozenset()
+    tries: int = 1
+    at: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -58,21 +75,32 @@ def living(ledger: LedgerFile) -> dict[int, GPUUse]:
     return {row: GPUUse(*json.loads(use)) for row, use in ledger.tuples(_LIVING)}
 
 
-def told(ledger: LedgerFile, jobs: Iterable[int]) -> set[Told]:
+def told(ledger: LedgerFile, jobs: Iterable[int]) -> dict[Told, Delivery]:
     """What was told of these jobs, given by their rows."""
-    return {Told(*row) for row in ledger.tuples(_TOLD, json.dumps(list(jobs)))}
+    rows = ledger.tuples(_TOLD, json.dumps(list(jobs)))
+    found = ((Told(job, kind), result, again, tries, at) for job, kind, result, again, tries, at in rows)
+    return {
+        about: Delivery(about, result, frozenset(filter(None, again.split(","))), tries, at)
+        for about, result, again, tries, at in found
+    }
 
 
-def record(ledger: Ledger, due: Sequence[Told], at: float) -> list[Told]:
-    """Record, before it is sent, what users are told; returns what was new, and may be sent."""
+def record(
+    ledger: Ledger, due: Sequence[Told], at: float, announced: Mapping[Told, float] = MappingProxyType({})
+) -> list[Told]:
+    """Record, before it is sent, what users are told; returns what was new or is tried again, and may be sent.
+
+    announced: by what of it, the seconds of idle GPUs after which it says that the job is stopped.
+    """
     with ledger._transaction():
-        return [each for each in due if ledger.db.execute(_RECORD, [*each, at, NOT_KNOWN]).rowcount]
+        rows = ((each, [*each, at, NOT_KNOWN, announced.get(each)]) for each in due)
+        return [each for each, row in rows if ledger.db.execute(_RECORD, row).rowcount]
 
 
-def record_result(ledger: Ledger, results: Sequence[tuple[Told, str]]) -> None:
-    """Record how the delivery of each ended: `sent`, or what failed."""
+def record_results(ledger: Ledger, results: Sequence[Delivery]) -> None:
+    """Record how the delivery of each ended."""
     with ledger._transaction():
-        ledger._run(_RESULT, [(result, *each) for each, result in results])
+        ledger._run(_RESULT, [(each.result, ",".join(sorted(each.again)), *each.about) for each in results])
 
 
 _ENDED = """
@@ -85,6 +113,10 @@ ORDER BY since
 """
 """A move is done before its operation has ended, which may leave the job bound to nodes."""
 _LIVING = "SELECT id, gpu_use FROM jobs WHERE ended = 0 AND directives != 'null' ORDER BY id"
-_TOLD = "SELECT job, kind FROM notifications WHERE job IN (SELECT value FROM json_each(?))"
-_RECORD = "INSERT OR IGNORE INTO notifications (job, kind, at, result) VALUES (?, ?, ?, ?)"
-_RESULT = "UPDATE notifications SET result = ? WHERE job = ? AND kind = ?"
+_TOLD = "SELECT job, kind, result, again, tries, at FROM notifications WHERE job IN (SELECT value FROM json_each(?))"
+_RECORD = """
+INSERT INTO notifications (job, kind, at, result, announced) VALUES (?, ?, ?, ?, ?) ON CONFLICT (job, kind) DO UPDATE
+SET at = excluded.at, result = excluded.result, announced = excluded.announced, again = '', tries = tries + 1
+WHERE again != ''
+"""
+_RESULT = "UPDATE notifications SET result = ?, again = ? WHERE job = ? AND kind = ?"

@@ -298,4 +298,16 @@ CREATE VIEW history AS
     WHERE ended = 1 AND state = 'COMPLETED' AND start IS NOT NULL AND end - start > suspended
     AND id NOT IN (SELECT job FROM stops);
 """,
+    """
+-- again: by which of mail and webhook it was certainly not sent, and is tried again; at: when it was tried last
+ALTER TABLE notifications ADD COLUMN again TEXT NOT NULL DEFAULT '';
+ALTER TABLE notifications ADD COLUMN tries INTEGER NOT NULL DEFAULT 1;
+""",
+    """
+-- seconds of idle GPUs after which it said that the job is stopped; NULL where it did not say so
+ALTER TABLE notifications ADD COLUMN announced REAL;
+-- with when its GPUs were in use last: not before this migration, as that was not kept
+UPDATE jobs SET gpu_use = json_array(json_extract(gpu_use, '$[0]'), json_extract(gpu_use, '$[1]'), last_seen)
+WHERE ended = 0;
+""",
 )

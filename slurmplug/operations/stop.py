@@ -23,6 +23,7 @@ from slurmplug.operations.values import (
     OperationOutcome,
     OperationSettings,
 )
+from slurmplug.rules import idle_gpus
 from slurmplug.rules.grace import grace_seconds
 
 IGNORED = (
@@ -46,7 +47,7 @@ def proceed(context: OperationContext) -> Transition | None:
         return finish(context, _outcome_of_ended_job(operation))
     if context.restarts_since or context.state == "pending":
         return finish(context, OperationOutcome.JOB_REQUEUED)
-    if not context.allowed:
+    if not context.allowed or _picked_up(context, context.row):
         if operation.step != "cancel" or operation.last_status == "refused":
             return finish(context, OperationOutcome.WITHDRAWN)
         if operation.last_status != "done":
@@ -60,6 +61,12 @@ def proceed(context: OperationContext) -> Transition | None:
             return give_up(context, "Slurm or the spool refused")
         return reissue(operation, context.observation)
     return None if now < operation.limit else _escalate(context, context.row)
+
+
+def _picked_up(context: OperationContext, row: int) -> bool:
+    """Whether it was stopped for idle GPUs, and they are in use now."""
+    used_at = float(context.observation.snapshot.jobs.gpus_used[row])
+    return idle_gpus.picked_up(context.operation.reason, context.operation.opened, used_at)
 
 
 def _escalate(context: OperationContext, row: int) -> Transition:

@@ -12,8 +12,9 @@ REASONS: Mapping[str, str] = {
     "maximum": "no better likely",
     "misses": "out of reach",
     "diverged": "diverged",
+    "idle": "idle",
 }
-"""By the `cause` of a policy's reason, the word that `report()` gives for it; `other` for any other cause."""
+"""By the `cause` of a reason, the word that `report()` gives for it; `other` for any other cause."""
 
 
 def content(reason: Reason, jobs: Jobs, row: int) -> str:

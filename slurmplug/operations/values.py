@@ -63,7 +63,7 @@ class OperationOutcome(StrEnum):
     STARTED = "it started before it was changed"
     """a pending job began to run on what it requested"""
     WITHDRAWN = "withdrawn"
-    """it was no longer allowed, or an operator withdrew it"""
+    """it was no longer allowed, an operator withdrew it, or idle GPUs were in use again"""
     NO_ROOM = "no room"
     """other jobs took its nodes before its run was ended, which goes on"""
     GAVE_UP = "gave up"

@@ -106,6 +106,8 @@ SENTENCES: Mapping[str, Sequence[str]] = {
         ", which was applied because the cluster was overloaded",
         " ({waiting:job} waited for resources, and the nodes were {overload_degree:.0%} in use)",
     ),
+    # the site's
+    "idle GPUs": ("Its GPUs are idle by its own reports", ", also after {hours:.2f} h since its user was told so"),
     # placing
     "makes room": ("It makes room for jobs of higher rank",),
     "share": ("Its share is {gpus:GPU} now", "; it was {had:.0f}"),

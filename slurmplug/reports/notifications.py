@@ -9,18 +9,18 @@ from slurmplug.console import times
 from slurmplug.console.table import counted, printable
 from slurmplug.ledger import notifications, stop_queries
 from slurmplug.ledger.database import LedgerFile
-from slurmplug.ledger.notifications import EndedOperation, Told
+from slurmplug.ledger.notifications import Delivery, EndedOperation, Told
 from slurmplug.reports import deadlines, explain, job_view, savings
 from slurmplug.reports.explain import About
 from slurmplug.reports.job_view import Job
-from slurmplug.spool.report_lines import GPUUse
+from slurmplug.spool.report_lines import IDLE_SHARE, GPUUse
 
 LOOK_BACK = 3_600.0
 """Seconds after which nobody is told of an operation any more that ended while the daemon did not run."""
-IDLE_SHARE = 0.05
-"""share of the time up to which GPUs are idle"""
 IDLE_REPORTS = 60
 """reports of the use of its GPUs, half a minute apart, before a job's GPUs count as idle"""
+TRY_AGAIN_AFTER = (300.0, 600.0, 1_800.0)
+"""seconds after the first, the second and the third try that failed; after the next it is given up"""
 _DONE: Mapping[str, NotificationKind] = {
     "stop": "stopped",
     "migrate": "moved",
@@ -31,8 +31,12 @@ _DONE: Mapping[str, NotificationKind] = {
 
 @dataclass(frozen=True)
 class Notification:
-    """One thing that a user is told. mail: whether by mail, too. gpu_hours: what it saved, or what it cost so far;
-    None where neither is known."""
+    """One thing that a user is told.
+
+    gpu_hours: what it saved, or what it cost so far; None where neither is known. ways: those of `mail` and `webhook`.
+    last: whether it is not tried once more. stops_after: seconds of idle GPUs after which it says that the job is
+    stopped; None where it does not say so.
+    """
 
     about: Told
     job: str
@@ -40,7 +44,9 @@ class Notification:
     name: str
     text: str
     gpu_hours: float | None
-    mail: bool
+    ways: frozenset[str]
+    last: bool = False
+    stops_after: float | None = None
 
     @property
     def title(self) -> str:
@@ -49,8 +55,10 @@ class Notification:
 
 
 def due(ledger: LedgerFile, config: Config, now: float) -> list[Notification]:
-    """What users are to be told, and were not told yet. Raises LedgerError."""
+    """What users are to be told, and were not told yet; also what could not be sent, is as it was, and is to be tried
+    again now. Raises LedgerError."""
     settings = config.notifications
+    stops_idle = config.stop.idle_gpus if config.mode.of("stop") == "act" else None
     done: dict[int, dict[str, EndedOperation]] = defaultdict(dict)  # the latest of each kind, by job
     for each in notifications.ended_operations(ledger, now - LOOK_BACK):
         done[each.job][each.kind] = each
@@ -61,14 +69,27 @@ def due(ledger: LedgerFile, config: Config, now: float) -> list[Notification]:
     for job in job_view.jobs_in_rows(ledger, rows, others=False):
         given = job.directives.notify if job.directives else None
         mail = settings.mail != "off" and (given == "on" or (given is None and settings.mail == "all"))
-        if not (mail or settings.webhook) or not job.managed:
+        ways = frozenset(way for way, used in (("mail", mail), ("webhook", settings.webhook)) if used)
+        if not ways or not job.managed:
             continue
         operations = done[job.row].values()
-        for kind, text, gpu_hours in _of_job(ledger, job, operations, living.get(job.row, GPUUse())):
+        use = living.get(job.row, GPUUse())
+        for kind, text, gpu_hours in _of_job(ledger, job, operations, use, stops_idle):
             about = Told(job.row, kind)
-            if kind in settings.about and about not in known:
-                found.append(Notification(about, job.id, job.facts.user, job.facts.name, text, gpu_hours, mail))
+            tried = known.get(about)
+            by = ways if tried is None else ways & _again(tried, now)
+            if kind in settings.about and by:
+                last = tried is not None and tried.tries >= len(TRY_AGAIN_AFTER)
+                after = stops_idle if kind == "idle GPUs" else None
+                what = job.id, job.facts.user, job.facts.name, text, gpu_hours
+                found.append(Notification(about, *what, by, last, after))
     return found
+
+
+def _again(tried: Delivery, now: float) -> frozenset[str]:
+    """The ways by which a notification is tried again now."""
+    due = tried.again and now - tried.at >= TRY_AGAIN_AFTER[tried.tries - 1]
+    return tried.again if due else frozenset()
 
 
 def message(told: Sequence[Notification], cluster: str) -> tuple[str, str]:
@@ -80,7 +101,7 @@ def message(told: Sequence[Notification], cluster: str) -> tuple[str, str]:
 
 
 def _of_job(
-    ledger: LedgerFile, job: Job, done: Iterable[EndedOperation], use: GPUUse
+    ledger: LedgerFile, job: Job, done: Iterable[EndedOperation], use: GPUUse, stops_idle: float | None
 ) -> Iterator[tuple[NotificationKind, str, float | None]]:
     about = About(job.quantity, job.sign)
     for each in done:
@@ -96,7 +117,7 @@ def _of_job(
         yield "diverged", _DIVERGED, job.facts.of_gpus.whole * job.elapsed / savings.HOUR
     if not job.waits and use.measured >= IDLE_REPORTS and (share := use.shares / use.measured) <= IDLE_SHARE:
         idle = (1.0 - share) * job.facts.of_gpus.whole * job.elapsed / savings.HOUR
-        yield "idle GPUs", _idle(job, share, idle), idle
+        yield "idle GPUs", _idle(job, share, idle, stops_idle), idle
     deadline = job.directives.deadline if job.directives else None
     if deadline is not None and deadlines.chance(job) in ("cannot be met", "passed"):
         yield "deadline", _missed(job, deadline), None
@@ -129,10 +150,15 @@ nor after `slurmplug set JOB --notify=off`.
 """
 
 
-def _idle(job: Job, share: float, idle: float) -> str:
+def _idle(job: Job, share: float, idle: float, stops_after: float | None) -> str:
     gpus = counted(job.facts.of_gpus.whole, "GPU")
     used = f"Its {gpus} were in use {share:.0%} of the time, by what it reported"
-    return f"{used}: idle for about {idle:.1f} GPU hours."
+    text = f"{used}: idle for about {idle:.1f} GPU hours."
+    if stops_after is None:
+        return text
+    return (
+        f"{text} If they stay so, slurmplug stops the job once it has run on for {times.format_duration(stops_after)}."
+    )
 
 
 def _missed(job: Job, deadline: float) -> str:

@@ -16,6 +16,7 @@ from slurmplug.console.table import Field
 from slurmplug.intake.job_record import NO_DIRECTIVES, JobRecord, judged_by
 from slurmplug.ledger.run_queries import Report
 from slurmplug.ledger.stop_queries import DecidedStop
+from slurmplug.rules import idle_gpus
 
 CONFIDENCE = 0.9
 """of every interval, as of the forecasts that the ledger keeps"""
@@ -169,9 +170,13 @@ def _proved_wrong(stop: DecidedStop) -> bool | None:
 
     Wrong is a stop as the training has diverged, if its loss became lower than ever before; as the target is out of
     reach, if it was met; as no better value is likely, if one came that is better by more than the tolerance. Right is
-    any other, if the job went on to its end. A stop as the target is met is what its user asked for.
+    any other, if the job went on to its end. A stop as the target is met is what its user asked for. One for idle GPUs
+    is wrong if they were used later.
     """
     facts, record = stop.reason.facts, stop.record
+    if stop.reason.rule == idle_gpus.RULE:
+        used = record.points.gpu_use.used_at > stop.at
+        return used or (None if record.facts.live else False)
     cause, iteration = facts.get("cause", ""), facts.get("iteration")
     if cause == "reached":
         return False

@@ -18,6 +18,7 @@ from predictors.arrays import Bools, Floats
 from slurmplug.config.schema import Guardrails, Mode, Modes
 from slurmplug.rules import budgets
 from slurmplug.rules.budgets import Spending
+from slurmplug.rules.idle_gpus import ToldIdle
 
 if TYPE_CHECKING:
     from slurmplug.rules.time_limits import TimeLimits
@@ -88,6 +89,8 @@ class Past:
     """when the last change of a live job's size began"""
     fresh: frozenset[JobKey] = frozenset()
     """jobs first seen within `guardrails.first_seen` seconds"""
+    told_idle: Mapping[JobKey, ToldIdle] = field(default_factory=dict)
+    """the notifications that GPUs of live jobs are idle, which their users were sent"""
 
 
 @dataclass(frozen=True)

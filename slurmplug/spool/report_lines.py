@@ -56,11 +56,24 @@ class SpoolFault:
     count: int
 
 
+IDLE_SHARE = 0.05
+"""share of the time up to which GPUs are idle"""
+
+
 class GPUUse(NamedTuple):
-    """How much a job's GPUs were in use: the sum of the shares in [0, 1] that it reported, and how many there were."""
+    """How much a job's GPUs were in use: the sum of the shares in [0, 1] that it reported, and how many there were.
+
+    used_at: when it reported last that they were not idle, in seconds since the epoch; 0 if it never did.
+    """
 
     shares: float = 0.0
     measured: int = 0
+    used_at: float = 0.0
+
+    def with_share(self, share: float, time: float) -> "GPUUse":
+        """With what was reported at that time."""
+        used_at = max(self.used_at, time) if share > IDLE_SHARE else self.used_at
+        return GPUUse(self.shares + share, self.measured + 1, used_at)
 
 
 NOT_MEASURED = GPUUse()
@@ -163,7 +176,7 @@ def fold(points: Points, data: bytes, *, now: float, started: float = -math.inf)
         if report.load:
             load, load_time = report.load, report.time
             if "gpu" in load:
-                gpu_use = GPUUse(gpu_use.shares + load["gpu"], gpu_use.measured + 1)
+                gpu_use = gpu_use.with_share(load["gpu"], report.time)
         if report.iteration is not None:
             at = report.iteration
             which = Reported(report.trial, at, report.time, report.timed, report.quantities)

@@ -23,7 +23,7 @@ STATUSES = ("done", "refused", "put off", "unknown")
 """of commands"""
 QUANTITIES = ("run_time", "final_value")
 """that were forecast: the run time when a job was first seen, its final value at half of its iterations"""
-STOP_RULES = ("target", "optstop", "diverged")
+STOP_RULES = ("target", "optstop", "diverged", "idle GPUs")
 
 
 class Counted:

@@ -142,6 +142,7 @@ def workload_table(jobs: Sequence[SimJob], *, all_managed: bool) -> WorkloadTabl
         "grace": np.full(len(flat), np.nan),
         "restartable": managed,
         "awaits": np.zeros(len(flat), dtype=bool),
+        "gpus_used": np.full(len(flat), np.nan),
     }
     edges = _edges(parts, first_row)
     return WorkloadTable(

@@ -5,21 +5,20 @@ run the same jobs, so differences are taken sample by sample.
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf, nan
-from typing import TypeAlias
 
 import numpy as np
 
 from policies.baselines.slurm import Slurm
 from policies.policy import Policy
 from predictors.arrays import Bools, Floats
-from slurmplug.forecasting.forecast_cache import CachePolicies
 from slurmplug.sim.adapters.forecaster import once_grown
 from slurmplug.sim.engine.job import SimJob, Workload
 from slurmplug.sim.experiment.comparison import half_width
 from slurmplug.sim.experiment.result import FinishedJob
+from slurmplug.sim.experiment.side_by_side import OnProgress, Run, Where, results
 from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
 
 CONFIDENCE = 0.95
@@ -90,54 +89,42 @@ class Group:
     jct: Difference
 
 
-OnRun: TypeAlias = Callable[[str, int], AbstractContextManager[Callable[[int, int], object] | None]]
-"""Entered around each simulation, with the policy and the sample; yields what is told how many jobs have ended, and of
-how many."""
+@dataclass(frozen=True, eq=False)
+class Past:
+    """What is replayed. of_sample: the workload of each sample, from 0, of which Slurm alone does the same with each;
+    settings: of all runs, but for their seed.
+    """
+
+    of_sample: Callable[[int], Workload]
+    policy: Policy
+    settings: SimulationSettings
+
+    def alone(self, on_progress: OnProgress) -> Course:
+        """The jobs under Slurm alone. Raises UsageError: the cluster cannot be read, or is smaller than a job."""
+        return self._course(0, Slurm(), replace(self.settings, cycles=False), on_progress)
+
+    def under_policy(self, number: int, on_progress: OnProgress) -> Course:
+        """The jobs of a sample under the policy. Raises as `alone`."""
+        return self._course(number, self.policy, replace(self.settings, seed=number), on_progress)
+
+    def _course(self, number: int, policy: Policy, settings: SimulationSettings, on_progress: OnProgress) -> Course:
+        simulation = Simulation(self.of_sample(number), policy, settings, once_grown())
+        return Course.of(simulation.run(on_progress).finished)
 
 
-def samples(
-    of_sample: Callable[[int], Workload], count: int, policy: Policy, settings: SimulationSettings, on_run: OnRun
-) -> list[Sample]:
+def samples(past: Past, count: int, where: Where) -> list[Sample]:
     """So many samples; one, with both runs the same, where no job is managed.
 
-    of_sample: the workload of each sample, from 0. settings: of all runs, but for their seed.
-
     Raises:
-        UsageError: the cluster cannot be read, or is smaller than a job
+        UsageError: the cluster cannot be read, or is smaller than a job; or Slurm does not make the runs
     """
-    found: list[Sample] = []
-    of_slurm: tuple[Workload, Course] | None = None
-    for number in range(count):
-        workload, seeded = of_sample(number), replace(settings, seed=number)
-        caches = once_grown()
-        if of_slurm is None or not _alike_to_slurm(of_slurm[0], workload):
-            with on_run(Slurm.name, number) as progress:
-                of_slurm = workload, _course(workload, Slurm(), replace(seeded, cycles=False), caches, progress)
-        if not any(job.managed for job in workload.jobs):
-            return [Sample(workload.jobs, of_slurm[1], of_slurm[1])]
-        with on_run(policy.name, number) as progress:
-            under = _course(workload, policy, seeded, caches, progress)
-        found.append(Sample(workload.jobs, of_slurm[1], under))
-    return found
-
-
-def _course(
-    workload: Workload,
-    policy: Policy,
-    settings: SimulationSettings,
-    caches: CachePolicies,
-    on_progress: Callable[[int, int], object] | None,
-) -> Course:
-    return Course.of(Simulation(workload, policy, settings, caches).run(on_progress).finished)
-
-
-def _alike_to_slurm(one: Workload, other: Workload) -> bool:
-    """Whether Slurm alone would do the same with both, of samples of one log."""
-    if len(one.jobs) != len(other.jobs):
-        return False
-    limit, other_limit = (np.array([job.time_limit for job in each.jobs]) for each in (one, other))
-    seen = [[(job.submit, job.gpus, job.user) for job in each.jobs] for each in (one, other)]
-    return bool(np.array_equal(limit, other_limit, equal_nan=True)) and seen[0] == seen[1]
+    managed = any(job.managed for job in past.of_sample(0).jobs)
+    runs = [Run(f"{Slurm.name} alone", past.alone)]
+    for number in range(count if managed else 0):
+        title = f"{past.policy.name}, sample {number + 1} of {count}"
+        runs.append(Run(title, partial(past.under_policy, number)))
+    alone, *under = results(runs, where)
+    return [Sample(past.of_sample(number).jobs, alone, course) for number, course in enumerate(under or [alone])]
 
 
 def differences(found: Sequence[Sample]) -> list[Difference]:

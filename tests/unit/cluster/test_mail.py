@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from slurmplug.cluster.mail import Mailer, MailFailed
+from slurmplug.cluster.mail import Mailer, MailFailed, MailNotKnown
 
 PROGRAM = """#!/bin/sh
 for each; do printf '[%s]' "$each"; done > {out}
@@ -39,12 +39,18 @@ def test_a_name_that_could_be_something_else_is_no_address(user: str, tmp_path: 
 
 
 def test_a_program_that_fails_says_why(tmp_path: Path) -> None:
-    with pytest.raises(MailFailed, match="exits 3: no queue"):
+    with pytest.raises(MailFailed, match="exits 3: no queue") as failed:
         mailer(tmp_path, "#!/bin/sh\necho no queue >&2\nexit 3\n").send("ada", "subject", "text")
+    assert not isinstance(failed.value, MailNotKnown)
+
+
+def test_of_a_program_that_was_ended_it_is_not_known_whether_it_sent_the_mail(tmp_path: Path) -> None:
+    with pytest.raises(MailNotKnown, match="was ended by signal 9"):
+        mailer(tmp_path, "#!/bin/sh\nkill -9 $$\n").send("ada", "subject", "text")
 
 
 def test_a_program_that_reads_nothing_and_hangs_is_ended(tmp_path: Path) -> None:
-    with pytest.raises(MailFailed, match=r"did not end within 0\.2 s"):
+    with pytest.raises(MailNotKnown, match=r"did not end within 0\.2 s"):
         mailer(tmp_path, "#!/bin/sh\nexec sleep 60\n", timeout=0.2).send("ada", "subject", "text" * 100_000)
 
 

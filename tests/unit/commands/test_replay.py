@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,24 @@ def test_the_same_samples_give_the_same_bytes(true: Path, tmp_path: Path) -> Non
     outputs = [replay("--sacct", str(true), *ASSUMED, "--html", str(page)) for page in pages]
     assert outputs[0] == outputs[1]
     assert pages[0].read_bytes() == pages[1].read_bytes()
+
+
+def test_samples_that_are_made_side_by_side_give_the_same_bytes(true: Path) -> None:
+    asked = ("--sacct", str(true), *ASSUMED, "--json")
+    assert replay(*asked, "--processes", "2") == replay(*asked)
+
+
+def test_an_array_needs_submitit_and_sbatch_and_has_no_processes_here(
+    true: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ("--sacct", str(true), *ASSUMED, "--on", "slurm")
+    assert "--processes is of this machine" in replay(*asked, "--processes", "2", code=1)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "sbatch is not found" in replay(*asked, code=1)
+    monkeypatch.delattr("slurmplug.sim.experiment.slurm_array")
+    monkeypatch.delitem(sys.modules, "slurmplug.sim.experiment.slurm_array")
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    assert "pip install 'slurmplug[slurm-array]'" in replay(*asked, code=1)
 
 
 def test_the_page_loads_nothing_and_names_in_it_are_only_names(tmp_path: Path) -> None:

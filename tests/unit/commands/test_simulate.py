@@ -23,6 +23,7 @@ from slurmplug.errors import UsageError
 from slurmplug.intake.job_record import Changes
 from slurmplug.sim.adapters.intake import SimIntake
 from slurmplug.sim.engine.job import Part, SimJob, Workload
+from slurmplug.sim.experiment import comparison
 from slurmplug.sim.experiment.result import RunResult
 from slurmplug.sim.experiment.simulation import Simulation
 from slurmplug.sim.experiment.summary import summary
@@ -463,6 +464,27 @@ def test_the_command_writes_the_figures_of_each_policy_and_seed(tmp_path: Path) 
         accuracy_ratio bandwidth_bytes loss_integral time_to_90_loss utility gpu_hours preemptions stops decide_ms_mean
         decide_ms_p99 wall_s""".split()
     assert set(asked_for) <= report["results"][0].keys()
+
+
+def test_runs_that_are_made_side_by_side_have_the_same_figures_and_errors(tmp_path: Path) -> None:
+    asked = "simulate gen:mlfs --jobs 8 --policy fifo --policy mlfs --seed 1 --seed 2".split()
+    made = []
+    for processes in ("1", "2"):
+        path = tmp_path / f"{processes}.json"
+        more = ["--cluster", "4x4", "--processes", processes, "--json", str(path)]
+        done = CliRunner().invoke(main, [*asked, *more])
+        assert done.exit_code == 0, done.output
+        rows = json.loads(path.read_text())["results"]
+        measured = comparison.MEASURED | {"wall_s"}
+        made.append([{name: value for name, value in row.items() if name not in measured} for row in rows])
+    assert made[0] == made[1]
+    assert len(made[0]) == 4
+    too_large = (
+        "simulate gen:mlfs?elastic=off --jobs 20 --cluster 1x1 --policy fifo --policy srtf --processes 2".split()
+    )
+    refused = CliRunner().invoke(main, too_large)
+    assert refused.exit_code == 1
+    assert "GPUs" in refused.output
 
 
 OURS = """

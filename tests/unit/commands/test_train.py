@@ -101,7 +101,7 @@ def test_models_of_several_seeds_need_names_of_their_own(
 
 @pytest.mark.rl
 def test_where_no_jobs_can_be_submitted_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("submitit")
+    pytest.importorskip("torch")
     monkeypatch.setenv("PATH", str(tmp_path))
     done = train(tmp_path / "m", "--on", "slurm")
     assert done.exit_code == 1

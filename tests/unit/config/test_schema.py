@@ -137,3 +137,11 @@ def test_every_key_is_documented_with_its_type_and_default() -> None:
 def test_the_documented_defaults_are_a_valid_file() -> None:
     lines = [f"{name} = {default}" for name, _, default, _ in documented() if default]
     assert parse("\n".join(lines)) == Config()
+
+
+def test_jobs_with_idle_gpus_are_stopped_only_where_their_users_are_told() -> None:
+    told = 'notifications.mail = "all"\nstop.idle_gpus = 7200\n'
+    assert parse(told).stop.idle_gpus == 7200.0
+    for text in ("stop.idle_gpus = 7200", told + 'notifications.about = ["deadline"]\n'):
+        with pytest.raises(ConfigError, match=r"\n  stop\.idle_gpus stops only jobs whose users were sent"):
+            parse(text)

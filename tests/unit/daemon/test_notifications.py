@@ -16,6 +16,7 @@ from slurmplug.daemon import notifications
 from slurmplug.daemon.notifications import EVERY, Notifications
 from slurmplug.errors import LedgerError
 from slurmplug.ledger import notifications as kept
+from slurmplug.reports.notifications import LOOK_BACK, TRY_AGAIN_AFTER
 from tests.ledgers import Site
 
 LATE = b"#!/bin/sh\n#PLUG --deadline=1m --max-iterations=50\ntrain\n"
@@ -136,16 +137,67 @@ def test_what_cannot_be_recorded_is_not_sent(
     assert len(service.received) == 1
 
 
-def test_what_was_not_sent_is_recorded_and_logged_and_not_tried_again(
+def test_what_was_not_sent_is_recorded_and_logged_and_tried_again_later(
     daemon: Notifications, site: Site, service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
     service.status = 500
     look(daemon, site, posting(service.url))
     assert results(site) == [("deadline", "not posted: HTTP Error 500: Internal Server Error")]
-    assert "1 of 1 notifications were not sent: not posted: HTTP Error 500" in caplog.text
+    logged = "1 of 1 notifications were not sent, of which 1 are tried again: not posted: HTTP Error 500"
+    assert logged in caplog.text
     service.status = 200
     look(daemon, site, posting(service.url))
     assert len(service.received) == 1
+    site.cluster.time += TRY_AGAIN_AFTER[0]
+    for _ in range(2):
+        look(daemon, site, posting(service.url))
+    assert len(service.received) == 2
+    assert results(site) == [("deadline", "sent")]
+
+
+def test_it_is_given_up_after_the_last_try(
+    daemon: Notifications, site: Site, service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    service.status = 503
+    look(daemon, site, posting(service.url))
+    for after in (*TRY_AGAIN_AFTER, LOOK_BACK):
+        site.cluster.time += after
+        look(daemon, site, posting(service.url))
+    assert len(service.received) == 1 + len(TRY_AGAIN_AFTER)
+    assert "of which 0 are tried again" in caplog.text
+
+
+@pytest.mark.parametrize("status", [400, 404, 502, 504])
+def test_what_the_service_will_never_take_or_may_have_taken_is_not_tried_again(
+    daemon: Notifications, site: Site, service: Service, status: int
+) -> None:
+    service.status = status
+    for _ in range(2):
+        look(daemon, site, posting(service.url))
+        site.cluster.time += TRY_AGAIN_AFTER[0]
+    assert len(service.received) == 1
+
+
+def test_a_service_that_is_not_there_is_tried_again(daemon: Notifications, site: Site, service: Service) -> None:
+    look(daemon, site, posting("http://127.0.0.1:1/"))
+    [(_, result)] = results(site)
+    assert "Connection refused" in result
+    site.cluster.time += TRY_AGAIN_AFTER[0]
+    look(daemon, site, posting(service.url))
+    assert len(service.received) == 1
+
+
+def test_mail_that_failed_is_tried_again_without_what_was_posted(
+    daemon: Notifications, site: Site, service: Service
+) -> None:
+    config = Config.model_validate(
+        {"notifications": {"mail": "all", "webhook": service.url}, "slurm": {"bin": "/nonexistent"}}
+    )
+    look(daemon, site, config)
+    site.cluster.time += TRY_AGAIN_AFTER[0]
+    look(daemon, site, config)
+    assert len(service.received) == 1
+    assert site.ledger.tuples("SELECT again, tries FROM notifications") == [("mail", 2)]
 
 
 def test_what_answers_may_be_no_web_service(daemon: Notifications, site: Site, service: Service) -> None:
@@ -153,6 +205,7 @@ def test_what_answers_may_be_no_web_service(daemon: Notifications, site: Site, s
     look(daemon, site, posting(service.url))
     [(_, result)] = results(site)
     assert result.startswith("not posted: ")
+    assert site.ledger.tuples("SELECT again FROM notifications") == [("",)]
     assert "220 mail.example.org" in result
 
 
@@ -169,6 +222,7 @@ def test_where_sending_fails_as_a_whole_it_is_said_and_nobody_is_told_later(
     assert "next try" not in caplog.text
     assert results(site) == [("deadline", "unknown")]
     monkeypatch.undo()
+    site.cluster.time += TRY_AGAIN_AFTER[0]
     look(daemon, site, posting(service.url))
     assert service.received == []
 

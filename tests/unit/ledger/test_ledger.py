@@ -775,3 +775,15 @@ def test_jobs_of_the_fifteenth_version_are_taken_for_never_suspended(
     with closing(Ledger(path)) as ledger:
         found = ledger.query("SELECT suspended, runtime FROM history")
         assert found == [{"suspended": 0.0, "runtime": 60.0}]
+
+
+def test_of_jobs_of_the_seventeenth_version_it_is_not_known_that_their_gpus_were_idle(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "MIGRATIONS", MIGRATIONS[:17])
+        with closing(Ledger(path)) as ledger, ledger._transaction():
+            write_older(ledger, changes(1))
+            ledger.db.execute("UPDATE jobs SET gpu_use = '[0.5, 9]'")
+    with closing(Ledger(path)) as ledger:
+        assert [tuple(record.points.gpu_use) for record in ledger.live_records()] == [(0.5, 9, NOW)]

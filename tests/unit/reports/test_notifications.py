@@ -13,8 +13,8 @@ from policies.plan import Action, Plan, Reason
 from policies.snapshot import Snapshot
 from slurmplug.config.schema import Config
 from slurmplug.ledger import notifications
-from slurmplug.ledger.notifications import Told
-from slurmplug.reports.notifications import IDLE_REPORTS, LOOK_BACK, Notification, due, message
+from slurmplug.ledger.notifications import Delivery, Told
+from slurmplug.reports.notifications import IDLE_REPORTS, LOOK_BACK, TRY_AGAIN_AFTER, Notification, due, message
 from tests.ledgers import Planned, Site
 from tests.moving import MovingSite
 
@@ -62,7 +62,7 @@ def stopped(site: Site, directives: str = "", **given: Any) -> int:
 def test_a_job_that_was_stopped(site: Site) -> None:
     stopped(site, gpus=4, name="bert")
     [one] = found(site)
-    assert (one.title, one.user, one.mail) == ("1 (bert): stopped", "ada", True)
+    assert (one.title, one.user, one.ways) == ("1 (bert): stopped", "ada", frozenset({"mail"}))
     assert one.text.startswith("slurmplug stopped it. Its accuracy of 0.95 meets the target of 0.9 that the job set")
     assert one.text.endswith("after iteration 9 of 50. That saved about 0.4 GPU hours.")
     assert one.gpu_hours == pytest.approx(0.4, abs=0.05)
@@ -81,8 +81,9 @@ def test_a_job_that_was_stopped(site: Site) -> None:
 )
 def test_mail_goes_to_whom_the_site_and_the_job_say(mail: str, directive: str, gets: bool, site: Site) -> None:
     stopped(site, directive)
-    assert [each.mail for each in found(site, mail=mail)] == [True] * gets
-    assert [each.mail for each in found(site, mail=mail, webhook="http://localhost:1/x")] == [gets]
+    assert [each.ways for each in found(site, mail=mail)] == [{"mail"}] * gets
+    [both] = found(site, mail=mail, webhook="http://localhost:1/x")
+    assert both.ways == ({"mail", "webhook"} if gets else {"webhook"})
 
 
 def test_only_of_the_kinds_that_the_site_names(site: Site) -> None:
@@ -96,6 +97,51 @@ def test_each_kind_is_told_once_for_a_job(site: Site) -> None:
     about = [each.about for each in found(site)]
     assert notifications.record(site.ledger, about, site.cluster.time) == about == [Told(job, "stopped")]
     assert notifications.record(site.ledger, about, site.cluster.time) == []
+    assert found(site) == []
+
+
+def failed(site: Site, about: Told, *ways: str) -> None:
+    """It is tried, and certainly not delivered in these ways."""
+    assert notifications.record(site.ledger, [about], site.cluster.time) == [about]
+    notifications.record_results(site.ledger, [Delivery(about, "refused", frozenset(ways))])
+
+
+def test_what_was_certainly_not_sent_is_tried_again_three_times(site: Site) -> None:
+    about, last = Told(stopped(site), "stopped"), []
+    failed(site, about, "mail")
+    for after in TRY_AGAIN_AFTER:
+        site.cluster.time += after - 1.0
+        assert found(site) == []
+        site.cluster.time += 1.0
+        last += [each.last for each in found(site)]
+        failed(site, about, "mail")
+    assert last == [False, False, True]
+    assert sum(TRY_AGAIN_AFTER) < LOOK_BACK
+
+
+def test_only_the_way_that_failed_is_tried_again_and_only_where_it_is_wanted(site: Site) -> None:
+    both = {"webhook": "http://localhost:1/x"}
+    failed(site, Told(stopped(site), "stopped"), "webhook")
+    site.cluster.time += TRY_AGAIN_AFTER[0]
+    assert [each.ways for each in found(site, **both)] == [{"webhook"}]
+    assert found(site) == []
+    assert found(site, about=["deadline"], **both) == []
+
+
+def test_what_may_have_been_sent_is_not_tried_again(site: Site) -> None:
+    about = Told(stopped(site), "stopped")
+    failed(site, about)
+    site.cluster.time += TRY_AGAIN_AFTER[0]
+    assert found(site) == []
+    assert notifications.record(site.ledger, [about], site.cluster.time) == []
+
+
+def test_what_is_not_so_any_more_is_not_told_again(site: Site) -> None:
+    job = runs(site, " --deadline=1m", time_limit=600.0)
+    site.cycle()
+    failed(site, Told(job, "deadline"), "mail")
+    site.cluster.end(job)
+    site.cycle(seconds=TRY_AGAIN_AFTER[0])
     assert found(site) == []
 
 

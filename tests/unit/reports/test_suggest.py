@@ -15,6 +15,7 @@ from slurmplug.ledger.selection import Selection
 from slurmplug.reports.interface import Suggestions
 from slurmplug.reports.service import LedgerReports
 from slurmplug.reports.viewer import Viewer
+from tests.builders import NOW
 from tests.ledgers import Site
 
 HOUR = 3_600.0
@@ -167,7 +168,7 @@ class TestUseOfGPUs:
             first.cluster.say(job, load={"gpu": 0.25})
             first.cycle()
             again = first.ledger.live_records()
-            assert [tuple(record.points.gpu_use) for record in again] == [(0.25, 1)]
+            assert [tuple(record.points.gpu_use) for record in again] == [(0.25, 1, NOW)]
 
 
 class TestSizes:

@@ -82,6 +82,15 @@ def test_a_value_that_is_not_finite_is_kept_as_it_was_reported(written: str, val
     assert doubts == {}
 
 
+def test_the_use_of_gpus_is_summed_up_with_when_they_were_last_in_use() -> None:
+    shares = (0.5, 0.9, 0.02, 0.05)
+    lines = [json.dumps({"time": NOW + at, "load": {"gpu": share}}) for at, share in enumerate(shares)]
+    points, _ = fold(Points(), "".join(f"{line}\n" for line in lines).encode(), now=NOW + 9.0)
+    assert points.gpu_use == (pytest.approx(1.47), 4, NOW + 1.0)
+    points, _ = fold(points, b'{"load": {"gpu": 0.06}}\n', now=NOW + 9.0)
+    assert points.gpu_use.used_at == NOW + 9.0
+
+
 def test_a_reported_nan_replaces_the_value_that_was_reported_before() -> None:
     points, _ = fold(Points(), b'{"iteration": 3, "loss": 0.5}\n{"iteration": 3, "loss": NaN}\n', now=NOW)
     assert points.quantities["loss"].tolist() == [REPORTED_NAN]
