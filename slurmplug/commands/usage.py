@@ -1,4 +1,4 @@
-"""`slurmplug usage`: GPU hours and their charge by month, account and user."""
+"""`slurmplug usage`: GPU hours, their charge and their urgency by month, account and user."""
 
 import time
 from pathlib import Path
@@ -32,9 +32,10 @@ def usage(
     parsable2: bool,
     wants_json: bool,
 ) -> None:
-    """Show GPU hours and what they cost at the rates of the configuration (charging), by month, account and user.
+    """Show GPU hours, what they cost at the rates of the configuration (charging), and how urgent they were said to be.
 
-    As sreport's AccountUtilizationByUser: first of each account, then of each of its users. TIME is as for acct.
+    By month, account and user, as sreport's AccountUtilizationByUser: first of each account, then of each of its
+    users. TIME is as for acct.
     """
     from slurmplug.ledger.usage_queries import jobs_that_ran  # noqa: PLC0415
     from slurmplug.reports import usage as report  # noqa: PLC0415  takes long to load

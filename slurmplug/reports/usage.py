@@ -1,4 +1,5 @@
-"""`slurmplug usage`: GPU hours and their charge by month, account and user, as sreport's AccountUtilizationByUser."""
+"""`slurmplug usage`: GPU hours, their charge and their urgency, by month, account and user, as sreport's
+AccountUtilizationByUser."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,8 +10,9 @@ from slurmplug.config.schema import Config
 from slurmplug.console import table
 from slurmplug.console.table import Field
 from slurmplug.ledger.sqlite import Row
-from slurmplug.reports.charging import highest_rate
+from slurmplug.reports.charging import highest_rate, highest_urgency
 from slurmplug.reports.job_view import Job
+from slurmplug.rules.claims import MEAN_URGENCY
 
 HOUR = 3_600.0
 
@@ -25,16 +27,41 @@ class Group(NamedTuple):
 
 @dataclass
 class Usage:
-    """GPU hours, and their charge: None where the site charges nothing."""
+    """GPU hours, and their charge: None where the site charges nothing.
+
+    above_mean: the sum of the GPU hours, each times what its job's --urgency is above `MEAN_URGENCY`; None where no job
+    has one.
+    """
 
     gpu_hours: float = 0.0
     charge: float | None = None
+    above_mean: float | None = None
 
-    def add(self, gpu_hours: float, rate: float | None) -> None:
-        """Count GPU hours at this rate."""
-        self.gpu_hours += gpu_hours
-        if rate is not None:
-            self.charge = (self.charge or 0.0) + rate * gpu_hours
+    def add(self, gpu_hours: float, rate: float | None, urgency: float | None) -> None:
+        """Count GPU hours at this rate, of a job that asks for this urgency."""
+        above = None if urgency is None else (urgency - MEAN_URGENCY) * gpu_hours
+        self.add_usage(Usage(gpu_hours, None if rate is None else rate * gpu_hours, above))
+
+    def add_usage(self, other: "Usage") -> None:
+        """Count another usage."""
+        self.gpu_hours += other.gpu_hours
+        self.charge = _sum(self.charge, other.charge)
+        self.above_mean = _sum(self.above_mean, other.above_mean)
+
+    @property
+    def urgency(self) -> float | None:
+        """The mean over the GPU hours, `MEAN_URGENCY` for jobs that ask for none; None where no job asks for one."""
+        if self.above_mean is None or not self.gpu_hours:
+            return None
+        return MEAN_URGENCY + self.above_mean / self.gpu_hours
+
+    def as_json(self) -> dict[str, float | None]:
+        """What `--json` has of it."""
+        return {"gpu_hours": self.gpu_hours, "charge": self.charge, "urgency": self.urgency}
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    return one if other is None else (one or 0.0) + other
 
 
 def used(found: Iterable[Row], config: Config, start: float, end: float) -> dict[Group, Usage]:
@@ -45,11 +72,11 @@ def used(found: Iterable[Row], config: Config, start: float, end: float) -> dict
     sums: dict[Group, Usage] = {}
     for row in found:
         job = Job(row, None)
-        rate = highest_rate(job, config)
+        rate, urgency = highest_rate(job, config), highest_urgency(job, config)
         for at, gpu_seconds in _parts(job, start, end):
             month = datetime.fromtimestamp(at).strftime("%Y-%m")
             group = Group(month, job.facts.account or "", job.facts.user or "")
-            sums.setdefault(group, Usage()).add(gpu_seconds / HOUR, rate)
+            sums.setdefault(group, Usage()).add(gpu_seconds / HOUR, rate, urgency)
     return dict(sorted(sums.items()))
 
 
@@ -76,16 +103,14 @@ def total(sums: Iterable[Usage]) -> Usage:
     """All of it together."""
     together = Usage()
     for each in sums:
-        together.gpu_hours += each.gpu_hours
-        if each.charge is not None:
-            together.charge = (together.charge or 0.0) + each.charge
+        together.add_usage(each)
     return together
 
 
 def as_json(found: dict[Group, Usage]) -> dict[str, Any]:
     """What `slurmplug usage --json` prints: of each user, and all of them together."""
-    rows = [{**group._asdict(), **vars(usage)} for group, usage in found.items()]
-    return {"usage": rows, "total": vars(total(found.values()))}
+    rows = [{**group._asdict(), **usage.as_json()} for group, usage in found.items()]
+    return {"usage": rows, "total": total(found.values()).as_json()}
 
 
 def lines(found: dict[Group, Usage], *, header: bool) -> list[str]:
@@ -107,10 +132,15 @@ def _with_accounts(found: dict[Group, Usage]) -> list[tuple[Group, Usage]]:
     return sorted([*accounts, *found.items()], key=lambda row: row[0])
 
 
+def _decimal(number: float | None) -> str | None:
+    return None if number is None else f"{number:.2f}"
+
+
 FIELDS: Sequence[Field[tuple[Group, Usage]]] = (
     Field("Month", "text", 7, "", lambda row: row[0].month, left=True),
     Field("Account", "text", 24, "", lambda row: row[0].account, left=True),
     Field("User", "text", 24, "", lambda row: row[0].user, left=True),
     Field("GPUHours", "text", 14, "", lambda row: f"{row[1].gpu_hours:.2f}"),
-    Field("Charge", "text", 14, "", lambda row: None if row[1].charge is None else f"{row[1].charge:.2f}"),
+    Field("Charge", "text", 14, "", lambda row: _decimal(row[1].charge)),
+    Field("Urgency", "text", 7, "", lambda row: _decimal(row[1].urgency)),
 )

@@ -124,7 +124,7 @@ class TestUsage:
         ran(site, 1.0, b"--stop=optstop --max-iterations=9", user="ada", account="vision", gpus=1)
         month = datetime.fromtimestamp(NOW).strftime("%Y-%m")
         header, *rows = [line.split("|") for line in asked(site, "usage", "-P").splitlines()]
-        assert header == ["Month", "Account", "User", "GPUHours", "Charge"]
+        assert header == ["Month", "Account", "User", "GPUHours", "Charge", "Urgency"]
         assert [row[:3] for row in rows] == [
             [month, "ml", ""], [month, "ml", "ada"], [month, "ml", "bob"], [month, "vision", ""],
             [month, "vision", "ada"],
@@ -139,6 +139,27 @@ class TestUsage:
         total = usage_of(site)["total"]
         assert total["gpu_hours"] == pytest.approx(sum(job["attained"] for job in shown))
         assert total["charge"] == pytest.approx(sum(job["charge"] for job in shown))
+
+    def test_the_urgency_is_the_mean_over_the_gpu_hours_of_what_counts_at_most(self, site: Site) -> None:
+        with (site.path.parent / "slurmplug.toml").open("a") as config:
+            config.write("[guardrails]\nurgency = 9\n")
+        ran(site, 3.0, b"--urgency=10", user="ada", account="ml", gpus=1)
+        ran(site, 1.0, b"--stop=optstop", user="ada", account="ml", gpus=1)
+        ran(site, 2.0, b"--stop=optstop", user="bob", account="ml", gpus=1, uid=1002)
+        found = usage_of(site)
+        urgency = {row["user"]: row["urgency"] for row in found["usage"]}
+        assert urgency == {"ada": pytest.approx(8.0, abs=0.01), "bob": None}
+        assert found["total"]["urgency"] == pytest.approx(7.0, abs=0.01)
+        lines = asked(site, "usage", "-P", "--noheader").splitlines()
+        assert [line.rpartition("|")[2] for line in lines] == ["7.00", "8.00", ""]
+
+    def test_a_lower_urgency_before_the_end_changes_nothing(self, site: Site) -> None:
+        job = site.cluster.submit(b"#!/bin/sh\n#PLUG --urgency=9\ntrain\n", gpus=1)
+        site.cluster.start(job)
+        site.cycle(seconds=HOUR)
+        asked(site, "set", str(job), "--urgency=0")
+        site.cycle(seconds=1)
+        assert usage_of(site)["total"]["urgency"] == pytest.approx(9.0)
 
     def test_a_run_is_split_where_a_month_ends(self, site: Site) -> None:
         now = datetime.fromtimestamp(NOW)
@@ -157,7 +178,7 @@ class TestUsage:
         window = ("-S", f"uts{began + HOUR:.0f}", "-E", f"uts{began + 4 * HOUR:.0f}")
         assert usage_of(site, *window)["total"]["gpu_hours"] == pytest.approx(6.0, abs=0.01)
         assert usage_of(site, "-S", f"uts{began + 20 * HOUR:.0f}") == {
-            "usage": [], "total": {"gpu_hours": 0.0, "charge": None},
+            "usage": [], "total": {"gpu_hours": 0.0, "charge": None, "urgency": None},
         }  # fmt: skip
 
     def test_runs_before_a_requeue_count_once(self, site: Site) -> None:
@@ -193,7 +214,7 @@ class TestUsage:
         ran(site, 1.0, account="\x1b[2J|x")
         for arguments in ((), ("-P",)):
             assert "\x1b" not in asked(site, "usage", *arguments)
-        assert {len(line.split("|")) for line in asked(site, "usage", "-P").splitlines()} == {5}
+        assert {len(line.split("|")) for line in asked(site, "usage", "-P").splitlines()} == {6}
 
     def test_a_start_after_the_end_is_refused(self, site: Site) -> None:
         assert "is after the end" in asked(site, "usage", "-S", "now", "-E", "now-1days", code=1)
