@@ -3,8 +3,8 @@
     pytest tests/bench/test_bench_starts.py --benchmark-only --benchmark-timer=time.process_time --benchmark-columns=min
 
 512 GPUs on 64 nodes are full; jobs request 1 to 32 GPUs, with CPUs in proportion, for one of 24 time limits. The
-forecasts of the run times are given. Under limits, each of 150 users, whose jobs are alike, may have 64 GPUs and 40 jobs
-at once, each of 20 accounts 128 GPUs.
+forecasts of the run times are given. Under limits, each of 150 users, whose jobs are alike, may have 64 GPUs and 40
+jobs at once, each of 20 accounts 128 GPUs.
 """
 
 from collections.abc import Callable
