@@ -26,6 +26,8 @@ test-rl: install ## the tests of training, with the libraries of the extra rl, w
 train: install ## the models that slurmplug comes with, trained anew: under an hour
 	@.ci/environment make-rl
 	$(VENV)/bin/slurmplug train dl2 --out policies/models/dl2.safetensors
+	$(VENV)/bin/slurmplug train dl2 --workload 'gen:dl2?servers=on' --set clusters='["8x4x16x131072","16x4x16x131072"]' \
+		--set jobs=150 --set workloads=32 --set samples=16 --set passes=20 --out policies/models/dl2-servers.safetensors
 	$(VENV)/bin/slurmplug train mlf-rl --out policies/models/mlf-rl.safetensors
 	rm -rf policies/models/*.run
 

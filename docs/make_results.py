@@ -43,6 +43,7 @@ TABLES: Mapping[str, Callable[[Runs], str]] = {
     "dl2": dl2.dl2,
     "dl2-wrong": dl2.dl2_wrong,
     "dl2-elsewhere": dl2.dl2_elsewhere,
+    "dl2-servers": dl2.dl2_servers,
     "mlf-rl": learnt.mlf_rl,
     "mlf-rl-rivals": learnt.mlf_rl_rivals,
     "models": learnt.evaluations,

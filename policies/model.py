@@ -41,8 +41,9 @@ class Model:
         object.__setattr__(self, "facts", MappingProxyType(dict(sorted(self.facts.items()))))
         object.__setattr__(self, "digest", _digest(self))
 
-    def require(self, policy: str, version: int, shapes: Shapes) -> None:
-        """Check that this is a model of that policy, of that version, with exactly these arrays.
+    def require(self, policy: str, version: int, shapes: Shapes, optional: Shapes = MappingProxyType({})) -> None:
+        """Check that this is a model of that policy, of that version, with exactly these arrays; and with all of the
+        optional ones, or none.
 
         Raises:
             ValueError: it is not
@@ -54,7 +55,8 @@ class Model:
                 f"it is of version {self.version} of {policy}'s features, and this slurmplug has version {version}: "
                 "train it again"
             )
-        for mistake in _mistakes(self.arrays, shapes):
+        wanted = {**shapes, **optional} if optional.keys() & self.arrays.keys() else shapes
+        for mistake in _mistakes(self.arrays, wanted):
             raise ValueError(mistake)
 
 

@@ -49,7 +49,8 @@ class Action:
     `place` starts a pending job on `nodes`, `migrate` moves a running one there (to any other nodes if none are named),
     `resize` gives it `gpus`. shares: the GPUs on each of the nodes; empty for as even as possible. begin: when a
     `release` lets the job start, in seconds since the epoch. time_limit: the one in seconds that a `resize` requires;
-    None for the job's own.
+    None for the job's own. servers: the parameter servers on each of the nodes; empty for a job that has none, and for
+    as many as GPUs there. Simulations alone carry them out.
     """
 
     kind: ActionKind
@@ -60,6 +61,7 @@ class Action:
     shares: tuple[int, ...] = ()
     begin: float | None = None
     time_limit: float | None = None
+    servers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,8 @@ class LearntPolicy(Policy):
     """of its features and their normalisation: a model of another version is refused"""
     shapes: Shapes = MappingProxyType({})
     """of the arrays that its models have"""
+    optional: Shapes = MappingProxyType({})
+    """of arrays that a model has all of, or none"""
 
     def distance(self, snapshot: Snapshot, forecasts: Forecasts) -> float:  # noqa: ARG002 others need them
         """How far this state is from those that it was trained on: above 1 it does not know such states.

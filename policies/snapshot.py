@@ -214,6 +214,28 @@ class Nodes:
 
 
 @dataclass(frozen=True)
+class JobServers:
+    """The parameter servers of the n jobs; each holds CPUs of a node, and no GPU. Only simulated jobs have any.
+
+    most: (n,) that a job may have; 0 for one that synchronises by all-reduce. Another trains with one at least. cpus:
+    (n,) of each. Columns of `Jobs` count as many servers as GPUs. times: (n, 5) how long an iteration takes by workers
+    and servers, as the job's sample runs show it (`policies.marginal_gain.server_speeds`). on: (allocations,) the
+    servers of each row of `Snapshot.runs_on`.
+    """
+
+    most: Ints
+    cpus: Floats
+    times: Floats
+    on: Ints
+
+    @classmethod
+    def none(cls, jobs: int, allocations: int) -> "JobServers":
+        """Those of so many jobs and allocations without any."""
+        most, on = np.zeros(jobs, dtype=np.int64), np.zeros(allocations, dtype=np.int64)
+        return cls(most, np.zeros(jobs), np.full((jobs, 5), np.nan), on)
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """The complete input of a decision. A policy takes its time from `now` and its randomness from `seed`."""
 
@@ -231,6 +253,8 @@ class Snapshot:
     for any. Empty where no class requests one"""
     missing: int = 0
     """how many jobs were alive at the last reading and are now listed neither alive nor ended"""
+    servers: JobServers | None = None
+    """None where no job has parameter servers"""
 
     @cached_property
     def elapsed(self) -> Floats:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from policies.snapshot import RESOURCES, Curves, JobKey, Jobs, Nodes, Snapshot
+from policies.snapshot import RESOURCES, Curves, JobKey, Jobs, JobServers, Nodes, Snapshot
 from predictors.arrays import Bools, Floats, Ints
 from predictors.forecast import Forecast, Forecasts
 
@@ -157,6 +157,7 @@ def snapshot(
     fits: Bools | None = None,
     runs_on: Ints | None = None,
     type_of_class: Ints | None = None,
+    servers: JobServers | None = None,
 ) -> Snapshot:
     """A snapshot of these jobs and nodes; every job fits everywhere and holds nothing, unless said otherwise."""
     of_jobs = jobs(0) if of_jobs is None else of_jobs
@@ -171,6 +172,18 @@ def snapshot(
         fits=np.ones((classes, len(on_nodes.names)), dtype=np.bool_) if fits is None else fits,
         runs_on=np.zeros((0, 3), dtype=np.int64) if runs_on is None else runs_on,
         type_of_class=np.zeros(0, dtype=np.int64) if type_of_class is None else type_of_class,
+        servers=servers,
+    )
+
+
+def servers(n: int, **columns: Any) -> JobServers:
+    """Up to four parameter servers of two CPUs each for each of n jobs, none held, with one and with one worker a
+    second an iteration of which half is shared out, unless said otherwise."""
+    return JobServers(
+        most=_column(columns.get("most", 4), np.int64, n),
+        cpus=_column(columns.get("cpus", 2.0), np.float64, n),
+        times=_table(columns.get("times", [0.5, 0.1, 0.4, 0.0, 0.0]), n, 5),
+        on=np.asarray(columns.get("on", []), dtype=np.int64),
     )
 
 

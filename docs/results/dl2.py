@@ -1,5 +1,5 @@
-"""Tables on the workload of DL2 (arXiv 1909.06040), how DL2 fares where what it is told is wrong, and away from what it
-was trained on."""
+"""Tables on the workload of DL2 (arXiv 1909.06040), how DL2 fares where what it is told is wrong, away from what it was
+trained on, and where jobs have parameter servers."""
 
 from collections.abc import Mapping, Sequence
 
@@ -42,6 +42,20 @@ ELSEWHERE: Sequence[tuple[str, str, float]] = (
 )
 """workload, cluster, and load; the first is as in training"""
 FEWER = 100
+SERVERS = "gen:dl2?servers=on"
+SERVER_MODEL = "policies/models/dl2-servers.safetensors"
+SERVER_RIVALS: Mapping[str, str] = {
+    "drf": "drf, a server a worker",
+    "optimus": "optimus",
+    "dl2": "dl2 of J + 1, a server a worker",
+}
+WITH_SERVERS: Sequence[tuple[str, str, float]] = (
+    (SERVERS, "8x4x16x131072", 0.5),
+    (SERVERS, "16x4x16x131072", 1.0),
+    (SERVERS, "16x4x16x131072", 2.0),
+    (f"{SERVERS}&speeds_vary=0.27", "16x4x16x131072", 1.0),
+)
+"""workload, cluster of four CPUs a GPU, and load"""
 TRANSFERS = 0.8
 """of the states, those that have to be known: in the others the daemon lets MLF-H decide"""
 
@@ -50,11 +64,11 @@ def _cases(cluster: str, load: float) -> list[Case]:
     return [Case(WORKLOAD, "dl2", cluster, seed, load, SLOT) for seed in (SEEDS if load == 1 else SEEDS[:5])]
 
 
-def _row(runs: Runs, cases: list[Case]) -> list[str]:
+def _row(runs: Runs, cases: list[Case], rivals: Mapping[str, str] = RIVALS) -> list[str]:
     own = runs.column(cases, "jct_mean")
     cells = [span(own / 60)]
-    for rival in RIVALS:
-        theirs = runs.column(over(cases, policy=rival), "jct_mean")
+    for rival in rivals:
+        theirs = runs.column(over(cases, policy=rival, settings=()), "jct_mean")
         ratios = 100 * (own / theirs - 1)
         cells.append(f"{np.mean(theirs) / 60:,.0f} ({ratios.mean():+.1f}% ± {half(ratios):.1f})")
     return cells
@@ -99,3 +113,21 @@ def dl2_elsewhere(runs: Runs) -> str:
         cells = [f"{theirs.mean() / 60:,.0f}", change(own, theirs), f"{share:.0%}", verdict]
         rows.append([f"`{workload}`", cluster, f"{load:g}", *cells])
     return markdown(["workload", "cluster", "load", "mlf-h, min", "dl2", "states known", "transfers"], rows)
+
+
+def dl2_servers(runs: Runs) -> str:
+    """DL2's 3J + 1 actions where jobs have parameter servers, against rivals: mean JCT in minutes."""
+    compared = [
+        [
+            Case(workload, "dl2", cluster, seed, load, SLOT, settings=(("model", SERVER_MODEL),), jobs=FEWER)
+            for seed in SEEDS
+        ]
+        for workload, cluster, load in WITH_SERVERS
+    ]
+    rivals = [over(cases, policy=policy, settings=()) for cases in compared for policy in SERVER_RIVALS]
+    runs.of(case for cases in [*compared, *rivals] for case in cases)
+    rows = [
+        [f"`{workload}`", cluster, f"{load:g}", *_row(runs, cases, SERVER_RIVALS)]
+        for (workload, cluster, load), cases in zip(WITH_SERVERS, compared, strict=True)
+    ]
+    return markdown(["workload", "cluster", "load", "dl2 of 3J + 1", *SERVER_RIVALS.values()], rows)

@@ -8,6 +8,7 @@ import numpy as np
 from policies.placement.allocation import elastic, gang_gpus, grow_elastic, queue_order
 from policies.placement.demand import cluster_shares
 from policies.placement.plans import plan_allocation
+from policies.placement.servers import Step, shared_out
 from policies.plan import Memory, Plan
 from policies.policy import Policy
 from policies.snapshot import Snapshot
@@ -34,7 +35,8 @@ class DRF(Policy):
     A dominant share is the greatest share of any resource that a user's jobs hold. The next job is the first, by
     submission, of the user with the smallest; elastic jobs count with their minimum, and then share what is left, one
     GPU after another to the job with the smallest dominant share, as OASiS (INFOCOM 2018, section V) sets DRF up. A
-    rigid job runs to its end: shares are equalised as jobs start and end. Weights are left out.
+    rigid job runs to its end: shares are equalised as jobs start and end. Weights are left out. A job with parameter
+    servers has as many as workers, as in the comparison of DL2 (arXiv 1909.06040, section 6).
     """
 
     name = "drf"
@@ -53,12 +55,22 @@ class DRF(Policy):
         needed = np.where(flexible[:, None], each * least[:, None], size)
         order = queue_order(jobs, jobs.state != "running", self._owner_share(snapshot, needed))
         wanted = gang_gpus(snapshot, order, preempt=flexible, requested=least)
-        dominant = each.max(axis=1)
-        return plan_allocation(
+        dominant = np.maximum(each.max(axis=1), 1e-12).tolist()
+        if snapshot.servers is None:
+            return plan_allocation(
+                snapshot, order, grow_elastic(snapshot, wanted, lambda row, gpus: 1.0 / (gpus * dominant[row]))
+            )
+        has = snapshot.servers.most > 0
+        wanted, servers = shared_out(
             snapshot,
+            snapshot.servers,
             order,
-            grow_elastic(snapshot, wanted, lambda row, gpus: 1.0 / (gpus * max(float(dominant[row]), 1e-12))),
+            least=least,
+            least_servers=np.where(has, least, 0),
+            preempt=flexible,
+            steps=lambda row, gpus, _: [Step(1.0 / (gpus * dominant[row]), 1, int(has[row]))],
         )
+        return plan_allocation(snapshot, order, wanted, servers=servers)
 
     def _owner_share(self, snapshot: Snapshot, needed: Floats) -> Floats:
         """(n,) the dominant share of each job's owner, counting its running jobs and its earlier pending ones."""

@@ -4,14 +4,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from policies.marginal_gain.server_speeds import seconds
 from policies.marginal_gain.speeds import MedianSpeeds
 from policies.placement.allocation import elastic, gang_gpus, grow_elastic, queue_order
 from policies.placement.demand import remaining_seconds
 from policies.placement.plans import plan_allocation
+from policies.placement.servers import Step, shared_out
 from policies.placement.space import Packing
 from policies.plan import Memory, Plan
 from policies.policy import Policy
-from policies.snapshot import Snapshot
+from policies.snapshot import JobServers, Snapshot
 from predictors.arrays import Floats
 from predictors.forecast import Forecasts, Need
 
@@ -41,8 +43,11 @@ class Optimus(Policy):
     over speed; a GPU goes to the greatest positive gain. Speed is forecast by GPUs (their section 3.2); the iterations
     left are those to the job's declared maximum (they fit a loss curve, 3.1). As Pollux (Qiao et al., OSDI 2021,
     section 5.3) simulates it: minima are allocated by submission; jobs whose number changes are placed anew, the
-    smallest first (after 4.2). A rigid job, or one of unknown speed, gets the GPUs that it requested. Left out:
-    parameter servers and their balance (4.2, 5.3).
+    smallest first (after 4.2). A rigid job, or one of unknown speed, gets the GPUs that it requested.
+
+    Where jobs have parameter servers: a worker and a server for every job, then one of either to the greatest gain over
+    its share of its dominant resource (4.1), by the speeds that the jobs' sample runs show (3.2); they are not fitted
+    again as a job runs, since these jobs train as the model says. Left out: the balance of parameters (5.3).
     """
 
     name = "optimus"
@@ -54,6 +59,8 @@ class Optimus(Policy):
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:  # noqa: ARG002 unused here
         """Rank by submission, and allocate GPUs by marginal gain."""
+        if snapshot.servers is not None:
+            return self._decide_with_servers(snapshot, snapshot.servers)
         jobs = snapshot.jobs
         speeds = MedianSpeeds.of(forecasts.speed)
         left = iterations_left(snapshot, forecasts, speeds, begun=self.settings.begun)
@@ -70,6 +77,38 @@ class Optimus(Policy):
         wanted = grow_elastic(snapshot, wanted, gain)
         smallest_first = order[np.argsort(wanted[order], kind="stable")]
         return plan_allocation(snapshot, order, wanted, packing=self.settings.packing, placement_order=smallest_first)
+
+    def _decide_with_servers(self, snapshot: Snapshot, servers: JobServers) -> Plan:
+        jobs = snapshot.jobs
+        left = np.fmax(np.nan_to_num(jobs.max_iterations - jobs.iteration - self.settings.begun), LAST_ITERATION)
+        scales = elastic(jobs) & (servers.most > 0) & np.isfinite(servers.times).all(axis=1)
+        least, order = np.where(scales, jobs.gpus_min, jobs.gpus), queue_order(jobs)
+        capacity = snapshot.nodes.capacity[snapshot.nodes.up].sum(axis=0)
+        of_worker = jobs.demand / np.maximum(jobs.gpus, 1)[:, None]
+        of_worker[:, 1] -= servers.cpus
+        worker = (of_worker / np.where(capacity > 0, capacity, np.inf)).max(axis=1)
+        server = servers.cpus / max(float(capacity[1]), 1.0)
+
+        def steps(row: int, workers: int, count: int) -> list[Step]:
+            if not scales[row]:
+                return []
+            w, u = workers + np.array([0, 1, 0]), count + np.array([0, 0, 1])
+            now, *then = (left[row] * seconds(servers.times[row], w, u)).tolist()
+            return [Step((now - then[0]) / worker[row], 1, 0), Step((now - then[1]) / server[row], 0, 1)]
+
+        least_servers = np.where(scales, 1, np.where(servers.most > 0, least, 0))
+        wanted, counts = shared_out(
+            snapshot, servers, order, least=least, least_servers=least_servers, preempt=True, steps=steps
+        )
+        smallest_first = order[np.argsort(wanted[order], kind="stable")]
+        return plan_allocation(
+            snapshot,
+            order,
+            wanted,
+            packing=self.settings.packing,
+            placement_order=smallest_first,
+            servers=counts,
+        )
 
     def until(self, snapshot: Snapshot) -> float:
         """For ever, if nothing happens and no job reports: it would decide as it did.

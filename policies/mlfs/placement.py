@@ -227,7 +227,7 @@ class Servers:
                 self._network_taken[node] += sign * network_use
         if self._gang_size[self.snapshot.jobs.ml_job[row]] > 1:
             communication, total = self.communication(row), max(float(sum(place.shares)), 1.0)
-            for node, share in zip(*place, strict=True):
+            for node, share in zip(place.nodes, place.shares, strict=True):
                 communication[node] += sign * self._volume[row] * share / total
 
     def _fits_whole(self, row: int, at: NodeIndex = ALL_NODES) -> Bools:

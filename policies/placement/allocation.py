@@ -82,6 +82,14 @@ def held_gpus(snapshot: Snapshot) -> Ints:
     return np.bincount(on[:, 0], weights=on[:, 2], minlength=len(snapshot.jobs)).astype(np.int64)
 
 
+def held_servers(snapshot: Snapshot) -> Ints:
+    """(n,) the number of parameter servers that each job holds."""
+    n, servers = len(snapshot.jobs), snapshot.servers
+    if servers is None:
+        return np.zeros(n, dtype=np.int64)
+    return np.bincount(snapshot.runs_on[:, 0], weights=servers.on, minlength=n).astype(np.int64)
+
+
 def gang_gpus(snapshot: Snapshot, order: Ints, *, preempt: Bools | bool, requested: Ints | None = None) -> Ints:
     """(n,) the target GPUs of each job by gang scheduling in this order: the requested number, or 0.
 
@@ -176,6 +184,7 @@ def allocate(
     packing: Packing = "tight",
     spare: bool = True,
     prefer: Callable[[int], Bools] | None = None,
+    servers: Ints | None = None,
 ) -> Allocation:
     """The actions that give each job its target number of GPUs.
 
@@ -184,22 +193,24 @@ def allocate(
     One with another number is resized, which replaces its whole placement. One with 0 is preempted; with `spare` only
     where others took its place. A pending job without room waits: jobs after it may start, but not with `strict`. An
     elastic job with less room than its target gets what there is, unless `exact`. prefer(row): the nodes (nodes,) tried
-    first.
+    first. servers (n,): target parameter servers, 0 for a job without any; None for one beside each GPU.
     """
     least = np.where(elastic(snapshot.jobs) & (not exact), snapshot.jobs.gpus_min, wanted)
-    return _Allocator(snapshot, wanted, least, packing, prefer).run(np.asarray(order, dtype=np.int64), strict, spare)
+    allocator = _Allocator(snapshot, wanted, least, packing, prefer, servers=servers)
+    return allocator.run(np.asarray(order, dtype=np.int64), strict, spare)
 
 
 def placement_action(snapshot: Snapshot, row: int, place: Placement, had: int) -> Action:
     """The action that moves a job there: `place` if it is pending, `resize` or `migrate` if it runs, on `had` GPUs."""
     jobs, gpus = snapshot.jobs, sum(place.shares)
-    names = snapshot.nodes.names
+    names, key, servers = snapshot.nodes.names, jobs.keys[row], place.servers
     nodes = tuple([names[node] for node in place.nodes])
     if jobs.pending[row]:
-        return Action("place", jobs.keys[row], Reason("its turn", {"gpus": gpus}), gpus, nodes, place.shares)
+        return Action("place", key, Reason("its turn", {"gpus": gpus}), gpus, nodes, place.shares, servers=servers)
     if gpus == had:
-        return Action("migrate", jobs.keys[row], Reason("moved", {"gpus": gpus}), gpus, nodes, place.shares)
-    return Action("resize", jobs.keys[row], Reason("share", {"gpus": gpus, "had": had}), gpus, nodes, place.shares)
+        return Action("migrate", key, Reason("moved", {"gpus": gpus}), gpus, nodes, place.shares, servers=servers)
+    share = Reason("share", {"gpus": gpus, "had": had})
+    return Action("resize", key, share, gpus, nodes, place.shares, servers=servers)
 
 
 def fit_elastic(
@@ -219,11 +230,19 @@ class _Allocator:
     space: Space | GPUSpace
 
     def __init__(
-        self, snapshot: Snapshot, wanted: Ints, least: Ints, packing: Packing, prefer: Callable[[int], Bools] | None
+        self,
+        snapshot: Snapshot,
+        wanted: Ints,
+        least: Ints,
+        packing: Packing,
+        prefer: Callable[[int], Bools] | None,
+        *,
+        servers: Ints | None,
     ) -> None:
         self.snapshot, self.packing, self.prefer = snapshot, packing, prefer
-        self.wanted, self.least = wanted, least
+        self.wanted, self.least, self.servers = wanted, least, servers
         self.held = held_gpus(snapshot)
+        self.held_servers = held_servers(snapshot)
         self.places: dict[int, Placement] = {}
         """the new placements of jobs that start, move or are preempted (without nodes)"""
         self.without_room: set[tuple[float, ...]] = set()
@@ -234,7 +253,10 @@ class _Allocator:
 
     def run(self, order: Ints, strict: bool, spare: bool) -> Allocation:
         jobs = self.snapshot.jobs
-        changed = movable(jobs) & (self.held != self.wanted)
+        differs = self.held != self.wanted
+        if self.servers is not None:
+            differs = differs | (self.held_servers != self.servers)
+        changed = movable(jobs) & differs
         released = np.flatnonzero(changed)
         starts = startable(jobs) & ((self.wanted > 0) | (jobs.gpus == 0))
         to_place = order[(starts | (changed & (self.wanted > 0)))[order]]
@@ -305,6 +327,8 @@ class _Allocator:
         gpus, least = int(self.wanted[row]), int(self.least[row])
         if min(gpus, least) > left:
             return None
+        if self.servers is not None and self.servers[row]:
+            return self._fit_with_servers(row, gpus, int(self.servers[row]))
         if self.without_room and self._request(row) in self.without_room:
             return None
         place = self.nodes.fit(row, gpus, self.packing, self.prefer(row)) if self.prefer else None
@@ -314,6 +338,14 @@ class _Allocator:
         if place is None and not self.held[row]:
             self.without_room.add(self._request(row))
         return place
+
+    def _fit_with_servers(self, row: int, gpus: int, servers: int) -> Placement | None:
+        """A placement for a job with parameter servers; None also where there is no room for more than it has."""
+        place = self.nodes.fit_with_servers(row, gpus, servers, self.packing)
+        if place is None or sum(place.shares) < min(gpus, int(self.least[row])):
+            return None
+        same = sum(place.shares) == self.held[row] and sum(place.servers or place.shares) == self.held_servers[row]
+        return None if same and self.nodes.fits_there(row, self.nodes.place(row)) else place
 
     def _request(self, row: int) -> tuple[float, ...]:
         """The request of a job: where one job finds no room, no other with the same request does."""

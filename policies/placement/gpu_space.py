@@ -51,7 +51,7 @@ class GPUSpace:
     def of(cls, snapshot: Snapshot, space: Space, rows: Ints) -> GPUSpace | None:
         """A copy if these rows may use all nodes, request GPUs, and fit by GPUs of any type alone; else None."""
         jobs, up, free = snapshot.jobs, snapshot.nodes.up, space.free
-        if space.counts_types or not len(rows) or not np.all(jobs.demand[rows, 0] > 0):
+        if snapshot.servers is not None or space.counts_types or not len(rows) or not np.all(jobs.demand[rows, 0] > 0):
             return None
         if not snapshot.fits[np.unique(jobs.placement[rows])][:, up].all() or not np.all(free[:, 0] % 1 == 0):
             return None
@@ -73,17 +73,17 @@ class GPUSpace:
 
     def fits_there(self, row: int, place: Placement) -> bool:  # noqa: ARG002 the same for all rows
         """Whether the GPUs of this placement are free."""
-        pairs = zip(*place, strict=True)
+        pairs = zip(place.nodes, place.shares, strict=True)
         return bool(place.nodes) and all(self._up[node] and self._free[node] >= share for node, share in pairs)
 
     def take(self, row: int, place: Placement) -> None:
         """Allocate this placement to the job."""
-        for node, share in zip(*place, strict=True):
+        for node, share in zip(place.nodes, place.shares, strict=True):
             self._change(row, node, share)
 
     def give(self, row: int, place: Placement) -> None:
         """Free this placement of the job."""
-        for node, share in zip(*place, strict=True):
+        for node, share in zip(place.nodes, place.shares, strict=True):
             if self._up[node]:
                 self._change(row, node, -share)
 

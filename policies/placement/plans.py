@@ -39,14 +39,15 @@ def plan_allocation(
     packing: Packing = "tight",
     placement_order: Ints | None = None,
     memory: Memory = NOTHING_REMEMBERED,
+    servers: Ints | None = None,
 ) -> Plan:
     """The scores by this order, and the actions that give each job its target GPUs, `wanted` (n,).
 
-    strict, exact, packing: as for `allocate`. placement_order: the order in which jobs are placed, if not
+    strict, exact, packing, servers: as for `allocate`. placement_order: the order in which jobs are placed, if not
     `order`.
     """
     by_placement = order if placement_order is None else placement_order
-    allocation = allocate(snapshot, by_placement, wanted, strict=strict, exact=exact, packing=packing)
+    allocation = allocate(snapshot, by_placement, wanted, strict=strict, exact=exact, packing=packing, servers=servers)
     return Plan(
         score_from_order(snapshot.jobs, order),
         actions=allocation.actions + admission_releases(snapshot.jobs),

@@ -16,10 +16,14 @@ _SLACK = 1e-9
 
 
 class Placement(NamedTuple):
-    """The nodes that a job is placed on, by row, and its GPUs on each; no node: it does not run."""
+    """The nodes that a job is placed on, by row, and its GPUs on each; no node: it does not run.
+
+    servers: its parameter servers on each; empty for as many as GPUs there, and for a job that has none.
+    """
 
     nodes: tuple[int, ...]
     shares: tuple[int, ...]
+    servers: tuple[int, ...] = ()
 
 
 def free_resources(nodes: Nodes, held: Floats) -> Floats:
@@ -49,7 +53,12 @@ class Space:
         if self.counts_types:
             wants = snapshot.type_of_class[jobs.placement][:, None] == types
             self._per_gpu = np.concatenate([self._per_gpu, wants & self._by_gpus[:, None]], axis=1)
-        weights = self._held(on[:, 0], on[:, 2])
+        self._a_server = np.zeros_like(self._per_gpu)
+        more: Ints | None = None
+        if (servers := snapshot.servers) is not None:
+            self._a_server[:, 1] = servers.cpus
+            more = np.where(servers.most[on[:, 0]] > 0, servers.on - on[:, 2], 0)
+        weights = self._held(on[:, 0], on[:, 2], more)
         there = len(nodes.names)
         held = np.array([np.bincount(on[:, 1], column, there) for column in weights.T]).T
         n = len(RESOURCES)
@@ -61,6 +70,8 @@ class Space:
         self.free: Floats = self._free[:, :n]
         order = np.argsort(on[:, 0], kind="stable")
         self._on = on[order]
+        self._more = None if more is None else more[order]
+        """of each allocation, by how many its parameter servers are more than its GPUs; None where no job has any"""
         self._first = np.searchsorted(self._on[:, 0], np.arange(len(jobs) + 1))
         self._places: dict[int, Placement] = {}
         self._holds: dict[tuple[int, Placement], list[tuple[int, Floats]]] = {}
@@ -75,8 +86,12 @@ class Space:
         """The placement of the job in the snapshot; without nodes if it does not run."""
         place = self._places.get(row)
         if place is None:
-            _, nodes, shares = self._on[self._first[row] : self._first[row + 1]].T.tolist()
-            place = self._places[row] = Placement(tuple(nodes), tuple(shares))
+            here = slice(self._first[row], self._first[row + 1])
+            _, nodes, shares = self._on[here].T.tolist()
+            servers: tuple[int, ...] = ()
+            if self._more is not None and self._more[here].any():
+                servers = tuple((self._on[here, 2] + self._more[here]).tolist())
+            place = self._places[row] = Placement(tuple(nodes), tuple(shares), servers)
         return place
 
     def fits_there(self, row: int, place: Placement) -> bool:
@@ -96,6 +111,9 @@ class Space:
         if held is None:
             shares = place.shares if self._by_gpus[row] else [1] * len(place.nodes)
             each = [self._per_gpu[row] * share for share in shares]
+            if place.servers:
+                pairs = zip(each, place.shares, place.servers, strict=True)
+                each = [own + self._a_server[row] * (servers - share) for own, share, servers in pairs]
             held = self._holds[row, place] = list(zip(place.nodes, each, strict=True))
         return held
 
@@ -119,8 +137,9 @@ class Space:
         """Free all that these jobs hold in the snapshot."""
         gives = np.zeros(len(self._first) - 1, dtype=bool)
         gives[rows] = True
-        on = self._on[gives[self._on[:, 0]] & self._snapshot.nodes.up[self._on[:, 1]]]
-        np.add.at(self._free, on[:, 1], self._held(on[:, 0], on[:, 2]))
+        given = gives[self._on[:, 0]] & self._snapshot.nodes.up[self._on[:, 1]]
+        on, more = self._on[given], None if self._more is None else self._more[given]
+        np.add.at(self._free, on[:, 1], self._held(on[:, 0], on[:, 2], more))
 
     def change(self, taken: Ints) -> None:
         """Apply several changes: (k, 3) job row, node row and GPUs taken, negative if given back."""
@@ -140,7 +159,39 @@ class Space:
         if gpus <= 0:
             room = np.flatnonzero(allowed & np.all(self.free + _SLACK >= jobs.demand[row], axis=1))
             return Placement((int(room[self.free[room, 1].argmin()]),), (0,)) if len(room) else None
-        units = np.where(allowed, self.room(row), 0.0)
+        return self._fit(row, gpus, packing, np.where(allowed, self.room(row), 0.0))
+
+    def fit_with_servers(self, row: int, gpus: int, servers: int, packing: Packing = "tight") -> Placement | None:
+        """A placement with this many GPUs and parameter servers; None without room for one of each.
+
+        As many GPUs as there is room for are placed as by `fit`. Then of the servers as many in proportion, as far as
+        there is room, go to the node with the most free CPUs each.
+        """
+        allowed = self._snapshot.fits[self._snapshot.jobs.placement[row]] & self._snapshot.nodes.up
+        worker, cpus = self._per_gpu[row] - self._a_server[row], self._a_server[row, 1]
+        units = np.where(allowed, self._room(row, worker), 0.0)
+        most = min(gpus, max((int(units[each].sum()) for each in self.together(row, 1)), default=0))
+        place = self._fit(row, most, packing, units) if most > 0 else None
+        if place is None:
+            return None
+        free = np.where(allowed, self._free[:, 1], -np.inf)
+        free[list(place.nodes)] -= worker[1] * np.array(place.shares)
+        given: dict[int, int] = {}
+        for _ in range(-(-servers * most // gpus)):
+            node = int(free.argmax())
+            if free[node] + _SLACK < cpus:
+                break
+            free[node] -= cpus
+            given[node] = given.get(node, 0) + 1
+        if not given:
+            return None
+        nodes = (*place.nodes, *(node for node in given if node not in place.nodes))
+        shares = (*place.shares, *[0] * (len(nodes) - len(place.nodes)))
+        counts = tuple(given.get(node, 0) for node in nodes)
+        return Placement(nodes, shares, () if counts == shares else counts)
+
+    def _fit(self, row: int, gpus: int, packing: Packing, units: Floats) -> Placement | None:
+        """A placement on nodes with room for `units` (nodes,) GPUs of the job; None without room."""
         if units.sum() < gpus:
             return None
         enough = np.flatnonzero(units >= gpus)
@@ -185,9 +236,13 @@ class Space:
 
     def room(self, row: int) -> Floats:
         """(nodes,) the number of GPUs that the job could get on each node, with CPUs and memory in proportion."""
+        return self._room(row, self._per_gpu[row])
+
+    def _room(self, row: int, per_gpu: Floats) -> Floats:
+        """The same with so much (resources,) of each for one GPU."""
         units = np.where(self._snapshot.fits[self._snapshot.jobs.placement[row]], self.free[:, 0], 0.0)
         for resource in range(1, self._free.shape[1]):
-            each = self._per_gpu[row, resource]
+            each = per_gpu[resource]
             if each > 0:
                 units = np.minimum(units, self._free[:, resource] / each)
         return np.asarray(np.floor(units + _SLACK))
@@ -204,10 +259,12 @@ class Space:
         room = self.room(row)
         return int(max(room[each].sum() for each in self.together(row, least)))
 
-    def _held(self, rows: Ints, shares: Ints) -> Floats:
-        """(k, resources) what jobs hold with these GPUs; a job that requests no GPUs holds its whole demand."""
+    def _held(self, rows: Ints, shares: Ints, more: Ints | None = None) -> Floats:
+        """(k, resources) what jobs hold with these GPUs; a job that requests no GPUs holds its whole demand. more (k,):
+        parameter servers beyond one a GPU."""
         parts = np.where(self._by_gpus[rows], shares, 1.0)
-        return np.asarray(self._per_gpu[rows] * parts[:, None])
+        held = self._per_gpu[rows] * parts[:, None]
+        return np.asarray(held if more is None else held + self._a_server[rows] * more[:, None])
 
 
 def on_fewest_nodes(found: Sequence[tuple[float, Placement]], packing: Packing) -> Placement | None:

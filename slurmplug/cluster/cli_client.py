@@ -124,18 +124,21 @@ class CliClient(SlurmPrograms):
         return decode(answer.stdout) if answer.returncode == 0 else ""
 
     def limits(self) -> Limits:
-        """The limits of QOS, associations and partitions. Raises ReadFailed."""
+        """The limits of partitions, and of QOS and associations where Slurm enforces these. Raises ReadFailed."""
         show = ("sacctmgr", "--noheader", "--parsable2", "show")
         partitions = self._query("scontrol", "--oneliner", "--all", "show", "partition")
+        qos = assocs = defaults = ""
         try:
-            qos = self._query(*show, "qos", f"format={parse.QOS_FIELDS}")
-            assocs = self._query(*show, "assoc", f"cluster={self._cluster()}", f"format={parse.ASSOC_FIELDS}")
+            if parse.enforces_limits(self._config()):
+                qos = self._query(*show, "qos", f"format={parse.QOS_FIELDS}")
+                here = (*show, "assoc", f"cluster={self._cluster()}")
+                assocs = self._query(*here, f"format={parse.ASSOC_FIELDS}")
+                defaults = self._query(*here, "onlydefaults", f"format={parse.DEFAULT_ACCOUNT_FIELDS}")
         except ReadFailed as error:
             if "supported accounting_storage" not in str(error):  # a site without slurmdbd has none of these
                 raise
-            qos = assocs = ""
         try:
-            return parse.limits(qos, assocs, partitions)
+            return parse.limits(qos, assocs, partitions, defaults)
         except ValueError as error:
             raise ReadFailed(f"of the limits Slurm prints {error}") from error
 

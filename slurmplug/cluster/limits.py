@@ -15,6 +15,8 @@ Tres = Mapping[str, float]
 """Amounts by the names of TRES: cpu, mem (MiB), node, gres/gpu, gres/gpu:TYPE; and JOBS."""
 CHECKED_TRES = ("cpu", "mem", "node", "gres/gpu")
 """and types of GPUs"""
+DEFAULT_QOS = "normal"
+"""slurmdbd's, of jobs whose association has no other"""
 JOBS = "jobs"
 """how many jobs run, beside the names of TRES"""
 Tally = tuple[str, ...]
@@ -62,7 +64,7 @@ class AssocLimits:
     parent account.
 
     `jobs`: the most that run at once of a user's association. Like those on a job it is passed down: users have that
-    of their account, where they have none of their own.
+    of their account, where they have none of their own. `default_qos`: of jobs that name none.
     """
 
     group: Tres = field(default_factory=dict)
@@ -70,6 +72,7 @@ class AssocLimits:
     wall: float = math.inf
     parent: str = ""
     jobs: float = math.inf
+    default_qos: str = ""
 
 
 class Rule(NamedTuple):
@@ -84,12 +87,20 @@ class Rule(NamedTuple):
 @dataclass(frozen=True)
 class Limits:
     """All limits of a cluster. `partition_qos`: the QOS of each partition that has one; `partition_wall`: the most
-    seconds of a job there."""
+    seconds of a job there; `default_account`: of each user's jobs that name none."""
 
     qos: Mapping[str, QosLimits] = field(default_factory=dict)
     assocs: Mapping[Assoc, AssocLimits] = field(default_factory=dict)
     partition_qos: Mapping[str, str] = field(default_factory=dict)
     partition_wall: Mapping[str, float] = field(default_factory=dict)
+    default_account: Mapping[str, str] = field(default_factory=dict)
+
+    def of_new_job(self, user: str, account: str, qos: str, partition: str) -> ResourceUse:
+        """Whose a job would be, and in what, of which its user names these; what it uses is left out."""
+        account = account or self.default_account.get(user, "")
+        whose = ResourceUse(user, account, qos, partition, {})
+        own = next((limits.default_qos for _, limits in self._assocs_of(whose)), "")
+        return whose._replace(qos=qos or own or DEFAULT_QOS)
 
     def longest(self, user: str, account: str, qos: str, partitions: str) -> float:
         """The most seconds that a job may have as its time limit, infinite for any.

@@ -184,7 +184,7 @@ def _make(kind: Any, name: str, settings: Any, model: Model | None) -> Policy:
             return plain
         whose = kind.models or name
         model = model or _model(whose, settings.model)
-        model.require(whose, kind.version, kind.shapes)
+        model.require(whose, kind.version, kind.shapes, kind.optional)
         learnt: LearntPolicy = kind(settings, model)
         object.__setattr__(learnt, "model_digest", model.digest)
     except (DataError, TypeError, ValueError) as error:

@@ -157,7 +157,7 @@ class Daemon:
             stack.callback(self._promotion.close)
             self._training = PredictorTraining(self._ledger, config.ledger.path)
             stack.callback(self._training.close)
-            self._queue_forecasting = QueueForecasting(self._ledger, config.ledger.path)
+            self._queue_forecasting = QueueForecasting(self._ledger, config.ledger.path, self._port.limits)
             stack.callback(self._queue_forecasting.close)
             self._notifications = Notifications(self._ledger, config.ledger.path)
             stack.callback(self._notifications.close)

@@ -6,18 +6,23 @@ It only reads the ledger, as a training of the predictors does: the daemon keeps
 import logging
 import math
 import os
+import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from slurmplug.errors import advice
+from slurmplug.cluster.limits import Limits
+from slurmplug.errors import ReadFailed, advice
 from slurmplug.forecasting.queue_forecast import QueueForecast, queue_forecast
-from slurmplug.ledger import queue_forecasts
+from slurmplug.ledger import kept_limits, queue_forecasts
 from slurmplug.ledger.budgets import INPUTS_EVERY
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.processes.child import Channel
 from slurmplug.processes.once import Once
 from slurmplug.reports import kept_queue
 
+LIMITS_WITHIN = 60.0
+"""seconds for which a forecast waits for the limits"""
 NICENESS = 10
 """of the process, beside the daemon's"""
 
@@ -28,9 +33,11 @@ class QueueForecasting:
     """One forecast at a time: of the queue that the ledger kept last, and of one at least `INPUTS_EVERY` seconds later
     the next."""
 
-    def __init__(self, ledger: Ledger, path: Path) -> None:
-        """ledger: forecasts are kept there. path: of the same."""
-        self._ledger, self._path = ledger, path
+    def __init__(self, ledger: Ledger, path: Path, limits: Callable[[], Limits]) -> None:
+        """ledger: forecasts are kept there. path: of the same. limits: as `ClusterPort.limits`."""
+        self._ledger, self._path, self._limits = ledger, path, limits
+        self._asked_at: float | None = None
+        """of the monotonic clock, for the limits of the next forecast"""
         self._child: Once | None = None
         self._of = -math.inf
         """when the queue was kept that was forecast last"""
@@ -43,12 +50,28 @@ class QueueForecasting:
         """
         if self._child is not None:
             self._keep(self._child)
-        if self._child is None and self._ledger.kept_at - self._of >= INPUTS_EVERY:
+        is_due = self._child is None and self._ledger.kept_at - self._of >= INPUTS_EVERY
+        if is_due and self._has_limits():
             self._of = self._ledger.kept_at
             try:
                 self._child = Once("queue forecast", forecast, self._path)
             except OSError as error:
                 log.error("the queue is not forecast now: %s%s", error.strerror, advice(error))
+
+    def _has_limits(self) -> bool:
+        """Whether the limits of QOS and associations were read and kept, or have been waited for long enough.
+
+        Then those that were kept last hold, as they do for slurmctld while slurmdbd does not answer.
+        """
+        try:
+            kept_limits.keep(self._ledger, self._limits(), self._ledger.kept_at)
+        except ReadFailed as error:
+            self._asked_at = self._asked_at or time.monotonic()
+            if time.monotonic() - self._asked_at < LIMITS_WITHIN:
+                return False
+            log.warning("the queue is forecast with limits that were read before, if any: %s", error)
+        self._asked_at = None
+        return True
 
     def close(self) -> None:
         """End the one that was begun, without waiting for it."""
@@ -84,4 +107,4 @@ def of_last_queue(ledger: Ledger) -> QueueForecast | None:
     if snapshot is None:
         return None
     forecasts = kept_queue.forecaster(ledger).forecast(snapshot, frozenset({"total", "remaining"}))
-    return queue_forecast(snapshot, forecasts, kept_queue.outcomes(ledger))
+    return queue_forecast(snapshot, forecasts, kept_queue.outcomes(ledger), limits=kept_queue.limits(ledger))

@@ -1,25 +1,31 @@
 """When the jobs of a snapshot start, and when one more would: its queue simulated forward on samples of run times.
 
-Jobs that wait for room are started in the order of their priorities (`starts`). A resource is one pool over the nodes
-on which a job may run: how the GPUs in use lie on nodes is not simulated. Nor are jobs that wait for something else,
-such as a dependency or a limit of their user, those that will be submitted, and changes of priorities.
+Jobs that wait for room, or for what runs under a limit of their QOS or associations to end, are started in the order of
+their priorities (`starts`). A resource is one pool over the nodes on which a job may run: how the GPUs in use lie on
+nodes is not simulated. Nor are jobs that wait for something else, such as a dependency, those that will be submitted,
+changes of priorities, and who else waits for a limit on nodes that have none in common with the job's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 from policies.placement.allocation import startable
 from policies.snapshot import Jobs, Snapshot
 from predictors.arrays import Bools, Floats, Ints
 from predictors.forecast import Forecasts
+from slurmplug.cluster.limits import Limits, ResourceUse
+from slurmplug.forecasting.limit_sums import QueueLimits
 from slurmplug.forecasting.run_time_samples import SHORTEST, samples_of
-from slurmplug.forecasting.starts import Running, Waiting, start_times
+from slurmplug.forecasting.starts import Running, Sums, Waiting, start_times
+
+Number = TypeVar("Number", np.float64, np.int64)
 
 SAMPLES = 30
 """of run times"""
@@ -44,12 +50,22 @@ class OneMore:
 class LiveQueue:
     """The queue of a snapshot. Times are seconds after it."""
 
-    def __init__(self, snapshot: Snapshot, forecasts: Forecasts, *, samples: int = SAMPLES, seed: int = 0) -> None:
-        """forecasts: of the snapshot's jobs, `total` and `remaining`."""
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        forecasts: Forecasts,
+        *,
+        limits: Limits | None = None,
+        samples: int = SAMPLES,
+        seed: int = 0,
+    ) -> None:
+        """forecasts: of the snapshot's jobs, `total` and `remaining`. limits: None where they are not known; then jobs
+        that wait for one are left out."""
         jobs, random = snapshot.jobs, np.random.default_rng(seed)
         limit = np.where(np.isnan(jobs.time_limit), NO_LIMIT, jobs.time_limit)
         self._snapshot, self._samples = snapshot, samples
-        self._waiting = waiting_in_order(jobs)
+        self._limits = QueueLimits(limits, snapshot) if limits and (limits.qos or limits.assocs) else None
+        self._waiting = waiting_in_order(jobs, self._limits.held_back(snapshot) if self._limits else None)
         self._limit = limit[self._waiting]
         self._seconds = samples_of(forecasts.total[self._waiting], self._limit, samples, random)
         self._running = np.flatnonzero(~jobs.pending)
@@ -68,7 +84,8 @@ class LiveQueue:
         parts = _connected(where)[self._snapshot.jobs.placement[self._waiting]]
         for part in np.unique(parts).tolist():
             places = np.flatnonzero(parts == part)
-            [simulated] = start_times(*self._simulated(places))
+            running, waiting, free, sums = self._simulated(places)
+            [simulated] = start_times(running, waiting, free, sums=sums)
             found[self._waiting[places[::-1]]] = simulated.T[::-1]  # of an array, what is written last is its first
         return found
 
@@ -79,15 +96,24 @@ class LiveQueue:
         found[self._waiting[::-1]] = self._seconds[::-1]
         return found
 
-    def starts_of(self, requests: Sequence[OneMore], place: int, nodes: Bools) -> Floats:
+    def starts_of(
+        self,
+        requests: Sequence[OneMore],
+        place: int,
+        nodes: Bools,
+        *,
+        whose: ResourceUse | None = None,
+        gpu_type: str = "",
+    ) -> Floats:
         """(requests, samples) when each of these would start on some of these nodes (nodes,) if it alone were submitted
-        now, behind `place` of the jobs that wait."""
+        now, behind `place` of the jobs that wait. whose: it would be, None for nobody with limits."""
         where = np.vstack([self._snapshot.fits, nodes]) & self._snapshot.nodes.up
         parts = _connected(where)
         places = np.flatnonzero(parts[self._snapshot.jobs.placement[self._waiting]] == parts[-1])
         before = int((places < place).sum())
-        simulated = self._simulated(places, _Added(requests, before, nodes))
-        found = start_times(*simulated, target=np.full(len(requests), before))
+        added = _Added(requests, before, nodes, whose or ResourceUse("", "", "", "", {}), gpu_type)
+        running, waiting, free, sums = self._simulated(places, added)
+        found = start_times(running, waiting, free, sums=sums, target=np.full(len(requests), before))
         return np.asarray(found[:, :, before])
 
     def place_of(self, user: str, partition: str) -> int:
@@ -97,7 +123,7 @@ class LiveQueue:
         own = np.flatnonzero((jobs.user[self._waiting] == user) & (jobs.partition[self._waiting] == partition))
         return int(own[-1]) + 1 if len(own) else len(self._waiting)
 
-    def _simulated(self, places: Ints, added: _Added | None = None) -> tuple[Running, Waiting, Floats]:
+    def _simulated(self, places: Ints, added: _Added | None = None) -> tuple[Running, Waiting, Floats, Sums | None]:
         """Those of the waiting jobs: once for each request that is added, once without."""
         jobs, queues = self._snapshot.jobs, len(added.requests) if added else 1
         classes, where = np.unique(jobs.placement[self._waiting[places]], return_inverse=True)
@@ -112,21 +138,35 @@ class LiveQueue:
             limit = _with(limit, added.place, np.array([each.limit for each in added.requests]), axis=1)
         used = np.flatnonzero(needs.any(axis=(0, 1)))
         held = pools.held(self._running)[:, used]
-        inside = np.flatnonzero(held.any(axis=1))
+        inside = held.any(axis=1)
+        sums = of_running = of_waiting = None
+        more = (added.whose, demands, added.gpu_type) if added else ()
+        if self._limits and (found := self._limits.sums(*more)):
+            sums, group = found
+            inside |= (sums.counts[group[self._running]] >= 0).any(axis=1)
+            of_running = _repeated(queues, group[self._running[inside]])
+            of_waiting = _repeated(queues, group[self._waiting[places]])
+            if added:
+                of_waiting = _with(of_waiting, added.place, group[len(jobs) :], axis=1)
         running = Running(
             _repeated(queues, held[inside]),
             _repeated(queues, self._ends[inside].T),
             _repeated(queues, self._left[inside]),
+            of_running,
         )
-        return running, Waiting(needs[..., used], seconds, limit), _repeated(queues, pools.free[used])
+        waiting = Waiting(needs[..., used], seconds, limit, of_waiting)
+        return running, waiting, _repeated(queues, pools.free[used]), sums
 
 
 class _Added(NamedTuple):
-    """Jobs of which each is added alone, behind `place` others; nodes: (nodes,) on which they may run."""
+    """Jobs of which each is added alone, behind `place` others; nodes: (nodes,) on which they may run; whose they are,
+    and the type of their GPUs."""
 
     requests: Sequence[OneMore]
     place: int
     nodes: Bools
+    whose: ResourceUse
+    gpu_type: str
 
 
 class _Pools:
@@ -170,20 +210,20 @@ def _connected(where: Bools) -> Ints:
     return np.asarray(connected_components(common @ common.T > 0, directed=False)[1])
 
 
-def _repeated(count: int, table: Floats) -> Floats:
+def _repeated(count: int, table: NDArray[Number]) -> NDArray[Number]:
     return np.broadcast_to(table, (count, *table.shape))
 
 
-def _with(table: Floats, place: int, one: Floats, axis: int) -> Floats:
+def _with(table: NDArray[Number], place: int, one: NDArray[Number], axis: int) -> NDArray[Number]:
     """The table with one more entry at that place of an axis."""
     before, after = np.split(table, [place], axis=axis)
     return np.concatenate([before, np.expand_dims(one, axis), after], axis=axis)
 
 
-def waiting_in_order(jobs: Jobs) -> Ints:
+def waiting_in_order(jobs: Jobs, held_back: Bools | None = None) -> Ints:
     """The rows of the jobs that wait for room, the first to be started first; of an array that waits one for each
-    element."""
-    rows = np.flatnonzero(startable(jobs))
+    element. held_back: (n,) further jobs, that wait for a limit."""
+    rows = np.flatnonzero(startable(jobs) if held_back is None else startable(jobs) | held_back)
     ids = np.array([jobs.keys[row].job_id for row in rows.tolist()], dtype=np.int64)
     rows = rows[np.lexsort((ids, jobs.submitted[rows], -jobs.priority[rows]))]
     first = np.concatenate([[0], np.cumsum(jobs.elements[rows])])

@@ -8,6 +8,7 @@ import numpy as np
 from policies.snapshot import JobKey, Snapshot
 from predictors.arrays import Bools, Floats, Ints
 from predictors.forecast import Forecasts
+from slurmplug.cluster.limits import Limits
 from slurmplug.forecasting.live_queue import SAMPLES, LiveQueue
 from slurmplug.forecasting.start_outcomes import StartOutcomes, as_they_came, ends_of, median_and_interval
 
@@ -19,8 +20,8 @@ AT_ONCE = 2_000_000
 
 @dataclass(frozen=True, eq=False)
 class QueueForecast:
-    """Of n jobs that wait for room or run. Times are seconds since the epoch; of three columns, the median and the ends
-    of an 80% interval; infinite where later than all that was simulated, NaN where not known.
+    """Of n jobs that wait for room or a limit, or run. Times are seconds since the epoch; of three columns, the median
+    and the ends of an 80% interval; infinite where later than all that was simulated, NaN where not known.
 
     at: when the queue was so. outcomes: how many starts that came true those of waiting jobs are corrected by; 0 where
     these are too few, and then they have no interval. waits: whether each waits. single: whether it waits as one job
@@ -39,13 +40,18 @@ class QueueForecast:
 
 
 def queue_forecast(
-    snapshot: Snapshot, forecasts: Forecasts, outcomes: StartOutcomes, *, samples: int = SAMPLES
+    snapshot: Snapshot,
+    forecasts: Forecasts,
+    outcomes: StartOutcomes,
+    *,
+    limits: Limits | None = None,
+    samples: int = SAMPLES,
 ) -> QueueForecast:
     """That of a snapshot's jobs; of an array that waits, of its first element.
 
-    forecasts: of the snapshot's jobs, `total` and `remaining`.
+    forecasts: of the snapshot's jobs, `total` and `remaining`. limits: as of `LiveQueue`.
     """
-    jobs, queue = snapshot.jobs, LiveQueue(snapshot, forecasts, samples=samples)
+    jobs, queue = snapshot.jobs, LiveQueue(snapshot, forecasts, limits=limits, samples=samples)
     waits, seconds = queue.starts(), queue.run_times()
     start, end = np.full((2, len(jobs), 3), np.nan)
     in_time = np.full(len(jobs), np.nan)

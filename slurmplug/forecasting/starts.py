@@ -1,11 +1,11 @@
 """When waiting jobs start: queues simulated forward on many samples of run times at once.
 
 Slurm's way of starting jobs: in order of priority, and behind the first that does not fit, jobs that do not delay it by
-the time limits of what runs (EASY backfill). Each row of the arrays is one sample of one queue, with a clock of its
-own, and each turn of the loop takes every row on by one decision, so that the cost is one of NumPy's calls and not of
-samples. The simulator's launcher (`slurmplug.sim.slurm.launcher`) starts the same jobs at the same times. Here each
-resource is one pool, so that its parts are never on the wrong nodes, and neither priorities change nor jobs arrive
-while the queue is worked off.
+the time limits of what runs (EASY backfill); jobs above a limit on what runs at once are passed over. Each row of the
+arrays is one sample of one queue, with a clock of its own, and each turn of the loop takes every row on by one
+decision, so that the cost is one of NumPy's calls and not of samples. The simulator's launcher
+(`slurmplug.sim.slurm.launcher`) starts the same jobs at the same times. Here each resource is one pool, so that its
+parts are never on the wrong nodes, and neither priorities change nor jobs arrive while the queue is worked off.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ class Running:
     """The k running jobs of q queues in s samples; times are seconds from now.
 
     demand: (q, k, r) of each of r resources, all 0 for padding. ends: (q, s, k). until: (q, k) the end by the time
-    limit, by which backfill reckons.
+    limit, by which backfill reckons. group: (q, k) its group, where there are `Sums`; one that counts in any of these
+    is no padding.
     """
 
     demand: Floats
     ends: Floats
     until: Floats
+    group: Ints | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,23 +42,43 @@ class Waiting:
     """The j waiting jobs of q queues in s samples, the first to be started first.
 
     demand: (q, j, r) of each resource, all 0 for padding. seconds: (q, s, j) run times. limit: (q, j) time limits in
-    seconds.
+    seconds. group: (q, j), as of `Running`.
     """
 
     demand: Floats
     seconds: Floats
     limit: Floats
+    group: Ints | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Limits that hold jobs back whatever is free, on b sums over running jobs. Jobs alike to them are a group.
+
+    counts: (g, w) the sums in which a job of each group counts, -1 for padding, and amounts: (g, w) with how much.
+    most: (g, b) what a sum may be at most before a job of the group starts, infinite where it does not matter.
+    """
+
+    counts: Ints
+    amounts: Floats
+    most: Floats
 
 
 def start_times(
-    running: Running, waiting: Waiting, free: Floats, *, target: Ints | None = None, max_tested: int = MAX_TESTED
+    running: Running,
+    waiting: Waiting,
+    free: Floats,
+    *,
+    sums: Sums | None = None,
+    target: Ints | None = None,
+    max_tested: int = MAX_TESTED,
 ) -> Floats:
     """(q, s, j) seconds from now until each waiting job starts; infinite for one that never can, NaN for padding.
 
     free: (q, r); less than 0 of a resource that is overcommitted. target: (q,) the job whose start ends the simulation
-    of its queue; the starts of others may then be NaN.
+    of its queue; the starts of others may then be NaN. max_tested: jobs above a limit are not counted.
     """
-    return _Simulation(running, waiting, free, target, max_tested).run()
+    return _Simulation(running, waiting, free, sums=sums, target=target, max_tested=max_tested).run()
 
 
 class _Classes:
@@ -68,7 +90,8 @@ class _Classes:
     """
 
     def __init__(self, waiting: Waiting) -> None:
-        key = np.concatenate([waiting.demand, waiting.limit[..., None]], axis=2)
+        group = np.zeros_like(waiting.limit) if waiting.group is None else waiting.group
+        key = np.concatenate([waiting.demand, waiting.limit[..., None], group[..., None]], axis=2)
         self.of, self.after = np.zeros(key.shape[:2], dtype=np.int64), np.full(key.shape[:2], _NONE)
         firsts = []
         for q in range(len(key)):
@@ -85,6 +108,9 @@ class _Classes:
         self._of_resource: Floats = np.ascontiguousarray(np.moveaxis(self.demand, 2, 0))
         self.limit = np.take_along_axis(waiting.limit, first, axis=1)
         self.first = np.where(padding | (self.demand == 0).all(axis=2), _NONE, first)
+        self.group = np.take_along_axis(group, first, axis=1).astype(np.int64)
+        self.count = np.array([np.bincount(of, minlength=width) for of in self.of])
+        """(q, c) how many jobs are alike"""
 
     def fitting(self, queue: Ints, room: Floats) -> Bools:
         """(n, c) whether a job of each class of these queues (n,) fits in `room` (n, r)."""
@@ -98,9 +124,18 @@ class _Classes:
 class _Simulation:
     """The rows that are still simulated. Columns without an underscore have an entry for each of these."""
 
-    def __init__(self, running: Running, waiting: Waiting, free: Floats, target: Ints | None, max_tested: int) -> None:
+    def __init__(
+        self,
+        running: Running,
+        waiting: Waiting,
+        free: Floats,
+        *,
+        sums: Sums | None,
+        target: Ints | None,
+        max_tested: int,
+    ) -> None:
         queues, samples, jobs = self._shape = waiting.seconds.shape
-        self._max_tested, self._target = max_tested, target
+        self._max_tested, self._target, self._sums = max_tested, target, sums
         self._classes = _Classes(waiting)
         self._seconds = waiting.seconds.reshape(-1, jobs)
         self._starts = np.full((queues * samples, jobs), np.nan)
@@ -112,7 +147,10 @@ class _Simulation:
         """(n, c) the next job of each class"""
         self.held = np.asarray(running.demand, dtype=np.float64)[q]
         """(n, k, r) by each running job"""
-        holds = self.held.any(axis=2)
+        holds = np.asarray(self.held.any(axis=2))
+        if sums is not None and running.group is not None:
+            holds |= np.asarray((sums.counts[running.group] >= 0).any(axis=2))[q]
+            self._begin_counting(sums, running.group)
         self.ends = np.where(holds, running.ends.reshape(len(q), -1), np.inf)
         self.until = np.where(holds, running.until[q], np.inf)
         self._widen(1)
@@ -158,6 +196,8 @@ class _Simulation:
                 self._leave_out(row, chosen)
         rows, slot = rows[~never], slot[~never]
         self.now[rows] = self.ends[rows, slot]
+        if self._sums is not None:
+            self._count(self._sums, rows, self.group[rows, slot], -1)
         self.free[rows] += self.held[rows, slot]
         self.held[rows, slot], self.ends[rows, slot], self.until[rows, slot] = 0.0, np.inf, np.inf
         self.head[rows], self.cursor[rows] = -1, 0
@@ -165,8 +205,9 @@ class _Simulation:
 
     def _start_first(self, rows: Ints) -> None:
         """Start the first job of each row, or reserve for it when there will be room."""
-        chosen = self.next[rows].argmin(axis=1)
-        first = self.next[rows, chosen]
+        following = self._following(rows)
+        chosen = following.argmin(axis=1)
+        first = following[np.arange(len(rows)), chosen]
         self.idle[rows[first == _NONE]] = True
         demand = self._classes.demand[self.queue[rows], chosen]
         fits = (first != _NONE) & (demand <= np.maximum(self.free[rows], 0.0)).all(axis=1)
@@ -202,8 +243,11 @@ class _Simulation:
         """Start the next job of each row that may pass the first."""
         if not len(rows):
             return
-        classes, q, following = self._classes, self.queue[rows], self.next[rows]
-        may = (following >= self.cursor[rows, None]) & (following <= self.head[rows, None] + self._max_tested)
+        classes, q, following = self._classes, self.queue[rows], self._following(rows)
+        last = self.head[rows] + self._max_tested
+        if self._sums is not None:
+            last += (self.left[rows] * (self.above[rows] > 0)).sum(axis=1)
+        may = (following >= self.cursor[rows, None]) & (following <= last[:, None]) & (following < _NONE)
         may &= classes.fitting(q, self.free[rows])
         outlasts = self.now[rows, None] + classes.limit[q] > self.shadow[rows, None]
         may &= ~outlasts | classes.fitting(q, self.spare[rows])
@@ -231,6 +275,47 @@ class _Simulation:
         self.ends[rows, slot] = self.now[rows] + self._seconds[self.row[rows], job]
         self._starts[self.row[rows], job] = self.now[rows]
         self.next[rows, chosen] = classes.after[q, job]
+        if self._sums is not None:
+            groups = classes.group[q, chosen]
+            self.group[rows, slot] = groups
+            self.left[rows, chosen] -= 1
+            self._count(self._sums, rows, groups, 1)
+
+    # --- limits on what runs at once -------------------------------------------------------------------------------
+
+    def _begin_counting(self, sums: Sums, running: Ints) -> None:
+        """Count what runs. `_most` (q, b, c) is of classes."""
+        queues, samples, _ = self._shape
+        used = np.zeros((queues, sums.most.shape[1] + 1))
+        for q in range(queues):
+            np.add.at(used[q], sums.counts[running[q]], sums.amounts[running[q]])  # padding is the last
+        self._most = np.ascontiguousarray(np.swapaxes(sums.most[self._classes.group], 1, 2))
+        above = (used[:, :-1, None] > self._most).sum(axis=1)
+        self.used, self.above = np.repeat(used, samples, axis=0), np.repeat(above, samples, axis=0)
+        """(n, b) each sum, and (n, c) how many of them hold a class back"""
+        self.group = np.repeat(running, samples, axis=0)
+        """(n, k) of each running job"""
+        self.left = np.repeat(self._classes.count, samples, axis=0)
+        """(n, c) how many jobs of each class wait"""
+
+    def _count(self, sums: Sums, rows: Ints, groups: Ints, sign: int) -> None:
+        """Count that a job of these groups (n,) has started, or ended."""
+        for place in range(sums.counts.shape[1]):
+            of = sums.counts[groups, place]
+            there = of >= 0
+            row, one = rows[there], of[there]
+            before = self.used[row, one]
+            after = before + sign * sums.amounts[groups[there], place]
+            self.used[row, one] = after
+            most = self._most[self.queue[row], one]
+            self.above[row] += (after[:, None] > most).astype(np.int64) - (before[:, None] > most)
+
+    def _following(self, rows: Ints) -> Ints:
+        """(n, c) the next job of each class of these rows that no limit holds back."""
+        following: Ints = self.next[rows]
+        return following if self._sums is None else np.where(self.above[rows] > 0, _NONE, following)
+
+    # ---------------------------------------------------------------------------------------------------------------
 
     def _widen(self, more: int) -> None:
         """Room for so many more running jobs."""
@@ -238,6 +323,8 @@ class _Simulation:
         self.ends, self.until = (
             np.pad(times, ((0, 0), (0, more)), constant_values=np.inf) for times in (self.ends, self.until)
         )
+        if self._sums is not None:
+            self.group = np.pad(self.group, ((0, 0), (0, more)))
 
     def _leave_out(self, row: int, chosen: int) -> None:
         """The next job of this class, and those after it, never start."""

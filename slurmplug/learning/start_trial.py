@@ -8,7 +8,7 @@ from predictors.arrays import Ints
 from predictors.forecast import Forecasts
 from slurmplug.forecasting.live_queue import LiveQueue
 from slurmplug.forecasting.start_outcomes import StartOutcomes
-from slurmplug.ledger import codec
+from slurmplug.ledger import codec, kept_limits
 from slurmplug.ledger.budgets import INPUTS_EVERY
 from slurmplug.ledger.inputs import KeptCycle, inputs, kept
 from slurmplug.ledger.ledger import Ledger
@@ -29,7 +29,7 @@ def start_outcomes(ledger: Ledger) -> StartOutcomes:
     none was recorded may take anything up to its time limit. Jobs that still wait are left out, so that what is longest
     is missing, and so are arrays, whose elements get other ids. Raises LedgerError.
     """
-    forecast, came = [], []
+    forecast, came, limits = [], [], kept_limits.last(ledger)
     for cycle in _chosen(kept(ledger)):
         found = inputs(ledger, cycle.id)
         if found is None:  # thinned since
@@ -43,7 +43,7 @@ def start_outcomes(ledger: Ledger) -> StartOutcomes:
         rows = np.array([row for row in rows.tolist() if snapshot.jobs.keys[row] in started], dtype=np.int64)
         if not len(rows):
             continue
-        waits = LiveQueue(snapshot, forecasts, samples=SAMPLES).starts()[rows]
+        waits = LiveQueue(snapshot, forecasts, limits=limits, samples=SAMPLES).starts()[rows]
         medians = np.quantile(waits, 0.5, axis=1, method="inverted_cdf")
         for row, median in zip(rows.tolist(), medians.tolist(), strict=True):
             if np.isfinite(median):

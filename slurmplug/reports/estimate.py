@@ -13,6 +13,7 @@ import numpy as np
 from policies.snapshot import Snapshot
 from predictors.arrays import Floats
 from predictors.forecast import Forecast, Need
+from slurmplug.cluster.limits import Limits
 from slurmplug.errors import UsageError
 from slurmplug.forecasting.live_queue import NO_LIMIT, SAMPLES, LiveQueue, OneMore
 from slurmplug.forecasting.run_time_samples import samples_of
@@ -77,7 +78,8 @@ def estimate(ledger: LedgerFile, request: JobRequest, now: float) -> dict[str, A
     if snapshot is None:
         raise UsageError("the ledger has the queue of no cycle yet: is the daemon running? See slurmplug status")
     forecaster = kept_queue.forecaster(ledger)
-    queue = LiveQueue(snapshot, forecaster.forecast(snapshot, _NEEDS - {"speed"}))
+    limits = kept_queue.limits(ledger) or Limits()
+    queue = LiveQueue(snapshot, forecaster.forecast(snapshot, _NEEDS - {"speed"}), limits=limits)
     alone = request.snapshot(snapshot)
     own = forecaster.forecast(_managed(alone), _NEEDS)
     if request.time_limit is None and not own.total.known[0]:
@@ -90,7 +92,8 @@ def estimate(ledger: LedgerFile, request: JobRequest, now: float) -> dict[str, A
     variants += _other_sizes(request, own.total, lambda gpus: float(own.speed.at([0], [gpus]).median[0]))
     jobs = [variant.job(request) for variant in variants]
     place = queue.place_of(request.user, request.partition)
-    waits = queue.starts_of(jobs, place, alone.fits[0])
+    whose = limits.of_new_job(request.user, request.account, request.qos, request.partition)
+    waits = queue.starts_of(jobs, place, alone.fits[0], whose=whose, gpu_type=request.gpu_type)
     medians = median_and_interval(waits)[:, 0]
     ratios = kept_queue.outcomes(ledger).ratios(float(medians[0])) if np.isfinite(medians[0]) else np.zeros(0)
     if len(ratios):

@@ -3,10 +3,11 @@
 from policies.snapshot import Snapshot
 from predictors.learning_curve import LearningCurvePredictor
 from predictors.runtime import RuntimePredictor
+from slurmplug.cluster.limits import Limits
 from slurmplug.forecasting.forecaster import Forecaster
 from slurmplug.forecasting.seen_speeds import SeenSpeeds
 from slurmplug.forecasting.start_outcomes import NO_OUTCOMES, STARTS, StartOutcomes
-from slurmplug.ledger import codec, cycle_queries
+from slurmplug.ledger import codec, cycle_queries, kept_limits
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.inputs import inputs, kept
 
@@ -22,6 +23,11 @@ def latest(ledger: LedgerFile) -> Snapshot | None:
     except ValueError as error:
         raise ledger.damaged(error) from error
     return snapshot
+
+
+def limits(ledger: LedgerFile) -> Limits | None:
+    """The limits of QOS and associations, as the daemon last read them; None where it has not. Raises LedgerError."""
+    return kept_limits.last(ledger)
 
 
 def outcomes(ledger: LedgerFile) -> StartOutcomes:

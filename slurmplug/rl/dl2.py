@@ -2,7 +2,8 @@
 and inference are those of `policies.dl2`.
 
 1. Supervised: in each slot of simulations under a teacher, or of the past in a ledger, the allocation is taken apart
-   into choices (`dl2_samples`); the network is trained on them by cross-entropy.
+   into choices (`dl2_samples`); the network is trained on them by cross-entropy. Where the workload's jobs have
+   parameter servers, the choices are the paper's 3J + 1.
 2. Online (`dl2_online`): from there on by reinforcement. The best model is kept, which may be the supervised one.
 """
 
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 
 from policies import seen_states
 from policies.dl2 import DL2, Allocator, DL2Settings
+from policies.dl2_servers import ServerAllocation, ServerAllocator
 from policies.model import Model, Singles
 from policies.policy import Policy
 from policies.seen_states import SeenStates
@@ -30,12 +32,13 @@ from slurmplug.rl.checkpoint import NOTHING_KEPT, Checkpoint
 from slurmplug.rl.dl2_ledger import SCHEME, Slot, logged
 from slurmplug.rl.dl2_network import Net, of_actions, side_by_side
 from slurmplug.rl.dl2_online import Online, Stage
-from slurmplug.rl.dl2_samples import Sample, Taught, gpus_of, imitated
+from slurmplug.rl.dl2_samples import Sample, Taught, gpus_of, imitated, imitated_with_servers, servers_of
 from slurmplug.rl.episode import Episode
 from slurmplug.rl.informed import Informed
+from slurmplug.rl.informed_servers import InformedServers, Worths
 from slurmplug.rl.torch_state import plain, restore
 from slurmplug.rl.training_workloads import CHOOSING, TrainingWorkloads, require_for_training
-from slurmplug.sim.engine.job import Workload
+from slurmplug.sim.engine.job import SimJob, Workload
 from slurmplug.sim.engine.nodes import parse
 from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
 
@@ -117,8 +120,7 @@ def train(settings: Settings, progress: Progress = lambda *_: None, checkpoint: 
         seen = {name: np.array(kept.best[name]) for name in seen_states.SHAPES}
     elif not settings.start:
         samples, states = _taught(settings, allocator, rng, progress, checkpoint)
-        types = len(allocator.types)
-        for number, loss in _learn(settings, network, samples, types, rng=rng, checkpoint=checkpoint):
+        for number, loss in _learn(settings, network, samples, allocator, rng=rng, checkpoint=checkpoint):
             progress("supervised", number, {"loss": loss})
         seen = SeenStates.of(states).arrays()
     facts = {name: str(value) for name, value in asdict(settings).items()} | {"types": ",".join(allocator.types)}
@@ -160,23 +162,28 @@ def _begun(settings: Settings) -> tuple[Allocator, Net, dict[str, Singles]]:
     """
     if not settings.start:
         types = dl2_ledger.types(settings.ledger, settings.slot) if settings.ledger else _types(settings)
-        allocator = Allocator(types, settings.at_once, settings.slot)
-        return allocator, Net(allocator.features, settings.hidden), {}
+        servers = settings.ledger is None and any(job.servers for job in _first_jobs(settings))
+        allocator = (ServerAllocator if servers else Allocator)(types, settings.at_once, settings.slot)
+        return allocator, Net(allocator.features, settings.hidden, servers=servers), {}
     model = model_files.read(Path(settings.start))
     try:
-        model.require(DL2.name, DL2.version, DL2.shapes)
+        model.require(DL2.name, DL2.version, DL2.shapes, DL2.optional)
         policy = DL2(DL2Settings(slot=settings.slot), model)
     except ValueError as error:
         raise UsageError(f"start: {settings.start}: {error}") from error
     arrays = model.arrays
-    network = Net(*arrays["first.job"].shape)
+    network = Net(*arrays["first.job"].shape, servers=isinstance(policy.allocator, ServerAllocator))
     network.adopt(arrays)
     return policy.allocator, network, {name: np.array(arrays[name]) for name in seen_states.SHAPES}
 
 
 def _types(settings: Settings) -> tuple[str, ...]:
-    kinds = {job.kind for job in settings.drawn.sample(settings.seed)[0].jobs}
+    kinds = {job.kind for job in _first_jobs(settings)}
     return tuple(sorted(kind for kind in kinds if kind and "," not in kind))
+
+
+def _first_jobs(settings: Settings) -> tuple[SimJob, ...]:
+    return settings.drawn.sample(settings.seed)[0].jobs
 
 
 def chosen_by(settings: Settings, model: Model) -> Floats:
@@ -224,11 +231,15 @@ def taught(
     """Of each slot of the simulation of that number, or of the ledger: choices of the teacher, and the summary of the
     state."""
     slots = logged(settings.ledger, settings.slot) if settings.ledger else _simulated(settings, number)
-    for snapshot, forecasts, given, gain in slots:
-        choices = allocator.choices(snapshot, forecasts, begins=True)
+    for slot in slots:
+        choices = allocator.choices(slot.snapshot, slot.forecasts, begins=True)
         if not choices.done:
             summary = choices.summary()
-            of_slot = list(imitated(choices, given, rng, gain))
+            if isinstance(choices, ServerAllocation) and slot.servers is not None:
+                worths = slot.worths(choices) if slot.worths else None
+                of_slot = list(imitated_with_servers(choices, slot.given, slot.servers, rng, worths))
+            else:
+                of_slot = list(imitated(choices, slot.given, rng, slot.gain))
             yield [of_slot[each] for each in rng.permutation(len(of_slot))[: settings.samples]], summary
 
 
@@ -242,12 +253,22 @@ def _simulated(settings: Settings, number: int) -> Iterator[Slot]:
         gain = None
         if isinstance(teacher, Informed) and len(seen.snapshot.jobs):
             gain = teacher.gain(seen.snapshot, seen.forecasts)
-        yield Slot(seen.snapshot, seen.forecasts, gpus_of(seen.snapshot, plan), gain)
+        slot = Slot(seen.snapshot, seen.forecasts, gpus_of(seen.snapshot, plan), gain)
+        if seen.snapshot.servers is not None:
+            worths = (
+                partial(Worths, teacher, seen.snapshot, seen.forecasts)
+                if isinstance(teacher, InformedServers)
+                else None
+            )
+            slot = slot._replace(servers=servers_of(seen.snapshot, plan), worths=worths)
+        yield slot
         episode.advance(plan)
 
 
 def _teacher(settings: Settings, workload: Workload, cluster: str) -> Policy:
     if settings.teacher == Informed.name:
+        if any(job.servers for job in workload.jobs):
+            return InformedServers(workload, settings.slot)
         return Informed(workload, max(parse(cluster).gpus), settings.slot)
     return policy_registry.policy(Config.model_validate({"policy": settings.teacher, "interval": settings.slot}))
 
@@ -278,7 +299,7 @@ def _learn(
     settings: Settings,
     network: Net,
     samples: Sequence[Sample],
-    types: int,
+    allocator: Allocator,
     *,
     rng: np.random.Generator,
     checkpoint: Checkpoint,
@@ -299,10 +320,11 @@ def _learn(
         for at in range(batches):
             batch = [samples[each] for each in order[at * size : (at + 1) * size]]
             state, present = side_by_side([each.state for each in batch])
-            mask = of_actions([each.mask for each in batch], state.shape[1])
-            target = of_actions([each.target for each in batch], state.shape[1])
+            most = state.shape[1] * allocator.actions
+            mask = of_actions([each.mask for each in batch], most)
+            target = of_actions([each.target for each in batch], most)
             unknown = torch.from_numpy(rng.random(state.shape[:2]) < OTHER_TYPE)
-            state[unknown] = _of_other_type(state[unknown], types)
+            state[unknown] = _of_other_type(state[unknown], len(allocator.types))
             logits = network(state, present).masked_fill(~mask, -1e9)
             loss = -(target * torch.log_softmax(logits, 1)).sum(1).mean()
             optimiser.zero_grad()

@@ -2,7 +2,7 @@
 ledger whose inputs are kept."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from policies.dl2 import slot_of
+from policies.dl2_servers import ServerAllocation
 from policies.placement.allocation import held_gpus
 from policies.snapshot import Snapshot
 from predictors.arrays import Floats
@@ -18,6 +19,7 @@ from slurmplug.errors import LedgerError, UsageError
 from slurmplug.ledger import codec
 from slurmplug.ledger.inputs import inputs, kept
 from slurmplug.ledger.ledger import Ledger
+from slurmplug.rl.informed_servers import Worths
 
 SCHEME = "ledger:"
 MOST_TYPES = 16
@@ -26,12 +28,15 @@ MOST_TYPES = 16
 
 class Slot(NamedTuple):
     """What is known at the beginning of a slot, the GPUs (n,) that each job of it was given in the slot, and, where the
-    teacher says so, what further ones were worth (n, k)."""
+    teacher says so, what further ones were worth (n, k). Where jobs have parameter servers, how many of these (n,),
+    and, where the teacher says so, what each choice was worth."""
 
     snapshot: Snapshot
     forecasts: Forecasts
     given: Floats
     gain: Floats | None = None
+    servers: Floats | None = None
+    worths: Callable[[ServerAllocation], Worths] | None = None
 
 
 def logged(path: Path, slot: float) -> Iterator[Slot]:

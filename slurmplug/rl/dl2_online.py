@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from policies.dl2 import FEATURES, Allocation, Allocator, Network
+from policies.dl2_servers import SERVER_FEATURES, ServerAllocator
 from policies.model import Singles
 from policies.snapshot import JobKey, Snapshot
 from predictors.arrays import Bools
@@ -157,9 +158,9 @@ class Stage:
 
 
 def remedy(state: Singles, mask: Bools, number: int, rng: np.random.Generator) -> int:
-    """What is chosen instead in a poor state; `number` in any other. The paper's poor states are of parameter servers;
-    those of workers alone are that a job waits beside one of `UNEVEN` workers and more, which is given its first, and
-    that void leaves GPUs free that a job could train on, one of which is given to any of these."""
+    """What is chosen instead in a poor state; `number` in any other. The paper's poor states are of parameter servers
+    (`server_remedy`); those of workers alone are that a job waits beside one of `UNEVEN` workers and more, which is
+    given its first, and that void leaves GPUs free that a job could train on, one of which is given to any of these."""
     first = state.shape[1] - len(FEATURES)
     workers, waits = np.expm1(3.0 * state[:, first + 5]), state[:, first + 6] > 0
     starved = np.flatnonzero(waits & mask[:-1])
@@ -167,6 +168,22 @@ def remedy(state: Singles, mask: Bools, number: int, rng: np.random.Generator) -
         return int(rng.choice(starved))
     could = np.flatnonzero(mask[:-1])
     return int(rng.choice(could)) if number == len(mask) - 1 and len(could) else number
+
+
+def server_remedy(state: Singles, mask: Bools, number: int, rng: np.random.Generator) -> int:
+    """The same with parameter servers, whose poor states are the paper's (4.3): a job of several workers and no server
+    is given a server; one of several servers and no worker a worker; one of which either are more than `UNEVEN` times
+    the other, one of the scarcer."""
+    first = state.shape[1] - len(FEATURES) - len(SERVER_FEATURES)
+    columns = first + FEATURES.index("log workers"), first + len(FEATURES) + SERVER_FEATURES.index("log servers")
+    workers, servers = (np.rint(np.expm1(3.0 * state[:, column])) for column in columns)
+    lacks_server = ((workers > 1) & (servers == 0)) | ((servers > 0) & (workers > UNEVEN * servers))
+    lacks_worker = ((servers > 1) & (workers == 0)) | ((workers > 0) & (servers > UNEVEN * workers))
+    actions = mask[:-1].reshape(-1, 3)
+    remedies = np.concatenate(
+        [3 * np.flatnonzero(lacks_worker & actions[:, 0]), 3 * np.flatnonzero(lacks_server & actions[:, 1]) + 1]
+    )
+    return int(rng.choice(remedies)) if len(remedies) else number
 
 
 class Played(NamedTuple):
@@ -196,6 +213,7 @@ class Learner:
         """An empty replay."""
         self.replay = Replay(max(self.how.replay, 1))
         self._network = Network(self.actor.arrays())
+        self._remedy = server_remedy if isinstance(self.allocator, ServerAllocator) else remedy
 
     def state_dict(self) -> dict[str, Any]:
         """What it changes beside the networks."""
@@ -233,9 +251,9 @@ class Learner:
             chances = np.exp(logits - logits.max())
             number = int(self.rng.choice(len(mask), p=chances / chances.sum()))
             if self.how.epsilon and self.rng.random() < self.how.epsilon:
-                number = remedy(state, mask, number, self.rng)
+                number = self._remedy(state, mask, number, self.rng)
             choices.choose(number)
-            void = number == len(keys)
+            void = number == len(mask) - 1
             goes_on = not void and not choices.done and _keys(snapshot, choices) == keys
             after = _told(state, ended=True) if void else _told(choices.state["jobs"], ended=False) if goes_on else None
             made.append(Made(state, mask, number, after, keys))
@@ -255,8 +273,9 @@ class Learner:
         if held:
             return error, figures
         state, present = side_by_side([each.state for each in batch])
-        mask = of_actions([each.mask for each in batch], state.shape[1])
-        taken = of_actions([np.arange(len(each.mask)) == each.number for each in batch], state.shape[1])
+        most = state.shape[1] * self.allocator.actions
+        mask = of_actions([each.mask for each in batch], most)
+        taken = of_actions([np.arange(len(each.mask)) == each.number for each in batch], most)
         logs = torch.log_softmax(self.actor(state, present).masked_fill(~mask, -1e9), 1)
         with torch.no_grad():
             before = torch.log_softmax(self.supervised(state, present).masked_fill(~mask, -1e9), 1)

@@ -13,9 +13,10 @@ from predictors.arrays import Bools, Floats, Ints
 class Choice(NamedTuple):
     """A choice made.
 
-    state (k, features), mask (k + 1,): those that it was made by. number: what was chosen. after (k, features + 1): the
-    state after it with the same rows, as the value network reads it; None where that is not known. returns (k,): what
-    each job trained from the beginning of the slot on, with a discount of later slots. reward: of the slot.
+    state (k, features), mask (k + 1,), with parameter servers (3 k + 1,): those that it was made by. number: what was
+    chosen. after (k, features + 1): the state after it with the same rows, as the value network reads it; None where
+    that is not known. returns (k,): what each job trained from the beginning of the slot on, with a discount of later
+    slots. reward: of the slot.
     """
 
     state: Singles
@@ -70,10 +71,11 @@ class Replay:
             return
         column = {name: np.asarray(each) for name, each in state.items()}
         jobs, known = column["jobs"], column["known"]
+        actions = (len(column["mask"]) - len(jobs)) // int(jobs.sum())
         afters = iter(_split(column["after"], jobs[known]))
         rows = zip(
-            _split(column["state"], jobs), _split(column["mask"], jobs + 1), column["number"].tolist(), known.tolist(),
-            _split(column["returns"], jobs), column["reward"].tolist(), strict=True,
+            _split(column["state"], jobs), _split(column["mask"], actions * jobs + 1), column["number"].tolist(),
+            known.tolist(), _split(column["returns"], jobs), column["reward"].tolist(), strict=True,
         )  # fmt: skip
         self.add(
             Choice(each, mask, number, next(afters) if is_known else None, returns, reward)

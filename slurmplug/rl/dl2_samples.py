@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from policies.dl2 import Allocation
+from policies.dl2_servers import ServerAllocation
 from policies.model import Singles
-from policies.placement.allocation import held_gpus
+from policies.placement.allocation import held_gpus, held_servers
 from policies.plan import Plan
 from policies.snapshot import Snapshot
 from predictors.arrays import Bools, Floats, Ints
+from slurmplug.rl.informed_servers import Worths
 
 SHARP = 8
 """how much likelier the choice of a better worker is"""
@@ -48,6 +50,39 @@ def imitated(
         choices.choose(int(rng.choice(len(target), p=target)))
 
 
+def imitated_with_servers(
+    choices: ServerAllocation,
+    wanted: Floats,
+    servers: Floats,
+    rng: np.random.Generator,
+    worths: Worths | None = None,
+) -> Iterator[Sample]:
+    """The choices that lead to `wanted` and `servers` (n,), the GPUs and parameter servers of each job of the snapshot.
+
+    First each job that is to train is given one of each, in any order, so that none is left with one kind alone. Then a
+    job is given one of each as probably as it is short of both, and a worker or a server as it is short of one more
+    than of the other. Void, where nothing is wanted that may be chosen. worths: of each choice, by which the teacher
+    chose, so that its choice is known in each state: then by the power `SHARP` of that, wherever it leads.
+    """
+    given, given_servers = np.zeros((2, len(wanted)), dtype=np.int64)
+    while not choices.done:
+        state, mask, batch = choices.state["jobs"], choices.mask, choices.batch
+        given[choices.rows], given_servers[choices.rows] = choices.workers, choices.servers
+        short = np.maximum(wanted - given, 0.0)[batch], np.maximum(servers - given_servers, 0.0)[batch]
+        both = np.minimum(*short)
+        worth = np.stack([short[0] - both, short[1] - both, both], axis=1)
+        waits = (given[batch] == 0) & (both > 0) & mask[:-1].reshape(-1, 3)[:, 2]
+        if waits.any():
+            worth = np.outer(waits, [0.0, 0.0, 1.0])
+        worth = worth.ravel() * mask[:-1]
+        if worths is not None:
+            known = worths.of_batch(choices)
+            worth = (known / max(known.max(), 1e-12)) ** SHARP
+        target = np.append(worth / worth.sum(), 0.0) if worth.sum() > 0 else np.append(worth, 1.0)
+        yield Sample(state, mask, target.astype(np.float32))
+        choices.choose(int(rng.choice(len(target), p=target)))
+
+
 def gpus_of(snapshot: Snapshot, plan: Plan) -> Floats:
     """(n,) the GPUs that each job has when this plan is carried out."""
     gpus = held_gpus(snapshot).astype(np.float64)
@@ -58,6 +93,18 @@ def gpus_of(snapshot: Snapshot, plan: Plan) -> Floats:
         elif action.kind == "preempt":
             gpus[rows[action.job]] = 0.0
     return gpus
+
+
+def servers_of(snapshot: Snapshot, plan: Plan) -> Floats:
+    """(n,) the parameter servers that each job has when this plan is carried out."""
+    servers = held_servers(snapshot).astype(np.float64)
+    rows = {key: row for row, key in enumerate(snapshot.jobs.keys)}
+    for action in plan.actions:
+        if action.kind in ("place", "resize", "migrate"):
+            servers[rows[action.job]] = sum(action.servers or action.shares)
+        elif action.kind == "preempt":
+            servers[rows[action.job]] = 0.0
+    return servers
 
 
 @dataclass
@@ -83,7 +130,8 @@ class Taught:
 
     def samples(self) -> Iterator[Sample]:
         """One by one."""
-        ends, ends_of_actions = np.cumsum(self.jobs)[:-1], np.cumsum(self.jobs + 1)[:-1]
+        actions = (len(self.mask) - len(self.jobs)) // int(self.jobs.sum())
+        ends, ends_of_actions = np.cumsum(self.jobs)[:-1], np.cumsum(actions * self.jobs + 1)[:-1]
         columns = (
             np.split(self.state, ends),
             np.split(self.mask, ends_of_actions),

@@ -60,7 +60,7 @@ class Informed(Policy):
         left = np.nan_to_num(work_left(snapshot, forecasts)[0], nan=UNKNOWN_SECONDS)
         work = left * speeds[np.arange(len(jobs)), np.minimum(jobs.gpus, most)]
         gpus = float(snapshot.nodes.capacity[snapshot.nodes.up, 0].sum())
-        later = _weights(work, AHEAD * gpus) / gpus**POWER
+        later = weights(work, AHEAD * gpus) / gpus**POWER
         with np.errstate(divide="ignore", invalid="ignore"):
             ends = work[:, None] / speeds
         cost = np.where(work[:, None] <= speeds * slot, ends, slot + later[:, None] * (work[:, None] - speeds * slot))
@@ -78,10 +78,10 @@ class Informed(Policy):
         return self._speeds[row]
 
 
-def _weights(work: Floats, larger: float) -> Floats:
-    """(n,) w_i of heSRPT, where so many larger jobs are ahead of all."""
-    power = 1.0 / (1.0 - POWER)
+def weights(work: Floats, larger: float, speeds: float = POWER) -> Floats:
+    """(n,) w_i of heSRPT, where so many larger jobs are ahead of all; speeds: the power that they are."""
+    power = 1.0 / (1.0 - speeds)
     rank = np.empty(len(work))
     rank[np.argsort(-work, kind="stable")] = np.arange(1.0, len(work) + 1)
     rank += larger
-    return np.asarray((rank**power - (rank - 1) ** power) ** (1.0 - POWER))
+    return np.asarray((rank**power - (rank - 1) ** power) ** (1.0 - speeds))

@@ -3,7 +3,7 @@
 They take effect at once. Slurm chooses nodes by itself; there these actions become operations (see `Site.places`).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple, TypeAlias
@@ -61,7 +61,7 @@ def _commands(snapshot: Snapshot, actions: Sequence[Action]) -> Iterator[Command
         # Nothing but single jobs start: the cluster itself checks whether each fits where the policy placed it.
         for row, action in by_row.items():
             if jobs.state[row] == "pending":
-                yield _place_command(snapshot, row, action.nodes, action.shares)
+                yield _place_command(snapshot, row, action.nodes, action.shares, action.servers)
         return
     space = Space(snapshot)
     for row, action in by_row.items():
@@ -153,7 +153,7 @@ def _target(snapshot: Snapshot, space: Space, row: int, action: Action) -> _Targ
         return _Target(row, action, space.place(row), _NOWHERE)
     nodes = tuple(at[name] for name in action.nodes)
     shares = action.shares or tuple(_split_evenly(_gpu_count(snapshot, row, action), len(nodes)))
-    return _Target(row, action, space.place(row), Placement(nodes, shares))
+    return _Target(row, action, space.place(row), Placement(nodes, shares, action.servers))
 
 
 def _tightest_fit(snapshot: Snapshot, space: Space, target: _Target) -> Placement:
@@ -174,12 +174,17 @@ def _split_evenly(gpus: int, nodes: int) -> list[int]:
 
 
 def _place(snapshot: Snapshot, row: int, goal: Placement) -> Command:
-    return _place_command(snapshot, row, (snapshot.nodes.names[node] for node in goal.nodes), goal.shares)
+    names = [snapshot.nodes.names[node] for node in goal.nodes]
+    return _place_command(snapshot, row, names, goal.shares, goal.servers)
 
 
-def _place_command(snapshot: Snapshot, row: int, names: Iterable[str], shares: Iterable[int]) -> Command:
+def _place_command(
+    snapshot: Snapshot, row: int, names: Sequence[str], shares: Sequence[int], servers: Sequence[int]
+) -> Command:
+    """Where: NODE:GPUS for each node, or NODE:GPUS:SERVERS."""
     key = snapshot.jobs.keys[row]
-    where = ",".join(f"{name}:{share}" for name, share in zip(names, shares, strict=True))
+    columns = (names, shares, servers) if servers else (names, shares)
+    where = ",".join(":".join(map(str, each)) for each in zip(*columns, strict=True))
     return Command(f"{snapshot.cycle}-place-{key.job_id}", "place", key, {"nodes": where})
 
 

@@ -44,17 +44,18 @@ from slurmplug.cluster.parse.jobs import (
     run_identities,
     site_factors,
 )
-from slurmplug.cluster.parse.limits import ASSOC_FIELDS, QOS_FIELDS, limits
+from slurmplug.cluster.parse.limits import ASSOC_FIELDS, DEFAULT_ACCOUNT_FIELDS, QOS_FIELDS, limits
 from slurmplug.cluster.parse.nodes import NODE_FIELDS, nodes
 from slurmplug.cluster.parse.outcomes import MESSAGE_LENGTH, outcome
 from slurmplug.cluster.parse.reservations import reservations
 from slurmplug.cluster.parse.resource_requests import RESOURCE_REQUEST_FIELDS, addresses, resource_requests
-from slurmplug.cluster.parse.site import site
+from slurmplug.cluster.parse.site import enforces_limits, site
 from slurmplug.cluster.parse.table import Separators
 
 __all__ = [
     "ASSOC_FIELDS",
     "COMMENT_LENGTH",
+    "DEFAULT_ACCOUNT_FIELDS",
     "ENDING_FIELDS",
     "JOB_FIELDS",
     "MESSAGE_LENGTH",
@@ -69,6 +70,7 @@ __all__ = [
     "Separators",
     "addresses",
     "endings",
+    "enforces_limits",
     "limits",
     "nodes",
     "outcome",

@@ -10,17 +10,19 @@ from slurmplug.cluster.limits import CHECKED_TRES, JOBS, Assoc, AssocLimits, Lim
 from slurmplug.cluster.parse.table import duration
 
 QOS_FIELDS = "Name,GrpTRES,MaxTRES,MaxTRESPU,MaxTRESPA,MaxWall,GrpJobs,MaxJobsPU,MaxJobsPA,Flags"
-ASSOC_FIELDS = "Account,User,Partition,GrpTRES,MaxTRES,MaxWall,ParentName,GrpJobs,MaxJobs"
+ASSOC_FIELDS = "Account,User,Partition,GrpTRES,MaxTRES,MaxWall,ParentName,GrpJobs,MaxJobs,DefaultQOS"
+DEFAULT_ACCOUNT_FIELDS = "User,Account"
 _FIELD = re.compile(r"\b(\w++)=(\S*+)")
 
 
-def limits(qos: str, assocs: str, partitions: str) -> Limits:
+def limits(qos: str, assocs: str, partitions: str, defaults: str = "") -> Limits:
     """The limits in what sacctmgr and scontrol print.
 
     Args:
         qos: the output of `sacctmgr -nP show qos` with QOS_FIELDS.
         assocs: the output of `sacctmgr -nP show assoc` with ASSOC_FIELDS.
         partitions: the output of `scontrol -o show partition`.
+        defaults: the output of `sacctmgr -nP show assoc onlydefaults` with DEFAULT_ACCOUNT_FIELDS.
 
     Raises:
         ValueError: a line has other fields, or a limit is no number, amount or time.
@@ -31,12 +33,13 @@ def limits(qos: str, assocs: str, partitions: str) -> Limits:
         qos={each["Name"]: qos_limits(each) for each in _rows(qos, QOS_FIELDS)},
         assocs={
             Assoc(each["Account"], each["User"], each["Partition"]): replace(
-                assoc_limits(each), parent=each["ParentName"]
+                assoc_limits(each), parent=each["ParentName"], default_qos=each["DefaultQOS"]
             )
             for each in _rows(assocs, ASSOC_FIELDS)
         },
         partition_qos={name: each["QoS"] for name, each in named.items() if each.get("QoS", "N/A") not in ("N/A", "")},
         partition_wall={name: _wall(each.get("MaxTime", "")) for name, each in named.items()},
+        default_account={each["User"]: each["Account"] for each in _rows(defaults, DEFAULT_ACCOUNT_FIELDS)},
     )
 
 

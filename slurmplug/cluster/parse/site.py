@@ -20,6 +20,12 @@ def identity(text: str) -> str:
     return hashlib.sha256(_CHANGING.sub("", text).encode()).hexdigest()
 
 
+def enforces_limits(text: str) -> bool:
+    """Whether what `scontrol show config` prints says that limits are enforced, or does not say."""
+    enforced = dict(reversed(_SETTING.findall(text))).get("AccountingStorageEnforce")
+    return enforced is None or bool({"limits", "safe", "all"} & set(enforced.lower().split(",")))
+
+
 def site(text: str) -> Site:
     """What `scontrol show config` prints of the site. Raises ReadFailed where it lacks a setting."""
     settings = dict(reversed(_SETTING.findall(text)))

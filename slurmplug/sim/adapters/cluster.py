@@ -85,13 +85,15 @@ class SimCluster:
 
     def _place(self, row: int, command: Command) -> str:
         where: list[tuple[int, int]] = []
+        servers: list[int] = []
         for item in command.fields["nodes"].split(","):
-            name, _, share = item.partition(":")
+            name, share, *count = item.split(":")
             if name not in self._node:
                 return f"there is no node {name}"
             where.append((self._node[name], int(share)))
+            servers += map(int, count)
         place: GpusByNode = tuple(where)
-        return self.engine.place(row, place)
+        return self.engine.place(row, place, tuple(servers))
 
     def _end(self, row: int) -> str:
         if problem := self._ended(row):

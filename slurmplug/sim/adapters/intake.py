@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from policies.snapshot import Curves, JobKey, Jobs, Nodes, Snapshot
+from policies.snapshot import Curves, JobKey, Jobs, JobServers, Nodes, Snapshot
 from predictors.arrays import Bools, Floats, Ints, Texts
 from slurmplug.cluster.port import Reading, Submission
 from slurmplug.directives.changes import Change
@@ -56,6 +56,7 @@ class SimIntake:
         self._nodes: Nodes
         self._fits = np.ones((1, len(engine.nodes)), dtype=bool)
         self._runs_on = np.zeros((0, 3), dtype=np.int64)
+        self._servers: JobServers | None = None
         self._place = np.full(len(engine.state), -1)
         self._first = 0
         rows = engine.table.first_row
@@ -104,6 +105,7 @@ class SimIntake:
             fits=fits,
             runs_on=self._runs_on,
             type_of_class=self._types_of_classes(),
+            servers=self._servers,
         )
         return snapshot, Changes(reading.now, self._changed(before))
 
@@ -146,6 +148,7 @@ class SimIntake:
             of_type_used=self._has_type * np.round(used[:, :1]),
         )
         self._runs_on = self._allocations()
+        self._servers = self._servers_of_rows()
         self._first_node = np.full(len(live), len(node_use))
         np.minimum.at(self._first_node, self._runs_on[:, 0], self._runs_on[:, 1])
         running, gpus = engine.state[live] == RUNNING, engine.gpus[live]
@@ -312,6 +315,16 @@ class SimIntake:
         flat = chain.from_iterable(chain.from_iterable(holds.values()))
         shares = np.fromiter(flat, dtype=np.int64).reshape(-1, 2)
         return np.column_stack([self._place[rows], shares])[np.argsort(rows, kind="stable")]
+
+    def _servers_of_rows(self) -> JobServers | None:
+        """The parameter servers of the live rows, where any row has some."""
+        engine, rows = self._engine, self._engine.table.servers
+        if rows is None:
+            return None
+        held = [engine.servers.get(row, (0,) * len(engine.holds[row])) for row in sorted(engine.holds)]
+        on = np.fromiter(chain.from_iterable(held), dtype=np.int64)
+        live = self._live
+        return JobServers(rows.most[live], rows.cpus[live], rows.sampled[live], on)
 
 
 def _load(used: Floats, capacity: Floats, threshold: float) -> Floats:

@@ -3,7 +3,8 @@
 Event driven.
 
 - A training goes on while all of its rows (its Slurm jobs) hold their GPUs. Its speed is that of all their GPUs and of
-  the nodes that these are on, by the workload's profile. Parts that depend on each other do so in every iteration, so
+  the nodes that these are on, by the workload's profile; where it has parameter servers, that of its workers, a GPU
+  each, and its servers, which hold CPUs of any nodes. Parts that depend on each other do so in every iteration, so
   none trains without the others; a part that runs while another waits holds its GPUs idle.
 - A node whose CPUs, memory or network are in use by too much slows what is on it (`slurmplug.sim.engine.contention`);
   a training on several nodes is as fast as on the slowest.
@@ -53,6 +54,8 @@ class Engine(TrainingProgress):
         self.started, self.waits_since = np.full(rows, np.nan), np.full(rows, np.nan)
         self.waited, self.attained = np.zeros(rows), np.zeros(rows)
         self.holds: dict[int, GpusByNode] = {}
+        self.servers: dict[int, tuple[int, ...]] = {}
+        """of rows with parameter servers, how many they hold on each of the nodes of `holds`"""
 
         self.resumed_at, self.trained_restart = np.zeros(rows), np.full(rows, -1)
         """the iteration at which the last run that trained began, and its number of restarts"""
@@ -127,19 +130,26 @@ class Engine(TrainingProgress):
 
     # --- commands to the jobs -----------------------------------------------------------------------------------
 
-    def place(self, row: int, where: GpusByNode) -> str:
-        """Start a row on these nodes, or move it there; returns why not, and then nothing has changed."""
+    def place(self, row: int, where: GpusByNode, servers: tuple[int, ...] = ()) -> str:
+        """Start a row on these nodes, or move it there; returns why not, and then nothing has changed.
+
+        servers: the parameter servers on each of the nodes; empty for as many as GPUs of a row that has any.
+        """
         state, training = self.state[row], int(self.table.training[row])
         if state not in (PENDING, RUNNING):
             return "the job is neither pending nor running"
-        held = self.holds.get(row, ())
-        if held and held == where:
+        if problem := self._problem_of_servers(row, where, servers):
+            return problem
+        if self._has_servers(row):
+            servers = servers or tuple(share for _, share in where)
+        held, held_servers = self.holds.get(row, ()), self.servers.get(row, ())
+        if held and (held, held_servers) == (where, servers):
             return ""
         if held:
             self._free(row)
-        if problem := self._problem(row, where):
+        if problem := self._problem(row, where, servers):
             if held:
-                self._allocate(row, held)
+                self._allocate(row, held, held_servers)
             return problem
         gpus = sum(share for _, share in where)
         if state == RUNNING:
@@ -148,8 +158,9 @@ class Engine(TrainingProgress):
             self.waits_since[row] = self.now
             self.restarts[row] += 1
             log = self.logs[training]
-            log.resizes += int(gpus != self.gpus[row])
-            log.migrations += int(gpus == self.gpus[row])
+            resized = gpus != self.gpus[row] or sum(servers) != sum(held_servers)
+            log.resizes += int(resized)
+            log.migrations += int(not resized)
             self._rows_missing[training] += 1
         else:
             self.waited[row] += max(0.0, self.now - self.waits_since[row])
@@ -157,7 +168,7 @@ class Engine(TrainingProgress):
         self.state[row] = RUNNING
         self.started[row] = self.now
         self.gpus[row] = gpus
-        self._allocate(row, where)
+        self._allocate(row, where, servers)
         self._update_rates([node for node, _ in where])
         limit = self.table.columns["time_limit"][row]
         if self._limits and limit == limit:
@@ -229,10 +240,22 @@ class Engine(TrainingProgress):
 
     # --- GPUs, CPUs, memory -----------------------------------------------------------------------------------------
 
-    def _problem(self, row: int, where: GpusByNode) -> str:
+    def _has_servers(self, row: int) -> bool:
+        return self.table.servers is not None and bool(self.table.servers.most[row])
+
+    def _problem_of_servers(self, row: int, where: GpusByNode, servers: tuple[int, ...]) -> str:
+        if not servers:
+            return ""
+        if not self._has_servers(row):
+            return "the job has no parameter servers"
+        if len(servers) != len(where) or min(servers) < 0:
+            return "parameter servers are a number from 0 on for each node"
+        return ""
+
+    def _problem(self, row: int, where: GpusByNode, servers: tuple[int, ...]) -> str:
         total = 0
-        for node, share in where:
-            if share < 0 or (lack := self.nodes.shortage(node, self.demand(row, share))):
+        for (node, share), count in zip(where, servers or (None,) * len(where), strict=True):
+            if share < 0 or (lack := self.nodes.shortage(node, self.demand(row, share, count))):
                 return f"not enough {lack} free on {self.nodes.names[node]}" if share >= 0 else "a share is negative"
             total += share
         if len({node for node, _ in where}) < len(where) or not where:
@@ -241,20 +264,38 @@ class Engine(TrainingProgress):
         if wanted and any(share and self.nodes.gpu_type[node] != wanted for node, share in where):
             return f"it requests GPUs of the type {wanted}"
         least, most = (int(self.table.columns[name][row]) for name in ("gpus_min", "gpus_max"))
-        return "" if least <= total <= most else f"{total} GPUs are not between {least} and {most}"
+        if not least <= total <= most:
+            return f"{total} GPUs are not between {least} and {most}"
+        if self.table.servers is not None and servers:
+            held, allowed = sum(servers), int(self.table.servers.most[row])
+            return "" if 1 <= held <= allowed else f"{held} parameter servers are not between 1 and {allowed}"
+        return ""
 
-    def demand(self, row: int, share: int) -> Floats:
-        """(resources,) what the row holds with so many GPUs."""
-        return np.asarray(self.table.per_gpu[row] * (share if self.table.requested[row] else 1))
+    def demand(self, row: int, share: int, servers: int | None = None) -> Floats:
+        """(resources,) what the row holds with so many GPUs, and so many parameter servers if it has any: without a
+        number, as many."""
+        held = np.asarray(self.table.per_gpu[row] * (share if self.table.requested[row] else 1))
+        if servers is not None and self.table.servers is not None:
+            held[1] += self.table.servers.cpus[row] * (servers - share)
+        return held
 
-    def _allocate(self, row: int, where: GpusByNode) -> None:
+    def _allocate(self, row: int, where: GpusByNode, servers: tuple[int, ...]) -> None:
         self.holds[row] = where
-        for node, share in where:
-            self.nodes.used[node] += self.demand(row, share)
+        if servers:
+            self.servers[row] = servers
+        for (node, share), count in self._held(row):
+            self.nodes.used[node] += self.demand(row, share, count)
 
     def _free(self, row: int) -> None:
-        for node, share in self.holds.pop(row):
-            self.nodes.used[node] -= self.demand(row, share)
+        for (node, share), count in self._held(row):
+            self.nodes.used[node] -= self.demand(row, share, count)
+        del self.holds[row]
+        self.servers.pop(row, None)
+
+    def _held(self, row: int) -> list[tuple[tuple[int, int], int | None]]:
+        """The nodes and GPUs that the row holds, each with its parameter servers there, None for a row without any."""
+        where = self.holds[row]
+        return list(zip(where, self.servers.get(row) or (None,) * len(where), strict=True))
 
     def _release(self, row: int) -> None:
         nodes = [node for node, _ in self.holds[row]]
@@ -287,7 +328,8 @@ class Engine(TrainingProgress):
         for row in rows:
             if self.trained_restart[row] != self.restarts[row]:
                 self.trained_restart[row], self.resumed_at[row] = self.restarts[row], done
-        nominal = self.speed(training, max(1, int(self.gpus[rows.start : rows.stop].sum())), len(nodes))
+        servers = sum(sum(self.servers.get(row, ())) for row in rows)
+        nominal = self.speed(training, max(1, int(self.gpus[rows.start : rows.stop].sum())), len(nodes), servers)
         self.nominal[training] = nominal * job.type_speed(self.nodes.gpu_type[list(nodes)].tolist())
         self._crossing[training] = self._crossing_share(rows, len(nodes))
         self.traffic_rate[training] = job.traffic * self._crossing[training] * self.nominal[training]

@@ -32,6 +32,20 @@ class Speed:
         return float(np.exp(np.interp(np.log(gpus), np.log(self.gpus[order]), np.log(self.rate[order]))))
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class ServerTraining:
+    """How a job trains with parameter servers: from one to `most` of them, each on so many CPUs.
+
+    times: (5,) how long an iteration takes by workers and servers (`policies.marginal_gain.server_speeds`). sampled:
+    the same as its sample runs show it.
+    """
+
+    most: int
+    cpus: int
+    times: Floats
+    sampled: Floats
+
+
 @dataclass(frozen=True)
 class Part:
     """One Slurm job of an ML job of several: `share` of the model's parameters, `parents` the parts it waits for."""
@@ -111,6 +125,8 @@ class SimJob:
     managed: bool = True
     parts: tuple[Part, ...] = ()
     """its Slurm jobs, where it is more than one"""
+    servers: ServerTraining | None = None
+    """of a job with parameter servers: `speed` is then its speed with as many servers as GPUs"""
 
     @property
     def stated(self) -> int:

@@ -7,6 +7,7 @@ from math import floor
 
 import numpy as np
 
+from policies.marginal_gain.server_speeds import rate
 from predictors.arrays import Floats, Ints
 from slurmplug.sim.engine.job import Speed
 from slurmplug.sim.engine.last_reports import LastReports
@@ -39,7 +40,7 @@ class TrainingProgress:
         """bytes a second between nodes at full speed; the share of its traffic that crosses nodes"""
         self._traffic = np.array([job.traffic for job in table.jobs], dtype=np.float64)
         self.logs = [RunLog() for _ in range(trainings)]
-        self._speeds: dict[tuple[Speed, int, int], float] = {}
+        self._speeds: dict[tuple[Speed, int, int, int], float] = {}
 
     def next_report(self) -> float:
         """A moment before the next iteration of any training ends, except its last; infinite for none."""
@@ -66,11 +67,16 @@ class TrainingProgress:
         since = self.progress(trainings) - self.iteration[trainings]
         return noted + self._traffic[trainings] * self._crossing[trainings] * since
 
-    def speed(self, training: int, gpus: int, nodes: int) -> float:
-        """Iterations a second where nothing else runs."""
-        key = (self.table.jobs[training].speed, gpus, nodes)
+    def speed(self, training: int, gpus: int, nodes: int, servers: int = 0) -> float:
+        """Iterations a second where nothing else runs; servers: of a job that has parameter servers, 0 for as many as
+        GPUs."""
+        job = self.table.jobs[training]
+        key = (job.speed, gpus, nodes, servers)
         if key not in self._speeds:
-            self._speeds[key] = key[0].at(gpus, nodes)
+            if servers and job.servers:
+                self._speeds[key] = float(rate(job.servers.times, gpus, servers))
+            else:
+                self._speeds[key] = job.speed.at(gpus, nodes)
         return self._speeds[key]
 
     def save(self, training: int) -> None:

@@ -37,13 +37,23 @@ class ReportCurves:
 
 
 @dataclass(frozen=True, eq=False)
+class RowServers:
+    """The parameter servers of the rows: most (rows,), 0 for none; cpus (rows,) of each; sampled (rows, 5)."""
+
+    most: Ints
+    cpus: Floats
+    sampled: Floats
+
+
+@dataclass(frozen=True, eq=False)
 class WorkloadTable:
     """The columns of a workload.
 
     `columns`: those of `Jobs` that never change, by name, an entry a row. training: (rows,) the training of each.
     first_row: (trainings + 1,) a training's rows are `[first_row[j]:first_row[j + 1]]`. requested: (rows,) GPUs.
     per_gpu: (rows, resources) demand a GPU, or in all where a row requests none. edges: (edges, 2) a row and the row
-    that it depends on; parents: the same by row. checkpoint_every: (trainings,) seconds.
+    that it depends on; parents: the same by row. checkpoint_every: (trainings,) seconds. servers: of the rows; None
+    where no job has parameter servers.
     """
 
     jobs: tuple[SimJob, ...]
@@ -58,6 +68,7 @@ class WorkloadTable:
     parents: Mapping[int, Sequence[int]]
     checkpoint_every: Floats
     reports: ReportCurves
+    servers: RowServers | None = None
 
     def rows_of(self, training: int) -> range:
         """The rows of a training."""
@@ -71,7 +82,7 @@ def workload_table(jobs: Sequence[SimJob], *, all_managed: bool) -> WorkloadTabl
     cannot be requeued.
     """
     ordered = tuple(sorted(jobs, key=lambda job: job.submit))
-    parts = [job.parts or (Part(job.gpus, job.cpus, job.memory),) for job in ordered]
+    parts = [job.parts or (Part(job.gpus, job.cpus + _server_cpus(job), job.memory),) for job in ordered]
     counts = np.array([len(each) for each in parts], dtype=np.int64)
     first_row = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     training = np.repeat(np.arange(len(ordered)), counts)
@@ -147,6 +158,22 @@ def workload_table(jobs: Sequence[SimJob], *, all_managed: bool) -> WorkloadTabl
         parents=_by_child(edges),
         checkpoint_every=np.array([job.checkpoint_every for job in ordered], dtype=np.float64),
         reports=_reports(ordered),
+        servers=_servers(ordered, training),
+    )
+
+
+def _server_cpus(job: SimJob) -> int:
+    """Of as many parameter servers as GPUs."""
+    return job.gpus * job.servers.cpus if job.servers else 0
+
+
+def _servers(jobs: Sequence[SimJob], training: Ints) -> RowServers | None:
+    if not any(job.servers for job in jobs):
+        return None
+    return RowServers(
+        most=np.array([job.servers.most if job.servers else 0 for job in jobs], dtype=np.int64)[training],
+        cpus=np.array([job.servers.cpus if job.servers else 0 for job in jobs], dtype=np.float64)[training],
+        sampled=np.array([job.servers.sampled if job.servers else np.full(5, np.nan) for job in jobs])[training],
     )
 
 

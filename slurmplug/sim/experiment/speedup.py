@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from policies.marginal_gain import server_speeds
 from predictors.arrays import Floats
 from slurmplug.sim.engine.job import SimJob
 from slurmplug.sim.engine.nodes import SimNodes
@@ -52,7 +53,8 @@ def packed(job: SimJob, gpus_a_node: int, gpus: int) -> Speedup:
 
 
 def fastest(job: SimJob, nodes: SimNodes) -> Speedup:
-    """The same, each number of GPUs on as many nodes of the cluster as make it fastest, at the highest of its paces."""
+    """The same, each number of GPUs on as many nodes of the cluster, and with as many parameter servers if it has any,
+    as make it fastest, at the highest of its paces."""
     pace = float(np.max(job.paces, initial=0.0)) or 1.0
     least, most = gpu_range(job)
     a_node = max(nodes.gpus)
@@ -60,6 +62,8 @@ def fastest(job: SimJob, nodes: SimNodes) -> Speedup:
     spreads = sorted({1, *job.speed.nodes.tolist()})
 
     def rate(gpus: int) -> float:
+        if job.servers:
+            return pace * float(server_speeds.rate(job.servers.times, gpus, np.arange(1, job.servers.most + 1)).max())
         fewest, most_nodes = math.ceil(gpus / a_node), min(gpus, len(nodes))
         ways = {fewest, most_nodes, *(spread for spread in spreads if fewest < spread < most_nodes)}
         return pace * max(job.speed.at(gpus, way) for way in ways)

@@ -148,7 +148,7 @@ def _of_slurm() -> Iterator[Target]:
     yield Target("requests", _requests, [request + NEXT + b"7 n1 n[2-3]\n" + NEXT + shown], MARKS, failed)
     limits = [
         b"normal|gres/gpu=4,mem=1T|||cpu=4|1-00:00:00|8|2||OverPartQOS\n",
-        b"vision|ada||gres/gpu=8||1:00:00|root|4|2\n",
+        b"vision|ada||gres/gpu=8||1:00:00|root|4|2|normal\n",
         b"PartitionName=gpu QoS=N/A MaxTime=1-00:00:00 Nodes=n[1-4]\n",
     ]
     sample, words = NEXT.join(limits), (b"gres/gpu=", b"|", b"=-1")

@@ -8,7 +8,7 @@ import pytest
 from policies.snapshot import JobKey
 from slurmplug.cluster import cli_client
 from slurmplug.cluster.cli_client import CliClient
-from slurmplug.cluster.limits import Limits
+from slurmplug.cluster.limits import JOBS, Assoc, AssocLimits, Limits, QosLimits, ResourceUse
 from slurmplug.cluster.port import Command, Outcome
 from slurmplug.cluster.site_client import SiteClient
 from slurmplug.errors import ReadFailed
@@ -412,6 +412,30 @@ def test_where_there_is_no_accounting_there_are_only_the_limits_of_partitions(
     program("sacctmgr", "echo 'You are not running a supported accounting_storage plugin' >&2; exit 1")
     program("scontrol", "echo 'PartitionName=gpu QoS=N/A MaxTime=1-00:00:00'")
     assert client.limits() == Limits(partition_wall={"gpu": 86_400.0})
+
+
+@pytest.mark.parametrize("enforced", ["associations,limits,qos", "safe", "all", "none", "associations"])
+def test_limits_of_qos_and_associations_are_those_that_slurm_enforces(
+    enforced: str, client: CliClient, program: Program
+) -> None:
+    program(
+        "scontrol", f"printf '%s\\n' '{CONFIG}' 'AccountingStorageEnforce = {enforced}' 'PartitionName=gpu QoS=few'"
+    )
+    program(
+        "sacctmgr",
+        "case \"$*\" in\n*' qos '*) echo 'few|||gres/gpu=2|||||3|';;\n*onlydefaults*) echo 'ada|lab';;\n"
+        "*) echo 'lab||||||root|4||few';;\nesac",
+    )
+    found = client.limits()
+    assert found.partition_qos == {"gpu": "few"}
+    if enforced in ("none", "associations"):
+        assert (found.qos, found.assocs, found.default_account) == ({}, {}, {})
+        return
+    assert found.qos == {"few": QosLimits(user={"gres/gpu": 2.0}, account={JOBS: 3.0})}
+    assert found.assocs == {Assoc("lab", "", ""): AssocLimits({JOBS: 4.0}, parent="root", default_qos="few")}
+    assert found.of_new_job("ada", "", "", "gpu") == ResourceUse("ada", "lab", "few", "gpu", {})
+    assert found.of_new_job("bob", "x", "", "gpu").qos == "normal"
+    assert found.of_new_job("bob", "lab", "high", "gpu").qos == "high"
 
 
 def test_limits_that_cannot_be_read_are_not_taken_for_none(client: CliClient, program: Program) -> None:

@@ -201,7 +201,7 @@ def test_what_sacct_of_each_release_lists_of_jobs_that_ended_is_read(release: st
     recorded = Path(__file__).parents[2] / "data" / f"slurm-{release}" / "sacct.txt"
     rows = []
     for line in recorded.read_text().splitlines():
-        job, state, start, end, _ = line.split("|")
+        job, state, start, end, *_ = line.split("|")
         seconds = "0" if "CANCELLED" in state else "30"
         rows.append(f"{job}|{state}|{end}|{start}|{seconds}|gres/gpu=8")
     path = tmp_path / "sacct.txt"

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from slurmplug.cluster.limits import Limits, QosLimits
 from slurmplug.daemon import queue_forecasting
 from slurmplug.daemon.queue_forecasting import QueueForecasting
-from slurmplug.errors import LedgerError
-from slurmplug.ledger import queue_forecasts
+from slurmplug.errors import LedgerError, ReadFailed
+from slurmplug.ledger import kept_limits, queue_forecasts
 from slurmplug.ledger.budgets import INPUTS_EVERY
 from tests.fake_cluster import node_rows
 from tests.ledgers import Site
@@ -33,7 +34,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 @pytest.fixture
 def forecasting(site: Site) -> Iterator[QueueForecasting]:
-    one = QueueForecasting(site.ledger, site.path)
+    one = QueueForecasting(site.ledger, site.path, site.cluster.limits)
     yield one
     one.close()
 
@@ -135,3 +136,47 @@ def test_after_the_inputs_were_forgotten_there_is_nothing_to_forecast_which_is_n
         ended(forecasting)
     assert caplog.text == ""
     assert made_at(site) is None
+
+
+LIMITS = Limits(qos={"normal": QosLimits(user={"gres/gpu": 4.0})}, default_account={"ada": "lab"})
+
+
+def test_the_limits_are_kept_and_a_job_that_waits_for_one_is_forecast(
+    site: Site, forecasting: QueueForecasting
+) -> None:
+    """Eve has half the GPUs, and Ada, whose first job waits for room, may have as many."""
+    site.cluster.limited = LIMITS
+    second = site.cluster.submit(**FULL)
+    site.cluster.jobs[second]["reason"] = "QOSMaxGRESPerUser"
+    site.cluster.start(3, "n2")
+    site.cycle()
+    forecasting.after_cycle()
+    ended(forecasting)
+    assert kept_limits.last(site.ledger) == LIMITS
+    kept = queue_forecasts.last(site.ledger)
+    assert kept is not None
+    outlook = kept.of(second)
+    assert outlook is not None
+    assert outlook.start is not None
+    assert outlook.start > site.cluster.time
+
+
+def test_limits_that_slurmdbd_does_not_tell_are_waited_for_and_then_those_of_before_hold(
+    site: Site, forecasting: QueueForecasting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept_limits.keep(site.ledger, LIMITS, site.cluster.time)
+    monkeypatch.setattr(forecasting, "_limits", unknown)
+    site.cycle()
+    forecasting.after_cycle()
+    assert forecasting._child is None, "they are waited for"
+    monkeypatch.setattr(queue_forecasting, "LIMITS_WITHIN", 0.0)
+    with caplog.at_level(logging.WARNING):
+        forecasting.after_cycle()
+    ended(forecasting)
+    assert "limits that were read before, if any: slurmdbd has not answered yet" in caplog.text
+    assert made_at(site) == site.cluster.time
+    assert kept_limits.last(site.ledger) == LIMITS
+
+
+def unknown() -> Limits:
+    raise ReadFailed("slurmdbd has not answered yet")

@@ -1,5 +1,6 @@
 """The queue of a snapshot, simulated forward: who waits for whom, and for what."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from policies.snapshot import Snapshot
 from predictors.forecast import Forecasts
+from slurmplug.cluster.limits import JOBS, Assoc, AssocLimits, Limits, QosLimits, ResourceUse
 from slurmplug.forecasting.live_queue import LiveQueue, OneMore, waiting_in_order
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
 
@@ -115,3 +117,79 @@ def test_a_run_time_ends_by_the_time_limit_and_one_that_is_not_known_is_spread_o
     assert sorted(LiveQueue(of, Forecasts.unknown(2), samples=4).starts()[1]) == [20.0, 60.0, 100.0, 140.0]
     longer = forecasts(2, total=1e6, remaining=1e6)
     np.testing.assert_array_equal(LiveQueue(of, longer, samples=1).starts()[1], [160.0])
+
+
+TWO_EACH = Limits(qos={"normal": QosLimits(user={"gres/gpu": 2.0})})
+
+
+def beside_idle(*, waiting: int = 2, reason: Any = "QOSMaxGRESPerUser", **columns: Any) -> Snapshot:
+    """Two jobs of one GPU on one of two nodes, and some more of one GPU that wait beside six idle ones."""
+    state = ["running"] * 2 + ["pending"] * waiting
+    reasons = ["None"] * 2 + list(np.broadcast_to(reason, waiting))
+    started = [NOW - 40.0, NOW - 10.0] + [np.nan] * waiting
+    count = len(state)
+    given = {"state": state, "reason": reasons, "started": started, "time_limit": 200.0, "user": "ada", "qos": "normal"}
+    given["priority"] = np.arange(count, 0, -1)
+    on = np.array([(0, 0, 1), (1, 0, 1)])
+    used = np.array([[2.0, 2.0, 0.0], [0.0, 0.0, 0.0]])
+    return snapshot(jobs(count, **{**given, **columns}), nodes(2, used=used), runs_on=on)
+
+
+def under(limits: Limits | None, of: Snapshot) -> LiveQueue:
+    left = np.maximum(100.0 - np.nan_to_num(of.now - of.jobs.started), 0.0)
+    return LiveQueue(of, forecasts(len(of.jobs), total=100.0, remaining=left), limits=limits, samples=1)
+
+
+def starts_under(limits: Limits | None, of: Snapshot) -> list[float]:
+    return [float(start) for start in under(limits, of).starts()[2:, 0]]
+
+
+def test_a_job_above_a_limit_starts_when_one_that_counts_with_it_ends_beside_idle_gpus() -> None:
+    assert starts_under(TWO_EACH, beside_idle()) == [60.0, 90.0]
+    group = Limits(assocs={Assoc("lab", "", ""): AssocLimits(group={JOBS: 2.0})})
+    of = beside_idle(account="lab", waiting=3, reason="AssocGrpJobsLimit")
+    assert starts_under(group, of) == [60.0, 90.0, 160.0]
+
+
+def test_who_has_reached_no_limit_starts_at_once_past_those_who_have() -> None:
+    of = beside_idle(user=["ada", "ada", "ada", "bob"], reason=["QOSMaxGRESPerUser", "Priority"])
+    assert starts_under(TWO_EACH, of) == [60.0, 0.0]
+
+
+def test_without_limits_nothing_is_told_of_who_waits_for_one_nor_where_they_say_otherwise() -> None:
+    assert np.isnan(starts_under(None, beside_idle())).all()
+    assert np.isnan(starts_under(Limits(qos={"normal": QosLimits(user={"gres/gpu": 9.0})}), beside_idle())).all()
+    assert np.isnan(starts_under(TWO_EACH, beside_idle(reason="QOSGrpBillingMinutes"))).all()
+
+
+def test_what_runs_on_other_nodes_counts_in_a_limit_too() -> None:
+    """The two that run are on nodes on which those that wait may not."""
+    of = beside_idle(placement=[0, 0, 1, 1])
+    apart = replace(of, fits=np.array([[True, False], [False, True]]))
+    assert starts_under(TWO_EACH, apart) == [60.0, 90.0]
+
+
+def test_a_job_that_has_ended_counts_no_more_in_a_limit() -> None:
+    of = beside_idle(state=["completing", "running", "pending", "pending"], reason=["None", "QOSMaxGRESPerUser"])
+    assert starts_under(TWO_EACH, of) == [0.0, 90.0]
+
+
+def test_a_limit_of_a_type_of_gpu_counts_those_of_this_type() -> None:
+    few = Limits(qos={"normal": QosLimits(user={"gres/gpu:a100": 2.0})})
+    of = beside_idle(gpu_type=["a100", "a100", "a100", "h100"], reason=["QOSMaxGRESPerUser", "None"])
+    typed = replace(of, nodes=replace(of.nodes, gpu_types=("a100", "h100")))
+    assert starts_under(few, typed) == [60.0, 0.0]
+
+
+def test_one_more_job_waits_for_the_limits_of_its_user() -> None:
+    live = under(TWO_EACH, beside_idle(waiting=0))
+    everywhere = np.ones(2, dtype=bool)
+
+    def start(user: str, qos: str = "normal", gpus: float = 1) -> float:
+        one = OneMore(np.array([gpus, 1.0, 0.0]), 200.0, np.full(1, 100.0))
+        whose = ResourceUse(user, "lab", qos, "gpu", {})
+        return float(live.starts_of([one], 0, everywhere, whose=whose)[0, 0])
+
+    assert [start("ada"), start("bob"), start("ada", qos="other")] == [60.0, 0.0, 0.0]
+    assert start("ada", gpus=2) == 90.0
+    assert start("bob", gpus=3) == np.inf

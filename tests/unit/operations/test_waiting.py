@@ -68,7 +68,7 @@ QOS = (
     "normal|||||||||\nsmall|gres/gpu=8||gres/gpu=4|cpu=64|12:00:00||||\ncapped||gres/gpu=2,mem=1G|||||||\n"
     "over|||gres/gpu=9||||||OverPartQOS\njobs||||||5|2|3|\n"
 )
-ASSOCS = "root||||||||\nvision|||gres/gpu=6||1-00:00:00|root|7|4\nvision|ada|||gres/gpu=3|10:00:00|||4\n"
+ASSOCS = "root|||||||||\nvision|||gres/gpu=6||1-00:00:00|root|7|4|\nvision|ada|||gres/gpu=3|10:00:00|||4|small\n"
 PARTITIONS = (
     "PartitionName=gpu QoS=capped MaxTime=06:00:00 Nodes=n1\nPartitionName=cpu QoS=N/A MaxTime=UNLIMITED Nodes=n1\n"
     "PartitionName=small QoS=small MaxTime=2-00:00:00 Nodes=n1\n"

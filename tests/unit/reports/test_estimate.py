@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from slurmplug.cluster.limits import Limits, QosLimits
 from slurmplug.errors import UsageError
-from slurmplug.ledger import budgets
+from slurmplug.ledger import budgets, kept_limits
 from slurmplug.ledger.inputs import kept
 from slurmplug.reports import estimate, estimate_lines
 from slurmplug.reports.job_request import JobRequest
@@ -66,6 +67,20 @@ def test_on_free_nodes_it_starts_now_also_where_the_queue_is_of_some_time_ago(si
     later = site.cluster.time + 100.0
     found = estimate.estimate(site.ledger, REQUEST, later)
     assert [*found["start"].values()] == [later] * 3
+
+
+def test_a_limit_of_its_user_delays_a_job_beside_free_nodes(site: Site) -> None:
+    """The user's only job runs on one of the nodes; of the other all is free."""
+    site.cluster.end(2)
+    site.cluster.nodes = node_rows(gpus_used=[{"": 4}, {"": 0}], cpus_used=[4, 0])
+    site.cycle(seconds=budgets.INPUTS_EVERY)
+    of_eve = replace(REQUEST, user="eve", account="", qos="")
+    assert asked(site, of_eve)["start"]["median"] == site.cluster.time
+    few = Limits(qos={"normal": QosLimits(user={"gres/gpu": 4.0})})
+    kept_limits.keep(site.ledger, few, site.cluster.time)
+    assert asked(site, of_eve)["start"]["median"] > site.cluster.time
+    assert asked(site)["start"]["median"] == site.cluster.time
+    assert asked(site, replace(of_eve, qos="other"))["start"]["median"] == site.cluster.time
 
 
 def test_the_queue_is_kept_every_five_minutes_also_where_nothing_is_commanded(site: Site) -> None:

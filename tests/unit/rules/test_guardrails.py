@@ -18,7 +18,7 @@ from slurmplug.rules.guardrails import (
     check,
     validate_plan,
 )
-from tests.builders import CLUSTER, NOW, jobs, nodes, snapshot
+from tests.builders import CLUSTER, NOW, jobs, nodes, servers, snapshot
 
 ACT = Modes(default="act")
 NUMPYS_NUMBER: Any = np.int64(3)
@@ -236,6 +236,23 @@ def test_a_sound_plan_is_handed_on() -> None:
         {seen.jobs.keys[1]: Reason("y", {"z": 1.0})},
     )
     assert validate_plan(seen, plan) is plan
+
+
+def test_a_plan_that_gives_parameter_servers_to_a_job_without_any_is_not_valid() -> None:
+    seen = snapshot(jobs(1), nodes(1))
+
+    def plan(*counts: int) -> Plan:
+        action = Action("place", seen.jobs.keys[0], Reason("its turn"), 1, ("n1",), (1,), servers=counts)
+        return Plan(np.zeros(1), actions=(action,))
+
+    assert validate_plan(seen, plan()) == plan()
+    for unlike in (seen, replace(seen, servers=servers(1, most=0))):
+        with pytest.raises(ValueError, match="only simulated jobs can be given any"):
+            validate_plan(unlike, plan(2))
+    simulated = replace(seen, servers=servers(1))
+    assert validate_plan(simulated, plan(2)).actions[0].servers == (2,)
+    with pytest.raises(ValueError, match="on 2 of 1 nodes"):
+        validate_plan(simulated, plan(2, 1))
 
 
 # --- resizing, moving, preempting, admitting

@@ -4,7 +4,8 @@ From the paper: a model of Table 1 at random, tens to hundreds of epochs, more t
 and some of days, arrivals that follow the hours of a week; 200 jobs; the speed of a job varies about its model's.
 
 (choices) Workers synchronise by all-reduce and hold one GPU each, from 1 to 16; a job's duration is that on the four it
-requests. A job arrives each 12 minutes in the mean, which loads 64 GPUs by about three quarters.
+requests. A job arrives each 12 minutes in the mean, which loads 64 GPUs by about three quarters. With `servers=on`
+workers synchronise by parameter servers, from 1 to 16 of 1 to 4 CPUs each, as many requested as workers.
 """
 
 import math
@@ -13,10 +14,10 @@ from dataclasses import replace
 import numpy as np
 
 from slurmplug.sim.engine.job import SimJob, Speed, Workload
-from slurmplug.sim.workloads import synthetic
+from slurmplug.sim.workloads import server_models, synthetic
 from slurmplug.sim.workloads.directives import with_directives
 from slurmplug.sim.workloads.generators.mlfs import week_arrivals
-from slurmplug.sim.workloads.load import WorkloadRequest
+from slurmplug.sim.workloads.load import WorkloadError, WorkloadRequest
 
 JOBS = 200
 NODES, GPUS_A_NODE = 16, 4
@@ -37,7 +38,8 @@ MODELS = {
 def workload(request: WorkloadRequest) -> Workload:
     """`?interval=` seconds between jobs in the mean; `&shapes=drawn` draws each model's speeds by the seed. By what
     share, each time more or less by chance, `&speeds_vary=` each hour of a job is faster than its mean (section 6.4,
-    Fig. 13), and `&epochs_wrong=` a job takes more epochs than its user states (Fig. 14).
+    Fig. 13), and `&epochs_wrong=` a job takes more epochs than its user states (Fig. 14). `&servers=on`: with parameter
+    servers, the same jobs otherwise.
 
     Raises:
         WorkloadError
@@ -45,13 +47,29 @@ def workload(request: WorkloadRequest) -> Workload:
     interval = request.options.number("interval", INTERVAL, least=1e-3)
     drawn_by = synthetic.shapes_drawn_by(request)
     vary, wrong = (request.options.number(name, 0.0, most=0.9) for name in ("speeds_vary", "epochs_wrong"))
+    servers = request.options.text("servers", "off", ("on", "off")) == "on"
+    if servers and drawn_by is not None:
+        raise WorkloadError(
+            "gen:dl2: shapes=drawn has no effect with servers=on, whose speeds were measured: leave one out"
+        )
     rng = np.random.default_rng(request.seed)
     count = request.jobs or JOBS
     jobs = [_job(rng, number, at, drawn_by) for number, at in enumerate(week_arrivals(rng, count, interval * count))]
+    if servers:
+        by_servers = np.random.default_rng([request.seed, 2])
+        jobs = [_with_servers(job, by_servers) for job in jobs]
     if vary or wrong:
         jobs = _otherwise_than_told(jobs, request.seed, vary, wrong)
     jobs_with_directives = with_directives(jobs, request.seed, gpus_a_node=GPUS_A_NODE)
-    return Workload(f"gen:dl2?interval={interval:g}", jobs_with_directives, NODES, GPUS_A_NODE)
+    name = f"gen:dl2?interval={interval:g}" + ("&servers=on" if servers else "")
+    return Workload(name, jobs_with_directives, NODES, GPUS_A_NODE)
+
+
+def _with_servers(job: SimJob, rng: np.random.Generator) -> SimJob:
+    """The job with parameter servers, as long on what it requests. What it sends is in its speed alone."""
+    cpus, iteration = int(rng.integers(1, 5)), 1 / job.speed.at(job.gpus, 1)
+    trains = server_models.training(rng, job.kind, job.gpus, iteration, cpus)
+    return replace(job, servers=trains, speed=server_models.speed(trains.times), traffic=0.0)
 
 
 def _otherwise_than_told(jobs: list[SimJob], seed: int, vary: float, wrong: float) -> list[SimJob]:

@@ -76,15 +76,15 @@ def test_the_first_in_order_has_the_highest_rank_and_jobs_that_are_not_managed_n
 
 def test_the_one_node_with_the_fewest_free_gpus_that_suffices_is_chosen() -> None:
     space = Space(snapshot(jobs(1, gpus=2), nodes(3, used=[[0, 0, 0], [2, 0, 0], [3, 0, 0]])))
-    assert space.fit(0, 2) == ((1,), (2,))
-    assert space.fit(0, 2, "wide") == ((0,), (2,))
+    assert space.fit(0, 2) == Placement((1,), (2,))
+    assert space.fit(0, 2, "wide") == Placement((0,), (2,))
 
 
 def test_a_job_that_fits_no_node_is_spread_over_the_fewest() -> None:
     space = Space(snapshot(jobs(1, gpus=7), nodes(4, used=[[2, 0, 0], [0, 0, 0], [1, 0, 0], [3, 0, 0]])))
-    assert space.fit(0, 7) == ((1, 2), (4, 3))
-    assert space.fit(0, 5) == ((1, 3), (4, 1))
-    assert space.fit(0, 5, "wide") == ((1, 2), (4, 1))
+    assert space.fit(0, 7) == Placement((1, 2), (4, 3))
+    assert space.fit(0, 5) == Placement((1, 3), (4, 1))
+    assert space.fit(0, 5, "wide") == Placement((1, 2), (4, 1))
     assert space.fit(0, 11) is None
 
 
@@ -112,15 +112,15 @@ def test_cpus_and_memory_come_in_proportion_to_the_gpus() -> None:
     found = space.fit(0, 4)
     assert found is not None
     space.take(0, found)
-    assert found == ((1,), (4,))
-    assert space.fit(0, 2) == ((0,), (2,))
+    assert found == Placement((1,), (4,))
+    assert space.fit(0, 2) == Placement((0,), (2,))
     assert space.fit(0, 3) is None
 
 
 def test_a_job_goes_only_where_its_placement_class_may_run_and_nodes_are_up() -> None:
     fits = np.array([[False, True, True]])
     space = Space(snapshot(jobs(1), nodes(3, up=[True, False, True]), fits=fits))
-    assert space.fit(0, 1) == ((2,), (1,))
+    assert space.fit(0, 1) == Placement((2,), (1,))
     assert space.fit(0, 5) is None
 
 

@@ -1,12 +1,14 @@
 """The papers' workloads: what is drawn has the distribution that the settings say, and a seed says all."""
 
 from collections import Counter
+from hashlib import sha256
 
 import numpy as np
 import pytest
 
+from policies.marginal_gain.server_speeds import rate
 from slurmplug.sim.engine.job import SimJob, Workload
-from slurmplug.sim.workloads import synthetic
+from slurmplug.sim.workloads import server_models, synthetic
 from slurmplug.sim.workloads.directives import run_time_alone
 from slurmplug.sim.workloads.generators import slaq
 from slurmplug.sim.workloads.load import GENERATORS, WorkloadError, load
@@ -229,6 +231,47 @@ def test_speeds_that_vary_and_wrong_epochs_leave_the_jobs_as_they_are() -> None:
     for job in wrong.jobs:
         assert min(abs(job.stated * (1 + sign * 0.2) - job.iterations) for sign in (-1, 1)) <= 0.61
     assert 0.3 < np.mean([job.stated > job.iterations for job in wrong.jobs]) < 0.7
+
+
+def test_parameter_servers_change_speeds_alone_beyond_what_is_requested() -> None:
+    without, with_servers = load("gen:dl2", seed=2, jobs=80), load("gen:dl2?servers=on", seed=2, jobs=80)
+    for one, other in zip(without.jobs, with_servers.jobs, strict=True):
+        assert (one.name, one.submit, one.deadline, one.cpus) == (other.name, other.submit, other.deadline, other.cpus)
+        assert one.servers is None
+        assert other.servers is not None
+        assert other.speed.at(4, 1) == pytest.approx(one.speed.at(4, 1))
+        assert other.speed.at(4, 4) == pytest.approx(float(rate(other.servers.times, 4, 4)))
+        assert 1 <= other.servers.cpus <= 4
+        counts = np.arange(1, 17)
+        wrong = rate(other.servers.sampled, counts[:, None], counts) / rate(
+            other.servers.times, counts[:, None], counts
+        )
+        assert abs(np.log(wrong)).mean() < 0.3
+
+
+def test_speeds_with_servers_are_not_drawn() -> None:
+    with pytest.raises(WorkloadError, match="leave one out"):
+        load("gen:dl2?servers=on&shapes=drawn")
+    with pytest.raises(WorkloadError, match="servers is 'yes', not one of on, off"):
+        load("gen:dl2?servers=yes")
+
+
+def test_models_with_parameter_servers_gain_by_these_as_was_measured() -> None:
+    for times in server_models.TIMES.values():
+        assert sum(times) == pytest.approx(1.0, abs=1e-3)
+    vgg, dssm = (np.array(server_models.TIMES[model]) for model in ("vgg16", "dssm"))
+    assert rate(vgg, 1, 4) > 1.3 * rate(vgg, 4, 4)  # by servers
+    assert rate(dssm, 4, 1) > 1.9 * rate(dssm, 1, 4)  # by workers
+
+
+def test_jobs_without_parameter_servers_are_those_of_before() -> None:
+    made = load("gen:dl2", seed=5, jobs=30)
+    digest = sha256()
+    for job in made.jobs:
+        facts = (job.name, job.submit, job.gpus, job.iterations, job.speed.rate.tobytes(), job.cpus, job.memory,
+                 job.traffic, job.deadline, job.losses.tobytes())  # fmt: skip
+        digest.update(repr(facts).encode())
+    assert digest.hexdigest()[:16] == "c64c337281a8232a"
 
 
 @pytest.mark.parametrize("seed", range(5))

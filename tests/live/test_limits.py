@@ -1,0 +1,139 @@
+"""Limits of QOS on a real Slurm: when jobs that wait for them are told to start, and a replay of how they waited."""
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from slurmplug.commands import main
+from slurmplug.ledger import kept_limits
+from slurmplug.ledger.ledger import Ledger
+from slurmplug.sandbox import Sandbox
+from tests.live.daemon_process import SLURMPLUG, DaemonProcess, daemon_beside
+
+LIMIT = 600.0
+UNTIL_TOLD = """#!/bin/sh
+#SBATCH --gres=gpu:1 --time=10 --output=/dev/null --qos=few
+until [ -e {} ]; do sleep 0.2; done
+"""
+
+
+@pytest.fixture
+def limited(cluster: Sandbox) -> Iterator[Sandbox]:
+    """A QOS in which a user has two GPUs at once, for two users."""
+    users = cluster.researchers[:2]
+
+    def accounting(*words: str) -> None:
+        cluster.run("root", ["sacctmgr", "-i", *words])
+
+    accounting("add", "qos", "few", "set", "MaxTRESPerUser=gres/gpu=2")
+    for user in users:
+        accounting("modify", "user", user, "set", "qos+=few")
+    try:
+        yield cluster
+    finally:
+        cluster.run("root", ["scancel", *(f"--user={user}" for user in users[:1])])
+        cluster.run("root", ["scancel", *(f"--user={user}" for user in users[1:])])
+        for user in users:
+            accounting("modify", "user", user, "set", "qos-=few")
+        accounting("delete", "qos", "few")
+
+
+@pytest.fixture
+def daemon(limited: Sandbox) -> Iterator[DaemonProcess]:
+    with daemon_beside(limited) as one:
+        yield one
+
+
+def test_a_job_that_waits_for_a_limit_beside_idle_gpus_starts_when_one_before_it_ends(
+    limited: Sandbox, daemon: DaemonProcess
+) -> None:
+    cluster, (ada, bob) = limited, limited.researchers[:2]
+    for name in ("first", "second", "third"):
+        (cluster.home(ada) / name).unlink(missing_ok=True)
+    first, second = (cluster.sbatch(ada, UNTIL_TOLD.format(name)) for name in ("first", "second"))
+    for job in (first, second):
+        cluster.wait_job(job, "RUNNING")
+    third = cluster.sbatch(ada, UNTIL_TOLD.format("third"))
+    cluster.wait(lambda: cluster.job(third)["Reason"] == "QOSMaxGRESPerUser", 60, "the reason of the third job")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    section = f'[endpoint]\nurl = "http://127.0.0.1:{port}"\nmunge_socket = "{cluster.layout.munge_socket}"\n'
+    login = cluster.folder / "login-limits.toml"
+    login.write_text(f'[ledger]\npath = "/nowhere/ledger.db"\n[slurm]\nconf = "{cluster.layout.slurm_conf}"\n{section}')
+    login.chmod(0o644)
+    observe = '[mode]\ndefault = "observe"\n'
+    daemon.start(f'{section}listen = "127.0.0.1:{port}"\n{observe}', policy="fifo")  # which needs no run times
+    cluster.wait(lambda: bool(daemon.query("SELECT at FROM queue_forecast")), 120, "the forecast of the queue")
+    with closing(Ledger(daemon.ledger_path, readonly=True)) as ledger:
+        limits = kept_limits.last(ledger)
+    assert limits is not None
+    assert limits.qos["few"].user == {"gres/gpu": 2.0}
+    assert limits.default_account[ada] in ("vision", "language")
+    queue = {job["jobidraw"]: job for job in json.loads(daemon.command("queue", "--json").stdout)["jobs"]}
+    ends = [queue[job]["endtime"] for job in (first, second)]
+    assert queue[third]["starttime"] <= min(ends), "the median of the first end is before that of either"
+    assert queue[third]["starttime"] > time.time() + 10, "it does not start now, beside fourteen idle GPUs"
+    shown = daemon.command("queue", "--start", "-n", "-j", str(third)).stdout.split()
+    assert shown[5] == time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(int(queue[third]["starttime"])))
+    assert f"it starts {shown[5]}" in daemon.command("why", str(third)).stdout
+    assert estimated(cluster, login, ada) > time.time() + 10
+    assert estimated(cluster, login, bob) < time.time() + 10
+    (cluster.home(ada) / "first").touch()
+    cluster.wait_job(third, "RUNNING", 60)
+    assert cluster.job(second)["JobState"] == "RUNNING"
+
+
+def estimated(cluster: Sandbox, config: Path, user: str) -> float:
+    """The start of another such job of the user."""
+    script = cluster.home(user) / "next.sh"
+    script.write_text(UNTIL_TOLD.format("never"))
+    script.chmod(0o644)
+    shown = cluster.run(
+        user, [SLURMPLUG, "estimate", "--json", str(script)], env={"SLURMPLUG_CONFIG": str(config)}, check=False
+    )
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    found: dict[str, Any] = json.loads(shown.stdout)
+    return float(found["start"]["median"])
+
+
+def test_a_replay_with_the_limits_waits_as_the_jobs_waited_and_one_without_does_not(
+    limited: Sandbox, tmp_path: Path
+) -> None:
+    """Twelve jobs of two users, of a GPU and about six seconds each, on sixteen: each user's run two at a time."""
+    users = limited.researchers[:2]
+    since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
+    seconds = [5, 7, 6, 8, 5, 6]
+    script = "#!/bin/sh\n#SBATCH --gres=gpu:1 --time=5 --mem=1 --output=/dev/null --qos=few\nsleep {}\n"
+    submitted = [limited.sbatch(user, script.format(each)) for each in seconds for user in users]
+    for job in submitted:
+        limited.wait_job(job, "COMPLETED", 120)
+    dump, qos = limited.folder / "dump.cfg", tmp_path / "qos.txt"
+    limited.run("root", ["sacctmgr", "dump", limited.name, f"file={dump}"])
+    qos.write_text(limited.run("root", ["sacctmgr", "--parsable2", "show", "qos"]).stdout)
+    config = tmp_path / "slurmplug.toml"
+    config.write_text(f'[slurm]\nconf = "{limited.layout.slurm_conf}"\n')
+
+    def replayed(*options: str) -> dict[str, Any]:
+        conf = limited.layout.slurm_conf
+        given = (f"--since={since}", f"--slurm-conf={conf}", f"--config={config}", "--json", *options)
+        result = CliRunner().invoke(main, ["replay", *given])
+        assert result.exit_code == 0, result.output
+        found: dict[str, Any] = json.loads(result.output)
+        return found
+
+    without, made = replayed(), replayed(f"--sacctmgr={dump}", f"--qos={qos}")
+    print(without["waits"], made["waits"])
+    assert made["waits"]["jobs"] == len(submitted)
+    assert without["waits"]["replayed_mean"] < made["waits"]["true_mean"] / 2
+    assert abs(np.log(made["waits"]["replayed_mean"] / made["waits"]["true_mean"])) < np.log(1.5)
+    assert made["waits"]["start_rank"] > 0.85
+    assert not any("limits of associations" in each for each in made["not_followed"])
