@@ -38,7 +38,7 @@ COMMANDS = {
     "suggest": "What to ask for instead, by how earlier jobs ended.",
     "top": "The queue on a full screen: filter, sort, open and change jobs.",
     "train": "Train a model of a learnt policy.",
-    "usage": "GPU hours, their charge and their urgency, by month, account and user.",
+    "usage": "GPU hours, charge and urgency by month, account and user.",
     "web": "Web pages of the queue, of jobs, and of what stops saved.",
     "why": "Explain a job's rank and what was done to it.",
 }

@@ -112,7 +112,9 @@ def _text(value: Any) -> str:
 
 
 def _action(action: Action) -> dict[str, Any]:
-    return {**vars(action), "job": [*action.job], "reason": _reason(action.reason)}
+    """Without parameter servers where there are none, as what was recorded before there were any."""
+    kept = {**vars(action), "job": [*action.job], "reason": _reason(action.reason)}
+    return kept if action.servers else {name: value for name, value in kept.items() if name != "servers"}
 
 
 def _reason(reason: Reason) -> list[Any]:
