@@ -110,6 +110,7 @@ def test_a_replay_with_the_limits_waits_as_the_jobs_waited_and_one_without_does_
 ) -> None:
     """Twelve jobs of two users, of a GPU and about six seconds each, on sixteen: each user's run two at a time."""
     users = limited.researchers[:2]
+    time.sleep(2)  # sacct lists what ended in the second from which on it is asked
     since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
     seconds = [5, 7, 6, 8, 5, 6]
     script = "#!/bin/sh\n#SBATCH --gres=gpu:1 --time=5 --mem=1 --output=/dev/null --qos=few\nsleep {}\n"
