@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,6 +29,12 @@ class LimitColumns:
         found = np.zeros((self.tallies + 1, amounts.shape[1]))
         np.add.at(found, self.tally[jobs], amounts[:, None])
         return found
+
+    def reached(self, jobs: Ints, amounts: Floats) -> "LimitColumns":
+        """The same without the limits on sums that not even all of these jobs (m,) reach together, with these amounts
+        (m, k)."""
+        most = np.where(self.used(jobs, amounts)[self.tally] > self.most, self.most, math.inf)
+        return replace(self, most=most)
 
     def over(self, jobs: Ints, amounts: Floats, used: Floats) -> Bools:
         """(m,) whether each of these jobs (m,) would be above a limit with its amounts (m, k), if it alone started

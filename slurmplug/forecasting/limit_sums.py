@@ -10,6 +10,8 @@ from slurmplug.cluster.limit_columns import LimitColumns, limit_columns
 from slurmplug.cluster.limits import JOBS, Limits, ResourceUse
 from slurmplug.forecasting.starts import Sums
 
+MOST_ELEMENTS = 1_000_000
+"""of an array: enough to reach any limit"""
 NO_DEMAND = np.zeros((0, len(RESOURCES)))
 LIMIT_REASONS = (
     "QOSGrpGRES", "QOSGrpCpuLimit", "QOSGrpMemLimit", "QOSGrpMemory", "QOSGrpJobsLimit", "QOSMaxGRESPerUser",
@@ -36,6 +38,7 @@ class QueueLimits:
         rows = zip(*(each.tolist() for each in whose), strict=True)
         self._of = np.array([self._numbered(*each) for each in rows], dtype=np.int64)
         self._amounts = self._amounts_of(jobs.demand, jobs.gpu_type.tolist())
+        self._elements = jobs.elements
         self._ended = jobs.state == "completing"
         """of which slurmctld counts none any more"""
 
@@ -53,7 +56,10 @@ class QueueLimits:
         self, whose: ResourceUse | None = None, demands: Floats = NO_DEMAND, gpu_type: str = ""
     ) -> tuple[Sums, Ints] | None:
         """The limits on groups of jobs, and the group (n + m,) of each job, and of m more with these demands (m,
-        resources), all of whose it is and of that type of GPU; None where there are none."""
+        resources), all of whose it is and of that type of GPU; None where there are none.
+
+        Limits that even all jobs together do not reach are left out, as most jobs are alike without them.
+        """
         more = [self._numbered(*whose[:4])] * len(demands) if whose else []
         of = np.concatenate([self._of, np.array(more, dtype=np.int64)])
         columns = self._columns()
@@ -61,8 +67,13 @@ class QueueLimits:
             return None
         counted = np.where(self._ended[:, None], 0.0, self._amounts)
         amounts = np.concatenate([counted, self._amounts_of(demands, [gpu_type] * len(demands))])
+        at_once = np.concatenate([np.minimum(self._elements, MOST_ELEMENTS), np.ones(len(demands))])
+        reached = columns.reached(of, amounts * at_once[:, None])
         groups, group = np.unique(np.concatenate([of[:, None], amounts], axis=1), axis=0, return_inverse=True)
-        return limit_sums(columns, groups[:, 0].astype(np.int64), groups[:, 1:]), group.ravel()
+        sums = limit_sums(reached, groups[:, 0].astype(np.int64), groups[:, 1:])
+        alike = np.concatenate([sums.counts, np.where(sums.counts >= 0, sums.amounts, 0.0), sums.most], axis=1)
+        _, first, of_group = np.unique(alike, axis=0, return_index=True, return_inverse=True)
+        return Sums(sums.counts[first], sums.amounts[first], sums.most[first]), of_group.ravel()[group.ravel()]
 
     def _numbered(self, user: str, account: str, qos: str, partitions: str) -> int:
         use = (user, account, qos, partitions.partition(",")[0])

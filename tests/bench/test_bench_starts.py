@@ -3,10 +3,12 @@
     pytest tests/bench/test_bench_starts.py --benchmark-only --benchmark-timer=time.process_time --benchmark-columns=min
 
 512 GPUs on 64 nodes are full; jobs request 1 to 32 GPUs, with CPUs in proportion, for one of 24 time limits. The
-forecasts of the run times are given.
+forecasts of the run times are given. Under limits, each of 150 users, whose jobs are alike, may have 64 GPUs and 40
+jobs at once, each of 20 accounts 128 GPUs.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from policies.snapshot import Snapshot
 from predictors.forecast import Forecast, Forecasts
+from slurmplug.cluster.limits import JOBS, Assoc, AssocLimits, Limits, QosLimits
 from slurmplug.forecasting.live_queue import LiveQueue, OneMore
 from slurmplug.forecasting.queue_forecast import queue_forecast
 from slurmplug.forecasting.start_outcomes import StartOutcomes
@@ -55,12 +58,24 @@ def full(waiting: int) -> Snapshot:
     return snapshot(of, nodes(NODES, capacity=[GPUS, 64.0, 0.0], used=used), runs_on=places)
 
 
-def queue(of: Snapshot) -> LiveQueue:
+def of_users(of: Snapshot) -> Snapshot:
+    """The same cluster with jobs of 150 users, each of whom submits jobs that are alike."""
+    random, jobs = np.random.default_rng(1), of.jobs
+    number = (150 * random.random(len(jobs)) ** 2).astype(np.int64)
+    waiting = np.flatnonzero(jobs.pending)
+    columns = {name: getattr(jobs, name).copy() for name in ("gpus", "demand", "time_limit")}
+    for column in columns.values():
+        column[waiting] = column[waiting[0] + number[waiting]]
+    user, account = (np.char.add(kind, each.astype(np.str_)) for kind, each in (("u", number), ("a", number % 20)))
+    return replace(of, jobs=replace(jobs, user=user, account=account, qos=np.full(len(jobs), "normal"), **columns))
+
+
+def queue(of: Snapshot, limits: Limits | None = None) -> LiveQueue:
     n, limit = len(of.jobs), of.jobs.time_limit
     total = Forecast.lognormal(0.2 * limit, 1.0, "bench").clip(upper=limit)
     elapsed = np.nan_to_num(of.now - of.jobs.started)
     forecasts = Forecasts(**{**vars(Forecasts.unknown(n)), "total": total, "remaining": total.beyond(elapsed)})
-    return LiveQueue(of, forecasts, samples=SAMPLES)
+    return LiveQueue(of, forecasts, limits=limits, samples=SAMPLES)
 
 
 @pytest.fixture(params=[2_000, 10_000])
@@ -72,6 +87,14 @@ def waiting(request: pytest.FixtureRequest) -> int:
 def test_all_starts(benchmark: BenchmarkFixture, waiting: int) -> None:
     of = full(waiting)
     found = benchmark.pedantic(lambda: queue(of).starts(), rounds=3)
+    assert np.isfinite(found[-waiting:]).all()
+
+
+def test_all_starts_under_limits(benchmark: BenchmarkFixture, waiting: int) -> None:
+    of = of_users(full(waiting))
+    assocs = {Assoc(f"a{n}", "", ""): AssocLimits(group={"gres/gpu": 128.0}) for n in range(20)}
+    limits = Limits({"normal": QosLimits(user={"gres/gpu": 64.0, JOBS: 40.0})}, assocs)
+    found = benchmark.pedantic(lambda: queue(of, limits).starts(), rounds=1)
     assert np.isfinite(found[-waiting:]).all()
 
 

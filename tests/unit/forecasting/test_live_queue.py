@@ -9,6 +9,7 @@ import pytest
 from policies.snapshot import Snapshot
 from predictors.forecast import Forecasts
 from slurmplug.cluster.limits import JOBS, Assoc, AssocLimits, Limits, QosLimits, ResourceUse
+from slurmplug.forecasting.limit_sums import QueueLimits
 from slurmplug.forecasting.live_queue import LiveQueue, OneMore, waiting_in_order
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
 
@@ -193,3 +194,17 @@ def test_one_more_job_waits_for_the_limits_of_its_user() -> None:
     assert [start("ada"), start("bob"), start("ada", qos="other")] == [60.0, 0.0, 0.0]
     assert start("ada", gpus=2) == 90.0
     assert start("bob", gpus=3) == np.inf
+
+
+def test_the_elements_of_an_array_reach_a_limit_together() -> None:
+    """Two run, and may be four: two of three elements start at once, the third when one ends, and then the last job."""
+    four = Limits(qos={"normal": QosLimits(user={"gres/gpu": 4.0})})
+    assert starts_under(four, beside_idle(elements=[1, 1, 3, 1], reason="Priority")) == [0.0, 90.0]
+
+
+def test_a_limit_that_all_jobs_together_do_not_reach_makes_no_job_another_kind() -> None:
+    of = beside_idle(user=["ada", "bob", "ada", "eve"], reason="Priority")
+    for most, kinds in ((2.0, 1), (1.0, 2)):
+        found = QueueLimits(Limits(qos={"normal": QosLimits(user={"gres/gpu": most})}), of).sums()
+        assert found is not None
+        assert len(found[0].counts) == kinds
