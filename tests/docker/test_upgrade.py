@@ -69,7 +69,6 @@ class Packaged(DaemonProcess):
             ("/var/spool/slurmplug", str(self.cluster.spool)),
             ("/var/lib/slurmplug/ledger.db", str(self.ledger_path)),
             ("grace = 300.0", f"grace = {settings or 300.0}"),
-            ('listen = ""', '# listen = ""'),  # else `start` waits for the endpoint
         ):
             assert before in text
             text = text.replace(before, after, 1)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,8 +87,8 @@ class DaemonProcess:
         assert self.process is not None
         assert self.process.poll() is None, f"the daemon has ended:\n{self.log.read_text()}"
         logged = self.log.read_bytes()[self._logged_before :]
-        listens = "[endpoint]" not in self.config.read_text() or b"reports are served on" in logged
-        return listens and b"a cycle every" in logged
+        wants_endpoint = tomllib.loads(self.config.read_text()).get("endpoint", {}).get("listen")
+        return (not wants_endpoint or b"reports are served on" in logged) and b"a cycle every" in logged
 
     def cycles(self) -> int:
         """How many were begun and finished."""
