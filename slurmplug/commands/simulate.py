@@ -137,10 +137,9 @@ def simulate(
         read, cluster, interval, launcher, run_times, stops, share, curves, str(curves_path or OURS)
     )
     emit(map(printable, simulations.described(seeds[0])))
+    drawn = seeds[0] if draw else None
     runs = [
-        Run(
-            f"{policy.name}, seed {seed}", partial(simulations.run, policy, seed, draw is not None and seed == seeds[0])
-        )
+        Run(f"{policy.name}, seed {seed}", partial(simulations.run, policy, seed, seed == drawn))
         for seed in seeds
         for policy in made
     ]
@@ -169,10 +168,10 @@ class _Simulations:
 
     def workload(self, seed: int) -> Workload:
         """The jobs of a seed, with the directives that are assumed."""
-        read = self.read(seed)
-        return (
-            read if self.share is None else with_assumed_directives(read, self.share, seed, self.curves, self.curves_of)
-        )
+        jobs = self.read(seed)
+        if self.share is None:
+            return jobs
+        return with_assumed_directives(jobs, self.share, seed, self.curves, self.curves_of)
 
     def described(self, seed: int) -> list[str]:
         workload, _ = _prepared(self, seed)
