@@ -39,6 +39,7 @@ from slurmplug.rules import (
     sizes,
     target_units,
     time_limits,
+    valid_plan,
 )
 from slurmplug.rules.time_limits import BeforeLimit, TimeLimits
 
@@ -125,7 +126,7 @@ class Scheduler:
             try:
                 if watched:
                     watch.require_known(policy, snapshot, forecasts)
-                plan = guardrails.validate_plan(snapshot, policy.decide(snapshot, forecasts, memory))
+                plan = valid_plan.validate_plan(snapshot, policy.decide(snapshot, forecasts, memory))
                 if watched:
                     watch.require_ranks(snapshot, plan)
                     watch.require_in_time(perf_counter() - began, self.config.interval)

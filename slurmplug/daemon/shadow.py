@@ -20,7 +20,7 @@ from slurmplug.cycle.agreement import Decision, agreement
 from slurmplug.cycle.watch import NotTrusted
 from slurmplug.ledger.model_outcomes import ModelCycle
 from slurmplug.processes.child import Channel, Child
-from slurmplug.rules import guardrails, precedence
+from slurmplug.rules import precedence, valid_plan
 
 START_SECONDS = 120.0
 """in which the process has to be ready"""
@@ -109,7 +109,7 @@ def decide(policy: Policy, config: Config, question: Question, memory: Memory) -
     began = time.perf_counter()
     try:
         watch.require_known(policy, snapshot, forecasts)
-        plan = guardrails.validate_plan(snapshot, policy.decide(snapshot, forecasts, memory))
+        plan = valid_plan.validate_plan(snapshot, policy.decide(snapshot, forecasts, memory))
         watch.require_ranks(snapshot, plan)
         watch.require_in_time(time.perf_counter() - began, config.interval)
     except NotTrusted as error:

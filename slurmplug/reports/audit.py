@@ -18,7 +18,7 @@ from slurmplug.ledger import codec, policy_models
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.decided import Difference, as_kept, first_difference
 from slurmplug.ledger.inputs import KeptCycle, inputs
-from slurmplug.rules import guardrails
+from slurmplug.rules import guardrails, valid_plan
 
 SHOWN = 20
 """cycles of which the difference is shown; `--json` has all"""
@@ -106,7 +106,7 @@ class Audit:
 def decided_again(policy: Policy, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Mapping[str, Any]:
     """The plan as it would be kept; of a policy that fails the one that leaves the queue to Slurm, as in a cycle."""
     try:
-        plan = guardrails.validate_plan(snapshot, policy.decide(snapshot, forecasts, memory))
+        plan = valid_plan.validate_plan(snapshot, policy.decide(snapshot, forecasts, memory))
     except (Exception, SystemExit):  # noqa: BLE001 whatever a site's own policy raises: its plan is the empty one
         plan = guardrails.left_to_slurm(snapshot, memory)
     return as_kept(plan)

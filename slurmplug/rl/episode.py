@@ -10,7 +10,7 @@ from policies.snapshot import JobKey
 from predictors.arrays import Floats
 from slurmplug.cycle.observed import Observed
 from slurmplug.cycle.timing import gc_paused
-from slurmplug.rules.guardrails import validate_plan
+from slurmplug.rules.valid_plan import validate_plan
 from slurmplug.sim.experiment.simulation import Simulation, finished
 from slurmplug.sim.experiment.summary import LearningProgress
 

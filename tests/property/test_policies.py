@@ -14,7 +14,7 @@ from policies.snapshot import Snapshot
 from predictors.forecast import Fan, Forecast, Forecasts
 from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
-from slurmplug.rules.guardrails import validate_plan
+from slurmplug.rules.valid_plan import validate_plan
 from tests.builders import NOW, jobs, nodes, on_networks, snapshot
 
 HOUR = 3600.0

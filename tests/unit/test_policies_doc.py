@@ -11,7 +11,7 @@ from policies.policy import Policy
 from predictors.forecast import Forecasts
 from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
-from slurmplug.rules import guardrails
+from slurmplug.rules import valid_plan
 from tests.builders import NOW, jobs, nodes, snapshot
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +39,7 @@ def test_the_example_is_a_complete_policy_of_under_thirty_lines(file: Path) -> N
     assert policy.name == "earliest-deadline"
     assert policy.settings.preempt
     given = snapshot(jobs(4, gpus=[4, 4, 8, 1], deadline=[np.nan, NOW + 60, np.nan, NOW + 30]), nodes(3))
-    plan = guardrails.validate_plan(given, policy.decide(given, Forecasts.unknown(4), {}))
+    plan = valid_plan.validate_plan(given, policy.decide(given, Forecasts.unknown(4), {}))
     assert np.argsort(-plan.score).tolist() == [3, 1, 2, 0]
     assert [action.job.job_id for action in plan.actions if action.kind == "place"] == [4, 2, 1]
 

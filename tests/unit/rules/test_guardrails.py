@@ -16,8 +16,8 @@ from slurmplug.rules.guardrails import (
     Requeue,
     Verdict,
     check,
-    validate_plan,
 )
+from slurmplug.rules.valid_plan import validate_plan
 from tests.builders import CLUSTER, NOW, jobs, nodes, servers, snapshot
 
 ACT = Modes(default="act")

@@ -17,7 +17,7 @@ from policies.policy import Policy
 from predictors.forecast import Forecast, Forecasts
 from slurmplug.config import model_files
 from slurmplug.cycle.observed import Observed
-from slurmplug.rules.guardrails import validate_plan
+from slurmplug.rules.valid_plan import validate_plan
 from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
 from slurmplug.sim.workloads import load
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
