@@ -7,10 +7,8 @@ from pathlib import Path
 from slurmplug.sandbox import Sandbox
 from slurmplug.sandbox.spec import ClusterSpec, Node
 from tests.live.daemon_process import daemon_beside
+from tests.live.test_notifications import mailbox
 
-MAIL = """#!/bin/sh
-{ printf '%%s|' "$@"; cat; printf '\\0'; } >> %s
-"""
 NVML = """
 import os
 from types import SimpleNamespace
@@ -52,11 +50,7 @@ mail = "all"
 def test_a_job_with_idle_gpus_is_told_and_then_stopped_unless_it_uses_them(
     folder: Path, special_cluster: Callable[[ClusterSpec], Sandbox]
 ) -> None:
-    program, box = folder / "mail", folder / "box"
-    program.write_text(MAIL % box)
-    program.chmod(0o755)
-    box.touch()
-    box.chmod(0o666)
+    program, box = mailbox(folder)
     (folder / "pynvml.py").write_text(NVML)
     uses = [folder / "idle", folder / "other"]
     for each in uses:

@@ -13,14 +13,20 @@ MAIL = """#!/bin/sh
 """
 
 
-def test_users_get_mail_of_their_jobs_by_slurms_own_program(
-    folder: Path, special_cluster: Callable[[ClusterSpec], Sandbox]
-) -> None:
+def mailbox(folder: Path) -> tuple[Path, Path]:
+    """A program for MailProg, and the file in which it leaves what it was given."""
     program, box = folder / "mail", folder / "box"
     program.write_text(MAIL % box)
     program.chmod(0o755)
     box.touch()
     box.chmod(0o666)
+    return program, box
+
+
+def test_users_get_mail_of_their_jobs_by_slurms_own_program(
+    folder: Path, special_cluster: Callable[[ClusterSpec], Sandbox]
+) -> None:
+    program, box = mailbox(folder)
     settings = {"MailProg": str(program), "MailDomain": "example.org"}
     cluster = special_cluster(ClusterSpec(nodes=(Node(),), settings=settings))
     user, other = cluster.researchers[:2]

@@ -52,6 +52,7 @@ def test_an_element_that_is_killed_is_submitted_again_and_all_figures_are_those_
         simulated = waiting.submit(cluster.run, user, asked, timeout=400, check=False)
         try:
             first = cluster.wait(lambda: simulated.done() or element(home), 120, "an element")
+            assert first, simulated.result().stderr
             assert first is not True, simulated.result().stderr
             os.kill(first, signal.SIGKILL)
         finally:

@@ -86,7 +86,7 @@ def test_the_use_of_gpus_is_summed_up_with_when_they_were_last_in_use() -> None:
     shares = (0.5, 0.9, 0.02, 0.05)
     lines = [json.dumps({"time": NOW + at, "load": {"gpu": share}}) for at, share in enumerate(shares)]
     points, _ = fold(Points(), "".join(f"{line}\n" for line in lines).encode(), now=NOW + 9.0)
-    assert points.gpu_use == (pytest.approx(1.47), 4, NOW + 1.0)
+    assert list(points.gpu_use) == pytest.approx([1.47, 4, NOW + 1.0], rel=1e-12)
     points, _ = fold(points, b'{"load": {"gpu": 0.06}}\n', now=NOW + 9.0)
     assert points.gpu_use.used_at == NOW + 9.0
 
