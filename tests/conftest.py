@@ -38,6 +38,12 @@ def pytest_xdist_auto_num_workers() -> int:
     return min((os.cpu_count() or 1) + 1, MOST_WORKERS)
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test of training is skipped where torch is not: `make test` installs none, `make test-rl` does."""
+    if item.get_closest_marker("rl"):
+        pytest.importorskip("torch")
+
+
 class WatchedConnection(sqlite3.Connection):
     """A connection that knows whether it was closed."""
 

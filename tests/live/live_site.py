@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from slurmplug.config.schema import Config
+from slurmplug.errors import ReadFailed
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.operations.restart import SETTLE_SECONDS
 from slurmplug.sandbox import Sandbox
@@ -77,7 +78,16 @@ class LiveSite:
         self.config = Config.model_validate(merged)
         self.ledger = Ledger(folder / "ledger.db")
         self.port = operated(cluster, folder)
+        cluster.wait(self._knows_limits, 60, "the limits of QOS and associations")
         self.restart()
+
+    def _knows_limits(self) -> bool:
+        """A resize that is wanted before slurmdbd has answered is vetoed for that."""
+        try:
+            self.port.limits()
+        except ReadFailed:
+            return False
+        return True
 
     def restart(self) -> None:
         """A daemon that begins with what the ledger has."""

@@ -25,9 +25,9 @@ WILLING = DemoJob(
 )
 JOBS = (
     WILLING,
-    DemoJob("steady", 1, 4, "wine", "--rate=0.05", 60),
-    DemoJob("steady-too", 1, 4, "wine", "--rate=0.05", 60, "--manage=off"),
-    DemoJob("steady-also", 2, 4, "wine", "--rate=0.05", 60, "--stop=iterations"),
+    DemoJob("steady", 1, 4, "wine", "--rate=0.05", 160),
+    DemoJob("steady-too", 1, 4, "wine", "--rate=0.05", 160, "--manage=off"),
+    DemoJob("steady-also", 2, 4, "wine", "--rate=0.05", 160, "--stop=iterations"),
     DemoJob("waits", 0, 4, "digits", "--hidden=24 --rate=0.02", 200, "--target=accuracy>=0.9 --stop=target"),
     DemoJob("waits-more", 2, 4, "wine", "--rate=0.05", 5, "--urgency=1"),
     DemoJob("waits-less", 2, 4, "wine", "--rate=0.05", 5, "--urgency=10"),
@@ -50,6 +50,7 @@ def test_jobs_are_ranked_and_stopped_at_their_target_under_overload_and_what_dep
     lines = io.StringIO()
 
     run_jobs(cluster, JOBS, tmp_path, EventPrinter(Console(file=lines, soft_wrap=True), gpus=16), iteration=0.25)
+    print(lines.getvalue())
 
     output = acct(tmp_path / "ledger.db")
     jobs = {job.name: output[job.name] for job in JOBS}
@@ -58,7 +59,7 @@ def test_jobs_are_ranked_and_stopped_at_their_target_under_overload_and_what_dep
     assert jobs["willing"]["iterations"] < 200
     assert jobs["willing"]["value"] >= 0.9
     assert jobs["next"]["start"] >= jobs["willing"]["end"]
-    assert jobs["steady-too"]["iterations"] == jobs["steady"]["iterations"] == 60
+    assert jobs["steady-too"]["iterations"] == jobs["steady"]["iterations"] == 160
 
     ledger = Ledger(tmp_path / "ledger.db", readonly=True)
     commands = ledger.query("SELECT name, verb, fields FROM commands JOIN jobs ON jobs.id = commands.job")

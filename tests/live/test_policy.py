@@ -74,7 +74,6 @@ def history(daemon: DaemonProcess) -> str:
 
 @pytest.mark.rl
 def test_the_way_from_training_to_acting_and_back(full: Sandbox, daemon: DaemonProcess) -> None:
-    pytest.importorskip("torch")
     daemon.start()
     trained = daemon.config.parent / "trained.safetensors"
     ask(daemon, "train", "dl2", "--out", str(trained), *(word for each in TINY for word in ("--set", each)))

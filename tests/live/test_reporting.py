@@ -74,8 +74,6 @@ def script(code: str, before: str = "") -> str:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_ready_script_runs_as_it_is_and_the_daemon_reads_its_progress(name: str, cluster: Sandbox) -> None:
-    if name == "pytorch_ddp":
-        pytest.importorskip("torch")
     run = RunId(submit(cluster, name), 0)
     cluster.wait(lambda: len(points(cluster, run)) >= 3, 120, "three iterations")
     ask(cluster, run, "stop")

@@ -51,9 +51,14 @@ def test_the_reports_are_as_slurms_own(
     cluster.wait_job(running, "RUNNING")
     cluster.wait_job(requeued, "RUNNING")
     cluster.run("root", ["scontrol", "requeue", str(requeued)])
-    second_run = ["sacct", "-n", "-X", "-D", "-j", str(requeued), "-o", "state"]  # runs in the order of slurmdbd
-    cluster.wait(lambda: "PENDING" in cluster.run("root", second_run).stdout, what="sacct to have its second run")
+    runs = ["sacct", "-n", "-X", "-D", "-j", str(requeued), "-o", "state"]  # in the order of slurmdbd
+
+    def has_two_runs() -> bool:
+        return cluster.run("root", runs).stdout.split() == ["REQUEUED", "PENDING"]
+
+    cluster.wait(has_two_runs, what="sacct to have its second run")
     waiting, cancelled = cluster.sbatch(user, WHOLE), cluster.sbatch(user, WHOLE)
+    site.scheduler.run()  # of a job that no cycle saw, nothing is recorded
     cluster.run(user, ["scancel", str(cancelled)])
     cluster.wait(lambda: cluster.run("root", ["sprio", "-h"]).stdout != "", what="sprio")
     reasons = ["squeue", "-h", "-t", "PD", "-o", "%r"]
@@ -100,6 +105,7 @@ def test_the_reports_are_as_slurms_own(
     jobs = ("-j", f"{running},{requeued},{cancelled}", "-n", "-P", "-D", "-o", fields)
 
     def recorded() -> bool:
+        site.scheduler.run()
         return ours("acct", *jobs, "--steps") == [line.replace("None assigned", "") for line in slurms("sacct", *jobs)]
 
     cluster.wait(recorded, what="sacct to show what acct shows")

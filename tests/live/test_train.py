@@ -37,7 +37,6 @@ def process(home: Path, element: int) -> int:
 def test_what_is_killed_or_requeued_goes_on_and_all_models_are_those_of_an_undisturbed_training(
     special_cluster: Callable[[ClusterSpec], Sandbox],
 ) -> None:
-    pytest.importorskip("submitit")
     cluster = special_cluster(ClusterSpec(nodes=(Node(gpus=0, cpus=1),) * 3))
     user = cluster.researchers[0]
     home = cluster.home(user)

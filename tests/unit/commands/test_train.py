@@ -22,7 +22,6 @@ TINY = tuple(
 
 @pytest.mark.rl
 def test_a_model_that_was_trained_is_used_by_a_simulation(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
     out = tmp_path / "mine.safetensors"
     done = train(out, "--seed", "1003", *TINY)
     assert done.exit_code == 0, done.output
@@ -38,7 +37,6 @@ def test_a_model_that_was_trained_is_used_by_a_simulation(tmp_path: Path) -> Non
 
 @pytest.mark.rl
 def test_a_model_of_mlf_rl_is_used_by_mlf_rl_and_by_mlfs(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
     out = tmp_path / "mine.safetensors"
     tiny = ("jobs=8", "iterations=0", "choosing=1", 'clusters=["4x4"]', "also=[]")
     arguments = ["train", "mlf-rl", "--out", str(out), *(word for each in tiny for word in ("--set", each))]
@@ -52,7 +50,6 @@ def test_a_model_of_mlf_rl_is_used_by_mlf_rl_and_by_mlfs(tmp_path: Path) -> None
 
 @pytest.mark.rl
 def test_its_curves_are_read_by_tensorboard_and_no_checkpoint_is_left(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     out = tmp_path / "mine.safetensors"
@@ -68,7 +65,6 @@ def test_its_curves_are_read_by_tensorboard_and_no_checkpoint_is_left(tmp_path: 
 
 @pytest.mark.rl
 def test_of_several_seeds_those_whose_models_are_there_are_not_trained_again(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
     out = tmp_path / "{seed}.safetensors"
     first = train(out, "--seed", "1001", *TINY)
     assert first.exit_code == 0, first.output
@@ -101,7 +97,6 @@ def test_models_of_several_seeds_need_names_of_their_own(
 
 @pytest.mark.rl
 def test_where_no_jobs_can_be_submitted_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torch")
     monkeypatch.setenv("PATH", str(tmp_path))
     done = train(tmp_path / "m", "--on", "slurm")
     assert done.exit_code == 1
@@ -123,7 +118,6 @@ def test_where_no_jobs_can_be_submitted_it_says_so(tmp_path: Path, monkeypatch: 
 def test_what_cannot_be_used_is_said_and_nothing_is_written(
     tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
-    pytest.importorskip("torch")
     done = train(tmp_path / "m", *arguments)
     assert done.exit_code == 1
     assert message in done.output

@@ -42,7 +42,6 @@ class KilledAfter:
 
 
 def trainer(policy: str) -> tuple[ModuleType, dict[str, Any]]:
-    pytest.importorskip("torch")
     from slurmplug.rl import dl2, mlf_rl
 
     return (mlf_rl, MLF_RL) if policy == "mlf-rl" else (dl2, DL2)
@@ -186,7 +185,8 @@ def test_random_numbers_of_another_kind_are_refused(wrong: dict[str, Any]) -> No
 
 @pytest.mark.rl
 def test_networks_of_another_size_are_refused() -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     from slurmplug.rl.torch_state import plain, restore
 
     network, larger = torch.nn.Linear(2, 3), torch.nn.Linear(2, 4)

@@ -110,8 +110,6 @@ def test_without_the_package_tensorboard_its_logs_are_refused_with_what_to_insta
 
 @pytest.mark.rl
 def test_scalars_of_a_summary_writer_are_reported(spool: Path, tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
-    pytest.importorskip("torch")
     code = """
 import sys
 import torch
