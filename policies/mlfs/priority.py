@@ -133,7 +133,7 @@ def score(
     terms = {"learning": alpha * own_learning} | {name: beta * term for name, term in own_terms.items()}
     if scaled:
         own = alpha * own_learning + beta * own_computing
-        terms["children"] = own * (_order_within(jobs, jobs.gpus * remaining, dependencies, settings.gamma) - 1.0)
+        terms["children"] = own * (_order_within(jobs, remaining, dependencies, settings.gamma) - 1.0)
     else:
         terms["children"] = alpha * _children(own_learning, dependencies, settings.gamma) + beta * _children(
             own_computing, dependencies, settings.gamma
@@ -297,13 +297,16 @@ def _deadlines_granted(jobs: Jobs, terms: Mapping[str, Floats]) -> Floats:
     return np.asarray(np.minimum(np.divide(granted, sums, out=np.ones(len(sums)), where=sums > 0), 1.0)[user])
 
 
-def _order_within(jobs: Jobs, work: Floats, dependencies: Dependencies, gamma: float) -> Floats:
-    """(n,) in (0, 1]: 1 for the job of each ML job below which most of its work (n,), in GPU seconds, waits.
+def _order_within(jobs: Jobs, remaining: Floats, dependencies: Dependencies, gamma: float) -> Floats:
+    """(n,) in (0, 1]: 1 for the job of each ML job below which most of its work waits: in GPU seconds, or in seconds
+    (n,) where none of its jobs has GPUs.
 
     By 1 + the share of the ML job's work below each job, discounted by `gamma` for each step, against the greatest such
     sum in the ML job. So the paper's order within an ML job holds, and no number, length or shape of dependents lifts
     one above others.
     """
+    gpus = np.bincount(jobs.ml_job, weights=jobs.gpus, minlength=len(jobs))[jobs.ml_job]
+    work = np.where(gpus > 0, jobs.gpus, 1.0) * remaining
     whole = np.bincount(jobs.ml_job, weights=work, minlength=len(jobs))[jobs.ml_job]
     below = np.zeros(len(jobs))
     for parents, children in dependencies.levels:

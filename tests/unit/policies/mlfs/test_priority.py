@@ -255,6 +255,11 @@ class TestOrderWithinAnMlJob:
         of_jobs = jobs(n, parents=parents, **{"ml_job": 0, "deadline": FAR} | columns)
         return ranked(of_jobs, SCALED, remaining=HOUR).score
 
+    def test_an_ml_job_without_gpus_is_ordered_by_time(self) -> None:
+        """Of three in a chain, each of an hour: shares 1 + (0.8 + 0.64) / 3, 1 + 0.8 / 3 and 1."""
+        first, second, third = self.scores([(1, 0), (2, 1)], gpus=[0, 0, 0], params=[1, 1, 1])
+        assert (second / first, third / first) == pytest.approx((1.266667 / 1.48, 1 / 1.48))
+
     def test_the_job_with_most_work_below_it_has_its_own_score_and_its_dependents_less(self) -> None:
         """A job of 4 GPUs with one as large below it: shares 1 + 0.8 / 2 and 1; both have half of the parameters."""
         parent, child, alone = self.scores([(1, 0)], gpus=[4, 4, 4], ml_job=[0, 0, 2], params=[1, 1, 1])
