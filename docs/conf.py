@@ -10,6 +10,7 @@ smartquotes = False  # "--" is the beginning of an option
 myst_heading_anchors = 6  # links lead to headings as they do on a Git forge
 highlight_language = "text"
 html_theme = "furo"
+templates_path = ["layout"]
 html_title = f"{project} {release}"
 html_use_index = False
 html_copy_source = False
