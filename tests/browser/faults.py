@@ -1,4 +1,4 @@
-"""What axe-core finds wrong in a page, with the contrasts that it leaves open, computed from the pixels behind the text."""
+"""What axe-core finds wrong in a page; a contrast that it leaves open is computed from the pixels behind the text."""
 
 import io
 import re
@@ -14,7 +14,7 @@ LEAST_SHARE = 0.02
 _NO_TEXT = "* { -webkit-text-fill-color: transparent !important; text-decoration-color: transparent !important }"
 _NO_TEXT_IN_SVG = "svg text, svg tspan { fill: transparent !important; stroke: none !important }"
 _TEXT = """element => {
-    element.scrollIntoView({block: "center", inline: "nearest"});
+    element.scrollIntoView({behavior: "instant", block: "center", inline: "nearest"});
     const style = getComputedStyle(element), range = document.createRange(), seen = [0, 0, innerWidth, innerHeight];
     let opacity = 1;
     for (let at = element; at; at = at.parentElement) {
