@@ -29,7 +29,8 @@ def start_outcomes(ledger: Ledger) -> StartOutcomes:
     none was recorded may take anything up to its time limit. Jobs that still wait are left out, so that what is longest
     is missing, and so are arrays, whose elements get other ids. Raises LedgerError.
     """
-    forecast, came, limits = [], [], kept_limits.last(ledger)
+    outcomes: list[tuple[float, float, float]] = []
+    limits = kept_limits.last(ledger)
     for cycle in _chosen(kept(ledger)):
         found = inputs(ledger, cycle.id)
         if found is None:  # thinned since
@@ -47,9 +48,9 @@ def start_outcomes(ledger: Ledger) -> StartOutcomes:
         medians = np.quantile(waits, 0.5, axis=1, method="inverted_cdf")
         for row, median in zip(rows.tolist(), medians.tolist(), strict=True):
             if np.isfinite(median):
-                forecast.append(median)
-                came.append(max(started[snapshot.jobs.keys[row]] - snapshot.now, 0.0))
-    return StartOutcomes(np.array(forecast, dtype=np.float64), np.array(came, dtype=np.float64))
+                came = max(started[snapshot.jobs.keys[row]] - snapshot.now, 0.0)
+                outcomes.append((median, float(snapshot.jobs.time_limit[row]), came))
+    return StartOutcomes(*np.array(outcomes, dtype=np.float64).reshape(-1, 3).T)
 
 
 def new_jobs(jobs: Jobs, now: float) -> Ints:

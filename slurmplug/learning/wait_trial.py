@@ -79,7 +79,7 @@ def trial(log: JobLog, clock: Clock) -> list[ScoreRow]:
             )
             for i, (name, each) in enumerate(methods.items())
         ),
-        row("simulated, by outcomes", *by_outcomes(simulated, of_samples, submit, start)),
+        row("simulated, by outcomes", *by_outcomes(simulated, queue.limit[rows], of_samples, submit, start)),
         row(_REQUESTED, requested),
         row("no wait", np.zeros(len(wait))),
     ]
@@ -117,14 +117,14 @@ def intervals(predicted: Floats, first: Floats, submit: Floats, start: Floats) -
     return low, high
 
 
-def by_outcomes(simulated: Floats, first: Floats, submit: Floats, start: Floats) -> tuple[Floats, float]:
-    """The medians (n,) of what `slurmplug estimate` makes of simulated waits (n,) in seconds by the outcomes of jobs
-    that had started when a job was submitted, and the share of the waits within its 80% intervals. first: (2, n) bounds
-    while outcomes are too few."""
+def by_outcomes(simulated: Floats, limit: Floats, first: Floats, submit: Floats, start: Floats) -> tuple[Floats, float]:
+    """The medians (n,) of what `slurmplug estimate` makes of simulated waits (n,) of jobs with these time limits (n,),
+    all in seconds, by the outcomes of jobs that had started when a job was submitted, and the share of the waits within
+    its 80% intervals. first: (2, n) bounds while outcomes are too few."""
     waits, middle, (low, high) = start - submit, simulated.copy(), first.copy()
     for i, one in enumerate(simulated.tolist()):
         known = np.flatnonzero(start[:i] <= submit[i])
-        ratios = StartOutcomes(simulated[known], waits[known]).ratios(one)
+        ratios = StartOutcomes(simulated[known], limit[known], waits[known]).ratios(one, float(limit[i]))
         if len(ratios):
             came = as_they_came(np.array([one]), ratios)[0]
             middle[i], low[i], high[i] = np.quantile(came, [0.5, 0.1, 0.9], method="inverted_cdf")
