@@ -53,15 +53,8 @@ def trial(log: JobLog, clock: Clock) -> list[ScoreRow]:
     samples, requested = queue.simulated_waits(states)
     seconds = clock() - began
     simulated = np.median(samples, axis=1)
-    features = np.array([queue.features(state) for state in states], dtype=np.float64)
-    of_simulation = np.column_stack([features, np.quantile(samples, [0.1, 0.25, 0.5, 0.75, 0.9], axis=1).T, requested])
-    learnt = _learnt(features, simulated, submit, start)
-    methods = {
-        _SIMULATED: simulated,
-        "learnt": learnt,
-        "average": (simulated + learnt) / 2,
-        "learnt on simulated": _learnt(of_simulation, simulated, submit, start),
-    }
+    learnt = learnt_waits(queue, rows, simulated)
+    methods = {_SIMULATED: simulated, "learnt": learnt, "average": (simulated + learnt) / 2}
     chosen = _chosen(list(methods.values()), submit, start)
     published = np.choose(chosen, list(methods.values()))
     of_samples = np.quantile(samples, [0.1, 0.9], axis=1)
@@ -155,12 +148,21 @@ def _blocks(submit: Floats, start: Floats) -> list[tuple[Ints, Bools]]:
     return [(part, (start <= submit[part[0]]) & (np.arange(len(submit)) < part[0])) for part in parts if len(part)]
 
 
-def _learnt(features: Floats, otherwise: Floats, submit: Floats, start: Floats) -> Floats:
-    """(n,) waits by a model of the features (n, f) of the jobs that had started; `otherwise` (n,) while these are too
-    few."""
-    waits, predicted = start - submit, otherwise.copy()
-    for part, known in _blocks(submit, start):
-        if known.sum() >= FEWEST_KNOWN:
+def learnt_waits(queue: QueueLog, rows: Ints, otherwise: Floats) -> Floats:
+    """(n,) waits of these rows (n,) by a model of the features of all jobs that had started; `otherwise` (n,) while
+    these are too few.
+
+    It learns the logarithm of one second more than the wait, whose median is that of the wait: few waits are long, and
+    those would decide the fit.
+    """
+    predicted, everyone = otherwise.copy(), np.arange(len(queue.submit))
+    features = np.array([queue.features(queue.state(row)) for row in everyone.tolist()], dtype=np.float64)
+    for part in np.array_split(np.arange(len(rows)), FITS):
+        if not len(part):
+            continue
+        first = rows[part[0]]
+        known = everyone[:first][queue.start[:first] <= queue.submit[first]]
+        if len(known) >= FEWEST_KNOWN:
             model = HistGradientBoostingRegressor(
                 loss="absolute_error",
                 max_iter=120,
@@ -169,7 +171,8 @@ def _learnt(features: Floats, otherwise: Floats, submit: Floats, start: Floats) 
                 l2_regularization=1.0,
                 random_state=0,
             )
-            predicted[part] = np.maximum(model.fit(features[known], waits[known]).predict(features[part]), 0.0)
+            fitted = model.fit(features[known], np.log1p(queue.wait[known])).predict(features[rows[part]])
+            predicted[part] = np.maximum(np.expm1(fitted), 0.0)
     return predicted
 
 
