@@ -80,7 +80,7 @@ class LiveSite:
         self.begin()
 
     def begin(self) -> None:
-        """A daemon that begins, with a port of its own, and has read the limits as they are now: it keeps them a minute."""
+        """A daemon that begins, with a port of its own, which has read the limits just now: it keeps them a minute."""
         self.port = operated(self.cluster, self.folder)
         self.cluster.wait(self._knows_limits, 60, "the limits of QOS and associations")
         self.restart()
