@@ -28,7 +28,7 @@ TAIL = 0.1
 
 @dataclass(frozen=True, eq=False)
 class StartOutcomes:
-    """Of n jobs, the oldest first: the median of the simulated starts, and when they started, each in seconds from when
+    """Of n jobs: the median of the simulated starts, and when they started, each in seconds from when
     it was forecast; limit: their time limits in seconds, NaN for none."""
 
     forecast: Floats

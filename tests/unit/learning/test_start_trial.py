@@ -45,6 +45,18 @@ def test_starts_that_came_are_beside_those_that_were_forecast(site: Site) -> Non
     np.testing.assert_array_equal(found.came, [100.0, 200.0])
 
 
+def test_of_many_cycles_each_job_counts_once(site: Site) -> None:
+    for wait in range(30):
+        later(site, 100.0 + wait)
+    twice = site.cluster.submit(**FULL)
+    for _ in range(2):
+        site.cycle(seconds=budgets.INPUTS_EVERY)
+    site.cluster.start(twice)
+    site.cycle(seconds=1.0)
+    assert sorted(start_outcomes(site.ledger).came)[-31:-1] == [100.0 + wait for wait in range(30)]
+    assert len(start_outcomes(site.ledger).came) == 31
+
+
 def test_jobs_that_have_not_started_or_are_not_new_say_nothing(site: Site) -> None:
     cancelled = site.cluster.submit(**FULL)
     site.cluster.submit(**FULL, elements=3, array_id=2)
