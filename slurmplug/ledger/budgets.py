@@ -137,6 +137,7 @@ UPDATE jobs SET weight = 700 + length(coalesce(name, '')) + length(coalesce(comm
         + 300 + 100 * (SELECT count(*) FROM steps WHERE operation = operations.id)), 0)
         FROM operations WHERE job = jobs.id)
     + (SELECT 100 * count(*) FROM foreseen_starts WHERE job = jobs.id)
+    + (SELECT 60 * count(*) FROM throttled_arrays WHERE job = jobs.id)
     + (SELECT coalesce(sum(length(result) + 60), 0) FROM notifications WHERE job = jobs.id)
     + (SELECT coalesce(sum(length(fields) + length(message) + 200), 0) FROM commands WHERE job = jobs.id)
 WHERE id IN (SELECT id FROM jobs WHERE ended = 1 AND listed = 0 AND weight IS NULL LIMIT ?)

@@ -21,7 +21,7 @@ from slurmplug.cluster.port import Outcome
 from slurmplug.cycle.record import CycleRecord
 from slurmplug.directives.changes import Change
 from slurmplug.intake.job_record import Changes, JobRecord
-from slurmplug.ledger import budgets, codec, cycle_queries, job_rows, overloads, rows
+from slurmplug.ledger import budgets, codec, cycle_queries, job_rows, overloads, rows, throttled_arrays
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.inputs import Base, Encoded, encode
 from slurmplug.operations import Operation
@@ -76,7 +76,9 @@ class Ledger(LedgerFile):
             self._write_changes(record.changes)
             self._put("cycles", [rows.cycle_row(record)])
             overloads.write(self, record)
-            self._write_rankings(record)
+            jobs = [self._id(key) for key in record.snapshot.jobs.keys]
+            throttled_arrays.write(self, record, jobs)
+            self._write_rankings(record, jobs)
             self._write_decisions(record)
             self._write_operations(record)
             memories = {record.policy: record.plan.memory}
@@ -289,10 +291,9 @@ class Ledger(LedgerFile):
         faults = [(f.job, f.rule, f.detail, f.count, changes.now, changes.now) for f in changes.faults]
         self._run(_COUNT_FAULT, faults)
 
-    def _write_rankings(self, record: CycleRecord) -> None:
+    def _write_rankings(self, record: CycleRecord, jobs: list[int]) -> None:
         """The rank of each job and its forecasts; for good the first run time forecast, and that of the final value at
-        half of the iterations."""
-        jobs = [self._id(key) for key in record.snapshot.jobs.keys]
+        half of the iterations. jobs: the rows of the snapshot's."""
         self._put("standing", [rows.rankings_row(record, jobs)], key=["id"])
         ids = np.array(jobs, dtype=np.int64)
         seen, total, final = record.snapshot.jobs, record.forecasts.total, record.forecasts.final

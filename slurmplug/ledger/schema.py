@@ -310,4 +310,13 @@ ALTER TABLE notifications ADD COLUMN announced REAL;
 UPDATE jobs SET gpu_use = json_array(json_extract(gpu_use, '$[0]'), json_extract(gpu_use, '$[1]'), last_seen)
 WHERE ended = 0;
 """,
+    """
+-- of arrays that waited for their throttle alone: the last such cycle, how many these were, and seconds; these times
+-- how many more elements the idle nodes could have run; and the GPU seconds that its elements could have used of those
+-- that idled
+CREATE TABLE throttled_arrays (
+    job INTEGER PRIMARY KEY REFERENCES jobs ON DELETE CASCADE, last REAL NOT NULL, cycles INTEGER NOT NULL,
+    seconds REAL NOT NULL, more_seconds REAL NOT NULL, gpu_seconds REAL NOT NULL
+);
+""",
 )

@@ -32,23 +32,24 @@ class JobExplanation:
     """as JSON has it: the paragraphs as `story`, and the rows by table"""
 
 
-What: TypeAlias = Literal["GPUs in use", "size", "time limit"]
+What: TypeAlias = Literal["GPUs in use", "size", "time limit", "array throttle", "array split"]
 """What of a job is to be changed."""
 
 
 FEWEST_RUNS = 20
 """completed jobs of one user, kind and number of GPUs, by which a time limit is judged"""
 FEWEST_MEASURED = 3
-"""jobs by which the use of GPUs, or the pace on one number of GPUs, is judged"""
+"""jobs by which the use of GPUs, the pace on one number of GPUs, or the run time of one element of arrays is judged"""
 
 
 @dataclass(frozen=True)
 class Suggestion:
     """What to change for the jobs of one user and kind.
 
-    now, better: GPUs, or a time limit in seconds; better is None where no number would help. jobs: ended ones that it
-    is about. gpu_hours: what it would have gained at most; of a time limit GPU hours that were reserved, else that were
-    used. because: the figures behind it.
+    now, better: GPUs, a time limit in seconds, or how many elements of an array run at once; better is None where no
+    number would help. jobs: ended ones that it is about. gpu_hours: what it would have gained at most: of a time limit
+    GPU hours that were reserved, of a throttle that idled, else that were used. because: the figures behind it.
+    elements: those of an array for which it is better, as sbatch's --array takes them; empty for all.
     """
 
     what: What
@@ -60,6 +61,7 @@ class Suggestion:
     jobs: int
     gpu_hours: float
     because: Mapping[str, float] = field(default_factory=dict)
+    elements: str = ""
 
 
 @dataclass(frozen=True)

@@ -73,13 +73,16 @@ class LedgerReports:
     def suggestions(self, which: Selection) -> Suggestions:
         """For `suggest`: about the jobs of these that have ended. Raises UsageError where the jobs are too many."""
         from slurmplug.forecasting.seen_speeds import SeenSpeeds  # noqa: PLC0415  the other reports need no statistics
-        from slurmplug.ledger import cycle_queries, suggestion_queries  # noqa: PLC0415
-        from slurmplug.reports import suggest  # noqa: PLC0415
+        from slurmplug.ledger import cycle_queries, suggestion_queries, throttled_arrays  # noqa: PLC0415
+        from slurmplug.reports import suggest, suggested_starts  # noqa: PLC0415
 
         saved = cycle_queries.model(self._ledger, "speed")
         known = saved is not None and saved[0] == SeenSpeeds.version  # of another release: the daemon learns them anew
         seen = SeenSpeeds.from_state(saved[2]) if saved and known else SeenSpeeds()
-        return suggest.suggest(suggestion_queries.ended_jobs(self._ledger, self._visible(which)), seen)
+        visible = self._visible(which)
+        throttled = throttled_arrays.of_arrays(self._ledger, visible)
+        found = suggest.suggest(suggestion_queries.ended_jobs(self._ledger, visible), seen, throttled)
+        return replace(found, suggestions=suggested_starts.with_starts(self._ledger, found.suggestions))
 
     def knows_user(self, user: str) -> bool:
         """Whether the user has an account on this machine, or jobs in the ledger that the viewer may know of."""

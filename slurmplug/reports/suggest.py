@@ -1,8 +1,7 @@
 """What users could ask for instead, by how their own jobs ended, and what that would have gained; no I/O."""
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from math import ceil, exp, sqrt
 
 import numpy as np
@@ -12,14 +11,13 @@ from predictors.forecast import Forecast
 from slurmplug.forecasting.seen_speeds import SeenSpeeds, Whose, kind_of
 from slurmplug.forecasting.speed_tables import SpeedTables
 from slurmplug.ledger.suggestion_queries import EndedJob
-from slurmplug.reports.interface import FEWEST_MEASURED, FEWEST_RUNS, Suggestion, Suggestions, What
+from slurmplug.ledger.throttled_arrays import Throttled
+from slurmplug.reports import suggested_limits, suggested_throttles
+from slurmplug.reports.ended_groups import Group, groups_of
+from slurmplug.reports.interface import FEWEST_MEASURED, FEWEST_RUNS, Suggestion, Suggestions
 
 CONFIDENCE = 0.9
 """of every interval"""
-ROOM = 1.2
-"""A suggested time limit is so many times the longest that was seen or forecast, and then rounded up,"""
-TOO_LONG = 2.0
-"""and one that is in use is too long from so many times that on."""
 FEWEST_MEASUREMENTS = 10
 """reports of the use of its GPUs, half a minute apart, by which a job is judged"""
 LITTLE_USE = 0.3
@@ -30,39 +28,24 @@ SLOWER = 1.1
 """More GPU time for an iteration is suggested against if it is more than so many times as much for sure."""
 LONGER = 2.0
 """A smaller number of GPUs is not suggested if a job would take more than so many times as long on it."""
-_ROUNDED: Sequence[tuple[float, float]] = ((4 * 3_600.0, 900.0), (48 * 3_600.0, 3_600.0), (float("inf"), 21_600.0))
-"""below the first number of seconds, a time limit is rounded up to a multiple of the second"""
 
 
-@dataclass(frozen=True)
-class Group:
-    """Ended jobs of one user, kind, number of GPUs and type of GPU; the earliest submission first."""
+def suggest(jobs: Sequence[EndedJob], seen: SeenSpeeds, throttled: Mapping[int, Throttled]) -> Suggestions:
+    """What to change, the most gained first.
 
-    user: str
-    kind: str
-    gpus: int
-    jobs: Sequence[EndedJob]
-
-    @property
-    def gpu_hours(self) -> float:
-        """Of the jobs' last runs."""
-        return sum(job.gpu_hours for job in self.jobs)
-
-    def suggestion(
-        self, what: What, now: float, better: float | None, gpu_hours: float, **because: float
-    ) -> Suggestion:
-        """One about all of these jobs."""
-        return Suggestion(what, self.user, self.kind, self.gpus, now, better, len(self.jobs), gpu_hours, because)
-
-
-def suggest(jobs: Sequence[EndedJob], seen: SeenSpeeds) -> Suggestions:
-    """What to change, the most gained first. seen: the step times that the speed forecasts are learnt from."""
-    groups = _groups(jobs)
-    limits = [group for group in groups if len(_completed(group)) >= FEWEST_RUNS]
+    seen: the step times that the speed forecasts are learnt from. throttled: arrays that waited for their throttle
+    alone, by their ids.
+    """
+    groups = groups_of(jobs)
+    limits = [group for group in groups if len(group.completed) >= FEWEST_RUNS]
     used = [group for group in groups if len(_measured(group)) >= FEWEST_MEASURED]
     sizes = [each for each in _by_size(groups) if len(each) > 1]
-    found = [*map(_time_limit, limits), *map(_gpus_in_use, used)]
+    waited = [(group, arrays) for group in groups if (arrays := suggested_throttles.judged(group, throttled))]
+    apart = [(group, runs) for group in groups if (runs := suggested_limits.elements_told_apart(group))]
+    found = [*map(suggested_limits.time_limit, limits), *map(_gpus_in_use, used)]
     found += [_size(group, each) for each in sizes for group in each]
+    found += [suggested_throttles.array_throttle(*each) for each in waited]
+    found += [suggested_limits.array_split(*each) for each in apart]
     scaling, compared = (
         _Scaling(seen, groups),
         {(group.user, group.kind, group.gpus) for each in sizes for group in each},
@@ -72,46 +55,15 @@ def suggest(jobs: Sequence[EndedJob], seen: SeenSpeeds) -> Suggestions:
     return Suggestions(
         jobs=len(jobs),
         groups=len(groups),
-        judged={"time limit": len(limits), "GPUs in use": len(used), "size": len(compared) + len(learnt)},
+        judged={
+            "time limit": len(limits),
+            "GPUs in use": len(used),
+            "size": len(compared) + len(learnt),
+            "array throttle": len(waited),
+            "array split": len(apart),
+        },
         suggestions=sorted(filter(None, found), key=lambda each: -each.gpu_hours),
     )
-
-
-def _groups(jobs: Sequence[EndedJob]) -> list[Group]:
-    """Those with whole GPUs: of others no GPU hours would be gained."""
-    found: dict[tuple[str, str, int, tuple[str, ...]], list[EndedJob]] = defaultdict(list)
-    for job in jobs:
-        if job.gpus:
-            found[job.facts.user, job.kind, job.gpus, job.facts.of_gpus.types].append(job)
-    return [Group(user, kind, gpus, ended) for (user, kind, gpus, _), ended in sorted(found.items())]
-
-
-def _completed(group: Group) -> list[EndedJob]:
-    """The jobs that say how long such jobs take: a run after a requeue is shorter by what was done before."""
-    return [j for j in group.jobs if j.facts.state == "COMPLETED" and not j.stopped and not j.facts.restarts]
-
-
-def _time_limit(group: Group) -> Suggestion | None:
-    """A shorter one than that of the last job, which no job of the group has exceeded, however it ended."""
-    last = group.jobs[-1]
-    limit, timed_out = last.facts.time_limit, any(job.facts.state == "TIMEOUT" for job in group.jobs)
-    if limit is None or last.longest is None or timed_out:
-        return None
-    longest = max(job.seconds for job in group.jobs)
-    better = _rounded(ROOM * max(longest, last.longest))
-    if limit < TOO_LONG * better:
-        return None
-    had = [(job.facts.time_limit, job.gpus) for job in group.jobs]
-    reserved = sum((limit - better) * gpus for limit, gpus in had if limit is not None and limit > better)
-    return group.suggestion(
-        "time limit", limit, better, reserved / 3_600.0, longest=longest, forecast_high=last.longest,
-        completed=len(_completed(group)),
-    )  # fmt: skip
-
-
-def _rounded(seconds: float) -> float:
-    multiple = next(each for most, each in _ROUNDED if seconds < most)
-    return ceil(seconds / multiple) * multiple
 
 
 def _measured(group: Group) -> list[EndedJob]:
@@ -129,9 +81,7 @@ def _gpus_in_use(group: Group) -> Suggestion | None:
     enough = max(1, ceil(group.gpus * share / BUSY))
     better = float(enough) if enough < group.gpus else None
     idle = float(((1.0 - used) * hours).sum())
-    return Group(group.user, group.kind, group.gpus, measured).suggestion(
-        "GPUs in use", float(group.gpus), better, idle, share=share
-    )
+    return group.of(measured).suggestion("GPUs in use", float(group.gpus), better, idle, share=share)
 
 
 def _by_size(groups: Sequence[Group]) -> list[list[Group]]:
@@ -141,7 +91,7 @@ def _by_size(groups: Sequence[Group]) -> list[list[Group]]:
         paced = [job for job in group.jobs if job.pace is not None]
         if len(paced) >= FEWEST_MEASURED:
             types = group.jobs[0].facts.of_gpus.types
-            found[group.user, group.kind, types].append(Group(group.user, group.kind, group.gpus, paced))
+            found[group.user, group.kind, types].append(group.of(paced))
     return list(found.values())
 
 

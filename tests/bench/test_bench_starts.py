@@ -142,7 +142,7 @@ def test_the_forecast_of_the_queue(benchmark: BenchmarkFixture, waiting: int, ou
     total = Forecast.lognormal(0.2 * limit, 1.0, "bench").clip(upper=limit)
     remaining = total.beyond(np.nan_to_num(of.now - of.jobs.started))
     forecasts = Forecasts(**{**vars(Forecasts.unknown(n)), "total": total, "remaining": remaining})
-    came = StartOutcomes(*(random.lognormal(9.0, 2.0, outcomes) for _ in range(2)))
+    came = StartOutcomes(*(random.lognormal(9.0, 2.0, outcomes) for _ in range(3)))
     found = benchmark.pedantic(lambda: queue_forecast(of, forecasts, came), rounds=3)
     assert np.isfinite(found.start[-waiting:, 0]).all()
     assert (found.outcomes > 0) == (outcomes > 0)

@@ -164,10 +164,29 @@ def test_a_job_at_its_target_ends_completed_and_its_dependent_runs(cluster: Sand
     operation = daemon.operation(job)
     assert (operation["rule"], operation["result"]) == ("target", "stopped")
     assert daemon.query("SELECT stop FROM stops")[0]["stop"] == "target"
-    assert not list((cluster.spool / "requests").iterdir())
+    # the operation's end is recorded before the request is withdrawn, as every effect is
+    cluster.wait(lambda: not list((cluster.spool / "requests").iterdir()), what="the request to be withdrawn")
     since = cluster.job(job)["StartTime"]  # jobs of earlier tests are still listed
     suggested = daemon.command("suggest", "-a", "-S", since, "--json")
     assert json.loads(suggested.stdout)["groups"] == 1, suggested.stderr
+
+
+def test_an_array_that_waits_for_its_throttle_beside_idle_gpus_is_suggested_a_higher_one(
+    cluster: Sandbox, daemon: DaemonProcess
+) -> None:
+    daemon.start()
+    script = "#!/bin/sh\n#SBATCH --gres=gpu:4 --job-name=throttled --array=0-3%1\nsleep 8\n"
+    array = cluster.sbatch(cluster.researchers[0], script)
+    cluster.wait(lambda: cluster.job(f"{array}_3")["JobState"] == "COMPLETED", 120, what="the last element to end")
+    daemon.pass_cycles(2)
+    since = min(cluster.job(f"{array}_{task}")["StartTime"] for task in range(4))
+    answer = json.loads(daemon.command("suggest", "-a", "-S", since, "--json").stdout)
+    [found] = [each for each in answer["suggestions"] if each["what"] == "array throttle"]
+    assert (found["kind"], found["gpus"], found["now"], found["better"]) == ("throttled", 4, 1, 4)
+    assert found["because"]["more"] == pytest.approx(3.0, abs=0.5)  # four nodes of four GPUs
+    assert 10.0 < found["because"]["waited"] < 60.0
+    assert 16.0 < found["because"]["sooner"] < 60.0  # four times eight seconds, or once
+    assert 0.0 < found["gpu_hours"] <= 3 * 4 * 15.0 / 3_600.0
 
 
 def test_a_downgrade_that_was_allowed_stops_jobs_only_under_overload(cluster: Sandbox, daemon: DaemonProcess) -> None:

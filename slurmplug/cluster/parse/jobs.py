@@ -198,7 +198,8 @@ def _queue(columns: Mapping[str, NDArray[Any]], volatile: Mapping[str, Sequence[
     )
     in_arrays = zip(ids[arrays].tolist(), columns["array_id"][arrays].tolist(), task[arrays].tolist(), strict=True)
     addresses = {
-        job: f"{array}_{task}" if task >= 0 else f"{array}_[{_ranges(tasks[array])}]" for job, array, task in in_arrays
+        job: f"{array}_{task}" if task >= 0 else f"{array}_[{task_ranges(tasks[array])}]"
+        for job, array, task in in_arrays
     }
     return Queue(rows, addresses)
 
@@ -276,7 +277,7 @@ def _with_dropped_task(tasks: list[int]) -> list[int]:
 
 def _task_texts(job_id: Ints, tasks: Mapping[int, list[int]]) -> NDArray[np.object_]:
     """`JobRows.array_tasks`. tasks: by array, those of its elements that are pending together."""
-    texts = {array: _evenly(each) or _ranges(each) for array, each in tasks.items()}
+    texts = {array: _evenly(each) or task_ranges(each) for array, each in tasks.items()}
     found = np.full(len(job_id), "", dtype=object)
     for at, job in enumerate(job_id.tolist() if texts else ()):
         text = texts.get(job, "")
@@ -291,7 +292,7 @@ def _evenly(tasks: list[int]) -> str:
     return f"{tasks[0]}-{tasks[-1]}:{step}" if even else ""
 
 
-def _ranges(tasks: list[int]) -> str:
+def task_ranges(tasks: list[int]) -> str:
     """`0-2,7` for 0, 1, 2, 7."""
     numbers = np.array(tasks)
     breaks = np.flatnonzero(np.diff(numbers) > 1) + 1

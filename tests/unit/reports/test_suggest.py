@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -12,10 +12,11 @@ from slurmplug.console import times
 from slurmplug.forecasting.seen_speeds import PlacementShape, SeenSpeeds, Whose, kind_of
 from slurmplug.learning import training
 from slurmplug.ledger.selection import Selection
-from slurmplug.reports.interface import Suggestions
+from slurmplug.reports.interface import Suggestions, What
 from slurmplug.reports.service import LedgerReports
 from slurmplug.reports.viewer import Viewer
 from tests.builders import NOW
+from tests.fake_cluster import node_rows
 from tests.ledgers import Site
 
 HOUR = 3_600.0
@@ -243,6 +244,178 @@ class TestSizes:
         assert "Numbers of GPUs: nothing to compare" in site.ask("suggest", *ALL)
 
 
+class Array:
+    """An array of ada's, as Slurm keeps it: its waiting elements are one job, of which those that start are split."""
+
+    def __init__(self, site: Site, elements: int, **job: Any) -> None:
+        self.site = site
+        self.job = {"gpus": 2, "time_limit": DAY, "name": "sweep", "reason": "JobArrayTaskLimit", **job}
+        self.id = site.cluster.submit(SCRIPT, elements=elements, array_id=0, **self.job)
+        site.cluster.jobs[self.id]["array_id"] = self.id
+        self._next, self._left = 0, elements
+
+    def start(self) -> int:
+        """Its next element starts: its job. The last one keeps the job that waited."""
+        waiting, task = self.site.cluster.jobs[self.id], self._next
+        self._next, self._left = self._next + 1, self._left - 1
+        if not self._left:
+            waiting |= {"array_task": task, "elements": 1}
+            self.site.cluster.start(self.id)
+            return self.id
+        waiting["elements"] = self._left
+        element = self.site.cluster.submit(SCRIPT, array_id=self.id, array_task=task, **self.job)
+        self.site.cluster.start(element)
+        return element
+
+    def run(self, at_once: int, seconds: float, use: int = 0) -> None:
+        """All its elements, so many at once, in cycles a minute apart; then a node has so many GPUs more in use."""
+        running: list[int] = []
+        while self._left or running:
+            running += [self.start() for _ in range(min(at_once - len(running), self._left))]
+            self.in_use(2 * len(running) + use)
+            self.site.cycle(count=int(seconds / 60.0))
+            for job in running:
+                self.site.cluster.end(job)
+            running = []
+        self.in_use(0)
+        self.site.cycle()
+
+    def in_use(self, gpus: int) -> None:
+        """So many GPUs of two nodes of four."""
+        self.site.cluster.nodes = node_rows(2, gpus_used=[{"": min(gpus, 4)}, {"": max(gpus - 4, 0)}])
+
+
+class TestArrayThrottles:
+    def test_one_that_kept_elements_waiting_beside_idle_gpus_is_suggested_higher(self, site: Site) -> None:
+        Array(site, 6).run(1, 600.0)
+        [found] = suggested(site, "array throttle")
+        assert (found["user"], found["kind"], found["gpus"], found["jobs"]) == ("ada", "sweep", 2, 6)
+        assert (found["now"], found["better"]) == (1, 4)
+        why = found["because"]
+        assert why["more"] == pytest.approx(3.0)  # two nodes of four GPUs, of which it has two
+        assert why["waited"] == pytest.approx(49 * 60.0)  # in 50 cycles
+        assert why["sooner"] == pytest.approx(6 * 600.0 - 2 * 600.0)
+        assert found["gpu_hours"] == pytest.approx(5 * 2 * 600.0 / HOUR)  # all but the first would have run meanwhile
+        said = site.ask("suggest", *ALL)
+        assert "sweep: while its last array waited for its throttle, for 00:49:00, there was room for 3 more" in said
+        assert "with --array=...%4 it would have been done about 00:40:00 sooner." in said
+
+    def test_of_few_gpus_that_idled_only_those_count(self, site: Site) -> None:
+        Array(site, 6).run(1, 600.0, use=4)
+        [found] = suggested(site, "array throttle")
+        assert (found["now"], found["better"]) == (1, 2)
+        assert found["because"]["sooner"] == pytest.approx(6 * 600.0 - 3 * 600.0)
+        assert found["gpu_hours"] == pytest.approx(2 * 49 * 60.0 / HOUR)
+
+    def test_one_beside_full_nodes_is_left(self, site: Site) -> None:
+        Array(site, 4).run(1, 900.0, use=6)
+        assert suggested(site, "array throttle") == []
+        assert site.json("suggest", *ALL)["judged"]["array throttle"] == 1
+
+    def test_nodes_that_another_job_waits_for_do_not_count(self, site: Site) -> None:
+        site.cluster.submit(SCRIPT, gpus=8, nodes=2, reason="Resources", user="bob", uid=1002)
+        Array(site, 4).run(1, 900.0)
+        assert suggested(site, "array throttle") == []
+
+    def test_nodes_of_another_partition_do_not_count(self, site: Site) -> None:
+        Array(site, 4, partition="other").run(1, 900.0)
+        assert suggested(site, "array throttle") == []
+
+    def test_elements_that_wait_for_room_say_nothing_of_a_throttle(self, site: Site) -> None:
+        Array(site, 4, reason="Resources").run(1, 900.0)
+        assert suggested(site, "array throttle") == []
+        assert site.json("suggest", *ALL)["judged"]["array throttle"] == 0
+
+    def test_a_time_without_cycles_is_not_counted(self, site: Site) -> None:
+        array = Array(site, 2)
+        first = array.start()
+        site.cycle(11)
+        site.cycle(seconds=DAY)
+        site.cycle()
+        for job in (first, array.start()):
+            site.cluster.end(job)
+        site.cycle()
+        [found] = suggested(site, "array throttle")
+        assert found["because"]["waited"] == pytest.approx(11 * 60.0)
+
+    def test_it_goes_with_its_user(self, site: Site) -> None:
+        array = Array(site, 3)
+        array.run(1, 300.0)
+        assert site.ledger.value("SELECT count(*) FROM throttled_arrays") == 1
+        for job in list(site.cluster.jobs):
+            site.cluster.purge(job)
+        site.cycle()
+        site.ledger.thin(site.cluster.time)
+        site.ledger.forget("ada")
+        assert site.ledger.value("SELECT count(*) FROM throttled_arrays") == 0
+
+
+class TestArraySplits:
+    def history(self, site: Site, arrays: int = 5, **job: Any) -> None:
+        """Arrays of which the last of six elements takes ten hours, and the others about one."""
+        for _ in range(arrays):
+            array = Array(site, 6, reason="Priority", **job)
+            started = {array.start(): 10 * HOUR if task == 5 else HOUR - 60.0 * task for task in range(6)}
+            site.cycle(seconds=1.0)
+            for number, seconds in sorted(started.items(), key=lambda each: each[1]):
+                site.cluster.time = site.cluster.jobs[number]["start"] + seconds
+                site.cluster.end(number)
+            site.cycle()
+
+    def test_short_elements_are_told_apart_from_a_long_one(self, site: Site) -> None:
+        self.history(site)
+        [found] = suggested(site, "array split")
+        assert (found["user"], found["kind"], found["gpus"], found["jobs"]) == ("ada", "sweep", 2, 25)
+        assert found["elements"] == "0-4"
+        assert (found["now"], found["better"]) == (DAY, 1.25 * HOUR)
+        assert (found["because"]["longest"], found["because"]["longest_of_others"]) == (HOUR, 10 * HOUR)
+        assert found["gpu_hours"] == pytest.approx(25 * 2 * (24 - 1.25))
+        said = site.ask("suggest", *ALL)
+        assert "sweep: submit the elements 0-4 apart, with --time=01:15:00; they took 01:00:00 at most, others" in said
+        assert "is forecast to start" not in said
+
+    def test_of_one_that_waits_now_both_starts_are_forecast(self, site: Site) -> None:
+        self.history(site)
+        site.cluster.nodes = node_rows(1, gpus_used={"": 2})
+        runs = site.cluster.submit(SCRIPT, gpus=2, time_limit=6 * HOUR, user="bob", uid=1002)
+        site.cluster.start(runs)
+        site.cluster.submit(SCRIPT, gpus=4, time_limit=HOUR, user="bob", uid=1002, priority=2e6, reason="Resources")
+        Array(site, 6, reason="Priority", array_tasks="0-5")
+        site.cycle(seconds=400.0)
+        [found] = suggested(site, "array split")
+        why = found["because"]
+        assert why["start_better"] == 0.0  # beside the first job, and done before the second one starts
+        assert why["start"] > HOUR
+        assert "Of those that wait now, the first is forecast to start in 00:00:00 so, and in " in site.ask(
+            "suggest", *ALL
+        )
+
+    def test_an_element_that_timed_out_once_is_not_short(self, site: Site) -> None:
+        self.history(site)
+        array = Array(site, 6, reason="Priority")
+        for job in [array.start() for _ in range(6)]:
+            site.cluster.time += 60.0
+            site.cluster.end(job, "TIMEOUT" if job == array.id + 1 else "COMPLETED")
+        site.cycle()
+        [found] = suggested(site, "array split")
+        assert found["elements"] == "1-4"
+
+    def test_elements_that_take_about_as_long_are_left(self, site: Site) -> None:
+        for _ in range(5):
+            Array(site, 6, reason="Priority").run(6, HOUR)
+        assert suggested(site, "array split") == []
+        assert site.json("suggest", *ALL)["judged"]["array split"] == 1
+
+    def test_a_limit_that_the_short_ones_need_is_left(self, site: Site) -> None:
+        self.history(site, time_limit=2 * HOUR)
+        assert suggested(site, "array split") == []
+
+    def test_two_arrays_are_not_enough(self, site: Site) -> None:
+        self.history(site, arrays=2)
+        assert suggested(site, "array split") == []
+        assert site.json("suggest", *ALL)["judged"]["array split"] == 0
+
+
 class TestWhose:
     @pytest.fixture
     def two(self, site: Site) -> Site:
@@ -282,5 +455,6 @@ def test_jobs_without_whole_gpus_are_not_judged(site: Site) -> None:
     for _ in range(3):
         ran(site, HOUR, gpus=0)
     found = reports(site, Viewer(0, sees_all=True)).suggestions(Selection())
-    assert found == Suggestions(3, 0, {"time limit": 0, "GPUs in use": 0, "size": 0}, [])
+    nothing: dict[What, int] = dict.fromkeys(get_args(What), 0)
+    assert found == Suggestions(3, 0, nothing, [])
     assert "None of them had whole GPUs" in site.ask("suggest", *ALL)
