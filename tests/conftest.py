@@ -28,6 +28,8 @@ def pytest_configure(config: pytest.Config) -> None:
     whose image sets PYTHONUNBUFFERED.
     """
     os.environ.pop("PYTHONUNBUFFERED", None)
+    if "PYTEST_XDIST_WORKER" in os.environ:  # beside others, threads that wait for each other take most of the time
+        os.environ["OMP_NUM_THREADS"] = "1"
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 

@@ -14,7 +14,9 @@ from typing import Generic, TypeVar
 HALF_LIFE = 60.0
 """Seconds in which half of what was used is forgotten."""
 LITTLE = 1.0
-"""Processor seconds: who used no more of late used little."""
+"""Processor seconds: who used no more of late used little,"""
+SHARE = 0.5
+"""and who used at most this share of what another did who asks now."""
 MAX_USERS = 10_000
 """The users remembered; more, and those that used the least are forgotten."""
 
@@ -98,9 +100,11 @@ class Turns(Generic[Lane]):
         """The free lanes in which this one is next."""
         waiting = [each for each in self._waiting if each.uid not in self._served]
         waiting.sort(key=lambda each: self._uses.of(each.uid))  # of those who used the same, who came first
+        asking = {*self._served, *(each.uid for each in waiting)}
+        little = max(LITTLE, SHARE * max(map(self._uses.of, asking), default=0.0))
         offered = []
         for lane in self._free:
-            allowed = [each for each in waiting if lane is not self._lanes[0] or self._uses.of(each.uid) <= LITTLE]
+            allowed = [each for each in waiting if lane is not self._lanes[0] or self._uses.of(each.uid) <= little]
             if allowed and allowed[0] is ticket:
                 offered.append(lane)
         return offered

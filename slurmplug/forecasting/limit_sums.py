@@ -8,7 +8,7 @@ from policies.snapshot import RESOURCES, Snapshot
 from predictors.arrays import Bools, Floats, Ints
 from slurmplug.cluster.limit_columns import LimitColumns, limit_columns
 from slurmplug.cluster.limits import JOBS, Limits, ResourceUse
-from slurmplug.forecasting.starts import Sums
+from slurmplug.forecasting.queues import Sums
 
 MOST_ELEMENTS = 1_000_000
 """of an array: enough to reach any limit"""

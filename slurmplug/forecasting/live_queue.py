@@ -22,8 +22,9 @@ from predictors.arrays import Bools, Floats, Ints
 from predictors.forecast import Forecasts
 from slurmplug.cluster.limits import Limits, ResourceUse
 from slurmplug.forecasting.limit_sums import QueueLimits
+from slurmplug.forecasting.queues import Running, Sums, Waiting
 from slurmplug.forecasting.run_time_samples import SHORTEST, samples_of
-from slurmplug.forecasting.starts import Running, Sums, Waiting, start_times
+from slurmplug.forecasting.starts import start_times
 
 Number = TypeVar("Number", np.float64, np.int64)
 

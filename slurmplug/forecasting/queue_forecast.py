@@ -9,11 +9,13 @@ from policies.snapshot import JobKey, Snapshot
 from predictors.arrays import Bools, Floats, Ints
 from predictors.forecast import Forecasts
 from slurmplug.cluster.limits import Limits
-from slurmplug.forecasting.live_queue import SAMPLES, LiveQueue
+from slurmplug.forecasting.live_queue import NO_LIMIT, SAMPLES, LiveQueue
 from slurmplug.forecasting.start_outcomes import StartOutcomes, as_they_came, ends_of, median_and_interval
 
 ALIKE = 100
-"""Starts are corrected alike whose logarithms are the same in so many parts of one."""
+"""Starts are corrected alike whose logarithms are the same in so many parts of one,"""
+ALIKE_LIMITS = 4
+"""and those of their time limits in so many."""
 AT_ONCE = 2_000_000
 """samples of ends that are in memory"""
 
@@ -65,10 +67,12 @@ def queue_forecast(
     note_ends(running, snapshot.now + seconds[running])
     waiting = np.flatnonzero(~np.isnan(waits[:, 0]))
     medians = median_and_interval(waits[waiting])[:, 0]
-    for places in _alike(medians):
+    limits_of = np.nan_to_num(jobs.time_limit[waiting], nan=NO_LIMIT)
+    for places in _alike(medians, limits_of):
         rows, wait = waiting[places], waits[waiting[places]]
         of = medians[places]
-        ratios = outcomes.ratios(float(of[0])) if np.isfinite(of[0]) else np.zeros(0)
+        limit = float(limits_of[places[0]])
+        ratios = outcomes.ratios(float(of[0]), limit) if np.isfinite(of[0]) else np.zeros(0)
         if len(ratios):
             told = len(ratios)
             wait = as_they_came(of, ratios)
@@ -94,9 +98,11 @@ def queue_forecast(
     )
 
 
-def _alike(medians: Floats) -> Iterator[Ints]:
-    """The places of those that are about the same."""
-    _, of = np.unique(np.round(np.log1p(medians) * ALIKE), return_inverse=True)
+def _alike(medians: Floats, limits: Floats) -> Iterator[Ints]:
+    """The places of those whose starts and time limits are about the same."""
+    parts = np.round([np.log1p(medians) * ALIKE, np.log1p(limits) * ALIKE_LIMITS])
+    _, of = np.unique(parts, axis=1, return_inverse=True)
+    of = of.ravel()
     order = np.argsort(of, kind="stable")
     yield from np.split(order, np.flatnonzero(np.diff(of[order])) + 1) if len(order) else ()
 

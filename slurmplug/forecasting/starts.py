@@ -10,58 +10,17 @@ parts are never on the wrong nodes, and neither priorities change nor jobs arriv
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from predictors.arrays import Bools, Floats, Ints
+from predictors.arrays import Floats, Ints
+from slurmplug.forecasting.limit_counts import Changes, LimitCounts
+from slurmplug.forecasting.queues import Running, Sums, Waiting
+from slurmplug.forecasting.rows import Rows
+from slurmplug.forecasting.running_jobs import RunningJobs
+from slurmplug.forecasting.waiting_jobs import WaitingJobs
 
 MAX_TESTED = 500
 """jobs that backfill tries behind the first that does not fit (Slurm's bf_max_job_test)"""
-_NONE = np.iinfo(np.int64).max
-"""after the last job of a class"""
-
-
-@dataclass(frozen=True, eq=False)
-class Running:
-    """The k running jobs of q queues in s samples; times are seconds from now.
-
-    demand: (q, k, r) of each of r resources, all 0 for padding. ends: (q, s, k). until: (q, k) the end by the time
-    limit, by which backfill reckons. group: (q, k) its group, where there are `Sums`; one that counts in any of these
-    is no padding.
-    """
-
-    demand: Floats
-    ends: Floats
-    until: Floats
-    group: Ints | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Waiting:
-    """The j waiting jobs of q queues in s samples, the first to be started first.
-
-    demand: (q, j, r) of each resource, all 0 for padding. seconds: (q, s, j) run times. limit: (q, j) time limits in
-    seconds. group: (q, j), as of `Running`.
-    """
-
-    demand: Floats
-    seconds: Floats
-    limit: Floats
-    group: Ints | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Sums:
-    """Limits that hold jobs back whatever is free, on b sums over running jobs. Jobs alike to them are a group.
-
-    counts: (g, w) the sums in which a job of each group counts, -1 for padding, and amounts: (g, w) with how much.
-    most: (g, b) what a sum may be at most before a job of the group starts, infinite where it does not matter.
-    """
-
-    counts: Ints
-    amounts: Floats
-    most: Floats
 
 
 def start_times(
@@ -81,48 +40,8 @@ def start_times(
     return _Simulation(running, waiting, free, sums=sums, target=target, max_tested=max_tested).run()
 
 
-class _Classes:
-    """The waiting jobs of each queue that are alike to Slurm but for their places in the order: of several, the first
-    is started first.
-
-    Columns (q, c) are of classes, `demand` (q, c, r); of (q, j), `of` is each job's class and `after` the next job in
-    it.
-    """
-
-    def __init__(self, waiting: Waiting) -> None:
-        group = np.zeros_like(waiting.limit) if waiting.group is None else waiting.group
-        key = np.concatenate([waiting.demand, waiting.limit[..., None], group[..., None]], axis=2)
-        self.of, self.after = np.zeros(key.shape[:2], dtype=np.int64), np.full(key.shape[:2], _NONE)
-        firsts = []
-        for q in range(len(key)):
-            _, first, of = np.unique(key[q], axis=0, return_index=True, return_inverse=True)
-            self.of[q] = of
-            order = np.argsort(of, kind="stable")
-            same = of[order][1:] == of[order][:-1]
-            self.after[q, order[:-1][same]] = order[1:][same]
-            firsts.append(first)
-        width = max(map(len, firsts))
-        first = np.array([np.pad(each, (0, width - len(each)), mode="edge") for each in firsts])
-        padding = np.arange(width) >= np.array([[len(each)] for each in firsts])
-        self.demand = np.take_along_axis(waiting.demand, first[..., None], axis=1)
-        self._of_resource: Floats = np.ascontiguousarray(np.moveaxis(self.demand, 2, 0))
-        self.limit = np.take_along_axis(waiting.limit, first, axis=1)
-        self.first = np.where(padding | (self.demand == 0).all(axis=2), _NONE, first)
-        self.group = np.take_along_axis(group, first, axis=1).astype(np.int64)
-        self.count = np.array([np.bincount(of, minlength=width) for of in self.of])
-        """(q, c) how many jobs are alike"""
-
-    def fitting(self, queue: Ints, room: Floats) -> Bools:
-        """(n, c) whether a job of each class of these queues (n,) fits in `room` (n, r)."""
-        room = np.maximum(room, 0.0)
-        fits: Bools = self._of_resource[0][queue] <= room[:, :1]
-        for resource in range(1, room.shape[1]):
-            fits &= self._of_resource[resource][queue] <= room[:, resource, None]
-        return fits
-
-
-class _Simulation:
-    """The rows that are still simulated. Columns without an underscore have an entry for each of these."""
+class _Simulation(Rows):
+    """The rows that are still simulated."""
 
     def __init__(
         self,
@@ -135,200 +54,172 @@ class _Simulation:
         max_tested: int,
     ) -> None:
         queues, samples, jobs = self._shape = waiting.seconds.shape
-        self._max_tested, self._target, self._sums = max_tested, target, sums
-        self._classes = _Classes(waiting)
+        self._max_tested, self._target = max_tested, target
         self._seconds = waiting.seconds.reshape(-1, jobs)
+        self._demand, self._limit = np.asarray(waiting.demand, dtype=np.float64), waiting.limit
         self._starts = np.full((queues * samples, jobs), np.nan)
+        self._waiting = WaitingJobs(waiting, samples)
+        holds = np.asarray(running.demand.any(axis=2))
+        of_running = np.zeros(holds.shape, dtype=np.int64)
+        self._limits: LimitCounts | None = None
+        if sums is not None and running.group is not None and waiting.group is not None:
+            of_running = running.group
+            self._group: Ints = waiting.group
+            holds |= (sums.counts[of_running] >= 0).any(axis=2)
+            wait = np.zeros((queues, len(sums.counts)), dtype=np.int64)
+            each = np.nonzero(waiting.demand.any(axis=2))
+            np.add.at(wait, (each[0], waiting.group[each]), 1)
+            self._limits = LimitCounts(sums, of_running, wait, samples)
         self.row = np.arange(queues * samples)
         self.queue = q = self.row // samples
+        self._running = RunningJobs(
+            np.asarray(running.demand, dtype=np.float64)[q],
+            running.ends.reshape(len(q), -1),
+            running.until[q],
+            of_running[q],
+            holds[q],
+        )
         self.now = np.zeros(len(q))
         self.free = np.asarray(free, dtype=np.float64)[q]
-        self.next = self._classes.first[q]
-        """(n, c) the next job of each class"""
-        self.held = np.asarray(running.demand, dtype=np.float64)[q]
-        """(n, k, r) by each running job"""
-        holds = np.asarray(self.held.any(axis=2))
-        if sums is not None and running.group is not None:
-            holds |= np.asarray((sums.counts[running.group] >= 0).any(axis=2))[q]
-            self._begin_counting(sums, running.group)
-        self.ends = np.where(holds, running.ends.reshape(len(q), -1), np.inf)
-        self.until = np.where(holds, running.until[q], np.inf)
-        self._widen(1)
         self.idle = np.zeros(len(q), dtype=bool)
         """nothing more can start at this time"""
         self.head = np.full(len(q), -1)
-        """the first job that does not fit; -1 while all do"""
-        self.cursor = np.zeros(len(q), dtype=np.int64)
-        """the jobs before it have been tried at this time"""
-        self.shadow, self.spare = np.zeros(len(q)), np.zeros_like(self.free)
+        """the first job, which does not fit; -1 while all do"""
+        self.reserved = np.zeros(len(q), dtype=bool)
+        """whether it is known when there is room for it"""
+        self.spare = np.zeros_like(self.free)
+        """what is free beside it then"""
+        self.within = np.zeros(len(q), dtype=np.int64)
+        """how many of the time limits end by then"""
+        self._leave_out_what_never_fits()
 
     def run(self) -> Floats:
         """Simulate until nothing is left to start."""
         while self._drop_finished():
-            self._advance(np.flatnonzero(self.idle))
-            deciding = np.flatnonzero(~self.idle)
-            self._start_first(deciding[self.head[deciding] < 0])
-            self._backfill(deciding[self.head[deciding] >= 0])
+            started = self._start(*self._decide(np.flatnonzero(~self.idle)))
+            ended = self._advance(np.flatnonzero(self.idle))
+            if self._limits is not None:
+                self._limits.count(started, ended)
         return self._starts.reshape(self._shape)
 
     def _drop_finished(self) -> bool:
         """Whether any row is left. Rows are dropped once they are many."""
         if self._target is None:
-            done = (self.next == _NONE).all(axis=1)
+            done = self._waiting.left == 0
         else:
             done = ~np.isnan(self._starts[self.row, self._target[self.queue]])
-        if done.all():
+        count = np.count_nonzero(done)
+        if count == len(done):
             return False
-        if done.sum() * 8 > len(done):
-            for name, column in vars(self).items():
-                if not name.startswith("_"):
-                    setattr(self, name, column[~done])
+        if count * 8 > len(done):
+            for each in (self, self._waiting, self._running, self._limits):
+                if each is not None:
+                    each.keep(~done)
         return True
 
-    def _advance(self, rows: Ints) -> None:
+    def _decide(self, rows: Ints) -> tuple[Ints, Ints]:
+        """Rows, and the job that starts in each. Others are idle: those behind the first were all tried."""
+        waiting = self._waiting
+        first = waiting.first_of_blocks(rows, None if self._limits is None else self._limits.held_back(rows))
+        head = self.head[rows]
+        head = np.where(head < 0, waiting.earliest(first), head)
+        last = head + self._max_tested
+        if self._limits is not None:
+            last += self._limits.held[rows]
+        first = waiting.fitting(rows, first, self.free[rows], last)
+        found = waiting.earliest(first)
+        found[head < 0] = -1
+        self.idle[rows[found < 0]] = True
+        is_first = found == head
+        self.head[rows] = np.where(is_first, -1, head)
+        behind = np.flatnonzero((found >= 0) & ~is_first)
+        if not len(behind):
+            return rows[found >= 0], found[found >= 0]
+        found[behind] = self._backfill(rows[behind], first[behind], last[behind])
+        starts = found >= 0
+        return rows[starts], found[starts]
+
+    def _backfill(self, rows: Ints, first: Ints, last: Ints) -> Ints:
+        """(n,) the first job of each row that may pass the first of all, of those up to the job `last` (n,) in the
+        blocks whose first ones (n, blocks) fit; -1 where none may, and where the first of all was left out instead."""
+        self._reserve(rows[~self.reserved[rows]])
+        found = self._waiting.earliest_beside(rows, first, self.spare[rows], self.within[rows], last)
+        found[~self.reserved[rows]] = -1
+        self.idle[rows] = (found < 0) & self.reserved[rows]
+        some = np.flatnonzero(found >= 0)
+        beside = some[self._waiting.limit_rank(rows[some], found[some]) >= self.within[rows[some]]]
+        self.spare[rows[beside]] -= self._demand[self.queue[rows[beside]], found[beside]]
+        return found
+
+    def _reserve(self, rows: Ints) -> None:
+        """When there is room for the first job of each row by the time limits, and what is spare beside it then. One
+        that never fits is left out."""
+        if not len(rows):
+            return
+        need = self._demand[self.queue[rows], self.head[rows]]
+        at, freed = self._running.room(rows, self.now[rows], self.free[rows], need)
+        never = np.isinf(at)
+        if never.any():
+            for row in rows[never].tolist():
+                self._leave_out(row, self._alike(row, int(self.head[row])))
+            self.head[rows[never]] = -1
+            rows, at, freed, need = rows[~never], at[~never], freed[~never], need[~never]
+        self.reserved[rows] = True
+        self.spare[rows] = freed - need
+        self.within[rows] = self._waiting.within(self.now[rows], at)
+
+    def _start(self, rows: Ints, jobs: Ints) -> Changes:
+        """Start these jobs (n,)."""
+        q, now = self.queue[rows], self.now[rows]
+        demand = self._demand[q, jobs]
+        group = self._group[q, jobs] if self._limits is not None else np.zeros_like(jobs)
+        if len(rows):
+            self.free[rows] -= demand
+            self._starts[self.row[rows], jobs] = now
+            self._waiting.take(rows, jobs)
+            ends = now + self._seconds[self.row[rows], jobs]
+            self._running.start(rows, now + self._limit[q, jobs], ends, group, demand)
+        return Changes(rows, group)
+
+    def _advance(self, rows: Ints) -> Changes:
         """Free what the job of each row that ends next holds; where none runs, what waits never starts."""
         if not len(rows):
-            return
-        slot = self.ends[rows].argmin(axis=1)
-        never = np.isinf(self.ends[rows, slot])
-        for row in rows[never].tolist():
-            for chosen in np.flatnonzero(self.next[row] != _NONE).tolist():
-                self._leave_out(row, chosen)
-        rows, slot = rows[~never], slot[~never]
-        self.now[rows] = self.ends[rows, slot]
-        if self._sums is not None:
-            self._count(self._sums, rows, self.group[rows, slot], -1)
-        self.free[rows] += self.held[rows, slot]
-        self.held[rows, slot], self.ends[rows, slot], self.until[rows, slot] = 0.0, np.inf, np.inf
-        self.head[rows], self.cursor[rows] = -1, 0
-        self.idle[rows] = self.ends[rows].min(axis=1) <= self.now[rows]  # another ends at the same time
+            return Changes(rows, rows)
+        ended, group, held, following = self._running.end_next(rows)
+        never = np.isinf(ended)
+        if never.any():
+            for row in rows[never & (self._waiting.left[rows] > 0)].tolist():
+                self._leave_out(row, self._waiting.waiting(row))
+            some = ~never
+            rows, ended, group, held, following = rows[some], ended[some], group[some], held[some], following[some]
+        self.now[rows] = ended
+        self.free[rows] += held
+        self.head[rows], self.reserved[rows] = -1, False
+        self.idle[rows] = following <= ended  # another ends at the same time
+        return Changes(rows, group)
 
-    def _start_first(self, rows: Ints) -> None:
-        """Start the first job of each row, or reserve for it when there will be room."""
-        following = self._following(rows)
-        chosen = following.argmin(axis=1)
-        first = following[np.arange(len(rows)), chosen]
-        self.idle[rows[first == _NONE]] = True
-        demand = self._classes.demand[self.queue[rows], chosen]
-        fits = (first != _NONE) & (demand <= np.maximum(self.free[rows], 0.0)).all(axis=1)
-        self._start(rows[fits], chosen[fits])
-        blocked = (first != _NONE) & ~fits
-        self._reserve(rows[blocked], chosen[blocked])
+    def _leave_out_what_never_fits(self) -> None:
+        """Jobs that need more than is free where nothing runs, so that it need not be known of each first job when
+        there is room for it."""
+        all_there_is = np.maximum(self.free + self._running.demand.sum(axis=2), 0.0)
+        for row in range(len(self.row)):
+            q = self.queue[row]
+            never = np.flatnonzero((self._demand[q] > all_there_is[row]).any(axis=1))
+            if len(never):
+                self._leave_out(row, never)
 
-    def _reserve(self, rows: Ints, chosen: Ints) -> None:
-        """When there is room for the next job of these classes (n,) by the time limits, and what is spare beside it
-        then. One that never fits is left out."""
-        if not len(rows):
-            return
-        until = np.maximum(self.until[rows], self.now[rows, None])
-        order = np.argsort(until, axis=1)
-        until = np.take_along_axis(until, order, axis=1)
-        n = np.arange(len(rows))
-        freed = self.free[rows, None] + np.cumsum(self.held[rows[:, None], order], axis=1)
-        need = self._classes.demand[self.queue[rows], chosen]
-        enough = np.isfinite(until)
-        for resource in range(need.shape[1]):
-            enough &= np.maximum(freed[..., resource], 0.0) >= need[:, resource, None]
-        at = enough.argmax(axis=1)
-        self.shadow[rows] = until[n, at]
-        last = (until <= until[n, at][:, None]).sum(axis=1) - 1
-        self.spare[rows] = freed[n, last] - need
-        self.head[rows] = self.next[rows, chosen]
-        self.cursor[rows] = self.head[rows] + 1
-        for row, each in zip(rows[~enough[n, at]].tolist(), chosen[~enough[n, at]].tolist(), strict=True):
-            self._leave_out(row, each)
-            self.head[row] = -1
+    def _alike(self, row: int, job: int) -> Ints:
+        """The jobs that wait in this row and are like this one to Slurm."""
+        q, waiting = self.queue[row], self._waiting.waiting(row)
+        alike = (self._demand[q, waiting] == self._demand[q, job]).all(axis=1)
+        alike &= self._limit[q, waiting] == self._limit[q, job]
+        if self._limits is not None:
+            alike &= self._group[q, waiting] == self._group[q, job]
+        return np.asarray(waiting[alike])
 
-    def _backfill(self, rows: Ints) -> None:
-        """Start the next job of each row that may pass the first."""
-        if not len(rows):
-            return
-        classes, q, following = self._classes, self.queue[rows], self._following(rows)
-        last = self.head[rows] + self._max_tested
-        if self._sums is not None:
-            last += (self.left[rows] * (self.above[rows] > 0)).sum(axis=1)
-        may = (following >= self.cursor[rows, None]) & (following <= last[:, None]) & (following < _NONE)
-        may &= classes.fitting(q, self.free[rows])
-        outlasts = self.now[rows, None] + classes.limit[q] > self.shadow[rows, None]
-        may &= ~outlasts | classes.fitting(q, self.spare[rows])
-        chosen = np.where(may, following, _NONE).argmin(axis=1)
-        n = np.arange(len(rows))
-        found = may[n, chosen]
-        self.idle[rows[~found]] = True
-        beside = found & outlasts[n, chosen]
-        self.spare[rows[beside]] -= classes.demand[q[beside], chosen[beside]]
-        self.cursor[rows[found]] = following[n, chosen][found] + 1
-        self._start(rows[found], chosen[found])
-
-    def _start(self, rows: Ints, chosen: Ints) -> None:
-        """Start the next job of these classes (n,)."""
-        if not len(rows):
-            return
-        slot = self.ends[rows].argmax(axis=1)
-        if not np.isinf(self.ends[rows, slot]).all():
-            self._widen(self.ends.shape[1])
-            slot = self.ends[rows].argmax(axis=1)
-        classes, q, job = self._classes, self.queue[rows], self.next[rows, chosen]
-        self.free[rows] -= classes.demand[q, chosen]
-        self.held[rows, slot] = classes.demand[q, chosen]
-        self.until[rows, slot] = self.now[rows] + classes.limit[q, chosen]
-        self.ends[rows, slot] = self.now[rows] + self._seconds[self.row[rows], job]
-        self._starts[self.row[rows], job] = self.now[rows]
-        self.next[rows, chosen] = classes.after[q, job]
-        if self._sums is not None:
-            groups = classes.group[q, chosen]
-            self.group[rows, slot] = groups
-            self.left[rows, chosen] -= 1
-            self._count(self._sums, rows, groups, 1)
-
-    # --- limits on what runs at once -------------------------------------------------------------------------------
-
-    def _begin_counting(self, sums: Sums, running: Ints) -> None:
-        """Count what runs. `_most` (q, b, c) is of classes."""
-        queues, samples, _ = self._shape
-        used = np.zeros((queues, sums.most.shape[1] + 1))
-        for q in range(queues):
-            np.add.at(used[q], sums.counts[running[q]], sums.amounts[running[q]])  # padding is the last
-        self._most = np.ascontiguousarray(np.swapaxes(sums.most[self._classes.group], 1, 2))
-        above = (used[:, :-1, None] > self._most).sum(axis=1)
-        self.used, self.above = np.repeat(used, samples, axis=0), np.repeat(above, samples, axis=0)
-        """(n, b) each sum, and (n, c) how many of them hold a class back"""
-        self.group = np.repeat(running, samples, axis=0)
-        """(n, k) of each running job"""
-        self.left = np.repeat(self._classes.count, samples, axis=0)
-        """(n, c) how many jobs of each class wait"""
-
-    def _count(self, sums: Sums, rows: Ints, groups: Ints, sign: int) -> None:
-        """Count that a job of these groups (n,) has started, or ended."""
-        for place in range(sums.counts.shape[1]):
-            of = sums.counts[groups, place]
-            there = of >= 0
-            row, one = rows[there], of[there]
-            before = self.used[row, one]
-            after = before + sign * sums.amounts[groups[there], place]
-            self.used[row, one] = after
-            most = self._most[self.queue[row], one]
-            self.above[row] += (after[:, None] > most).astype(np.int64) - (before[:, None] > most)
-
-    def _following(self, rows: Ints) -> Ints:
-        """(n, c) the next job of each class of these rows that no limit holds back."""
-        following: Ints = self.next[rows]
-        return following if self._sums is None else np.where(self.above[rows] > 0, _NONE, following)
-
-    # ---------------------------------------------------------------------------------------------------------------
-
-    def _widen(self, more: int) -> None:
-        """Room for so many more running jobs."""
-        self.held = np.pad(self.held, ((0, 0), (0, more), (0, 0)))
-        self.ends, self.until = (
-            np.pad(times, ((0, 0), (0, more)), constant_values=np.inf) for times in (self.ends, self.until)
-        )
-        if self._sums is not None:
-            self.group = np.pad(self.group, ((0, 0), (0, more)))
-
-    def _leave_out(self, row: int, chosen: int) -> None:
-        """The next job of this class, and those after it, never start."""
-        alike: Bools = self._classes.of[self.queue[row]] == chosen
-        starts = self._starts[self.row[row]]
-        starts[alike & np.isnan(starts)] = np.inf
-        self.next[row, chosen] = _NONE
+    def _leave_out(self, row: int, jobs: Ints) -> None:
+        """These jobs of a row never start."""
+        self._starts[self.row[row], jobs] = np.inf
+        if self._limits is not None:
+            self._limits.leave_out(row, self._group[self.queue[row], jobs])
+        self._waiting.drop(row, jobs)

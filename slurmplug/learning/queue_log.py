@@ -9,9 +9,10 @@ import numpy as np
 
 from predictors.arrays import Bools, Floats, Ints
 from predictors.forecast import Forecast
+from slurmplug.forecasting.queues import Running, Waiting
 from slurmplug.forecasting.run_time_samples import SHORTEST, evenly, samples_of
 from slurmplug.forecasting.run_times import OUTLIVED
-from slurmplug.forecasting.starts import Running, Waiting, start_times
+from slurmplug.forecasting.starts import start_times
 from slurmplug.learning.dataset_files import JobLog
 
 SAMPLES = 50

@@ -3,7 +3,7 @@ started."""
 
 import numpy as np
 
-from policies.snapshot import Jobs, Snapshot
+from policies.snapshot import JobKey, Jobs, Snapshot
 from predictors.arrays import Ints
 from predictors.forecast import Forecasts
 from slurmplug.forecasting.live_queue import LiveQueue
@@ -14,8 +14,10 @@ from slurmplug.ledger.inputs import KeptCycle, inputs, kept
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.run_queries import first_starts
 
-CYCLES = 24
-"""that are simulated, evenly over those that are kept"""
+ENOUGH = 1_000
+"""outcomes"""
+MOST_JOBS = 200_000
+"""of the cycles that are looked at, one after the other: some 20 of a site with 10,000 jobs"""
 SAMPLES = 15
 """of run times, of each queue"""
 NEW = 2 * INPUTS_EVERY
@@ -27,10 +29,14 @@ def start_outcomes(ledger: Ledger) -> StartOutcomes:
 
     With the forecasts of run times as they were recorded then, so that nothing is known before its time; a job of which
     none was recorded may take anything up to its time limit. Jobs that still wait are left out, so that what is longest
-    is missing, and so are arrays, whose elements get other ids. Raises LedgerError.
+    is missing, and so are arrays, whose elements get other ids. Each job counts once, and cycles are taken at random
+    until there are enough outcomes. Raises LedgerError.
     """
-    forecast, came, limits = [], [], kept_limits.last(ledger)
-    for cycle in _chosen(kept(ledger)):
+    outcomes: list[tuple[float, float, float]] = []
+    limits, seen, jobs = kept_limits.last(ledger), set[JobKey](), 0
+    for cycle in _shuffled(kept(ledger)):
+        if len(outcomes) >= ENOUGH or jobs >= MOST_JOBS:
+            break
         found = inputs(ledger, cycle.id)
         if found is None:  # thinned since
             continue
@@ -38,18 +44,20 @@ def start_outcomes(ledger: Ledger) -> StartOutcomes:
             snapshot, forecasts = codec.rebuild(Snapshot, found[0]), codec.rebuild(Forecasts, found[1])
         except ValueError:  # of another release
             continue
-        rows = new_jobs(snapshot.jobs, snapshot.now)
-        started = first_starts(ledger, [snapshot.jobs.keys[row] for row in rows.tolist()])
-        rows = np.array([row for row in rows.tolist() if snapshot.jobs.keys[row] in started], dtype=np.int64)
+        jobs += len(snapshot.jobs)
+        new = {row: snapshot.jobs.keys[row] for row in new_jobs(snapshot.jobs, snapshot.now).tolist()}
+        started = first_starts(ledger, [key for key in new.values() if key not in seen])
+        rows = np.array([row for row, key in new.items() if key in started], dtype=np.int64)
         if not len(rows):
             continue
+        seen.update(started)
         waits = LiveQueue(snapshot, forecasts, limits=limits, samples=SAMPLES).starts()[rows]
         medians = np.quantile(waits, 0.5, axis=1, method="inverted_cdf")
         for row, median in zip(rows.tolist(), medians.tolist(), strict=True):
             if np.isfinite(median):
-                forecast.append(median)
-                came.append(max(started[snapshot.jobs.keys[row]] - snapshot.now, 0.0))
-    return StartOutcomes(np.array(forecast, dtype=np.float64), np.array(came, dtype=np.float64))
+                came = max(started[snapshot.jobs.keys[row]] - snapshot.now, 0.0)
+                outcomes.append((median, float(snapshot.jobs.time_limit[row]), came))
+    return StartOutcomes(*np.array(outcomes, dtype=np.float64).reshape(-1, 3).T)
 
 
 def new_jobs(jobs: Jobs, now: float) -> Ints:
@@ -58,6 +66,5 @@ def new_jobs(jobs: Jobs, now: float) -> Ints:
     return np.flatnonzero(jobs.pending & single & (now - jobs.submitted <= NEW))
 
 
-def _chosen(cycles: list[KeptCycle]) -> list[KeptCycle]:
-    places = np.unique(np.linspace(0, len(cycles) - 1, min(CYCLES, len(cycles))).astype(np.int64))
-    return [cycles[place] for place in places.tolist()]
+def _shuffled(cycles: list[KeptCycle]) -> list[KeptCycle]:
+    return [cycles[place] for place in np.random.default_rng(0).permutation(len(cycles)).tolist()]

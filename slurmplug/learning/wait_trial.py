@@ -53,15 +53,8 @@ def trial(log: JobLog, clock: Clock) -> list[ScoreRow]:
     samples, requested = queue.simulated_waits(states)
     seconds = clock() - began
     simulated = np.median(samples, axis=1)
-    features = np.array([queue.features(state) for state in states], dtype=np.float64)
-    of_simulation = np.column_stack([features, np.quantile(samples, [0.1, 0.25, 0.5, 0.75, 0.9], axis=1).T, requested])
-    learnt = _learnt(features, simulated, submit, start)
-    methods = {
-        _SIMULATED: simulated,
-        "learnt": learnt,
-        "average": (simulated + learnt) / 2,
-        "learnt on simulated": _learnt(of_simulation, simulated, submit, start),
-    }
+    learnt = learnt_waits(queue, rows, simulated)
+    methods = {_SIMULATED: simulated, "learnt": learnt, "average": (simulated + learnt) / 2}
     chosen = _chosen(list(methods.values()), submit, start)
     published = np.choose(chosen, list(methods.values()))
     of_samples = np.quantile(samples, [0.1, 0.9], axis=1)
@@ -86,7 +79,7 @@ def trial(log: JobLog, clock: Clock) -> list[ScoreRow]:
             )
             for i, (name, each) in enumerate(methods.items())
         ),
-        row("simulated, by outcomes", *by_outcomes(simulated, of_samples, submit, start)),
+        row("simulated, by outcomes", *by_outcomes(simulated, queue.limit[rows], of_samples, submit, start)),
         row(_REQUESTED, requested),
         row("no wait", np.zeros(len(wait))),
     ]
@@ -124,14 +117,14 @@ def intervals(predicted: Floats, first: Floats, submit: Floats, start: Floats) -
     return low, high
 
 
-def by_outcomes(simulated: Floats, first: Floats, submit: Floats, start: Floats) -> tuple[Floats, float]:
-    """The medians (n,) of what `slurmplug estimate` makes of simulated waits (n,) in seconds by the outcomes of jobs
-    that had started when a job was submitted, and the share of the waits within its 80% intervals. first: (2, n) bounds
-    while outcomes are too few."""
+def by_outcomes(simulated: Floats, limit: Floats, first: Floats, submit: Floats, start: Floats) -> tuple[Floats, float]:
+    """The medians (n,) of what `slurmplug estimate` makes of simulated waits (n,) of jobs with these time limits (n,),
+    all in seconds, by the outcomes of jobs that had started when a job was submitted, and the share of the waits within
+    its 80% intervals. first: (2, n) bounds while outcomes are too few."""
     waits, middle, (low, high) = start - submit, simulated.copy(), first.copy()
     for i, one in enumerate(simulated.tolist()):
         known = np.flatnonzero(start[:i] <= submit[i])
-        ratios = StartOutcomes(simulated[known], waits[known]).ratios(one)
+        ratios = StartOutcomes(simulated[known], limit[known], waits[known]).ratios(one, float(limit[i]))
         if len(ratios):
             came = as_they_came(np.array([one]), ratios)[0]
             middle[i], low[i], high[i] = np.quantile(came, [0.5, 0.1, 0.9], method="inverted_cdf")
@@ -155,12 +148,21 @@ def _blocks(submit: Floats, start: Floats) -> list[tuple[Ints, Bools]]:
     return [(part, (start <= submit[part[0]]) & (np.arange(len(submit)) < part[0])) for part in parts if len(part)]
 
 
-def _learnt(features: Floats, otherwise: Floats, submit: Floats, start: Floats) -> Floats:
-    """(n,) waits by a model of the features (n, f) of the jobs that had started; `otherwise` (n,) while these are too
-    few."""
-    waits, predicted = start - submit, otherwise.copy()
-    for part, known in _blocks(submit, start):
-        if known.sum() >= FEWEST_KNOWN:
+def learnt_waits(queue: QueueLog, rows: Ints, otherwise: Floats) -> Floats:
+    """(n,) waits of these rows (n,) by a model of the features of all jobs that had started; `otherwise` (n,) while
+    these are too few.
+
+    It learns the logarithm of one second more than the wait, whose median is that of the wait: few waits are long, and
+    those would decide the fit.
+    """
+    predicted, everyone = otherwise.copy(), np.arange(len(queue.submit))
+    features = np.array([queue.features(queue.state(row)) for row in everyone.tolist()], dtype=np.float64)
+    for part in np.array_split(np.arange(len(rows)), FITS):
+        if not len(part):
+            continue
+        first = rows[part[0]]
+        known = everyone[:first][queue.start[:first] <= queue.submit[first]]
+        if len(known) >= FEWEST_KNOWN:
             model = HistGradientBoostingRegressor(
                 loss="absolute_error",
                 max_iter=120,
@@ -169,7 +171,8 @@ def _learnt(features: Floats, otherwise: Floats, submit: Floats, start: Floats) 
                 l2_regularization=1.0,
                 random_state=0,
             )
-            predicted[part] = np.maximum(model.fit(features[known], waits[known]).predict(features[part]), 0.0)
+            fitted = model.fit(features[known], np.log1p(queue.wait[known])).predict(features[rows[part]])
+            predicted[part] = np.maximum(np.expm1(fitted), 0.0)
     return predicted
 
 

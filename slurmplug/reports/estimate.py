@@ -95,7 +95,8 @@ def estimate(ledger: LedgerFile, request: JobRequest, now: float) -> dict[str, A
     whose = limits.of_new_job(request.user, request.account, request.qos, request.partition)
     waits = queue.starts_of(jobs, place, alone.fits[0], whose=whose, gpu_type=request.gpu_type)
     medians = median_and_interval(waits)[:, 0]
-    ratios = kept_queue.outcomes(ledger).ratios(float(medians[0])) if np.isfinite(medians[0]) else np.zeros(0)
+    outcomes, limit = kept_queue.outcomes(ledger), np.nan if request.time_limit is None else request.time_limit
+    ratios = outcomes.ratios(float(medians[0]), limit) if np.isfinite(medians[0]) else np.zeros(0)
     if len(ratios):
         waits = as_they_came(medians, ratios)
     starts = np.maximum(snapshot.now + waits, now)

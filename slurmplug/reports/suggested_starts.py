@@ -39,7 +39,7 @@ def with_starts(ledger: LedgerFile, suggestions: Sequence[Suggestion]) -> list[S
         )
         if not np.isfinite(medians).all():
             continue
-        ratios = outcomes.ratios(float(medians[0]))
+        ratios = outcomes.ratios(float(medians[0]), float(snapshot.jobs.time_limit[row]))
         if len(ratios):
             medians = median_and_interval(as_they_came(medians, ratios))[:, 0]
         start, better = medians.tolist()

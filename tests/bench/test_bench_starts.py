@@ -4,7 +4,8 @@
 
 512 GPUs on 64 nodes are full; jobs request 1 to 32 GPUs, with CPUs in proportion, for one of 24 time limits. The
 forecasts of the run times are given. Under limits, each of 150 users, whose jobs are alike, may have 64 GPUs and 40
-jobs at once, each of 20 accounts 128 GPUs.
+jobs at once, each of 20 accounts 128 GPUs. Jobs that are not alike are of 200 users, no two with the same time limit
+but by chance.
 """
 
 from collections.abc import Callable
@@ -70,6 +71,22 @@ def of_users(of: Snapshot) -> Snapshot:
     return replace(of, jobs=replace(jobs, user=user, account=account, qos=np.full(len(jobs), "normal"), **columns))
 
 
+def of_users_unlike(of: Snapshot) -> Snapshot:
+    """The same cluster with jobs of 200 users, each with a time limit of its own."""
+    random, jobs = np.random.default_rng(2), of.jobs
+    number = random.integers(0, 200, len(jobs))
+    limit = np.round(random.lognormal(9.5, 1.2, len(jobs))) + 600
+    return replace(
+        of,
+        jobs=replace(
+            jobs,
+            user=np.char.add("u", number.astype(np.str_)),
+            qos=np.full(len(jobs), "normal"),
+            time_limit=np.where(jobs.pending, limit, jobs.time_limit),
+        ),
+    )
+
+
 def queue(of: Snapshot, limits: Limits | None = None) -> LiveQueue:
     n, limit = len(of.jobs), of.jobs.time_limit
     total = Forecast.lognormal(0.2 * limit, 1.0, "bench").clip(upper=limit)
@@ -98,6 +115,15 @@ def test_all_starts_under_limits(benchmark: BenchmarkFixture, waiting: int) -> N
     assert np.isfinite(found[-waiting:]).all()
 
 
+@pytest.mark.parametrize("limited", [False, True])
+def test_all_starts_of_jobs_that_are_not_alike(benchmark: BenchmarkFixture, waiting: int, limited: bool) -> None:
+    """Each user may have 32 GPUs and two jobs at once."""
+    of = of_users_unlike(full(waiting))
+    limits = Limits({"normal": QosLimits(user={"gres/gpu": 32.0, JOBS: 2.0})}) if limited else None
+    found = benchmark.pedantic(lambda: queue(of, limits).starts(), rounds=1)
+    assert np.isfinite(found[-waiting:]).all()
+
+
 def test_four_variants_of_one_more(benchmark: BenchmarkFixture, waiting: int) -> None:
     of = full(waiting)
     variants = [
@@ -116,7 +142,7 @@ def test_the_forecast_of_the_queue(benchmark: BenchmarkFixture, waiting: int, ou
     total = Forecast.lognormal(0.2 * limit, 1.0, "bench").clip(upper=limit)
     remaining = total.beyond(np.nan_to_num(of.now - of.jobs.started))
     forecasts = Forecasts(**{**vars(Forecasts.unknown(n)), "total": total, "remaining": remaining})
-    came = StartOutcomes(*(random.lognormal(9.0, 2.0, outcomes) for _ in range(2)))
+    came = StartOutcomes(*(random.lognormal(9.0, 2.0, outcomes) for _ in range(3)))
     found = benchmark.pedantic(lambda: queue_forecast(of, forecasts, came), rounds=3)
     assert np.isfinite(found.start[-waiting:, 0]).all()
     assert (found.outcomes > 0) == (outcomes > 0)

@@ -77,8 +77,12 @@ class LiveSite:
         merged = {name: {**SETTINGS.get(name, {}), **settings.get(name, {})} for name in {*SETTINGS, *settings}}
         self.config = Config.model_validate(merged)
         self.ledger = Ledger(folder / "ledger.db")
-        self.port = operated(cluster, folder)
-        cluster.wait(self._knows_limits, 60, "the limits of QOS and associations")
+        self.begin()
+
+    def begin(self) -> None:
+        """A daemon that begins, with a port of its own, which has read the limits just now: it keeps them a minute."""
+        self.port = operated(self.cluster, self.folder)
+        self.cluster.wait(self._knows_limits, 60, "the limits of QOS and associations")
         self.restart()
 
     def _knows_limits(self) -> bool:
@@ -90,7 +94,7 @@ class LiveSite:
         return True
 
     def restart(self) -> None:
-        """A daemon that begins with what the ledger has."""
+        """A daemon that begins with what the ledger has, and with the same port."""
         self.scheduler = begun(self.port, self.policy, self.ledger, self.config)
 
     def trains(self, text: str, *options: str, user: int = 0) -> int:

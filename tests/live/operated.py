@@ -15,7 +15,7 @@ CLIENTS = ("squeue", "sinfo", "sprio", "scontrol", "scancel", "sacct", "sacctmgr
 
 
 def operated(cluster: Sandbox, folder: Path, timeout: float = 20.0) -> SlurmCluster:
-    """Calls are noted in `folder`/calls, a line each."""
+    """Calls are noted in `folder`/calls, a line each; not those by which pyslurm was proven to work."""
     for name in CLIENTS:
         program = folder / name
         program.write_text(
@@ -28,6 +28,7 @@ def operated(cluster: Sandbox, folder: Path, timeout: float = 20.0) -> SlurmClus
     slurm = {"conf": conf, "bin": str(folder), "timeout": timeout, "client": chosen.CLIENT}
     made = SlurmCluster(Config.model_validate({"slurm": slurm, "spool": {"path": str(cluster.spool)}}))
     chosen.proven(made._client)
+    (folder / "calls").unlink(missing_ok=True)
     return made
 
 

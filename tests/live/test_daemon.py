@@ -164,7 +164,8 @@ def test_a_job_at_its_target_ends_completed_and_its_dependent_runs(cluster: Sand
     operation = daemon.operation(job)
     assert (operation["rule"], operation["result"]) == ("target", "stopped")
     assert daemon.query("SELECT stop FROM stops")[0]["stop"] == "target"
-    assert not list((cluster.spool / "requests").iterdir())
+    # the operation's end is recorded before the request is withdrawn, as every effect is
+    cluster.wait(lambda: not list((cluster.spool / "requests").iterdir()), what="the request to be withdrawn")
     since = cluster.job(job)["StartTime"]  # jobs of earlier tests are still listed
     suggested = daemon.command("suggest", "-a", "-S", since, "--json")
     assert json.loads(suggested.stdout)["groups"] == 1, suggested.stderr

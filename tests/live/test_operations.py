@@ -118,6 +118,7 @@ def test_what_slurm_would_refuse_or_hold_is_found_before(site: LiveSite) -> None
     site.until(lambda: site.cluster.job(het)["JobState"] == "RUNNING")
     site.cluster.run(root, ["sacctmgr", "-i", "modify", "user", user, "set", "MaxTRES=gres/gpu=3"])
     try:
+        site.begin()
         for job, why in ((limited, "limit"), (fixed, "no requeue"), (by_gpu, "shape"), (het, "heterogeneous")):
             site.wants(job, kind="resize", gpus=4)
             assert (job, site.vetoes(job)) == (job, [why])

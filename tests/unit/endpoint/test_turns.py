@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from slurmplug.endpoint.turns import HALF_LIFE, LITTLE, Turns
+from slurmplug.endpoint.turns import HALF_LIFE, LITTLE, SHARE, Turns
 
 ADA, BOB, EVE = 1001, 1002, 1003
 
@@ -79,3 +79,14 @@ def test_the_first_lane_is_kept_for_those_who_used_little(clock: Clock) -> None:
     clock.now += HALF_LIFE
     with turns.turn(EVE, 0.0) as lane:
         assert lane == "first"
+
+
+def test_the_first_lane_is_also_for_who_used_far_less_than_another_who_asks(clock: Clock) -> None:
+    turns = Turns(["first", "second"], clock)
+    turns.charge(ADA, LITTLE * 2)
+    turns.charge(EVE, LITTLE * 2 / SHARE)
+    with turns.turn(EVE, 0.0), turns.turn(ADA, 0.0) as lane:
+        assert lane == "first"
+    turns.charge(ADA, LITTLE)
+    with turns.turn(EVE, 0.0), pytest.raises(TimeoutError), turns.turn(ADA, 0.0):
+        pass

@@ -20,7 +20,7 @@ from slurmplug.forecasting.start_outcomes import (
 )
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
 
-LATE = StartOutcomes(np.full(FEWEST, 60.0), np.linspace(60.0, 600.0, FEWEST))
+LATE = StartOutcomes(np.full(FEWEST, 60.0), np.full(FEWEST, 200.0), np.linspace(60.0, 600.0, FEWEST))
 """Jobs that would start after a minute came after one to ten."""
 
 
@@ -50,7 +50,7 @@ def test_who_waits_starts_when_those_before_have_ended_and_ends_a_run_time_later
 
 
 def test_where_too_few_starts_came_true_no_interval_is_told_of_a_start() -> None:
-    found = made(full(1), StartOutcomes(LATE.forecast[1:], LATE.came[1:]))
+    found = made(full(1), StartOutcomes(LATE.forecast[1:], LATE.limit[1:], LATE.came[1:]))
     assert found.outcomes == 0
     assert np.isnan(found.start[1, 1:]).all()
     assert np.isnan(found.end[1, 1:]).all()
@@ -60,7 +60,7 @@ def test_where_too_few_starts_came_true_no_interval_is_told_of_a_start() -> None
 def test_an_interval_is_that_of_an_estimate_with_the_same_outcomes() -> None:
     of = full(1)
     found = made(of, LATE)
-    waits = as_they_came(np.array([60.0]), LATE.ratios(60.0))
+    waits = as_they_came(np.array([60.0]), LATE.ratios(60.0, 200.0))
     assert found.outcomes == FEWEST
     np.testing.assert_allclose(found.start[1], NOW + median_and_interval(waits)[0])
     np.testing.assert_allclose(found.end[1], NOW + median_and_interval(ends_of(waits, np.array([[100.0]])))[0])

@@ -7,7 +7,8 @@ from predictors.arrays import Floats, Ints
 from slurmplug.cluster.limit_columns import limit_columns
 from slurmplug.cluster.limits import JOBS, Assoc, AssocLimits, Limits, QosLimits, ResourceUse
 from slurmplug.forecasting.limit_sums import limit_sums
-from slurmplug.forecasting.starts import Running, Sums, Waiting, start_times
+from slurmplug.forecasting.queues import Running, Sums, Waiting
+from slurmplug.forecasting.starts import start_times
 from slurmplug.sim.slurm.launcher import HeldResources, LauncherSettings, NodeResources, Pending, jobs_to_start
 from slurmplug.sim.slurm.limited import Limited
 from slurmplug.sim.slurm.multifactor import Usage, Weights

@@ -45,6 +45,18 @@ def test_starts_that_came_are_beside_those_that_were_forecast(site: Site) -> Non
     np.testing.assert_array_equal(found.came, [100.0, 200.0])
 
 
+def test_of_many_cycles_each_job_counts_once(site: Site) -> None:
+    for wait in range(30):
+        later(site, 100.0 + wait)
+    twice = site.cluster.submit(**FULL)
+    for _ in range(2):
+        site.cycle(seconds=budgets.INPUTS_EVERY)
+    site.cluster.start(twice)
+    site.cycle(seconds=1.0)
+    assert sorted(start_outcomes(site.ledger).came)[-31:-1] == [100.0 + wait for wait in range(30)]
+    assert len(start_outcomes(site.ledger).came) == 31
+
+
 def test_jobs_that_have_not_started_or_are_not_new_say_nothing(site: Site) -> None:
     cancelled = site.cluster.submit(**FULL)
     site.cluster.submit(**FULL, elements=3, array_id=2)
@@ -59,7 +71,7 @@ def test_jobs_that_have_not_started_or_are_not_new_say_nothing(site: Site) -> No
 def test_an_estimate_goes_by_the_starts_that_came_of_such_forecasts(site: Site) -> None:
     """Jobs that could have started at once began after one to five minutes."""
     random = np.random.default_rng(0)
-    outcomes = StartOutcomes(np.zeros(FEWEST), random.uniform(60.0, 300.0, FEWEST))
+    outcomes = StartOutcomes(np.zeros(FEWEST), np.full(FEWEST, np.nan), random.uniform(60.0, 300.0, FEWEST))
     site.cycle()
     before = estimate.estimate(site.ledger, REQUEST, site.cluster.time)
     assert (before["outcomes"], before["start"]["high"]) == (0, site.cluster.time)
@@ -73,19 +85,28 @@ def test_an_estimate_goes_by_the_starts_that_came_of_such_forecasts(site: Site) 
 
 
 def test_the_nearest_outcomes_tell_and_too_few_do_not() -> None:
-    outcomes = StartOutcomes(np.repeat([0.0, 999.0], 100), np.repeat([0.0, 9999.0], 100))
-    np.testing.assert_allclose(as_they_came(np.array([99.0]), outcomes.ratios(2000.0)), np.full((1, 100), 999.0))
-    np.testing.assert_array_equal(as_they_came(np.array([0.0]), outcomes.ratios(0.0)), np.zeros((1, 100)))
-    assert len(StartOutcomes(np.zeros(FEWEST - 1), np.zeros(FEWEST - 1)).ratios(0.0)) == 0
+    outcomes = StartOutcomes(np.repeat([0.0, 999.0], 100), np.full(200, 60.0), np.repeat([0.0, 9999.0], 100))
+    np.testing.assert_allclose(as_they_came(np.array([99.0]), outcomes.ratios(2000.0, 60.0)), np.full((1, 100), 999.0))
+    np.testing.assert_array_equal(as_they_came(np.array([0.0]), outcomes.ratios(0.0, 60.0)), np.zeros((1, 100)))
+    assert len(StartOutcomes(*np.zeros((3, FEWEST - 1))).ratios(0.0, 60.0)) == 0
+
+
+def test_of_equal_forecasts_those_of_jobs_with_about_as_long_a_time_limit_tell() -> None:
+    """Backfill starts the short ones first. A job without a limit is like those with long ones."""
+    limit = np.repeat([600.0, 86_400.0, np.nan], 100)
+    outcomes = StartOutcomes(np.full(300, 99.0), limit, np.repeat([49.0, 999.0, 9999.0], 100))
+    for asked, came in ((900.0, 49.0), (90_000.0, 999.0), (np.nan, 9999.0), (4e7, 9999.0)):
+        found = as_they_came(np.array([99.0]), outcomes.ratios(99.0, asked))
+        np.testing.assert_allclose(found, np.full((1, 100), came))
 
 
 def test_of_what_came_eight_in_ten_lie_in_the_interval() -> None:
     random = np.random.default_rng(1)
     forecast = random.lognormal(6.0, 1.5, 22_000)
     came = forecast * random.lognormal(0.4, 1.0, len(forecast))
-    outcomes, inside = StartOutcomes(forecast[2000:], came[2000:]), []
+    outcomes, inside = StartOutcomes(forecast[2000:], np.full(20_000, 60.0), came[2000:]), []
     for one, truth in zip(forecast[:2000], came[:2000], strict=True):
-        low, high = np.quantile(as_they_came(np.array([one]), outcomes.ratios(one))[0], [0.1, 0.9])
+        low, high = np.quantile(as_they_came(np.array([one]), outcomes.ratios(one, 60.0))[0], [0.1, 0.9])
         inside.append(low <= truth <= high)
     assert np.mean(inside) == pytest.approx(0.8, abs=0.03)
 
