@@ -16,7 +16,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 
 from slurmplug.integrations.optuna import OptStopPruner
-from slurmplug_report import checkpoint_requested, report
+from slurmplug_report import Stop, checkpoint_requested, report
 
 EPOCHS = 60
 SAVE_EVERY = 10
@@ -54,21 +54,20 @@ else:
     model, accuracies = MLPClassifier(hidden_layer_sizes=hidden, learning_rate_init=rate, random_state=0), []
 print(f"trial {name}, hidden {hidden}, rate {rate:.5f}: training from epoch {len(accuracies)}", flush=True)
 
-status, pruned = 0, False
+stop, pruned = Stop(), False
 for epoch in range(len(accuracies), EPOCHS):
     time.sleep(0.3)  # as long as an epoch on a larger data set
     model.partial_fit(x_train, y_train, classes=np.unique(y))
     accuracies.append(float(model.score(x_valid, y_valid)))
     trial.report(accuracies[-1], epoch)
     stop = report(iteration=epoch, loss=model.loss_, accuracy=accuracies[-1])
-    pruned = bool(stop) or trial.should_prune()
-    if pruned or checkpoint_requested() or epoch % SAVE_EVERY == SAVE_EVERY - 1 or epoch == EPOCHS - 1:
+    pruned = trial.should_prune() or (bool(stop) and stop.reason != "target")  # at its target a trial is complete
+    if stop or pruned or checkpoint_requested() or epoch % SAVE_EVERY == SAVE_EVERY - 1 or epoch == EPOCHS - 1:
         part = saved.with_suffix(".part")  # if the job is killed meanwhile, the previous checkpoint remains
         joblib.dump((model, accuracies), part)
         part.replace(saved)
         report(checkpoint=epoch)
-    if pruned:
-        status = stop.status
+    if stop or pruned:
         break
 
 if pruned:
@@ -79,4 +78,4 @@ else:
 if any(each.state == TrialState.COMPLETE for each in study.get_trials()):
     best = study.best_trial
     print(f"best so far: accuracy {best.value:.4f}, {best.params}", flush=True)
-sys.exit(status)
+sys.exit(stop.status)

@@ -125,6 +125,23 @@ def test_the_trials_of_a_study_are_pruned_and_one_that_is_requeued_goes_on_from_
     assert f"best so far: accuracy {study.best_value:.4f}" in copies.run(best.replace("JOBID", array))
 
 
+def test_a_trial_that_is_stopped_at_its_target_is_complete_with_its_value(
+    cluster: Sandbox, daemon: DaemonProcess
+) -> None:
+    daemon.start()
+    copies = Copies(cluster, "optuna_sweep")
+    script = copies.folder / "optuna_sweep.sbatch"
+    script.write_text(
+        script.read_text().replace("#PLUG --type", "#PLUG --target=accuracy>=0.5 --stop=target\n#PLUG --type", 1)
+    )
+    array = copies.run("sbatch --parsable --array=0 optuna_sweep.sbatch").strip()
+    cluster.wait_job(f"{array}_0", "COMPLETED", 120)
+    [log] = copies.folder.glob("*/study.log")
+    study = optuna.load_study(study_name=array, storage=JournalStorage(JournalFileBackend(str(log))))
+    assert study.best_value >= 0.5
+    assert len(study.best_trial.intermediate_values) < 60
+
+
 def test_the_parts_of_a_pipeline_follow_each_other_after_a_stop_at_the_target_and_not_after_a_requeue(
     cluster: Sandbox, daemon: DaemonProcess
 ) -> None:
