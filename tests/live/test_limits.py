@@ -3,7 +3,7 @@
 import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from slurmplug.commands import main
 from slurmplug.ledger import kept_limits
 from slurmplug.ledger.ledger import Ledger
-from slurmplug.sandbox import Sandbox
+from slurmplug.sandbox import ClusterSpec, Sandbox
 from tests.live.daemon_process import SLURMPLUG, DaemonProcess, daemon_beside
 
 LIMIT = 600.0
@@ -25,25 +25,29 @@ until [ -e {} ]; do sleep 0.2; done
 """
 
 
-@pytest.fixture
-def limited(cluster: Sandbox) -> Iterator[Sandbox]:
-    """A QOS in which a user has two GPUs at once, for two users."""
-    users = cluster.researchers[:2]
+@pytest.fixture(scope="module")
+def with_few(special_cluster: Callable[[ClusterSpec], Sandbox]) -> ClusterSpec:
+    """A cluster with a QOS in which a user has two GPUs at once, for two users.
+
+    It is one of its own, as a daemon learns run times from jobs that squeue still lists, and those of other tests end
+    within seconds.
+    """
+    spec = ClusterSpec()
+    cluster = special_cluster(spec)
 
     def accounting(*words: str) -> None:
         cluster.run("root", ["sacctmgr", "-i", *words])
 
     accounting("add", "qos", "few", "set", "MaxTRESPerUser=gres/gpu=2")
-    for user in users:
+    for user in cluster.researchers[:2]:
         accounting("modify", "user", user, "set", "qos+=few")
-    try:
-        yield cluster
-    finally:
-        cluster.run("root", ["scancel", *(f"--user={user}" for user in users[:1])])
-        cluster.run("root", ["scancel", *(f"--user={user}" for user in users[1:])])
-        for user in users:
-            accounting("modify", "user", user, "set", "qos-=few")
-        accounting("delete", "qos", "few")
+    return spec
+
+
+@pytest.fixture
+def limited(with_few: ClusterSpec, special_cluster: Callable[[ClusterSpec], Sandbox]) -> Sandbox:
+    """That cluster, with an empty queue."""
+    return special_cluster(with_few)
 
 
 @pytest.fixture
