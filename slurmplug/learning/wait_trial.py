@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from predictors.arrays import Bools, Floats, Ints
+from predictors.arrays import Floats, Ints
 from predictors.scoring import Clock, ScoreRow, absolute_error, coverage
 from predictors.trials import runtime
 from slurmplug.forecasting.start_outcomes import StartOutcomes, as_they_came
@@ -142,10 +142,9 @@ def _queue(log: JobLog, clock: Clock) -> QueueLog:
     return QueueLog(JobLog(jobs, log.runtimes[kept], log.waits[kept]), forecast)
 
 
-def _blocks(submit: Floats, start: Floats) -> list[tuple[Ints, Bools]]:
-    """The jobs in even parts, in order of submission; before each, which jobs (n,) had started."""
-    parts = np.array_split(np.arange(len(submit)), FITS)
-    return [(part, (start <= submit[part[0]]) & (np.arange(len(submit)) < part[0])) for part in parts if len(part)]
+def _parts(jobs: int) -> list[Ints]:
+    """The places of so many jobs in even parts, none of which is empty."""
+    return [part for part in np.array_split(np.arange(jobs), FITS) if len(part)]
 
 
 def learnt_waits(queue: QueueLog, rows: Ints, otherwise: Floats) -> Floats:
@@ -157,9 +156,7 @@ def learnt_waits(queue: QueueLog, rows: Ints, otherwise: Floats) -> Floats:
     """
     predicted, everyone = otherwise.copy(), np.arange(len(queue.submit))
     features = np.array([queue.features(queue.state(row)) for row in everyone.tolist()], dtype=np.float64)
-    for part in np.array_split(np.arange(len(rows)), FITS):
-        if not len(part):
-            continue
+    for part in _parts(len(rows)):
         first = rows[part[0]]
         known = everyone[:first][queue.start[:first] <= queue.submit[first]]
         if len(known) >= FEWEST_KNOWN:
@@ -179,7 +176,8 @@ def learnt_waits(queue: QueueLog, rows: Ints, otherwise: Floats) -> Floats:
 def _chosen(methods: Sequence[Floats], submit: Floats, start: Floats) -> Ints:
     """(n,) the method with the least mean absolute error on the jobs that had started; the first without any."""
     errors, chosen = np.abs(np.array(methods) - (start - submit)), np.zeros(len(submit), dtype=np.int64)
-    for part, known in _blocks(submit, start):
-        if known.any():
+    for part in _parts(len(submit)):
+        known = np.flatnonzero(start[: part[0]] <= submit[part[0]])
+        if len(known):
             chosen[part] = errors[:, known].mean(axis=1).argmin()
     return chosen
