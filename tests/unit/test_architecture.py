@@ -1,4 +1,4 @@
-"""The rules of the rooms in docs/architecture.md: the contracts on imports, and what no contract can say."""
+"""The rules of the packages in docs/architecture.md: the contracts on imports, and what no contract can say."""
 
 import ast
 import re
@@ -35,7 +35,7 @@ WAITS_WITHOUT_LIMIT = {"join", "wait", "shutdown"}
 """Methods of threads, pools, processes and events; without arguments they wait for any time."""
 
 
-ROOMS = ROOT / "slurmplug"
+FOLDER = ROOT / "slurmplug"
 SENTENCE = re.compile(r"[A-Z][a-z']* .*\.", re.DOTALL)
 MAKES_SENTENCES = {"reports", "commands"}
 """`commands` for their --help."""
@@ -127,13 +127,13 @@ def test_the_contracts_on_imports_hold() -> None:
 
 
 def test_only_reports_make_sentences() -> None:
-    grammar = ROOMS / "directives" / "grammar.py"  # the help of each directive
+    grammar = FOLDER / "directives" / "grammar.py"  # the help of each directive
     others = [
         module
-        for module in ROOMS.rglob("*.py")
-        if module.relative_to(ROOMS).parts[0] not in MAKES_SENTENCES and module != grammar
+        for module in FOLDER.rglob("*.py")
+        if module.relative_to(FOLDER).parts[0] not in MAKES_SENTENCES and module != grammar
     ]
-    assert {module.relative_to(ROOMS).as_posix(): found for module in others if (found := sentences(module))} == {}
+    assert {module.relative_to(FOLDER).as_posix(): found for module in others if (found := sentences(module))} == {}
 
 
 def test_that_test_sees_a_sentence(tmp_path: Path) -> None:
@@ -144,29 +144,29 @@ def test_that_test_sees_a_sentence(tmp_path: Path) -> None:
     assert sentences(module) == ["It waits for job {} to end.", "Its rank is 5."]
 
 
-def test_few_rooms() -> None:
-    assert len([entry for entry in ROOMS.iterdir() if entry.name != "__pycache__"]) <= 25
+def test_few_packages() -> None:
+    assert len([entry for entry in FOLDER.iterdir() if entry.name != "__pycache__"]) <= 25
 
 
 @pytest.mark.parametrize("package", ["slurmplug", "policies", "predictors", "slurmplug_report"])
-def test_every_room_says_what_it_is_for(package: str) -> None:
+def test_every_package_says_what_it_is_for(package: str) -> None:
     for init in (ROOT / package).rglob("__init__.py"):
         assert ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))), f"{init} has no docstring"
 
 
-@pytest.mark.parametrize("room", ["daemon", "processes"])
-def test_nothing_that_the_daemon_does_itself_waits_without_a_limit(room: str) -> None:
+@pytest.mark.parametrize("package", ["daemon", "processes"])
+def test_nothing_that_the_daemon_does_itself_waits_without_a_limit(package: str) -> None:
     """Else SIGTERM waits with it. What may hang is called in another process, with a number of seconds."""
     found = [
         f"{path.name}:{node.lineno} {node.func.attr}"
-        for path in (ROOMS / room).rglob("*.py")
+        for path in (FOLDER / package).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
         if node.func.attr in WAITS_WITHOUT_LIMIT and not node.args and not node.keywords
     ]
     pools = [
         path.name
-        for path in (ROOMS / room).rglob("*.py")
+        for path in (FOLDER / package).rglob("*.py")
         if re.search(r"\b(Thread|Process)PoolExecutor\(|import multiprocessing", path.read_text())
     ]
     assert found + pools == []
