@@ -68,6 +68,7 @@ class SlurmCluster:
             queue = self._client.queue()
             now = self.now()  # after what the queue shows, however long it took: since then at least this time passed
         self._queue, jobs = queue, queue.rows
+        self._put_off.keep_only(jobs.job_id.tolist())
         scripts = self._scripts.read(jobs, known, now)
         self._het_leaders = frozenset(jobs.job_id[jobs.het_id == jobs.job_id].tolist())
         reading = Reading(
