@@ -10,6 +10,7 @@ import logging
 import math
 import signal
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from types import FrameType
@@ -114,6 +115,7 @@ class Daemon:
         self._path, self._notifier, self._lease = path, notifier, held_lease
         self._stopping = self._reloading = self._superseded = False
         self._interruptible = False
+        self._is_applying: Callable[[], bool] = lambda: False  # a signal may come before there is a scheduler
         config = schema.load(path)
         self._spool = SpoolProcess(config.spool.path, only_one, self._go_on)
         self._port = FencedCluster(config, held_lease, self._spool)
@@ -135,37 +137,42 @@ class Daemon:
             self._ledger = Ledger(config.ledger.path)
             self._waiting.append(self._ledger)
             stack.callback(self._ledger.close)
-            self._beside: list[Kept[Config]] = []
-            self._checked_at = 0.0
-            self._intake = Intake(self._ledger.live_records())
-            self._spool.skip_stored(self._intake.stored_until)
-            self._spool.take_costs = self._intake.take_costs.by_run()
-            self._intake.set_updated([each.job for each in self._ledger.open_operations() if each.goal])
-            self._forecaster = Forecaster(HistoryRunTimes(RuntimePredictor(config.predictors.runtime)))
-            self._site = SiteExamination(config, self._ledger, self._statuses)
-            self._scheduler = Scheduler(
-                port=self._port,
-                intake=self._intake,
-                forecaster=self._forecaster,
-                policy=(policy := policy_registry.policy(config)),
-                ledger=self._ledger,
-                config=config,
-                fallback=policy_registry.fallback(config, policy),
-                in_force=self._site.in_force,
-            )
-            self._promotion = Promotion(self._ledger, self._scheduler, self._forecaster)
-            stack.callback(self._promotion.close)
-            self._training = PredictorTraining(self._ledger, config.ledger.path)
-            stack.callback(self._training.close)
-            self._queue_forecasting = QueueForecasting(self._ledger, config.ledger.path, self._port.limits)
-            stack.callback(self._queue_forecasting.close)
-            self._notifications = Notifications(self._ledger, config.ledger.path)
-            stack.callback(self._notifications.close)
-            self._trained_at = 0.0
-            self._cleaned_at = self._thinned_at = 0.0
-            self._is_swept = True
+            self._make_parts(config, stack)
             self._interruptible = False
             self._stack = stack.pop_all()
+
+    def _make_parts(self, config: Config, stack: ExitStack) -> None:
+        """The parts of a cycle, on the open ledger, and what is done between two cycles. `stack`: closes them."""
+        self._beside: list[Kept[Config]] = []
+        self._checked_at = 0.0
+        self._intake = Intake(self._ledger.live_records())
+        self._spool.skip_stored(self._intake.stored_until)
+        self._spool.take_costs = self._intake.take_costs.by_run()
+        self._intake.set_updated([each.job for each in self._ledger.open_operations() if each.goal])
+        self._forecaster = Forecaster(HistoryRunTimes(RuntimePredictor(config.predictors.runtime)))
+        self._site = SiteExamination(config, self._ledger, self._statuses)
+        self._scheduler = Scheduler(
+            port=self._port,
+            intake=self._intake,
+            forecaster=self._forecaster,
+            policy=(policy := policy_registry.policy(config)),
+            ledger=self._ledger,
+            config=config,
+            fallback=policy_registry.fallback(config, policy),
+            in_force=self._site.in_force,
+        )
+        self._is_applying = lambda: self._scheduler.applying
+        self._promotion = Promotion(self._ledger, self._scheduler, self._forecaster)
+        stack.callback(self._promotion.close)
+        self._training = PredictorTraining(self._ledger, config.ledger.path)
+        stack.callback(self._training.close)
+        self._queue_forecasting = QueueForecasting(self._ledger, config.ledger.path, self._port.limits)
+        stack.callback(self._queue_forecasting.close)
+        self._notifications = Notifications(self._ledger, config.ledger.path)
+        stack.callback(self._notifications.close)
+        self._trained_at = 0.0
+        self._cleaned_at = self._thinned_at = 0.0
+        self._is_swept = True
 
     def run(self) -> bool:
         """Serve until SIGTERM or SIGINT; False if another daemon acts from now on."""
@@ -355,9 +362,6 @@ class Daemon:
         """Called while the spool is waited for."""
         self._notifier.ping_watchdog()
         return not self._stopping
-
-    def _is_applying(self) -> bool:
-        return hasattr(self, "_scheduler") and self._scheduler.applying
 
     def _signalled(self, number: int, _: FrameType | None) -> None:
         self._port.wake()
