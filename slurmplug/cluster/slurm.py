@@ -142,9 +142,9 @@ class SlurmCluster:
             os.eventfd_read(self._woken)
         return True
 
-    def hurry(self, seconds: float) -> None:
+    def finish_within(self, seconds: float) -> None:
         """Wait for Slurm no longer than so many seconds from now; safe in a signal handler."""
-        self._client.hurry(seconds)
+        self._client.finish_within(seconds)
 
     def wake(self) -> None:
         """End the current `wait`, or the next one; safe in a signal handler."""

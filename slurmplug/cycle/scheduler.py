@@ -19,7 +19,7 @@ from slurmplug import operations
 from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.port import ClusterPort, Command, Outcome, Reading, ResourceRequest, Site
 from slurmplug.config.schema import Config
-from slurmplug.cycle import watch
+from slurmplug.cycle import trust
 from slurmplug.cycle.comparison import Comparison
 from slurmplug.cycle.events import EventLog
 from slurmplug.cycle.observed import Observed
@@ -125,12 +125,12 @@ class Scheduler:
             began = perf_counter()
             try:
                 if watched:
-                    watch.require_known(policy, snapshot, forecasts)
+                    trust.require_known(policy, snapshot, forecasts)
                 plan = valid_plan.validate_plan(snapshot, policy.decide(snapshot, forecasts, memory))
                 if watched:
-                    watch.require_ranks(snapshot, plan)
-                    watch.require_in_time(perf_counter() - began, self.config.interval)
-            except watch.NotTrusted as error:
+                    trust.require_ranks(snapshot, plan)
+                    trust.require_in_time(perf_counter() - began, self.config.interval)
+            except trust.NotTrusted as error:
                 log.warning("policy %s is not followed in this cycle: %s", policy.name, error)
                 return nothing, f"policy {policy.name} is not followed: {error}"
             except (Exception, SystemExit) as error:  # a site's own policy does not end the daemon
@@ -167,7 +167,7 @@ class Scheduler:
         times = self._times(observed, plan, past, before, ending)
         sized = plan
         if not places:
-            sized = sizes.under_slurm(snapshot, time_limits.with_last_calls(plan, times), past, limits, times)
+            sized = sizes.with_resizes(snapshot, time_limits.with_last_calls(plan, times), past, limits, times)
             acts = self.config.mode.of("stop") == "act"
             sized = idle_gpus.with_stops(sized, snapshot, past.told_idle, self.config.stop.idle_gpus, acts=acts)
         verdict = self._check(snapshot, sized, past, times, reading.site)
@@ -283,11 +283,11 @@ class Scheduler:
         snapshot, forecasts, limits = observed.snapshot, observed.forecasts, self.config.guardrails
         bounded = not observed.reading.site.places and math.isfinite(limits.max_bypass)
         if not bounded or not (snapshot.jobs.pending & ~np.isnan(plan.score)).any():
-            return precedence.first(snapshot, plan, limits, forecasts, None), None
+            return precedence.put_first(snapshot, plan, limits, forecasts, None), None
         if not observed.policy.needs >= precedence.NEEDS:
             forecasts = self.forecaster.forecast(snapshot, precedence.NEEDS)
         found = precedence.waits(snapshot, forecasts, self.ledger.recall(precedence.MEMORY))
-        return precedence.first(snapshot, plan, limits, forecasts, found), precedence.remembered(snapshot, found)
+        return precedence.put_first(snapshot, plan, limits, forecasts, found), precedence.remembered(snapshot, found)
 
     def _past(self, jobs: Sequence[JobKey]) -> guardrails.Past:
         return self.ledger.past(self.port.now(), self.config.guardrails.first_seen, jobs)

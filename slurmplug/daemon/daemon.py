@@ -45,7 +45,7 @@ from slurmplug.ledger import run_queries
 from slurmplug.ledger.ledger import DAY, Ledger
 from slurmplug.ledger.lock import only_one
 from slurmplug.ledger.owner import become_owner_of
-from slurmplug.processes.kept import Kept
+from slurmplug.processes.supervised import SupervisedProcess
 from slurmplug.reports import notices
 from slurmplug.spool.process import SpoolProcess
 from slurmplug.spool.report_lines import RunId
@@ -93,7 +93,7 @@ def _stand_by(config: Config, folder: SharedFolder, notifier: ServiceNotifier) -
 
     def signalled(number: int, _: FrameType | None) -> None:
         signals.append(number)
-        folder.hurry(0.0)
+        folder.finish_within(0.0)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signalled)
@@ -143,11 +143,11 @@ class Daemon:
 
     def _make_parts(self, config: Config, stack: ExitStack) -> None:
         """The parts of a cycle, on the open ledger, and what is done between two cycles. `stack`: closes them."""
-        self._beside: list[Kept[Config]] = []
+        self._services: list[SupervisedProcess[Config]] = []
         self._checked_at = 0.0
         self._intake = Intake(self._ledger.live_records())
         self._spool.skip_stored(self._intake.stored_until)
-        self._spool.take_costs = self._intake.take_costs.by_run()
+        self._spool.merge_costs = self._intake.merge_costs.by_run()
         self._intake.set_updated([each.job for each in self._ledger.open_operations() if each.goal])
         self._forecaster = Forecaster(HistoryRunTimes(RuntimePredictor(config.predictors.runtime)))
         self._site = SiteExamination(config, self._ledger, self._statuses)
@@ -196,7 +196,7 @@ class Daemon:
             self._trained_at = training.last_trained(self._ledger)
         fallback = self._scheduler.fallback
         self._forecaster.get_ready(self._scheduler.policy.needs | (fallback.needs if fallback else frozenset()))
-        self._start_beside()
+        self._start_services()
         log.info("policy %s, a cycle every %g s", self._scheduler.policy.name, self._scheduler.config.interval)
         self._notifier.ready(f"policy {self._scheduler.policy.name}")
 
@@ -220,7 +220,7 @@ class Daemon:
                 return
             self._promotion.before_cycle(self._port.now())
             record = self._scheduler.run()
-            self._spool.take_costs = self._intake.take_costs.by_run()
+            self._spool.merge_costs = self._intake.merge_costs.by_run()
             if self._stopping:
                 return
             self._write_waiting_jobs()
@@ -274,17 +274,17 @@ class Daemon:
             found[self._lease.folder.path] = status
         return found
 
-    def _start_beside(self) -> None:
+    def _start_services(self) -> None:
         """Serve reports over the network and metrics, if configured; a failure to do so does not stop the daemon."""
         config = self._scheduler.config
         try:
             if config.endpoint.listen:
-                self._beside.append(EndpointProcess(config, self._port.confirm))
+                self._services.append(EndpointProcess(config, self._port.confirm))
             if config.metrics.listen:
-                self._beside.append(MetricsProcess(config))
+                self._services.append(MetricsProcess(config))
         except OSError as error:
             log.error("a process beside the daemon cannot be started: %s%s", error, advice(error))
-        for process in self._beside:
+        for process in self._services:
             self._stack.callback(process.close)
 
     def _train_when_due(self) -> None:
@@ -353,7 +353,7 @@ class Daemon:
             log.error("%s: changes with a restart only; the earlier configuration stays in use", ", ".join(changed))
             return
         self._scheduler.config = self._site.use(config)
-        for process in self._beside:
+        for process in self._services:
             process.use(config)
         self._promotion.configure(policy, fallback)
         log.info("configuration read again: policy %s", policy.name)
@@ -370,7 +370,7 @@ class Daemon:
         elif not self._stopping:
             self._stopping = True
             for each in self._waiting:
-                each.hurry(ENDING_SECONDS)
+                each.finish_within(ENDING_SECONDS)
             if self._interruptible and not self._is_applying():
                 raise _Stopped
 

@@ -61,7 +61,7 @@ class Intake:
             if len(record.points)
         }
         """by run, the time of its latest report in the ledger, until something newer is read"""
-        self.take_costs = report_points.TakeCosts(self._records)
+        self.merge_costs = report_points.MergeCosts(self._records)
 
     @property
     def known(self) -> Container[Submission]:
@@ -109,11 +109,11 @@ class Intake:
         for job_id, chunk in reading.reports.items():
             if job_id in self._records:
                 record = self._records[job_id]
-                taken = report_points.take(record, self._without_stored(record, chunk), reading.now)
-                self.take_costs.note(record)
-                fold.points += taken.points
-                fold.faults += taken.faults
-                if taken.changes_job:
+                merged = report_points.merge(record, self._without_stored(record, chunk), reading.now)
+                self.merge_costs.note(record)
+                fold.points += merged.points
+                fold.faults += merged.faults
+                if merged.changes_job:
                     fold.touch(record)
         rows = [row for row, record in enumerate(listed) if record.facts.live]
         records = [listed[row] for row in rows]

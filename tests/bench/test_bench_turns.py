@@ -62,8 +62,8 @@ class Cluster:
 
     def _read(self, owners: Mapping[RunId, int], started: Mapping[RunId, float]) -> NewReports:
         """In this process, so that its costs are counted, too."""
-        costs = self.scheduler.intake.take_costs.by_run()  # type: ignore[attr-defined]
-        new = self._reader.read(owners, started, take_costs=costs)
+        costs = self.scheduler.intake.merge_costs.by_run()  # type: ignore[attr-defined]
+        new = self._reader.read(owners, started, merge_costs=costs)
         self.read.append(len(new.lines))
         return new
 

@@ -1,6 +1,6 @@
 """The application: the queue, a job's story, and what is done to jobs.
 
-What may take long is asked in threads of its own (`processes.beside`), so that keys are always answered, and the
+What may take long is asked in threads of its own (`processes.background`), so that keys are always answered, and the
 application ends without waiting for answers.
 """
 
@@ -25,7 +25,7 @@ from slurmplug.commands.screen.rows import SORTED_BY, Order
 from slurmplug.console.table import counted, printable
 from slurmplug.errors import SlurmplugError
 from slurmplug.ledger.selection import WAITING
-from slurmplug.processes.beside import beside
+from slurmplug.processes.background import in_thread
 
 if TYPE_CHECKING:
     from slurmplug.cluster.user_client import Change
@@ -88,7 +88,7 @@ class Top(App[None]):
             if self.is_running:
                 self.post_message(Answered(partial(take, future)))
 
-        beside(name, call).add_done_callback(answered)
+        in_thread(name, call).add_done_callback(answered)
 
     def on_answered(self, answered: Answered) -> None:
         """Do what is to be done about it."""

@@ -224,7 +224,7 @@ def test_a_process_that_was_killed_between_two_cycles_is_started_again(made: Mad
 def test_a_daemon_that_ends_does_not_wait_for_it(made: Made) -> None:
     made.module(modify="time.sleep(3600)")
     assert made.ready()
-    made.client.hurry(0.0)
+    made.client.finish_within(0.0)
     began = time.monotonic()
     assert made.write(1) == ["scontrol"]
     assert time.monotonic() - began < pyslurm_process.BATCH_SECONDS

@@ -230,7 +230,7 @@ def test_a_sacct_that_cannot_be_run_is_an_error(monkeypatch: pytest.MonkeyPatch)
     def fails(*_: object) -> str:
         raise ReadFailed("sacct exits 1: down")
 
-    monkeypatch.setattr("slurmplug.cluster.past.PastClient.listed", fails)
+    monkeypatch.setattr("slurmplug.cluster.job_history.JobHistoryClient.runs", fails)
     assert "sacct exits 1: down" in replay("--since", "today", "--cluster", "1x8", code=1)
 
 
