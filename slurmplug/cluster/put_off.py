@@ -42,5 +42,9 @@ class PutOffUpdates:
         put_off = {command.job for command in commands if outcomes[command.id].status == "put off"}
         self._jobs = (self._jobs - {command.job for command in commands}) | put_off
         if put_off:
-            log.warning("slurmdbd has not recorded %d jobs, so Slurm updates none: see slurmplug doctor", len(put_off))
+            log.warning(
+                "Slurm put off the updates of %d jobs that slurmdbd has not recorded yet; they are tried again. "
+                "If this lasts, look whether slurmdbd answers: sacctmgr show cluster",
+                len(put_off),
+            )
         return [outcomes[command.id] for command in commands]

@@ -230,7 +230,7 @@ class Scheduler:
         try:
             reading = self.port.read(self.intake.known, self.intake.alive)
         except ReadFailed as error:
-            log.warning("cycle %d: %s; nothing is done", number, error)
+            log.warning("cycle %d: %s; nothing is done in this cycle", number, error)
             self.ledger.failed(self.policy.name, str(error), self.port.now())
             return None
         return self._with_site_factors(reading)

@@ -350,7 +350,10 @@ class Daemon:
             return
         current = self._scheduler.config
         if changed := [name for name in RESTART_ONLY if getattr(config, name) != getattr(current, name)]:
-            log.error("%s: changes with a restart only; the earlier configuration stays in use", ", ".join(changed))
+            log.error(
+                "%s: takes effect only by a restart of the daemon; the earlier configuration stays in use",
+                ", ".join(changed),
+            )
             return
         self._scheduler.config = self._site.use(config)
         for process in self._services:

@@ -74,7 +74,7 @@ class SiteExamination:
                 self._begin()
             self._take()
             if not self._is_of(site):
-                log.warning("this start or configuration of slurmctld has not been examined yet: only observing")
+                log.warning("the checks of this start and configuration of slurmctld are not done yet: only observing")
                 return self._configured.model_copy(update={"mode": Modes(default="observe")})
         elif self._blocked and not self._examination.pending and time.monotonic() - self._since > RECHECK_INTERVAL:
             self._begin()
