@@ -28,7 +28,7 @@ from slurmplug.cluster.port import (
     Traces,
 )
 from slurmplug.errors import ReadFailed
-from slurmplug.spool.report_lines import SpoolFault
+from slurmplug.spool.values import SpoolFault
 from tests.builders import CLUSTER, NOW
 
 SITE = Site(CLUSTER, "22.05.8", "priority/multifactor", {"Age": 1000, "FairShare": 1000})

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from policies.snapshot import JobKey
 from predictors.arrays import Bools, Floats, Ints, Texts
 from slurmplug.cluster.limits import Limits
-from slurmplug.spool.report_lines import SpoolFault
+from slurmplug.spool.values import SpoolFault
 
 Strings: TypeAlias = NDArray[np.object_]
 """Texts whose length a user chooses: Python objects, since one long comment would widen every entry of `Texts`."""

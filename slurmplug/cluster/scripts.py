@@ -17,7 +17,7 @@ from slurmplug.cluster.port import LIVE_STATES, JobRows, Submission
 from slurmplug.cluster.round_robin import round_robin
 from slurmplug.errors import ReadFailed
 from slurmplug.processes.background import BackgroundCall
-from slurmplug.spool.report_lines import SpoolFault
+from slurmplug.spool.values import SpoolFault
 
 SHARE = 0.05
 """of the time between two cycles, in which scripts are read, at about 4 ms each; the others wait for later ones"""

@@ -33,8 +33,8 @@ from slurmplug.config.schema import Config
 from slurmplug.errors import ReadFailed
 from slurmplug.spool.folder import Spool, SpoolFolder
 from slurmplug.spool.report_files import NewReports
-from slurmplug.spool.report_lines import RunId
 from slurmplug.spool.requests import Request, RequestKind
+from slurmplug.spool.values import RunId
 
 _REQUEST_KINDS: Mapping[str, RequestKind] = {"stop": "stop", "checkpoint": "checkpoint"}
 

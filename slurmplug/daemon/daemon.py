@@ -48,7 +48,7 @@ from slurmplug.ledger.owner import become_owner_of
 from slurmplug.processes.supervised import SupervisedProcess
 from slurmplug.reports import notices
 from slurmplug.spool.process import SpoolProcess
-from slurmplug.spool.report_lines import RunId
+from slurmplug.spool.values import RunId
 
 RESTART_ONLY = ("cluster", "slurm", "spool", "ledger", "endpoint", "metrics", "takeover", "log")
 """The sections of the configuration that change with a restart only."""

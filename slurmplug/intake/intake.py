@@ -23,7 +23,7 @@ from slurmplug.intake.identity import digest_of, identify, of_present_run
 from slurmplug.intake.job_record import Admission, Changes, JobFacts, JobRecord, next_admission
 from slurmplug.intake.site_factor import SiteFactor, after_write, surplus_of_change
 from slurmplug.spool import json_lines
-from slurmplug.spool.report_lines import RunId
+from slurmplug.spool.values import RunId
 
 PARTIAL_SECONDS = 300.0
 """for which a job that is not listed any more may be missing because squeue's answer was not whole"""

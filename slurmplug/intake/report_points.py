@@ -10,7 +10,7 @@ from predictors.arrays import Ints
 from slurmplug.intake.job_record import JobRecord, Point, carried_over, join_runs
 from slurmplug.spool import report_lines
 from slurmplug.spool.report_files import MERGE_COST
-from slurmplug.spool.report_lines import Points, RunId, SpoolFault
+from slurmplug.spool.values import Points, RunId, SpoolFault
 
 MUCH = 1.2
 """A run that costs so many times as much as usual is counted by itself."""

@@ -21,9 +21,9 @@ from slurmplug.processes.child import Channel, Child
 from slurmplug.spool.folder import SpoolFolder
 from slurmplug.spool.read_file import ReadFile
 from slurmplug.spool.report_files import NOT_KNOWN, NewReports
-from slurmplug.spool.report_lines import RunId, SpoolFault
 from slurmplug.spool.requests import Request, RequestKind
 from slurmplug.spool.run_files import Swept
+from slurmplug.spool.values import RunId, SpoolFault
 
 ANSWER_SECONDS = 5.0
 """for all calls from one reading to the next: so long a spool that is slow keeps a cycle"""

@@ -20,7 +20,7 @@ from types import MappingProxyType
 
 from slurmplug.spool.json_lines import fault_of
 from slurmplug.spool.read_file import TURN_BYTES, ReadFile, place_of, whole_lines
-from slurmplug.spool.report_lines import MAX_CLOCK_BEHIND, RunId, SpoolFault
+from slurmplug.spool.report_lines import MAX_CLOCK_BEHIND
 from slurmplug.spool.run_files import (
     REPORT_NAME,
     REPORTS,
@@ -31,6 +31,7 @@ from slurmplug.spool.run_files import (
     reason_of,
     run_of,
 )
+from slurmplug.spool.values import RunId, SpoolFault
 
 NOT_KNOWN: Mapping[RunId, float] = MappingProxyType({})
 OLDER = "another job"

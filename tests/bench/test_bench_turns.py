@@ -17,7 +17,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from slurmplug.cluster.parse import JOB_FIELDS
 from slurmplug.spool.folder import SpoolFolder
 from slurmplug.spool.report_files import NewReports
-from slurmplug.spool.report_lines import RunId
+from slurmplug.spool.values import RunId
 from tests.bench import scale
 from tests.bench.test_bench_read import made_up_job, record_of
 from tests.reading import ReaderOnceAMinute

@@ -4,7 +4,7 @@ import pytest
 
 from slurmplug.intake.intake import Intake
 from slurmplug.spool.report_files import MERGE_COST
-from slurmplug.spool.report_lines import RunId
+from slurmplug.spool.values import RunId
 from tests.fake_cluster import FakeCluster
 
 

@@ -10,8 +10,8 @@ import pytest
 from slurmplug.ledger import database
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.schema import MIGRATIONS
-from slurmplug.spool.report_lines import RunId
 from slurmplug.spool.requests import Requests
+from slurmplug.spool.values import RunId
 from tests.ledgers import Site, run
 
 

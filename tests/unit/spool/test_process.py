@@ -16,8 +16,8 @@ from slurmplug.processes import child
 from slurmplug.spool import process
 from slurmplug.spool.process import UNANSWERED, SpoolProcess
 from slurmplug.spool.report_files import NewReports
-from slurmplug.spool.report_lines import RunId, SpoolFault
 from slurmplug.spool.requests import Request
+from slurmplug.spool.values import RunId, SpoolFault
 
 RUN, ME = RunId(5, 0), {RunId(5, 0): os.getuid()}
 LINE = b'{"iteration":1}\n'

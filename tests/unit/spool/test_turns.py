@@ -10,7 +10,7 @@ import pytest
 
 from slurmplug.spool import report_files
 from slurmplug.spool.report_files import LINE_COST, ReadLimits, ReportReader
-from slurmplug.spool.report_lines import RunId
+from slurmplug.spool.values import RunId
 from tests.reading import ReaderOnceAMinute
 
 HONEST, OTHERS = 2_000, 3_000
