@@ -221,8 +221,6 @@ class Site:
 
     cluster: str
     version: str
-    priority_type: str
-    priority_weights: Mapping[str, int]
     booted: float = 0.0
     """seconds since the epoch; another value is another start of slurmctld, which may have lost what was set last"""
     places: bool = False

@@ -154,7 +154,7 @@ class PyslurmProcess:
         if lasting or self._failures >= MOST_FAILURES:
             self.given_up = True
             log.error(
-                "pyslurm: %s; it is not tried again until slurmctld is started again or slurm.conf changes; scontrol "
+                "pyslurm: %s; it is given up until slurmctld is started again or slurm.conf changes; scontrol "
                 "writes priorities", problem,
             )  # fmt: skip
         else:

@@ -25,7 +25,7 @@ from slurmplug.processes import child as processes
 
 PROVEN = 60.0
 """Seconds; a start takes one where nothing else runs."""
-SITE = Site("c", "25.11.7", "priority/multifactor", {}, booted=1.0)
+SITE = Site("c", "25.11.7", booted=1.0)
 FAKE = """
 import os, time
 from pathlib import Path
