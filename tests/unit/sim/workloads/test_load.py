@@ -117,7 +117,7 @@ def test_packed_files_are_read_too(tmp_path: Path) -> None:
         ("x,a,1,10,1", r"line 2, column submit: is no number: 'x'"),
         (",a,1,10,1", r"line 2, column submit: is missing"),
         ("0,a,-1,10,1", r"line 2, column gpus: is '-1', not from 0 to"),
-        ("0,a,1.5,10,1", r"line 2, column gpus: is no whole number: '1.5'"),
+        ("0,a,1.5,10,1", r"line 2, column gpus: is not a whole number: '1.5'"),
         ("0,a,1,0,1", r"line 2, column iterations: is '0', not from 1 to"),
         ("0,a,1,10,nan", r"line 2, column speed: 'nan' is no named speed"),
         ("0,a,1,10,quick", r"line 2, column speed: 'quick' is no named speed"),
@@ -152,7 +152,7 @@ def test_where_all_rows_are_bad_it_is_said_that_they_were_left_out(write: Write)
         ("curve", "1:1: 2::1", "column curve: gives a loss, or an accuracy, at some iterations"),
         ("curve", "1:one:", "column curve: '1:one:' is no named curve"),
         ("parts", "a:1:1:1:1:0", "column parts: 'a:1:1:1:1:0' is no ROLE"),
-        ("gpus_max", "1", "column gpus_max: 0 to 1 GPUs are no range around 2"),
+        ("gpus_max", "1", "column gpus_max: 0 to 1 GPUs is not a range around 2"),
         ("managed", "perhaps", "column managed: is 'perhaps'"),
     ],
 )
@@ -169,7 +169,7 @@ def test_a_cell_that_makes_no_sense_is_named(write: Write, column: str, cell: st
         (f"{HEADING},gpus\n0,a,1,10,1,1\n", "its heading names a column twice"),
         (f"{HEADING}\n", "no job is left"),
         (f'{HEADING}\n0,"a,1,10,1\n', "line 2: unexpected end of data"),
-        ("# nodes = many\n" + f"{HEADING}\n0,a,1,10,1\n", "# nodes = 'many' is no whole number"),
+        ("# nodes = many\n" + f"{HEADING}\n0,a,1,10,1\n", "# nodes = 'many' is not a whole number"),
     ],
 )
 def test_a_file_that_is_no_workload_is_refused(write: Write, text: str, complaint: str) -> None:
