@@ -19,7 +19,7 @@ from textual.screen import Screen
 from textual.widgets import Footer, Input, Static
 
 from slurmplug.commands import queue_table
-from slurmplug.commands.screen.dialogs import HELP, Confirmed, Said, SortMenu, shown
+from slurmplug.commands.screen.dialogs import HELP, ConfirmDialog, SortMenu, TextDialog, shown
 from slurmplug.commands.screen.job_list import JobList
 from slurmplug.commands.screen.rows import SORTED_BY, Order
 from slurmplug.console.table import counted, printable
@@ -96,7 +96,7 @@ class Top(App[None]):
 
     def action_help(self) -> None:
         """What the keys do."""
-        self.push_screen(Said(HELP))
+        self.push_screen(TextDialog(HELP))
 
 
 class JobScreen(Screen[None]):
@@ -132,12 +132,12 @@ class JobScreen(Screen[None]):
                 call = partial(self.app.source.change, change, job)
                 self.app.ask(f"{change} {job}", call, partial(self._take_changed, change, job))
 
-        self.app.push_screen(Confirmed(f"{change.capitalize()} {self.about()}?"), answer)
+        self.app.push_screen(ConfirmDialog(f"{change.capitalize()} {self.about()}?"), answer)
 
     def _take_changed(self, change: str, job: str, future: "Future[str]") -> None:
         objection = result(future)
         if isinstance(objection, Failed) or objection:
-            self.app.push_screen(Said(f"{change} {job}: {objection}"))
+            self.app.push_screen(TextDialog(f"{change} {job}: {objection}"))
         else:
             self.app.notify(f"{change} {printable(job)}: done", markup=False)
         self.ask_again()
