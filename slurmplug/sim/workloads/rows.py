@@ -84,7 +84,7 @@ class Row:
             return default
         number = as_number(value)
         if number is None:
-            raise self.bad(column, f"is no number: {quoted(value)}")
+            raise self.bad(column, f"is not a number: {quoted(value)}")
         if not least <= number <= most:
             raise self.bad(column, f"is {quoted(value)}, not from {least:g} to {most:g}")
         return number
