@@ -80,7 +80,7 @@ def made_again(made_from: Mapping[str, str], promoted_model: Callable[[str], Mod
     except (ValidationError, ValueError) as error:
         raise ConfigError(f"the record of the policy that decided cannot be read: {error}") from error
     if _is_file(config.policy) and config.policy != own_file:
-        raise ConfigError(f"{config.policy} is not run: the configuration no longer names it as the policy")
+        raise ConfigError(f"{config.policy} is not run, as the configuration does not name it any more")
     configured = policy(config)
     return promoted(config, promoted_model(made_from["promoted"]), configured) if made_from["promoted"] else configured
 

@@ -140,7 +140,7 @@ def _version(facts: Facts) -> Iterator[Finding]:
             "version",
             "note",
             f"Slurm {release} is newer than 26.05, the last that was tested",
-            'slurmplug.toml: mode.default = "observe", until its decisions look right',
+            'let it observe first: in slurmplug.toml, mode.default = "observe"',
         )
     else:
         yield Finding("version", "ok", f"Slurm {release}")
