@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
@@ -13,11 +14,14 @@ from slurmplug.ledger.database import LedgerFile
 from slurmplug.reports import kept_queue
 from slurmplug.reports.interface import Suggestion
 
+MOST_SIMULATED = 5
+"""arrays, as the whole queue is simulated once for each"""
+
 
 def with_starts(ledger: LedgerFile, suggestions: Sequence[Suggestion]) -> list[Suggestion]:
-    """These, and in `because` of each for an array of which several elements wait for room in the queue that was kept
-    last: in how many seconds from then its first element is forecast to start as it is (`start`), and with the better
-    time limit (`start_better`). Raises LedgerError."""
+    """These, and in `because` of the first few for arrays of which several elements wait for room in the queue that was
+    kept last: in how many seconds from then the first element is forecast to start as it is (`start`), and with the
+    better time limit (`start_better`). Raises LedgerError."""
     found = list(suggestions)
     asked = [at for at, each in enumerate(found) if each.what == "array split"]
     snapshot = kept_queue.latest(ledger) if asked else None
@@ -31,7 +35,7 @@ def with_starts(ledger: LedgerFile, suggestions: Sequence[Suggestion]) -> list[S
         return median_and_interval(LiveQueue(queue, forecasts, limits=limits).starts())[:, 0]
 
     as_it_is = starts(snapshot)
-    for at, row in rows.items():
+    for at, row in islice(rows.items(), MOST_SIMULATED):
         limit = snapshot.jobs.time_limit.copy()
         limit[row] = found[at].better
         medians = np.array(

@@ -12,6 +12,7 @@ from slurmplug.console import times
 from slurmplug.forecasting.seen_speeds import PlacementShape, SeenSpeeds, Whose, kind_of
 from slurmplug.learning import training
 from slurmplug.ledger.selection import Selection
+from slurmplug.reports import suggested_starts
 from slurmplug.reports.interface import Suggestions, What
 from slurmplug.reports.service import LedgerReports
 from slurmplug.reports.viewer import Viewer
@@ -389,6 +390,18 @@ class TestArraySplits:
         assert "Of those that wait now, the first is forecast to start in 00:00:00 so, and in " in site.ask(
             "suggest", *ALL
         )
+
+    def test_the_queue_is_simulated_for_few_arrays_however_many_kinds_there_are(
+        self, site: Site, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(suggested_starts, "MOST_SIMULATED", 1)
+        self.history(site, name="narrow", gpus=1)
+        self.history(site, name="wide", gpus=4)
+        for name, gpus in (("narrow", 1), ("wide", 4)):
+            Array(site, 6, reason="Priority", array_tasks="0-5", name=name, gpus=gpus)
+        site.cycle(seconds=400.0)
+        found = suggested(site, "array split")
+        assert [(each["kind"], "start" in each["because"]) for each in found] == [("wide", True), ("narrow", False)]
 
     def test_an_element_that_timed_out_once_is_not_short(self, site: Site) -> None:
         self.history(site)
