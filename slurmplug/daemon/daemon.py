@@ -266,7 +266,7 @@ class Daemon:
             log.warning("notices to jobs cannot be written to the spool: %s", error.strerror)
 
     def _statuses(self, config: Config) -> facts.Statuses:
-        """Of the shared folders that answer."""
+        """The status of each shared folder that answers."""
         found: dict[Path, PathStatus] = {}
         with suppress(OSError):
             found.update(self._spool.call(facts.statuses_in_spool, config))
