@@ -24,7 +24,7 @@ AT_ONCE = 2_000_000
 class QueueForecast:
     """When n jobs that wait for room or a limit, or run, are forecast to start and end.
 
-    Times are seconds since the epoch. Three columns are the median and the ends of an 80% interval; infinite where later
+    Times are seconds since the epoch. Of three columns, the median and the ends of an 80% interval; infinite if later
     than all that was simulated, NaN where not known.
 
     at: when the queue was so. outcomes: how many starts that came true those of waiting jobs are corrected by; 0 where
