@@ -22,7 +22,7 @@ from slurmplug.intake.job_record import JobFacts
 from slurmplug.learning.dataset_files import read_job_log
 from slurmplug.ledger.suggestion_queries import EndedJob
 from slurmplug.reports.suggest import suggest
-from slurmplug.spool.report_lines import NOT_MEASURED
+from slurmplug.spool.values import NOT_MEASURED
 
 NOTHING_SEEN = SeenSpeeds()
 WINDOW = 30 * 86_400.0

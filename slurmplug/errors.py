@@ -20,11 +20,11 @@ class LedgerError(SlurmplugError):
 
 
 class LedgerDamaged(LedgerError):
-    """The ledger can be read, and holds what nobody wrote so."""
+    """The ledger is a readable database, but holds values that slurmplug never wrote: it was damaged or edited."""
 
 
 class LedgerLost(SlurmplugError):
-    """The ledger lacks what was written to it: only a new start can go on, from what is left."""
+    """What was written to the ledger is gone: the daemon has to be restarted, and continues from what is left."""
 
 
 class AlreadyRunning(SlurmplugError):
@@ -66,5 +66,5 @@ _SHORTAGES = {
 
 
 def advice(error: OSError, otherwise: str = "") -> str:
-    """What to do about an error of the system, for the end of its message; `otherwise`, where nothing was short."""
+    """The end of the message of a system error: what to do about a shortage; `otherwise` for any other error."""
     return _SHORTAGES.get(error.errno or 0, otherwise)

@@ -72,7 +72,7 @@ def _key(path: str) -> bytes:
         os.close(file)
     trusted = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
     if not trusted or len(key) < KEY_BYTES:
-        raise PermissionError(f"{path} is no secret of this user's")
+        raise PermissionError(f"{path} is not a secret of this user's")
     return key
 
 
@@ -85,6 +85,6 @@ def _opened(path: str, flags: int, since: float) -> int:
     found = os.fstat(file)
     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or (found.st_size and found.st_mtime < since):
         os.close(file)
-        raise FileExistsError(f"{path} belongs to another user or an earlier job, or is no regular file")
+        raise FileExistsError(f"{path} belongs to another user or an earlier job, or is not a regular file")
     os.fchmod(file, 0o640)  # whatever the umask: the daemon reads it through the group
     return file

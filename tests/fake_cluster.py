@@ -28,10 +28,10 @@ from slurmplug.cluster.port import (
     Traces,
 )
 from slurmplug.errors import ReadFailed
-from slurmplug.spool.report_lines import SpoolFault
+from slurmplug.spool.values import SpoolFault
 from tests.builders import CLUSTER, NOW
 
-SITE = Site(CLUSTER, "22.05.8", "priority/multifactor", {"Age": 1000, "FairShare": 1000})
+SITE = Site(CLUSTER, "22.05.8")
 NAN = float("nan")
 SCRIPT = b"#!/bin/sh\n#PLUG --target=accuracy>=0.9 --stop=target --max-iterations=90\ntrain\n"
 

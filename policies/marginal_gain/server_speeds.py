@@ -14,8 +14,6 @@ from scipy.optimize import nnls
 
 from predictors.arrays import Floats
 
-COEFFICIENTS = 5
-
 
 def terms(workers: ArrayLike, servers: ArrayLike) -> Floats:
     """(..., 5) what the coefficients are factors of, by workers and servers (...), each at least one."""

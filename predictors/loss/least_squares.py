@@ -1,4 +1,4 @@
-"""Weighted least squares fits future the latest losses: shapes of decline, and straight lines.
+"""Weighted least squares fits to the latest losses: shapes of decline, and straight lines.
 
 Shapes are exponentials in the iteration and power laws from several origins, each as level + gain * shape; older points
 weigh less. They are averaged by their likelihood, tempered because neighbouring residuals are correlated. Lines are

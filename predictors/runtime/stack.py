@@ -1,4 +1,4 @@
-"""The model "stack": a quantile forest overruns a job's request and the run times of similar jobs, fitted online.
+"""The model "stack": a quantile forest over a job's request and the run times of similar jobs, fitted online.
 
 As predictions by the user's history (Tsafrir, Etsion, Feitelson 2007; Gaussier, Glesser, Reis, Trystram 2015), but of a
 distribution: an anchored forest (`anchored_forest`) on the features of `history`.

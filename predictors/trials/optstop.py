@@ -81,7 +81,7 @@ def trial(
     risk: float = RISK,
     seed: int = 0,
 ) -> list[ScoreRow]:
-    """Replay the runs in random orders under OptStop, the median rule, successive halving, and undefined.
+    """Replay the runs in random orders under OptStop, the median rule, successive halving, and with none stopped.
 
     runs: of one search, so that their last values are comparable. history: finished runs on which the predictor is
     fitted and the threshold calibrated. risk: accepted probability of stopping the best run. Scores: share of all

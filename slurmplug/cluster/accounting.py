@@ -8,11 +8,11 @@ import time
 from collections.abc import Mapping
 
 from slurmplug.cluster.cli_client import ENDINGS_PER_CALL, CliClient
-from slurmplug.cluster.in_turns import in_turns
 from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.port import Ending
+from slurmplug.cluster.round_robin import round_robin
 from slurmplug.errors import ReadFailed
-from slurmplug.processes.beside import Question
+from slurmplug.processes.background import BackgroundCall
 
 LIMITS_AGE = 60.0
 """seconds until the limits of QOS and associations are read again,"""
@@ -27,10 +27,10 @@ class Accounting:
 
     def __init__(self, client: CliClient) -> None:
         self._client = client
-        self._endings: Question[tuple[Ending, ...]] = Question("endings")
+        self._endings: BackgroundCall[tuple[Ending, ...]] = BackgroundCall("endings")
         self._turns: dict[int, int] = {}
         self._turn = 0
-        self._asked_limits: Question[tuple[float, Limits]] = Question("limits")
+        self._asked_limits: BackgroundCall[tuple[float, Limits]] = BackgroundCall("limits")
         self._limits: tuple[float, Limits] | None = None
 
     def endings(self, vanished: Mapping[int, int]) -> tuple[Ending, ...]:
@@ -39,11 +39,11 @@ class Accounting:
         The others are asked for in this call or in a later one: users take turns, each with the jobs that were asked
         for longest ago. `vanished`: the jobs, with the uid of each one's user.
         """
-        if not self._endings.open and vanished:
+        if not self._endings.pending and vanished:
             turn = self._next(vanished)
-            self._endings.put(lambda: self._client.endings(turn))
+            self._endings.start(lambda: self._client.endings(turn))
         try:
-            found = self._endings.take() or ()
+            found = self._endings.poll() or ()
         except ReadFailed as error:
             log.warning("how %d jobs ended is not known: %s", len(vanished), error)
             return ()
@@ -55,9 +55,9 @@ class Accounting:
         Raises:
             ReadFailed: they could not be read, or have not been yet.
         """
-        if not self._asked_limits.open and (self._limits is None or self._age() > LIMITS_AGE):
-            self._asked_limits.put(lambda: (time.monotonic(), self._client.limits()))
-        self._limits = self._asked_limits.take() or self._limits
+        if not self._asked_limits.pending and (self._limits is None or self._age() > LIMITS_AGE):
+            self._asked_limits.start(lambda: (time.monotonic(), self._client.limits()))
+        self._limits = self._asked_limits.poll() or self._limits
         if self._limits is None or self._age() > LIMITS_LAST:
             raise ReadFailed("slurmdbd has not answered yet")
         return self._limits[1]
@@ -68,6 +68,6 @@ class Accounting:
     def _next(self, vanished: Mapping[int, int]) -> list[int]:
         self._turn += 1
         longest_ago = sorted(vanished, key=lambda job: (self._turns.get(job, 0), job))
-        turn = in_turns(longest_ago, vanished.__getitem__)[:ENDINGS_PER_CALL]
+        turn = round_robin(longest_ago, vanished.__getitem__)[:ENDINGS_PER_CALL]
         self._turns = {job: at for job, at in self._turns.items() if job in vanished} | dict.fromkeys(turn, self._turn)
         return turn

@@ -41,7 +41,7 @@ class Mailer:
         """Raises MailFailed, also for a user whose name could be taken for something else, and MailNotKnown where the
         program was ended before it was done."""
         if not _USER.fullmatch(user):
-            raise MailFailed(f"{user!r} is no name to which mail can be sent")
+            raise MailFailed(f"{user!r} is not a user name to which mail can be sent")
         if problem := self.problem:
             raise MailFailed(problem)
         command = [self._program, "-s", subject, f"{user}{self._domain}"]

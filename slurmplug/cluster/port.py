@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from policies.snapshot import JobKey
 from predictors.arrays import Bools, Floats, Ints, Texts
 from slurmplug.cluster.limits import Limits
-from slurmplug.spool.report_lines import SpoolFault
+from slurmplug.spool.values import SpoolFault
 
 Strings: TypeAlias = NDArray[np.object_]
 """Texts whose length a user chooses: Python objects, since one long comment would widen every entry of `Texts`."""
@@ -221,8 +221,6 @@ class Site:
 
     cluster: str
     version: str
-    priority_type: str
-    priority_weights: Mapping[str, int]
     booted: float = 0.0
     """seconds since the epoch; another value is another start of slurmctld, which may have lost what was set last"""
     places: bool = False

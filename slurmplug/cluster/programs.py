@@ -38,7 +38,7 @@ class SlurmPrograms:
         if conf or "SLURM_CONF" in os.environ:
             self._env["SLURM_CONF"] = str(conf or os.environ["SLURM_CONF"])
 
-    def hurry(self, seconds: float) -> None:
+    def finish_within(self, seconds: float) -> None:
         """Wait for no program beyond so many seconds from now, as the daemon ends; safe in a signal handler."""
         self._until = min(self._until, time.monotonic() + seconds)
 
@@ -71,7 +71,7 @@ class SlurmPrograms:
         stdout: int = subprocess.DEVNULL,
         env: Mapping[str, str] = _NO_VARIABLES,
     ) -> "subprocess.CompletedProcess[bytes]":
-        """Run a client in a session of its own: a Ctrl-C that ends the daemon gives it a moment to finish (`hurry`)."""
+        """Run a client in a session of its own: a Ctrl-C that ends the daemon lets it end first (`finish_within`)."""
         program = str(self._folder / argv[0]) if self._folder else argv[0]
         with subprocess.Popen(
             [program, *argv[1:]],

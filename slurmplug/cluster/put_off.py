@@ -5,7 +5,7 @@ changed (`tests/live/test_long_running.py`).
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from policies.snapshot import JobKey
 from slurmplug.cluster.port import Command, Outcome
@@ -18,6 +18,12 @@ class PutOffUpdates:
 
     def __init__(self) -> None:
         self._jobs: set[JobKey] = set()
+
+    def keep_only(self, listed: Collection[int]) -> None:
+        """Forget the jobs that have vanished from Slurm. `listed`: the job ids that the queue shows."""
+        if self._jobs:
+            present = frozenset(listed)
+            self._jobs = {job for job in self._jobs if job.job_id in present}
 
     def write(
         self, commands: Sequence[Command], send: Callable[[Sequence[Command]], Sequence[Outcome]]
@@ -36,5 +42,9 @@ class PutOffUpdates:
         put_off = {command.job for command in commands if outcomes[command.id].status == "put off"}
         self._jobs = (self._jobs - {command.job for command in commands}) | put_off
         if put_off:
-            log.warning("slurmdbd has not recorded %d jobs, so Slurm updates none: see slurmplug doctor", len(put_off))
+            log.warning(
+                "Slurm put off the updates of %d jobs that slurmdbd has not recorded yet; they are tried again. "
+                "If this lasts, look whether slurmdbd answers: sacctmgr show cluster",
+                len(put_off),
+            )
         return [outcomes[command.id] for command in commands]

@@ -154,11 +154,11 @@ class PyslurmProcess:
         if lasting or self._failures >= MOST_FAILURES:
             self.given_up = True
             log.error(
-                "pyslurm: %s; it is given up, and the command line writes priorities until slurmctld is started again "
-                "or slurm.conf changes", problem,
+                "pyslurm: %s; it is given up until slurmctld is started again or slurm.conf changes; scontrol "
+                "writes priorities", problem,
             )  # fmt: skip
         else:
-            log.warning("pyslurm: %s; it is started again, and the command line writes meanwhile", problem)
+            log.warning("pyslurm: %s; it is started again, and scontrol writes priorities meanwhile", problem)
 
 
 def trial(conf: Path | None, release: str) -> Proof:

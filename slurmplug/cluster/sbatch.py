@@ -92,4 +92,4 @@ def parse_tested(text: str) -> Tested:
     try:
         return Tested(options, float(start), int(cpus), nodes, partition)
     except ValueError as error:
-        raise ReadFailed(f"sbatch prints a start that is no number: {start!r}") from error
+        raise ReadFailed(f"sbatch prints a start time that is not a number: {start!r}") from error

@@ -13,11 +13,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from slurmplug.cluster.cli_client import CliClient
-from slurmplug.cluster.in_turns import in_turns
 from slurmplug.cluster.port import LIVE_STATES, JobRows, Submission
+from slurmplug.cluster.round_robin import round_robin
 from slurmplug.errors import ReadFailed
-from slurmplug.processes.beside import Question
-from slurmplug.spool.report_lines import SpoolFault
+from slurmplug.processes.background import BackgroundCall
+from slurmplug.spool.values import SpoolFault
 
 SHARE = 0.05
 """of the time between two cycles, in which scripts are read, at about 4 ms each; the others wait for later ones"""
@@ -63,7 +63,7 @@ class ScriptReader:
         self._began = began
         self._clock = clock
         self._retries: dict[Submission, _Retry] = {}
-        self._question: Question[_Answers] = Question("scripts")
+        self._reads: BackgroundCall[_Answers] = BackgroundCall("scripts")
         self._asked_at: float | None = None
 
     def read(self, jobs: JobRows, known: Container[Submission], now: float) -> NewScripts:
@@ -74,9 +74,9 @@ class ScriptReader:
         """
         wanted = self._wanted(jobs, known)
         self._retries = {each: retry for each, retry in self._retries.items() if each in wanted}
-        answers = dict(self._question.take() or {})
-        if not self._question.open and self._ask({each: it for each, it in wanted.items() if each not in answers}, now):
-            answers |= self._question.take() or {}
+        answers = dict(self._reads.poll() or {})
+        if not self._reads.pending and self._ask({each: it for each, it in wanted.items() if each not in answers}, now):
+            answers |= self._reads.poll() or {}
         scripts: dict[int, bytes] = {}
         faults: Counter[tuple[int, str]] = Counter()
         for submission, answer in answers.items():
@@ -95,11 +95,11 @@ class ScriptReader:
         """Begin to read those whose turn it is; whether there are any."""
         due = [each for each in wanted if each not in self._retries or self._retries[each].at <= now]
         due.sort(key=self._retries.__contains__)  # those that were never tried come first
-        turns = {each: _job_of(each, wanted[each]) for each in in_turns(due, lambda each: wanted[each].uid)}
+        turns = {each: _job_of(each, wanted[each]) for each in round_robin(due, lambda each: wanted[each].uid)}
         if turns:
             before, self._asked_at = self._asked_at, self._clock()
             share = FIRST_SECONDS if before is None else min(SHARE * (self._asked_at - before), MOST_SECONDS)
-            self._question.put(lambda: self._read(turns, share))
+            self._reads.start(lambda: self._read(turns, share))
         return bool(turns)
 
     def _read(self, turns: Mapping[Submission, int], seconds: float) -> _Answers:

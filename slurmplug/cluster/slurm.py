@@ -33,8 +33,8 @@ from slurmplug.config.schema import Config
 from slurmplug.errors import ReadFailed
 from slurmplug.spool.folder import Spool, SpoolFolder
 from slurmplug.spool.report_files import NewReports
-from slurmplug.spool.report_lines import RunId
 from slurmplug.spool.requests import Request, RequestKind
+from slurmplug.spool.values import RunId
 
 _REQUEST_KINDS: Mapping[str, RequestKind] = {"stop": "stop", "checkpoint": "checkpoint"}
 
@@ -68,6 +68,7 @@ class SlurmCluster:
             queue = self._client.queue()
             now = self.now()  # after what the queue shows, however long it took: since then at least this time passed
         self._queue, jobs = queue, queue.rows
+        self._put_off.keep_only(jobs.job_id.tolist())
         scripts = self._scripts.read(jobs, known, now)
         self._het_leaders = frozenset(jobs.job_id[jobs.het_id == jobs.job_id].tolist())
         reading = Reading(
@@ -141,9 +142,9 @@ class SlurmCluster:
             os.eventfd_read(self._woken)
         return True
 
-    def hurry(self, seconds: float) -> None:
+    def finish_within(self, seconds: float) -> None:
         """Wait for Slurm no longer than so many seconds from now; safe in a signal handler."""
-        self._client.hurry(seconds)
+        self._client.finish_within(seconds)
 
     def wake(self) -> None:
         """End the current `wait`, or the next one; safe in a signal handler."""

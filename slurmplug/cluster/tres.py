@@ -93,7 +93,7 @@ def memory(tres: str) -> float:
         name, _, amount = item.partition("=")
         if name == "mem":
             if (match := _MEMORY.fullmatch(amount)) is None:
-                raise ValueError(f"{item!r} is no amount of memory")
+                raise ValueError(f"{item!r} is not an amount of memory")
             return float(match[1]) * _MEBIBYTES[match[2]]
     return 0.0
 

@@ -179,12 +179,12 @@ def _past(
     if sum(map(bool, (name, sacct_path, from_ledger, since))) != 1:
         raise UsageError("name one past: --sacct FILE, --from-ledger, --since now-30days, or a log such as swf:FILE")
     if since:
-        from slurmplug.cluster.past import PastClient  # noqa: PLC0415  other pasts do without
+        from slurmplug.cluster.job_history import JobHistoryClient  # noqa: PLC0415  other pasts do without
 
         with tempfile.TemporaryDirectory(prefix="slurmplug-") as folder:
             path = Path(folder) / "sacct.txt"
             with progress.elapsing("sacct"):
-                listed = PastClient(config.slurm.conf, config.slurm.bin).listed(since)
+                listed = JobHistoryClient(config.slurm.conf, config.slurm.bin).runs(since)
             path.write_text(listed, encoding="utf-8")
             yield f"sacct:{path}"
     elif from_ledger:

@@ -78,7 +78,7 @@ def made_again(made_from: Mapping[str, str], promoted_model: Callable[[str], Mod
     try:
         config = Config.model_validate(from_json(made_from["configuration"]))
     except (ValidationError, ValueError) as error:
-        raise ConfigError(f"what policy it was cannot be read: {error}") from error
+        raise ConfigError(f"the record of the policy that decided cannot be read: {error}") from error
     if _is_file(config.policy) and config.policy != own_file:
         raise ConfigError(f"{config.policy} is not run, as the configuration does not name it any more")
     configured = policy(config)

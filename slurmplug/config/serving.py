@@ -14,7 +14,7 @@ _URL = r"^(|http://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}/?)$
 
 def _with_port(address: str) -> str:
     if address and int(address.rstrip("/").rpartition(":")[2]) > 65_535:
-        raise ValueError("a port is at most 65535")
+        raise ValueError("a port must be at most 65535")
     return address
 
 

@@ -19,7 +19,7 @@ from slurmplug import operations
 from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.port import ClusterPort, Command, Outcome, Reading, ResourceRequest, Site
 from slurmplug.config.schema import Config
-from slurmplug.cycle import watch
+from slurmplug.cycle import trust
 from slurmplug.cycle.comparison import Comparison
 from slurmplug.cycle.events import EventLog
 from slurmplug.cycle.observed import Observed
@@ -125,12 +125,12 @@ class Scheduler:
             began = perf_counter()
             try:
                 if watched:
-                    watch.require_known(policy, snapshot, forecasts)
+                    trust.require_known(policy, snapshot, forecasts)
                 plan = valid_plan.validate_plan(snapshot, policy.decide(snapshot, forecasts, memory))
                 if watched:
-                    watch.require_ranks(snapshot, plan)
-                    watch.require_in_time(perf_counter() - began, self.config.interval)
-            except watch.NotTrusted as error:
+                    trust.require_ranks(snapshot, plan)
+                    trust.require_in_time(perf_counter() - began, self.config.interval)
+            except trust.NotTrusted as error:
                 log.warning("policy %s is not followed in this cycle: %s", policy.name, error)
                 return nothing, f"policy {policy.name} is not followed: {error}"
             except (Exception, SystemExit) as error:  # a site's own policy does not end the daemon
@@ -156,21 +156,11 @@ class Scheduler:
         reading, stages = observed.reading, observed.stages
         snapshot, forecasts = observed.snapshot, observed.forecasts
         decided = plan
-        plan, passed = self._first(observed, plan)
+        plan, passed = self._with_overdue_first(observed, plan)
         plan = replace(plan, notes={**observed.not_believed, **plan.notes, **observed.held})
 
-        # 5. Guard: what of the plan is allowed. Where Slurm starts the jobs, a placement is a size at most.
-        limits, places = self.config.guardrails, reading.site.places
-        before = time_limits.NEVER if places else self._before_limits()
-        ending = before.rows(snapshot)
-        past = self._past([*(action.job for action in plan.actions), *(snapshot.jobs.keys[row] for row in ending)])
-        times = self._times(observed, plan, past, before, ending)
-        sized = plan
-        if not places:
-            sized = sizes.under_slurm(snapshot, time_limits.with_last_calls(plan, times), past, limits, times)
-            acts = self.config.mode.of("stop") == "act"
-            sized = idle_gpus.with_stops(sized, snapshot, past.told_idle, self.config.stop.idle_gpus, acts=acts)
-        verdict = self._check(snapshot, sized, past, times, reading.site)
+        # 5. Guard: what of the plan is allowed.
+        verdict, past = self._guard(observed, plan)
 
         # 6. Advance: the commands of placements, operations and SiteFactors.
         placed, verdict_of_operations = direct_placement.split(snapshot, verdict, reading.site)
@@ -216,6 +206,34 @@ class Scheduler:
             self.applying = False
         return record
 
+    def _guard(self, observed: Observed, plan: Plan) -> tuple[guardrails.Verdict, guardrails.Past]:
+        """The allowed part of the plan, and the earlier cycles by which that was decided.
+
+        Where Slurm starts the jobs, a placement changes a job's number of GPUs at most, and stops for idle GPUs and
+        requeues before time limits are added.
+        """
+        snapshot, site, limits = observed.snapshot, observed.reading.site, self.config.guardrails
+        before = time_limits.NEVER if site.places else self._before_limits()
+        ending = before.rows(snapshot)
+        jobs = [*(action.job for action in plan.actions), *(snapshot.jobs.keys[row] for row in ending)]
+        past = self.ledger.past(self.port.now(), limits.first_seen, jobs)
+        times = self._times(observed, plan, past, before, ending)
+        if not site.places:
+            plan = sizes.with_resizes(snapshot, time_limits.with_last_calls(plan, times), past, limits, times)
+            acts = self.config.mode.of("stop") == "act"
+            plan = idle_gpus.with_stops(plan, snapshot, past.told_idle, self.config.stop.idle_gpus, acts=acts)
+        verdict = guardrails.check(
+            snapshot,
+            plan,
+            past,
+            self.config.mode,
+            limits,
+            placement=self.config.operations.placement,
+            places=site.places,
+            times=times,
+        )
+        return verdict, past
+
     def _apply(self, record: CycleRecord, stages: StageTimes, *, paused: bool) -> None:
         with stages.timed("apply"):
             outcomes = self.port.apply(record.commands) if record.commands else ()
@@ -230,7 +248,7 @@ class Scheduler:
         try:
             reading = self.port.read(self.intake.known, self.intake.alive)
         except ReadFailed as error:
-            log.warning("cycle %d: %s; nothing is done", number, error)
+            log.warning("cycle %d: %s; nothing is done in this cycle", number, error)
             self.ledger.failed(self.policy.name, str(error), self.port.now())
             return None
         return self._with_site_factors(reading)
@@ -278,33 +296,16 @@ class Scheduler:
             log.warning("the limits of QOS, associations and partitions are not known: %s", error)
             return None
 
-    def _first(self, observed: Observed, plan: Plan) -> tuple[Plan, Memory | None]:
+    def _with_overdue_first(self, observed: Observed, plan: Plan) -> tuple[Plan, Memory | None]:
         """The plan with those first who waited or were passed for too long, and what the next cycle has to know."""
         snapshot, forecasts, limits = observed.snapshot, observed.forecasts, self.config.guardrails
         bounded = not observed.reading.site.places and math.isfinite(limits.max_bypass)
         if not bounded or not (snapshot.jobs.pending & ~np.isnan(plan.score)).any():
-            return precedence.first(snapshot, plan, limits, forecasts, None), None
+            return precedence.put_first(snapshot, plan, limits, forecasts, None), None
         if not observed.policy.needs >= precedence.NEEDS:
             forecasts = self.forecaster.forecast(snapshot, precedence.NEEDS)
         found = precedence.waits(snapshot, forecasts, self.ledger.recall(precedence.MEMORY))
-        return precedence.first(snapshot, plan, limits, forecasts, found), precedence.remembered(snapshot, found)
-
-    def _past(self, jobs: Sequence[JobKey]) -> guardrails.Past:
-        return self.ledger.past(self.port.now(), self.config.guardrails.first_seen, jobs)
-
-    def _check(
-        self, snapshot: Snapshot, plan: Plan, past: guardrails.Past, times: TimeLimits, site: Site
-    ) -> guardrails.Verdict:
-        return guardrails.check(
-            snapshot,
-            plan,
-            past,
-            self.config.mode,
-            self.config.guardrails,
-            placement=self.config.operations.placement,
-            places=site.places,
-            times=times,
-        )
+        return precedence.put_first(snapshot, plan, limits, forecasts, found), precedence.remembered(snapshot, found)
 
     def seconds_to_next(self) -> float:
         """The interval between two cycles, shorter while a job is being moved: it holds GPUs without training."""

@@ -12,7 +12,7 @@ from slurmplug.config.schema import Config
 from slurmplug.daemon.lease import Lease
 from slurmplug.errors import LedgerError
 from slurmplug.ledger import backup
-from slurmplug.processes.calls import Calls
+from slurmplug.processes.worker import Worker
 
 LAST_SECONDS = 0.5
 """in which the last copy is made as the daemon ends"""
@@ -27,7 +27,7 @@ class Copies:
         """Start the process. Raises OSError."""
         self._ledger, self._spool, self._interval = config.ledger.path, config.spool.path, config.takeover.every
         self._lease, self._folder = held_lease, held_lease.folder.path
-        self._calls = Calls("copies")
+        self._worker = Worker("copies")
         self._open = False
         self._started_at = -math.inf
 
@@ -41,8 +41,8 @@ class Copies:
             LedgerError: as `backup.take_over`, or the folder does not answer.
         """
         try:
-            self._calls.begin(backup.take_over, self._folder, self._ledger)
-            found: backup.Installed | None = self._calls.take(None, go_on)
+            self._worker.begin(backup.take_over, self._folder, self._ledger)
+            found: backup.Installed | None = self._worker.result(None, go_on)
         except OSError as error:
             if not go_on():
                 return
@@ -75,11 +75,11 @@ class Copies:
             self._take(until, go_on)
         if self._open:
             log.warning("a last copy of the ledger would take too long; a takeover would start from the copy before")
-        self._calls.close()
+        self._worker.close()
 
     def _begin(self) -> None:
         try:
-            self._calls.begin(backup.publish, self._ledger, self._folder, self._lease.holder.acts)
+            self._worker.begin(backup.publish, self._ledger, self._folder, self._lease.holder.acts)
             self._open = True
         except OSError as error:
             self._log_failure(error)
@@ -90,11 +90,11 @@ class Copies:
             return
         try:
             if until is None:
-                self._calls.take(None, go_on)
+                self._worker.result(None, go_on)
             else:
-                self._calls.take(max(0.0, until - time.monotonic()))
+                self._worker.result(max(0.0, until - time.monotonic()))
         except TimeoutError:
-            self._open = self._calls.running
+            self._open = self._worker.running
             return
         except (OSError, LedgerError) as error:
             self._log_failure(error)

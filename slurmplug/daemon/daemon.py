@@ -10,6 +10,7 @@ import logging
 import math
 import signal
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from types import FrameType
@@ -44,10 +45,10 @@ from slurmplug.ledger import run_queries
 from slurmplug.ledger.ledger import DAY, Ledger
 from slurmplug.ledger.lock import only_one
 from slurmplug.ledger.owner import become_owner_of
-from slurmplug.processes.kept import Kept
+from slurmplug.processes.supervised import SupervisedProcess
 from slurmplug.reports import notices
 from slurmplug.spool.process import SpoolProcess
-from slurmplug.spool.report_lines import RunId
+from slurmplug.spool.values import RunId
 
 RESTART_ONLY = ("cluster", "slurm", "spool", "ledger", "endpoint", "metrics", "takeover", "log")
 """The sections of the configuration that change with a restart only."""
@@ -92,7 +93,7 @@ def _stand_by(config: Config, folder: SharedFolder, notifier: ServiceNotifier) -
 
     def signalled(number: int, _: FrameType | None) -> None:
         signals.append(number)
-        folder.hurry(0.0)
+        folder.finish_within(0.0)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signalled)
@@ -114,6 +115,7 @@ class Daemon:
         self._path, self._notifier, self._lease = path, notifier, held_lease
         self._stopping = self._reloading = self._superseded = False
         self._interruptible = False
+        self._is_applying: Callable[[], bool] = lambda: False  # a signal may come before there is a scheduler
         config = schema.load(path)
         self._spool = SpoolProcess(config.spool.path, only_one, self._go_on)
         self._port = FencedCluster(config, held_lease, self._spool)
@@ -135,37 +137,42 @@ class Daemon:
             self._ledger = Ledger(config.ledger.path)
             self._waiting.append(self._ledger)
             stack.callback(self._ledger.close)
-            self._beside: list[Kept[Config]] = []
-            self._checked_at = 0.0
-            self._intake = Intake(self._ledger.live_records())
-            self._spool.skip_stored(self._intake.stored_until)
-            self._spool.take_costs = self._intake.take_costs.by_run()
-            self._intake.set_updated([each.job for each in self._ledger.open_operations() if each.goal])
-            self._forecaster = Forecaster(HistoryRunTimes(RuntimePredictor(config.predictors.runtime)))
-            self._site = SiteExamination(config, self._ledger, self._statuses)
-            self._scheduler = Scheduler(
-                port=self._port,
-                intake=self._intake,
-                forecaster=self._forecaster,
-                policy=(policy := policy_registry.policy(config)),
-                ledger=self._ledger,
-                config=config,
-                fallback=policy_registry.fallback(config, policy),
-                in_force=self._site.in_force,
-            )
-            self._promotion = Promotion(self._ledger, self._scheduler, self._forecaster)
-            stack.callback(self._promotion.close)
-            self._training = PredictorTraining(self._ledger, config.ledger.path)
-            stack.callback(self._training.close)
-            self._queue_forecasting = QueueForecasting(self._ledger, config.ledger.path, self._port.limits)
-            stack.callback(self._queue_forecasting.close)
-            self._notifications = Notifications(self._ledger, config.ledger.path)
-            stack.callback(self._notifications.close)
-            self._trained_at = 0.0
-            self._cleaned_at = self._thinned_at = 0.0
-            self._is_swept = True
+            self._make_parts(config, stack)
             self._interruptible = False
             self._stack = stack.pop_all()
+
+    def _make_parts(self, config: Config, stack: ExitStack) -> None:
+        """The parts of a cycle, on the open ledger, and what is done between two cycles. `stack`: closes them."""
+        self._services: list[SupervisedProcess[Config]] = []
+        self._checked_at = 0.0
+        self._intake = Intake(self._ledger.live_records())
+        self._spool.skip_stored(self._intake.stored_until)
+        self._spool.merge_costs = self._intake.merge_costs.by_run()
+        self._intake.set_updated([each.job for each in self._ledger.open_operations() if each.goal])
+        self._forecaster = Forecaster(HistoryRunTimes(RuntimePredictor(config.predictors.runtime)))
+        self._site = SiteExamination(config, self._ledger, self._statuses)
+        self._scheduler = Scheduler(
+            port=self._port,
+            intake=self._intake,
+            forecaster=self._forecaster,
+            policy=(policy := policy_registry.policy(config)),
+            ledger=self._ledger,
+            config=config,
+            fallback=policy_registry.fallback(config, policy),
+            in_force=self._site.in_force,
+        )
+        self._is_applying = lambda: self._scheduler.applying
+        self._promotion = Promotion(self._ledger, self._scheduler, self._forecaster)
+        stack.callback(self._promotion.close)
+        self._training = PredictorTraining(self._ledger, config.ledger.path)
+        stack.callback(self._training.close)
+        self._queue_forecasting = QueueForecasting(self._ledger, config.ledger.path, self._port.limits)
+        stack.callback(self._queue_forecasting.close)
+        self._notifications = Notifications(self._ledger, config.ledger.path)
+        stack.callback(self._notifications.close)
+        self._trained_at = 0.0
+        self._cleaned_at = self._thinned_at = 0.0
+        self._is_swept = True
 
     def run(self) -> bool:
         """Serve until SIGTERM or SIGINT; False if another daemon acts from now on."""
@@ -189,7 +196,7 @@ class Daemon:
             self._trained_at = training.last_trained(self._ledger)
         fallback = self._scheduler.fallback
         self._forecaster.get_ready(self._scheduler.policy.needs | (fallback.needs if fallback else frozenset()))
-        self._start_beside()
+        self._start_services()
         log.info("policy %s, a cycle every %g s", self._scheduler.policy.name, self._scheduler.config.interval)
         self._notifier.ready(f"policy {self._scheduler.policy.name}")
 
@@ -213,7 +220,7 @@ class Daemon:
                 return
             self._promotion.before_cycle(self._port.now())
             record = self._scheduler.run()
-            self._spool.take_costs = self._intake.take_costs.by_run()
+            self._spool.merge_costs = self._intake.merge_costs.by_run()
             if self._stopping:
                 return
             self._write_waiting_jobs()
@@ -267,17 +274,17 @@ class Daemon:
             found[self._lease.folder.path] = status
         return found
 
-    def _start_beside(self) -> None:
+    def _start_services(self) -> None:
         """Serve reports over the network and metrics, if configured; a failure to do so does not stop the daemon."""
         config = self._scheduler.config
         try:
             if config.endpoint.listen:
-                self._beside.append(EndpointProcess(config, self._port.confirm))
+                self._services.append(EndpointProcess(config, self._port.confirm))
             if config.metrics.listen:
-                self._beside.append(MetricsProcess(config))
+                self._services.append(MetricsProcess(config))
         except OSError as error:
             log.error("a process beside the daemon cannot be started: %s%s", error, advice(error))
-        for process in self._beside:
+        for process in self._services:
             self._stack.callback(process.close)
 
     def _train_when_due(self) -> None:
@@ -343,10 +350,13 @@ class Daemon:
             return
         current = self._scheduler.config
         if changed := [name for name in RESTART_ONLY if getattr(config, name) != getattr(current, name)]:
-            log.error("%s: changes with a restart only; the earlier configuration stays in use", ", ".join(changed))
+            log.error(
+                "%s: takes effect only by a restart of the daemon; the earlier configuration stays in use",
+                ", ".join(changed),
+            )
             return
         self._scheduler.config = self._site.use(config)
-        for process in self._beside:
+        for process in self._services:
             process.use(config)
         self._promotion.configure(policy, fallback)
         log.info("configuration read again: policy %s", policy.name)
@@ -356,9 +366,6 @@ class Daemon:
         self._notifier.ping_watchdog()
         return not self._stopping
 
-    def _is_applying(self) -> bool:
-        return hasattr(self, "_scheduler") and self._scheduler.applying
-
     def _signalled(self, number: int, _: FrameType | None) -> None:
         self._port.wake()
         if number == signal.SIGHUP:
@@ -366,7 +373,7 @@ class Daemon:
         elif not self._stopping:
             self._stopping = True
             for each in self._waiting:
-                each.hurry(ENDING_SECONDS)
+                each.finish_within(ENDING_SECONDS)
             if self._interruptible and not self._is_applying():
                 raise _Stopped
 

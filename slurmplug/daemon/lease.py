@@ -168,14 +168,14 @@ class Lease:
         """Who holds it, for a process that asks the folder by itself."""
         return Holder(self.folder.path, self._process)
 
-    def hurry(self, seconds: float) -> None:
+    def finish_within(self, seconds: float) -> None:
         """Wait for the folder no longer than so many seconds from now; safe in a signal handler."""
-        self.folder.hurry(seconds)
+        self.folder.finish_within(seconds)
 
     def close(self) -> None:
         """Release the lease, where the folder answers at once: another daemon may acquire it then."""
         self._closed.set()
-        self.folder.hurry(RELEASE_SECONDS)
+        self.folder.finish_within(RELEASE_SECONDS)
         if self._thread:
             self._thread.join(RELEASE_SECONDS)
         if self.is_held():

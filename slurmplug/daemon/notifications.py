@@ -28,7 +28,7 @@ from slurmplug.ledger import notifications
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.notifications import SENT, Delivery, Told
 from slurmplug.processes.child import Channel
-from slurmplug.processes.once import Once
+from slurmplug.processes.one_shot import OneShotProcess
 from slurmplug.reports.notifications import Notification, due, message
 
 EVERY = 60.0
@@ -57,8 +57,8 @@ class Notifications:
     def __init__(self, ledger: Ledger, path: Path) -> None:
         """ledger: what was told is recorded there. path: of the same."""
         self._ledger, self._path = ledger, path
-        self._looking: Once | None = None
-        self._sending: Once | None = None
+        self._looking: OneShotProcess | None = None
+        self._sending: OneShotProcess | None = None
         self._looked_at = -math.inf
 
     def after_cycle(self, config: Config, now: float) -> None:
@@ -84,7 +84,7 @@ class Notifications:
 
     def _send(self, config: Config, now: float) -> None:
         again = f"the next try is made in {EVERY:g} s"
-        found: list[Notification] | None = self._made(self._looking, f"users are not told of their jobs now; {again}")
+        found: list[Notification] | None = self._result(self._looking, f"users are not told of their jobs now; {again}")
         if found is None:
             return
         self.close()
@@ -94,7 +94,7 @@ class Notifications:
             self._sending = _begun(send, told, config)
 
     def _keep_results(self) -> None:
-        results: list[Delivery] | None = self._made(self._sending, _NOT_SENT)
+        results: list[Delivery] | None = self._result(self._sending, _NOT_SENT)
         if results is None:
             return
         notifications.record_results(self._ledger, results)
@@ -105,10 +105,10 @@ class Notifications:
                 "%d of %d notifications were not sent, of which %d are tried again: %s", *counts, failed[0].result
             )
 
-    def _made(self, child: Once | None, failure: str) -> list[Any] | None:
+    def _result(self, child: OneShotProcess | None, failure: str) -> list[Any] | None:
         """What it sent; None while that has not come, and where it has failed, which is logged."""
         try:
-            return None if child is None else child.made()
+            return None if child is None else child.result()
         except ConnectionError:
             log.error("%s", failure)
             self.close()
@@ -118,9 +118,9 @@ class Notifications:
 _NOT_SENT = "what users were to be told last may not have been sent, and is not sent again"
 
 
-def _begun(serve: Callable[..., None], *arguments: object) -> Once | None:
+def _begun(serve: Callable[..., None], *arguments: object) -> OneShotProcess | None:
     try:
-        return Once("notifications", serve, *arguments)
+        return OneShotProcess("notifications", serve, *arguments)
     except OSError as error:
         log.error("users are not told of their jobs now: %s%s", error.strerror, advice(error))
         return None

@@ -15,8 +15,8 @@ from policies.snapshot import Snapshot
 from predictors.forecast import Forecasts
 from slurmplug.config import model_files, policy_registry
 from slurmplug.config.schema import Config
-from slurmplug.cycle import watch
-from slurmplug.cycle.watch import NotTrusted
+from slurmplug.cycle import trust
+from slurmplug.cycle.trust import NotTrusted
 from slurmplug.processes.child import Channel, Child
 
 START_SECONDS = 15.0
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 class PolicyProcess(LearntPolicy):
     """Decides as `policy` does, which the process makes anew from the configuration and the model.
 
-    What it requires of a state (`watch.require_known`) is required in the process, with the decision.
+    What it requires of a state (`trust.require_known`) is required in the process, with the decision.
     """
 
     def __init__(self, policy: Policy, config: Config, data: bytes | None = None) -> None:
@@ -116,7 +116,7 @@ def decide_each(channel: Channel, config: Config, data: bytes | None) -> None:
 
 def _answer(policy: Policy, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> tuple[str, Any]:
     try:
-        watch.require_known(policy, snapshot, forecasts)
+        trust.require_known(policy, snapshot, forecasts)
         plan = policy.decide(snapshot, forecasts, memory)
         return "", (plan.score, dict(plan.terms), plan.actions, dict(plan.memory), dict(plan.notes))
     except NotTrusted as error:

@@ -15,7 +15,7 @@ from slurmplug.forecasting.start_outcomes import STARTS
 from slurmplug.learning import start_trial, training
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.processes.child import Channel
-from slurmplug.processes.once import Once
+from slurmplug.processes.one_shot import OneShotProcess
 
 NICENESS = 10
 """of the process, beside the daemon's"""
@@ -29,7 +29,7 @@ class PredictorTraining:
     def __init__(self, ledger: Ledger, path: Path) -> None:
         """ledger: what is learnt is saved there. path: of the same."""
         self._ledger, self._path = ledger, path
-        self._child: Once | None = None
+        self._child: OneShotProcess | None = None
         self._begun = 0.0
 
     @property
@@ -39,7 +39,7 @@ class PredictorTraining:
 
     def begin(self, model: RuntimeModel, now: float, seen: SeenSpeeds) -> None:
         """Begin one, as `training.train`. Raises OSError."""
-        self._child, self._begun = Once("training", train, self._path, model, seen), now
+        self._child, self._begun = OneShotProcess("training", train, self._path, model, seen), now
 
     def has_ended(self) -> bool:
         """Whether the one that was begun has ended since the last call, with what it learnt in the ledger.
@@ -50,7 +50,7 @@ class PredictorTraining:
         if self._child is None:
             return False
         try:
-            learnt = self._child.made()
+            learnt = self._child.result()
         except ConnectionError:
             log.error("training failed; the earlier predictors stay in use")
             self.close()

@@ -18,7 +18,7 @@ from slurmplug.ledger import kept_limits, queue_forecasts
 from slurmplug.ledger.budgets import INPUTS_EVERY
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.processes.child import Channel
-from slurmplug.processes.once import Once
+from slurmplug.processes.one_shot import OneShotProcess
 from slurmplug.reports import kept_queue
 
 LIMITS_WITHIN = 60.0
@@ -38,7 +38,7 @@ class QueueForecasting:
         self._ledger, self._path, self._limits = ledger, path, limits
         self._asked_at: float | None = None
         """of the monotonic clock, for the limits of the next forecast"""
-        self._child: Once | None = None
+        self._child: OneShotProcess | None = None
         self._of = -math.inf
         """when the queue was kept that was forecast last"""
 
@@ -54,7 +54,7 @@ class QueueForecasting:
         if is_due and self._has_limits():
             self._of = self._ledger.kept_at
             try:
-                self._child = Once("queue forecast", forecast, self._path)
+                self._child = OneShotProcess("queue forecast", forecast, self._path)
             except OSError as error:
                 log.error("the queue is not forecast now: %s%s", error.strerror, advice(error))
 
@@ -79,9 +79,9 @@ class QueueForecasting:
             self._child.kill()
             self._child = None
 
-    def _keep(self, child: Once) -> None:
+    def _keep(self, child: OneShotProcess) -> None:
         try:
-            made = child.made()
+            made = child.result()
         except ConnectionError:
             log.error("the forecast of the queue failed; the next one is made in %g s", INPUTS_EVERY)
             self.close()

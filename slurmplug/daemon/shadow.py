@@ -15,9 +15,9 @@ from policies.snapshot import Snapshot
 from predictors.forecast import Forecasts, Need
 from slurmplug.config import model_files, policy_registry
 from slurmplug.config.schema import Config
-from slurmplug.cycle import watch
+from slurmplug.cycle import trust
 from slurmplug.cycle.agreement import Decision, agreement
-from slurmplug.cycle.watch import NotTrusted
+from slurmplug.cycle.trust import NotTrusted
 from slurmplug.ledger.model_outcomes import ModelCycle
 from slurmplug.processes.child import Channel, Child
 from slurmplug.rules import precedence, valid_plan
@@ -108,16 +108,16 @@ def decide(policy: Policy, config: Config, question: Question, memory: Memory) -
     cycle, snapshot, forecasts, acting, counted = question
     began = time.perf_counter()
     try:
-        watch.require_known(policy, snapshot, forecasts)
+        trust.require_known(policy, snapshot, forecasts)
         plan = valid_plan.validate_plan(snapshot, policy.decide(snapshot, forecasts, memory))
-        watch.require_ranks(snapshot, plan)
-        watch.require_in_time(time.perf_counter() - began, config.interval)
+        trust.require_ranks(snapshot, plan)
+        trust.require_in_time(time.perf_counter() - began, config.interval)
     except NotTrusted as error:
         return _failed(cycle, str(error)), memory
     except (Exception, SystemExit) as error:  # noqa: BLE001 whatever it is, it is an answer about the model
         return _failed(cycle, f"{type(error).__name__}: {error}"), memory
     found = None if counted is None else precedence.waits(snapshot, forecasts, counted)
-    plan = precedence.first(snapshot, plan, config.guardrails, forecasts, found)
+    plan = precedence.put_first(snapshot, plan, config.guardrails, forecasts, found)
     of_both = agreement(snapshot, forecasts, acting, Decision.of(plan))
     return ModelCycle(cycle, "shadow", "", of_both.ranks, of_both.changes, of_both.gain), plan.memory
 

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 from slurmplug.doctor import facts
 from slurmplug.doctor.checks import PathStatus
 from slurmplug.errors import NotConfirmed
-from slurmplug.processes.calls import Calls
+from slurmplug.processes.worker import Worker
 
 ANSWER_SECONDS = 5.0
 _HEARTBEAT_BYTES = 200
@@ -32,7 +32,7 @@ class SharedFolder:
     def __init__(self, path: Path) -> None:
         """Start the process. Raises OSError."""
         self.path = path
-        self._calls = Calls("takeover")
+        self._worker = Worker("takeover")
         self._temporary = f".acting.{secrets.token_hex(8)}"
 
     def heartbeat(self) -> Heartbeat:
@@ -51,17 +51,17 @@ class SharedFolder:
         except NotConfirmed:
             return None
 
-    def hurry(self, seconds: float) -> None:
-        """As `Calls.hurry`."""
-        self._calls.hurry(seconds)
+    def finish_within(self, seconds: float) -> None:
+        """As `Worker.finish_within`."""
+        self._worker.finish_within(seconds)
 
     def close(self) -> None:
         """End the process, without waiting for it."""
-        self._calls.close()
+        self._worker.close()
 
     def _ask(self, function: Callable[..., T], *arguments: object) -> T:
         try:
-            return self._calls.call(function, *arguments, seconds=ANSWER_SECONDS)
+            return self._worker.call(function, *arguments, seconds=ANSWER_SECONDS)
         except OSError as error:
             raise NotConfirmed(f"{self.path} does not answer: {error}") from error
 

@@ -13,7 +13,7 @@ from slurmplug.cluster.port import Site
 from slurmplug.config.schema import Config, Modes
 from slurmplug.doctor import checks, facts
 from slurmplug.ledger.ledger import Ledger
-from slurmplug.processes.beside import Question
+from slurmplug.processes.background import BackgroundCall
 
 RECHECK_INTERVAL = 60.0
 """Seconds from one examination of the site to the next while a failed check blocks actions."""
@@ -52,7 +52,7 @@ class SiteExamination:
         answer.
         """
         self._ledger, self._look, self._examine = ledger, look, examine
-        self._question: Question[Examined] = Question("site")
+        self._examination: BackgroundCall[Examined] = BackgroundCall("site")
         self._known: Examined | None = None
         self.use(config)
 
@@ -70,13 +70,13 @@ class SiteExamination:
         """
         self._take()
         if not self._is_of(site):
-            if not self._question.open:
+            if not self._examination.pending:
                 self._begin()
             self._take()
             if not self._is_of(site):
-                log.warning("this start or configuration of slurmctld has not been examined yet: only observing")
+                log.warning("the checks of this start and configuration of slurmctld are not done yet: only observing")
                 return self._configured.model_copy(update={"mode": Modes(default="observe")})
-        elif self._blocked and not self._question.open and time.monotonic() - self._since > RECHECK_INTERVAL:
+        elif self._blocked and not self._examination.pending and time.monotonic() - self._since > RECHECK_INTERVAL:
             self._begin()
         return self._restricted()
 
@@ -94,12 +94,12 @@ class SiteExamination:
     def _begin(self) -> None:
         config, self._since = self._configured, time.monotonic()
         shared = self._look(config)
-        self._question.put(lambda: self._examine(config, shared))
+        self._examination.start(lambda: self._examine(config, shared))
 
     def _take(self) -> None:
         """Take the answer, if there is one."""
         try:
-            found = self._question.take()
+            found = self._examination.poll()
         except Exception:
             log.exception("the site could not be examined")
             return

@@ -128,14 +128,19 @@ def _version(facts: Facts) -> Iterator[Finding]:
     release = facts.settings.get("SLURM_VERSION", "")
     match = re.match(r"(\d+)\.(\d+)", release)
     if match is None:
-        yield Finding("version", "note", f"Slurm reports {release!r}, which is no version", "scontrol version")
+        yield Finding(
+            "version", "note", f"Slurm reports {release!r}, which is not a version number", "scontrol version"
+        )
         return
     version = int(match[1]), int(match[2])
     if version < OLDEST_SLURM:
         yield Finding("version", "wrong", f"Slurm {release} is older than 22.05", "upgrade Slurm to 22.05", ALL_ACTIONS)
     elif version > NEWEST_SLURM:
         yield Finding(
-            "version", "note", f"Slurm {release} is newer than 26.05, the last that was tested", "let it observe first"
+            "version",
+            "note",
+            f"Slurm {release} is newer than 26.05, the last that was tested",
+            'let it observe first: in slurmplug.toml, mode.default = "observe"',
         )
     else:
         yield Finding("version", "ok", f"Slurm {release}")
@@ -149,12 +154,14 @@ def _priority(facts: Facts) -> Iterator[Finding]:
     if kind != "priority/multifactor":
         fix = "slurm.conf: PriorityType=priority/multifactor"
         blocked = frozenset({"rank", "resize", "migrate"})  # a job takes its place by its SiteFactor
-        yield Finding("priority", "wrong", f"{kind or 'none'} does not use the SiteFactor", fix, blocked)
+        yield Finding(
+            "priority", "wrong", f"PriorityType {kind or '(not set)'} does not use the SiteFactor", fix, blocked
+        )
     elif not weights:
         fix = "slurm.conf: PriorityWeightFairShare=1000 and PriorityWeightAge=1000, or what suits the site"
         yield Finding("priority", "note", "every PriorityWeight is 0: the SiteFactor alone orders the queue", fix)
     else:
-        yield Finding("priority", "ok", f"{kind}, weights {weights} in all")
+        yield Finding("priority", "ok", f"{kind}, sum of the weights {weights}")
 
 
 def _rights(facts: Facts) -> Iterator[Finding]:
@@ -163,7 +170,7 @@ def _rights(facts: Facts) -> Iterator[Finding]:
     if own in {"root", master}:
         yield Finding("rights", "ok", f"{own} has all rights in Slurm; those of an Operator would suffice")
     elif facts.admin_level in {"Operator", "Administrator"}:
-        yield Finding("rights", "ok", f"{own} is {facts.admin_level}")
+        yield Finding("rights", "ok", f"{own} has AdminLevel {facts.admin_level} in slurmdbd")
     elif "accounting" in facts.read_errors:
         fix = "systemctl status slurmdbd; sacctmgr show user"
         yield Finding(
@@ -265,7 +272,7 @@ def _pyslurm(facts: Facts) -> Iterator[Finding]:
             f"pip install 'pyslurm=={release}.*' with SLURM_INCLUDE_DIR and SLURM_LIB_DIR, as in docs/installation.md; "
             'or slurmplug.toml: slurm.client = "cli"'
         )
-        yield Finding("pyslurm", "note", f"the command line writes priorities, as of pyslurm {proof.problem}", fix)
+        yield Finding("pyslurm", "note", f"priorities are written by scontrol instead: pyslurm {proof.problem}", fix)
     else:
         yield Finding("pyslurm", "ok", f"pyslurm {proof.release} writes priorities")
 
@@ -321,7 +328,7 @@ def _shared(facts: Facts) -> Iterator[Finding]:
     if facts.spool.problem or not facts.spool.answers or "Slurm" in facts.read_errors:
         return
     if not facts.other_nodes:
-        yield Finding("shared spool", "ok", "every node is this machine")
+        yield Finding("shared spool", "ok", "all nodes of the cluster run on this machine")
     elif kind in NETWORK_FILE_SYSTEMS:
         yield Finding("shared spool", "ok", f"{kind}; whether the nodes mount it cannot be checked from here")
     elif facts.spool.exported:
@@ -356,7 +363,7 @@ def _ledger(facts: Facts) -> Iterator[Finding]:
         blocks = ALL_ACTIONS if may == "write" else frozenset[str]()
         yield Finding("ledger", "wrong" if blocks else "note", message, f"chmod o= {file}*", blocks)
     elif status.free < MIN_FREE_BYTES:
-        message = f"{status.free / 2**20:.0f} MiB are free for it"
+        message = f"only {status.free / 2**20:.0f} MiB are free on the disk of {status.path}"
         yield Finding("ledger", "note", message, f"free space on the disk of {status.path}, or lower ledger.keep_days")
     else:
         yield Finding("ledger", "ok", f"{status.path}, {status.free / 2**30:.0f} GiB free")

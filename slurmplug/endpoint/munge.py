@@ -36,7 +36,9 @@ def encode(payload: bytes, socket: Path | None) -> str:
     completed = _run(["munge", f"--ttl={TTL}", *_socket(socket)], payload)
     credential = completed.stdout.strip()
     if completed.returncode or not _ARMOUR.fullmatch(credential):
-        raise EndpointError(f"munge could not create a credential: {_brief(completed.stderr)}; systemctl status munge")
+        raise EndpointError(
+            f"munge could not create a credential: {_brief(completed.stderr)}; see systemctl status munge"
+        )
     return credential.decode("ascii")
 
 
@@ -61,7 +63,7 @@ def _run(argv: list[str], stdin: bytes) -> "subprocess.CompletedProcess[bytes]":
     try:
         return subprocess.run(argv, input=stdin, capture_output=True, timeout=TIMEOUT, check=False)
     except subprocess.TimeoutExpired as error:
-        raise EndpointError(f"{argv[0]} did not answer within {TIMEOUT:g} s; systemctl status munge") from error
+        raise EndpointError(f"{argv[0]} did not answer within {TIMEOUT:g} s; see systemctl status munge") from error
     except OSError as error:
         raise EndpointError(f"{argv[0]} cannot be run: {error.strerror}{advice(error, '; install munge')}") from error
 

@@ -13,13 +13,13 @@ from slurmplug.cluster.site_client import SiteClient
 from slurmplug.config.schema import Config
 from slurmplug.endpoint import changes
 from slurmplug.endpoint.changes import Answered, ChangesByDaemon, Wanted
-from slurmplug.endpoint.making import Make, OtherProcess
+from slurmplug.endpoint.fair_queue import FairQueue
+from slurmplug.endpoint.report_makers import ReportMaker, ReportMakerProcess
 from slurmplug.endpoint.server import EndpointServer, EndpointThread, RequestHandler
-from slurmplug.endpoint.turns import Turns
 from slurmplug.endpoint.viewers import Viewers
 from slurmplug.errors import SlurmplugError
 from slurmplug.processes.child import Channel
-from slurmplug.processes.kept import Kept
+from slurmplug.processes.supervised import SupervisedProcess
 
 NICENESS = 5
 """of the process, and of the reports for those who ask for little"""
@@ -29,7 +29,7 @@ NICER = 14
 log = logging.getLogger(__name__)
 
 
-class EndpointProcess(Kept[Config]):
+class EndpointProcess(SupervisedProcess[Config]):
     """The process, as the daemon has it."""
 
     def __init__(self, config: Config, confirm: Callable[[], None]) -> None:
@@ -51,9 +51,9 @@ def serve(channel: Channel, config: Config) -> None:
     in_force = [config]
     by_daemon = ChangesByDaemon(channel)
     viewers = Viewers(SiteClient(config.slurm.conf, config.slurm.bin, config.slurm.timeout))
-    lanes: list[Make] = [OtherProcess("reports", 0), OtherProcess("more-reports", NICER)]
-    turns = Turns(lanes)
-    handler = RequestHandler(lambda: in_force[0], viewers, turns, by_daemon)
+    lanes: list[ReportMaker] = [ReportMakerProcess("reports", 0), ReportMakerProcess("more-reports", NICER)]
+    queue = FairQueue(lanes)
+    handler = RequestHandler(lambda: in_force[0], viewers, queue, by_daemon)
     try:
         server = EndpointServer(config.endpoint.listen, handler)
     except OSError as error:

@@ -4,7 +4,7 @@ Nothing else can be changed here, and by users only directives of their own jobs
 in turns; a change is recorded by the daemon, for its next cycle.
 
 A client is unknown until munged authenticates it, so everything before that is limited: connections, bytes, seconds,
-and the number of credentials checked at once. After that each user is limited by rate, and pays with turns.
+and the number of credentials checked at once. After that each user is limited by rate, and queued fairly.
 """
 
 import json
@@ -23,16 +23,16 @@ from slurmplug.endpoint import answers, metrics, munge, wire
 from slurmplug.endpoint.changes import Change
 from slurmplug.endpoint.connections import ConnectionLimits, Connections
 from slurmplug.endpoint.credential_checks import CredentialChecks
+from slurmplug.endpoint.fair_queue import FairQueue
 from slurmplug.endpoint.limits import RateLimit
-from slurmplug.endpoint.making import Asked, Make
-from slurmplug.endpoint.turns import Turns
+from slurmplug.endpoint.report_makers import PageRequest, ReportMaker
 from slurmplug.endpoint.viewers import Viewers, account_name
 from slurmplug.errors import EndpointError, LedgerError, NotConfirmed, SteppedDown, UsageError
 from slurmplug.ledger.directive_changes import Author
 
 _JSON = "application/json"
 LATER_PAGE = 0.05
-"""What a page after the first counts for the rate; it is paid with turns."""
+"""What a page after the first counts for the rate; the CPU time that it takes counts in the fair queue."""
 
 log = logging.getLogger(__name__)
 
@@ -74,12 +74,12 @@ class RequestHandler:
         self,
         config: Callable[[], Config],
         viewers: Viewers,
-        turns: Turns[Make],
+        queue: FairQueue[ReportMaker],
         change: Change,
         limits: EndpointLimits | None = None,
     ) -> None:
         """`config` returns the configuration in force."""
-        self._config, self._viewers, self._turns, self._change = config, viewers, turns, change
+        self._config, self._viewers, self._queue, self._change = config, viewers, queue, change
         self.limits = limits or EndpointLimits()
         self._socket = config().endpoint.munge_socket
         self._rate = RateLimit(config().endpoint.requests_per_minute)
@@ -134,9 +134,9 @@ class RequestHandler:
             author = Author(uid, account_name(uid) or str(uid), self._viewers.operates(uid), viewer.sees_all)
             return HTTPStatus.OK, encoded({"changed": self._change(answers.change_request(body), author)})
         try:
-            with self._turns.turn(uid, self.limits.turn_seconds) as make:
-                made = make(Asked(report, body, viewer, self._config()))
-                self._turns.charge(uid, made.seconds)
+            with self._queue.turn(uid, self.limits.turn_seconds) as make:
+                made = make(PageRequest(report, body, viewer, self._config()))
+                self._queue.charge(uid, made.seconds)
         except TimeoutError as error:
             raise _RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests at once: try again") from error
         return made.status, made.response

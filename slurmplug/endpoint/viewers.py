@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from slurmplug.errors import ReadFailed
-from slurmplug.processes.beside import Question
+from slurmplug.processes.background import BackgroundCall
 from slurmplug.reports.viewer import Viewer
 
 REFRESH_SECONDS = 60.0
@@ -49,7 +49,7 @@ class Viewers:
         """`source`: Slurm's settings."""
         self._source = source
         self._visibility: _Visibility | None = None
-        self._question: Question[_Visibility] = Question("viewers")
+        self._query: BackgroundCall[_Visibility] = BackgroundCall("viewers")
         self._tried = float("-inf")
         self._lock = threading.Lock()
 
@@ -71,11 +71,11 @@ class Viewers:
 
     def _current(self, now: float) -> _Visibility | None:
         with self._lock:
-            if now - self._tried > REFRESH_SECONDS and not self._question.open:
+            if now - self._tried > REFRESH_SECONDS and not self._query.pending:
                 self._tried = now
-                self._question.put(lambda: self._read(now))
+                self._query.start(lambda: self._read(now))
             try:
-                self._visibility = self._question.take() or self._visibility
+                self._visibility = self._query.poll() or self._visibility
             except ReadFailed as error:
                 log.warning("PrivateData and admin levels cannot be read; the earlier ones are used: %s", error)
             return self._visibility if self._visibility and now - self._visibility.at <= EXPIRE_SECONDS else None

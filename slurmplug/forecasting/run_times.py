@@ -119,11 +119,6 @@ class HistoryRunTimes:
         return rows, Forecast(most[:, None] * LEVELS, np.full(len(rows), "outlived"))
 
 
-def by_evidence(predictor: RuntimePredictor, jobs: Sequence[Job]) -> Forecast:
-    """The run times of n jobs by the runs before them, as `with_evidence` has them."""
-    return with_evidence(predictor, jobs)[0]
-
-
 def with_evidence(predictor: RuntimePredictor, jobs: Sequence[Job]) -> tuple[Forecast, Floats]:
     """The run times of n jobs by the runs before them, which nobody ranks by before these are evidence enough; and the
     least seconds (n,) that this is.

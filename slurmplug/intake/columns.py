@@ -26,7 +26,7 @@ from slurmplug.intake.job_record import (
 )
 from slurmplug.intake.node_load import gpus_used, reported_load
 from slurmplug.intake.target_unit import UnitMismatch, unit_mismatch
-from slurmplug.spool.report_lines import Points
+from slurmplug.spool.values import Points
 
 Columns: TypeAlias = dict[str, NDArray[Any]]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from policies.snapshot import JobKey
 from slurmplug.cluster.port import Reading
 from slurmplug.intake.job_record import Changes, JobRecord, Point
-from slurmplug.spool.report_lines import SpoolFault
+from slurmplug.spool.values import SpoolFault
 
 
 @dataclass

@@ -23,7 +23,7 @@ from slurmplug.intake.identity import digest_of, identify, of_present_run
 from slurmplug.intake.job_record import Admission, Changes, JobFacts, JobRecord, next_admission
 from slurmplug.intake.site_factor import SiteFactor, after_write, surplus_of_change
 from slurmplug.spool import json_lines
-from slurmplug.spool.report_lines import RunId
+from slurmplug.spool.values import RunId
 
 PARTIAL_SECONDS = 300.0
 """for which a job that is not listed any more may be missing because squeue's answer was not whole"""
@@ -61,7 +61,7 @@ class Intake:
             if len(record.points)
         }
         """by run, the time of its latest report in the ledger, until something newer is read"""
-        self.take_costs = report_points.TakeCosts(self._records)
+        self.merge_costs = report_points.MergeCosts(self._records)
 
     @property
     def known(self) -> Container[Submission]:
@@ -109,11 +109,11 @@ class Intake:
         for job_id, chunk in reading.reports.items():
             if job_id in self._records:
                 record = self._records[job_id]
-                taken = report_points.take(record, self._without_stored(record, chunk), reading.now)
-                self.take_costs.note(record)
-                fold.points += taken.points
-                fold.faults += taken.faults
-                if taken.changes_job:
+                merged = report_points.merge(record, self._without_stored(record, chunk), reading.now)
+                self.merge_costs.note(record)
+                fold.points += merged.points
+                fold.faults += merged.faults
+                if merged.changes_job:
                     fold.touch(record)
         rows = [row for row, record in enumerate(listed) if record.facts.live]
         records = [listed[row] for row in rows]

@@ -15,7 +15,7 @@ from slurmplug.directives import quantities
 from slurmplug.directives.changes import Change, in_force
 from slurmplug.directives.parser import Directives
 from slurmplug.intake.site_factor import SiteFactor
-from slurmplug.spool.report_lines import REPORTED_NAN, Points, SpoolFault
+from slurmplug.spool.values import REPORTED_NAN, Points, SpoolFault
 
 Admission: TypeAlias = Literal["", "new", "held", "gone"]
 

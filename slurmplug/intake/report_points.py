@@ -9,8 +9,8 @@ import numpy as np
 from predictors.arrays import Ints
 from slurmplug.intake.job_record import JobRecord, Point, carried_over, join_runs
 from slurmplug.spool import report_lines
-from slurmplug.spool.report_files import TAKE_COST
-from slurmplug.spool.report_lines import Points, RunId, SpoolFault
+from slurmplug.spool.report_files import MERGE_COST
+from slurmplug.spool.values import Points, RunId, SpoolFault
 
 MUCH = 1.2
 """A run that costs so many times as much as usual is counted by itself."""
@@ -18,40 +18,40 @@ POINTS_PER_READING = 60
 """How many points of one quantity of a job are kept from one reading; more are thinned to these."""
 
 
-class Taken(NamedTuple):
-    """What of new reports the ledger has to store: points, faults, and whether the job's own row changes, which has the
-    last value of each quantity."""
+class Merged(NamedTuple):
+    """What the ledger has to store after a merge: new points, faults, and whether the job's own row changes, which has
+    the last value of each quantity."""
 
     points: Sequence[Point]
     faults: Sequence[SpoolFault]
     changes_job: bool
 
 
-class TakeCosts:
-    """What it costs to take in another line of the runs of some jobs, where that is more than `TAKE_COST`."""
+class MergeCosts:
+    """What it costs to merge another line into the points of a run, for the runs where that exceeds `MERGE_COST`."""
 
     def __init__(self, records: Mapping[int, JobRecord]) -> None:
-        """`records`: by job id, as they are whenever costs are asked for."""
+        """`records`: by job id; the live mapping of the intake, looked up whenever costs are asked for."""
         self._records = records
         self._costly: set[int] = set()
         for record in records.values():
             self.note(record)
 
     def note(self, record: JobRecord) -> None:
-        """Its points have changed."""
-        if cost(record.points) > MUCH * TAKE_COST:
+        """Compute the cost of a job again, after its points have changed."""
+        if cost(record.points) > MUCH * MERGE_COST:
             self._costly.add(record.facts.job_id)
         else:
             self._costly.discard(record.facts.job_id)
 
     def by_run(self) -> Mapping[RunId, float]:
-        """In microseconds of the processor, as `ReportReader.read` takes them."""
+        """The costs in microseconds of CPU time, for `ReportReader.read`."""
         self._costly &= self._records.keys()
         costly = [self._records[job_id] for job_id in self._costly]
         return {RunId(each.facts.job_id, each.points_run): cost(each.points) for each in costly}
 
 
-def take(record: JobRecord, chunk: bytes, now: float) -> Taken:
+def merge(record: JobRecord, chunk: bytes, now: float) -> Merged:
     """Merge new lines of the job's present run into its points. `now`: seconds since the epoch."""
     run = record.facts.restarts
     if run != record.points_run:
@@ -74,7 +74,7 @@ def take(record: JobRecord, chunk: bytes, now: float) -> Taken:
         points += [Point(record.key, run, int(at.real), at.imag, np.nan, None) for at in dropped]
     record.points = after
     found = [SpoolFault(record.facts.job_id, rule, "", count) for rule, count in faults.items()]
-    return Taken(points, found, changes_job or bool(points))
+    return Merged(points, found, changes_job or bool(points))
 
 
 def cost(points: Points) -> float:
@@ -83,7 +83,7 @@ def cost(points: Points) -> float:
     Measured: 1.4 for each trial, as the job's own row has all of them, 0.04 for each point, 8 for each quantity.
     """
     quantities = len(points.quantities)
-    return TAKE_COST + 1.4 * len(points.trials) + (0.04 + 0.005 * quantities) * len(points) + 8.0 * quantities
+    return MERGE_COST + 1.4 * len(points.trials) + (0.04 + 0.005 * quantities) * len(points) + 8.0 * quantities
 
 
 def _of_job(points: Points) -> tuple[object, ...]:

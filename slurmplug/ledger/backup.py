@@ -63,10 +63,10 @@ def last_cycle(path: Path) -> float:
     Raises:
         LedgerError: it is not there, damaged, or of a newer release.
     """
-    with _advice(f"{path} is no ledger"), closing(_opened(path)) as db:
+    with _advice(f"{path} is not a ledger"), closing(_opened(path)) as db:
         version = int(db.execute("PRAGMA user_version").fetchone()[0])
         if not 0 < version <= len(MIGRATIONS):
-            why = "was written by a newer slurmplug: upgrade this one" if version else "is no ledger, or empty"
+            why = "was written by a newer slurmplug: upgrade this one" if version else "is not a ledger, or empty"
             raise LedgerError(f"{path} {why}")
         if (damage := db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             raise LedgerError(f"{path} is damaged, {damage}: take another copy")

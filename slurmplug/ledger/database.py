@@ -14,11 +14,11 @@ from typing import Any
 
 from slurmplug.errors import LedgerDamaged, LedgerError, LedgerLost, advice
 from slurmplug.ledger import codec
-from slurmplug.ledger.beside import Beside
 from slurmplug.ledger.rankings import CycleRankings
 from slurmplug.ledger.schema import MIGRATIONS
 from slurmplug.ledger.selection import has_node
 from slurmplug.ledger.sqlite import Database, Row, rows
+from slurmplug.ledger.wal_files import WalFiles
 
 BUSY_SECONDS = 10.0
 """for which another process that writes is waited for,"""
@@ -45,7 +45,7 @@ class LedgerFile:
         self._until = math.inf
         self.rankings: CycleRankings | None = None
         """of the last cycle, kept for as long as it is the last one"""
-        self._beside = None if path is None or readonly else Beside(path)
+        self._wal_files = None if path is None or readonly else WalFiles(path)
         with self.errors():
             self._open(readonly)
             self._identity = _identity(path)
@@ -53,8 +53,8 @@ class LedgerFile:
                 self._migrate(readonly)
                 if not readonly:
                     self._move_in()
-                if self._beside is not None:
-                    self._beside.note()
+                if self._wal_files is not None:
+                    self._wal_files.note()
             except BaseException:
                 self.close()
                 raise
@@ -74,9 +74,9 @@ class LedgerFile:
         """
         if _identity(self._path) != self._identity:
             raise LedgerError(f"{self.name} was moved or removed: put it back, or restart the daemon for a new one")
-        if self._beside is None:
+        if self._wal_files is None:
             return
-        log, index = self._beside.log(), self._beside.index()
+        log, index = self._wal_files.log(), self._wal_files.index()
         if log == "shrunk":
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.db.conn))  # closing would copy a part of it to the ledger
             self.db.conn = sqlite3.connect(":memory:")
@@ -87,7 +87,7 @@ class LedgerFile:
                 self.db.close()
                 self._open(readonly=False)
                 self._version()
-            self._beside.note()
+            self._wal_files.note()
             if frames != copied:
                 raise self._lost("removed")
         if log != "in place" or index != "in place":
@@ -233,7 +233,7 @@ class LedgerFile:
             else:
                 return
 
-    def hurry(self, seconds: float) -> None:
+    def finish_within(self, seconds: float) -> None:
         """Wait for other processes no longer than so many seconds from now, and end a statement that takes longer, with
         its transaction; safe in a signal handler."""
         self._until = min(self._until, time.monotonic() + seconds)

@@ -17,8 +17,8 @@ from slurmplug.intake.job_record import NO_DIRECTIVES, JobFacts, JobRecord, Poin
 from slurmplug.intake.site_factor import SiteFactor
 from slurmplug.ledger.last_reports import last_reports_of
 from slurmplug.ledger.sqlite import Row
-from slurmplug.spool.report_lines import GPUUse, Points, column_value, json_value
 from slurmplug.spool.trials import Trial
+from slurmplug.spool.values import GPUUse, Points, column_value, json_value
 
 _DIRECTIVES: TypeAdapter[Directives | None] = TypeAdapter(Directives | None)
 _CHANGES: TypeAdapter[tuple[Change, ...]] = TypeAdapter(tuple[Change, ...])

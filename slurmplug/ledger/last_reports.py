@@ -9,7 +9,7 @@ import numpy as np
 from slurmplug.intake.job_record import JobRecord, last_not_finite
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.sqlite import Row
-from slurmplug.spool.report_lines import json_value
+from slurmplug.spool.values import json_value
 
 MOST = 256
 """How many of the last reports are searched."""

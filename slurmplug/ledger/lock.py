@@ -30,13 +30,13 @@ def only_one(path: Path) -> Iterator[None]:
         raise LedgerError(f"{path} cannot be made: {error.strerror}{what_to_do}") from error
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise LedgerError(f"{path} is no regular file: remove it")
+            raise LedgerError(f"{path} is not a regular file: remove it")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise AlreadyRunning(f"another daemon holds {path}: stop it first") from error
         except OSError as error:  # a network file system mounted without locks
-            raise LedgerError(f"{path} cannot be locked: {error.strerror}; mount it with locks") from error
+            raise LedgerError(f"{path} cannot be locked: {error.strerror}; put it where locks work") from error
         yield
     finally:
         os.close(descriptor)

@@ -13,7 +13,7 @@ from policies.plan import Reason
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.facts import facts_from
 from slurmplug.ledger.ledger import Ledger
-from slurmplug.spool.report_lines import GPUUse
+from slurmplug.spool.values import GPUUse
 
 SENT = "sent"
 """The result of a delivery in each way that was wanted."""

@@ -12,7 +12,7 @@ from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.job_rows import directives_from
 from slurmplug.ledger.selection import Selection
 from slurmplug.ledger.sqlite import Row
-from slurmplug.spool.report_lines import GPUUse
+from slurmplug.spool.values import GPUUse
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from policies.plan import Action, Reason
-from slurmplug.operations import waiting
+from slurmplug.operations import resize_pending
 from slurmplug.operations.left_to_others import left_to_others
 from slurmplug.operations.steps import (
     Transition,
@@ -63,7 +63,7 @@ def begin(action: Action, observation: Observation, row: int) -> Transition | No
     goal: dict[str, str] = {}
     undo: dict[str, str] = {}
     if action.gpus is not None and action.gpus != int(observation.snapshot.jobs.gpus[row]):
-        goal, undo = waiting.rewrite(action, observation, row)
+        goal, undo = resize_pending.rewrite(action, observation, row)
     if action.begin is not None and action.begin > observation.snapshot.now:
         goal["StartTime"] = f"uts{int(action.begin)}"
     operation = new_operation(action, observation, row, "rewrite" if goal else "release", HOLD_LIMIT)

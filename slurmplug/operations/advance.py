@@ -10,7 +10,7 @@ from policies.snapshot import JobKey, Snapshot
 from predictors.arrays import Bools
 from slurmplug.cluster.port import Command
 from slurmplug.intake.job_record import Admission
-from slurmplug.operations import admission, left_first, restart, stop, waiting
+from slurmplug.operations import admission, resize_pending, restart, restore_nice, stop
 from slurmplug.operations.shape import ActionImpossible
 from slurmplug.operations.steps import Transition, restart_limit
 from slurmplug.operations.values import (
@@ -168,7 +168,7 @@ def _begin_all(
             result = f"{earlier.result}, then {operation.kind}"
             begun[earlier.id] = replace(earlier, step="ended", since=observation.snapshot.now, result=result), None
     if verdict.acting:
-        begun |= {freed[0].id: freed for freed in left_first.begin_all(observation, busy)}
+        begun |= {freed[0].id: freed for freed in restore_nice.begin_all(observation, busy)}
     return begun, tuple(impossible)
 
 
@@ -208,7 +208,7 @@ def _begin(
     if action.kind in ("hold", "release"):
         return admission.begin(action, observation, row)
     if action.kind == "resize" and observation.snapshot.jobs.state[row] == "pending":
-        return waiting.begin(action, observation, row)
+        return resize_pending.begin(action, observation, row)
     return restart.begin(action, observation, row, settings, bound)
 
 
@@ -219,5 +219,5 @@ def _proceed(context: OperationContext) -> Transition | None:
     if operation.kind in ("hold", "release"):
         return admission.proceed(context)
     if isinstance(operation.facts, PendingResizeFacts):
-        return waiting.proceed(context)
+        return resize_pending.proceed(context)
     return restart.proceed(context)

@@ -118,7 +118,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
         ", and it may need {needs:.1f} h more",
         ": it saves, and goes on in another run",
     ),
-    "size given back": ("It did not start on {had:GPU}, and gets back the {gpus:.0f} that it asked for",),
+    "size given back": ("It did not start on {had:GPU}, and is given the {gpus:.0f} again that it requested",),
     "moved": ("There are better nodes for its {gpus:GPU}",),
     "admitted": ("It is admitted", ": its GPUs cost {payoff:.3g} less than its completion is worth"),
     "rejected": (
@@ -137,7 +137,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     ),
     "dependency-cycle": ("Its dependencies form a cycle, so none of them counts for its score",),
     "parent-missing": (
-        "It depends on a job that failed or is gone, so that Slurm will never start it unless that is changed"
+        "It depends on a job that failed or is gone, so Slurm will never start it unless its dependency is changed"
         " (scontrol update JobId=... Dependency=), and its dependencies do not count for its score",
     ),
     # claims
@@ -171,7 +171,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "paused": ("An operator paused slurmplug",),
     "not running": ("It is not running, so there is nothing to stop",),
     "ignored": ("It ran on after it was requested to stop, so it is not asked again",),
-    "gave up": ("A stop was requested within the last hour, and given up",),
+    "gave up": ("A stop was requested within the last hour and was given up",),
     "stops per cycle": ("No more than {limit:.0f} stops are requested in one cycle",),
     "stops per hour": ("No more than {limit:.0f} stops are requested in one hour",),
     "stops per user": ("No more than {limit:.0f} jobs of one user are requested to stop in one hour",),
@@ -195,7 +195,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "admissions per cycle": ("No more than {limit:.0f} jobs are admitted in one cycle",),
     "admissions per hour": ("No more than {limit:.0f} jobs are admitted in one hour",),
     "admissions per user": ("No more than {limit:.0f} jobs of one user are admitted in one hour",),
-    "gave up moving": ("This was tried within the last hour and given up",),
+    "gave up moving": ("This was tried within the last hour and was given up",),
     "limit": ("One of Slurm's limits would keep it pending", " ({limit})"),
     "limits not known": ("The limits that could keep it pending cannot be read",),
     "no place": ("No nodes have room for its {gpus:GPU} now",),
@@ -208,11 +208,11 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     ),
     "no nodes": ("No nodes could ever give {gpus:GPU}, the same number on each",),
     "shape": ("Slurm cannot change this request", ": {asked}"),
-    "no requeue": ("It was submitted with --no-requeue, or the site does not requeue",),
+    "no requeue": ("It was submitted with --no-requeue, or the site's default is not to requeue (JobRequeue=0)",),
     "in a reservation": ("It runs in a reservation",),
     "heterogeneous": ("It is part of a heterogeneous job",),
     "array": ("Its pending array elements are still one job in Slurm",),
-    "left first": ("An earlier move had put it first in the queue, and its run ended before that was taken back",),
+    "left first": ("An earlier move put it first in the queue, and its run ended before that was undone",),
     "not known": ("How it requested its GPUs could not be read",),
     "kept to nodes": ("Its user named the nodes it requires",),
     # admission
@@ -227,7 +227,8 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     ),
     "clock jump": ("The clock went back by {back:.0f} s, so no commands are sent until it has caught up",),
     "partial snapshot": (
-        "Of {alive:.0f} jobs {missing:.0f} were listed neither alive nor ended, so no commands are sent until they are",
+        "Slurm listed {missing:.0f} of {alive:.0f} known jobs neither as live nor as ended, so no commands are sent"
+        " until it does",
     ),
     "passed too often": (
         "It goes first: jobs that came later were put before it, so that it would take {times:.1f} times as long as"
@@ -243,7 +244,11 @@ SENTENCES: Mapping[str, Sequence[str]] = {
         " ({rests:.0f} s)",
     ),
     "operator": ("An operator ran `slurmplug reset`",),
-    "script": ("Its batch script could not be read", " ({detail})", "; it is tried again, and its directives wait"),
+    "script": (
+        "Its batch script could not be read",
+        " ({detail})",
+        "; until another try succeeds, its directives have no effect",
+    ),
     # what was not believed of its reports
     "link": ("Its report file is a symbolic link, which is not followed",),
     "not a file": ("Its report file is not a regular file",),
@@ -265,7 +270,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "earlier iteration": ("A report names an iteration before one already reported",),
     "repeated iteration": ("An iteration was reported again with other numbers; the last ones count",),
     "bad name": ("A report has a quantity whose name is not an identifier",),
-    "bad trial": ("A report names a trial by neither a whole number nor a text of at most 64 characters",),
+    "bad trial": ("A report names a trial that is neither a whole number nor a text of at most 64 characters",),
     "too many trials": ("It reports more trials than are kept",),
     "not a number": ("A report has a quantity that is not a finite number",),
     "too many quantities": ("It reports more quantities than are kept",),

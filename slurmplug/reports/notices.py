@@ -8,7 +8,7 @@ from slurmplug.cycle.record import CycleRecord
 from slurmplug.reports import explain
 from slurmplug.rules.guardrails import SET_BY_OTHERS
 from slurmplug.rules.target_units import UNIT_RULES
-from slurmplug.spool.report_lines import RunId
+from slurmplug.spool.values import RunId
 
 
 def of_running_jobs(record: CycleRecord) -> Mapping[RunId, str]:

@@ -13,7 +13,7 @@ from slurmplug.ledger.notifications import Delivery, EndedOperation, Told
 from slurmplug.reports import deadlines, explain, job_view, savings
 from slurmplug.reports.explain import About
 from slurmplug.reports.job_view import Job
-from slurmplug.spool.report_lines import IDLE_SHARE, GPUUse
+from slurmplug.spool.values import IDLE_SHARE, GPUUse
 
 LOOK_BACK = 3_600.0
 """Seconds after which nobody is told of an operation any more that ended while the daemon did not run."""

@@ -24,7 +24,7 @@ def status_lines(status: Mapping[str, Any]) -> Iterator[str]:
             f"last cycle  {cycle['id']}: {counted(cycle['jobs'], 'job')}, {cycle['pending']} pending, "
             f"{cycle['running']} running, {cycle['managed']} managed"
         )
-        yield f"            {seconds or 'no times'}; {cycle['postponed']} priorities wait for the next"
+        yield f"            {seconds or 'no times'}; {cycle['postponed']} writes of priorities postponed to the next"
     if count := status["factors_by_others"]:
         yield f"priorities  {counted(count, 'job')} not ranked, as somebody else set the SiteFactor (set by others)"
         yield from _jobs(status["not_ranked"])

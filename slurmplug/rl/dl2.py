@@ -89,11 +89,11 @@ class Settings:
             require_for_training(seed)
         assert self.drawn.clusters
         if min(self.at_once, self.hidden, self.workloads, self.samples, self.passes, self.batch) < 1:
-            raise UsageError("at_once, hidden, workloads, samples, passes and batch are at least 1")
+            raise UsageError("at_once, hidden, workloads, samples, passes and batch must be at least 1")
         if not (1 <= self.choosing <= len(CHOOSING) and self.every >= 1):
-            raise UsageError(f"choosing is from 1 to {len(CHOOSING)}, and every at least 1")
+            raise UsageError(f"choosing must be from 1 to {len(CHOOSING)}, and every at least 1")
         if not (self.slot >= 1 and self.rate > 0):
-            raise UsageError("slot is at least 1 second, and rate above 0")
+            raise UsageError("slot must be at least 1 second, and rate above 0")
         if self.teacher == DL2.name:
             raise UsageError(f"{DL2.name} learns from another policy than itself")
 

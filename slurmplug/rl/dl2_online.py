@@ -77,13 +77,13 @@ class Online:
     def __post_init__(self) -> None:
         """Check them."""
         if min(self.jobs, self.batch, self.critic_steps, self.learners) < 1:
-            raise UsageError("online: jobs, batch, critic_steps and learners are at least 1")
+            raise UsageError("online: jobs, batch, critic_steps and learners must be at least 1")
         if min(self.episodes, self.replay, self.held) < 0:
-            raise UsageError("online: episodes, replay and held are at least 0")
+            raise UsageError("online: episodes, replay and held must be at least 0")
         if not (0 <= self.discount < 1 and 0 <= self.epsilon <= 1 and min(self.rate, self.critic_rate) > 0):
-            raise UsageError("online: discount is from 0 to below 1, epsilon from 0 to 1, and rates are above 0")
+            raise UsageError("online: discount must be from 0 to below 1, epsilon from 0 to 1, and rates above 0")
         if not min(self.entropy, self.divergence) >= 0:
-            raise UsageError("online: entropy and divergence are at least 0")
+            raise UsageError("online: entropy and divergence must be at least 0")
 
 
 class Made(NamedTuple):

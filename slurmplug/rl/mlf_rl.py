@@ -111,15 +111,15 @@ class Settings:
         counts = (self.jobs, self.hidden, self.workloads, self.passes, self.batch, self.every)
         if min(counts) < 1 or self.iterations < 0:
             raise UsageError(
-                "jobs, hidden, workloads, passes, batch and every are at least 1, and iterations at least 0"
+                "jobs, hidden, workloads, passes, batch and every must be at least 1, and iterations at least 0"
             )
         if self.runs < 2 or self.runs % 2:
-            raise UsageError("runs is an even number from 2 on: each has its opposite")
+            raise UsageError("runs must be an even number, at least 2: each run has its opposite")
         if not 1 <= self.choosing <= len(CHOOSING):
-            raise UsageError(f"choosing is from 1 to {len(CHOOSING)}")
+            raise UsageError(f"choosing must be from 1 to {len(CHOOSING)}")
         if not (self.interval >= 1 and min(self.spread, self.rate, self.clip) > 0 and 0 <= self.discount < 1):
             raise UsageError(
-                "interval is at least 1 second, spread, rate and clip are above 0, and discount is from 0 to below 1"
+                "interval must be at least 1 second, spread, rate and clip above 0, and discount from 0 to below 1"
             )
 
     def sources(self) -> tuple[TrainingWorkloads, ...]:

@@ -95,8 +95,8 @@ def require_generated(name: str) -> None:
     """
     if not name.startswith(GENERATED):
         raise UsageError(
-            f"{name} is no workload for training: name a generator, gen:{'|'.join(load.GENERATORS)}, whose seeds can "
-            "be kept apart from those that policies are judged by"
+            f"{name} is not a workload for training: name a generator, gen:{'|'.join(load.GENERATORS)}, whose seeds "
+            "can be kept apart from those that policies are judged by"
         )
 
 

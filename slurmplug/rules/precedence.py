@@ -71,7 +71,7 @@ def remembered(snapshot: Snapshot, found: Waits) -> Memory:
     return {"now": np.array([snapshot.now]), "job": names, "had": found.had, "waited": np.array(jobs.waited)}
 
 
-def first(snapshot: Snapshot, plan: Plan, limits: Guardrails, forecasts: Forecasts, found: Waits | None) -> Plan:
+def put_first(snapshot: Snapshot, plan: Plan, limits: Guardrails, forecasts: Forecasts, found: Waits | None) -> Plan:
     """The plan with jobs ahead of all others that have waited longer than `max_wait`, the longest wait first, and then
     those that were passed more than `max_bypass` allows, the most passed first; each with the reason.
 

@@ -42,7 +42,7 @@ def changes_any(snapshot: Snapshot, plan: Plan) -> bool:
     return any(each.kind == "place" and each.gpus != snapshot.jobs.gpus[rows[each.job]] for each in plan.actions)
 
 
-def under_slurm(snapshot: Snapshot, plan: Plan, past: Past, limits: Guardrails, times: TimeLimits) -> Plan:
+def with_resizes(snapshot: Snapshot, plan: Plan, past: Past, limits: Guardrails, times: TimeLimits) -> Plan:
     """The plan with resizes of waiting jobs in place of placements; those who need none are left to Slurm."""
     places = [action for action in plan.actions if action.kind == "place" and action.job not in past.moving]
     if not past.sizes and all(action.kind != "place" for action in plan.actions):

@@ -68,7 +68,7 @@ class Daemons:
         """Start a daemon without waiting for it. Raises SandboxError if it runs already or is unknown."""
         command = self._command(name)
         if self.alive(name):
-            raise SandboxError(f"{name} runs already")
+            raise SandboxError(f"{name} is already running: stop it first")
         self._reap()
         with _uninterrupted():
             child = processes.spawn(command.account, command.argv, command.env, self._log(name))
@@ -92,7 +92,7 @@ class Daemons:
         """Signal a daemon and wait until it has ended. Raises SandboxError when it does not run or does not end."""
         self._command(name)
         if not self.alive(name):
-            raise SandboxError(f"{name} does not run")
+            raise SandboxError(f"{name} is not running: start it first")
         process = self._processes[name]
         processes.send(process, signum)
         if not processes.wait_until_ended(process, timeout):

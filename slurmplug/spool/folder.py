@@ -7,9 +7,9 @@ from typing import Protocol, TypeVar
 
 from slurmplug.spool.read_file import ReadFile
 from slurmplug.spool.report_files import NOT_KNOWN, NewReports, ReportReader
-from slurmplug.spool.report_lines import RunId
 from slurmplug.spool.requests import Request, RequestKind, Requests, read_waiting, write_notices, write_waiting
 from slurmplug.spool.run_files import Sweeper, Swept
+from slurmplug.spool.values import RunId
 
 T = TypeVar("T")
 

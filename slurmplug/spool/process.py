@@ -21,9 +21,9 @@ from slurmplug.processes.child import Channel, Child
 from slurmplug.spool.folder import SpoolFolder
 from slurmplug.spool.read_file import ReadFile
 from slurmplug.spool.report_files import NOT_KNOWN, NewReports
-from slurmplug.spool.report_lines import RunId, SpoolFault
 from slurmplug.spool.requests import Request, RequestKind
 from slurmplug.spool.run_files import Swept
+from slurmplug.spool.values import RunId, SpoolFault
 
 ANSWER_SECONDS = 5.0
 """for all calls from one reading to the next: so long a spool that is slow keeps a cycle"""
@@ -54,7 +54,7 @@ class SpoolProcess:
         self._late: NewReports | None = None
         """reports that were read for a call that had been given up"""
         self._stored: Mapping[RunId, float] = {}
-        self.take_costs: Mapping[RunId, float] = {}
+        self.merge_costs: Mapping[RunId, float] = {}
         """as for `ReportReader.read`, from the next reading on"""
         self._silent = False
         self._left = ANSWER_SECONDS
@@ -95,7 +95,7 @@ class SpoolProcess:
         """As `Spool.read`."""
         faults: tuple[SpoolFault, ...] = ()
         try:
-            self._note_read(self._ask("read", dict(owners), dict(started), self._stored, dict(self.take_costs)))
+            self._note_read(self._ask("read", dict(owners), dict(started), self._stored, dict(self.merge_costs)))
             self._stored = {}
         except OSError:
             faults = (SpoolFault(0, "spool", UNANSWERED, 1),)

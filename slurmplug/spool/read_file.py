@@ -5,7 +5,7 @@ import os
 from dataclasses import dataclass
 
 from slurmplug.spool.json_lines import MAX_LINE_BYTES, time_of
-from slurmplug.spool.report_lines import RunId
+from slurmplug.spool.values import RunId
 
 TURN_BYTES = 4_096
 """read of a file at once"""

@@ -20,7 +20,7 @@ from types import MappingProxyType
 
 from slurmplug.spool.json_lines import fault_of
 from slurmplug.spool.read_file import TURN_BYTES, ReadFile, place_of, whole_lines
-from slurmplug.spool.report_lines import MAX_CLOCK_BEHIND, RunId, SpoolFault
+from slurmplug.spool.report_lines import MAX_CLOCK_BEHIND
 from slurmplug.spool.run_files import (
     REPORT_NAME,
     REPORTS,
@@ -31,6 +31,7 @@ from slurmplug.spool.run_files import (
     reason_of,
     run_of,
 )
+from slurmplug.spool.values import RunId, SpoolFault
 
 NOT_KNOWN: Mapping[RunId, float] = MappingProxyType({})
 OLDER = "another job"
@@ -43,7 +44,7 @@ LOOK_COST, READ_COST, LINE_COST, BYTE_COST = 8, 30, 25, 0.1
 the ledger. By these, and not by a clock, turns are the same on every machine."""
 PLACE_COST = 60
 """So of each step of the search for the place in a file from which it is read."""
-TAKE_COST = 150
+MERGE_COST = 150
 """So of merging what is new of a run into its points, and of writing these; of some runs it is more."""
 LIST_SHARE, LOOK_SHARE = 1 / 6, 1 / 3
 """Of the time by the clock: for listing names, and for finding out whose the new files are."""
@@ -134,7 +135,7 @@ class ReportReader:
         self._new: dict[RunId, deque[ReadFile]] = {}
         """those that were not looked at yet, by the run that they are named as"""
         self._stored: dict[RunId, float] = {}
-        self._take_costs: Mapping[RunId, float] = {}
+        self._merge_costs: Mapping[RunId, float] = {}
         self._cycle = 0
         self._read_at = -math.inf
         self._user_cost = 0.0
@@ -144,7 +145,7 @@ class ReportReader:
         owners: Mapping[RunId, int],
         started: Mapping[RunId, float] = NOT_KNOWN,
         stored: Mapping[RunId, float] = NOT_KNOWN,
-        take_costs: Mapping[RunId, float] = NOT_KNOWN,
+        merge_costs: Mapping[RunId, float] = NOT_KNOWN,
     ) -> NewReports:
         """New whole lines of some runs, those alone that are JSON objects. A line without its end waits for it.
 
@@ -157,11 +158,11 @@ class ReportReader:
                 earlier job with the same id.
             stored: until when reports of a run are in the ledger, from now on: of a file that was not read yet, what is
                 well before is passed over without reading it.
-            take_costs: what it costs to take in what is new of some runs, in microseconds; of others, `TAKE_COST`.
+            merge_costs: microseconds of CPU time to merge what is new of some runs; of others, `MERGE_COST`.
         """
         self._cycle += 1
         self._stored.update(stored)
-        self._take_costs = take_costs
+        self._merge_costs = merge_costs
         cycle = _Cycle(owners, started)
         try:
             with opened_folder(self._folder) as folder:
@@ -284,7 +285,7 @@ class ReportReader:
         count = self._keep_readable(cycle, file, data)
         cost = LOOK_COST + searched + READ_COST + LINE_COST * count + BYTE_COST * len(data)
         if is_first and file.run in cycle.lines:
-            cost += self._take_costs.get(file.run, TAKE_COST)
+            cost += self._merge_costs.get(file.run, MERGE_COST)
         before = file.spent[1] if file.spent[0] == self._cycle else 0.0
         file.spent = self._cycle, before + cost
         return cost, status.st_size > file.offset and before + cost < self._limits.file_cost

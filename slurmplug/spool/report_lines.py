@@ -8,16 +8,17 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from predictors.arrays import Bools, Floats, Ints
+from predictors.arrays import Floats
 from slurmplug.spool import trials
 from slurmplug.spool.json_lines import LineRejected, fields_of
-from slurmplug.spool.trials import Reported, Span, Trial, TrialFinder
+from slurmplug.spool.trials import Reported, Span, TrialFinder
+from slurmplug.spool.values import Points, column_value
 
 MAX_POINTS = 4_096
 """More points of a run are thinned: every second one is dropped, the last is kept."""
@@ -25,122 +26,10 @@ MAX_RUN_BYTES = 512 * 1_024
 """So are points of which the ledger would take more, by `stored_bytes`."""
 MAX_QUANTITIES = 32
 MAX_ITERATION = 1e12
-REPORTED_NAN = -float(np.finfo(np.float64).max)
-"""In the columns of `Points`, a reported NaN, as NaN itself means that nothing was reported. Nobody measures it."""
-NOT_FINITE: Mapping[str, float] = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-"""How a value that is not finite may be written in JSON, besides the literals of Python's json module."""
 MAX_CLOCK_AHEAD = 60.0
 """Seconds by which a node's clock may be ahead; a reading's time is also older than what is read last."""
 MAX_CLOCK_BEHIND = 300.0
 """Seconds by which a node's clock may be behind: as many as MUNGE allows."""
-
-
-class RunId(NamedTuple):
-    """One run of a job: its job id, and how often it was restarted before (SLURM_RESTART_COUNT)."""
-
-    job_id: int
-    restart: int
-
-
-@dataclass(frozen=True)
-class SpoolFault:
-    """Something invalid in the spool.
-
-    `job` is the job's id, 0 for the spool itself; `rule` says what is wrong, `detail` more of it, in words that no
-    user chose; `count` is how often it was found since the last reading.
-    """
-
-    job: int
-    rule: str
-    detail: str
-    count: int
-
-
-IDLE_SHARE = 0.05
-"""share of the time up to which GPUs are idle"""
-
-
-class GPUUse(NamedTuple):
-    """How much a job's GPUs were in use: the sum of the shares in [0, 1] that it reported, and how many there were.
-
-    used_at: when it reported last that they were not idle, in seconds since the epoch; 0 if it never did.
-    """
-
-    shares: float = 0.0
-    measured: int = 0
-    used_at: float = 0.0
-
-    def with_share(self, share: float, time: float) -> "GPUUse":
-        """With what was reported at that time."""
-        used_at = max(self.used_at, time) if share > IDLE_SHARE else self.used_at
-        return GPUUse(self.shares + share, self.measured + 1, used_at)
-
-
-NOT_MEASURED = GPUUse()
-
-
-@dataclass(frozen=True)
-class Points:
-    """The reports of a run: (points,) iterations, when each was last reported, and each quantity.
-
-    Times are seconds since the epoch. A quantity is NaN at the iterations for which it was not reported, and
-    `REPORTED_NAN` where NaN was reported; infinity is itself. `checkpoint`
-    is the iteration that the last checkpoint reported in the present trial holds, `checkpoint_time` when it was
-    reported, both NaN before the first. `load` is the node's load at `load_time`, as `slurmplug_report.gpu_load`
-    measures it.
-
-    `trial_of` (points,) is the number of each point's trial, an index into `trials`, which are those of the job. Points
-    are in order of trial, and in each trial iterations are strictly increasing. `trial`: the present one, to which the
-    latest report belongs. `first`: the lowest iteration that the job ever reported, NaN before the first.
-    """
-
-    iterations: Floats = field(default_factory=lambda: np.empty(0))
-    times: Floats = field(default_factory=lambda: np.empty(0))
-    quantities: Mapping[str, Floats] = field(default_factory=dict)
-    checkpoint: float = math.nan
-    checkpoint_time: float = math.nan
-    load: Mapping[str, float] = field(default_factory=dict)
-    load_time: float = math.nan
-    gpu_use: GPUUse = NOT_MEASURED
-    """of all runs of the job"""
-    trial_of: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    """all of the first one where not given"""
-    trials: tuple[Trial, ...] = ()
-    trial: int = 0
-    first: float = math.nan
-
-    def __post_init__(self) -> None:
-        """Number the points where they are not."""
-        if len(self.trial_of) != len(self.iterations):
-            object.__setattr__(self, "trial_of", np.zeros(len(self.iterations), dtype=np.int64))
-
-    def __len__(self) -> int:
-        return len(self.iterations)
-
-    @property
-    def keys(self) -> NDArray[np.complex128]:
-        """(points,) strictly increasing: the trial as the real part, the iteration as the imaginary one."""
-        return self.trial_of + 1j * self.iterations
-
-    @property
-    def several(self) -> bool:
-        """Whether the job's reports show that it trains several models."""
-        return len(self.trials) > 1 or any(trial.name for trial in self.trials)
-
-    def of_trial(self, trial: int) -> "Points":
-        """The points of one trial only."""
-        return self.rows(self.trial_of == trial) if len(self) and (self.trial_of != trial).any() else self
-
-    def rows(self, rows: Bools | Ints) -> "Points":
-        """These points only."""
-        columns = {name: column[rows] for name, column in self.quantities.items()}
-        return replace(
-            self,
-            iterations=self.iterations[rows],
-            times=self.times[rows],
-            quantities=columns,
-            trial_of=self.trial_of[rows],
-        )
 
 
 def fold(points: Points, data: bytes, *, now: float, started: float = -math.inf) -> tuple[Points, Mapping[str, int]]:
@@ -204,21 +93,6 @@ def fold(points: Points, data: bytes, *, now: float, started: float = -math.inf)
         replace(last, gpu_use=gpu_use),
         {rule: count for rule, count in faults.items() if count},
     )
-
-
-def column_value(reported: object) -> float | None:
-    """A value from JSON as a column of `Points` holds it; None for what is no number."""
-    number = NOT_FINITE.get(reported.lower()) if isinstance(reported, str) else reported
-    if isinstance(number, bool) or not isinstance(number, float | int):
-        return None
-    return REPORTED_NAN if math.isnan(number) else float(number)
-
-
-def json_value(value: float) -> float | str:
-    """A value of a column of `Points` as JSON can hold it: the inverse of `column_value`."""
-    if value == REPORTED_NAN:
-        return "nan"
-    return value if math.isfinite(value) else str(value)
 
 
 def _spans(points: Points) -> dict[int, Span]:

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-from slurmplug.spool.report_lines import RunId
 from slurmplug.spool.run_files import REQUEST_NAME, REQUESTS, UNFINISHED, names_in, opened_folder, reason_of
+from slurmplug.spool.values import RunId
 from slurmplug_report.report import NOTICE_BYTES
 
 RequestKind: TypeAlias = Literal["stop", "checkpoint"]

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from slurmplug.spool.report_lines import RunId, SpoolFault
+from slurmplug.spool.values import RunId, SpoolFault
 
 REPORTS, REQUESTS = "reports", "requests"
 REPORT_NAME = re.compile(r"([1-9][0-9]{0,9})\.(0|[1-9][0-9]{0,5})(?:\.[0-9a-f]{1,32})?\.jsonl", re.ASCII)

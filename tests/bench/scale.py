@@ -35,7 +35,7 @@ from slurmplug.cycle.scheduler import Scheduler
 from slurmplug.forecasting.forecaster import Forecaster
 from slurmplug.intake.intake import Intake
 from slurmplug.ledger.ledger import Ledger
-from slurmplug.processes import beside
+from slurmplug.processes import background
 from slurmplug.sandbox import ClusterSpec, Sandbox
 from slurmplug.sandbox.render import SCHEDULER
 from tests.bench.test_bench_read import SEPARATORS, sinfo, squeue
@@ -345,7 +345,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _read_all_scripts_at_once() -> None:
-    beside.WAIT = scripts.FIRST_SECONDS = scripts.MOST_SECONDS = 3_600.0
+    background.WAIT = scripts.FIRST_SECONDS = scripts.MOST_SECONDS = 3_600.0
 
 
 def _memory() -> str:

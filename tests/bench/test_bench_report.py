@@ -9,7 +9,8 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from slurmplug.directives.parser import parse
 from slurmplug.spool.report_files import ReportReader
-from slurmplug.spool.report_lines import Points, RunId, fold
+from slurmplug.spool.report_lines import fold
+from slurmplug.spool.values import Points, RunId
 
 NOW = 1_800_000_000.0
 

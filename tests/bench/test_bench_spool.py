@@ -9,7 +9,8 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from slurmplug.ledger.lock import only_one
 from slurmplug.spool.folder import SpoolFolder
 from slurmplug.spool.process import SpoolProcess
-from slurmplug.spool.report_lines import Points, RunId, fold
+from slurmplug.spool.report_lines import fold
+from slurmplug.spool.values import Points, RunId
 
 LINE = b'{"time":1800000000.125,"iteration":7,"loss":0.25,"accuracy":0.5}\n'
 HONEST = RunId(641, 0)

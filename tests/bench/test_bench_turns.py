@@ -17,7 +17,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from slurmplug.cluster.parse import JOB_FIELDS
 from slurmplug.spool.folder import SpoolFolder
 from slurmplug.spool.report_files import NewReports
-from slurmplug.spool.report_lines import RunId
+from slurmplug.spool.values import RunId
 from tests.bench import scale
 from tests.bench.test_bench_read import made_up_job, record_of
 from tests.reading import ReaderOnceAMinute
@@ -62,8 +62,8 @@ class Cluster:
 
     def _read(self, owners: Mapping[RunId, int], started: Mapping[RunId, float]) -> NewReports:
         """In this process, so that its costs are counted, too."""
-        costs = self.scheduler.intake.take_costs.by_run()  # type: ignore[attr-defined]
-        new = self._reader.read(owners, started, take_costs=costs)
+        costs = self.scheduler.intake.merge_costs.by_run()  # type: ignore[attr-defined]
+        new = self._reader.read(owners, started, merge_costs=costs)
         self.read.append(len(new.lines))
         return new
 

@@ -14,8 +14,9 @@ import pytest
 
 from slurmplug.sandbox import Sandbox
 from slurmplug.spool.report_files import NewReports, ReportReader
-from slurmplug.spool.report_lines import Points, RunId, SpoolFault, fold
+from slurmplug.spool.report_lines import fold
 from slurmplug.spool.requests import RequestKind, Requests
+from slurmplug.spool.values import Points, RunId, SpoolFault
 from tests.live.live_site import start_again
 
 TEMPLATES = Path(__file__).parents[2] / "sbatch_templates"

@@ -113,7 +113,7 @@ def test_a_restarted_slurmctld_knows_its_jobs(cluster: Sandbox) -> None:
     state = cluster.folder / "state" / "job_state"
     cluster.wait(lambda: b"the-last-one" in state.read_bytes(), what="slurmctld to save its state")
     cluster.kill("slurmctld")
-    with pytest.raises(SandboxError, match="slurmctld does not run"):
+    with pytest.raises(SandboxError, match="slurmctld is not running"):
         cluster.stop("slurmctld")
     cluster.start("slurmctld")
     assert cluster.job(runs)["JobState"] == "RUNNING"

@@ -12,7 +12,7 @@ from policies.plan import NOTHING_REMEMBERED, Memory, Plan
 from policies.snapshot import Snapshot
 from predictors.forecast import Forecast, Forecasts
 from slurmplug.config.schema import Guardrails
-from slurmplug.rules.precedence import first, remembered, waits
+from slurmplug.rules.precedence import put_first, remembered, waits
 from tests.builders import NOW, jobs, nodes, snapshot
 from tests.sim_jobs import job, run, speed
 
@@ -55,7 +55,7 @@ def test_a_wait_is_of_earlier_jobs_or_of_later_ones_and_the_order_of_all_others_
         assert (found.had <= each.jobs.waited + 1e-9).all()
         assert (np.nan_to_num(found.without) >= 0).all()
         score = np.where(each.jobs.managed, np.arange(len(each.jobs), dtype=float), np.nan)
-        plan = first(each, Plan(score.copy()), Guardrails(max_bypass=bound), told, found)
+        plan = put_first(each, Plan(score.copy()), Guardrails(max_bypass=bound), told, found)
         moved = np.array([key in plan.notes for key in each.jobs.keys])
         assert not (moved & ~(each.jobs.pending & each.jobs.managed)).any()
         assert np.array_equal(plan.score[~moved], score[~moved], equal_nan=True)
@@ -70,7 +70,7 @@ def test_who_came_last_is_never_passed(drawn: tuple[list[Snapshot], Forecasts]) 
     for each in seen:
         alike = replace(each.jobs, waited=np.full(len(each.jobs), 100.0))
         same = replace(each, jobs=replace(alike, started=np.where(alike.running, each.now, np.nan)))
-        plan = first(same, Plan(np.zeros(len(alike))), Guardrails(max_bypass=1.0), told, waits(same, told, {}))
+        plan = put_first(same, Plan(np.zeros(len(alike))), Guardrails(max_bypass=1.0), told, waits(same, told, {}))
         assert plan.notes == {}
 
 

@@ -7,7 +7,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmplug.spool.report_lines import MAX_CLOCK_AHEAD, MAX_QUANTITIES, Points, fold
+from slurmplug.spool.report_lines import MAX_CLOCK_AHEAD, MAX_QUANTITIES, fold
+from slurmplug.spool.values import Points
 
 NOW = 1_800_000_000.0
 

@@ -95,5 +95,5 @@ def _amounts(cells: Mapping[str, str], of_tres: str, of_jobs: str = "") -> Tres:
 
 def _number(name: str, text: str) -> float:
     if not text.isascii() or not text.isdecimal():
-        raise ValueError(f"{name}={text[:40]!r}, which is no number")
+        raise ValueError(f"{name}={text[:40]!r}, which is not a number")
     return float(text)

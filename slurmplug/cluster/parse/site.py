@@ -2,9 +2,8 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
 
-from slurmplug.cluster.parse.table import UNSET, timestamp
+from slurmplug.cluster.parse.table import timestamp
 from slurmplug.cluster.port import Site
 from slurmplug.errors import ReadFailed
 
@@ -33,25 +32,8 @@ def site(text: str) -> Site:
         return Site(
             cluster=settings["ClusterName"],
             version=settings["SLURM_VERSION"],
-            priority_type=settings["PriorityType"],
-            priority_weights=dict(_weights(settings)),
             booted=timestamp(settings["BOOT_TIME"]),
             identity=identity(text),
         )
     except (KeyError, ValueError, OverflowError) as error:
         raise ReadFailed(f"scontrol show config prints no {error}") from error
-
-
-def _weights(settings: Mapping[str, str]) -> list[tuple[str, int]]:
-    """PriorityWeight* by the names of their factors; those of TRES by names such as `TRES/cpu`."""
-    weights = []
-    for setting, value in settings.items():
-        name = setting.removeprefix("PriorityWeight")
-        if name == setting or value in UNSET:
-            continue
-        if name == "TRES":
-            pairs = (item.partition("=") for item in value.split(","))
-            weights += [(f"TRES/{tracked.lower()}", int(float(weight))) for tracked, _, weight in pairs]
-        else:
-            weights.append((name, int(value)))
-    return weights

@@ -1,6 +1,6 @@
 """The application: the queue, a job's story, and what is done to jobs.
 
-What may take long is asked in threads of its own (`processes.beside`), so that keys are always answered, and the
+What may take long is asked in threads of its own (`processes.background`), so that keys are always answered, and the
 application ends without waiting for answers.
 """
 
@@ -19,13 +19,13 @@ from textual.screen import Screen
 from textual.widgets import Footer, Input, Static
 
 from slurmplug.commands import queue_table
-from slurmplug.commands.screen.dialogs import HELP, Confirmed, Said, SortMenu, shown
+from slurmplug.commands.screen.dialogs import HELP, ConfirmDialog, SortMenu, TextDialog, shown
 from slurmplug.commands.screen.job_list import JobList
 from slurmplug.commands.screen.rows import SORTED_BY, Order
 from slurmplug.console.table import counted, printable
 from slurmplug.errors import SlurmplugError
 from slurmplug.ledger.selection import WAITING
-from slurmplug.processes.beside import beside
+from slurmplug.processes.background import in_thread
 
 if TYPE_CHECKING:
     from slurmplug.cluster.user_client import Change
@@ -88,7 +88,7 @@ class Top(App[None]):
             if self.is_running:
                 self.post_message(Answered(partial(take, future)))
 
-        beside(name, call).add_done_callback(answered)
+        in_thread(name, call).add_done_callback(answered)
 
     def on_answered(self, answered: Answered) -> None:
         """Do what is to be done about it."""
@@ -96,7 +96,7 @@ class Top(App[None]):
 
     def action_help(self) -> None:
         """What the keys do."""
-        self.push_screen(Said(HELP))
+        self.push_screen(TextDialog(HELP))
 
 
 class JobScreen(Screen[None]):
@@ -132,12 +132,12 @@ class JobScreen(Screen[None]):
                 call = partial(self.app.source.change, change, job)
                 self.app.ask(f"{change} {job}", call, partial(self._take_changed, change, job))
 
-        self.app.push_screen(Confirmed(f"{change.capitalize()} {self.about()}?"), answer)
+        self.app.push_screen(ConfirmDialog(f"{change.capitalize()} {self.about()}?"), answer)
 
     def _take_changed(self, change: str, job: str, future: "Future[str]") -> None:
         objection = result(future)
         if isinstance(objection, Failed) or objection:
-            self.app.push_screen(Said(f"{change} {job}: {objection}"))
+            self.app.push_screen(TextDialog(f"{change} {job}: {objection}"))
         else:
             self.app.notify(f"{change} {printable(job)}: done", markup=False)
         self.ask_again()

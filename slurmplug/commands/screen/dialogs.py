@@ -26,8 +26,8 @@ The columns are those of `slurmplug queue`; a wider terminal shows more of them.
 """
 
 
-class Said(ModalScreen[None]):
-    """A text, until a key is pressed that closes it."""
+class TextDialog(ModalScreen[None]):
+    """Shows a text until a key is pressed that closes it."""
 
     BINDINGS = [Binding("escape,enter,q,question_mark", "close", "Close")]  # noqa: RUF012 as textual declares it
 
@@ -46,8 +46,8 @@ class Said(ModalScreen[None]):
         self.dismiss(None)
 
 
-class Confirmed(ModalScreen[bool]):
-    """A question that y answers with yes, and n or Escape with no."""
+class ConfirmDialog(ModalScreen[bool]):
+    """Asks a question; y answers it with yes, n or Escape with no."""
 
     BINDINGS = [  # noqa: RUF012 as textual declares it
         Binding("y", "answer(True)", "Yes"),

@@ -19,7 +19,7 @@ def end_of(path: str) -> list[str]:
     except OSError as error:
         return [path, f"cannot be read: {error.strerror}"]
     if data is None:
-        return [path, "is no regular file, and not opened"]
+        return [path, "is not a regular file, so it is not opened"]
     lines = data.decode("utf-8", "backslashreplace").removesuffix("\n").split("\n")
     if len(data) < size and len(lines) > 1:
         del lines[0]  # its beginning is missing

@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from slurmplug.config.schema import Config
-from slurmplug.endpoint.exporter.counted import Counted
+from slurmplug.endpoint.exporter.counters import Counters
 from slurmplug.errors import LedgerError
 from slurmplug.ledger import cycle_queries, metric_queries, queries
 from slurmplug.ledger.database import LedgerFile
@@ -31,7 +31,7 @@ class LedgerCollector(Collector):
     def __init__(self, config: Callable[[], Config], clock: Callable[[], float] = time.time) -> None:
         """config: returns the configuration in force. clock: seconds since the epoch."""
         self._config, self._clock = config, clock
-        self._counted = Counted()
+        self._counters = Counters()
         self._gauges: Sequence[Metric] = ()
         self._read_at = float("-inf")
         self._lock = threading.Lock()
@@ -46,13 +46,13 @@ class LedgerCollector(Collector):
             if time.monotonic() - self._read_at >= FRESH_SECONDS:
                 self._gauges = self._read()
                 self._read_at = time.monotonic()
-            return iter([*self._counted.families(), *self._gauges])
+            return iter([*self._counters.families(), *self._gauges])
 
     def _read(self) -> list[Metric]:
         config, now, began = self._config(), self._clock(), time.monotonic()
         try:
             with contextlib.closing(LedgerFile(config.ledger.path, readonly=True)) as ledger:
-                self._counted.look(ledger)
+                self._counters.look(ledger)
                 found = list(_gauges(ledger, config, now))
         except LedgerError as error:
             log.warning("metrics: %s", error)

@@ -9,14 +9,14 @@ from importlib.util import find_spec
 
 from slurmplug.config.schema import Config
 from slurmplug.processes.child import Channel
-from slurmplug.processes.kept import Kept
+from slurmplug.processes.supervised import SupervisedProcess
 
 NICENESS = 10
 
 log = logging.getLogger(__name__)
 
 
-class MetricsProcess(Kept[Config]):
+class MetricsProcess(SupervisedProcess[Config]):
     """The process, as the daemon has it."""
 
     def __init__(self, config: Config) -> None:

@@ -53,7 +53,7 @@ class _Ledgers:
     def open(self) -> Iterator[LedgerFile]:
         """Raises LedgerError."""
         with contextlib.closing(LedgerFile(self._path, readonly=True)) as ledger:
-            ledger.hurry(READ_SECONDS)
+            ledger.finish_within(READ_SECONDS)
             ledger.rankings = self._rankings
             yield ledger
             self._rankings = ledger.rankings

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from slurmplug.endpoint.web.svg import Chart, number, steps
 from slurmplug.ledger import stop_queries
 from slurmplug.ledger.database import LedgerFile
-from slurmplug.processes.beside import beside
+from slurmplug.processes.background import in_thread
 from slurmplug.reports import savings
 from slurmplug.reports.savings import Saving, Sum
 from slurmplug.reports.viewer import Viewer
@@ -45,14 +45,14 @@ class KeptSavings:
                 self._asked = None
                 self._found = asked.result()
             if self._asked is None and (self._found is None or now - self._found.at > FRESH_SECONDS):
-                self._asked = beside("savings", lambda: self._read(now))
+                self._asked = in_thread("savings", lambda: self._read(now))
             return self._found
 
     def _read(self, now: float) -> "_Found":
         """Week by week, without the reports, which would fill the memory."""
         found: list[Saving] = []
         with closing(LedgerFile(self._path, readonly=True)) as ledger:
-            ledger.hurry(READ_SECONDS)
+            ledger.finish_within(READ_SECONDS)
             for week in range(WEEKS, 0, -1):
                 began = now - week * WEEK
                 stops = stop_queries.decided_stops(ledger, began, math.nextafter(began + WEEK, began))

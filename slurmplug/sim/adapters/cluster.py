@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import fields
-from types import MappingProxyType
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from slurmplug.cluster.port import Command, JobRows, NodeRows, Outcome, Reading,
 from slurmplug.sim.engine.engine import PENDING, Engine, GpusByNode
 from slurmplug.sim.engine.workload_table import CLUSTER
 
-SITE = Site(CLUSTER, "", "", MappingProxyType({}), places=True)
+SITE = Site(CLUSTER, "", places=True)
 NO_JOBS = JobRows(**{column.name: np.empty(0, dtype=np.int64) for column in fields(JobRows)})  # type: ignore[arg-type]
 NO_NODES = NodeRows((), (), (), (), (), (), *(np.empty(0) for _ in range(6)))  # type: ignore[arg-type]
 

@@ -86,22 +86,49 @@ def workload_table(jobs: Sequence[SimJob], *, all_managed: bool) -> WorkloadTabl
     counts = np.array([len(each) for each in parts], dtype=np.int64)
     first_row = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     training = np.repeat(np.arange(len(ordered)), counts)
+    columns = _columns(ordered, parts, training, all_managed=all_managed)
+    requested = columns["requested"][:, 0].astype(np.int64)
+    keys = np.empty(len(training), dtype=object)
+    for row, j in enumerate(training.tolist()):
+        keys[row] = JobKey(CLUSTER, row + 1, int(ordered[j].submit))
+    edges = _edges(parts, first_row)
+    return WorkloadTable(
+        jobs=ordered,
+        keys=keys,
+        columns=columns,
+        training=training,
+        first_row=first_row,
+        submit=np.array([job.submit for job in ordered], dtype=np.float64),
+        requested=requested,
+        per_gpu=columns["requested"] / np.maximum(requested, 1)[:, None],
+        edges=edges,
+        parents=_by_child(edges),
+        checkpoint_every=np.array([job.checkpoint_every for job in ordered], dtype=np.float64),
+        reports=_reports(ordered),
+        servers=_servers(ordered, training),
+    )
+
+
+def _columns(
+    jobs: Sequence[SimJob], parts: Sequence[Sequence[Part]], training: Ints, *, all_managed: bool
+) -> dict[str, NDArray[Any]]:
+    """The columns of `Jobs` that stay the same while a simulation runs, by name, a row for each part of each training.
+
+    jobs, parts: by training. training: (rows,) of each row.
+    """
     flat = [part for each in parts for part in each]
     requested = np.array([part.gpus for part in flat], dtype=np.int64)
     demand = np.array([[part.gpus, part.cpus, part.memory] for part in flat], dtype=np.float64).reshape(-1, 3)
 
     def column(value: Callable[[SimJob], Any], dtype: Any = np.float64) -> NDArray[Any]:
-        return np.array([value(job) for job in ordered], dtype=dtype)[training]
+        return np.array([value(job) for job in jobs], dtype=dtype)[training]
 
-    elastic = (counts == 1)[training]
+    elastic = np.array([len(each) == 1 for each in parts], dtype=bool)[training]
     least = column(lambda job: job.gpus_min, np.int64)
     most = column(lambda job: job.gpus_max, np.int64)
     shares = np.array([part.share for part in flat], dtype=np.float64)
     managed = column(lambda job: job.managed, bool)
-    keys = np.empty(len(flat), dtype=object)
-    for row, j in enumerate(training.tolist()):
-        keys[row] = JobKey(CLUSTER, row + 1, int(ordered[j].submit))
-    columns: dict[str, NDArray[Any]] = {
+    return {
         "elements": np.ones(len(flat), dtype=np.int64),
         "managed": np.ones(len(flat), dtype=bool) if all_managed else managed,
         "held": np.zeros(len(flat), dtype=bool),
@@ -144,22 +171,6 @@ def workload_table(jobs: Sequence[SimJob], *, all_managed: bool) -> WorkloadTabl
         "awaits": np.zeros(len(flat), dtype=bool),
         "gpus_used": np.full(len(flat), np.nan),
     }
-    edges = _edges(parts, first_row)
-    return WorkloadTable(
-        jobs=ordered,
-        keys=keys,
-        columns=columns,
-        training=training,
-        first_row=first_row,
-        submit=np.array([job.submit for job in ordered], dtype=np.float64),
-        requested=requested,
-        per_gpu=demand / np.maximum(requested, 1)[:, None],
-        edges=edges,
-        parents=_by_child(edges),
-        checkpoint_every=np.array([job.checkpoint_every for job in ordered], dtype=np.float64),
-        reports=_reports(ordered),
-        servers=_servers(ordered, training),
-    )
 
 
 def _server_cpus(job: SimJob) -> int:

@@ -9,7 +9,6 @@ the reservation was that held its place.
 
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 import numpy as np
 
@@ -103,20 +102,13 @@ class SlurmSimCluster(SimCluster):
 
     def read(self, known: Container[Submission], alive: Mapping[int, int]) -> Reading:  # noqa: ARG002 the engine is at hand
         """The time, the site and its reservations; never fails. Priorities are those of now, as in Slurm."""
-        weights, waiting = self._settings.weights, self._waiting()
+        waiting = self._waiting()
         if len(waiting):
             self._set_priorities(waiting, self._pending(waiting), self._room())
-        factors = {
-            "Age": int(weights.age),
-            "FairShare": int(weights.fairshare),
-            "JobSize": int(weights.job_size),
-            "QOS": int(weights.qos),
-            "Partition": int(weights.partition),
-        }
         names = self.engine.nodes.names
         return Reading(
             now=self.engine.now,
-            site=Site(CLUSTER, "", "priority/multifactor", MappingProxyType(factors)),
+            site=Site(CLUSTER, ""),
             jobs=NO_JOBS,
             nodes=NO_NODES,
             reservations=tuple(

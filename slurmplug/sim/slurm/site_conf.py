@@ -5,7 +5,7 @@ of nodes and partitions hold for those after them, and what is not set has Slurm
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -42,8 +42,6 @@ _ALIKE = MappingProxyType(
 )
 """keywords without effect here, and how they are written"""
 _NOT_SET = frozenset({"", "0", "no", "none", "preempt/none", "topology/default", "topology/flat", "(null)"})
-
-Lines = Sequence[Mapping[str, str]]
 
 
 @dataclass(frozen=True)

@@ -123,12 +123,12 @@ def _read_dump(path: Path, found: _Found) -> None:
                 continue
             row = Row(str(path), number, {})
             if (match := _LINE.fullmatch(text)) is None:
-                raise row.bad("", f"is no line of a dump: {quoted(text)}; {_WRITE_DUMP}")
+                raise row.bad("", f"is not a line of a dump: {quoted(text)}; {_WRITE_DUMP}")
             kind, name, options = match[1].lower(), match[2], match[3] or ""
             row = Row(str(path), number, _options(row, options))
             if kind == "parent":
                 if Assoc(name, "", "") not in found.assocs:
-                    raise row.bad("", f"names the parent {quoted(name)}, of which no line before it tells")
+                    raise row.bad("", f"names the parent {quoted(name)}, which no earlier line defines")
                 parent = name
             elif kind in ("cluster", "account", "user"):
                 _add_assoc(found, kind, name, parent, row)

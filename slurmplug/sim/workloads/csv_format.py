@@ -132,7 +132,7 @@ def _job(row: Row, speeds: Mapping[str, Speed], curves: Mapping[str, LearningCur
     gpus = row.integer("gpus", most=MOST_GPUS)
     least, most = (row.integer(name, 0, most=MOST_GPUS) for name in ("gpus_min", "gpus_max"))
     if least > (most or gpus) or (most and most < gpus):
-        raise row.bad("gpus_max", f"{least} to {most} GPUs are no range around {gpus}")
+        raise row.bad("gpus_max", f"{least} to {most} GPUs is not a range around {gpus}")
     curve = _parse_curve(row, curves)
     submit = row.number("submit", most=MOST_SECONDS)
     return SimJob(
@@ -190,7 +190,7 @@ def _parse_speed(row: Row, speeds: Mapping[str, Speed], gpus: int) -> Speed:
         rate = as_number(rate_text)
         if not (on.isdecimal() and nodes.isdecimal() and on.isascii() and nodes.isascii()) or rate is None:
             known = f"; the file beside it has {len(speeds)}" if speeds else ""
-            raise row.bad("speed", f"{quoted(text)} is no named speed, no rate and no GPUSxNODES:RATE{known}")
+            raise row.bad("speed", f"{quoted(text)} is neither a named speed nor a rate nor GPUSxNODES:RATE{known}")
         points.append((int(on[:9]), int(nodes[:9]), rate))
     return _checked_speed(row, points, "speed")
 
@@ -214,7 +214,7 @@ def _parse_curve(row: Row, curves: Mapping[str, LearningCurve]) -> LearningCurve
         cells = word.split(":")
         numbers = [math.nan if not cell else as_number(cell) for cell in cells]
         if len(cells) != 3 or None in numbers:
-            raise row.bad("curve", f"{quoted(text)} is no named curve, nor points ITERATION:LOSS:ACCURACY")
+            raise row.bad("curve", f"{quoted(text)} is neither a named curve nor points ITERATION:LOSS:ACCURACY")
         points.append(tuple(float(number) for number in numbers if number is not None))
     return _checked_curve(row, points, "curve")
 
@@ -266,7 +266,7 @@ def _parse_parts(row: Row) -> tuple[Part, ...]:
 def _numbers(row: Row, column: str, text: str) -> list[float]:
     numbers = [as_number(word) for word in text.split()]
     if len(numbers) > MOST_POINTS or None in numbers:
-        raise row.bad(column, f"{quoted(text)} are no numbers with spaces between")
+        raise row.bad(column, f"{quoted(text)} is not a list of numbers with spaces between")
     return [number for number in numbers if number is not None]
 
 
@@ -306,7 +306,7 @@ def _read_remarks(path: Path) -> tuple[str, int, int]:
     for key in ("nodes", "gpus_a_node"):
         number = as_number(remarks.get(key, "0"))
         if number is None or number != int(number) or not 0 <= number <= MOST_GPUS:
-            raise WorkloadError(f"{path}: # {key} = {quoted(remarks[key])} is no whole number")
+            raise WorkloadError(f"{path}: # {key} = {quoted(remarks[key])} is not a whole number")
         counts.append(int(number))
     return remarks.get("name", "")[:256], counts[0], counts[1]
 

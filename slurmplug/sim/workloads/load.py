@@ -54,7 +54,7 @@ class Options:
         for item in filter(None, text.split("&")):
             key, equals, value = item.partition("=")
             if not equals or key in self._values:
-                raise WorkloadError(f"{quoted(name)}: {quoted(item)} is no option KEY=VALUE, or is given twice")
+                raise WorkloadError(f"{quoted(name)}: {quoted(item)} is not an option KEY=VALUE, or is given twice")
             self._values[key] = value
 
     def text(self, key: str, default: str = "", choices: tuple[str, ...] = ()) -> str:
@@ -93,7 +93,7 @@ class Options:
         """
         number = self.number(key, default, least=least, most=most)
         if number != int(number):
-            raise WorkloadError(f"{quoted(self._name)}: {key} is no whole number")
+            raise WorkloadError(f"{quoted(self._name)}: {key} is not a whole number")
         return int(number)
 
     def done(self) -> None:

@@ -84,7 +84,7 @@ class Row:
             return default
         number = as_number(value)
         if number is None:
-            raise self.bad(column, f"is no number: {quoted(value)}")
+            raise self.bad(column, f"is not a number: {quoted(value)}")
         if not least <= number <= most:
             raise self.bad(column, f"is {quoted(value)}, not from {least:g} to {most:g}")
         return number
@@ -97,7 +97,7 @@ class Row:
         """
         number = self.number(column, None if default is None else float(default), least=least, most=most)
         if number != int(number):
-            raise self.bad(column, f"is no whole number: {quoted(self.cells.get(column, ''))}")
+            raise self.bad(column, f"is not a whole number: {quoted(self.cells.get(column, ''))}")
         return int(number)
 
 
@@ -226,7 +226,7 @@ def _lines(path: Path, raw: io.BufferedIOBase | gzip.GzipFile) -> Iterator[str]:
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError:
-            raise WorkloadError(f"{path}, line {number}: is no text in UTF-8") from None
+            raise WorkloadError(f"{path}, line {number}: is not text in UTF-8") from None
 
 
 def _bounded(path: Path, line: int) -> None:

@@ -29,7 +29,8 @@ from slurmplug.ledger import codec, differences
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.reports.service import LedgerReports
 from slurmplug.spool import json_lines, run_files
-from slurmplug.spool.report_lines import Points, fold
+from slurmplug.spool.report_lines import fold
+from slurmplug.spool.values import Points
 from tests.bench.test_bench_read import squeue as made_up_squeue
 from tests.builders import NOW
 from tests.unit.directives.test_submit_check import INTERPRETERS, VALUES, Lua, expected

@@ -13,7 +13,7 @@ from slurmplug.cluster.cli_client import CliClient
 from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.port import Ending
 from slurmplug.errors import ReadFailed
-from slurmplug.processes import beside
+from slurmplug.processes import background
 
 
 class Slurmdbd(CliClient):
@@ -72,7 +72,7 @@ def test_one_users_many_vanished_jobs_delay_no_others(slurmdbd: Slurmdbd) -> Non
 def test_a_slurmdbd_that_hangs_keeps_no_cycle(
     slurmdbd: Slurmdbd, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(beside, "WAIT", 0.01)
+    monkeypatch.setattr(background, "WAIT", 0.01)
     slurmdbd.go.clear()
     asked = Accounting(slurmdbd)
     assert asked.endings({1: 0, 2: 0}) == asked.endings({1: 0, 2: 0, 3: 0}) == ()
@@ -84,7 +84,7 @@ def test_a_slurmdbd_that_hangs_keeps_no_cycle(
     while not found:
         found = ids(asked.endings({2: 0, 3: 0}))
     assert found == {2}  # 1 is listed again
-    monkeypatch.setattr(beside, "WAIT", 3600.0)
+    monkeypatch.setattr(background, "WAIT", 3600.0)
     slurmdbd.fails = True
     with caplog.at_level(logging.WARNING):
         while "sacct exits 1" not in caplog.text:
@@ -101,7 +101,7 @@ def test_limits_that_were_read_count_for_a_while(slurmdbd: Slurmdbd, monkeypatch
         asked.limits()
     slurmdbd.go.clear()
     slurmdbd.fails = False
-    monkeypatch.setattr(beside, "WAIT", 0.0)
+    monkeypatch.setattr(background, "WAIT", 0.0)
     assert asked.limits() is first
     monkeypatch.setattr(accounting, "LIMITS_LAST", -1.0)
     with pytest.raises(ReadFailed, match="not answered yet"):

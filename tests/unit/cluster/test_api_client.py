@@ -25,7 +25,7 @@ from slurmplug.processes import child as processes
 
 PROVEN = 60.0
 """Seconds; a start takes one where nothing else runs."""
-SITE = Site("c", "25.11.7", "priority/multifactor", {}, booted=1.0)
+SITE = Site("c", "25.11.7", booted=1.0)
 FAKE = """
 import os, time
 from pathlib import Path
@@ -224,7 +224,7 @@ def test_a_process_that_was_killed_between_two_cycles_is_started_again(made: Mad
 def test_a_daemon_that_ends_does_not_wait_for_it(made: Made) -> None:
     made.module(modify="time.sleep(3600)")
     assert made.ready()
-    made.client.hurry(0.0)
+    made.client.finish_within(0.0)
     began = time.monotonic()
     assert made.write(1) == ["scontrol"]
     assert time.monotonic() - began < pyslurm_process.BATCH_SECONDS

@@ -33,7 +33,7 @@ def test_the_program_gets_what_slurm_gives_it(domain: str, address: str, tmp_pat
 @pytest.mark.parametrize("user", ["-oQueueDirectory=/tmp", "", "a b", "ada\n", "|cat", "/etc/passwd", "x" * 200])
 def test_a_name_that_could_be_something_else_is_no_address(user: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    with pytest.raises(MailFailed, match="is no name"):
+    with pytest.raises(MailFailed, match="is not a user name"):
         mailer(tmp_path, PROGRAM.format(out=out)).send(user, "subject", "text")
     assert not out.exists()
 

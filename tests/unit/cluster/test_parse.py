@@ -224,13 +224,7 @@ def test_reservations_are_parsed(recorded: Callable[[str], str]) -> None:
 def test_the_site_is_parsed(recorded: Callable[[str], str], request: pytest.FixtureRequest) -> None:
     site = parse.site(recorded("config"))
     assert site.cluster.startswith("sandbox_")
-    assert site.priority_type == "priority/multifactor"
     assert site.version.startswith(request.node.callspec.params["recorded"].removeprefix("slurm-"))
-    assert {name: weight for name, weight in site.priority_weights.items() if weight} == {
-        "Age": 1_000,
-        "FairShare": 1_000,
-        "JobSize": 100,
-    }
 
 
 def test_the_accounting_tells_how_jobs_ended(recorded: Callable[[str], str]) -> None:
@@ -384,12 +378,6 @@ def test_no_reservations_are_none() -> None:
     assert parse.reservations("No reservations in the system\n") == ()
 
 
-def test_the_weights_of_trackable_resources_are_separate(recorded: Callable[[str], str]) -> None:
-    text = recorded("config").replace("PriorityWeightTRES      = (null)", "PriorityWeightTRES = CPU=10,GRES/gpu=300.5")
-    weights = parse.site(text).priority_weights
-    assert (weights["TRES/cpu"], weights["TRES/gres/gpu"]) == (10, 300)
-
-
 # --- answers that do not fit ----------------------------------------------------------------------------------------
 
 
@@ -445,7 +433,7 @@ def test_reservations_that_do_not_fit_fail_the_reading(text: str) -> None:
         parse.reservations(text)
 
 
-@pytest.mark.parametrize("setting", ["ClusterName", "SLURM_VERSION", "PriorityType"])
+@pytest.mark.parametrize("setting", ["ClusterName", "SLURM_VERSION", "BOOT_TIME"])
 def test_a_configuration_that_does_not_fit_fails_the_reading(recorded: Callable[[str], str], setting: str) -> None:
     with pytest.raises(ReadFailed, match=setting):
         parse.site(recorded("config").replace(setting, "Else"))

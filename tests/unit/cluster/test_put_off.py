@@ -54,3 +54,12 @@ def test_all_commands_of_the_one_that_is_tried_are_sent() -> None:
     slurm.recording, slurm.tried = set(), []
     write(updates, slurm, 1, 1)
     assert slurm.tried == [[1, 1]]
+
+
+def test_a_job_that_vanished_before_it_could_be_changed_is_forgotten() -> None:
+    updates, slurm = PutOffUpdates(), Slurm(1, 2, 3)
+    write(updates, slurm, 1, 2, 3)
+    updates.keep_only([2, 9])
+    slurm.tried = []
+    write(updates, slurm, 1, 2, 3)
+    assert slurm.tried == [[1, 2, 3]], "of those that were put off, job 2 alone is still known"

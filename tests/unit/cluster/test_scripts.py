@@ -13,7 +13,7 @@ from slurmplug.cluster.cli_client import CliClient
 from slurmplug.cluster.port import Submission
 from slurmplug.cluster.scripts import FIRST_RETRY, LAST_RETRY, MOST_FAILURES, SHARE, NewScripts, ScriptReader
 from slurmplug.errors import ReadFailed
-from slurmplug.processes import beside
+from slurmplug.processes import background
 from tests.builders import NOW
 from tests.fake_cluster import job_row, job_rows
 
@@ -53,7 +53,7 @@ def reader(client: Scripts) -> ScriptReader:
 
 @pytest.fixture
 def timed(client: Scripts, monkeypatch: pytest.MonkeyPatch) -> ScriptReader:
-    monkeypatch.setattr(beside, "WAIT", 3600.0)
+    monkeypatch.setattr(background, "WAIT", 3600.0)
     return ScriptReader(client, NOW, lambda: client.clock)
 
 
@@ -93,7 +93,7 @@ def test_scripts_of_jobs_that_ended_before_the_daemon_began_are_not_read(reader:
 def test_a_script_that_cannot_be_read_is_tried_again_at_growing_intervals(
     reader: ScriptReader, client: Scripts, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beside, "WAIT", 60.0)
+    monkeypatch.setattr(background, "WAIT", 60.0)
     monkeypatch.setattr(scripts, "SHARE", 1e9)  # there is time for both, however fast the readings follow
     client.failing = {1}
     now, pause = NOW, FIRST_RETRY
@@ -112,7 +112,7 @@ def test_a_script_that_cannot_be_read_is_tried_again_at_growing_intervals(
 def test_a_few_failures_end_a_reading_and_the_next_begins_with_what_was_never_tried(
     client: Scripts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beside, "WAIT", 3600.0)
+    monkeypatch.setattr(background, "WAIT", 3600.0)
     clock = [0.0]
     reader = ScriptReader(client, NOW, lambda: clock[0])
     client.failing = set(range(1, 6))
@@ -147,7 +147,7 @@ def test_users_take_turns_however_many_jobs_one_submits(timed: ScriptReader, cli
 def test_a_slurmctld_that_is_slow_keeps_no_cycle_and_its_answers_come_with_a_later_one(
     reader: ScriptReader, client: Scripts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beside, "WAIT", 0.01)
+    monkeypatch.setattr(background, "WAIT", 0.01)
     client.go.clear()
     assert read(reader, job_row(1)).scripts == read(reader, job_row(1), job_row(2)).scripts == {}
     client.go.set()
@@ -160,7 +160,7 @@ def test_a_slurmctld_that_is_slow_keeps_no_cycle_and_its_answers_come_with_a_lat
 def test_a_script_that_was_read_late_is_not_of_a_later_job_with_the_id(
     reader: ScriptReader, client: Scripts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beside, "WAIT", 0.0)
+    monkeypatch.setattr(background, "WAIT", 0.0)
     client.go.clear()
     assert read(reader, job_row(1)).scripts == {}
     client.go.set()

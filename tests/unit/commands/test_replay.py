@@ -230,7 +230,7 @@ def test_a_sacct_that_cannot_be_run_is_an_error(monkeypatch: pytest.MonkeyPatch)
     def fails(*_: object) -> str:
         raise ReadFailed("sacct exits 1: down")
 
-    monkeypatch.setattr("slurmplug.cluster.past.PastClient.listed", fails)
+    monkeypatch.setattr("slurmplug.cluster.job_history.JobHistoryClient.runs", fails)
     assert "sacct exits 1: down" in replay("--since", "today", "--cluster", "1x8", code=1)
 
 
@@ -321,7 +321,7 @@ def test_jobs_that_waited_for_limits_wait_as_they_did_once_the_limits_are_given(
 
 def test_limits_that_cannot_be_read_are_refused(limited: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "dump.cfg").write_text("Account: lab\n")
-    assert "dump.cfg, line 1: is no line of a dump" in replay(
+    assert "dump.cfg, line 1: is not a line of a dump" in replay(
         *limited, "--sacctmgr", str(tmp_path / "dump.cfg"), code=1
     )
     assert "no-such-file cannot be read" in replay(*limited, "--qos", "no-such-file", code=1)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from slurmplug.spool.report_lines import RunId
 from slurmplug.spool.requests import Requests
+from slurmplug.spool.values import RunId
 from tests.ledgers import run
 
 

@@ -108,7 +108,7 @@ def test_where_no_jobs_can_be_submitted_it_says_so(tmp_path: Path, monkeypatch: 
     ("arguments", "message"),
     [
         (("--seed", "7"), "seed 7 is not one for training"),
-        (("--workload", "history.csv"), "history.csv is no workload for training"),
+        (("--workload", "history.csv"), "history.csv is not a workload for training"),
         (("--set", "passes"), "--set passes: write KEY=VALUE"),
         (("--set", "passes=many"), "passes: must be a valid integer"),
         (("--set", "pases=3"), "training of dl2 has no setting 'pases'; known: workload"),

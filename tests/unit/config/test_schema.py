@@ -73,9 +73,9 @@ def test_a_span_of_time_is_a_positive_number(text: str) -> None:
         ("[guardrails]\nurgency_of = {lab = 'x'}", "guardrails.urgency_of.lab: must be a number"),
         ("[stop]\ncancel = 'no'", "stop.cancel: must be true or false"),
         ("[endpoint]\nlisten = '10.0.0.1'", "endpoint.listen: expected HOST:PORT"),
-        ("[endpoint]\nlisten = '10.0.0.1:99999'", "endpoint.listen: a port is at most 65535"),
+        ("[endpoint]\nlisten = '10.0.0.1:99999'", "endpoint.listen: a port must be at most 65535"),
         ("[endpoint]\nurl = 'https://ctl:6830'", "endpoint.url: expected http://CONTROLLER:PORT"),
-        ("[endpoint]\nurl = 'http://ctl:70000/'", "endpoint.url: a port is at most 65535"),
+        ("[endpoint]\nurl = 'http://ctl:70000/'", "endpoint.url: a port must be at most 65535"),
     ],
 )
 def test_a_value_of_another_kind_is_told_what_it_must_be(text: str, said: str) -> None:

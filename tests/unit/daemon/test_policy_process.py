@@ -14,7 +14,7 @@ from policies.mlfs.mlfs import MLFH
 from policies.model import Model
 from slurmplug.config import model_files, policy_registry
 from slurmplug.config.schema import Config
-from slurmplug.cycle.watch import NotTrusted
+from slurmplug.cycle.trust import NotTrusted
 from slurmplug.daemon.policy_process import PolicyProcess
 from slurmplug.processes import child
 from tests.builders import forecasts, jobs, nodes, snapshot

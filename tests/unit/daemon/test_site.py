@@ -14,7 +14,7 @@ from slurmplug.config.schema import Config
 from slurmplug.daemon.site import BLOCKED, Examined, SiteExamination
 from slurmplug.errors import LedgerError
 from slurmplug.ledger.ledger import Ledger
-from slurmplug.processes import beside
+from slurmplug.processes import background
 from tests.fake_cluster import SITE
 
 DATA = Path(__file__).parents[2] / "data"
@@ -64,7 +64,7 @@ def test_until_it_has_been_examined_everything_is_observed(ledger: Ledger, monke
     slurm = Slurm()
     site = SiteExamination(CONFIG, ledger, examine=slurm.examine)
     site.in_force(FIRST)
-    monkeypatch.setattr(beside, "WAIT", 0.0)
+    monkeypatch.setattr(background, "WAIT", 0.0)
     slurm.go.clear()
     assert modes(site.in_force(SECOND)) == modes(site.in_force(SECOND)) == ("observe", "observe")
     slurm.identity = "second"
@@ -81,7 +81,7 @@ def test_a_new_configuration_counts_at_once_with_what_is_blocked(
     slurm.blocked = {"stop": "the requests folder cannot be written"}
     site = SiteExamination(Config(), ledger, examine=slurm.examine)
     site.in_force(FIRST)
-    monkeypatch.setattr(beside, "WAIT", 0.0)
+    monkeypatch.setattr(background, "WAIT", 0.0)
     slurm.go.clear()
     assert modes(site.use(CONFIG)) == modes(site.in_force(FIRST)) == ("act", "observe")
     slurm.go.set()

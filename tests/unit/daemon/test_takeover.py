@@ -268,7 +268,7 @@ class TestTakingOver:
     def take_over(self, config: Config, held_lease: Lease) -> None:
         made = Copies(config, held_lease)
         made.take_over(SpoolFolder(config.spool.path).call, lambda: True)
-        made._calls.close()
+        made._worker.close()
 
     def test_a_backup_goes_on_from_the_primarys_copy(self, site: Site, tmp_path: Path, shared: Lease) -> None:
         backup.publish(site.path, shared.folder.path, lambda: True)
@@ -294,7 +294,7 @@ class TestTakingOver:
     ) -> None:
         config = config_of(tmp_path / "backup", shared.folder.path)
         made, goes_on = Copies(config, shared), iter([True, True, False, False])
-        os.kill(made._calls.pid, signal.SIGSTOP)
+        os.kill(made._worker.pid, signal.SIGSTOP)
         made.take_over(SpoolFolder(config.spool.path).call, lambda: next(goes_on))
         monkeypatch.setattr(copies, "LAST_SECONDS", 0.1)
         made.close(lambda: False)

@@ -23,11 +23,11 @@ from slurmplug.config.schema import Config
 from slurmplug.endpoint import munge, wire
 from slurmplug.endpoint.changes import recorded
 from slurmplug.endpoint.connections import ConnectionLimits, Connections
+from slurmplug.endpoint.fair_queue import FairQueue
 from slurmplug.endpoint.limits import RateLimit
-from slurmplug.endpoint.making import Make, Maker
 from slurmplug.endpoint.munge import Sender
+from slurmplug.endpoint.report_makers import LocalReportMaker, ReportMaker
 from slurmplug.endpoint.server import EndpointLimits, EndpointServer, EndpointThread, RequestHandler
-from slurmplug.endpoint.turns import Turns
 from slurmplug.endpoint.viewers import EXPIRE_SECONDS, REFRESH_SECONDS, Viewers
 from slurmplug.errors import EndpointError, LedgerError, NotConfirmed, ReadFailed, SteppedDown
 from slurmplug.ledger.directive_changes import Author, ChangeRequest
@@ -131,8 +131,8 @@ def serving(
         def change(request: ChangeRequest, author: Author) -> list[str]:
             return recorded(site.path, request, author, config.interval, confirm)
 
-        lanes: list[Make] = [Maker(most), Maker(most)]
-        handler = RequestHandler(lambda: config, Viewers(slurm), Turns(lanes), change, limits)
+        lanes: list[ReportMaker] = [LocalReportMaker(most), LocalReportMaker(most)]
+        handler = RequestHandler(lambda: config, Viewers(slurm), FairQueue(lanes), change, limits)
         server = EndpointServer("127.0.0.1:0", handler)
         thread = EndpointThread(server, poll=0.01)
         try:
@@ -326,7 +326,7 @@ class TestReports:
         assert served.ask(0, *command).output == whole
         assert served.munge.made == made + 5
 
-    def test_pages_after_the_first_are_paid_with_turns(self, tmp_path: Path, munged: FakeMunge) -> None:
+    def test_pages_after_the_first_are_paid_with_queue(self, tmp_path: Path, munged: FakeMunge) -> None:
         with serving(tmp_path, munged, per_minute=2) as one:
             one.site.cycle()
             bodies = [b'{"first": 1000}'] * 10 + [b"{}", b"{}"]

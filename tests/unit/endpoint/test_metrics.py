@@ -9,9 +9,9 @@ import pytest
 from slurmplug.config.schema import Config
 from slurmplug.endpoint import munge, wire
 from slurmplug.endpoint.exporter import http as metrics_http
-from slurmplug.endpoint.making import Maker
+from slurmplug.endpoint.fair_queue import FairQueue
+from slurmplug.endpoint.report_makers import LocalReportMaker
 from slurmplug.endpoint.server import EndpointServer, EndpointThread, RequestHandler
-from slurmplug.endpoint.turns import Turns
 from slurmplug.endpoint.viewers import Viewers
 from tests.ledgers import Site
 from tests.unit.endpoint.test_endpoint import ADA, FakeMunge, Slurm
@@ -21,7 +21,7 @@ class Served:
     def __init__(self, config: Config, munged: FakeMunge) -> None:
         self._munged = munged
         viewers = Viewers(Slurm())
-        handler = RequestHandler(lambda: config, viewers, Turns([Maker()]), lambda request, author: [])
+        handler = RequestHandler(lambda: config, viewers, FairQueue([LocalReportMaker()]), lambda request, author: [])
         self._server = EndpointServer("127.0.0.1:0", handler)
         self.thread = EndpointThread(self._server, poll=0.01)
 

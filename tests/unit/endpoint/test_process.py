@@ -18,10 +18,10 @@ import pytest
 
 from slurmplug.config.schema import Config
 from slurmplug.daemon.log_format import JsonLines
-from slurmplug.endpoint import changes, making, process, wire
+from slurmplug.endpoint import changes, process, report_makers, wire
 from slurmplug.endpoint.changes import Answered, ChangesByDaemon, Wanted
-from slurmplug.endpoint.making import Asked, OtherProcess
 from slurmplug.endpoint.process import EndpointProcess
+from slurmplug.endpoint.report_makers import PageRequest, ReportMakerProcess
 from slurmplug.errors import SteppedDown, UsageError
 from slurmplug.ledger.directive_changes import Author, ChangeRequest
 from slurmplug.ledger.selection import JobId
@@ -71,14 +71,14 @@ def until(true: Callable[[], bool]) -> None:
 
 
 def test_a_report_is_made_in_a_process_that_has_less_of_the_machine(config: Config) -> None:
-    make = OtherProcess("reports", 3)
+    make = ReportMakerProcess("reports", 3)
     try:
-        made = make(Asked("queue", b'{"fields": ["jobid", "state"]}', OPERATOR, config))
+        made = make(PageRequest("queue", b'{"fields": ["jobid", "state"]}', OPERATOR, config))
         assert (made.status, json.loads(made.response)) == (200, {"columns": [["1"], ["PENDING"]]})
         assert made.seconds > 0
         pid = make._child.pid
         assert os.getpriority(os.PRIO_PROCESS, pid) == os.getpriority(os.PRIO_PROCESS, 0) + 3
-        assert make(Asked("queue", b'{"jobs": 1}', OPERATOR, config)).status == 400
+        assert make(PageRequest("queue", b'{"jobs": 1}', OPERATOR, config)).status == 400
         assert make._child.pid == pid
     finally:
         make._child.kill()
@@ -88,14 +88,14 @@ def test_a_process_that_hangs_is_ended_and_another_makes_the_next(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(child, "PAUSE", 0.0)
-    make = OtherProcess("reports", 0)
+    make = ReportMakerProcess("reports", 0)
     try:
-        assert make(Asked("status", b"{}", OPERATOR, config)).status == 200
+        assert make(PageRequest("status", b"{}", OPERATOR, config)).status == 200
         os.kill(make._child.pid, signal.SIGSTOP)
         with monkeypatch.context() as hurried:
-            hurried.setattr(making, "REPORT_SECONDS", 0.1)
-            assert make(Asked("status", b"{}", OPERATOR, config)).status == 503
-        until(lambda: make(Asked("status", b"{}", OPERATOR, config)).status == 200)
+            hurried.setattr(report_makers, "REPORT_SECONDS", 0.1)
+            assert make(PageRequest("status", b"{}", OPERATOR, config)).status == 503
+        until(lambda: make(PageRequest("status", b"{}", OPERATOR, config)).status == 200)
     finally:
         make._child.kill()
 

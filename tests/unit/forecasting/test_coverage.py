@@ -8,7 +8,7 @@ import pytest
 from predictors.arrays import Bools
 from predictors.forecast import Forecast
 from predictors.runtime import RuntimePredictor
-from slurmplug.forecasting.run_times import by_evidence
+from slurmplug.forecasting.run_times import with_evidence
 from tests.run_time_sites import Site, site
 
 REFITTED_AT = (10, 25, 50, 100, 200)
@@ -34,7 +34,7 @@ def forecasts(of: Site) -> Forecast:
             learnt += 1
             by_end = sorted(done, key=ended.__getitem__)
             predictor.fit([of.jobs[row] for row in by_end], of.learned[by_end])
-        parts.append(by_evidence(predictor, [job]))
+        parts.append(with_evidence(predictor, [job])[0])
     return Forecast(np.concatenate([part.table for part in parts]), np.concatenate([part.source for part in parts]))
 
 

@@ -13,7 +13,7 @@ from slurmplug.forecasting.curve_fans import resample_evenly
 from slurmplug.intake.columns import ColumnCache, jobs_of
 from slurmplug.intake.job_record import JobFacts, JobRecord, Resources
 from slurmplug.intake.site_factor import SiteFactor
-from slurmplug.spool.report_lines import Points
+from slurmplug.spool.values import Points
 
 
 def record(first: int, count: int) -> JobRecord:

@@ -15,8 +15,9 @@ from slurmplug.intake.intake import ENDING_TIMEOUT, PARTIAL_SECONDS, Intake
 from slurmplug.intake.job_record import Changes
 from slurmplug.intake.report_points import POINTS_PER_READING
 from slurmplug.ledger.ledger import Ledger
-from slurmplug.spool.report_lines import MAX_POINTS, SpoolFault
+from slurmplug.spool.report_lines import MAX_POINTS
 from slurmplug.spool.trials import MAX_TRIALS
+from slurmplug.spool.values import SpoolFault
 from tests.builders import CLUSTER, NOW
 from tests.fake_cluster import NAN, SCRIPT, job_row, reading, report
 

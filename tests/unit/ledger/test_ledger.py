@@ -31,8 +31,8 @@ from slurmplug.ledger.ledger import DAY, Ledger
 from slurmplug.ledger.schema import MIGRATIONS
 from slurmplug.operations import Operation, OperationOutcome
 from slurmplug.rules.guardrails import Past, check
-from slurmplug.spool.report_lines import SpoolFault
 from slurmplug.spool.trials import Trial
+from slurmplug.spool.values import SpoolFault
 from tests.builders import CLUSTER, NOW, forecasts, jobs, nodes, snapshot
 from tests.fake_cluster import SCRIPT, job_row, reading, report
 

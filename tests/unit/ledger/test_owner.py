@@ -13,7 +13,7 @@ from slurmplug.errors import LedgerError
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.lock import daemon_runs, only_one
 from slurmplug.ledger.owner import as_owner_of, become_owner_of
-from slurmplug.spool.report_lines import RunId
+from slurmplug.spool.values import RunId
 from tests.ledgers import run
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has a way to give away")

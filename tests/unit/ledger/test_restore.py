@@ -10,8 +10,8 @@ import pytest
 from slurmplug.ledger import database
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.schema import MIGRATIONS
-from slurmplug.spool.report_lines import RunId
 from slurmplug.spool.requests import Requests
+from slurmplug.spool.values import RunId
 from tests.ledgers import Site, run
 
 
@@ -81,8 +81,8 @@ def test_nothing_is_restored_under_a_running_daemon(site: Site, backup: Path) ->
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        (lambda file: file.write_bytes(b"SQLite format 3\0" + b"x" * 5000), "is no ledger"),
-        (lambda file: file.write_bytes(b""), "is no ledger, or empty"),
+        (lambda file: file.write_bytes(b"SQLite format 3\0" + b"x" * 5000), "is not a ledger"),
+        (lambda file: file.write_bytes(b""), "is not a ledger, or empty"),
         (lambda file: file.unlink(), "is not there"),
         (lambda file: file.write_bytes(file.read_bytes()[:8192]), "is "),
     ],

@@ -7,7 +7,7 @@ import pytest
 
 from slurmplug.cluster.port import ResourceRequest
 from slurmplug.operations.changes import changed, changed_since_run, still_in_place
-from tests.unit.operations.test_waiting import REQUEST
+from tests.unit.operations.test_resize_pending import REQUEST
 
 GOAL = {"Gres": "gpu:4", "NumNodes": "2-2", "NumTasks": "2", "NumCPUs": "16", "MinMemoryNode": "1600"}
 UNDO = {"Gres": "gpu:2", "NumNodes": "1-1", "NumTasks": "1", "NumCPUs": "4", "MinMemoryNode": "800"}

@@ -10,7 +10,7 @@ from slurmplug.cluster import tres
 from slurmplug.cluster.port import ResourceRequest
 from slurmplug.operations.request_update import update_fields
 from slurmplug.operations.shape import ActionImpossible, Shape
-from tests.unit.operations.test_waiting import REQUEST
+from tests.unit.operations.test_resize_pending import REQUEST
 
 TWO_TASKS = {"tasks": 4, "tasks_per_node": 2, "cpus_per_task": 2}
 

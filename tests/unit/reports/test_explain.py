@@ -14,6 +14,7 @@ from slurmplug.reports.explain import SENTENCES, VARIANTS, About, background, se
 from slurmplug.rules import guardrails
 from slurmplug.spool import report_lines
 from slurmplug.spool.trials import MAX_TRIALS
+from slurmplug.spool.values import Points
 from tests.builders import forecasts, jobs, nodes, snapshot
 
 STOP: dict[str, float | str] = {
@@ -162,7 +163,7 @@ class TestEveryRuleHasItsSentence:
             json.dumps({"iteration": 3, **{f"q{i}": i for i in range(40)}}).encode(),
             b"\n".join(b'{"iteration": %d}' % i for i in range(report_lines.MAX_POINTS + 1)),
         }  # fmt: skip
-        rules = {rule for data in doubted for rule in report_lines.fold(report_lines.Points(), data, now=9.0)[1]}
+        rules = {rule for data in doubted for rule in report_lines.fold(Points(), data, now=9.0)[1]}
         assert len(rules) == 14
         assert rules <= SENTENCES.keys()
 

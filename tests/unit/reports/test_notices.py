@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from slurmplug.reports import notices
-from slurmplug.spool.report_lines import RunId
+from slurmplug.spool.values import RunId
 from tests.ledgers import Site
 
 SCRIPT = b"#!/bin/sh\n#PLUG --target=accuracy>=0.92 --stop=target\ntrain\n"

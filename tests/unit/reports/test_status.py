@@ -19,7 +19,7 @@ from slurmplug.ledger.lock import daemon_runs
 from slurmplug.reports import daemon_status
 from slurmplug.reports.service import LedgerReports
 from slurmplug.reports.viewer import Viewer
-from slurmplug.spool.report_lines import SpoolFault
+from slurmplug.spool.values import SpoolFault
 from tests.builders import NOW
 from tests.ledgers import Planned, Site
 from tests.moving import ELASTIC, SETTINGS, DoesWhatItIsTold

@@ -16,7 +16,7 @@ from slurmplug.console import times
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.reports import live_order
 from slurmplug.reports.live_order import Placed
-from slurmplug.spool.report_lines import REPORTED_NAN, SpoolFault
+from slurmplug.spool.values import REPORTED_NAN, SpoolFault
 from tests.builders import NOW
 from tests.ledgers import Planned, Site
 

@@ -206,7 +206,7 @@ def test_settings_of_the_online_stage_that_cannot_be_used_are_refused(wrong: dic
         ({"workload": "mine.csv"}, "gen:"),
         ({"clusters": ()}, "at least one"),
         ({"passes": 0}, "at least 1"),
-        ({"slot": float("nan")}, "slot is at least 1 second"),
+        ({"slot": float("nan")}, "slot must be at least 1 second"),
         ({"teacher": "dl2"}, "another policy"),
     ],
 )

@@ -125,7 +125,7 @@ def test_an_update_makes_what_had_an_advantage_likelier_and_leaves_alone_what_co
         ({"workloads": 0}, "at least 1"),
         ({"runs": 3}, "even"),
         ({"choosing": 21}, "from 1 to 20"),
-        ({"interval": float("nan")}, "interval is at least 1 second"),
+        ({"interval": float("nan")}, "interval must be at least 1 second"),
     ],
 )
 def test_what_cannot_be_trained_on_is_refused(wrong: dict[str, Any], message: str) -> None:

@@ -18,7 +18,7 @@ def test_seeds_by_which_policies_are_judged_are_refused(seed: int) -> None:
 
 @pytest.mark.parametrize("name", ["pollux:workload.csv", "philly.csv", "small", ""])
 def test_workloads_that_are_not_generated_are_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="is no workload for training: name a generator, gen:mlfs"):
+    with pytest.raises(UsageError, match="is not a workload for training: name a generator, gen:mlfs"):
         TrainingWorkloads(name)
 
 

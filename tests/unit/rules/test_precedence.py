@@ -10,7 +10,7 @@ from policies.plan import NOTHING_REMEMBERED, Memory, OtherJob, Plan, Reason
 from policies.snapshot import Snapshot
 from predictors.forecast import Forecast, Forecasts
 from slurmplug.config.schema import Guardrails
-from slurmplug.rules.precedence import Waits, first, remembered, waits
+from slurmplug.rules.precedence import Waits, put_first, remembered, waits
 from tests.builders import NOW, jobs, nodes, snapshot
 
 HOUR = 3600.0
@@ -44,13 +44,13 @@ def followed(other_came: float, seconds: float = 300.0, **columns: Any) -> tuple
 
 
 def ranked(seen: Snapshot, told: Forecasts, found: Waits | None, **limits: Any) -> Plan:
-    return first(seen, Plan(np.array([1.0, 2.0])), Guardrails(**limits), told, found)
+    return put_first(seen, Plan(np.array([1.0, 2.0])), Guardrails(**limits), told, found)
 
 
 def test_who_waited_too_long_goes_first_and_is_told_so() -> None:
     seen = snapshot(jobs(5, waited=[10, 900, 800, 900, 700], managed=[True, True, True, False, True]))
     plan = Plan(np.array([9.0, 1.0, 2.0, np.nan, np.nan]))
-    plan = first(seen, plan, Guardrails(max_wait=600), Forecasts.unknown(5), None)
+    plan = put_first(seen, plan, Guardrails(max_wait=600), Forecasts.unknown(5), None)
     assert plan.score[[1, 2]].tolist() == [11.0, 10.0]
     assert plan.score[0] == 9.0
     assert np.isnan(plan.score[[3, 4]]).all()
@@ -131,7 +131,7 @@ def test_time_that_was_not_seen_was_not_passed() -> None:
 def test_the_reason_why_a_job_is_first_is_told_even_where_the_policy_says_something() -> None:
     seen, told, found = followed(other_came=NOW + 1)
     noted = Plan(np.array([1.0, 2.0]), notes={key: Reason("parent-missing") for key in seen.jobs.keys})
-    plan = first(seen, noted, Guardrails(), told, found)
+    plan = put_first(seen, noted, Guardrails(), told, found)
     assert [plan.notes[key].rule for key in seen.jobs.keys] == ["passed too often", "parent-missing"]
 
 

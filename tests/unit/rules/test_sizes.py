@@ -40,7 +40,7 @@ def resized(
     """The row, the GPUs and the number of nodes of each resize."""
     plan = Plan(np.zeros(len(seen.jobs)), actions=actions)
     known = forecasts or Forecasts.unknown(len(seen.jobs))
-    after = sizes.under_slurm(seen, plan, Past(seen.now, **past), limits, TimeLimits(seen, known, limits, Limits()))
+    after = sizes.with_resizes(seen, plan, Past(seen.now, **past), limits, TimeLimits(seen, known, limits, Limits()))
     assert {action.kind for action in after.actions} <= {"resize"}
     return [(seen.jobs.keys.index(each.job), each.gpus, len(each.nodes)) for each in after.actions]
 

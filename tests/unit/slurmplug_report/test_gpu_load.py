@@ -12,7 +12,8 @@ import pytest
 from policies.snapshot import JobKey
 from slurmplug.intake.job_record import JobFacts, JobRecord
 from slurmplug.intake.node_load import LOAD_MAX_AGE, reported_load
-from slurmplug.spool.report_lines import Points, fold
+from slurmplug.spool.report_lines import fold
+from slurmplug.spool.values import Points
 from slurmplug_report import gpu_load
 from slurmplug_report.gpu_load import LoadMeter, visible_gpus
 from slurmplug_report.report import Reporter

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from slurmplug.spool.report_lines import RunId
 from slurmplug.spool.requests import RequestKind, Requests
+from slurmplug.spool.values import RunId
 from slurmplug_report import job_start
 from slurmplug_report.job_start import CLOCK_DIFFERENCE, earliest_file_time
 

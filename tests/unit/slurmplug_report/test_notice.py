@@ -5,8 +5,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from slurmplug.spool.report_lines import RunId
 from slurmplug.spool.requests import write_notices
+from slurmplug.spool.values import RunId
 from slurmplug_report.report import NOTICE_BYTES
 
 PROGRAM = """

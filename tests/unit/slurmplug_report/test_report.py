@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from slurmplug.spool.report_files import ReportReader
-from slurmplug.spool.report_lines import Points, RunId, fold
+from slurmplug.spool.report_lines import fold
 from slurmplug.spool.requests import Requests
+from slurmplug.spool.values import Points, RunId
 from tests.unit.slurmplug_report.job_python import PYTHON
 
 report = importlib.import_module("slurmplug_report.report")  # the module: the package's `report` is the function

@@ -14,8 +14,8 @@ import pytest
 
 from policies.plan import Reason
 from slurmplug.operations.stop_request import REASONS, content
-from slurmplug.spool.report_lines import RunId
 from slurmplug.spool.requests import Requests
+from slurmplug.spool.values import RunId
 from slurmplug_report.stop import GO_ON, MAX_BYTES, Stop, read_request
 from tests.builders import jobs
 from tests.unit.slurmplug_report.job_python import PYTHON

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from slurmplug.spool.report_files import ReportReader
-from slurmplug.spool.report_lines import Points, RunId, fold
+from slurmplug.spool.report_lines import fold
 from slurmplug.spool.requests import Requests
+from slurmplug.spool.values import Points, RunId
 from slurmplug_report import supervise
 from tests.unit.slurmplug_report.job_python import PYTHON
 

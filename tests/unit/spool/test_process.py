@@ -16,8 +16,8 @@ from slurmplug.processes import child
 from slurmplug.spool import process
 from slurmplug.spool.process import UNANSWERED, SpoolProcess
 from slurmplug.spool.report_files import NewReports
-from slurmplug.spool.report_lines import RunId, SpoolFault
 from slurmplug.spool.requests import Request
+from slurmplug.spool.values import RunId, SpoolFault
 
 RUN, ME = RunId(5, 0), {RunId(5, 0): os.getuid()}
 LINE = b'{"iteration":1}\n'
@@ -258,5 +258,5 @@ def test_runs_that_are_costly_to_take_in_leave_less_to_be_read(asked: SpoolProce
     runs = {RunId(job, 0): os.getuid() for job in range(1, 101)}
     for run in runs:
         (reports / f"{run.job_id}.0.jsonl").write_bytes(LINE)
-    asked.take_costs = dict.fromkeys(runs, 20_000.0)
+    asked.merge_costs = dict.fromkeys(runs, 20_000.0)
     assert 10 < len(asked.read(runs).lines) < 20

@@ -11,7 +11,7 @@ import pytest
 
 from slurmplug.spool.json_lines import MAX_LINE_BYTES
 from slurmplug.spool.report_files import CLOCK_DIFFERENCE, NewReports, ReadLimits
-from slurmplug.spool.report_lines import RunId, SpoolFault
+from slurmplug.spool.values import RunId, SpoolFault
 from tests.reading import ReaderOnceAMinute
 
 RUN = RunId(5, 0)

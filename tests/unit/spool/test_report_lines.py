@@ -7,15 +7,8 @@ import numpy as np
 import pytest
 
 from slurmplug.spool.json_lines import MAX_LINE_BYTES
-from slurmplug.spool.report_lines import (
-    MAX_POINTS,
-    MAX_QUANTITIES,
-    REPORTED_NAN,
-    Points,
-    column_value,
-    fold,
-    json_value,
-)
+from slurmplug.spool.report_lines import MAX_POINTS, MAX_QUANTITIES, fold
+from slurmplug.spool.values import REPORTED_NAN, Points, column_value, json_value
 
 NOW = 1_800_000_000.0
 

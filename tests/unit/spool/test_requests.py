@@ -4,9 +4,9 @@ import os
 import stat
 from pathlib import Path
 
-from slurmplug.spool.report_lines import RunId
 from slurmplug.spool.requests import Requests, write_notices
 from slurmplug.spool.run_files import Sweeper
+from slurmplug.spool.values import RunId
 
 RUN = RunId(5, 0)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from slurmplug.spool.report_lines import RunId
 from slurmplug.spool.requests import Requests
 from slurmplug.spool.run_files import SWEEP_NAMES, SWEEP_SECONDS, Sweeper
+from slurmplug.spool.values import RunId
 
 
 def test_sweeping_removes_what_belongs_to_no_run_that_is_kept(spool: Path, reports: Path) -> None:

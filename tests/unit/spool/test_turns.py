@@ -10,7 +10,7 @@ import pytest
 
 from slurmplug.spool import report_files
 from slurmplug.spool.report_files import LINE_COST, ReadLimits, ReportReader
-from slurmplug.spool.report_lines import RunId
+from slurmplug.spool.values import RunId
 from tests.reading import ReaderOnceAMinute
 
 HONEST, OTHERS = 2_000, 3_000
@@ -51,16 +51,16 @@ def test_what_is_read_of_a_user_costs_no_more_than_a_share_of_the_time_between_t
     spool: Path, reports: Path, seconds: float
 ) -> None:
     """Whatever it costs to take in a line of its runs, as the whole of that is counted."""
-    limits, take_cost, cycles = ReadLimits(), 2_000.0, 5
+    limits, merge_cost, cycles = ReadLimits(), 2_000.0, 5
     runs = {RunId(job, 0): OTHERS for job in range(1, 1_001)}
     now, cost = 0.0, 0.0
     reader = ReportReader(spool, clock=lambda: now)
     for cycle in range(cycles):
         grow(reports, runs, LINE * 5)
         now = cycle * seconds
-        lines = reader.read(runs, take_costs=dict.fromkeys(runs, take_cost)).lines
+        lines = reader.read(runs, merge_costs=dict.fromkeys(runs, merge_cost)).lines
         if cycle:  # the first one has what a minute allows
-            cost += sum(take_cost + LINE_COST * each.count(b"\n") for each in lines.values())
+            cost += sum(merge_cost + LINE_COST * each.count(b"\n") for each in lines.values())
     assert cost <= cycles * seconds * limits.user_share * 1e6
 
 

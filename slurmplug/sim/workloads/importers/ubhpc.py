@@ -118,5 +118,5 @@ def _memory(row: Row) -> float:
     text = row.text("mem", "0")
     match = _MEMORY.fullmatch(text.upper().removesuffix("B"))
     if match is None:
-        raise row.bad("mem", f"is no amount of memory: {quoted(text)}")
+        raise row.bad("mem", f"is not an amount of memory: {quoted(text)}")
     return int(match[1]) * _MIB[match[2]]

@@ -76,7 +76,7 @@ def link_to(target: str) -> Callable[[Path], None]:
 def test_what_is_no_regular_file_is_not_opened(tmp_path: Path, make: Callable[[Path], None]) -> None:
     path = tmp_path / "out"
     make(path)
-    assert answered(path) == [str(path), "is no regular file, and not opened"]
+    assert answered(path) == [str(path), "is not a regular file, so it is not opened"]
 
 
 def test_a_link_is_followed_with_the_rights_of_who_asks(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from policies.snapshot import Snapshot
 from slurmplug.config.schema import Config
 from slurmplug.endpoint.exporter import collector
 from slurmplug.endpoint.exporter.collector import LedgerCollector
-from slurmplug.spool.report_lines import SpoolFault
+from slurmplug.spool.values import SpoolFault
 from tests.ledgers import Planned, Site
 
 TRAINS = b"#!/bin/sh\n#PLUG --stop=optstop --max-iterations=20\ntrain\n"

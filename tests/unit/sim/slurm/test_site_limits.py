@@ -84,14 +84,14 @@ def test_qos_that_are_shown_replace_those_of_the_dump(write: Write) -> None:
 @pytest.mark.parametrize(
     ("dump", "said"),
     [
-        ("Cluster - 'c'\nUser ada\n", "line 2: is no line of a dump: 'User ada'; write it with: sacctmgr dump"),
+        ("Cluster - 'c'\nUser ada\n", "line 2: is not a line of a dump: 'User ada'; write it with: sacctmgr dump"),
         ("Cluster - 'c'\nWckey - 'x'\n", "line 2: begins with 'Wckey', not with Cluster"),
-        ("Cluster - 'c'\nParent - 'x'\n", "line 2: names the parent 'x', of which no line before it tells"),
-        ("Cluster - 'c'\nAccount - 'x':GrpTRES=gres/gpu=many\n", "line 2: gres/gpu='many', which is no number"),
-        ("Cluster - 'c'\nAccount - 'x':GrpJobs=1.5\n", "line 2: GrpJobs='1.5', which is no number"),
+        ("Cluster - 'c'\nParent - 'x'\n", "line 2: names the parent 'x', which no earlier line defines"),
+        ("Cluster - 'c'\nAccount - 'x':GrpTRES=gres/gpu=many\n", "line 2: gres/gpu='many', which is not a number"),
+        ("Cluster - 'c'\nAccount - 'x':GrpJobs=1.5\n", "line 2: GrpJobs='1.5', which is not a number"),
         ("Cluster - 'c'\nAccount - 'x':GrpJobs\n", "line 2: has an option that is not NAME=VALUE: 'GrpJobs'"),
-        ("Cluster - 'c'\nAccount - 'x':MaxTRESPerJob=mem=1X\n", "line 2: 'mem=1X' is no amount of memory"),
-        ("Cluster - 'c'\nAccount - 'x\n", "line 2: is no line of a dump"),
+        ("Cluster - 'c'\nAccount - 'x':MaxTRESPerJob=mem=1X\n", "line 2: 'mem=1X' is not an amount of memory"),
+        ("Cluster - 'c'\nAccount - 'x\n", "line 2: is not a line of a dump"),
         ("", "it has no account and no user; write it with: sacctmgr dump CLUSTER file=FILE"),
     ],
 )
@@ -106,7 +106,7 @@ def test_a_dump_that_is_none_is_refused_with_its_line_and_what_to_do(write: Writ
     [
         ("normal|0\n", "its heading lacks Name"),
         ("Name|GrpTRES\nnormal\n", "line 2: has 1 cells; the heading has 2"),
-        ("Name|GrpTRES\nnormal|gres/gpu=x\n", "line 2: gres/gpu='x', which is no number"),
+        ("Name|GrpTRES\nnormal|gres/gpu=x\n", "line 2: gres/gpu='x', which is not a number"),
         ("Name|Priority\nnormal|high\n", "line 2, column Priority: is 'high', not a number from 0"),
         ("Name|GrpTRES\n", "it has no QOS"),
     ],

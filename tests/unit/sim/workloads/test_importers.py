@@ -236,7 +236,7 @@ def test_swf_jobs_ask_for_processors_and_those_that_never_ran_are_left_out(write
 
 def test_a_bad_swf_row_is_named_by_line_and_field(write: Write) -> None:
     path = write("log.swf", swf("1 0 5 soon 8 -1 -1 8 600 -1 1 3 4 -1 2 1 -1 -1", "2 3 4", "3 0 0 1 1" + " -1" * 13))
-    with pytest.raises(WorkloadError, match=r"log.swf, line 4, column run: is no number: 'soon'"):
+    with pytest.raises(WorkloadError, match=r"log.swf, line 4, column run: is not a number: 'soon'"):
         load(str(path))
     workload = load(str(path), skip_bad=True)
     assert (len(workload.jobs), workload.skipped) == (1, 2)

@@ -1,4 +1,4 @@
-"""A site's own past: the jobs of all users that sacct lists."""
+"""The accounting of past jobs of all users, by sacct(1): the workload of `slurmplug replay --since`."""
 
 import secrets
 from pathlib import Path
@@ -13,20 +13,22 @@ TIMEOUT = 600.0
 """seconds; slurmdbd takes minutes for a busy month"""
 
 
-class PastClient(SlurmPrograms):
-    """sacct, of a site."""
+class JobHistoryClient(SlurmPrograms):
+    """Reads past jobs by sacct."""
 
     def __init__(self, conf: Path | None, folder: Path | None) -> None:
         """Start nothing yet. conf, folder: as of `SlurmPrograms`."""
         super().__init__(conf, folder, TIMEOUT)
 
-    def listed(self, since: str) -> str:
-        """The runs of all jobs since then, those of requeued jobs each, as `sacct --parsable2` lists them.
+    def runs(self, since: str) -> str:
+        """The runs of all jobs since then in the format of `sacct --parsable2`; each run of a requeued job is a line.
 
-        since: as `sacct --starttime` takes it. In a job's name `|` is a `/`, as it separates the columns.
+        `|`, which separates the columns, is replaced by `/` in names of jobs.
+
+        since: as for `sacct --starttime`.
 
         Raises:
-            ReadFailed
+            ReadFailed: sacct cannot be run, fails, or takes longer than `TIMEOUT`.
         """
         delimiter = secrets.token_hex(8)
         options = ("--allusers", "--allocations", "--duplicates", "--parsable2", f"--delimiter={delimiter}")

@@ -1,4 +1,4 @@
-"""Reports are made in processes of their own, from the ledger opened for reading."""
+"""Makes the endpoint's reports, in processes of their own, from the ledger opened for reading."""
 
 import contextlib
 import json
@@ -26,8 +26,8 @@ REPORT_SECONDS = 30.0
 log = logging.getLogger(__name__)
 
 
-class Asked(NamedTuple):
-    """A page of a report, for whom, and the configuration in force."""
+class PageRequest(NamedTuple):
+    """A request for one page of a report: its name, the body of the HTTP request, the reader, and the configuration."""
 
     report: str
     body: bytes
@@ -35,18 +35,18 @@ class Asked(NamedTuple):
     config: Config
 
 
-class Made(NamedTuple):
-    """The response, and the processor seconds that it took."""
+class PageResponse(NamedTuple):
+    """The HTTP status, the body of the response in JSON, and the CPU seconds that making it took."""
 
     status: HTTPStatus
     response: bytes
     seconds: float
 
 
-Make: TypeAlias = Callable[[Asked], Made]
+ReportMaker: TypeAlias = Callable[[PageRequest], PageResponse]
 
 
-class Maker:
+class LocalReportMaker:
     """Makes reports in this process."""
 
     def __init__(self, most: int = MOST_JOBS) -> None:
@@ -54,19 +54,19 @@ class Maker:
         self._most = most
         self._rankings: CycleRankings | None = None
 
-    def __call__(self, asked: Asked) -> Made:
+    def __call__(self, request: PageRequest) -> PageResponse:
         """The response to a request. Never raises, whatever a client sent."""
         began = time.process_time()
-        status, response = self._answered(asked)
-        return Made(status, json.dumps(response).encode("ascii"), time.process_time() - began)
+        status, response = self._answer(request)
+        return PageResponse(status, json.dumps(response).encode("ascii"), time.process_time() - began)
 
-    def _answered(self, asked: Asked) -> tuple[HTTPStatus, dict[str, Any]]:
+    def _answer(self, request: PageRequest) -> tuple[HTTPStatus, dict[str, Any]]:
         try:
-            path = asked.config.ledger.path
+            path = request.config.ledger.path
             with contextlib.closing(LedgerFile(path, readonly=True)) as ledger:
                 ledger.rankings = self._rankings
-                reports = LedgerReports(ledger, path, asked.config, asked.viewer, self._most)
-                answer = answers.answer(asked.report, asked.body, reports, time.time())
+                reports = LedgerReports(ledger, path, request.config, request.viewer, self._most)
+                answer = answers.answer(request.report, request.body, reports, time.time())
                 self._rankings = ledger.rankings
                 return HTTPStatus.OK, answer
         except UsageError as error:
@@ -76,34 +76,34 @@ class Maker:
             return HTTPStatus.SERVICE_UNAVAILABLE, {"error": "the daemon's ledger cannot be used at the moment"}
 
 
-class OtherProcess:
-    """Makes reports in another process, which has less of the machine the nicer it is."""
+class ReportMakerProcess:
+    """Makes reports in another process, at a nice value of its own."""
 
     def __init__(self, name: str, nicer: int) -> None:
-        """Start it. nicer: what is added to this process' nice value."""
+        """Start it. nicer: added to this process' nice value."""
         self._child = Child(name, _make_each, nicer)
         self._nicer = nicer
 
-    def __call__(self, asked: Asked) -> Made:
-        """As `Maker`; where the process does not answer in time, it is ended and another one is started."""
+    def __call__(self, request: PageRequest) -> PageResponse:
+        """As `LocalReportMaker`. A process that does not answer in time is killed, and replaced at the next request."""
         began = time.monotonic()
         try:
             if not self._child.running:
                 self._child.start_again(self._nicer)
-            self._child.channel.send(asked)
-            made: Made = self._child.channel.receive(REPORT_SECONDS)
+            self._child.channel.send(request)
+            made: PageResponse = self._child.channel.receive(REPORT_SECONDS)
         except OSError as error:  # as are TimeoutError and ConnectionError
             log.warning("endpoint: a report was not made: %s", error)
             self._child.kill()
             response = json.dumps({"error": "the report could not be made: ask for fewer jobs"}).encode("ascii")
-            return Made(HTTPStatus.SERVICE_UNAVAILABLE, response, time.monotonic() - began)
+            return PageResponse(HTTPStatus.SERVICE_UNAVAILABLE, response, time.monotonic() - began)
         return made
 
 
 def _make_each(channel: Channel, nicer: int) -> None:
     """The process: makes what it is asked for, one after the other."""
     os.nice(nicer)
-    make = Maker()
+    make = LocalReportMaker()
     while True:
         channel.send(make(channel.receive()))
         channel.flush()

@@ -1,4 +1,4 @@
-"""A pending job is given another number of GPUs: its request is rewritten where it is in the queue. Pure."""
+"""Resizes a pending job: its request is changed to another number of GPUs while it stays in the queue. Pure."""
 
 from dataclasses import replace
 

@@ -1,7 +1,7 @@
-"""A job that is first in the queue by an operation that has ended waits like any other again. Pure.
+"""Takes the nice value back that an ended operation left on a job, so that it is not first in the queue. Pure.
 
-A run that ends before its operation could take the nice value back keeps it, as Slurm changes nothing of a job that has
-ended; and its user may requeue it.
+If a run ends before its operation could take the value back, the job keeps it, as Slurm changes nothing of a job that
+has ended; and its user may requeue it.
 """
 
 from collections.abc import Iterator, Set
@@ -16,9 +16,9 @@ from slurmplug.operations.values import GOES_FIRST, NO_LIMIT, Observation, Opera
 
 
 def begin_all(observation: Observation, busy: Set[JobKey]) -> Iterator[Transition]:
-    """An operation for each such job, which takes the value back; not for those in `busy`, of which others do.
+    """An operation that sets the nice value to 0 for each pending job that has that of `GOES_FIRST`.
 
-    Which nice value the job had before is not known, so it has none then.
+    The value that the job had before is not known. busy: jobs to leave out, as their own operations take it back.
     """
     jobs = observation.snapshot.jobs
     for row in np.flatnonzero(jobs.pending & (jobs.nice == int(GOES_FIRST["Nice"]))).tolist():

@@ -1,4 +1,4 @@
-"""Users take turns in what only a part is done of at a time, so that many jobs of one delay no other."""
+"""Round robin over users, for work of which only a part is done at a time: many jobs of one user delay no other's."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -7,8 +7,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def in_turns(items: Iterable[T], uid: Callable[[T], int]) -> list[T]:
-    """First one item of each user, then the second of each, and so on; otherwise in their order."""
+def round_robin(items: Iterable[T], uid: Callable[[T], int]) -> list[T]:
+    """The items in rounds: the first of each user, then the second of each, and so on; within a round in their order.
+
+    uid: the user of an item.
+    """
     before: Counter[int] = Counter()
     rounds = []
     for item in items:

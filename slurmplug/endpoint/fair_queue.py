@@ -1,7 +1,8 @@
-"""Whose report is made next: a turn for each user, paid in processor seconds by who asks.
+"""Fair queueing of reports: the next one made is of the waiting user who used the fewest CPU seconds of late.
 
-There is more than one lane. The first is for users who used little of late; what others ask for is made in the rest,
-which have the least of the machine. So a user who asks for everything, again and again, keeps nobody else waiting.
+There are several lanes (processes that make reports). The first is reserved for users who used little of late; the
+reports of others are made in the rest, which run at a lower priority. So a user who requests everything, again and
+again, keeps nobody else waiting.
 """
 
 import math
@@ -14,29 +15,29 @@ from typing import Generic, TypeVar
 HALF_LIFE = 60.0
 """Seconds in which half of what was used is forgotten."""
 LITTLE = 1.0
-"""Processor seconds: who used no more of late used little,"""
+"""CPU seconds: a user who used no more of late counts as one who used little;"""
 SHARE = 0.5
-"""and who used at most this share of what another did who asks now."""
+"""so does one who used at most this share of what the heaviest user now waiting or served did."""
 MAX_USERS = 10_000
-"""The users remembered; more, and those that used the least are forgotten."""
+"""How many users are remembered; beyond that, the half that used the least is forgotten."""
 
 Lane = TypeVar("Lane")
 
 
-class Uses:
-    """The processor seconds that each user used of late."""
+class RecentUse:
+    """The CPU seconds that each user used of late, exponentially decayed with `HALF_LIFE`."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._used: dict[int, tuple[float, float]] = {}
 
     def of(self, uid: int) -> float:
-        """Those of one user."""
+        """The decayed CPU seconds of one user."""
         seconds, at = self._used.get(uid, (0.0, 0.0))
         return seconds * math.exp2((at - self._clock()) / HALF_LIFE)
 
     def add(self, uid: int, seconds: float) -> None:
-        """Count some more."""
+        """Add CPU seconds of a user."""
         self._used[uid] = (self.of(uid) + seconds, self._clock())
         if len(self._used) > MAX_USERS:
             kept = sorted(self._used, key=self.of)[MAX_USERS // 2 :]
@@ -48,13 +49,13 @@ class _Ticket:
         self.uid = uid
 
 
-class Turns(Generic[Lane]):
-    """Gives lanes to those who wait: of each user one request at a time, and first the user who used the least."""
+class FairQueue(Generic[Lane]):
+    """Assigns lanes to waiting requests: one request of each user at a time, the user who used the least first."""
 
     def __init__(self, lanes: Sequence[Lane], clock: Callable[[], float] = time.monotonic) -> None:
         """lanes: the first is for users who used little of late."""
         self._lanes, self._free = lanes, list(lanes)
-        self._uses = Uses(clock)
+        self._uses = RecentUse(clock)
         self._waiting: list[_Ticket] = []
         self._served: set[int] = set()
         self._changed = threading.Condition()
@@ -76,7 +77,7 @@ class Turns(Generic[Lane]):
                 self._changed.notify_all()
 
     def charge(self, uid: int, seconds: float) -> None:
-        """Count processor seconds that a request of this user took."""
+        """Add the CPU seconds that a request of this user took."""
         with self._changed:
             self._uses.add(uid, seconds)
 

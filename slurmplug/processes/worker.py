@@ -1,4 +1,4 @@
-"""Functions called in a process beside the daemon's, under deadlines: for folders on a file system that may hang."""
+"""A process that calls functions for the daemon, under deadlines: for folders on a file system that may hang."""
 
 import threading
 import time
@@ -9,14 +9,14 @@ from slurmplug.errors import SlurmplugError
 from slurmplug.processes.child import Channel, Child
 
 START_SECONDS = 15.0
-"""in which the process is ready; before that none is ended because a call is late"""
+"""that a process may take to start; until then it is not killed because a call is late"""
 _READY = 0
 
 T = TypeVar("T")
 
 
-class Calls:
-    """A process that calls one function of a module after the other. Where a call is late, another one goes on."""
+class Worker:
+    """Calls module-level functions in another process, one at a time. A process whose call is late is replaced."""
 
     def __init__(self, name: str) -> None:
         """Start the process. `name`: for the log and for ps(1). Raises OSError."""
@@ -33,15 +33,15 @@ class Calls:
 
     @property
     def running(self) -> bool:
-        """Whether it has neither ended nor been ended."""
+        """Whether it has neither ended nor been killed."""
         return self._child.running
 
     def call(self, function: Callable[..., T], *arguments: object, seconds: float) -> T:
-        """What the function returns.
+        """Call a function in the process; returns what it returns.
 
         Raises:
-            TimeoutError: it did not answer within so many seconds; it is ended, and what it did is not known.
-            OSError, SlurmplugError: as the function does.
+            TimeoutError: it did not return within so many seconds. The process is killed, and what it did is not known.
+            OSError, SlurmplugError: as the function raises them.
         """
         with self._lock:
             until = time.monotonic() + seconds
@@ -55,7 +55,7 @@ class Calls:
         return _returned(answer)
 
     def begin(self, function: Callable[..., object], *arguments: object) -> None:
-        """Begin a call, whose answer `take` returns. Raises TimeoutError: the process cannot be asked."""
+        """Begin a call, whose result `result` returns. Raises TimeoutError: the process cannot be reached."""
         with self._lock:
             if not self._child.running:
                 if not self._child.start_again():
@@ -67,22 +67,22 @@ class Calls:
             except ConnectionError as error:
                 raise TimeoutError("its process has ended") from error
 
-    def take(self, seconds: float | None, go_on: Callable[[], bool] = lambda: True) -> Any:
-        """What the function returns whose call was begun last.
+    def result(self, seconds: float | None, go_on: Callable[[], bool] = lambda: True) -> Any:
+        """What the function returned whose call was begun last.
 
         Args:
-            seconds: None for any time.
+            seconds: to wait; None for no limit.
             go_on: called several times a second while it waits; returns whether to wait on.
 
         Raises:
-            TimeoutError: it has not answered yet, or its process has ended.
-            OSError, SlurmplugError: as the function does.
+            TimeoutError: it has not returned yet, or its process has ended.
+            OSError, SlurmplugError: as the function raises them.
         """
         with self._lock:
             return _returned(self._receive(seconds, go_on))
 
-    def hurry(self, seconds: float) -> None:
-        """Wait for no answer longer than so many seconds from now; safe in a signal handler."""
+    def finish_within(self, seconds: float) -> None:
+        """Wait for no result longer than so many seconds from now; safe in a signal handler."""
         self._until = time.monotonic() + seconds
 
     def close(self) -> None:

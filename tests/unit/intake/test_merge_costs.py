@@ -3,8 +3,8 @@
 import pytest
 
 from slurmplug.intake.intake import Intake
-from slurmplug.spool.report_files import TAKE_COST
-from slurmplug.spool.report_lines import RunId
+from slurmplug.spool.report_files import MERGE_COST
+from slurmplug.spool.values import RunId
 from tests.fake_cluster import FakeCluster
 
 
@@ -22,7 +22,7 @@ class Reporting:
         for number in range(lines):
             self.cluster.say(self.job, iteration=number, **values)
         self.cycle()
-        return dict(self.intake.take_costs.by_run())
+        return dict(self.intake.merge_costs.by_run())
 
 
 @pytest.fixture
@@ -38,18 +38,18 @@ def test_many_trials_and_quantities_cost_more(reporting: Reporting) -> None:
     for trial in range(300):
         reporting.cluster.say(reporting.job, iteration=1, trial=trial, loss=0.5)
     reporting.cycle()
-    [(run, trials)] = reporting.intake.take_costs.by_run().items()
+    [(run, trials)] = reporting.intake.merge_costs.by_run().items()
     assert run == RunId(reporting.job, 0)
-    assert trials > TAKE_COST + 300
+    assert trials > MERGE_COST + 300
     assert reporting.reports(1, **{f"q{number}": 0.5 for number in range(30)})[run] > trials + 200
 
 
 def test_after_a_restart_they_are_known_and_of_a_job_that_is_gone_no_more(reporting: Reporting) -> None:
     costs = reporting.reports(1, **{f"q{number}": 0.5 for number in range(30)})
     assert costs
-    assert Intake(reporting.intake._records.values()).take_costs.by_run() == costs
+    assert Intake(reporting.intake._records.values()).merge_costs.by_run() == costs
     reporting.cluster.end(reporting.job)
     reporting.cluster.purge(reporting.job)
     reporting.cycle()
     reporting.cycle()
-    assert reporting.intake.take_costs.by_run() == {}
+    assert reporting.intake.merge_costs.by_run() == {}

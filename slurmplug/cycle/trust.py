@@ -1,4 +1,4 @@
-"""Whether what a learnt policy decides may be used: it knows such states, ranks jobs, and decided in time. Pure."""
+"""The checks that a learnt policy's plan has to pass before it is used: known state, ranked jobs, in time. Pure."""
 
 import numpy as np
 

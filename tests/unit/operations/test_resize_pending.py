@@ -122,7 +122,7 @@ def test_an_answer_of_another_form_is_an_error() -> None:
 
 @pytest.mark.parametrize("amount", ["gres/gpu=many", "cpu=1e5", "cpu=²", "mem=1X"])
 def test_a_limit_that_is_no_number_is_an_error(amount: str) -> None:
-    with pytest.raises(ValueError, match=r"no number|no amount"):
+    with pytest.raises(ValueError, match=r"not a number|not an amount"):
         parse.limits(f"small|{amount}||||||||\n", "", "")
 
 

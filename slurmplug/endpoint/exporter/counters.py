@@ -26,8 +26,8 @@ QUANTITIES = ("run_time", "final_value")
 STOP_RULES = ("target", "optstop", "diverged", "idle GPUs")
 
 
-class Counted:
-    """The counters and histograms. What the ledger had before the first look is not counted."""
+class Counters:
+    """The counters and histograms. What was in the ledger before the first `look` is not counted."""
 
     def __init__(self) -> None:
         self._cycles = Counter(

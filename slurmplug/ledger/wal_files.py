@@ -1,6 +1,6 @@
-"""The files that SQLite keeps beside the ledger, ledger.db-wal and -shm: whether they are the ones that it has open.
+"""Detects that the write-ahead log (ledger.db-wal) or its index (-shm) was removed, replaced or truncated by others.
 
-They are only looked at by their names: closing a descriptor of one would release SQLite's own locks on it.
+The files are only examined by name, never opened: closing a descriptor of one would release SQLite's own locks on it.
 """
 
 import os
@@ -18,24 +18,27 @@ class _Seen(NamedTuple):
 
 
 @dataclass
-class Beside:
-    """The log (-wal) and its index (-shm) of an open ledger, as they were when last seen. SQLite never makes either
-    smaller while it is open."""
+class WalFiles:
+    """The log (-wal) and its index (-shm) of an open ledger, as they were when last checked. SQLite never makes either
+    smaller while they are open."""
 
     ledger: Path
     _last: dict[str, _Seen] = field(default_factory=dict)
 
     def note(self) -> None:
-        """Take what is there now for what SQLite has open: right after it was opened and read."""
+        """Remember the present files as those that SQLite has open; call it right after it read them."""
         self._last = {ending: found for ending in ("-wal", "-shm") if (found := self._seen(ending)) is not None}
 
     def log(self) -> State:
-        """What became of the log since the last look: where it shrank, the last cycles may be lost with it."""
+        """The state of the log since the last check. If it shrank, the last cycles may be lost."""
         return self._state("-wal")
 
     def index(self) -> State:
-        """What became of the index since the last look. One that shrank is made as long as it was: SQLite, which has it
-        mapped, would end with SIGBUS, and finds that it has to be made anew when it is all zeros."""
+        """The state of the index since the last check.
+
+        One that shrank is extended to its former size with zeros: SQLite has it mapped and would die of SIGBUS; an
+        index of zeros it rebuilds.
+        """
         state = self._state("-shm")
         if state == "shrunk":
             with suppress(OSError):
