@@ -94,7 +94,7 @@ def where_options(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def with_where(*, processes: int, on: str, **others: Any) -> None:
         if on == "slurm" and processes > 1:
-            raise UsageError("--processes is of this machine: leave it out, or --on slurm")
+            raise UsageError("--processes runs simulations on this machine, --on slurm does not: give one of them")
         command(where=Where(processes, on == "slurm"), **others)
 
     return functools.reduce(lambda made, option: option(made), reversed(_WHERE), with_where)

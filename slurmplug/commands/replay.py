@@ -177,7 +177,9 @@ def _past(
         ReadFailed: sacct does not answer
     """
     if sum(map(bool, (name, sacct_path, from_ledger, since))) != 1:
-        raise UsageError("name one past: --sacct FILE, --from-ledger, --since now-30days, or a log such as swf:FILE")
+        raise UsageError(
+            "name one log of past jobs: --sacct FILE, --from-ledger, --since now-30days, or a log such as swf:FILE"
+        )
     if since:
         from slurmplug.cluster.job_history import JobHistoryClient  # noqa: PLC0415  other pasts do without
 

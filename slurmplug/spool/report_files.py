@@ -89,24 +89,26 @@ class _FileRejected(Exception):
 
 
 @dataclass(slots=True)
-class _User:
-    """Whose files are read in turns: those that wait for theirs, and those that had it in this cycle."""
+class _UserQueue:
+    """The report files of one user, which are read in turns, and what reading them costs.
+
+    waiting: files that wait for their turn. had_turn: those that had it in this cycle. cost: in this cycle, and what
+    earlier cycles cost above the user's share. last_turn: the cycle.
+    """
 
     waiting: deque[ReadFile] = field(default_factory=deque)
     had_turn: list[ReadFile] = field(default_factory=list)
     cost: float = 0.0
-    """of this cycle, and what the ones before cost too much"""
     last_turn: int = 0
-    """the cycle"""
 
     def begin(self, paid: float) -> None:
-        """Another cycle: the file that had no turn in the last one is first. `paid`: what that was allowed to cost."""
+        """Begin a cycle: files without a turn in the last one come first. paid: what they might cost in that one."""
         self.waiting.extend(self.had_turn)
         self.had_turn.clear()
         self.cost = max(0.0, self.cost - paid)
 
     def next(self) -> ReadFile | None:
-        """The file whose turn it is."""
+        """The next file that is still there; None if all had their turn."""
         while self.waiting:
             if not (file := self.waiting.popleft()).gone:
                 return file
@@ -127,7 +129,7 @@ class ReportReader:
         self._folder = spool / REPORTS
         self._limits, self._clock = limits, clock
         self._files = dict(files)
-        self._users: dict[int, _User] = {}
+        self._users: dict[int, _UserQueue] = {}
         self._accepted = Counter(file.run for file in files.values() if file.accepted)
         for file in files.values():
             self._queue(file)
@@ -219,7 +221,7 @@ class ReportReader:
                 del self._accepted[file.run]
 
     def _queue(self, file: ReadFile) -> None:
-        self._users.setdefault(file.owner, _User()).waiting.append(file)
+        self._users.setdefault(file.owner, _UserQueue()).waiting.append(file)
 
     def _take_turns(self, cycle: "_Cycle", folder: int, until: float) -> None:
         seconds, cost = self._seconds_since_last(), 0.0
