@@ -114,7 +114,7 @@ class State:
 
 
 class Network:
-    """That of a model."""
+    """The network of a model."""
 
     def __init__(self, model: Model) -> None:
         """model: with arrays of `SHAPES`."""
@@ -125,7 +125,7 @@ class Network:
         return preferences(self._arrays, state)
 
     def distance(self, state: State) -> float:
-        """Of a state from those in training; 0 where there are no jobs or nodes."""
+        """The distance of a state from those in training (`SeenStates.distance`); 0 without jobs or nodes."""
         return self._seen.distance(state.summary()) if state.ranked.any() and len(state.nodes) else 0.0
 
 

@@ -113,7 +113,7 @@ def described(workload: Workload, launcher: str, run_times: str) -> list[str]:
 
 
 def described_replay(workload: Workload, samples: int) -> list[str]:
-    """The same of a replay of a site's own past, of its first sample."""
+    """As `described`, for a replay of a site's own past. workload: of its first sample."""
     managed = [job for job in workload.jobs if job.managed]
     count = f"{samples} samples are" if samples > 1 else "one sample is"
     first = (

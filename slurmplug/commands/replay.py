@@ -183,7 +183,7 @@ def _past(
 
         with tempfile.TemporaryDirectory(prefix="slurmplug-") as folder:
             path = Path(folder) / "sacct.txt"
-            with progress.elapsing("sacct"):
+            with progress.spinner("sacct"):
                 listed = JobHistoryClient(config.slurm.conf, config.slurm.bin).runs(since)
             path.write_text(listed, encoding="utf-8")
             yield f"sacct:{path}"

@@ -149,11 +149,11 @@ class Intake:
             record.placed = after_write(record.placed, value, np.nan if elsewhere else self._booted)
             record.surplus = 0.0
 
-    def set_updated(self, jobs: Collection[JobKey]) -> None:
+    def set_changed_requests(self, jobs: Collection[JobKey]) -> None:
         """Note the jobs whose request slurmplug has changed: what that adds to their priority is no surplus."""
         self._updated = frozenset(jobs)
 
-    def set_changes(self, changes: Collection[tuple[JobKey, Change]]) -> None:
+    def set_directive_changes(self, changes: Collection[tuple[JobKey, Change]]) -> None:
         """Note the changes of directives that the ledger has and no cycle has written yet, the earliest first."""
         self._changes = changes
 

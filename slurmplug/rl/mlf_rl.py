@@ -230,7 +230,7 @@ class Case:
 
     @classmethod
     def of(cls, settings: Settings, seed: int) -> "Case":
-        """That of a seed for training, or for choosing."""
+        """The workload of a seed for training, or for choosing."""
         source = settings.sources()[seed % (1 + len(settings.also))]
         workload, cluster = source.for_choosing(seed - CHOOSING[0]) if seed in CHOOSING else source.sample(seed)
         case = cls(workload, SimulationSettings(cluster, settings.interval, seed))

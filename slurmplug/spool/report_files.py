@@ -43,11 +43,11 @@ LOOK_COST, READ_COST, LINE_COST, BYTE_COST = 8, 30, 25, 0.1
 """Microseconds of the processor, about: of a look at a file, of reading it, and of a line and a byte until they are in
 the ledger. By these, and not by a clock, turns are the same on every machine."""
 PLACE_COST = 60
-"""So of each step of the search for the place in a file from which it is read."""
+"""The cost of each step of the search for the place in a file from which it is read."""
 MERGE_COST = 150
-"""So of merging what is new of a run into its points, and of writing these; of some runs it is more."""
+"""The cost of merging what is new of a run into its points, and of writing these; of some runs it is more."""
 LIST_SHARE, LOOK_SHARE = 1 / 6, 1 / 3
-"""Of the time by the clock: for listing names, and for finding out whose the new files are."""
+"""Shares of the wall-clock time: for listing names, and for finding out whose the new files are."""
 LIST_NAMES = 1_000
 """The clock is looked at after so many names."""
 FIRST_SECONDS, MOST_SECONDS, LEAST_SECONDS = 60.0, 60.0, 1.0
@@ -210,7 +210,7 @@ class ReportReader:
                 self._forget(file)
 
     def _forget(self, file: ReadFile) -> None:
-        """It is gone, or its run is."""
+        """Forget a file that is gone, or whose run is."""
         if self._files.get(file.name) is file:
             del self._files[file.name]
             file.gone = True

@@ -193,7 +193,7 @@ class TestTheCommand:
                 intake: Any = site.scheduler.intake
                 key = intake._records[1].key
                 ledger.finish(0, (), {key: 7.0}, site.cluster.time, {})
-                ledger.failed("mlfs", "", site.cluster.time + 1.0)
+                ledger.record_failed_read("mlfs", "", site.cluster.time + 1.0)
             finally:
                 ledger.close()
 
